@@ -1,0 +1,174 @@
+// Exact attention: one tiled loop with four sockets (score, modify, keep, normalize).
+#ifndef HEED_ATTENTION_H_
+#define HEED_ATTENTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "heed/error.h"
+#include "heed/tensor.h"
+#include "heed/thread_pool.h"
+
+namespace heed {
+
+// Largest error of the float32 kernels against the float64 reference, relative to max |v| over the
+// keys a row sees, for logits up to about 16. Larger logits and longer rows add rounding in
+// proportion; `MaxAttentionError` gives the bound for a problem. Docs and tests read these.
+inline constexpr double kAttentionMaxError = 2e-6;
+
+// Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
+//
+//   q_len = 2, kv_len = 4, causal:      At(0): x . . .      End(): x x x .
+//                                              x x . .             x x x x
+class QueryOffset {
+ public:
+  // Not given: 0 when q_len == kv_len; an error when they differ and a position is needed.
+  QueryOffset() = default;
+  // Query 0 of every batch entry has this position; may be negative. At(0) is PyTorch's top-left.
+  static QueryOffset At(int64_t position);
+  // One position per batch entry.
+  static QueryOffset PerBatch(std::vector<int64_t> positions);
+  // The queries are the last tokens: (key_lengths[b] or kv_len) - q_len, FlashAttention's rule.
+  static QueryOffset End();
+
+  enum class Kind { kUnset, kNumber, kPerBatch, kEnd };
+  Kind kind() const { return kind_; }
+  const std::vector<int64_t>& positions() const { return positions_; }
+
+ private:
+  Kind kind_ = Kind::kUnset;
+  std::vector<int64_t> positions_;
+};
+
+// How many keys before and after the query's own position are visible, itself not counted, ends
+// inclusive; an omitted side is unlimited. {0, 0} sees only itself.
+//
+//   left = 1, right = 0, 4 x 4:   x . . .
+//                                 x x . .
+//                                 . x x .
+//                                 . . x x
+struct Window {
+  std::optional<int64_t> left;
+  std::optional<int64_t> right;
+  // The last n keys, the query's own included: {left = n - 1, right = 0}. n >= 1.
+  static Window LastN(int64_t n);
+};
+
+// How a query and a key become a number.
+enum class Score {
+  kDot,              // scale * q.k; scale defaults to 1 / sqrt(head_dim)
+  kSquaredDistance,  // -scale / 2 * |(q - k) / width|^2; scale defaults to 1
+};
+
+// How a row of scores becomes a row of weights.
+enum class Normalize {
+  kSoftmax,    // exp(s) / sum exp(s), with optional sinks
+  kKernelSum,  // K(u) / sum K(u), u = |(q - k) / width|; needs Score::kSquaredDistance
+};
+
+// Kernels of Normalize::kKernelSum, each up to a constant factor, which cancels in the quotient.
+enum class Kernel {
+  kGaussian,      // exp(-u^2 / 2)
+  kBoxcar,        // 1 for u <= 1
+  kTriangular,    // max(0, 1 - u); some teaching texts call this one Epanechnikov
+  kEpanechnikov,  // max(0, 1 - u^2)
+  kConstant,      // 1: every visible key alike
+};
+
+// Which scores `AttentionOutputs::scores` receives.
+enum class ScoreStage {
+  kRaw,     // after the scale
+  kCapped,  // after softcap
+  kBiased,  // after bias and ALiBi: what the normaliser sees; keys that are not kept are -inf
+};
+
+// Options of exact attention. Every field has a default; any combination works together except
+// those that the field comments refuse.
+// Order: score (with scale), softcap, bias, ALiBi, keep rules, normalize.
+struct AttentionOptions {
+  Score score = Score::kDot;
+  Normalize normalize = Normalize::kSoftmax;
+  Kernel kernel = Kernel::kGaussian;  // read only by Normalize::kKernelSum
+
+  // Width of the distance in input units: empty = 1, one value, or head_dim values; each > 0 and
+  // finite. Read only by Score::kSquaredDistance.
+  std::span<const float> width;
+
+  // Factor on the score. Absent = the score's default. 0 and negative are legal, non-finite is not.
+  // Refused with Normalize::kKernelSum (use width).
+  std::optional<double> scale;
+
+  // cap * tanh(s / cap), after scale, before bias and keep. > 0 and finite; absent = off.
+  std::optional<double> softcap;
+
+  // Added to the score. Extents broadcast (1) to [batch, num_heads, q_len, kv_len]. A value of
+  // exactly -inf means "not kept".
+  TensorView<const float> bias;
+
+  // ALiBi: adds -slope[h] * |i + query_offset - j|. Empty = off, else num_heads finite values.
+  std::span<const float> alibi_slopes;
+
+  // Query i sees keys j <= i + query_offset.
+  bool causal = false;
+
+  std::optional<Window> window;
+  QueryOffset query_offset;
+
+  // Keys at or beyond the length are never read. Empty = kv_len, else [batch] or [batch, q_len]
+  // values in [0, kv_len].
+  std::span<const int32_t> key_lengths;
+
+  // Nonzero = may attend. Extents broadcast (1) to [batch, num_heads, q_len, kv_len].
+  TensorView<const uint8_t> keep;
+
+  // One logit per query head inside the softmax denominator; 0 gives softmax-off-by-one.
+  // Empty = off, else num_heads values, finite or -inf.
+  std::span<const float> sinks;
+};
+
+// Where results go. `output` is required, the others are computed when they have a value.
+struct AttentionOutputs {
+  // [batch, num_heads, q_len, head_dim_v], any strides with a contiguous last dimension.
+  TensorView<float> output;
+  // [batch, num_heads, q_len, 1]: natural log of the softmax denominator, sinks included; -inf for
+  // an empty row. Refused for Normalize::kKernelSum other than gaussian.
+  TensorView<float> lse;
+  // [batch, num_heads, q_len, kv_len]: the rows sum to 1 (less with sinks), or are zero when empty.
+  TensorView<float> weights;
+  // [batch, num_heads, q_len, kv_len]: scores of `score_stage`.
+  TensorView<float> scores;
+  ScoreStage score_stage = ScoreStage::kBiased;
+};
+
+// Computes o[i] = sum_j p[i,j] v[j] with p = normalize(keep(modify(score(q, k)))).
+//
+// Shapes   q [batch, num_heads, q_len, head_dim], k [batch, num_kv_heads, kv_len, head_dim],
+//          v [batch, num_kv_heads, kv_len, head_dim_v]. num_heads is a multiple of num_kv_heads;
+//          query head h uses KV head h / (num_heads / num_kv_heads). Strides are free, the last
+//          dimension is contiguous.
+// Empty row  (no key kept) output 0, weights 0, lse -inf. What is not kept cannot matter: NaN or
+//          Inf in masked keys, values, bias or padding never reaches a row that does not see it.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
+// Accuracy kAttentionMaxError, against heed/reference.h.
+// Cost     2 * num_heads * q_len * kv_len * (head_dim + head_dim_v) FLOPs per batch entry, less
+//          what causal, window, lengths and keep leave out in whole tiles. Allocates
+//          O((head_dim + head_dim_v) * tile) per thread and packed K and V of the KV heads in
+//          flight; never O(q_len * kv_len) unless weights or scores are asked for.
+// Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads.
+//          Safe to call from several threads at once.
+// Source   Vaswani et al. 2017 (arXiv:1706.03762); online softmax: Milakov & Gimelshein 2018
+//          (arXiv:1805.02867), Rabe & Staats 2021 (arXiv:2112.05682), Dao 2022 (arXiv:2205.14135).
+void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const AttentionOptions& options, const AttentionOutputs& outputs,
+               ThreadPool* pool = nullptr);
+
+// Slopes of the ALiBi paper's code for any number of heads: 2^(-8 i / n) for a power of two, else
+// those of the next lower power followed by every other one of the doubled set. num_heads >= 1.
+// Source: Press et al. 2021, arXiv:2108.12409.
+std::vector<float> AlibiSlopes(int64_t num_heads);
+
+}  // namespace heed
+
+#endif  // HEED_ATTENTION_H_

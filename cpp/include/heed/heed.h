@@ -1,0 +1,12 @@
+// heed: every attention mechanism in one small, fast core. This header brings in all of it.
+#ifndef HEED_HEED_H_
+#define HEED_HEED_H_
+
+#include "heed/attention.h"
+#include "heed/error.h"
+#include "heed/registry.h"
+#include "heed/request.h"
+#include "heed/tensor.h"
+#include "heed/thread_pool.h"
+
+#endif  // HEED_HEED_H_

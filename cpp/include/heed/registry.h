@@ -1,0 +1,57 @@
+// The registry: every mechanism of heed, as listed in mechanisms.inc, and how to call one by id.
+#ifndef HEED_REGISTRY_H_
+#define HEED_REGISTRY_H_
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "heed/request.h"
+#include "heed/thread_pool.h"
+
+namespace heed {
+
+// A row of mechanisms.inc. Lists are words separated by one space; an input that ends in '?' may be
+// left out. Every word of `params` is a row of params.inc.
+struct Mechanism {
+  std::string_view id;            // snake_case; file stem everywhere
+  std::string_view family;        // "exact", "selective", "low_rank", "recurrent", "layer"
+  std::string_view title;
+  int year = 0;
+  std::string_view source;        // authors, title, arXiv id
+  std::string_view summary;       // one sentence
+  std::string_view formula;       // LaTeX
+  std::string_view inputs;
+  std::string_view params;
+  std::string_view cost;          // "quadratic", "linear", ...: growth of time with length
+  std::string_view capabilities;  // "lse weights scores gqa ..."
+};
+
+// A row of params.inc: everything a page, a command line or a check needs to know of a parameter.
+struct Parameter {
+  std::string_view name;           // snake_case
+  std::string_view type;           // "bool", "number", "count", "word", "offset", "numbers" (one or a list)
+  std::string_view default_value;  // as text; empty = absent
+  std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
+  std::string_view symbol;         // the letter in the formula
+  std::string_view summary;
+};
+
+// All rows, in the order of mechanisms.inc. Static memory.
+std::span<const Mechanism> Mechanisms();
+std::span<const Parameter> Parameters();
+
+// The row with this id, or nullptr.
+const Mechanism* FindMechanism(std::string_view id);
+
+// Validates the request and returns what it produces, "output" first. Names: output, lse, weights,
+// scores, state. All are float32. Throws Error.
+std::vector<OutputSpec> PlanOutputs(const Request& request);
+
+// Validates the request and runs it. `outputs` holds one float32 tensor for each entry of
+// PlanOutputs(request), by name, any strides with a contiguous last dimension. Throws Error.
+void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool = nullptr);
+
+}  // namespace heed
+
+#endif  // HEED_REGISTRY_H_

@@ -1,0 +1,64 @@
+// Requests: a mechanism by name with named tensors and parameters. What JavaScript, the benchmark
+// and the tests speak; C++ callers have the typed functions.
+#ifndef HEED_REQUEST_H_
+#define HEED_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "heed/error.h"
+#include "heed/tensor.h"
+
+namespace heed {
+
+enum class DType { kFloat32, kFloat64, kInt32, kUint8 };
+
+// Bytes of one element.
+inline int64_t ElementSize(DType dtype) {
+  return dtype == DType::kFloat64 ? 8 : dtype == DType::kUint8 ? 1 : 4;
+}
+
+// A tensor of rank 0 to 4 whose element type is known at run time. Only the first `rank` entries of
+// shape and strides count; strides in elements.
+struct AnyTensor {
+  DType dtype = DType::kFloat32;
+  void* data = nullptr;
+  int rank = 0;
+  Extents shape{};
+  Extents strides{};
+};
+
+struct NamedTensor {
+  std::string name;
+  AnyTensor tensor;
+};
+
+// A parameter is a flag, a number, a word or a list of numbers.
+using ParamValue = std::variant<bool, double, std::string, std::vector<double>>;
+
+struct NamedParam {
+  std::string name;
+  ParamValue value;
+};
+
+// One call of a mechanism. Names are the snake_case words of mechanisms.inc. Inputs q, k, v are
+// rank 4, [batch, heads, len, dim] after strides; the row's `inputs` and `params` list the rest.
+struct Request {
+  std::string id;
+  std::vector<NamedTensor> inputs;
+  std::vector<NamedParam> params;
+};
+
+// A result that a request produces: the caller allocates it before `Run`.
+struct OutputSpec {
+  std::string name;
+  int rank = 0;
+  Extents shape{};
+};
+
+}  // namespace heed
+
+#endif  // HEED_REQUEST_H_
