@@ -1,0 +1,99 @@
+// Where every tool is, and the environment that makes cmake, emcc and npm programs use it.
+//   import { toolchain } from "./toolchain.mjs"
+//   eval "$(node scripts/toolchain.mjs --print)"      # the same for a shell
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { capture, isAtLeast, which } from "./process.mjs";
+import { isProvided } from "./setup/provide.mjs";
+
+export const root = dirname(dirname(fileURLToPath(import.meta.url)));
+export const minimumEmscripten = "3.1.69";
+
+// Shared by all clones of one user.
+export const cacheFolder =
+  process.env.HEED_TOOLCHAIN ??
+  join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "heed", "toolchain");
+
+// The folder names carry a version: a change of recipe is a change of name.
+export const toolFolders = {
+  highway: join(cacheFolder, "highway-1.2.0"),
+  xsimd: join(cacheFolder, "xsimd-13"),
+  emscripten: join(cacheFolder, "emscripten-3.1.69"),
+  node24: join(cacheFolder, "node-24.21.0"),
+};
+
+function emscriptenOnPath() {
+  const emcc = which("emcc");
+  const version = emcc && capture(emcc, ["-dumpversion"]);
+  return version && isAtLeast(version, minimumEmscripten) ? { emcc, version } : null;
+}
+
+function unpackedEmscripten() {
+  const folder = toolFolders.emscripten;
+  if (!isProvided(folder)) return null;
+  return {
+    emcc: join(folder, "usr/share/emscripten/emcc"),
+    version: "3.1.69",
+    config: join(folder, "emscripten.config"),
+  };
+}
+
+function chromium() {
+  const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+  return process.env.HEED_CHROMIUM ?? names.map((name) => which(name)).find(Boolean) ?? null;
+}
+
+function xsimdInclude() {
+  const folders = [join(toolFolders.xsimd, "usr/include"), "/usr/include", "/usr/local/include"];
+  return folders.find((folder) => existsSync(join(folder, "xsimd/xsimd.hpp"))) ?? null;
+}
+
+// Relaxed SIMD is on by default from Node 22; this Node serves where it is new enough.
+function node24() {
+  if (isAtLeast(process.versions.node, "22")) return process.execPath;
+  const names = isProvided(toolFolders.node24) ? [`node-${process.platform}-${process.arch}`] : [];
+  const paths = names.map((name) => join(toolFolders.node24, "node_modules", name, "bin/node"));
+  return paths.find((path) => existsSync(path)) ?? null;
+}
+
+export function toolchain() {
+  const emscripten = emscriptenOnPath() ?? unpackedEmscripten();
+  const paths = {
+    cache: cacheFolder,
+    emcc: emscripten?.emcc ?? null,
+    highway: isProvided(toolFolders.highway) ? toolFolders.highway : null,
+    xsimd: xsimdInclude(),
+    chromium: chromium(),
+    node24: node24(),
+    ccache: which("ccache"),
+  };
+  // tsc for --emit-tsd, then emcmake and the rest of Emscripten's programs.
+  const folders = [join(root, "node_modules/.bin"), paths.emcc && dirname(paths.emcc)];
+  const variables = {
+    PATH: [...folders.filter(Boolean), process.env.PATH].join(delimiter),
+    EM_CONFIG: emscripten?.config,
+    EM_NODE_JS: emscripten?.config && process.execPath,
+    HEED_HIGHWAY: paths.highway,
+    HEED_XSIMD: paths.xsimd,
+    HEED_CHROMIUM: paths.chromium,
+    HEED_NODE24: paths.node24,
+    CCACHE_DIR: join(cacheFolder, "ccache"),
+    // Clones in different folders share compiled objects: paths below the root count as relative.
+    CCACHE_BASEDIR: root,
+    CCACHE_NOHASHDIR: "1",
+    CCACHE_MAXSIZE: "3G",
+  };
+  const set = Object.entries(variables).filter(([, value]) => value);
+  return { ...paths, version: emscripten?.version, variables: Object.fromEntries(set), get env() {
+    return { ...process.env, ...this.variables };
+  } };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url) && process.argv.includes("--print")) {
+  const quote = (value) => `'${value.replaceAll("'", `'\\''`)}'`;
+  for (const [name, value] of Object.entries(toolchain().variables)) {
+    console.log(`export ${name}=${quote(value)}`);
+  }
+}
