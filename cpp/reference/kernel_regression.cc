@@ -1,0 +1,120 @@
+// Nadaraya-Watson kernel regression: sum_j K(u_j) v_j / sum_j K(u_j), u_j = |(q - k_j) / width|.
+//
+// Source: Nadaraya 1964, On Estimating Regression; Watson 1964, Smooth Regression Analysis. The
+// score of a pair, for those who ask, is -u^2 / 2.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "inputs.h"
+#include "results.h"
+#include "softmax.h"
+#include "visibility.h"
+
+namespace heed::reference::kernel_regression {
+namespace {
+
+// One width per dimension. The request has it as an input, as a parameter, or not at all (1).
+std::vector<double> ReadWidth(const Request& request, const Qkv& qkv) {
+  std::vector<double> width = ReadList(request, "width");
+  if (const ParamValue* param = FindParam(request, "width")) {
+    if (FindInput(request, "width") != nullptr) {
+      throw Error(ErrorCode::kOption, "width is given as an input and as a parameter: give one");
+    }
+    if (const auto* list = std::get_if<std::vector<double>>(param)) {
+      width = *list;
+    } else {
+      width = {*ReadNumber(request, "width")};
+    }
+  } else if (FindInput(request, "width") == nullptr) {
+    width = {1.0};
+  }
+  if (width.size() == 1) width.assign(qkv.head_dim, width[0]);
+  if (static_cast<int64_t>(width.size()) != qkv.head_dim) {
+    throw Error(ErrorCode::kShape, "width has " + std::to_string(width.size()) +
+                                       " values: expected 1 or head_dim, " +
+                                       std::to_string(qkv.head_dim));
+  }
+  for (const double w : width) {
+    if (!(w > 0.0) || !std::isfinite(w)) {
+      throw Error(ErrorCode::kRange,
+                  "width has a value of " + std::to_string(w) + ": each must be > 0 and finite");
+    }
+  }
+  return width;
+}
+
+double SquaredDistance(std::span<const double> q, std::span<const double> k,
+                       std::span<const double> width) {
+  double sum = 0.0;
+  for (size_t d = 0; d < q.size(); ++d) {
+    const double difference = (q[d] - k[d]) / width[d];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+// The kernels other than gaussian, each up to a constant factor.
+double KernelValue(const std::string& kernel, double u) {
+  if (std::isnan(u)) return u;  // comparisons below would turn it into 0
+  if (kernel == "boxcar") return u <= 1.0 ? 1.0 : 0.0;
+  if (kernel == "triangular") return u < 1.0 ? 1.0 - u : 0.0;
+  if (kernel == "epanechnikov") return u < 1.0 ? 1.0 - u * u : 0.0;
+  return 1.0;  // constant
+}
+
+// Replaces scores -u^2 / 2 by K(u) / sum K(u) and returns log sum K(u). A row without mass becomes
+// zeros and returns -inf.
+double NormalizeByKernel(const std::string& kernel, std::span<double> row) {
+  double sum = 0.0;
+  for (double& s : row) {
+    s = s == kMinusInfinity ? 0.0 : KernelValue(kernel, std::sqrt(-2.0 * s));
+    sum += s;
+  }
+  if (sum == 0.0) return kMinusInfinity;
+  for (double& s : row) s /= sum;
+  return std::log(sum);
+}
+
+void Score(const Qkv& qkv, std::span<const double> width, const Visibility& visible, int64_t b,
+           int64_t h, int64_t i, ScoreRow& row) {
+  for (int64_t j = 0; j < qkv.kv_len; ++j) {
+    const auto k = qkv.k.Row(b, qkv.KvHead(h), j);
+    row.raw[j] = -0.5 * SquaredDistance(qkv.q.Row(b, h, i), k, width);
+    row.capped[j] = row.raw[j];
+    row.biased[j] = visible(b, h, i, j) ? row.raw[j] : kMinusInfinity;
+  }
+}
+
+}  // namespace
+
+std::vector<Result> Run(const Request& request) {
+  const Qkv qkv = ReadQkv(request);
+  const Visibility visible(request, qkv);
+  const std::vector<double> width = ReadWidth(request, qkv);
+  const std::string kernel =
+      ReadWord(request, "kernel", {"gaussian", "boxcar", "triangular", "epanechnikov", "constant"})
+          .value_or("gaussian");
+  ExactResults results(request, qkv);
+  if (results.wants_lse() && kernel != "gaussian") {
+    throw Error(ErrorCode::kUnsupported, "return_lse with kernel \"" + kernel +
+                                             "\": only the gaussian kernel has a softmax form");
+  }
+
+  ScoreRow scores(qkv.kv_len);
+  for (int64_t b = 0; b < qkv.batch; ++b) {
+    for (int64_t h = 0; h < qkv.num_heads; ++h) {
+      for (int64_t i = 0; i < qkv.q_len; ++i) {
+        Score(qkv, width, visible, b, h, i, scores);
+        std::vector<double> weights = scores.biased;
+        // The softmax of -u^2 / 2 never underflows, unlike exp(-u^2 / 2) itself.
+        const double lse = kernel == "gaussian" ? Softmax(weights, kMinusInfinity)
+                                                : NormalizeByKernel(kernel, weights);
+        results.SetRow(b, h, i, scores, weights, lse);
+      }
+    }
+  }
+  return results.Take();
+}
+
+}  // namespace heed::reference::kernel_regression
