@@ -131,14 +131,14 @@ struct AttentionOptions {
 // Where results go. `output` is required, the others are computed when they have a value.
 struct AttentionOutputs {
   // [batch, num_heads, q_len, head_dim_v], any strides with a contiguous last dimension.
-  TensorView<float> output;
+  TensorView<float> output{};
   // [batch, num_heads, q_len, 1]: natural log of the softmax denominator, sinks included; -inf for
   // an empty row. Refused for Normalize::kKernelSum other than gaussian.
-  TensorView<float> lse;
+  TensorView<float> lse{};
   // [batch, num_heads, q_len, kv_len]: the rows sum to 1 (less with sinks), or are zero when empty.
-  TensorView<float> weights;
+  TensorView<float> weights{};
   // [batch, num_heads, q_len, kv_len]: scores of `score_stage`.
-  TensorView<float> scores;
+  TensorView<float> scores{};
   ScoreStage score_stage = ScoreStage::kBiased;
 };
 

@@ -1,0 +1,102 @@
+// heed::Attention: validation, scheduling and dispatch to the best SIMD target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/exact/attention.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "heed/attention.h"
+#include "hwy/highway.h"
+#include "src/exact/loop-inl.h"
+#include "src/exact/problem.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// Packed memory that is always granted; with more threads than it feeds, one KV head per thread.
+inline constexpr size_t kPackedFloats = size_t{1} << 20;
+
+std::vector<std::unique_ptr<Scratch>> MakeScratch(const Plan& plan, int workers, bool own_tiles) {
+  std::vector<std::unique_ptr<Scratch>> scratch;
+  for (int w = 0; w < workers; ++w) scratch.push_back(std::make_unique<Scratch>(plan, own_tiles));
+  return scratch;
+}
+
+// One block per KV head: each task packs its own tiles while they are hot, nothing is shared.
+void RunUnits(const Plan& plan, ThreadPool& pool) {
+  const int workers =
+      static_cast<int>(std::min<int64_t>(pool.NumThreads(), std::max<int64_t>(1, plan.num_units)));
+  const auto scratch = MakeScratch(plan, workers, true);
+  const auto task = [&](int64_t unit, int worker) {
+    BlockLoop(plan, unit, 0, TileSource{}, *scratch[static_cast<size_t>(worker)]).Run();
+  };
+  if (workers == 1) {
+    for (int64_t unit = 0; unit < plan.num_units; ++unit) task(unit, 0);
+  } else {
+    pool.Run(plan.num_units, task);
+  }
+}
+
+// Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
+// runs all their blocks, longest first: in causal attention later rows see more keys.
+void RunWaves(const Plan& plan, ThreadPool& pool) {
+  const size_t unit_floats = plan.num_tiles * (plan.KTileFloats() + plan.VTileFloats());
+  const int64_t fitting = static_cast<int64_t>(kPackedFloats / std::max<size_t>(1, unit_floats));
+  const int64_t wave = std::min<int64_t>(
+      plan.num_units, std::max<int64_t>({1, pool.NumThreads() > 1 ? pool.NumThreads() : 1,
+                                         pool.NumThreads() > 1 ? fitting : 1}));
+  const AlignedFloats packed(static_cast<size_t>(wave) * unit_floats);
+  const auto scratch = MakeScratch(plan, pool.NumThreads(), false);
+  const int64_t tiles = static_cast<int64_t>(plan.num_tiles);
+  std::vector<PackedTile> table(static_cast<size_t>(wave * tiles));
+  for (size_t i = 0; i < table.size(); ++i) {
+    float* k = packed.get() + i * (plan.KTileFloats() + plan.VTileFloats());
+    table[i] = {k, k + plan.KTileFloats(), true};
+  }
+  for (int64_t first = 0; first < plan.num_units; first += wave) {
+    const int64_t units = std::min(wave, plan.num_units - first);
+    pool.Run(units * tiles, [&](int64_t index, int) {
+      PackTile(plan, first + index / tiles, static_cast<size_t>(index % tiles),
+               table[static_cast<size_t>(index)]);
+    });
+    pool.Run(units * plan.num_blocks, [&](int64_t index, int worker) {
+      const int64_t unit = index % units;
+      const int64_t block = plan.num_blocks - 1 - index / units;
+      BlockLoop(plan, first + unit, block, TileSource{table.data() + unit * tiles},
+                *scratch[static_cast<size_t>(worker)])
+          .Run();
+    });
+  }
+}
+
+void RunAttention(const AttentionProblem& problem, ThreadPool& pool) {
+  const Plan plan(problem);
+  if (plan.num_units == 0 || plan.rows == 0) return;
+  if (plan.num_blocks == 1) {
+    RunUnits(plan, pool);
+  } else {
+    RunWaves(plan, pool);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunAttention);
+
+void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const AttentionOptions& options, const AttentionOutputs& outputs,
+               ThreadPool* pool) {
+  const AttentionProblem problem = ValidateAttention(q, k, v, options, outputs);
+  HWY_DYNAMIC_DISPATCH(RunAttention)(problem, pool != nullptr ? *pool : DefaultThreadPool());
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE

@@ -1,0 +1,317 @@
+// The tiled loop: a block of query rows passes over the keys, tile by tile, through the sockets.
+#if defined(HEED_EXACT_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_LOOP_INL_H_
+#undef HEED_EXACT_LOOP_INL_H_
+#else
+#define HEED_EXACT_LOOP_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "src/exact/plan-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Where the loop finds the tiles of a KV head: packed for all blocks, or packed again by each task
+// into its own scratch when there is only one block.
+struct TileSource {
+  const PackedTile* shared = nullptr;
+};
+
+// One task: rows [first_row, first_row + num_rows) of a unit (batch entry and KV head).
+class BlockLoop {
+ public:
+  BlockLoop(const Plan& plan, int64_t unit, int64_t block, TileSource source, Scratch& scratch)
+      : plan_(plan),
+        p_(*plan.problem),
+        unit_(unit),
+        batch_(unit / p_.num_kv_heads),
+        source_(source),
+        scratch_(scratch) {
+    const int64_t first = block * static_cast<int64_t>(kBlockRows);
+    num_rows_ =
+        static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockRows), plan.rows - first));
+    FillRows(first);
+    PackQueries();
+  }
+
+  // Computes and writes output and lse, then weights or scores if asked for.
+  void Run() {
+    const NormalizePlug& normalize = *plan_.plugs.normalize;
+    std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
+    std::fill_n(scratch_.states.data(), num_rows_, normalize.Start());
+    const size_t last_tile = EndTile();
+    for (size_t t = BeginTile(); t < last_tile; ++t) {
+      const PackedTile packed = Tile(t);
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) Attend(packed, t, r);
+    }
+    for (size_t r = 0; r < num_rows_; ++r) WriteRow(r);
+    if (p_.outputs.weights.has_value()) WritePairs(p_.outputs.weights, Pairs::kWeights);
+    if (p_.outputs.scores.has_value()) WritePairs(p_.outputs.scores, Pairs::kScores);
+  }
+
+ private:
+  enum class Pairs { kWeights, kScores };
+
+  void FillRows(int64_t first) {
+    keys_ = {p_.kv_len, 0};
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const int64_t index = first + static_cast<int64_t>(r);
+      const int64_t query = index / p_.group;
+      const int64_t head = unit_ % p_.num_kv_heads * p_.group + index % p_.group;
+      const KeyRange keys = VisibleKeys(p_, batch_, query);
+      scratch_.rows[r] = {head, query, query + p_.position[static_cast<size_t>(batch_)], keys};
+      if (keys.begin == keys.end) continue;
+      keys_.begin = std::min(keys_.begin, keys.begin);
+      keys_.end = std::max(keys_.end, keys.end);
+    }
+    if (keys_.begin >= keys_.end) keys_ = {0, 0};
+  }
+
+  // Groups of kTileRows rows, each [head_dim][rows]; the last group of a score tile may be shorter.
+  void PackQueries() {
+    const size_t width = static_cast<size_t>(p_.head_dim);
+    const ScorePlug& score = *plan_.plugs.score;
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const Row& row = scratch_.rows[r];
+      const size_t group = r / kTileRows * kTileRows;
+      PackQueryRow(&p_.q(batch_, row.head, row.query, 0), width, score.QueryFactor(),
+                   score.DimensionFactors(), std::min(kTileRows, num_rows_ - group),
+                   scratch_.queries.get() + group * width + (r - group));
+    }
+  }
+
+  size_t BeginTile() const { return static_cast<size_t>(keys_.begin) / kTileKeys; }
+  size_t EndTile() const { return (static_cast<size_t>(keys_.end) + kTileKeys - 1) / kTileKeys; }
+
+  PackedTile Tile(size_t t) {
+    if (source_.shared != nullptr) return source_.shared[t];
+    PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true};
+    PackTile(plan_, unit_, t, tile);
+    return tile;
+  }
+
+  ScoreTile MakeScoreTile(size_t t, size_t r) const {
+    ScoreTile tile;
+    tile.problem = &p_;
+    tile.batch = batch_;
+    tile.rows = scratch_.rows.data() + r;
+    tile.num_rows = std::min(kScoreRows, num_rows_ - r);
+    tile.key_begin = static_cast<int64_t>(t * kTileKeys);
+    tile.num_keys = plan_.NumKeys(batch_, t);
+    tile.first = 0;
+    tile.last = Plan::KeyCols(tile.num_keys);
+    tile.scores = scratch_.scores.get();
+    tile.has_masked = false;
+    return tile;
+  }
+
+  // Narrows the tile to the columns that some row sees and classifies it by the range plugs.
+  static TileClass NarrowToRanges(ScoreTile& tile) {
+    size_t begin = tile.num_keys;
+    size_t end = 0;
+    bool full = true;
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      const ColumnRange columns = VisibleColumns(tile, r);
+      full = full && columns.begin == 0 && columns.end == tile.num_keys;
+      if (columns.begin == columns.end) continue;
+      begin = std::min(begin, columns.begin);
+      end = std::max(end, columns.end);
+    }
+    if (begin >= end) return TileClass::kEmpty;
+    tile.first = begin / PanelCols() * PanelCols();
+    tile.last = RoundUp(end, PanelCols());
+    // Padding columns must be hidden like masked ones.
+    return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
+  }
+
+  // Runs score, modify and keep. Returns false, having computed nothing, if the tile is empty.
+  bool Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
+    const TileClass ranges = NarrowToRanges(tile);
+    if (ranges == TileClass::kEmpty) return false;
+    bool apply_cells = false;
+    for (const auto& keep : plan_.plugs.keep) {
+      const TileClass cells = keep->Classify(tile);
+      if (cells == TileClass::kEmpty) return false;
+      apply_cells = apply_cells || cells == TileClass::kPartial;
+    }
+    FillScores(packed, r, tile);
+    if (plan_.plugs.softcap != nullptr) plan_.plugs.softcap->Apply(tile);
+    for (const auto& modify : plan_.plugs.additive) modify->Apply(tile);
+    if (ranges == TileClass::kPartial) ApplyRanges(tile);
+    if (apply_cells) {
+      for (const auto& keep : plan_.plugs.keep) keep->Apply(tile);
+    }
+    return true;
+  }
+
+  void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
+    const float* queries = scratch_.queries.get() + r * static_cast<size_t>(p_.head_dim);
+    plan_.plugs.score->Fill(queries, packed.k, tile);
+  }
+
+  // One score tile through all sockets and into the output rows.
+  void Attend(const PackedTile& packed, size_t t, size_t r) {
+    ScoreTile tile = MakeScoreTile(t, r);
+    if (!Score(packed, r, tile)) return;
+    const bool select = tile.has_masked && !packed.v_finite;
+    if (select) NoteVisible(tile);
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const float factor = plan_.plugs.normalize->Accumulate(tile, i, scratch_.states[r + i]);
+      if (factor != 1.0f) ScaleRow(r + i, factor);
+    }
+    if (select) {
+      AggregateVisible(packed, tile, r);
+    } else {
+      Aggregate(packed, tile, r);
+    }
+  }
+
+  void ScaleRow(size_t r, float factor) {
+    const DF d;
+    float* HWY_RESTRICT row = scratch_.output.get() + r * plan_.v_cols;
+    for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
+      hn::Store(hn::Mul(hn::Load(d, row + c), hn::Set(d, factor)), d, row + c);
+    }
+  }
+
+  // output rows += weights x values.
+  void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r) {
+    using Weights = ALayout<1, kTileKeys>;
+    const size_t cols = PanelCols();
+    const size_t depth = std::min(tile.last, tile.num_keys) - tile.first;
+    const size_t whole = tile.num_rows / kTileRows * kTileRows;
+    const size_t stride = plan_.v_cols;
+    for (size_t c = 0; c < stride; c += cols) {
+      const float* panel = packed.v + c * plan_.TileKeys() + tile.first * cols;
+      float* to = scratch_.output.get() + r * stride + c;
+      for (size_t i = 0; i < whole; i += kTileRows) {
+        RegisterTile<MultiplyAccumulate, Weights, kTileRows>(
+            tile.row_scores(i) + tile.first, panel, depth, to + i * stride, stride, AddToStored());
+      }
+      if (whole == tile.num_rows) continue;
+      WithRows(tile.num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
+        RegisterTile<MultiplyAccumulate, Weights, kRows>(tile.row_scores(whole) + tile.first, panel,
+                                                         depth, to + whole * stride, stride,
+                                                         AddToStored());
+      });
+    }
+  }
+
+  // Remembers which cells are kept, before their scores become weights.
+  void NoteVisible(const ScoreTile& tile) {
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      for (size_t c = tile.first; c < tile.last; ++c) {
+        scratch_.visible[i * kTileKeys + c] =
+            tile.row_scores(i)[c] != -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+
+  // Aggregate for tiles that hide some keys and hold values that are not finite: 0 x NaN must not
+  // happen, so hidden keys are left out. Same order and same operations, hence the same bits.
+  void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r) {
+    const DF d;
+    const size_t cols = PanelCols();
+    const size_t end = std::min(tile.last, tile.num_keys);
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      float* HWY_RESTRICT output = scratch_.output.get() + (r + i) * plan_.v_cols;
+      for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
+        const float* values = packed.v + c / cols * cols * plan_.TileKeys() + c % cols;
+        VF sum = hn::Zero(d);
+        for (size_t j = tile.first; j < end; ++j) {
+          if (scratch_.visible[i * kTileKeys + j] == 0) continue;
+          const VF weight = hn::Set(d, tile.row_scores(i)[j]);
+          sum = Fma(weight, hn::LoadU(d, values + j * cols), sum);
+        }
+        hn::Store(hn::Add(hn::Load(d, output + c), sum), d, output + c);
+      }
+    }
+  }
+
+  RowEnd Finish(size_t r) const {
+    return plan_.plugs.normalize->Finish(scratch_.rows[r], scratch_.states[r]);
+  }
+
+  void WriteRow(size_t r) {
+    const DF d;
+    const Row& row = scratch_.rows[r];
+    const RowEnd end = Finish(r);
+    const AttentionOutputs& out = p_.outputs;
+    if (out.lse.has_value()) out.lse(batch_, row.head, row.query, 0) = end.lse;
+    const size_t width = static_cast<size_t>(p_.head_dim_v);
+    if (width == 0) return;
+    float* HWY_RESTRICT to = &out.output(batch_, row.head, row.query, 0);
+    const float* HWY_RESTRICT from = scratch_.output.get() + r * plan_.v_cols;
+    if (end.empty) {
+      std::fill_n(to, width, 0.0f);
+      return;
+    }
+    const VF factor = hn::Set(d, end.factor);
+    size_t c = 0;
+    for (; c + hn::Lanes(d) <= width; c += hn::Lanes(d)) {
+      hn::StoreU(hn::Mul(hn::Load(d, from + c), factor), d, to + c);
+    }
+    for (; c < width; ++c) to[c] = from[c] * end.factor;
+  }
+
+  // Second pass: recomputes the scores of every tile and writes weights or scores.
+  void WritePairs(const TensorView<float>& pairs, Pairs what) {
+    const float hidden =
+        what == Pairs::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const Row& row = scratch_.rows[r];
+      if (p_.kv_len > 0) std::fill_n(&pairs(batch_, row.head, row.query, 0), p_.kv_len, hidden);
+    }
+    const bool every_pair =
+        what == Pairs::kScores && p_.outputs.score_stage != ScoreStage::kBiased;
+    const size_t begin = every_pair ? 0 : BeginTile();
+    const size_t end = every_pair ? plan_.num_tiles : EndTile();
+    for (size_t t = begin; t < end; ++t) {
+      const PackedTile packed = Tile(t);
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) {
+        ScoreTile tile = MakeScoreTile(t, r);
+        if (every_pair) {
+          FillScores(packed, r, tile);
+          if (p_.outputs.score_stage == ScoreStage::kCapped && plan_.plugs.softcap != nullptr) {
+            plan_.plugs.softcap->Apply(tile);
+          }
+        } else if (!Score(packed, r, tile)) {
+          continue;
+        }
+        WritePairTile(pairs, what, tile, r);
+      }
+    }
+  }
+
+  void WritePairTile(const TensorView<float>& pairs, Pairs what, const ScoreTile& tile, size_t r) {
+    const size_t end = std::min(tile.last, tile.num_keys);
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      if (what == Pairs::kWeights) {
+        plan_.plugs.normalize->Weights(tile, i, scratch_.states[r + i], Finish(r + i));
+      }
+      const Row& row = tile.rows[i];
+      float* to = &pairs(batch_, row.head, row.query, tile.key_begin);
+      std::copy(tile.row_scores(i) + tile.first, tile.row_scores(i) + end, to + tile.first);
+    }
+  }
+
+  const Plan& plan_;
+  const AttentionProblem& p_;
+  int64_t unit_;
+  int64_t batch_;
+  TileSource source_;
+  Scratch& scratch_;
+  size_t num_rows_ = 0;
+  KeyRange keys_{};  // what any row of the block sees
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_LOOP_INL_H_

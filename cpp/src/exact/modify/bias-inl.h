@@ -1,0 +1,85 @@
+// Modify plug: a dense bias, broadcast to [batch, num_heads, q_len, kv_len] and added to the score.
+// A bias of exactly -inf hides the cell, whatever the score is.
+#if defined(HEED_EXACT_MODIFY_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_MODIFY_BIAS_INL_H_
+#undef HEED_EXACT_MODIFY_BIAS_INL_H_
+#else
+#define HEED_EXACT_MODIFY_BIAS_INL_H_
+#endif
+
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/exact/keep/keep-inl.h"
+#include "src/exact/modify/modify-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+class Bias final : public Modify {
+ public:
+  explicit Bias(const TensorView<const float>& bias) : bias_(bias) {}
+
+  void Apply(ScoreTile& tile) const override {
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      const ColumnRange columns = VisibleColumns(tile, r);
+      if (columns.begin == columns.end) continue;
+      const Row& row = tile.rows[r];
+      const float* cells = bias_.data + tile.batch * bias_.strides[0] +
+                           row.head * bias_.strides[1] + row.query * bias_.strides[2] +
+                           (tile.key_begin + static_cast<int64_t>(columns.begin)) *
+                               bias_.strides[3];
+      float* scores = tile.row_scores(r) + columns.begin;
+      const size_t count = columns.end - columns.begin;
+      tile.has_masked |= bias_.strides[3] == 0 ? AddOne(*cells, count, scores)
+                                               : AddRow(cells, count, scores);
+    }
+  }
+
+ private:
+  // s + bias, or -inf where the bias is -inf. Collects whether any was.
+  template <class DM>
+  static VF Sum(DF d, DM dm, VF s, VF bias, hn::Vec<DM>& hidden) {
+    const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
+    const auto hides = hn::Eq(bias, minus_inf);
+    hidden = hn::Or(hidden, hn::VecFromMask(dm, hn::RebindMask(dm, hides)));
+    return hn::IfThenElse(hides, minus_inf, hn::Add(s, bias));
+  }
+
+  static bool AddRow(const float* HWY_RESTRICT bias, size_t count, float* HWY_RESTRICT scores) {
+    const DF d;
+    const hn::RebindToSigned<DF> di;
+    const size_t lanes = hn::Lanes(d);
+    auto hidden = hn::Zero(di);
+    size_t c = 0;
+    for (; c + lanes <= count; c += lanes) {
+      hn::StoreU(Sum(d, di, hn::LoadU(d, scores + c), hn::LoadU(d, bias + c), hidden), d,
+                 scores + c);
+    }
+    if (c < count) {
+      const size_t rest = count - c;
+      const VF sum = Sum(d, di, hn::LoadN(d, scores + c, rest), hn::LoadN(d, bias + c, rest), hidden);
+      hn::StoreN(sum, d, scores + c, rest);
+    }
+    return !hn::AllTrue(di, hn::Eq(hidden, hn::Zero(di)));
+  }
+
+  static bool AddOne(float bias, size_t count, float* HWY_RESTRICT scores) {
+    if (bias == -std::numeric_limits<float>::infinity()) {
+      HideColumns(scores, 0, count);
+      return true;
+    }
+    for (size_t c = 0; c < count; ++c) scores[c] += bias;
+    return false;
+  }
+
+  TensorView<const float> bias_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_MODIFY_BIAS_INL_H_

@@ -1,0 +1,59 @@
+// The small functions around the options structs.
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "heed/attention.h"
+
+namespace heed {
+
+QueryOffset QueryOffset::At(int64_t position) {
+  QueryOffset offset;
+  offset.kind_ = Kind::kNumber;
+  offset.positions_ = {position};
+  return offset;
+}
+
+QueryOffset QueryOffset::PerBatch(std::vector<int64_t> positions) {
+  QueryOffset offset;
+  offset.kind_ = Kind::kPerBatch;
+  offset.positions_ = std::move(positions);
+  return offset;
+}
+
+QueryOffset QueryOffset::End() {
+  QueryOffset offset;
+  offset.kind_ = Kind::kEnd;
+  return offset;
+}
+
+Window Window::LastN(int64_t n) {
+  if (n < 1) {
+    throw Error(ErrorCode::kRange, "n = " + std::to_string(n) + "; the last n keys need n >= 1");
+  }
+  return {n - 1, 0};
+}
+
+std::vector<float> AlibiSlopes(int64_t num_heads) {
+  if (num_heads < 1) {
+    throw Error(ErrorCode::kRange,
+                "num_heads = " + std::to_string(num_heads) + "; it must be at least 1");
+  }
+  const auto geometric = [](int64_t n) {
+    std::vector<double> slopes;
+    for (int64_t i = 1; i <= n; ++i) {
+      slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(n)));
+    }
+    return slopes;
+  };
+  int64_t power = 1;
+  while (power * 2 <= num_heads) power *= 2;
+  std::vector<double> slopes = geometric(power);
+  const std::vector<double> doubled = geometric(2 * power);
+  for (size_t i = 0; slopes.size() < static_cast<size_t>(num_heads); i += 2) {
+    slopes.push_back(doubled[i]);
+  }
+  return {slopes.begin(), slopes.end()};
+}
+
+}  // namespace heed

@@ -1,0 +1,146 @@
+// The plan of one call: sizes, plugs and memory, fixed before any thread starts.
+#if defined(HEED_EXACT_PLAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_PLAN_INL_H_
+#undef HEED_EXACT_PLAN_INL_H_
+#else
+#define HEED_EXACT_PLAN_INL_H_
+#endif
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "src/exact/keep/range.h"
+#include "src/exact/plugs-inl.h"
+#include "src/exact/problem.h"
+#include "src/exact/tile.h"
+#include "src/parallel/worker_scratch.h"
+#include "src/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// Rows whose scores are in flight at once: with kTileKeys columns they fill a third of L1, and the
+// packed keys of a tile are read from L2 once per so many rows.
+inline constexpr size_t kScoreRows = 4 * kTileRows;
+
+// Rows of one task, which pass over the keys together.
+inline constexpr size_t kBlockRows = 4 * kScoreRows;
+
+// Rows of a task enumerate query positions and, innermost, the query heads of one KV head: a GQA
+// group shares every packed tile, and a block spans few positions, so causal skips more.
+struct Plan {
+  const AttentionProblem* problem;
+  Plugs plugs;
+  size_t k_panel_floats;  // one packed panel of keys
+  size_t v_cols;          // head_dim_v, rounded up to panels
+  size_t num_tiles;       // tiles of kTileKeys keys
+  int64_t rows;           // q_len * group
+  int64_t num_blocks;     // tasks per KV head
+  int64_t num_units;      // batch * num_kv_heads
+  std::vector<KeyRange> batch_keys;  // keys that any query of a batch entry sees
+
+  explicit Plan(const AttentionProblem& p) : problem(&p), plugs(MakePlugs(p)) {
+    k_panel_floats = static_cast<size_t>(p.head_dim) * PanelCols();
+    v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
+    num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
+    rows = p.q_len * p.group;
+    const int64_t block = static_cast<int64_t>(kBlockRows);
+    num_blocks = (rows + block - 1) / block;
+    num_units = p.batch * p.num_kv_heads;
+    for (int64_t b = 0; b < p.batch; ++b) batch_keys.push_back(KeysOfBatch(b));
+  }
+
+  // Panels of keys in a tile of `num_keys`.
+  static size_t KeyCols(size_t num_keys) { return RoundUp(num_keys, PanelCols()); }
+
+  size_t KTileFloats() const { return KeyCols(TileKeys()) / PanelCols() * k_panel_floats; }
+  size_t VTileFloats() const { return TileKeys() * v_cols; }
+  // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
+  size_t TileKeys() const {
+    return std::min(kTileKeys, static_cast<size_t>(problem->kv_len));
+  }
+
+  // Keys of tile t that some query of the batch entry sees the tile for.
+  size_t NumKeys(int64_t batch, size_t t) const {
+    const int64_t left = batch_keys[static_cast<size_t>(batch)].end -
+                         static_cast<int64_t>(t * kTileKeys);
+    return static_cast<size_t>(std::clamp<int64_t>(left, 0, static_cast<int64_t>(kTileKeys)));
+  }
+
+ private:
+  KeyRange KeysOfBatch(int64_t b) const {
+    const AttentionProblem& p = *problem;
+    // Scores of stages before the keep rules show every pair.
+    if (p.outputs.scores.has_value()) return {0, p.kv_len};
+    KeyRange all = {p.kv_len, 0};
+    for (int64_t i = 0; i < p.q_len; ++i) {
+      const KeyRange keys = VisibleKeys(p, b, i);
+      if (keys.begin == keys.end) continue;
+      all.begin = std::min(all.begin, keys.begin);
+      all.end = std::max(all.end, keys.end);
+    }
+    return all.begin < all.end ? all : KeyRange{0, 0};
+  }
+};
+
+// Packed keys and values of one tile.
+struct PackedTile {
+  float* k;
+  float* v;
+  bool v_finite;
+};
+
+// Packs tile t of a KV head. Keys that no query sees are not read.
+inline void PackTile(const Plan& plan, int64_t unit, size_t t, PackedTile& tile) {
+  const AttentionProblem& p = *plan.problem;
+  const int64_t b = unit / p.num_kv_heads;
+  const int64_t h = unit % p.num_kv_heads;
+  const size_t count = plan.NumKeys(b, t);
+  const int64_t first = static_cast<int64_t>(t * kTileKeys);
+  const Rows k = {p.k.data + b * p.k.strides[0] + h * p.k.strides[1] + first * p.k.strides[2],
+                  p.k.strides[2]};
+  const Rows v = {p.v.data + b * p.v.strides[0] + h * p.v.strides[1] + first * p.v.strides[2],
+                  p.v.strides[2]};
+  for (size_t c = 0; c < count; c += PanelCols()) {
+    const Rows rows = {k.row(c), k.stride};
+    PackTransposedPanel(rows, std::min(PanelCols(), count - c), static_cast<size_t>(p.head_dim),
+                        plan.plugs.score->DimensionFactors(),
+                        tile.k + c / PanelCols() * plan.k_panel_floats);
+  }
+  tile.v_finite = PackPanels(v, count, static_cast<size_t>(p.head_dim_v), plan.TileKeys(), tile.v);
+}
+
+// Memory of one worker.
+struct Scratch {
+  AlignedFloats queries;  // packed rows of a block
+  AlignedFloats scores;   // one score tile
+  AlignedFloats output;   // [block rows][v_cols]
+  AlignedFloats k_tile;   // only when tiles are not shared
+  AlignedFloats v_tile;
+  std::vector<Row> rows;
+  std::vector<RowState> states;
+  std::vector<uint8_t> visible;  // of one score tile; only used when values are not finite
+
+  Scratch(const Plan& plan, bool own_tiles) {
+    const size_t most = static_cast<size_t>(
+        std::min<int64_t>(plan.rows, static_cast<int64_t>(kBlockRows)));
+    queries = AlignedFloats(most * static_cast<size_t>(plan.problem->head_dim));
+    scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
+    output = AlignedFloats(most * plan.v_cols);
+    if (own_tiles) {
+      k_tile = AlignedFloats(plan.KTileFloats());
+      v_tile = AlignedFloats(plan.VTileFloats());
+    }
+    rows.resize(most);
+    states.resize(most);
+    visible.resize(kScoreRows * kTileKeys);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_PLAN_INL_H_

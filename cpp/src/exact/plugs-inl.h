@@ -1,0 +1,73 @@
+// Which plugs sit in which socket for one problem: the only place that reads the options.
+#if defined(HEED_EXACT_PLUGS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_PLUGS_INL_H_
+#undef HEED_EXACT_PLUGS_INL_H_
+#else
+#define HEED_EXACT_PLUGS_INL_H_
+#endif
+
+#include <memory>
+#include <vector>
+
+#include "src/exact/keep/dense-inl.h"
+#include "src/exact/modify/alibi-inl.h"
+#include "src/exact/modify/bias-inl.h"
+#include "src/exact/modify/softcap-inl.h"
+#include "src/exact/normalize/kernel_sum-inl.h"
+#include "src/exact/normalize/softmax-inl.h"
+#include "src/exact/problem.h"
+#include "src/exact/score/dot-inl.h"
+#include "src/exact/score/squared_distance-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// The four sockets, filled. Shared by all threads, never written after construction.
+struct Plugs {
+  std::unique_ptr<ScorePlug> score;
+  std::unique_ptr<Modify> softcap;                // apart, because scores can be asked for after it
+  std::vector<std::unique_ptr<Modify>> additive;  // bias, ALiBi
+  std::vector<std::unique_ptr<CellKeep>> keep;    // range plugs live in the rows
+  std::unique_ptr<NormalizePlug> normalize;
+};
+
+inline std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionOptions& o) {
+  if (o.normalize == Normalize::kSoftmax) return std::make_unique<Softmax>(o.sinks);
+  switch (o.kernel) {
+    case Kernel::kBoxcar:
+      return std::make_unique<KernelSum<BoxcarKernel>>();
+    case Kernel::kTriangular:
+      return std::make_unique<KernelSum<TriangularKernel>>();
+    case Kernel::kEpanechnikov:
+      return std::make_unique<KernelSum<EpanechnikovKernel>>();
+    case Kernel::kConstant:
+      return std::make_unique<KernelSum<ConstantKernel>>();
+    case Kernel::kGaussian:
+      break;
+  }
+  return std::make_unique<Softmax>(o.sinks);
+}
+
+inline Plugs MakePlugs(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  Plugs plugs;
+  if (o.score == Score::kDot) {
+    plugs.score = std::make_unique<DotScore>(p.scale);
+  } else {
+    plugs.score = std::make_unique<SquaredDistanceScore>(
+        p.scale, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
+  }
+  if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
+  if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
+  if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
+  if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
+  plugs.normalize = MakeNormalize(o);
+  return plugs;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_PLUGS_INL_H_

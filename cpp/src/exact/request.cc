@@ -1,0 +1,133 @@
+#include "src/exact/request.h"
+
+#include <string>
+
+#include "src/exact/problem.h"
+
+namespace heed {
+namespace {
+
+ScoreStage ReadStage(const std::string& word) {
+  if (word == "raw") return ScoreStage::kRaw;
+  if (word == "capped") return ScoreStage::kCapped;
+  if (word == "biased") return ScoreStage::kBiased;
+  throw Error(ErrorCode::kOption,
+              "return_scores = \"" + word + "\"; expected \"raw\", \"capped\" or \"biased\"");
+}
+
+Kernel ReadKernel(const std::string& word) {
+  if (word == "gaussian") return Kernel::kGaussian;
+  if (word == "boxcar") return Kernel::kBoxcar;
+  if (word == "triangular") return Kernel::kTriangular;
+  if (word == "epanechnikov") return Kernel::kEpanechnikov;
+  if (word == "constant") return Kernel::kConstant;
+  throw Error(ErrorCode::kOption, "kernel = \"" + word +
+                                      "\"; expected \"gaussian\", \"boxcar\", \"triangular\", "
+                                      "\"epanechnikov\" or \"constant\"");
+}
+
+QueryOffset ReadQueryOffset(const RequestReader& reader) {
+  const ParamValue* value = reader.Param("query_offset");
+  if (value == nullptr) return {};
+  if (const double* number = std::get_if<double>(value)) {
+    return QueryOffset::At(WholeNumber("query_offset", *number));
+  }
+  if (const auto* numbers = std::get_if<std::vector<double>>(value)) {
+    std::vector<int64_t> positions;
+    for (const double number : *numbers) {
+      positions.push_back(WholeNumber("query_offset", number));
+    }
+    return QueryOffset::PerBatch(std::move(positions));
+  }
+  const std::string* word = std::get_if<std::string>(value);
+  if (word != nullptr && *word == "end") return QueryOffset::End();
+  throw Error(ErrorCode::kOption,
+              "query_offset must be a number, one number per batch entry, or \"end\"");
+}
+
+// What every exact mechanism has: q, k, v, keep rules and what to return.
+AttentionRequest ReadCommon(const RequestReader& reader) {
+  AttentionRequest r;
+  r.q = reader.RequiredTensor("q");
+  r.k = reader.RequiredTensor("k");
+  r.v = reader.RequiredTensor("v");
+  AttentionOptions& o = r.options;
+  o.keep = reader.PairMask("keep");
+  o.key_lengths = reader.Ints("key_lengths");
+  o.causal = reader.Flag("causal");
+  const Window window = {reader.Count("window_left"), reader.Count("window_right")};
+  if (window.left || window.right) o.window = window;
+  o.query_offset = ReadQueryOffset(reader);
+  r.return_lse = reader.Flag("return_lse");
+  r.return_weights = reader.Flag("return_weights");
+  if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
+  return r;
+}
+
+// Views of nothing with the right shapes: what planning validates in place of the outputs.
+AttentionOutputs PlannedOutputs(const AttentionRequest& r) {
+  static float nothing = 0;
+  const Extents& q = r.q.shape;
+  AttentionOutputs out;
+  out.output = Contiguous(&nothing, q[0], q[1], q[2], r.v.shape[3]);
+  if (r.return_lse) out.lse = Contiguous(&nothing, q[0], q[1], q[2], 1);
+  return out;
+}
+
+}  // namespace
+
+AttentionRequest ReadScaledDotProduct(const RequestReader& reader) {
+  AttentionRequest r = ReadCommon(reader);
+  AttentionOptions& o = r.options;
+  o.scale = reader.Number("scale");
+  o.softcap = reader.Number("softcap");
+  o.bias = reader.PairTensor("bias");
+  o.alibi_slopes = reader.Floats("alibi_slopes");
+  o.sinks = reader.Floats("sinks");
+  return r;
+}
+
+AttentionRequest ReadKernelRegression(const RequestReader& reader) {
+  AttentionRequest r = ReadCommon(reader);
+  AttentionOptions& o = r.options;
+  o.score = Score::kSquaredDistance;
+  o.normalize = Normalize::kKernelSum;
+  o.kernel = ReadKernel(reader.Word("kernel").value_or("gaussian"));
+  if (reader.HasInput("width") && reader.Param("width") != nullptr) {
+    throw Error(ErrorCode::kOption, "width is given both as an input and as a parameter");
+  }
+  const std::span<const float> input = reader.Floats("width");
+  r.width.assign(input.begin(), input.end());
+  for (const double width : reader.Numbers("width")) r.width.push_back(static_cast<float>(width));
+  return r;
+}
+
+std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
+  AttentionOptions options = r.options;
+  options.width = r.width;
+  const AttentionProblem p = ValidateAttention(r.q, r.k, r.v, options, PlannedOutputs(r));
+  std::vector<OutputSpec> specs;
+  specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
+  if (r.return_lse) specs.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});
+  const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
+  if (r.return_weights) specs.push_back({"weights", 4, pairs});
+  if (r.return_scores) specs.push_back({"scores", 4, pairs});
+  return specs;
+}
+
+void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,
+                         ThreadPool* pool) {
+  AttentionOptions options = r.options;
+  options.width = r.width;
+  AttentionOutputs out;
+  out.output = OutputView(outputs, "output");
+  if (r.return_lse) out.lse = OutputView(outputs, "lse");
+  if (r.return_weights) out.weights = OutputView(outputs, "weights");
+  if (r.return_scores) {
+    out.scores = OutputView(outputs, "scores");
+    out.score_stage = *r.return_scores;
+  }
+  Attention(r.q, r.k, r.v, options, out, pool);
+}
+
+}  // namespace heed

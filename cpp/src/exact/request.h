@@ -1,0 +1,35 @@
+// The exact family behind heed::Run: one function a mechanism, from names to typed options.
+#ifndef HEED_SRC_EXACT_REQUEST_H_
+#define HEED_SRC_EXACT_REQUEST_H_
+
+#include <span>
+#include <vector>
+
+#include "heed/attention.h"
+#include "heed/request.h"
+#include "heed/thread_pool.h"
+#include "src/request_reader.h"
+
+namespace heed {
+
+// A call of Attention() read from a request, with the memory that its options point to.
+struct AttentionRequest {
+  TensorView<const float> q, k, v;
+  AttentionOptions options;
+  bool return_lse = false;
+  bool return_weights = false;
+  std::optional<ScoreStage> return_scores;
+  std::vector<float> width;
+};
+
+AttentionRequest ReadScaledDotProduct(const RequestReader& reader);
+AttentionRequest ReadKernelRegression(const RequestReader& reader);
+
+// Validates and lists the outputs: output, then lse, weights, scores as asked for.
+std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);
+void RunAttentionRequest(const AttentionRequest& request, std::span<const NamedTensor> outputs,
+                         ThreadPool* pool);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_EXACT_REQUEST_H_

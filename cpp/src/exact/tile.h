@@ -1,0 +1,47 @@
+// What travels through the sockets: a few query rows, and a tile of their scores.
+#ifndef HEED_SRC_EXACT_TILE_H_
+#define HEED_SRC_EXACT_TILE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/exact/problem.h"
+
+namespace heed {
+
+// Keys of a tile, and row stride of its scores in floats. A multiple of every panel width; 64 and
+// 256 were within 4 % (Zen 3, AVX2), 64 adds row passes, 256 no longer fits L1 beside its rows.
+inline constexpr size_t kTileKeys = 128;
+
+// One query row: a query position of one head.
+struct Row {
+  int64_t head;
+  int64_t query;
+  int64_t position;  // query + query offset
+  KeyRange keys;     // what the range plugs leave visible
+};
+
+// What a tile is to a keep plug.
+enum class TileClass { kEmpty, kPartial, kFull };
+
+// Scores of `num_rows` rows and the columns [first, last) of the tile of keys that starts at
+// `key_begin`. Column c of row r is scores[r * kTileKeys + c], key key_begin + c. first and last are
+// multiples of the vector length; columns at or beyond `num_keys` are padding.
+struct ScoreTile {
+  const AttentionProblem* problem;
+  int64_t batch;
+  const Row* rows;
+  size_t num_rows;
+  int64_t key_begin;
+  size_t num_keys;
+  size_t first;
+  size_t last;
+  float* scores;
+  bool has_masked;  // some key of the tile is hidden from some row
+
+  float* row_scores(size_t r) const { return scores + r * kTileKeys; }
+};
+
+}  // namespace heed
+
+#endif  // HEED_SRC_EXACT_TILE_H_

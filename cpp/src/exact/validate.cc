@@ -1,0 +1,380 @@
+// The boundary: everything that can be wrong with a call of Attention() is found here.
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "heed/error.h"
+#include "src/exact/problem.h"
+
+namespace heed {
+namespace {
+
+// Positions and window sides stay below this, so that their sums cannot overflow.
+constexpr int64_t kMaxPosition = int64_t{1} << 53;
+
+[[noreturn]] void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
+
+std::string ShapeText(const Extents& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+// Extents are not negative, their product and the farthest element can be addressed.
+void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides) {
+  int64_t count = 1;
+  int64_t reach = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] < 0) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; extents are >= 0");
+    }
+    int64_t span = 0;
+    const int64_t steps = shape[i] > 0 ? shape[i] - 1 : 0;
+    if (__builtin_mul_overflow(count, shape[i], &count) ||
+        __builtin_mul_overflow(steps, std::abs(strides[i]), &span) ||
+        __builtin_add_overflow(reach, span, &reach) ||
+        count > std::numeric_limits<int64_t>::max() / 8 ||
+        reach > static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / 8)) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + " and strides " +
+                                  ShapeText(strides) + ": more elements than can be addressed");
+    }
+  }
+}
+
+template <typename T>
+void CheckInput(const std::string& name, const TensorView<T>& view) {
+  CheckExtents(name, view.shape, view.strides);
+  if (view.data == nullptr && view.size() > 0) {
+    Fail(ErrorCode::kOption, name + " is missing");
+  }
+  if (view.shape[3] > 1 && view.strides[3] != 1) {
+    Fail(ErrorCode::kShape, name + " has stride " + std::to_string(view.strides[3]) +
+                                " in its last dimension; it must be contiguous (1)");
+  }
+}
+
+void CheckShape(const std::string& name, const Extents& shape, const Extents& expected,
+                const std::string& meaning) {
+  if (shape == expected) return;
+  Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; expected " +
+                              ShapeText(expected) + " (" + meaning + ")");
+}
+
+// Two elements of an output must not share memory. Dimensions sorted by stride must each step over
+// all that the smaller ones reach: enough for every layout that permutes or slices a dense tensor.
+void CheckNoOverlap(const std::string& name, const TensorView<float>& view) {
+  bool taken[4] = {};
+  int64_t reach = 1;
+  for (int round = 0; round < 4; ++round) {
+    int smallest = -1;
+    for (int i = 0; i < 4; ++i) {
+      if (taken[i] || view.shape[i] <= 1) continue;
+      if (smallest < 0 || std::abs(view.strides[i]) < std::abs(view.strides[smallest])) {
+        smallest = i;
+      }
+    }
+    if (smallest < 0) return;
+    taken[smallest] = true;
+    const int64_t stride = std::abs(view.strides[smallest]);
+    if (stride < reach) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) + " and strides " +
+                                  ShapeText(view.strides) + ": elements overlap in memory");
+    }
+    reach += stride * (view.shape[smallest] - 1);
+  }
+}
+
+void CheckOutput(const std::string& name, const TensorView<float>& view, const Extents& expected,
+                 const std::string& meaning) {
+  CheckInput(name, view);
+  CheckShape(name, view.shape, expected, meaning);
+  if (view.size() > 0) CheckNoOverlap(name, view);
+}
+
+// Lowest and highest address of a view, for the aliasing check.
+template <typename T>
+std::pair<uintptr_t, uintptr_t> Span(const TensorView<T>& view) {
+  int64_t low = 0;
+  int64_t high = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t step = (view.shape[i] - 1) * view.strides[i];
+    (step < 0 ? low : high) += step;
+  }
+  const uintptr_t base = reinterpret_cast<uintptr_t>(view.data);
+  return {base + static_cast<uintptr_t>(low * static_cast<int64_t>(sizeof(T))),
+          base + static_cast<uintptr_t>((high + 1) * static_cast<int64_t>(sizeof(T)))};
+}
+
+template <typename T, typename U>
+void CheckNoAlias(const std::string& name, const TensorView<T>& output, const std::string& other,
+                  const TensorView<U>& input) {
+  if (!output.has_value() || !input.has_value() || output.size() == 0 || input.size() == 0) return;
+  const auto a = Span(output);
+  const auto b = Span(input);
+  // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
+  // element; only the same first element is certainly a mistake.
+  const bool same_start = static_cast<const void*>(output.data) == static_cast<const void*>(input.data);
+  const bool dense = output.size() * static_cast<int64_t>(sizeof(T)) ==
+                         static_cast<int64_t>(a.second - a.first) &&
+                     input.size() * static_cast<int64_t>(sizeof(U)) ==
+                         static_cast<int64_t>(b.second - b.first);
+  if (same_start || (dense && a.first < b.second && b.first < a.second)) {
+    Fail(ErrorCode::kShape, name + " overlaps " + other + " in memory; outputs need their own");
+  }
+}
+
+// Turns extents of 1 into strides of 0.
+template <typename T>
+TensorView<T> Broadcast(const std::string& name, TensorView<T> view, const Extents& full) {
+  CheckInput(name, view);
+  for (size_t i = 0; i < 4; ++i) {
+    if (view.shape[i] == full[i]) {
+      if (view.shape[i] == 1) view.strides[i] = 0;
+      continue;
+    }
+    if (view.shape[i] != 1) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) +
+                                  ", which does not broadcast to " + ShapeText(full) +
+                                  " ([batch, num_heads, q_len, kv_len])");
+    }
+    view.shape[i] = full[i];
+    view.strides[i] = 0;
+  }
+  return view;
+}
+
+void CheckFinite(const std::string& name, double value) {
+  if (!std::isfinite(value)) {
+    Fail(ErrorCode::kRange, name + " = " + std::to_string(value) + "; it must be finite");
+  }
+}
+
+void ReadShapes(AttentionProblem& p) {
+  CheckInput("q", p.q);
+  CheckInput("k", p.k);
+  CheckInput("v", p.v);
+  p.batch = p.q.shape[0];
+  p.num_heads = p.q.shape[1];
+  p.q_len = p.q.shape[2];
+  p.head_dim = p.q.shape[3];
+  p.num_kv_heads = p.k.shape[1];
+  p.kv_len = p.k.shape[2];
+  p.head_dim_v = p.v.shape[3];
+  CheckShape("k", p.k.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim},
+             "[batch, num_kv_heads, kv_len, head_dim], batch and head_dim as in q");
+  CheckShape("v", p.v.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim_v},
+             "[batch, num_kv_heads, kv_len, head_dim_v], the first three as in k");
+  if (p.num_heads > 0 && (p.num_kv_heads == 0 || p.num_heads % p.num_kv_heads != 0)) {
+    Fail(ErrorCode::kShape, "q has " + std::to_string(p.num_heads) + " heads and k has " +
+                                std::to_string(p.num_kv_heads) +
+                                "; the first must be a multiple of the second");
+  }
+  p.group = p.num_heads > 0 ? p.num_heads / p.num_kv_heads : 1;
+}
+
+void CheckScore(AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  const bool distance = o.score == Score::kSquaredDistance;
+  if (o.scale.has_value()) {
+    CheckFinite("scale", *o.scale);
+    if (o.normalize == Normalize::kKernelSum) {
+      Fail(ErrorCode::kUnsupported, "scale is not used by kernel sums; set width instead");
+    }
+    p.scale = static_cast<float>(*o.scale);
+    CheckFinite("scale (as float32)", p.scale);
+  } else if (!distance) {
+    if (p.head_dim == 0) {
+      Fail(ErrorCode::kShape, "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; "
+                              "give scale");
+    }
+    p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
+  }
+  if (o.width.empty()) return;
+  if (!distance) Fail(ErrorCode::kOption, "width is read only by distance scores");
+  if (o.width.size() != 1 && o.width.size() != static_cast<size_t>(p.head_dim)) {
+    Fail(ErrorCode::kShape, "width has " + std::to_string(o.width.size()) +
+                                " values; expected 1 or head_dim = " + std::to_string(p.head_dim));
+  }
+  p.inverse_width.resize(static_cast<size_t>(p.head_dim));
+  bool all_one = true;
+  for (size_t t = 0; t < p.inverse_width.size(); ++t) {
+    const float width = o.width[o.width.size() == 1 ? 0 : t];
+    p.inverse_width[t] = 1.0f / width;
+    all_one = all_one && width == 1.0f;
+  }
+  for (const float width : o.width) {
+    if (!(width > 0) || !std::isfinite(width) || !std::isfinite(1.0f / width)) {
+      Fail(ErrorCode::kRange, "width = " + std::to_string(width) +
+                                  "; it must be positive, finite and not vanishingly small");
+    }
+  }
+  if (all_one) p.inverse_width.clear();
+}
+
+void CheckNormalize(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  if (o.normalize != Normalize::kKernelSum) return;
+  if (o.score != Score::kSquaredDistance) {
+    Fail(ErrorCode::kUnsupported, "kernel sums need Score::kSquaredDistance: a kernel is a function "
+                                  "of the distance");
+  }
+  if (o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() || !o.sinks.empty()) {
+    Fail(ErrorCode::kUnsupported,
+         "softcap, bias, alibi_slopes and sinks act on logits; a kernel sum has none");
+  }
+  if (p.outputs.lse.has_value() && o.kernel != Kernel::kGaussian) {
+    Fail(ErrorCode::kUnsupported,
+         "lse is the log of a softmax denominator; of the kernels only gaussian has one");
+  }
+}
+
+void CheckHeadVector(const AttentionProblem& p, const std::string& name,
+                     std::span<const float> values, bool minus_inf_allowed) {
+  if (values.empty()) return;
+  if (values.size() != static_cast<size_t>(p.num_heads)) {
+    Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) +
+                                " values; expected one per query head (" +
+                                std::to_string(p.num_heads) + ")");
+  }
+  for (const float value : values) {
+    if (minus_inf_allowed && value == -std::numeric_limits<float>::infinity()) continue;
+    CheckFinite(name, value);
+  }
+}
+
+void CheckModify(AttentionProblem& p) {
+  AttentionOptions& o = p.options;
+  if (o.softcap && (!(*o.softcap > 0) || !std::isfinite(static_cast<float>(*o.softcap)) ||
+                    static_cast<float>(*o.softcap) == 0)) {
+    Fail(ErrorCode::kRange, "softcap = " + std::to_string(*o.softcap) +
+                                "; it must be positive and finite (leave it out to switch it off)");
+  }
+  const Extents full = {p.batch, p.num_heads, p.q_len, p.kv_len};
+  if (o.bias.has_value()) o.bias = Broadcast("bias", o.bias, full);
+  if (o.keep.has_value()) o.keep = Broadcast("keep", o.keep, full);
+  CheckHeadVector(p, "alibi_slopes", o.alibi_slopes, false);
+  CheckHeadVector(p, "sinks", o.sinks, true);
+}
+
+void CheckLengths(const AttentionProblem& p) {
+  const auto& lengths = p.options.key_lengths;
+  if (lengths.empty()) return;
+  const size_t batch = static_cast<size_t>(p.batch);
+  if (lengths.size() != batch && lengths.size() != batch * static_cast<size_t>(p.q_len)) {
+    Fail(ErrorCode::kShape, "key_lengths has " + std::to_string(lengths.size()) +
+                                " values; expected batch = " + std::to_string(p.batch) +
+                                " or batch * q_len = " + std::to_string(p.batch * p.q_len));
+  }
+  for (const int32_t length : lengths) {
+    if (length < 0 || length > p.kv_len) {
+      Fail(ErrorCode::kRange, "key_lengths holds " + std::to_string(length) +
+                                  "; lengths lie in [0, kv_len = " + std::to_string(p.kv_len) + "]");
+    }
+  }
+}
+
+void CheckWindow(AttentionProblem& p) {
+  if (!p.options.window) return;
+  for (auto* side : {&p.options.window->left, &p.options.window->right}) {
+    if (!side->has_value()) continue;
+    if (**side < 0) {
+      Fail(ErrorCode::kRange, "window side = " + std::to_string(**side) +
+                                  "; it counts visible keys, >= 0 (leave it out for no limit)");
+    }
+    *side = std::min(**side, kMaxPosition);
+  }
+}
+
+void CheckPositions(AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  const bool window = o.window && (o.window->left || o.window->right);
+  const bool needed = o.causal || window || !o.alibi_slopes.empty();
+  const auto& given = o.query_offset.positions();
+  p.position.assign(static_cast<size_t>(p.batch), 0);
+  switch (o.query_offset.kind()) {
+    case QueryOffset::Kind::kUnset:
+      if (needed && p.q_len != p.kv_len) {
+        Fail(ErrorCode::kOption,
+             "query_offset is needed: q_len = " + std::to_string(p.q_len) + " and kv_len = " +
+                 std::to_string(p.kv_len) + " differ and " +
+                 (o.causal ? "causal" : window ? "window" : "alibi_slopes") +
+                 " depends on positions. Give 0 if query 0 stands at key 0, or \"end\" if the "
+                 "queries are the last tokens");
+      }
+      return;
+    case QueryOffset::Kind::kNumber:
+      p.position.assign(static_cast<size_t>(p.batch), given[0]);
+      break;
+    case QueryOffset::Kind::kPerBatch:
+      if (given.size() != static_cast<size_t>(p.batch)) {
+        Fail(ErrorCode::kShape, "query_offset has " + std::to_string(given.size()) +
+                                    " positions; expected batch = " + std::to_string(p.batch));
+      }
+      p.position = given;
+      break;
+    case QueryOffset::Kind::kEnd:
+      if (o.key_lengths.size() > static_cast<size_t>(p.batch)) {
+        Fail(ErrorCode::kUnsupported,
+             "query_offset \"end\" needs one length per batch entry, but key_lengths has one per "
+             "query; give positions instead");
+      }
+      for (int64_t b = 0; b < p.batch; ++b) {
+        p.position[static_cast<size_t>(b)] = p.KeyLength(b, 0) - p.q_len;
+      }
+      return;
+  }
+  for (const int64_t position : p.position) {
+    if (position > kMaxPosition || position < -kMaxPosition) {
+      Fail(ErrorCode::kRange, "query_offset = " + std::to_string(position) +
+                                  "; positions lie within +-2^53");
+    }
+  }
+}
+
+void CheckOutputs(const AttentionProblem& p) {
+  const AttentionOutputs& out = p.outputs;
+  const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
+  const std::string pairs_text = "[batch, num_heads, q_len, kv_len]";
+  CheckOutput("output", out.output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
+              "[batch, num_heads, q_len, head_dim_v]");
+  if (out.lse.has_value()) {
+    CheckOutput("lse", out.lse, {p.batch, p.num_heads, p.q_len, 1}, "[batch, num_heads, q_len, 1]");
+  }
+  if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
+  if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
+  const TensorView<float> all[] = {out.output, out.lse, out.weights, out.scores};
+  const char* names[] = {"output", "lse", "weights", "scores"};
+  for (int i = 0; i < 4; ++i) {
+    CheckNoAlias(names[i], all[i], "q", p.q);
+    CheckNoAlias(names[i], all[i], "k", p.k);
+    CheckNoAlias(names[i], all[i], "v", p.v);
+    CheckNoAlias(names[i], all[i], "bias", p.options.bias);
+    for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
+  }
+}
+
+}  // namespace
+
+AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,
+                                   TensorView<const float> v, const AttentionOptions& options,
+                                   const AttentionOutputs& outputs) {
+  AttentionProblem p;
+  p.q = q;
+  p.k = k;
+  p.v = v;
+  p.options = options;
+  p.outputs = outputs;
+  ReadShapes(p);
+  CheckScore(p);
+  CheckNormalize(p);
+  CheckModify(p);
+  CheckLengths(p);
+  CheckWindow(p);
+  CheckPositions(p);
+  CheckOutputs(p);
+  return p;
+}
+
+}  // namespace heed

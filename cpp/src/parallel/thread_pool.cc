@@ -1,0 +1,165 @@
+#include "heed/thread_pool.h"
+
+#include <string>
+#include <algorithm>
+
+#include "heed/error.h"
+
+#if !defined(__EMSCRIPTEN__) || defined(__EMSCRIPTEN_PTHREADS__)
+#define HEED_HAS_THREADS 1
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+#else
+#define HEED_HAS_THREADS 0
+#endif
+
+namespace heed {
+namespace {
+
+// Everything on the calling thread: single-thread builds and pools of one.
+class InlinePool final : public ThreadPool {
+ public:
+  int NumThreads() const override { return 1; }
+  void Run(int64_t count, TaskRef task) override {
+    for (int64_t i = 0; i < count; ++i) task(i, 0);
+  }
+};
+
+#if HEED_HAS_THREADS
+
+// One job at a time: workers sleep until `generation_` changes, then draw indices from `next_`.
+// A second caller waits for its turn. Waking through a condition variable costs about 10 us, so
+// workers look for work a little longer before they sleep.
+class WorkerPool final : public ThreadPool {
+ public:
+  explicit WorkerPool(int num_threads) {
+    try {
+      threads_.reserve(static_cast<size_t>(num_threads - 1));
+      for (int worker = 1; worker < num_threads; ++worker) {
+        threads_.emplace_back([this, worker] { WorkerLoop(worker); });
+      }
+    } catch (const std::system_error&) {
+      Stop();
+      throw Error(ErrorCode::kMemory, "num_threads = " + std::to_string(num_threads) +
+                                          ": the system would not start that many threads");
+    }
+  }
+
+  ~WorkerPool() override { Stop(); }
+
+  int NumThreads() const override { return static_cast<int>(threads_.size()) + 1; }
+
+  void Run(int64_t count, TaskRef task) override {
+    if (count <= 1) {
+      if (count == 1) task(0, 0);
+      return;
+    }
+    const std::lock_guard<std::mutex> one_job(job_mutex_);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      task_ = &task;
+      count_ = count;
+      next_.store(0, std::memory_order_relaxed);
+      busy_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    Drain(task, count, 0);
+    WaitForWorkers();
+  }
+
+ private:
+  static constexpr int kSpins = 2000;
+
+  void Drain(TaskRef task, int64_t count, int worker) {
+    for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count;
+         i = next_.fetch_add(1, std::memory_order_relaxed)) {
+      task(i, worker);
+    }
+  }
+
+  void WaitForWorkers() {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (busy_.load(std::memory_order_acquire) == 0) return;
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return busy_.load(std::memory_order_acquire) == 0; });
+  }
+
+  // Returns false when the pool is closing.
+  bool WaitForJob(uint64_t seen) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (generation_.load(std::memory_order_acquire) != seen) break;
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    wake_.wait(lock, [&] { return closing_ || generation_.load() != seen; });
+    return !closing_;
+  }
+
+  void WorkerLoop(int worker) {
+    uint64_t seen = 0;
+    while (WaitForJob(seen)) {
+      ++seen;
+      Drain(*task_, count_, worker);
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        done_.notify_one();
+      }
+    }
+  }
+
+  void Stop() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  std::vector<std::thread> threads_;
+  std::mutex job_mutex_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int64_t> next_{0};
+  std::atomic<int> busy_{0};
+  const TaskRef* task_ = nullptr;
+  int64_t count_ = 0;
+  bool closing_ = false;
+};
+
+#endif  // HEED_HAS_THREADS
+
+}  // namespace
+
+std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
+  if (num_threads < 1) {
+    throw Error(ErrorCode::kRange,
+                "num_threads = " + std::to_string(num_threads) + "; it must be at least 1");
+  }
+#if HEED_HAS_THREADS
+  if (num_threads > 1) return std::make_unique<WorkerPool>(num_threads);
+#endif
+  return std::make_unique<InlinePool>();
+}
+
+ThreadPool& DefaultThreadPool() {
+#if HEED_HAS_THREADS && !defined(__EMSCRIPTEN__)
+  static const std::unique_ptr<ThreadPool> pool =
+      MakeThreadPool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  return *pool;
+#else
+  // In WebAssembly the number of workers is the page's decision: load() makes the pool it wants.
+  static InlinePool pool;
+  return pool;
+#endif
+}
+
+}  // namespace heed

@@ -1,0 +1,34 @@
+// The tables behind heed/registry.h, filled from mechanisms.inc and params.inc.
+#include "heed/registry.h"
+
+namespace heed {
+namespace {
+
+constexpr Mechanism kMechanisms[] = {
+#define HEED_MECHANISM(id, family, title, year, source, summary, formula, inputs, params, cost, \
+                       capabilities)                                                            \
+  {#id, family, title, year, source, summary, formula, inputs, params, cost, capabilities},
+#include "heed/mechanisms.inc"
+#undef HEED_MECHANISM
+};
+
+constexpr Parameter kParameters[] = {
+#define HEED_PARAMETER(name, type, default_value, range, symbol, summary) \
+  {#name, type, default_value, range, symbol, summary},
+#include "heed/params.inc"
+#undef HEED_PARAMETER
+};
+
+}  // namespace
+
+std::span<const Mechanism> Mechanisms() { return kMechanisms; }
+std::span<const Parameter> Parameters() { return kParameters; }
+
+const Mechanism* FindMechanism(std::string_view id) {
+  for (const Mechanism& mechanism : kMechanisms) {
+    if (mechanism.id == id) return &mechanism;
+  }
+  return nullptr;
+}
+
+}  // namespace heed

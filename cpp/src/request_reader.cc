@@ -1,0 +1,222 @@
+#include "src/request_reader.h"
+
+#include <cmath>
+
+namespace heed {
+namespace {
+
+[[noreturn]] void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
+
+std::string Text(std::string_view view) { return std::string(view); }
+
+const char* DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat64:
+      return "float64";
+    case DType::kInt32:
+      return "int32";
+    case DType::kUint8:
+      return "uint8";
+  }
+  return "unknown";
+}
+
+// Is `word` among the space-separated words of `list`? A '?' behind a word marks it optional.
+bool Lists(std::string_view list, std::string_view word) {
+  size_t begin = 0;
+  while (begin < list.size()) {
+    size_t end = list.find(' ', begin);
+    if (end == std::string_view::npos) end = list.size();
+    std::string_view entry = list.substr(begin, end - begin);
+    if (entry.ends_with('?')) entry.remove_suffix(1);
+    if (entry == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+// A view of a rank-4 or rank-2 tensor with leading extents of 1.
+template <typename T>
+TensorView<T> RankFour(const std::string& name, const AnyTensor& tensor) {
+  TensorView<T> view = {static_cast<T*>(tensor.data), tensor.shape, tensor.strides};
+  if (tensor.rank == 4) return view;
+  if (tensor.rank == 2) {
+    view.shape = {1, 1, tensor.shape[0], tensor.shape[1]};
+    view.strides = {0, 0, tensor.strides[0], tensor.strides[1]};
+    return view;
+  }
+  Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor.rank) +
+                              "; expected 4 ([batch, num_heads, q_len, kv_len]) or 2 "
+                              "([q_len, kv_len]); rank 3 is ambiguous");
+}
+
+template <typename T>
+std::span<const T> Vector(const std::string& name, const AnyTensor& tensor) {
+  int64_t count = 1;
+  for (int i = tensor.rank - 1; i >= 0; --i) {
+    const size_t at = static_cast<size_t>(i);
+    if (tensor.shape[at] < 0) {
+      Fail(ErrorCode::kShape, name + " has a negative extent");
+    }
+    if (tensor.shape[at] > 1 && tensor.strides[at] != count) {
+      Fail(ErrorCode::kShape, name + " must be contiguous");
+    }
+    if (__builtin_mul_overflow(count, tensor.shape[at], &count)) {
+      Fail(ErrorCode::kShape, name + " has more elements than can be addressed");
+    }
+  }
+  return {static_cast<const T*>(tensor.data), static_cast<size_t>(count)};
+}
+
+}  // namespace
+
+RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
+    : request_(request) {
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const NamedTensor& input = request.inputs[i];
+    if (!Lists(mechanism.inputs, input.name)) {
+      Fail(ErrorCode::kOption, "input " + input.name + " is unknown to " + Text(mechanism.id) +
+                                   "; its inputs are: " + Text(mechanism.inputs));
+    }
+    if (input.tensor.rank < 0 || input.tensor.rank > 4) {
+      Fail(ErrorCode::kShape, input.name + " has rank " + std::to_string(input.tensor.rank) +
+                                  "; ranks are 0 to 4");
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (request.inputs[j].name == input.name) {
+        Fail(ErrorCode::kOption, "input " + input.name + " is given twice");
+      }
+    }
+  }
+  for (const NamedParam& param : request.params) {
+    if (!Lists(mechanism.params, param.name)) {
+      Fail(ErrorCode::kOption, "parameter " + param.name + " is unknown to " + Text(mechanism.id) +
+                                   "; its parameters are: " + Text(mechanism.params));
+    }
+  }
+}
+
+const AnyTensor* RequestReader::Find(std::string_view name) const {
+  for (const NamedTensor& input : request_.inputs) {
+    if (input.name == name) return &input.tensor;
+  }
+  return nullptr;
+}
+
+const AnyTensor* RequestReader::Find(std::string_view name, DType dtype) const {
+  const AnyTensor* tensor = Find(name);
+  if (tensor != nullptr && tensor->dtype != dtype) {
+    Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor->dtype) +
+                                "; expected " + DTypeName(dtype));
+  }
+  return tensor;
+}
+
+TensorView<const float> RequestReader::RequiredTensor(std::string_view name) const {
+  const AnyTensor* tensor = Find(name, DType::kFloat32);
+  if (tensor == nullptr) Fail(ErrorCode::kOption, "input " + Text(name) + " is missing");
+  if (tensor->rank != 4) {
+    Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor->rank) +
+                                "; expected 4 ([batch, heads, len, dim])");
+  }
+  return {static_cast<const float*>(tensor->data), tensor->shape, tensor->strides};
+}
+
+TensorView<const float> RequestReader::PairTensor(std::string_view name) const {
+  const AnyTensor* tensor = Find(name, DType::kFloat32);
+  if (tensor == nullptr) return {};
+  return RankFour<const float>(Text(name), *tensor);
+}
+
+TensorView<const uint8_t> RequestReader::PairMask(std::string_view name) const {
+  const AnyTensor* tensor = Find(name, DType::kUint8);
+  if (tensor == nullptr) return {};
+  return RankFour<const uint8_t>(Text(name), *tensor);
+}
+
+std::span<const float> RequestReader::Floats(std::string_view name) const {
+  const AnyTensor* tensor = Find(name, DType::kFloat32);
+  if (tensor == nullptr) return {};
+  return Vector<float>(Text(name), *tensor);
+}
+
+std::span<const int32_t> RequestReader::Ints(std::string_view name) const {
+  const AnyTensor* tensor = Find(name, DType::kInt32);
+  if (tensor == nullptr) return {};
+  return Vector<int32_t>(Text(name), *tensor);
+}
+
+const ParamValue* RequestReader::Param(std::string_view name) const {
+  for (const NamedParam& param : request_.params) {
+    if (param.name == name) return &param.value;
+  }
+  return nullptr;
+}
+
+bool RequestReader::Flag(std::string_view name) const {
+  const ParamValue* value = Param(name);
+  if (value == nullptr) return false;
+  if (const bool* flag = std::get_if<bool>(value)) return *flag;
+  Fail(ErrorCode::kOption, Text(name) + " must be true or false");
+}
+
+std::optional<double> RequestReader::Number(std::string_view name) const {
+  const ParamValue* value = Param(name);
+  if (value == nullptr) return std::nullopt;
+  if (const double* number = std::get_if<double>(value)) return *number;
+  Fail(ErrorCode::kOption, Text(name) + " must be a number");
+}
+
+int64_t WholeNumber(std::string_view name, double value) {
+  if (!(std::abs(value) <= 9007199254740992.0) || value != std::floor(value)) {
+    Fail(ErrorCode::kRange,
+         Text(name) + " = " + std::to_string(value) + "; expected a whole number within +-2^53");
+  }
+  return static_cast<int64_t>(value);
+}
+
+std::optional<int64_t> RequestReader::Count(std::string_view name) const {
+  const std::optional<double> number = Number(name);
+  if (!number) return std::nullopt;
+  return WholeNumber(name, *number);
+}
+
+std::optional<std::string> RequestReader::Word(std::string_view name) const {
+  const ParamValue* value = Param(name);
+  if (value == nullptr) return std::nullopt;
+  if (const std::string* word = std::get_if<std::string>(value)) return *word;
+  Fail(ErrorCode::kOption, Text(name) + " must be a word");
+}
+
+std::vector<double> RequestReader::Numbers(std::string_view name) const {
+  const ParamValue* value = Param(name);
+  if (value == nullptr) return {};
+  if (const double* number = std::get_if<double>(value)) return {*number};
+  if (const auto* numbers = std::get_if<std::vector<double>>(value)) return *numbers;
+  Fail(ErrorCode::kOption, Text(name) + " must be a number or a list of numbers");
+}
+
+TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_view name) {
+  for (const NamedTensor& output : outputs) {
+    if (output.name != name) continue;
+    const AnyTensor& tensor = output.tensor;
+    if (tensor.dtype != DType::kFloat32) {
+      Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor.dtype) +
+                                  "; outputs are float32");
+    }
+    TensorView<float> view = {static_cast<float*>(tensor.data), tensor.shape, tensor.strides};
+    if (tensor.rank == 3) {
+      view.shape[3] = 1;
+      view.strides[3] = 1;
+    } else if (tensor.rank != 4) {
+      Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor.rank) +
+                                  "; expected 4 (lse: 3)");
+    }
+    return view;
+  }
+  return {};
+}
+
+}  // namespace heed

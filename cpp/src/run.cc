@@ -1,0 +1,79 @@
+// heed::Run and heed::PlanOutputs: from an id to the mechanism's own functions.
+#include <string>
+
+#include "heed/registry.h"
+#include "src/exact/request.h"
+#include "src/request_reader.h"
+
+namespace heed {
+namespace {
+
+// The two verbs of a mechanism.
+struct Runner {
+  std::string_view id;
+  std::vector<OutputSpec> (*plan)(const RequestReader&);
+  void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
+};
+
+// A runner of the exact family from the function that reads its request.
+template <AttentionRequest (*kRead)(const RequestReader&)>
+constexpr Runner Exact(std::string_view id) {
+  return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
+          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+            RunAttentionRequest(kRead(reader), outputs, pool);
+          }};
+}
+
+constexpr Runner kRunners[] = {
+    Exact<ReadScaledDotProduct>("scaled_dot_product"),
+    Exact<ReadKernelRegression>("kernel_regression"),
+};
+
+// Every row of mechanisms.inc has a runner: a row without one does not compile.
+constexpr bool HasRunner(std::string_view id) {
+  for (const Runner& runner : kRunners) {
+    if (runner.id == id) return true;
+  }
+  return false;
+}
+#define HEED_MECHANISM(id, ...) static_assert(HasRunner(#id), #id " has no runner in run.cc");
+#include "heed/mechanisms.inc"
+#undef HEED_MECHANISM
+
+const Runner& FindRunner(const std::string& id) {
+  for (const Runner& runner : kRunners) {
+    if (runner.id == id) return runner;
+  }
+  std::string known;
+  for (const Runner& runner : kRunners) {
+    known += (known.empty() ? "" : ", ") + std::string(runner.id);
+  }
+  throw Error(ErrorCode::kOption, "mechanism \"" + id + "\" is unknown; heed has: " + known);
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanOutputs(const Request& request) {
+  const Runner& runner = FindRunner(request.id);
+  return runner.plan(RequestReader(*FindMechanism(request.id), request));
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  const Runner& runner = FindRunner(request.id);
+  const std::vector<OutputSpec> specs = PlanOutputs(request);
+  for (const OutputSpec& spec : specs) {
+    bool found = false;
+    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
+    if (!found) throw Error(ErrorCode::kOption, "output tensor \"" + spec.name + "\" is missing");
+  }
+  for (const NamedTensor& output : outputs) {
+    bool planned = false;
+    for (const OutputSpec& spec : specs) planned = planned || spec.name == output.name;
+    if (!planned) {
+      throw Error(ErrorCode::kOption, "output tensor \"" + output.name + "\" was not asked for");
+    }
+  }
+  runner.run(RequestReader(*FindMechanism(request.id), request), outputs, pool);
+}
+
+}  // namespace heed

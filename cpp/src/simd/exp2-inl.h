@@ -1,0 +1,49 @@
+// 2^x for x <= 0, the inner function of softmax.
+#if defined(HEED_SIMD_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_SIMD_EXP2_INL_H_
+#undef HEED_SIMD_EXP2_INL_H_
+#else
+#define HEED_SIMD_EXP2_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "src/simd/fma-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Returns 2^x for x in [-inf, 0] (and a little beyond). 2^0 is exactly 1, x < -126.5 gives exactly 0, NaN gives NaN.
+// Max error 1.5 ULP (tests/cpp/simd/exp2_test.cc).
+//
+// x splits into a whole part n, rounded by adding 1.5 * 2^23, and f in [-1/2, 1/2]; 2^f is the
+// minimax polynomial of degree 6 (relative error 2.6e-9 before rounding); 2^n is built from bits.
+// The last step multiplies instead of adding to the exponent, which costs one instruction and keeps
+// NaN a NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp2NonPositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  x = RaiseToBound(x, hn::Set(d, -127.0f));
+  const V shifted = hn::Add(x, magic);
+  const V f = hn::Sub(x, hn::Sub(shifted, magic));
+  V p = hn::Set(d, 0x1.470b4ap-13f);
+  p = Fma(p, f, hn::Set(d, 0x1.5f7276p-10f));
+  p = Fma(p, f, hn::Set(d, 0x1.3b270ep-7f));
+  p = Fma(p, f, hn::Set(d, 0x1.c6ae72p-5f));
+  p = Fma(p, f, hn::Set(d, 0x1.ebfbe2p-3f));
+  p = Fma(p, f, hn::Set(d, 0x1.62e432p-1f));
+  p = Fma(p, f, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  const V power = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 127 << 23)));
+  return hn::Mul(p, power);
+}
+
+inline constexpr float kLog2E = 1.44269504088896340736f;
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_SIMD_EXP2_INL_H_

@@ -1,0 +1,107 @@
+// Packing: the layouts that the register tile reads. Rows come from strided views, a contiguous row
+// at a time; nothing is read beyond the last element of a row.
+#if defined(HEED_SIMD_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_SIMD_PACK_INL_H_
+#undef HEED_SIMD_PACK_INL_H_
+#else
+#define HEED_SIMD_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of `width` floats, `stride` floats apart.
+struct Rows {
+  const float* data;
+  int64_t stride;
+  const float* row(size_t i) const { return data + static_cast<int64_t>(i) * stride; }
+};
+
+// Writes 4 rows x 4 columns transposed: to[c * to_stride + r].
+HWY_INLINE void Transpose4x4(const Rows& rows, size_t row, size_t column, float* HWY_RESTRICT to,
+                             size_t to_stride) {
+  const hn::FixedTag<float, 4> d4;
+  const auto r0 = hn::LoadU(d4, rows.row(row) + column);
+  const auto r1 = hn::LoadU(d4, rows.row(row + 1) + column);
+  const auto r2 = hn::LoadU(d4, rows.row(row + 2) + column);
+  const auto r3 = hn::LoadU(d4, rows.row(row + 3) + column);
+  const auto low01 = hn::InterleaveLower(d4, r0, r1);
+  const auto high01 = hn::InterleaveUpper(d4, r0, r1);
+  const auto low23 = hn::InterleaveLower(d4, r2, r3);
+  const auto high23 = hn::InterleaveUpper(d4, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d4, low23, low01), d4, to);
+  hn::StoreU(hn::ConcatUpperUpper(d4, low23, low01), d4, to + to_stride);
+  hn::StoreU(hn::ConcatLowerLower(d4, high23, high01), d4, to + 2 * to_stride);
+  hn::StoreU(hn::ConcatUpperUpper(d4, high23, high01), d4, to + 3 * to_stride);
+}
+
+// Packs up to PanelCols() rows of keys as one transposed panel [width][PanelCols()]; missing rows
+// become zeros. `factors` (or nullptr) multiply each dimension.
+inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width, const float* factors,
+                                float* HWY_RESTRICT panel) {
+  const size_t cols = PanelCols();
+  if (count < cols) std::fill(panel, panel + width * cols, 0.0f);
+  const size_t rows4 = count / 4 * 4;
+  const size_t width4 = width / 4 * 4;
+  for (size_t r = 0; r < rows4; r += 4) {
+    for (size_t t = 0; t < width4; t += 4) {
+      Transpose4x4(rows, r, t, panel + t * cols + r, cols);
+    }
+  }
+  for (size_t r = 0; r < count; ++r) {
+    const float* HWY_RESTRICT row = rows.row(r);
+    for (size_t t = r < rows4 ? width4 : 0; t < width; ++t) panel[t * cols + r] = row[t];
+  }
+  if (factors == nullptr) return;
+  for (size_t t = 0; t < width; ++t) {
+    for (size_t c = 0; c < cols; ++c) panel[t * cols + c] *= factors[t];
+  }
+}
+
+// Packs `count` rows of values as panels [panel][row][PanelCols()], `panel_rows` rows apart; missing
+// columns become zeros. Returns whether every value is finite.
+inline bool PackPanels(const Rows& rows, size_t count, size_t width, size_t panel_rows,
+                       float* HWY_RESTRICT to) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t cols = PanelCols();
+  // x * 0 is NaN exactly for NaN and infinities, and one NaN spoils the sum.
+  VF poison = hn::Zero(d);
+  for (size_t first = 0; first < width; first += cols) {
+    float* HWY_RESTRICT panel = to + first / cols * panel_rows * cols;
+    const size_t here = std::min(cols, width - first);
+    for (size_t r = 0; r < count; ++r, panel += cols) {
+      const float* row = rows.row(r) + first;
+      const VF low = here >= lanes ? hn::LoadU(d, row) : hn::LoadN(d, row, here);
+      const VF high = here == cols    ? hn::LoadU(d, row + lanes)
+                      : here > lanes ? hn::LoadN(d, row + lanes, here - lanes)
+                                     : hn::Zero(d);
+      hn::StoreU(low, d, panel);
+      hn::StoreU(high, d, panel + lanes);
+      poison = hn::Add(poison, hn::Add(hn::Mul(low, hn::Zero(d)), hn::Mul(high, hn::Zero(d))));
+    }
+  }
+  return hn::ReduceSum(d, poison) == 0.0f;
+}
+
+// Writes one query row into its group, [width][rows]: to[t * rows].
+inline void PackQueryRow(const float* HWY_RESTRICT row, size_t width, float factor,
+                         const float* factors, size_t rows, float* HWY_RESTRICT to) {
+  for (size_t t = 0; t < width; ++t) {
+    to[t * rows] = row[t] * (factors == nullptr ? factor : factor * factors[t]);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_SIMD_PACK_INL_H_

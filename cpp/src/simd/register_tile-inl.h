@@ -1,0 +1,120 @@
+// The register tile: C[rows][2 vectors] = A[rows][depth] x B[depth][2 vectors], the inner loop of
+// both matrix products of attention.
+#if defined(HEED_SIMD_REGISTER_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_SIMD_REGISTER_TILE_INL_H_
+#undef HEED_SIMD_REGISTER_TILE_INL_H_
+#else
+#define HEED_SIMD_REGISTER_TILE_INL_H_
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <utility>
+
+#include "hwy/highway.h"
+#include "src/simd/fma-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
+// Rows of a register tile: two vectors each, plus two of B and one of A, must fit the registers.
+// 16 registers with FMA: 6 (12 accumulators). Without FMA a product needs a register: 4. V8 keeps
+// one of 16 for itself and spills above 8 accumulators (4x8 is the only tile fast in every engine).
+#if HWY_TARGET == HWY_AVX2
+inline constexpr size_t kTileRows = 6;
+#elif HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+inline constexpr size_t kTileRows = 8;
+#else
+inline constexpr size_t kTileRows = 4;
+#endif
+
+// Columns of a register tile and width of a packed panel of B: two vectors.
+HWY_INLINE constexpr size_t PanelCols() { return 2 * hn::MaxLanes(DF()); }
+
+// Where A[row][t] lies: a[t * kDepthStep + row * kRowStep]. Known at compile time, so that all rows
+// are reached from one pointer.
+template <size_t kDepthStep_, size_t kRowStep_>
+struct ALayout {
+  static constexpr size_t kDepthStep = kDepthStep_;
+  static constexpr size_t kRowStep = kRowStep_;
+};
+
+// acc + a * b: dot products.
+struct MultiplyAccumulate {
+  static HWY_INLINE VF Step(VF a, VF b, VF acc) { return Fma(a, b, acc); }
+};
+
+// acc + (a - b)^2: squared distances, without the cancellation of |a|^2 + |b|^2 - 2ab.
+struct SquaredDifference {
+  static HWY_INLINE VF Step(VF a, VF b, VF acc) {
+    const VF difference = hn::Sub(a, b);
+    return Fma(difference, difference, acc);
+  }
+};
+
+// C = factor * (A op B).
+struct StoreScaled {
+  float factor;
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
+    hn::StoreU(hn::Mul(acc, hn::Set(d, factor)), d, to);
+  }
+};
+// C = A op B.
+struct StoreOnly {
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
+    hn::StoreU(acc, d, to);
+  }
+};
+// C += A op B. One tile of keys is summed by itself before it joins the total: shorter chains, less
+// rounding.
+struct AddToStored {
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
+    hn::StoreU(hn::Add(hn::LoadU(d, to), acc), d, to);
+  }
+};
+
+template <class Op, class Layout, size_t kRows, class Store>
+HWY_INLINE void RegisterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
+                             size_t depth, float* HWY_RESTRICT c, size_t c_stride, Store store) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  VF acc0[kRows];
+  VF acc1[kRows];
+  for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
+  for (size_t t = 0; t < depth; ++t) {
+    const VF b0 = hn::LoadU(d, panel);
+    const VF b1 = hn::LoadU(d, panel + lanes);
+    panel += 2 * lanes;
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF ar = hn::Set(d, a[r * Layout::kRowStep]);
+      acc0[r] = Op::Step(ar, b0, acc0[r]);
+      acc1[r] = Op::Step(ar, b1, acc1[r]);
+    }
+    a += Layout::kDepthStep;
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    store(d, acc0[r], c + r * c_stride);
+    store(d, acc1[r], c + r * c_stride + lanes);
+  }
+}
+
+// Calls `body.template operator()<rows>()` for a row count known only at run time, 1..kTileRows.
+template <class Body>
+HWY_INLINE void WithRows(size_t rows, Body&& body) {
+  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) HWY_ATTR {
+    (void)((rows == kIndex + 1 ? (body.template operator()<kIndex + 1>(), true) : false) || ...);
+  }(std::make_index_sequence<kTileRows>());
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_SIMD_REGISTER_TILE_INL_H_
