@@ -64,16 +64,6 @@ AttentionRequest ReadCommon(const RequestReader& reader) {
   return r;
 }
 
-// Views of nothing with the right shapes: what planning validates in place of the outputs.
-AttentionOutputs PlannedOutputs(const AttentionRequest& r) {
-  static float nothing = 0;
-  const Extents& q = r.q.shape;
-  AttentionOutputs out;
-  out.output = Contiguous(&nothing, q[0], q[1], q[2], r.v.shape[3]);
-  if (r.return_lse) out.lse = Contiguous(&nothing, q[0], q[1], q[2], 1);
-  return out;
-}
-
 }  // namespace
 
 AttentionRequest ReadScaledDotProduct(const RequestReader& reader) {
@@ -105,7 +95,7 @@ AttentionRequest ReadKernelRegression(const RequestReader& reader) {
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   AttentionOptions options = r.options;
   options.width = r.width;
-  const AttentionProblem p = ValidateAttention(r.q, r.k, r.v, options, PlannedOutputs(r));
+  const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
   std::vector<OutputSpec> specs;
   specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
   if (r.return_lse) specs.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});

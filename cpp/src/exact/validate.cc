@@ -213,7 +213,7 @@ void CheckScore(AttentionProblem& p) {
   if (all_one) p.inverse_width.clear();
 }
 
-void CheckNormalize(const AttentionProblem& p) {
+void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
   if (o.normalize != Normalize::kKernelSum) return;
   if (o.score != Score::kSquaredDistance) {
@@ -224,7 +224,7 @@ void CheckNormalize(const AttentionProblem& p) {
     Fail(ErrorCode::kUnsupported,
          "softcap, bias, alibi_slopes and sinks act on logits; a kernel sum has none");
   }
-  if (p.outputs.lse.has_value() && o.kernel != Kernel::kGaussian) {
+  if (wants_lse && o.kernel != Kernel::kGaussian) {
     Fail(ErrorCode::kUnsupported,
          "lse is the log of a softmax denominator; of the kernels only gaussian has one");
   }
@@ -357,22 +357,29 @@ void CheckOutputs(const AttentionProblem& p) {
 
 }  // namespace
 
-AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,
-                                   TensorView<const float> v, const AttentionOptions& options,
-                                   const AttentionOutputs& outputs) {
+AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<const float> k,
+                                         TensorView<const float> v,
+                                         const AttentionOptions& options, bool wants_lse) {
   AttentionProblem p;
   p.q = q;
   p.k = k;
   p.v = v;
   p.options = options;
-  p.outputs = outputs;
   ReadShapes(p);
   CheckScore(p);
-  CheckNormalize(p);
+  CheckNormalize(p, wants_lse);
   CheckModify(p);
   CheckLengths(p);
   CheckWindow(p);
   CheckPositions(p);
+  return p;
+}
+
+AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,
+                                   TensorView<const float> v, const AttentionOptions& options,
+                                   const AttentionOutputs& outputs) {
+  AttentionProblem p = ValidateAttentionInputs(q, k, v, options, outputs.lse.has_value());
+  p.outputs = outputs;
   CheckOutputs(p);
   return p;
 }
