@@ -1,0 +1,144 @@
+// The WebAssembly face of heed: the registry, and calls by mechanism id. Arguments were validated
+// in TypeScript; C++ validates again, so a mistake there is an error and not a wild pointer.
+#include <emscripten/bind.h>
+#include <emscripten/val.h>
+#include <malloc.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "heed/heed.h"
+#include "wire.h"
+
+namespace {
+
+using emscripten::val;
+
+// The pool of this instance. JavaScript calls from one thread only.
+std::unique_ptr<heed::ThreadPool>& InstancePool() {
+  static std::unique_ptr<heed::ThreadPool> pool;
+  return pool;
+}
+
+void SetText(val& object, const char* key, std::string_view text) {
+  object.set(key, std::string(text));
+}
+
+val Mechanisms() {
+  val rows = val::array();
+  int index = 0;
+  for (const heed::Mechanism& mechanism : heed::Mechanisms()) {
+    val row = val::object();
+    SetText(row, "id", mechanism.id);
+    SetText(row, "family", mechanism.family);
+    SetText(row, "title", mechanism.title);
+    row.set("year", mechanism.year);
+    SetText(row, "source", mechanism.source);
+    SetText(row, "summary", mechanism.summary);
+    SetText(row, "formula", mechanism.formula);
+    SetText(row, "inputs", mechanism.inputs);
+    SetText(row, "params", mechanism.params);
+    SetText(row, "cost", mechanism.cost);
+    SetText(row, "capabilities", mechanism.capabilities);
+    rows.set(index++, row);
+  }
+  return rows;
+}
+
+val Parameters() {
+  val rows = val::array();
+  int index = 0;
+  for (const heed::Parameter& parameter : heed::Parameters()) {
+    val row = val::object();
+    SetText(row, "name", parameter.name);
+    SetText(row, "type", parameter.type);
+    SetText(row, "default", parameter.default_value);
+    SetText(row, "range", parameter.range);
+    SetText(row, "symbol", parameter.symbol);
+    SetText(row, "summary", parameter.summary);
+    rows.set(index++, row);
+  }
+  return rows;
+}
+
+heed::Request ReadRequest(const std::string& id, const std::string& input_names, val input_table,
+                          const std::string& param_names, val param_values) {
+  return {id, heed::wire::ReadTensors(input_names, input_table),
+          heed::wire::ReadParams(param_names, param_values)};
+}
+
+// [{name, shape}] of what the request produces, or {code, message}.
+val PlanOutputs(const std::string& id, const std::string& input_names, val input_table,
+                const std::string& param_names, val param_values) {
+  return heed::wire::Guarded([&] {
+    val specs = val::array();
+    int index = 0;
+    for (const heed::OutputSpec& spec : heed::PlanOutputs(
+             ReadRequest(id, input_names, input_table, param_names, param_values))) {
+      val row = val::object();
+      SetText(row, "name", spec.name);
+      row.set("shape", heed::wire::ShapeToJs(spec.rank, spec.shape));
+      specs.set(index++, row);
+    }
+    return specs;
+  });
+}
+
+// Null when the outputs were written, or {code, message}.
+val Run(const std::string& id, const std::string& input_names, val input_table,
+        const std::string& param_names, val param_values, const std::string& output_names,
+        val output_table) {
+  return heed::wire::Guarded([&] {
+    const heed::Request request =
+        ReadRequest(id, input_names, input_table, param_names, param_values);
+    heed::Run(request, heed::wire::ReadTensors(output_names, output_table), InstancePool().get());
+    return val::null();
+  });
+}
+
+// Null, or {code, message} when the threads could not be started.
+val SetThreads(int num_threads) {
+  return heed::wire::Guarded([&] {
+    InstancePool() = heed::MakeThreadPool(num_threads);
+    return val::null();
+  });
+}
+
+val AlibiSlopes(int num_heads) {
+  val slopes = val::array();
+  int index = 0;
+  for (float slope : heed::AlibiSlopes(num_heads)) slopes.set(index++, slope);
+  return slopes;
+}
+
+std::string Version() { return HEED_VERSION; }
+
+// The variant this binary was built as: "simd", "relaxed", "simd-threads" or "relaxed-threads".
+std::string Target() {
+  std::string target = "simd";
+#ifdef __wasm_relaxed_simd__
+  target = "relaxed";
+#endif
+#ifdef __EMSCRIPTEN_PTHREADS__
+  target += "-threads";
+#endif
+  return target;
+}
+
+// Bytes handed out by malloc and not yet freed: what the leak tests watch.
+double HeapInUse() { return static_cast<double>(mallinfo().uordblks); }
+
+}  // namespace
+
+EMSCRIPTEN_BINDINGS(heed) {
+  emscripten::function("mechanisms", &Mechanisms);
+  emscripten::function("parameters", &Parameters);
+  emscripten::function("planOutputs", &PlanOutputs);
+  emscripten::function("run", &Run);
+  emscripten::function("setThreads", &SetThreads);
+  emscripten::function("alibiSlopes", &AlibiSlopes);
+  emscripten::function("version", &Version);
+  emscripten::function("target", &Target);
+  emscripten::function("heapInUse", &HeapInUse);
+}

@@ -1,0 +1,166 @@
+import { fail, HeedError } from "./errors.js";
+import { asRecord, checkNames } from "./option_names.js";
+import { paramNamesOf } from "./request.js";
+import type { Registry } from "./registry.js";
+import type { Layout } from "./shape.js";
+import type { TensorArgument } from "./source.js";
+import type { PlainTensor, Tensor } from "./tensor.js";
+
+/** Visible keys before and after the query's own position, itself excluded; ends inclusive. */
+export interface Window {
+  /** Whole number >= 0; absent means unlimited. */
+  readonly left?: number | undefined;
+  readonly right?: number | undefined;
+}
+
+/** Position of query 0 among the keys: a number, one per batch entry, or the last tokens. */
+export type QueryOffset = number | readonly number[] | "end";
+
+/** The stage at which scores are returned: after the scale, after softcap, after bias and keep. */
+export type ScoreStage = "raw" | "capped" | "biased";
+
+/** Options of `heed.attention`; every one may be left out and any combination works together. */
+export interface AttentionOptions {
+  /** Factor on q.k; absent means 1 / sqrt(head_dim). 0 and negative are legal. */
+  readonly scale?: number | undefined;
+  /** cap * tanh(score / cap), before bias and masks; > 0. */
+  readonly softcap?: number | undefined;
+  /** Query i sees keys j <= i + queryOffset. */
+  readonly causal?: boolean | undefined;
+  readonly window?: Window | undefined;
+  /** Default 0 when q_len == kv_len; required when they differ and a position matters. */
+  readonly queryOffset?: QueryOffset | undefined;
+  /** true = may attend; [q_len, kv_len] or broadcasting to [batch, heads, q_len, kv_len]. */
+  readonly keep?: TensorArgument | undefined;
+  /** Added to the scores; shapes as `keep`. Exactly -Infinity means not kept. */
+  readonly bias?: TensorArgument | undefined;
+  /** [batch] or [batch, q_len] numbers of keys that exist. */
+  readonly keyLengths?: TensorArgument | undefined;
+  /** [num_heads] logits inside the softmax denominator; 0 gives softmax-off-by-one. */
+  readonly sinks?: TensorArgument | undefined;
+  /** [num_heads]: adds -slope * |i + queryOffset - j|; `alibiSlopes(n)` makes the paper's. */
+  readonly alibiSlopes?: TensorArgument | undefined;
+  /** Order of the extents of q, k, v and output of rank 4. Default "bhld". */
+  readonly layout?: Layout | undefined;
+  readonly score?: "dot" | undefined;
+  readonly normalize?: "softmax" | undefined;
+  /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
+  readonly returnWeights?: boolean | undefined;
+  /** Also return the natural log of the softmax denominator, [batch, heads, q_len]. */
+  readonly returnLse?: boolean | undefined;
+  /** Also return the scores of a stage, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
+  readonly returnScores?: ScoreStage | undefined;
+}
+
+type TensorKind<X> = [X] extends [Tensor]
+  ? "resident"
+  : [Extract<X, Tensor>] extends [never]
+    ? "plain"
+    : "either";
+
+type KindOf<Q, K, V, O> =
+  | TensorKind<Q>
+  | TensorKind<K>
+  | TensorKind<V>
+  | (O extends { keep: infer X } ? TensorKind<X> : "plain")
+  | (O extends { bias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
+  | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
+  | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain");
+
+/** Tensor when any tensor argument is one, else PlainTensor. */
+export type ResultTensor<Q, K, V, O> = "resident" extends KindOf<Q, K, V, O>
+  ? Tensor<"float32">
+  : "either" extends KindOf<Q, K, V, O>
+    ? Tensor<"float32"> | PlainTensor<"float32">
+    : PlainTensor<"float32">;
+
+/** A field that is there when the option is, not there when it is not, and optional when unknown. */
+type Asked<O, Option extends string, Field extends string, R> = O extends {
+  readonly [key in Option]: infer X;
+}
+  ? [X] extends [false | undefined]
+    ? unknown
+    : [Extract<X, false | undefined>] extends [never]
+      ? boolean extends X
+        ? { readonly [key in Field]?: R }
+        : { readonly [key in Field]: R }
+      : { readonly [key in Field]?: R }
+  : Option extends keyof O
+    ? { readonly [key in Field]?: R }
+    : unknown;
+
+/** What `heed.attention` returns. */
+export type AttentionResult<Q, K, V, O> = {
+  /** [batch, heads, q_len, head_dim_v], in the rank and layout of q. */
+  readonly output: ResultTensor<Q, K, V, O>;
+} & Asked<O, "returnLse", "lse", ResultTensor<Q, K, V, O>> &
+  Asked<O, "returnWeights", "weights", ResultTensor<Q, K, V, O>> &
+  Asked<O, "returnScores", "scores", ResultTensor<Q, K, V, O>>;
+
+/** Makes a misspelt option a type error although the options type is inferred. */
+export type OnlyKnown<O> = { readonly [key in Exclude<keyof O, keyof AttentionOptions>]: never };
+
+/** Options of the design that this version does not have yet, and what to do instead. */
+const LATER: Readonly<Record<string, string>> = {
+  dropout: "dropout is not part of this version",
+  scoreMod: "user functions are not part of this version; a `bias` can carry any added term",
+  keepMod: "user functions are not part of this version; `keep` can carry any mask",
+};
+
+const CHOICES: readonly { name: string; only: string; later: readonly string[] }[] = [
+  {
+    name: "score",
+    only: "dot",
+    later: ["cosine", "bilinear", "additive", "squared_distance", "squaredDistance", "distance"],
+  },
+  {
+    name: "normalize",
+    only: "softmax",
+    later: ["sigmoid", "relu", "sparsemax", "entmax", "topk", "topK", "hard", "kernel_sum", "kernelSum"],
+  },
+];
+
+function checkChoice(options: Record<string, unknown>, choice: (typeof CHOICES)[number]): void {
+  const { name, only, later } = choice;
+  const value = options[name];
+  if (value === undefined || value === only) return;
+  if (typeof value === "string" && later.includes(value)) {
+    throw new HeedError(
+      "unsupported",
+      `${name}: "${value}" is not part of this version, only "${only}"; heed.mechanisms lists what heed.run() offers`,
+    );
+  }
+  fail("option", name, value, JSON.stringify(only));
+}
+
+/** The mechanism that `heed.attention` is. */
+export const ATTENTION_ID = "scaled_dot_product";
+
+/** Splits the options of `attention` into what `run` calls inputs and params. */
+export function splitOptions(
+  registry: Registry,
+  given: unknown,
+): { inputs: Record<string, unknown>; params: Record<string, unknown> } {
+  const options = asRecord("options", given);
+  const mechanism = registry.mechanism(ATTENTION_ID);
+  const inputNames = new Set(
+    mechanism.inputs.filter(({ optional }) => optional).map(({ name }) => name),
+  );
+  const paramNames = paramNamesOf(mechanism);
+  paramNames.delete("windowLeft");
+  paramNames.delete("windowRight");
+  for (const [name, why] of Object.entries(LATER)) {
+    if (options[name] !== undefined) throw new HeedError("unsupported", `${name}: ${why}`);
+  }
+  const own = ["score", "normalize", ...Object.keys(LATER)];
+  checkNames("options", options, new Set([...paramNames, ...inputNames, ...own]));
+  for (const choice of CHOICES) checkChoice(options, choice);
+  const inputs: Record<string, unknown> = {};
+  const params: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(options)) {
+    if (inputNames.has(name)) inputs[name] = value;
+    else if (paramNames.has(name)) params[name] = value;
+  }
+  return { inputs, params };
+}

@@ -1,0 +1,98 @@
+import { HeedError } from "./errors.js";
+
+/** Element types that memory of an instance can hold. */
+export type DType = "float32" | "float64" | "int32" | "uint8";
+
+/** Numbers of heed::DType, in its order. */
+export const DTYPE_CODES: Readonly<Record<DType, number>> = {
+  float32: 0,
+  float64: 1,
+  int32: 2,
+  uint8: 3,
+};
+
+export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
+  float32: 4,
+  float64: 8,
+  int32: 4,
+  uint8: 1,
+};
+
+/** The typed arrays that correspond to `DType`. */
+export type DTypeArray = Float32Array | Float64Array | Int32Array | Uint8Array;
+
+export function makeView(
+  dtype: DType,
+  buffer: ArrayBufferLike,
+  offset: number,
+  length: number,
+): DTypeArray {
+  switch (dtype) {
+    case "float32":
+      return new Float32Array(buffer, offset, length);
+    case "float64":
+      return new Float64Array(buffer, offset, length);
+    case "int32":
+      return new Int32Array(buffer, offset, length);
+    case "uint8":
+      return new Uint8Array(buffer, offset, length);
+  }
+}
+
+/** A new typed array with memory of its own. */
+export function makeArray(dtype: DType, length: number): DTypeArray {
+  return makeView(dtype, new ArrayBuffer(length * ELEMENT_BYTES[dtype]), 0, length);
+}
+
+const HALF_TYPES = new Set(["float16", "bfloat16"]);
+
+/** Element type of a typed array, or undefined when heed has no such type. */
+function ofClass(name: string): DType | undefined {
+  switch (name) {
+    case "Float32Array":
+      return "float32";
+    case "Float64Array":
+      return "float64";
+    case "Int32Array":
+      return "int32";
+    case "Uint8Array":
+    case "Uint8ClampedArray":
+      return "uint8";
+    default:
+      return undefined;
+  }
+}
+
+function refuseHalf(argument: string, dtype: string): never {
+  throw new HeedError(
+    "dtype",
+    `${argument}: ${dtype} storage is not part of this version; convert to Float32Array`,
+  );
+}
+
+/** Class name that holds across realms, unlike instanceof. */
+export function className(view: ArrayBufferView): string {
+  return Object.prototype.toString.call(view).slice("[object ".length, -1);
+}
+
+/** Element type of a typed array; `declared` is what the caller wrote beside it. */
+export function dtypeOf(argument: string, view: ArrayBufferView, declared?: unknown): DType {
+  const name = className(view);
+  if (name === "Float16Array") refuseHalf(argument, "float16");
+  if (name === "Uint16Array") {
+    if (HALF_TYPES.has(String(declared))) refuseHalf(argument, String(declared));
+    throw new HeedError(
+      "dtype",
+      `${argument}: got Uint16Array without dtype "float16" or "bfloat16", expected Float32Array`,
+    );
+  }
+  const dtype = ofClass(name);
+  if (dtype === undefined) {
+    throw new HeedError("dtype", `${argument}: got ${name}, expected Float32Array (numbers), Uint8Array (keep) or Int32Array (lengths)`);
+  }
+  const wanted = declared === "bool" ? "uint8" : declared;
+  if (wanted !== undefined && wanted !== dtype) {
+    throw new HeedError("dtype", `${argument}: dtype ${JSON.stringify(declared)} does not fit a ${name}`);
+  }
+  return dtype;
+}

@@ -1,0 +1,32 @@
+// What both entries, index.ts (web) and node.ts, export beside `load`.
+export type {
+  AttentionOptions,
+  AttentionResult,
+  QueryOffset,
+  ResultTensor,
+  ScoreStage,
+  Window,
+} from "./attention.js";
+export type { DType } from "./dtype.js";
+export { HeedError, type HeedErrorCode } from "./errors.js";
+export type {
+  AttentionFunction,
+  Heed,
+  RunFunction,
+  RunInputs,
+  RunParams,
+  RunResult,
+  Variant,
+} from "./heed.js";
+export type { MemoryReport } from "./heap.js";
+export type { LoadOptions } from "./load.js";
+export { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+export type { NestedArray, NestedNumbers } from "./nested.js";
+export type { TensorDType, TensorFunction, TensorOptions } from "./new_tensor.js";
+export type { ReferenceResult } from "./reference.js";
+export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
+export type { Layout } from "./shape.js";
+export type { TensorArgument, TensorData } from "./source.js";
+export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
+export { VERSION } from "./version.js";
+export type { WasmModule } from "./wasm_file.js";

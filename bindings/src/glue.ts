@@ -1,0 +1,88 @@
+import type { DTypeArray } from "./dtype.js";
+
+/** What C++ answers when a call is refused (bindings/embind/wire.h). */
+export interface Failure {
+  code: string;
+  message: string;
+}
+
+/** A row of heed::Mechanisms() as C++ sends it. */
+export interface MechanismRow {
+  id: string;
+  family: string;
+  title: string;
+  year: number;
+  source: string;
+  summary: string;
+  formula: string;
+  inputs: string;
+  params: string;
+  cost: string;
+  capabilities: string;
+}
+
+/** A row of heed::Parameters() as C++ sends it. */
+export interface ParameterRow {
+  name: string;
+  type: string;
+  default: string;
+  range: string;
+  symbol: string;
+  summary: string;
+}
+
+export interface OutputSpec {
+  name: string;
+  shape: number[];
+}
+
+export type ParamValue = boolean | number | string | number[];
+
+/** Memory of an instance; the C runtime's allocator. */
+export interface MemoryGlue {
+  _malloc(bytes: number): number;
+  _free(pointer: number): void;
+  wasmMemory: { readonly buffer: ArrayBufferLike };
+  version(): string;
+  target(): string;
+}
+
+/** The kernels' module: bindings/embind/heed_embind.cc. */
+export interface KernelGlue extends MemoryGlue {
+  mechanisms(): MechanismRow[];
+  parameters(): ParameterRow[];
+  planOutputs(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+  ): OutputSpec[] | Failure;
+  run(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+    outputNames: string,
+    outputTable: number[],
+  ): Failure | null;
+  setThreads(count: number): Failure | null;
+  alibiSlopes(heads: number): number[];
+  heapInUse(): number;
+  PThread?: { terminateAllThreads(): void };
+}
+
+/** The oracle's module: bindings/embind/reference/reference_embind.cc. */
+export interface ReferenceGlue extends MemoryGlue {
+  run(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+  ): (OutputSpec & { data: DTypeArray })[] | Failure;
+}
+
+/** The factory that Emscripten's MODULARIZE + EXPORT_ES6 makes the default export. */
+export type GlueFactory = (moduleArguments: Record<string, unknown>) => Promise<unknown>;

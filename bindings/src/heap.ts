@@ -1,0 +1,137 @@
+import { type DType, type DTypeArray, makeView } from "./dtype.js";
+import { HeedError, type HeedErrorCode } from "./errors.js";
+import type { Failure, MemoryGlue } from "./glue.js";
+
+/** What `heed.memory()` reports. */
+export interface MemoryReport {
+  /** Tensors that were made and not yet disposed of. */
+  tensors: number;
+  /** Bytes that they hold. */
+  bytes: number;
+  /** Size of the WebAssembly memory: it grows and never shrinks; dispose of the instance to free it. */
+  heapBytes: number;
+}
+
+/** The memory of one WebAssembly instance, and whether the instance can still be used. */
+export class Heap<Glue extends MemoryGlue = MemoryGlue> {
+  readonly #glue: Glue;
+  #crash: unknown;
+  #closed = false;
+  tensors = 0;
+  bytes = 0;
+  /** Frees tensors that were dropped without dispose(): a safety net, not a plan. */
+  readonly net: FinalizationRegistry<{ pointer: number; bytes: number }>;
+
+  constructor(glue: Glue) {
+    this.#glue = glue;
+    this.net = new FinalizationRegistry(({ pointer, bytes }) => this.freeTensor(pointer, bytes));
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  report(): MemoryReport {
+    const heapBytes = this.#closed ? 0 : this.#glue.wasmMemory.buffer.byteLength;
+    return { tensors: this.tensors, bytes: this.bytes, heapBytes };
+  }
+
+  /** Throws when the instance was disposed of or trapped. */
+  checkUsable(): void {
+    if (this.#closed) throw new HeedError("disposed", "heed: this instance was disposed of");
+    if (this.#crash !== undefined) {
+      throw new HeedError("crashed", "heed: this instance crashed earlier; load() gives a new one", {
+        cause: this.#crash,
+      });
+    }
+  }
+
+  /** Runs `work` on the module. An exception that comes out of it is a trap: the instance is spent. */
+  call<T>(work: (glue: Glue) => T): T {
+    this.checkUsable();
+    try {
+      return work(this.#glue);
+    } catch (cause) {
+      this.#crash = cause ?? new Error("unknown trap");
+      throw new HeedError(
+        "crashed",
+        `heed: the WebAssembly instance crashed (${String(cause)}); load() gives a new one`,
+        { cause },
+      );
+    }
+  }
+
+  /** Like `call`, and turns a refusal by C++ into a HeedError. */
+  callChecked<T>(work: (glue: Glue) => T): Exclude<T, Failure> {
+    const result = this.call(work);
+    const failure = result as Partial<Failure> | null;
+    if (failure !== null && typeof failure === "object" && typeof failure.code === "string") {
+      throw new HeedError(failure.code as HeedErrorCode, failure.message ?? "");
+    }
+    return result as Exclude<T, Failure>;
+  }
+
+  /** Address of `bytes` new bytes, never 0: an empty tensor has an address too. */
+  allocate(argument: string, bytes: number): number {
+    const pointer = this.call((glue) => glue._malloc(Math.max(bytes, 16))) >>> 0;
+    if (pointer === 0) {
+      throw new HeedError(
+        "memory",
+        `${argument}: the WebAssembly memory has no room for ${bytes} more bytes`,
+      );
+    }
+    return pointer;
+  }
+
+  free(pointer: number): void {
+    if (!this.#closed && this.#crash === undefined) this.call((glue) => glue._free(pointer));
+  }
+
+  /** Frees the memory of a tensor that was counted in `tensors` and `bytes`. */
+  freeTensor(pointer: number, bytes: number): void {
+    this.tensors--;
+    this.bytes -= bytes;
+    this.free(pointer);
+  }
+
+  /** A view that is valid until the memory grows: take it, use it, drop it. */
+  view(dtype: DType, pointer: number, length: number): DTypeArray {
+    this.checkUsable();
+    return makeView(dtype, this.#glue.wasmMemory.buffer, pointer, length);
+  }
+
+  /** Ends the instance; `stop` may fail on one that crashed. */
+  close(stop: (glue: Glue) => void): void {
+    this.#closed = true;
+    try {
+      stop(this.#glue);
+    } catch {
+      // A trapped instance has nothing left to stop.
+    }
+  }
+}
+
+/** The blocks of one call, freed together whatever happens. */
+export class Scope {
+  readonly #heap: Heap;
+  readonly #pointers: number[] = [];
+
+  constructor(heap: Heap) {
+    this.#heap = heap;
+  }
+
+  allocate(argument: string, bytes: number): number {
+    const pointer = this.#heap.allocate(argument, bytes);
+    this.#pointers.push(pointer);
+    return pointer;
+  }
+
+  /** Hands a block over to a longer life. */
+  keep(pointer: number): void {
+    this.#pointers.splice(this.#pointers.indexOf(pointer), 1);
+  }
+
+  free(): void {
+    for (const pointer of this.#pointers) this.#heap.free(pointer);
+  }
+}

@@ -1,0 +1,150 @@
+import {
+  ATTENTION_ID,
+  type AttentionOptions,
+  type AttentionResult,
+  type OnlyKnown,
+  splitOptions,
+} from "./attention.js";
+import { execute } from "./execute.js";
+import type { KernelGlue, ReferenceGlue } from "./glue.js";
+import type { Heap, MemoryReport } from "./heap.js";
+import { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+import { newTensor, type TensorFunction } from "./new_tensor.js";
+import { type ReferenceResult, runReference } from "./reference.js";
+import type { Mechanism, Parameter, Registry } from "./registry.js";
+import { prepare } from "./request.js";
+import type { TensorArgument } from "./source.js";
+import type { PlainTensor, Tensor } from "./tensor.js";
+
+/** The build in use: {plain, relaxed} SIMD, with or without threads. */
+export type Variant = "simd" | "relaxed" | "simd-threads" | "relaxed-threads";
+
+/** What `load()` chose, and why. */
+export interface Choice {
+  readonly variant: Variant;
+  readonly threads: number;
+  readonly simd: "plain" | "relaxed";
+  readonly reasons: { readonly threads: string; readonly simd: string };
+}
+
+/** Tensors of a call by name: q, k, v, keep, keyLengths, ... */
+export type RunInputs = Readonly<Record<string, TensorArgument | undefined>>;
+
+/** The rest of a call by name: the mechanism's `params`, `window` and `layout`. */
+export type RunParams = Readonly<Record<string, unknown>>;
+
+/** What `heed.run` returns; fields other than `output` are present when they were asked for. */
+export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
+  readonly output: R;
+  readonly lse?: R;
+  readonly weights?: R;
+  readonly scores?: R;
+  readonly state?: R;
+}
+
+export interface AttentionFunction {
+  /**
+   * Exact attention: softmax(scale * q k^T + bias) v over the keys that are kept.
+   *
+   * q [batch, heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
+   * v [batch, kv_heads, kv_len, head_dim_v]; heads is a multiple of kv_heads (query head h uses KV head
+   * floor(h / (heads / kv_heads))). Rank 3 is [batch, len, dim], rank 2 [len, dim]. A query that sees no
+   * key gives output 0, weights 0 and lse -Infinity. Throws HeedError. Runs synchronously.
+   */
+  <
+    const Q extends TensorArgument,
+    const K extends TensorArgument,
+    const V extends TensorArgument,
+    const O extends AttentionOptions = Record<never, never>,
+  >(
+    q: Q,
+    k: K,
+    v: V,
+    options?: O & OnlyKnown<O>,
+  ): AttentionResult<Q, K, V, O>;
+}
+
+export interface RunFunction {
+  /** Runs any mechanism of `heed.mechanisms`. Throws HeedError. */
+  (id: string, inputs: RunInputs, params?: RunParams): RunResult;
+}
+
+/** What `load()` hands to a new instance. @internal */
+export interface HeedParts {
+  heap: Heap<KernelGlue>;
+  registry: Registry;
+  choice: Choice;
+  version: string;
+  /** Loads the oracle's module, at most once. */
+  loadReference: () => Promise<Heap<ReferenceGlue>>;
+}
+
+/** A loaded instance of heed, from `load()`. */
+export class Heed {
+  /** The one list of mechanisms, in its order. */
+  readonly mechanisms: readonly Mechanism[];
+  /** Every parameter that a mechanism may take. */
+  readonly parameters: readonly Parameter[];
+  readonly version: string;
+  readonly variant: Variant;
+  /** How many threads work on a call; `reasons.threads` says why. */
+  readonly threads: number;
+  /** Which SIMD build is in use; `reasons.simd` says why. */
+  readonly simd: "plain" | "relaxed";
+  readonly reasons: { readonly threads: string; readonly simd: string };
+
+  readonly tensor: TensorFunction;
+  readonly attention: AttentionFunction;
+  readonly run: RunFunction;
+  readonly lastN: typeof lastN = lastN;
+  readonly keepFromDropMask: typeof keepFromDropMask = keepFromDropMask;
+  readonly alibiSlopes: typeof alibiSlopes = alibiSlopes;
+
+  readonly #parts: HeedParts;
+
+  /** @internal */
+  constructor(parts: HeedParts) {
+    const { heap, registry, choice } = parts;
+    this.#parts = parts;
+    this.mechanisms = registry.mechanisms;
+    this.parameters = registry.parameters;
+    this.version = parts.version;
+    this.variant = choice.variant;
+    this.threads = choice.threads;
+    this.simd = choice.simd;
+    this.reasons = choice.reasons;
+    this.tensor = ((data: unknown, shape?: unknown, options?: unknown) =>
+      newTensor(heap, data, shape, options)) as unknown as TensorFunction;
+    this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
+      heap.checkUsable();
+      const { inputs, params } = splitOptions(registry, options);
+      return execute(heap, prepare(registry, ATTENTION_ID, { q, k, v, ...inputs }, params));
+    }) as unknown as AttentionFunction;
+    this.run = ((id: unknown, inputs: unknown, params?: unknown) => {
+      heap.checkUsable();
+      return execute(heap, prepare(registry, id, inputs, params));
+    }) as unknown as RunFunction;
+  }
+
+  /**
+   * Runs the float64 oracle: plain loops, slow on purpose, loaded on first use. Same arguments as
+   * `run`; Float64Array inputs are taken too. Results own ordinary memory.
+   */
+  async reference(id: string, inputs: RunInputs, params?: RunParams): Promise<ReferenceResult> {
+    this.#parts.heap.checkUsable();
+    const request = prepare(this.#parts.registry, id, inputs, params, true);
+    return runReference(await this.#parts.loadReference(), request);
+  }
+
+  /** Live tensors, their bytes, and the size of the WebAssembly memory. */
+  memory(): MemoryReport {
+    return this.#parts.heap.report();
+  }
+
+  /** Ends the instance: its tensors are gone, its threads stop, its memory can be collected. */
+  dispose(): void {
+    const { heap } = this.#parts;
+    if (heap.closed) return;
+    heap.close((glue) => glue.PThread?.terminateAllThreads());
+  }
+}

@@ -1,0 +1,13 @@
+import type { Heed } from "./heed.js";
+import { type LoadOptions, makeLoad } from "./load.js";
+import { web } from "./web.js";
+
+export * from "./exports.js";
+
+/**
+ * Loads heed: chooses the WebAssembly variant that this engine can run, fetches it, and tests it once.
+ * Each call gives an instance with memory of its own. Throws HeedError ("wasm-load", "unsupported").
+ */
+export function load(options?: LoadOptions): Promise<Heed> {
+  return makeLoad(web)(options);
+}

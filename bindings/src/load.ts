@@ -1,0 +1,194 @@
+import { checkWish, choose } from "./choose.js";
+import { HeedError } from "./errors.js";
+import { detectFeatures } from "./features.js";
+import type { KernelGlue, MemoryGlue, ReferenceGlue } from "./glue.js";
+import { type Choice, Heed, type Variant } from "./heed.js";
+import { Heap } from "./heap.js";
+import { asRecord, checkNames } from "./option_names.js";
+import type { Platform } from "./platform.js";
+import { Registry } from "./registry.js";
+import { selfTest } from "./self_test.js";
+import { VERSION } from "./version.js";
+import { compileBytes, compileUrl, type WasmModule } from "./wasm_file.js";
+
+/** Options of `load()`. */
+export interface LoadOptions {
+  /**
+   * How many threads work on a call. "auto" (default): all hardware threads in Node and in workers of
+   * a cross-origin isolated page, else 1. A number that cannot be had becomes 1; `heed.reasons` says why.
+   */
+  readonly threads?: number | "auto" | undefined;
+  /** "plain" gives the same bits on every machine; "relaxed" is faster. Default "auto". */
+  readonly simd?: "auto" | "relaxed" | "plain" | undefined;
+  /**
+   * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name
+   * ("heed-simd.wasm") to its address.
+   */
+  readonly wasmUrl?: string | URL | ((file: string) => string | URL) | undefined;
+  /** The bytes of the WebAssembly file. */
+  readonly wasmBinary?: ArrayBuffer | Uint8Array | undefined;
+  /** The compiled file: for hosts that forbid compiling. */
+  readonly module?: WasmModule | undefined;
+}
+
+const NAMES: ReadonlySet<string> = new Set(["threads", "simd", "wasmUrl", "wasmBinary", "module"]);
+
+function toUrl(given: string | URL): URL {
+  const base = (globalThis as { location?: { href?: string } }).location?.href;
+  try {
+    return new URL(given, base);
+  } catch (cause) {
+    throw new HeedError("option", `wasmUrl: ${String(given)} is not an address`, { cause });
+  }
+}
+
+async function compile(
+  file: Variant | "reference",
+  options: LoadOptions,
+  platform: Platform,
+): Promise<WebAssembly.Module> {
+  if (options.module !== undefined) {
+    if (!(options.module instanceof WebAssembly.Module)) {
+      throw new HeedError("option", "module: expected a WebAssembly.Module");
+    }
+    return options.module;
+  }
+  if (options.wasmBinary !== undefined) {
+    const bytes = options.wasmBinary;
+    if (!ArrayBuffer.isView(bytes) && !(bytes instanceof ArrayBuffer)) {
+      throw new HeedError("option", "wasmBinary: expected an ArrayBuffer or a Uint8Array");
+    }
+    const view = ArrayBuffer.isView(bytes)
+      ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+      : new Uint8Array(bytes);
+    return compileBytes(view, "wasmBinary");
+  }
+  const { wasmUrl } = options;
+  if (wasmUrl === undefined) return compileUrl(platform.url(file), platform);
+  const given = typeof wasmUrl === "function" ? wasmUrl(`heed-${file}.wasm`) : wasmUrl;
+  return compileUrl(toUrl(given), platform);
+}
+
+/** Instantiates a compiled module through Emscripten's glue. */
+async function instantiate<Glue extends MemoryGlue>(
+  file: Variant | "reference",
+  module: WebAssembly.Module,
+  platform: Platform,
+  threads: number,
+): Promise<Glue> {
+  const { default: factory } = await platform.glue(file);
+  const glue = await new Promise<unknown>((resolve, reject) => {
+    const silent = (): void => {};
+    const instantiateWasm = (
+      imports: WebAssembly.Imports,
+      receive: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void,
+    ): object => {
+      WebAssembly.instantiate(module, imports).then((made) => receive(made, module), reject);
+      return {};
+    };
+    const settings = { pthreadPoolSize: threads - 1, print: silent, printErr: silent, instantiateWasm };
+    factory(settings).then(resolve, reject);
+  });
+  return glue as Glue;
+}
+
+/** A file of another version, or of another variant, must not get as far as computing. */
+function checkBelongs(glue: MemoryGlue, file: string): void {
+  const version = glue.version();
+  const target = glue.target();
+  if (version === VERSION && target === file) return;
+  throw new HeedError(
+    "wasm-load",
+    `heed: the WebAssembly file is ${target} of version ${version}, expected ${file} of version ${VERSION}; a stale copy in a cache or on a CDN?`,
+  );
+}
+
+async function open<Glue extends MemoryGlue>(
+  file: Variant | "reference",
+  options: LoadOptions,
+  platform: Platform,
+  threads: number,
+): Promise<Glue> {
+  const module = await compile(file, options, platform);
+  let glue: Glue;
+  try {
+    glue = await instantiate<Glue>(file, module, platform, threads);
+  } catch (cause) {
+    if (cause instanceof RangeError) {
+      throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
+    }
+    throw new HeedError(
+      "wasm-load",
+      `heed: heed-${file}.wasm does not fit this version's JavaScript: ${String(cause)}`,
+      { cause },
+    );
+  }
+  checkBelongs(glue, file);
+  return glue;
+}
+
+/** Loads the oracle on first use; a failure may be tried again. */
+function lazyReference(options: LoadOptions, platform: Platform): () => Promise<Heap<ReferenceGlue>> {
+  const { wasmUrl } = options;
+  const own: LoadOptions = typeof wasmUrl === "function" ? { wasmUrl } : {};
+  let loading: Promise<Heap<ReferenceGlue>> | undefined;
+  return () => {
+    loading ??= open<ReferenceGlue>("reference", own, platform, 1).then(
+      (glue) => new Heap(glue),
+      (error) => {
+        loading = undefined;
+        throw error;
+      },
+    );
+    return loading;
+  };
+}
+
+async function start(choice: Choice, options: LoadOptions, platform: Platform): Promise<Heed> {
+  const glue = await open<KernelGlue>(choice.variant, options, platform, choice.threads);
+  const heap = new Heap(glue);
+  heap.callChecked((module) => module.setThreads(choice.threads));
+  const heed = new Heed({
+    heap,
+    registry: new Registry(glue),
+    choice,
+    version: VERSION,
+    loadReference: lazyReference(options, platform),
+  });
+  try {
+    selfTest(heed);
+  } catch (error) {
+    heed.dispose();
+    throw error;
+  }
+  return heed;
+}
+
+/** Whether a lesser variant is worth a try: the file was there, but this one cannot run here. */
+const mayFallBack = (error: unknown): boolean =>
+  error instanceof HeedError && ["memory", "unsupported", "crashed"].includes(error.code);
+
+/** The `load` of a platform. */
+export function makeLoad(platform: Platform): (options?: LoadOptions) => Promise<Heed> {
+  return async (options) => {
+    const given = asRecord("load", options) as LoadOptions;
+    checkNames("load", given, NAMES);
+    const { wasmUrl, wasmBinary, module } = given;
+    const ownFile =
+      module !== undefined ||
+      wasmBinary !== undefined ||
+      (wasmUrl !== undefined && typeof wasmUrl !== "function");
+    const wish = checkWish(given.threads, given.simd, ownFile);
+    const choices = choose(wish, detectFeatures(), platform.threadLimit());
+    let first: unknown;
+    for (const choice of choices) {
+      try {
+        return await start(choice, given, platform);
+      } catch (error) {
+        if (!mayFallBack(error)) throw error;
+        first ??= error;
+      }
+    }
+    throw first;
+  };
+}

@@ -1,0 +1,79 @@
+import { type DType, type DTypeArray, makeArray } from "./dtype.js";
+import { HeedError, describe } from "./errors.js";
+
+/** Numbers or booleans in nested arrays; the innermost rows may be typed arrays. */
+export type NestedArray = readonly (NestedArray | number | boolean)[] | DTypeArray;
+
+/** What `toNested()` returns: arrays nested as deep as the rank; a plain number for rank 0. */
+export type NestedNumbers = number | NestedNumbers[];
+
+/** What the leaves of a nested argument are. */
+export type LeafKind = "number" | "boolean";
+
+/** A nested argument as one row-major array. */
+export interface Flat {
+  shape: number[];
+  data: ArrayLike<number | boolean>;
+  kind: LeafKind;
+}
+
+const isRow = (value: unknown): value is ArrayLike<unknown> =>
+  Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
+
+function measure(argument: string, value: ArrayLike<unknown>): number[] {
+  const shape: number[] = [];
+  let level: unknown = value;
+  while (isRow(level)) {
+    shape.push(level.length);
+    if (shape.length > 4) throw new HeedError("shape", `${argument}: nested deeper than 4 levels`);
+    level = level[0];
+  }
+  return shape;
+}
+
+/** Copies nested arrays into one row-major array; refuses ragged rows and mixed leaves. */
+export function flatten(argument: string, value: ArrayLike<unknown>): Flat {
+  const shape = measure(argument, value);
+  const data: (number | boolean)[] = [];
+  let kind: LeafKind | undefined;
+  const visit = (level: unknown, axis: number, path: string): void => {
+    if (axis < shape.length) {
+      if (!isRow(level) || level.length !== shape[axis]) {
+        const got = isRow(level) ? `${level.length} entries` : describe(level);
+        throw new HeedError("shape", `${path}: got ${got}, expected ${shape[axis]} entries like its siblings`);
+      }
+      for (let i = 0; i < level.length; i++) visit(level[i], axis + 1, `${path}[${i}]`);
+      return;
+    }
+    if (typeof level !== "number" && typeof level !== "boolean") {
+      const code = isRow(level) ? "shape" : "dtype";
+      throw new HeedError(code, `${path}: got ${describe(level)}, expected a number or a boolean`);
+    }
+    kind ??= typeof level as LeafKind;
+    if (typeof level !== kind) {
+      throw new HeedError("dtype", `${path}: numbers and booleans are mixed`);
+    }
+    data.push(level);
+  };
+  visit(value, 0, argument);
+  return { shape, data, kind: kind ?? "number" };
+}
+
+/** The opposite of `flatten`, for results. */
+export function toNested(data: ArrayLike<number>, shape: readonly number[]): NestedNumbers {
+  let offset = 0;
+  const build = (axis: number): NestedNumbers => {
+    if (axis === shape.length) return data[offset++] as number;
+    const row: NestedNumbers[] = [];
+    for (let i = 0; i < (shape[axis] as number); i++) row.push(build(axis + 1));
+    return row;
+  };
+  return build(0);
+}
+
+/** Copies numbers or booleans into a new typed array. */
+export function toTyped(dtype: DType, data: ArrayLike<number | boolean>): DTypeArray {
+  const typed = makeArray(dtype, data.length);
+  for (let i = 0; i < data.length; i++) typed[i] = Number(data[i]);
+  return typed;
+}

@@ -1,0 +1,40 @@
+import { readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import type { GlueFactory } from "./glue.js";
+import type { Heed, Variant } from "./heed.js";
+import { type LoadOptions, makeLoad } from "./load.js";
+import type { Platform } from "./platform.js";
+import { web } from "./web.js";
+
+export * from "./exports.js";
+
+type GlueModule = { default: GlueFactory };
+
+// Node starts its workers in its own way, so the threaded variants have glue of their own here.
+const THREADED_GLUE: Partial<Record<Variant | "reference", () => Promise<GlueModule>>> = {
+  "simd-threads": () => import("./wasm/heed-simd-threads.node.mjs"),
+  "relaxed-threads": () => import("./wasm/heed-relaxed-threads.node.mjs"),
+};
+
+const THREADED_URLS: Partial<Record<Variant | "reference", () => URL>> = {
+  "simd-threads": () => new URL("./wasm/heed-simd-threads.node.wasm", import.meta.url),
+  "relaxed-threads": () => new URL("./wasm/heed-relaxed-threads.node.wasm", import.meta.url),
+};
+
+const node: Platform = {
+  glue: (file) => (THREADED_GLUE[file] ?? (() => web.glue(file)))(),
+  url: (file) => (THREADED_URLS[file] ?? (() => web.url(file)))(),
+  readFile,
+  threadLimit: () => {
+    const count = availableParallelism();
+    return { count, reason: `${count} hardware threads` };
+  },
+};
+
+/**
+ * Loads heed: chooses the WebAssembly variant that this engine can run, reads it, and tests it once.
+ * Each call gives an instance with memory of its own. Throws HeedError ("wasm-load", "unsupported").
+ */
+export function load(options?: LoadOptions): Promise<Heed> {
+  return makeLoad(node)(options);
+}

@@ -1,0 +1,74 @@
+import { HeedError } from "./errors.js";
+
+const POLARITY =
+  "heed has two arguments instead of one mask: `keep` (booleans, true = may attend) and `bias` " +
+  "(numbers, added to the score). Libraries disagree on what true means in a mask; " +
+  "keepFromDropMask() converts one where true means hidden";
+
+/** Names that other libraries use, and what to write here. */
+const FOREIGN: Record<string, string> = {
+  mask: POLARITY,
+  attnMask: POLARITY,
+  attentionMask: POLARITY,
+  attn_mask: POLARITY,
+  attention_mask: POLARITY,
+  keyPaddingMask: `use keyLengths, or keep. ${POLARITY}`,
+  key_padding_mask: `use keyLengths, or keep. ${POLARITY}`,
+  isCausal: "write `causal`",
+  is_causal: "write `causal`",
+  softmaxScale: "write `scale`",
+  softmax_scale: "write `scale`",
+  temperature: "write `scale` (1 / temperature)",
+  logitSoftcap: "write `softcap`",
+  windowSize: "write `window: { left, right }`",
+  validLens: "write `keyLengths`",
+  valid_lens: "write `keyLengths`",
+  enableGqa: "drop it: grouped queries follow from the shapes",
+  dropoutP: "dropout is not part of this version",
+};
+
+function distance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const swap = (previous[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(swap, (previous[j] as number) + 1, (row[j - 1] as number) + 1));
+    }
+    previous = row;
+  }
+  return previous[b.length] as number;
+}
+
+/** The known name nearest to a misspelt one, or undefined when nothing is near. */
+export function nearest(name: string, known: Iterable<string>): string | undefined {
+  const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
+  let best: string | undefined;
+  let bestDistance = 1 + Math.floor(name.length / 3);
+  for (const candidate of known) {
+    const steps = distance(plain(name), plain(candidate));
+    if (steps < bestDistance) [best, bestDistance] = [candidate, steps];
+  }
+  return best;
+}
+
+/** Throws for the first name of `given` that is not in `known`, with the advice that helps most. */
+export function checkNames(what: string, given: object, known: ReadonlySet<string>): void {
+  for (const name of Object.keys(given)) {
+    if (known.has(name)) continue;
+    const foreign = Object.hasOwn(FOREIGN, name) ? FOREIGN[name] : undefined;
+    const near = nearest(name, known);
+    const advice =
+      foreign ?? (near ? `did you mean \`${near}\`?` : `known names are ${[...known].join(", ")}`);
+    throw new HeedError("option", `${what}: unknown name \`${name}\`: ${advice}`);
+  }
+}
+
+/** Throws unless `value` is an object with named fields (undefined counts as empty). */
+export function asRecord(what: string, value: unknown): Record<string, unknown> {
+  if (value === undefined) return {};
+  if (value === null || typeof value !== "object" || Array.isArray(value) || ArrayBuffer.isView(value)) {
+    throw new HeedError("option", `${what}: expected an object with named fields`);
+  }
+  return value as Record<string, unknown>;
+}

@@ -1,0 +1,101 @@
+import { fail } from "./errors.js";
+import type { ParamValue } from "./glue.js";
+import { asRecord, checkNames } from "./option_names.js";
+import type { Parameter } from "./registry.js";
+
+const WINDOW_NAMES: ReadonlySet<string> = new Set(["left", "right"]);
+
+const toBound = (text: string): number =>
+  text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text);
+
+/** Whether a number lies in an interval such as "(0, inf)" or "[0, 1)". */
+export function inInterval(value: number, interval: string): boolean {
+  const match = /^([[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])$/.exec(interval);
+  if (match === null) return true;
+  const [, open, low = "", high = "", close] = match;
+  const above = open === "[" ? value >= toBound(low) : value > toBound(low);
+  const below = close === "]" ? value <= toBound(high) : value < toBound(high);
+  return above && below;
+}
+
+function checkNumber(argument: string, value: unknown, range: string): number {
+  if (typeof value !== "number") fail("option", argument, value, "a number");
+  if (!Number.isFinite(value) || (range !== "" && !inInterval(value, range))) {
+    fail("range", argument, value, `a finite number${range === "" ? "" : ` in ${range}`}`);
+  }
+  return value;
+}
+
+function checkWhole(argument: string, value: unknown, expectation: string): number {
+  if (typeof value !== "number") fail("option", argument, value, expectation);
+  if (!Number.isSafeInteger(value)) fail("range", argument, value, expectation);
+  return value;
+}
+
+function checkWord(argument: string, value: unknown, range: string): string {
+  const known = range.split("|");
+  const listed = known.map((word) => JSON.stringify(word)).join(", ");
+  if (typeof value !== "string" || !known.includes(value)) {
+    fail("option", argument, value, `one of ${listed}`);
+  }
+  return value;
+}
+
+function checkOffset(argument: string, value: unknown): ParamValue {
+  const expectation = 'a whole number, one per batch entry, or "end"';
+  if (value === "end") return value;
+  if (!Array.isArray(value)) return checkWhole(argument, value, expectation);
+  return value.map((item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
+}
+
+function checkNumbers(argument: string, value: unknown, range: string): ParamValue {
+  if (typeof value === "number") return checkNumber(argument, value, range);
+  const isTyped = ArrayBuffer.isView(value) && !(value instanceof DataView);
+  if (!Array.isArray(value) && !isTyped) fail("option", argument, value, "a number or a list");
+  const list = Array.from(value as ArrayLike<unknown>);
+  return list.map((item, index) => checkNumber(`${argument}[${index}]`, item, range));
+}
+
+/** Checks a value against its row of the parameter table. */
+export function checkParam(parameter: Parameter, argument: string, value: unknown): ParamValue {
+  const { type, range } = parameter;
+  switch (type) {
+    case "bool":
+      if (typeof value !== "boolean") fail("option", argument, value, "true or false");
+      return value;
+    case "number":
+      return checkNumber(argument, value, range);
+    case "count": {
+      const count = checkWhole(argument, value, "a whole number >= 0 (leave it out for no limit)");
+      if (count < 0) fail("range", argument, value, "a whole number >= 0 (leave it out for no limit)");
+      return count;
+    }
+    case "word":
+      return checkWord(argument, value, range);
+    case "offset":
+      return checkOffset(argument, value);
+    case "numbers":
+      return checkNumbers(argument, value, range);
+    default:
+      return fail("unsupported", argument, value, `a parameter of a known type, not "${type}"`);
+  }
+}
+
+/** Replaces `window: { left, right }` by the two parameters that the registry knows. */
+export function expandWindow(params: Record<string, unknown>): Record<string, unknown> {
+  const { window, ...rest } = params;
+  if (window === undefined) return rest;
+  if (window === null || typeof window !== "object" || Array.isArray(window)) {
+    fail("option", "window", window, "{ left, right }, or lastN(n) for the last n keys");
+  }
+  const sides = asRecord("window", window);
+  checkNames("window", sides, WINDOW_NAMES);
+  return { ...rest, windowLeft: sides.left, windowRight: sides.right };
+}
+
+/** How a parameter is called where the caller wrote it: `window.left` for `windowLeft`. */
+export function publicName(name: string): string {
+  if (name === "windowLeft") return "window.left";
+  if (name === "windowRight") return "window.right";
+  return name;
+}

@@ -1,0 +1,98 @@
+import { HeedError } from "./errors.js";
+import type { KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
+import { nearest } from "./option_names.js";
+
+/** A tensor that a mechanism takes. */
+export interface MechanismInput {
+  /** As `heed.run()` takes it: "q", "keyLengths". */
+  readonly name: string;
+  readonly optional: boolean;
+}
+
+/** A mechanism of heed: a row of the one list (cpp/include/heed/mechanisms.inc). */
+export interface Mechanism {
+  /** What `heed.run()` and `heed.reference()` call it by. */
+  readonly id: string;
+  readonly family: string;
+  readonly title: string;
+  readonly year: number;
+  /** Authors, title, arXiv id. */
+  readonly source: string;
+  /** One sentence. */
+  readonly summary: string;
+  /** LaTeX. */
+  readonly formula: string;
+  readonly inputs: readonly MechanismInput[];
+  /** Names of rows of `heed.parameters`. */
+  readonly params: readonly string[];
+  /** Growth of time with length: "quadratic", "linear". */
+  readonly cost: string;
+  readonly capabilities: readonly string[];
+}
+
+/** A parameter: everything a page needs to make a control of it. */
+export interface Parameter {
+  /** As `heed.run()` takes it: "queryOffset". */
+  readonly name: string;
+  /** "bool", "number", "count", "word", "offset" or "numbers". */
+  readonly type: string;
+  /** As text; empty when absent means off or derived. */
+  readonly default: string;
+  /** Words "a|b|c" or an interval such as "(0, inf)"; may be empty. */
+  readonly range: string;
+  /** The letter in the formula, LaTeX; may be empty. */
+  readonly symbol: string;
+  readonly summary: string;
+}
+
+export const camelCase = (name: string): string =>
+  name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+
+export const snakeCase = (name: string): string =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
+
+function toMechanism(row: MechanismRow): Mechanism {
+  const inputs = words(row.inputs).map((word) =>
+    Object.freeze({ name: camelCase(word.replace("?", "")), optional: word.endsWith("?") }),
+  );
+  return Object.freeze({
+    ...row,
+    inputs: Object.freeze(inputs),
+    params: Object.freeze(words(row.params).map(camelCase)),
+    capabilities: Object.freeze(words(row.capabilities)),
+  });
+}
+
+const toParameter = (row: ParameterRow): Parameter =>
+  Object.freeze({ ...row, name: camelCase(row.name) });
+
+/** The registry of a loaded module, in JavaScript's words. */
+export class Registry {
+  readonly mechanisms: readonly Mechanism[];
+  readonly parameters: readonly Parameter[];
+  readonly #byId: ReadonlyMap<string, Mechanism>;
+  readonly #byName: ReadonlyMap<string, Parameter>;
+
+  constructor(glue: KernelGlue) {
+    this.mechanisms = Object.freeze(glue.mechanisms().map(toMechanism));
+    this.parameters = Object.freeze(glue.parameters().map(toParameter));
+    this.#byId = new Map(this.mechanisms.map((mechanism) => [mechanism.id, mechanism]));
+    this.#byName = new Map(this.parameters.map((parameter) => [parameter.name, parameter]));
+  }
+
+  mechanism(id: unknown): Mechanism {
+    const found = typeof id === "string" ? this.#byId.get(id) : undefined;
+    if (found !== undefined) return found;
+    const near = typeof id === "string" ? nearest(id, this.#byId.keys()) : undefined;
+    const advice = near ? `did you mean \`${near}\`?` : `known ids are ${[...this.#byId.keys()].join(", ")}`;
+    throw new HeedError("option", `id: unknown mechanism ${JSON.stringify(id)}: ${advice}`);
+  }
+
+  parameter(name: string): Parameter {
+    const found = this.#byName.get(name);
+    if (found === undefined) throw new HeedError("option", `unknown parameter \`${name}\``);
+    return found;
+  }
+}

@@ -1,0 +1,168 @@
+import { HeedError } from "./errors.js";
+import {
+  broadcastShape,
+  checkKeyLengths,
+  checkPerHead,
+  type Geometry,
+  measure,
+} from "./geometry.js";
+import type { ParamValue } from "./glue.js";
+import type { Heap, Scope } from "./heap.js";
+import { asRecord, checkNames } from "./option_names.js";
+import { checkParam, expandWindow, publicName } from "./params.js";
+import { type Mechanism, type Registry, snakeCase } from "./registry.js";
+import { contiguousStrides, type Layout, type View4 } from "./shape.js";
+import { elements, place, type Reading, readSource, type Source } from "./source.js";
+import { Wire } from "./wire.js";
+
+/** A checked call: nothing of it was copied into the instance yet. */
+export interface Request {
+  id: string;
+  inputs: { source: Source; view: View4 }[];
+  paramNames: string;
+  paramValues: ParamValue[];
+  geometry: Geometry;
+  /** True when no argument is a Tensor: then results own ordinary memory. */
+  plain: boolean;
+}
+
+const READINGS: Readonly<Record<string, Reading>> = {
+  q: { role: "numbers" },
+  k: { role: "numbers" },
+  v: { role: "numbers" },
+  bias: { role: "numbers" },
+  keep: { role: "keep" },
+  keyLengths: { role: "lengths", vector: true },
+};
+const VECTOR: Reading = { role: "numbers", vector: true };
+
+function checkLayout(value: unknown): Layout {
+  if (value === undefined || value === "bhld") return "bhld";
+  if (value === "blhd") return "blhd";
+  throw new HeedError("option", `layout: got ${JSON.stringify(value)}, expected "bhld" or "blhd"`);
+}
+
+/** Reads the inputs that are given, in the order of the registry. */
+function readInputs(
+  mechanism: Mechanism,
+  given: Record<string, unknown>,
+  float64: boolean,
+): Map<string, Source> {
+  const sources = new Map<string, Source>();
+  for (const { name, optional } of mechanism.inputs) {
+    const value = given[name];
+    if (value === undefined) {
+      if (optional) continue;
+      throw new HeedError("option", `${name}: missing, ${mechanism.id} needs it`);
+    }
+    sources.set(name, readSource(name, value, { ...(READINGS[name] ?? VECTOR), float64 }));
+  }
+  return sources;
+}
+
+function viewOptional(source: Source, geometry: Geometry): View4 {
+  const { name, shape } = source;
+  if (name === "keep" || name === "bias") {
+    const shape4 = broadcastShape(source, geometry);
+    return { shape: shape4, strides: contiguousStrides(shape4) };
+  }
+  if (name === "keyLengths") checkKeyLengths(source, elements(source), geometry);
+  if (name === "sinks" || name === "alibiSlopes") checkPerHead(source, elements(source), geometry);
+  return { shape: [...shape], strides: contiguousStrides(shape) };
+}
+
+/** The rules that tie parameters to shapes. */
+function checkTogether(
+  mechanism: Mechanism,
+  params: ReadonlyMap<string, ParamValue>,
+  sources: ReadonlyMap<string, Source>,
+  geometry: Geometry,
+): void {
+  const { batch, qLen, kvLen, headDim } = geometry;
+  const offset = params.get("queryOffset");
+  if (Array.isArray(offset) && offset.length !== batch) {
+    throw new HeedError(
+      "shape",
+      `queryOffset: got ${offset.length} numbers, expected one per batch entry = ${batch}`,
+    );
+  }
+  const positional =
+    (params.get("causal") === true && "causal") ||
+    ((params.has("windowLeft") || params.has("windowRight")) && "window") ||
+    (sources.has("alibiSlopes") && "alibiSlopes");
+  if (positional && offset === undefined && qLen !== kvLen) {
+    throw new HeedError(
+      "option",
+      `queryOffset: ${positional} with q_len ${qLen} and kv_len ${kvLen} needs it: 0 puts the first query at the first key, "end" the last query at the last key`,
+    );
+  }
+  if (headDim === 0 && mechanism.params.includes("scale") && !params.has("scale")) {
+    throw new HeedError("shape", "q: head dim 0 has no default scale 1/sqrt(0); give `scale`");
+  }
+}
+
+function readParams(
+  registry: Registry,
+  mechanism: Mechanism,
+  given: Record<string, unknown>,
+): Map<string, ParamValue> {
+  const params = new Map<string, ParamValue>();
+  for (const name of mechanism.params) {
+    const value = given[name];
+    if (value === undefined) continue;
+    params.set(name, checkParam(registry.parameter(name), publicName(name), value));
+  }
+  return params;
+}
+
+/** The names that `run()` takes in `params` for a mechanism. */
+export function paramNamesOf(mechanism: Mechanism): Set<string> {
+  const names = new Set([...mechanism.params, "layout"]);
+  if (names.has("windowLeft")) names.add("window");
+  return names;
+}
+
+/** Checks everything about a call. `float64` is the oracle's wider taste. */
+export function prepare(
+  registry: Registry,
+  id: unknown,
+  inputs: unknown,
+  params: unknown,
+  float64: boolean = false,
+): Request {
+  const mechanism = registry.mechanism(id);
+  const givenInputs = asRecord("inputs", inputs);
+  const givenParams = asRecord("params", params);
+  checkNames("inputs", givenInputs, new Set(mechanism.inputs.map(({ name }) => name)));
+  checkNames("params", givenParams, paramNamesOf(mechanism));
+  const checked = readParams(registry, mechanism, expandWindow(givenParams));
+  const sources = readInputs(mechanism, givenInputs, float64);
+  const q = sources.get("q") as Source;
+  const k = sources.get("k") as Source;
+  const v = sources.get("v") as Source;
+  const { geometry, views } = measure({ q, k, v }, checkLayout(givenParams.layout));
+  const known: Record<string, View4> = { ...views };
+  const placed = [...sources.values()].map((source) => ({
+    source,
+    view: known[source.name] ?? viewOptional(source, geometry),
+  }));
+  checkTogether(mechanism, checked, sources, geometry);
+  return {
+    id: mechanism.id,
+    inputs: placed,
+    paramNames: [...checked.keys()].map(snakeCase).join(" "),
+    paramValues: [...checked.values()],
+    geometry,
+    plain: placed.every(({ source }) => source.tensor === undefined),
+  };
+}
+
+/** Copies the inputs into the instance and lists them for C++. */
+export function placeInputs(request: Request, heap: Heap, scope: Scope): Wire {
+  const wire = new Wire();
+  for (const { source, view } of request.inputs) {
+    const pointer = place(source, heap, scope);
+    wire.add(snakeCase(source.name), source.dtype, pointer, view.shape, view.strides);
+  }
+  return wire;
+}

@@ -1,0 +1,182 @@
+import { className, type DType, type DTypeArray, dtypeOf, ELEMENT_BYTES } from "./dtype.js";
+import { HeedError, fail } from "./errors.js";
+import type { Heap, Scope } from "./heap.js";
+import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
+import { checkBytes, checkLength, checkShape } from "./shape.js";
+import { HeapTensor, type Tensor } from "./tensor.js";
+
+/** Elements with a shape, as other libraries hand them out too. */
+export interface TensorData {
+  readonly data: ArrayBufferView | readonly number[] | readonly boolean[];
+  readonly shape: readonly number[];
+  readonly dtype?: string;
+}
+
+/** Everything that is accepted where a tensor is asked for. */
+export type TensorArgument = Tensor | TensorData | NestedArray;
+
+/** What an argument is for decides which element types it may have. */
+export type Role = "numbers" | "keep" | "lengths";
+
+/** A tensor argument in a form that can be placed in memory. */
+export interface Source {
+  name: string;
+  dtype: DType;
+  shape: readonly number[];
+  /** Present when the elements already live in the memory of the instance. */
+  tensor?: HeapTensor;
+  data?: DTypeArray;
+}
+
+/** How to read an argument. */
+export interface Reading {
+  role: Role;
+  /** A bare typed array is a vector: `sinks`, `keyLengths`. */
+  vector?: boolean;
+  /** The oracle takes float64 numbers. */
+  float64?: boolean;
+}
+
+const ROLE_DTYPE: Readonly<Record<Role, DType>> = {
+  numbers: "float32",
+  keep: "uint8",
+  lengths: "int32",
+};
+
+const EXPECTED: Readonly<Record<Role, string>> = {
+  numbers: "Float32Array or nested arrays of numbers",
+  keep:
+    "booleans or a Uint8Array, where true means the query may attend to the key " +
+    "(numbers that are added to the scores go to `bias`; keepFromDropMask() converts a mask where true means hidden)",
+  lengths: "Int32Array or whole numbers",
+};
+
+function checkDType(name: string, dtype: DType, reading: Reading): void {
+  if (dtype === ROLE_DTYPE[reading.role]) return;
+  if (dtype === "float64" && reading.role === "numbers") {
+    if (reading.float64) return;
+    throw new HeedError(
+      "dtype",
+      `${name}: got Float64Array, expected Float32Array: kernels compute in float32; convert with Float32Array.from(data), or call heed.reference() for float64`,
+    );
+  }
+  throw new HeedError("dtype", `${name}: got ${dtype}, expected ${EXPECTED[reading.role]}`);
+}
+
+function isDetached(view: ArrayBufferView): boolean {
+  if (view.byteLength > 0) return false;
+  try {
+    new Uint8Array(view.buffer);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+function checkAttached(name: string, view: ArrayBufferView): void {
+  if (isDetached(view)) {
+    throw new HeedError("disposed", `${name}: its buffer was transferred away (detached)`);
+  }
+}
+
+/** Converts plain numbers or booleans to the element type of the role. */
+function fromPlain(
+  name: string,
+  data: ArrayLike<number | boolean>,
+  kind: LeafKind,
+  role: Role,
+): DTypeArray {
+  if (role !== "keep" && kind === "boolean") {
+    fail("dtype", name, "booleans", EXPECTED[role]);
+  }
+  for (let i = 0; role !== "numbers" && i < data.length; i++) {
+    const value = data[i];
+    if (role === "keep" && value !== 0 && value !== 1 && typeof value !== "boolean") {
+      fail("dtype", name, value, EXPECTED.keep);
+    }
+    if (role === "lengths" && !(Number.isInteger(value) && Math.abs(value as number) < 2 ** 31)) {
+      fail("range", name, value, "whole numbers");
+    }
+  }
+  return toTyped(ROLE_DTYPE[role], data);
+}
+
+function readTyped(name: string, view: ArrayBufferView, declared: unknown, reading: Reading) {
+  checkAttached(name, view);
+  const dtype = dtypeOf(name, view, declared);
+  checkDType(name, dtype, reading);
+  return { dtype, data: view as DTypeArray };
+}
+
+function checkDeclared(name: string, declared: unknown, role: Role): void {
+  const wanted = declared === "bool" ? "uint8" : declared;
+  if (wanted !== undefined && wanted !== ROLE_DTYPE[role]) {
+    fail("dtype", `${name}.dtype`, declared, `${JSON.stringify(ROLE_DTYPE[role])} here`);
+  }
+}
+
+function readData(name: string, value: TensorData, reading: Reading): Source {
+  const shape = checkShape(name, value.shape);
+  const { data, dtype: declared } = value;
+  if (ArrayBuffer.isView(data)) {
+    checkBytes(name, shape, ROLE_DTYPE[reading.role]);
+    const typed = readTyped(name, data, declared, reading);
+    checkLength(name, typed.data.length, shape);
+    return { name, shape, ...typed };
+  }
+  if (!Array.isArray(data)) fail("dtype", `${name}.data`, data, EXPECTED[reading.role]);
+  checkDeclared(name, declared, reading.role);
+  checkBytes(name, shape, ROLE_DTYPE[reading.role]);
+  const flat = flatten(`${name}.data`, data);
+  if (flat.shape.length > 1) fail("shape", `${name}.data`, data, "a flat array beside `shape`");
+  checkLength(name, flat.data.length, shape);
+  const dtype = ROLE_DTYPE[reading.role];
+  return { name, shape, dtype, data: fromPlain(name, flat.data, flat.kind, reading.role) };
+}
+
+function readTensor(name: string, tensor: HeapTensor, reading: Reading): Source {
+  tensor.pointer(name);
+  checkDType(name, tensor.dtype, reading);
+  return { name, dtype: tensor.dtype, shape: tensor.shape, tensor };
+}
+
+/** Reads a tensor argument and checks its form. Nothing is copied into the instance yet. */
+export function readSource(name: string, value: unknown, reading: Reading): Source {
+  if (value instanceof HeapTensor) return readTensor(name, value, reading);
+  if (ArrayBuffer.isView(value) && className(value) !== "DataView") {
+    if (!reading.vector) {
+      const typed = readTyped(name, value, undefined, reading);
+      fail("shape", name, typed.data, "a shape beside the typed array: { data, shape }");
+    }
+    const typed = readTyped(name, value, undefined, reading);
+    return { name, shape: [typed.data.length], ...typed };
+  }
+  if (Array.isArray(value)) {
+    const flat = flatten(name, value);
+    const dtype = ROLE_DTYPE[reading.role];
+    return { name, dtype, shape: flat.shape, data: fromPlain(name, flat.data, flat.kind, reading.role) };
+  }
+  if (value !== null && typeof value === "object" && "data" in value && "shape" in value) {
+    return readData(name, value as TensorData, reading);
+  }
+  fail("option", name, value, "a Tensor, { data, shape } or nested arrays");
+}
+
+/** Address of the elements in `heap`; what is not there yet is copied into the scope. */
+export function place(source: Source, heap: Heap, scope: Scope): number {
+  const { name, tensor } = source;
+  if (tensor !== undefined && tensor.heap === heap) return tensor.pointer(name);
+  const data = tensor === undefined ? (source.data as DTypeArray) : (tensor.data as DTypeArray);
+  const { length } = data;
+  const pointer = scope.allocate(name, length * ELEMENT_BYTES[source.dtype]);
+  if (length > 0) {
+    checkAttached(name, data);
+    heap.view(source.dtype, pointer, length).set(data);
+  }
+  return pointer;
+}
+
+/** The elements of a source, wherever they are. */
+export function elements(source: Source): DTypeArray {
+  return source.tensor === undefined ? (source.data as DTypeArray) : (source.tensor.data as DTypeArray);
+}

@@ -1,0 +1,132 @@
+import { type DType, type DTypeArray, ELEMENT_BYTES } from "./dtype.js";
+import { HeedError } from "./errors.js";
+import type { Heap } from "./heap.js";
+import { type NestedNumbers, toNested } from "./nested.js";
+import { countElements } from "./shape.js";
+
+/** The typed array of an element type. */
+export interface ArrayOf {
+  float32: Float32Array;
+  float64: Float64Array;
+  int32: Int32Array;
+  uint8: Uint8Array;
+}
+
+/** The same, where the array is known to own an ordinary ArrayBuffer (told apart since TypeScript 5.7). */
+export interface OwnedArrayOf {
+  float32: ReturnType<Float32ArrayConstructor["of"]>;
+  float64: ReturnType<Float64ArrayConstructor["of"]>;
+  int32: ReturnType<Int32ArrayConstructor["of"]>;
+  uint8: ReturnType<Uint8ArrayConstructor["of"]>;
+}
+
+/** A tensor in the memory of a heed instance, from `heed.tensor()` or from a call that was given one. */
+export interface TensorMembers<D extends DType = DType> {
+  readonly dtype: D;
+  readonly shape: readonly number[];
+  /**
+   * The elements in row-major order: a fresh view at every read, which writes through. Read it again
+   * after calls into heed instead of storing it: memory growth detaches old views.
+   */
+  readonly data: ArrayOf[D];
+  readonly disposed: boolean;
+  toNested(): NestedNumbers;
+  /** Frees the memory. May be called again. */
+  dispose(): void;
+}
+
+/** `[Symbol.dispose]`, where the TypeScript library in use knows it. */
+export type WithDispose = SymbolConstructor extends { readonly dispose: infer S extends symbol }
+  ? { readonly [K in S]: () => void }
+  : unknown;
+
+export type Tensor<D extends DType = DType> = TensorMembers<D> & WithDispose;
+
+/** A result that owns ordinary memory: its buffer can be transferred. */
+export interface PlainTensor<D extends DType = DType> {
+  readonly data: OwnedArrayOf[D];
+  readonly shape: readonly number[];
+  readonly dtype: D;
+  toNested(): NestedNumbers;
+}
+
+const DISPOSE: symbol = (Symbol as { dispose?: symbol }).dispose ?? Symbol("dispose");
+
+/** @internal */
+export class HeapTensor implements TensorMembers {
+  readonly heap: Heap;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly #pointer: number;
+  #disposed = false;
+
+  /** Takes over `pointer`, a block of the heap that holds the elements. */
+  constructor(heap: Heap, pointer: number, dtype: DType, shape: readonly number[]) {
+    this.heap = heap;
+    this.#pointer = pointer;
+    this.dtype = dtype;
+    this.shape = Object.freeze([...shape]);
+    heap.tensors++;
+    heap.bytes += this.#bytes();
+    heap.net.register(this, { pointer, bytes: this.#bytes() }, this);
+  }
+
+  get disposed(): boolean {
+    return this.#disposed || this.heap.closed;
+  }
+
+  get data(): never {
+    // Typed by `Tensor<D>`; the class itself does not know D.
+    return this.heap.view(this.dtype, this.pointer("tensor"), countElements(this.shape)) as never;
+  }
+
+  /** Address of the elements; `argument` names the tensor in the error of a disposed one. */
+  pointer(argument: string): number {
+    if (this.disposed) throw new HeedError("disposed", `${argument}: this tensor was disposed of`);
+    return this.#pointer;
+  }
+
+  toNested(): NestedNumbers {
+    return toNested(this.data, this.shape);
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.heap.net.unregister(this);
+    this.heap.freeTensor(this.#pointer, this.#bytes());
+  }
+
+  [DISPOSE](): void {
+    this.dispose();
+  }
+
+  #bytes(): number {
+    return countElements(this.shape) * ELEMENT_BYTES[this.dtype];
+  }
+}
+
+class OwnedTensor {
+  readonly data: DTypeArray;
+  readonly shape: readonly number[];
+  readonly dtype: DType;
+
+  constructor(data: DTypeArray, shape: readonly number[], dtype: DType) {
+    this.data = data;
+    this.shape = shape;
+    this.dtype = dtype;
+  }
+
+  toNested(): NestedNumbers {
+    return toNested(this.data, this.shape);
+  }
+}
+
+/** @internal */
+export function plainTensor<D extends DType>(
+  data: DTypeArray,
+  shape: readonly number[],
+  dtype: D,
+): PlainTensor<D> {
+  return new OwnedTensor(data, shape, dtype) as unknown as PlainTensor<D>;
+}

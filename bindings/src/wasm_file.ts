@@ -1,0 +1,72 @@
+import { HeedError } from "./errors.js";
+import type { Platform } from "./platform.js";
+
+/** A compiled WebAssembly module, where the TypeScript library in use knows the type. */
+export type WasmModule = typeof globalThis extends {
+  WebAssembly: { Module: { prototype: infer M } };
+}
+  ? M
+  : object;
+
+const MAGIC = [0, 0x61, 0x73, 0x6d];
+
+function refuse(message: string, cause?: unknown): never {
+  throw new HeedError("wasm-load", message, cause === undefined ? undefined : { cause });
+}
+
+/** Says what was found where WebAssembly should be: nearly always a server's HTML page. */
+function checkMagic(bytes: Uint8Array, from: string): void {
+  if (MAGIC.every((byte, i) => bytes[i] === byte)) return;
+  const start = new TextDecoder().decode(bytes.subarray(0, 64)).trimStart();
+  if (start.startsWith("<")) {
+    refuse(`heed: got HTML from ${from} instead of WebAssembly: is the file served there?`);
+  }
+  const shown = Array.from(bytes.subarray(0, 4), (byte) => byte.toString(16).padStart(2, "0"));
+  refuse(`heed: ${from} is not WebAssembly (${bytes.length} bytes, starting with ${shown.join(" ") || "nothing"})`);
+}
+
+export async function compileBytes(bytes: Uint8Array, from: string): Promise<WebAssembly.Module> {
+  checkMagic(bytes, from);
+  try {
+    return await WebAssembly.compile(bytes as Uint8Array<ArrayBuffer>);
+  } catch (cause) {
+    return refuse(`heed: ${from} could not be compiled: ${String(cause)}`, cause);
+  }
+}
+
+async function fetchResponse(url: URL): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url);
+  } catch (cause) {
+    return refuse(`heed: ${url} could not be fetched: ${String(cause)}`, cause);
+  }
+  if (!response.ok) refuse(`heed: ${url} answered ${response.status} ${response.statusText}`);
+  return response;
+}
+
+async function readBytes(read: () => Promise<Uint8Array | ArrayBuffer>, from: string) {
+  try {
+    return new Uint8Array(await read());
+  } catch (cause) {
+    return refuse(`heed: ${from} could not be read: ${String(cause)}`, cause);
+  }
+}
+
+/** Fetches and compiles a module. Servers that send a wrong MIME type only cost the streaming. */
+export async function compileUrl(url: URL, platform: Platform): Promise<WebAssembly.Module> {
+  const { readFile } = platform;
+  if (url.protocol === "file:" && readFile !== undefined) {
+    return compileBytes(await readBytes(() => readFile(url), url.href), url.href);
+  }
+  const response = await fetchResponse(url);
+  const type = response.headers.get("content-type") ?? "";
+  if (type.startsWith("application/wasm") && typeof WebAssembly.compileStreaming === "function") {
+    try {
+      return await WebAssembly.compileStreaming(response);
+    } catch (cause) {
+      return refuse(`heed: ${url} could not be compiled: ${String(cause)}`, cause);
+    }
+  }
+  return compileBytes(await readBytes(() => response.arrayBuffer(), url.href), url.href);
+}
