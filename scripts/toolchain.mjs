@@ -37,6 +37,7 @@ function unpackedEmscripten() {
     emcc: join(folder, "usr/share/emscripten/emcc"),
     version: "3.1.69",
     config: join(folder, "emscripten.config"),
+    bin: join(folder, "node_modules/.bin"),
   };
 }
 
@@ -69,8 +70,8 @@ export function toolchain() {
     node24: node24(),
     ccache: which("ccache"),
   };
-  // tsc for --emit-tsd, then emcmake and the rest of Emscripten's programs.
-  const folders = [join(root, "node_modules/.bin"), paths.emcc && dirname(paths.emcc)];
+  // Emscripten's own tsc comes first: --emit-tsd calls whichever is found.
+  const folders = [emscripten?.bin, paths.emcc && dirname(paths.emcc), join(root, "node_modules/.bin")];
   const variables = {
     PATH: [...folders.filter(Boolean), process.env.PATH].join(delimiter),
     EM_CONFIG: emscripten?.config,

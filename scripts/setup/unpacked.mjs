@@ -23,6 +23,12 @@ async function unpackPackages(aptGet, folder, packages, excluded = []) {
   rmSync(downloads, { recursive: true });
 }
 
+async function installModules(folder, packages) {
+  writeFileSync(join(folder, "package.json"), `{ "private": true }\n`);
+  const options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+  await run("npm", ["install", ...options, ...packages], { cwd: folder, quiet: true });
+}
+
 export async function unpackHighway(aptGet, folder) {
   const downloads = join(folder, "download");
   mkdirSync(downloads);
@@ -38,7 +44,7 @@ export function unpackXsimd(aptGet, folder) {
 
 // Of 1.6 GB nearly all is variants of system libraries that heed never links.
 const unusedInEmscripten = [
-  ...["lto", "lto-pic", "pic", "libGL*", "libwasmfs*", "*asan*", "*sanitizer*", "*-ww*"].map(
+  ...["lto", "lto-pic", "pic", "libwasmfs*", "*asan*", "*sanitizer*", "*-ww*"].map(
     (name) => `./usr/share/emscripten/cache/sysroot/lib/wasm32-emscripten/${name}`,
   ),
   "./usr/share/emscripten/test",
@@ -65,10 +71,9 @@ export async function unpackEmscripten(aptGet, folder, { home, llvm }) {
     const interpreter = loader.replace(folder, home);
     await run("patchelf", ["--set-interpreter", interpreter, "--set-rpath", rpath, copy]);
   }
-  // Its optimiser imports acorn; Node looks for it in the folders above the importing file.
-  writeFileSync(join(folder, "package.json"), `{ "private": true }\n`);
-  const npm = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "acorn@8.15.0"];
-  await run("npm", npm, { cwd: folder, quiet: true });
+  // Its optimiser imports acorn, which Node looks for in the folders above the importing file; its
+  // --emit-tsd calls tsc with options that TypeScript 6 refuses.
+  await installModules(folder, ["acorn@8.15.0", "typescript@5.9.3"]);
   const config = [
     `LLVM_ROOT = '${llvm}'`,
     `BINARYEN_ROOT = '${join(home, "binaryen")}'`,
@@ -81,8 +86,5 @@ export async function unpackEmscripten(aptGet, folder, { home, llvm }) {
 // Node's own binary as an npm package of one platform. Not a development dependency: npm would
 // refuse the whole installation on every other platform.
 export async function unpackNode24(folder, version) {
-  writeFileSync(join(folder, "package.json"), `{ "private": true }\n`);
-  const name = `node-${process.platform}-${process.arch}@${version}`;
-  const npm = ["install", "--ignore-scripts", "--no-audit", "--no-fund", name];
-  await run("npm", npm, { cwd: folder, quiet: true });
+  await installModules(folder, [`node-${process.platform}-${process.arch}@${version}`]);
 }

@@ -1,0 +1,41 @@
+# Highway: FETCHCONTENT_SOURCE_DIR_HIGHWAY when given, else an installed hwy (native builds only),
+# else a download.
+#
+# From sources, its few files that heed needs are compiled into heed itself, so that a static libheed
+# is complete and an installed one asks nothing of its consumer.
+include(FetchContent)
+
+if(NOT EMSCRIPTEN AND NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY)
+  find_package(hwy 1.2 QUIET)
+endif()
+
+if(NOT hwy_FOUND)
+  # No CMakeLists.txt at SOURCE_SUBDIR: only the files are wanted, not Highway's own targets.
+  FetchContent_Declare(highway
+    URL https://github.com/google/highway/archive/refs/tags/1.2.0.tar.gz
+    URL_HASH SHA256=7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343
+    DOWNLOAD_EXTRACT_TIMESTAMP ON
+    SOURCE_SUBDIR only-sources)
+  FetchContent_MakeAvailable(highway)
+endif()
+
+# Headers for code that includes Highway.
+function(heed_use_highway target)
+  if(hwy_FOUND)
+    target_link_libraries(${target} PRIVATE hwy::hwy)
+  else()
+    target_include_directories(${target} SYSTEM PRIVATE "${highway_SOURCE_DIR}")
+  endif()
+endfunction()
+
+# An object library `name` of Highway's sources, compiled with the further options ARGN (the
+# variants of the WASM build differ in them). Not for an installed hwy.
+function(heed_add_highway_objects name)
+  set(files abort.cc aligned_allocator.cc per_target.cc print.cc targets.cc)
+  list(TRANSFORM files PREPEND "${highway_SOURCE_DIR}/hwy/")
+  add_library(${name} OBJECT ${files})
+  heed_use_highway(${name})
+  target_link_libraries(${name} PRIVATE heed_simd_targets)
+  target_compile_options(${name} PRIVATE ${ARGN})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

@@ -1,0 +1,19 @@
+# cmake --install: libraries, headers, heedConfig.cmake (find_package) and heed.pc (pkg-config).
+include(CMakePackageConfigHelpers)
+set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
+
+# An interface library that only carries private flags still has to be in the export set of a
+# static library that uses it; it installs nothing.
+install(TARGETS heed heed_reference heed_warnings heed_simd_targets EXPORT heedTargets)
+set_target_properties(heed_reference PROPERTIES EXPORT_NAME reference)
+install(EXPORT heedTargets NAMESPACE heed:: DESTINATION "${package_folder}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/cpp/include/heed" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+
+configure_package_config_file(cmake/heedConfig.cmake.in heedConfig.cmake
+  INSTALL_DESTINATION "${package_folder}")
+write_basic_package_version_file(heedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/heed.pc.in heed.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/heedConfig.cmake"
+              "${PROJECT_BINARY_DIR}/heedConfigVersion.cmake"
+        DESTINATION "${package_folder}")
+install(FILES "${PROJECT_BINARY_DIR}/heed.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
