@@ -3,10 +3,11 @@ import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
+// `output` is all that the program printed; the message ends with `told`, what is not yet seen.
 export class CommandError extends Error {
-  constructor(command, args, status, output = "") {
-    super(`${[command, ...args].join(" ")} ended with status ${status}${output && `\n${output}`}`);
-    this.status = status;
+  constructor(command, args, status, output, told) {
+    super(`${[command, ...args].join(" ")} ended with status ${status}${told && `\n${told}`}`);
+    this.output = output;
   }
 }
 
@@ -28,7 +29,7 @@ export function run(command, args, { quiet = false, ...options } = {}) {
     child.on("close", (status, signal) => {
       const output = Buffer.concat(chunks).toString();
       if (status === 0) resolve(output);
-      else reject(new CommandError(command, args, status ?? signal, quiet ? output : ""));
+      else reject(new CommandError(command, args, status ?? signal, output, quiet ? output : ""));
     });
   });
 }

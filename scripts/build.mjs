@@ -1,0 +1,82 @@
+// Builds what is named, everything without a name:
+//   node scripts/build.mjs [native] [wasm] [package] [web]
+import { cpSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { run } from "./process.mjs";
+import { setup } from "./setup.mjs";
+import { main, step } from "./steps.mjs";
+import { root, toolchain } from "./toolchain.mjs";
+
+const inRoot = (tools) => ({ cwd: root, env: tools.env });
+
+// Definitions that let CMake find what the set-up provided.
+function cmakeDefinitions(tools) {
+  const definitions = {
+    CMAKE_CXX_COMPILER_LAUNCHER: tools.ccache,
+    FETCHCONTENT_SOURCE_DIR_HIGHWAY: tools.highway,
+    HEED_XSIMD_INCLUDE: tools.xsimd,
+  };
+  const set = Object.entries(definitions).filter(([, value]) => value);
+  return set.map(([name, value]) => `-D${name}=${value}`);
+}
+
+// `preset` is one of CMakePresets.json.
+export async function buildNative(tools, preset = "native-tests") {
+  await run("cmake", ["--preset", preset, ...cmakeDefinitions(tools)], inRoot(tools));
+  await run("cmake", ["--build", "--preset", preset], inRoot(tools));
+}
+
+export async function buildWasm(tools) {
+  const configure = ["cmake", "--preset", "wasm", ...cmakeDefinitions(tools)];
+  await run("emcmake", configure, inRoot(tools));
+  await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
+}
+
+// dist/: the compiled TypeScript with the WASM modules beside it.
+export async function buildPackage(tools) {
+  const dist = join(root, "dist");
+  rmSync(dist, { recursive: true, force: true });
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  await run(process.execPath, [tsc, "-p", "bindings/tsconfig.json"], inRoot(tools));
+  mkdirSync(join(dist, "wasm"), { recursive: true });
+  for (const name of readdirSync(join(root, "build/wasm"))) {
+    if (!/^heed-.*\.(mjs|wasm|d\.mts)$/.test(name)) continue;
+    cpSync(join(root, "build/wasm", name), join(dist, "wasm", name));
+  }
+}
+
+export const siteFolder = join(root, "build/web");
+
+export async function buildWeb(tools) {
+  const vite = join(root, "node_modules/vite/bin/vite.js");
+  const output = ["--outDir", siteFolder, "--emptyOutDir"];
+  const build = [vite, "build", "--config", "web/vite.config.ts", ...output];
+  await run(process.execPath, build, inRoot(tools));
+}
+
+const parts = {
+  native: { title: "Build natively", build: buildNative },
+  wasm: { title: "Build WASM", build: buildWasm },
+  package: { title: "Build the npm package", build: buildPackage },
+  web: { title: "Build the demo page", build: buildWeb },
+};
+
+export async function build(names, tools) {
+  for (const name of names) {
+    const { title, build: work } = parts[name];
+    await step(title, () => work(tools));
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const names = process.argv.slice(2);
+  const unknown = names.filter((name) => !(name in parts));
+  await main(async () => {
+    if (unknown.length) {
+      throw new Error(`no part "${unknown[0]}"; parts: ${Object.keys(parts).join(", ")}`);
+    }
+    await setup();
+    await build(names.length ? names : Object.keys(parts), toolchain());
+  });
+}

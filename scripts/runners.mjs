@@ -1,0 +1,95 @@
+// The test runners: how each is called, where its counts are, which lines are its summary.
+import { existsSync, mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { run } from "./process.mjs";
+import { add, none, readJunit, readNodeTest, readPlaywright, readVitest } from "./tally.mjs";
+import { root } from "./toolchain.mjs";
+
+const results = join(root, "build/results");
+
+// Collects the runners' counts and summary lines.
+export class Tally {
+  total = none;
+  summaries = [];
+
+  // `report` is the file that the runner writes, read by `read`; without one, `read` gets its output.
+  async run({ name, command, args, env, report, read, summary }) {
+    mkdirSync(results, { recursive: true });
+    if (report) rmSync(report, { force: true });
+    let output = "";
+    let failure = null;
+    try {
+      output = await run(command, args, { cwd: root, env });
+    } catch (error) {
+      failure = error;
+      output = error.output ?? "";
+    }
+    const counts = report && !existsSync(report) ? none : read(report ?? output);
+    // A runner that fails before or after its tests counts as one failure.
+    const missed = failure && counts.failed === 0 ? 1 : 0;
+    this.total = add(this.total, { ...counts, failed: counts.failed + missed });
+    for (const line of plain(output).split("\n")) {
+      if (summary.test(line)) this.summaries.push(`${name}: ${line.trim()}`);
+    }
+    if (failure) throw failure;
+  }
+}
+
+// Colour codes would hide a line from its pattern.
+function plain(text) {
+  return text.replaceAll(/\x1b\[[0-9;]*m/g, "");
+}
+
+export function ctest(tools, preset) {
+  const report = join(results, `${preset}.xml`);
+  return {
+    name: `ctest ${preset}`,
+    command: "ctest",
+    args: ["--preset", preset, "-j2", "--output-junit", report],
+    env: tools.env,
+    report,
+    read: readJunit,
+    summary: /% tests passed/,
+  };
+}
+
+export function nodeTest(tools, files) {
+  return {
+    name: "node --test",
+    command: process.execPath,
+    args: ["--test", ...files],
+    env: tools.env,
+    read: (output) => readNodeTest(plain(output)),
+    summary: /^\S+ (tests|pass|fail|skipped) \d+$/,
+  };
+}
+
+export function vitest(tools, extra = {}) {
+  const report = join(results, "vitest.json");
+  const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+  const program = join(root, "node_modules/vitest/vitest.mjs");
+  return {
+    name: "vitest",
+    command: process.execPath,
+    args: [program, "run", "--config", "tests/js/vitest.config.ts", ...reporters],
+    env: { ...tools.env, ...extra },
+    report,
+    read: readVitest,
+    summary: /^\s*(Test Files|Tests)\s+\d+/,
+  };
+}
+
+export function playwright(tools, extra = {}) {
+  const report = join(results, "playwright.json");
+  const program = join(root, "node_modules/@playwright/test/cli.js");
+  const config = ["--config", "tests/e2e/playwright.config.ts"];
+  return {
+    name: "playwright",
+    command: process.execPath,
+    args: [program, "test", ...config, "--reporter=list,json"],
+    env: { ...tools.env, PLAYWRIGHT_JSON_OUTPUT_FILE: report, ...extra },
+    report,
+    read: readPlaywright,
+    summary: /^\s*\d+ (passed|failed|skipped|flaky|did not run)/,
+  };
+}

@@ -1,0 +1,102 @@
+// A static server that sends what a strict host would: cross-origin isolation, without which a page
+// gets no threads, and a policy under which nothing inline and no eval runs.
+//   node scripts/serve.mjs [folder] [--port N]
+import { createReadStream, statSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join, normalize, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const contentTypes = {
+  ".css": "text/css; charset=utf-8",
+  ".html": "text/html; charset=utf-8",
+  ".ico": "image/x-icon",
+  ".js": "text/javascript; charset=utf-8",
+  ".json": "application/json",
+  ".map": "application/json",
+  ".mjs": "text/javascript; charset=utf-8",
+  ".png": "image/png",
+  ".svg": "image/svg+xml",
+  ".txt": "text/plain; charset=utf-8",
+  ".wasm": "application/wasm",
+  ".webmanifest": "application/manifest+json",
+  ".woff2": "font/woff2",
+};
+
+const headers = {
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Embedder-Policy": "require-corp",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "X-Content-Type-Options": "nosniff",
+  "Cache-Control": "no-cache",
+  "Content-Security-Policy": [
+    "default-src 'self'",
+    "script-src 'self' 'wasm-unsafe-eval'",
+    "style-src 'self'",
+    "worker-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data: blob:",
+    "object-src 'none'",
+    "base-uri 'none'",
+  ].join("; "),
+};
+
+// The file that a request path names inside `folder`, or null.
+function locate(folder, path) {
+  let file;
+  try {
+    file = join(folder, normalize(decodeURIComponent(path)));
+    if (file !== folder && !file.startsWith(`${folder}/`)) return null;
+    if (statSync(file).isDirectory()) file = join(file, "index.html");
+    return { file, size: statSync(file).size };
+  } catch {
+    return null;
+  }
+}
+
+// Resolves with { url, close() } once it listens; port 0 takes any free one.
+export function serve(folder, port = 0) {
+  const base = resolve(folder);
+  const server = createServer((request, response) => {
+    const { pathname } = new URL(request.url, "http://localhost");
+    const found = locate(base, pathname);
+    if (!found) {
+      response.writeHead(404, { ...headers, "Content-Type": contentTypes[".txt"] });
+      response.end(`${pathname} is not here\n`);
+      return;
+    }
+    const type = contentTypes[extname(found.file)] ?? "application/octet-stream";
+    response.writeHead(200, { ...headers, "Content-Type": type, "Content-Length": found.size });
+    if (request.method === "HEAD") response.end();
+    else createReadStream(found.file).pipe(response);
+  });
+  return new Promise((resolvePromise, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", () => {
+      const url = `http://localhost:${server.address().port}/`;
+      const close = () => {
+        server.closeAllConnections();
+        server.close();
+      };
+      resolvePromise({ url, close });
+    });
+  });
+}
+
+// The port asked for, or the next free one after it.
+export async function serveNear(folder, port) {
+  for (let candidate = port; ; ++candidate) {
+    try {
+      return await serve(folder, candidate);
+    } catch (error) {
+      if (error.code !== "EADDRINUSE" || candidate >= port + 20) throw error;
+    }
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const position = process.argv.indexOf("--port");
+  const port = position < 0 ? 4173 : Number(process.argv[position + 1]);
+  const folder = process.argv[2]?.startsWith("-") ? undefined : process.argv[2];
+  const { url } = await serve(folder ?? "build/web", port);
+  console.log(url);
+}

@@ -1,0 +1,38 @@
+// npm start: from whatever is there to the demo page in a browser.
+//   npm start                  set up, build, serve, print the address
+//   npm start -- --port 8080
+//   npm start -- --check       load the page in headless Chromium, prove that it computes, exit
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { build, siteFolder } from "./build.mjs";
+import { serve, serveNear } from "./serve.mjs";
+import { setup } from "./setup.mjs";
+import { main, step } from "./steps.mjs";
+import { root, toolchain } from "./toolchain.mjs";
+
+async function check(chromium) {
+  if (!chromium) throw new Error("no Chromium found; install it or set HEED_CHROMIUM");
+  const module = join(root, "web/check.mjs");
+  if (!existsSync(module)) throw new Error("web/check.mjs is not here");
+  const server = await serve(siteFolder);
+  try {
+    const page = await import(module);
+    await page.check(server.url, { chromium });
+  } finally {
+    server.close();
+  }
+}
+
+const options = process.argv.slice(2);
+await main(async () => {
+  await setup();
+  const tools = toolchain();
+  await build(["wasm", "package", "web"], tools);
+  if (options.includes("--check")) {
+    await step("Check the page in Chromium", () => check(tools.chromium));
+    return;
+  }
+  const port = options.includes("--port") ? Number(options[options.indexOf("--port") + 1]) : 4173;
+  const { url } = await serveNear(siteFolder, port);
+  console.log(`\nheed is at ${url}   (Ctrl+C stops it)`);
+});

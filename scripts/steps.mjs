@@ -1,0 +1,30 @@
+// A run is a list of named steps: heading and elapsed time for each, the first failure ends it.
+const began = performance.now();
+
+function seconds(since) {
+  return `${((performance.now() - since) / 1000).toFixed(1)} s`;
+}
+
+export async function step(title, work) {
+  const start = performance.now();
+  console.log(`\n=== ${title} (at ${seconds(began)})`);
+  try {
+    const result = await work();
+    console.log(`=== ${title}: done in ${seconds(start)}`);
+    return result;
+  } catch (error) {
+    console.log(`=== ${title}: FAILED after ${seconds(start)}`);
+    throw error;
+  }
+}
+
+// Runs a script's main function; its failure is a message and an exit status, not a stack trace.
+export async function main(work) {
+  try {
+    await work();
+    console.log(`\nheed: finished in ${seconds(began)}`);
+  } catch (error) {
+    console.error(`\nheed: ${error.message}`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,64 @@
+// npm test: set up, build both worlds, run every runner; the first failure ends it.
+//   npm test -- --only vitest,playwright     some of the steps
+//   npm run test:full                        also the slow ones
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { build, buildNative } from "./build.mjs";
+import { checkConsumer } from "./consumer.mjs";
+import { Tally, ctest, nodeTest, playwright, vitest } from "./runners.mjs";
+import { setup } from "./setup.mjs";
+import { step } from "./steps.mjs";
+import { lineOf } from "./tally.mjs";
+import { root, toolchain } from "./toolchain.mjs";
+
+const full = process.argv.includes("--full");
+const onlyAt = process.argv.indexOf("--only");
+const only = onlyAt < 0 ? null : (process.argv[onlyAt + 1] ?? "").split(",");
+
+function layoutTests() {
+  const folder = join(root, "tests/layout");
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder).filter((name) => name.endsWith(".mjs")).map((name) => join(folder, name));
+}
+
+// name, title, work; the slow ones run in test:full only.
+function steps(tools, tally) {
+  const env = full ? { HEED_FULL_TESTS: "1" } : {};
+  const layout = layoutTests();
+  return [
+    ["native", "Build natively", () => buildNative(tools)],
+    ["ctest", "C++ tests", () => tally.run(ctest(tools, "native-tests"))],
+    ["consumer", "Consumer of the installed library", () => checkConsumer(tools)],
+    ["wasm", "Build WASM", () => build(["wasm"], tools)],
+    ["package", "Build the npm package", () => build(["package"], tools)],
+    ["layout", "Layout test", () => layout.length && tally.run(nodeTest(tools, layout))],
+    ["vitest", "JavaScript tests", () => tally.run(vitest(tools, env))],
+    ["web", "Build the demo page", () => build(["web"], tools)],
+    ["playwright", "Browser tests", () => tally.run(playwright(tools, env))],
+    full && ["asan", "Build with sanitizers", () => buildNative(tools, "asan")],
+    full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan"))],
+  ].filter(Boolean);
+}
+
+const tally = new Tally();
+let failure = null;
+try {
+  await step("Set-up", setup);
+  const list = steps(toolchain(), tally);
+  const unknown = only?.find((name) => !list.some(([known]) => known === name));
+  if (unknown) throw new Error(`no step "${unknown}"; steps: ${list.map(([n]) => n).join(", ")}`);
+  for (const [name, title, work] of list) {
+    if (!only || only.includes(name)) await step(title, work);
+  }
+} catch (error) {
+  failure = error;
+}
+
+console.log(`\n${tally.summaries.join("\n")}`);
+const { total } = tally;
+if (failure) {
+  console.error(`\nFAILED: ${failure.message}`);
+  process.exitCode = 1;
+}
+// A step that is no test runner, such as a build, is one failure.
+console.log(lineOf({ ...total, failed: total.failed || (failure ? 1 : 0) }));
