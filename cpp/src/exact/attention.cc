@@ -27,8 +27,8 @@ std::vector<std::unique_ptr<Scratch>> MakeScratch(const Plan& plan, int workers,
 
 // One block per KV head: each task packs its own tiles while they are hot, nothing is shared.
 void RunUnits(const Plan& plan, ThreadPool& pool) {
-  const int workers =
-      static_cast<int>(std::min<int64_t>(pool.NumThreads(), std::max<int64_t>(1, plan.num_units)));
+  // A pool may give any task to any of its workers, however few the tasks are.
+  const int workers = plan.num_units == 1 ? 1 : pool.NumThreads();
   const auto scratch = MakeScratch(plan, workers, true);
   const auto task = [&](int64_t unit, int worker) {
     BlockLoop(plan, unit, 0, TileSource{}, *scratch[static_cast<size_t>(worker)]).Run();
