@@ -81,8 +81,8 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
                                    "; its inputs are: " + Text(mechanism.inputs));
     }
     if (input.tensor.rank < 0 || input.tensor.rank > 4) {
-      Fail(ErrorCode::kShape, input.name + " has rank " + std::to_string(input.tensor.rank) +
-                                  "; ranks are 0 to 4");
+      Fail(ErrorCode::kShape,
+           input.name + " has rank " + std::to_string(input.tensor.rank) + "; ranks are 0 to 4");
     }
     for (size_t j = 0; j < i; ++j) {
       if (request.inputs[j].name == input.name) {
@@ -203,16 +203,16 @@ TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_v
     if (output.name != name) continue;
     const AnyTensor& tensor = output.tensor;
     if (tensor.dtype != DType::kFloat32) {
-      Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor.dtype) +
-                                  "; outputs are float32");
+      Fail(ErrorCode::kDType,
+           Text(name) + " has element type " + DTypeName(tensor.dtype) + "; outputs are float32");
     }
     TensorView<float> view = {static_cast<float*>(tensor.data), tensor.shape, tensor.strides};
     if (tensor.rank == 3) {
       view.shape[3] = 1;
       view.strides[3] = 1;
     } else if (tensor.rank != 4) {
-      Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor.rank) +
-                                  "; expected 4 (lse: 3)");
+      Fail(ErrorCode::kShape,
+           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 4 (lse: 3)");
     }
     return view;
   }

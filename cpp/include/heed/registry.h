@@ -14,13 +14,13 @@ namespace heed {
 // A row of mechanisms.inc. Lists are words separated by one space; an input that ends in '?' may be
 // left out. Every word of `params` is a row of params.inc.
 struct Mechanism {
-  std::string_view id;            // snake_case; file stem everywhere
-  std::string_view family;        // "exact", "selective", "low_rank", "recurrent", "layer"
+  std::string_view id;      // snake_case; file stem everywhere
+  std::string_view family;  // "exact", "selective", "low_rank", "recurrent", "layer"
   std::string_view title;
   int year = 0;
-  std::string_view source;        // authors, title, arXiv id
-  std::string_view summary;       // one sentence
-  std::string_view formula;       // LaTeX
+  std::string_view source;   // authors, title, arXiv id
+  std::string_view summary;  // one sentence
+  std::string_view formula;  // LaTeX
   std::string_view inputs;
   std::string_view params;
   std::string_view cost;          // "quadratic", "linear", ...: growth of time with length
@@ -29,8 +29,8 @@ struct Mechanism {
 
 // A row of params.inc: everything a page, a command line or a check needs to know of a parameter.
 struct Parameter {
-  std::string_view name;           // snake_case
-  std::string_view type;           // "bool", "number", "count", "word", "offset", "numbers" (one or a list)
+  std::string_view name;  // snake_case
+  std::string_view type;  // "bool", "number", "count", "word", "offset", "numbers" (one or a list)
   std::string_view default_value;  // as text; empty = absent
   std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
   std::string_view symbol;         // the letter in the formula

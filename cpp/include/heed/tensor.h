@@ -11,8 +11,9 @@ namespace heed {
 // Four extents or four strides, outermost first: [batch, heads, len, dim].
 using Extents = std::array<int64_t, 4>;
 
-// A strided view of `[batch, heads, len, dim]`. Strides count elements, not bytes. `data == nullptr`
-// means "absent" for optional arguments. Copies are cheap; the caller keeps the memory alive.
+// A strided view of `[batch, heads, len, dim]`. Strides count elements, not bytes. `data ==
+// nullptr` means "absent" for optional arguments. Copies are cheap; the caller keeps the memory
+// alive.
 template <typename T>
 struct TensorView {
   T* data = nullptr;
@@ -27,9 +28,7 @@ struct TensorView {
   }
 
   // A view of mutable elements is accepted wherever a read-only one is asked for.
-  operator TensorView<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator TensorView<const T>() const requires(!std::is_const_v<T>) {
     return {data, shape, strides};
   }
 };

@@ -13,8 +13,8 @@ namespace heed {
 class TaskRef {
  public:
   template <typename F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
-  TaskRef(F&& task)  // NOLINT(google-explicit-constructor): made to be passed a lambda
+  requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
+      TaskRef(F&& task)  // NOLINT(google-explicit-constructor): made to be passed a lambda
       : object_(const_cast<void*>(static_cast<const void*>(&task))),
         call_([](void* object, int64_t index, int worker) {
           (*static_cast<std::remove_reference_t<F>*>(object))(index, worker);
@@ -36,8 +36,8 @@ class ThreadPool {
   virtual int NumThreads() const = 0;
 
   // Calls `task(index, worker)` once for every index in [0, count), 0 <= worker < NumThreads(), and
-  // returns when all are done. Lower indices start first (callers put heavy tasks there). Calls with
-  // the same worker never overlap. Tasks do not throw. Several threads may call Run at once.
+  // returns when all are done. Lower indices start first (callers put heavy tasks there). Calls
+  // with the same worker never overlap. Tasks do not throw. Several threads may call Run at once.
   virtual void Run(int64_t count, TaskRef task) = 0;
 };
 

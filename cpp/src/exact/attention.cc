@@ -1,13 +1,13 @@
 // heed::Attention: validation, scheduling and dispatch to the best SIMD target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/exact/attention.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "heed/attention.h"
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "heed/attention.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/exact/loop-inl.h"
 #include "src/exact/problem.h"
@@ -92,8 +92,7 @@ namespace heed {
 HWY_EXPORT(RunAttention);
 
 void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-               const AttentionOptions& options, const AttentionOutputs& outputs,
-               ThreadPool* pool) {
+               const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   const AttentionProblem problem = ValidateAttention(q, k, v, options, outputs);
   HWY_DYNAMIC_DISPATCH(RunAttention)(problem, pool != nullptr ? *pool : DefaultThreadPool());
 }

@@ -31,7 +31,8 @@ class BlockLoop {
         unit_(unit),
         batch_(unit / p_.num_kv_heads),
         source_(source),
-        scratch_(scratch) {
+        scratch_(scratch),
+        states_{scratch.row_max.get(), scratch.row_sum.get()} {
     const int64_t first = block * static_cast<int64_t>(kBlockRows);
     num_rows_ =
         static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockRows), plan.rows - first));
@@ -43,7 +44,8 @@ class BlockLoop {
   void Run() {
     const NormalizePlug& normalize = *plan_.plugs.normalize;
     std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
-    std::fill_n(scratch_.states.data(), num_rows_, normalize.Start());
+    std::fill_n(states_.row_max, RoundUp(num_rows_, kScoreRows), normalize.StartMax());
+    std::fill_n(states_.row_sum, RoundUp(num_rows_, kScoreRows), 0.0f);
     const size_t last_tile = EndTile();
     for (size_t t = BeginTile(); t < last_tile; ++t) {
       const PackedTile packed = Tile(t);
@@ -160,9 +162,10 @@ class BlockLoop {
     if (!Score(packed, r, tile)) return;
     const bool select = tile.has_masked && !packed.v_finite;
     if (select) NoteVisible(tile);
+    HWY_ALIGN float rescale[kScoreRows];
+    plan_.plugs.normalize->Accumulate(tile, states_.From(r), rescale);
     for (size_t i = 0; i < tile.num_rows; ++i) {
-      const float factor = plan_.plugs.normalize->Accumulate(tile, i, scratch_.states[r + i]);
-      if (factor != 1.0f) ScaleRow(r + i, factor);
+      if (rescale[i] != kNoRescale) ScaleRow(r + i, rescale[i]);
     }
     if (select) {
       AggregateVisible(packed, tile, r);
@@ -234,7 +237,7 @@ class BlockLoop {
   }
 
   RowEnd Finish(size_t r) const {
-    return plan_.plugs.normalize->Finish(scratch_.rows[r], scratch_.states[r]);
+    return plan_.plugs.normalize->Finish(scratch_.rows[r], states_, r);
   }
 
   void WriteRow(size_t r) {
@@ -261,14 +264,12 @@ class BlockLoop {
 
   // Second pass: recomputes the scores of every tile and writes weights or scores.
   void WritePairs(const TensorView<float>& pairs, Pairs what) {
-    const float hidden =
-        what == Pairs::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
+    const float hidden = what == Pairs::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& row = scratch_.rows[r];
       if (p_.kv_len > 0) std::fill_n(&pairs(batch_, row.head, row.query, 0), p_.kv_len, hidden);
     }
-    const bool every_pair =
-        what == Pairs::kScores && p_.outputs.score_stage != ScoreStage::kBiased;
+    const bool every_pair = what == Pairs::kScores && p_.outputs.score_stage != ScoreStage::kBiased;
     const size_t begin = every_pair ? 0 : BeginTile();
     const size_t end = every_pair ? plan_.num_tiles : EndTile();
     for (size_t t = begin; t < end; ++t) {
@@ -292,7 +293,7 @@ class BlockLoop {
     const size_t end = std::min(tile.last, tile.num_keys);
     for (size_t i = 0; i < tile.num_rows; ++i) {
       if (what == Pairs::kWeights) {
-        plan_.plugs.normalize->Weights(tile, i, scratch_.states[r + i], Finish(r + i));
+        plan_.plugs.normalize->Weights(tile, states_.From(r), i, Finish(r + i));
       }
       const Row& row = tile.rows[i];
       float* to = &pairs(batch_, row.head, row.query, tile.key_begin);
@@ -306,6 +307,7 @@ class BlockLoop {
   int64_t batch_;
   TileSource source_;
   Scratch& scratch_;
+  RowStates states_;
   size_t num_rows_ = 0;
   KeyRange keys_{};  // what any row of the block sees
 };

@@ -21,10 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Rows whose scores are in flight at once: with kTileKeys columns they fill a third of L1, and the
-// packed keys of a tile are read from L2 once per so many rows.
-inline constexpr size_t kScoreRows = 4 * kTileRows;
-
 // Rows of one task, which pass over the keys together.
 inline constexpr size_t kBlockRows = 4 * kScoreRows;
 
@@ -33,12 +29,12 @@ inline constexpr size_t kBlockRows = 4 * kScoreRows;
 struct Plan {
   const AttentionProblem* problem;
   Plugs plugs;
-  size_t k_panel_floats;  // one packed panel of keys
-  size_t v_cols;          // head_dim_v, rounded up to panels
-  size_t num_tiles;       // tiles of kTileKeys keys
-  int64_t rows;           // q_len * group
-  int64_t num_blocks;     // tasks per KV head
-  int64_t num_units;      // batch * num_kv_heads
+  size_t k_panel_floats;             // one packed panel of keys
+  size_t v_cols;                     // head_dim_v, rounded up to panels
+  size_t num_tiles;                  // tiles of kTileKeys keys
+  int64_t rows;                      // q_len * group
+  int64_t num_blocks;                // tasks per KV head
+  int64_t num_units;                 // batch * num_kv_heads
   std::vector<KeyRange> batch_keys;  // keys that any query of a batch entry sees
 
   explicit Plan(const AttentionProblem& p) : problem(&p), plugs(MakePlugs(p)) {
@@ -58,14 +54,12 @@ struct Plan {
   size_t KTileFloats() const { return KeyCols(TileKeys()) / PanelCols() * k_panel_floats; }
   size_t VTileFloats() const { return TileKeys() * v_cols; }
   // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
-  size_t TileKeys() const {
-    return std::min(kTileKeys, static_cast<size_t>(problem->kv_len));
-  }
+  size_t TileKeys() const { return std::min(kTileKeys, static_cast<size_t>(problem->kv_len)); }
 
   // Keys of tile t that some query of the batch entry sees the tile for.
   size_t NumKeys(int64_t batch, size_t t) const {
-    const int64_t left = batch_keys[static_cast<size_t>(batch)].end -
-                         static_cast<int64_t>(t * kTileKeys);
+    const int64_t left =
+        batch_keys[static_cast<size_t>(batch)].end - static_cast<int64_t>(t * kTileKeys);
     return static_cast<size_t>(std::clamp<int64_t>(left, 0, static_cast<int64_t>(kTileKeys)));
   }
 
@@ -119,13 +113,14 @@ struct Scratch {
   AlignedFloats output;   // [block rows][v_cols]
   AlignedFloats k_tile;   // only when tiles are not shared
   AlignedFloats v_tile;
+  AlignedFloats row_max;
+  AlignedFloats row_sum;
   std::vector<Row> rows;
-  std::vector<RowState> states;
   std::vector<uint8_t> visible;  // of one score tile; only used when values are not finite
 
   Scratch(const Plan& plan, bool own_tiles) {
-    const size_t most = static_cast<size_t>(
-        std::min<int64_t>(plan.rows, static_cast<int64_t>(kBlockRows)));
+    const size_t most =
+        static_cast<size_t>(std::min<int64_t>(plan.rows, static_cast<int64_t>(kBlockRows)));
     queries = AlignedFloats(most * static_cast<size_t>(plan.problem->head_dim));
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);
@@ -134,7 +129,8 @@ struct Scratch {
       v_tile = AlignedFloats(plan.VTileFloats());
     }
     rows.resize(most);
-    states.resize(most);
+    row_max = AlignedFloats(RoundUp(most, kScoreRows));
+    row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(kScoreRows * kTileKeys);
   }
 };

@@ -32,9 +32,22 @@ struct Plugs {
   std::unique_ptr<NormalizePlug> normalize;
 };
 
-inline std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionOptions& o) {
-  if (o.normalize == Normalize::kSoftmax) return std::make_unique<Softmax>(o.sinks);
-  switch (o.kernel) {
+// Can the scores be kept in units of log2(e)? Only if no plug and no output reads them.
+inline bool FoldsLog2E(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  const bool exponential = o.normalize == Normalize::kSoftmax || o.kernel == Kernel::kGaussian;
+  return exponential && !o.softcap && !o.bias.has_value() && o.alibi_slopes.empty() &&
+         !p.outputs.scores.has_value();
+}
+
+inline std::unique_ptr<NormalizePlug> MakeSoftmax(const AttentionProblem& p) {
+  if (FoldsLog2E(p)) return std::make_unique<Softmax<Log2Units>>(p.options.sinks);
+  return std::make_unique<Softmax<NaturalUnits>>(p.options.sinks);
+}
+
+inline std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p) {
+  if (p.options.normalize == Normalize::kSoftmax) return MakeSoftmax(p);
+  switch (p.options.kernel) {
     case Kernel::kBoxcar:
       return std::make_unique<KernelSum<BoxcarKernel>>();
     case Kernel::kTriangular:
@@ -46,23 +59,24 @@ inline std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionOptions& o) {
     case Kernel::kGaussian:
       break;
   }
-  return std::make_unique<Softmax>(o.sinks);
+  return MakeSoftmax(p);
 }
 
 inline Plugs MakePlugs(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   Plugs plugs;
+  const float scale = p.scale * (FoldsLog2E(p) ? Log2Units::kPerNat : NaturalUnits::kPerNat);
   if (o.score == Score::kDot) {
-    plugs.score = std::make_unique<DotScore>(p.scale);
+    plugs.score = std::make_unique<DotScore>(scale);
   } else {
     plugs.score = std::make_unique<SquaredDistanceScore>(
-        p.scale, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
+        scale, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
   }
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
   if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
-  plugs.normalize = MakeNormalize(o);
+  plugs.normalize = MakeNormalize(p);
   return plugs;
 }
 

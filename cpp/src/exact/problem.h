@@ -45,8 +45,8 @@ struct AttentionProblem {
 // Checks the inputs and options and fills the defaults in, leaving `outputs` absent. Throws Error;
 // allocates O(batch + head_dim).
 AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<const float> k,
-                                         TensorView<const float> v,
-                                         const AttentionOptions& options, bool wants_lse);
+                                         TensorView<const float> v, const AttentionOptions& options,
+                                         bool wants_lse);
 
 // The same with outputs, which are checked too.
 AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,

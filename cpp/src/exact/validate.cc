@@ -115,11 +115,11 @@ void CheckNoAlias(const std::string& name, const TensorView<T>& output, const st
   const auto b = Span(input);
   // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
   // element; only the same first element is certainly a mistake.
-  const bool same_start = static_cast<const void*>(output.data) == static_cast<const void*>(input.data);
-  const bool dense = output.size() * static_cast<int64_t>(sizeof(T)) ==
-                         static_cast<int64_t>(a.second - a.first) &&
-                     input.size() * static_cast<int64_t>(sizeof(U)) ==
-                         static_cast<int64_t>(b.second - b.first);
+  const bool same_start =
+      static_cast<const void*>(output.data) == static_cast<const void*>(input.data);
+  const bool dense =
+      output.size() * static_cast<int64_t>(sizeof(T)) == static_cast<int64_t>(a.second - a.first) &&
+      input.size() * static_cast<int64_t>(sizeof(U)) == static_cast<int64_t>(b.second - b.first);
   if (same_start || (dense && a.first < b.second && b.first < a.second)) {
     Fail(ErrorCode::kShape, name + " overlaps " + other + " in memory; outputs need their own");
   }
@@ -186,8 +186,9 @@ void CheckScore(AttentionProblem& p) {
     CheckFinite("scale (as float32)", p.scale);
   } else if (!distance) {
     if (p.head_dim == 0) {
-      Fail(ErrorCode::kShape, "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; "
-                              "give scale");
+      Fail(ErrorCode::kShape,
+           "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; "
+           "give scale");
     }
     p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
   }
@@ -217,8 +218,9 @@ void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
   if (o.normalize != Normalize::kKernelSum) return;
   if (o.score != Score::kSquaredDistance) {
-    Fail(ErrorCode::kUnsupported, "kernel sums need Score::kSquaredDistance: a kernel is a function "
-                                  "of the distance");
+    Fail(ErrorCode::kUnsupported,
+         "kernel sums need Score::kSquaredDistance: a kernel is a function "
+         "of the distance");
   }
   if (o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() || !o.sinks.empty()) {
     Fail(ErrorCode::kUnsupported,
@@ -270,7 +272,8 @@ void CheckLengths(const AttentionProblem& p) {
   for (const int32_t length : lengths) {
     if (length < 0 || length > p.kv_len) {
       Fail(ErrorCode::kRange, "key_lengths holds " + std::to_string(length) +
-                                  "; lengths lie in [0, kv_len = " + std::to_string(p.kv_len) + "]");
+                                  "; lengths lie in [0, kv_len = " + std::to_string(p.kv_len) +
+                                  "]");
     }
   }
 }
@@ -297,9 +300,11 @@ void CheckPositions(AttentionProblem& p) {
     case QueryOffset::Kind::kUnset:
       if (needed && p.q_len != p.kv_len) {
         Fail(ErrorCode::kOption,
-             "query_offset is needed: q_len = " + std::to_string(p.q_len) + " and kv_len = " +
-                 std::to_string(p.kv_len) + " differ and " +
-                 (o.causal ? "causal" : window ? "window" : "alibi_slopes") +
+             "query_offset is needed: q_len = " + std::to_string(p.q_len) +
+                 " and kv_len = " + std::to_string(p.kv_len) + " differ and " +
+                 (o.causal ? "causal"
+                  : window ? "window"
+                           : "alibi_slopes") +
                  " depends on positions. Give 0 if query 0 stands at key 0, or \"end\" if the "
                  "queries are the last tokens");
       }
@@ -327,8 +332,8 @@ void CheckPositions(AttentionProblem& p) {
   }
   for (const int64_t position : p.position) {
     if (position > kMaxPosition || position < -kMaxPosition) {
-      Fail(ErrorCode::kRange, "query_offset = " + std::to_string(position) +
-                                  "; positions lie within +-2^53");
+      Fail(ErrorCode::kRange,
+           "query_offset = " + std::to_string(position) + "; positions lie within +-2^53");
     }
   }
 }
@@ -358,8 +363,8 @@ void CheckOutputs(const AttentionProblem& p) {
 }  // namespace
 
 AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<const float> k,
-                                         TensorView<const float> v,
-                                         const AttentionOptions& options, bool wants_lse) {
+                                         TensorView<const float> v, const AttentionOptions& options,
+                                         bool wants_lse) {
   AttentionProblem p;
   p.q = q;
   p.k = k;

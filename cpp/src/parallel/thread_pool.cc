@@ -1,7 +1,7 @@
 #include "heed/thread_pool.h"
 
-#include <string>
 #include <algorithm>
+#include <string>
 
 #include "heed/error.h"
 

@@ -19,7 +19,8 @@ class AlignedFloats {
     if (count == 0) return;
     memory_ = hwy::AllocateAligned<float>(count);
     if (memory_ == nullptr) {
-      throw Error(ErrorCode::kMemory, "could not allocate " + std::to_string(count * sizeof(float)) +
+      throw Error(ErrorCode::kMemory, "could not allocate " +
+                                          std::to_string(count * sizeof(float)) +
                                           " bytes of scratch memory");
     }
   }

@@ -66,8 +66,8 @@ inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width, co
   }
 }
 
-// Packs `count` rows of values as panels [panel][row][PanelCols()], `panel_rows` rows apart; missing
-// columns become zeros. Returns whether every value is finite.
+// Packs `count` rows of values as panels [panel][row][PanelCols()], `panel_rows` rows apart;
+// missing columns become zeros. Returns whether every value is finite.
 inline bool PackPanels(const Rows& rows, size_t count, size_t width, size_t panel_rows,
                        float* HWY_RESTRICT to) {
   const DF d;
@@ -81,7 +81,7 @@ inline bool PackPanels(const Rows& rows, size_t count, size_t width, size_t pane
     for (size_t r = 0; r < count; ++r, panel += cols) {
       const float* row = rows.row(r) + first;
       const VF low = here >= lanes ? hn::LoadU(d, row) : hn::LoadN(d, row, here);
-      const VF high = here == cols    ? hn::LoadU(d, row + lanes)
+      const VF high = here == cols   ? hn::LoadU(d, row + lanes)
                       : here > lanes ? hn::LoadN(d, row + lanes, here - lanes)
                                      : hn::Zero(d);
       hn::StoreU(low, d, panel);

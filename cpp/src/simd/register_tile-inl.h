@@ -67,9 +67,7 @@ struct StoreScaled {
 };
 // C = A op B.
 struct StoreOnly {
-  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
-    hn::StoreU(acc, d, to);
-  }
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const { hn::StoreU(acc, d, to); }
 };
 // C += A op B. One tile of keys is summed by itself before it joins the total: shorter chains, less
 // rounding.
@@ -110,7 +108,8 @@ template <class Body>
 HWY_INLINE void WithRows(size_t rows, Body&& body) {
   [&]<size_t... kIndex>(std::index_sequence<kIndex...>) HWY_ATTR {
     (void)((rows == kIndex + 1 ? (body.template operator()<kIndex + 1>(), true) : false) || ...);
-  }(std::make_index_sequence<kTileRows>());
+  }
+  (std::make_index_sequence<kTileRows>());
 }
 
 }  // namespace HWY_NAMESPACE

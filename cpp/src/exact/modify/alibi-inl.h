@@ -1,4 +1,5 @@
-// Modify plug: ALiBi. s -> s - slope[head] * |position - key|. Source: Press 2021, arXiv:2108.12409.
+// Modify plug: ALiBi. s -> s - slope[head] * |position - key|. Source: Press 2021,
+// arXiv:2108.12409.
 #if defined(HEED_EXACT_MODIFY_ALIBI_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_MODIFY_ALIBI_INL_H_
 #undef HEED_EXACT_MODIFY_ALIBI_INL_H_

@@ -27,14 +27,14 @@ class Bias final : public Modify {
       const ColumnRange columns = VisibleColumns(tile, r);
       if (columns.begin == columns.end) continue;
       const Row& row = tile.rows[r];
-      const float* cells = bias_.data + tile.batch * bias_.strides[0] +
-                           row.head * bias_.strides[1] + row.query * bias_.strides[2] +
-                           (tile.key_begin + static_cast<int64_t>(columns.begin)) *
-                               bias_.strides[3];
+      const float* cells =
+          bias_.data + tile.batch * bias_.strides[0] + row.head * bias_.strides[1] +
+          row.query * bias_.strides[2] +
+          (tile.key_begin + static_cast<int64_t>(columns.begin)) * bias_.strides[3];
       float* scores = tile.row_scores(r) + columns.begin;
       const size_t count = columns.end - columns.begin;
-      tile.has_masked |= bias_.strides[3] == 0 ? AddOne(*cells, count, scores)
-                                               : AddRow(cells, count, scores);
+      tile.has_masked |=
+          bias_.strides[3] == 0 ? AddOne(*cells, count, scores) : AddRow(cells, count, scores);
     }
   }
 
@@ -60,7 +60,8 @@ class Bias final : public Modify {
     }
     if (c < count) {
       const size_t rest = count - c;
-      const VF sum = Sum(d, di, hn::LoadN(d, scores + c, rest), hn::LoadN(d, bias + c, rest), hidden);
+      const VF sum =
+          Sum(d, di, hn::LoadN(d, scores + c, rest), hn::LoadN(d, bias + c, rest), hidden);
       hn::StoreN(sum, d, scores + c, rest);
     }
     return !hn::AllTrue(di, hn::Eq(hidden, hn::Zero(di)));

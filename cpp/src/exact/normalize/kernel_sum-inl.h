@@ -48,20 +48,22 @@ struct ConstantKernel {
 template <class KernelFunction>
 class KernelSum final : public NormalizePlug {
  public:
-  RowState Start() const override { return {0.0f, 0.0f}; }
+  float StartMax() const override { return 0.0f; }
 
-  float Accumulate(const ScoreTile& tile, size_t r, RowState& state) const override {
-    state.row_sum += WeighInPlace(tile.row_scores(r) + tile.first, tile.last - tile.first);
-    return 1.0f;
+  void Accumulate(const ScoreTile& tile, RowStates states, float* rescale) const override {
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      states.row_sum[r] += WeighInPlace(tile.row_scores(r) + tile.first, tile.last - tile.first);
+      rescale[r] = kNoRescale;
+    }
   }
 
-  RowEnd Finish(const Row&, const RowState& state) const override {
+  RowEnd Finish(const Row&, RowStates states, size_t r) const override {
     const float minus_inf = -std::numeric_limits<float>::infinity();
-    if (state.row_sum == 0.0f) return {0.0f, minus_inf, true};
-    return {1.0f / state.row_sum, minus_inf, false};
+    if (states.row_sum[r] == 0.0f) return {0.0f, minus_inf, true};
+    return {1.0f / states.row_sum[r], minus_inf, false};
   }
 
-  void Weights(const ScoreTile& tile, size_t r, const RowState&, const RowEnd& end) const override {
+  void Weights(const ScoreTile& tile, RowStates, size_t r, const RowEnd& end) const override {
     float* row = tile.row_scores(r) + tile.first;
     const size_t count = tile.last - tile.first;
     WeighInPlace(row, count);

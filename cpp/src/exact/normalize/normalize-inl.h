@@ -15,11 +15,21 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Running statistics of a row: the largest score so far and the sum of weights relative to it.
-struct RowState {
-  float row_max;
-  float row_sum;
+// Rows whose scores are in flight at once: with kTileKeys columns they fill a third of L1, and the
+// packed keys of a tile are read from L2 once per so many rows.
+inline constexpr size_t kScoreRows = 4 * kTileRows;
+
+// Running statistics of rows: the largest score so far and the sum of weights relative to it.
+// Apart, so that a plug can treat the rows of a tile as vectors; aligned, with room for whole
+// vectors.
+struct RowStates {
+  float* row_max;
+  float* row_sum;
+  RowStates From(size_t r) const { return {row_max + r, row_sum + r}; }
 };
+
+// What a row is multiplied by when its maximum did not grow: leave it alone.
+inline constexpr float kNoRescale = 1.0f;
 
 // What is left to do with a finished row: multiply the accumulated output by `factor`.
 struct RowEnd {
@@ -32,16 +42,18 @@ class NormalizePlug {
  public:
   virtual ~NormalizePlug() = default;
 
-  virtual RowState Start() const = 0;
+  // The maximum of a row that has seen nothing; its sum is 0.
+  virtual float StartMax() const = 0;
 
-  // Replaces the scores of row r, columns [first, last), by unnormalised weights, adds them to the
-  // state, and returns what the row's output so far must be multiplied by (1 = leave it alone).
-  virtual float Accumulate(const ScoreTile& tile, size_t r, RowState& state) const = 0;
+  // Replaces the tile's scores, columns [first, last), by unnormalised weights, adds them to the
+  // states, and writes what each row's output so far must be multiplied by to `rescale`.
+  virtual void Accumulate(const ScoreTile& tile, RowStates states, float* rescale) const = 0;
 
-  virtual RowEnd Finish(const Row& row, const RowState& state) const = 0;
+  // Closes row r of the states.
+  virtual RowEnd Finish(const Row& row, RowStates states, size_t r) const = 0;
 
   // Second pass, when weights are asked for: replaces the scores of row r by final weights.
-  virtual void Weights(const ScoreTile& tile, size_t r, const RowState& state,
+  virtual void Weights(const ScoreTile& tile, RowStates states, size_t r,
                        const RowEnd& end) const = 0;
 };
 

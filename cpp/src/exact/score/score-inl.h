@@ -26,8 +26,8 @@ class ScorePlug {
   virtual const float* DimensionFactors() const = 0;
 
   // Writes columns [first, last) of the tile. `queries` holds row groups of kTileRows (the last one
-  // may be shorter), each [head_dim][rows]; `panels` the tile's packed keys, [head_dim][PanelCols()]
-  // a panel.
+  // may be shorter), each [head_dim][rows]; `panels` the tile's packed keys,
+  // [head_dim][PanelCols()] a panel.
   virtual void Fill(const float* queries, const float* panels, ScoreTile& tile) const = 0;
 };
 
