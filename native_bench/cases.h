@@ -1,0 +1,71 @@
+// The grid: which problems are timed, and how much arithmetic each one is.
+#ifndef HEED_NATIVE_BENCH_CASES_H_
+#define HEED_NATIVE_BENCH_CASES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace heed::bench {
+
+struct Lengths {
+  int64_t q_len = 0;
+  int64_t kv_len = 0;
+  bool operator==(const Lengths&) const = default;
+};
+
+struct Heads {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  bool operator==(const Heads&) const = default;
+};
+
+enum class Mask { kFull, kCausal };
+
+// "full" or "causal".
+const char* MaskName(Mask mask);
+
+// One problem. When q_len != kv_len the queries are the last tokens (QueryOffset::End()).
+struct Case {
+  std::string mechanism;  // an id of heed::Mechanisms()
+  int64_t batch = 1;
+  Heads heads;
+  Lengths lengths;
+  int64_t head_dim = 0;
+  Mask mask = Mask::kFull;
+  int threads = 1;
+
+  // What --filter matches: "scaled_dot_product/h8/d64/l1024/causal/t1", "h32:8" for grouped heads,
+  // "l1x4096" for q_len x kv_len.
+  std::string Name() const;
+  bool operator==(const Case&) const = default;
+};
+
+// Printed with every report, so that no number stands without its convention.
+inline constexpr char kFlopFormula[] =
+    "4 * batch * num_heads * pairs * head_dim, pairs = q_len * kv_len; causal: "
+    "pairs = q_len * (kv_len - q_len / 2), which is half of a square";
+
+// Floating-point operations of the two matrix products by kFlopFormula; a convention, not a count:
+// exponentials, masks and normalisation are free, and causal cells on the diagonal count as half.
+double FlopCount(const Case& c);
+
+// The axes of the grid; `MakeCases` is their product.
+struct Grid {
+  std::vector<std::string> mechanisms;
+  int64_t batch = 1;
+  std::vector<Heads> heads;
+  std::vector<int64_t> head_dims;
+  std::vector<Lengths> lengths;
+  std::vector<Mask> masks;
+  std::vector<int> threads;
+};
+
+// The cells whose name contains a match of the ECMAScript regular expression `filter` (empty: all),
+// mechanisms outermost, threads innermost. Causal cells of a mechanism without the parameter
+// `causal` are left out. Throws heed::Error(kOption) for an unknown id or a malformed expression.
+std::vector<Case> MakeCases(const Grid& grid, const std::string& filter);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_CASES_H_

@@ -1,0 +1,113 @@
+// heed-bench: accuracy first, speed second. See README.md in this folder.
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "heed/registry.h"
+#include "native_bench/options.h"
+#include "native_bench/peer.h"
+#include "native_bench/report.h"
+#include "native_bench/run.h"
+#include "native_bench/simd_target.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
+
+namespace heed::bench {
+namespace {
+
+constexpr int kExitWrong = 1;
+constexpr int kExitUsage = 2;
+
+bool IsTerminal(std::FILE* stream) {
+#if defined(__unix__) || defined(__APPLE__)
+  return isatty(fileno(stream)) != 0;
+#else
+  static_cast<void>(stream);
+  return false;
+#endif
+}
+
+void List(const Options& options) {
+  std::cout << "mechanisms\n";
+  for (const Mechanism& m : Mechanisms()) std::cout << "  " << m.id << ": " << m.title << "\n";
+  std::cout << "peers\n";
+  for (const Peer& peer : Peers()) {
+    const std::string details = peer.details();
+    std::cout << "  " << peer.id << ": " << peer.summary;
+    std::cout << (details.empty() ? "" : " [" + details + "]") << "\n";
+  }
+  std::cout << "SIMD targets\n";
+  for (const std::string& target : SupportedTargetNames()) std::cout << "  " << target << "\n";
+  std::cout << "cases\n";
+  for (const Case& c : MakeCases(options.grid, options.filter)) {
+    std::cout << "  " << c.Name() << "\n";
+  }
+}
+
+// One line on a terminal, rewritten in place; nothing elsewhere.
+Progress MakeProgress(const Options& options) {
+  if (options.quiet || !IsTerminal(stderr)) return [](const std::string&, size_t, size_t) {};
+  return [](const std::string& what, size_t done, size_t total) {
+    std::fprintf(stderr, "\r\x1b[K%zu/%zu %s", done, total, what.c_str());
+    std::fflush(stderr);
+  };
+}
+
+// Calls `print(stream)` for a file, or standard output for "-". Nothing for an empty path.
+template <typename Print>
+void WriteTo(const std::string& path, Print print) {
+  if (path.empty()) return;
+  if (path == "-") return print(std::cout);
+  std::ofstream file(path);
+  print(file);
+  file.close();
+  if (!file) throw Error(ErrorCode::kOption, "cannot write '" + path + "'");
+}
+
+void Write(const Options& options, const Report& report) {
+  if (!options.quiet) {
+    PrintContext(std::cout, report);
+    std::cout << "\n";
+    PrintTable(std::cout, report, IsTerminal(stdout) ? Style::kColour : Style::kPlain);
+  }
+  WriteTo(options.json_path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
+  WriteTo(options.csv_path, [&](std::ostream& out) { PrintCsv(out, report); });
+  WriteTo(options.markdown_path, [&](std::ostream& out) { PrintMarkdown(out, report); });
+}
+
+std::string Command(int argc, char** argv) {
+  std::string command = "heed-bench";
+  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+  return command;
+}
+
+int Main(int argc, char** argv) {
+  const CommandLine line = ParseCommandLine(argc, argv);
+  if (line.exit_code) return *line.exit_code;
+  if (line.options.list) {
+    List(line.options);
+    return 0;
+  }
+  const Progress progress = MakeProgress(line.options);
+  const Report report = RunBenchmark(line.options, Command(argc, argv), progress);
+  if (!line.options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
+  Write(line.options, report);
+  return AnyWrong(report) ? kExitWrong : 0;
+}
+
+}  // namespace
+}  // namespace heed::bench
+
+int main(int argc, char** argv) {
+  try {
+    return heed::bench::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heed-bench: %s\n", error.what());
+    return heed::bench::kExitUsage;
+  }
+}

@@ -1,0 +1,55 @@
+#include "native_bench/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+namespace heed::bench {
+namespace {
+
+double SampleSeconds(const std::function<void()>& call, int calls) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+int CallsPerSample(double seconds_per_call) {
+  constexpr double kSampleSeconds = 1e-3;
+  constexpr double kMostCalls = 1e5;
+  return static_cast<int>(
+      std::clamp(std::ceil(kSampleSeconds / std::max(seconds_per_call, 1e-9)), 1.0, kMostCalls));
+}
+
+bool NeedsAnother(const MeasurePlan& plan, int reps, double seconds) {
+  if (reps == 0) return true;
+  if (seconds > plan.max_seconds) return false;
+  return reps < plan.min_reps || seconds < plan.min_seconds;
+}
+
+std::vector<Summary> MeasureInterleaved(std::span<const std::function<void()>> candidates,
+                                        std::span<const double> warm_seconds,
+                                        const MeasurePlan& plan) {
+  std::vector<std::vector<double>> samples(candidates.size());
+  std::vector<double> spent(candidates.size());
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (bool any = true; any; std::reverse(order.begin(), order.end())) {
+    any = false;
+    for (size_t i : order) {
+      if (!NeedsAnother(plan, static_cast<int>(samples[i].size()), spent[i])) continue;
+      const int calls = CallsPerSample(warm_seconds[i]);
+      const double seconds = SampleSeconds(candidates[i], calls);
+      samples[i].push_back(seconds / calls);
+      spent[i] += seconds;
+      any = true;
+    }
+  }
+  std::vector<Summary> summaries;
+  for (const std::vector<double>& s : samples) summaries.push_back(Summarize(s));
+  return summaries;
+}
+
+}  // namespace heed::bench

@@ -1,0 +1,112 @@
+#include "native_bench/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "heed/registry.h"
+
+namespace heed::bench {
+namespace {
+
+// Lists as typed, parsed after CLI11 has taken the line apart.
+struct RawLists {
+  std::string mechanisms = "scaled_dot_product";
+  std::string lengths = "128,512,1024,2048";
+  std::string head_dims = "64";
+  std::string heads = "8";
+  std::string causal = "both";
+  std::string threads = "1";
+  std::string peers;
+};
+
+void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
+  app.add_option("--mechanisms", raw.mechanisms, "ids, or all")->capture_default_str();
+  app.add_option("--lengths", raw.lengths, "sequence lengths; 1x4096 is q_len x kv_len")
+      ->capture_default_str();
+  app.add_option("--head-dims", raw.head_dims, "sizes of one head")->capture_default_str();
+  app.add_option("--heads", raw.heads, "query heads; 32:8 has 8 key/value heads")
+      ->capture_default_str();
+  app.add_option("--batch", options.grid.batch, "batch entries")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--causal", raw.causal, "no, yes or both")->capture_default_str();
+  app.add_option("--threads", raw.threads, "thread counts")->capture_default_str();
+  app.add_option("--filter", options.filter, "keep cases whose name matches a regular expression");
+}
+
+void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
+  app.add_option("--peers", raw.peers, "implementations to compare (default: all of this build)");
+  app.add_option("--simd", options.simd, "force a Highway target (AVX2, SSE4, EMU128, ...)");
+  app.add_option("--reps", options.plan.min_reps, "repetitions, at least")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--min-time", options.plan.min_seconds, "seconds per peer and case, at least")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 3600.0));
+  app.add_option("--max-time", options.plan.max_seconds,
+                 "seconds after which a slow peer gets no further repetition")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--seed", options.seed, "seed of the random inputs")->capture_default_str();
+  app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
+}
+
+void AddOutputFlags(CLI::App& app, Options& options) {
+  app.add_option("--json", options.json_path, "write the report as JSON; - is standard output");
+  app.add_option("--csv", options.csv_path, "write the rows as CSV; - is standard output");
+  app.add_option("--markdown", options.markdown_path,
+                 "write the rows as a Markdown table; - is standard output");
+  app.add_flag("--list", options.list, "list mechanisms, peers, SIMD targets and cases, and stop");
+  app.add_flag("--quiet", options.quiet, "no progress, no table");
+}
+
+std::vector<int> ParseThreads(const std::string& text) {
+  std::vector<int> threads;
+  for (int64_t count : ParseCounts("--threads", text)) {
+    if (count > 1024) throw Error(ErrorCode::kOption, "--threads: at most 1024");
+    threads.push_back(static_cast<int>(count));
+  }
+  return threads;
+}
+
+void ParseLists(const RawLists& raw, Options& options) {
+  Grid& grid = options.grid;
+  if (raw.mechanisms == "all") {
+    for (const Mechanism& m : Mechanisms()) grid.mechanisms.emplace_back(m.id);
+  } else {
+    grid.mechanisms = ParseNames("--mechanisms", raw.mechanisms);
+  }
+  grid.lengths = ParseLengths("--lengths", raw.lengths);
+  grid.head_dims = ParseCounts("--head-dims", raw.head_dims);
+  grid.heads = ParseHeads("--heads", raw.heads);
+  grid.masks = ParseMasks("--causal", raw.causal);
+  grid.threads = ParseThreads(raw.threads);
+  if (!raw.peers.empty()) options.peers = ParseNames("--peers", raw.peers);
+}
+
+}  // namespace
+
+CommandLine ParseCommandLine(int argc, const char* const* argv) {
+  CommandLine line;
+  RawLists raw;
+  CLI::App app(
+      "heed-bench: checks every implementation of attention against a float64 reference, then "
+      "times those that pass, interleaved, as a fraction of this machine's own FMA peak.",
+      "heed-bench");
+  app.footer(
+      "Exit status: 0 all verified, 1 a verification failed, 2 the command line is wrong or a file "
+      "cannot be written.");
+  AddGridFlags(app, raw, line.options);
+  AddRunFlags(app, raw, line.options);
+  AddOutputFlags(app, line.options);
+  try {
+    app.parse(argc, argv);
+    ParseLists(raw, line.options);
+  } catch (const CLI::ParseError& error) {
+    line.exit_code = app.exit(error) == 0 ? 0 : 2;
+  } catch (const Error& error) {
+    line.exit_code = app.exit(CLI::ValidationError(error.what())) == 0 ? 0 : 2;
+  }
+  return line;
+}
+
+}  // namespace heed::bench

@@ -1,0 +1,51 @@
+// The command line of heed-bench.
+#ifndef HEED_NATIVE_BENCH_OPTIONS_H_
+#define HEED_NATIVE_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "native_bench/cases.h"
+#include "native_bench/measure.h"
+
+namespace heed::bench {
+
+struct Options {
+  Grid grid;
+  std::string filter;
+  std::vector<std::string> peers;  // ids; empty = every peer of this build
+  std::string simd;                // a Highway target; empty = the best one
+  uint64_t seed = 1;
+  MeasurePlan plan;
+
+  std::string json_path;      // empty = not written; "-" = standard output
+  std::string csv_path;       // likewise
+  std::string markdown_path;  // likewise
+  bool list = false;
+  bool verify_only = false;
+  bool quiet = false;
+};
+
+// What the program should do: go on with `options`, or stop with `exit_code` (0 after --help, 2 for
+// a mistake; the text was printed).
+struct CommandLine {
+  Options options;
+  std::optional<int> exit_code;
+};
+
+CommandLine ParseCommandLine(int argc, const char* const* argv);
+
+// Parsers of comma-separated lists. `flag` is named in the error. Throw heed::Error(kOption) for an
+// empty list or an item that is not what the list wants.
+std::vector<int64_t> ParseCounts(std::string_view flag, std::string_view text);   // 64,128
+std::vector<Lengths> ParseLengths(std::string_view flag, std::string_view text);  // 512,1x4096
+std::vector<Heads> ParseHeads(std::string_view flag, std::string_view text);      // 8,32:8
+std::vector<Mask> ParseMasks(std::string_view flag, std::string_view text);       // no,yes,both
+std::vector<std::string> ParseNames(std::string_view flag, std::string_view text);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_OPTIONS_H_

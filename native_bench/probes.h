@@ -1,0 +1,31 @@
+// What this machine can do at most, measured in this process: the denominators of every fraction.
+#ifndef HEED_NATIVE_BENCH_PROBES_H_
+#define HEED_NATIVE_BENCH_PROBES_H_
+
+#include <string>
+#include <vector>
+
+namespace heed::bench {
+
+struct FmaPeak {
+  std::string target;  // Highway's name of the instruction set
+  int threads = 1;
+  double gflops = 0;  // float32, a multiply-add counts 2; all threads together
+};
+
+struct StreamRate {
+  int threads = 1;
+  double read_gbps = 0;   // sum of an array far larger than the caches
+  double triad_gbps = 0;  // a = b + s c with non-temporal stores, 12 bytes an element
+};
+
+// The highest of repeated runs of 12 independent multiply-add chains held in registers. Takes about
+// 0.2 s. Forces `target` meanwhile and restores the best target afterwards.
+FmaPeak MeasureFmaPeak(const std::string& target, int threads);
+
+// The highest of repeated passes over 64 MiB arrays, each thread on its own part.
+StreamRate MeasureStream(int threads);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_PROBES_H_

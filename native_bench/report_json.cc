@@ -1,0 +1,113 @@
+#include <nlohmann/json.hpp>
+
+#include "native_bench/report.h"
+
+namespace heed::bench {
+namespace {
+
+using nlohmann::json;
+
+json MachineJson(const Report& report) {
+  json caches = json::object();
+  for (const Cache& cache : report.machine.caches) caches[cache.name] = cache.bytes;
+  return {{"system", report.machine.system},
+          {"cpu_model", report.machine.cpu_model},
+          {"cores", report.machine.cores},
+          {"cache_bytes", caches},
+          {"governor", report.machine.governor},
+          {"memory_bytes", report.machine.memory_bytes},
+          {"load_average", report.machine.load_average},
+          {"simd", {{"chosen", report.simd_chosen}, {"supported", report.simd_supported}}}};
+}
+
+json BuildJson(const Build& build) {
+  return {{"compiler", build.compiler},
+          {"flags", build.flags},
+          {"build_type", build.build_type},
+          {"commit", build.commit}};
+}
+
+json PeakJson(const std::vector<FmaPeak>& peaks) {
+  json list = json::array();
+  for (const FmaPeak& peak : peaks) {
+    list.push_back({{"target", peak.target}, {"threads", peak.threads}, {"gflops", peak.gflops}});
+  }
+  return list;
+}
+
+json ProbesJson(const Report& report) {
+  json streams = json::array();
+  for (const StreamRate& rate : report.streams) {
+    streams.push_back({{"threads", rate.threads},
+                       {"read_gbps", rate.read_gbps},
+                       {"triad_gbps", rate.triad_gbps}});
+  }
+  return {{"fma", PeakJson(report.peaks)},
+          {"fma_after", PeakJson(report.peaks_after)},
+          {"stream", streams}};
+}
+
+json ShapeJson(const Case& c) {
+  return {{"batch", c.batch},
+          {"num_heads", c.heads.num_heads},
+          {"num_kv_heads", c.heads.num_kv_heads},
+          {"q_len", c.lengths.q_len},
+          {"kv_len", c.lengths.kv_len},
+          {"head_dim", c.head_dim},
+          {"mask", MaskName(c.mask)}};
+}
+
+json TimesJson(const Summary& seconds) {
+  return {{"median", seconds.median * 1e3},
+          {"p10", seconds.p10 * 1e3},
+          {"p90", seconds.p90 * 1e3},
+          {"min", seconds.min * 1e3}};
+}
+
+json RowJson(const Row& row) {
+  json object = {
+      {"case", row.shape.Name()},        {"mechanism", row.shape.mechanism}, {"dtype", "float32"},
+      {"shape", ShapeJson(row.shape)},   {"threads", row.shape.threads},     {"peer", row.peer},
+      {"status", StatusName(row.status)}};
+  if (!row.reason.empty()) object["reason"] = row.reason;
+  if (row.status == Status::kRefused) return object;
+  // An infinite error (a NaN in the output) has no number in JSON: nlohmann writes null.
+  object["max_error"] = row.verdict.max_error;
+  object["error_bound"] = row.verdict.bound;
+  object["rows_verified"] = row.verdict.rows;
+  if (row.status != Status::kTimed) return object;
+  object["ms"] = TimesJson(row.seconds);
+  object["reps"] = row.seconds.count;
+  object["flop"] = FlopCount(row.shape);
+  object["gflops"] = row.Gflops();
+  object["fraction_of_fma_peak"] = row.PeakFraction();
+  return object;
+}
+
+}  // namespace
+
+json ToJson(const Report& report) {
+  json peers = json::array();
+  for (const PeerInfo& peer : report.peers) {
+    peers.push_back({{"id", peer.id}, {"summary", peer.summary}, {"details", peer.details}});
+  }
+  json rows = json::array();
+  for (const Row& row : report.rows) rows.push_back(RowJson(row));
+  return {{"schema", "heed-bench"},
+          {"schema_version", kJsonSchemaVersion},
+          {"date", report.machine.date},
+          {"command", report.command},
+          {"machine", MachineJson(report)},
+          {"build", BuildJson(report.build)},
+          {"flop_formula", kFlopFormula},
+          {"inputs", {{"distribution", "N(0, 1)"}, {"seed", report.seed}}},
+          {"plan",
+           {{"min_reps", report.plan.min_reps},
+            {"min_seconds", report.plan.min_seconds},
+            {"max_seconds", report.plan.max_seconds}}},
+          {"probes", ProbesJson(report)},
+          {"peers", peers},
+          {"rows", rows}};
+}
+
+}  // namespace heed::bench
