@@ -1,0 +1,44 @@
+// A Vite plugin: LaTeX becomes MathML while the page is built, so that no formula code is shipped.
+// `virtual:formulas` maps a name to MathML: the page's own formulas, and those of every mechanism
+// of the list as "mechanism:<id>".
+import { pathToFileURL } from "node:url";
+import katex from "katex";
+
+const PAGE_FORMULAS = {
+  projections: "Q = XW_Q,\\quad K = XW_K,\\quad V = XW_V",
+  scores: "S = \\frac{1}{T\\sqrt{d}}\\,QK^\\top",
+  weights: "P_{ij} = \\frac{e^{S_{ij}}}{\\sum_{j'} e^{S_{ij'}}}",
+  output: "O = PV",
+  regression: "\\hat y(x) = \\frac{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right) y_j}"
+    + "{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right)}",
+};
+
+const MODULE = "virtual:formulas";
+
+/** The MathML of a LaTeX formula, without anything that a strict style policy would refuse. */
+export function toMathml(latex) {
+  const html = katex.renderToString(latex, { output: "mathml", displayMode: true, strict: "error" });
+  const math = html.match(/<math[\s\S]*<\/math>/)?.[0];
+  if (!math) throw new Error(`no MathML for ${latex}`);
+  if (/\sstyle=/.test(math)) throw new Error(`MathML of ${latex} needs inline styles`);
+  return math;
+}
+
+/** @param {string} packageEntry path of heed's Node entry, whose list of mechanisms is read. */
+export function formulas(packageEntry) {
+  return {
+    name: "heed-formulas",
+    resolveId: (id) => (id === MODULE ? `\0${MODULE}` : undefined),
+    async load(id) {
+      if (id !== `\0${MODULE}`) return undefined;
+      const { load } = await import(pathToFileURL(packageEntry).href);
+      const { mechanisms } = await load({ threads: 1 });
+      const latex = {
+        ...PAGE_FORMULAS,
+        ...Object.fromEntries(mechanisms.map((row) => [`mechanism:${row.id}`, row.formula])),
+      };
+      const rendered = Object.entries(latex).map(([name, source]) => [name, toMathml(source)]);
+      return `export const formulas = ${JSON.stringify(Object.fromEntries(rendered))};`;
+    },
+  };
+}

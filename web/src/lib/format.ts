@@ -1,0 +1,37 @@
+// Numbers as the page writes them: a true minus sign and a fixed number of decimals, so that
+// nothing jumps while a slider moves.
+
+export function fixed(value: number, digits = 3): string {
+  if (Number.isNaN(value)) return "not a number";
+  if (value === Infinity) return "∞";
+  if (value === -Infinity) return "−∞";
+  const text = Math.abs(value).toFixed(digits);
+  return value < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
+/** Two significant digits and a power of ten: 1.2 × 10⁻⁷. */
+export function scientific(value: number): string {
+  if (value === 0) return "0";
+  if (!Number.isFinite(value)) return fixed(value);
+  const [mantissa = "", exponent = "0"] = value.toExponential(1).split("e");
+  const raised = [...exponent.replace("+", "")].map((digit) => SUPERSCRIPT[digit] ?? digit);
+  return `${mantissa} × 10${raised.join("")}`;
+}
+
+const SUPERSCRIPT: Record<string, string> = {
+  "-": "⁻",
+  "0": "⁰",
+  "1": "¹",
+  "2": "²",
+  "3": "³",
+  "4": "⁴",
+  "5": "⁵",
+  "6": "⁶",
+  "7": "⁷",
+  "8": "⁸",
+  "9": "⁹",
+};
+
+export function milliseconds(value: number): string {
+  return value < 0.0995 ? `${(value * 1000).toFixed(0)} µs` : `${value.toFixed(2)} ms`;
+}

@@ -1,0 +1,85 @@
+// What a view needs to know to draw a matrix and to speak about it. Views know nothing else.
+import { fixed } from "./format.js";
+import type { RampName, Role } from "./palette.js";
+
+export type MatrixKind = "weight" | "score" | "mask" | "vector";
+
+export interface Matrix {
+  /** What is seen, for example "Weights". */
+  title: string;
+  kind: MatrixKind;
+  ramp: RampName;
+  rowCount: number;
+  columnCount: number;
+  /** [rowCount, columnCount]; hidden cells may hold anything. */
+  values: ArrayLike<number>;
+  hidden: (row: number, column: number) => boolean;
+  rowLabels: readonly string[];
+  columnLabels: readonly string[];
+  rowRole: Role;
+  columnRole: Role;
+  /** What a row is and what a column is: "query", "key", "dimension". */
+  rowName: string;
+  columnName: string;
+  /** The value at the strong end of the ramp; signed ramps run from -limit to limit. */
+  limit: number;
+}
+
+export interface Cell {
+  row: number;
+  column: number;
+}
+
+export function valueAt(matrix: Matrix, row: number, column: number): number {
+  return matrix.values[row * matrix.columnCount + column] ?? Number.NaN;
+}
+
+/** Position on the ramp, 0 to 1. Weights use a square root so that small ones stay visible. */
+export function rampPosition(matrix: Matrix, value: number): number {
+  if (matrix.kind === "weight") return Math.sqrt(Math.max(0, value) / matrix.limit);
+  return 0.5 + value / (2 * matrix.limit);
+}
+
+export function largestMagnitude(values: ArrayLike<number>, floor = 1e-6): number {
+  let largest = floor;
+  for (let index = 0; index < values.length; index++) {
+    const magnitude = Math.abs(values[index] ?? 0);
+    if (Number.isFinite(magnitude) && magnitude > largest) largest = magnitude;
+  }
+  return largest;
+}
+
+/** 1 = the largest of the visible cells of the row; equal values share the better rank. */
+export function rankInRow(matrix: Matrix, cell: Cell): { rank: number; of: number } {
+  const own = valueAt(matrix, cell.row, cell.column);
+  let rank = 1;
+  let of = 0;
+  for (let column = 0; column < matrix.columnCount; column++) {
+    if (matrix.hidden(cell.row, column)) continue;
+    of++;
+    if (valueAt(matrix, cell.row, column) > own) rank++;
+  }
+  return { rank, of };
+}
+
+export function isEmptyRow(matrix: Matrix, row: number): boolean {
+  for (let column = 0; column < matrix.columnCount; column++) {
+    if (!matrix.hidden(row, column)) return false;
+  }
+  return matrix.columnCount > 0;
+}
+
+/** The number as a table or a tooltip shows it. */
+export function cellText(matrix: Matrix, cell: Cell, digits = 3): string {
+  if (matrix.hidden(cell.row, cell.column)) return "hidden";
+  if (matrix.kind === "mask") return "visible";
+  return fixed(valueAt(matrix, cell.row, cell.column), digits);
+}
+
+/** Keeps a cell inside the matrix. */
+export function clampCell(matrix: Matrix, cell: Cell): Cell {
+  return {
+    row: Math.max(0, Math.min(matrix.rowCount - 1, cell.row)),
+    column: Math.max(0, Math.min(matrix.columnCount - 1, cell.column)),
+  };
+}

@@ -1,0 +1,51 @@
+// Colours live in CSS (src/styles/colour.css), once per theme. Canvas and SVG read them from there.
+import { type Ramp, mixRamp, sequentialRamp } from "./ramp.js";
+
+export type Role = "query" | "key" | "value" | "output" | "plain";
+export type RampName = "weight" | "score" | Role;
+
+export interface Palette {
+  background: string;
+  ink: string;
+  soft: string;
+  faint: string;
+  hatch: string;
+  roleText: Record<Role, string>;
+  ramps: Record<RampName, Ramp>;
+}
+
+const ROLES: readonly Role[] = ["query", "key", "value", "output", "plain"];
+
+function readColour(style: CSSStyleDeclaration, name: string): string {
+  const value = style.getPropertyValue(name).trim();
+  if (!/^#[0-9a-f]{6}$/i.test(value)) throw new Error(`${name} is "${value}", not #rrggbb`);
+  return value;
+}
+
+/** The palette of the theme that the page shows now. */
+export function readPalette(): Palette {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => readColour(style, `--${name}`);
+  const background = colour("background");
+  const below = colour("below-zero");
+  const ramps = Object.fromEntries(
+    ROLES.map((role) => [role, mixRamp(below, background, colour(`${role}-fill`))]),
+  ) as Record<Role, Ramp>;
+  const dark = document.documentElement.dataset.theme === "dark";
+  return {
+    background,
+    ink: colour("ink"),
+    soft: colour("soft"),
+    faint: colour("faint"),
+    hatch: colour("hatch"),
+    roleText: Object.fromEntries(ROLES.map((role) => [role, colour(`${role}-text`)])) as Record<
+      Role,
+      string
+    >,
+    ramps: {
+      ...ramps,
+      weight: sequentialRamp(background, dark),
+      score: mixRamp(colour("score-low"), background, colour("score-high")),
+    },
+  };
+}

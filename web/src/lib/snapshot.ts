@@ -1,0 +1,54 @@
+// Everything a link restores, its defaults and its limits. Plain data: no DOM, no Svelte.
+import type { Cell } from "./matrix.js";
+import { EVERYTHING, type MaskRules } from "./mask.js";
+
+export const VIEWS = ["x", "q", "k", "v", "scores", "mask", "weights", "output"] as const;
+export type View = (typeof VIEWS)[number];
+
+export const EXAMPLES = ["dot", "lengths", "kernel"] as const;
+export type Example = (typeof EXAMPLES)[number];
+
+export const KERNELS = ["gaussian", "boxcar", "constant", "triangular"] as const;
+export type Kernel = (typeof KERNELS)[number];
+
+/** Q [2, 2], K [3, 2] and V [3, 2] of the first worked example, row-major, in this order. */
+export const DOT_NUMBERS: readonly number[] = [1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 2, 1, 1];
+
+export interface Snapshot extends MaskRules {
+  text: string;
+  head: number;
+  view: View;
+  temperature: number;
+  softcap: number | null;
+  alibi: number;
+  pin: Cell | null;
+  example: Example | null;
+  dotNumbers: readonly number[];
+  validLengths: readonly [number, number];
+  kernel: Kernel;
+  width: number;
+}
+
+export const DEFAULTS: Snapshot = {
+  ...EVERYTHING,
+  text: "The cat sat on the mat because the cat was tired.",
+  head: 0,
+  view: "weights",
+  temperature: 1,
+  softcap: null,
+  alibi: 0,
+  pin: null,
+  example: null,
+  dotNumbers: DOT_NUMBERS,
+  validLengths: [2, 3],
+  kernel: "gaussian",
+  width: 1,
+};
+
+/** Ranges of the sliders; links outside them are brought back inside. */
+export const TEMPERATURE_RANGE = [0.1, 10] as const;
+export const SOFTCAP_RANGE = [0.5, 50] as const;
+export const ALIBI_RANGE = [0, 2] as const;
+export const WIDTH_RANGE = [0.1, 3] as const;
+export const MAX_TEXT = 400;
+export const MAX_NUMBER = 100;

@@ -1,0 +1,114 @@
+// The eight matrices of one head, as the views draw them.
+import type { Attended } from "./engine.js";
+import { largestMagnitude, type Matrix } from "./matrix.js";
+import type { Role } from "./palette.js";
+import type { View } from "./snapshot.js";
+import { HEAD_DIM, MODEL_DIM, type Projected } from "./vectors.js";
+
+export interface ViewWords {
+  /** The tab. */
+  tab: string;
+  /** The figure's title: what is seen. */
+  title: string;
+  symbol: string;
+}
+
+export const VIEW_WORDS: Record<View, ViewWords> = {
+  x: { tab: "Vectors", symbol: "X", title: "Each token as 32 numbers" },
+  q: { tab: "Queries", symbol: "Q", title: "What each word looks for" },
+  k: { tab: "Keys", symbol: "K", title: "What each word offers" },
+  v: { tab: "Values", symbol: "V", title: "What each word hands over" },
+  scores: { tab: "Scores", symbol: "S", title: "How well each query fits each key" },
+  mask: { tab: "Mask", symbol: "M", title: "Which words may be looked at" },
+  weights: { tab: "Weights", symbol: "P", title: "How much each word looks at each other" },
+  output: { tab: "Output", symbol: "O", title: "What each word has gathered" },
+};
+
+const ROLE_OF: Partial<Record<View, Role>> = { q: "query", k: "key", v: "value", output: "output" };
+
+const never = () => false;
+
+function vectorMatrix(
+  view: View,
+  tokens: readonly string[],
+  values: Float32Array,
+  dim: number,
+): Matrix {
+  const role = ROLE_OF[view] ?? "plain";
+  return {
+    title: VIEW_WORDS[view].title,
+    kind: "vector",
+    ramp: role,
+    rowCount: tokens.length,
+    columnCount: dim,
+    values,
+    hidden: never,
+    rowLabels: tokens,
+    columnLabels: Array.from({ length: dim }, (_, d) => String(d + 1)),
+    rowRole: role,
+    columnRole: "plain",
+    rowName: "token",
+    columnName: "dimension",
+    limit: largestMagnitude(values),
+  };
+}
+
+function pairMatrix(
+  view: View,
+  tokens: readonly string[],
+  values: Float32Array,
+  scores: Float32Array,
+  limit: number,
+): Matrix {
+  const kind = view === "weights" ? "weight" : view === "mask" ? "mask" : "score";
+  return {
+    title: VIEW_WORDS[view].title,
+    kind,
+    ramp: kind === "weight" ? "weight" : "score",
+    rowCount: tokens.length,
+    columnCount: tokens.length,
+    values,
+    hidden: (row, column) => scores[row * tokens.length + column] === -Infinity,
+    rowLabels: tokens,
+    columnLabels: tokens,
+    rowRole: "query",
+    columnRole: "key",
+    rowName: "query",
+    columnName: "key",
+    limit,
+  };
+}
+
+/**
+ * The matrix of `view` for one head. A pair is hidden where heed says so: its final score is
+ * -Infinity. Colours of scores are those of temperature 1, so that heating up is seen as fading.
+ */
+export function viewMatrix(
+  view: View,
+  head: number,
+  tokens: readonly string[],
+  projected: Projected,
+  attended: Attended,
+  temperature: number,
+): Matrix {
+  const n = tokens.length;
+  const ofHead = (all: Float32Array, size: number) =>
+    all.subarray(head * n * size, (head + 1) * n * size);
+  const scores = ofHead(attended.scores, n);
+  const scoreLimit = temperature * largestMagnitude(ofHead(attended.raw, n));
+  switch (view) {
+    case "x":
+      return vectorMatrix(view, tokens, projected.x, MODEL_DIM);
+    case "q":
+    case "k":
+    case "v":
+      return vectorMatrix(view, tokens, ofHead(projected[view], HEAD_DIM), HEAD_DIM);
+    case "output":
+      return vectorMatrix(view, tokens, ofHead(attended.output, HEAD_DIM), HEAD_DIM);
+    case "scores":
+    case "mask":
+      return pairMatrix(view, tokens, scores, scores, scoreLimit);
+    case "weights":
+      return pairMatrix(view, tokens, ofHead(attended.weights, n), scores, 1);
+  }
+}

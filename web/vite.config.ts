@@ -1,0 +1,29 @@
+import { fileURLToPath } from "node:url";
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+import { formulas } from "./formulas.mjs";
+
+const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+
+// Threads and the finest clock need a cross-origin isolated page; scripts/serve.mjs sends the same.
+const headers = {
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Embedder-Policy": "require-corp",
+};
+
+export default defineConfig({
+  root: inRoot("web"),
+  // Relative addresses: the page works from any folder of any host.
+  base: "./",
+  plugins: [svelte(), formulas(inRoot("dist/node.js"))],
+  resolve: { alias: { heed: inRoot("dist/index.js") } },
+  build: {
+    outDir: inRoot("build/web"),
+    emptyOutDir: true,
+    target: "es2022",
+    // Data addresses are refused by `connect-src 'self'`; every asset stays a file.
+    assetsInlineLimit: 0,
+  },
+  server: { headers },
+  preview: { headers },
+});
