@@ -68,11 +68,11 @@ double KernelValue(const std::string& kernel, double u) {
 double NormalizeByKernel(const std::string& kernel, std::span<double> row) {
   double sum = 0.0;
   for (double& s : row) {
-    s = s == kMinusInfinity ? 0.0 : KernelValue(kernel, std::sqrt(-2.0 * s));
+    if (s == kMinusInfinity) continue;
+    s = KernelValue(kernel, std::sqrt(-2.0 * s));
     sum += s;
   }
-  if (sum == 0.0) return kMinusInfinity;
-  for (double& s : row) s /= sum;
+  for (double& s : row) s = s == kMinusInfinity || sum == 0.0 ? 0.0 : s / sum;
   return std::log(sum);
 }
 

@@ -16,11 +16,10 @@ double Softmax(std::span<double> row, double sink) {
   if (sink > row_max) row_max = sink;
 
   double sum = sink == kMinusInfinity ? 0.0 : std::exp(sink - row_max);
-  for (double& s : row) {
-    s = s == kMinusInfinity ? 0.0 : std::exp(s - row_max);
-    sum += s;
+  for (const double s : row) {
+    if (s != kMinusInfinity) sum += std::exp(s - row_max);
   }
-  for (double& s : row) s /= sum;
+  for (double& s : row) s = s == kMinusInfinity ? 0.0 : std::exp(s - row_max) / sum;
   return row_max + std::log(sum);
 }
 

@@ -1,0 +1,181 @@
+#include "attention_accuracy.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "heed/reference.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// A kernel's value, for the condition of its sum.
+double KernelValue(Kernel kernel, double u) {
+  switch (kernel) {
+    case Kernel::kBoxcar:
+      return u <= 1 ? 1 : 0;
+    case Kernel::kTriangular:
+      return std::max(0.0, 1 - u);
+    case Kernel::kEpanechnikov:
+      return std::max(0.0, 1 - u * u);
+    default:
+      return 1;
+  }
+}
+
+double LogitSize(const AttentionCase& c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const int64_t kv_head = h / (c.sizes.num_heads / c.sizes.num_kv_heads);
+  const double scale =
+      c.scalars.scale.value_or(1 / std::sqrt(static_cast<double>(c.sizes.head_dim)));
+  double size = 0;
+  for (int64_t d = 0; d < c.sizes.head_dim; ++d) {
+    size += std::abs(scale * c.q(b, h, i, d) * c.k(b, kv_head, j, d));
+  }
+  if (c.bias.has_value()) {
+    const Extents& shape = c.bias.shape();
+    size += std::abs(c.bias(shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i,
+                            shape[3] == 1 ? 0 : j));
+  }
+  if (!c.alibi_slopes.empty()) {
+    // An upper bound that needs no position: no distance within a test exceeds it by much.
+    const double slope = std::abs(c.alibi_slopes[static_cast<size_t>(h)]);
+    size += slope * static_cast<double>(c.sizes.q_len + c.sizes.kv_len);
+  }
+  return size;
+}
+
+RowBound BoundOf(const AttentionCase& c, std::span<const double> scores, int64_t b, int64_t h,
+                 int64_t i) {
+  RowBound bound;
+  double mass = 0, count = 0;
+  const int64_t kv_head = h / (c.sizes.num_heads / c.sizes.num_kv_heads);
+  for (int64_t j = 0; j < c.sizes.kv_len; ++j) {
+    const double score = scores[static_cast<size_t>(j)];
+    if (score == kMinusInfinity) continue;
+    for (int64_t d = 0; d < c.sizes.head_dim_v; ++d) {
+      const double v = std::abs(c.v(b, kv_head, j, d));
+      if (std::isfinite(v)) bound.max_v = std::max(bound.max_v, v);
+    }
+    const bool dot = c.scalars.score == Score::kDot;
+    const double logit = dot ? LogitSize(c, b, h, i, j) : std::abs(score);
+    if (std::isfinite(logit)) bound.max_logit = std::max(bound.max_logit, logit);
+    if (c.scalars.normalize == Normalize::kKernelSum && std::isfinite(score)) {
+      const double kernel = KernelValue(c.scalars.kernel, std::sqrt(-2 * score));
+      mass += kernel;
+      count += kernel > 0 ? 1 : 0;
+    }
+  }
+  if (mass > 0) bound.condition = std::max(1.0, count / mass);
+  return bound;
+}
+
+// One bound per element: `of(row)` for each of its `row_len` elements.
+template <typename Of>
+std::vector<double> Spread(size_t rows, int64_t row_len, Of&& of) {
+  std::vector<double> bounds;
+  for (size_t row = 0; row < rows; ++row) {
+    bounds.insert(bounds.end(), static_cast<size_t>(row_len), of(row));
+  }
+  return bounds;
+}
+
+}  // namespace
+
+// Errors of logits grow with the logits: |delta p| <= 2 p |delta s|. Up to 16 they are within
+// kAttentionMaxError.
+double RowBound::Weight() const {
+  return kAttentionMaxError * std::max(1.0, max_logit / 16) * condition;
+}
+double RowBound::Output() const { return Weight() * max_v + FLT_MIN; }
+// A single score has no weighted mean around it that would level its error.
+double RowBound::Score() const { return kAttentionMaxError * std::max(1.0, max_logit / 4); }
+double RowBound::Lse(double lse) const {
+  return kAttentionMaxError * std::max(1.0, max_logit / 16) + FLT_EPSILON * std::abs(lse);
+}
+
+Values RunOracle(const AttentionCase& c) {
+  Request request = c.request();
+  if (HasLse(c)) request.params.push_back({"return_lse", true});
+  request.params.push_back({"return_weights", true});
+  request.params.push_back({"return_scores", std::string("biased")});
+  return RunOracle(request);
+}
+
+std::vector<RowBound> RowBounds(const AttentionCase& c, const Values& expected) {
+  std::vector<RowBound> bounds;
+  const std::span<const double> scores = expected.at("scores");
+  const size_t kv_len = static_cast<size_t>(c.sizes.kv_len);
+  for (int64_t b = 0; b < c.sizes.batch; ++b) {
+    for (int64_t h = 0; h < c.sizes.num_heads; ++h) {
+      for (int64_t i = 0; i < c.sizes.q_len; ++i) {
+        bounds.push_back(BoundOf(c, scores.subspan(bounds.size() * kv_len, kv_len), b, h, i));
+      }
+    }
+  }
+  return bounds;
+}
+
+void ExpectWithin(std::span<const float> actual, std::span<const double> expected,
+                  std::span<const double> bounds, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  ASSERT_EQ(bounds.size(), expected.size()) << what;
+  double worst_ratio = 1;
+  size_t worst = expected.size();
+  size_t wrong = 0;
+  for (size_t n = 0; n < expected.size(); ++n) {
+    const double a = actual[n], e = expected[n];
+    const bool same_class = std::isfinite(e) ? std::isfinite(a)
+                            : std::isnan(e)  ? std::isnan(a)
+                                             : a == e;
+    double ratio = std::isfinite(e) && std::isfinite(a) ? std::abs(a - e) / bounds[n] : 0;
+    if (!same_class) ratio = std::numeric_limits<double>::infinity();
+    if (ratio > 1) ++wrong;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = n;
+    }
+  }
+  if (worst == expected.size()) return;
+  ADD_FAILURE() << what << ": " << wrong << " of " << expected.size() << " are wrong; worst is ["
+                << worst << "] = " << actual[worst] << ", expected " << expected[worst]
+                << ", error " << std::abs(actual[worst] - expected[worst]) << ", allowed "
+                << bounds[worst];
+}
+
+void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Values& expected) {
+  const std::vector<RowBound> rows = RowBounds(c, expected);
+  const std::string text = " of " + c.Describe();
+  ExpectWithin(results.output.Elements(), expected.at("output"),
+               Spread(rows.size(), c.sizes.head_dim_v, [&](size_t r) { return rows[r].Output(); }),
+               "output" + text);
+  if (results.lse.has_value()) {
+    const std::vector<double>& lse = expected.at("lse");
+    ExpectWithin(results.lse.Elements(), lse,
+                 Spread(rows.size(), 1, [&](size_t r) { return rows[r].Lse(lse[r]); }),
+                 "lse" + text);
+  }
+  if (results.weights.has_value()) {
+    ExpectWithin(results.weights.Elements(), expected.at("weights"),
+                 Spread(rows.size(), c.sizes.kv_len, [&](size_t r) { return rows[r].Weight(); }),
+                 "weights" + text);
+  }
+  if (results.scores.has_value()) {
+    ExpectWithin(results.scores.Elements(), expected.at("scores"),
+                 Spread(rows.size(), c.sizes.kv_len, [&](size_t r) { return rows[r].Score(); }),
+                 "scores" + text);
+  }
+}
+
+void ExpectMatchesReference(const AttentionCase& c) {
+  const Values expected = RunOracle(c);
+  const bool lse = HasLse(c);
+  ExpectResultsMatch(c, RunAttention(c, {.lse = lse}), expected);
+  ExpectResultsMatch(
+      c, RunAttention(c, {.lse = lse, .weights = true, .scores = ScoreStage::kBiased}), expected);
+}
+
+}  // namespace heed::testing

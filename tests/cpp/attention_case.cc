@@ -1,0 +1,191 @@
+#include "attention_case.h"
+
+#include <bit>
+#include <limits>
+#include <sstream>
+
+#include "gtest/gtest.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+constexpr const char* kKernelNames[] = {"gaussian", "boxcar", "triangular", "epanechnikov",
+                                        "constant"};
+
+template <typename T>
+AnyTensor Vector(const std::vector<T>& values, DType dtype) {
+  const int64_t count = static_cast<int64_t>(values.size());
+  return {dtype, const_cast<T*>(values.data()), 1, {count}, {1}};
+}
+
+AnyTensor Lengths(const AttentionCase& c) {
+  AnyTensor tensor = Vector(c.key_lengths, DType::kInt32);
+  if (static_cast<int64_t>(c.key_lengths.size()) == c.sizes.batch) return tensor;
+  tensor.rank = 2;
+  tensor.shape = {c.sizes.batch, c.sizes.q_len};
+  tensor.strides = {c.sizes.q_len, 1};
+  return tensor;
+}
+
+void AddInputs(const AttentionCase& c, Request& request) {
+  request.inputs = {{"q", c.q.any(DType::kFloat32)},
+                    {"k", c.k.any(DType::kFloat32)},
+                    {"v", c.v.any(DType::kFloat32)}};
+  if (c.bias.has_value()) request.inputs.push_back({"bias", c.bias.any(DType::kFloat32)});
+  if (c.keep.has_value()) request.inputs.push_back({"keep", c.keep.any(DType::kUint8)});
+  if (!c.key_lengths.empty()) request.inputs.push_back({"key_lengths", Lengths(c)});
+  for (const auto& [name, values] : {std::pair{"alibi_slopes", &c.alibi_slopes},
+                                     std::pair{"sinks", &c.sinks}, std::pair{"width", &c.width}}) {
+    if (!values->empty()) request.inputs.push_back({name, Vector(*values, DType::kFloat32)});
+  }
+}
+
+void AddOffset(const QueryOffset& offset, Request& request) {
+  switch (offset.kind()) {
+    case QueryOffset::Kind::kUnset:
+      return;
+    case QueryOffset::Kind::kNumber:
+      request.params.push_back({"query_offset", static_cast<double>(offset.positions()[0])});
+      return;
+    case QueryOffset::Kind::kPerBatch:
+      request.params.push_back({"query_offset", std::vector<double>(offset.positions().begin(),
+                                                                    offset.positions().end())});
+      return;
+    case QueryOffset::Kind::kEnd:
+      request.params.push_back({"query_offset", std::string("end")});
+  }
+}
+
+void DescribeShape(std::ostream& out, const char* name, const Extents& shape) {
+  out << ", " << name << " [" << shape[0] << "," << shape[1] << "," << shape[2] << "," << shape[3]
+      << "]";
+}
+
+}  // namespace
+
+AttentionOptions AttentionCase::options() const {
+  AttentionOptions o = scalars;
+  if (bias.has_value()) o.bias = bias.view();
+  if (keep.has_value()) o.keep = keep.view();
+  o.alibi_slopes = alibi_slopes;
+  o.sinks = sinks;
+  o.width = width;
+  o.key_lengths = key_lengths;
+  return o;
+}
+
+Request AttentionCase::request() const {
+  Request request;
+  const bool dot = scalars.score == Score::kDot;
+  request.id = dot ? "scaled_dot_product" : "kernel_regression";
+  AddInputs(*this, request);
+  AddOffset(scalars.query_offset, request);
+  if (!dot) request.params.push_back({"kernel", kKernelNames[static_cast<int>(scalars.kernel)]});
+  if (scalars.scale) request.params.push_back({"scale", *scalars.scale});
+  if (scalars.softcap) request.params.push_back({"softcap", *scalars.softcap});
+  if (scalars.causal) request.params.push_back({"causal", true});
+  if (scalars.window && scalars.window->left) {
+    request.params.push_back({"window_left", static_cast<double>(*scalars.window->left)});
+  }
+  if (scalars.window && scalars.window->right) {
+    request.params.push_back({"window_right", static_cast<double>(*scalars.window->right)});
+  }
+  return request;
+}
+
+std::string AttentionCase::Describe() const {
+  std::ostringstream out;
+  out << "batch " << sizes.batch << ", heads " << sizes.num_heads << "/" << sizes.num_kv_heads
+      << ", len " << sizes.q_len << "x" << sizes.kv_len << ", dim " << sizes.head_dim << "/"
+      << sizes.head_dim_v;
+  for (const NamedParam& param : request().params) {
+    out << ", " << param.name << " ";
+    if (const auto* number = std::get_if<double>(&param.value)) out << *number;
+    if (const auto* word = std::get_if<std::string>(&param.value)) out << *word;
+    if (const auto* list = std::get_if<std::vector<double>>(&param.value)) {
+      for (const double number : *list) out << number << " ";
+    }
+  }
+  if (bias.has_value()) DescribeShape(out, "bias", bias.shape());
+  if (keep.has_value()) DescribeShape(out, "keep", keep.shape());
+  if (!alibi_slopes.empty()) out << ", alibi";
+  if (!sinks.empty()) out << ", sinks";
+  if (!width.empty()) out << ", " << width.size() << " width";
+  if (!key_lengths.empty()) {
+    out << ", key_lengths";
+    for (size_t n = 0; n < key_lengths.size() && n < 8; ++n) out << " " << key_lengths[n];
+  }
+  return out.str();
+}
+
+AttentionCase MakeCase(const Sizes& sizes, uint64_t seed, Layout layout) {
+  const auto [batch, num_heads, num_kv_heads, q_len, kv_len, head_dim, head_dim_v] = sizes;
+  AttentionCase c;
+  c.sizes = sizes;
+  c.q = Buffer<float>({batch, num_heads, q_len, head_dim}, layout, kNan);
+  c.k = Buffer<float>({batch, num_kv_heads, kv_len, head_dim}, layout, kNan);
+  c.v = Buffer<float>({batch, num_kv_heads, kv_len, head_dim_v}, layout, kNan);
+  Random random(seed);
+  for (Buffer<float>* buffer : {&c.q, &c.k, &c.v}) {
+    buffer->ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x = random.Normal(); });
+  }
+  return c;
+}
+
+Buffer<float> MakeBias(const Extents& shape, Random& random, double hidden, Layout layout) {
+  Buffer<float> bias(shape, layout, kNan);
+  bias.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) {
+    x = random.Normal();
+    if (random.Chance(hidden)) x = -std::numeric_limits<float>::infinity();
+  });
+  return bias;
+}
+
+Buffer<uint8_t> MakeKeep(const Extents& shape, Random& random, double kept, Layout layout) {
+  Buffer<uint8_t> keep(shape, layout, 0);
+  keep.ForEach([&](int64_t, int64_t, int64_t, int64_t, uint8_t& x) {
+    // Any nonzero byte means true.
+    x = random.Chance(kept) ? static_cast<uint8_t>(random.Integer(1, 255)) : 0;
+  });
+  return keep;
+}
+
+bool HasLse(const AttentionCase& c) {
+  return c.scalars.normalize == Normalize::kSoftmax || c.scalars.kernel == Kernel::kGaussian;
+}
+
+Results RunAttention(const AttentionCase& c, const Asked& asked, ThreadPool* pool) {
+  const auto [batch, num_heads, num_kv_heads, q_len, kv_len, head_dim, head_dim_v] = c.sizes;
+  Results r;
+  AttentionOutputs outputs;
+  r.output = Buffer<float>({batch, num_heads, q_len, head_dim_v}, c.output_layout, kNan);
+  outputs.output = r.output.view();
+  if (asked.lse) {
+    r.lse = Buffer<float>({batch, num_heads, q_len, 1}, c.output_layout, kNan);
+    outputs.lse = r.lse.view();
+  }
+  if (asked.weights) {
+    r.weights = Buffer<float>({batch, num_heads, q_len, kv_len}, c.output_layout, kNan);
+    outputs.weights = r.weights.view();
+  }
+  if (asked.scores) {
+    r.scores = Buffer<float>({batch, num_heads, q_len, kv_len}, c.output_layout, kNan);
+    outputs.scores = r.scores.view();
+    outputs.score_stage = *asked.scores;
+  }
+  Attention(c.q.view(), c.k.view(), c.v.view(), c.options(), outputs, pool);
+  for (const Buffer<float>* buffer : {&r.output, &r.lse, &r.weights, &r.scores}) {
+    EXPECT_TRUE(!buffer->has_value() || buffer->GapsAreUntouched()) << c.Describe();
+  }
+  return r;
+}
+
+std::vector<uint32_t> Bits(const Buffer<float>& buffer) {
+  std::vector<uint32_t> bits;
+  for (const float x : buffer.Elements()) bits.push_back(std::bit_cast<uint32_t>(x));
+  return bits;
+}
+
+}  // namespace heed::testing

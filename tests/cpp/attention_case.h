@@ -1,0 +1,85 @@
+// One problem of exact attention: seeded inputs, options, and both ways to run it.
+#ifndef HEED_TESTS_ATTENTION_CASE_H_
+#define HEED_TESTS_ATTENTION_CASE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "buffer.h"
+#include "heed/attention.h"
+#include "heed/request.h"
+#include "random.h"
+
+namespace heed::testing {
+
+struct Sizes {
+  int64_t batch = 1;
+  int64_t num_heads = 2;
+  int64_t num_kv_heads = 2;
+  int64_t q_len = 65;
+  int64_t kv_len = 65;
+  int64_t head_dim = 64;
+  int64_t head_dim_v = 64;
+};
+
+// Owns every tensor. Tests change members freely between making and running a case.
+struct AttentionCase {
+  Sizes sizes;
+  Buffer<float> q, k, v;
+  Buffer<float> bias;    // no value = absent
+  Buffer<uint8_t> keep;  // no value = absent
+  std::vector<float> alibi_slopes, sinks, width;
+  std::vector<int32_t> key_lengths;  // [batch] or [batch, q_len]
+  AttentionOptions scalars;          // the options that own no memory
+  Layout output_layout = Layout::kDense;
+
+  // All options: `scalars` with views of the members above.
+  AttentionOptions options() const;
+
+  // The same problem by name, for the oracle and for heed::Run. kDot becomes scaled_dot_product,
+  // kSquaredDistance kernel_regression.
+  Request request() const;
+
+  // Sizes and options in one line, for failure messages.
+  std::string Describe() const;
+};
+
+// q, k, v ~ N(0, 1), gaps full of NaN.
+AttentionCase MakeCase(const Sizes& sizes, uint64_t seed = 1, Layout layout = Layout::kDense);
+
+// A bias ~ N(0, 1) of these extents; each cell is -inf with the given probability.
+Buffer<float> MakeBias(const Extents& shape, Random& random, double hidden = 0,
+                       Layout layout = Layout::kDense);
+
+// A keep tensor of these extents; each cell is nonzero with the given probability. Gaps are zero.
+Buffer<uint8_t> MakeKeep(const Extents& shape, Random& random, double kept,
+                         Layout layout = Layout::kDense);
+
+// Which optional results to ask for.
+struct Asked {
+  bool lse = true;
+  bool weights = false;
+  std::optional<ScoreStage> scores = std::nullopt;
+};
+
+struct Results {
+  Buffer<float> output;   // [batch, num_heads, q_len, head_dim_v]
+  Buffer<float> lse;      // [batch, num_heads, q_len, 1]
+  Buffer<float> weights;  // [batch, num_heads, q_len, kv_len]
+  Buffer<float> scores;   // [batch, num_heads, q_len, kv_len]
+};
+
+// Runs heed::Attention into buffers full of NaN; checks that their gaps stay as they were.
+Results RunAttention(const AttentionCase& c, const Asked& asked = {}, ThreadPool* pool = nullptr);
+
+// Whether the kernel's denominator has a logarithm to return.
+bool HasLse(const AttentionCase& c);
+
+// Bits of all elements: for comparisons where a NaN equals itself and -0 differs from 0.
+std::vector<uint32_t> Bits(const Buffer<float>& buffer);
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_ATTENTION_CASE_H_

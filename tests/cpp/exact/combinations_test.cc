@@ -1,0 +1,141 @@
+// Any combination of options works together: seeded random problems against the oracle.
+#include <array>
+
+#include "attention_accuracy.h"
+#include "attention_case.h"
+#include "gtest/gtest.h"
+#include "simd_targets.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr int kCases = 300;
+
+class AttentionCombinations : public OnEveryTarget {};
+HEED_ON_EVERY_TARGET(AttentionCombinations);
+
+template <size_t kCount>
+int64_t Pick(Random& random, const std::array<int64_t, kCount>& choices) {
+  return choices[static_cast<size_t>(random.Integer(0, kCount - 1))];
+}
+
+Sizes RandomSizes(Random& random) {
+  constexpr std::array<int64_t, 11> kLens = {1, 2, 3, 16, 17, 33, 63, 64, 65, 129, 150};
+  constexpr std::array<int64_t, 7> kDims = {1, 2, 7, 16, 24, 40, 64};
+  Sizes sizes;
+  sizes.batch = random.Integer(1, 3);
+  sizes.num_kv_heads = random.Integer(1, 2);
+  sizes.num_heads = sizes.num_kv_heads * random.Integer(1, 3);
+  sizes.q_len = Pick(random, kLens);
+  sizes.kv_len = random.Chance(0.3) ? sizes.q_len : Pick(random, kLens);
+  sizes.head_dim = Pick(random, kDims);
+  sizes.head_dim_v = Pick(random, kDims);
+  return sizes;
+}
+
+Layout RandomLayout(Random& random) {
+  constexpr std::array<Layout, 4> kLayouts = {Layout::kDense, Layout::kBlhd, Layout::kPadded,
+                                              Layout::kReversed};
+  return kLayouts[static_cast<size_t>(random.Integer(0, 3))];
+}
+
+// Each axis of [batch, num_heads, q_len, kv_len] becomes 1 with probability 0.4.
+Extents RandomPairs(const Sizes& sizes, Random& random) {
+  Extents shape = {sizes.batch, sizes.num_heads, sizes.q_len, sizes.kv_len};
+  for (int64_t& extent : shape) {
+    if (random.Chance(0.4)) extent = 1;
+  }
+  return shape;
+}
+
+void AddLengths(AttentionCase& c, Random& random) {
+  const bool per_query = random.Chance(0.4);
+  const int64_t count = c.sizes.batch * (per_query ? c.sizes.q_len : 1);
+  for (int64_t n = 0; n < count; ++n) {
+    c.key_lengths.push_back(static_cast<int32_t>(random.Integer(0, c.sizes.kv_len)));
+  }
+}
+
+void AddOffset(AttentionCase& c, Random& random) {
+  const int64_t far = c.sizes.q_len + c.sizes.kv_len;
+  const bool per_query = static_cast<int64_t>(c.key_lengths.size()) > c.sizes.batch;
+  const double kind = random.Uniform();
+  if (kind < 0.3 && !per_query) {
+    c.scalars.query_offset = QueryOffset::End();
+  } else if (kind < 0.6) {
+    std::vector<int64_t> positions;
+    for (int64_t b = 0; b < c.sizes.batch; ++b) positions.push_back(random.Integer(-far, far));
+    c.scalars.query_offset = QueryOffset::PerBatch(positions);
+  } else if (c.sizes.q_len != c.sizes.kv_len || kind < 0.8) {
+    c.scalars.query_offset = QueryOffset::At(random.Integer(-far / 2, far));
+  }
+}
+
+void AddKeepRules(AttentionCase& c, Random& random) {
+  c.scalars.causal = random.Chance(0.4);
+  if (random.Chance(0.3)) {
+    c.scalars.window.emplace();
+    if (random.Chance(0.7)) c.scalars.window->left = random.Integer(0, c.sizes.kv_len);
+    if (random.Chance(0.7)) c.scalars.window->right = random.Integer(0, c.sizes.kv_len);
+  }
+  if (random.Chance(0.4)) AddLengths(c, random);
+  AddOffset(c, random);
+  if (random.Chance(0.4)) {
+    constexpr std::array<int64_t, 4> kPercent = {5, 50, 95, 100};
+    const double kept = static_cast<double>(Pick(random, kPercent)) / 100;
+    c.keep = MakeKeep(RandomPairs(c.sizes, random), random, kept, RandomLayout(random));
+  }
+}
+
+void AddModifiers(AttentionCase& c, Random& random) {
+  if (random.Chance(0.3)) c.scalars.scale = random.Normal();
+  if (random.Chance(0.3)) c.scalars.softcap = 0.5 + 10 * random.Uniform();
+  if (random.Chance(0.4)) {
+    const double hidden = random.Chance(0.5) ? 0.3 : 0.0;
+    c.bias = MakeBias(RandomPairs(c.sizes, random), random, hidden, RandomLayout(random));
+  }
+  const size_t heads = static_cast<size_t>(c.sizes.num_heads);
+  if (random.Chance(0.3)) c.alibi_slopes.resize(heads);
+  for (float& slope : c.alibi_slopes) slope = 0.1f * random.Normal();
+  if (random.Chance(0.3)) c.sinks.resize(heads);
+  for (float& sink : c.sinks) sink = 2 * random.Normal();
+}
+
+AttentionCase RandomCase(uint64_t seed) {
+  Random random(seed);
+  const Sizes sizes = RandomSizes(random);
+  AttentionCase c = MakeCase(sizes, seed + 1, RandomLayout(random));
+  c.output_layout = RandomLayout(random);
+  AddKeepRules(c, random);
+  AddModifiers(c, random);
+  return c;
+}
+
+TEST_P(AttentionCombinations, MatchReference) {
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExpectMatchesReference(RandomCase(seed));
+    if (HasFailure()) return;  // one broken case says enough
+  }
+}
+
+TEST_P(AttentionCombinations, KernelRegressionKeepsTheSameRules) {
+  constexpr std::array<Kernel, 3> kKernels = {Kernel::kGaussian, Kernel::kTriangular,
+                                              Kernel::kEpanechnikov};
+  for (uint64_t seed = 1; seed <= kCases / 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed + 1000);
+    AttentionCase c = MakeCase(RandomSizes(random), seed, RandomLayout(random));
+    AddKeepRules(c, random);
+    c.scalars.score = Score::kSquaredDistance;
+    c.scalars.normalize = Normalize::kKernelSum;
+    c.scalars.kernel = kKernels[seed % kKernels.size()];
+    // Wide enough that most keys have mass: |q - k|^2 is about 2 head_dim.
+    c.width = {static_cast<float>(3 * std::sqrt(2.0 * static_cast<double>(c.sizes.head_dim)))};
+    ExpectMatchesReference(c);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace heed::testing
