@@ -1,0 +1,142 @@
+// The layout is tested: every row of the list has its files, headers include only what their layer
+// may know, docs name paths that exist, links resolve. Run by `node --test tests/layout/`.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { isUpToDate, readMechanisms, readParameters } from "../../scripts/docs_table.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
+  cwd: root,
+  encoding: "utf8",
+})
+  .split("\n")
+  .filter((file) => file !== "" && existsSync(join(root, file)));
+const read = (file) => readFileSync(join(root, file), "utf8");
+const under = (prefix, pattern) => files.filter((f) => f.startsWith(prefix) && pattern.test(f));
+const mechanisms = readMechanisms();
+
+test("EveryMechanismHasItsFiles", () => {
+  assert.ok(mechanisms.length >= 2, "the list could not be read");
+  for (const { id, family } of mechanisms) {
+    for (const file of [`cpp/reference/${id}.cc`, `tests/cpp/${family}/${id}_test.cc`]) {
+      assert.ok(existsSync(join(root, file)), `${id} is in mechanisms.inc, but ${file} is missing`);
+    }
+    assert.ok(read("cpp/src/run.cc").includes(`"${id}"`), `${id} has no runner in cpp/src/run.cc`);
+  }
+});
+
+test("EveryRowIsComplete", () => {
+  for (const row of mechanisms) {
+    assert.match(row.id, /^[a-z][a-z0-9_]*$/);
+    assert.ok(row.year > 1900 && row.year < 2100, `${row.id}: year ${row.year}`);
+    for (const [field, value] of Object.entries(row)) {
+      assert.ok(value !== "", `${row.id} has no ${field}`);
+    }
+  }
+});
+
+test("EveryParameterIsDeclaredAndUsed", () => {
+  const declared = new Set(readParameters().map((parameter) => parameter.name));
+  const used = new Set(mechanisms.flatMap((mechanism) => mechanism.params.split(" ")));
+  assert.deepEqual([...used].filter((name) => !declared.has(name)), [], "used but not in params.inc");
+  assert.deepEqual([...declared].filter((name) => !used.has(name)), [], "in params.inc, unused");
+});
+
+test("EveryPlugHasOneFileNamedAfterIt", () => {
+  const plugs = read("cpp/src/exact/plugs-inl.h") + read("cpp/src/exact/keep/range.h");
+  for (const file of under("cpp/src/exact/", /\/(score|modify|keep|normalize)\/[^/]+\.h$/)) {
+    const stem = file.split("/").at(-1).replace(/(-inl)?\.h$/, "");
+    if (["score", "modify", "keep", "normalize", "range"].includes(stem)) continue;
+    assert.ok(plugs.includes(file.replace("cpp/", "")), `${file} is not plugged in anywhere`);
+  }
+});
+
+const includes = (file) =>
+  [...read(file).matchAll(/^#include "([^"]+)"/gm)].map((match) => match[1]);
+
+function assertIncludes(prefix, allowed, why) {
+  for (const file of under(prefix, /\.(h|cc)$/)) {
+    for (const header of includes(file)) {
+      assert.ok(allowed.some((rule) => rule.test(header)), `${file} includes ${header}: ${why}`);
+    }
+  }
+}
+
+test("TheReferenceKnowsOnlyPublicHeaders", () => {
+  assertIncludes("cpp/reference/", [/^heed\/(tensor|request|error|reference)\.h$/, /^heed\/.*\.inc$/,
+    /^reference\//, /^[a-z_]+\.h$/], "the oracle shares no code with the kernels");
+});
+
+test("PublicHeadersIncludeOnlyEachOther", () => {
+  assertIncludes("cpp/include/heed/", [/^heed\//], "users see no SIMD and no internals");
+});
+
+test("BindingsAndBenchmarkKnowOnlyPublicHeaders", () => {
+  const outside = "bindings and benchmark use the public API";
+  assertIncludes("bindings/embind/", [/^heed\//, /^embind\//, /^bindings\//, /^(\.\.\/)?[a-z_]+\.h$/], outside);
+  for (const file of under("native_bench/", /\.(h|cc)$/)) {
+    for (const header of includes(file)) assert.ok(!header.startsWith("src/"), `${file}: ${outside}`);
+  }
+});
+
+test("PlugsKnowTheirSocketAndSimd", () => {
+  const allowed = [/^hwy\//, /^heed\//, /^src\/simd\//, /^src\/exact\/(tile|problem)\.h$/,
+    /^src\/exact\/(score|modify|keep|normalize)\//];
+  for (const socket of ["score", "modify", "keep", "normalize"]) {
+    assertIncludes(`cpp/src/exact/${socket}/`, allowed, "a plug knows its socket and simd/");
+  }
+});
+
+test("TheLibraryNeverPrintsExitsOrAborts", () => {
+  for (const file of [...under("cpp/src/", /\.(h|cc)$/), ...under("cpp/reference/", /\.(h|cc)$/)]) {
+    const code = read(file).replace(/\/\/.*$/gm, "");
+    assert.doesNotMatch(code, /\b(printf|fprintf|puts|abort|exit)\s*\(|std::c(out|err)\b/, file);
+  }
+});
+
+test("SourcesAreShortAndAscii", () => {
+  const sources = files.filter((f) =>
+    /^(cpp|bindings|web|native_bench|scripts|tests)\/.*\.(h|cc|inc|ts|mjs|js|svelte|css)$/.test(f));
+  assert.ok(sources.length > 50);
+  for (const file of sources) {
+    const text = read(file);
+    const limit = file.startsWith("tests/") || /test/.test(file) ? 600 : 500;
+    assert.ok(text.split("\n").length <= limit, `${file} has more than ${limit} lines`);
+    // The page's own texts may use typographic characters; code in C++ may not.
+    if (/\.(h|cc|inc)$/.test(file)) assert.doesNotMatch(text, /[^\x00-\x7f]/, `${file} is not ASCII`);
+  }
+});
+
+test("DocsNamePathsThatExist", () => {
+  const places = /`((?:cpp|bindings|web|native_bench|tests|docs|scripts)\/[\w./-]*)`/g;
+  for (const page of [...under("docs/", /\.md$/), "README.md"]) {
+    for (const [, path] of read(page).matchAll(places)) {
+      assert.ok(existsSync(join(root, path)) || path.includes("score_floor"), `${page} names ${path}`);
+    }
+  }
+});
+
+test("RelativeLinksResolve", () => {
+  for (const page of files.filter((f) => f.endsWith(".md"))) {
+    for (const [, target] of read(page).matchAll(/\]\((?!https?:|#|mailto:)([^)\s#]+)/g)) {
+      const path = normalize(join(dirname(page), target));
+      assert.ok(existsSync(join(root, path)), `${page} links to ${target}`);
+    }
+  }
+});
+
+test("TheMechanismTableIsUpToDate", () => {
+  assert.ok(isUpToDate(), "node scripts/docs_table.mjs --write");
+});
+
+test("NoFileNamesARegistry", () => {
+  const registry = new RegExp(["registry", "npmjs"].join("\\.") + "|" + ["deb", "debian", "org"].join("\\."));
+  for (const file of files.filter((f) => !/\.(png|wasm|pb|onnx|woff2?|ico)$/.test(f))) {
+    assert.doesNotMatch(read(file), registry, `${file} names a package registry's host`);
+  }
+});
