@@ -4,6 +4,7 @@
 #include <emscripten/val.h>
 #include <malloc.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -127,7 +128,7 @@ std::string Target() {
 }
 
 // Bytes handed out by malloc and not yet freed: what the leak tests watch.
-double HeapInUse() { return static_cast<double>(mallinfo().uordblks); }
+double HeapInUse() { return static_cast<double>(static_cast<uint32_t>(mallinfo().uordblks)); }
 
 }  // namespace
 

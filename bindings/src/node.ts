@@ -10,20 +10,15 @@ export * from "./exports.js";
 
 type GlueModule = { default: GlueFactory };
 
-// Node starts its workers in its own way, so the threaded variants have glue of their own here.
+// Node starts its workers in its own way: other glue around the same WebAssembly.
 const THREADED_GLUE: Partial<Record<Variant | "reference", () => Promise<GlueModule>>> = {
   "simd-threads": () => import("./wasm/heed-simd-threads.node.mjs"),
   "relaxed-threads": () => import("./wasm/heed-relaxed-threads.node.mjs"),
 };
 
-const THREADED_URLS: Partial<Record<Variant | "reference", () => URL>> = {
-  "simd-threads": () => new URL("./wasm/heed-simd-threads.node.wasm", import.meta.url),
-  "relaxed-threads": () => new URL("./wasm/heed-relaxed-threads.node.wasm", import.meta.url),
-};
-
 const node: Platform = {
   glue: (file) => (THREADED_GLUE[file] ?? (() => web.glue(file)))(),
-  url: (file) => (THREADED_URLS[file] ?? (() => web.url(file)))(),
+  url: web.url,
   readFile,
   threadLimit: () => {
     const count = availableParallelism();

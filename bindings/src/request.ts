@@ -86,6 +86,12 @@ function checkTogether(
       `queryOffset: got ${offset.length} numbers, expected one per batch entry = ${batch}`,
     );
   }
+  if (offset === "end" && sources.get("keyLengths")?.shape.length === 2) {
+    throw new HeedError(
+      "unsupported",
+      'queryOffset: "end" needs one length per batch entry, but keyLengths has one per query; give numbers instead',
+    );
+  }
   const positional =
     (params.get("causal") === true && "causal") ||
     ((params.has("windowLeft") || params.has("windowRight")) && "window") ||
