@@ -12,6 +12,17 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/cpp/include/heed" DESTINATION "${CMAKE_
 configure_package_config_file(cmake/heedConfig.cmake.in heedConfig.cmake
   INSTALL_DESTINATION "${package_folder}")
 write_basic_package_version_file(heedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+# Relative to heed.pc itself, so that an install prefix can be moved.
+file(RELATIVE_PATH relative_prefix
+  "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+if(hwy_FOUND)
+  set(private_requirements libhwy)
+endif()
+set(cxx_runtime -lstdc++)
+if(APPLE)
+  set(cxx_runtime -lc++)
+endif()
 configure_file(cmake/heed.pc.in heed.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/heedConfig.cmake"
               "${PROJECT_BINARY_DIR}/heedConfigVersion.cmake"

@@ -71,7 +71,7 @@ async function provideModules() {
   const lock = join(root, "package-lock.json");
   const installed = join(root, "node_modules/.package-lock.json");
   const current = existsSync(installed) && statSync(installed).mtimeMs >= statSync(lock).mtimeMs;
-  if (!current) await run("npm", ["ci", "--ignore-scripts"], { cwd: root, quiet: true });
+  if (!current) await run("npm", ["ci", "--ignore-scripts", "--prefer-offline"], { cwd: root, quiet: true });
   report("npm modules", current ? "found" : "installed", "node_modules");
 }
 

@@ -3,7 +3,7 @@
 //   npm run test:full                        also the slow ones
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { build, buildNative } from "./build.mjs";
+import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
 import { Tally, ctest, nodeTest, playwright, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
@@ -29,11 +29,11 @@ function steps(tools, tally) {
     ["native", "Build natively", () => buildNative(tools)],
     ["ctest", "C++ tests", () => tally.run(ctest(tools, "native-tests"))],
     ["consumer", "Consumer of the installed library", () => checkConsumer(tools)],
-    ["wasm", "Build WASM", () => build(["wasm"], tools)],
-    ["package", "Build the npm package", () => build(["package"], tools)],
+    ["wasm", "Build WASM", () => buildWasm(tools)],
+    ["package", "Build the npm package", () => buildPackage(tools)],
     ["layout", "Layout test", () => layout.length && tally.run(nodeTest(tools, layout))],
     ["vitest", "JavaScript tests", () => tally.run(vitest(tools, env))],
-    ["web", "Build the demo page", () => build(["web"], tools)],
+    ["web", "Build the demo page", () => buildWeb(tools)],
     ["playwright", "Browser tests", () => tally.run(playwright(tools, env))],
     full && ["asan", "Build with sanitizers", () => buildNative(tools, "asan")],
     full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan"))],
