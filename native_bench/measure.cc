@@ -3,18 +3,27 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <numeric>
 
 namespace heed::bench {
 namespace {
 
-double SampleSeconds(const std::function<void()>& call, int calls) {
-  const auto start = std::chrono::steady_clock::now();
+double Now(Clock clock) {
+  if (clock == Clock::kCpu) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+double SampleSeconds(const std::function<void()>& call, int calls, Clock clock) {
+  const double start = Now(clock);
   for (int i = 0; i < calls; ++i) call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return Now(clock) - start;
 }
 
 }  // namespace
+
+const char* ClockName(Clock clock) { return clock == Clock::kCpu ? "cpu" : "wall"; }
 
 int CallsPerSample(double seconds_per_call) {
   constexpr double kSampleSeconds = 1e-3;
@@ -41,7 +50,7 @@ std::vector<Summary> MeasureInterleaved(std::span<const std::function<void()>> c
     for (size_t i : order) {
       if (!NeedsAnother(plan, static_cast<int>(samples[i].size()), spent[i])) continue;
       const int calls = CallsPerSample(warm_seconds[i]);
-      const double seconds = SampleSeconds(candidates[i], calls);
+      const double seconds = SampleSeconds(candidates[i], calls, plan.clock);
       samples[i].push_back(seconds / calls);
       spent[i] += seconds;
       any = true;

@@ -10,7 +10,16 @@
 
 namespace heed::bench {
 
+enum class Clock {
+  kWall,
+  kCpu,  // processor time of this process: of one thread alone, what an undisturbed run would take
+};
+
+// "wall" or "cpu".
+const char* ClockName(Clock clock);
+
 struct MeasurePlan {
+  Clock clock = Clock::kWall;
   int min_reps = 10;
   double min_seconds = 0.5;
   double max_seconds = 10;

@@ -16,6 +16,7 @@ struct RawLists {
   std::string causal = "both";
   std::string threads = "1";
   std::string peers;
+  std::string clock = "wall";
 };
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
@@ -36,6 +37,10 @@ void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
 void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--peers", raw.peers, "implementations to compare (default: all of this build)");
   app.add_option("--simd", options.simd, "force a Highway target (AVX2, SSE4, EMU128, ...)");
+  app.add_option("--clock", raw.clock,
+                 "wall, or cpu: processor time, for one thread on a busy machine")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"wall", "cpu"}));
   app.add_option("--reps", options.plan.min_reps, "repetitions, at least")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
@@ -80,6 +85,13 @@ void ParseLists(const RawLists& raw, Options& options) {
   grid.heads = ParseHeads("--heads", raw.heads);
   grid.masks = ParseMasks("--causal", raw.causal);
   grid.threads = ParseThreads(raw.threads);
+  if (raw.clock == "cpu") {
+    options.plan.clock = Clock::kCpu;
+    if (grid.threads != std::vector<int>{1}) {
+      throw Error(ErrorCode::kOption,
+                  "--clock cpu: counts all threads together, so --threads is 1");
+    }
+  }
   if (!raw.peers.empty()) options.peers = ParseNames("--peers", raw.peers);
 }
 

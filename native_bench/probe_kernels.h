@@ -11,7 +11,7 @@ struct FmaRun {
   float sum = 0;  // keeps the compiler from dropping the loop
 };
 
-// `rounds` rounds of 12 chained multiply-adds.
+// `rounds` rounds of 14 chained multiply-adds.
 FmaRun RunFmaChains(int64_t rounds);
 
 // The sum of `count` floats; `data` on a cache line, `count` a multiple of 256.

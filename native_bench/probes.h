@@ -19,7 +19,7 @@ struct StreamRate {
   double triad_gbps = 0;  // a = b + s c with non-temporal stores, 12 bytes an element
 };
 
-// The highest of repeated runs of 12 independent multiply-add chains held in registers. Takes about
+// The highest of repeated runs of 14 independent multiply-add chains held in registers. Takes about
 // 0.2 s. Forces `target` meanwhile and restores the best target afterwards.
 FmaPeak MeasureFmaPeak(const std::string& target, int threads);
 

@@ -31,7 +31,7 @@ struct Row {
   std::string peer;
   Status status = Status::kRefused;
   std::string reason;      // of kWrong and kRefused
-  Verdict verdict;         // the worse of the small problem and the timed one
+  Verdict verdict;         // the worse of the small problem and the timed one, rows of both
   Summary seconds;         // per call
   double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
 

@@ -141,6 +141,7 @@ void PrintContext(std::ostream& out, const Report& report) {
     out << "memory, threads " << rate.threads << ": read " << Format("%.1f", rate.read_gbps)
         << " GB/s, triad " << Format("%.1f", rate.triad_gbps) << " GB/s\n";
   }
+  if (report.plan.clock == Clock::kCpu) out << "times are processor time, not wall time\n";
   out << "FLOP = " << kFlopFormula << "\n";
 }
 

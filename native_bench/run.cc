@@ -34,8 +34,10 @@ struct Candidate {
 };
 
 void Judge(Row& row, const Verdict& verdict) {
+  const int64_t rows = row.verdict.rows + verdict.rows;
   const bool worse = !verdict.Passed() || verdict.max_error > row.verdict.max_error;
   if (worse || row.verdict.rows == 0) row.verdict = verdict;
+  row.verdict.rows = rows;
   if (verdict.Passed()) return;
   row.status = Status::kWrong;
   char text[96];

@@ -1,0 +1,46 @@
+#include "native_bench/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace heed::bench {
+namespace {
+
+TEST(Measure, ShortCallsShareASample) {
+  EXPECT_EQ(CallsPerSample(1e-4), 10);
+  EXPECT_EQ(CallsPerSample(0.5), 1);
+  EXPECT_EQ(CallsPerSample(0), 100000);
+}
+
+TEST(Measure, RepetitionsGoOnUntilBothMinimaAreReached) {
+  const MeasurePlan plan = {.min_reps = 10, .min_seconds = 0.5, .max_seconds = 10};
+  EXPECT_TRUE(NeedsAnother(plan, 9, 3));
+  EXPECT_TRUE(NeedsAnother(plan, 100, 0.4));
+  EXPECT_FALSE(NeedsAnother(plan, 10, 0.5));
+}
+
+TEST(Measure, ASlowPeerStopsAtTheMaximumButIsTimedOnce) {
+  const MeasurePlan plan = {.min_reps = 10, .min_seconds = 0.5, .max_seconds = 10};
+  EXPECT_TRUE(NeedsAnother(plan, 0, 0));
+  EXPECT_FALSE(NeedsAnother(plan, 1, 30));
+}
+
+TEST(Measure, CandidatesAreInterleavedInAlternatingOrder) {
+  std::string trace;
+  const std::vector<std::function<void()>> candidates = {[&] { trace += 'a'; },
+                                                         [&] { trace += 'b'; }};
+  const std::vector<double> warm_seconds = {1, 1};
+  const MeasurePlan plan = {.min_reps = 3, .min_seconds = 0};
+  const std::vector<Summary> summaries = MeasureInterleaved(candidates, warm_seconds, plan);
+  EXPECT_EQ(trace, "abbaab");
+  EXPECT_EQ(summaries[0].count, 3);
+  EXPECT_EQ(summaries[1].count, 3);
+}
+
+TEST(Measure, NoCandidatesGiveNoSummaries) { EXPECT_TRUE(MeasureInterleaved({}, {}, {}).empty()); }
+
+}  // namespace
+}  // namespace heed::bench

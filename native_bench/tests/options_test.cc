@@ -1,0 +1,80 @@
+#include "native_bench/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "heed/error.h"
+
+namespace heed::bench {
+namespace {
+
+using ::testing::ElementsAre;
+
+CommandLine Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "heed-bench");
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Options, CountsAreParsedInOrder) {
+  EXPECT_THAT(ParseCounts("--head-dims", "64,128,40"), ElementsAre(64, 128, 40));
+}
+
+TEST(Options, CountsRefuseWhatIsNotAPositiveNumber) {
+  for (const char* text : {"", "64,", ",64", "a", "64x", "0", "-1", "1.5", " 64", "99999999999"}) {
+    EXPECT_THROW(ParseCounts("--head-dims", text), Error) << text;
+  }
+}
+
+TEST(Options, LengthsAreSquareUnlessTwoAreGiven) {
+  EXPECT_THAT(ParseLengths("--lengths", "512,1x4096"),
+              ElementsAre(Lengths{512, 512}, Lengths{1, 4096}));
+  EXPECT_THROW(ParseLengths("--lengths", "1x"), Error);
+  EXPECT_THROW(ParseLengths("--lengths", "1x2x3"), Error);
+}
+
+TEST(Options, HeadsMayBeGrouped) {
+  EXPECT_THAT(ParseHeads("--heads", "8,32:8"), ElementsAre(Heads{8, 8}, Heads{32, 8}));
+  EXPECT_THROW(ParseHeads("--heads", "8:3"), Error);
+}
+
+TEST(Options, ErrorsNameTheFlagAndTheItem) {
+  try {
+    ParseLengths("--lengths", "128,x7");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOption);
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("--lengths"),
+                                               ::testing::HasSubstr("whole number")));
+  }
+}
+
+TEST(Options, DefaultsTimeScaledDotProduct) {
+  const CommandLine line = Parse({});
+  ASSERT_FALSE(line.exit_code.has_value());
+  EXPECT_THAT(line.options.grid.mechanisms, ElementsAre("scaled_dot_product"));
+  EXPECT_THAT(line.options.grid.threads, ElementsAre(1));
+  EXPECT_THAT(line.options.grid.masks, ElementsAre(Mask::kFull, Mask::kCausal));
+  EXPECT_EQ(line.options.plan.min_reps, 10);
+  EXPECT_EQ(line.options.plan.clock, Clock::kWall);
+}
+
+TEST(Options, AllMechanismsAreThoseOfTheRegistry) {
+  const CommandLine line = Parse({"--mechanisms", "all"});
+  EXPECT_THAT(line.options.grid.mechanisms,
+              ::testing::IsSupersetOf({"scaled_dot_product", "kernel_regression"}));
+}
+
+TEST(Options, UsageMistakesExitWithTwo) {
+  EXPECT_EQ(Parse({"--no-such-flag"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--causal", "maybe"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--reps", "0"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--threads", "1,zwei"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--clock", "cpu", "--threads", "2"}).exit_code, 2);
+}
+
+TEST(Options, HelpExitsWithZero) { EXPECT_EQ(Parse({"--help"}).exit_code, 0); }
+
+}  // namespace
+}  // namespace heed::bench

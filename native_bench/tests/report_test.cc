@@ -1,0 +1,138 @@
+#include "native_bench/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace heed::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Row MakeRow(const std::string& peer, int64_t length, double seconds) {
+  Row row;
+  row.shape.mechanism = "scaled_dot_product";
+  row.shape.heads = {8, 8};
+  row.shape.lengths = {length, length};
+  row.shape.head_dim = 64;
+  row.peer = peer;
+  row.status = Status::kTimed;
+  row.verdict.bound = 1e-5;
+  row.verdict.rows = 100;
+  row.seconds = {.count = 10, .min = seconds, .p10 = seconds, .median = seconds, .p90 = seconds};
+  row.peak_gflops = 100;
+  return row;
+}
+
+Report MakeReport() {
+  Report report;
+  report.peers = {{"heed", "", ""}, {"xsimd", "", ""}};
+  report.peaks = {{"AVX2", 1, 100}, {"SSE4", 1, 50}, {"AVX2", 2, 190}};
+  report.rows = {MakeRow("heed", 1024, 0.010), MakeRow("xsimd", 1024, 0.015),
+                 MakeRow("heed", 128, 0.002), MakeRow("xsimd", 128, 0.001)};
+  return report;
+}
+
+TEST(Report, RatesFollowTheFormula) {
+  const Row row = MakeRow("heed", 1024, 0.010);
+  EXPECT_NEAR(row.Gflops(), 4.0 * 8 * 1024 * 1024 * 64 / 0.010 * 1e-9, 1e-9);
+  EXPECT_NEAR(row.PeakFraction(), row.Gflops() / 100, 1e-12);
+}
+
+TEST(Report, BestPeakIsOfTheSameThreads) {
+  EXPECT_EQ(BestPeak(MakeReport().peaks, 1), 100);
+  EXPECT_EQ(BestPeak(MakeReport().peaks, 2), 190);
+  EXPECT_EQ(BestPeak(MakeReport().peaks, 3), 0);
+}
+
+TEST(Report, BestRowIsTheFastestTimedOneOfItsCase) {
+  Report report = MakeReport();
+  EXPECT_THAT(BestRows(report.rows), ElementsAre(0, 3));
+  report.rows[3].status = Status::kWrong;
+  EXPECT_THAT(BestRows(report.rows), ElementsAre(0, 2));
+}
+
+TEST(Report, TimeOverHeedComparesWithinTheCase) {
+  const Report report = MakeReport();
+  EXPECT_DOUBLE_EQ(TimeOverHeed(report.rows, report.rows[1]), 1.5);
+  EXPECT_DOUBLE_EQ(TimeOverHeed(report.rows, report.rows[3]), 0.5);
+}
+
+TEST(Report, JsonHasTheDocumentedFields) {
+  const nlohmann::json json = ToJson(MakeReport());
+  EXPECT_EQ(json.at("schema"), "heed-bench");
+  EXPECT_EQ(json.at("schema_version"), kJsonSchemaVersion);
+  for (const char* key : {"date", "command", "machine", "build", "flop_formula", "inputs", "plan",
+                          "probes", "peers", "rows"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  const nlohmann::json& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("case"), "scaled_dot_product/h8/d64/l1024/full/t1");
+  EXPECT_EQ(row.at("status"), "timed");
+  EXPECT_EQ(row.at("shape").at("q_len"), 1024);
+  EXPECT_DOUBLE_EQ(row.at("ms").at("median"), 10);
+  EXPECT_EQ(row.at("reps"), 10);
+  EXPECT_NEAR(row.at("fraction_of_fma_peak"), 2.147, 1e-3);
+}
+
+TEST(Report, JsonGivesAWrongPeerNoSpeed) {
+  Report report = MakeReport();
+  report.rows[0].status = Status::kWrong;
+  report.rows[0].reason = "off";
+  report.rows[0].verdict.max_error = std::numeric_limits<double>::infinity();
+  const nlohmann::json row = ToJson(report).at("rows").at(0);
+  EXPECT_EQ(row.at("reason"), "off");
+  EXPECT_FALSE(row.contains("ms"));
+  EXPECT_FALSE(row.contains("gflops"));
+  EXPECT_EQ(nlohmann::json::parse(row.dump()).at("max_error"), nullptr);
+}
+
+TEST(Report, TableMarksTheBestAndIsPlainWhenPiped) {
+  std::ostringstream out;
+  PrintTable(out, MakeReport(), Style::kPlain);
+  EXPECT_THAT(out.str(), Not(HasSubstr("\x1b")));
+  std::istringstream lines(out.str());
+  std::vector<std::string> starred;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('*')) starred.push_back(line);
+  }
+  ASSERT_EQ(starred.size(), 2u);
+  EXPECT_THAT(starred[0], HasSubstr("heed"));
+  EXPECT_THAT(starred[1], HasSubstr("xsimd"));
+}
+
+TEST(Report, TableColumnsAlign) {
+  std::ostringstream out;
+  PrintTable(out, MakeReport(), Style::kPlain);
+  std::istringstream lines(out.str());
+  std::string titles;
+  std::getline(lines, titles);
+  const size_t end_of_ms = titles.find("  p10") == std::string::npos
+                               ? 0
+                               : titles.find(" ms ") + std::string(" ms").size();
+  ASSERT_GT(end_of_ms, 0u);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    EXPECT_NE(line[end_of_ms - 1], ' ') << line;
+    EXPECT_EQ(line[end_of_ms], ' ') << line;
+  }
+}
+
+TEST(Report, CsvAndMarkdownHaveOneLineARow) {
+  std::ostringstream csv, markdown;
+  PrintCsv(csv, MakeReport());
+  PrintMarkdown(markdown, MakeReport());
+  const auto lines = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines(csv.str()), 1 + 4);
+  EXPECT_EQ(lines(markdown.str()), 2 + 4);
+}
+
+}  // namespace
+}  // namespace heed::bench
