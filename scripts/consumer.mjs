@@ -11,7 +11,10 @@ export async function checkConsumer(tools) {
   rmSync(prefix, { recursive: true, force: true });
   rmSync(binary, { recursive: true, force: true });
   const options = { cwd: root, env: tools.env };
-  await run("cmake", ["--install", "build/native", "--prefix", prefix], { ...options, quiet: true });
+  await run("cmake", ["--install", "build/native", "--prefix", prefix], {
+    ...options,
+    quiet: true,
+  });
 
   const configure = ["-S", source, "-B", binary, "-G", "Ninja", `-DCMAKE_PREFIX_PATH=${prefix}`];
   await run("cmake", configure, { ...options, quiet: true });

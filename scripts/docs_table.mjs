@@ -12,7 +12,8 @@ export function readRows(file, macro) {
   const text = readFileSync(join(root, "cpp/include/heed", file), "utf8").replace(/^\/\/.*$/gm, "");
   const defines = [...text.matchAll(/^#define (\w+) ("(?:[^"\\]|\\.)*")$/gm)];
   let body = text.replace(/^#.*$/gm, "");
-  for (const [, name, value] of defines) body = body.replaceAll(new RegExp(`\\b${name}\\b`, "g"), value);
+  for (const [, name, value] of defines)
+    body = body.replaceAll(new RegExp(`\\b${name}\\b`, "g"), value);
   const rows = [];
   for (let at = body.indexOf(`${macro}(`); at >= 0; at = body.indexOf(`${macro}(`, at + 1)) {
     rows.push(readArguments(body, at + macro.length + 1));
@@ -44,21 +45,39 @@ function readArguments(text, start) {
 export const readMechanisms = () =>
   readRows("mechanisms.inc", "HEED_MECHANISM").map(
     ([id, family, title, year, source, summary, formula, inputs, params, cost, capabilities]) => ({
-      id, family, title, year: Number(year), source, summary, formula, inputs, params, cost, capabilities,
+      id,
+      family,
+      title,
+      year: Number(year),
+      source,
+      summary,
+      formula,
+      inputs,
+      params,
+      cost,
+      capabilities,
     }),
   );
 
 export const readParameters = () =>
-  readRows("params.inc", "HEED_PARAMETER").map(([name, type, fallback, range, symbol, summary]) => ({
-    name, type, default: fallback, range, symbol, summary,
-  }));
+  readRows("params.inc", "HEED_PARAMETER").map(
+    ([name, type, fallback, range, symbol, summary]) => ({
+      name,
+      type,
+      default: fallback,
+      range,
+      symbol,
+      summary,
+    }),
+  );
 
 const code = (text) => (text === "" ? "" : `\`${text.replaceAll("|", "\\|")}\``);
 const words = (text) => text.split(" ").filter(Boolean).map(code).join(" ");
 
 function render() {
   const mechanisms = readMechanisms().map(
-    (m) => `| ${code(m.id)} | ${m.title} | ${m.summary} | ${m.source} | ${words(m.inputs)} | ${words(m.params)} | ${m.cost} |`,
+    (m) =>
+      `| ${code(m.id)} | ${m.title} | ${m.summary} | ${m.source} | ${words(m.inputs)} | ${words(m.params)} | ${m.cost} |`,
   );
   const parameters = readParameters().map(
     (p) => `| ${code(p.name)} | ${p.type} | ${code(p.default)} | ${code(p.range)} | ${p.summary} |`,

@@ -9,7 +9,7 @@ import { privateApt } from "./setup/private_apt.mjs";
 import { provide } from "./setup/provide.mjs";
 import { debian, installPackages, isRoot, provideSystem } from "./setup/system.mjs";
 import { unpackEmscripten, unpackHighway, unpackNode24, unpackXsimd } from "./setup/unpacked.mjs";
-import { cacheFolder, toolFolders, minimumEmscripten, root, toolchain } from "./toolchain.mjs";
+import { cacheFolder, minimumEmscripten, root, toolchain, toolFolders } from "./toolchain.mjs";
 
 // The Debian suite that carries Highway 1.2, xsimd 13 and Emscripten 3.1.69, and the LLVM that this
 // Emscripten drives.
@@ -61,7 +61,11 @@ async function provideEmscripten(aptGet) {
   }
   const { emcc, version } = toolchain();
   if (!emcc) {
-    report("Emscripten", "missing", `install emsdk ${minimumEmscripten} or newer, emcc on the PATH`);
+    report(
+      "Emscripten",
+      "missing",
+      `install emsdk ${minimumEmscripten} or newer, emcc on the PATH`,
+    );
     throw new Error("needed and not here: Emscripten");
   }
   report("Emscripten", before.emcc ? "found" : "installed", `${emcc} ${version}`);
@@ -71,7 +75,8 @@ async function provideModules() {
   const lock = join(root, "package-lock.json");
   const installed = join(root, "node_modules/.package-lock.json");
   const current = existsSync(installed) && statSync(installed).mtimeMs >= statSync(lock).mtimeMs;
-  if (!current) await run("npm", ["ci", "--ignore-scripts", "--prefer-offline"], { cwd: root, quiet: true });
+  if (!current)
+    await run("npm", ["ci", "--ignore-scripts", "--prefer-offline"], { cwd: root, quiet: true });
   report("npm modules", current ? "found" : "installed", "node_modules");
 }
 

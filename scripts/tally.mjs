@@ -17,7 +17,11 @@ export function readJunit(file) {
   const suite = /<testsuite\b[^>]*>/.exec(readFileSync(file, "utf8"))[0];
   const count = (name) => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(suite)?.[1] ?? 0);
   const skipped = count("skipped") + count("disabled");
-  return { passed: count("tests") - count("failures") - skipped, failed: count("failures"), skipped };
+  return {
+    passed: count("tests") - count("failures") - skipped,
+    failed: count("failures"),
+    skipped,
+  };
 }
 
 // vitest --reporter=json

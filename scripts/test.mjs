@@ -1,25 +1,18 @@
 // npm test: set up, build both worlds, run every runner; the first failure ends it.
 //   npm test -- --only vitest,playwright     some of the steps
 //   npm run test:full                        also the slow ones
-import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
 import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
-import { Tally, ctest, nodeTest, playwright, vitest } from "./runners.mjs";
+import { layoutTests } from "./layout_tests.mjs";
+import { ctest, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
 import { step } from "./steps.mjs";
 import { lineOf } from "./tally.mjs";
-import { root, toolchain } from "./toolchain.mjs";
+import { toolchain } from "./toolchain.mjs";
 
 const full = process.argv.includes("--full");
 const onlyAt = process.argv.indexOf("--only");
 const only = onlyAt < 0 ? null : (process.argv[onlyAt + 1] ?? "").split(",");
-
-function layoutTests() {
-  const folder = join(root, "tests/layout");
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder).filter((name) => name.endsWith(".mjs")).map((name) => join(folder, name));
-}
 
 // name, title, work; the slow ones run in test:full only.
 function steps(tools, tally) {

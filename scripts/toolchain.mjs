@@ -71,7 +71,11 @@ export function toolchain() {
     ccache: which("ccache"),
   };
   // Emscripten's own tsc comes first: --emit-tsd calls whichever is found.
-  const folders = [emscripten?.bin, paths.emcc && dirname(paths.emcc), join(root, "node_modules/.bin")];
+  const folders = [
+    emscripten?.bin,
+    paths.emcc && dirname(paths.emcc),
+    join(root, "node_modules/.bin"),
+  ];
   const variables = {
     PATH: [...folders.filter(Boolean), process.env.PATH].join(delimiter),
     EM_CONFIG: emscripten?.config,
@@ -87,9 +91,14 @@ export function toolchain() {
     CCACHE_MAXSIZE: "3G",
   };
   const set = Object.entries(variables).filter(([, value]) => value);
-  return { ...paths, version: emscripten?.version, variables: Object.fromEntries(set), get env() {
-    return { ...process.env, ...this.variables };
-  } };
+  return {
+    ...paths,
+    version: emscripten?.version,
+    variables: Object.fromEntries(set),
+    get env() {
+      return { ...process.env, ...this.variables };
+    },
+  };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url) && process.argv.includes("--print")) {

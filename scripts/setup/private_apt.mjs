@@ -1,6 +1,6 @@
 // Packages of another Debian suite without touching the system's apt: a private state folder with
 // one source entry, copied from the machine's own configuration (so from its own mirror).
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../process.mjs";
 
@@ -62,7 +62,12 @@ export async function privateApt(folder, codename, suite) {
   for (const name of ["parts", "lists/partial", "cache/archives/partial"]) {
     mkdirSync(join(folder, name), { recursive: true });
   }
-  const fields = [`Types: deb deb-src`, `URIs: ${source.uris}`, `Suites: ${suite}`, `Components: main`];
+  const fields = [
+    `Types: deb deb-src`,
+    `URIs: ${source.uris}`,
+    `Suites: ${suite}`,
+    `Components: main`,
+  ];
   if (source["signed-by"]) fields.push(`Signed-By: ${source["signed-by"]}`);
   writeFileSync(join(folder, "parts", "suite.sources"), `${fields.join("\n")}\n`);
   const settings = {
@@ -75,7 +80,8 @@ export async function privateApt(folder, codename, suite) {
     "APT::Sandbox::User": "root",
   };
   const options = Object.entries(settings).flatMap(([key, value]) => ["-o", `${key}=${value}`]);
-  const aptGet = (args, cwd = folder) => run("apt-get", ["-q", ...options, ...args], { cwd, quiet: true });
+  const aptGet = (args, cwd = folder) =>
+    run("apt-get", ["-q", ...options, ...args], { cwd, quiet: true });
   await aptGet(["update"]);
   return aptGet;
 }
