@@ -97,6 +97,19 @@ export function attend(
   };
 }
 
+/** How long the same call takes once more, in milliseconds. */
+export function timeCall(
+  heed: Heed,
+  projected: Projected,
+  settings: ScoreSettings,
+  rules: MaskRules,
+): number {
+  const { tensors, extras, params } = request(projected, settings, rules);
+  const start = performance.now();
+  heed.attention(tensors.q, tensors.k, tensors.v, { ...extras, ...params, returnWeights: true });
+  return performance.now() - start;
+}
+
 /** Largest absolute difference; a NaN on either side alone counts as infinite. */
 export function largestDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let largest = 0;

@@ -34,10 +34,23 @@ export function valueAt(matrix: Matrix, row: number, column: number): number {
   return matrix.values[row * matrix.columnCount + column] ?? Number.NaN;
 }
 
-/** Position on the ramp, 0 to 1. Weights use a square root so that small ones stay visible. */
+/** Small weights stay visible: the ramp runs with this power of the weight. */
+const WEIGHT_POWER = 0.65;
+
+/** Position of a weight on its ramp, 0 to 1. */
+export function weightPosition(weight: number, limit: number): number {
+  return (Math.max(0, weight) / limit) ** WEIGHT_POWER;
+}
+
+/** Position of a signed value on its ramp: 0.5 is zero. */
+export function signedPosition(value: number, limit: number): number {
+  return 0.5 + value / (2 * limit);
+}
+
+/** Position on the matrix's ramp, 0 to 1. */
 export function rampPosition(matrix: Matrix, value: number): number {
-  if (matrix.kind === "weight") return Math.sqrt(Math.max(0, value) / matrix.limit);
-  return 0.5 + value / (2 * matrix.limit);
+  const position = matrix.kind === "weight" ? weightPosition : signedPosition;
+  return position(value, matrix.limit);
 }
 
 export function largestMagnitude(values: ArrayLike<number>, floor = 1e-6): number {

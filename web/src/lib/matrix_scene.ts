@@ -37,6 +37,15 @@ function longest(labels: readonly string[]): number {
   return Math.min(LABEL_LIMIT, Math.max(1, ...labels.map((label) => [...label].length)));
 }
 
+/** How far leaning labels reach beyond the last column. */
+function overhang(labels: readonly string[], cell: number, size: number): number {
+  const reach = labels.map((label, column) => {
+    const wide = Math.min(LABEL_LIMIT, [...label].length) * size * EM;
+    return (wide + size) * Math.SQRT1_2 - (labels.length - column - 0.5) * cell;
+  });
+  return Math.ceil(Math.max(1, ...reach));
+}
+
 /** Fits the matrix with its labels into width x height. */
 export function layoutMatrix(matrix: Matrix, width: number, height: number): Layout {
   const rows = Math.max(1, matrix.rowCount);
@@ -48,8 +57,8 @@ export function layoutMatrix(matrix: Matrix, width: number, height: number): Lay
   const flatCell = Math.min((width - left) / columns, (height - 24) / rows, LARGEST_CELL);
   const slanted = wide > flatCell - 4;
   const top = slanted ? Math.ceil(wide * Math.SQRT1_2 + size) : 24;
-  const right = slanted ? Math.ceil(wide * Math.SQRT1_2) : 1;
-  const across = Math.max(1, Math.min(width - left - right * 0.6, width - left - 1));
+  const right = slanted ? overhang(matrix.columnLabels, (width - left) / columns, size) : 1;
+  const across = Math.max(1, width - left - right);
   const cell = Math.min(across / columns, (height - top - 1) / rows, LARGEST_CELL);
   const side = cell >= 8 ? Math.floor(cell) : cell;
   return {
@@ -83,10 +92,11 @@ function cellBox(layout: Layout, row: number, column: number) {
   };
 }
 
-/** ".40" for weights, "1.2" for scores: what fits into a cell. */
+/** ".40" for weights, "1.2" for scores: what fits into a cell. Weights that round to 0 stay bare. */
 function shortNumber(matrix: Matrix, value: number): string {
   if (matrix.kind !== "weight") return fixed(value, 1);
   const text = value.toFixed(2);
+  if (text === "0.00") return "";
   return text === "1.00" ? "1" : text.replace(/^0/, "");
 }
 
@@ -105,12 +115,13 @@ function cellShapes(matrix: Matrix, layout: Layout, palette: Palette): Shape[] {
       const fill =
         matrix.kind === "mask" ? palette.faint : rampColour(ramp, rampPosition(matrix, value));
       shapes.push({ kind: "rect", fill, ...box });
-      if (withNumbers) {
+      const text = withNumbers ? shortNumber(matrix, value) : "";
+      if (text) {
         shapes.push({
           kind: "text",
           x: box.x + box.width / 2,
           y: box.y + box.height / 2 + 0.5,
-          text: shortNumber(matrix, value),
+          text,
           size: Math.min(13, layout.cellWidth * 0.32),
           fill: inkOn(fill),
           anchor: "middle",
