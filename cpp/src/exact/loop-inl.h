@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "src/exact/plan-inl.h"
@@ -160,7 +161,7 @@ class BlockLoop {
   void Attend(const PackedTile& packed, size_t t, size_t r) {
     ScoreTile tile = MakeScoreTile(t, r);
     if (!Score(packed, r, tile)) return;
-    const bool select = tile.has_masked && !packed.v_finite;
+    const bool select = !packed.v_finite;
     if (select) NoteVisible(tile);
     HWY_ALIGN float rescale[kScoreRows];
     plan_.plugs.normalize->Accumulate(tile, states_.From(r), rescale);
@@ -215,8 +216,8 @@ class BlockLoop {
     }
   }
 
-  // Aggregate for tiles that hide some keys and hold values that are not finite: 0 x NaN must not
-  // happen, so hidden keys are left out. Same order and same operations, hence the same bits.
+  // Aggregate for tiles that hold values that are not finite: 0 x NaN must not happen, so hidden keys
+  // are left out. Same order and same operations, hence the same bits.
   void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r) {
     const DF d;
     const size_t cols = PanelCols();
@@ -292,12 +293,23 @@ class BlockLoop {
   void WritePairTile(const TensorView<float>& pairs, Pairs what, const ScoreTile& tile, size_t r) {
     const size_t end = std::min(tile.last, tile.num_keys);
     for (size_t i = 0; i < tile.num_rows; ++i) {
-      if (what == Pairs::kWeights) {
-        plan_.plugs.normalize->Weights(tile, states_.From(r), i, Finish(r + i));
-      }
+      if (what == Pairs::kWeights) WeighRow(tile, r, i);
       const Row& row = tile.rows[i];
       float* to = &pairs(batch_, row.head, row.query, tile.key_begin);
       std::copy(tile.row_scores(i) + tile.first, tile.row_scores(i) + end, to + tile.first);
+    }
+  }
+
+  // Replaces the scores of row i of the tile by final weights. A row lost to NaN is multiplied by
+  // NaN; the weights of its hidden keys are zeros all the same.
+  void WeighRow(const ScoreTile& tile, size_t r, size_t i) {
+    const RowEnd end = Finish(r + i);
+    const bool lost = std::isnan(end.factor);
+    if (lost) NoteVisible(tile);
+    plan_.plugs.normalize->Weights(tile, states_.From(r), i, end);
+    if (!lost) return;
+    for (size_t c = tile.first; c < tile.last; ++c) {
+      if (scratch_.visible[i * kTileKeys + c] == 0) tile.row_scores(i)[c] = 0.0f;
     }
   }
 

@@ -171,7 +171,7 @@ void ReadShapes(AttentionProblem& p) {
                                 std::to_string(p.num_kv_heads) +
                                 "; the first must be a multiple of the second");
   }
-  p.group = p.num_heads > 0 ? p.num_heads / p.num_kv_heads : 1;
+  p.group = p.num_kv_heads > 0 ? p.num_heads / p.num_kv_heads : 0;
 }
 
 void CheckScore(AttentionProblem& p) {
