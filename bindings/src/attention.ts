@@ -1,6 +1,5 @@
 import { fail, HeedError } from "./errors.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { paramNamesOf } from "./request.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
 import type { TensorArgument } from "./source.js";
@@ -137,30 +136,44 @@ function checkChoice(options: Record<string, unknown>, choice: (typeof CHOICES)[
 /** The mechanism that `heed.attention` is. */
 export const ATTENTION_ID = "scaled_dot_product";
 
+/** Names of options by where they go; everything is known once the registry is. */
+export interface OptionNames {
+  readonly inputs: ReadonlySet<string>;
+  readonly params: ReadonlySet<string>;
+  readonly all: ReadonlySet<string>;
+}
+
+export function optionNames(registry: Registry): OptionNames {
+  const { mechanism, params: callParams } = registry.callNames(ATTENTION_ID);
+  const optional = mechanism.inputs.filter((input) => input.optional);
+  const inputs = new Set(optional.map(({ name }) => name));
+  const params = new Set(callParams);
+  // Options have one name: `window`.
+  params.delete("windowLeft");
+  params.delete("windowRight");
+  const choices = CHOICES.map(({ name }) => name);
+  const all = new Set([...params, ...inputs, ...choices, ...Object.keys(LATER)]);
+  return { inputs, params, all };
+}
+
 /** Splits the options of `attention` into what `run` calls inputs and params. */
 export function splitOptions(
-  registry: Registry,
+  names: OptionNames,
   given: unknown,
 ): { inputs: Record<string, unknown>; params: Record<string, unknown> } {
-  const options = asRecord("options", given);
-  const mechanism = registry.mechanism(ATTENTION_ID);
-  const inputNames = new Set(
-    mechanism.inputs.filter(({ optional }) => optional).map(({ name }) => name),
-  );
-  const paramNames = paramNamesOf(mechanism);
-  paramNames.delete("windowLeft");
-  paramNames.delete("windowRight");
-  for (const [name, why] of Object.entries(LATER)) {
-    if (options[name] !== undefined) throw new HeedError("unsupported", `${name}: ${why}`);
-  }
-  const own = ["score", "normalize", ...Object.keys(LATER)];
-  checkNames("options", options, new Set([...paramNames, ...inputNames, ...own]));
-  for (const choice of CHOICES) checkChoice(options, choice);
   const inputs: Record<string, unknown> = {};
   const params: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options)) {
-    if (inputNames.has(name)) inputs[name] = value;
-    else if (paramNames.has(name)) params[name] = value;
+  if (given === undefined) return { inputs, params };
+  const options = asRecord("options", given);
+  for (const name of Object.keys(LATER)) {
+    if (options[name] === undefined) continue;
+    throw new HeedError("unsupported", `${name}: ${LATER[name]}`);
+  }
+  checkNames("options", options, names.all);
+  for (const choice of CHOICES) checkChoice(options, choice);
+  for (const name of Object.keys(options)) {
+    if (names.inputs.has(name)) inputs[name] = options[name];
+    else if (names.params.has(name)) params[name] = options[name];
   }
   return { inputs, params };
 }

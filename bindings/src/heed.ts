@@ -3,6 +3,7 @@ import {
   type AttentionOptions,
   type AttentionResult,
   type OnlyKnown,
+  optionNames,
   splitOptions,
 } from "./attention.js";
 import { execute } from "./execute.js";
@@ -115,9 +116,10 @@ export class Heed {
     this.reasons = choice.reasons;
     this.tensor = ((data: unknown, shape?: unknown, options?: unknown) =>
       newTensor(heap, data, shape, options)) as unknown as TensorFunction;
+    const names = optionNames(registry);
     this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
       heap.checkUsable();
-      const { inputs, params } = splitOptions(registry, options);
+      const { inputs, params } = splitOptions(names, options);
       return execute(heap, prepare(registry, ATTENTION_ID, { q, k, v, ...inputs }, params));
     }) as unknown as AttentionFunction;
     this.run = ((id: unknown, inputs: unknown, params?: unknown) => {

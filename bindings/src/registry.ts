@@ -48,8 +48,17 @@ export interface Parameter {
 export const camelCase = (name: string): string =>
   name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-export const snakeCase = (name: string): string =>
-  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const snakeNames = new Map<string, string>();
+
+/** The C++ word of a name. Remembered: every call asks for the same few. */
+export function snakeCase(name: string): string {
+  let snake = snakeNames.get(name);
+  if (snake === undefined) {
+    snake = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    snakeNames.set(name, snake);
+  }
+  return snake;
+}
 
 const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
 
@@ -68,21 +77,35 @@ function toMechanism(row: MechanismRow): Mechanism {
 const toParameter = (row: ParameterRow): Parameter =>
   Object.freeze({ ...row, name: camelCase(row.name) });
 
+/** The names that a call of a mechanism may use, made once. */
+export interface CallNames {
+  readonly mechanism: Mechanism;
+  readonly inputs: ReadonlySet<string>;
+  /** The mechanism's parameters, `window` for its two sides, and `layout`. */
+  readonly params: ReadonlySet<string>;
+}
+
+function toCallNames(mechanism: Mechanism): CallNames {
+  const params = new Set([...mechanism.params, "layout"]);
+  if (params.has("windowLeft")) params.add("window");
+  return { mechanism, inputs: new Set(mechanism.inputs.map(({ name }) => name)), params };
+}
+
 /** The registry of a loaded module, in JavaScript's words. */
 export class Registry {
   readonly mechanisms: readonly Mechanism[];
   readonly parameters: readonly Parameter[];
-  readonly #byId: ReadonlyMap<string, Mechanism>;
+  readonly #byId: ReadonlyMap<string, CallNames>;
   readonly #byName: ReadonlyMap<string, Parameter>;
 
   constructor(glue: KernelGlue) {
     this.mechanisms = Object.freeze(glue.mechanisms().map(toMechanism));
     this.parameters = Object.freeze(glue.parameters().map(toParameter));
-    this.#byId = new Map(this.mechanisms.map((mechanism) => [mechanism.id, mechanism]));
+    this.#byId = new Map(this.mechanisms.map((row) => [row.id, toCallNames(row)]));
     this.#byName = new Map(this.parameters.map((parameter) => [parameter.name, parameter]));
   }
 
-  mechanism(id: unknown): Mechanism {
+  callNames(id: unknown): CallNames {
     const found = typeof id === "string" ? this.#byId.get(id) : undefined;
     if (found !== undefined) return found;
     const near = typeof id === "string" ? nearest(id, this.#byId.keys()) : undefined;

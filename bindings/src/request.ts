@@ -55,7 +55,8 @@ function readInputs(
       if (optional) continue;
       throw new HeedError("option", `${name}: missing, ${mechanism.id} needs it`);
     }
-    sources.set(name, readSource(name, value, { ...(READINGS[name] ?? VECTOR), float64 }));
+    const reading = READINGS[name] ?? VECTOR;
+    sources.set(name, readSource(name, value, float64 ? { ...reading, float64 } : reading));
   }
   return sources;
 }
@@ -121,13 +122,6 @@ function readParams(
   return params;
 }
 
-/** The names that `run()` takes in `params` for a mechanism. */
-export function paramNamesOf(mechanism: Mechanism): Set<string> {
-  const names = new Set([...mechanism.params, "layout"]);
-  if (names.has("windowLeft")) names.add("window");
-  return names;
-}
-
 /** Checks everything about a call. `float64` is the oracle's wider taste. */
 export function prepare(
   registry: Registry,
@@ -136,11 +130,11 @@ export function prepare(
   params: unknown,
   float64: boolean = false,
 ): Request {
-  const mechanism = registry.mechanism(id);
+  const { mechanism, ...names } = registry.callNames(id);
   const givenInputs = asRecord("inputs", inputs);
   const givenParams = asRecord("params", params);
-  checkNames("inputs", givenInputs, new Set(mechanism.inputs.map(({ name }) => name)));
-  checkNames("params", givenParams, paramNamesOf(mechanism));
+  checkNames("inputs", givenInputs, names.inputs);
+  checkNames("params", givenParams, names.params);
   const checked = readParams(registry, mechanism, expandWindow(givenParams));
   const sources = readInputs(mechanism, givenInputs, float64);
   const q = sources.get("q") as Source;

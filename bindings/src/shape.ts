@@ -10,12 +10,15 @@ export function checkShape(argument: string, shape: unknown): number[] {
   if (shape.length > 4) {
     fail("shape", `${argument}.shape`, shape, "at most 4 extents: [batch, heads, len, dim]");
   }
-  return Array.from(shape, (extent: unknown, axis) => {
+  const copy: number[] = [];
+  for (let axis = 0; axis < shape.length; axis++) {
+    const extent: unknown = shape[axis];
     if (typeof extent !== "number" || !Number.isSafeInteger(extent) || extent < 0) {
       fail("range", `${argument}.shape[${axis}]`, extent, "a whole number >= 0");
     }
-    return extent;
-  });
+    copy.push(extent);
+  }
+  return copy;
 }
 
 /** Number of elements; Infinity-safe because a product past 2^53 only has to be recognised as huge. */

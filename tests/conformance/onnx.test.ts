@@ -1,0 +1,86 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Heed, load } from "heed";
+import { OUTPUT_SLOTS, runCase } from "./onnx_attention.js";
+import { type Case, type OnnxTensor, readManifest, readTensor } from "./onnx_files.js";
+
+const repository = fileURLToPath(new URL("../..", import.meta.url));
+const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
+const SUITES = ["onnx_attention", "onnx_attention_opset25"];
+
+/** Operators of the suites that heed does not have yet. */
+const LATER: Record<string, string> = {
+  RotaryEmbedding: "rotary embedding is not part of this version",
+  LinearAttention: "the recurrent family is not part of this version",
+  CausalConvWithState: "the recurrent family is not part of this version",
+  FlexAttention: "user functions are not part of this version",
+};
+
+let passed = 0;
+const skipped = new Map<string, number>();
+
+/** The tolerances of the ONNX runner; half precision has 11 bits. */
+const tolerance = (dtype: string): { relative: number; absolute: number } =>
+  dtype === "float16" ? { relative: 1e-2, absolute: 1e-3 } : { relative: 1e-3, absolute: 1e-7 };
+
+function expectSame(name: string, got: ArrayLike<number>, wanted: OnnxTensor): void {
+  const { relative, absolute } = tolerance(wanted.dtype);
+  expect(got.length, name).toBe(wanted.data.length);
+  wanted.data.forEach((value, i) => {
+    const mine = got[i] as number;
+    const close = Object.is(mine, value) || Math.abs(mine - value) <= absolute + relative * Math.abs(value);
+    if (!close) expect.fail(`${name}[${i}]: got ${mine}, wanted ${value}`);
+  });
+}
+
+function checkCase(heed: Heed, folder: string, testCase: Case): void {
+  const files = `${folder}/${testCase.case}/test_data_set_0`;
+  const inputs = testCase.inputs.map(({ file }) => readTensor(`${files}/${file}`));
+  const outputs = runCase(heed, testCase, inputs);
+  const names = testCase.nodes[0]?.outputs ?? [];
+  let next = 0;
+  names.forEach((name, slot) => {
+    if (name === "") return;
+    const wanted = readTensor(`${files}/${testCase.outputs[next++]?.file}`);
+    const key = OUTPUT_SLOTS[slot];
+    const got = key && outputs[key];
+    if (got === undefined) return expect.fail(`no output for ${name}`);
+    expect(got.shape, name).toEqual(wanted.shape);
+    // The cache is copied, never computed: its bits must not change.
+    if (key === "present_key" || key === "present_value") {
+      expect(Array.from(got.data), name).toEqual(wanted.data);
+    } else expectSame(name, got.data, wanted);
+  });
+  expect(next, "every stored output is compared").toBe(testCase.outputs.length);
+}
+
+describe.each(SUITES)("%s", (suite) => {
+  const folder = `${data}/${suite}`;
+  if (!existsSync(`${folder}/manifest.json`)) {
+    it.skip(`has no data at ${folder} (set HEED_CONFORMANCE)`, () => {});
+    return;
+  }
+  let heed: Heed;
+  beforeAll(async () => {
+    heed = await load({ threads: 1 });
+  });
+  for (const testCase of readManifest(folder)) {
+    const op = testCase.nodes[0]?.op ?? "none";
+    const reason = op === "Attention" ? undefined : (LATER[op] ?? `${op} is unknown`);
+    if (reason === undefined) {
+      it(testCase.case, () => {
+        checkCase(heed, folder, testCase);
+        passed++;
+      });
+    } else {
+      skipped.set(`${op}: ${reason}`, (skipped.get(`${op}: ${reason}`) ?? 0) + 1);
+      it.skip(`${testCase.case} (${reason})`, () => {});
+    }
+  }
+});
+
+afterAll(() => {
+  const skips = [...skipped].map(([reason, count]) => `${count} skipped (${reason})`);
+  console.log([`conformance: ${passed} passed`, ...skips].join("\n  "));
+});

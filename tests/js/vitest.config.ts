@@ -1,0 +1,17 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+// Tests run against dist/, as a user would: `npm run build` makes it.
+export default defineConfig({
+  root,
+  resolve: { alias: { heed: `${root}dist/node.js` } },
+  test: {
+    include: ["tests/js/**/*.test.ts", "tests/conformance/**/*.test.ts"],
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    // The machine's cores belong to the threaded variants under test.
+    maxWorkers: 2,
+  },
+});
