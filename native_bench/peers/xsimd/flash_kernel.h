@@ -30,7 +30,7 @@ class Flash {
   static constexpr int64_t kRows = kLanes >= 16 ? 12 : 6;
   static constexpr int64_t kBlock = 48;
   static constexpr int64_t kStripes = kBlock / kRows;
-  static constexpr int64_t kTile = 64;
+  static constexpr int64_t kTile = 128;
   static_assert(kBlock % kRows == 0 && kTile % kPanel == 0);
 
   static int64_t PackedSize(int64_t kv_len, int64_t head_dim) {
@@ -64,8 +64,9 @@ class Flash {
       for (int64_t i = 0; i < block.rows; ++i) {
         const int64_t seen =
             head.causal ? first_query + i + head.query_offset + 1 - first_key : keys;
-        UpdateRow(head, block, i, Clamp(seen, keys), keys);
+        UpdateMax(head, block, i, Clamp(seen, keys), keys);
       }
+      for (int64_t i = 0; i < block.rows; ++i) UpdateSum(block, i, keys);
       Values(head, block, first_key, keys);
     }
     CloseBlock(head, block, first_query);
@@ -160,16 +161,12 @@ class Flash {
     return xsimd::bitwise_cast<float>(xsimd::bitwise_cast<int32_t>(p) + exponent);
   }
 
-  // Scores of row i become weights relative to the running maximum; the first `seen` of `keys` keys
-  // are visible.
-  static void UpdateRow(const Head& head, const Block& block, int64_t i, int64_t seen,
+  // The maximum of row i joins the running one; the first `seen` of `keys` keys are visible, and
+  // the others are made to weigh nothing.
+  static void UpdateMax(const Head& head, const Block& block, int64_t i, int64_t seen,
                         int64_t keys) {
     float* s = block.s + i * kTile;
     const int64_t padded = (keys + kPanel - 1) / kPanel * kPanel;
-    if (seen == 0) {
-      for (int64_t j = 0; j < padded; ++j) s[j] = 0;
-      return;
-    }
     for (int64_t j = seen; j < padded; ++j) s[j] = kNothing;
     Floats max0(kNothing), max1(kNothing);
     for (int64_t j = 0; j < padded; j += kPanel) {
@@ -178,9 +175,15 @@ class Flash {
     }
     const float tile_max = xsimd::reduce_max(xsimd::max(max0, max1));
     if (tile_max > block.row_max[i]) RaiseMax(head, block, i, tile_max);
-    const Floats row_max(block.row_max[i]);
+  }
+
+  // Scores of row i become weights relative to the running maximum, and join the running sum.
+  static void UpdateSum(const Block& block, int64_t i, int64_t keys) {
+    float* s = block.s + i * kTile;
+    // A row that has seen nothing so far: its maximum is as low as the scores it must not see.
+    const Floats row_max(block.row_max[i] == kNothing ? 0.0f : block.row_max[i]);
     Floats sum0(0.0f), sum1(0.0f);
-    for (int64_t j = 0; j < padded; j += kPanel) {
+    for (int64_t j = 0; j < keys; j += kPanel) {
       const Floats p0 = Exp2(Floats::load_aligned(s + j) - row_max);
       const Floats p1 = Exp2(Floats::load_aligned(s + j + kLanes) - row_max);
       p0.store_aligned(s + j);
@@ -251,7 +254,7 @@ class Flash {
 
   static void CloseBlock(const Head& head, const Block& block, int64_t first_query) {
     for (int64_t i = 0; i < block.rows; ++i) {
-      const float factor = block.row_sum[i] > 0 ? 1.0f / block.row_sum[i] : 0.0f;
+      const float factor = block.row_max[i] == kNothing ? 0.0f : 1.0f / block.row_sum[i];
       const float* o = block.o + i * head.head_dim;
       float* output = head.output + (first_query + i) * head.head_dim;
       for (int64_t d = 0; d < head.head_dim; d += kLanes) {
