@@ -109,7 +109,6 @@ class BlockLoop {
     tile.first = 0;
     tile.last = Plan::KeyCols(tile.num_keys);
     tile.scores = scratch_.scores.get();
-    tile.has_masked = false;
     return tile;
   }
 

@@ -27,7 +27,7 @@ namespace HWY_NAMESPACE {
 struct Plugs {
   std::unique_ptr<ScorePlug> score;
   std::unique_ptr<Modify> softcap;                // apart, because scores can be asked for after it
-  std::vector<std::unique_ptr<Modify>> additive;  // bias, ALiBi
+  std::vector<std::unique_ptr<Modify>> additive;  // ALiBi, bias
   std::vector<std::unique_ptr<CellKeep>> keep;    // range plugs live in the rows
   std::unique_ptr<NormalizePlug> normalize;
 };
@@ -73,8 +73,9 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
         scale, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
   }
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
-  if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
+  // The bias comes last: what it hides must stay hidden, and -inf + inf would be NaN.
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
+  if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
   if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
   plugs.normalize = MakeNormalize(p);
   return plugs;

@@ -37,7 +37,6 @@ struct ScoreTile {
   size_t first;
   size_t last;
   float* scores;
-  bool has_masked;  // some key of the tile is hidden from some row
 
   float* row_scores(size_t r) const { return scores + r * kTileKeys; }
 };

@@ -53,7 +53,6 @@ class DenseKeep final : public CellKeep {
         HideWhereZero(cells, columns.end - columns.begin, row + columns.begin);
       }
     }
-    tile.has_masked = true;
   }
 
  private:

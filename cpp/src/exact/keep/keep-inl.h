@@ -57,7 +57,6 @@ inline void ApplyRanges(ScoreTile& tile) {
     const size_t end = std::clamp(visible.end, begin, tile.last);
     HideColumns(row, tile.first, begin);
     HideColumns(row, end, tile.last);
-    tile.has_masked |= begin > tile.first || end < std::min(tile.last, tile.num_keys);
   }
 }
 

@@ -33,47 +33,40 @@ class Bias final : public Modify {
           (tile.key_begin + static_cast<int64_t>(columns.begin)) * bias_.strides[3];
       float* scores = tile.row_scores(r) + columns.begin;
       const size_t count = columns.end - columns.begin;
-      tile.has_masked |=
-          bias_.strides[3] == 0 ? AddOne(*cells, count, scores) : AddRow(cells, count, scores);
+      if (bias_.strides[3] == 0) {
+        AddOne(*cells, count, scores);
+      } else {
+        AddRow(cells, count, scores);
+      }
     }
   }
 
  private:
-  // s + bias, or -inf where the bias is -inf. Collects whether any was.
-  template <class DM>
-  static VF Sum(DF d, DM dm, VF s, VF bias, hn::Vec<DM>& hidden) {
+  // s + bias, or -inf where the bias is -inf.
+  static VF Sum(DF d, VF s, VF bias) {
     const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
-    const auto hides = hn::Eq(bias, minus_inf);
-    hidden = hn::Or(hidden, hn::VecFromMask(dm, hn::RebindMask(dm, hides)));
-    return hn::IfThenElse(hides, minus_inf, hn::Add(s, bias));
+    return hn::IfThenElse(hn::Eq(bias, minus_inf), minus_inf, hn::Add(s, bias));
   }
 
-  static bool AddRow(const float* HWY_RESTRICT bias, size_t count, float* HWY_RESTRICT scores) {
+  static void AddRow(const float* HWY_RESTRICT bias, size_t count, float* HWY_RESTRICT scores) {
     const DF d;
-    const hn::RebindToSigned<DF> di;
     const size_t lanes = hn::Lanes(d);
-    auto hidden = hn::Zero(di);
     size_t c = 0;
     for (; c + lanes <= count; c += lanes) {
-      hn::StoreU(Sum(d, di, hn::LoadU(d, scores + c), hn::LoadU(d, bias + c), hidden), d,
-                 scores + c);
+      hn::StoreU(Sum(d, hn::LoadU(d, scores + c), hn::LoadU(d, bias + c)), d, scores + c);
     }
-    if (c < count) {
-      const size_t rest = count - c;
-      const VF sum =
-          Sum(d, di, hn::LoadN(d, scores + c, rest), hn::LoadN(d, bias + c, rest), hidden);
-      hn::StoreN(sum, d, scores + c, rest);
-    }
-    return !hn::AllTrue(di, hn::Eq(hidden, hn::Zero(di)));
+    if (c == count) return;
+    const size_t rest = count - c;
+    const VF sum = Sum(d, hn::LoadN(d, scores + c, rest), hn::LoadN(d, bias + c, rest));
+    hn::StoreN(sum, d, scores + c, rest);
   }
 
-  static bool AddOne(float bias, size_t count, float* HWY_RESTRICT scores) {
+  static void AddOne(float bias, size_t count, float* HWY_RESTRICT scores) {
     if (bias == -std::numeric_limits<float>::infinity()) {
       HideColumns(scores, 0, count);
-      return true;
+    } else {
+      for (size_t c = 0; c < count; ++c) scores[c] += bias;
     }
-    for (size_t c = 0; c < count; ++c) scores[c] += bias;
-    return false;
   }
 
   TensorView<const float> bias_;

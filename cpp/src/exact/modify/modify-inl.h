@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // A function on a tile of scores. It works on the columns [first, last); what it writes to padding
-// or to hidden cells is overwritten by the keep plugs, which run after it. A plug that hides cells
-// itself writes -inf and sets `has_masked`.
+// or to hidden cells is overwritten by the keep plugs, which run after it. A plug may hide cells
+// itself by writing -inf.
 class Modify {
  public:
   virtual ~Modify() = default;
