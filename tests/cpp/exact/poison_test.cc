@@ -100,6 +100,14 @@ TEST_P(AttentionPoison, BiasAndAlibiOfHiddenCellsMayBeAnything) {
   }
 }
 
+TEST_P(AttentionPoison, HiddenCellsStayHiddenUnderHugeAlibi) {
+  AttentionCase c = Small(60, 60);
+  c.alibi_slopes = {-3e38f, 3e38f, -3e38f, 1};
+  c.bias = Buffer<float>({1, 1, 60, 60}, Layout::kDense, -kInf);
+  for (int64_t i = 0; i < 60; ++i) c.bias(0, 0, i, i) = 0;  // the distance is 0
+  ExpectMatchesReference(c);
+}
+
 TEST_P(AttentionPoison, FutureKeysReachOnlyTheRowsThatSeeThem) {
   AttentionCase c = Small(150, 150);
   c.scalars.causal = true;
