@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Rows of one task, which pass over the keys together.
-inline constexpr size_t kBlockRows = 4 * kScoreRows;
+// Rows of one task, which pass over the keys together. A multiple of every kScoreRows.
+inline constexpr size_t kBlockRows = 96;
 
 // Rows of a task enumerate query positions and, innermost, the query heads of one KV head: a GQA
 // group shares every packed tile, and a block spans few positions, so causal skips more.

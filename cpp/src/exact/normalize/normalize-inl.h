@@ -15,9 +15,9 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows whose scores are in flight at once: with kTileKeys columns they fill a third of L1, and the
-// packed keys of a tile are read from L2 once per so many rows.
-inline constexpr size_t kScoreRows = 4 * kTileRows;
+// Rows whose scores are in flight at once: with kTileKeys columns they stay in L1, and the packed
+// keys of a tile are read from L2 once per so many rows. Whole vectors of rows.
+inline constexpr size_t kScoreRows = kTileRows == 6 ? 24 : 16;
 
 // Running statistics of rows: the largest score so far and the sum of weights relative to it.
 // Apart, so that a plug can treat the rows of a tile as vectors; aligned, with room for whole
