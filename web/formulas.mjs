@@ -9,15 +9,20 @@ const PAGE_FORMULAS = {
   scores: "S = \\frac{1}{T\\sqrt{d}}\\,QK^\\top",
   weights: "P_{ij} = \\frac{e^{S_{ij}}}{\\sum_{j'} e^{S_{ij'}}}",
   output: "O = PV",
-  regression: "\\hat y(x) = \\frac{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right) y_j}"
-    + "{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right)}",
+  regression:
+    "\\hat y(x) = \\frac{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right) y_j}" +
+    "{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right)}",
 };
 
 const MODULE = "virtual:formulas";
 
 /** The MathML of a LaTeX formula, without anything that a strict style policy would refuse. */
 export function toMathml(latex) {
-  const html = katex.renderToString(latex, { output: "mathml", displayMode: true, strict: "error" });
+  const html = katex.renderToString(latex, {
+    output: "mathml",
+    displayMode: true,
+    strict: "error",
+  });
   const math = html.match(/<math[\s\S]*<\/math>/)?.[0];
   if (!math) throw new Error(`no MathML for ${latex}`);
   if (/\sstyle=/.test(math)) throw new Error(`MathML of ${latex} needs inline styles`);

@@ -6,6 +6,7 @@
   } catch {
     // Storage may be forbidden: follow the system.
   }
-  const dark = choice === "dark" || (choice !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  const dark =
+    choice === "dark" || (choice !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 })();

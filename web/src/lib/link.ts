@@ -1,6 +1,6 @@
 // The state of the page in the URL fragment: `#v=1&text=...`, only what differs from the defaults.
 // A link is input from a stranger: every field is checked, and what does not fit is left out.
-import { MAX_TOKENS } from "./tokens.js";
+
 import {
   ALIBI_RANGE,
   DEFAULTS,
@@ -8,12 +8,13 @@ import {
   KERNELS,
   MAX_NUMBER,
   MAX_TEXT,
-  SOFTCAP_RANGE,
   type Snapshot,
+  SOFTCAP_RANGE,
   TEMPERATURE_RANGE,
   VIEWS,
   WIDTH_RANGE,
 } from "./snapshot.js";
+import { MAX_TOKENS } from "./tokens.js";
 import { HEADS } from "./vectors.js";
 
 export const LINK_VERSION = "1";
@@ -129,7 +130,10 @@ export function decodeLink(fragment: string): { state: Snapshot; problem: string
   const version = fields.get("v");
   if (version === null) return { state, problem: null };
   if (version !== LINK_VERSION) {
-    return { state, problem: `This link has format ${version.slice(0, 8)}; this page reads format 1.` };
+    return {
+      state,
+      problem: `This link has format ${version.slice(0, 8)}; this page reads format 1.`,
+    };
   }
   const words = [0, MAX_TOKENS] as const;
   const sentence = fields.get("text");

@@ -3,7 +3,7 @@ import { fixed } from "./format.js";
 import { type Cell, type Matrix, rampPosition, valueAt } from "./matrix.js";
 import type { Palette } from "./palette.js";
 import { inkOn, rampColour } from "./ramp.js";
-import { type Shape, type TextShape, shortened } from "./scene.js";
+import { type Shape, shortened, type TextShape } from "./scene.js";
 
 export interface Layout {
   /** Top left corner of cell (0, 0) and the cell size; gap is the space between cells. */
@@ -78,8 +78,7 @@ export function layoutMatrix(matrix: Matrix, width: number, height: number): Lay
 export function cellAt(matrix: Matrix, layout: Layout, x: number, y: number): Cell | null {
   const column = Math.floor((x - layout.left) / layout.cellWidth);
   const row = Math.floor((y - layout.top) / layout.cellHeight);
-  const inside =
-    row >= 0 && column >= 0 && row < matrix.rowCount && column < matrix.columnCount;
+  const inside = row >= 0 && column >= 0 && row < matrix.rowCount && column < matrix.columnCount;
   return inside ? { row, column } : null;
 }
 

@@ -1,6 +1,13 @@
 // The state of the page and what follows from it. Views read this; only actions change it.
-import { type Attended, type Agreement, attend, checkAgainstReference, timeCall } from "./engine.js";
+
 import { core } from "./core.svelte.js";
+import {
+  type Agreement,
+  type Attended,
+  attend,
+  checkAgainstReference,
+  timeCall,
+} from "./engine.js";
 import { decodeLink, encodeLink } from "./link.js";
 import { cellKey, EVERYTHING, hiddenByRule, type MaskRules, paintRules } from "./mask.js";
 import type { Cell } from "./matrix.js";

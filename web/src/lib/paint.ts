@@ -1,13 +1,19 @@
 // Paints a scene on a canvas, sharp at any device pixel ratio.
 import { FONT_STACK, HATCH_STEP, type Scene, type Shape, type TextShape } from "./scene.js";
 
-function hatchPattern(context: CanvasRenderingContext2D, colour: string, ratio: number) {
+const tiles = new Map<string, HTMLCanvasElement>();
+
+/** The square that repeats; drawn once per colour and pixel ratio. */
+function hatchTile(colour: string, ratio: number): HTMLCanvasElement {
+  const known = tiles.get(`${colour} ${ratio}`);
+  if (known) return known;
   const tile = document.createElement("canvas");
+  tiles.set(`${colour} ${ratio}`, tile);
   const side = Math.max(2, Math.round(HATCH_STEP * ratio));
   tile.width = side;
   tile.height = side;
   const pen = tile.getContext("2d");
-  if (!pen) return null;
+  if (!pen) return tile;
   pen.strokeStyle = colour;
   pen.lineWidth = ratio;
   // Three strokes, so that the line continues across the corners of neighbouring tiles.
@@ -16,9 +22,14 @@ function hatchPattern(context: CanvasRenderingContext2D, colour: string, ratio: 
     pen.lineTo(shift + side + 1, -1);
   }
   pen.stroke();
-  const pattern = context.createPattern(tile, "repeat");
+  return tile;
+}
+
+function hatchPattern(context: CanvasRenderingContext2D, scene: Scene, ratio: number) {
+  if (!scene.shapes.some((shape) => shape.kind === "hatch")) return scene.hatch;
+  const pattern = context.createPattern(hatchTile(scene.hatch, ratio), "repeat");
   pattern?.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern;
+  return pattern ?? scene.hatch;
 }
 
 function paintText(context: CanvasRenderingContext2D, shape: TextShape) {
@@ -94,6 +105,6 @@ export function paint(canvas: HTMLCanvasElement, scene: Scene, ratio = devicePix
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.fillStyle = scene.background;
   context.fillRect(0, 0, scene.width, scene.height);
-  const hatch = hatchPattern(context, scene.hatch, ratio) ?? scene.hatch;
+  const hatch = hatchPattern(context, scene, ratio);
   for (const shape of scene.shapes) paintShape(context, shape, hatch);
 }

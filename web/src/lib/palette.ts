@@ -1,5 +1,5 @@
 // Colours live in CSS (src/styles/colour.css), once per theme. Canvas and SVG read them from there.
-import { type Ramp, mixRamp, sequentialRamp } from "./ramp.js";
+import { mixRamp, type Ramp, sequentialRamp } from "./ramp.js";
 
 export type Role = "query" | "key" | "value" | "output" | "plain";
 export type RampName = "weight" | "score" | Role;

@@ -1,7 +1,7 @@
 // The regression plot: data, truth and estimate, labelled on the marks.
 import type { Palette } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
-import { DOMAIN, type Regression, POINTS, SAMPLE, truth } from "./worked.js";
+import { DOMAIN, POINTS, type Regression, SAMPLE, truth } from "./worked.js";
 
 const MARGIN = { left: 32, right: 68, top: 12, bottom: 32 };
 const Y_RANGE = [-1, 6] as const;

@@ -9,9 +9,21 @@ const STEPS = 256;
 
 // Eleven stops of matplotlib's viridis (CC0), from dark to light.
 const VIRIDIS = [
-  "#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c",
-  "#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725",
+  "#440154",
+  "#482475",
+  "#414487",
+  "#355f8d",
+  "#2a788e",
+  "#21918c",
+  "#22a884",
+  "#44bf70",
+  "#7ad151",
+  "#bddf26",
+  "#fde725",
 ];
+
+/** The luminance on which black and white read equally well: sqrt(1.05 * 0.05) - 0.05. */
+const EQUAL_CONTRAST = 0.1791;
 
 /** Where the ramp has left the page's background and is viridis alone. */
 const FADE_IN = 0.16;
@@ -101,7 +113,7 @@ export function luminance(hex: string): number {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/** Black or white, whichever reads better on `hex`. */
+/** Black or white, whichever reads better on `hex`: never below a contrast of 4.58. */
 export function inkOn(hex: string): string {
-  return luminance(hex) > 0.19 ? "#16181d" : "#ffffff";
+  return luminance(hex) > EQUAL_CONTRAST ? "#000000" : "#ffffff";
 }

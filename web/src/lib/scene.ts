@@ -13,7 +13,13 @@ export type Shape =
   /** Diagonal hatching: a cell that is not there, as opposed to one whose value is zero. */
   | ({ kind: "hatch" } & Box)
   | ({ kind: "frame"; stroke: string; line: number } & Box)
-  | { kind: "path"; points: readonly (readonly [number, number])[]; stroke: string; line: number; dash?: boolean }
+  | {
+      kind: "path";
+      points: readonly (readonly [number, number])[];
+      stroke: string;
+      line: number;
+      dash?: boolean;
+    }
   | { kind: "dot"; x: number; y: number; radius: number; fill: string; stroke: string }
   | TextShape;
 

@@ -1,6 +1,7 @@
 // Everything a link restores, its defaults and its limits. Plain data: no DOM, no Svelte.
-import type { Cell } from "./matrix.js";
+
 import { EVERYTHING, type MaskRules } from "./mask.js";
+import type { Cell } from "./matrix.js";
 
 export const VIEWS = ["x", "q", "k", "v", "scores", "mask", "weights", "output"] as const;
 export type View = (typeof VIEWS)[number];

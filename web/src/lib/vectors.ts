@@ -22,7 +22,10 @@ export interface Head {
 export const HEADS: readonly Head[] = [
   { title: "Similar letters", looks: "compares spelling: a word finds itself and its look-alikes" },
   { title: "The word before", looks: "asks for the position just before its own" },
-  { title: "Near neighbours", looks: "compares positions softly: close words count, far ones fade" },
+  {
+    title: "Near neighbours",
+    looks: "compares positions softly: close words count, far ones fade",
+  },
   { title: "Spread out", looks: "has small random projections: a little of everything" },
 ];
 

@@ -119,7 +119,10 @@ export function regression(heed: Heed, kernel: Kernel, width: number): Regressio
   const error = heed
     .reference("kernel_regression", inputs, params)
     .then(({ output }) =>
-      estimate.reduce((most, value, i) => Math.max(most, Math.abs(value - Number(output.data[i]))), 0),
+      estimate.reduce(
+        (most, value, i) => Math.max(most, Math.abs(value - Number(output.data[i]))),
+        0,
+      ),
     );
   return { estimate, weights, empty, error };
 }

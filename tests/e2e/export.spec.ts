@@ -1,0 +1,93 @@
+// Exported files are valid and say what the page said.
+import { readFile } from "node:fs/promises";
+import type { Page } from "@playwright/test";
+import { DemoPage, expect, readExport, test } from "./page.js";
+
+async function download(page: Page, button: string): Promise<{ name: string; bytes: Buffer }> {
+  const event = page.waitForEvent("download");
+  await page.getByRole("button", { name: button, exact: true }).click();
+  const file = await event;
+  return { name: file.suggestedFilename(), bytes: await readFile(await file.path()) };
+}
+
+const STATE = "text=salt+%26+pepper&pin=1,3";
+
+test("PNG: a picture of the stated size, not blank", async ({ page }) => {
+  const demo = new DemoPage(page);
+  await demo.open(STATE);
+  const { name, bytes } = await download(page, "PNG");
+  expect(name).toBe("heed-weights-head1.png");
+  expect(bytes.subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
+  expect(bytes.readUInt32BE(16)).toBe(1440);
+  const colours = await page.evaluate(async (base64) => {
+    const raw = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([raw], { type: "image/png" }));
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context?.drawImage(bitmap, 0, 0);
+    const data = context?.getImageData(0, 0, bitmap.width, bitmap.height).data ?? [];
+    const seen = new Set<number>();
+    for (let at = 0; at < data.length; at += 4) {
+      seen.add(((data[at] ?? 0) << 16) | ((data[at + 1] ?? 0) << 8) | (data[at + 2] ?? 0));
+    }
+    return seen.size;
+  }, bytes.toString("base64"));
+  expect(colours).toBeGreaterThan(20);
+});
+
+test("SVG: well formed, with labels, pinned cell and caption", async ({ page }) => {
+  const demo = new DemoPage(page);
+  await demo.open(`${STATE}&past=1`);
+  const { bytes } = await download(page, "SVG");
+  const text = bytes.toString("utf8");
+  const found = await page.evaluate((source) => {
+    const svg = new DOMParser().parseFromString(source, "image/svg+xml");
+    const texts = [...svg.querySelectorAll("text")].map((node) => node.textContent ?? "");
+    return {
+      broken: svg.querySelector("parsererror") !== null,
+      title: svg.querySelector("title")?.textContent,
+      description: svg.querySelector("desc")?.textContent ?? "",
+      texts,
+      hatched: svg.querySelectorAll('rect[fill="url(#hatch)"]').length,
+      scripts: svg.querySelectorAll("script, [onload], style, [style]").length,
+    };
+  }, text);
+  expect(found.broken).toBe(false);
+  expect(found.title).toBe("How much each word looks at each other");
+  expect(found.description).toMatch(/Pinned\. query salt, key pepper: .*weight/);
+  expect(found.description).toContain("Scaled dot-product attention");
+  expect(found.texts.filter((label) => label === "&")).toHaveLength(2);
+  // Three hidden pairs and the key's swatch.
+  expect(found.hatched).toBe(4);
+  expect(found.scripts).toBe(0);
+});
+
+test("CSV: one line per query, every digit, hidden cells empty", async ({ page }) => {
+  const demo = new DemoPage(page);
+  await demo.open(`text=${encodeURIComponent("=1 , two")}&past=1`);
+  const { weights, tokens } = await readExport(page);
+  const { bytes } = await download(page, "CSV");
+  const lines = bytes.toString("utf8").trimEnd().split("\r\n");
+  expect(tokens).toEqual(["=", "1", ",", "two"]);
+  // A cell that starts with "=" would be a formula; a comma is quoted.
+  expect(lines[0]).toBe(`query/key,'=,1,",",two`);
+  expect(lines).toHaveLength(5);
+  const second = lines[2]?.split(",") ?? [];
+  expect(second.slice(1)).toEqual([String(weights[0][1][0]), String(weights[0][1][1]), "", ""]);
+});
+
+test("JSON: everything needed to compute the figure again", async ({ page }) => {
+  const demo = new DemoPage(page);
+  await demo.open(`${STATE}&left=1&cap=3`);
+  const figure = await readExport(page);
+  expect(figure.format).toBe("heed-figure-1");
+  expect(figure.mechanism).toBe("scaled_dot_product");
+  expect(figure.params).toEqual({ scale: 0.25, causal: false, softcap: 3, window: { left: 1 } });
+  expect(figure.pin).toEqual({ row: 0, column: 2 });
+  for (const name of ["q", "k", "v", "output"]) {
+    expect(figure[name]).toHaveLength(4);
+    expect(figure[name][0]).toHaveLength(3);
+    expect(figure[name][0][0]).toHaveLength(16);
+  }
+  // Key 0 lies outside the left window of query 2.
+  expect(figure.scores[0][2][0]).toBeNull();
+});

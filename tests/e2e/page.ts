@@ -1,0 +1,101 @@
+// What every browser test shares: a page that must stay quiet, and the words to drive it with.
+import { test as base, expect, type Locator, type Page } from "@playwright/test";
+import { attendInFloat64, largestDifference, readExport, readTable } from "../../web/check.mjs";
+
+export { attendInFloat64, expect, largestDifference, readExport, readTable };
+
+/** heed's documented bound (kAttentionMaxError), relative to the largest value. */
+const MAX_ERROR = 2e-6;
+/** Logits up to which the bound holds; beyond, rounding grows in proportion. */
+const PLAIN_LOGIT = 16;
+
+/** The error allowed to one head of an exported figure. */
+export function allowedError(figure: { scores: number[][][]; v: number[][][] }, head: number) {
+  const largest = (rows: number[][] = []) => Math.max(...rows.flat().map(Math.abs));
+  const logits = Math.max(1, largest(figure.scores[head]) / PLAIN_LOGIT);
+  return MAX_ERROR * logits * Math.max(1, largest(figure.v[head]));
+}
+
+interface Fixtures {
+  /** Console errors and warnings, uncaught errors and policy violations. Must be empty at the end. */
+  complaints: string[];
+}
+
+export const test = base.extend<Fixtures>({
+  complaints: [
+    async ({ page }, use) => {
+      const complaints: string[] = [];
+      page.on("console", (message) => {
+        if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+      });
+      page.on("pageerror", (error) => complaints.push(String(error)));
+      await page.addInitScript(() => {
+        document.addEventListener("securitypolicyviolation", (event) => {
+          console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+        });
+      });
+      await use(complaints);
+      expect(complaints).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+export class DemoPage {
+  readonly matrix: Locator;
+  readonly readout: Locator;
+  readonly caption: Locator;
+  readonly sentence: Locator;
+
+  constructor(readonly page: Page) {
+    this.matrix = page.locator(".matrix");
+    this.readout = page.getByTestId("readout");
+    this.caption = page.getByTestId("caption");
+    this.sentence = page.getByRole("textbox", { name: "Type a sentence" });
+  }
+
+  /** Opens the page with a state, for example "text=one+two&past=1", and waits for numbers. */
+  async open(state = ""): Promise<void> {
+    await this.page.goto(state ? `./#v=1&${state}` : "./");
+    await expect(this.caption).toContainText(/output \d/);
+  }
+
+  show(view: string): Promise<void> {
+    return this.page.getByRole("group", { name: "Matrix shown" }).getByText(view).click();
+  }
+
+  slider(name: string | RegExp): Locator {
+    return this.page.getByRole("slider", { name });
+  }
+
+  button(name: string): Locator {
+    return this.page.getByRole("button", { name, exact: true });
+  }
+
+  /** Where the matrix is now, after scrolling it into view. */
+  async box(): Promise<{ x: number; y: number; width: number; height: number }> {
+    await this.matrix.scrollIntoViewIfNeeded();
+    const box = await this.matrix.boundingBox();
+    if (!box) throw new Error("the matrix is not visible");
+    return box;
+  }
+
+  /** A point of a cell relative to the matrix, found by asking the read-out. */
+  async cellPoint(query: string, key: string): Promise<{ x: number; y: number }> {
+    const box = await this.box();
+    const wanted = new RegExp(`^${query}\\s+looks at\\s+${key}\\b`);
+    for (let y = box.y + 30; y < box.y + box.height; y += 20) {
+      for (let x = box.x + 40; x < box.x + box.width; x += 20) {
+        await this.page.mouse.move(x, y);
+        const text =
+          (await this.readout
+            .locator(".names")
+            .textContent({ timeout: 50 })
+            .catch(() => "")) ?? "";
+        if (wanted.test(text.trim())) return { x: x - box.x, y: y - box.y };
+        if (!text.trim().startsWith(`${query} `) && text.trim() !== "") break;
+      }
+    }
+    throw new Error(`no cell ${query}, ${key}`);
+  }
+}

@@ -1,0 +1,36 @@
+// The demo page in Chromium, served as a strict host would serve it.
+import { defineConfig } from "@playwright/test";
+
+const PORT = 4187;
+
+export default defineConfig({
+  testDir: ".",
+  outputDir: "../../build/results/playwright",
+  fullyParallel: true,
+  workers: 2,
+  forbidOnly: true,
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  use: {
+    baseURL: `http://localhost:${PORT}/`,
+    viewport: { width: 1280, height: 860 },
+    launchOptions: {
+      executablePath: process.env.HEED_CHROMIUM ?? "/usr/bin/chromium",
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    },
+  },
+  webServer: {
+    command: `node scripts/serve.mjs build/web --port ${PORT}`,
+    cwd: "../..",
+    port: PORT,
+    reuseExistingServer: false,
+  },
+});
