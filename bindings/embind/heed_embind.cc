@@ -10,7 +10,19 @@
 #include <string_view>
 
 #include "heed/heed.h"
+#include "label.h"
 #include "wire.h"
+
+// The variant this binary is built as.
+#if defined(__wasm_relaxed_simd__) && defined(__EMSCRIPTEN_PTHREADS__)
+HEED_LABEL("relaxed-threads");
+#elif defined(__wasm_relaxed_simd__)
+HEED_LABEL("relaxed");
+#elif defined(__EMSCRIPTEN_PTHREADS__)
+HEED_LABEL("simd-threads");
+#else
+HEED_LABEL("simd");
+#endif
 
 namespace {
 
@@ -113,20 +125,6 @@ val AlibiSlopes(int num_heads) {
   return slopes;
 }
 
-std::string Version() { return HEED_VERSION; }
-
-// The variant this binary was built as: "simd", "relaxed", "simd-threads" or "relaxed-threads".
-std::string Target() {
-  std::string target = "simd";
-#ifdef __wasm_relaxed_simd__
-  target = "relaxed";
-#endif
-#ifdef __EMSCRIPTEN_PTHREADS__
-  target += "-threads";
-#endif
-  return target;
-}
-
 // Bytes handed out by malloc and not yet freed: what the leak tests watch.
 double HeapInUse() { return static_cast<double>(static_cast<uint32_t>(mallinfo().uordblks)); }
 
@@ -139,7 +137,5 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("run", &Run);
   emscripten::function("setThreads", &SetThreads);
   emscripten::function("alibiSlopes", &AlibiSlopes);
-  emscripten::function("version", &Version);
-  emscripten::function("target", &Target);
   emscripten::function("heapInUse", &HeapInUse);
 }

@@ -43,8 +43,6 @@ export interface MemoryGlue {
   _malloc(bytes: number): number;
   _free(pointer: number): void;
   wasmMemory: { readonly buffer: ArrayBufferLike };
-  version(): string;
-  target(): string;
 }
 
 /** The kernels' module: bindings/embind/heed_embind.cc. */

@@ -83,7 +83,10 @@ async function instantiate<Glue extends MemoryGlue>(
       imports: WebAssembly.Imports,
       receive: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void,
     ): object => {
-      WebAssembly.instantiate(module, imports).then((made) => receive(made, module), reject);
+      // Constructors run inside receive(): what they throw must reject as well.
+      WebAssembly.instantiate(module, imports)
+        .then((made) => receive(made, module))
+        .catch(reject);
       return {};
     };
     const settings = { pthreadPoolSize: threads - 1, print: silent, printErr: silent, instantiateWasm };
@@ -92,14 +95,20 @@ async function instantiate<Glue extends MemoryGlue>(
   return glue as Glue;
 }
 
-/** A file of another version, or of another variant, must not get as far as computing. */
-function checkBelongs(glue: MemoryGlue, file: string): void {
-  const version = glue.version();
-  const target = glue.target();
-  if (version === VERSION && target === file) return;
+/** Which variant of which version a file is: bindings/embind/label.h puts it there. */
+function readLabel(module: WebAssembly.Module): string {
+  const [section] = WebAssembly.Module.customSections(module, "heed");
+  return section === undefined ? "something else" : new TextDecoder().decode(section);
+}
+
+/** A stale file would trap or compute nonsense: it must not even be instantiated. */
+function checkBelongs(module: WebAssembly.Module, file: string): void {
+  const label = readLabel(module);
+  const wanted = `${file} ${VERSION}`;
+  if (label === wanted) return;
   throw new HeedError(
     "wasm-load",
-    `heed: the WebAssembly file is ${target} of version ${version}, expected ${file} of version ${VERSION}; a stale copy in a cache or on a CDN?`,
+    `heed: the WebAssembly file is ${label}, expected ${wanted}; a stale copy in a cache or on a CDN?`,
   );
 }
 
@@ -110,9 +119,9 @@ async function open<Glue extends MemoryGlue>(
   threads: number,
 ): Promise<Glue> {
   const module = await compile(file, options, platform);
-  let glue: Glue;
+  checkBelongs(module, file);
   try {
-    glue = await instantiate<Glue>(file, module, platform, threads);
+    return await instantiate<Glue>(file, module, platform, threads);
   } catch (cause) {
     if (cause instanceof RangeError) {
       throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
@@ -123,8 +132,6 @@ async function open<Glue extends MemoryGlue>(
       { cause },
     );
   }
-  checkBelongs(glue, file);
-  return glue;
 }
 
 /** Loads the oracle on first use; a failure may be tried again. */

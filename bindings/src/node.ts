@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import type { GlueFactory } from "./glue.js";
 import type { Heed, Variant } from "./heed.js";
 import { type LoadOptions, makeLoad } from "./load.js";
-import type { Platform } from "./platform.js";
+import type { Platform, ThreadLimit } from "./platform.js";
 import { web } from "./web.js";
 
 export * from "./exports.js";
@@ -16,14 +16,20 @@ const THREADED_GLUE: Partial<Record<Variant | "reference", () => Promise<GlueMod
   "relaxed-threads": () => import("./wasm/heed-relaxed-threads.node.mjs"),
 };
 
+function threadLimit(): ThreadLimit {
+  // Workers inherit this flag, and die of it because they are started from a file.
+  if (process.execArgv.some((flag) => flag.startsWith("--input-type"))) {
+    return { count: 1, reason: "node --input-type cannot start workers" };
+  }
+  const count = availableParallelism();
+  return { count, reason: `${count} hardware threads` };
+}
+
 const node: Platform = {
   glue: (file) => (THREADED_GLUE[file] ?? (() => web.glue(file)))(),
   url: web.url,
   readFile,
-  threadLimit: () => {
-    const count = availableParallelism();
-    return { count, reason: `${count} hardware threads` };
-  },
+  threadLimit,
 };
 
 /**

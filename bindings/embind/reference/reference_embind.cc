@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "../label.h"
 #include "../wire.h"
 #include "heed/reference.h"
+
+HEED_LABEL("reference");
 
 namespace {
 
@@ -34,13 +37,8 @@ val Run(const std::string& id, const std::string& input_names, val input_table,
   });
 }
 
-std::string Version() { return HEED_VERSION; }
-std::string Target() { return "reference"; }
-
 }  // namespace
 
 EMSCRIPTEN_BINDINGS(heed_reference) {
   emscripten::function("run", &Run);
-  emscripten::function("version", &Version);
-  emscripten::function("target", &Target);
 }

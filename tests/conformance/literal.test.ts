@@ -1,0 +1,130 @@
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type Heed, load } from "heed";
+
+type Nested = number | Nested[];
+interface Fixture {
+  name: string;
+  tol: number;
+  inputs: Record<string, never>;
+  expected: Record<string, Nested>;
+}
+
+const repository = fileURLToPath(new URL("../..", import.meta.url));
+const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
+const file = `${data}/literal_fixtures.json`;
+
+let heed: Heed;
+let passed = 0;
+let skipped = 0;
+
+const flat = (value: Nested | undefined): number[] =>
+  value === undefined ? [] : Array.isArray(value) ? value.flatMap(flat) : [value];
+
+function expectNear(got: ArrayLike<number>, wanted: Nested | undefined, tolerance: number): void {
+  const numbers = flat(wanted);
+  expect(got.length).toBe(numbers.length);
+  // The fixtures' tolerances assume numbers near 1; float32 carries 2^-23 of each.
+  numbers.forEach((value, i) => {
+    expect(Math.abs((got[i] as number) - value)).toBeLessThanOrEqual(tolerance + 2 ** -23 * Math.abs(value));
+  });
+}
+
+/** Raw scores of dot products; the values do not matter. */
+function rawScores(q: number[][][], k: number[][][], scale: number): ArrayLike<number> {
+  return heed.attention(q, k, k, { scale, returnScores: "raw" }).scores.data;
+}
+
+const asRows = (vectors: number[][]): number[][][] => vectors.map((vector) => [vector]);
+
+/** What each fixture means in heed's words, by the beginning of its name. */
+const MEANINGS: [string, (fixture: Fixture) => void][] = [
+  [
+    "keras Attention dot",
+    ({ inputs, expected, tol }) => {
+      const { query, key, value } = inputs;
+      const { output, weights } = heed.attention(query, key, value, { scale: 1, returnWeights: true });
+      expectNear(output.data, expected.output, tol);
+      expectNear(weights.data, expected.weights, tol);
+    },
+  ],
+  [
+    "keras Attention query_mask+value_mask",
+    ({ inputs, expected, tol }) => {
+      const { query, value, value_mask_true_keeps: mask, query_mask_true_keeps: rows } = inputs;
+      const keys = mask[0] as boolean[];
+      const keep = (rows[0] as boolean[]).map((row) => keys.map((key) => row && key));
+      expectNear(heed.attention(query, value, value, { scale: 1, keep }).output.data, expected.output, tol);
+      // Keras leaves the weights of a masked query; heed's weights are those of what it computes.
+      const byKey = keep.map(() => keys);
+      const { weights } = heed.attention(query, value, value, { scale: 1, keep: byKey, returnWeights: true });
+      expectNear(weights.data, expected.weights, tol);
+    },
+  ],
+  [
+    "keras MultiHeadAttention",
+    ({ inputs, expected, tol }) => {
+      const { query, key, value } = inputs;
+      const { output, weights } = heed.attention(query, key, value, { returnWeights: true });
+      const [[first = []]] = weights.toNested() as number[][][][] as [number[][][]];
+      expectNear([first[0]?.[0] ?? 0], expected.weights_diag, tol);
+      expectNear([first[0]?.[1] ?? 0], expected.weights_offdiag, tol);
+      // All heads and output columns are alike: each output is the sum over 8 heads of the row's sum.
+      const [rows = []] = output.toNested() as number[][][];
+      const sums = rows.map((row) => row.reduce((a, b) => a + b, 0));
+      expectNear(sums, expected.output_row_values, tol);
+    },
+  ],
+  [
+    "allennlp dot matrix",
+    ({ inputs, expected, tol }) => expectNear(rawScores(inputs.q, inputs.k, 1), expected.scores, tol),
+  ],
+  [
+    "allennlp dot",
+    ({ inputs, expected, tol }) => expectNear(rawScores(asRows(inputs.q), inputs.k, 1), expected.scores, tol),
+  ],
+  [
+    "allennlp scaled dot",
+    ({ inputs, expected, tol }) => {
+      const scale = 1 / Math.sqrt(inputs.scaling_factor);
+      expectNear(rawScores(asRows(inputs.q), inputs.k, scale), expected.scores, tol);
+    },
+  ],
+  [
+    "ALiBi 8 heads",
+    ({ expected, tol }) => {
+      const alibiSlopes = heed.alibiSlopes(8);
+      expectNear(alibiSlopes, expected.slopes, tol);
+      const q = { data: new Float32Array(8), shape: [1, 8, 1, 1] };
+      const k = { data: new Float32Array(24), shape: [1, 8, 3, 1] };
+      const options = { alibiSlopes, queryOffset: "end", returnScores: "biased" } as const;
+      const { scores } = heed.attention(q, k, k, options);
+      expectNear(scores.data.filter((_, i) => i % 3 === 0), expected.bias_first_col, tol);
+    },
+  ],
+  ["ALiBi 14 heads", ({ expected, tol }) => expectNear(heed.alibiSlopes(14), expected.slopes, tol)],
+];
+
+const LATER = "needs a score, a position code or an ALiBi base that this version does not have";
+
+if (existsSync(file)) {
+  beforeAll(async () => {
+    heed = await load({ threads: 1 });
+  });
+  for (const fixture of JSON.parse(readFileSync(file, "utf8")) as Fixture[]) {
+    const meaning = MEANINGS.find(([name]) => fixture.name.startsWith(name));
+    if (meaning === undefined) {
+      skipped++;
+      it.skip(`${fixture.name} (${LATER})`, () => {});
+    } else {
+      it(fixture.name, () => {
+        meaning[1](fixture);
+        passed++;
+      });
+    }
+  }
+  afterAll(() => console.log(`literal fixtures: ${passed} passed, ${skipped} skipped (${LATER})`));
+} else {
+  it.skip(`has no data at ${file} (set HEED_CONFORMANCE)`, () => {});
+}
