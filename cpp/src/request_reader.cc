@@ -98,7 +98,7 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
   }
 }
 
-const AnyTensor* RequestReader::Find(std::string_view name) const {
+const AnyTensor* RequestReader::Input(std::string_view name) const {
   for (const NamedTensor& input : request_.inputs) {
     if (input.name == name) return &input.tensor;
   }
@@ -106,7 +106,7 @@ const AnyTensor* RequestReader::Find(std::string_view name) const {
 }
 
 const AnyTensor* RequestReader::Find(std::string_view name, DType dtype) const {
-  const AnyTensor* tensor = Find(name);
+  const AnyTensor* tensor = Input(name);
   if (tensor != nullptr && tensor->dtype != dtype) {
     Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor->dtype) +
                                 "; expected " + DTypeName(dtype));

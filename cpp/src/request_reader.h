@@ -36,10 +36,10 @@ class RequestReader {
   // One number or a list of numbers; empty when absent.
   std::vector<double> Numbers(std::string_view name) const;
   const ParamValue* Param(std::string_view name) const;
-  bool HasInput(std::string_view name) const { return Find(name) != nullptr; }
+  // The tensor as it came, or nullptr.
+  const AnyTensor* Input(std::string_view name) const;
 
  private:
-  const AnyTensor* Find(std::string_view name) const;
   const AnyTensor* Find(std::string_view name, DType dtype) const;
 
   const Request& request_;

@@ -45,6 +45,22 @@ QueryOffset ReadQueryOffset(const RequestReader& reader) {
               "query_offset must be a number, one number per batch entry, or \"end\"");
 }
 
+// [batch] or [batch, q_len]. The options know only how many values there are, which would also let
+// [q_len, batch] pass.
+std::span<const int32_t> ReadKeyLengths(const RequestReader& reader,
+                                        const TensorView<const float>& q) {
+  const std::span<const int32_t> lengths = reader.Ints("key_lengths");
+  const AnyTensor* tensor = reader.Input("key_lengths");
+  if (tensor == nullptr) return lengths;
+  const bool per_entry = tensor->rank == 1 && tensor->shape[0] == q.shape[0];
+  const bool per_query =
+      tensor->rank == 2 && tensor->shape[0] == q.shape[0] && tensor->shape[1] == q.shape[2];
+  if (per_entry || per_query) return lengths;
+  throw Error(ErrorCode::kShape,
+              "key_lengths must have the shape [batch] or [batch, q_len], here [" +
+                  std::to_string(q.shape[0]) + ", " + std::to_string(q.shape[2]) + "]");
+}
+
 // What every exact mechanism has: q, k, v, keep rules and what to return.
 AttentionRequest ReadCommon(const RequestReader& reader) {
   AttentionRequest r;
@@ -53,7 +69,7 @@ AttentionRequest ReadCommon(const RequestReader& reader) {
   r.v = reader.RequiredTensor("v");
   AttentionOptions& o = r.options;
   o.keep = reader.PairMask("keep");
-  o.key_lengths = reader.Ints("key_lengths");
+  o.key_lengths = ReadKeyLengths(reader, r.q);
   o.causal = reader.Flag("causal");
   const Window window = {reader.Count("window_left"), reader.Count("window_right")};
   if (window.left || window.right) o.window = window;
@@ -83,7 +99,7 @@ AttentionRequest ReadKernelRegression(const RequestReader& reader) {
   o.score = Score::kSquaredDistance;
   o.normalize = Normalize::kKernelSum;
   o.kernel = ReadKernel(reader.Word("kernel").value_or("gaussian"));
-  if (reader.HasInput("width") && reader.Param("width") != nullptr) {
+  if (reader.Input("width") != nullptr && reader.Param("width") != nullptr) {
     throw Error(ErrorCode::kOption, "width is given both as an input and as a parameter");
   }
   const std::span<const float> input = reader.Floats("width");
