@@ -2,6 +2,7 @@
 #ifndef HEED_TESTS_BUFFER_H_
 #define HEED_TESTS_BUFFER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -25,7 +26,7 @@ class Buffer {
   Buffer() = default;
 
   // All memory, gaps included, starts as `fill`.
-  Buffer(const Extents& shape, Layout layout, T fill) : shape_(shape), fill_(fill) {
+  Buffer(Extents shape, Layout layout, T fill) : shape_(shape), fill_(fill) {
     const auto [batch, heads, len, dim] = shape;
     switch (layout) {
       case Layout::kDense:
