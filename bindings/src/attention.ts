@@ -68,11 +68,12 @@ type KindOf<Q, K, V, O> =
   | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain");
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
-export type ResultTensor<Q, K, V, O> = "resident" extends KindOf<Q, K, V, O>
-  ? Tensor<"float32">
-  : "either" extends KindOf<Q, K, V, O>
-    ? Tensor<"float32"> | PlainTensor<"float32">
-    : PlainTensor<"float32">;
+export type ResultTensor<Q, K, V, O> =
+  "resident" extends KindOf<Q, K, V, O>
+    ? Tensor<"float32">
+    : "either" extends KindOf<Q, K, V, O>
+      ? Tensor<"float32"> | PlainTensor<"float32">
+      : PlainTensor<"float32">;
 
 /** A field that is there when the option is, not there when it is not, and optional when unknown. */
 type Asked<O, Option extends string, Field extends string, R> = O extends {
@@ -116,7 +117,17 @@ const CHOICES: readonly { name: string; only: string; later: readonly string[] }
   {
     name: "normalize",
     only: "softmax",
-    later: ["sigmoid", "relu", "sparsemax", "entmax", "topk", "topK", "hard", "kernel_sum", "kernelSum"],
+    later: [
+      "sigmoid",
+      "relu",
+      "sparsemax",
+      "entmax",
+      "topk",
+      "topK",
+      "hard",
+      "kernel_sum",
+      "kernelSum",
+    ],
   },
 ];
 

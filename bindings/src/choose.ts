@@ -37,7 +37,10 @@ function chooseSimd(wish: Wish, features: Features): { simd: "plain" | "relaxed"
   if (wish.simd === "plain") return { simd: "plain", reason: "plain SIMD was asked for" };
   if (wish.simd === "relaxed") {
     if (features.relaxed) return { simd: "relaxed", reason: "relaxed SIMD was asked for" };
-    throw new HeedError("unsupported", 'simd: "relaxed" needs an engine with relaxed SIMD; use "auto"');
+    throw new HeedError(
+      "unsupported",
+      'simd: "relaxed" needs an engine with relaxed SIMD; use "auto"',
+    );
   }
   if (wish.ownFile) return { simd: "plain", reason: "an own WebAssembly file was given" };
   return features.relaxed
@@ -65,7 +68,11 @@ const variantOf = (simd: "plain" | "relaxed", threads: number): Variant =>
 export function choose(wish: Wish, features: Features, limit: ThreadLimit): Choice[] {
   const simd = chooseSimd(wish, features);
   const threads = chooseThreads(wish, features, limit);
-  const make = (word: "plain" | "relaxed", count: number, why: Partial<Choice["reasons"]>): Choice => ({
+  const make = (
+    word: "plain" | "relaxed",
+    count: number,
+    why: Partial<Choice["reasons"]>,
+  ): Choice => ({
     variant: variantOf(word, count),
     threads: count,
     simd: word,

@@ -88,11 +88,17 @@ export function dtypeOf(argument: string, view: ArrayBufferView, declared?: unkn
   }
   const dtype = ofClass(name);
   if (dtype === undefined) {
-    throw new HeedError("dtype", `${argument}: got ${name}, expected Float32Array (numbers), Uint8Array (keep) or Int32Array (lengths)`);
+    throw new HeedError(
+      "dtype",
+      `${argument}: got ${name}, expected Float32Array (numbers), Uint8Array (keep) or Int32Array (lengths)`,
+    );
   }
   const wanted = declared === "bool" ? "uint8" : declared;
   if (wanted !== undefined && wanted !== dtype) {
-    throw new HeedError("dtype", `${argument}: dtype ${JSON.stringify(declared)} does not fit a ${name}`);
+    throw new HeedError(
+      "dtype",
+      `${argument}: dtype ${JSON.stringify(declared)} does not fit a ${name}`,
+    );
   }
   return dtype;
 }

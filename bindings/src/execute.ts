@@ -3,7 +3,13 @@ import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { placeInputs, type Request } from "./request.js";
-import { checkBytes, contiguousStrides, countElements, shapeFromHeads, viewAsHeads } from "./shape.js";
+import {
+  checkBytes,
+  contiguousStrides,
+  countElements,
+  shapeFromHeads,
+  viewAsHeads,
+} from "./shape.js";
 import { HeapTensor, plainTensor } from "./tensor.js";
 import { Wire } from "./wire.js";
 
@@ -44,7 +50,9 @@ function ownFloats(name: string, length: number): DTypeArray {
   try {
     return new Float32Array(length);
   } catch (cause) {
-    throw new HeedError("memory", `${name}: no room for ${length} numbers in JavaScript`, { cause });
+    throw new HeedError("memory", `${name}: no room for ${length} numbers in JavaScript`, {
+      cause,
+    });
   }
 }
 

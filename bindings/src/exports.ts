@@ -9,6 +9,7 @@ export type {
 } from "./attention.js";
 export type { DType } from "./dtype.js";
 export { HeedError, type HeedErrorCode } from "./errors.js";
+export type { MemoryReport } from "./heap.js";
 export type {
   AttentionFunction,
   Heed,
@@ -18,8 +19,7 @@ export type {
   RunResult,
   Variant,
 } from "./heed.js";
-export type { MemoryReport } from "./heap.js";
-export type { LoadOptions } from "./load.js";
+export type { LoadOptions, Url, WasmModule } from "./load_options.js";
 export { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
 export type { NestedArray, NestedNumbers } from "./nested.js";
 export type { TensorDType, TensorFunction, TensorOptions } from "./new_tensor.js";
@@ -29,4 +29,3 @@ export type { Layout } from "./shape.js";
 export type { TensorArgument, TensorData } from "./source.js";
 export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
 export { VERSION } from "./version.js";
-export type { WasmModule } from "./wasm_file.js";

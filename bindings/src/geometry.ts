@@ -23,7 +23,13 @@ export interface AttentionViews {
 
 const show = (shape: readonly number[]): string => `[${shape.join(", ")}]`;
 
-function checkEqual(what: string, qShape: Source, kShape: Source, left: number, right: number): void {
+function checkEqual(
+  what: string,
+  qShape: Source,
+  kShape: Source,
+  left: number,
+  right: number,
+): void {
   if (left !== right) {
     throw new HeedError(
       "shape",
@@ -80,8 +86,14 @@ export function broadcastShape(source: Source, geometry: Geometry): number[] {
   const { batch, heads, qLen, kvLen } = geometry;
   const full = [batch, heads, qLen, kvLen];
   if (shape.length !== 4 && shape.length !== 2) {
-    const why = shape.length === 3 ? "; rank 3 is ambiguous: is the first extent batch or heads?" : "";
-    fail("shape", `${name}.shape`, [...shape], `[q_len, kv_len] or [batch, heads, q_len, kv_len]${why}`);
+    const why =
+      shape.length === 3 ? "; rank 3 is ambiguous: is the first extent batch or heads?" : "";
+    fail(
+      "shape",
+      `${name}.shape`,
+      [...shape],
+      `[q_len, kv_len] or [batch, heads, q_len, kv_len]${why}`,
+    );
   }
   const shape4 = shape.length === 2 ? [1, 1, ...shape] : [...shape];
   if (!shape4.every((extent, axis) => extent === 1 || extent === full[axis])) {
@@ -94,18 +106,28 @@ export function broadcastShape(source: Source, geometry: Geometry): number[] {
 }
 
 /** Checks `keyLengths`: [batch] or [batch, q_len] numbers in [0, kv_len]. */
-export function checkKeyLengths(source: Source, values: ArrayLike<number>, geometry: Geometry): void {
+export function checkKeyLengths(
+  source: Source,
+  values: ArrayLike<number>,
+  geometry: Geometry,
+): void {
   const { shape } = source;
   const { batch, qLen, kvLen } = geometry;
   const fits =
     (shape.length === 1 && shape[0] === batch) ||
     (shape.length === 2 && shape[0] === batch && shape[1] === qLen);
   if (!fits) {
-    fail("shape", "keyLengths.shape", [...shape], `[batch] = [${batch}] or [batch, q_len] = [${batch}, ${qLen}]`);
+    fail(
+      "shape",
+      "keyLengths.shape",
+      [...shape],
+      `[batch] = [${batch}] or [batch, q_len] = [${batch}, ${qLen}]`,
+    );
   }
   for (let i = 0; i < values.length; i++) {
     const length = values[i] as number;
-    if (length < 0 || length > kvLen) fail("range", `keyLengths[${i}]`, length, `0 to kv_len = ${kvLen}`);
+    if (length < 0 || length > kvLen)
+      fail("range", `keyLengths[${i}]`, length, `0 to kv_len = ${kvLen}`);
   }
 }
 

@@ -40,9 +40,13 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   checkUsable(): void {
     if (this.#closed) throw new HeedError("disposed", "heed: this instance was disposed of");
     if (this.#crash !== undefined) {
-      throw new HeedError("crashed", "heed: this instance crashed earlier; load() gives a new one", {
-        cause: this.#crash,
-      });
+      throw new HeedError(
+        "crashed",
+        "heed: this instance crashed earlier; load() gives a new one",
+        {
+          cause: this.#crash,
+        },
+      );
     }
   }
 

@@ -1,5 +1,6 @@
 import type { Heed } from "./heed.js";
-import { type LoadOptions, makeLoad } from "./load.js";
+import { makeLoad } from "./load.js";
+import type { LoadOptions } from "./load_options.js";
 import { web } from "./web.js";
 
 export * from "./exports.js";

@@ -2,34 +2,15 @@ import { checkWish, choose } from "./choose.js";
 import { HeedError } from "./errors.js";
 import { detectFeatures } from "./features.js";
 import type { KernelGlue, MemoryGlue, ReferenceGlue } from "./glue.js";
-import { type Choice, Heed, type Variant } from "./heed.js";
 import { Heap } from "./heap.js";
+import { type Choice, Heed, type Variant } from "./heed.js";
+import type { LoadOptions } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Platform } from "./platform.js";
 import { Registry } from "./registry.js";
 import { selfTest } from "./self_test.js";
 import { VERSION } from "./version.js";
-import { compileBytes, compileUrl, type WasmModule } from "./wasm_file.js";
-
-/** Options of `load()`. */
-export interface LoadOptions {
-  /**
-   * How many threads work on a call. "auto" (default): all hardware threads in Node and in workers of
-   * a cross-origin isolated page, else 1. A number that cannot be had becomes 1; `heed.reasons` says why.
-   */
-  readonly threads?: number | "auto" | undefined;
-  /** "plain" gives the same bits on every machine; "relaxed" is faster. Default "auto". */
-  readonly simd?: "auto" | "relaxed" | "plain" | undefined;
-  /**
-   * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name
-   * ("heed-simd.wasm") to its address.
-   */
-  readonly wasmUrl?: string | URL | ((file: string) => string | URL) | undefined;
-  /** The bytes of the WebAssembly file. */
-  readonly wasmBinary?: ArrayBuffer | Uint8Array | undefined;
-  /** The compiled file: for hosts that forbid compiling. */
-  readonly module?: WasmModule | undefined;
-}
+import { compileBytes, compileUrl } from "./wasm_file.js";
 
 const NAMES: ReadonlySet<string> = new Set(["threads", "simd", "wasmUrl", "wasmBinary", "module"]);
 
@@ -89,7 +70,12 @@ async function instantiate<Glue extends MemoryGlue>(
         .catch(reject);
       return {};
     };
-    const settings = { pthreadPoolSize: threads - 1, print: silent, printErr: silent, instantiateWasm };
+    const settings = {
+      pthreadPoolSize: threads - 1,
+      print: silent,
+      printErr: silent,
+      instantiateWasm,
+    };
     factory(settings).then(resolve, reject);
   });
   return glue as Glue;
@@ -135,7 +121,10 @@ async function open<Glue extends MemoryGlue>(
 }
 
 /** Loads the oracle on first use; a failure may be tried again. */
-function lazyReference(options: LoadOptions, platform: Platform): () => Promise<Heap<ReferenceGlue>> {
+function lazyReference(
+  options: LoadOptions,
+  platform: Platform,
+): () => Promise<Heap<ReferenceGlue>> {
   const { wasmUrl } = options;
   const own: LoadOptions = typeof wasmUrl === "function" ? { wasmUrl } : {};
   let loading: Promise<Heap<ReferenceGlue>> | undefined;

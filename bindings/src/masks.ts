@@ -1,5 +1,5 @@
-import { fail } from "./errors.js";
 import type { Window } from "./attention.js";
+import { fail } from "./errors.js";
 import { elements, readSource, type TensorArgument } from "./source.js";
 import { type PlainTensor, plainTensor } from "./tensor.js";
 

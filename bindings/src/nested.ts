@@ -1,5 +1,5 @@
 import { type DType, type DTypeArray, makeArray } from "./dtype.js";
-import { HeedError, describe } from "./errors.js";
+import { describe, HeedError } from "./errors.js";
 
 /** Numbers or booleans in nested arrays; the innermost rows may be typed arrays. */
 export type NestedArray = readonly (NestedArray | number | boolean)[] | DTypeArray;
@@ -40,7 +40,10 @@ export function flatten(argument: string, value: ArrayLike<unknown>): Flat {
     if (axis < shape.length) {
       if (!isRow(level) || level.length !== shape[axis]) {
         const got = isRow(level) ? `${level.length} entries` : describe(level);
-        throw new HeedError("shape", `${path}: got ${got}, expected ${shape[axis]} entries like its siblings`);
+        throw new HeedError(
+          "shape",
+          `${path}: got ${got}, expected ${shape[axis]} entries like its siblings`,
+        );
       }
       for (let i = 0; i < level.length; i++) visit(level[i], axis + 1, `${path}[${i}]`);
       return;

@@ -3,7 +3,7 @@ import { fail, HeedError } from "./errors.js";
 import { type Heap, Scope } from "./heap.js";
 import type { NestedArray } from "./nested.js";
 import { checkShape } from "./shape.js";
-import { place, readSource, type Role, type Source, type TensorData } from "./source.js";
+import { place, type Role, readSource, type Source, type TensorData } from "./source.js";
 import { HeapTensor, type Tensor } from "./tensor.js";
 
 /** Element types that `heed.tensor` takes by name; "bool" is stored as uint8. */
@@ -47,7 +47,10 @@ function firstLeaf(value: unknown): unknown {
 function roleOf(data: unknown, declared: unknown): Role {
   if (declared !== undefined && !Object.hasOwn(ROLE_OF, String(declared))) {
     if (declared === "float16" || declared === "bfloat16") {
-      throw new HeedError("dtype", `data: ${declared} storage is not part of this version; use float32`);
+      throw new HeedError(
+        "dtype",
+        `data: ${declared} storage is not part of this version; use float32`,
+      );
     }
     fail("dtype", "dtype", declared, '"float32", "int32", "uint8" or "bool"');
   }

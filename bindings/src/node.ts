@@ -2,7 +2,8 @@ import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { GlueFactory } from "./glue.js";
 import type { Heed, Variant } from "./heed.js";
-import { type LoadOptions, makeLoad } from "./load.js";
+import { makeLoad } from "./load.js";
+import type { LoadOptions } from "./load_options.js";
 import type { Platform, ThreadLimit } from "./platform.js";
 import { web } from "./web.js";
 

@@ -67,7 +67,12 @@ export function checkNames(what: string, given: object, known: ReadonlySet<strin
 /** Throws unless `value` is an object with named fields (undefined counts as empty). */
 export function asRecord(what: string, value: unknown): Record<string, unknown> {
   if (value === undefined) return {};
-  if (value === null || typeof value !== "object" || Array.isArray(value) || ArrayBuffer.isView(value)) {
+  if (
+    value === null ||
+    typeof value !== "object" ||
+    Array.isArray(value) ||
+    ArrayBuffer.isView(value)
+  ) {
     throw new HeedError("option", `${what}: expected an object with named fields`);
   }
   return value as Record<string, unknown>;

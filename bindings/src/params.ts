@@ -67,7 +67,8 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
       return checkNumber(argument, value, range);
     case "count": {
       const count = checkWhole(argument, value, "a whole number >= 0 (leave it out for no limit)");
-      if (count < 0) fail("range", argument, value, "a whole number >= 0 (leave it out for no limit)");
+      if (count < 0)
+        fail("range", argument, value, "a whole number >= 0 (leave it out for no limit)");
       return count;
     }
     case "word":

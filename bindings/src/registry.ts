@@ -109,7 +109,9 @@ export class Registry {
     const found = typeof id === "string" ? this.#byId.get(id) : undefined;
     if (found !== undefined) return found;
     const near = typeof id === "string" ? nearest(id, this.#byId.keys()) : undefined;
-    const advice = near ? `did you mean \`${near}\`?` : `known ids are ${[...this.#byId.keys()].join(", ")}`;
+    const advice = near
+      ? `did you mean \`${near}\`?`
+      : `known ids are ${[...this.#byId.keys()].join(", ")}`;
     throw new HeedError("option", `id: unknown mechanism ${JSON.stringify(id)}: ${advice}`);
   }
 

@@ -1,5 +1,5 @@
-import { ELEMENT_BYTES, type DType } from "./dtype.js";
-import { HeedError, describe, fail } from "./errors.js";
+import { type DType, ELEMENT_BYTES } from "./dtype.js";
+import { describe, fail, HeedError } from "./errors.js";
 
 /** Bytes that a 32-bit WebAssembly memory can hold at the very most. */
 export const MAX_BYTES: number = 2 ** 32;

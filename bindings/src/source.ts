@@ -1,5 +1,5 @@
 import { className, type DType, type DTypeArray, dtypeOf, ELEMENT_BYTES } from "./dtype.js";
-import { HeedError, fail } from "./errors.js";
+import { fail, HeedError } from "./errors.js";
 import type { Heap, Scope } from "./heap.js";
 import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
 import { checkBytes, checkLength, checkShape } from "./shape.js";
@@ -154,7 +154,12 @@ export function readSource(name: string, value: unknown, reading: Reading): Sour
   if (Array.isArray(value)) {
     const flat = flatten(name, value);
     const dtype = ROLE_DTYPE[reading.role];
-    return { name, dtype, shape: flat.shape, data: fromPlain(name, flat.data, flat.kind, reading.role) };
+    return {
+      name,
+      dtype,
+      shape: flat.shape,
+      data: fromPlain(name, flat.data, flat.kind, reading.role),
+    };
   }
   if (value !== null && typeof value === "object" && "data" in value && "shape" in value) {
     return readData(name, value as TensorData, reading);
@@ -178,5 +183,7 @@ export function place(source: Source, heap: Heap, scope: Scope): number {
 
 /** The elements of a source, wherever they are. */
 export function elements(source: Source): DTypeArray {
-  return source.tensor === undefined ? (source.data as DTypeArray) : (source.tensor.data as DTypeArray);
+  return source.tensor === undefined
+    ? (source.data as DTypeArray)
+    : (source.tensor.data as DTypeArray);
 }

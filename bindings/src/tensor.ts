@@ -50,9 +50,7 @@ export interface PlainTensor<D extends DType = DType> {
   toNested(): NestedNumbers;
 }
 
-const DISPOSE: symbol = (Symbol as { dispose?: symbol }).dispose ?? Symbol("dispose");
-
-/** @internal */
+/** What a `Tensor` is at run time. Not exported by the package: `heed.tensor()` makes them. */
 export class HeapTensor implements TensorMembers {
   readonly heap: Heap;
   readonly dtype: DType;
@@ -97,8 +95,12 @@ export class HeapTensor implements TensorMembers {
     this.heap.freeTensor(this.#pointer, this.#bytes());
   }
 
-  [DISPOSE](): void {
-    this.dispose();
+  // `using`, where the engine knows the symbol: typed by `WithDispose`.
+  static {
+    const symbol = (Symbol as { dispose?: symbol }).dispose;
+    if (symbol !== undefined) {
+      Object.defineProperty(HeapTensor.prototype, symbol, { value: HeapTensor.prototype.dispose });
+    }
   }
 
   #bytes(): number {
@@ -122,7 +124,7 @@ class OwnedTensor {
   }
 }
 
-/** @internal */
+/** A result that takes over `data`. */
 export function plainTensor<D extends DType>(
   data: DTypeArray,
   shape: readonly number[],

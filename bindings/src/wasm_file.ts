@@ -1,13 +1,6 @@
 import { HeedError } from "./errors.js";
 import type { Platform } from "./platform.js";
 
-/** A compiled WebAssembly module, where the TypeScript library in use knows the type. */
-export type WasmModule = typeof globalThis extends {
-  WebAssembly: { Module: { prototype: infer M } };
-}
-  ? M
-  : object;
-
 const MAGIC = [0, 0x61, 0x73, 0x6d];
 
 function refuse(message: string, cause?: unknown): never {
@@ -22,7 +15,9 @@ function checkMagic(bytes: Uint8Array, from: string): void {
     refuse(`heed: got HTML from ${from} instead of WebAssembly: is the file served there?`);
   }
   const shown = Array.from(bytes.subarray(0, 4), (byte) => byte.toString(16).padStart(2, "0"));
-  refuse(`heed: ${from} is not WebAssembly (${bytes.length} bytes, starting with ${shown.join(" ") || "nothing"})`);
+  refuse(
+    `heed: ${from} is not WebAssembly (${bytes.length} bytes, starting with ${shown.join(" ") || "nothing"})`,
+  );
 }
 
 export async function compileBytes(bytes: Uint8Array, from: string): Promise<WebAssembly.Module> {

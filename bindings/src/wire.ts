@@ -1,4 +1,4 @@
-import { type DType, DTYPE_CODES } from "./dtype.js";
+import { DTYPE_CODES, type DType } from "./dtype.js";
 
 /** Tensors of one call in the form that bindings/embind/wire.h reads. */
 export class Wire {

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it } from "vitest";
 import { type Heed, load } from "heed";
+import { afterAll, beforeAll, expect, it } from "vitest";
 
 type Nested = number | Nested[];
 interface Fixture {
@@ -27,7 +27,9 @@ function expectNear(got: ArrayLike<number>, wanted: Nested | undefined, toleranc
   expect(got.length).toBe(numbers.length);
   // The fixtures' tolerances assume numbers near 1; float32 carries 2^-23 of each.
   numbers.forEach((value, i) => {
-    expect(Math.abs((got[i] as number) - value)).toBeLessThanOrEqual(tolerance + 2 ** -23 * Math.abs(value));
+    expect(Math.abs((got[i] as number) - value)).toBeLessThanOrEqual(
+      tolerance + 2 ** -23 * Math.abs(value),
+    );
   });
 }
 
@@ -44,7 +46,10 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
     "keras Attention dot",
     ({ inputs, expected, tol }) => {
       const { query, key, value } = inputs;
-      const { output, weights } = heed.attention(query, key, value, { scale: 1, returnWeights: true });
+      const { output, weights } = heed.attention(query, key, value, {
+        scale: 1,
+        returnWeights: true,
+      });
       expectNear(output.data, expected.output, tol);
       expectNear(weights.data, expected.weights, tol);
     },
@@ -55,10 +60,18 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
       const { query, value, value_mask_true_keeps: mask, query_mask_true_keeps: rows } = inputs;
       const keys = mask[0] as boolean[];
       const keep = (rows[0] as boolean[]).map((row) => keys.map((key) => row && key));
-      expectNear(heed.attention(query, value, value, { scale: 1, keep }).output.data, expected.output, tol);
+      expectNear(
+        heed.attention(query, value, value, { scale: 1, keep }).output.data,
+        expected.output,
+        tol,
+      );
       // Keras leaves the weights of a masked query; heed's weights are those of what it computes.
       const byKey = keep.map(() => keys);
-      const { weights } = heed.attention(query, value, value, { scale: 1, keep: byKey, returnWeights: true });
+      const { weights } = heed.attention(query, value, value, {
+        scale: 1,
+        keep: byKey,
+        returnWeights: true,
+      });
       expectNear(weights.data, expected.weights, tol);
     },
   ],
@@ -78,11 +91,13 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
   ],
   [
     "allennlp dot matrix",
-    ({ inputs, expected, tol }) => expectNear(rawScores(inputs.q, inputs.k, 1), expected.scores, tol),
+    ({ inputs, expected, tol }) =>
+      expectNear(rawScores(inputs.q, inputs.k, 1), expected.scores, tol),
   ],
   [
     "allennlp dot",
-    ({ inputs, expected, tol }) => expectNear(rawScores(asRows(inputs.q), inputs.k, 1), expected.scores, tol),
+    ({ inputs, expected, tol }) =>
+      expectNear(rawScores(asRows(inputs.q), inputs.k, 1), expected.scores, tol),
   ],
   [
     "allennlp scaled dot",
@@ -100,7 +115,11 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
       const k = { data: new Float32Array(24), shape: [1, 8, 3, 1] };
       const options = { alibiSlopes, queryOffset: "end", returnScores: "biased" } as const;
       const { scores } = heed.attention(q, k, k, options);
-      expectNear(scores.data.filter((_, i) => i % 3 === 0), expected.bias_first_col, tol);
+      expectNear(
+        scores.data.filter((_, i) => i % 3 === 0),
+        expected.bias_first_col,
+        tol,
+      );
     },
   ],
   ["ALiBi 14 heads", ({ expected, tol }) => expectNear(heed.alibiSlopes(14), expected.slopes, tol)],

@@ -8,11 +8,26 @@ interface Floats {
 }
 
 /** What the Attention operator computes, by the names of its outputs in the specification. */
-export type Outputs = Partial<Record<OutputSlot, { data: ArrayLike<number>; shape: readonly number[] }>>;
+export type Outputs = Partial<
+  Record<OutputSlot, { data: ArrayLike<number>; shape: readonly number[] }>
+>;
 export type OutputSlot = "Y" | "present_key" | "present_value" | "qk_matmul_output";
 
-export const OUTPUT_SLOTS: readonly OutputSlot[] = ["Y", "present_key", "present_value", "qk_matmul_output"];
-const INPUT_SLOTS = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"] as const;
+export const OUTPUT_SLOTS: readonly OutputSlot[] = [
+  "Y",
+  "present_key",
+  "present_value",
+  "qk_matmul_output",
+];
+const INPUT_SLOTS = [
+  "Q",
+  "K",
+  "V",
+  "attn_mask",
+  "past_key",
+  "past_value",
+  "nonpad_kv_seqlen",
+] as const;
 type Inputs = Partial<Record<(typeof INPUT_SLOTS)[number], OnnxTensor>>;
 
 const size = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
@@ -63,14 +78,20 @@ function concatenate(past: Floats | undefined, now: Floats): Floats {
 }
 
 /** The mask as four extents by right alignment; keys beyond its last column are not kept. */
-function alignMask(mask: OnnxTensor, kvLen: number, fill: number): { data: number[]; shape: number[] } {
+function alignMask(
+  mask: OnnxTensor,
+  kvLen: number,
+  fill: number,
+): { data: number[]; shape: number[] } {
   const shape = [...Array<number>(4 - mask.shape.length).fill(1), ...mask.shape];
   const columns = shape[3] ?? 0;
   if (columns === kvLen || columns === 1) return { data: mask.data, shape };
   const rows = size(shape) / columns;
   const data = Array.from({ length: rows * kvLen }, (_, i) => {
     const column = i % kvLen;
-    return column < columns ? (mask.data[Math.floor(i / kvLen) * columns + column] as number) : fill;
+    return column < columns
+      ? (mask.data[Math.floor(i / kvLen) * columns + column] as number)
+      : fill;
   });
   return { data, shape: [...shape.slice(0, 3), kvLen] };
 }
@@ -86,7 +107,11 @@ function maskOptions(mask: OnnxTensor | undefined, kvLen: number): AttentionOpti
 }
 
 /** ONNX counts positions from the past, or from the end of the keys that are not padding. */
-function positionOptions(inputs: Inputs, qLen: number, attrs: Record<string, number>): AttentionOptions {
+function positionOptions(
+  inputs: Inputs,
+  qLen: number,
+  attrs: Record<string, number>,
+): AttentionOptions {
   const lengths = inputs.nonpad_kv_seqlen?.data;
   const past = inputs.past_key?.shape[2] ?? 0;
   const { is_causal = 0, left_window_size: left = -1, right_window_size: right = -1 } = attrs;

@@ -38,7 +38,12 @@ const DATA_TYPE = 2;
 const NAME = 8;
 const RAW_DATA = 9;
 
-const DTYPES: Record<number, OnnxTensor["dtype"]> = { 1: "float32", 7: "int64", 9: "bool", 10: "float16" };
+const DTYPES: Record<number, OnnxTensor["dtype"]> = {
+  1: "float32",
+  7: "int64",
+  9: "bool",
+  10: "float16",
+};
 
 class Reader {
   readonly #bytes: Uint8Array;

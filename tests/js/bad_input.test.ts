@@ -1,5 +1,5 @@
-import { beforeAll, describe, expect, it } from "vitest";
 import { type Heed, load } from "heed";
+import { beforeAll, describe, expect, it } from "vitest";
 import { expectClose, expectError, expectRejection, randomData } from "./support.js";
 
 let heed: Heed;
@@ -20,33 +20,92 @@ const withQ = (value: unknown): unknown => attention(value, k, v);
 describe("shapes", () => {
   it.each([
     ["ranks that differ", () => attention(q, k, randomData([5, 6], 1)), ["v", "rank 2"]],
-    ["rank 1", () => attention(randomData([8], 1), randomData([8], 1), randomData([8], 1)), ["q", "rank 1"]],
+    [
+      "rank 1",
+      () => attention(randomData([8], 1), randomData([8], 1), randomData([8], 1)),
+      ["q", "rank 1"],
+    ],
     ["batches that differ", () => attention(q, randomData([1, 2, 5, 8], 1), v), ["k", "batch"]],
     ["dims that differ", () => attention(q, randomData([2, 2, 5, 7], 1), v), ["k", "dim is 7"]],
-    ["lengths that differ", () => attention(q, k, randomData([2, 2, 4, 6], 1)), ["v", "length is 4"]],
+    [
+      "lengths that differ",
+      () => attention(q, k, randomData([2, 2, 4, 6], 1)),
+      ["v", "length is 4"],
+    ],
     ["kv heads that differ", () => attention(q, k, randomData([2, 1, 5, 6], 1)), ["v", "heads"]],
-    ["heads not divisible", () => attention(randomData([2, 3, 3, 8], 1), k, v), ["3 heads", "2 heads"]],
-    ["no kv heads", () => attention(q, randomData([2, 0, 5, 8], 1), randomData([2, 0, 5, 6], 1)), ["0 heads"]],
-    ["keep that does not broadcast", () => withOptions({ keep: { data: new Uint8Array(20), shape: [4, 5] } }), ["keep", "[4, 5]"]],
-    ["keep of rank 3", () => withOptions({ keep: { data: new Uint8Array(30), shape: [2, 3, 5] } }), ["keep", "ambiguous"]],
-    ["bias of rank 3", () => withOptions({ bias: randomData([2, 3, 5], 1) }), ["bias", "ambiguous"]],
+    [
+      "heads not divisible",
+      () => attention(randomData([2, 3, 3, 8], 1), k, v),
+      ["3 heads", "2 heads"],
+    ],
+    [
+      "no kv heads",
+      () => attention(q, randomData([2, 0, 5, 8], 1), randomData([2, 0, 5, 6], 1)),
+      ["0 heads"],
+    ],
+    [
+      "keep that does not broadcast",
+      () => withOptions({ keep: { data: new Uint8Array(20), shape: [4, 5] } }),
+      ["keep", "[4, 5]"],
+    ],
+    [
+      "keep of rank 3",
+      () => withOptions({ keep: { data: new Uint8Array(30), shape: [2, 3, 5] } }),
+      ["keep", "ambiguous"],
+    ],
+    [
+      "bias of rank 3",
+      () => withOptions({ bias: randomData([2, 3, 5], 1) }),
+      ["bias", "ambiguous"],
+    ],
     ["too many lengths", () => withOptions({ keyLengths: [1, 2, 3] }), ["keyLengths", "[2]"]],
     ["too few sinks", () => withOptions({ sinks: [0, 0] }), ["sinks", "[4]"]],
-    ["too few slopes", () => withOptions({ alibiSlopes: [1], queryOffset: 0 }), ["alibiSlopes", "[4]"]],
-    ["offsets for another batch", () => withOptions({ causal: true, queryOffset: [0, 0, 0] }), ["queryOffset", "2"]],
+    [
+      "too few slopes",
+      () => withOptions({ alibiSlopes: [1], queryOffset: 0 }),
+      ["alibiSlopes", "[4]"],
+    ],
+    [
+      "offsets for another batch",
+      () => withOptions({ causal: true, queryOffset: [0, 0, 0] }),
+      ["queryOffset", "2"],
+    ],
     ["a typed array without a shape", () => withQ(new Float32Array(8)), ["q", "{ data, shape }"]],
-    ["a typed array shorter than its shape", () => withQ({ data: new Float32Array(7), shape: [2, 4, 3, 8] }), ["q", "7", "192"]],
-    ["a typed array longer than its shape", () => withQ({ data: new Float32Array(9), shape: [1, 1, 1, 8] }), ["q", "9", "8"]],
+    [
+      "a typed array shorter than its shape",
+      () => withQ({ data: new Float32Array(7), shape: [2, 4, 3, 8] }),
+      ["q", "7", "192"],
+    ],
+    [
+      "a typed array longer than its shape",
+      () => withQ({ data: new Float32Array(9), shape: [1, 1, 1, 8] }),
+      ["q", "9", "8"],
+    ],
     ["ragged nested arrays", () => withQ([[1, 2], [3]]), ["q[1]", "1 entries"]],
     ["nesting of five levels", () => withQ([[[[[1]]]]]), ["q", "4 levels"]],
-    ["a shape that is no array", () => withQ({ data: new Float32Array(8), shape: 8 }), ["q.shape", "8"]],
-    ["head dim 0 without a scale", () => attention(randomData([1, 1, 2, 0], 1), randomData([1, 1, 2, 0], 1), randomData([1, 1, 2, 3], 1)), ["scale"]],
+    [
+      "a shape that is no array",
+      () => withQ({ data: new Float32Array(8), shape: 8 }),
+      ["q.shape", "8"],
+    ],
+    [
+      "head dim 0 without a scale",
+      () =>
+        attention(
+          randomData([1, 1, 2, 0], 1),
+          randomData([1, 1, 2, 0], 1),
+          randomData([1, 1, 2, 3], 1),
+        ),
+      ["scale"],
+    ],
   ] as [string, () => unknown, string[]][])("refuses %s", (_, work, words) => {
     expectError("shape", words, work);
   });
 
   it.each([NaN, -1, 2.5, 1e20, Infinity, "4", null, 3n])("refuses the dimension %s", (dim) => {
-    expectError("range", ["q.shape[2]"], () => withQ({ data: new Float32Array(8), shape: [1, 1, dim, 8] }));
+    expectError("range", ["q.shape[2]"], () =>
+      withQ({ data: new Float32Array(8), shape: [1, 1, dim, 8] }),
+    );
   });
 });
 
@@ -64,7 +123,9 @@ describe("sizes", () => {
 
   it("refuses weights that no 32-bit memory can hold, and goes on", () => {
     const long = randomData([1, 1, 70_000, 1], 1);
-    expectError("memory", ["weights"], () => heed.attention(long, long, long, { returnWeights: true }));
+    expectError("memory", ["weights"], () =>
+      heed.attention(long, long, long, { returnWeights: true }),
+    );
     expect(heed.attention(q, k, v).output.shape).toEqual([2, 4, 3, 6]);
   });
 
@@ -87,7 +148,9 @@ describe("element types", () => {
   it("refuses a float keep and explains the polarity", () => {
     const keep = randomData([3, 5], 1);
     expectError("dtype", ["keep", "true", "may attend", "bias"], () => withOptions({ keep }));
-    expectError("dtype", ["keep", "may attend"], () => withOptions({ keep: Array(3).fill([0, -1e9, 0, 0, 0]) }));
+    expectError("dtype", ["keep", "may attend"], () =>
+      withOptions({ keep: Array(3).fill([0, -1e9, 0, 0, 0]) }),
+    );
     expectError("dtype", ["keep"], () => withOptions({ keep: heed.tensor(keep.data, keep.shape) }));
   });
 
@@ -104,8 +167,12 @@ describe("element types", () => {
 
   it("names half precision as what is not there yet", () => {
     const data = new Uint16Array(192);
-    expectError("dtype", ["bfloat16"], () => withQ({ data, shape: [2, 4, 3, 8], dtype: "bfloat16" }));
-    expectError("dtype", ["float16"], () => heed.tensor([1, 2], [2], { dtype: "float16" as "float32" }));
+    expectError("dtype", ["bfloat16"], () =>
+      withQ({ data, shape: [2, 4, 3, 8], dtype: "bfloat16" }),
+    );
+    expectError("dtype", ["float16"], () =>
+      heed.tensor([1, 2], [2], { dtype: "float16" as "float32" }),
+    );
   });
 
   it("refuses a dtype that contradicts the array", () => {
@@ -212,7 +279,12 @@ describe("options", () => {
   it("takes undefined as absent", () => {
     const absent = ["causal", "scale", "keep", "window", "layout", "score", "dropout"];
     const options = Object.fromEntries(absent.map((name) => [name, undefined]));
-    expectClose("output", heed.attention(q, k, v, options).output.data, heed.attention(q, k, v).output.data, 0);
+    expectClose(
+      "output",
+      heed.attention(q, k, v, options).output.data,
+      heed.attention(q, k, v).output.data,
+      0,
+    );
   });
 
   it("refuses options that are no object, and missing tensors", () => {
@@ -235,9 +307,15 @@ describe("run and reference", () => {
   });
 
   it("refuse inputs and params that the mechanism does not take", () => {
-    expectError("option", ["inputs", "sinks"], () => heed.run("kernel_regression", { q, k, v, sinks: [0] }));
-    expectError("option", ["params", "softcap"], () => heed.run("kernel_regression", { q, k, v }, { softcap: 1 }));
-    expectError("option", ["kernel", "gaussian"], () => heed.run("kernel_regression", { q, k, v }, { kernel: "gauss" }));
+    expectError("option", ["inputs", "sinks"], () =>
+      heed.run("kernel_regression", { q, k, v, sinks: [0] }),
+    );
+    expectError("option", ["params", "softcap"], () =>
+      heed.run("kernel_regression", { q, k, v }, { softcap: 1 }),
+    );
+    expectError("option", ["kernel", "gaussian"], () =>
+      heed.run("kernel_regression", { q, k, v }, { kernel: "gauss" }),
+    );
     expectError("range", ["width"], () => heed.run("kernel_regression", { q, k, v }, { width: 0 }));
     expectError("option", ["v", "missing"], () => heed.run("kernel_regression", { q, k }));
   });

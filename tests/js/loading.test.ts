@@ -1,11 +1,11 @@
-import { createServer, type Server } from "node:http";
 import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { pathToFileURL } from "node:url";
+import { type LoadOptions, load, VERSION } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { load, type LoadOptions, VERSION } from "heed";
-import { load as loadOnWeb } from "../../dist/index.js";
 import { choose } from "../../dist/choose.js";
+import { load as loadOnWeb } from "../../dist/index.js";
 import { expectError, expectRejection, root } from "./support.js";
 
 const file = `${root}dist/wasm/heed-simd.wasm`;
@@ -40,7 +40,14 @@ describe("load", () => {
     ["an ArrayBuffer", { wasmBinary: Uint8Array.from(bytes).buffer }],
     ["a compiled module", { module: new WebAssembly.Module(bytes) }],
     ["a file URL", { wasmUrl: pathToFileURL(file) }],
-    ["a function of the file's name", { simd: "plain", threads: 1, wasmUrl: (name: string) => pathToFileURL(`${root}dist/wasm/${name}`) }],
+    [
+      "a function of the file's name",
+      {
+        simd: "plain",
+        threads: 1,
+        wasmUrl: (name: string) => pathToFileURL(`${root}dist/wasm/${name}`),
+      },
+    ],
   ] as [string, LoadOptions][])("takes %s", async (_, options) => {
     const heed = await load(options);
     expect(heed.variant).toBe("simd");
@@ -62,7 +69,9 @@ describe("load", () => {
   });
 
   it("explains a server that is not there, and a file that is not there", async () => {
-    await expectRejection("wasm-load", ["could not be fetched"], () => load({ wasmUrl: "http://127.0.0.1:1/x.wasm" }));
+    await expectRejection("wasm-load", ["could not be fetched"], () =>
+      load({ wasmUrl: "http://127.0.0.1:1/x.wasm" }),
+    );
     const wasmUrl = pathToFileURL(`${root}dist/wasm/none.wasm`);
     await expectRejection("wasm-load", ["could not be read"], () => load({ wasmUrl }));
   });
@@ -72,7 +81,9 @@ describe("load", () => {
     await expectRejection("wasm-load", ["reference", "expected simd"], () => load({ wasmBinary }));
     const stale = Buffer.from(bytes);
     stale[stale.indexOf(`simd ${VERSION}`) + "simd ".length] = "9".charCodeAt(0);
-    await expectRejection("wasm-load", [`9${VERSION.slice(1)}`, VERSION], () => load({ wasmBinary: stale }));
+    await expectRejection("wasm-load", [`9${VERSION.slice(1)}`, VERSION], () =>
+      load({ wasmBinary: stale }),
+    );
     const foreign = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0);
     await expectRejection("wasm-load", ["something else"], () => load({ wasmBinary: foreign }));
   });
@@ -127,7 +138,8 @@ describe("the choice of a variant", () => {
   const many = { count: 8, reason: "8 hardware threads" };
   const one = { count: 1, reason: "not isolated" };
   const auto = { threads: "auto", simd: "auto", ownFile: false } as const;
-  const variants = (...given: Parameters<typeof choose>) => choose(...given).map(({ variant, threads }) => `${variant} ${threads}`);
+  const variants = (...given: Parameters<typeof choose>) =>
+    choose(...given).map(({ variant, threads }) => `${variant} ${threads}`);
 
   it("takes the best and falls back step by step", () => {
     expect(variants(auto, all, many)).toEqual(["relaxed-threads 8", "relaxed 1", "simd 1"]);
@@ -141,7 +153,11 @@ describe("the choice of a variant", () => {
     expect(variants({ ...auto, threads: 3, simd: "plain" }, all, many)).toEqual(["simd-threads 3"]);
     const [single] = choose({ ...auto, threads: 4 }, all, one);
     expect(single).toMatchObject({ threads: 1, reasons: { threads: "not isolated" } });
-    expectError("unsupported", ["relaxed"], () => choose({ ...auto, simd: "relaxed" }, { ...all, relaxed: false }, one));
-    expectError("unsupported", ["Safari 16.4"], () => choose(auto, { simd: false, relaxed: false, threads: false }, one));
+    expectError("unsupported", ["relaxed"], () =>
+      choose({ ...auto, simd: "relaxed" }, { ...all, relaxed: false }, one),
+    );
+    expectError("unsupported", ["Safari 16.4"], () =>
+      choose(auto, { simd: false, relaxed: false, threads: false }, one),
+    );
   });
 });

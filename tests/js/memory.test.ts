@@ -1,10 +1,10 @@
+import { readFileSync } from "node:fs";
+import { type HeedError, load } from "heed";
 import { describe, expect, it } from "vitest";
-import { HeedError, load } from "heed";
 import { Heap } from "../../dist/heap.js";
 import { Heed } from "../../dist/heed.js";
 import { Registry } from "../../dist/registry.js";
 import { expectError, expectRejection, randomData, root } from "./support.js";
-import { readFileSync } from "node:fs";
 
 const q = randomData([1, 2, 9, 8], 1);
 
@@ -43,7 +43,9 @@ describe("the heap", () => {
       lse.dispose();
     };
     const bad = () => {
-      expectError("shape", ["keep"], () => heed.attention(tensor, q, q, { ...options, keep: [[true, true]] }));
+      expectError("shape", ["keep"], () =>
+        heed.attention(tensor, q, q, { ...options, keep: [[true, true]] }),
+      );
       // This one is refused by C++, after the inputs were copied.
       expectError("unsupported", [], () =>
         heed.run("kernel_regression", { q, k: q, v: q }, { kernel: "boxcar", returnLse: true }),
@@ -104,7 +106,9 @@ describe("a disposed instance", () => {
     expectError("disposed", [], () => tensor.data);
     expectError("disposed", [], () => heed.attention(q, q, q));
     expectError("disposed", [], () => heed.tensor([1], [1]));
-    await expectRejection("disposed", [], () => heed.reference("scaled_dot_product", { q, k: q, v: q }));
+    await expectRejection("disposed", [], () =>
+      heed.reference("scaled_dot_product", { q, k: q, v: q }),
+    );
     tensor.dispose();
   });
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
-import { beforeAll, describe, expect, it } from "vitest";
 import { type Heed, load } from "heed";
+import { beforeAll, describe, expect, it } from "vitest";
 import { type Data, expectClose, largest, MAX_ERROR, random, randomData } from "./support.js";
 
 let heed: Heed;
@@ -48,7 +48,9 @@ function masks(s: Sizes, w: Switches): Values {
   const heads = s.kvHeads * s.group;
   const next = random(seed + 7);
   const cells = (shape: number[]) => ({
-    data: Uint8Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => (next() < 0.4 ? 1 : 0)),
+    data: Uint8Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () =>
+      next() < 0.4 ? 1 : 0,
+    ),
     shape,
   });
   const count = (): number => Math.floor(((next() + 1) / 2) * (kvLen + 1));
@@ -57,7 +59,10 @@ function masks(s: Sizes, w: Switches): Values {
     full: [batch, heads, qLen, kvLen],
     perKey: [batch, 1, 1, kvLen],
   };
-  const biasShapes: Record<string, number[]> = { matrix: [qLen, kvLen], perHead: [1, heads, qLen, kvLen] };
+  const biasShapes: Record<string, number[]> = {
+    matrix: [qLen, kvLen],
+    perHead: [1, heads, qLen, kvLen],
+  };
   const keepShape = keepShapes[w.keep];
   const biasShape = biasShapes[w.bias];
   const lengths = Array.from({ length: batch * qLen }, count);
@@ -125,22 +130,25 @@ describe("attention", () => {
     );
   });
 
-  it.each(["raw", "capped", "biased"] as const)("returns %s scores as the reference does", async (stage) => {
-    const inputs = {
-      q: randomData([2, 4, 9, 24], 1),
-      k: randomData([2, 2, 13, 24], 2),
-      v: randomData([2, 2, 13, 8], 3),
-      bias: randomData([9, 13], 4),
-      alibiSlopes: heed.alibiSlopes(4),
-    };
-    const params = { softcap: 0.7, causal: true, queryOffset: 2, returnScores: stage };
-    const { q, k, v, ...options } = inputs;
-    const got = heed.attention(q, k, v, { ...options, ...params });
-    const wanted = await heed.reference("scaled_dot_product", inputs, params);
-    expect(got.scores.shape).toEqual([2, 4, 9, 13]);
-    const scores = wanted.scores?.data ?? [];
-    expectClose("scores", got.scores.data, scores, MAX_ERROR * (1 + largest(scores)));
-  });
+  it.each(["raw", "capped", "biased"] as const)(
+    "returns %s scores as the reference does",
+    async (stage) => {
+      const inputs = {
+        q: randomData([2, 4, 9, 24], 1),
+        k: randomData([2, 2, 13, 24], 2),
+        v: randomData([2, 2, 13, 8], 3),
+        bias: randomData([9, 13], 4),
+        alibiSlopes: heed.alibiSlopes(4),
+      };
+      const params = { softcap: 0.7, causal: true, queryOffset: 2, returnScores: stage };
+      const { q, k, v, ...options } = inputs;
+      const got = heed.attention(q, k, v, { ...options, ...params });
+      const wanted = await heed.reference("scaled_dot_product", inputs, params);
+      expect(got.scores.shape).toEqual([2, 4, 9, 13]);
+      const scores = wanted.scores?.data ?? [];
+      expectClose("scores", got.scores.data, scores, MAX_ERROR * (1 + largest(scores)));
+    },
+  );
 });
 
 describe("kernel_regression", () => {

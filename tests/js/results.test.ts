@@ -1,7 +1,7 @@
-import { beforeAll, describe, expect, it } from "vitest";
-import { alibiSlopes, type Heed, keepFromDropMask, lastN, load, VERSION } from "heed";
-import { expectClose, largest, MAX_ERROR, randomData, root, size } from "./support.js";
 import { readFileSync } from "node:fs";
+import { alibiSlopes, type Heed, keepFromDropMask, lastN, load, VERSION } from "heed";
+import { beforeAll, describe, expect, it } from "vitest";
+import { expectClose, largest, MAX_ERROR, randomData, root, size } from "./support.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -38,7 +38,10 @@ describe("plain arguments", () => {
   it("have only the fields that were asked for", () => {
     const keys = (result: object): string[] => Object.keys(result).sort();
     expect(keys(heed.attention(Q, K, V))).toEqual(["output"]);
-    expect(keys(heed.attention(Q, K, V, { returnLse: true, returnWeights: false }))).toEqual(["lse", "output"]);
+    expect(keys(heed.attention(Q, K, V, { returnLse: true, returnWeights: false }))).toEqual([
+      "lse",
+      "output",
+    ]);
     const all = { returnLse: true, returnWeights: true, returnScores: "raw" } as const;
     expect(keys(heed.attention(Q, K, V, all))).toEqual(["lse", "output", "scores", "weights"]);
   });
@@ -58,7 +61,9 @@ describe("plain arguments", () => {
     expect(result.output.shape).toEqual(wanted);
     expect(result.output.data.length).toBe(size(wanted));
     const [batch, heads, qLen] =
-      q.length === 4 ? [q[0], q[layout === "bhld" ? 1 : 2], q[layout === "bhld" ? 2 : 1]] : [q.length === 3 ? q[0] : 1, 1, q.at(-2)];
+      q.length === 4
+        ? [q[0], q[layout === "bhld" ? 1 : 2], q[layout === "bhld" ? 2 : 1]]
+        : [q.length === 3 ? q[0] : 1, 1, q.at(-2)];
     expect(result.lse.shape).toEqual([batch, heads, qLen]);
     expect(result.weights.shape).toEqual([batch, heads, qLen, 7]);
   });
@@ -71,7 +76,12 @@ describe("plain arguments", () => {
       const [b = 0, l = 0, h = 0, d = 0] = shape;
       const out = new Float32Array(data.length);
       for (let i = 0; i < data.length; i++) {
-        const [x, y, z, w] = [Math.floor(i / (l * h * d)), Math.floor(i / (h * d)) % l, Math.floor(i / d) % h, i % d];
+        const [x, y, z, w] = [
+          Math.floor(i / (l * h * d)),
+          Math.floor(i / (h * d)) % l,
+          Math.floor(i / d) % h,
+          i % d,
+        ];
         out[((x * h + z) * l + y) * d + w] = data[i] as number;
       }
       return { data: out, shape: [b, h, l, d] };
@@ -136,7 +146,14 @@ describe("tensors", () => {
       heed.tensor([3, 4], [2], { dtype: "int32" }),
       heed.tensor({ data: new Float32Array(2), shape: [2] }),
     ];
-    expect(made.map(({ dtype }) => dtype)).toEqual(["float32", "uint8", "int32", "uint8", "int32", "float32"]);
+    expect(made.map(({ dtype }) => dtype)).toEqual([
+      "float32",
+      "uint8",
+      "int32",
+      "uint8",
+      "int32",
+      "float32",
+    ]);
     const [first] = made;
     if (first !== undefined) first.data[1] = 7;
     expect(first?.toNested()).toEqual([1, 7]);
@@ -164,7 +181,9 @@ describe("tensors", () => {
   });
 
   it.runIf("dispose" in Symbol)("dispose of themselves at the end of a using block", () => {
-    const tensor = heed.tensor([1], [1]) as unknown as Record<symbol, () => void> & { disposed: boolean };
+    const tensor = heed.tensor([1], [1]) as unknown as Record<symbol, () => void> & {
+      disposed: boolean;
+    };
     tensor[(Symbol as unknown as { dispose: symbol }).dispose]?.();
     expect(tensor.disposed).toBe(true);
   });
@@ -181,17 +200,33 @@ describe("masks", () => {
     const window = lastN(3);
     expect(window).toEqual({ left: 2, right: 0 });
     expectClose("causal", data({ causal: true }), data({ keep: allowed((i, j) => j <= i) }), bound);
-    expectClose("lastN", data({ window }), data({ keep: allowed((i, j) => j <= i && j > i - 3) }), bound);
+    expectClose(
+      "lastN",
+      data({ window }),
+      data({ keep: allowed((i, j) => j <= i && j > i - 3) }),
+      bound,
+    );
     const hidden = allowed((i, j) => j > i);
     expectClose("drop", data({ keep: keepFromDropMask(hidden) }), data({ causal: true }), bound);
     expectClose("end", data({ causal: true, queryOffset: "end" }), data({ causal: true }), 0);
   });
 
   it("hide NaN and Infinity", () => {
-    const k = [[1, 0], [NaN, Infinity], [0, 1]];
+    const k = [
+      [1, 0],
+      [NaN, Infinity],
+      [0, 1],
+    ];
     const keep = [[true, false, true]];
     const clean = heed.attention(Q, K, V, { keep }).output;
-    expect(heed.attention(Q, k, k.map((row, j) => (j === 1 ? row : (V[j] as number[]))), { keep }).output.data).toEqual(clean.data);
+    expect(
+      heed.attention(
+        Q,
+        k,
+        k.map((row, j) => (j === 1 ? row : (V[j] as number[]))),
+        { keep },
+      ).output.data,
+    ).toEqual(clean.data);
   });
 });
 
@@ -211,7 +246,11 @@ describe("registry", () => {
   });
 
   it("runs what attention runs, by id", () => {
-    const { output, lse } = heed.run("scaled_dot_product", { q: Q, k: K, v: V }, { returnLse: true, scale: 1 });
+    const { output, lse } = heed.run(
+      "scaled_dot_product",
+      { q: Q, k: K, v: V },
+      { returnLse: true, scale: 1 },
+    );
     const direct = heed.attention(Q, K, V, { returnLse: true, scale: 1 });
     expect(output.data).toEqual(direct.output.data);
     expect(lse?.data).toEqual(direct.lse.data);
@@ -225,7 +264,9 @@ describe("registry", () => {
   });
 
   it("has one version", () => {
-    const { version } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as { version: string };
+    const { version } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
+      version: string;
+    };
     expect([VERSION, heed.version]).toEqual([version, version]);
   });
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect } from "vitest";
 import { HeedError, type HeedErrorCode } from "heed";
+import { expect } from "vitest";
 
 export const root: string = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -40,7 +40,10 @@ export function randomData(shape: number[], seed: number): Data {
 }
 
 export const largest = (data: ArrayLike<number>): number =>
-  Array.from(data).reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+  Array.from(data).reduce(
+    (most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most),
+    0,
+  );
 
 /** Expects every element within `bound`; infinities and NaN must be the same on both sides. */
 export function expectClose(

@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
 import { load } from "heed";
+import { describe, expect, it } from "vitest";
 import { expectClose, largest, MAX_ERROR, randomData, root } from "./support.js";
 
 const PROBLEM = {
@@ -39,7 +39,11 @@ function runElsewhere(node: string[], loadOptions: object): { variant: string; o
   try {
     writeFileSync(join(folder, "run.mjs"), script);
     const [program = "", ...flags] = node;
-    const printed = execFileSync(program, [...flags, "run.mjs"], { cwd: folder, encoding: "utf8", timeout: 60_000 });
+    const printed = execFileSync(program, [...flags, "run.mjs"], {
+      cwd: folder,
+      encoding: "utf8",
+      timeout: 60_000,
+    });
     return JSON.parse(printed) as { variant: string; output: number[] };
   } finally {
     rmSync(folder, { recursive: true });
@@ -116,7 +120,12 @@ describe("auto", () => {
     expect(heed.reasons.simd).toContain("relaxed SIMD");
     const { q, k, v } = PROBLEM;
     const bound = MAX_ERROR * largest(v.data);
-    expectClose("output", heed.attention(q, k, v, OPTIONS).output.data, await referenceOutput(), bound);
+    expectClose(
+      "output",
+      heed.attention(q, k, v, OPTIONS).output.data,
+      await referenceOutput(),
+      bound,
+    );
     heed.dispose();
   });
 });

@@ -1,0 +1,31 @@
+/** A compiled WebAssembly module, where the TypeScript library in use knows the type. */
+export type WasmModule = typeof globalThis extends {
+  WebAssembly: { Module: { prototype: infer M } };
+}
+  ? M
+  : object;
+
+/** A URL, where the TypeScript library in use knows the type. */
+export type Url = typeof globalThis extends { URL: { prototype: infer U } }
+  ? U
+  : { readonly href: string };
+
+/** Options of `load()`. */
+export interface LoadOptions {
+  /**
+   * How many threads work on a call. "auto" (default): all hardware threads in Node and in workers of
+   * a cross-origin isolated page, else 1. A number that cannot be had becomes 1; `heed.reasons` says why.
+   */
+  readonly threads?: number | "auto" | undefined;
+  /** "plain" gives the same bits on every machine; "relaxed" is faster. Default "auto". */
+  readonly simd?: "auto" | "relaxed" | "plain" | undefined;
+  /**
+   * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name
+   * ("heed-simd.wasm") to its address.
+   */
+  readonly wasmUrl?: string | Url | ((file: string) => string | Url) | undefined;
+  /** The bytes of the WebAssembly file. */
+  readonly wasmBinary?: ArrayBuffer | Uint8Array | undefined;
+  /** The compiled file: for hosts that forbid compiling. */
+  readonly module?: WasmModule | undefined;
+}

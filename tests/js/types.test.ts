@@ -1,0 +1,46 @@
+import { execFileSync } from "node:child_process";
+import { describe, expect, it } from "vitest";
+import { root } from "./support.js";
+
+/** Compiles files as a strict user with these libraries would; the package's types are checked too. */
+function compile(file: string, ...options: string[]): string {
+  const compiler = `${root}node_modules/typescript/bin/tsc`;
+  const strict = [
+    "--noEmit",
+    "--strict",
+    "--exactOptionalPropertyTypes",
+    "--skipLibCheck",
+    "false",
+  ];
+  const modules = ["--target", "ES2022"];
+  const args = [
+    compiler,
+    ...strict,
+    ...modules,
+    ...options,
+    "--ignoreConfig",
+    `tests/js/types/${file}`,
+  ];
+  try {
+    execFileSync(process.execPath, args, { cwd: root, encoding: "utf8" });
+    return "";
+  } catch (error) {
+    return (error as { stdout: string }).stdout;
+  }
+}
+
+describe("the published types", () => {
+  it.each([
+    ["nodenext", "NodeNext"],
+    ["bundler", "ESNext"],
+  ])("say what is present, resolved the %s way, without newer libraries", (resolution, module) => {
+    const options = ["--module", module, "--moduleResolution", resolution, "--lib", "ES2022"];
+    expect(compile("attention.ts", ...options)).toBe("");
+  });
+
+  it("work with using, fetch and WebAssembly where the libraries know them", () => {
+    const lib = ["--lib", "ES2022,ESNext.Disposable,DOM"];
+    expect(compile("using.ts", "--module", "NodeNext", ...lib)).toBe("");
+    expect(compile("attention.ts", "--module", "NodeNext", ...lib)).toBe("");
+  });
+});

@@ -1,0 +1,88 @@
+// Compiled by types.test.ts, never run: every line must type-check, and every @ts-expect-error must
+// find an error.
+import { type Heed, HeedError, load, type PlainTensor, type Tensor } from "heed";
+
+type Equal<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const assertType = <_T extends true>(): void => {};
+
+export async function check(): Promise<void> {
+  const heed: Heed = await load({ threads: "auto", simd: "plain" });
+  const rows = [
+    [1, 0],
+    [0, 1],
+  ];
+
+  const plain = heed.attention(rows, rows, rows);
+  assertType<Equal<typeof plain.output, PlainTensor<"float32">>>();
+  // @ts-expect-error lse was not asked for
+  plain.lse;
+  // @ts-expect-error weights were not asked for
+  plain.weights;
+
+  const asked = heed.attention(rows, rows, rows, {
+    causal: true,
+    queryOffset: "end",
+    window: { left: 3 },
+    returnLse: true,
+    returnWeights: false,
+    returnScores: "raw",
+  });
+  assertType<Equal<typeof asked.lse, PlainTensor<"float32">>>();
+  assertType<Equal<typeof asked.scores, PlainTensor<"float32">>>();
+  // @ts-expect-error weights were asked not to be there
+  asked.weights;
+
+  const unknown: boolean = Math.random() < 0.5;
+  const maybe = heed.attention(rows, rows, rows, { returnLse: unknown });
+  assertType<Equal<typeof maybe.lse, PlainTensor<"float32"> | undefined>>();
+
+  const tensor = heed.tensor(new Float32Array(4), [2, 2]);
+  assertType<Equal<typeof tensor.data, Float32Array>>();
+  const resident = heed.attention(tensor, rows, rows, { returnWeights: true });
+  assertType<Equal<typeof resident.output, Tensor<"float32">>>();
+  assertType<Equal<typeof resident.weights, Tensor<"float32">>>();
+  resident.output.dispose();
+
+  const keep = heed.tensor([true, false], [1, 2]);
+  assertType<Equal<typeof keep.dtype, "uint8">>();
+  const masked = heed.attention(rows, rows, rows, { keep });
+  assertType<Equal<typeof masked.output, Tensor<"float32">>>();
+
+  const either = unknown ? tensor : rows;
+  const mixed = heed.attention(either, rows, rows);
+  assertType<Equal<typeof mixed.output, Tensor<"float32"> | PlainTensor<"float32">>>();
+
+  const lengths = heed.tensor([1, 2], [2], { dtype: "int32" });
+  assertType<Equal<typeof lengths.data, Int32Array>>();
+  const data = { data: new Float32Array(4), shape: [2, 2] };
+  heed.attention(data, plain.output, tensor, {
+    bias: data,
+    keyLengths: new Int32Array([2]),
+    sinks: [0],
+  });
+
+  // @ts-expect-error a misspelt option
+  heed.attention(rows, rows, rows, { casual: true });
+  // @ts-expect-error there is no mask
+  heed.attention(rows, rows, rows, { mask: rows });
+  // @ts-expect-error a word that is not a stage
+  heed.attention(rows, rows, rows, { returnScores: "all" });
+  // @ts-expect-error a string is no tensor
+  heed.attention("q", rows, rows);
+  // @ts-expect-error unknown load option
+  await load({ thread: 2 });
+
+  const { output, lse } = heed.run(
+    "scaled_dot_product",
+    { q: rows, k: rows, v: rows },
+    { scale: 1 },
+  );
+  output.toNested();
+  assertType<Equal<typeof lse, Tensor<"float32"> | PlainTensor<"float32"> | undefined>>();
+  const exact = await heed.reference("scaled_dot_product", { q: rows, k: rows, v: rows });
+  exact.output.data satisfies Float64Array;
+
+  const code: HeedError["code"] = "shape";
+  new HeedError(code, "message") satisfies Error;
+}
