@@ -50,6 +50,7 @@ async function provideEmscripten(aptGet) {
       [`${llvmFolder}/wasm-ld`, "lld-19"],
       [`${llvmFolder}/llvm-ar`, "llvm-19"],
       [which("patchelf") ?? "patchelf", "patchelf"],
+      [which("python3") ?? "python3", "python3"],
     ];
     const packages = needed.filter(([path]) => !existsSync(path)).map(([, name]) => name);
     if (packages.length && !isRoot) {
