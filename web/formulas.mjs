@@ -7,7 +7,7 @@ import katex from "katex";
 const PAGE_FORMULAS = {
   projections: "Q = XW_Q,\\quad K = XW_K,\\quad V = XW_V",
   scores: "S = \\frac{1}{T\\sqrt{d}}\\,QK^\\top",
-  weights: "P_{ij} = \\frac{e^{S_{ij}}}{\\sum_{j'} e^{S_{ij'}}}",
+  weights: "P_{ij} = \\frac{e^{S_{ij}}}{\\sum_{k} e^{S_{ik}}}",
   output: "O = PV",
   regression:
     "\\hat y(x) = \\frac{\\sum_j K\\left(\\frac{|x - x_j|}{\\sigma}\\right) y_j}" +

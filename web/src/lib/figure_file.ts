@@ -2,7 +2,8 @@
 // with the numbers.
 import { KEY_HEIGHT, keyShapes } from "./key_scene.js";
 import type { Matrix } from "./matrix.js";
-import { layoutMatrix, type Marks, matrixShapes } from "./matrix_scene.js";
+import { layoutMatrix } from "./matrix_layout.js";
+import { type Marks, matrixShapes } from "./matrix_scene.js";
 import { paint } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { moved, type Scene, type Shape } from "./scene.js";

@@ -15,7 +15,7 @@ export function scientific(value: number): string {
   if (!Number.isFinite(value)) return fixed(value);
   const [mantissa = "", exponent = "0"] = value.toExponential(1).split("e");
   const raised = [...exponent.replace("+", "")].map((digit) => SUPERSCRIPT[digit] ?? digit);
-  return `${mantissa} × 10${raised.join("")}`;
+  return `${mantissa}\u00a0×\u00a010${raised.join("")}`;
 }
 
 const SUPERSCRIPT: Record<string, string> = {

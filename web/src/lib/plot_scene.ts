@@ -66,7 +66,13 @@ function curves(palette: Palette, result: Regression, px: Scale, py: Scale): Sha
     const points = at
       .slice(from, to)
       .map((x, i) => [px(x), py(result.estimate[from + i] as number)] as const);
-    shapes.push({ kind: "path", points, stroke, line: 2.5 });
+    const [x, y] = points[0] as readonly [number, number];
+    const alone = points.length === 1;
+    shapes.push(
+      alone
+        ? { kind: "dot", x, y, radius: 2, fill: stroke, stroke }
+        : { kind: "path", points, stroke, line: 2.5 },
+    );
   }
   return shapes;
 }
