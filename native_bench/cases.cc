@@ -65,6 +65,12 @@ double FlopCount(const Case& c) {
   return 4.0 * static_cast<double>(c.batch * c.heads.num_heads * c.head_dim) * pairs;
 }
 
+double ByteCount(const Case& c) {
+  const int64_t rows =
+      2 * (c.heads.num_heads * c.lengths.q_len + c.heads.num_kv_heads * c.lengths.kv_len);
+  return sizeof(float) * static_cast<double>(c.batch * c.head_dim * rows);
+}
+
 std::vector<Case> MakeCases(const Grid& grid, const std::string& filter) {
   std::vector<Case> cases;
   for (const std::string& mechanism : grid.mechanisms) {

@@ -50,6 +50,10 @@ inline constexpr char kFlopFormula[] =
 // exponentials, masks and normalisation are free, and causal cells on the diagonal count as half.
 double FlopCount(const Case& c);
 
+// Bytes of q, k, v and the output, once each: what no implementation can avoid to move when they
+// lie outside the caches.
+double ByteCount(const Case& c);
+
 // The axes of the grid; `MakeCases` is their product.
 struct Grid {
   std::vector<std::string> mechanisms;

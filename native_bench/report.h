@@ -36,6 +36,7 @@ struct Row {
   double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
 
   double Gflops() const { return seconds.count ? FlopCount(shape) / seconds.median * 1e-9 : 0; }
+  double Gbps() const { return seconds.count ? ByteCount(shape) / seconds.median * 1e-9 : 0; }
   double PeakFraction() const { return peak_gflops > 0 ? Gflops() / peak_gflops : 0; }
 };
 

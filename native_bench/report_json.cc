@@ -80,6 +80,8 @@ json RowJson(const Row& row) {
   object["reps"] = row.seconds.count;
   object["flop"] = FlopCount(row.shape);
   object["gflops"] = row.Gflops();
+  object["bytes"] = ByteCount(row.shape);
+  object["gbps"] = row.Gbps();
   object["fraction_of_fma_peak"] = row.PeakFraction();
   return object;
 }

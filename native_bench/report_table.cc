@@ -41,16 +41,18 @@ struct Column {
 };
 
 constexpr std::array kColumns = {
-    Column{"mechanism", Align::kLeft},  Column{"heads", Align::kRight},
-    Column{"dim", Align::kRight},       Column{"length", Align::kRight},
-    Column{"mask", Align::kLeft},       Column{"threads", Align::kRight},
-    Column{"peer", Align::kLeft},       Column{"ms", Align::kRight},
-    Column{"p10", Align::kRight},       Column{"p90", Align::kRight},
-    Column{"GFLOP/s", Align::kRight},   Column{"% of peak", Align::kRight},
-    Column{"x heed", Align::kRight},    Column{"reps", Align::kRight},
-    Column{"max error", Align::kRight}, Column{"best", Align::kLeft},
+    Column{"mechanism", Align::kLeft}, Column{"heads", Align::kRight},
+    Column{"dim", Align::kRight},      Column{"length", Align::kRight},
+    Column{"mask", Align::kLeft},      Column{"threads", Align::kRight},
+    Column{"peer", Align::kLeft},      Column{"ms", Align::kRight},
+    Column{"p10", Align::kRight},      Column{"p90", Align::kRight},
+    Column{"GFLOP/s", Align::kRight},  Column{"% of peak", Align::kRight},
+    Column{"GB/s", Align::kRight},     Column{"x heed", Align::kRight},
+    Column{"reps", Align::kRight},     Column{"max error", Align::kRight},
+    Column{"best", Align::kLeft},
 };
 constexpr size_t kTimeColumn = 7;
+constexpr size_t kErrorColumn = 15;
 using Cells = std::array<std::string, kColumns.size()>;
 
 Cells ShapeCells(const Row& row) {
@@ -65,7 +67,7 @@ Cells ShapeCells(const Row& row) {
 
 Cells RowCells(const Report& report, const Row& row) {
   Cells cells = ShapeCells(row);
-  if (row.status != Status::kRefused) cells[14] = Format("%.1e", row.verdict.max_error);
+  if (row.status != Status::kRefused) cells[kErrorColumn] = Format("%.1e", row.verdict.max_error);
   if (row.status != Status::kTimed) {
     cells[kTimeColumn] = StatusName(row.status);
     return cells;
@@ -76,8 +78,9 @@ Cells RowCells(const Report& report, const Row& row) {
   cells[9] = Milliseconds(row.seconds.p90);
   cells[10] = Format("%.1f", row.Gflops());
   cells[11] = row.peak_gflops > 0 ? Format("%.1f", 100 * row.PeakFraction()) : "";
-  cells[12] = ratio > 0 ? Format("%.2f", ratio) : "";
-  cells[13] = std::to_string(row.seconds.count);
+  cells[12] = Format("%.1f", row.Gbps());
+  cells[13] = ratio > 0 ? Format("%.2f", ratio) : "";
+  cells[14] = std::to_string(row.seconds.count);
   return cells;
 }
 
