@@ -60,7 +60,7 @@ test("the caption names the back end, a time and the agreement with the referenc
   await demo.open();
   await expect(demo.caption).toContainText(/WebAssembly \((plain|relaxed) SIMD, 1 thread\)/);
   await expect(demo.caption).toContainText(/in \d+(\.\d+)? (µs|ms) \(median/);
-  await expect(demo.caption).toContainText(/output \d\.\d × 10⁻[⁶⁷⁸]/);
+  await expect(demo.caption).toContainText(/output \d\.\d\s×\s10⁻[⁶⁷⁸]/);
 });
 
 test("the same text gives the same numbers, another text others", async ({ page }) => {
@@ -138,7 +138,7 @@ test("worked example: every kernel agrees with the reference, gaps are explained
   const example = page.getByTestId("kernel-example");
   for (const kernel of ["gaussian", "boxcar", "constant", "triangular"]) {
     await example.getByRole("button", { name: kernel }).click();
-    await expect(example.getByTestId("kernel-error")).toHaveText(/^(0|\d\.\d × 10⁻[⁶⁷⁸])$/);
+    await expect(example.getByTestId("kernel-error")).toHaveText(/^(0|\d\.\d\s×\s10⁻[⁶⁷⁸])$/);
   }
   await example.getByRole("slider", { name: /Width/ }).fill("0.1");
   await expect(example.getByText(/places see no point within reach/)).toBeVisible();

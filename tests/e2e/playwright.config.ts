@@ -1,7 +1,9 @@
 // The demo page in Chromium, served as a strict host would serve it.
 import { defineConfig } from "@playwright/test";
 
-const PORT = 4187;
+// A port of this run's own, so that two runs do not meet; workers inherit it.
+process.env.HEED_E2E_PORT ??= String(20_000 + (process.pid % 20_000));
+const PORT = Number(process.env.HEED_E2E_PORT);
 
 export default defineConfig({
   testDir: ".",
