@@ -19,7 +19,9 @@ export class Tally {
     let output = "";
     let failure = null;
     try {
-      output = await run(command, args, { cwd: root, env });
+      // They see a pipe, and some guess wrongly what lies behind it.
+      const colour = { FORCE_COLOR: process.stdout.isTTY ? "1" : "0" };
+      output = await run(command, args, { cwd: root, env: { ...env, ...colour } });
     } catch (error) {
       failure = error;
       output = error.output ?? "";
