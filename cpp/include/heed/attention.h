@@ -14,8 +14,8 @@
 namespace heed {
 
 // Largest error of the float32 kernels against the float64 reference, relative to max |v| over the
-// keys a row sees, for logits up to about 16. Larger logits and longer rows add rounding in
-// proportion; `MaxAttentionError` gives the bound for a problem. Docs and tests read these.
+// keys a row sees, for logits up to about 16; a logit of size S adds a few S * 2^-24. Docs and tests
+// read this constant.
 inline constexpr double kAttentionMaxError = 2e-6;
 
 // Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
