@@ -2,12 +2,13 @@
 //   npm run check -- --fix     formats what can be formatted
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { layoutTests } from "./layout_tests.mjs";
+import { parseArgs } from "node:util";
 import { capture, run, which } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { root, toolchain } from "./toolchain.mjs";
+import { treeTests } from "./tree_tests.mjs";
 
-const fix = process.argv.includes("--fix");
+const { fix } = parseArgs({ options: { fix: { type: "boolean" } } }).values;
 const program = (path) => join(root, "node_modules", path);
 
 // clang-format changes its mind between versions; the sources follow the one of Debian 12.
@@ -42,7 +43,7 @@ function checks() {
       node,
       [program("@biomejs/biome/bin/biome"), "check", ...(fix ? ["--write"] : []), "."],
     ],
-    ["layout", node, ["--test", "--test-reporter=dot", ...layoutTests()]],
+    ["layout", node, ["--test", "--test-reporter=dot", ...treeTests()]],
     ["types of bindings", node, [program("typescript/bin/tsc"), "-p", "bindings", "--noEmit"]],
     hasPackage
       ? [

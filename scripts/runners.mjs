@@ -42,13 +42,13 @@ function plain(text) {
   return text.replaceAll(/\x1b\[[0-9;]*m/g, "");
 }
 
-export function ctest(tools, preset) {
+export function ctest(tools, preset, extra = {}) {
   const report = join(results, `${preset}.xml`);
   return {
     name: `ctest ${preset}`,
     command: "ctest",
     args: ["--preset", preset, "-j2", "--output-junit", report],
-    env: tools.env,
+    env: { ...tools.env, ...extra },
     report,
     read: readJunit,
     summary: /% tests passed/,

@@ -4,7 +4,9 @@
 import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, normalize, resolve } from "node:path";
+import { pipeline } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 
 const contentTypes = {
   ".css": "text/css; charset=utf-8",
@@ -40,11 +42,11 @@ const headers = {
   ].join("; "),
 };
 
-// The file that a request path names inside `folder`, or null.
-function locate(folder, path) {
-  let file;
+// The file that a request names inside `folder`, or null.
+function locate(folder, request) {
   try {
-    file = join(folder, normalize(decodeURIComponent(path)));
+    const { pathname } = new URL(request.url, "http://localhost");
+    let file = join(folder, normalize(decodeURIComponent(pathname)));
     if (file !== folder && !file.startsWith(`${folder}/`)) return null;
     if (statSync(file).isDirectory()) file = join(file, "index.html");
     return { file, size: statSync(file).size };
@@ -53,22 +55,24 @@ function locate(folder, path) {
   }
 }
 
+function answer(folder, request, response) {
+  const found = ["GET", "HEAD"].includes(request.method) ? locate(folder, request) : null;
+  if (!found) {
+    response.writeHead(404, { ...headers, "Content-Type": contentTypes[".txt"] });
+    response.end("not here\n");
+    return;
+  }
+  const type = contentTypes[extname(found.file)] ?? "application/octet-stream";
+  response.writeHead(200, { ...headers, "Content-Type": type, "Content-Length": found.size });
+  if (request.method === "HEAD") response.end();
+  // A file may go away while it is sent: a rebuild empties the folder.
+  else pipeline(createReadStream(found.file), response, () => {});
+}
+
 // Resolves with { url, close() } once it listens; port 0 takes any free one.
 export function serve(folder, port = 0) {
   const base = resolve(folder);
-  const server = createServer((request, response) => {
-    const { pathname } = new URL(request.url, "http://localhost");
-    const found = locate(base, pathname);
-    if (!found) {
-      response.writeHead(404, { ...headers, "Content-Type": contentTypes[".txt"] });
-      response.end(`${pathname} is not here\n`);
-      return;
-    }
-    const type = contentTypes[extname(found.file)] ?? "application/octet-stream";
-    response.writeHead(200, { ...headers, "Content-Type": type, "Content-Length": found.size });
-    if (request.method === "HEAD") response.end();
-    else createReadStream(found.file).pipe(response);
-  });
+  const server = createServer((request, response) => answer(base, request, response));
   return new Promise((resolvePromise, reject) => {
     server.once("error", reject);
     server.listen(port, "127.0.0.1", () => {
@@ -94,9 +98,8 @@ export async function serveNear(folder, port) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const position = process.argv.indexOf("--port");
-  const port = position < 0 ? 4173 : Number(process.argv[position + 1]);
-  const folder = process.argv[2]?.startsWith("-") ? undefined : process.argv[2];
-  const { url } = await serve(folder ?? "build/web", port);
+  const options = { port: { type: "string", default: "4173" } };
+  const { values, positionals } = parseArgs({ options, allowPositionals: true });
+  const { url } = await serve(positionals[0] ?? "build/web", Number(values.port));
   console.log(url);
 }

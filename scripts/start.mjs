@@ -4,6 +4,7 @@
 //   npm start -- --check       load the page in headless Chromium, prove that it computes, exit
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { build, siteFolder } from "./build.mjs";
 import { serve, serveNear } from "./serve.mjs";
 import { setup } from "./setup.mjs";
@@ -23,16 +24,21 @@ async function check(chromium) {
   }
 }
 
-const options = process.argv.slice(2);
 await main(async () => {
+  const { values } = parseArgs({
+    options: { check: { type: "boolean" }, port: { type: "string", default: "4173" } },
+  });
+  const port = Number(values.port);
+  if (!Number.isInteger(port) || port < 0 || port > 65535) {
+    throw new Error(`--port ${values.port}: it must be a whole number from 0 to 65535`);
+  }
   await setup();
   const tools = toolchain();
   await build(["wasm", "package", "web"], tools);
-  if (options.includes("--check")) {
+  if (values.check) {
     await step("Check the page in Chromium", () => check(tools.chromium));
     return;
   }
-  const port = options.includes("--port") ? Number(options[options.indexOf("--port") + 1]) : 4173;
   const { url } = await serveNear(siteFolder, port);
   console.log(`\nheed is at ${url}   (Ctrl+C stops it)`);
 });

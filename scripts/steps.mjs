@@ -22,7 +22,6 @@ export async function step(title, work) {
 export async function main(work) {
   try {
     await work();
-    console.log(`\nheed: finished in ${seconds(began)}`);
   } catch (error) {
     console.error(`\nheed: ${error.message}`);
     process.exitCode = 1;

@@ -1,35 +1,36 @@
 // npm test: set up, build both worlds, run every runner; the first failure ends it.
 //   npm test -- --only vitest,playwright     some of the steps
 //   npm run test:full                        also the slow ones
+import { parseArgs } from "node:util";
 import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
-import { layoutTests } from "./layout_tests.mjs";
 import { ctest, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
 import { step } from "./steps.mjs";
 import { lineOf } from "./tally.mjs";
 import { toolchain } from "./toolchain.mjs";
+import { treeTests } from "./tree_tests.mjs";
 
-const full = process.argv.includes("--full");
-const onlyAt = process.argv.indexOf("--only");
-const only = onlyAt < 0 ? null : (process.argv[onlyAt + 1] ?? "").split(",");
+const { full, only: names } = parseArgs({
+  options: { full: { type: "boolean", default: false }, only: { type: "string" } },
+}).values;
+const only = names?.split(",");
 
 // name, title, work; the slow ones run in test:full only.
 function steps(tools, tally) {
   const env = full ? { HEED_FULL_TESTS: "1" } : {};
-  const layout = layoutTests();
   return [
     ["native", "Build natively", () => buildNative(tools)],
-    ["ctest", "C++ tests", () => tally.run(ctest(tools, "native-tests"))],
+    ["ctest", "C++ tests", () => tally.run(ctest(tools, "native-tests", env))],
     ["consumer", "Consumer of the installed library", () => checkConsumer(tools)],
     ["wasm", "Build WASM", () => buildWasm(tools)],
     ["package", "Build the npm package", () => buildPackage(tools)],
-    ["layout", "Layout test", () => layout.length && tally.run(nodeTest(tools, layout))],
+    ["layout", "Tests of the tree", () => tally.run(nodeTest(tools, treeTests()))],
     ["vitest", "JavaScript tests", () => tally.run(vitest(tools, env))],
     ["web", "Build the demo page", () => buildWeb(tools)],
     ["playwright", "Browser tests", () => tally.run(playwright(tools, env))],
     full && ["asan", "Build with sanitizers", () => buildNative(tools, "asan")],
-    full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan"))],
+    full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan", env))],
   ].filter(Boolean);
 }
 
