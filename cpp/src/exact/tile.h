@@ -26,7 +26,7 @@ enum class TileClass { kEmpty, kPartial, kFull };
 
 // Scores of `num_rows` rows and the columns [first, last) of the tile of keys that starts at
 // `key_begin`. Column c of row r is scores[r * kTileKeys + c], key key_begin + c. first and last
-// are multiples of the vector length; columns at or beyond `num_keys` are padding.
+// are multiples of the panel width; columns at or beyond `num_keys` are padding.
 struct ScoreTile {
   const AttentionProblem* problem;
   int64_t batch;
