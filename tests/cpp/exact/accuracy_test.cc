@@ -1,5 +1,5 @@
-// What heed promises of its errors: at most twice the error of plain float32 loops, or four roundings
-// of the largest value.
+// What heed promises of its errors: at most twice the error of plain float32 loops, or four
+// roundings of the largest value.
 #include <algorithm>
 #include <cmath>
 #include <vector>
