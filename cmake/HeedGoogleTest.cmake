@@ -1,5 +1,6 @@
 find_package(GTest 1.12 QUIET)
-if(NOT GTest_FOUND)
+# Debian packs GoogleMock apart from GoogleTest.
+if(NOT TARGET GTest::gmock)
   include(FetchContent)
   set(INSTALL_GTEST OFF)
   FetchContent_Declare(googletest

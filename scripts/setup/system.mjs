@@ -10,8 +10,8 @@ const systemTools = [
   { name: "Ninja", packages: ["ninja-build"], found: () => which("ninja") },
   {
     name: "GoogleTest",
-    packages: ["libgtest-dev"],
-    found: () => header("gtest/gtest.h"),
+    packages: ["libgtest-dev", "libgmock-dev"],
+    found: () => header("gtest/gtest.h") && header("gmock/gmock.h"),
     advice: "else CMake downloads it",
     optional: true,
   },
