@@ -93,9 +93,8 @@ double RowBound::Weight() const {
 double RowBound::Output() const { return Weight() * max_v + FLT_MIN; }
 // A single score has no weighted mean around it that would level its error.
 double RowBound::Score() const { return kAttentionMaxError * std::max(1.0, max_logit / 4); }
-double RowBound::Lse(double lse) const {
-  return kAttentionMaxError * std::max(1.0, max_logit / 16) + FLT_EPSILON * std::abs(lse);
-}
+// The lse of a peaked row is hardly more than its largest score.
+double RowBound::Lse(double lse) const { return Score() + FLT_EPSILON * std::abs(lse); }
 
 Values RunOracle(const AttentionCase& c) {
   Request request = c.request();

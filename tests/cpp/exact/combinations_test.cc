@@ -20,7 +20,7 @@ int64_t Pick(Random& random, const std::array<int64_t, kCount>& choices) {
 }
 
 Sizes RandomSizes(Random& random) {
-  constexpr std::array<int64_t, 11> kLens = {1, 2, 3, 16, 17, 33, 63, 64, 65, 129, 150};
+  constexpr std::array<int64_t, 12> kLens = {1, 2, 3, 16, 17, 33, 64, 65, 129, 150, 257, 300};
   constexpr std::array<int64_t, 7> kDims = {1, 2, 7, 16, 24, 40, 64};
   Sizes sizes;
   sizes.batch = random.Integer(1, 3);

@@ -32,7 +32,7 @@ void ExpectEmptyRow(const Results& r, int64_t b, int64_t h, int64_t i) {
 }
 
 TEST_P(AttentionKeep, CausalMatchesReferenceAtEveryLength) {
-  for (const int64_t len : {1, 3, 63, 65, 200, 300}) {
+  for (const int64_t len : {1, 3, 63, 65, 300, 600}) {
     AttentionCase c = Small(len, len);
     c.scalars.causal = true;
     ExpectMatchesReference(c);
@@ -88,7 +88,7 @@ TEST_P(AttentionKeep, WindowsMatchReference) {
        {Window{0, 0}, Window{1, 0}, Window{0, 1}, Window{5, 7}, Window{open, 0}, Window{0, open},
         Window{64, open}, Window{open, 64}, Window{127, 3}, Window{1000, 1000},
         Window{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()}}) {
-    AttentionCase c = Small(150, 150);
+    AttentionCase c = Small(390, 390);
     c.scalars.window = window;
     ExpectMatchesReference(c);
     c.scalars.causal = true;
@@ -115,30 +115,30 @@ TEST_P(AttentionKeep, ZeroWindowSeesOnlyItself) {
 }
 
 TEST_P(AttentionKeep, KeyLengthsPerBatchEntryMatchReference) {
-  AttentionCase c = Small(33, 140, 5);
-  c.key_lengths = {0, 1, 64, 129, 140};
+  AttentionCase c = Small(33, 390, 5);
+  c.key_lengths = {0, 1, 64, 257, 390};
   ExpectMatchesReference(c);
   ExpectEmptyRow(RunAttention(c, {.lse = true, .weights = true}), 0, 0, 32);
 }
 
 TEST_P(AttentionKeep, KeyLengthsPerQueryMatchReference) {
-  AttentionCase c = Small(20, 140, 2);
+  AttentionCase c = Small(20, 390, 2);
   Random random(4);
   for (int n = 0; n < 40; ++n) {
-    c.key_lengths.push_back(static_cast<int32_t>(n % 5 == 0 ? 0 : random.Integer(0, 140)));
+    c.key_lengths.push_back(static_cast<int32_t>(n % 5 == 0 ? 0 : random.Integer(0, 390)));
   }
   ExpectMatchesReference(c);
   ExpectEmptyRow(RunAttention(c, {.lse = true, .weights = true}), 1, 2, 0);
 }
 
 TEST_P(AttentionKeep, DenseKeepBroadcastsAlongEveryAxis) {
-  const Extents full = {2, 4, 33, 140};
+  const Extents full = {2, 4, 33, 390};
   for (unsigned ones = 0; ones < 16; ++ones) {
     Extents shape = full;
     for (unsigned axis = 0; axis < 4; ++axis) {
       if (ones >> axis & 1) shape[axis] = 1;
     }
-    AttentionCase c = Small(33, 140, 2);
+    AttentionCase c = Small(33, 390, 2);
     Random random(ones + 10);
     c.keep = MakeKeep(shape, random, 0.5, ones % 2 ? Layout::kPadded : Layout::kDense);
     ExpectMatchesReference(c);
@@ -146,9 +146,9 @@ TEST_P(AttentionKeep, DenseKeepBroadcastsAlongEveryAxis) {
 }
 
 TEST_P(AttentionKeep, KeepOfOneKeyGivesItsValueExactly) {
-  for (const int64_t key : {0, 1, 63, 127, 128, 139}) {
-    AttentionCase c = Small(9, 140);
-    c.keep = Buffer<uint8_t>({1, 1, 1, 140}, Layout::kDense, 0);
+  for (const int64_t key : {0, 1, 255, 256, 389}) {
+    AttentionCase c = Small(9, 390);
+    c.keep = Buffer<uint8_t>({1, 1, 1, 390}, Layout::kDense, 0);
     c.keep(0, 0, 0, key) = 255;
     const Results r = RunAttention(c, {.lse = true, .weights = true});
     EXPECT_EQ(r.output(0, 0, 8, 5), c.v(0, 0, key, 5));
@@ -171,14 +171,14 @@ TEST_P(AttentionKeep, RowsThatKeepNothingAreEmptyWhateverTheirScores) {
 }
 
 TEST_P(AttentionKeep, AllRulesHoldTogether) {
-  AttentionCase c = Small(60, 140, 2);
+  AttentionCase c = Small(60, 390, 2);
   Random random(8);
   c.scalars.causal = true;
-  c.scalars.window = Window{50, std::nullopt};
-  c.scalars.query_offset = QueryOffset::At(40);
-  c.key_lengths = {90, 140};
-  c.keep = MakeKeep({1, 4, 60, 140}, random, 0.6);
-  c.bias = MakeBias({2, 1, 1, 140}, random, 0.2);
+  c.scalars.window = Window{300, std::nullopt};
+  c.scalars.query_offset = QueryOffset::At(290);
+  c.key_lengths = {290, 390};
+  c.keep = MakeKeep({1, 4, 60, 390}, random, 0.6);
+  c.bias = MakeBias({2, 1, 1, 390}, random, 0.2);
   ExpectMatchesReference(c);
 }
 

@@ -16,7 +16,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 class AttentionModify : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(AttentionModify);
 
-AttentionCase Small(int64_t q_len = 33, int64_t kv_len = 140) {
+AttentionCase Small(int64_t q_len = 33, int64_t kv_len = 390) {
   return MakeCase({.batch = 2,
                    .num_heads = 4,
                    .num_kv_heads = 2,
@@ -49,12 +49,12 @@ TEST_P(AttentionModify, SoftcapComesBeforeBiasAndKeep) {
   c.scalars.softcap = 2.0;
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::At(50);
-  c.bias = MakeBias({1, 4, 33, 140}, random, 0.3);
+  c.bias = MakeBias({1, 4, 33, 390}, random, 0.3);
   ExpectMatchesReference(c);
 }
 
 TEST_P(AttentionModify, BiasBroadcastsAlongEveryAxis) {
-  const Extents full = {2, 4, 33, 140};
+  const Extents full = {2, 4, 33, 390};
   for (unsigned ones = 0; ones < 16; ++ones) {
     Extents shape = full;
     for (unsigned axis = 0; axis < 4; ++axis) {
@@ -69,30 +69,30 @@ TEST_P(AttentionModify, BiasBroadcastsAlongEveryAxis) {
 
 TEST_P(AttentionModify, BiasOfMinusInfinityIsNotKept) {
   AttentionCase c = Small();
-  c.bias = Buffer<float>({1, 1, 33, 140}, Layout::kDense, -kInf);
-  c.bias(0, 0, 5, 131) = -1e30f;
+  c.bias = Buffer<float>({1, 1, 33, 390}, Layout::kDense, -kInf);
+  c.bias(0, 0, 5, 258) = -1e30f;
   ExpectMatchesReference(c);
   const Results r = RunAttention(c);
-  EXPECT_EQ(r.output(1, 3, 5, 2), c.v(1, 1, 131, 2));
+  EXPECT_EQ(r.output(1, 3, 5, 2), c.v(1, 1, 258, 2));
   EXPECT_EQ(r.output(1, 3, 6, 2), 0.0f);
   EXPECT_EQ(r.lse(1, 3, 6, 0), -kInf);
 }
 
 TEST_P(AttentionModify, RowOfLowestFloatBiasIsNotEmpty) {
-  AttentionCase c = Small(3, 140);
-  c.bias = Buffer<float>({1, 1, 3, 140}, Layout::kDense, 0.0f);
-  for (int64_t j = 0; j < 140; ++j) c.bias(0, 0, 1, j) = -FLT_MAX;
+  AttentionCase c = Small(3, 390);
+  c.bias = Buffer<float>({1, 1, 3, 390}, Layout::kDense, 0.0f);
+  for (int64_t j = 0; j < 390; ++j) c.bias(0, 0, 1, j) = -FLT_MAX;
   const Results r = RunAttention(c, {.lse = true, .weights = true});
   // Every score of the row rounds to -FLT_MAX: the weights are all alike.
-  for (int64_t j = 0; j < 140; ++j) EXPECT_NEAR(r.weights(0, 0, 1, j), 1 / 140.0, 1e-8);
+  for (int64_t j = 0; j < 390; ++j) EXPECT_NEAR(r.weights(0, 0, 1, j), 1 / 390.0, 1e-8);
   EXPECT_EQ(r.lse(0, 0, 1, 0), -FLT_MAX);
   EXPECT_TRUE(std::isfinite(r.output(0, 0, 1, 0)));
 }
 
 TEST_P(AttentionModify, HugeFiniteBiasPicksItsKeys) {
   for (const float huge : {1e30f, 3e38f, 1e5f}) {
-    AttentionCase c = Small(3, 140);
-    c.bias = Buffer<float>({1, 1, 1, 140}, Layout::kDense, 0.0f);
+    AttentionCase c = Small(3, 390);
+    c.bias = Buffer<float>({1, 1, 1, 390}, Layout::kDense, 0.0f);
     c.bias(0, 0, 0, 77) = huge;
     const Results r = RunAttention(c, {.lse = true, .weights = true});
     EXPECT_EQ(r.weights(0, 0, 2, 77), 1.0f);
@@ -131,7 +131,7 @@ TEST_P(AttentionModify, ScoresOfEachStageAreReturned) {
   c.scalars.softcap = 1.5;
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::At(30);
-  c.bias = MakeBias({1, 1, 33, 140}, random, 0.1);
+  c.bias = MakeBias({1, 1, 33, 390}, random, 0.1);
   for (const auto& [stage, word] :
        {std::pair{ScoreStage::kRaw, "raw"}, std::pair{ScoreStage::kCapped, "capped"},
         std::pair{ScoreStage::kBiased, "biased"}}) {

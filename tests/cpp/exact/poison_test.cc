@@ -18,7 +18,7 @@ constexpr float kPoisons[] = {kNan, kInf, -kInf, FLT_MAX};
 class AttentionPoison : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(AttentionPoison);
 
-AttentionCase Small(int64_t q_len = 33, int64_t kv_len = 150) {
+AttentionCase Small(int64_t q_len = 33, int64_t kv_len = 390) {
   return MakeCase({.batch = 2,
                    .num_heads = 4,
                    .num_kv_heads = 2,
@@ -48,10 +48,10 @@ void ExpectPoisonChangesNothing(const AttentionCase& clean, const AttentionCase&
 TEST_P(AttentionPoison, KeysBeyondTheLengthMayBeAnything) {
   for (const float poison : kPoisons) {
     AttentionCase c = Small();
-    c.key_lengths = {70, 127};
+    c.key_lengths = {70, 270};
     AttentionCase poisoned = c;
-    for (int64_t j = 70; j < 150; ++j) PoisonKey(poisoned, 0, j, poison);
-    for (int64_t j = 127; j < 150; ++j) PoisonKey(poisoned, 1, j, poison);
+    for (int64_t j = 70; j < 390; ++j) PoisonKey(poisoned, 0, j, poison);
+    for (int64_t j = 270; j < 390; ++j) PoisonKey(poisoned, 1, j, poison);
     ExpectPoisonChangesNothing(c, poisoned);
   }
 }
@@ -59,9 +59,9 @@ TEST_P(AttentionPoison, KeysBeyondTheLengthMayBeAnything) {
 TEST_P(AttentionPoison, KeysThatKeepHidesMayBeAnything) {
   for (const float poison : kPoisons) {
     AttentionCase c = Small();
-    c.keep = Buffer<uint8_t>({1, 1, 1, 150}, Layout::kDense, 1);
+    c.keep = Buffer<uint8_t>({1, 1, 1, 390}, Layout::kDense, 1);
     AttentionCase poisoned = c;
-    for (const int64_t j : {0, 1, 63, 64, 100, 127, 128, 149}) {
+    for (const int64_t j : {0, 1, 63, 64, 100, 255, 256, 389}) {
       c.keep(0, 0, 0, j) = poisoned.keep(0, 0, 0, j) = 0;
       PoisonKey(poisoned, 0, j, poison);
       PoisonKey(poisoned, 1, j, poison);
@@ -72,9 +72,9 @@ TEST_P(AttentionPoison, KeysThatKeepHidesMayBeAnything) {
 
 TEST_P(AttentionPoison, OneCellOfMinusInfinityBiasHidesAPoisonedKey) {
   for (const float poison : kPoisons) {
-    for (const int64_t hidden : {0, 77, 128, 149}) {
+    for (const int64_t hidden : {0, 77, 256, 389}) {
       AttentionCase c = Small();
-      c.bias = Buffer<float>({1, 1, 1, 150}, Layout::kDense, 0.25f);
+      c.bias = Buffer<float>({1, 1, 1, 390}, Layout::kDense, 0.25f);
       c.bias(0, 0, 0, hidden) = -kInf;
       AttentionCase poisoned = c;
       PoisonKey(poisoned, 0, hidden, poison);
@@ -109,18 +109,18 @@ TEST_P(AttentionPoison, HiddenCellsStayHiddenUnderHugeAlibi) {
 }
 
 TEST_P(AttentionPoison, FutureKeysReachOnlyTheRowsThatSeeThem) {
-  AttentionCase c = Small(150, 150);
+  AttentionCase c = Small(390, 390);
   c.scalars.causal = true;
   for (const int64_t j : {40, 130}) PoisonKey(c, 1, j, kNan);
   ExpectMatchesReference(c);
   const Results r = RunAttention(c);
   EXPECT_TRUE(std::isfinite(r.output(1, 0, 39, 0)));
   EXPECT_TRUE(std::isnan(r.output(1, 0, 40, 0)));
-  EXPECT_TRUE(std::isfinite(r.output(0, 0, 149, 0)));
+  EXPECT_TRUE(std::isfinite(r.output(0, 0, 389, 0)));
 }
 
 TEST_P(AttentionPoison, KeyWhoseScoreIsMinusInfinityIsNotKept) {
-  AttentionCase c = Small(150, 150);
+  AttentionCase c = Small(390, 390);
   PoisonKey(c, 0, 40, kInf);  // scores of +inf or -inf, after the sign of the query
   ExpectMatchesReference(c);
   c.scalars.causal = true;
@@ -128,9 +128,9 @@ TEST_P(AttentionPoison, KeyWhoseScoreIsMinusInfinityIsNotKept) {
 }
 
 TEST_P(AttentionPoison, WindowHidesPoisonOnBothSides) {
-  AttentionCase c = Small(150, 150);
+  AttentionCase c = Small(390, 390);
   c.scalars.window = Window{3, 2};
-  for (const int64_t j : {0, 60, 149}) PoisonKey(c, 0, j, kNan);
+  for (const int64_t j : {0, 60, 389}) PoisonKey(c, 0, j, kNan);
   ExpectMatchesReference(c);
   const Results r = RunAttention(c);
   EXPECT_TRUE(std::isfinite(r.output(0, 2, 57, 0)));
@@ -152,7 +152,7 @@ TEST_P(AttentionPoison, NanQueryReachesItsOwnRowOnly) {
 
 TEST_P(AttentionPoison, NanQueryOfAnEmptyRowStaysEmpty) {
   AttentionCase c = Small();
-  c.key_lengths = {0, 150};
+  c.key_lengths = {0, 390};
   for (int64_t d = 0; d < 16; ++d) c.q(0, 1, 4, d) = d % 2 ? kNan : kInf;
   ExpectMatchesReference(c);
   EXPECT_EQ(RunAttention(c).output(0, 1, 4, 0), 0.0f);
@@ -177,7 +177,7 @@ TEST_P(AttentionPoison, VisibleInfiniteKeysValuesAndBiasMatchReference) {
   key.k(1, 1, 130, 2) = kInf;
   ExpectMatchesReference(key);
   AttentionCase bias = Small();
-  bias.bias = Buffer<float>({1, 1, 33, 150}, Layout::kDense, 0.0f);
+  bias.bias = Buffer<float>({1, 1, 33, 390}, Layout::kDense, 0.0f);
   bias.bias(0, 0, 7, 11) = kInf;
   bias.bias(0, 0, 8, 11) = kNan;
   ExpectMatchesReference(bias);
@@ -185,14 +185,14 @@ TEST_P(AttentionPoison, VisibleInfiniteKeysValuesAndBiasMatchReference) {
 
 TEST_P(AttentionPoison, MixedVisibilityOfPoisonMatchesReference) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    AttentionCase c = Small(20, 150);
+    AttentionCase c = Small(20, 390);
     Random random(seed);
-    c.keep = MakeKeep({2, 4, 20, 150}, random, 0.4);
-    c.bias = MakeBias({1, 1, 20, 150}, random, 0.5);
+    c.keep = MakeKeep({2, 4, 20, 390}, random, 0.4);
+    c.bias = MakeBias({1, 1, 20, 390}, random, 0.5);
     for (int n = 0; n < 3; ++n) {
-      const int64_t j = random.Integer(0, 149);
+      const int64_t j = random.Integer(0, 389);
       c.k(random.Integer(0, 1), random.Integer(0, 1), j, 0) = kNan;
-      c.v(random.Integer(0, 1), random.Integer(0, 1), random.Integer(0, 149), 3) = kNan;
+      c.v(random.Integer(0, 1), random.Integer(0, 1), random.Integer(0, 389), 3) = kNan;
     }
     ExpectMatchesReference(c);
     if (HasFailure()) return;
@@ -207,8 +207,8 @@ TEST_P(AttentionPoison, KernelRegressionHidesPoisonToo) {
     c.scalars.normalize = Normalize::kKernelSum;
     c.scalars.kernel = kernel;
     c.width = {20.0f};
-    c.key_lengths = {70, 127};
-    for (int64_t j = 127; j < 150; ++j) PoisonKey(c, 1, j, j % 2 ? kNan : kInf);
+    c.key_lengths = {70, 270};
+    for (int64_t j = 270; j < 390; ++j) PoisonKey(c, 1, j, j % 2 ? kNan : kInf);
     ExpectMatchesReference(c);
     for (const float x : RunAttention(c, {.lse = false}).output.Elements()) {
       EXPECT_TRUE(std::isfinite(x));

@@ -19,7 +19,7 @@ const Sizes kSizes{.batch = 2,
                    .num_heads = 4,
                    .num_kv_heads = 2,
                    .q_len = 40,
-                   .kv_len = 150,
+                   .kv_len = 390,
                    .head_dim = 16,
                    .head_dim_v = 12};
 
@@ -33,9 +33,9 @@ void ExpectClose(const Buffer<float>& a, const Buffer<float>& b) {
 TEST_P(AttentionProperties, OrderOfKeysDoesNotMatter) {
   AttentionCase c = MakeCase(kSizes);
   Random random(1);
-  c.bias = MakeBias({1, 4, 1, 150}, random, 0.2);
+  c.bias = MakeBias({1, 4, 1, 390}, random, 0.2);
   AttentionCase shuffled = c;
-  const auto source = [](int64_t j) { return j * 37 % 150; };
+  const auto source = [](int64_t j) { return j * 37 % 390; };
   shuffled.k.ForEach(
       [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) { x = c.k(b, h, source(j), d); });
   shuffled.v.ForEach(
@@ -46,11 +46,11 @@ TEST_P(AttentionProperties, OrderOfKeysDoesNotMatter) {
 }
 
 TEST_P(AttentionProperties, CausalRowEqualsItsPrefix) {
-  const AttentionCase plain = MakeCase({.q_len = 150, .kv_len = 150, .head_dim = 16});
+  const AttentionCase plain = MakeCase({.q_len = 390, .kv_len = 390, .head_dim = 16});
   AttentionCase causal = plain;
   causal.scalars.causal = true;
   const Results r = RunAttention(causal);
-  for (const int64_t i : {0, 1, 62, 63, 64, 127, 128, 149}) {
+  for (const int64_t i : {0, 1, 62, 64, 255, 256, 389}) {
     AttentionCase prefix = plain;
     prefix.key_lengths = {static_cast<int32_t>(i + 1)};
     const Results p = RunAttention(prefix);
@@ -61,18 +61,18 @@ TEST_P(AttentionProperties, CausalRowEqualsItsPrefix) {
 }
 
 TEST_P(AttentionProperties, WindowOfTheWholeLengthIsNone) {
-  AttentionCase c = MakeCase({.q_len = 150, .kv_len = 150, .head_dim = 16});
+  AttentionCase c = MakeCase({.q_len = 390, .kv_len = 390, .head_dim = 16});
   const Results plain = RunAttention(c);
-  c.scalars.window = Window{149, 149};
+  c.scalars.window = Window{389, 389};
   EXPECT_EQ(Bits(plain.output), Bits(RunAttention(c).output));
 }
 
 TEST_P(AttentionProperties, WindowWithoutFutureIsCausal) {
-  AttentionCase c = MakeCase({.q_len = 150, .kv_len = 150, .head_dim = 16});
+  AttentionCase c = MakeCase({.q_len = 390, .kv_len = 390, .head_dim = 16});
   c.scalars.causal = true;
   const Results causal = RunAttention(c);
   c.scalars.causal = false;
-  c.scalars.window = Window{149, 0};
+  c.scalars.window = Window{389, 0};
   EXPECT_EQ(Bits(causal.output), Bits(RunAttention(c).output));
 }
 
@@ -89,7 +89,7 @@ TEST_P(AttentionProperties, OutputStaysWithinTheValues) {
   const Results r = RunAttention(c);
   for (int64_t d = 0; d < 12; ++d) {
     float low = kInf, high = -kInf;
-    for (int64_t j = 0; j < 150; ++j) {
+    for (int64_t j = 0; j < 390; ++j) {
       low = std::min(low, c.v(1, 1, j, d));
       high = std::max(high, c.v(1, 1, j, d));
     }
@@ -124,9 +124,9 @@ TEST_P(AttentionProperties, GroupedHeadsEqualRepeatedHeads) {
 TEST_P(AttentionProperties, KeepEqualsABiasOfZeroAndMinusInfinity) {
   AttentionCase keep = MakeCase(kSizes);
   Random random(6);
-  keep.keep = MakeKeep({2, 4, 40, 150}, random, 0.5);
+  keep.keep = MakeKeep({2, 4, 40, 390}, random, 0.5);
   AttentionCase bias = MakeCase(kSizes);
-  bias.bias = Buffer<float>({2, 4, 40, 150}, Layout::kDense, 0.0f);
+  bias.bias = Buffer<float>({2, 4, 40, 390}, Layout::kDense, 0.0f);
   bias.bias.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t j, float& x) {
     x = keep.keep(b, h, i, j) != 0 ? 0.0f : -kInf;
   });
@@ -169,13 +169,13 @@ TEST_P(AttentionProperties, ZeroSlopesAndMinusInfinitySinksAreNone) {
 TEST_P(AttentionProperties, DoublingKeysAndValuesChangesOnlyLse) {
   const AttentionCase c = MakeCase(kSizes);
   Sizes sizes = kSizes;
-  sizes.kv_len = 300;
+  sizes.kv_len = 780;
   AttentionCase twice = MakeCase(sizes);
   twice.q = c.q;
   twice.k.ForEach(
-      [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) { x = c.k(b, h, j % 150, d); });
+      [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) { x = c.k(b, h, j % 390, d); });
   twice.v.ForEach(
-      [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) { x = c.v(b, h, j % 150, d); });
+      [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) { x = c.v(b, h, j % 390, d); });
   const Results once = RunAttention(c), doubled = RunAttention(twice);
   ExpectClose(once.output, doubled.output);
   EXPECT_NEAR(doubled.lse(0, 0, 0, 0), once.lse(0, 0, 0, 0) + std::log(2.0), 1e-5);
@@ -197,9 +197,9 @@ AttentionCase KeyRangeOf(const AttentionCase& c, int64_t begin, int64_t end) {
 TEST_P(AttentionProperties, PartsOfTheKeysMergeThroughLse) {
   const AttentionCase c = MakeCase(kSizes);
   const Results whole = RunAttention(c);
-  for (const int64_t split : {0, 1, 64, 149}) {
+  for (const int64_t split : {0, 1, 64, 389}) {
     const Results a = RunAttention(KeyRangeOf(c, 0, split));
-    const Results b = RunAttention(KeyRangeOf(c, split, 150));
+    const Results b = RunAttention(KeyRangeOf(c, split, 390));
     for (int64_t i = 0; i < 40; ++i) {
       const double lse_a = a.lse(1, 2, i, 0), lse_b = b.lse(1, 2, i, 0);
       const double top = std::max(lse_a, lse_b);
@@ -219,11 +219,11 @@ TEST_P(AttentionProperties, WeightsSumToOneAndMakeTheOutput) {
   const Results r = RunAttention(c, {.weights = true});
   for (int64_t i = 0; i < 40; ++i) {
     double sum = 0, mean = 0;
-    for (int64_t j = 0; j < 150; ++j) {
+    for (int64_t j = 0; j < 390; ++j) {
       sum += r.weights(1, 3, i, j);
       mean += static_cast<double>(r.weights(1, 3, i, j)) * c.v(1, 1, j, 4);
     }
-    EXPECT_NEAR(sum, 1.0, 0x1p-24 * (150 + 8));
+    EXPECT_NEAR(sum, 1.0, 0x1p-24 * (390 + 8));
     EXPECT_NEAR(r.output(1, 3, i, 4), mean, 1e-5);
   }
 }
