@@ -23,9 +23,9 @@ Sizes RandomSizes(Random& random) {
   constexpr std::array<int64_t, 12> kLens = {1, 2, 3, 16, 17, 33, 64, 65, 129, 150, 257, 300};
   constexpr std::array<int64_t, 7> kDims = {1, 2, 7, 16, 24, 40, 64};
   Sizes sizes;
-  sizes.batch = random.Integer(1, 3);
+  sizes.batch = random.Integer(1, 2);
   sizes.num_kv_heads = random.Integer(1, 2);
-  sizes.num_heads = sizes.num_kv_heads * random.Integer(1, 3);
+  sizes.num_heads = sizes.num_kv_heads * random.Integer(1, 2);
   sizes.q_len = Pick(random, kLens);
   sizes.kv_len = random.Chance(0.3) ? sizes.q_len : Pick(random, kLens);
   sizes.head_dim = Pick(random, kDims);
