@@ -15,7 +15,8 @@ namespace heed {
 
 // Largest error of the float32 kernels against the float64 reference, relative to max |v| over the
 // keys a row sees, for logits of size S up to 16, and S / 16 times as much beyond. Scores and lse,
-// which are scores themselves, stay within it times max(1, S / 4). Docs and tests read this constant.
+// which are scores themselves, stay within it times max(1, S / 4). Docs and tests read this
+// constant.
 inline constexpr double kAttentionMaxError = 2e-6;
 
 // Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
@@ -77,8 +78,8 @@ enum class Kernel {
   kConstant,      // 1: every visible key alike
 };
 
-// Which scores `AttentionOutputs::scores` receives. The first two come before the keep rules and show
-// every pair, also keys beyond key_lengths.
+// Which scores `AttentionOutputs::scores` receives. The first two come before the keep rules and
+// show every pair, also keys beyond key_lengths.
 enum class ScoreStage {
   kRaw,     // after the scale
   kCapped,  // after softcap

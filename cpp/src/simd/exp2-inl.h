@@ -15,7 +15,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Replaces several vectors x by 2^x, for x in [-inf, 0] (and a little beyond). 2^0 is exactly 1,
-// x < -126.5 gives exactly 0, NaN gives NaN. Max error 1.6 ULP, 1.4 where Fma fuses (tests/cpp/simd/exp2_test.cc).
+// x < -126.5 gives exactly 0, NaN gives NaN. Max error 1.6 ULP, 1.4 where Fma fuses
+// (tests/cpp/simd/exp2_test.cc).
 //
 // x splits into a whole part n, rounded by adding 1.5 * 2^23, and f in [-1/2, 1/2]; 2^f is the
 // minimax polynomial of degree 6 (relative error 2.6e-9 before rounding); 2^n is built from bits.
