@@ -59,7 +59,7 @@ export function nodeTest(tools, files) {
   return {
     name: "node --test",
     command: process.execPath,
-    args: ["--test", ...files],
+    args: ["--test", "--test-reporter=spec", ...files],
     env: tools.env,
     read: (output) => readNodeTest(plain(output)),
     summary: /^\S+ (tests|pass|fail|skipped) \d+$/,
