@@ -19,9 +19,7 @@ export class Tally {
     let output = "";
     let failure = null;
     try {
-      // They see a pipe, and some guess wrongly what lies behind it.
-      const colour = { FORCE_COLOR: process.stdout.isTTY ? "1" : "0" };
-      output = await run(command, args, { cwd: root, env: { ...env, ...colour } });
+      output = await run(command, args, { cwd: root, env: withColour(env) });
     } catch (error) {
       failure = error;
       output = error.output ?? "";
@@ -35,6 +33,11 @@ export class Tally {
     }
     if (failure) throw failure;
   }
+}
+
+// Runners see a pipe, and some guess wrongly what lies behind it.
+function withColour({ FORCE_COLOR, NO_COLOR, ...env }) {
+  return process.stdout.isTTY ? { ...env, FORCE_COLOR: "1" } : { ...env, NO_COLOR: "1" };
 }
 
 // Colour codes would hide a line from its pattern.
