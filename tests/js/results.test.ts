@@ -230,6 +230,27 @@ describe("masks", () => {
   });
 });
 
+describe("visible NaN", () => {
+  // WebAssembly's maximum drops a NaN or keeps it, depending on the order of its operands.
+  it("reaches the rows that see it and no other", () => {
+    const q = [[NaN, 0], Q[1] as number[]];
+    const { output, lse } = heed.attention(q, K, V, { returnLse: true });
+    const clean = heed.attention(Q, K, V, { returnLse: true });
+    expect([...output.data.subarray(0, 2), lse.data[0]]).toEqual([NaN, NaN, NaN]);
+    expect(output.data.subarray(2)).toEqual(clean.output.data.subarray(2));
+    expect(lse.data[1]).toBe(clean.lse.data[1]);
+  });
+
+  it("is not lost among finite scores", () => {
+    const k = [K[0] as number[], [0, NaN], K[2] as number[]];
+    const causal = { causal: true, queryOffset: 0, softcap: 5 };
+    const { output } = heed.attention(Q, k, V, causal);
+    const clean = heed.attention(Q, K, V, causal);
+    expect(output.data.subarray(0, 2)).toEqual(clean.output.data.subarray(0, 2));
+    expect([...output.data.subarray(2)]).toEqual([NaN, NaN]);
+  });
+});
+
 describe("registry", () => {
   it("lists mechanisms and parameters in JavaScript's words", () => {
     const ids = heed.mechanisms.map(({ id }) => id);

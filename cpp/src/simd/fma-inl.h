@@ -30,10 +30,9 @@ HWY_INLINE V Fma(V a, V b, V c) {
 // max(x, bound), but NaN where x is NaN. Plain Max drops NaN on some machines.
 template <class V>
 HWY_INLINE V RaiseToBound(V x, V bound) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-  return hn::Max(bound, x);  // maxps returns its second operand when either one is NaN
-#elif HWY_TARGET == HWY_WASM
-  return hn::Max(x, bound);  // pmax keeps its first operand unless it compares less
+#if (HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128) || HWY_TARGET == HWY_WASM
+  // maxps returns its second operand when either one is NaN; Highway's WASM target does the same.
+  return hn::Max(bound, x);
 #else
   return hn::IfThenElse(hn::Lt(x, bound), bound, x);
 #endif
