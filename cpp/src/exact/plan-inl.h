@@ -67,7 +67,9 @@ struct Plan {
   KeyRange KeysOfBatch(int64_t b) const {
     const AttentionProblem& p = *problem;
     // Scores of stages before the keep rules show every pair.
-    if (p.outputs.scores.has_value()) return {0, p.kv_len};
+    if (p.outputs.scores.has_value() && p.outputs.score_stage != ScoreStage::kBiased) {
+      return {0, p.kv_len};
+    }
     KeyRange all = {p.kv_len, 0};
     for (int64_t i = 0; i < p.q_len; ++i) {
       const KeyRange keys = VisibleKeys(p, b, i);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -129,6 +130,9 @@ TEST_P(AttentionMemory, KeysBeyondTheLengthsAreNeverRead) {
   Buffer<float> output({1, 2, 9, 11}, Layout::kDense, 0.0f);
   Attention(c.q.view(), k, v, options, {.output = output.view()});
   EXPECT_EQ(Bits(output), Bits(expected.output));
+  Buffer<float> scores({1, 2, 9, 400}, Layout::kDense, 0.0f);
+  Attention(c.q.view(), k, v, options, {.output = output.view(), .scores = scores.view()});
+  EXPECT_EQ(scores(0, 1, 8, 399), -std::numeric_limits<float>::infinity());
 }
 
 TEST_P(AttentionMemory, FutureKeysOfCausalAttentionAreNeverRead) {
