@@ -30,9 +30,10 @@ struct AttentionProblem {
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
 
-  float scale = 1;
-  std::vector<float> inverse_width;  // empty when the width is 1, else head_dim values
-  std::vector<int64_t> position;     // position of query 0, per batch entry
+  float scale = 1;  // with what FoldWidth takes out of a single width
+  std::vector<float>
+      inverse_width;              // empty when nothing is left to divide by, else head_dim values
+  std::vector<int64_t> position;  // position of query 0, per batch entry
 
   // How many keys the row's length allows.
   int64_t KeyLength(int64_t b, int64_t i) const {

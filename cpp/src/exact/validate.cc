@@ -1,5 +1,7 @@
 // The boundary: everything that can be wrong with a call of Attention() is found here.
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -12,6 +14,9 @@ namespace {
 // Positions and window sides stay below this, so that their sums cannot overflow.
 constexpr int64_t kMaxPosition = int64_t{1} << 53;
 
+// The reciprocal of every width from here on is a finite float.
+constexpr float kMinWidth = 0x1p-126f;
+
 [[noreturn]] void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
 
 std::string ShapeText(const Extents& shape) {
@@ -23,7 +28,9 @@ std::string ShapeText(const Extents& shape) {
 }
 
 // Extents are not negative, their product and the farthest element can be addressed.
-void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides) {
+void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides,
+                  size_t element_size) {
+  const int64_t most = static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / element_size);
   int64_t count = 1;
   int64_t reach = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -32,11 +39,11 @@ void CheckExtents(const std::string& name, const Extents& shape, const Extents& 
     }
     int64_t span = 0;
     const int64_t steps = shape[i] > 0 ? shape[i] - 1 : 0;
+    const int64_t stride = std::max(strides[i], -std::numeric_limits<int64_t>::max());
     if (__builtin_mul_overflow(count, shape[i], &count) ||
-        __builtin_mul_overflow(steps, std::abs(strides[i]), &span) ||
+        __builtin_mul_overflow(steps, std::abs(stride), &span) ||
         __builtin_add_overflow(reach, span, &reach) ||
-        count > std::numeric_limits<int64_t>::max() / 8 ||
-        reach > static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / 8)) {
+        count > std::numeric_limits<int64_t>::max() / 8 || reach >= most) {
       Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + " and strides " +
                                   ShapeText(strides) + ": more elements than can be addressed");
     }
@@ -45,7 +52,7 @@ void CheckExtents(const std::string& name, const Extents& shape, const Extents& 
 
 template <typename T>
 void CheckInput(const std::string& name, const TensorView<T>& view) {
-  CheckExtents(name, view.shape, view.strides);
+  CheckExtents(name, view.shape, view.strides, sizeof(T));
   if (view.data == nullptr && view.size() > 0) {
     Fail(ErrorCode::kOption, name + " is missing");
   }
@@ -145,9 +152,17 @@ TensorView<T> Broadcast(const std::string& name, TensorView<T> view, const Exten
   return view;
 }
 
+// 1e-39 must not become 0.000000, as std::to_string would have it; a stream would bring the whole
+// locale machinery into the WebAssembly files.
+std::string NumberText(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
 void CheckFinite(const std::string& name, double value) {
   if (!std::isfinite(value)) {
-    Fail(ErrorCode::kRange, name + " = " + std::to_string(value) + "; it must be finite");
+    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be finite");
   }
 }
 
@@ -192,26 +207,41 @@ void CheckScore(AttentionProblem& p) {
     }
     p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
   }
-  if (o.width.empty()) return;
-  if (!distance) Fail(ErrorCode::kOption, "width is read only by distance scores");
-  if (o.width.size() != 1 && o.width.size() != static_cast<size_t>(p.head_dim)) {
-    Fail(ErrorCode::kShape, "width has " + std::to_string(o.width.size()) +
+}
+
+// One width is a power of two, which scales q and k exactly, times a rest in [1, 2), which scales
+// the finished sum: dividing q and k by it apart would round at their size, not at their
+// difference's. The square of the rest is rounded like that of a distance, so that u = 1 is met
+// exactly.
+void FoldWidth(AttentionProblem& p, float width) {
+  int exponent = 0;
+  const float rest = 2 * std::frexp(width, &exponent);
+  p.scale /= rest * rest;
+  const float inverse_power = std::ldexp(1.0f, 1 - exponent);
+  if (inverse_power != 1) p.inverse_width.assign(static_cast<size_t>(p.head_dim), inverse_power);
+}
+
+void CheckWidth(AttentionProblem& p) {
+  const std::span<const float> given = p.options.width;
+  if (given.empty()) return;
+  if (p.options.score != Score::kSquaredDistance) {
+    Fail(ErrorCode::kOption, "width is read only by distance scores");
+  }
+  if (given.size() != 1 && given.size() != static_cast<size_t>(p.head_dim)) {
+    Fail(ErrorCode::kShape, "width has " + std::to_string(given.size()) +
                                 " values; expected 1 or head_dim = " + std::to_string(p.head_dim));
   }
-  p.inverse_width.resize(static_cast<size_t>(p.head_dim));
-  bool all_one = true;
-  for (size_t t = 0; t < p.inverse_width.size(); ++t) {
-    const float width = o.width[o.width.size() == 1 ? 0 : t];
-    p.inverse_width[t] = 1.0f / width;
-    all_one = all_one && width == 1.0f;
-  }
-  for (const float width : o.width) {
-    if (!(width > 0) || !std::isfinite(width) || !std::isfinite(1.0f / width)) {
-      Fail(ErrorCode::kRange, "width = " + std::to_string(width) +
+  for (const float width : given) {
+    if (!(width >= kMinWidth) || !std::isfinite(width)) {
+      Fail(ErrorCode::kRange, "width = " + NumberText(width) +
                                   "; it must be positive, finite and not vanishingly small");
     }
   }
-  if (all_one) p.inverse_width.clear();
+  if (std::all_of(given.begin(), given.end(), [&](float w) { return w == given[0]; })) {
+    FoldWidth(p, given[0]);
+  } else {
+    for (const float width : given) p.inverse_width.push_back(1.0f / width);
+  }
 }
 
 void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
@@ -248,10 +278,13 @@ void CheckHeadVector(const AttentionProblem& p, const std::string& name,
 
 void CheckModify(AttentionProblem& p) {
   AttentionOptions& o = p.options;
+  // The reciprocal must be a finite float too: the tile is multiplied by it.
   if (o.softcap && (!(*o.softcap > 0) || !std::isfinite(static_cast<float>(*o.softcap)) ||
-                    static_cast<float>(*o.softcap) == 0)) {
-    Fail(ErrorCode::kRange, "softcap = " + std::to_string(*o.softcap) +
-                                "; it must be positive and finite (leave it out to switch it off)");
+                    !std::isfinite(1.0f / static_cast<float>(*o.softcap)))) {
+    Fail(ErrorCode::kRange,
+         "softcap = " + NumberText(*o.softcap) +
+             "; it must be positive, finite and not vanishingly small (leave it out to switch it "
+             "off)");
   }
   const Extents full = {p.batch, p.num_heads, p.q_len, p.kv_len};
   if (o.bias.has_value()) o.bias = Broadcast("bias", o.bias, full);
@@ -372,6 +405,7 @@ AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<c
   p.options = options;
   ReadShapes(p);
   CheckScore(p);
+  CheckWidth(p);
   CheckNormalize(p, wants_lse);
   CheckModify(p);
   CheckLengths(p);

@@ -83,6 +83,18 @@ TEST_P(KernelRegression, EdgeOfTheBoxcarBelongsToIt) {
   EXPECT_THAT(RunByName(builder.request()).at("output"), ElementsAre(2));
 }
 
+TEST_P(KernelRegression, EdgeOfTheBoxcarBelongsToItForEveryWidth) {
+  for (const float width : {0.1f, 0.3f, 0.7f, 1.9f, 3.0f, 5.0f, 7.0f, 11.0f, 1e-30f, 1e15f}) {
+    RequestBuilder builder("kernel_regression");
+    builder.Floats("q", {1, 1, 1, 1}, {0})
+        .Floats("k", {1, 1, 3, 1}, {-width, width, 1.00001f * width})
+        .Floats("v", {1, 1, 3, 1}, {1, 3, 100})
+        .Param("kernel", "boxcar")
+        .Param("width", static_cast<double>(width));
+    EXPECT_THAT(RunByName(builder.request()).at("output"), ElementsAre(2)) << width;
+  }
+}
+
 TEST_P(KernelRegression, EveryKernelMatchesReferenceWithOneWidth) {
   for (const Kernel kernel : kKernels) {
     for (const float width : {0.5f, 1.0f, 2.0f, 8.0f}) {
@@ -143,6 +155,8 @@ TEST_P(KernelRegression, NearKeysFarFromTheOriginKeepTheirDistances) {
   for (Buffer<float>* buffer : {&c.q, &c.k}) {
     buffer->ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x += 100000; });
   }
+  ExpectMatchesReference(c);
+  c.width = {0.7f};
   ExpectMatchesReference(c);
 }
 

@@ -92,8 +92,10 @@ TEST(AttentionErrors, NegativeAndOverflowingExtentsAreRefused) {
               HasSubstr("k"));
   EXPECT_THAT(shape([](Call& c) { c.v.strides[2] = std::numeric_limits<int64_t>::max(); }),
               HasSubstr("v"));
-  EXPECT_THAT(shape([](Call& c) { c.v.strides[2] = std::numeric_limits<int64_t>::min(); }),
-              HasSubstr("v"));
+  for (const size_t axis : {0, 2}) {
+    EXPECT_THAT(shape([=](Call& c) { c.v.strides[axis] = std::numeric_limits<int64_t>::min(); }),
+                HasSubstr("v"));
+  }
 }
 
 TEST(AttentionErrors, LastDimensionMustBeContiguous) {
@@ -134,6 +136,7 @@ TEST(AttentionErrors, NumbersOutOfRangeAreNamedWithTheirValue) {
   }
   EXPECT_THAT(range([](Call& c) { c.options.softcap = 0.0; }), HasSubstr("softcap = 0"));
   EXPECT_THAT(range([](Call& c) { c.options.softcap = -3.0; }), HasSubstr("softcap = -3"));
+  EXPECT_THAT(range([](Call& c) { c.options.softcap = 1e-39; }), HasSubstr("softcap = 1e-39"));
   EXPECT_THAT(range([](Call& c) {
                 c.options.window = Window{-1, 0};
               }),
