@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -93,8 +95,16 @@ HWY_EXPORT(RunAttention);
 
 void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
-  const AttentionProblem problem = ValidateAttention(q, k, v, options, outputs);
-  HWY_DYNAMIC_DISPATCH(RunAttention)(problem, pool != nullptr ? *pool : DefaultThreadPool());
+  // All memory is allocated before the first task runs.
+  try {
+    const AttentionProblem problem = ValidateAttention(q, k, v, options, outputs);
+    HWY_DYNAMIC_DISPATCH(RunAttention)(problem, pool != nullptr ? *pool : DefaultThreadPool());
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kMemory, "could not allocate the scratch memory of attention");
+  } catch (const std::length_error&) {
+    throw Error(ErrorCode::kMemory,
+                "the scratch memory of attention is more than can be addressed");
+  }
 }
 
 }  // namespace heed
