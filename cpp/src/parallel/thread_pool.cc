@@ -9,8 +9,8 @@
 #define HEED_HAS_THREADS 1
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 #else
@@ -42,7 +42,7 @@ class WorkerPool final : public ThreadPool {
       for (int worker = 1; worker < num_threads; ++worker) {
         threads_.emplace_back([this, worker] { WorkerLoop(worker); });
       }
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // std::system_error, or no memory for their bookkeeping
       Stop();
       throw Error(ErrorCode::kMemory, "num_threads = " + std::to_string(num_threads) +
                                           ": the system would not start that many threads");
