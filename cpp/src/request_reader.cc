@@ -90,10 +90,16 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
       }
     }
   }
-  for (const NamedParam& param : request.params) {
+  for (size_t i = 0; i < request.params.size(); ++i) {
+    const NamedParam& param = request.params[i];
     if (!Lists(mechanism.params, param.name)) {
       Fail(ErrorCode::kOption, "parameter " + param.name + " is unknown to " + Text(mechanism.id) +
                                    "; its parameters are: " + Text(mechanism.params));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (request.params[j].name == param.name) {
+        Fail(ErrorCode::kOption, "parameter " + param.name + " is given twice");
+      }
     }
   }
 }

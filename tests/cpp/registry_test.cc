@@ -177,6 +177,7 @@ TEST(Registry, ParameterTypesAndRangesAreChecked) {
   ExpectRefused(Small().Param("causal", 1.0), ErrorCode::kOption, "causal");
   ExpectRefused(Small().Param("scale", "big"), ErrorCode::kOption, "scale");
   ExpectRefused(Small().Param("causal", true), ErrorCode::kOption, "query_offset");
+  ExpectRefused(Small().Param("scale", 1.0).Param("scale", 2.0), ErrorCode::kOption, "twice");
   ExpectRefused(Small("kernel_regression").Param("width", 0.0), ErrorCode::kRange, "width");
   ExpectRefused(Small("kernel_regression").Param("width", std::vector<double>{1, 1, 1}),
                 ErrorCode::kShape, "width");
