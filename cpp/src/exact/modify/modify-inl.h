@@ -1,4 +1,4 @@
-// Modify socket: plugs that change scores before the keep rules, in the order softcap, bias, ALiBi.
+// Modify socket: plugs that change scores before the keep rules, in the order softcap, ALiBi, bias.
 #if defined(HEED_EXACT_MODIFY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_MODIFY_INL_H_
 #undef HEED_EXACT_MODIFY_INL_H_
