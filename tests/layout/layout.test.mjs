@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 import { isUpToDate, readMechanisms, readParameters } from "../../scripts/docs_table.mjs";
+import { isUpToDate as speedsAreUpToDate } from "../../scripts/performance_table.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
@@ -132,6 +133,10 @@ test("RelativeLinksResolve", () => {
 
 test("TheMechanismTableIsUpToDate", () => {
   assert.ok(isUpToDate(), "node scripts/docs_table.mjs --write");
+});
+
+test("TheSpeedTablesAreTheCommittedResults", () => {
+  assert.ok(speedsAreUpToDate(), "node scripts/performance_table.mjs --write");
 });
 
 test("NoFileNamesARegistry", () => {
