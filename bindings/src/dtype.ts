@@ -1,4 +1,4 @@
-import { HeedError } from "./errors.js";
+import { describe, HeedError } from "./errors.js";
 
 /** Element types that memory of an instance can hold. */
 export type DType = "float32" | "float64" | "int32" | "uint8";
@@ -95,10 +95,7 @@ export function dtypeOf(argument: string, view: ArrayBufferView, declared?: unkn
   }
   const wanted = declared === "bool" ? "uint8" : declared;
   if (wanted !== undefined && wanted !== dtype) {
-    throw new HeedError(
-      "dtype",
-      `${argument}: dtype ${JSON.stringify(declared)} does not fit a ${name}`,
-    );
+    throw new HeedError("dtype", `${argument}: dtype ${describe(declared)} does not fit a ${name}`);
   }
   return dtype;
 }

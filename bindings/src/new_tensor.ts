@@ -2,6 +2,7 @@ import { type DType, dtypeOf } from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
 import { type Heap, Scope } from "./heap.js";
 import type { NestedArray } from "./nested.js";
+import { asRecord, checkNames } from "./option_names.js";
 import { checkShape } from "./shape.js";
 import { place, type Role, readSource, type Source, type TensorData } from "./source.js";
 import { HeapTensor, type Tensor } from "./tensor.js";
@@ -30,6 +31,8 @@ export interface TensorFunction {
   /** Nested arrays and `{ data, shape }` bring their shape. */
   (data: NestedArray | TensorData, shape?: readonly number[], options?: TensorOptions): Tensor;
 }
+
+const OPTION_NAMES: ReadonlySet<string> = new Set(["dtype"]);
 
 const ROLE_OF: Readonly<Record<string, Role>> = {
   float32: "numbers",
@@ -89,7 +92,9 @@ function read(data: unknown, shape: unknown, declared: unknown): Source {
 
 export function newTensor(heap: Heap, data: unknown, shape: unknown, options: unknown): HeapTensor {
   heap.checkUsable();
-  const declared = (options as TensorOptions | undefined)?.dtype;
+  const given = asRecord("options", options);
+  checkNames("options", given, OPTION_NAMES);
+  const declared = given.dtype;
   const source = read(data, shape, declared);
   const scope = new Scope(heap);
   try {

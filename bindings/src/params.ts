@@ -1,4 +1,4 @@
-import { fail } from "./errors.js";
+import { fail, HeedError } from "./errors.js";
 import type { ParamValue } from "./glue.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Parameter } from "./registry.js";
@@ -91,6 +91,10 @@ export function expandWindow(params: Record<string, unknown>): Record<string, un
   }
   const sides = asRecord("window", window);
   checkNames("window", sides, WINDOW_NAMES);
+  for (const name of ["windowLeft", "windowRight"]) {
+    if (rest[name] === undefined) continue;
+    throw new HeedError("option", `${name}: got it beside \`window\`, expected one of the two`);
+  }
   return { ...rest, windowLeft: sides.left, windowRight: sides.right };
 }
 

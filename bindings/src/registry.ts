@@ -1,4 +1,4 @@
-import { HeedError } from "./errors.js";
+import { describe, HeedError } from "./errors.js";
 import type { KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
 import { nearest } from "./option_names.js";
 
@@ -112,7 +112,7 @@ export class Registry {
     const advice = near
       ? `did you mean \`${near}\`?`
       : `known ids are ${[...this.#byId.keys()].join(", ")}`;
-    throw new HeedError("option", `id: unknown mechanism ${JSON.stringify(id)}: ${advice}`);
+    throw new HeedError("option", `id: unknown mechanism ${describe(id)}: ${advice}`);
   }
 
   parameter(name: string): Parameter {

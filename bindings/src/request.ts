@@ -1,4 +1,4 @@
-import { HeedError } from "./errors.js";
+import { fail, HeedError } from "./errors.js";
 import {
   broadcastShape,
   checkKeyLengths,
@@ -39,7 +39,7 @@ const VECTOR: Reading = { role: "numbers", vector: true };
 function checkLayout(value: unknown): Layout {
   if (value === undefined || value === "bhld") return "bhld";
   if (value === "blhd") return "blhd";
-  throw new HeedError("option", `layout: got ${JSON.stringify(value)}, expected "bhld" or "blhd"`);
+  fail("option", "layout", value, '"bhld" or "blhd"');
 }
 
 /** Reads the inputs that are given, in the order of the registry. */

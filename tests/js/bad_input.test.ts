@@ -259,6 +259,26 @@ describe("options", () => {
     expectError("option", [name], () => withOptions({ queryOffset: 0, [name]: value }));
   });
 
+  it("refuses values that no message can serialise", () => {
+    expectError("option", ["layout", "1n"], () => withOptions({ layout: 1n }));
+    expectError("option", ["id", "1n"], () => heed.run(1n as unknown as string, { q, k, v }));
+  });
+
+  it("refuses a window beside one of its sides", () => {
+    const params = { window: { left: 1 }, windowRight: 0, queryOffset: 0 };
+    const run = () => heed.run("scaled_dot_product", { q, k, v }, params);
+    expectError("option", ["windowRight", "window"], run);
+  });
+
+  it("refuses misspelt options of a tensor", () => {
+    const tensor = heed.tensor as (...args: unknown[]) => unknown;
+    const before = heed.memory().tensors;
+    const misspelt = () => tensor([1, 2], [2], { dtpye: "int32" });
+    expectError("option", ["dtpye", "known names are dtype"], misspelt);
+    expectError("option", ["options"], () => tensor([1, 2], [2], null));
+    expect(heed.memory().tensors).toBe(before);
+  });
+
   it.each([
     ["dropout", { p: 0.1, seed: 7 }],
     ["scoreMod", () => 0],
