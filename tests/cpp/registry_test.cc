@@ -181,6 +181,8 @@ TEST(Registry, ParameterTypesAndRangesAreChecked) {
   ExpectRefused(Small("kernel_regression").Param("width", 0.0), ErrorCode::kRange, "width");
   ExpectRefused(Small("kernel_regression").Param("width", std::vector<double>{1, 1, 1}),
                 ErrorCode::kShape, "width");
+  ExpectRefused(Small("kernel_regression").Param("width", std::vector<double>{}), ErrorCode::kShape,
+                "width");
   ExpectRefused(Small("kernel_regression").Param("kernel", "boxcar").Param("return_lse", true),
                 ErrorCode::kUnsupported, "lse");
 }

@@ -105,6 +105,11 @@ AttentionRequest ReadKernelRegression(const RequestReader& reader) {
   const std::span<const float> input = reader.Floats("width");
   r.width.assign(input.begin(), input.end());
   for (const double width : reader.Numbers("width")) r.width.push_back(static_cast<float>(width));
+  // To the options, no values mean no width.
+  if (r.width.empty() && (reader.Input("width") != nullptr || reader.Param("width") != nullptr)) {
+    throw Error(ErrorCode::kShape,
+                "width has 0 values; expected 1 or head_dim = " + std::to_string(r.q.shape[3]));
+  }
   return r;
 }
 
