@@ -28,8 +28,14 @@ function table(file, threads) {
       });
       const { shape } = row;
       const cells = [
-        shape.head_dim, shape.q_len, shape.mask, row.ms.median.toPrecision(3), row.gflops.toFixed(1),
-        percent(row.fraction_of_fma_peak), row.max_error.toExponential(0), ...times,
+        shape.head_dim,
+        shape.q_len,
+        shape.mask,
+        row.ms.median.toPrecision(3),
+        row.gflops.toFixed(1),
+        percent(row.fraction_of_fma_peak),
+        row.max_error.toExponential(0),
+        ...times,
       ];
       return `| ${cells.join(" | ")} |`;
     });

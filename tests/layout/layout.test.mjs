@@ -44,14 +44,25 @@ test("EveryRowIsComplete", () => {
 test("EveryParameterIsDeclaredAndUsed", () => {
   const declared = new Set(readParameters().map((parameter) => parameter.name));
   const used = new Set(mechanisms.flatMap((mechanism) => mechanism.params.split(" ")));
-  assert.deepEqual([...used].filter((name) => !declared.has(name)), [], "used but not in params.inc");
-  assert.deepEqual([...declared].filter((name) => !used.has(name)), [], "in params.inc, unused");
+  assert.deepEqual(
+    [...used].filter((name) => !declared.has(name)),
+    [],
+    "used but not in params.inc",
+  );
+  assert.deepEqual(
+    [...declared].filter((name) => !used.has(name)),
+    [],
+    "in params.inc, unused",
+  );
 });
 
 test("EveryPlugHasOneFileNamedAfterIt", () => {
   const plugs = read("cpp/src/exact/plugs-inl.h") + read("cpp/src/exact/keep/range.h");
   for (const file of under("cpp/src/exact/", /\/(score|modify|keep|normalize)\/[^/]+\.h$/)) {
-    const stem = file.split("/").at(-1).replace(/(-inl)?\.h$/, "");
+    const stem = file
+      .split("/")
+      .at(-1)
+      .replace(/(-inl)?\.h$/, "");
     if (["score", "modify", "keep", "normalize", "range"].includes(stem)) continue;
     assert.ok(plugs.includes(file.replace("cpp/", "")), `${file} is not plugged in anywhere`);
   }
@@ -63,14 +74,25 @@ const includes = (file) =>
 function assertIncludes(prefix, allowed, why) {
   for (const file of under(prefix, /\.(h|cc)$/)) {
     for (const header of includes(file)) {
-      assert.ok(allowed.some((rule) => rule.test(header)), `${file} includes ${header}: ${why}`);
+      assert.ok(
+        allowed.some((rule) => rule.test(header)),
+        `${file} includes ${header}: ${why}`,
+      );
     }
   }
 }
 
 test("TheReferenceKnowsOnlyPublicHeaders", () => {
-  assertIncludes("cpp/reference/", [/^heed\/(tensor|request|error|reference)\.h$/, /^heed\/.*\.inc$/,
-    /^reference\//, /^[a-z_]+\.h$/], "the oracle shares no code with the kernels");
+  assertIncludes(
+    "cpp/reference/",
+    [
+      /^heed\/(tensor|request|error|reference)\.h$/,
+      /^heed\/.*\.inc$/,
+      /^reference\//,
+      /^[a-z_]+\.h$/,
+    ],
+    "the oracle shares no code with the kernels",
+  );
 });
 
 test("PublicHeadersIncludeOnlyEachOther", () => {
@@ -79,15 +101,25 @@ test("PublicHeadersIncludeOnlyEachOther", () => {
 
 test("BindingsAndBenchmarkKnowOnlyPublicHeaders", () => {
   const outside = "bindings and benchmark use the public API";
-  assertIncludes("bindings/embind/", [/^heed\//, /^embind\//, /^bindings\//, /^(\.\.\/)?[a-z_]+\.h$/], outside);
+  assertIncludes(
+    "bindings/embind/",
+    [/^heed\//, /^embind\//, /^bindings\//, /^(\.\.\/)?[a-z_]+\.h$/],
+    outside,
+  );
   for (const file of under("native_bench/", /\.(h|cc)$/)) {
-    for (const header of includes(file)) assert.ok(!header.startsWith("src/"), `${file}: ${outside}`);
+    for (const header of includes(file))
+      assert.ok(!header.startsWith("src/"), `${file}: ${outside}`);
   }
 });
 
 test("PlugsKnowTheirSocketAndSimd", () => {
-  const allowed = [/^hwy\//, /^heed\//, /^src\/simd\//, /^src\/exact\/(tile|problem)\.h$/,
-    /^src\/exact\/(score|modify|keep|normalize)\//];
+  const allowed = [
+    /^hwy\//,
+    /^heed\//,
+    /^src\/simd\//,
+    /^src\/exact\/(tile|problem)\.h$/,
+    /^src\/exact\/(score|modify|keep|normalize)\//,
+  ];
   for (const socket of ["score", "modify", "keep", "normalize"]) {
     assertIncludes(`cpp/src/exact/${socket}/`, allowed, "a plug knows its socket and simd/");
   }
@@ -102,14 +134,16 @@ test("TheLibraryNeverPrintsExitsOrAborts", () => {
 
 test("SourcesAreShortAndAscii", () => {
   const sources = files.filter((f) =>
-    /^(cpp|bindings|web|native_bench|scripts|tests)\/.*\.(h|cc|inc|ts|mjs|js|svelte|css)$/.test(f));
+    /^(cpp|bindings|web|native_bench|scripts|tests)\/.*\.(h|cc|inc|ts|mjs|js|svelte|css)$/.test(f),
+  );
   assert.ok(sources.length > 50);
   for (const file of sources) {
     const text = read(file);
     const limit = file.startsWith("tests/") || /test/.test(file) ? 600 : 500;
     assert.ok(text.split("\n").length <= limit, `${file} has more than ${limit} lines`);
     // The page's own texts may use typographic characters; code in C++ may not.
-    if (/\.(h|cc|inc)$/.test(file)) assert.doesNotMatch(text, /[^\x00-\x7f]/, `${file} is not ASCII`);
+    if (/\.(h|cc|inc)$/.test(file))
+      assert.doesNotMatch(text, /[^\x00-\x7f]/, `${file} is not ASCII`);
   }
 });
 
@@ -117,7 +151,10 @@ test("DocsNamePathsThatExist", () => {
   const places = /`((?:cpp|bindings|web|native_bench|tests|docs|scripts)\/[\w./-]*)`/g;
   for (const page of [...under("docs/", /\.md$/), "README.md"]) {
     for (const [, path] of read(page).matchAll(places)) {
-      assert.ok(existsSync(join(root, path)) || path.includes("score_floor"), `${page} names ${path}`);
+      assert.ok(
+        existsSync(join(root, path)) || path.includes("score_floor"),
+        `${page} names ${path}`,
+      );
     }
   }
 });
@@ -140,7 +177,9 @@ test("TheSpeedTablesAreTheCommittedResults", () => {
 });
 
 test("NoFileNamesARegistry", () => {
-  const registry = new RegExp(["registry", "npmjs"].join("\\.") + "|" + ["deb", "debian", "org"].join("\\."));
+  const registry = new RegExp(
+    ["registry", "npmjs"].join("\\.") + "|" + ["deb", "debian", "org"].join("\\."),
+  );
   for (const file of files.filter((f) => !/\.(png|wasm|pb|onnx|woff2?|ico)$/.test(f))) {
     assert.doesNotMatch(read(file), registry, `${file} names a package registry's host`);
   }
