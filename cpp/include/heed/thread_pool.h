@@ -37,7 +37,8 @@ class ThreadPool {
 
   // Calls `task(index, worker)` once for every index in [0, count), 0 <= worker < NumThreads(), and
   // returns when all are done. Lower indices start first (callers put heavy tasks there). Calls
-  // with the same worker never overlap. Tasks do not throw. Several threads may call Run at once.
+  // with the same worker never overlap. Tasks do not throw and do not
+  // call Run of the same pool. Several threads may call Run at once.
   virtual void Run(int64_t count, TaskRef task) = 0;
 };
 

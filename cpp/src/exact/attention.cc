@@ -18,7 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Packed memory that is always granted; with more threads than it feeds, one KV head per thread.
+// Several threads pack as many KV heads ahead as fit here (4 MiB), and at least one each; a single
+// thread packs one at a time.
 inline constexpr size_t kPackedFloats = size_t{1} << 20;
 
 std::vector<std::unique_ptr<Scratch>> MakeScratch(const Plan& plan, int workers, bool own_tiles) {
@@ -45,17 +46,17 @@ void RunUnits(const Plan& plan, ThreadPool& pool) {
 // Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
 // runs all their blocks, longest first: in causal attention later rows see more keys.
 void RunWaves(const Plan& plan, ThreadPool& pool) {
-  const size_t unit_floats = plan.num_tiles * (plan.KTileFloats() + plan.VTileFloats());
-  const int64_t fitting = static_cast<int64_t>(kPackedFloats / std::max<size_t>(1, unit_floats));
-  const int64_t wave = std::min<int64_t>(
-      plan.num_units, std::max<int64_t>({1, pool.NumThreads() > 1 ? pool.NumThreads() : 1,
-                                         pool.NumThreads() > 1 ? fitting : 1}));
-  const AlignedFloats packed(static_cast<size_t>(wave) * unit_floats);
+  const size_t tile_floats = plan.KTileFloats() + plan.VTileFloats();
+  const int64_t unit_floats = static_cast<int64_t>(plan.num_tiles * tile_floats);
+  const int64_t threads = pool.NumThreads();
+  const int64_t fitting = static_cast<int64_t>(kPackedFloats) / std::max<int64_t>(1, unit_floats);
+  const int64_t wave = std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
+  const AlignedFloats packed(static_cast<size_t>(wave * unit_floats));
   const auto scratch = MakeScratch(plan, pool.NumThreads(), false);
   const int64_t tiles = static_cast<int64_t>(plan.num_tiles);
   std::vector<PackedTile> table(static_cast<size_t>(wave * tiles));
   for (size_t i = 0; i < table.size(); ++i) {
-    float* k = packed.get() + i * (plan.KTileFloats() + plan.VTileFloats());
+    float* k = packed.get() + i * tile_floats;
     table[i] = {k, k + plan.KTileFloats(), true};
   }
   for (int64_t first = 0; first < plan.num_units; first += wave) {
@@ -74,7 +75,15 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
   }
 }
 
+// Is there anything to write? Views of nothing may have absurd extents in their other dimensions.
+bool AllOutputsEmpty(const AttentionOutputs& out) {
+  return out.output.size() == 0 && (!out.lse.has_value() || out.lse.size() == 0) &&
+         (!out.weights.has_value() || out.weights.size() == 0) &&
+         (!out.scores.has_value() || out.scores.size() == 0);
+}
+
 void RunAttention(const AttentionProblem& problem, ThreadPool& pool) {
+  if (AllOutputsEmpty(problem.outputs)) return;
   const Plan plan(problem);
   if (plan.num_units == 0 || plan.rows == 0) return;
   if (plan.num_blocks == 1) {

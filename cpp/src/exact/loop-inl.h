@@ -75,16 +75,18 @@ class BlockLoop {
     if (keys_.begin >= keys_.end) keys_ = {0, 0};
   }
 
-  // Groups of kTileRows rows, each [head_dim][rows]; the last group of a score tile may be shorter.
+  // Groups of kTileRows rows, each [head_dim][rows]; the last group may be shorter.
   void PackQueries() {
     const size_t width = static_cast<size_t>(p_.head_dim);
-    const ScorePlug& score = *plan_.plugs.score;
-    for (size_t r = 0; r < num_rows_; ++r) {
-      const Row& row = scratch_.rows[r];
-      const size_t group = r / kTileRows * kTileRows;
-      PackQueryRow(&p_.q(batch_, row.head, row.query, 0), width, score.QueryFactor(),
-                   score.DimensionFactors(), std::min(kTileRows, num_rows_ - group),
-                   scratch_.queries.get() + group * width + (r - group));
+    const float factor = plan_.plugs.score->QueryFactor();
+    for (size_t group = 0; group < num_rows_; group += kTileRows) {
+      const size_t count = std::min(kTileRows, num_rows_ - group);
+      const float* rows[kTileRows];
+      for (size_t i = 0; i < count; ++i) {
+        const Row& row = scratch_.rows[group + i];
+        rows[i] = &p_.q(batch_, row.head, row.query, 0);
+      }
+      PackQueryGroup(rows, count, width, factor, scratch_.queries.get() + group * width);
     }
   }
 
@@ -108,25 +110,32 @@ class BlockLoop {
     tile.num_keys = plan_.NumKeys(batch_, t);
     tile.first = 0;
     tile.last = Plan::KeyCols(tile.num_keys);
+    std::fill_n(tile.groups, kMaxRowGroups, ColumnRange{tile.first, tile.last});
     tile.scores = scratch_.scores.get();
     return tile;
   }
 
-  // Narrows the tile to the columns that some row sees and classifies it by the range plugs.
+  // Narrows the tile, and each of its row groups, to the panels that some row sees, and classifies
+  // it by the range plugs.
   static TileClass NarrowToRanges(ScoreTile& tile) {
-    size_t begin = tile.num_keys;
-    size_t end = 0;
+    ColumnRange all = {tile.last, 0};
     bool full = true;
-    for (size_t r = 0; r < tile.num_rows; ++r) {
-      const ColumnRange columns = VisibleColumns(tile, r);
-      full = full && columns.begin == 0 && columns.end == tile.num_keys;
-      if (columns.begin == columns.end) continue;
-      begin = std::min(begin, columns.begin);
-      end = std::max(end, columns.end);
+    for (size_t group = 0; group < tile.num_rows; group += kTileRows) {
+      ColumnRange seen = {tile.last, 0};
+      for (size_t r = group; r < std::min(group + kTileRows, tile.num_rows); ++r) {
+        const ColumnRange columns = VisibleColumns(tile, r);
+        full = full && columns.begin == 0 && columns.end == tile.num_keys;
+        if (columns.begin == columns.end) continue;
+        seen.begin = std::min(seen.begin, columns.begin / PanelCols() * PanelCols());
+        seen.end = std::max(seen.end, RoundUp(columns.end, PanelCols()));
+      }
+      tile.groups[group / kTileRows] = seen;
+      all.begin = std::min(all.begin, seen.begin);
+      all.end = std::max(all.end, seen.end);
     }
-    if (begin >= end) return TileClass::kEmpty;
-    tile.first = begin / PanelCols() * PanelCols();
-    tile.last = RoundUp(end, PanelCols());
+    if (all.begin >= all.end) return TileClass::kEmpty;
+    tile.first = all.begin;
+    tile.last = all.end;
     // Padding columns must be hidden like masked ones.
     return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
   }
@@ -184,23 +193,17 @@ class BlockLoop {
 
   // output rows += weights x values.
   void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r) {
-    using Weights = ALayout<1, kTileKeys>;
     const size_t cols = PanelCols();
-    const size_t depth = std::min(tile.last, tile.num_keys) - tile.first;
-    const size_t whole = tile.num_rows / kTileRows * kTileRows;
     const size_t stride = plan_.v_cols;
     for (size_t c = 0; c < stride; c += cols) {
-      const float* panel = packed.v + c * plan_.TileKeys() + tile.first * cols;
+      const float* panel = packed.v + c * plan_.TileKeys();
       float* to = scratch_.output.get() + r * stride + c;
-      for (size_t i = 0; i < whole; i += kTileRows) {
-        RegisterTile<MultiplyAccumulate, Weights, kTileRows>(
-            tile.row_scores(i) + tile.first, panel, depth, to + i * stride, stride, AddToStored());
-      }
-      if (whole == tile.num_rows) continue;
-      WithRows(tile.num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
-        RegisterTile<MultiplyAccumulate, Weights, kRows>(tile.row_scores(whole) + tile.first, panel,
-                                                         depth, to + whole * stride, stride,
-                                                         AddToStored());
+      ForEachRowGroup(tile, [&]<size_t kRows>(size_t i, const ColumnRange& columns) HWY_ATTR {
+        const size_t end = std::min(columns.end, tile.num_keys);
+        if (columns.begin >= end) return;
+        RegisterTile<ALayout<1, kTileKeys>, kRows>(
+            MultiplyAccumulate(), tile.row_scores(i) + columns.begin, panel + columns.begin * cols,
+            end - columns.begin, to + i * stride, stride, AddToStored());
       });
     }
   }
@@ -215,8 +218,8 @@ class BlockLoop {
     }
   }
 
-  // Aggregate for tiles that hold values that are not finite: 0 x NaN must not happen, so hidden keys
-  // are left out. Same order and same operations, hence the same bits.
+  // Aggregate for tiles that hold values that are not finite: 0 x NaN must not happen, so hidden
+  // keys are left out. Same order and same operations, hence the same bits.
   void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r) {
     const DF d;
     const size_t cols = PanelCols();
@@ -245,7 +248,9 @@ class BlockLoop {
     const Row& row = scratch_.rows[r];
     const RowEnd end = Finish(r);
     const AttentionOutputs& out = p_.outputs;
-    if (out.lse.has_value()) out.lse(batch_, row.head, row.query, 0) = end.lse;
+    if (out.lse.has_value()) {
+      out.lse(batch_, row.head, row.query, 0) = plan_.plugs.normalize->Lse(row, states_, r);
+    }
     const size_t width = static_cast<size_t>(p_.head_dim_v);
     if (width == 0) return;
     float* HWY_RESTRICT to = &out.output(batch_, row.head, row.query, 0);

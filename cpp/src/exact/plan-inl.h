@@ -102,7 +102,6 @@ inline void PackTile(const Plan& plan, int64_t unit, size_t t, PackedTile& tile)
   for (size_t c = 0; c < count; c += PanelCols()) {
     const Rows rows = {k.row(c), k.stride};
     PackTransposedPanel(rows, std::min(PanelCols(), count - c), static_cast<size_t>(p.head_dim),
-                        plan.plugs.score->DimensionFactors(),
                         tile.k + c / PanelCols() * plan.k_panel_floats);
   }
   tile.v_finite = PackPanels(v, count, static_cast<size_t>(p.head_dim_v), plan.TileKeys(), tile.v);

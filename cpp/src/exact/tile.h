@@ -24,6 +24,15 @@ struct Row {
 // What a tile is to a keep plug.
 enum class TileClass { kEmpty, kPartial, kFull };
 
+// Columns [begin, end) of a tile.
+struct ColumnRange {
+  size_t begin;
+  size_t end;
+};
+
+// Row groups of a score tile: as many register tiles as it is high.
+inline constexpr size_t kMaxRowGroups = 4;
+
 // Scores of `num_rows` rows and the columns [first, last) of the tile of keys that starts at
 // `key_begin`. Column c of row r is scores[r * kTileKeys + c], key key_begin + c. first and last
 // are multiples of the panel width; columns at or beyond `num_keys` are padding.
@@ -36,6 +45,7 @@ struct ScoreTile {
   size_t num_keys;
   size_t first;
   size_t last;
+  ColumnRange groups[kMaxRowGroups];  // whole panels of [first, last) that some row of a group sees
   float* scores;
 
   float* row_scores(size_t r) const { return scores + r * kTileKeys; }

@@ -25,14 +25,14 @@ struct Rows {
   const float* row(size_t i) const { return data + static_cast<int64_t>(i) * stride; }
 };
 
-// Writes 4 rows x 4 columns transposed: to[c * to_stride + r].
-HWY_INLINE void Transpose4x4(const Rows& rows, size_t row, size_t column, float* HWY_RESTRICT to,
-                             size_t to_stride) {
+// Writes 4 columns of 4 rows transposed: to[c * to_stride + r].
+HWY_INLINE void Transpose4x4(const float* const* HWY_RESTRICT rows, size_t column,
+                             float* HWY_RESTRICT to, size_t to_stride) {
   const hn::FixedTag<float, 4> d4;
-  const auto r0 = hn::LoadU(d4, rows.row(row) + column);
-  const auto r1 = hn::LoadU(d4, rows.row(row + 1) + column);
-  const auto r2 = hn::LoadU(d4, rows.row(row + 2) + column);
-  const auto r3 = hn::LoadU(d4, rows.row(row + 3) + column);
+  const auto r0 = hn::LoadU(d4, rows[0] + column);
+  const auto r1 = hn::LoadU(d4, rows[1] + column);
+  const auto r2 = hn::LoadU(d4, rows[2] + column);
+  const auto r3 = hn::LoadU(d4, rows[3] + column);
   const auto low01 = hn::InterleaveLower(d4, r0, r1);
   const auto high01 = hn::InterleaveUpper(d4, r0, r1);
   const auto low23 = hn::InterleaveLower(d4, r2, r3);
@@ -43,27 +43,30 @@ HWY_INLINE void Transpose4x4(const Rows& rows, size_t row, size_t column, float*
   hn::StoreU(hn::ConcatUpperUpper(d4, high23, high01), d4, to + 3 * to_stride);
 }
 
-// Packs up to PanelCols() rows of keys as one transposed panel [width][PanelCols()]; missing rows
-// become zeros. `factors` (or nullptr) multiply each dimension.
-inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width, const float* factors,
-                                float* HWY_RESTRICT panel) {
-  const size_t cols = PanelCols();
-  if (count < cols) std::fill(panel, panel + width * cols, 0.0f);
+// Writes `count` rows of `width` floats transposed: to[t * to_stride + r].
+inline void TransposeRows(const float* const* HWY_RESTRICT rows, size_t count, size_t width,
+                          float* HWY_RESTRICT to, size_t to_stride) {
   const size_t rows4 = count / 4 * 4;
   const size_t width4 = width / 4 * 4;
   for (size_t r = 0; r < rows4; r += 4) {
     for (size_t t = 0; t < width4; t += 4) {
-      Transpose4x4(rows, r, t, panel + t * cols + r, cols);
+      Transpose4x4(rows + r, t, to + t * to_stride + r, to_stride);
     }
   }
   for (size_t r = 0; r < count; ++r) {
-    const float* HWY_RESTRICT row = rows.row(r);
-    for (size_t t = r < rows4 ? width4 : 0; t < width; ++t) panel[t * cols + r] = row[t];
+    const float* HWY_RESTRICT row = rows[r];
+    for (size_t t = r < rows4 ? width4 : 0; t < width; ++t) to[t * to_stride + r] = row[t];
   }
-  if (factors == nullptr) return;
-  for (size_t t = 0; t < width; ++t) {
-    for (size_t c = 0; c < cols; ++c) panel[t * cols + c] *= factors[t];
-  }
+}
+
+// Packs up to PanelCols() rows of keys as one transposed panel [width][PanelCols()]; missing rows
+// become zeros.
+inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width,
+                                float* HWY_RESTRICT panel) {
+  const float* pointers[PanelCols()];
+  for (size_t r = 0; r < count; ++r) pointers[r] = rows.row(r);
+  if (count < PanelCols()) std::fill(panel, panel + width * PanelCols(), 0.0f);
+  TransposeRows(pointers, count, width, panel, PanelCols());
 }
 
 // Packs `count` rows of values as panels [panel][row][PanelCols()], `panel_rows` rows apart;
@@ -92,12 +95,11 @@ inline bool PackPanels(const Rows& rows, size_t count, size_t width, size_t pane
   return hn::ReduceSum(d, poison) == 0.0f;
 }
 
-// Writes one query row into its group, [width][rows]: to[t * rows].
-inline void PackQueryRow(const float* HWY_RESTRICT row, size_t width, float factor,
-                         const float* factors, size_t rows, float* HWY_RESTRICT to) {
-  for (size_t t = 0; t < width; ++t) {
-    to[t * rows] = row[t] * (factors == nullptr ? factor : factor * factors[t]);
-  }
+// Packs the query rows of a group, [width][count], times `factor`.
+inline void PackQueryGroup(const float* const* rows, size_t count, size_t width, float factor,
+                           float* HWY_RESTRICT to) {
+  TransposeRows(rows, count, width, to, count);
+  for (size_t i = 0; i < count * width; ++i) to[i] *= factor;
 }
 
 }  // namespace HWY_NAMESPACE

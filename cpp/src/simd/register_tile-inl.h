@@ -45,17 +45,36 @@ struct ALayout {
   static constexpr size_t kRowStep = kRowStep_;
 };
 
+// What happens at depth t: acc = Step(a, b, acc). An op with state reads it in `At(t)`, once for
+// all rows.
+
 // acc + a * b: dot products.
 struct MultiplyAccumulate {
-  static HWY_INLINE VF Step(VF a, VF b, VF acc) { return Fma(a, b, acc); }
+  HWY_INLINE MultiplyAccumulate At(size_t) const { return {}; }
+  HWY_INLINE VF Step(VF a, VF b, VF acc) const { return Fma(a, b, acc); }
 };
 
 // acc + (a - b)^2: squared distances, without the cancellation of |a|^2 + |b|^2 - 2ab.
 struct SquaredDifference {
-  static HWY_INLINE VF Step(VF a, VF b, VF acc) {
+  HWY_INLINE SquaredDifference At(size_t) const { return {}; }
+  HWY_INLINE VF Step(VF a, VF b, VF acc) const {
     const VF difference = hn::Sub(a, b);
     return Fma(difference, difference, acc);
   }
+};
+
+// acc + (factor[t] * (a - b))^2: a width per dimension. Scaling a and b before the difference would
+// round at their size, not at their difference's.
+struct ScaledSquaredDifference {
+  struct AtDepth {
+    VF factor;
+    HWY_INLINE VF Step(VF a, VF b, VF acc) const {
+      const VF difference = hn::Mul(hn::Sub(a, b), factor);
+      return Fma(difference, difference, acc);
+    }
+  };
+  const float* factors;
+  HWY_INLINE AtDepth At(size_t t) const { return {hn::Set(DF(), factors[t])}; }
 };
 
 // C = factor * (A op B).
@@ -77,8 +96,8 @@ struct AddToStored {
   }
 };
 
-template <class Op, class Layout, size_t kRows, class Store>
-HWY_INLINE void RegisterTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
+template <class Layout, size_t kRows, class Op, class Store>
+HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
                              size_t depth, float* HWY_RESTRICT c, size_t c_stride, Store store) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
@@ -89,11 +108,12 @@ HWY_INLINE void RegisterTile(const float* HWY_RESTRICT a, const float* HWY_RESTR
     const VF b0 = hn::LoadU(d, panel);
     const VF b1 = hn::LoadU(d, panel + lanes);
     panel += 2 * lanes;
+    const auto at = op.At(t);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       const VF ar = hn::Set(d, a[r * Layout::kRowStep]);
-      acc0[r] = Op::Step(ar, b0, acc0[r]);
-      acc1[r] = Op::Step(ar, b1, acc1[r]);
+      acc0[r] = at.Step(ar, b0, acc0[r]);
+      acc1[r] = at.Step(ar, b1, acc1[r]);
     }
     a += Layout::kDepthStep;
   }

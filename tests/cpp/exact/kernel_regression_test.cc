@@ -158,6 +158,11 @@ TEST_P(KernelRegression, NearKeysFarFromTheOriginKeepTheirDistances) {
   ExpectMatchesReference(c);
   c.width = {0.7f};
   ExpectMatchesReference(c);
+  c.width.clear();
+  for (int64_t t = 0; t < c.q.view().shape[3]; ++t) {
+    c.width.push_back(0.7f + 0.1f * static_cast<float>(t));
+  }
+  ExpectMatchesReference(c);
 }
 
 TEST_P(KernelRegression, ReducesToAverageWithTheConstantKernel) {

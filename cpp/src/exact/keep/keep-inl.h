@@ -31,10 +31,6 @@ class CellKeep {
 };
 
 // The part of a row's key range that lies in the tile, as columns.
-struct ColumnRange {
-  size_t begin;
-  size_t end;
-};
 inline ColumnRange VisibleColumns(const ScoreTile& tile, size_t r) {
   const KeyRange keys = tile.rows[r].keys;
   const int64_t count = static_cast<int64_t>(tile.num_keys);

@@ -26,7 +26,7 @@ class Alibi final : public Modify {
     for (size_t r = 0; r < tile.num_rows; ++r) {
       const Row& row = tile.rows[r];
       const VF slope = hn::Set(d, -slopes_[static_cast<size_t>(row.head)]);
-      // Exact: both ends are integers, and their difference is rounded once.
+      // Both ends are integers: the distance is exact below 2^24.
       const int64_t ahead = row.position - tile.key_begin;
       float* HWY_RESTRICT scores = tile.row_scores(r);
       for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {

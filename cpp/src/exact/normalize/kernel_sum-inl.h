@@ -58,9 +58,13 @@ class KernelSum final : public NormalizePlug {
   }
 
   RowEnd Finish(const Row&, RowStates states, size_t r) const override {
-    const float minus_inf = -std::numeric_limits<float>::infinity();
-    if (states.row_sum[r] == 0.0f) return {0.0f, minus_inf, true};
-    return {1.0f / states.row_sum[r], minus_inf, false};
+    if (states.row_sum[r] == 0.0f) return {0.0f, true};
+    return {1.0f / states.row_sum[r], false};
+  }
+
+  // Never asked for: a kernel sum has no softmax denominator, and validation says so.
+  float Lse(const Row&, RowStates, size_t) const override {
+    return std::numeric_limits<float>::quiet_NaN();
   }
 
   void Weights(const ScoreTile& tile, RowStates, size_t r, const RowEnd& end) const override {

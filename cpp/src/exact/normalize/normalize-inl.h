@@ -7,6 +7,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "src/exact/row_groups-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/register_tile-inl.h"
 
@@ -14,10 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Rows whose scores are in flight at once: with kTileKeys columns they stay in L1, and the packed
-// keys of a tile are read from L2 once per so many rows. Whole vectors of rows.
-inline constexpr size_t kScoreRows = kTileRows == 6 ? 24 : 16;
 
 // Running statistics of rows: the largest score so far and the sum of weights relative to it.
 // Apart, so that a plug can treat the rows of a tile as vectors; aligned, with room for whole
@@ -34,7 +31,6 @@ inline constexpr float kNoRescale = 1.0f;
 // What is left to do with a finished row: multiply the accumulated output by `factor`.
 struct RowEnd {
   float factor;  // 0 for an empty row
-  float lse;     // -inf for an empty row; meaningless for kernel sums
   bool empty;
 };
 
@@ -51,6 +47,9 @@ class NormalizePlug {
 
   // Closes row r of the states.
   virtual RowEnd Finish(const Row& row, RowStates states, size_t r) const = 0;
+
+  // Log of the denominator of row r, -inf for an empty row. Only called where it is defined.
+  virtual float Lse(const Row& row, RowStates states, size_t r) const = 0;
 
   // Second pass, when weights are asked for: replaces the scores of row r by final weights.
   virtual void Weights(const ScoreTile& tile, RowStates states, size_t r,

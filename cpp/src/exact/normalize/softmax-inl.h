@@ -61,17 +61,25 @@ class Softmax final : public NormalizePlug {
   }
 
   RowEnd Finish(const Row& row, RowStates states, size_t r) const override {
-    const float minus_inf = -std::numeric_limits<float>::infinity();
-    const float row_max = states.row_max[r] * (1.0f / Units::kPerNat);
     const float row_sum = states.row_sum[r];
-    if (row_sum == 0.0f) return {0.0f, minus_inf, true};
-    const float sink = sinks_.empty() ? minus_inf : sinks_[static_cast<size_t>(row.head)];
-    if (sink == minus_inf) return {1.0f / row_sum, row_max + std::log(row_sum), false};
+    if (row_sum == 0.0f) return {0.0f, true};
+    const float sink = Sink(row);
+    if (std::isinf(sink)) return {1.0f / row_sum, false};
     // Both the weights and the sink are taken relative to the larger of the two maxima.
+    const float row_max = NaturalMax(states, r);
     const float top = std::max(row_max, sink);
     const float down = std::exp(row_max - top);
-    const float sum = row_sum * down + std::exp(sink - top);
-    return {down / sum, top + std::log(sum), false};
+    return {down / (row_sum * down + std::exp(sink - top)), false};
+  }
+
+  float Lse(const Row& row, RowStates states, size_t r) const override {
+    const float row_sum = states.row_sum[r];
+    if (row_sum == 0.0f) return -std::numeric_limits<float>::infinity();
+    const float sink = Sink(row);
+    const float row_max = NaturalMax(states, r);
+    if (std::isinf(sink)) return row_max + std::log(row_sum);
+    const float top = std::max(row_max, sink);
+    return top + std::log(row_sum * std::exp(row_max - top) + std::exp(sink - top));
   }
 
   void Weights(const ScoreTile& tile, RowStates states, size_t r,
@@ -91,6 +99,16 @@ class Softmax final : public NormalizePlug {
   }
 
  private:
+  // The row's sink, -inf when there is none.
+  float Sink(const Row& row) const {
+    return sinks_.empty() ? -std::numeric_limits<float>::infinity()
+                          : sinks_[static_cast<size_t>(row.head)];
+  }
+
+  static float NaturalMax(RowStates states, size_t r) {
+    return states.row_max[r] * (1.0f / Units::kPerNat);
+  }
+
   // Takes the tile's maxima into the states. `shift` is what to subtract from the scores: the new
   // maximum, or 0 while a row has seen nothing. Rows whose maximum stayed get exactly 1.
   static void RaiseMax(const float* HWY_RESTRICT tile_max, size_t rows, RowStates states,

@@ -17,9 +17,8 @@ class DotScore final : public ScorePlug {
  public:
   explicit DotScore(float scale) : scale_(scale) {}
   float QueryFactor() const override { return scale_; }
-  const float* DimensionFactors() const override { return nullptr; }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores<MultiplyAccumulate>(queries, panels, tile, StoreOnly());
+    FillScores(MultiplyAccumulate(), queries, panels, tile, StoreOnly());
   }
 
  private:

@@ -20,9 +20,13 @@ class SquaredDistanceScore final : public ScorePlug {
   SquaredDistanceScore(float scale, const float* inverse_width)
       : factor_(-0.5f * scale), inverse_width_(inverse_width) {}
   float QueryFactor() const override { return 1.0f; }
-  const float* DimensionFactors() const override { return inverse_width_; }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores<SquaredDifference>(queries, panels, tile, StoreScaled{factor_});
+    const StoreScaled store = {factor_};
+    if (inverse_width_ == nullptr) {
+      FillScores(SquaredDifference(), queries, panels, tile, store);
+    } else {
+      FillScores(ScaledSquaredDifference{inverse_width_}, queries, panels, tile, store);
+    }
   }
 
  private:
