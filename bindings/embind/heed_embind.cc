@@ -87,8 +87,8 @@ val PlanOutputs(const std::string& id, const std::string& input_names, val input
   return heed::wire::Guarded([&] {
     val specs = val::array();
     int index = 0;
-    for (const heed::OutputSpec& spec : heed::PlanOutputs(
-             ReadRequest(id, input_names, input_table, param_names, param_values))) {
+    for (const heed::OutputSpec& spec :
+         heed::PlanOutputs(ReadRequest(id, input_names, input_table, param_names, param_values))) {
       val row = val::object();
       SetText(row, "name", spec.name);
       row.set("shape", heed::wire::ShapeToJs(spec.rank, spec.shape));

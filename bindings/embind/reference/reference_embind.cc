@@ -28,9 +28,8 @@ val Run(const std::string& id, const std::string& input_names, val input_table,
       val row = val::object();
       row.set("name", result.name);
       row.set("shape", heed::wire::ShapeToJs(result.rank, result.shape));
-      row.set("data",
-              val(emscripten::typed_memory_view(result.values.size(), result.values.data()))
-                  .call<val>("slice"));
+      row.set("data", val(emscripten::typed_memory_view(result.values.size(), result.values.data()))
+                          .call<val>("slice"));
       results.set(index++, row);
     }
     return results;
@@ -39,6 +38,4 @@ val Run(const std::string& id, const std::string& input_names, val input_table,
 
 }  // namespace
 
-EMSCRIPTEN_BINDINGS(heed_reference) {
-  emscripten::function("run", &Run);
-}
+EMSCRIPTEN_BINDINGS(heed_reference) { emscripten::function("run", &Run); }
