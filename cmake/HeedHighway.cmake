@@ -1,5 +1,5 @@
 # Highway: FETCHCONTENT_SOURCE_DIR_HIGHWAY when given, else an installed hwy (native builds only),
-# else a download.
+# else the sources that scripts/setup.mjs unpacked, else a download.
 #
 # From sources, its few files that heed needs are compiled into heed itself, so that a static libheed
 # is complete and an installed one asks nothing of its consumer.
@@ -7,6 +7,20 @@ include(FetchContent)
 
 if(NOT EMSCRIPTEN AND NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY)
   find_package(hwy 1.2 QUIET)
+endif()
+
+if(NOT hwy_FOUND AND NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY)
+  # The folder of scripts/toolchain.mjs.
+  if(DEFINED ENV{HEED_TOOLCHAIN})
+    set(heed_tools "$ENV{HEED_TOOLCHAIN}")
+  elseif(DEFINED ENV{XDG_CACHE_HOME})
+    set(heed_tools "$ENV{XDG_CACHE_HOME}/heed/toolchain")
+  else()
+    set(heed_tools "$ENV{HOME}/.cache/heed/toolchain")
+  endif()
+  if(EXISTS "${heed_tools}/highway-1.2.0/hwy/highway.h")
+    set(FETCHCONTENT_SOURCE_DIR_HIGHWAY "${heed_tools}/highway-1.2.0")
+  endif()
 endif()
 
 if(NOT hwy_FOUND)
