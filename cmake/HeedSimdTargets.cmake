@@ -17,5 +17,9 @@ if(HEED_ALL_TARGETS)
   endif()
 endif()
 
+if(HEED_FEW_TARGETS)
+  list(APPEND disabled HWY_AVX3 HWY_AVX3_ZEN4 HWY_SSE4)
+endif()
+
 string(REPLACE ";" "|" disabled "${disabled}")
 target_compile_definitions(heed_simd_targets INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
