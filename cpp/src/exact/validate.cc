@@ -1,12 +1,12 @@
 // The boundary: everything that can be wrong with a call of Attention() is found here.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <string>
 
 #include "heed/error.h"
 #include "src/exact/problem.h"
+#include "src/view_checks.h"
 
 namespace heed {
 namespace {
@@ -16,155 +16,6 @@ constexpr int64_t kMaxPosition = int64_t{1} << 53;
 
 // The reciprocal of every width from here on is a finite float.
 constexpr float kMinWidth = 0x1p-126f;
-
-[[noreturn]] void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
-
-std::string ShapeText(const Extents& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
-// Extents are not negative, their product and the farthest element can be addressed.
-void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides,
-                  size_t element_size) {
-  const int64_t most = static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / element_size);
-  int64_t count = 1;
-  int64_t reach = 0;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] < 0) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; extents are >= 0");
-    }
-    int64_t span = 0;
-    const int64_t steps = shape[i] > 0 ? shape[i] - 1 : 0;
-    const int64_t stride = std::max(strides[i], -std::numeric_limits<int64_t>::max());
-    if (__builtin_mul_overflow(count, shape[i], &count) ||
-        __builtin_mul_overflow(steps, std::abs(stride), &span) ||
-        __builtin_add_overflow(reach, span, &reach) ||
-        count > std::numeric_limits<int64_t>::max() / 8 || reach >= most) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + " and strides " +
-                                  ShapeText(strides) + ": more elements than can be addressed");
-    }
-  }
-}
-
-template <typename T>
-void CheckInput(const std::string& name, const TensorView<T>& view) {
-  CheckExtents(name, view.shape, view.strides, sizeof(T));
-  if (view.data == nullptr && view.size() > 0) {
-    Fail(ErrorCode::kOption, name + " is missing");
-  }
-  if (view.shape[3] > 1 && view.strides[3] != 1) {
-    Fail(ErrorCode::kShape, name + " has stride " + std::to_string(view.strides[3]) +
-                                " in its last dimension; it must be contiguous (1)");
-  }
-}
-
-void CheckShape(const std::string& name, const Extents& shape, const Extents& expected,
-                const std::string& meaning) {
-  if (shape == expected) return;
-  Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; expected " +
-                              ShapeText(expected) + " (" + meaning + ")");
-}
-
-// Two elements of an output must not share memory. Dimensions sorted by stride must each step over
-// all that the smaller ones reach: enough for every layout that permutes or slices a dense tensor.
-void CheckNoOverlap(const std::string& name, const TensorView<float>& view) {
-  bool taken[4] = {};
-  int64_t reach = 1;
-  for (int round = 0; round < 4; ++round) {
-    int smallest = -1;
-    for (int i = 0; i < 4; ++i) {
-      if (taken[i] || view.shape[i] <= 1) continue;
-      if (smallest < 0 || std::abs(view.strides[i]) < std::abs(view.strides[smallest])) {
-        smallest = i;
-      }
-    }
-    if (smallest < 0) return;
-    taken[smallest] = true;
-    const int64_t stride = std::abs(view.strides[smallest]);
-    if (stride < reach) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) + " and strides " +
-                                  ShapeText(view.strides) + ": elements overlap in memory");
-    }
-    reach += stride * (view.shape[smallest] - 1);
-  }
-}
-
-void CheckOutput(const std::string& name, const TensorView<float>& view, const Extents& expected,
-                 const std::string& meaning) {
-  CheckInput(name, view);
-  CheckShape(name, view.shape, expected, meaning);
-  if (view.size() > 0) CheckNoOverlap(name, view);
-}
-
-// Lowest and highest address of a view, for the aliasing check.
-template <typename T>
-std::pair<uintptr_t, uintptr_t> Span(const TensorView<T>& view) {
-  int64_t low = 0;
-  int64_t high = 0;
-  for (int i = 0; i < 4; ++i) {
-    const int64_t step = (view.shape[i] - 1) * view.strides[i];
-    (step < 0 ? low : high) += step;
-  }
-  const uintptr_t base = reinterpret_cast<uintptr_t>(view.data);
-  return {base + static_cast<uintptr_t>(low * static_cast<int64_t>(sizeof(T))),
-          base + static_cast<uintptr_t>((high + 1) * static_cast<int64_t>(sizeof(T)))};
-}
-
-template <typename T, typename U>
-void CheckNoAlias(const std::string& name, const TensorView<T>& output, const std::string& other,
-                  const TensorView<U>& input) {
-  if (!output.has_value() || !input.has_value() || output.size() == 0 || input.size() == 0) return;
-  const auto a = Span(output);
-  const auto b = Span(input);
-  // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
-  // element; only the same first element is certainly a mistake.
-  const bool same_start =
-      static_cast<const void*>(output.data) == static_cast<const void*>(input.data);
-  const bool dense =
-      output.size() * static_cast<int64_t>(sizeof(T)) == static_cast<int64_t>(a.second - a.first) &&
-      input.size() * static_cast<int64_t>(sizeof(U)) == static_cast<int64_t>(b.second - b.first);
-  if (same_start || (dense && a.first < b.second && b.first < a.second)) {
-    Fail(ErrorCode::kShape, name + " overlaps " + other + " in memory; outputs need their own");
-  }
-}
-
-// Turns extents of 1 into strides of 0.
-template <typename T>
-TensorView<T> Broadcast(const std::string& name, TensorView<T> view, const Extents& full) {
-  CheckInput(name, view);
-  for (size_t i = 0; i < 4; ++i) {
-    if (view.shape[i] == full[i]) {
-      if (view.shape[i] == 1) view.strides[i] = 0;
-      continue;
-    }
-    if (view.shape[i] != 1) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) +
-                                  ", which does not broadcast to " + ShapeText(full) +
-                                  " ([batch, num_heads, q_len, kv_len])");
-    }
-    view.shape[i] = full[i];
-    view.strides[i] = 0;
-  }
-  return view;
-}
-
-// 1e-39 must not become 0.000000, as std::to_string would have it; a stream would bring the whole
-// locale machinery into the WebAssembly files.
-std::string NumberText(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", value);
-  return text;
-}
-
-void CheckFinite(const std::string& name, double value) {
-  if (!std::isfinite(value)) {
-    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be finite");
-  }
-}
 
 void ReadShapes(AttentionProblem& p) {
   CheckInput("q", p.q);

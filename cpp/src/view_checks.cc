@@ -1,0 +1,128 @@
+#include "src/view_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+
+namespace heed {
+namespace {
+
+// Two elements of an output must not share memory. Dimensions sorted by stride must each step over
+// all that the smaller ones reach: enough for every layout that permutes or slices a dense tensor.
+void CheckNoOverlap(const std::string& name, const TensorView<float>& view) {
+  bool taken[4] = {};
+  int64_t reach = 1;
+  for (int round = 0; round < 4; ++round) {
+    int smallest = -1;
+    for (int i = 0; i < 4; ++i) {
+      if (taken[i] || view.shape[i] <= 1) continue;
+      if (smallest < 0 || std::abs(view.strides[i]) < std::abs(view.strides[smallest])) {
+        smallest = i;
+      }
+    }
+    if (smallest < 0) return;
+    taken[smallest] = true;
+    const int64_t stride = std::abs(view.strides[smallest]);
+    if (stride < reach) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) + " and strides " +
+                                  ShapeText(view.strides) + ": elements overlap in memory");
+    }
+    reach += stride * (view.shape[smallest] - 1);
+  }
+}
+
+}  // namespace
+
+void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
+
+std::string ShapeText(const Extents& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+// A stream would bring the whole locale machinery into the WebAssembly files.
+std::string NumberText(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
+void CheckFinite(const std::string& name, double value) {
+  if (!std::isfinite(value)) {
+    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be finite");
+  }
+}
+
+void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides,
+                  size_t element_size) {
+  const int64_t most = static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / element_size);
+  int64_t count = 1;
+  int64_t reach = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] < 0) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; extents are >= 0");
+    }
+    int64_t span = 0;
+    const int64_t steps = shape[i] > 0 ? shape[i] - 1 : 0;
+    const int64_t stride = std::max(strides[i], -std::numeric_limits<int64_t>::max());
+    if (__builtin_mul_overflow(count, shape[i], &count) ||
+        __builtin_mul_overflow(steps, std::abs(stride), &span) ||
+        __builtin_add_overflow(reach, span, &reach) ||
+        count > std::numeric_limits<int64_t>::max() / 8 || reach >= most) {
+      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + " and strides " +
+                                  ShapeText(strides) + ": more elements than can be addressed");
+    }
+  }
+}
+
+void CheckShape(const std::string& name, const Extents& shape, const Extents& expected,
+                const std::string& meaning) {
+  if (shape == expected) return;
+  Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; expected " +
+                              ShapeText(expected) + " (" + meaning + ")");
+}
+
+void CheckOutput(const std::string& name, const TensorView<float>& view, const Extents& expected,
+                 const std::string& meaning) {
+  CheckInput(name, view);
+  CheckShape(name, view.shape, expected, meaning);
+  if (view.size() > 0) CheckNoOverlap(name, view);
+}
+
+ViewSpan SpanOf(const void* data, const Extents& shape, const Extents& strides,
+                size_t element_size) {
+  ViewSpan span = {data, 0, 0, true, false};
+  const int64_t size = shape[0] * shape[1] * shape[2] * shape[3];
+  if (data == nullptr || size == 0) return span;
+  int64_t low = 0;
+  int64_t high = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const int64_t step = (shape[i] - 1) * strides[i];
+    (step < 0 ? low : high) += step;
+  }
+  const uintptr_t base = reinterpret_cast<uintptr_t>(data);
+  const int64_t bytes = static_cast<int64_t>(element_size);
+  span.low = base + static_cast<uintptr_t>(low * bytes);
+  span.high = base + static_cast<uintptr_t>((high + 1) * bytes);
+  span.empty = false;
+  span.dense = size * bytes == static_cast<int64_t>(span.high - span.low);
+  return span;
+}
+
+void CheckNoAlias(const std::string& name, const ViewSpan& output, const std::string& other,
+                  const ViewSpan& input) {
+  if (output.empty || input.empty) return;
+  // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
+  // element; only the same first element is certainly a mistake.
+  const bool crossing = output.low < input.high && input.low < output.high;
+  if (output.start == input.start || (output.dense && input.dense && crossing)) {
+    Fail(ErrorCode::kShape, name + " overlaps " + other + " in memory; outputs need their own");
+  }
+}
+
+}  // namespace heed
