@@ -1,4 +1,4 @@
-// Writes the tables of docs/mechanisms.md from mechanisms.inc and params.inc, or checks that they
+// Writes the tables of docs/mechanisms.md from mechanisms.inc, inputs.inc and params.inc, or checks that they
 // are up to date (the default). Usage: node scripts/docs_table.mjs [--write]
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -7,13 +7,32 @@ import { fileURLToPath } from "node:url";
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/mechanisms.md");
 
-/** The arguments of every `macro(...)` row of an .inc file, with its own #defines applied. */
+const folder = join(root, "cpp/include");
+
+/** The text of an .inc file and of those it includes, without comments and line continuations. */
+function readList(file) {
+  const text = readFileSync(join(folder, file), "utf8")
+    .replaceAll(/^\/\/.*$/gm, "")
+    .replaceAll("\\\n", " ");
+  return text.replaceAll(/^#include "([^"]+)"$/gm, (_, included) => readList(included));
+}
+
+/** Replaces the names of #defines, each of which may use those before it, by what they stand for. */
+function expand(text) {
+  const defines = [];
+  const replace = (line) =>
+    defines.reduce((now, [name, value]) => now.replaceAll(name, value), line);
+  const lines = text.split("\n").map((line) => {
+    const define = /^#define (\w+) (.+)$/.exec(line);
+    if (define) defines.unshift([new RegExp(`\\b${define[1]}\\b`, "g"), replace(define[2])]);
+    return line.startsWith("#") ? "" : replace(line);
+  });
+  return lines.join("\n");
+}
+
+/** The arguments of every `macro(...)` row of an .inc file. */
 export function readRows(file, macro) {
-  const text = readFileSync(join(root, "cpp/include/heed", file), "utf8").replace(/^\/\/.*$/gm, "");
-  const defines = [...text.matchAll(/^#define (\w+) ("(?:[^"\\]|\\.)*")$/gm)];
-  let body = text.replace(/^#.*$/gm, "");
-  for (const [, name, value] of defines)
-    body = body.replaceAll(new RegExp(`\\b${name}\\b`, "g"), value);
+  const body = expand(readList(`heed/${file}`));
   const rows = [];
   for (let at = body.indexOf(`${macro}(`); at >= 0; at = body.indexOf(`${macro}(`, at + 1)) {
     rows.push(readArguments(body, at + macro.length + 1));
@@ -71,6 +90,15 @@ export const readParameters = () =>
     }),
   );
 
+export const readInputs = () =>
+  readRows("inputs.inc", "HEED_INPUT").map(([name, kind, shape, draw, summary]) => ({
+    name,
+    kind,
+    shape,
+    draw,
+    summary,
+  }));
+
 const code = (text) => (text === "" ? "" : `\`${text.replaceAll("|", "\\|")}\``);
 const words = (text) => text.split(" ").filter(Boolean).map(code).join(" ");
 
@@ -79,20 +107,31 @@ function render() {
     (m) =>
       `| ${code(m.id)} | ${m.title} | ${m.summary} | ${m.source} | ${words(m.inputs)} | ${words(m.params)} | ${m.cost} |`,
   );
+  const inputs = readInputs().map(
+    (i) => `| ${code(i.name)} | ${i.kind} | ${code(i.shape)} | ${i.summary} |`,
+  );
   const parameters = readParameters().map(
     (p) => `| ${code(p.name)} | ${p.type} | ${code(p.default)} | ${code(p.range)} | ${p.summary} |`,
   );
   return [
     "# Mechanisms",
     "",
-    "Written by `node scripts/docs_table.mjs --write` from `cpp/include/heed/mechanisms.inc` and",
-    "`cpp/include/heed/params.inc`. Names are those of C++ requests; JavaScript uses the same words in",
-    "camelCase (`key_lengths` is `keyLengths`, `window_left` is `window.left`). An input with `?` may be",
-    "left out.",
+    "Written by `node scripts/docs_table.mjs --write` from `cpp/include/heed/mechanisms.inc`,",
+    "`cpp/include/heed/inputs.inc` and `cpp/include/heed/params.inc`. Names are those of C++ requests;",
+    "JavaScript uses the same words in camelCase (`key_lengths` is `keyLengths`, `window_left` is",
+    "`window.left`). An input with `?` may be left out.",
     "",
     "| id | title | what it does | source | inputs | parameters | time |",
     "|---|---|---|---|---|---|---|",
     ...mechanisms,
+    "",
+    "## Inputs",
+    "",
+    "Extents with `?` may be 1 and are then broadcast; `|` separates alternatives.",
+    "",
+    "| name | kind | shape | meaning |",
+    "|---|---|---|---|",
+    ...inputs,
     "",
     "## Parameters",
     "",

@@ -59,6 +59,21 @@ val Mechanisms() {
   return rows;
 }
 
+val Inputs() {
+  val rows = val::array();
+  int index = 0;
+  for (const heed::Input& input : heed::Inputs()) {
+    val row = val::object();
+    SetText(row, "name", input.name);
+    SetText(row, "kind", input.kind);
+    SetText(row, "shape", input.shape);
+    SetText(row, "draw", input.draw);
+    SetText(row, "summary", input.summary);
+    rows.set(index++, row);
+  }
+  return rows;
+}
+
 val Parameters() {
   val rows = val::array();
   int index = 0;
@@ -132,6 +147,7 @@ double HeapInUse() { return static_cast<double>(static_cast<uint32_t>(mallinfo()
 
 EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("mechanisms", &Mechanisms);
+  emscripten::function("inputs", &Inputs);
   emscripten::function("parameters", &Parameters);
   emscripten::function("planOutputs", &PlanOutputs);
   emscripten::function("run", &Run);

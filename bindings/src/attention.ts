@@ -1,4 +1,4 @@
-import { fail, HeedError } from "./errors.js";
+import { HeedError } from "./errors.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
@@ -17,6 +17,14 @@ export type QueryOffset = number | readonly number[] | "end";
 
 /** The stage at which scores are returned: after the scale, after softcap, after bias and keep. */
 export type ScoreStage = "raw" | "capped" | "biased";
+
+/** scale * q.k, or -scale / 2 * |(q - k) / width|^2 (scale defaults to 1 there). */
+export type Score = "dot" | "squared_distance";
+
+/** exp(s) / sum exp(s), or K(u) / sum K(u) with u = |(q - k) / width|. */
+export type Normalize = "softmax" | "kernel_sum";
+
+export type Kernel = "gaussian" | "boxcar" | "triangular" | "epanechnikov" | "constant";
 
 /** Options of `heed.attention`; every one may be left out and any combination works together. */
 export interface AttentionOptions {
@@ -41,8 +49,14 @@ export interface AttentionOptions {
   readonly alibiSlopes?: TensorArgument | undefined;
   /** Order of the extents of q, k, v and output of rank 4. Default "bhld". */
   readonly layout?: Layout | undefined;
-  readonly score?: "dot" | undefined;
-  readonly normalize?: "softmax" | undefined;
+  /** How a query and a key become a number. Default "dot". */
+  readonly score?: Score | undefined;
+  /** How a row of scores becomes a row of weights. Default "softmax". */
+  readonly normalize?: Normalize | undefined;
+  /** Shape of the kernel of `normalize: "kernel_sum"`. Default "gaussian". */
+  readonly kernel?: Kernel | undefined;
+  /** Width of the distance: one number, one per dimension, or a tensor of them. Default 1. */
+  readonly width?: number | readonly number[] | TensorArgument | undefined;
   /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
   readonly returnWeights?: boolean | undefined;
   /** Also return the natural log of the softmax denominator, [batch, heads, q_len]. */
@@ -65,7 +79,8 @@ type KindOf<Q, K, V, O> =
   | (O extends { bias: infer X } ? TensorKind<X> : "plain")
   | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
   | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
-  | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain");
+  | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
+  | (O extends { width: infer X } ? TensorKind<X> : "plain");
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
 export type ResultTensor<Q, K, V, O> =
@@ -108,44 +123,8 @@ const LATER: Readonly<Record<string, string>> = {
   keepMod: "user functions are not part of this version; `keep` can carry any mask",
 };
 
-const CHOICES: readonly { name: string; only: string; later: readonly string[] }[] = [
-  {
-    name: "score",
-    only: "dot",
-    later: ["cosine", "bilinear", "additive", "squared_distance", "squaredDistance", "distance"],
-  },
-  {
-    name: "normalize",
-    only: "softmax",
-    later: [
-      "sigmoid",
-      "relu",
-      "sparsemax",
-      "entmax",
-      "topk",
-      "topK",
-      "hard",
-      "kernel_sum",
-      "kernelSum",
-    ],
-  },
-];
-
-function checkChoice(options: Record<string, unknown>, choice: (typeof CHOICES)[number]): void {
-  const { name, only, later } = choice;
-  const value = options[name];
-  if (value === undefined || value === only) return;
-  if (typeof value === "string" && later.includes(value)) {
-    throw new HeedError(
-      "unsupported",
-      `${name}: "${value}" is not part of this version, only "${only}"; heed.mechanisms lists what heed.run() offers`,
-    );
-  }
-  fail("option", name, value, JSON.stringify(only));
-}
-
 /** The mechanism that `heed.attention` is. */
-export const ATTENTION_ID = "scaled_dot_product";
+export const ATTENTION_ID = "attention";
 
 /** Names of options by where they go; everything is known once the registry is. */
 export interface OptionNames {
@@ -162,8 +141,7 @@ export function optionNames(registry: Registry): OptionNames {
   // Options have one name: `window`.
   params.delete("windowLeft");
   params.delete("windowRight");
-  const choices = CHOICES.map(({ name }) => name);
-  const all = new Set([...params, ...inputs, ...choices, ...Object.keys(LATER)]);
+  const all = new Set([...params, ...inputs, ...Object.keys(LATER)]);
   return { inputs, params, all };
 }
 
@@ -181,9 +159,10 @@ export function splitOptions(
     throw new HeedError("unsupported", `${name}: ${LATER[name]}`);
   }
   checkNames("options", options, names.all);
-  for (const choice of CHOICES) checkChoice(options, choice);
   for (const name of Object.keys(options)) {
-    if (names.inputs.has(name)) inputs[name] = options[name];
+    // A name that is both is a parameter when it is a plain number.
+    const number = typeof options[name] === "number" && names.params.has(name);
+    if (names.inputs.has(name) && !number) inputs[name] = options[name];
     else if (names.params.has(name)) params[name] = options[name];
   }
   return { inputs, params };

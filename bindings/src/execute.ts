@@ -25,11 +25,11 @@ export type Results = Record<string, unknown>;
 
 function addOutput(wire: Wire, spec: OutputSpec, request: Request, scope: Scope): Output {
   const { name } = spec;
-  const { rank, layout } = request.geometry;
-  const like = name === "output" && spec.shape.length === 4;
-  const shape = like ? shapeFromHeads(spec.shape, rank, layout) : [...spec.shape];
+  const { geometry } = request;
+  const like = name === "output" && spec.shape.length === 4 ? geometry : undefined;
+  const shape = like ? shapeFromHeads(spec.shape, like.rank, like.layout) : [...spec.shape];
   const pointer = scope.allocate(name, checkBytes(name, shape, "float32"));
-  const strides = like ? viewAsHeads(name, shape, layout).strides : contiguousStrides(shape);
+  const strides = like ? viewAsHeads(name, shape, like.layout).strides : contiguousStrides(shape);
   wire.add(name, "float32", pointer, spec.shape, strides);
   return { name, shape, pointer };
 }

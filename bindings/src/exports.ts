@@ -2,8 +2,11 @@
 export type {
   AttentionOptions,
   AttentionResult,
+  Kernel,
+  Normalize,
   QueryOffset,
   ResultTensor,
+  Score,
   ScoreStage,
   Window,
 } from "./attention.js";

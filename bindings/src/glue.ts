@@ -21,6 +21,15 @@ export interface MechanismRow {
   capabilities: string;
 }
 
+/** A row of heed::Inputs() as C++ sends it. */
+export interface InputRow {
+  name: string;
+  kind: string;
+  shape: string;
+  draw: string;
+  summary: string;
+}
+
 /** A row of heed::Parameters() as C++ sends it. */
 export interface ParameterRow {
   name: string;
@@ -48,6 +57,7 @@ export interface MemoryGlue {
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
   mechanisms(): MechanismRow[];
+  inputs(): InputRow[];
   parameters(): ParameterRow[];
   planOutputs(
     id: string,

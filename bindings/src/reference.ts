@@ -32,7 +32,7 @@ function swapHeads(data: ArrayLike<number>, shape: readonly number[]): Float64Ar
 
 /** Runs a checked request on the oracle. */
 export function runReference(heap: Heap<ReferenceGlue>, request: Request): ReferenceResult {
-  const { rank, layout } = request.geometry;
+  const { geometry } = request;
   const scope = new Scope(heap);
   try {
     const inputs = placeInputs(request, heap, scope);
@@ -41,9 +41,9 @@ export function runReference(heap: Heap<ReferenceGlue>, request: Request): Refer
     );
     const results: Record<string, PlainTensor<"float64">> = {};
     for (const { name, shape, data } of rows) {
-      const isOutput = name === "output" && shape.length === 4;
-      const publicShape = isOutput ? shapeFromHeads(shape, rank, layout) : shape;
-      const swap = isOutput && rank === 4 && layout === "blhd";
+      const like = name === "output" && shape.length === 4 ? geometry : undefined;
+      const publicShape = like ? shapeFromHeads(shape, like.rank, like.layout) : shape;
+      const swap = like?.rank === 4 && like.layout === "blhd";
       const values: DTypeArray = swap ? swapHeads(data, shape) : data;
       results[name] = plainTensor(values, Object.freeze([...publicShape]), "float64");
     }

@@ -1,12 +1,20 @@
 import { describe, HeedError } from "./errors.js";
-import type { KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
+import type { InputRow, KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
 import { nearest } from "./option_names.js";
 
-/** A tensor that a mechanism takes. */
+/** A tensor that a mechanism takes: enough to check one, or to make an example. */
 export interface MechanismInput {
   /** As `heed.run()` takes it: "q", "keyLengths". */
   readonly name: string;
   readonly optional: boolean;
+  /** "float", "keep" (booleans, true = may attend) or "int". */
+  readonly kind: string;
+  /** Alternatives, each a list of extents by symbol; '?' behind one means that it may be 1. */
+  readonly shapes: readonly (readonly string[])[];
+  /** How to draw an example: "normal", "weight", "positive", "slopes", "keep", "lengths", ... */
+  readonly draw: string;
+  /** One sentence. */
+  readonly summary: string;
 }
 
 /** A mechanism of heed: a row of the one list (cpp/include/heed/mechanisms.inc). */
@@ -62,10 +70,19 @@ export function snakeCase(name: string): string {
 
 const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
 
-function toMechanism(row: MechanismRow): Mechanism {
-  const inputs = words(row.inputs).map((word) =>
-    Object.freeze({ name: camelCase(word.replace("?", "")), optional: word.endsWith("?") }),
-  );
+type InputTable = ReadonlyMap<string, Omit<MechanismInput, "optional">>;
+
+function toInput(row: InputRow): Omit<MechanismInput, "optional"> {
+  const shapes = row.shape.split("|").map((shape) => Object.freeze(words(shape)));
+  return { ...row, name: camelCase(row.name), shapes: Object.freeze(shapes) };
+}
+
+function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
+  const inputs = words(row.inputs).map((word) => {
+    const input = table.get(camelCase(word.replace("?", "")));
+    if (input === undefined) throw new Error(`${row.id} lists an unknown input ${word}`);
+    return Object.freeze({ ...input, optional: word.endsWith("?") });
+  });
   return Object.freeze({
     ...row,
     inputs: Object.freeze(inputs),
@@ -99,7 +116,13 @@ export class Registry {
   readonly #byName: ReadonlyMap<string, Parameter>;
 
   constructor(glue: KernelGlue) {
-    this.mechanisms = Object.freeze(glue.mechanisms().map(toMechanism));
+    const inputs = new Map(
+      glue
+        .inputs()
+        .map(toInput)
+        .map((input) => [input.name, input]),
+    );
+    this.mechanisms = Object.freeze(glue.mechanisms().map((row) => toMechanism(row, inputs)));
     this.parameters = Object.freeze(glue.parameters().map(toParameter));
     this.#byId = new Map(this.mechanisms.map((row) => [row.id, toCallNames(row)]));
     this.#byName = new Map(this.parameters.map((parameter) => [parameter.name, parameter]));

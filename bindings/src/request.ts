@@ -1,4 +1,5 @@
 import { fail, HeedError } from "./errors.js";
+import { bindExtents, type Extents } from "./extents.js";
 import {
   broadcastShape,
   checkKeyLengths,
@@ -10,9 +11,9 @@ import type { ParamValue } from "./glue.js";
 import type { Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkParam, expandWindow, publicName } from "./params.js";
-import { type Mechanism, type Registry, snakeCase } from "./registry.js";
+import { type Mechanism, type MechanismInput, type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type Layout, type View4 } from "./shape.js";
-import { elements, place, type Reading, readSource, type Source } from "./source.js";
+import { elements, place, type Reading, type Role, readSource, type Source } from "./source.js";
 import { Wire } from "./wire.js";
 
 /** A checked call: nothing of it was copied into the instance yet. */
@@ -21,20 +22,19 @@ export interface Request {
   inputs: { source: Source; view: View4 }[];
   paramNames: string;
   paramValues: ParamValue[];
-  geometry: Geometry;
+  /** Of q, k and v; absent for mechanisms without them. */
+  geometry: Geometry | undefined;
   /** True when no argument is a Tensor: then results own ordinary memory. */
   plain: boolean;
 }
 
-const READINGS: Readonly<Record<string, Reading>> = {
-  q: { role: "numbers" },
-  k: { role: "numbers" },
-  v: { role: "numbers" },
-  bias: { role: "numbers" },
-  keep: { role: "keep" },
-  keyLengths: { role: "lengths", vector: true },
-};
-const VECTOR: Reading = { role: "numbers", vector: true };
+const ROLES: Readonly<Record<string, Role>> = { float: "numbers", keep: "keep", int: "lengths" };
+
+function toReading(input: MechanismInput, float64: boolean): Reading {
+  const role = ROLES[input.kind] ?? "numbers";
+  const vector = input.shapes.some((shape) => shape.length === 1);
+  return { role, ...(vector ? { vector } : {}), ...(float64 ? { float64 } : {}) };
+}
 
 function checkLayout(value: unknown): Layout {
   if (value === undefined || value === "bhld") return "bhld";
@@ -49,27 +49,64 @@ function readInputs(
   float64: boolean,
 ): Map<string, Source> {
   const sources = new Map<string, Source>();
-  for (const { name, optional } of mechanism.inputs) {
+  for (const input of mechanism.inputs) {
+    const { name, optional } = input;
     const value = given[name];
     if (value === undefined) {
       if (optional) continue;
       throw new HeedError("option", `${name}: missing, ${mechanism.id} needs it`);
     }
-    const reading = READINGS[name] ?? VECTOR;
-    sources.set(name, readSource(name, value, float64 ? { ...reading, float64 } : reading));
+    sources.set(name, readSource(name, value, toReading(input, float64)));
   }
   return sources;
 }
 
+const asGiven = ({ shape }: Source): View4 => ({
+  shape: [...shape],
+  strides: contiguousStrides(shape),
+});
+
 function viewOptional(source: Source, geometry: Geometry): View4 {
-  const { name, shape } = source;
+  const { name } = source;
   if (name === "keep" || name === "bias") {
     const shape4 = broadcastShape(source, geometry);
     return { shape: shape4, strides: contiguousStrides(shape4) };
   }
   if (name === "keyLengths") checkKeyLengths(source, elements(source), geometry);
   if (name === "sinks" || name === "alibiSlopes") checkPerHead(source, elements(source), geometry);
-  return { shape: [...shape], strides: contiguousStrides(shape) };
+  return asGiven(source);
+}
+
+/** Inputs whose rules say more than their shapes do. */
+const OWN_RULES: ReadonlySet<string> = new Set(["q", "k", "v", "keep", "bias", "keyLengths"]);
+
+/** Checks the shapes of the inputs against each other. */
+function bindShapes(
+  mechanism: Mechanism,
+  sources: ReadonlyMap<string, Source>,
+  geometry: Geometry | undefined,
+  views: Readonly<Record<string, View4>>,
+): void {
+  const extents: Extents = new Map();
+  if (geometry !== undefined) {
+    const { batch, heads, qLen, kvLen, headDim } = geometry;
+    const kvHeads = views.k?.shape[1] ?? heads;
+    const headDimV = views.v?.shape[3] ?? headDim;
+    const settle = (symbol: string, extent: number, from: string) =>
+      extents.set(symbol, { extent, from });
+    settle("batch", batch, "q");
+    settle("num_heads", heads, "q");
+    settle("q_len", qLen, "q");
+    settle("head_dim", headDim, "q");
+    settle("num_kv_heads", kvHeads, "k");
+    settle("kv_len", kvLen, "k");
+    settle("head_dim_v", headDimV, "v");
+  }
+  for (const input of mechanism.inputs) {
+    const source = sources.get(input.name);
+    if (source === undefined || (geometry !== undefined && OWN_RULES.has(input.name))) continue;
+    bindExtents(input, source, extents);
+  }
 }
 
 /** The rules that tie parameters to shapes. */
@@ -137,16 +174,17 @@ export function prepare(
   checkNames("params", givenParams, names.params);
   const checked = readParams(registry, mechanism, expandWindow(givenParams));
   const sources = readInputs(mechanism, givenInputs, float64);
-  const q = sources.get("q") as Source;
-  const k = sources.get("k") as Source;
-  const v = sources.get("v") as Source;
-  const { geometry, views } = measure({ q, k, v }, checkLayout(givenParams.layout));
-  const known: Record<string, View4> = { ...views };
+  const layout = checkLayout(givenParams.layout);
+  const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
+  const measured = q && k && v ? measure({ q, k, v }, layout) : undefined;
+  const geometry = measured?.geometry;
+  const views: Readonly<Record<string, View4>> = { ...measured?.views };
   const placed = [...sources.values()].map((source) => ({
     source,
-    view: known[source.name] ?? viewOptional(source, geometry),
+    view: views[source.name] ?? (geometry ? viewOptional(source, geometry) : asGiven(source)),
   }));
-  checkTogether(mechanism, checked, sources, geometry);
+  bindShapes(mechanism, sources, geometry, views);
+  if (geometry) checkTogether(mechanism, checked, sources, geometry);
   return {
     id: mechanism.id,
     inputs: placed,

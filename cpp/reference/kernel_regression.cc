@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "inputs.h"
-#include "results.h"
+#include "exact.h"
 #include "softmax.h"
-#include "visibility.h"
 
-namespace heed::reference::kernel_regression {
+namespace heed::reference {
 namespace {
 
 // One width per dimension. The request has it as an input, as a parameter, or not at all (1).
@@ -76,45 +74,37 @@ double NormalizeByKernel(const std::string& kernel, std::span<double> row) {
   return std::log(sum);
 }
 
-void Score(const Qkv& qkv, std::span<const double> width, const Visibility& visible, int64_t b,
-           int64_t h, int64_t i, ScoreRow& row) {
-  for (int64_t j = 0; j < qkv.kv_len; ++j) {
-    const auto k = qkv.k.Row(b, qkv.KvHead(h), j);
-    row.raw[j] = -0.5 * SquaredDistance(qkv.q.Row(b, h, i), k, width);
-    row.capped[j] = row.raw[j];
-    row.biased[j] = visible(b, h, i, j) ? row.raw[j] : kMinusInfinity;
-  }
-}
-
 }  // namespace
 
-std::vector<Result> Run(const Request& request) {
-  const Qkv qkv = ReadQkv(request);
-  const Visibility visible(request, qkv);
+PairScore SquaredDistanceScore(const Request& request, const Qkv& qkv) {
   const std::vector<double> width = ReadWidth(request, qkv);
+  const double scale = ReadNumber(request, "scale").value_or(1.0);
+  return [width, scale, &qkv](int64_t b, int64_t h, int64_t i, int64_t j) {
+    const auto k = qkv.k.Row(b, qkv.KvHead(h), j);
+    return -0.5 * scale * SquaredDistance(qkv.q.Row(b, h, i), k, width);
+  };
+}
+
+RowNormalize KernelSumNormalize(const Request& request) {
   const std::string kernel =
       ReadWord(request, "kernel", {"gaussian", "boxcar", "triangular", "epanechnikov", "constant"})
           .value_or("gaussian");
-  ExactResults results(request, qkv);
-  if (results.wants_lse() && kernel != "gaussian") {
+  if (ReadFlag(request, "return_lse") && kernel != "gaussian") {
     throw Error(ErrorCode::kUnsupported, "return_lse with kernel \"" + kernel +
                                              "\": only the gaussian kernel has a softmax form");
   }
-
-  ScoreRow scores(qkv.kv_len);
-  for (int64_t b = 0; b < qkv.batch; ++b) {
-    for (int64_t h = 0; h < qkv.num_heads; ++h) {
-      for (int64_t i = 0; i < qkv.q_len; ++i) {
-        Score(qkv, width, visible, b, h, i, scores);
-        std::vector<double> weights = scores.biased;
-        // The softmax of -u^2 / 2 never underflows, unlike exp(-u^2 / 2) itself.
-        const double lse = kernel == "gaussian" ? Softmax(weights, kMinusInfinity)
-                                                : NormalizeByKernel(kernel, weights);
-        results.SetRow(b, h, i, scores, weights, lse);
-      }
-    }
-  }
-  return results.Take();
+  return [kernel](const RowPlace&, std::span<double> row) {
+    // The softmax of -u^2 / 2 never underflows, unlike exp(-u^2 / 2) itself.
+    return kernel == "gaussian" ? Softmax(row, kMinusInfinity) : NormalizeByKernel(kernel, row);
+  };
 }
 
-}  // namespace heed::reference::kernel_regression
+namespace kernel_regression {
+
+std::vector<Result> Run(const Request& request) {
+  const Qkv qkv = ReadQkv(request);
+  return RunExact(request, qkv, SquaredDistanceScore(request, qkv), KernelSumNormalize(request));
+}
+
+}  // namespace kernel_regression
+}  // namespace heed::reference

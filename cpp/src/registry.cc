@@ -1,4 +1,4 @@
-// The tables behind heed/registry.h, filled from mechanisms.inc and params.inc.
+// The tables behind heed/registry.h, filled from mechanisms.inc, inputs.inc and params.inc.
 #include "heed/registry.h"
 
 namespace heed {
@@ -12,6 +12,12 @@ constexpr Mechanism kMechanisms[] = {
 #undef HEED_MECHANISM
 };
 
+constexpr Input kInputs[] = {
+#define HEED_INPUT(name, kind, shape, draw, summary) {#name, kind, shape, draw, summary},
+#include "heed/inputs.inc"
+#undef HEED_INPUT
+};
+
 constexpr Parameter kParameters[] = {
 #define HEED_PARAMETER(name, type, default_value, range, symbol, summary) \
   {#name, type, default_value, range, symbol, summary},
@@ -22,6 +28,7 @@ constexpr Parameter kParameters[] = {
 }  // namespace
 
 std::span<const Mechanism> Mechanisms() { return kMechanisms; }
+std::span<const Input> Inputs() { return kInputs; }
 std::span<const Parameter> Parameters() { return kParameters; }
 
 const Mechanism* FindMechanism(std::string_view id) {

@@ -53,6 +53,18 @@ TensorView<T> RankFour(const std::string& name, const AnyTensor& tensor) {
 }
 
 template <typename T>
+TensorView<const T> Padded(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  TensorView<const T> view = {static_cast<const T*>(tensor->data), {1, 1, 1, 1}, {0, 0, 0, 1}};
+  const size_t rank = static_cast<size_t>(tensor->rank);
+  for (size_t axis = 0; axis < rank; ++axis) {
+    view.shape[4 - rank + axis] = tensor->shape[axis];
+    view.strides[4 - rank + axis] = tensor->strides[axis];
+  }
+  return view;
+}
+
+template <typename T>
 std::span<const T> Vector(const std::string& name, const AnyTensor& tensor) {
   int64_t count = 1;
   for (int i = tensor.rank - 1; i >= 0; --i) {
@@ -140,6 +152,14 @@ TensorView<const uint8_t> RequestReader::PairMask(std::string_view name) const {
   const AnyTensor* tensor = Find(name, DType::kUint8);
   if (tensor == nullptr) return {};
   return RankFour<const uint8_t>(Text(name), *tensor);
+}
+
+TensorView<const float> RequestReader::FloatTensor(std::string_view name) const {
+  return Padded<float>(Find(name, DType::kFloat32));
+}
+
+TensorView<const int32_t> RequestReader::IntTensor(std::string_view name) const {
+  return Padded<int32_t>(Find(name, DType::kInt32));
 }
 
 std::span<const float> RequestReader::Floats(std::string_view name) const {

@@ -24,6 +24,10 @@ class RequestReader {
   // Optional rank-4 or rank-2 inputs: [q_len, kv_len] becomes [1, 1, q_len, kv_len].
   TensorView<const float> PairTensor(std::string_view name) const;
   TensorView<const uint8_t> PairMask(std::string_view name) const;
+  // Optional inputs of any rank, with leading extents of 1: [n, m] becomes [1, 1, n, m]. Absent
+  // views when the request does not have them. Shapes are the typed function's to check.
+  TensorView<const float> FloatTensor(std::string_view name) const;
+  TensorView<const int32_t> IntTensor(std::string_view name) const;
   // Optional contiguous vectors (any rank). Empty when absent.
   std::span<const float> Floats(std::string_view name) const;
   std::span<const int32_t> Ints(std::string_view name) const;

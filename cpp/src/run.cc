@@ -15,18 +15,22 @@ struct Runner {
   void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
 };
 
-// A runner of the exact family from the function that reads its request.
-template <AttentionRequest (*kRead)(const RequestReader&)>
+AttentionOptions NoPreset() { return {}; }
+
+// A runner of the exact family from what its row fixes.
+template <AttentionOptions (*kPreset)()>
 constexpr Runner Exact(std::string_view id) {
-  return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
+  return {id,
+          [](const RequestReader& reader) { return PlanAttention(ReadExact(reader, kPreset())); },
           [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-            RunAttentionRequest(kRead(reader), outputs, pool);
+            RunAttentionRequest(ReadExact(reader, kPreset()), outputs, pool);
           }};
 }
 
 constexpr Runner kRunners[] = {
-    Exact<ReadScaledDotProduct>("scaled_dot_product"),
-    Exact<ReadKernelRegression>("kernel_regression"),
+    Exact<NoPreset>("attention"),
+    Exact<NoPreset>("scaled_dot_product"),
+    Exact<KernelRegressionPreset>("kernel_regression"),
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -7,7 +7,12 @@ import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { isUpToDate, readMechanisms, readParameters } from "../../scripts/docs_table.mjs";
+import {
+  isUpToDate,
+  readInputs,
+  readMechanisms,
+  readParameters,
+} from "../../scripts/docs_table.mjs";
 import { isUpToDate as speedsAreUpToDate } from "../../scripts/performance_table.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
@@ -41,19 +46,28 @@ test("EveryRowIsComplete", () => {
   }
 });
 
+function assertDeclaredAndUsed(declared, used, file) {
+  const names = new Set(declared.map((row) => row.name));
+  assert.deepEqual(
+    [...used].filter((name) => !names.has(name)),
+    [],
+    `used, but not in ${file}`,
+  );
+  assert.deepEqual(
+    [...names].filter((name) => !used.has(name)),
+    [],
+    `in ${file}, unused`,
+  );
+}
+
 test("EveryParameterIsDeclaredAndUsed", () => {
-  const declared = new Set(readParameters().map((parameter) => parameter.name));
-  const used = new Set(mechanisms.flatMap((mechanism) => mechanism.params.split(" ")));
-  assert.deepEqual(
-    [...used].filter((name) => !declared.has(name)),
-    [],
-    "used but not in params.inc",
-  );
-  assert.deepEqual(
-    [...declared].filter((name) => !used.has(name)),
-    [],
-    "in params.inc, unused",
-  );
+  const used = mechanisms.flatMap((mechanism) => mechanism.params.split(" ").filter(Boolean));
+  assertDeclaredAndUsed(readParameters(), new Set(used), "params.inc");
+});
+
+test("EveryInputIsDeclaredAndUsed", () => {
+  const used = mechanisms.flatMap((mechanism) => mechanism.inputs.replaceAll("?", "").split(" "));
+  assertDeclaredAndUsed(readInputs(), new Set(used), "inputs.inc");
 });
 
 test("EveryPlugHasOneFileNamedAfterIt", () => {

@@ -37,8 +37,18 @@ struct Parameter {
   std::string_view summary;
 };
 
+// A row of inputs.inc: what a tensor holds, how large it is, and how to draw an example.
+struct Input {
+  std::string_view name;   // snake_case
+  std::string_view kind;   // "float", "keep" (bytes), "int" (int32)
+  std::string_view shape;  // extents by symbol, alternatives separated by " | ", '?' = may be 1
+  std::string_view draw;   // "normal", "weight", "positive", "slopes", "keep", "lengths", ...
+  std::string_view summary;
+};
+
 // All rows, in the order of mechanisms.inc. Static memory.
 std::span<const Mechanism> Mechanisms();
+std::span<const Input> Inputs();
 std::span<const Parameter> Parameters();
 
 // The row with this id, or nullptr.

@@ -61,12 +61,21 @@ std::span<const int32_t> ReadKeyLengths(const RequestReader& reader,
                   std::to_string(q.shape[0]) + ", " + std::to_string(q.shape[2]) + "]");
 }
 
-// What every exact mechanism has: q, k, v, keep rules and what to return.
-AttentionRequest ReadCommon(const RequestReader& reader) {
-  AttentionRequest r;
-  r.q = reader.RequiredTensor("q");
-  r.k = reader.RequiredTensor("k");
-  r.v = reader.RequiredTensor("v");
+Score ReadScore(const std::string& word) {
+  if (word == "dot") return Score::kDot;
+  if (word == "squared_distance") return Score::kSquaredDistance;
+  throw Error(ErrorCode::kOption,
+              "score = \"" + word + "\"; expected \"dot\" or \"squared_distance\"");
+}
+
+Normalize ReadNormalize(const std::string& word) {
+  if (word == "softmax") return Normalize::kSoftmax;
+  if (word == "kernel_sum") return Normalize::kKernelSum;
+  throw Error(ErrorCode::kOption,
+              "normalize = \"" + word + "\"; expected \"softmax\" or \"kernel_sum\"");
+}
+
+void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   o.keep = reader.PairMask("keep");
   o.key_lengths = ReadKeyLengths(reader, r.q);
@@ -74,31 +83,9 @@ AttentionRequest ReadCommon(const RequestReader& reader) {
   const Window window = {reader.Count("window_left"), reader.Count("window_right")};
   if (window.left || window.right) o.window = window;
   o.query_offset = ReadQueryOffset(reader);
-  r.return_lse = reader.Flag("return_lse");
-  r.return_weights = reader.Flag("return_weights");
-  if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
-  return r;
 }
 
-}  // namespace
-
-AttentionRequest ReadScaledDotProduct(const RequestReader& reader) {
-  AttentionRequest r = ReadCommon(reader);
-  AttentionOptions& o = r.options;
-  o.scale = reader.Number("scale");
-  o.softcap = reader.Number("softcap");
-  o.bias = reader.PairTensor("bias");
-  o.alibi_slopes = reader.Floats("alibi_slopes");
-  o.sinks = reader.Floats("sinks");
-  return r;
-}
-
-AttentionRequest ReadKernelRegression(const RequestReader& reader) {
-  AttentionRequest r = ReadCommon(reader);
-  AttentionOptions& o = r.options;
-  o.score = Score::kSquaredDistance;
-  o.normalize = Normalize::kKernelSum;
-  o.kernel = ReadKernel(reader.Word("kernel").value_or("gaussian"));
+void ReadWidth(const RequestReader& reader, AttentionRequest& r) {
   if (reader.Input("width") != nullptr && reader.Param("width") != nullptr) {
     throw Error(ErrorCode::kOption, "width is given both as an input and as a parameter");
   }
@@ -110,7 +97,38 @@ AttentionRequest ReadKernelRegression(const RequestReader& reader) {
     throw Error(ErrorCode::kShape,
                 "width has 0 values; expected 1 or head_dim = " + std::to_string(r.q.shape[3]));
   }
+}
+
+}  // namespace
+
+AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
+  AttentionRequest r;
+  r.q = reader.RequiredTensor("q");
+  r.k = reader.RequiredTensor("k");
+  r.v = reader.RequiredTensor("v");
+  r.options = std::move(preset);
+  AttentionOptions& o = r.options;
+  if (const auto word = reader.Word("score")) o.score = ReadScore(*word);
+  if (const auto word = reader.Word("normalize")) o.normalize = ReadNormalize(*word);
+  if (const auto word = reader.Word("kernel")) o.kernel = ReadKernel(*word);
+  if (const auto scale = reader.Number("scale")) o.scale = scale;
+  o.softcap = reader.Number("softcap");
+  o.bias = reader.PairTensor("bias");
+  o.alibi_slopes = reader.Floats("alibi_slopes");
+  o.sinks = reader.Floats("sinks");
+  ReadWidth(reader, r);
+  ReadKeep(reader, r);
+  r.return_lse = reader.Flag("return_lse");
+  r.return_weights = reader.Flag("return_weights");
+  if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
   return r;
+}
+
+AttentionOptions KernelRegressionPreset() {
+  AttentionOptions options;
+  options.score = Score::kSquaredDistance;
+  options.normalize = Normalize::kKernelSum;
+  return options;
 }
 
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {

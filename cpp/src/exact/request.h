@@ -1,4 +1,5 @@
-// The exact family behind heed::Run: one function a mechanism, from names to typed options.
+// The exact family behind heed::Run: from names to typed options. Every
+// row is a preset of the same options.
 #ifndef HEED_SRC_EXACT_REQUEST_H_
 #define HEED_SRC_EXACT_REQUEST_H_
 
@@ -22,8 +23,11 @@ struct AttentionRequest {
   std::vector<float> width;
 };
 
-AttentionRequest ReadScaledDotProduct(const RequestReader& reader);
-AttentionRequest ReadKernelRegression(const RequestReader& reader);
+// Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
+AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset);
+
+// What the rows fix.
+AttentionOptions KernelRegressionPreset();
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);

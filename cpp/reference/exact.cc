@@ -1,0 +1,99 @@
+#include "exact.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "results.h"
+#include "softmax.h"
+#include "visibility.h"
+
+namespace heed::reference {
+namespace {
+
+struct Modifiers {
+  std::optional<double> softcap;
+  std::optional<Array> bias;         // broadcasts to [batch, num_heads, q_len, kv_len]
+  std::vector<double> alibi_slopes;  // [num_heads] or empty
+};
+
+Modifiers ReadModifiers(const Request& request, const Qkv& qkv) {
+  Modifiers modifiers{.softcap = ReadNumber(request, "softcap"),
+                      .bias = ReadPairs(request, "bias", qkv, DType::kFloat32),
+                      .alibi_slopes = ReadPerHead(request, "alibi_slopes", qkv)};
+  if (modifiers.softcap && *modifiers.softcap <= 0.0) {
+    throw Error(ErrorCode::kRange,
+                "softcap is " + std::to_string(*modifiers.softcap) + ": it must be greater than 0");
+  }
+  for (const double slope : modifiers.alibi_slopes) {
+    if (!std::isfinite(slope)) throw Error(ErrorCode::kRange, "alibi_slopes must be finite");
+  }
+  return modifiers;
+}
+
+// Fills the scores of a row. Pairs that are not seen are spared unless the caller returns scores.
+void ScoreOneRow(const Qkv& qkv, const PairScore& score, const Modifiers& modifiers,
+                 const Visibility& visible, bool all_pairs, const RowPlace& at, ScoreRow& row) {
+  const auto [b, h, i] = at;
+  for (int64_t j = 0; j < qkv.kv_len; ++j) {
+    const double bias = modifiers.bias ? (*modifiers.bias)(b, h, i, j) : 0.0;
+    const bool kept = visible(b, h, i, j) && bias != kMinusInfinity;
+    row.biased[j] = kMinusInfinity;
+    if (!kept && !all_pairs) continue;
+
+    row.raw[j] = score(b, h, i, j);
+    row.capped[j] = modifiers.softcap
+                        ? *modifiers.softcap * std::tanh(row.raw[j] / *modifiers.softcap)
+                        : row.raw[j];
+    if (!kept) continue;
+
+    row.biased[j] = row.capped[j] + bias;
+    if (modifiers.alibi_slopes.empty()) continue;
+    const double distance = std::abs(static_cast<double>(visible.Position(b, i) - j));
+    row.biased[j] -= modifiers.alibi_slopes[h] * distance;
+  }
+}
+
+}  // namespace
+
+std::vector<double> ReadPerHead(const Request& request, const char* name, const Qkv& qkv) {
+  const AnyTensor* tensor = FindInput(request, name);
+  if (tensor == nullptr) return {};
+  if (tensor->rank != 1 || tensor->shape[0] != qkv.num_heads) {
+    throw Error(ErrorCode::kShape, Describe(name, *tensor) +
+                                       ": expected one value per query head, " +
+                                       std::to_string(qkv.num_heads));
+  }
+  return ReadList(request, name);
+}
+
+double ReadScale(const Request& request, const Qkv& qkv) {
+  const std::optional<double> scale = ReadNumber(request, "scale");
+  if (scale) return *scale;
+  if (qkv.head_dim == 0) {
+    throw Error(ErrorCode::kShape, "head_dim is 0: 1/sqrt(head_dim) does not exist, give scale");
+  }
+  return 1.0 / std::sqrt(static_cast<double>(qkv.head_dim));
+}
+
+std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairScore& score,
+                             const RowNormalize& normalize) {
+  const Visibility visible(request, qkv);
+  const Modifiers modifiers = ReadModifiers(request, qkv);
+  ExactResults results(request, qkv);
+  ScoreRow scores(qkv.kv_len);
+  for (int64_t b = 0; b < qkv.batch; ++b) {
+    for (int64_t h = 0; h < qkv.num_heads; ++h) {
+      for (int64_t i = 0; i < qkv.q_len; ++i) {
+        const RowPlace at = {b, h, i};
+        ScoreOneRow(qkv, score, modifiers, visible, results.wants_scores(), at, scores);
+        std::vector<double> weights = scores.biased;
+        const double lse = normalize(at, weights);
+        results.SetRow(b, h, i, scores, weights, lse);
+      }
+    }
+  }
+  return results.Take();
+}
+
+}  // namespace heed::reference

@@ -1,0 +1,47 @@
+// What all mechanisms of the exact family share: modifiers, keep rules, sums over values. A
+// mechanism brings the score of a pair and the normaliser of a row.
+#ifndef HEED_REFERENCE_EXACT_H_
+#define HEED_REFERENCE_EXACT_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "inputs.h"
+
+namespace heed::reference {
+
+// One row of the score matrix.
+struct RowPlace {
+  int64_t b, h, i;
+};
+
+// The score of query (b, h, i) and key j, after the scale.
+using PairScore = std::function<double(int64_t b, int64_t h, int64_t i, int64_t j)>;
+
+// Replaces a row of scores, -inf where a key is not kept, by weights, and returns the log of the
+// denominator: -inf for an empty row, any other number where a denominator does not exist.
+using RowNormalize = std::function<double(const RowPlace& place, std::span<double> row)>;
+
+// Runs score, softcap (Gemma 2, arXiv:2408.00118), bias, ALiBi (Press et al. 2021,
+// arXiv:2108.12409), keep rules, normalize and the sum over values, in this order, with whatever
+// options the request has.
+std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairScore& score,
+                             const RowNormalize& normalize);
+
+// A list with one value per query head; empty when the request does not have it.
+std::vector<double> ReadPerHead(const Request& request, const char* name, const Qkv& qkv);
+
+// The parameter `scale`, or 1 / sqrt(head_dim).
+double ReadScale(const Request& request, const Qkv& qkv);
+
+// The parts that mechanisms bring, each defined in the mechanism's own file.
+PairScore DotScore(const Request& request, const Qkv& qkv);              // scaled_dot_product.cc
+RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv);   // scaled_dot_product.cc
+PairScore SquaredDistanceScore(const Request& request, const Qkv& qkv);  // kernel_regression.cc
+RowNormalize KernelSumNormalize(const Request& request);                 // kernel_regression.cc
+
+}  // namespace heed::reference
+
+#endif  // HEED_REFERENCE_EXACT_H_
