@@ -282,10 +282,12 @@ describe("options", () => {
   it.each([
     ["dropout", { p: 0.1, seed: 7 }],
     ["scoreMod", () => 0],
-    ["score", "cosine"],
-    ["normalize", "sparsemax"],
   ])("says that %s is not offered yet", (name, value) => {
     expectError("unsupported", [name], () => withOptions({ [name]: value }));
+  });
+
+  it.each(["score", "normalize"])("lists the words of %s", (name) => {
+    expectError("option", [name, "nothing", "one of"], () => withOptions({ [name]: "nothing" }));
   });
 
   it.each([
