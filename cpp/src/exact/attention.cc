@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/exact/loop-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/visit.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -28,13 +29,22 @@ std::vector<std::unique_ptr<Scratch>> MakeScratch(const Plan& plan, int workers,
   return scratch;
 }
 
+// Blocks of part `part` of a unit, one after the other.
+void RunPart(const Plan& plan, int64_t unit, int64_t part, TileSource source, Scratch& scratch) {
+  const int64_t first = part * plan.num_blocks / plan.num_parts;
+  const int64_t last = (part + 1) * plan.num_blocks / plan.num_parts;
+  for (int64_t block = first; block < last; ++block) {
+    BlockLoop(plan, unit, block, source, scratch).Run(part);
+  }
+}
+
 // One block per KV head: each task packs its own tiles while they are hot, nothing is shared.
 void RunUnits(const Plan& plan, ThreadPool& pool) {
   // A pool may give any task to any of its workers, however few the tasks are.
   const int workers = plan.num_units == 1 ? 1 : pool.NumThreads();
   const auto scratch = MakeScratch(plan, workers, true);
   const auto task = [&](int64_t unit, int worker) {
-    BlockLoop(plan, unit, 0, TileSource{}, *scratch[static_cast<size_t>(worker)]).Run();
+    RunPart(plan, unit, 0, TileSource{}, *scratch[static_cast<size_t>(worker)]);
   };
   if (workers == 1) {
     for (int64_t unit = 0; unit < plan.num_units; ++unit) task(unit, 0);
@@ -65,12 +75,11 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
       PackTile(plan, first + index / tiles, static_cast<size_t>(index % tiles),
                table[static_cast<size_t>(index)]);
     });
-    pool.Run(units * plan.num_blocks, [&](int64_t index, int worker) {
+    pool.Run(units * plan.num_parts, [&](int64_t index, int worker) {
       const int64_t unit = index % units;
-      const int64_t block = plan.num_blocks - 1 - index / units;
-      BlockLoop(plan, first + unit, block, TileSource{table.data() + unit * tiles},
-                *scratch[static_cast<size_t>(worker)])
-          .Run();
+      const int64_t part = plan.num_parts - 1 - index / units;
+      RunPart(plan, first + unit, part, TileSource{table.data() + unit * tiles},
+              *scratch[static_cast<size_t>(worker)]);
     });
   }
 }
@@ -82,10 +91,10 @@ bool AllOutputsEmpty(const AttentionOutputs& out) {
          (!out.scores.has_value() || out.scores.size() == 0);
 }
 
-void RunAttention(const AttentionProblem& problem, ThreadPool& pool) {
-  if (AllOutputsEmpty(problem.outputs)) return;
-  const Plan plan(problem);
-  if (plan.num_units == 0 || plan.rows == 0) return;
+void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool& pool) {
+  if (visit == nullptr && AllOutputsEmpty(problem.outputs)) return;
+  const Plan plan(problem, visit);
+  if (plan.num_units == 0 || plan.first_row >= plan.rows) return;
   if (plan.num_blocks == 1) {
     RunUnits(plan, pool);
   } else {
@@ -102,18 +111,34 @@ namespace heed {
 
 HWY_EXPORT(RunAttention);
 
-void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-               const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
-  // All memory is allocated before the first task runs.
+namespace {
+
+// All memory is allocated before the first task runs.
+template <class Body>
+void WithMemoryErrors(const Body& body) {
   try {
-    const AttentionProblem problem = ValidateAttention(q, k, v, options, outputs);
-    HWY_DYNAMIC_DISPATCH(RunAttention)(problem, pool != nullptr ? *pool : DefaultThreadPool());
+    body();
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kMemory, "could not allocate the scratch memory of attention");
   } catch (const std::length_error&) {
     throw Error(ErrorCode::kMemory,
                 "the scratch memory of attention is more than can be addressed");
   }
+}
+
+void Dispatch(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool* pool) {
+  HWY_DYNAMIC_DISPATCH(RunAttention)(problem, visit, pool != nullptr ? *pool : DefaultThreadPool());
+}
+
+}  // namespace
+
+void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
+  WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
+}
+
+void VisitWeights(const AttentionProblem& problem, const WeightVisit& visit, ThreadPool* pool) {
+  WithMemoryErrors([&] { Dispatch(problem, &visit, pool); });
 }
 
 }  // namespace heed

@@ -34,15 +34,28 @@ class BlockLoop {
         source_(source),
         scratch_(scratch),
         states_{scratch.row_max.get(), scratch.row_sum.get()} {
-    const int64_t first = block * static_cast<int64_t>(kBlockRows);
+    const int64_t first = plan.first_row + block * static_cast<int64_t>(kBlockRows);
     num_rows_ =
         static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockRows), plan.rows - first));
     FillRows(first);
     PackQueries();
   }
 
-  // Computes and writes output and lse, then weights or scores if asked for.
-  void Run() {
+  // Computes and writes output and lse, then weights or scores if asked for; then shows the weights
+  // to the visitor, if there is one.
+  void Run(int64_t part) {
+    if (plan_.visit != nullptr && plan_.visit->lse.has_value()) {
+      RestoreRows();
+    } else {
+      RunRows();
+    }
+    if (plan_.visit != nullptr) ShowWeights(*plan_.visit, part);
+  }
+
+ private:
+  enum class Pairs { kWeights, kScores };
+
+  void RunRows() {
     const NormalizePlug& normalize = *plan_.plugs.normalize;
     std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
     std::fill_n(states_.row_max, RoundUp(num_rows_, kScoreRows), normalize.StartMax());
@@ -57,8 +70,18 @@ class BlockLoop {
     if (p_.outputs.scores.has_value()) WritePairs(p_.outputs.scores, Pairs::kScores);
   }
 
- private:
-  enum class Pairs { kWeights, kScores };
+  // Takes the rows' denominators from the visit instead of computing them.
+  void RestoreRows() {
+    for (size_t r = 0; r < num_rows_; ++r) {
+      states_.row_max[r] = plan_.plugs.normalize->MaxOfLse(Lse(r));
+      states_.row_sum[r] = 1.0f;
+    }
+  }
+
+  float Lse(size_t r) const {
+    const Row& row = scratch_.rows[r];
+    return plan_.visit->lse(batch_, row.head, row.query, 0);
+  }
 
   void FillRows(int64_t first) {
     keys_ = {p_.kv_len, 0};
@@ -240,6 +263,10 @@ class BlockLoop {
   }
 
   RowEnd Finish(size_t r) const {
+    if (plan_.visit != nullptr && plan_.visit->lse.has_value()) {
+      const bool empty = Lse(r) == -std::numeric_limits<float>::infinity();
+      return {empty ? 0.0f : 1.0f, empty};
+    }
     return plan_.plugs.normalize->Finish(scratch_.rows[r], states_, r);
   }
 
@@ -290,6 +317,21 @@ class BlockLoop {
           continue;
         }
         WritePairTile(pairs, what, tile, r);
+      }
+    }
+  }
+
+  void ShowWeights(const WeightVisit& visit, int64_t part) {
+    const size_t begin = std::max(BeginTile(), static_cast<size_t>(visit.keys.begin) / kTileKeys);
+    const size_t visit_end = (static_cast<size_t>(visit.keys.end) + kTileKeys - 1) / kTileKeys;
+    const size_t end = std::min(EndTile(), visit_end);
+    for (size_t t = begin; t < end; ++t) {
+      const PackedTile packed = Tile(t);
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) {
+        ScoreTile tile = MakeScoreTile(t, r);
+        if (!Score(packed, r, tile)) continue;
+        for (size_t i = 0; i < tile.num_rows; ++i) WeighRow(tile, r, i);
+        visit.visitor->Visit(tile, unit_ * visit.parts + part);
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "src/exact/plugs-inl.h"
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
+#include "src/exact/visit.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/simd/pack-inl.h"
 
@@ -28,22 +29,28 @@ inline constexpr size_t kBlockRows = 96;
 // group shares every packed tile, and a block spans few positions, so causal skips more.
 struct Plan {
   const AttentionProblem* problem;
+  const WeightVisit* visit;  // nullptr: output only
   Plugs plugs;
   size_t k_panel_floats;             // one packed panel of keys
   size_t v_cols;                     // head_dim_v, rounded up to panels
   size_t num_tiles;                  // tiles of kTileKeys keys
-  int64_t rows;                      // q_len * group
-  int64_t num_blocks;                // tasks per KV head
+  int64_t first_row;                 // rows of a KV head, of q_len * group
+  int64_t rows;                      // one past the last of them
+  int64_t num_blocks;                // blocks per KV head
+  int64_t num_parts;                 // tasks per KV head
   int64_t num_units;                 // batch * num_kv_heads
   std::vector<KeyRange> batch_keys;  // keys that any query of a batch entry sees
 
-  explicit Plan(const AttentionProblem& p) : problem(&p), plugs(MakePlugs(p)) {
+  explicit Plan(const AttentionProblem& p, const WeightVisit* visited = nullptr)
+      : problem(&p), visit(visited), plugs(MakePlugs(p)) {
     k_panel_floats = static_cast<size_t>(p.head_dim) * PanelCols();
     v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
-    rows = p.q_len * p.group;
+    first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
+    rows = (visit == nullptr ? p.q_len : visit->queries.end) * p.group;
     const int64_t block = static_cast<int64_t>(kBlockRows);
-    num_blocks = (rows + block - 1) / block;
+    num_blocks = (rows - first_row + block - 1) / block;
+    num_parts = visit == nullptr ? num_blocks : std::min(num_blocks, visit->parts);
     num_units = p.batch * p.num_kv_heads;
     for (int64_t b = 0; b < p.batch; ++b) batch_keys.push_back(KeysOfBatch(b));
   }
@@ -120,8 +127,8 @@ struct Scratch {
   std::vector<uint8_t> visible;  // of one score tile; only used when values are not finite
 
   Scratch(const Plan& plan, bool own_tiles) {
-    const size_t most =
-        static_cast<size_t>(std::min<int64_t>(plan.rows, static_cast<int64_t>(kBlockRows)));
+    const size_t most = static_cast<size_t>(
+        std::min<int64_t>(plan.rows - plan.first_row, static_cast<int64_t>(kBlockRows)));
     queries = AlignedFloats(most * static_cast<size_t>(plan.problem->head_dim));
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);

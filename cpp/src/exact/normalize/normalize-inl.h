@@ -51,6 +51,10 @@ class NormalizePlug {
   // Log of the denominator of row r, -inf for an empty row. Only called where it is defined.
   virtual float Lse(const Row& row, RowStates states, size_t r) const = 0;
 
+  // The maximum to write to a row's state so that a sum of 1 means the denominator e^lse. Only
+  // called where Lse is defined.
+  virtual float MaxOfLse(float lse) const { return lse; }
+
   // Second pass, when weights are asked for: replaces the scores of row r by final weights.
   virtual void Weights(const ScoreTile& tile, RowStates states, size_t r,
                        const RowEnd& end) const = 0;

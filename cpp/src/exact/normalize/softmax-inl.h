@@ -82,6 +82,8 @@ class Softmax final : public NormalizePlug {
     return top + std::log(row_sum * std::exp(row_max - top) + std::exp(sink - top));
   }
 
+  float MaxOfLse(float lse) const override { return lse * Units::kPerNat; }
+
   void Weights(const ScoreTile& tile, RowStates states, size_t r,
                const RowEnd& end) const override {
     float* row = tile.row_scores(r) + tile.first;
