@@ -4,6 +4,7 @@
 
 #include "heed/attention.h"
 #include "heed/error.h"
+#include "heed/linear.h"
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/tensor.h"

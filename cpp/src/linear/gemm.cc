@@ -1,0 +1,46 @@
+// The packed, threaded matrix product on the register tile of attention.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/linear/gemm.cc"
+#include "src/linear/gemm.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/linear/gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+void RunGemm(const GemmProblem& problem, ThreadPool& pool) {
+  const GemmPlan plan(problem, pool.NumThreads());
+  if (plan.rows == 0 || plan.cols == 0 || plan.num_units == 0) return;
+  GemmLoop(plan, pool).Run();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunGemm);
+
+void Gemm(const GemmProblem& problem, ThreadPool& pool) {
+  try {
+    HWY_DYNAMIC_DISPATCH(RunGemm)(problem, pool);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kMemory, "could not allocate the scratch memory of a matrix product");
+  } catch (const std::length_error&) {
+    throw Error(ErrorCode::kMemory,
+                "the scratch memory of a matrix product is more than can be addressed");
+  }
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE
