@@ -10,21 +10,10 @@ namespace {
 
 constexpr double kMaxPosition = 9007199254740992.0;  // 2^53: beyond, doubles skip integers
 
-const char* DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kInt32:
-      return "int32";
-    case DType::kUint8:
-      return "uint8";
-  }
-  return "unknown";
+bool IsFloat(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
+         dtype == DType::kBFloat16;
 }
-
-bool IsFloat(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
 void ExpectDType(std::string_view name, const AnyTensor& tensor, bool accepted,
                  const char* expectation) {
@@ -43,6 +32,13 @@ double Load(const AnyTensor& tensor, int64_t offset) {
       return static_cast<const int32_t*>(tensor.data)[offset];
     case DType::kUint8:
       return static_cast<const uint8_t*>(tensor.data)[offset];
+    case DType::kFloat16:
+      return ToFloat(static_cast<const Float16*>(tensor.data)[offset]);
+    case DType::kBFloat16:
+      return ToFloat(static_cast<const BFloat16*>(tensor.data)[offset]);
+    case DType::kInt8:
+    case DType::kFloat8E4M3:
+      break;  // only inside caches
   }
   return 0.0;
 }
@@ -82,7 +78,7 @@ Array Copy(std::string_view name, const AnyTensor& tensor) {
 
 Array ReadRank4(const Request& request, std::string_view name) {
   const AnyTensor& tensor = *FindInput(request, name);
-  ExpectDType(name, tensor, IsFloat(tensor.dtype), "float32 or float64");
+  ExpectDType(name, tensor, IsFloat(tensor.dtype), "a float type");
   if (tensor.rank != 4) {
     throw Error(ErrorCode::kShape,
                 Describe(name, tensor) + ": expected [batch, heads, len, dim], rank 4");
@@ -177,7 +173,7 @@ std::optional<Array> ReadPairs(const Request& request, std::string_view name, co
   if (dtype == DType::kUint8) {
     ExpectDType(name, *tensor, tensor->dtype == DType::kUint8, "uint8, nonzero = may attend");
   } else {
-    ExpectDType(name, *tensor, IsFloat(tensor->dtype), "float32 or float64");
+    ExpectDType(name, *tensor, IsFloat(tensor->dtype), "a float type");
   }
   if (tensor->rank != 4 && tensor->rank != 2) {
     throw Error(ErrorCode::kShape, Describe(name, *tensor) + ": expected rank 4 or 2");
@@ -195,7 +191,7 @@ std::optional<Array> ReadPairs(const Request& request, std::string_view name, co
 std::vector<double> ReadList(const Request& request, std::string_view name) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) return {};
-  ExpectDType(name, *tensor, IsFloat(tensor->dtype), "float32 or float64");
+  ExpectDType(name, *tensor, IsFloat(tensor->dtype), "a float type");
   if (tensor->rank > 1) {
     throw Error(ErrorCode::kShape, Describe(name, *tensor) + ": expected rank 1");
   }

@@ -9,20 +9,6 @@ namespace {
 
 std::string Text(std::string_view view) { return std::string(view); }
 
-const char* DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kInt32:
-      return "int32";
-    case DType::kUint8:
-      return "uint8";
-  }
-  return "unknown";
-}
-
 // Is `word` among the space-separated words of `list`? A '?' behind a word marks it optional.
 bool Lists(std::string_view list, std::string_view word) {
   size_t begin = 0;
@@ -142,6 +128,21 @@ TensorView<const float> RequestReader::RequiredTensor(std::string_view name) con
   return {static_cast<const float*>(tensor->data), tensor->shape, tensor->strides};
 }
 
+StoredTensor RequestReader::RequiredStored(std::string_view name) const {
+  const AnyTensor* tensor = Input(name);
+  if (tensor == nullptr) Fail(ErrorCode::kOption, "input " + Text(name) + " is missing");
+  if (tensor->dtype != DType::kFloat32 && tensor->dtype != DType::kFloat16 &&
+      tensor->dtype != DType::kBFloat16) {
+    Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor->dtype) +
+                                "; expected float32, float16 or bfloat16");
+  }
+  if (tensor->rank != 4) {
+    Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor->rank) +
+                                "; expected 4 ([batch, heads, len, dim])");
+  }
+  return {tensor->data, tensor->dtype, tensor->shape, tensor->strides};
+}
+
 TensorView<const float> RequestReader::PairTensor(std::string_view name) const {
   const AnyTensor* tensor = Find(name, DType::kFloat32);
   if (tensor == nullptr) return {};
@@ -241,6 +242,19 @@ TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_v
            Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 4 (lse: 3)");
     }
     return view;
+  }
+  return {};
+}
+
+StoredOutput StoredOutputView(std::span<const NamedTensor> outputs, std::string_view name) {
+  for (const NamedTensor& output : outputs) {
+    if (output.name != name) continue;
+    const AnyTensor& tensor = output.tensor;
+    if (tensor.rank != 4) {
+      Fail(ErrorCode::kShape,
+           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 4");
+    }
+    return {tensor.data, tensor.dtype, tensor.shape, tensor.strides};
   }
   return {};
 }

@@ -21,6 +21,8 @@ class RequestReader {
 
   // A rank-4 float32 input; throws Error(kOption) when it is missing.
   TensorView<const float> RequiredTensor(std::string_view name) const;
+  // The same for float32, float16 and bfloat16.
+  StoredTensor RequiredStored(std::string_view name) const;
   // Optional rank-4 or rank-2 inputs: [q_len, kv_len] becomes [1, 1, q_len, kv_len].
   TensorView<const float> PairTensor(std::string_view name) const;
   TensorView<const uint8_t> PairMask(std::string_view name) const;
@@ -52,6 +54,9 @@ class RequestReader {
 // A rank-4 view of a caller's float32 output, by name. lse, rank 3, gets a last extent of 1.
 // Returns an absent view when there is none of that name.
 TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_view name);
+
+// A rank-4 output of any storage type.
+StoredOutput StoredOutputView(std::span<const NamedTensor> outputs, std::string_view name);
 
 // A double as a whole number; throws Error(kRange) naming the parameter when it is not one.
 int64_t WholeNumber(std::string_view name, double value);

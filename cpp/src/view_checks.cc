@@ -11,7 +11,7 @@ namespace {
 
 // Two elements of an output must not share memory. Dimensions sorted by stride must each step over
 // all that the smaller ones reach: enough for every layout that permutes or slices a dense tensor.
-void CheckNoOverlap(const std::string& name, const TensorView<float>& view) {
+void CheckNoOverlap(const std::string& name, const StoredOutput& view) {
   bool taken[4] = {};
   int64_t reach = 1;
   for (int round = 0; round < 4; ++round) {
@@ -87,9 +87,28 @@ void CheckShape(const std::string& name, const Extents& shape, const Extents& ex
                               ShapeText(expected) + " (" + meaning + ")");
 }
 
-void CheckOutput(const std::string& name, const TensorView<float>& view, const Extents& expected,
+void CheckLastIsContiguous(const std::string& name, const Extents& shape, const Extents& strides) {
+  if (shape[3] > 1 && strides[3] != 1) {
+    Fail(ErrorCode::kShape, name + " has stride " + std::to_string(strides[3]) +
+                                " in its last dimension; it must be contiguous (1)");
+  }
+}
+
+void CheckStored(const std::string& name, const StoredTensor& tensor) {
+  if (tensor.dtype != DType::kFloat32 && tensor.dtype != DType::kFloat16 &&
+      tensor.dtype != DType::kBFloat16) {
+    Fail(ErrorCode::kDType, name + " has element type " + DTypeName(tensor.dtype) +
+                                "; expected float32, float16 or bfloat16");
+  }
+  const size_t element_size = static_cast<size_t>(ElementSize(tensor.dtype));
+  CheckExtents(name, tensor.shape, tensor.strides, element_size);
+  if (tensor.data == nullptr && tensor.size() > 0) Fail(ErrorCode::kOption, name + " is missing");
+  CheckLastIsContiguous(name, tensor.shape, tensor.strides);
+}
+
+void CheckOutput(const std::string& name, const StoredOutput& view, const Extents& expected,
                  const std::string& meaning) {
-  CheckInput(name, view);
+  CheckStored(name, {view.data, view.dtype, view.shape, view.strides});
   CheckShape(name, view.shape, expected, meaning);
   if (view.size() > 0) CheckNoOverlap(name, view);
 }
@@ -112,6 +131,16 @@ ViewSpan SpanOf(const void* data, const Extents& shape, const Extents& strides,
   span.empty = false;
   span.dense = size * bytes == static_cast<int64_t>(span.high - span.low);
   return span;
+}
+
+ViewSpan SpanOf(const StoredTensor& tensor) {
+  return SpanOf(tensor.data, tensor.shape, tensor.strides,
+                static_cast<size_t>(ElementSize(tensor.dtype)));
+}
+
+ViewSpan SpanOf(const StoredOutput& tensor) {
+  return SpanOf(tensor.data, tensor.shape, tensor.strides,
+                static_cast<size_t>(ElementSize(tensor.dtype)));
 }
 
 void CheckNoAlias(const std::string& name, const ViewSpan& output, const std::string& other,

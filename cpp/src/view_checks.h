@@ -36,18 +36,20 @@ void CheckPresent(const std::string& name, const TensorView<T>& view) {
   if (view.data == nullptr && view.size() > 0) Fail(ErrorCode::kOption, name + " is missing");
 }
 
+void CheckLastIsContiguous(const std::string& name, const Extents& shape, const Extents& strides);
+
 // CheckPresent, and the last dimension is contiguous.
 template <typename T>
 void CheckInput(const std::string& name, const TensorView<T>& view) {
   CheckPresent(name, view);
-  if (view.shape[3] > 1 && view.strides[3] != 1) {
-    Fail(ErrorCode::kShape, name + " has stride " + std::to_string(view.strides[3]) +
-                                " in its last dimension; it must be contiguous (1)");
-  }
+  CheckLastIsContiguous(name, view.shape, view.strides);
 }
 
-// CheckInput, the expected shape, and no two elements in the same place.
-void CheckOutput(const std::string& name, const TensorView<float>& view, const Extents& expected,
+// CheckInput for a tensor of float32, float16 or bfloat16; other types are an Error(kDType).
+void CheckStored(const std::string& name, const StoredTensor& tensor);
+
+// CheckStored, the expected shape, and no two elements in the same place. Views of floats too.
+void CheckOutput(const std::string& name, const StoredOutput& view, const Extents& expected,
                  const std::string& meaning);
 
 // The memory that a view spans, for CheckNoAlias.
@@ -62,14 +64,20 @@ struct ViewSpan {
 ViewSpan SpanOf(const void* data, const Extents& shape, const Extents& strides,
                 size_t element_size);
 
+template <typename T>
+ViewSpan SpanOf(const TensorView<T>& view) {
+  return SpanOf(view.data, view.shape, view.strides, sizeof(T));
+}
+ViewSpan SpanOf(const StoredTensor& tensor);
+ViewSpan SpanOf(const StoredOutput& tensor);
+
 void CheckNoAlias(const std::string& name, const ViewSpan& output, const std::string& other,
                   const ViewSpan& input);
 
 template <typename T, typename U>
 void CheckNoAlias(const std::string& name, const TensorView<T>& output, const std::string& other,
                   const TensorView<U>& input) {
-  CheckNoAlias(name, SpanOf(output.data, output.shape, output.strides, sizeof(T)), other,
-               SpanOf(input.data, input.shape, input.strides, sizeof(U)));
+  CheckNoAlias(name, SpanOf(output), other, SpanOf(input));
 }
 
 // Turns extents of 1 into strides of 0. `meaning` names the extents of `full`.

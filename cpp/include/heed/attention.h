@@ -19,6 +19,11 @@ namespace heed {
 // constant.
 inline constexpr double kAttentionMaxError = 2e-6;
 
+// What storing the output as float16 or bfloat16 adds, relative to the output itself: half a unit
+// of its last place (float16 outputs below 2^-14 are off by up to 2^-25).
+inline constexpr double kFloat16Rounding = 0x1p-11;
+inline constexpr double kBFloat16Rounding = 0x1p-8;
+
 // Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
 //
 //   q_len = 2, kv_len = 4, causal:      At(0): x . . .      End(): x x x .
@@ -130,7 +135,8 @@ struct AttentionOptions {
   std::span<const float> sinks;
 };
 
-// Where results go. `output` is required, the others are computed when they have a value.
+// Where results go. `output` (or `stored_output`) is required, the others are computed when they
+// have a value.
 struct AttentionOutputs {
   // [batch, num_heads, q_len, head_dim_v], any strides with a contiguous last dimension.
   TensorView<float> output{};
@@ -142,6 +148,8 @@ struct AttentionOutputs {
   // [batch, num_heads, q_len, kv_len]: scores of `score_stage`.
   TensorView<float> scores{};
   ScoreStage score_stage = ScoreStage::kBiased;
+  // The output in another storage type; give this or `output`.
+  StoredOutput stored_output{};
 };
 
 // Computes o[i] = sum_j p[i,j] v[j] with p = normalize(keep(modify(score(q, k)))).
@@ -163,6 +171,14 @@ struct AttentionOutputs {
 // Source   Vaswani et al. 2017 (arXiv:1706.03762); online softmax: Milakov & Gimelshein 2018
 //          (arXiv:1805.02867), Rabe & Staats 2021 (arXiv:2112.05682), Dao 2022 (arXiv:2205.14135).
 void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const AttentionOptions& options, const AttentionOutputs& outputs,
+               ThreadPool* pool = nullptr);
+
+// The same for q, k and v of any storage type, each its own: float32, float16 or bfloat16. They are
+// converted, exactly, as they are packed; everything is computed in float32, and a stored output is
+// rounded once, to nearest. Against the reference on the same stored inputs the error is that of
+// the float32 function plus kFloat16Rounding or kBFloat16Rounding times the output.
+void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs,
                ThreadPool* pool = nullptr);
 

@@ -3,6 +3,7 @@
 #define HEED_HEED_H_
 
 #include "heed/attention.h"
+#include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/linear.h"
 #include "heed/registry.h"

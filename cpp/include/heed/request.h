@@ -9,17 +9,11 @@
 #include <variant>
 #include <vector>
 
+#include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/tensor.h"
 
 namespace heed {
-
-enum class DType { kFloat32, kFloat64, kInt32, kUint8 };
-
-// Bytes of one element.
-inline int64_t ElementSize(DType dtype) {
-  return dtype == DType::kFloat64 ? 8 : dtype == DType::kUint8 ? 1 : 4;
-}
 
 // A tensor of rank 0 to 4 whose element type is known at run time. Only the first `rank` entries of
 // shape and strides count; strides in elements.
@@ -57,6 +51,7 @@ struct OutputSpec {
   std::string name;
   int rank = 0;
   Extents shape{};
+  DType dtype = DType::kFloat32;
 };
 
 }  // namespace heed

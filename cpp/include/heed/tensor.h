@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "heed/dtype.h"
+
 namespace heed {
 
 // Four extents or four strides, outermost first: [batch, heads, len, dim].
@@ -45,6 +47,71 @@ template <typename T>
 TensorView<T> ContiguousBlhd(T* data, int64_t batch, int64_t len, int64_t heads, int64_t dim) {
   return {data, {batch, heads, len, dim}, {len * heads * dim, dim, heads * dim, 1}};
 }
+
+// The DType of a C++ element type that tensors of several storage types may have.
+template <typename T>
+inline constexpr DType kDTypeOf = DType::kFloat32;
+template <>
+inline constexpr DType kDTypeOf<Float16> = DType::kFloat16;
+template <>
+inline constexpr DType kDTypeOf<BFloat16> = DType::kBFloat16;
+
+template <typename T>
+concept StorageElement =
+    std::is_same_v<T, float> || std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+// A TensorView whose element type is known only at run time: float32, float16 or bfloat16. Views of
+// Float16 and BFloat16 are accepted wherever one is asked for; float views explicitly, so that
+// calls with float views alone mean the float functions.
+struct StoredTensor {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  Extents shape{};
+  Extents strides{};
+
+  StoredTensor() = default;
+  StoredTensor(const void* data, DType dtype, const Extents& shape, const Extents& strides)
+      : data(data), dtype(dtype), shape(shape), strides(strides) {}
+  template <typename T>
+  requires StorageElement<std::remove_const_t<T>>
+  explicit(std::is_same_v<std::remove_const_t<T>, float>) StoredTensor(const TensorView<T>& view)
+      : data(view.data),
+        dtype(kDTypeOf<std::remove_const_t<T>>),
+        shape(view.shape),
+        strides(view.strides) {}
+
+  bool has_value() const { return data != nullptr; }
+  int64_t size() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
+
+  // The first element of row [b, h, i].
+  const void* Row(int64_t b, int64_t h, int64_t i) const {
+    return static_cast<const char*>(data) +
+           (b * strides[0] + h * strides[1] + i * strides[2]) * ElementSize(dtype);
+  }
+};
+
+// The same for results.
+struct StoredOutput {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  Extents shape{};
+  Extents strides{};
+
+  StoredOutput() = default;
+  StoredOutput(void* data, DType dtype, const Extents& shape, const Extents& strides)
+      : data(data), dtype(dtype), shape(shape), strides(strides) {}
+  template <StorageElement T>
+  StoredOutput(const TensorView<T>& view)
+      : data(view.data), dtype(kDTypeOf<T>), shape(view.shape), strides(view.strides) {}
+
+  bool has_value() const { return data != nullptr; }
+  int64_t size() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
+
+  void* Row(int64_t b, int64_t h, int64_t i) const {
+    return static_cast<char*>(data) +
+           (b * strides[0] + h * strides[1] + i * strides[2]) * ElementSize(dtype);
+  }
+};
 
 }  // namespace heed
 

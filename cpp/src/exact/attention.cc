@@ -71,8 +71,9 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
   }
   for (int64_t first = 0; first < plan.num_units; first += wave) {
     const int64_t units = std::min(wave, plan.num_units - first);
-    pool.Run(units * tiles, [&](int64_t index, int) {
+    pool.Run(units * tiles, [&](int64_t index, int worker) {
       PackTile(plan, first + index / tiles, static_cast<size_t>(index % tiles),
+               scratch[static_cast<size_t>(worker)]->converted.get(),
                table[static_cast<size_t>(index)]);
     });
     pool.Run(units * plan.num_parts, [&](int64_t index, int worker) {
@@ -85,14 +86,15 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
 }
 
 // Is there anything to write? Views of nothing may have absurd extents in their other dimensions.
-bool AllOutputsEmpty(const AttentionOutputs& out) {
-  return out.output.size() == 0 && (!out.lse.has_value() || out.lse.size() == 0) &&
+bool AllOutputsEmpty(const AttentionProblem& p) {
+  const AttentionOutputs& out = p.outputs;
+  return p.output.size() == 0 && (!out.lse.has_value() || out.lse.size() == 0) &&
          (!out.weights.has_value() || out.weights.size() == 0) &&
          (!out.scores.has_value() || out.scores.size() == 0);
 }
 
 void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool& pool) {
-  if (visit == nullptr && AllOutputsEmpty(problem.outputs)) return;
+  if (visit == nullptr && AllOutputsEmpty(problem)) return;
   const Plan plan(problem, visit);
   if (plan.num_units == 0 || plan.first_row >= plan.rows) return;
   if (plan.num_blocks == 1) {
@@ -133,6 +135,11 @@ void Dispatch(const AttentionProblem& problem, const WeightVisit* visit, ThreadP
 }  // namespace
 
 void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
+  Attention(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs, pool);
+}
+
+void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
 }

@@ -107,7 +107,9 @@ class BlockLoop {
       const float* rows[kTileRows];
       for (size_t i = 0; i < count; ++i) {
         const Row& row = scratch_.rows[group + i];
-        rows[i] = &p_.q(batch_, row.head, row.query, 0);
+        rows[i] =
+            FloatRows(p_.q, batch_, row.head, row.query, 1, scratch_.converted.get() + i * width)
+                .data;
       }
       PackQueryGroup(rows, count, width, factor, scratch_.queries.get() + group * width);
     }
@@ -119,7 +121,7 @@ class BlockLoop {
   PackedTile Tile(size_t t) {
     if (source_.shared != nullptr) return source_.shared[t];
     PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true};
-    PackTile(plan_, unit_, t, tile);
+    PackTile(plan_, unit_, t, scratch_.converted.get(), tile);
     return tile;
   }
 
@@ -271,7 +273,6 @@ class BlockLoop {
   }
 
   void WriteRow(size_t r) {
-    const DF d;
     const Row& row = scratch_.rows[r];
     const RowEnd end = Finish(r);
     const AttentionOutputs& out = p_.outputs;
@@ -279,19 +280,15 @@ class BlockLoop {
       out.lse(batch_, row.head, row.query, 0) = plan_.plugs.normalize->Lse(row, states_, r);
     }
     const size_t width = static_cast<size_t>(p_.head_dim_v);
-    if (width == 0) return;
-    float* HWY_RESTRICT to = &out.output(batch_, row.head, row.query, 0);
-    const float* HWY_RESTRICT from = scratch_.output.get() + r * plan_.v_cols;
+    if (width == 0 || !p_.output.has_value()) return;
+    void* to = p_.output.Row(batch_, row.head, row.query);
+    float* HWY_RESTRICT from = scratch_.output.get() + r * plan_.v_cols;
     if (end.empty) {
-      std::fill_n(to, width, 0.0f);
-      return;
+      std::fill_n(from, width, 0.0f);
+    } else {
+      ScaleRow(r, end.factor);
     }
-    const VF factor = hn::Set(d, end.factor);
-    size_t c = 0;
-    for (; c + hn::Lanes(d) <= width; c += hn::Lanes(d)) {
-      hn::StoreU(hn::Mul(hn::Load(d, from + c), factor), d, to + c);
-    }
-    for (; c < width; ++c) to[c] = from[c] * end.factor;
+    FloatsToStoredRow(from, width, p_.output.dtype, to);
   }
 
   // Second pass: recomputes the scores of every tile and writes weights or scores.

@@ -16,6 +16,7 @@
 #include "src/exact/tile.h"
 #include "src/exact/visit.h"
 #include "src/parallel/worker_scratch.h"
+#include "src/simd/convert-inl.h"
 #include "src/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -60,6 +61,13 @@ struct Plan {
 
   size_t KTileFloats() const { return KeyCols(TileKeys()) / PanelCols() * k_panel_floats; }
   size_t VTileFloats() const { return TileKeys() * v_cols; }
+  // Room for a panel of rows that are converted first.
+  size_t ConvertedFloats() const {
+    const auto width = [](const StoredTensor& tensor) {
+      return tensor.dtype == DType::kFloat32 ? 0 : static_cast<size_t>(tensor.shape[3]);
+    };
+    return PanelCols() * std::max({width(problem->q), width(problem->k), width(problem->v)});
+  }
   // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
   size_t TileKeys() const { return std::min(kTileKeys, static_cast<size_t>(problem->kv_len)); }
 
@@ -95,23 +103,40 @@ struct PackedTile {
   bool v_finite;
 };
 
-// Packs tile t of a KV head. Keys that no query sees are not read.
-inline void PackTile(const Plan& plan, int64_t unit, size_t t, PackedTile& tile) {
+// Rows [first, first + count) of a KV head as floats: where they are, or converted into
+// `converted`, which has room for PanelCols() rows.
+inline Rows FloatRows(const StoredTensor& from, int64_t b, int64_t h, int64_t first, size_t count,
+                      float* converted) {
+  if (from.dtype == DType::kFloat32) {
+    return {static_cast<const float*>(from.Row(b, h, first)), from.strides[2]};
+  }
+  const size_t width = static_cast<size_t>(from.shape[3]);
+  for (size_t r = 0; r < count; ++r) {
+    StoredRowToFloats(from.dtype, from.Row(b, h, first + static_cast<int64_t>(r)), width,
+                      converted + r * width);
+  }
+  return {converted, from.shape[3]};
+}
+
+// Packs tile t of a KV head. Keys that no query sees are not read. `converted` is scratch.
+inline void PackTile(const Plan& plan, int64_t unit, size_t t, float* converted, PackedTile& tile) {
   const AttentionProblem& p = *plan.problem;
   const int64_t b = unit / p.num_kv_heads;
   const int64_t h = unit % p.num_kv_heads;
   const size_t count = plan.NumKeys(b, t);
-  const int64_t first = static_cast<int64_t>(t * kTileKeys);
-  const Rows k = {p.k.data + b * p.k.strides[0] + h * p.k.strides[1] + first * p.k.strides[2],
-                  p.k.strides[2]};
-  const Rows v = {p.v.data + b * p.v.strides[0] + h * p.v.strides[1] + first * p.v.strides[2],
-                  p.v.strides[2]};
+  const int64_t key_begin = static_cast<int64_t>(t * kTileKeys);
+  tile.v_finite = true;
   for (size_t c = 0; c < count; c += PanelCols()) {
-    const Rows rows = {k.row(c), k.stride};
-    PackTransposedPanel(rows, std::min(PanelCols(), count - c), static_cast<size_t>(p.head_dim),
+    const size_t here = std::min(PanelCols(), count - c);
+    const int64_t first = key_begin + static_cast<int64_t>(c);
+    PackTransposedPanel(FloatRows(p.k, b, h, first, here, converted), here,
+                        static_cast<size_t>(p.head_dim),
                         tile.k + c / PanelCols() * plan.k_panel_floats);
+    const bool finite =
+        PackPanels(FloatRows(p.v, b, h, first, here, converted), here,
+                   static_cast<size_t>(p.head_dim_v), plan.TileKeys(), tile.v + c * PanelCols());
+    tile.v_finite = tile.v_finite && finite;
   }
-  tile.v_finite = PackPanels(v, count, static_cast<size_t>(p.head_dim_v), plan.TileKeys(), tile.v);
 }
 
 // Memory of one worker.
@@ -121,6 +146,7 @@ struct Scratch {
   AlignedFloats output;   // [block rows][v_cols]
   AlignedFloats k_tile;   // only when tiles are not shared
   AlignedFloats v_tile;
+  AlignedFloats converted;  // rows of q, k or v that are not stored as floats
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
@@ -136,6 +162,7 @@ struct Scratch {
       k_tile = AlignedFloats(plan.KTileFloats());
       v_tile = AlignedFloats(plan.VTileFloats());
     }
+    converted = AlignedFloats(plan.ConvertedFloats());
     rows.resize(most);
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));

@@ -17,9 +17,10 @@ struct KeyRange {
 };
 
 struct AttentionProblem {
-  TensorView<const float> q, k, v;
+  StoredTensor q, k, v;
   AttentionOptions options;  // bias and keep have stride 0 where they broadcast
   AttentionOutputs outputs;
+  StoredOutput output;  // outputs.output or outputs.stored_output
 
   int64_t batch = 0;
   int64_t num_heads = 0;
@@ -45,13 +46,13 @@ struct AttentionProblem {
 
 // Checks the inputs and options and fills the defaults in, leaving `outputs` absent. Throws Error;
 // allocates O(batch + head_dim).
-AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<const float> k,
-                                         TensorView<const float> v, const AttentionOptions& options,
+AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTensor& k,
+                                         const StoredTensor& v, const AttentionOptions& options,
                                          bool wants_lse);
 
 // The same with outputs, which are checked too.
-AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,
-                                   TensorView<const float> v, const AttentionOptions& options,
+AttentionProblem ValidateAttention(const StoredTensor& q, const StoredTensor& k,
+                                   const StoredTensor& v, const AttentionOptions& options,
                                    const AttentionOutputs& outputs);
 
 }  // namespace heed

@@ -47,8 +47,7 @@ QueryOffset ReadQueryOffset(const RequestReader& reader) {
 
 // [batch] or [batch, q_len]. The options know only how many values there are, which would also let
 // [q_len, batch] pass.
-std::span<const int32_t> ReadKeyLengths(const RequestReader& reader,
-                                        const TensorView<const float>& q) {
+std::span<const int32_t> ReadKeyLengths(const RequestReader& reader, const StoredTensor& q) {
   const std::span<const int32_t> lengths = reader.Ints("key_lengths");
   const AnyTensor* tensor = reader.Input("key_lengths");
   if (tensor == nullptr) return lengths;
@@ -103,9 +102,9 @@ void ReadWidth(const RequestReader& reader, AttentionRequest& r) {
 
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
   AttentionRequest r;
-  r.q = reader.RequiredTensor("q");
-  r.k = reader.RequiredTensor("k");
-  r.v = reader.RequiredTensor("v");
+  r.q = reader.RequiredStored("q");
+  r.k = reader.RequiredStored("k");
+  r.v = reader.RequiredStored("v");
   r.options = std::move(preset);
   AttentionOptions& o = r.options;
   if (const auto word = reader.Word("score")) o.score = ReadScore(*word);
@@ -136,7 +135,8 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   options.width = r.width;
   const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
   std::vector<OutputSpec> specs;
-  specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
+  // Results are stored as the queries are.
+  specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}, p.q.dtype});
   if (r.return_lse) specs.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});
   const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
   if (r.return_weights) specs.push_back({"weights", 4, pairs});
@@ -149,7 +149,7 @@ void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor>
   AttentionOptions options = r.options;
   options.width = r.width;
   AttentionOutputs out;
-  out.output = OutputView(outputs, "output");
+  out.stored_output = StoredOutputView(outputs, "output");
   if (r.return_lse) out.lse = OutputView(outputs, "lse");
   if (r.return_weights) out.weights = OutputView(outputs, "weights");
   if (r.return_scores) {

@@ -15,7 +15,7 @@ namespace heed {
 
 // A call of Attention() read from a request, with the memory that its options point to.
 struct AttentionRequest {
-  TensorView<const float> q, k, v;
+  StoredTensor q, k, v;
   AttentionOptions options;
   bool return_lse = false;
   bool return_weights = false;

@@ -18,9 +18,9 @@ constexpr int64_t kMaxPosition = int64_t{1} << 53;
 constexpr float kMinWidth = 0x1p-126f;
 
 void ReadShapes(AttentionProblem& p) {
-  CheckInput("q", p.q);
-  CheckInput("k", p.k);
-  CheckInput("v", p.v);
+  CheckStored("q", p.q);
+  CheckStored("k", p.k);
+  CheckStored("v", p.v);
   p.batch = p.q.shape[0];
   p.num_heads = p.q.shape[1];
   p.q_len = p.q.shape[2];
@@ -222,32 +222,41 @@ void CheckPositions(AttentionProblem& p) {
   }
 }
 
+// Which of the two forms of the output is given.
+StoredOutput ChooseOutput(const AttentionOutputs& out) {
+  if (out.output.has_value() && out.stored_output.has_value()) {
+    Fail(ErrorCode::kOption, "output and stored_output are both given; give one");
+  }
+  return out.stored_output.has_value() ? out.stored_output : StoredOutput(out.output);
+}
+
 void CheckOutputs(const AttentionProblem& p) {
   const AttentionOutputs& out = p.outputs;
   const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
   const std::string pairs_text = "[batch, num_heads, q_len, kv_len]";
-  CheckOutput("output", out.output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
+  CheckOutput("output", p.output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
               "[batch, num_heads, q_len, head_dim_v]");
   if (out.lse.has_value()) {
     CheckOutput("lse", out.lse, {p.batch, p.num_heads, p.q_len, 1}, "[batch, num_heads, q_len, 1]");
   }
   if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
   if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
-  const TensorView<float> all[] = {out.output, out.lse, out.weights, out.scores};
+  const ViewSpan all[] = {SpanOf(p.output), SpanOf(out.lse), SpanOf(out.weights),
+                          SpanOf(out.scores)};
   const char* names[] = {"output", "lse", "weights", "scores"};
   for (int i = 0; i < 4; ++i) {
-    CheckNoAlias(names[i], all[i], "q", p.q);
-    CheckNoAlias(names[i], all[i], "k", p.k);
-    CheckNoAlias(names[i], all[i], "v", p.v);
-    CheckNoAlias(names[i], all[i], "bias", p.options.bias);
+    CheckNoAlias(names[i], all[i], "q", SpanOf(p.q));
+    CheckNoAlias(names[i], all[i], "k", SpanOf(p.k));
+    CheckNoAlias(names[i], all[i], "v", SpanOf(p.v));
+    CheckNoAlias(names[i], all[i], "bias", SpanOf(p.options.bias));
     for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
   }
 }
 
 }  // namespace
 
-AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<const float> k,
-                                         TensorView<const float> v, const AttentionOptions& options,
+AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTensor& k,
+                                         const StoredTensor& v, const AttentionOptions& options,
                                          bool wants_lse) {
   AttentionProblem p;
   p.q = q;
@@ -265,11 +274,12 @@ AttentionProblem ValidateAttentionInputs(TensorView<const float> q, TensorView<c
   return p;
 }
 
-AttentionProblem ValidateAttention(TensorView<const float> q, TensorView<const float> k,
-                                   TensorView<const float> v, const AttentionOptions& options,
+AttentionProblem ValidateAttention(const StoredTensor& q, const StoredTensor& k,
+                                   const StoredTensor& v, const AttentionOptions& options,
                                    const AttentionOutputs& outputs) {
   AttentionProblem p = ValidateAttentionInputs(q, k, v, options, outputs.lse.has_value());
   p.outputs = outputs;
+  p.output = ChooseOutput(outputs);
   CheckOutputs(p);
   return p;
 }
