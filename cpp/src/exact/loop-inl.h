@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/exact/keep/keep-inl.h"
 #include "src/exact/plan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,8 +63,11 @@ class BlockLoop {
     std::fill_n(states_.row_sum, RoundUp(num_rows_, kScoreRows), 0.0f);
     const size_t last_tile = EndTile();
     for (size_t t = BeginTile(); t < last_tile; ++t) {
+      if (!MayMeet(t, 0, num_rows_)) continue;
       const PackedTile packed = Tile(t);
-      for (size_t r = 0; r < num_rows_; r += kScoreRows) Attend(packed, t, r);
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) {
+        VisitScores(packed, t, r, [&](const ScoreTile& tile) { Attend(packed, tile, r); });
+      }
     }
     for (size_t r = 0; r < num_rows_; ++r) WriteRow(r);
     if (p_.outputs.weights.has_value()) WritePairs(p_.outputs.weights, Pairs::kWeights);
@@ -89,13 +93,25 @@ class BlockLoop {
       const int64_t index = first + static_cast<int64_t>(r);
       const int64_t query = index / p_.group;
       const int64_t head = unit_ % p_.num_kv_heads * p_.group + index % p_.group;
-      const KeyRange keys = VisibleKeys(p_, batch_, query);
-      scratch_.rows[r] = {head, query, query + p_.position[static_cast<size_t>(batch_)], keys};
+      Row& row = scratch_.rows[r];
+      row = {head, query, query + p_.position[static_cast<size_t>(batch_)],
+             VisibleKeys(p_, batch_, query)};
+      NarrowToHulls(row);
+      const KeyRange keys = row.keys;
       if (keys.begin == keys.end) continue;
       keys_.begin = std::min(keys_.begin, keys.begin);
       keys_.end = std::max(keys_.end, keys.end);
     }
     if (keys_.begin >= keys_.end) keys_ = {0, 0};
+  }
+
+  void NarrowToHulls(Row& row) const {
+    for (const auto& keep : plan_.plugs.keep) {
+      const KeyRange hull = keep->Hull(batch_, row);
+      row.keys.begin = std::max(row.keys.begin, hull.begin);
+      row.keys.end = std::min(row.keys.end, hull.end);
+    }
+    if (row.keys.begin >= row.keys.end) row.keys = {0, 0};
   }
 
   // Groups of kTileRows rows, each [head_dim][rows]; the last group may be shorter.
@@ -165,24 +181,65 @@ class BlockLoop {
     return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
   }
 
-  // Runs score, modify and keep. Returns false, having computed nothing, if the tile is empty.
-  bool Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
-    const TileClass ranges = NarrowToRanges(tile);
-    if (ranges == TileClass::kEmpty) return false;
-    bool apply_cells = false;
+  // The part of tile t that lies before the rows [r, r + count).
+  KeepTile MakeKeepTile(size_t t, size_t r, size_t count) const {
+    return {batch_, scratch_.rows.data() + r, count, static_cast<int64_t>(t * kTileKeys),
+            plan_.NumKeys(batch_, t)};
+  }
+
+  // False when the keep plugs know that the rows see nothing of tile t.
+  bool MayMeet(size_t t, size_t r, size_t count) const {
     for (const auto& keep : plan_.plugs.keep) {
-      const TileClass cells = keep->Classify(tile);
-      if (cells == TileClass::kEmpty) return false;
-      apply_cells = apply_cells || cells == TileClass::kPartial;
+      if (!keep->MayMeet(MakeKeepTile(t, r, count))) return false;
     }
+    return true;
+  }
+
+  // Runs score, modify and keep on the rows from r and tile t, and calls `visit(tile)` for each run
+  // of panels that some row sees: one tile, or several where cells are kept one by one.
+  template <class Visit>
+  void VisitScores(const PackedTile& packed, size_t t, size_t r, const Visit& visit) {
+    ScoreTile tile = MakeScoreTile(t, r);
+    const TileClass ranges = NarrowToRanges(tile);
+    if (ranges == TileClass::kEmpty) return;
+    if (plan_.plugs.keep.empty()) {
+      Score(packed, r, tile);
+      if (ranges == TileClass::kPartial) ApplyRanges(tile);
+      visit(tile);
+      return;
+    }
+    if (!MayMeet(t, r, tile.num_rows)) return;
+    const VisiblePanels visible = NarrowToCells(tile);
+    uint64_t panels = visible.any;
+    for (ColumnRange run; TakeRun(panels, run);) {
+      tile.first = run.begin;
+      tile.last = run.end;
+      for (size_t g = 0; g < kMaxRowGroups; ++g) {
+        tile.groups[g] = PanelsInRun(visible.groups[g], run);
+      }
+      Score(packed, r, tile);
+      if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);
+      visit(tile);
+    }
+  }
+
+  // Asks all keep plugs which keys of the tile each row sees.
+  VisiblePanels NarrowToCells(const ScoreTile& tile) {
+    KeyBits* bits = scratch_.key_bits.data();
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const ColumnRange columns = VisibleColumns(tile, i);
+      bits[i] = {};
+      bits[i].SetRange(columns.begin, columns.end);
+    }
+    const KeepTile keys = {tile.batch, tile.rows, tile.num_rows, tile.key_begin, tile.num_keys};
+    for (const auto& keep : plan_.plugs.keep) keep->Narrow(keys, bits);
+    return FindPanels(bits, tile.num_rows);
+  }
+
+  void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
     FillScores(packed, r, tile);
     if (plan_.plugs.softcap != nullptr) plan_.plugs.softcap->Apply(tile);
     for (const auto& modify : plan_.plugs.additive) modify->Apply(tile);
-    if (ranges == TileClass::kPartial) ApplyRanges(tile);
-    if (apply_cells) {
-      for (const auto& keep : plan_.plugs.keep) keep->Apply(tile);
-    }
-    return true;
   }
 
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
@@ -190,10 +247,8 @@ class BlockLoop {
     plan_.plugs.score->Fill(queries, packed.k, tile);
   }
 
-  // One score tile through all sockets and into the output rows.
-  void Attend(const PackedTile& packed, size_t t, size_t r) {
-    ScoreTile tile = MakeScoreTile(t, r);
-    if (!Score(packed, r, tile)) return;
+  // One tile of scores through normalize and into the output rows, which begin at r.
+  HWY_NOINLINE void Attend(const PackedTile& packed, const ScoreTile& tile, size_t r) {
     const bool select = !packed.v_finite;
     if (select) NoteVisible(tile);
     HWY_ALIGN float rescale[kScoreRows];
@@ -304,18 +359,24 @@ class BlockLoop {
     for (size_t t = begin; t < end; ++t) {
       const PackedTile packed = Tile(t);
       for (size_t r = 0; r < num_rows_; r += kScoreRows) {
-        ScoreTile tile = MakeScoreTile(t, r);
+        const auto write = [&](const ScoreTile& tile) { WritePairTile(pairs, what, tile, r); };
         if (every_pair) {
-          FillScores(packed, r, tile);
-          if (p_.outputs.score_stage == ScoreStage::kCapped && plan_.plugs.softcap != nullptr) {
-            plan_.plugs.softcap->Apply(tile);
-          }
-        } else if (!Score(packed, r, tile)) {
-          continue;
+          write(EarlyScores(packed, t, r));
+        } else {
+          VisitScores(packed, t, r, write);
         }
-        WritePairTile(pairs, what, tile, r);
       }
     }
+  }
+
+  // The scores of every pair before the keep rules.
+  ScoreTile EarlyScores(const PackedTile& packed, size_t t, size_t r) const {
+    ScoreTile tile = MakeScoreTile(t, r);
+    FillScores(packed, r, tile);
+    if (p_.outputs.score_stage == ScoreStage::kCapped && plan_.plugs.softcap != nullptr) {
+      plan_.plugs.softcap->Apply(tile);
+    }
+    return tile;
   }
 
   void ShowWeights(const WeightVisit& visit, int64_t part) {
@@ -325,10 +386,10 @@ class BlockLoop {
     for (size_t t = begin; t < end; ++t) {
       const PackedTile packed = Tile(t);
       for (size_t r = 0; r < num_rows_; r += kScoreRows) {
-        ScoreTile tile = MakeScoreTile(t, r);
-        if (!Score(packed, r, tile)) continue;
-        for (size_t i = 0; i < tile.num_rows; ++i) WeighRow(tile, r, i);
-        visit.visitor->Visit(tile, unit_ * visit.parts + part);
+        VisitScores(packed, t, r, [&](const ScoreTile& tile) {
+          for (size_t i = 0; i < tile.num_rows; ++i) WeighRow(tile, r, i);
+          visit.visitor->Visit(tile, unit_ * visit.parts + part);
+        });
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/exact/keep/key_bits.h"
 #include "src/exact/keep/range.h"
 #include "src/exact/plugs-inl.h"
 #include "src/exact/problem.h"
@@ -150,6 +151,7 @@ struct Scratch {
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
+  std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
   std::vector<uint8_t> visible;  // of one score tile; only used when values are not finite
 
   Scratch(const Plan& plan, bool own_tiles) {
@@ -164,6 +166,7 @@ struct Scratch {
     }
     converted = AlignedFloats(plan.ConvertedFloats());
     rows.resize(most);
+    key_bits.resize(kScoreRows);
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(kScoreRows * kTileKeys);

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/exact/keep/dense-inl.h"
+#include "src/exact/keep/dense.h"
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
 #include "src/exact/modify/softcap-inl.h"

@@ -1,5 +1,4 @@
-// Keep socket: which keys exist for which query. Range plugs are in range.h; a plug that hides
-// single cells derives from CellKeep.
+// Keep socket, on scores: hides what the keep plugs (keep.h) do not let a row see.
 #if defined(HEED_EXACT_KEEP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_KEEP_INL_H_
 #undef HEED_EXACT_KEEP_INL_H_
@@ -8,9 +7,12 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "hwy/highway.h"
+#include "src/exact/keep/keep.h"
+#include "src/exact/row_groups-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/register_tile-inl.h"
 
@@ -19,25 +21,8 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A keep rule that works cell by cell. Both functions look at the columns [first, last) of the tile
-// below num_keys, and only at keys inside the rows' ranges.
-class CellKeep {
- public:
-  virtual ~CellKeep() = default;
-  // Is every, no or some cell of the tile kept? An empty tile costs nothing more.
-  virtual TileClass Classify(const ScoreTile& tile) const = 0;
-  // Sets the scores of cells that are not kept to -inf.
-  virtual void Apply(ScoreTile& tile) const = 0;
-};
-
-// The part of a row's key range that lies in the tile, as columns.
-inline ColumnRange VisibleColumns(const ScoreTile& tile, size_t r) {
-  const KeyRange keys = tile.rows[r].keys;
-  const int64_t count = static_cast<int64_t>(tile.num_keys);
-  const int64_t begin = std::clamp<int64_t>(keys.begin - tile.key_begin, 0, count);
-  const int64_t end = std::clamp<int64_t>(keys.end - tile.key_begin, begin, count);
-  return {static_cast<size_t>(begin), static_cast<size_t>(end)};
-}
+// Panels of a tile fit the bits of a word.
+static_assert(kTileKeys / PanelCols() <= 64 && 64 % PanelCols() == 0);
 
 // Sets columns [from, to) of a row to -inf.
 inline void HideColumns(float* row, size_t from, size_t to) {
@@ -54,6 +39,75 @@ inline void ApplyRanges(ScoreTile& tile) {
     HideColumns(row, tile.first, begin);
     HideColumns(row, end, tile.last);
   }
+}
+
+// Hides every column of [first, last) whose bit is clear; bits[r] belongs to row r.
+inline void ApplyBits(const KeyBits* bits, ScoreTile& tile) {
+  const DF d;
+  const VF hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (size_t r = 0; r < tile.num_rows; ++r) {
+    if (bits[r].Covers(tile.first, tile.last)) continue;
+    float* HWY_RESTRICT row = tile.row_scores(r);
+    for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {
+      const uint64_t word = bits[r].words[c / 64] >> (c % 64);
+      uint8_t bytes[8];
+      hwy::CopyBytes<8>(&word, bytes);
+      const auto kept = hn::LoadMaskBits(d, bytes);
+      hn::Store(hn::IfThenElse(kept, hn::Load(d, row + c), hidden), d, row + c);
+    }
+  }
+}
+
+// Gaps of at most so many panels join their neighbours: a run of its own would cost more.
+inline constexpr int kSmallGap = 1;
+
+// Takes the first run of panels, as columns, out of `panels`. False when none is left.
+inline bool TakeRun(uint64_t& panels, ColumnRange& run) {
+  if (panels == 0) return false;
+  int end = std::countr_zero(panels);
+  run.begin = static_cast<size_t>(end) * PanelCols();
+  while (true) {
+    const uint64_t rest = panels >> end;
+    end += std::countr_one(rest);
+    const uint64_t after = end < 64 ? panels >> end : 0;
+    if (after == 0 || std::countr_zero(after) > kSmallGap) break;
+    end += std::countr_zero(after);
+  }
+  run.end = static_cast<size_t>(end) * PanelCols();
+  panels = end < 64 ? panels >> end << end : 0;
+  return true;
+}
+
+// The hull of those of a group's panels that lie in a run: begin >= end when there are none.
+inline ColumnRange PanelsInRun(uint64_t panels, const ColumnRange& run) {
+  const int begin = static_cast<int>(run.begin / PanelCols());
+  const int count = static_cast<int>(run.end / PanelCols()) - begin;
+  const uint64_t here = panels >> begin & (~uint64_t{0} >> (64 - count));
+  if (here == 0) return {run.end, 0};
+  return {(static_cast<size_t>(begin + std::countr_zero(here))) * PanelCols(),
+          (static_cast<size_t>(begin + 64 - std::countl_zero(here))) * PanelCols()};
+}
+
+// What the keep plugs leave of a tile.
+struct VisiblePanels {
+  uint64_t any = 0;                     // panels that some row sees
+  uint64_t groups[kMaxRowGroups] = {};  // the same for each row group
+  KeyBits all;                          // columns that every row sees
+};
+
+inline VisiblePanels FindPanels(const KeyBits* bits, size_t num_rows) {
+  VisiblePanels visible;
+  visible.all.SetRange(0, kTileKeys);
+  for (size_t group = 0; group < num_rows; group += kTileRows) {
+    KeyBits some;
+    for (size_t r = group; r < std::min(group + kTileRows, num_rows); ++r) {
+      some |= bits[r];
+      visible.all &= bits[r];
+    }
+    visible.groups[group / kTileRows] = some.Panels(PanelCols());
+    visible.any |= visible.groups[group / kTileRows];
+  }
+  return visible;
 }
 
 }  // namespace HWY_NAMESPACE
