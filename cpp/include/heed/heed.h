@@ -2,10 +2,12 @@
 #ifndef HEED_HEED_H_
 #define HEED_HEED_H_
 
+#include "heed/analysis.h"
 #include "heed/attention.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/linear.h"
+#include "heed/merge.h"
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/tensor.h"

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 // Rows whose scores are in flight at once: with kTileKeys columns they stay in L1, and the packed
 // keys of a tile are read from L2 once per so many rows. Whole vectors of rows.
 inline constexpr size_t kScoreRows = kTileRows == 6 ? 24 : 16;
-static_assert(kScoreRows <= kMaxRowGroups * kTileRows);
+static_assert(kScoreRows <= kMaxRowGroups * kTileRows && kScoreRows <= kMaxTileRows);
 
 // Calls body.template operator()<rows>(first row, columns) for each group of the tile; the last one
 // may have fewer than kTileRows rows.

@@ -33,6 +33,9 @@ struct ColumnRange {
 // Row groups of a score tile: as many register tiles as it is high.
 inline constexpr size_t kMaxRowGroups = 4;
 
+// Rows of a score tile at the very most, on any target.
+inline constexpr size_t kMaxTileRows = 32;
+
 // Scores of `num_rows` rows and the columns [first, last) of the tile of keys that starts at
 // `key_begin`. Column c of row r is scores[r * kTileKeys + c], key key_begin + c. first and last
 // are multiples of the panel width; columns at or beyond `num_keys` are padding.

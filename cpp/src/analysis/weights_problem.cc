@@ -1,0 +1,123 @@
+#include "src/analysis/weights_problem.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+// Copies the tiles of a pass into a rectangle of pairs.
+class CopyWeights final : public WeightVisitor {
+ public:
+  CopyWeights(const WeightsRange& range, TensorView<float> weights)
+      : range_(range), weights_(weights) {}
+
+  void Visit(const ScoreTile& tile, int64_t) override {
+    const int64_t begin =
+        std::max(range_.k_begin, tile.key_begin + static_cast<int64_t>(tile.first));
+    const int64_t end = std::min(
+        range_.k_end, tile.key_begin + static_cast<int64_t>(std::min(tile.last, tile.num_keys)));
+    if (begin >= end) return;
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      const Row& row = tile.rows[r];
+      const float* from = tile.row_scores(r) + (begin - tile.key_begin);
+      std::copy(
+          from, from + (end - begin),
+          &weights_(tile.batch, row.head, row.query - range_.q_begin, begin - range_.k_begin));
+    }
+  }
+
+ private:
+  WeightsRange range_;
+  TensorView<float> weights_;
+};
+
+void Clear(const TensorView<float>& view) {
+  if (view.size() == 0) return;
+  for (int64_t b = 0; b < view.shape[0]; ++b) {
+    for (int64_t h = 0; h < view.shape[1]; ++h) {
+      for (int64_t i = 0; i < view.shape[2]; ++i) {
+        std::fill_n(&view(b, h, i, 0), view.shape[3], 0.0f);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+AttentionProblem ValidateWeights(TensorView<const float> q, TensorView<const float> k,
+                                 const AttentionOptions& options, bool wants_lse) {
+  static const float kNothing = 0;
+  CheckInput("k", k);
+  const TensorView<const float> v = {
+      &kNothing, {k.shape[0], k.shape[1], k.shape[2], 0}, {0, 0, 0, 1}};
+  return ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v), options,
+                                 wants_lse);
+}
+
+void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse) {
+  if (!lse.has_value()) return;
+  CheckInput("lse", lse);
+  CheckShape("lse", lse.shape, {p.batch, p.num_heads, p.q_len, 1}, "[batch, num_heads, q_len, 1]");
+}
+
+void CheckAnalysisOutput(const AttentionProblem& p, const std::string& name,
+                         TensorView<float> output, const Extents& expected,
+                         const std::string& meaning) {
+  if (!output.has_value()) return;
+  CheckOutput(name, output, expected, meaning);
+  CheckNoAlias(name, SpanOf(output), "q", SpanOf(p.q));
+  CheckNoAlias(name, SpanOf(output), "k", SpanOf(p.k));
+  CheckNoAlias(name, output, "bias", p.options.bias);
+}
+
+TensorView<float> AsFloats(const TensorView<int32_t>& view) {
+  // Only looked at for its addresses.
+  return {reinterpret_cast<float*>(view.data), view.shape, view.strides};
+}
+
+void CheckSquare(const AttentionProblem& p, const std::string& what) {
+  if (p.q_len == p.kv_len) return;
+  Fail(ErrorCode::kShape, "q_len = " + std::to_string(p.q_len) +
+                              " and kv_len = " + std::to_string(p.kv_len) + " differ; " + what +
+                              " needs queries and keys of the same tokens");
+}
+
+int64_t NumParts(const AttentionProblem& p) {
+  constexpr int64_t kParts = 32;
+  const int64_t units = std::max<int64_t>(1, p.batch * p.num_kv_heads);
+  return (kParts + units - 1) / units;
+}
+
+void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorView<const float> lse,
+                  TensorView<float> weights, ThreadPool* pool) {
+  Clear(weights);
+  if (weights.size() == 0) return;
+  CopyWeights copy(range, weights);
+  WeightVisit visit;
+  visit.visitor = &copy;
+  visit.queries = {range.q_begin, range.q_end};
+  visit.keys = {range.k_begin, range.k_end};
+  visit.lse = lse;
+  visit.parts = NumParts(p);
+  VisitWeights(p, visit, pool);
+}
+
+void WithMemoryErrors(const std::string& what, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kMemory, "could not allocate the memory of " + what);
+  } catch (const std::length_error&) {
+    throw Error(ErrorCode::kMemory, "the memory of " + what + " is more than can be addressed");
+  }
+}
+
+ThreadPool& PoolOrDefault(ThreadPool* pool) {
+  return pool != nullptr ? *pool : DefaultThreadPool();
+}
+
+}  // namespace heed

@@ -1,0 +1,45 @@
+// What all analysis shares: a problem of exact attention without values, and passes over it.
+#ifndef HEED_SRC_ANALYSIS_WEIGHTS_PROBLEM_H_
+#define HEED_SRC_ANALYSIS_WEIGHTS_PROBLEM_H_
+
+#include <functional>
+#include <string>
+
+#include "heed/analysis.h"
+#include "src/exact/problem.h"
+#include "src/exact/visit.h"
+
+namespace heed {
+
+// Validates q, k and the options as Attention() does, with values of head_dim_v 0.
+AttentionProblem ValidateWeights(TensorView<const float> q, TensorView<const float> k,
+                                 const AttentionOptions& options, bool wants_lse);
+
+// Checks a given lse, [batch, num_heads, q_len, 1]; absent is fine.
+void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse);
+
+// Checks an output of either element type, and that it does not overlap q, k or bias.
+void CheckAnalysisOutput(const AttentionProblem& p, const std::string& name,
+                         TensorView<float> output, const Extents& expected,
+                         const std::string& meaning);
+TensorView<float> AsFloats(const TensorView<int32_t>& view);
+
+// Refuses operations that apply the weights to the tokens that they come from.
+void CheckSquare(const AttentionProblem& p, const std::string& what);
+
+// How many parts the rows of each unit are split into: about 32 in all, whatever the machine.
+int64_t NumParts(const AttentionProblem& p);
+
+// Writes weights [batch, num_heads, queries, keys] of a range of pairs.
+void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorView<const float> lse,
+                  TensorView<float> weights, ThreadPool* pool);
+
+// Runs `body` and turns failed allocations into Error(kMemory).
+void WithMemoryErrors(const std::string& what, const std::function<void()>& body);
+
+// The pool to use.
+ThreadPool& PoolOrDefault(ThreadPool* pool);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_ANALYSIS_WEIGHTS_PROBLEM_H_
