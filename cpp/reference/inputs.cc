@@ -188,6 +188,17 @@ std::optional<Array> ReadPairs(const Request& request, std::string_view name, co
   return array;
 }
 
+std::optional<Array> ReadFloats(const Request& request, std::string_view name, int rank) {
+  const AnyTensor* tensor = FindInput(request, name);
+  if (tensor == nullptr) return std::nullopt;
+  ExpectDType(name, *tensor, IsFloat(tensor->dtype), "float32 or float64");
+  if (tensor->rank != rank) {
+    throw Error(ErrorCode::kShape,
+                Describe(name, *tensor) + ": expected rank " + std::to_string(rank));
+  }
+  return Copy(name, *tensor);
+}
+
 std::vector<double> ReadList(const Request& request, std::string_view name) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) return {};

@@ -3,6 +3,7 @@
 
 #include "heed/registry.h"
 #include "src/exact/request.h"
+#include "src/layers/request.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -31,6 +32,9 @@ constexpr Runner kRunners[] = {
     Exact<NoPreset>("attention"),
     Exact<NoPreset>("scaled_dot_product"),
     Exact<KernelRegressionPreset>("kernel_regression"),
+    {"multi_head", PlanMultiHead, RunMultiHead},
+    {"multi_query", PlanMultiQuery, RunMultiQuery},
+    {"grouped_query", PlanMultiHead, RunMultiHead},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

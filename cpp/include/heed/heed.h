@@ -6,6 +6,7 @@
 #include "heed/attention.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
+#include "heed/layers.h"
 #include "heed/linear.h"
 #include "heed/merge.h"
 #include "heed/registry.h"

@@ -100,12 +100,7 @@ void ReadWidth(const RequestReader& reader, AttentionRequest& r) {
 
 }  // namespace
 
-AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
-  AttentionRequest r;
-  r.q = reader.RequiredStored("q");
-  r.k = reader.RequiredStored("k");
-  r.v = reader.RequiredStored("v");
-  r.options = std::move(preset);
+void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   if (const auto word = reader.Word("score")) o.score = ReadScore(*word);
   if (const auto word = reader.Word("normalize")) o.normalize = ReadNormalize(*word);
@@ -120,6 +115,15 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");
   if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
+}
+
+AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
+  AttentionRequest r;
+  r.q = reader.RequiredStored("q");
+  r.k = reader.RequiredStored("k");
+  r.v = reader.RequiredStored("v");
+  r.options = std::move(preset);
+  ReadExactOptions(reader, r);
   return r;
 }
 

@@ -26,6 +26,9 @@ struct AttentionRequest {
 // Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset);
 
+// The options alone, for layers: r.q, r.k and r.v have their shapes, their data is not read.
+void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
+
 // What the rows fix.
 AttentionOptions KernelRegressionPreset();
 

@@ -1,0 +1,230 @@
+// MultiHead(): projections around Attention().
+#include "src/layers/multi_head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "heed/linear.h"
+#include "src/parallel/worker_scratch.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+size_t Count(int64_t a, int64_t b, int64_t c) {
+  int64_t count = 0;
+  if (__builtin_mul_overflow(a, b, &count) || __builtin_mul_overflow(count, c, &count) ||
+      count > std::numeric_limits<ptrdiff_t>::max() / static_cast<ptrdiff_t>(sizeof(float))) {
+    Fail(ErrorCode::kMemory, "the projections are more than can be addressed");
+  }
+  return static_cast<size_t>(count);
+}
+
+// [1, heads, head_dim, in] as [1, 1, heads * head_dim, in].
+TensorView<const float> FlatRows(const TensorView<const float>& w) {
+  const int64_t stride = w.shape[2] > 1 ? w.strides[2] : w.strides[1];
+  return {w.data, {1, 1, w.shape[1] * w.shape[2], w.shape[3]}, {0, 0, stride, w.strides[3]}};
+}
+
+// [1, out, heads, head_dim] as [1, 1, out, heads * head_dim].
+TensorView<const float> FlatCols(const TensorView<const float>& w) {
+  const int64_t stride = w.shape[3] > 1 ? w.strides[3] : w.strides[2];
+  return {w.data, {1, 1, w.shape[1], w.shape[2] * w.shape[3]}, {0, 0, w.strides[1], stride}};
+}
+
+// Rows [batch, 1, len, heads * head_dim], and the same memory split into heads.
+struct Heads {
+  TensorView<float> rows;
+  TensorView<float> heads;  // [batch, heads, len, head_dim]
+
+  Heads(TensorView<float> view, int64_t num_heads, int64_t head_dim)
+      : rows(view),
+        heads{view.data,
+              {view.shape[0], num_heads, view.shape[2], head_dim},
+              {view.strides[0], head_dim, view.strides[2], 1}} {}
+};
+
+class MultiHeadCall {
+ public:
+  MultiHeadCall(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                const MultiHeadOptions& options, const MultiHeadOutputs& outputs, ThreadPool& pool)
+      : s_(shape), w_(weights), o_(options), out_(outputs), pool_(pool) {
+    const bool averaged = out_.weights.has_value() && out_.weights.shape[1] != s_.num_heads;
+    average_ = averaged && s_.num_heads > 0;
+    if (w_.w_o.has_value()) heads_ = Rows(heads_memory_, s_.q_len, s_.num_heads * s_.head_dim_v);
+    if (!w_.w_o.has_value()) heads_ = out_.output;
+    lse_ = out_.lse;
+    if (s_.extra > 0 && !lse_.has_value()) {
+      lse_memory_ = AlignedFloats(Count(s_.batch, s_.num_heads, s_.q_len));
+      lse_ = Contiguous(lse_memory_.get(), s_.batch, s_.num_heads, s_.q_len, 1);
+    }
+    weights_ = out_.weights;
+    if (average_) {
+      const int64_t columns = s_.kv_len + s_.extra;
+      pairs_memory_ = AlignedFloats(
+          Count(static_cast<int64_t>(Count(s_.batch, s_.num_heads, s_.q_len)), columns, 1));
+      weights_ = Contiguous(pairs_memory_.get(), s_.batch, s_.num_heads, s_.q_len, columns);
+    }
+  }
+
+  void Run(const TensorView<const float>& query, const TensorView<const float>& key,
+           const TensorView<const float>& value) {
+    AlignedFloats q_memory, k_memory, v_memory;
+    const Heads q(Rows(q_memory, s_.q_len, s_.num_heads * s_.head_dim), s_.num_heads, s_.head_dim);
+    const Heads k(Rows(k_memory, s_.kv_len, s_.num_kv_heads * s_.head_dim), s_.num_kv_heads,
+                  s_.head_dim);
+    const Heads v(Rows(v_memory, s_.kv_len, s_.num_kv_heads * s_.head_dim_v), s_.num_kv_heads,
+                  s_.head_dim_v);
+    Linear(query, FlatRows(w_.w_q), w_.b_q, q.rows, &pool_);
+    Linear(key, FlatRows(w_.w_k), w_.b_k, k.rows, &pool_);
+    Linear(value, FlatRows(w_.w_v), w_.b_v, v.rows, &pool_);
+    const Heads heads(heads_, s_.num_heads, s_.head_dim_v);
+    AttentionOutputs outputs;
+    outputs.output = heads.heads;
+    outputs.lse = lse_;
+    outputs.weights = weights_;
+    outputs.weights.shape[3] = s_.kv_len;
+    Attention(q.heads, k.heads, v.heads, o_.attention, outputs, &pool_);
+    if (s_.extra > 0) AddExtraKeys(q.heads, heads.heads);
+    if (!o_.head_mask.empty()) MaskHeads(heads.heads);
+    if (average_) AverageWeights();
+    if (w_.w_o.has_value()) Linear(heads.rows, FlatCols(w_.w_o), w_.b_o, out_.output, &pool_);
+  }
+
+ private:
+  // New rows [batch, 1, len, dim]. Empty tensors get a pointer too: absent means something else.
+  TensorView<float> Rows(AlignedFloats& memory, int64_t len, int64_t dim) const {
+    memory = AlignedFloats(std::max<size_t>(1, Count(s_.batch, len, dim)));
+    return Contiguous(memory.get(), s_.batch, 1, len, dim);
+  }
+
+  template <class Body>
+  void ForEachHead(Body&& body) const {
+    pool_.Run(s_.batch * s_.num_heads,
+              [&](int64_t index, int) { body(index / s_.num_heads, index % s_.num_heads); });
+  }
+
+  // The extra keys join each row's softmax through its lse, exactly, whatever the keep rules are.
+  void AddExtraKeys(const TensorView<float>& q, const TensorView<float>& heads) const {
+    ForEachHead([&](int64_t b, int64_t h) {
+      for (int64_t i = 0; i < s_.q_len; ++i) AddExtraKeysToRow(q, heads, b, h, i);
+    });
+  }
+
+  double ExtraScore(const float* q, int64_t kv_head) const {
+    const double scale =
+        o_.attention.scale.value_or(1 / std::sqrt(static_cast<double>(s_.head_dim)));
+    const float* k = w_.bias_k.data() + kv_head * s_.head_dim;
+    double dot = 0;
+    for (int64_t d = 0; d < s_.head_dim; ++d) dot += static_cast<double>(q[d]) * k[d];
+    if (!o_.attention.softcap) return scale * dot;
+    return *o_.attention.softcap * std::tanh(scale * dot / *o_.attention.softcap);
+  }
+
+  void AddExtraKeysToRow(const TensorView<float>& q, const TensorView<float>& heads, int64_t b,
+                         int64_t h, int64_t i) const {
+    const int64_t kv_head = h / (s_.num_heads / s_.num_kv_heads);
+    const bool has_bias = !w_.bias_k.empty();
+    double lse = lse_(b, h, i, 0);
+    // With the extra keys the row is not empty, so its sink counts.
+    const std::span<const float> sinks = o_.attention.sinks;
+    if (lse == -HUGE_VAL && !sinks.empty()) lse = sinks[static_cast<size_t>(h)];
+    const double bias_score =
+        has_bias ? ExtraScore(&q(b, h, i, 0), kv_head) : -std::numeric_limits<double>::infinity();
+    const double zero_score = o_.add_zero_attn ? 0 : -std::numeric_limits<double>::infinity();
+    // Not std::max: a NaN must stay, and no term may be infinity minus infinity.
+    double top = lse;
+    if (bias_score > top || std::isnan(bias_score)) top = bias_score;
+    if (zero_score > top) top = zero_score;
+    const auto part = [top](double s) { return s == -HUGE_VAL ? 0 : std::exp(s - top); };
+    const double sum = part(lse) + part(bias_score) + part(zero_score);
+    const double kept = part(lse) / sum;
+    const double bias_weight = part(bias_score) / sum;
+    for (int64_t d = 0; d < s_.head_dim_v; ++d) {
+      float& element = heads(b, h, i, d);
+      double blended = lse == -HUGE_VAL ? 0 : kept * element;
+      if (has_bias) blended += bias_weight * w_.bias_v[kv_head * s_.head_dim_v + d];
+      element = static_cast<float>(blended);
+    }
+    lse_(b, h, i, 0) = static_cast<float>(top + std::log(sum));
+    if (!weights_.has_value()) return;
+    for (int64_t j = 0; j < s_.kv_len; ++j) {
+      float& weight = weights_(b, h, i, j);
+      if (weight != 0) weight = static_cast<float>(kept * weight);
+    }
+    int64_t column = s_.kv_len;
+    if (has_bias) weights_(b, h, i, column++) = static_cast<float>(bias_weight);
+    if (o_.add_zero_attn) weights_(b, h, i, column) = static_cast<float>(part(zero_score) / sum);
+  }
+
+  void MaskHeads(const TensorView<float>& heads) const {
+    ForEachHead([&](int64_t b, int64_t h) {
+      const float factor = o_.head_mask[static_cast<size_t>(h)];
+      if (factor == 1) return;
+      for (int64_t i = 0; i < s_.q_len; ++i) {
+        for (int64_t d = 0; d < s_.head_dim_v; ++d) {
+          float& element = heads(b, h, i, d);
+          element = factor == 0 ? 0 : factor * element;
+        }
+      }
+    });
+  }
+
+  void AverageWeights() const {
+    pool_.Run(s_.batch * s_.q_len, [&](int64_t index, int) {
+      const int64_t b = index / s_.q_len;
+      const int64_t i = index % s_.q_len;
+      for (int64_t j = 0; j < s_.kv_len + s_.extra; ++j) {
+        double sum = 0;
+        for (int64_t h = 0; h < s_.num_heads; ++h) sum += weights_(b, h, i, j);
+        out_.weights(b, 0, i, j) = static_cast<float>(sum / static_cast<double>(s_.num_heads));
+      }
+    });
+  }
+
+  const MultiHeadShape& s_;
+  const MultiHeadWeights& w_;
+  const MultiHeadOptions& o_;
+  const MultiHeadOutputs& out_;
+  ThreadPool& pool_;
+  bool average_ = false;
+  AlignedFloats heads_memory_, lse_memory_, pairs_memory_;
+  TensorView<float> heads_, lse_, weights_;
+};
+
+void CheckOutputs(const MultiHeadShape& s, const MultiHeadOutputs& out) {
+  CheckOutput("output", out.output, {s.batch, 1, s.q_len, s.out_dim}, "[batch, 1, q_len, out_dim]");
+  if (out.lse.has_value()) {
+    CheckOutput("lse", out.lse, {s.batch, s.num_heads, s.q_len, 1}, "[batch, num_heads, q_len, 1]");
+  }
+  if (!out.weights.has_value()) return;
+  const int64_t heads = out.weights.shape[1] == 1 ? 1 : s.num_heads;
+  CheckOutput("weights", out.weights, {s.batch, heads, s.q_len, s.kv_len + s.extra},
+              "[batch, num_heads or 1, q_len, kv_len + extra keys]");
+}
+
+}  // namespace
+
+void MultiHead(TensorView<const float> query, TensorView<const float> key,
+               TensorView<const float> value, const MultiHeadWeights& weights,
+               const MultiHeadOptions& options, const MultiHeadOutputs& outputs, ThreadPool* pool) {
+  const MultiHeadShape shape =
+      ValidateMultiHead(query, key, value, weights, options, outputs.lse.has_value());
+  CheckOutputs(shape, outputs);
+  const TensorView<float> written[] = {outputs.output, outputs.lse, outputs.weights};
+  const char* names[] = {"output", "lse", "weights"};
+  for (int n = 0; n < 3; ++n) {
+    CheckNoAlias(names[n], written[n], "query", query);
+    CheckNoAlias(names[n], written[n], "key", key);
+    CheckNoAlias(names[n], written[n], "value", value);
+    CheckNoAlias(names[n], written[n], "w_o", weights.w_o);
+    for (int m = 0; m < n; ++m) CheckNoAlias(names[n], written[n], names[m], written[m]);
+  }
+  if (shape.batch == 0 || shape.q_len == 0) return;
+  MultiHeadCall(shape, weights, options, outputs, pool != nullptr ? *pool : DefaultThreadPool())
+      .Run(query, key, value);
+}
+
+}  // namespace heed
