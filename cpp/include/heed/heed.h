@@ -9,6 +9,7 @@
 #include "heed/layers.h"
 #include "heed/linear.h"
 #include "heed/merge.h"
+#include "heed/position.h"
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
