@@ -199,6 +199,12 @@ std::optional<Array> ReadFloats(const Request& request, std::string_view name, i
   return Copy(name, *tensor);
 }
 
+Array ReadFloats(const Request& request, std::string_view name) {
+  const AnyTensor& tensor = *FindInput(request, name);
+  ExpectDType(name, tensor, IsFloat(tensor.dtype), "float32 or float64");
+  return Copy(name, tensor);
+}
+
 std::vector<double> ReadList(const Request& request, std::string_view name) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) return {};

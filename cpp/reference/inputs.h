@@ -65,6 +65,8 @@ std::optional<Array> ReadPairs(const Request& request, std::string_view name, co
 // Reads a float tensor of this rank with leading extents of 1: [n, m] becomes [1, 1, n, m]. Absent
 // when the request does not have it.
 std::optional<Array> ReadFloats(const Request& request, std::string_view name, int rank);
+// Reads a float tensor that the request has, of any rank; its extents become the last ones.
+Array ReadFloats(const Request& request, std::string_view name);
 
 // Reads a float tensor of rank 0 or 1; empty when the request does not have it.
 std::vector<double> ReadList(const Request& request, std::string_view name);

@@ -4,6 +4,7 @@
 #include "heed/registry.h"
 #include "src/exact/request.h"
 #include "src/layers/request.h"
+#include "src/position/request.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -28,6 +29,19 @@ constexpr Runner Exact(std::string_view id) {
           }};
 }
 
+// A runner of the position family: one output, shaped as x.
+template <auto kRead, auto kRun>
+constexpr Runner Position(std::string_view id) {
+  return {id,
+          [](const RequestReader& reader) {
+            kRead(reader);
+            return PlanLikeX(reader);
+          },
+          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+            kRun(kRead(reader), OutputLikeX(outputs), pool);
+          }};
+}
+
 constexpr Runner kRunners[] = {
     Exact<NoPreset>("attention"),
     Exact<NoPreset>("scaled_dot_product"),
@@ -35,6 +49,10 @@ constexpr Runner kRunners[] = {
     {"multi_head", PlanMultiHead, RunMultiHead},
     {"multi_query", PlanMultiQuery, RunMultiQuery},
     {"grouped_query", PlanMultiHead, RunMultiHead},
+    Position<ReadRope, Rotate>("rope"),
+    Position<ReadXpos, Rotate>("xpos"),
+    Position<ReadSinusoidal, Add>("sinusoidal"),
+    Position<ReadLearnedPosition, Add>("learned_position"),
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

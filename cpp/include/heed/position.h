@@ -32,9 +32,9 @@ inline constexpr int64_t kMaxRowPosition = int64_t{1} << 31;
 // Where the rows of x stand: row i of batch entry b at offset[b] + rows[b, i].
 struct Positions {
   // Empty = 0, one value for all, or one per batch entry. May be negative.
-  std::vector<int64_t> offset;
+  std::vector<int64_t> offset{};
   // Empty = 0, 1, 2, ...; else [len] (shared) or [batch, len] whole numbers, any order.
-  std::span<const int32_t> rows;
+  std::span<const int32_t> rows{};
 };
 
 // Which dimensions of a head are rotated together. The two orders are one permutation apart and
@@ -73,11 +73,11 @@ struct RopeScaling {
   int64_t original_len = 0;
   // kDynamicNtk: the length to scale for. Absent = the largest position of the call plus 1. Give it
   // when keys rotated in earlier calls are still in use.
-  std::optional<int64_t> seq_len;
+  std::optional<int64_t> seq_len{};
   double beta_fast = 32;
   double beta_slow = 1;
   // kYarn: factor on the rotated pairs. Absent = 0.1 ln(factor) + 1, and 1 for factor <= 1.
-  std::optional<double> attention_factor;
+  std::optional<double> attention_factor{};
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 };
@@ -91,20 +91,20 @@ struct ImageGrid {
 };
 
 struct RopeOptions {
-  Positions positions;
+  Positions positions{};
   // Rotated dimensions, the first ones; the rest passes through unchanged. Absent = all. Even and
   // >= 2; a multiple of 4 with `image`.
-  std::optional<int64_t> rotary_dim;
+  std::optional<int64_t> rotary_dim{};
   double base = 10000;  // > 1 and finite
   RopeScaling scaling;
-  std::optional<ImageGrid> image;  // refused together with positions
+  std::optional<ImageGrid> image{};  // refused together with positions
   // Undoes the rotation: negated angles, divided by attention_factor.
   bool inverse = false;
   // Given tables [1 or batch, 1, rows, rotary_dim / 2]: the row of a position, which must be in
   // [0, rows), replaces the angles. Both or none; base is not read, scaling and image are refused.
   // `inverse` negates the sines.
-  TensorView<const float> cos;
-  TensorView<const float> sin;
+  TensorView<const float> cos{};
+  TensorView<const float> sin{};
 };
 
 // Rotary position embedding: turns each pair of dimensions by position * frequency, so that the
@@ -133,8 +133,8 @@ std::vector<double> RopeFrequencies(int64_t rotary_dim, double base, const RopeS
 double RopeMagnitude(const RopeScaling& scaling);
 
 struct XposOptions {
-  Positions positions;
-  std::optional<int64_t> rotary_dim;
+  Positions positions{};
+  std::optional<int64_t> rotary_dim{};
   double base = 10000;
   RopeScaling scaling;
   bool inverse = false;
@@ -174,7 +174,7 @@ enum class SinusoidalSpacing {
 };
 
 struct SinusoidalOptions {
-  Positions positions;
+  Positions positions{};
   SinusoidalLayout layout = SinusoidalLayout::kInterleaved;
   SinusoidalSpacing spacing = SinusoidalSpacing::kOpen;
   double base = 10000;  // > 1 and finite
@@ -190,7 +190,7 @@ void AddSinusoidal(TensorView<const float> x, const SinusoidalOptions& options,
                    TensorView<float> output, ThreadPool* pool = nullptr);
 
 struct LearnedPositionOptions {
-  Positions positions;
+  Positions positions{};
   // Stretches or shrinks the table to len rows instead of looking positions up: row i reads the
   // table at (i + 0.5) * max_len / len - 0.5, clamped to it, linearly between two rows. With
   // len == max_len it is the table itself. Refused together with positions.

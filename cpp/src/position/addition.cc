@@ -150,14 +150,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed {
-namespace {
 
 HWY_EXPORT(RunAddition);
 
-template <typename Validate>
-void Add(const Validate& validate, ThreadPool* pool) {
+void Add(AdditionProblem problem, TensorView<float> output, ThreadPool* pool) {
+  SetOutput(problem, output);
   try {
-    const AdditionProblem problem = validate();
     HWY_DYNAMIC_DISPATCH(RunAddition)(problem, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kMemory, "could not allocate the rows of the position code");
@@ -166,17 +164,16 @@ void Add(const Validate& validate, ThreadPool* pool) {
   }
 }
 
-}  // namespace
-
 void AddSinusoidal(TensorView<const float> x, const SinusoidalOptions& options,
                    TensorView<float> output, ThreadPool* pool) {
-  Add([&] { return ValidateSinusoidal(x, options, output); }, pool);
+  if (!x.has_value()) x.shape = output.shape;
+  Add(ValidateSinusoidal(x, options), output, pool);
 }
 
 void AddLearnedPosition(TensorView<const float> x, TensorView<const float> table,
                         const LearnedPositionOptions& options, TensorView<float> output,
                         ThreadPool* pool) {
-  Add([&] { return ValidateLearned(x, table, options, output); }, pool);
+  Add(ValidateLearned(x, table, options), output, pool);
 }
 
 }  // namespace heed

@@ -69,14 +69,20 @@ struct AdditionProblem {
   bool interpolate = false;
 };
 
+// Everything but the output, which SetOutput checks.
 RotationProblem ValidateRope(TensorView<const float> x, RopePairing pairing,
-                             const RopeOptions& options, TensorView<float> output);
+                             const RopeOptions& options);
 RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, XposSide side,
-                             const XposOptions& options, TensorView<float> output);
-AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOptions& options,
-                                   TensorView<float> output);
+                             const XposOptions& options);
+AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOptions& options);
 AdditionProblem ValidateLearned(TensorView<const float> x, TensorView<const float> table,
-                                const LearnedPositionOptions& options, TensorView<float> output);
+                                const LearnedPositionOptions& options);
+void SetOutput(RotationProblem& problem, TensorView<float> output);
+void SetOutput(AdditionProblem& problem, TensorView<float> output);
+
+// Check the output and run.
+void Rotate(RotationProblem problem, TensorView<float> output, ThreadPool* pool);
+void Add(AdditionProblem problem, TensorView<float> output, ThreadPool* pool);
 
 }  // namespace heed
 

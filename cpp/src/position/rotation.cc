@@ -184,14 +184,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed {
-namespace {
 
 HWY_EXPORT(RunRotation);
 
-template <typename Validate>
-void Rotate(const Validate& validate, ThreadPool* pool) {
+void Rotate(RotationProblem problem, TensorView<float> output, ThreadPool* pool) {
+  SetOutput(problem, output);
   try {
-    const RotationProblem problem = validate();
     HWY_DYNAMIC_DISPATCH(RunRotation)(problem, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kMemory, "could not allocate the tables of the rotation");
@@ -200,16 +198,14 @@ void Rotate(const Validate& validate, ThreadPool* pool) {
   }
 }
 
-}  // namespace
-
 void Rope(TensorView<const float> x, RopePairing pairing, const RopeOptions& options,
           TensorView<float> output, ThreadPool* pool) {
-  Rotate([&] { return ValidateRope(x, pairing, options, output); }, pool);
+  Rotate(ValidateRope(x, pairing, options), output, pool);
 }
 
 void Xpos(TensorView<const float> x, RopePairing pairing, XposSide side, const XposOptions& options,
           TensorView<float> output, ThreadPool* pool) {
-  Rotate([&] { return ValidateXpos(x, pairing, side, options, output); }, pool);
+  Rotate(ValidateXpos(x, pairing, side, options), output, pool);
 }
 
 }  // namespace heed

@@ -125,13 +125,10 @@ Spectrum RotationSpectrum(const RotationProblem& p, double base, const RopeScali
 }
 
 RotationProblem StartRotation(TensorView<const float> x, RopePairing pairing,
-                              const Positions& positions, TensorView<float> output) {
+                              const Positions& positions) {
   CheckInput("x", x);
-  CheckOutput("output", output, x.shape, kMeaning);
-  CheckInPlaceOrApart(x, output);
   RotationProblem p;
   p.x = x;
-  p.output = output;
   p.pairing = pairing;
   p.positions = CheckPositions(positions, x);
   return p;
@@ -155,15 +152,12 @@ void CheckGrowth(const RotationProblem& p, double center) {
   }
 }
 
-AdditionProblem StartAddition(TensorView<const float> x, const Positions& positions,
-                              TensorView<float> output) {
-  if (!x.has_value()) x.shape = output.shape;
+// An absent x has its shape only.
+AdditionProblem StartAddition(TensorView<const float> x, const Positions& positions) {
   if (x.has_value()) CheckInput("x", x);
-  CheckOutput("output", output, x.shape, kMeaning);
-  CheckInPlaceOrApart(x, output);
+  CheckExtents("x", x.shape, x.strides, sizeof(float));
   AdditionProblem p;
   p.x = x;
-  p.output = output;
   p.positions = CheckPositions(positions, x);
   return p;
 }
@@ -185,9 +179,24 @@ PositionRange RangeOf(const RowPositions& positions, int64_t batch) {
   return range;
 }
 
+void SetOutput(RotationProblem& problem, TensorView<float> output) {
+  CheckOutput("output", output, problem.x.shape, kMeaning);
+  CheckInPlaceOrApart(problem.x, output);
+  CheckNoAlias("output", output, "cos", problem.cos);
+  CheckNoAlias("output", output, "sin", problem.sin);
+  problem.output = output;
+}
+
+void SetOutput(AdditionProblem& problem, TensorView<float> output) {
+  CheckOutput("output", output, problem.x.shape, kMeaning);
+  CheckInPlaceOrApart(problem.x, output);
+  CheckNoAlias("output", output, "table", problem.table);
+  problem.output = output;
+}
+
 RotationProblem ValidateRope(TensorView<const float> x, RopePairing pairing,
-                             const RopeOptions& options, TensorView<float> output) {
-  RotationProblem p = StartRotation(x, pairing, options.positions, output);
+                             const RopeOptions& options) {
+  RotationProblem p = StartRotation(x, pairing, options.positions);
   p.rotary_dim = CheckRotaryDim(options.rotary_dim, x.shape[3], options.image ? 4 : 2);
   if (options.cos.has_value() || options.sin.has_value()) {
     CheckTables(p, options);
@@ -209,8 +218,8 @@ RotationProblem ValidateRope(TensorView<const float> x, RopePairing pairing,
 }
 
 RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, XposSide side,
-                             const XposOptions& options, TensorView<float> output) {
-  RotationProblem p = StartRotation(x, pairing, options.positions, output);
+                             const XposOptions& options) {
+  RotationProblem p = StartRotation(x, pairing, options.positions);
   p.rotary_dim = CheckRotaryDim(options.rotary_dim, x.shape[3], 2);
   p.spectrum = RotationSpectrum(p, options.base, options.scaling);
   for (const auto& [name, value] :
@@ -233,9 +242,8 @@ RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, Xpo
   return p;
 }
 
-AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOptions& options,
-                                   TensorView<float> output) {
-  AdditionProblem p = StartAddition(x, options.positions, output);
+AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOptions& options) {
+  AdditionProblem p = StartAddition(x, options.positions);
   if (!(options.base > 1) || !std::isfinite(options.base)) {
     Fail(ErrorCode::kRange,
          "base = " + NumberText(options.base) + "; it must be finite and above 1");
@@ -256,14 +264,13 @@ AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOp
 }
 
 AdditionProblem ValidateLearned(TensorView<const float> x, TensorView<const float> table,
-                                const LearnedPositionOptions& options, TensorView<float> output) {
+                                const LearnedPositionOptions& options) {
   CheckPresent("x", x);
-  AdditionProblem p = StartAddition(x, options.positions, output);
+  AdditionProblem p = StartAddition(x, options.positions);
   CheckInput("table", table);
   const int64_t max_len = table.shape[2];
   CheckShape("table", table.shape, {1, 1, max_len, x.shape[3]},
              "[1, 1, max_len, dim], dim as in x");
-  CheckNoAlias("output", output, "table", table);
   p.table = table;
   p.interpolate = options.interpolate;
   if (options.interpolate) CheckNoPositions(options.positions, "interpolate");

@@ -1,0 +1,208 @@
+#include "src/position/request.h"
+
+#include <string>
+#include <utility>
+
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+// [len, dim], [batch, len, dim] or [batch, num_heads, len, dim] as [batch, num_heads, len, dim].
+template <typename T>
+TensorView<T> AsHeads(const std::string& name, const AnyTensor& tensor) {
+  T* data = static_cast<T*>(tensor.data);
+  const auto& shape = tensor.shape;
+  const auto& strides = tensor.strides;
+  switch (tensor.rank) {
+    case 4:
+      return {data, shape, strides};
+    case 3:
+      return {data, {shape[0], 1, shape[1], shape[2]}, {strides[0], 0, strides[1], strides[2]}};
+    case 2:
+      return {data, {1, 1, shape[0], shape[1]}, {0, 0, strides[0], strides[1]}};
+    default:
+      Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor.rank) +
+                                  "; expected [batch, num_heads, len, dim], [batch, len, dim] or "
+                                  "[len, dim]");
+  }
+}
+
+TensorView<const float> ReadX(const RequestReader& reader) {
+  reader.FloatTensor("x");  // its element type
+  const AnyTensor* x = reader.Input("x");
+  if (x == nullptr) Fail(ErrorCode::kOption, "input x is missing");
+  return AsHeads<const float>("x", *x);
+}
+
+Positions ReadPositions(const RequestReader& reader, const TensorView<const float>& x) {
+  Positions positions;
+  for (const double number : reader.Numbers("position_offset")) {
+    positions.offset.push_back(WholeNumber("position_offset", number));
+  }
+  if (reader.Param("position_offset") != nullptr && positions.offset.empty()) {
+    Fail(ErrorCode::kShape, "position_offset is an empty list; expected 1 or batch values");
+  }
+  const AnyTensor* tensor = reader.Input("positions");
+  if (tensor == nullptr) return positions;
+  const bool shared = tensor->rank == 1 && tensor->shape[0] == x.shape[2];
+  const bool own =
+      tensor->rank == 2 && tensor->shape[0] == x.shape[0] && tensor->shape[1] == x.shape[2];
+  if (!shared && !own) {
+    Fail(ErrorCode::kShape, "positions must have the shape [len] = [" + std::to_string(x.shape[2]) +
+                                "] or [batch, len] = [" + std::to_string(x.shape[0]) + ", " +
+                                std::to_string(x.shape[2]) + "]");
+  }
+  positions.rows = reader.Ints("positions");
+  return positions;
+}
+
+// The value of the word `name`, or `fallback` when it is absent; without a fallback it is needed.
+template <typename T>
+T ReadWord(const RequestReader& reader, const std::string& name,
+           std::span<const std::pair<const char*, T>> words, std::optional<T> fallback = {}) {
+  const std::optional<std::string> given = reader.Word(name);
+  if (!given && fallback) return *fallback;
+  std::string known;
+  for (const auto& [word, value] : words) {
+    if (given && *given == word) return value;
+    known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
+  }
+  Fail(ErrorCode::kOption,
+       given ? name + " = \"" + *given + "\"; expected one of " + known
+             : name + " is missing: it must be one of " + known + ", there is no default");
+}
+
+RopePairing ReadPairing(const RequestReader& reader) {
+  static constexpr std::pair<const char*, RopePairing> kWords[] = {
+      {"half", RopePairing::kHalf}, {"interleaved", RopePairing::kInterleaved}};
+  return ReadWord<RopePairing>(reader, "pairing", kWords);
+}
+
+RopeScaling ReadScaling(const RequestReader& reader) {
+  using Kind = RopeScaling::Kind;
+  static constexpr std::pair<const char*, Kind> kWords[] = {
+      {"none", Kind::kNone}, {"linear", Kind::kLinear},
+      {"ntk", Kind::kNtk},   {"dynamic_ntk", Kind::kDynamicNtk},
+      {"yarn", Kind::kYarn}, {"llama3", Kind::kLlama3}};
+  RopeScaling scaling;
+  scaling.kind = ReadWord<Kind>(reader, "scaling", kWords, Kind::kNone);
+  const std::optional<double> factor = reader.Number("scaling_factor");
+  if (!factor && scaling.kind != Kind::kNone) {
+    Fail(ErrorCode::kOption, "scaling_factor is missing: scaling needs it");
+  }
+  scaling.factor = factor.value_or(1);
+  scaling.original_len = reader.Count("original_len").value_or(0);
+  scaling.seq_len = reader.Count("seq_len");
+  scaling.beta_fast = reader.Number("beta_fast").value_or(scaling.beta_fast);
+  scaling.beta_slow = reader.Number("beta_slow").value_or(scaling.beta_slow);
+  scaling.attention_factor = reader.Number("attention_factor");
+  scaling.low_freq_factor = reader.Number("low_freq_factor").value_or(scaling.low_freq_factor);
+  scaling.high_freq_factor = reader.Number("high_freq_factor").value_or(scaling.high_freq_factor);
+  return scaling;
+}
+
+std::optional<ImageGrid> ReadImage(const RequestReader& reader) {
+  const std::optional<int64_t> height = reader.Count("image_height");
+  const std::optional<int64_t> width = reader.Count("image_width");
+  if (height.has_value() != width.has_value()) {
+    Fail(ErrorCode::kOption, "image_height and image_width belong together; one is missing");
+  }
+  if (!height) return {};
+  return ImageGrid{*height, *width};
+}
+
+// [rows, pairs] or [batch, rows, pairs] as [batch, 1, rows, pairs].
+TensorView<const float> ReadTable(const RequestReader& reader, const std::string& name) {
+  const TensorView<const float> view = reader.FloatTensor(name);
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor == nullptr) return {};
+  if (tensor->rank != 2 && tensor->rank != 3) {
+    Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor->rank) +
+                                "; expected [rows, pairs] or [batch, rows, pairs]");
+  }
+  return {view.data,
+          {view.shape[1], 1, view.shape[2], view.shape[3]},
+          {view.strides[1], 0, view.strides[2], view.strides[3]}};
+}
+
+}  // namespace
+
+RotationProblem ReadRope(const RequestReader& reader) {
+  const TensorView<const float> x = ReadX(reader);
+  RopeOptions options;
+  options.positions = ReadPositions(reader, x);
+  options.rotary_dim = reader.Count("rotary_dim");
+  options.base = reader.Number("base").value_or(options.base);
+  options.scaling = ReadScaling(reader);
+  options.image = ReadImage(reader);
+  options.inverse = reader.Flag("inverse");
+  options.cos = ReadTable(reader, "cos");
+  options.sin = ReadTable(reader, "sin");
+  if (reader.Input("cos") != nullptr && reader.Param("base") != nullptr) {
+    Fail(ErrorCode::kOption, "base and cos are both given; the angles come from one of them");
+  }
+  return ValidateRope(x, ReadPairing(reader), options);
+}
+
+RotationProblem ReadXpos(const RequestReader& reader) {
+  static constexpr std::pair<const char*, XposSide> kSides[] = {{"query", XposSide::kQuery},
+                                                                {"key", XposSide::kKey}};
+  const TensorView<const float> x = ReadX(reader);
+  XposOptions options;
+  options.positions = ReadPositions(reader, x);
+  options.rotary_dim = reader.Count("rotary_dim");
+  options.base = reader.Number("base").value_or(options.base);
+  options.scaling = ReadScaling(reader);
+  options.inverse = reader.Flag("inverse");
+  options.gamma = reader.Number("gamma").value_or(options.gamma);
+  options.scale_base = reader.Number("scale_base").value_or(options.scale_base);
+  options.center = reader.Number("center").value_or(options.center);
+  const XposSide side = ReadWord<XposSide>(reader, "side", kSides);
+  return ValidateXpos(x, ReadPairing(reader), side, options);
+}
+
+AdditionProblem ReadSinusoidal(const RequestReader& reader) {
+  using Layout = SinusoidalLayout;
+  using Spacing = SinusoidalSpacing;
+  static constexpr std::pair<const char*, Layout> kLayouts[] = {
+      {"interleaved", Layout::kInterleaved}, {"concatenated", Layout::kConcatenated}};
+  static constexpr std::pair<const char*, Spacing> kSpacings[] = {{"open", Spacing::kOpen},
+                                                                  {"closed", Spacing::kClosed}};
+  const TensorView<const float> x = ReadX(reader);
+  CheckInput("x", x);
+  SinusoidalOptions options;
+  options.positions = ReadPositions(reader, x);
+  options.layout = ReadWord<Layout>(reader, "code_layout", kLayouts, options.layout);
+  options.spacing = ReadWord<Spacing>(reader, "spacing", kSpacings, options.spacing);
+  options.base = reader.Number("base").value_or(options.base);
+  return ValidateSinusoidal(x, options);
+}
+
+AdditionProblem ReadLearnedPosition(const RequestReader& reader) {
+  const TensorView<const float> x = ReadX(reader);
+  const AnyTensor* table = reader.Input("table");
+  if (table == nullptr) Fail(ErrorCode::kOption, "input table is missing");
+  LearnedPositionOptions options;
+  options.positions = ReadPositions(reader, x);
+  options.interpolate = reader.Flag("interpolate");
+  return ValidateLearned(x, reader.FloatTensor("table"), options);
+}
+
+std::vector<OutputSpec> PlanLikeX(const RequestReader& reader) {
+  const AnyTensor* x = reader.Input("x");
+  return {{"output", x->rank, x->shape}};
+}
+
+TensorView<float> OutputLikeX(std::span<const NamedTensor> outputs) {
+  for (const NamedTensor& output : outputs) {
+    if (output.name != "output") continue;
+    if (output.tensor.dtype != DType::kFloat32) {
+      Fail(ErrorCode::kDType, "output must be float32");
+    }
+    return AsHeads<float>("output", output.tensor);
+  }
+  return {};
+}
+
+}  // namespace heed
