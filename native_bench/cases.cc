@@ -19,7 +19,12 @@ std::regex CompileFilter(const std::string& filter) {
 }
 
 const Mechanism& Lookup(const std::string& id) {
-  if (const Mechanism* mechanism = FindMechanism(id)) return *mechanism;
+  const Mechanism* mechanism = FindMechanism(id);
+  if (mechanism != nullptr && TakesQkv(*mechanism)) return *mechanism;
+  if (mechanism != nullptr) {
+    throw Error(ErrorCode::kOption,
+                "--mechanisms: '" + id + "' takes no q, k and v; the grid is made of those");
+  }
   throw Error(ErrorCode::kOption,
               "--mechanisms: '" + id + "' is not an id of heed; --list prints them");
 }
@@ -40,6 +45,11 @@ void AppendShapes(const Grid& grid, const Case& base, std::vector<Case>& cases) 
 }
 
 }  // namespace
+
+bool TakesQkv(const Mechanism& mechanism) {
+  return HasWord(mechanism.inputs, "q") && HasWord(mechanism.inputs, "k") &&
+         HasWord(mechanism.inputs, "v");
+}
 
 const char* MaskName(Mask mask) { return mask == Mask::kCausal ? "causal" : "full"; }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "heed/registry.h"
+
 namespace heed::bench {
 
 struct Lengths {
@@ -19,6 +21,9 @@ struct Heads {
   int64_t num_kv_heads = 0;
   bool operator==(const Heads&) const = default;
 };
+
+// Whether a mechanism can stand in the grid: its problems are q, k and v.
+bool TakesQkv(const Mechanism& mechanism);
 
 enum class Mask { kFull, kCausal };
 

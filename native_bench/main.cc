@@ -34,7 +34,9 @@ bool IsTerminal(std::FILE* stream) {
 
 void List(const Options& options) {
   std::cout << "mechanisms\n";
-  for (const Mechanism& m : Mechanisms()) std::cout << "  " << m.id << ": " << m.title << "\n";
+  for (const Mechanism& m : Mechanisms()) {
+    if (TakesQkv(m)) std::cout << "  " << m.id << ": " << m.title << "\n";
+  }
   std::cout << "peers\n";
   for (const Peer& peer : Peers()) {
     const std::string details = peer.details();

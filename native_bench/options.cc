@@ -76,7 +76,9 @@ std::vector<int> ParseThreads(const std::string& text) {
 void ParseLists(const RawLists& raw, Options& options) {
   Grid& grid = options.grid;
   if (raw.mechanisms == "all") {
-    for (const Mechanism& m : Mechanisms()) grid.mechanisms.emplace_back(m.id);
+    for (const Mechanism& m : Mechanisms()) {
+      if (TakesQkv(m)) grid.mechanisms.emplace_back(m.id);
+    }
   } else {
     grid.mechanisms = ParseNames("--mechanisms", raw.mechanisms);
   }
