@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/exact/loop-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/split-inl.h"
 #include "src/exact/visit.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,12 +24,6 @@ namespace HWY_NAMESPACE {
 // thread packs one at a time.
 inline constexpr size_t kPackedFloats = size_t{1} << 20;
 
-std::vector<std::unique_ptr<Scratch>> MakeScratch(const Plan& plan, int workers, bool own_tiles) {
-  std::vector<std::unique_ptr<Scratch>> scratch;
-  for (int w = 0; w < workers; ++w) scratch.push_back(std::make_unique<Scratch>(plan, own_tiles));
-  return scratch;
-}
-
 // Blocks of part `part` of a unit, one after the other.
 void RunPart(const Plan& plan, int64_t unit, int64_t part, TileSource source, Scratch& scratch) {
   const int64_t first = part * plan.num_blocks / plan.num_parts;
@@ -38,18 +33,21 @@ void RunPart(const Plan& plan, int64_t unit, int64_t part, TileSource source, Sc
   }
 }
 
-// One block per KV head: each task packs its own tiles while they are hot, nothing is shared.
+// Each task packs its own tiles while they are hot; nothing is shared.
 void RunUnits(const Plan& plan, ThreadPool& pool) {
+  const int64_t tasks = plan.num_units * plan.num_parts;
   // A pool may give any task to any of its workers, however few the tasks are.
-  const int workers = plan.num_units == 1 ? 1 : pool.NumThreads();
+  const int workers = tasks == 1 ? 1 : pool.NumThreads();
   const auto scratch = MakeScratch(plan, workers, true);
-  const auto task = [&](int64_t unit, int worker) {
-    RunPart(plan, unit, 0, TileSource{}, *scratch[static_cast<size_t>(worker)]);
+  const auto task = [&](int64_t index, int worker) {
+    const int64_t part = plan.num_parts - 1 - index / plan.num_units;
+    RunPart(plan, index % plan.num_units, part, TileSource{},
+            *scratch[static_cast<size_t>(worker)]);
   };
   if (workers == 1) {
-    for (int64_t unit = 0; unit < plan.num_units; ++unit) task(unit, 0);
+    for (int64_t index = 0; index < tasks; ++index) task(index, 0);
   } else {
-    pool.Run(plan.num_units, task);
+    pool.Run(tasks, task);
   }
 }
 
@@ -73,8 +71,7 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
     const int64_t units = std::min(wave, plan.num_units - first);
     pool.Run(units * tiles, [&](int64_t index, int worker) {
       PackTile(plan, first + index / tiles, static_cast<size_t>(index % tiles),
-               scratch[static_cast<size_t>(worker)]->converted.get(),
-               table[static_cast<size_t>(index)]);
+               scratch[static_cast<size_t>(worker)]->buffers(), table[static_cast<size_t>(index)]);
     });
     pool.Run(units * plan.num_parts, [&](int64_t index, int worker) {
       const int64_t unit = index % units;
@@ -97,7 +94,9 @@ void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, Thr
   if (visit == nullptr && AllOutputsEmpty(problem)) return;
   const Plan plan(problem, visit);
   if (plan.num_units == 0 || plan.first_row >= plan.rows) return;
-  if (plan.num_blocks == 1) {
+  if (plan.IsSplit()) {
+    SplitRun(plan, pool).Run();
+  } else if (plan.PacksOwnTiles()) {
     RunUnits(plan, pool);
   } else {
     RunWaves(plan, pool);
@@ -142,6 +141,10 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
+}
+
+void RunProblem(const AttentionProblem& problem, ThreadPool* pool) {
+  WithMemoryErrors([&] { Dispatch(problem, nullptr, pool); });
 }
 
 void VisitWeights(const AttentionProblem& problem, const WeightVisit& visit, ThreadPool* pool) {

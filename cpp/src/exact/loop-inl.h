@@ -53,23 +53,55 @@ class BlockLoop {
     if (plan_.visit != nullptr) ShowWeights(*plan_.visit, part);
   }
 
- private:
-  enum class Pairs { kWeights, kScores };
-
-  void RunRows() {
+  // Lets the rows see tiles [first, last) only, from a fresh start, and leaves their states and
+  // outputs in the scratch.
+  void RunTiles(size_t first, size_t last) {
     const NormalizePlug& normalize = *plan_.plugs.normalize;
     std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
     std::fill_n(states_.row_max, RoundUp(num_rows_, kScoreRows), normalize.StartMax());
     std::fill_n(states_.row_sum, RoundUp(num_rows_, kScoreRows), 0.0f);
-    const size_t last_tile = EndTile();
-    for (size_t t = BeginTile(); t < last_tile; ++t) {
+    const size_t end = std::min(last, EndTile());
+    for (size_t t = std::max(first, BeginTile()); t < end; ++t) {
       if (!MayMeet(t, 0, num_rows_)) continue;
-      const PackedTile packed = Tile(t);
+      const PackedTile packed = LazyTile(t);
       for (size_t r = 0; r < num_rows_; r += kScoreRows) {
-        VisitScores(packed, t, r, [&](const ScoreTile& tile) { Attend(packed, tile, r); });
+        VisitScores(packed, t, r, [&](const ScoreTile& tile) {
+          if (packed.v_packed) {
+            Attend(packed, tile, r);
+          } else {
+            AttendInPlace(packed, tile, t);
+          }
+        });
       }
     }
+  }
+
+  // Adds the rows as other tiles left them.
+  void MergeRows(RowStates states, const float* output) {
+    HWY_ALIGN float scale[2][kBlockRows];
+    plan_.plugs.normalize->Merge(states_, states, RoundUp(num_rows_, kScoreRows), scale[0],
+                                 scale[1]);
+    const DF d;
+    for (size_t r = 0; r < num_rows_; ++r) {
+      float* HWY_RESTRICT to = scratch_.output.get() + r * plan_.v_cols;
+      const float* HWY_RESTRICT from = output + r * plan_.v_cols;
+      for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
+        const VF sum = hn::Mul(hn::Load(d, to + c), hn::Set(d, scale[0][r]));
+        hn::Store(hn::MulAdd(hn::Load(d, from + c), hn::Set(d, scale[1][r]), sum), d, to + c);
+      }
+    }
+  }
+
+  void WriteRows() {
     for (size_t r = 0; r < num_rows_; ++r) WriteRow(r);
+  }
+
+ private:
+  enum class Pairs { kWeights, kScores };
+
+  void RunRows() {
+    RunTiles(0, plan_.num_tiles);
+    WriteRows();
     if (p_.outputs.weights.has_value()) WritePairs(p_.outputs.weights, Pairs::kWeights);
     if (p_.outputs.scores.has_value()) WritePairs(p_.outputs.scores, Pairs::kScores);
   }
@@ -123,9 +155,8 @@ class BlockLoop {
       const float* rows[kTileRows];
       for (size_t i = 0; i < count; ++i) {
         const Row& row = scratch_.rows[group + i];
-        rows[i] =
-            FloatRows(p_.q, batch_, row.head, row.query, 1, scratch_.converted.get() + i * width)
-                .data;
+        const RowBuffers buffers = {scratch_.converted.get() + i * width, nullptr};
+        GatherRows({&p_.q, nullptr, batch_, row.head}, row.query, 1, buffers, rows + i);
       }
       PackQueryGroup(rows, count, width, factor, scratch_.queries.get() + group * width);
     }
@@ -137,7 +168,16 @@ class BlockLoop {
   PackedTile Tile(size_t t) {
     if (source_.shared != nullptr) return source_.shared[t];
     PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true};
-    PackTile(plan_, unit_, t, scratch_.converted.get(), tile);
+    PackTile(plan_, unit_, t, scratch_.buffers(), tile);
+    return tile;
+  }
+
+  // The same for the first pass, which packs no more than it uses.
+  PackedTile LazyTile(size_t t) {
+    if (!plan_.HasFewRows()) return Tile(t);
+    const bool in_place = plan_.ReadsValuesInPlace();
+    PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true, false, !in_place};
+    if (!in_place) tile.v_finite = PackValues(plan_, unit_, t, scratch_.buffers(), tile.v);
     return tile;
   }
 
@@ -154,31 +194,6 @@ class BlockLoop {
     std::fill_n(tile.groups, kMaxRowGroups, ColumnRange{tile.first, tile.last});
     tile.scores = scratch_.scores.get();
     return tile;
-  }
-
-  // Narrows the tile, and each of its row groups, to the panels that some row sees, and classifies
-  // it by the range plugs.
-  static TileClass NarrowToRanges(ScoreTile& tile) {
-    ColumnRange all = {tile.last, 0};
-    bool full = true;
-    for (size_t group = 0; group < tile.num_rows; group += kTileRows) {
-      ColumnRange seen = {tile.last, 0};
-      for (size_t r = group; r < std::min(group + kTileRows, tile.num_rows); ++r) {
-        const ColumnRange columns = VisibleColumns(tile, r);
-        full = full && columns.begin == 0 && columns.end == tile.num_keys;
-        if (columns.begin == columns.end) continue;
-        seen.begin = std::min(seen.begin, columns.begin / PanelCols() * PanelCols());
-        seen.end = std::max(seen.end, RoundUp(columns.end, PanelCols()));
-      }
-      tile.groups[group / kTileRows] = seen;
-      all.begin = std::min(all.begin, seen.begin);
-      all.end = std::max(all.end, seen.end);
-    }
-    if (all.begin >= all.end) return TileClass::kEmpty;
-    tile.first = all.begin;
-    tile.last = all.end;
-    // Padding columns must be hidden like masked ones.
-    return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
   }
 
   // The part of tile t that lies before the rows [r, r + count).
@@ -244,18 +259,60 @@ class BlockLoop {
 
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
     const float* queries = scratch_.queries.get() + r * static_cast<size_t>(p_.head_dim);
-    plan_.plugs.score->Fill(queries, packed.k, tile);
+    if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
+    ScoreTile panel = tile;
+    const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
+    for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
+      const size_t next = std::min(c + PanelCols(), tile.num_keys);
+      PrefetchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(next),
+                   std::min(PanelCols(), tile.num_keys - next));
+      PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
+      panel.first = c;
+      panel.last = c + PanelCols();
+      plan_.plugs.score->Fill(queries, packed.k, panel);
+    }
   }
 
-  // One tile of scores through normalize and into the output rows, which begin at r.
-  HWY_NOINLINE void Attend(const PackedTile& packed, const ScoreTile& tile, size_t r) {
-    const bool select = !packed.v_finite;
-    if (select) NoteVisible(tile);
+  // Turns the tile's scores into weights and rescales the output rows, which begin at r.
+  void Weigh(const ScoreTile& tile, size_t r) {
     HWY_ALIGN float rescale[kScoreRows];
     plan_.plugs.normalize->Accumulate(tile, states_.From(r), rescale);
     for (size_t i = 0; i < tile.num_rows; ++i) {
       if (rescale[i] != kNoRescale) ScaleRow(r + i, rescale[i]);
     }
+  }
+
+  // All rows, values where they lie. Values that are not finite show in the sums: then the tile is
+  // packed after all, and hidden keys are left out.
+  HWY_NOINLINE void AttendInPlace(const PackedTile& packed, const ScoreTile& tile, size_t t) {
+    const DF d;
+    const size_t numbers = num_rows_ * plan_.v_cols;
+    float* HWY_RESTRICT sums = scratch_.tile_sums.get();
+    float* HWY_RESTRICT output = scratch_.output.get();
+    std::copy_n(tile.scores, num_rows_ * kTileKeys, scratch_.raw_scores.get());
+    Weigh(tile, 0);
+    const HeadRows values = ValuesOf(p_, unit_);
+    FindValueRows(values, tile, scratch_.zeros.get(), *scratch_.value_rows);
+    SumStoredValues(values.dtype(), *scratch_.value_rows, tile, plan_.v_cols, sums);
+    VF poison = hn::Zero(d);
+    for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {
+      poison = hn::MulAdd(hn::Load(d, sums + c), hn::Zero(d), poison);
+    }
+    if (hn::ReduceSum(d, poison) != 0.0f) {
+      PackValues(plan_, unit_, t, scratch_.buffers(), packed.v);
+      NoteVisible(tile, scratch_.raw_scores.get());
+      return AggregateVisible(packed, tile, 0);
+    }
+    for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {
+      hn::Store(hn::Add(hn::Load(d, output + c), hn::Load(d, sums + c)), d, output + c);
+    }
+  }
+
+  // One tile of scores through normalize and into the output rows, which begin at r.
+  HWY_NOINLINE void Attend(const PackedTile& packed, const ScoreTile& tile, size_t r) {
+    const bool select = !packed.v_finite;
+    if (select) NoteVisible(tile, tile.scores);
+    Weigh(tile, r);
     if (select) {
       AggregateVisible(packed, tile, r);
     } else {
@@ -288,12 +345,12 @@ class BlockLoop {
     }
   }
 
-  // Remembers which cells are kept, before their scores become weights.
-  void NoteVisible(const ScoreTile& tile) {
+  // Remembers which cells are kept, from their scores before they become weights.
+  void NoteVisible(const ScoreTile& tile, const float* scores) {
     for (size_t i = 0; i < tile.num_rows; ++i) {
       for (size_t c = tile.first; c < tile.last; ++c) {
         scratch_.visible[i * kTileKeys + c] =
-            tile.row_scores(i)[c] != -std::numeric_limits<float>::infinity();
+            scores[i * kTileKeys + c] != -std::numeric_limits<float>::infinity();
       }
     }
   }
@@ -410,7 +467,7 @@ class BlockLoop {
   void WeighRow(const ScoreTile& tile, size_t r, size_t i) {
     const RowEnd end = Finish(r + i);
     const bool lost = std::isnan(end.factor);
-    if (lost) NoteVisible(tile);
+    if (lost) NoteVisible(tile, tile.scores);
     plan_.plugs.normalize->Weights(tile, states_.From(r), i, end);
     if (!lost) return;
     for (size_t c = tile.first; c < tile.last; ++c) {

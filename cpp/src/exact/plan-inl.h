@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,10 +15,10 @@
 #include "src/exact/keep/range.h"
 #include "src/exact/plugs-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/exact/visit.h"
 #include "src/parallel/worker_scratch.h"
-#include "src/simd/convert-inl.h"
 #include "src/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,6 +27,17 @@ namespace HWY_NAMESPACE {
 
 // Rows of one task, which pass over the keys together. A multiple of every kScoreRows.
 inline constexpr size_t kBlockRows = 96;
+
+// The keys, or values, of a unit.
+inline HeadRows KeysOf(const AttentionProblem& p, int64_t unit) {
+  return {&p.k, p.cached_k, unit / p.num_kv_heads, unit % p.num_kv_heads};
+}
+inline HeadRows ValuesOf(const AttentionProblem& p, int64_t unit) {
+  return {&p.v, p.cached_v, unit / p.num_kv_heads, unit % p.num_kv_heads};
+}
+
+// Tiles of a split: 1024 keys.
+inline constexpr size_t kSplitTiles = 4;
 
 // Rows of a task enumerate query positions and, innermost, the query heads of one KV head: a GQA
 // group shares every packed tile, and a block spans few positions, so causal skips more.
@@ -64,10 +76,34 @@ struct Plan {
   size_t VTileFloats() const { return TileKeys() * v_cols; }
   // Room for a panel of rows that are converted first.
   size_t ConvertedFloats() const {
-    const auto width = [](const StoredTensor& tensor) {
-      return tensor.dtype == DType::kFloat32 ? 0 : static_cast<size_t>(tensor.shape[3]);
-    };
-    return PanelCols() * std::max({width(problem->q), width(problem->k), width(problem->v)});
+    const bool all_floats = problem->q.dtype == DType::kFloat32 &&
+                            KeysOf(*problem, 0).dtype() == DType::kFloat32 &&
+                            ValuesOf(*problem, 0).dtype() == DType::kFloat32;
+    return all_floats ? 0 : PanelCols() * LongestRow();
+  }
+  size_t LongestRow() const {
+    return static_cast<size_t>(std::max(problem->head_dim, problem->head_dim_v));
+  }
+  // Few rows use a packed tile so little that packing it would cost as much: one score tile of rows
+  // reads keys panel by panel, and values where they lie.
+  bool HasFewRows() const {
+    return visit == nullptr && num_blocks == 1 &&
+           rows - first_row <= static_cast<int64_t>(kScoreRows);
+  }
+  bool ReadsValuesInPlace() const {
+    return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
+  }
+  size_t NumSplits() const { return (num_tiles + kSplitTiles - 1) / kSplitTiles; }
+  // Are the keys of a KV head spread over several tasks? Depends on shapes and options only.
+  bool IsSplit() const {
+    const AttentionOutputs& out = problem->outputs;
+    return visit == nullptr && num_blocks == 1 && NumSplits() > 1 && plugs.normalize->CanSplit() &&
+           !out.weights.has_value() && !out.scores.has_value();
+  }
+  // Do tasks pack their tiles for themselves? When a KV head has one block only; and in a cache
+  // with a window, most of whose tiles no longer exist.
+  bool PacksOwnTiles() const {
+    return num_blocks == 1 || (problem->cached_k != nullptr && problem->options.window);
   }
   // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
   size_t TileKeys() const { return std::min(kTileKeys, static_cast<size_t>(problem->kv_len)); }
@@ -97,47 +133,47 @@ struct Plan {
   }
 };
 
-// Packed keys and values of one tile.
+// Keys and values of one tile.
 struct PackedTile {
   float* k;
   float* v;
   bool v_finite;
+  bool k_packed = true;  // else panels are packed one by one, right before they are used
+  bool v_packed = true;  // else values are read where they lie
 };
 
-// Rows [first, first + count) of a KV head as floats: where they are, or converted into
-// `converted`, which has room for PanelCols() rows.
-inline Rows FloatRows(const StoredTensor& from, int64_t b, int64_t h, int64_t first, size_t count,
-                      float* converted) {
-  if (from.dtype == DType::kFloat32) {
-    return {static_cast<const float*>(from.Row(b, h, first)), from.strides[2]};
-  }
-  const size_t width = static_cast<size_t>(from.shape[3]);
-  for (size_t r = 0; r < count; ++r) {
-    StoredRowToFloats(from.dtype, from.Row(b, h, first + static_cast<int64_t>(r)), width,
-                      converted + r * width);
-  }
-  return {converted, from.shape[3]};
+// Packs columns [c, c + PanelCols()) of tile t. Keys that no query sees are not read.
+inline void PackKeyPanel(const Plan& plan, int64_t unit, size_t t, size_t c, RowBuffers buffers,
+                         float* k) {
+  const HeadRows keys = KeysOf(*plan.problem, unit);
+  const size_t count = std::min(PanelCols(), plan.NumKeys(keys.batch, t) - c);
+  const float* rows[PanelCols()];
+  GatherRows(keys, static_cast<int64_t>(t * kTileKeys + c), count, buffers, rows);
+  PackTransposedPanel(RowPointers{rows}, count, keys.width(),
+                      k + c / PanelCols() * plan.k_panel_floats);
 }
 
-// Packs tile t of a KV head. Keys that no query sees are not read. `converted` is scratch.
-inline void PackTile(const Plan& plan, int64_t unit, size_t t, float* converted, PackedTile& tile) {
-  const AttentionProblem& p = *plan.problem;
-  const int64_t b = unit / p.num_kv_heads;
-  const int64_t h = unit % p.num_kv_heads;
-  const size_t count = plan.NumKeys(b, t);
-  const int64_t key_begin = static_cast<int64_t>(t * kTileKeys);
-  tile.v_finite = true;
+// Packs the values of tile t. Returns whether all are finite.
+inline bool PackValues(const Plan& plan, int64_t unit, size_t t, RowBuffers buffers, float* v) {
+  const HeadRows values = ValuesOf(*plan.problem, unit);
+  const size_t count = plan.NumKeys(values.batch, t);
+  bool finite = true;
   for (size_t c = 0; c < count; c += PanelCols()) {
     const size_t here = std::min(PanelCols(), count - c);
-    const int64_t first = key_begin + static_cast<int64_t>(c);
-    PackTransposedPanel(FloatRows(p.k, b, h, first, here, converted), here,
-                        static_cast<size_t>(p.head_dim),
-                        tile.k + c / PanelCols() * plan.k_panel_floats);
-    const bool finite =
-        PackPanels(FloatRows(p.v, b, h, first, here, converted), here,
-                   static_cast<size_t>(p.head_dim_v), plan.TileKeys(), tile.v + c * PanelCols());
-    tile.v_finite = tile.v_finite && finite;
+    const float* rows[PanelCols()];
+    GatherRows(values, static_cast<int64_t>(t * kTileKeys + c), here, buffers, rows);
+    finite =
+        PackPanels(RowPointers{rows}, here, values.width(), plan.TileKeys(), v + c * PanelCols()) &&
+        finite;
   }
+  return finite;
+}
+
+inline void PackTile(const Plan& plan, int64_t unit, size_t t, RowBuffers buffers,
+                     PackedTile& tile) {
+  const size_t count = plan.NumKeys(unit / plan.problem->num_kv_heads, t);
+  for (size_t c = 0; c < count; c += PanelCols()) PackKeyPanel(plan, unit, t, c, buffers, tile.k);
+  tile.v_finite = PackValues(plan, unit, t, buffers, tile.v);
 }
 
 // Memory of one worker.
@@ -147,12 +183,16 @@ struct Scratch {
   AlignedFloats output;   // [block rows][v_cols]
   AlignedFloats k_tile;   // only when tiles are not shared
   AlignedFloats v_tile;
-  AlignedFloats converted;  // rows of q, k or v that are not stored as floats
+  AlignedFloats converted;   // rows of q, k or v that are not stored as floats
+  AlignedFloats zeros;       // a row; only for caches
+  AlignedFloats tile_sums;   // [score rows][v_cols]; this and the rest only for unpacked values
+  AlignedFloats raw_scores;  // the scores of a tile before they became weights
+  std::unique_ptr<ValueRows> value_rows;
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
   std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
-  std::vector<uint8_t> visible;  // of one score tile; only used when values are not finite
+  std::vector<uint8_t> visible;   // of one score tile; only used when values are not finite
 
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(
@@ -165,12 +205,23 @@ struct Scratch {
       v_tile = AlignedFloats(plan.VTileFloats());
     }
     converted = AlignedFloats(plan.ConvertedFloats());
+    if (plan.problem->cached_k != nullptr) {
+      zeros = AlignedFloats(plan.LongestRow());
+      std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
+    }
+    if (plan.ReadsValuesInPlace()) {
+      tile_sums = AlignedFloats(kScoreRows * plan.v_cols);
+      raw_scores = AlignedFloats(kScoreRows * kTileKeys);
+      value_rows = std::make_unique<ValueRows>();
+    }
     rows.resize(most);
     key_bits.resize(kScoreRows);
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(kScoreRows * kTileKeys);
   }
+
+  RowBuffers buffers() const { return {converted.get(), zeros.get()}; }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/exact/keep/dense.h"
+#include "src/exact/keep/sink_window.h"
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
 #include "src/exact/modify/softcap-inl.h"
@@ -77,6 +78,9 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
   if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
   if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
+  if (p.sink_keys > 0 && o.window && o.window->left) {
+    plugs.keep.push_back(std::make_unique<SinkWindow>(p.sink_keys, *o.window->left));
+  }
   plugs.normalize = MakeNormalize(p);
   return plugs;
 }

@@ -16,8 +16,37 @@ struct KeyRange {
   int64_t end;
 };
 
+// The blocks of tokens in which a cache keeps the keys, or the values, of each batch entry.
+struct CachedRows {
+  DType dtype = DType::kFloat32;
+  int64_t block_size = 1;     // tokens of a block
+  int64_t row_bytes = 0;      // one token of one KV head
+  int64_t offset = 0;         // in a block: rows [num_kv_heads, block_size]
+  int64_t scale_offset = -1;  // in a block: what rows are multiplied by, floats; -1 = nothing
+  std::vector<std::vector<const char*>> blocks;  // of each batch entry; nullptr where evicted
+
+  const char* Block(int64_t b, int64_t j) const {
+    return blocks[static_cast<size_t>(b)][static_cast<size_t>(j / block_size)];
+  }
+  // nullptr when the token was evicted.
+  const void* Row(int64_t b, int64_t h, int64_t j) const {
+    const char* block = Block(b, j);
+    if (block == nullptr) return nullptr;
+    return block + offset + (h * block_size + j % block_size) * row_bytes;
+  }
+  float Scale(int64_t b, int64_t h, int64_t j) const {
+    if (scale_offset < 0) return 1.0f;
+    return reinterpret_cast<const float*>(Block(b, j) +
+                                          scale_offset)[h * block_size + j % block_size];
+  }
+};
+
 struct AttentionProblem {
-  StoredTensor q, k, v;
+  StoredTensor q;
+  StoredTensor k, v;  // only shapes when the rows are cached
+  const CachedRows* cached_k = nullptr;
+  const CachedRows* cached_v = nullptr;
+  int64_t sink_keys = 0;     // with a window: the first keys, visible from everywhere
   AttentionOptions options;  // bias and keep have stride 0 where they broadcast
   AttentionOutputs outputs;
   StoredOutput output;  // outputs.output or outputs.stored_output
@@ -54,6 +83,13 @@ AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTens
 AttentionProblem ValidateAttention(const StoredTensor& q, const StoredTensor& k,
                                    const StoredTensor& v, const AttentionOptions& options,
                                    const AttentionOutputs& outputs);
+
+// Checks and fills in a problem whose q, k, v, cached rows and options are set.
+void CompleteInputs(AttentionProblem& problem, bool wants_lse);
+void CompleteOutputs(AttentionProblem& problem, const AttentionOutputs& outputs);
+
+// Runs a validated problem. Throws Error(kMemory).
+void RunProblem(const AttentionProblem& problem, ThreadPool* pool);
 
 }  // namespace heed
 

@@ -19,8 +19,8 @@ constexpr float kMinWidth = 0x1p-126f;
 
 void ReadShapes(AttentionProblem& p) {
   CheckStored("q", p.q);
-  CheckStored("k", p.k);
-  CheckStored("v", p.v);
+  if (p.cached_k == nullptr) CheckStored("k", p.k);
+  if (p.cached_v == nullptr) CheckStored("v", p.v);
   p.batch = p.q.shape[0];
   p.num_heads = p.q.shape[1];
   p.q_len = p.q.shape[2];
@@ -263,6 +263,11 @@ AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTens
   p.k = k;
   p.v = v;
   p.options = options;
+  CompleteInputs(p, wants_lse);
+  return p;
+}
+
+void CompleteInputs(AttentionProblem& p, bool wants_lse) {
   ReadShapes(p);
   CheckScore(p);
   CheckWidth(p);
@@ -271,16 +276,19 @@ AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTens
   CheckLengths(p);
   CheckWindow(p);
   CheckPositions(p);
-  return p;
+}
+
+void CompleteOutputs(AttentionProblem& p, const AttentionOutputs& outputs) {
+  p.outputs = outputs;
+  p.output = ChooseOutput(outputs);
+  CheckOutputs(p);
 }
 
 AttentionProblem ValidateAttention(const StoredTensor& q, const StoredTensor& k,
                                    const StoredTensor& v, const AttentionOptions& options,
                                    const AttentionOutputs& outputs) {
   AttentionProblem p = ValidateAttentionInputs(q, k, v, options, outputs.lse.has_value());
-  p.outputs = outputs;
-  p.output = ChooseOutput(outputs);
-  CheckOutputs(p);
+  CompleteOutputs(p, outputs);
   return p;
 }
 

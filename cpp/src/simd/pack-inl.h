@@ -25,6 +25,12 @@ struct Rows {
   const float* row(size_t i) const { return data + static_cast<int64_t>(i) * stride; }
 };
 
+// Rows that lie anywhere.
+struct RowPointers {
+  const float* const* rows;
+  const float* row(size_t i) const { return rows[i]; }
+};
+
 // Writes 4 columns of 4 rows transposed: to[c * to_stride + r].
 HWY_INLINE void Transpose4x4(const float* const* HWY_RESTRICT rows, size_t column,
                              float* HWY_RESTRICT to, size_t to_stride) {
@@ -61,7 +67,8 @@ inline void TransposeRows(const float* const* HWY_RESTRICT rows, size_t count, s
 
 // Packs up to PanelCols() rows of keys as one transposed panel [width][PanelCols()]; missing rows
 // become zeros.
-inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width,
+template <class AnyRows = Rows>
+inline void PackTransposedPanel(const AnyRows& rows, size_t count, size_t width,
                                 float* HWY_RESTRICT panel) {
   const float* pointers[PanelCols()];
   for (size_t r = 0; r < count; ++r) pointers[r] = rows.row(r);
@@ -71,7 +78,8 @@ inline void PackTransposedPanel(const Rows& rows, size_t count, size_t width,
 
 // Packs `count` rows of values as panels [panel][row][PanelCols()], `panel_rows` rows apart;
 // missing columns become zeros. Returns whether every value is finite.
-inline bool PackPanels(const Rows& rows, size_t count, size_t width, size_t panel_rows,
+template <class AnyRows = Rows>
+inline bool PackPanels(const AnyRows& rows, size_t count, size_t width, size_t panel_rows,
                        float* HWY_RESTRICT to) {
   const DF d;
   const size_t lanes = hn::Lanes(d);

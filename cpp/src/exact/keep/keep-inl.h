@@ -29,6 +29,31 @@ inline void HideColumns(float* row, size_t from, size_t to) {
   std::fill(row + from, row + std::max(from, to), -std::numeric_limits<float>::infinity());
 }
 
+// Narrows the tile, and each of its row groups, to the panels that some row sees, and classifies
+// it by the range plugs.
+inline TileClass NarrowToRanges(ScoreTile& tile) {
+  ColumnRange all = {tile.last, 0};
+  bool full = true;
+  for (size_t group = 0; group < tile.num_rows; group += kTileRows) {
+    ColumnRange seen = {tile.last, 0};
+    for (size_t r = group; r < std::min(group + kTileRows, tile.num_rows); ++r) {
+      const ColumnRange columns = VisibleColumns(tile, r);
+      full = full && columns.begin == 0 && columns.end == tile.num_keys;
+      if (columns.begin == columns.end) continue;
+      seen.begin = std::min(seen.begin, columns.begin / PanelCols() * PanelCols());
+      seen.end = std::max(seen.end, (columns.end + PanelCols() - 1) / PanelCols() * PanelCols());
+    }
+    tile.groups[group / kTileRows] = seen;
+    all.begin = std::min(all.begin, seen.begin);
+    all.end = std::max(all.end, seen.end);
+  }
+  if (all.begin >= all.end) return TileClass::kEmpty;
+  tile.first = all.begin;
+  tile.last = all.end;
+  // Padding columns must be hidden like masked ones.
+  return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
+}
+
 // Applies the range plugs and hides the padding: everything outside a row's visible columns.
 inline void ApplyRanges(ScoreTile& tile) {
   for (size_t r = 0; r < tile.num_rows; ++r) {

@@ -9,7 +9,8 @@ namespace heed {
 inline KeyRange WindowKeys(const AttentionProblem& p, int64_t position) {
   KeyRange keys = {0, p.kv_len};
   if (!p.options.window) return keys;
-  if (p.options.window->left) keys.begin = position - *p.options.window->left;
+  // With sinks the hidden keys are no end of an interval: keep/sink_window.h.
+  if (p.options.window->left && p.sink_keys == 0) keys.begin = position - *p.options.window->left;
   if (p.options.window->right) keys.end = position + *p.options.window->right + 1;
   return keys;
 }

@@ -45,6 +45,13 @@ class NormalizePlug {
   // states, and writes what each row's output so far must be multiplied by to `rescale`.
   virtual void Accumulate(const ScoreTile& tile, RowStates states, float* rescale) const = 0;
 
+  // Whether rows may be split over tiles and merged: only then is Merge called.
+  virtual bool CanSplit() const { return false; }
+  // Takes the states of `rows` rows over other tiles into `into`, and writes what each row's output
+  // so far and the other one must be multiplied by before they are added.
+  virtual void Merge(RowStates /*into*/, RowStates /*from*/, size_t /*rows*/, float* /*scale_into*/,
+                     float* /*scale_from*/) const {}
+
   // Closes row r of the states.
   virtual RowEnd Finish(const Row& row, RowStates states, size_t r) const = 0;
 

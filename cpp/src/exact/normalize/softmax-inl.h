@@ -60,6 +60,25 @@ class Softmax final : public NormalizePlug {
     }
   }
 
+  bool CanSplit() const override { return true; }
+
+  void Merge(RowStates into, RowStates from, size_t rows, float* scale_into,
+             float* scale_from) const override {
+    const DF d;
+    for (size_t r = 0; r < rows; r += hn::Lanes(d)) {
+      const VF max_into = hn::Load(d, into.row_max + r);
+      const VF max_from = hn::Load(d, from.row_max + r);
+      const VF row_max = hn::IfThenElse(hn::Gt(max_from, max_into), max_from, max_into);
+      VF scale[2] = {Fall(max_into, row_max), Fall(max_from, row_max)};
+      Exp2NonPositive(d, scale);
+      const VF old_sum = hn::Mul(hn::Load(d, into.row_sum + r), scale[0]);
+      hn::Store(hn::MulAdd(hn::Load(d, from.row_sum + r), scale[1], old_sum), d, into.row_sum + r);
+      hn::Store(row_max, d, into.row_max + r);
+      hn::Store(scale[0], d, scale_into + r);
+      hn::Store(scale[1], d, scale_from + r);
+    }
+  }
+
   RowEnd Finish(const Row& row, RowStates states, size_t r) const override {
     const float row_sum = states.row_sum[r];
     if (row_sum == 0.0f) return {0.0f, true};
@@ -101,6 +120,14 @@ class Softmax final : public NormalizePlug {
   }
 
  private:
+  // By how many powers of two `part` lies below `row_max`; a row that saw nothing falls to zero.
+  static VF Fall(VF part, VF row_max) {
+    const DF d;
+    const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
+    const VF fall = Units::ToLog2(d, hn::Sub(part, row_max));
+    return hn::IfThenElse(hn::Eq(part, minus_inf), minus_inf, fall);
+  }
+
   // The row's sink, -inf when there is none.
   float Sink(const Row& row) const {
     return sinks_.empty() ? -std::numeric_limits<float>::infinity()
