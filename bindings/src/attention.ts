@@ -18,8 +18,11 @@ export type QueryOffset = number | readonly number[] | "end";
 /** The stage at which scores are returned: after the scale, after softcap, after bias and keep. */
 export type ScoreStage = "raw" | "capped" | "biased";
 
-/** scale * q.k, or -scale / 2 * |(q - k) / width|^2 (scale defaults to 1 there). */
-export type Score = "dot" | "squared_distance";
+/**
+ * scale * q.k; -scale / 2 * |(q - k) / width|^2; or scale / temperature * q.k / (|q| |k|).
+ * `scale` defaults to 1 / sqrt(head_dim) for "dot" and to 1 for the others.
+ */
+export type Score = "dot" | "squared_distance" | "cosine";
 
 /** exp(s) / sum exp(s), or K(u) / sum K(u) with u = |(q - k) / width|. */
 export type Normalize = "softmax" | "kernel_sum";
@@ -57,6 +60,10 @@ export interface AttentionOptions {
   readonly kernel?: Kernel | undefined;
   /** Width of the distance: one number, one per dimension, or a tensor of them. Default 1. */
   readonly width?: number | readonly number[] | TensorArgument | undefined;
+  /** What a cosine is divided by: one number, one per query head, or a tensor of them. Default 1. */
+  readonly temperature?: number | readonly number[] | TensorArgument | undefined;
+  /** Temperatures below this are raised to it (Swin v2 has 0.01); > 0. */
+  readonly minTemperature?: number | undefined;
   /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
   readonly returnWeights?: boolean | undefined;
   /** Also return the natural log of the softmax denominator, [batch, heads, q_len]. */
@@ -80,7 +87,8 @@ type KindOf<Q, K, V, O> =
   | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
   | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
   | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
-  | (O extends { width: infer X } ? TensorKind<X> : "plain");
+  | (O extends { width: infer X } ? TensorKind<X> : "plain")
+  | (O extends { temperature: infer X } ? TensorKind<X> : "plain");
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
 export type ResultTensor<Q, K, V, O> =

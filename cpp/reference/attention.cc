@@ -9,6 +9,7 @@ namespace {
 
 PairScore MakeScore(const std::string& word, const Request& request, const Qkv& qkv) {
   if (word == "squared_distance") return SquaredDistanceScore(request, qkv);
+  if (word == "cosine") return CosineScore(request, qkv);
   return DotScore(request, qkv);
 }
 
@@ -21,7 +22,8 @@ RowNormalize MakeNormalize(const std::string& word, const Request& request, cons
 
 std::vector<Result> Run(const Request& request) {
   const Qkv qkv = ReadQkv(request);
-  const std::string score = ReadWord(request, "score", {"dot", "squared_distance"}).value_or("dot");
+  const std::string score =
+      ReadWord(request, "score", {"dot", "squared_distance", "cosine"}).value_or("dot");
   const std::string normalize =
       ReadWord(request, "normalize", {"softmax", "kernel_sum"}).value_or("softmax");
   if (normalize == "kernel_sum" && score != "squared_distance") {

@@ -76,6 +76,28 @@ double ReadScale(const Request& request, const Qkv& qkv) {
   return 1.0 / std::sqrt(static_cast<double>(qkv.head_dim));
 }
 
+std::vector<double> ReadPositive(const Request& request, const std::string& name) {
+  const bool input = FindInput(request, name) != nullptr;
+  const ParamValue* param = FindParam(request, name);
+  if (!input && param == nullptr) return {};
+  if (input && param != nullptr) {
+    throw Error(ErrorCode::kOption, name + " is given as an input and as a parameter: give one");
+  }
+  std::vector<double> values = ReadList(request, name);
+  if (param != nullptr) {
+    const auto* list = std::get_if<std::vector<double>>(param);
+    values = list != nullptr ? *list : std::vector<double>{*ReadNumber(request, name)};
+  }
+  if (values.empty()) throw Error(ErrorCode::kShape, name + " has 0 values");
+  for (const double value : values) {
+    if (!(value > 0.0) || !std::isfinite(value)) {
+      throw Error(ErrorCode::kRange, name + " has a value of " + std::to_string(value) +
+                                         ": each must be > 0 and finite");
+    }
+  }
+  return values;
+}
+
 std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairScore& score,
                              const RowNormalize& normalize) {
   const Visibility visible(request, qkv);

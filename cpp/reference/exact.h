@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "inputs.h"
@@ -36,9 +37,15 @@ std::vector<double> ReadPerHead(const Request& request, const char* name, const 
 // The parameter `scale`, or 1 / sqrt(head_dim).
 double ReadScale(const Request& request, const Qkv& qkv);
 
+// One value or a list, as an input or as a parameter; empty when the request has neither. All
+// values are > 0 and finite.
+std::vector<double> ReadPositive(const Request& request, const std::string& name);
+
 // The parts that mechanisms bring, each defined in the mechanism's own file.
 PairScore DotScore(const Request& request, const Qkv& qkv);              // scaled_dot_product.cc
+PairScore DotScore(const Qkv& qkv, double scale);                        // scaled_dot_product.cc
 RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv);   // scaled_dot_product.cc
+PairScore CosineScore(const Request& request, const Qkv& qkv);           // cosine.cc
 PairScore SquaredDistanceScore(const Request& request, const Qkv& qkv);  // kernel_regression.cc
 RowNormalize KernelSumNormalize(const Request& request);                 // kernel_regression.cc
 

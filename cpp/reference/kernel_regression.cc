@@ -12,32 +12,15 @@
 namespace heed::reference {
 namespace {
 
-// One width per dimension. The request has it as an input, as a parameter, or not at all (1).
+// One width per dimension.
 std::vector<double> ReadWidth(const Request& request, const Qkv& qkv) {
-  std::vector<double> width = ReadList(request, "width");
-  if (const ParamValue* param = FindParam(request, "width")) {
-    if (FindInput(request, "width") != nullptr) {
-      throw Error(ErrorCode::kOption, "width is given as an input and as a parameter: give one");
-    }
-    if (const auto* list = std::get_if<std::vector<double>>(param)) {
-      width = *list;
-    } else {
-      width = {*ReadNumber(request, "width")};
-    }
-  } else if (FindInput(request, "width") == nullptr) {
-    width = {1.0};
-  }
+  std::vector<double> width = ReadPositive(request, "width");
+  if (width.empty()) width = {1.0};
   if (width.size() == 1) width.assign(qkv.head_dim, width[0]);
   if (static_cast<int64_t>(width.size()) != qkv.head_dim) {
     throw Error(ErrorCode::kShape, "width has " + std::to_string(width.size()) +
                                        " values: expected 1 or head_dim, " +
                                        std::to_string(qkv.head_dim));
-  }
-  for (const double w : width) {
-    if (!(w > 0.0) || !std::isfinite(w)) {
-      throw Error(ErrorCode::kRange,
-                  "width has a value of " + std::to_string(w) + ": each must be > 0 and finite");
-    }
   }
   return width;
 }

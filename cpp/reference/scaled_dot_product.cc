@@ -10,8 +10,7 @@
 
 namespace heed::reference {
 
-PairScore DotScore(const Request& request, const Qkv& qkv) {
-  const double scale = ReadScale(request, qkv);
+PairScore DotScore(const Qkv& qkv, double scale) {
   return [scale, &qkv](int64_t b, int64_t h, int64_t i, int64_t j) {
     const auto q = qkv.q.Row(b, h, i);
     const auto k = qkv.k.Row(b, qkv.KvHead(h), j);
@@ -19,6 +18,10 @@ PairScore DotScore(const Request& request, const Qkv& qkv) {
     for (size_t d = 0; d < q.size(); ++d) sum += q[d] * k[d];
     return scale * sum;
   };
+}
+
+PairScore DotScore(const Request& request, const Qkv& qkv) {
+  return DotScore(qkv, ReadScale(request, qkv));
 }
 
 RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv) {

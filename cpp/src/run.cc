@@ -45,6 +45,9 @@ constexpr Runner Position(std::string_view id) {
 constexpr Runner kRunners[] = {
     Exact<NoPreset>("attention"),
     Exact<NoPreset>("scaled_dot_product"),
+    Exact<UnscaledPreset>("luong_dot"),
+    Exact<CosinePreset>("cosine"),
+    Exact<GaussianPreset>("gaussian"),
     Exact<KernelRegressionPreset>("kernel_regression"),
     {"multi_head", PlanMultiHead, RunMultiHead},
     {"multi_query", PlanMultiQuery, RunMultiQuery},

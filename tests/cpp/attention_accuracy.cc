@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "heed/reference.h"
+#include "score_size.h"
 
 namespace heed::testing {
 namespace {
@@ -27,27 +28,6 @@ double KernelValue(Kernel kernel, double u) {
   }
 }
 
-double LogitSize(const AttentionCase& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const int64_t kv_head = h / (c.sizes.num_heads / c.sizes.num_kv_heads);
-  const double scale =
-      c.scalars.scale.value_or(1 / std::sqrt(static_cast<double>(c.sizes.head_dim)));
-  double size = 0;
-  for (int64_t d = 0; d < c.sizes.head_dim; ++d) {
-    size += std::abs(scale * c.q(b, h, i, d) * c.k(b, kv_head, j, d));
-  }
-  if (c.bias.has_value()) {
-    const Extents& shape = c.bias.shape();
-    size += std::abs(c.bias(shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i,
-                            shape[3] == 1 ? 0 : j));
-  }
-  if (!c.alibi_slopes.empty()) {
-    // An upper bound that needs no position: no distance within a test exceeds it by much.
-    const double slope = std::abs(c.alibi_slopes[static_cast<size_t>(h)]);
-    size += slope * static_cast<double>(c.sizes.q_len + c.sizes.kv_len);
-  }
-  return size;
-}
-
 RowBound BoundOf(const AttentionCase& c, std::span<const double> scores, int64_t b, int64_t h,
                  int64_t i) {
   RowBound bound;
@@ -60,8 +40,7 @@ RowBound BoundOf(const AttentionCase& c, std::span<const double> scores, int64_t
       const double v = std::abs(c.v(b, kv_head, j, d));
       if (std::isfinite(v)) bound.max_v = std::max(bound.max_v, v);
     }
-    const bool dot = c.scalars.score == Score::kDot;
-    const double logit = dot ? LogitSize(c, b, h, i, j) : std::abs(score);
+    const double logit = ScoreSize(c, b, h, i, j);
     if (std::isfinite(logit)) bound.max_logit = std::max(bound.max_logit, logit);
     if (c.scalars.normalize == Normalize::kKernelSum && std::isfinite(score)) {
       const double kernel = KernelValue(c.scalars.kernel, std::sqrt(-2 * score));

@@ -1,5 +1,6 @@
 #include "attention_case.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <sstream>
@@ -29,6 +30,27 @@ AnyTensor Lengths(const AttentionCase& c) {
   return tensor;
 }
 
+constexpr const char* kScoreNames[] = {"dot", "squared_distance", "cosine"};
+
+// Where the options keep a tensor.
+std::span<const float> AttentionOptions::*SpanOf(const std::string& name) {
+  if (name == "temperature") return &AttentionOptions::temperature;
+  return nullptr;
+}
+TensorView<const float> AttentionOptions::*ViewOf(const std::string&) { return nullptr; }
+
+// The last `rank` extents.
+AnyTensor LastExtents(const NamedBuffer& named) {
+  AnyTensor tensor = named.buffer.any(DType::kFloat32, named.rank);
+  const size_t rank = static_cast<size_t>(named.rank);
+  const AnyTensor all = tensor;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    tensor.shape[axis] = all.shape[4 - rank + axis];
+    tensor.strides[axis] = all.strides[4 - rank + axis];
+  }
+  return tensor;
+}
+
 void AddInputs(const AttentionCase& c, Request& request) {
   request.inputs = {{"q", c.q.any(DType::kFloat32)},
                     {"k", c.k.any(DType::kFloat32)},
@@ -36,6 +58,9 @@ void AddInputs(const AttentionCase& c, Request& request) {
   if (c.bias.has_value()) request.inputs.push_back({"bias", c.bias.any(DType::kFloat32)});
   if (c.keep.has_value()) request.inputs.push_back({"keep", c.keep.any(DType::kUint8)});
   if (!c.key_lengths.empty()) request.inputs.push_back({"key_lengths", Lengths(c)});
+  for (const auto& [name, named] : c.tensors) {
+    request.inputs.push_back({name, LastExtents(named)});
+  }
   for (const auto& [name, values] : {std::pair{"alibi_slopes", &c.alibi_slopes},
                                      std::pair{"sinks", &c.sinks}, std::pair{"width", &c.width}}) {
     if (!values->empty()) request.inputs.push_back({name, Vector(*values, DType::kFloat32)});
@@ -73,16 +98,43 @@ AttentionOptions AttentionCase::options() const {
   o.sinks = sinks;
   o.width = width;
   o.key_lengths = key_lengths;
+  for (const auto& [name, named] : tensors) {
+    if (const auto span = SpanOf(name)) {
+      o.*span = {named.buffer.view().data, static_cast<size_t>(named.buffer.size())};
+    } else {
+      o.*ViewOf(name) = named.buffer.view();
+    }
+  }
   return o;
+}
+
+void AttentionCase::AddTensor(const std::string& name, std::vector<int64_t> shape, Random& random,
+                              double size, Layout layout) {
+  Extents extents = {1, 1, 1, 1};
+  std::copy(shape.begin(), shape.end(), extents.end() - static_cast<ptrdiff_t>(shape.size()));
+  NamedBuffer& named = tensors[name];
+  named.rank = static_cast<int>(shape.size());
+  named.buffer = Buffer<float>(extents, layout, kNan);
+  named.buffer.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) {
+    x = static_cast<float>(size) * random.Normal();
+  });
 }
 
 Request AttentionCase::request() const {
   Request request;
-  const bool dot = scalars.score == Score::kDot;
-  request.id = dot ? "scaled_dot_product" : "kernel_regression";
+  const bool kernel_sum = scalars.normalize == Normalize::kKernelSum;
+  const bool dot = scalars.score == Score::kDot && tensors.empty();
+  request.id = kernel_sum ? "kernel_regression" : dot ? "scaled_dot_product" : "attention";
   AddInputs(*this, request);
   AddOffset(scalars.query_offset, request);
-  if (!dot) request.params.push_back({"kernel", kKernelNames[static_cast<int>(scalars.kernel)]});
+  if (kernel_sum) {
+    request.params.push_back({"kernel", kKernelNames[static_cast<int>(scalars.kernel)]});
+  } else if (!dot) {
+    request.params.push_back({"score", kScoreNames[static_cast<int>(scalars.score)]});
+  }
+  if (scalars.min_temperature) {
+    request.params.push_back({"min_temperature", *scalars.min_temperature});
+  }
   if (scalars.scale) request.params.push_back({"scale", *scalars.scale});
   if (scalars.softcap) request.params.push_back({"softcap", *scalars.softcap});
   if (scalars.causal) request.params.push_back({"causal", true});
@@ -113,6 +165,7 @@ std::string AttentionCase::Describe() const {
   if (!alibi_slopes.empty()) out << ", alibi";
   if (!sinks.empty()) out << ", sinks";
   if (!width.empty()) out << ", " << width.size() << " width";
+  for (const auto& [name, named] : tensors) DescribeShape(out, name.c_str(), named.buffer.shape());
   if (!key_lengths.empty()) {
     out << ", key_lengths";
     for (size_t n = 0; n < key_lengths.size() && n < 8; ++n) out << " " << key_lengths[n];

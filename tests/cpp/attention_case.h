@@ -3,6 +3,7 @@
 #define HEED_TESTS_ATTENTION_CASE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,12 @@ struct Sizes {
   int64_t head_dim_v = 64;
 };
 
+// A float tensor beside q, k and v: how requests name it, and how many extents they see.
+struct NamedBuffer {
+  Buffer<float> buffer;
+  int rank = 4;
+};
+
 // Owns every tensor. Tests change members freely between making and running a case.
 struct AttentionCase {
   Sizes sizes;
@@ -31,15 +38,20 @@ struct AttentionCase {
   Buffer<float> bias;    // no value = absent
   Buffer<uint8_t> keep;  // no value = absent
   std::vector<float> alibi_slopes, sinks, width;
-  std::vector<int32_t> key_lengths;  // [batch] or [batch, q_len]
-  AttentionOptions scalars;          // the options that own no memory
+  std::map<std::string, NamedBuffer> tensors;  // what only some scores and modifiers read
+  std::vector<int32_t> key_lengths;            // [batch] or [batch, q_len]
+  AttentionOptions scalars;                    // the options that own no memory
   Layout output_layout = Layout::kDense;
 
   // All options: `scalars` with views of the members above.
   AttentionOptions options() const;
 
+  // Adds a tensor of these extents ~ N(0, size^2).
+  void AddTensor(const std::string& name, std::vector<int64_t> shape, Random& random,
+                 double size = 1, Layout layout = Layout::kDense);
+
   // The same problem by name, for the oracle and for heed::Run. kDot becomes scaled_dot_product,
-  // kSquaredDistance kernel_regression.
+  // kKernelSum kernel_regression, everything else attention.
   Request request() const;
 
   // Sizes and options in one line, for failure messages.

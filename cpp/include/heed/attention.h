@@ -66,6 +66,9 @@ struct Window {
 enum class Score {
   kDot,              // scale * q.k; scale defaults to 1 / sqrt(head_dim)
   kSquaredDistance,  // -scale / 2 * |(q - k) / width|^2; scale defaults to 1
+  // scale / temperature * q.k / (|q| |k|), 0 where q or k is a vector of zeros; scale defaults
+  // to 1. Henry 2020, arXiv:2010.04245; Liu 2022 (Swin v2), arXiv:2111.09883.
+  kCosine,
 };
 
 // How a row of scores becomes a row of weights.
@@ -102,6 +105,12 @@ struct AttentionOptions {
   // Width of the distance in input units: empty = 1, one value, or head_dim values; each > 0 and
   // finite. Read only by Score::kSquaredDistance.
   std::span<const float> width;
+
+  // What a cosine score is divided by: empty = 1, one value, or num_heads values; each > 0 and
+  // finite. Values below `min_temperature` (absent = off; Swin v2 has 0.01) are raised to it. Read
+  // only by Score::kCosine.
+  std::span<const float> temperature;
+  std::optional<double> min_temperature;
 
   // Factor on the score. Absent = the score's default. 0 and negative are legal, non-finite is not.
   // Refused with Normalize::kKernelSum (use width).

@@ -146,19 +146,21 @@ class BlockLoop {
     if (row.keys.begin >= row.keys.end) row.keys = {0, 0};
   }
 
-  // Groups of kTileRows rows, each [head_dim][rows]; the last group may be shorter.
+  // Groups of kTileRows rows, each [depth][rows]; the last group may be shorter.
   void PackQueries() {
     const size_t width = static_cast<size_t>(p_.head_dim);
-    const float factor = plan_.plugs.score->QueryFactor();
+    float* const packed = scratch_.queries.get();
     for (size_t group = 0; group < num_rows_; group += kTileRows) {
       const size_t count = std::min(kTileRows, num_rows_ - group);
+      const Row* queries = scratch_.rows.data() + group;
       const float* rows[kTileRows];
       for (size_t i = 0; i < count; ++i) {
-        const Row& row = scratch_.rows[group + i];
         const RowBuffers buffers = {scratch_.converted.get() + i * width, nullptr};
-        GatherRows({&p_.q, nullptr, batch_, row.head}, row.query, 1, buffers, rows + i);
+        GatherRows({&p_.q, nullptr, batch_, queries[i].head}, queries[i].query, 1, buffers,
+                   rows + i);
       }
-      PackQueryGroup(rows, count, width, factor, scratch_.queries.get() + group * width);
+      plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.depth,
+                                     packed + num_rows_ * plan_.depth);
     }
   }
 
@@ -258,7 +260,7 @@ class BlockLoop {
   }
 
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
-    const float* queries = scratch_.queries.get() + r * static_cast<size_t>(p_.head_dim);
+    const float* queries = scratch_.queries.get() + r * plan_.depth;
     if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
     ScoreTile panel = tile;
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;

@@ -45,7 +45,7 @@ struct Plan {
   const AttentionProblem* problem;
   const WeightVisit* visit;  // nullptr: output only
   Plugs plugs;
-  size_t k_panel_floats;             // one packed panel of keys
+  size_t depth;                      // of a packed query or key
   size_t v_cols;                     // head_dim_v, rounded up to panels
   size_t num_tiles;                  // tiles of kTileKeys keys
   int64_t first_row;                 // rows of a KV head, of q_len * group
@@ -57,7 +57,7 @@ struct Plan {
 
   explicit Plan(const AttentionProblem& p, const WeightVisit* visited = nullptr)
       : problem(&p), visit(visited), plugs(MakePlugs(p)) {
-    k_panel_floats = static_cast<size_t>(p.head_dim) * PanelCols();
+    depth = plugs.score->Depth();
     v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
     first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
@@ -72,7 +72,9 @@ struct Plan {
   // Panels of keys in a tile of `num_keys`.
   static size_t KeyCols(size_t num_keys) { return RoundUp(num_keys, PanelCols()); }
 
-  size_t KTileFloats() const { return KeyCols(TileKeys()) / PanelCols() * k_panel_floats; }
+  // Packed keys, then the scratch of packing them.
+  size_t KTileFloats() const { return PackedKeyFloats() + plugs.score->KeyScratch(); }
+  size_t PackedKeyFloats() const { return KeyCols(TileKeys()) * depth; }
   size_t VTileFloats() const { return TileKeys() * v_cols; }
   // Room for a panel of rows that are converted first.
   size_t ConvertedFloats() const {
@@ -149,8 +151,8 @@ inline void PackKeyPanel(const Plan& plan, int64_t unit, size_t t, size_t c, Row
   const size_t count = std::min(PanelCols(), plan.NumKeys(keys.batch, t) - c);
   const float* rows[PanelCols()];
   GatherRows(keys, static_cast<int64_t>(t * kTileKeys + c), count, buffers, rows);
-  PackTransposedPanel(RowPointers{rows}, count, keys.width(),
-                      k + c / PanelCols() * plan.k_panel_floats);
+  plan.plugs.score->PackKeys(rows, count, keys.head, k + c * plan.depth,
+                             k + plan.PackedKeyFloats());
 }
 
 // Packs the values of tile t. Returns whether all are finite.
@@ -178,7 +180,7 @@ inline void PackTile(const Plan& plan, int64_t unit, size_t t, RowBuffers buffer
 
 // Memory of one worker.
 struct Scratch {
-  AlignedFloats queries;  // packed rows of a block
+  AlignedFloats queries;  // packed rows of a block, then the scratch of packing them
   AlignedFloats scores;   // one score tile
   AlignedFloats output;   // [block rows][v_cols]
   AlignedFloats k_tile;   // only when tiles are not shared
@@ -197,7 +199,7 @@ struct Scratch {
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(
         std::min<int64_t>(plan.rows - plan.first_row, static_cast<int64_t>(kBlockRows)));
-    queries = AlignedFloats(most * static_cast<size_t>(plan.problem->head_dim));
+    queries = AlignedFloats(most * plan.depth + plan.plugs.score->QueryScratch());
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);
     if (own_tiles) {

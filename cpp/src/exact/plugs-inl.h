@@ -17,6 +17,7 @@
 #include "src/exact/normalize/kernel_sum-inl.h"
 #include "src/exact/normalize/softmax-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
 #include "src/exact/score/squared_distance-inl.h"
 
@@ -63,16 +64,25 @@ inline std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p) {
   return MakeSoftmax(p);
 }
 
+inline std::unique_ptr<ScorePlug> MakeScore(const AttentionProblem& p) {
+  const float units = FoldsLog2E(p) ? Log2Units::kPerNat : NaturalUnits::kPerNat;
+  const size_t head_dim = static_cast<size_t>(p.head_dim);
+  switch (p.options.score) {
+    case Score::kSquaredDistance:
+      return std::make_unique<SquaredDistanceScore>(
+          p.scale * units, head_dim, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
+    case Score::kCosine:
+      return std::make_unique<CosineScore>(p.head_scale, units, head_dim);
+    case Score::kDot:
+      break;
+  }
+  return std::make_unique<DotScore>(p.scale * units, head_dim);
+}
+
 inline Plugs MakePlugs(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   Plugs plugs;
-  const float scale = p.scale * (FoldsLog2E(p) ? Log2Units::kPerNat : NaturalUnits::kPerNat);
-  if (o.score == Score::kDot) {
-    plugs.score = std::make_unique<DotScore>(scale);
-  } else {
-    plugs.score = std::make_unique<SquaredDistanceScore>(
-        scale, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
-  }
+  plugs.score = MakeScore(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   // The bias comes last: what it hides must stay hidden, and -inf + inf would be NaN.
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));

@@ -60,7 +60,8 @@ struct AttentionProblem {
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
 
-  float scale = 1;  // with what FoldWidth takes out of a single width
+  std::vector<float> head_scale;  // kCosine: the factor of each query head
+  float scale = 1;                // with what FoldWidth takes out of a single width
   std::vector<float>
       inverse_width;              // empty when nothing is left to divide by, else head_dim values
   std::vector<int64_t> position;  // position of query 0, per batch entry

@@ -63,8 +63,9 @@ std::span<const int32_t> ReadKeyLengths(const RequestReader& reader, const Store
 Score ReadScore(const std::string& word) {
   if (word == "dot") return Score::kDot;
   if (word == "squared_distance") return Score::kSquaredDistance;
+  if (word == "cosine") return Score::kCosine;
   throw Error(ErrorCode::kOption,
-              "score = \"" + word + "\"; expected \"dot\" or \"squared_distance\"");
+              "score = \"" + word + "\"; expected \"dot\", \"squared_distance\" or \"cosine\"");
 }
 
 Normalize ReadNormalize(const std::string& word) {
@@ -84,18 +85,37 @@ void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   o.query_offset = ReadQueryOffset(reader);
 }
 
-void ReadWidth(const RequestReader& reader, AttentionRequest& r) {
-  if (reader.Input("width") != nullptr && reader.Param("width") != nullptr) {
-    throw Error(ErrorCode::kOption, "width is given both as an input and as a parameter");
+// One value or a list, given as an input or as a parameter, but not both.
+std::vector<float> ReadValues(const RequestReader& reader, const std::string& name,
+                              const std::string& expected) {
+  const bool input = reader.Input(name) != nullptr;
+  const bool param = reader.Param(name) != nullptr;
+  if (input && param) {
+    throw Error(ErrorCode::kOption, name + " is given both as an input and as a parameter");
   }
-  const std::span<const float> input = reader.Floats("width");
-  r.width.assign(input.begin(), input.end());
-  for (const double width : reader.Numbers("width")) r.width.push_back(static_cast<float>(width));
-  // To the options, no values mean no width.
-  if (r.width.empty() && (reader.Input("width") != nullptr || reader.Param("width") != nullptr)) {
-    throw Error(ErrorCode::kShape,
-                "width has 0 values; expected 1 or head_dim = " + std::to_string(r.q.shape[3]));
+  const std::span<const float> floats = reader.Floats(name);
+  std::vector<float> values(floats.begin(), floats.end());
+  for (const double value : reader.Numbers(name)) values.push_back(static_cast<float>(value));
+  // To the options, no values mean that there is no such tensor.
+  if (values.empty() && (input || param)) {
+    throw Error(ErrorCode::kShape, name + " has 0 values; expected " + expected);
   }
+  return values;
+}
+
+void ReadScoreTensors(const RequestReader& reader, AttentionRequest& r) {
+  r.width = ReadValues(reader, "width", "1 or head_dim = " + std::to_string(r.q.shape[3]));
+  r.temperature =
+      ReadValues(reader, "temperature", "1 or num_heads = " + std::to_string(r.q.shape[1]));
+  if (const auto least = reader.Number("min_temperature")) r.options.min_temperature = least;
+}
+
+// The options with views of what the request owns.
+AttentionOptions OptionsOf(const AttentionRequest& r) {
+  AttentionOptions options = r.options;
+  options.width = r.width;
+  options.temperature = r.temperature;
+  return options;
 }
 
 }  // namespace
@@ -110,7 +130,7 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   o.bias = reader.PairTensor("bias");
   o.alibi_slopes = reader.Floats("alibi_slopes");
   o.sinks = reader.Floats("sinks");
-  ReadWidth(reader, r);
+  ReadScoreTensors(reader, r);
   ReadKeep(reader, r);
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");
@@ -127,6 +147,24 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
   return r;
 }
 
+AttentionOptions UnscaledPreset() {
+  AttentionOptions options;
+  options.scale = 1.0;
+  return options;
+}
+
+AttentionOptions CosinePreset() {
+  AttentionOptions options;
+  options.score = Score::kCosine;
+  return options;
+}
+
+AttentionOptions GaussianPreset() {
+  AttentionOptions options;
+  options.score = Score::kSquaredDistance;
+  return options;
+}
+
 AttentionOptions KernelRegressionPreset() {
   AttentionOptions options;
   options.score = Score::kSquaredDistance;
@@ -135,8 +173,7 @@ AttentionOptions KernelRegressionPreset() {
 }
 
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
-  AttentionOptions options = r.options;
-  options.width = r.width;
+  const AttentionOptions options = OptionsOf(r);
   const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
   std::vector<OutputSpec> specs;
   // Results are stored as the queries are.
@@ -150,8 +187,7 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
 
 void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,
                          ThreadPool* pool) {
-  AttentionOptions options = r.options;
-  options.width = r.width;
+  const AttentionOptions options = OptionsOf(r);
   AttentionOutputs out;
   out.stored_output = StoredOutputView(outputs, "output");
   if (r.return_lse) out.lse = OutputView(outputs, "lse");

@@ -20,7 +20,7 @@ struct AttentionRequest {
   bool return_lse = false;
   bool return_weights = false;
   std::optional<ScoreStage> return_scores;
-  std::vector<float> width;
+  std::vector<float> width, temperature;
 };
 
 // Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
@@ -30,6 +30,9 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
 
 // What the rows fix.
+AttentionOptions UnscaledPreset();  // luong_dot
+AttentionOptions CosinePreset();
+AttentionOptions GaussianPreset();
 AttentionOptions KernelRegressionPreset();
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.

@@ -6,6 +6,7 @@
 
 #include "heed/error.h"
 #include "src/exact/problem.h"
+#include "src/exact/validate_score.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -13,9 +14,6 @@ namespace {
 
 // Positions and window sides stay below this, so that their sums cannot overflow.
 constexpr int64_t kMaxPosition = int64_t{1} << 53;
-
-// The reciprocal of every width from here on is a finite float.
-constexpr float kMinWidth = 0x1p-126f;
 
 void ReadShapes(AttentionProblem& p) {
   CheckStored("q", p.q);
@@ -40,61 +38,6 @@ void ReadShapes(AttentionProblem& p) {
   p.group = p.num_kv_heads > 0 ? p.num_heads / p.num_kv_heads : 0;
 }
 
-void CheckScore(AttentionProblem& p) {
-  const AttentionOptions& o = p.options;
-  const bool distance = o.score == Score::kSquaredDistance;
-  if (o.scale.has_value()) {
-    CheckFinite("scale", *o.scale);
-    if (o.normalize == Normalize::kKernelSum) {
-      Fail(ErrorCode::kUnsupported, "scale is not used by kernel sums; set width instead");
-    }
-    p.scale = static_cast<float>(*o.scale);
-    CheckFinite("scale (as float32)", p.scale);
-  } else if (!distance) {
-    if (p.head_dim == 0) {
-      Fail(ErrorCode::kShape,
-           "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; "
-           "give scale");
-    }
-    p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
-  }
-}
-
-// One width is a power of two, which scales q and k exactly, times a rest in [1, 2), which scales
-// the finished sum: dividing q and k by it apart would round at their size, not at their
-// difference's. The square of the rest is rounded like that of a distance, so that u = 1 is met
-// exactly.
-void FoldWidth(AttentionProblem& p, float width) {
-  int exponent = 0;
-  const float rest = 2 * std::frexp(width, &exponent);
-  p.scale /= rest * rest;
-  const float inverse_power = std::ldexp(1.0f, 1 - exponent);
-  if (inverse_power != 1) p.inverse_width.assign(static_cast<size_t>(p.head_dim), inverse_power);
-}
-
-void CheckWidth(AttentionProblem& p) {
-  const std::span<const float> given = p.options.width;
-  if (given.empty()) return;
-  if (p.options.score != Score::kSquaredDistance) {
-    Fail(ErrorCode::kOption, "width is read only by distance scores");
-  }
-  if (given.size() != 1 && given.size() != static_cast<size_t>(p.head_dim)) {
-    Fail(ErrorCode::kShape, "width has " + std::to_string(given.size()) +
-                                " values; expected 1 or head_dim = " + std::to_string(p.head_dim));
-  }
-  for (const float width : given) {
-    if (!(width >= kMinWidth) || !std::isfinite(width)) {
-      Fail(ErrorCode::kRange, "width = " + NumberText(width) +
-                                  "; it must be positive, finite and not vanishingly small");
-    }
-  }
-  if (std::all_of(given.begin(), given.end(), [&](float w) { return w == given[0]; })) {
-    FoldWidth(p, given[0]);
-  } else {
-    for (const float width : given) p.inverse_width.push_back(1.0f / width);
-  }
-}
-
 void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
   if (o.normalize != Normalize::kKernelSum) return;
@@ -110,20 +53,6 @@ void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
   if (wants_lse && o.kernel != Kernel::kGaussian) {
     Fail(ErrorCode::kUnsupported,
          "lse is the log of a softmax denominator; of the kernels only gaussian has one");
-  }
-}
-
-void CheckHeadVector(const AttentionProblem& p, const std::string& name,
-                     std::span<const float> values, bool minus_inf_allowed) {
-  if (values.empty()) return;
-  if (values.size() != static_cast<size_t>(p.num_heads)) {
-    Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) +
-                                " values; expected one per query head (" +
-                                std::to_string(p.num_heads) + ")");
-  }
-  for (const float value : values) {
-    if (minus_inf_allowed && value == -std::numeric_limits<float>::infinity()) continue;
-    CheckFinite(name, value);
   }
 }
 
@@ -270,7 +199,6 @@ AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTens
 void CompleteInputs(AttentionProblem& p, bool wants_lse) {
   ReadShapes(p);
   CheckScore(p);
-  CheckWidth(p);
   CheckNormalize(p, wants_lse);
   CheckModify(p);
   CheckLengths(p);

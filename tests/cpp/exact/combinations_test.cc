@@ -1,5 +1,6 @@
 // Any combination of options works together: seeded random problems against the oracle.
 #include <array>
+#include <cmath>
 
 #include "attention_accuracy.h"
 #include "attention_case.h"
@@ -111,11 +112,39 @@ AttentionCase RandomCase(uint64_t seed) {
   return c;
 }
 
+// Sets one of the scores other than the dot product, with all that it reads.
+void AddScore(AttentionCase& c, Random& random) {
+  if (random.Chance(0.5)) {
+    c.scalars.score = Score::kSquaredDistance;
+    // Such that the scores stay as small as those of dot products.
+    c.width = {static_cast<float>(std::sqrt(static_cast<double>(c.sizes.head_dim)))};
+    return;
+  }
+  c.scalars.score = Score::kCosine;
+  if (random.Chance(0.7)) {
+    c.AddTensor("temperature", {random.Chance(0.5) ? 1 : c.sizes.num_heads}, random);
+    c.tensors["temperature"].buffer.ForEach(
+        [](int64_t, int64_t, int64_t, int64_t, float& x) { x = 0.02f + std::abs(x); });
+  }
+  if (random.Chance(0.5)) c.scalars.min_temperature = 0.2;
+}
+
 TEST_P(AttentionCombinations, MatchReference) {
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ExpectMatchesReference(RandomCase(seed));
     if (HasFailure()) return;  // one broken case says enough
+  }
+}
+
+TEST_P(AttentionCombinations, EveryScoreTakesTheSameOptions) {
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed + 5000);
+    AttentionCase c = RandomCase(seed + 7000);
+    AddScore(c, random);
+    ExpectMatchesReference(c);
+    if (HasFailure()) return;
   }
 }
 

@@ -12,17 +12,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 class DotScore final : public ScorePlug {
  public:
-  explicit DotScore(float scale) : scale_(scale) {}
-  float QueryFactor() const override { return scale_; }
+  DotScore(float scale, size_t head_dim) : scale_(scale), head_dim_(head_dim) {}
+  size_t Depth() const override { return head_dim_; }
+  void PackQueries(const float* const* rows, const Row*, size_t count, float* to,
+                   float*) const override {
+    PackQueryGroup(rows, count, head_dim_, scale_, to);
+  }
+  void PackKeys(const float* const* rows, size_t count, int64_t, float* panel,
+                float*) const override {
+    PackTransposedPanel(RowPointers{rows}, count, head_dim_, panel);
+  }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores(MultiplyAccumulate(), queries, panels, tile, StoreOnly());
+    FillScores(MultiplyAccumulate(), head_dim_, queries, panels, tile, StoreOnly());
   }
 
  private:
   float scale_;
+  size_t head_dim_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// Score socket: fills a tile with scores from packed queries and packed keys.
+// Score socket: packs queries and keys, and fills a tile with their scores.
 #if defined(HEED_EXACT_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_SCORE_INL_H_
 #undef HEED_EXACT_SCORE_INL_H_
@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
 #include "src/exact/tile.h"
+#include "src/simd/pack-inl.h"
 #include "src/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,25 +17,38 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Packs q and k for the register tile, and fills a tile with their scores. What a score does to
+// queries and keys one by one (scaling, normalising, projecting) happens while they are packed:
+// once for each query, once for each key of a KV head.
 class ScorePlug {
  public:
   virtual ~ScorePlug() = default;
 
-  // What packed queries are multiplied by.
-  virtual float QueryFactor() const = 0;
+  // Floats of a packed query, and of a packed key.
+  virtual size_t Depth() const = 0;
+
+  // Floats of scratch that PackQueries and PackKeys need.
+  virtual size_t QueryScratch() const { return 0; }
+  virtual size_t KeyScratch() const { return 0; }
+
+  // Packs queries as one row group, [Depth()][count]. queries[i] says which query rows[i] is.
+  virtual void PackQueries(const float* const* rows, const Row* queries, size_t count, float* to,
+                           float* scratch) const = 0;
+
+  // Packs up to PanelCols() keys as one panel, [Depth()][PanelCols()]; missing ones become zeros.
+  virtual void PackKeys(const float* const* rows, size_t count, int64_t kv_head, float* panel,
+                        float* scratch) const = 0;
 
   // Writes columns [first, last) of the tile. `queries` holds row groups of kTileRows (the last one
-  // may be shorter), each [head_dim][rows]; `panels` the tile's packed keys,
-  // [head_dim][PanelCols()] a panel.
+  // may be shorter), `panels` the tile's packed keys.
   virtual void Fill(const float* queries, const float* panels, ScoreTile& tile) const = 0;
 };
 
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group
 // see the panel. Panels are the outer loop: one stays in L1 while the few packed query rows pass.
 template <class Op, class Store>
-HWY_INLINE void FillScores(Op op, const float* HWY_RESTRICT queries,
+HWY_INLINE void FillScores(Op op, size_t depth, const float* HWY_RESTRICT queries,
                            const float* HWY_RESTRICT panels, const ScoreTile& tile, Store store) {
-  const size_t depth = static_cast<size_t>(tile.problem->head_dim);
   for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
     const float* panel = panels + c * depth;
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& columns) HWY_ATTR {

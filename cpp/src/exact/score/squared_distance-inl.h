@@ -13,24 +13,34 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 class SquaredDistanceScore final : public ScorePlug {
  public:
   // `inverse_width` holds head_dim values or is nullptr for width 1.
-  SquaredDistanceScore(float scale, const float* inverse_width)
-      : factor_(-0.5f * scale), inverse_width_(inverse_width) {}
-  float QueryFactor() const override { return 1.0f; }
+  SquaredDistanceScore(float scale, size_t head_dim, const float* inverse_width)
+      : factor_(-0.5f * scale), head_dim_(head_dim), inverse_width_(inverse_width) {}
+  size_t Depth() const override { return head_dim_; }
+  void PackQueries(const float* const* rows, const Row*, size_t count, float* to,
+                   float*) const override {
+    PackQueryGroup(rows, count, head_dim_, 1.0f, to);
+  }
+  void PackKeys(const float* const* rows, size_t count, int64_t, float* panel,
+                float*) const override {
+    PackTransposedPanel(RowPointers{rows}, count, head_dim_, panel);
+  }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
     const StoreScaled store = {factor_};
     if (inverse_width_ == nullptr) {
-      FillScores(SquaredDifference(), queries, panels, tile, store);
+      FillScores(SquaredDifference(), head_dim_, queries, panels, tile, store);
     } else {
-      FillScores(ScaledSquaredDifference{inverse_width_}, queries, panels, tile, store);
+      FillScores(ScaledSquaredDifference{inverse_width_}, head_dim_, queries, panels, tile, store);
     }
   }
 
  private:
   float factor_;
+  size_t head_dim_;
   const float* inverse_width_;
 };
 

@@ -1,0 +1,22 @@
+// The part of the boundary that concerns scores: which tensors a score needs, and its defaults.
+#ifndef HEED_SRC_EXACT_VALIDATE_SCORE_H_
+#define HEED_SRC_EXACT_VALIDATE_SCORE_H_
+
+#include <span>
+#include <string>
+
+#include "src/exact/problem.h"
+
+namespace heed {
+
+// Checks the score and everything that only scores read, and fills in their defaults. The shapes of
+// q, k and v are known.
+void CheckScore(AttentionProblem& p);
+
+// One finite value per query head, or none; -inf too where `minus_inf_allowed`.
+void CheckHeadVector(const AttentionProblem& p, const std::string& name,
+                     std::span<const float> values, bool minus_inf_allowed);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_EXACT_VALIDATE_SCORE_H_
