@@ -122,7 +122,8 @@ export type AttentionResult<Q, K, V, O> = {
   Asked<O, "returnScores", "scores", ResultTensor<Q, K, V, O>>;
 
 /** Makes a misspelt option a type error although the options type is inferred. */
-export type OnlyKnown<O> = { readonly [key in Exclude<keyof O, keyof AttentionOptions>]: never };
+export type OnlyKnownOf<O, Known> = { readonly [key in Exclude<keyof O, keyof Known>]: never };
+export type OnlyKnown<O> = OnlyKnownOf<O, AttentionOptions>;
 
 /** Options of the design that this version does not have yet, and what to do instead. */
 const LATER: Readonly<Record<string, string>> = {

@@ -24,11 +24,20 @@ export type {
 } from "./heed.js";
 export type { LoadOptions, Url, WasmModule } from "./load_options.js";
 export { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+export type {
+  MultiHeadAttention,
+  MultiHeadAttentionConstructor,
+  MultiHeadAttentionMembers,
+  MultiHeadAttentionOptions,
+  MultiHeadAttentionSizes,
+  MultiHeadForwardOptions,
+} from "./multi_head_attention.js";
 export type { NestedArray, NestedNumbers } from "./nested.js";
 export type { TensorDType, TensorFunction, TensorOptions } from "./new_tensor.js";
 export type { ReferenceResult } from "./reference.js";
 export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
 export type { Layout } from "./shape.js";
 export type { TensorArgument, TensorData } from "./source.js";
+export type { LoadStateOptions, StateDict } from "./state_dict.js";
 export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
 export { VERSION } from "./version.js";

@@ -10,6 +10,10 @@ import { execute } from "./execute.js";
 import type { KernelGlue, ReferenceGlue } from "./glue.js";
 import type { Heap, MemoryReport } from "./heap.js";
 import { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+import {
+  type MultiHeadAttentionConstructor,
+  multiHeadAttentionOf,
+} from "./multi_head_attention.js";
 import { newTensor, type TensorFunction } from "./new_tensor.js";
 import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
@@ -97,6 +101,8 @@ export class Heed {
   readonly tensor: TensorFunction;
   readonly attention: AttentionFunction;
   readonly run: RunFunction;
+  /** A multi-head attention layer; loads the weights of PyTorch and Keras. */
+  readonly MultiHeadAttention: MultiHeadAttentionConstructor;
   readonly lastN: typeof lastN = lastN;
   readonly keepFromDropMask: typeof keepFromDropMask = keepFromDropMask;
   readonly alibiSlopes: typeof alibiSlopes = alibiSlopes;
@@ -116,6 +122,7 @@ export class Heed {
     this.reasons = choice.reasons;
     this.tensor = ((data: unknown, shape?: unknown, options?: unknown) =>
       newTensor(heap, data, shape, options)) as unknown as TensorFunction;
+    this.MultiHeadAttention = multiHeadAttentionOf(heap, registry);
     const names = optionNames(registry);
     this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
       heap.checkUsable();

@@ -79,14 +79,29 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
     "keras MultiHeadAttention",
     ({ inputs, expected, tol }) => {
       const { query, key, value } = inputs;
-      const { output, weights } = heed.attention(query, key, value, { returnWeights: true });
-      const [[first = []]] = weights.toNested() as number[][][][] as [number[][][]];
-      expectNear([first[0]?.[0] ?? 0], expected.weights_diag, tol);
-      expectNear([first[0]?.[1] ?? 0], expected.weights_offdiag, tol);
-      // All heads and output columns are alike: each output is the sum over 8 heads of the row's sum.
-      const [rows = []] = output.toNested() as number[][][];
-      const sums = rows.map((row) => row.reduce((a, b) => a + b, 0));
-      expectNear(sums, expected.output_row_values, tol);
+      // Every kernel is the 8 x 8 identity, repeated along its middle axis.
+      const kernel = (heads: number) => ({
+        data: Float32Array.from({ length: 64 * heads }, (_, n) =>
+          Math.floor(n / (8 * heads)) === n % 8 ? 1 : 0,
+        ),
+        shape: [8, heads, 8],
+      });
+      for (const numKvHeads of [8, 4]) {
+        const sizes = { embedDim: 8, numHeads: 8, headDim: 8, numKvHeads, bias: false };
+        const layer = new heed.MultiHeadAttention(sizes);
+        layer.loadKerasWeights({
+          "query/kernel": kernel(8),
+          "key/kernel": kernel(numKvHeads),
+          "value/kernel": kernel(numKvHeads),
+          "attention_output/kernel": kernel(8),
+        });
+        const { output, weights } = layer.forward(query, key, value, { returnWeights: true });
+        expectNear([weights.data[0] ?? 0], expected.weights_diag, tol);
+        expectNear([weights.data[1] ?? 0], expected.weights_offdiag, tol);
+        const rows = flat(expected.output_row_values).flatMap((row) => Array(8).fill(row));
+        expectNear(output.data, rows, tol);
+        layer.dispose();
+      }
     },
   ],
   [

@@ -83,6 +83,18 @@ export async function check(): Promise<void> {
   const exact = await heed.reference("scaled_dot_product", { q: rows, k: rows, v: rows });
   exact.output.data satisfies Float64Array;
 
+  const layer = new heed.MultiHeadAttention({ embedDim: 2, numHeads: 1 });
+  layer.loadStateDict({ in_proj_weight: new Float32Array(12) }, { prefix: "" });
+  const forward = layer.forward(rows, rows, rows, { returnWeights: true, averageWeights: true });
+  assertType<Equal<typeof forward.weights, PlainTensor<"float32">>>();
+  assertType<Equal<ReturnType<typeof layer.forward<typeof tensor>>["output"], Tensor<"float32">>>();
+  // @ts-expect-error lse was not asked for
+  forward.lse;
+  // @ts-expect-error a misspelt option
+  layer.forward(rows, rows, rows, { averageWeight: true });
+  // @ts-expect-error the number of heads is missing
+  new heed.MultiHeadAttention({ embedDim: 2 });
+
   const code: HeedError["code"] = "shape";
   new HeedError(code, "message") satisfies Error;
 }
