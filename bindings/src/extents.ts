@@ -23,6 +23,7 @@ function fits(pattern: readonly string[], shape: readonly number[], extents: Ext
   return pattern.every((symbol, axis) => {
     const extent = shape[axis] as number;
     if (symbol.endsWith("?") && extent === 1) return true;
+    if (/^\d+$/.test(symbol)) return extent === Number(symbol);
     const name = symbol.replace("?", "");
     const known = extents.get(name)?.extent ?? here.get(name) ?? extent;
     here.set(name, extent);
@@ -48,7 +49,7 @@ export function bindExtents(input: MechanismInput, source: Source, extents: Exte
   pattern.forEach((symbol, axis) => {
     const extent = source.shape[axis] as number;
     const name = symbol.replace("?", "");
-    if (extents.has(name) || (symbol.endsWith("?") && extent === 1)) return;
+    if (extents.has(name) || (symbol.endsWith("?") && extent === 1) || /^\d+$/.test(symbol)) return;
     extents.set(name, { extent, from: source.name });
   });
 }

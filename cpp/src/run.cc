@@ -2,6 +2,7 @@
 #include <string>
 
 #include "heed/registry.h"
+#include "src/compose/request.h"
 #include "src/exact/request.h"
 #include "src/layers/request.h"
 #include "src/position/request.h"
@@ -56,6 +57,12 @@ constexpr Runner kRunners[] = {
     Position<ReadXpos, Rotate>("xpos"),
     Position<ReadSinusoidal, Add>("sinusoidal"),
     Position<ReadLearnedPosition, Add>("learned_position"),
+    {"differential", PlanDifferential, RunDifferential},
+    {"talking_heads", PlanTalkingHeads, RunTalkingHeads},
+    {"hopfield", PlanHopfield, RunHopfield},
+    {"gated", PlanGated, RunGated},
+    {"attention_pooling", PlanAttentionPooling, RunAttentionPooling},
+    {"graph", PlanGraph, RunGraph},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -4,8 +4,10 @@
 
 #include "heed/analysis.h"
 #include "heed/attention.h"
+#include "heed/compose.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
+#include "heed/graph.h"
 #include "heed/layers.h"
 #include "heed/linear.h"
 #include "heed/merge.h"

@@ -1,0 +1,136 @@
+// The boundary of graph attention, and the sorting of its edges.
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "src/compose/checks.h"
+#include "src/compose/graph_problem.h"
+
+namespace heed {
+namespace {
+
+void CheckFeatures(GraphProblem& p) {
+  CheckInput("q", p.q);
+  CheckInput("k", p.k);
+  CheckInput("v", p.v);
+  const Extents& k = p.k.shape;
+  CheckShape("k", k, {p.q.shape[0], k[1], k[2], p.q.shape[3]},
+             "[batch, num_kv_heads, num_sources, head_dim], batch and head_dim as in q");
+  CheckShape("v", p.v.shape, {k[0], k[1], k[2], p.v.shape[3]},
+             "[batch, num_kv_heads, num_sources, head_dim_v], the first three as in k");
+  const int64_t heads = p.q.shape[1];
+  if (heads > 0 && (k[1] == 0 || heads % k[1] != 0)) {
+    Fail(ErrorCode::kShape, "q has " + std::to_string(heads) + " heads and k has " +
+                                std::to_string(k[1]) +
+                                "; the first must be a multiple of the second");
+  }
+  p.group = k[1] > 0 ? heads / k[1] : 0;
+}
+
+void CheckEdges(GraphProblem& p) {
+  if (p.edges.size() % 2 != 0) {
+    Fail(ErrorCode::kShape, "edges has " + std::to_string(p.edges.size()) +
+                                " numbers; expected [num_edges, 2], pairs of source and target");
+  }
+  p.num_edges = static_cast<int64_t>(p.edges.size() / 2);
+  const int64_t nodes[] = {p.k.shape[2], p.q.shape[2]};
+  const char* names[] = {"source", "target"};
+  for (size_t n = 0; n < p.edges.size(); ++n) {
+    if (p.edges[n] >= 0 && p.edges[n] < nodes[n % 2]) continue;
+    Fail(ErrorCode::kRange, "edges names " + std::string(names[n % 2]) + " " +
+                                std::to_string(p.edges[n]) + "; nodes lie in [0, " +
+                                std::to_string(nodes[n % 2]) + ")");
+  }
+}
+
+void CheckScoreWeight(const GraphProblem& p) {
+  const bool gat = p.score == GraphScore::kGat;
+  const int64_t expected = p.q.shape[1] * p.q.shape[3] * (gat ? 2 : 1);
+  if (p.score_weight.size() != static_cast<size_t>(expected)) {
+    Fail(ErrorCode::kShape,
+         "score_weight has " + std::to_string(p.score_weight.size()) + " values; expected " +
+             std::to_string(expected) +
+             (gat ? " (gat: num_heads x 2 head_dim)" : " (gatv2: num_heads x head_dim)"));
+  }
+  CheckAllFinite("score_weight", p.score_weight);
+}
+
+// Counting sort: stable, so that the edges of a node keep their order.
+void SortEdges(GraphProblem& p) {
+  p.begin.assign(static_cast<size_t>(p.q.shape[2]) + 1, 0);
+  p.order.resize(static_cast<size_t>(p.num_edges));
+  for (int64_t e = 0; e < p.num_edges; ++e) {
+    ++p.begin[static_cast<size_t>(p.edges[static_cast<size_t>(2 * e + 1)]) + 1];
+  }
+  for (size_t i = 1; i < p.begin.size(); ++i) {
+    p.max_degree = std::max(p.max_degree, p.begin[i]);
+    p.begin[i] += p.begin[i - 1];
+  }
+  std::vector<int64_t> next(p.begin.begin(), p.begin.end() - 1);
+  for (int64_t e = 0; e < p.num_edges; ++e) {
+    int64_t& place = next[static_cast<size_t>(p.edges[static_cast<size_t>(2 * e + 1)])];
+    p.order[static_cast<size_t>(place++)] = e;
+  }
+}
+
+void CheckGraphOutputs(const GraphProblem& p) {
+  const Extents rows = {p.q.shape[0], p.q.shape[1], p.q.shape[2], 1};
+  const GraphOutputs& out = p.outputs;
+  CheckOutput("output", out.output, {rows[0], rows[1], rows[2], p.v.shape[3]},
+              "[batch, num_heads, num_targets, head_dim_v]");
+  if (out.lse.has_value()) {
+    CheckOutput("lse", out.lse, rows, "[batch, num_heads, num_targets, 1]");
+  }
+  if (out.weights.has_value()) {
+    CheckOutput("weights", out.weights, {rows[0], rows[1], p.num_edges, 1},
+                "[batch, num_heads, num_edges, 1]");
+  }
+  const TensorView<float> all[] = {out.output, out.lse, out.weights};
+  const char* names[] = {"output", "lse", "weights"};
+  for (int i = 0; i < 3; ++i) {
+    CheckNoAlias(names[i], all[i], "q", p.q);
+    CheckNoAlias(names[i], all[i], "k", p.k);
+    CheckNoAlias(names[i], all[i], "v", p.v);
+    for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
+  }
+}
+
+}  // namespace
+
+GraphProblem ValidateGraphInputs(TensorView<const float> q, TensorView<const float> k,
+                                 TensorView<const float> v, std::span<const int32_t> edges,
+                                 std::span<const float> score_weight, const GraphOptions& options) {
+  GraphProblem p;
+  p.q = q;
+  p.k = k;
+  p.v = v;
+  p.edges = edges;
+  p.score_weight = score_weight;
+  p.score = options.score;
+  p.negative_slope = static_cast<float>(options.negative_slope);
+  CheckFeatures(p);
+  CheckFinite("negative_slope", p.negative_slope);
+  CheckScoreWeight(p);
+  CheckEdges(p);
+  try {
+    SortEdges(p);
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the sorted edges of a graph");
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, "the sorted edges of a graph are more than can be addressed");
+  }
+  return p;
+}
+
+GraphProblem ValidateGraph(TensorView<const float> q, TensorView<const float> k,
+                           TensorView<const float> v, std::span<const int32_t> edges,
+                           std::span<const float> score_weight, const GraphOptions& options,
+                           const GraphOutputs& outputs) {
+  GraphProblem p = ValidateGraphInputs(q, k, v, edges, score_weight, options);
+  p.outputs = outputs;
+  CheckGraphOutputs(p);
+  return p;
+}
+
+}  // namespace heed

@@ -1,0 +1,97 @@
+// Hopfield retrieval: attention whose keys are its values, repeated on its own output.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/compose/compose_problem.h"
+#include "src/compose/rows.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+constexpr int64_t kMaxSteps = 1000000;
+
+// Takes one row of the newest states over. Returns whether it moved farther than the tolerance; a
+// row lost to NaN does not move any more.
+bool TakeRow(const float* newest, int64_t width, double tolerance, float* state) {
+  double moved = 0;
+  for (int64_t d = 0; d < width; ++d) {
+    const double step = static_cast<double>(newest[d]) - state[d];
+    moved += step * step;
+    state[d] = newest[d];
+  }
+  return std::sqrt(moved) > tolerance;
+}
+
+// Moves the states by one update. Returns whether any of them may still move.
+bool Update(TensorView<const float> k, const HopfieldOptions& options, const OwnedTensor& states,
+            const OwnedTensor& newest, std::vector<uint8_t>& resting, ThreadPool& pool) {
+  AttentionOutputs outputs;
+  outputs.output = newest.view();
+  Attention(states.view(), k, k, options.attention, outputs, &pool);
+  const Extents& shape = states.view().shape;
+  std::atomic<bool> moving = false;
+  ForEachRow(shape, pool, [&](int64_t b, int64_t h, int64_t i) {
+    const size_t row = static_cast<size_t>((b * shape[1] + h) * shape[2] + i);
+    if (resting[row] != 0) return;
+    const bool moves = TakeRow(&newest.view()(b, h, i, 0), shape[3], options.tolerance,
+                               &states.view()(b, h, i, 0));
+    resting[row] = moves ? 0 : 1;
+    if (moves) moving.store(true, std::memory_order_relaxed);
+  });
+  return moving.load();
+}
+
+void CopyRows(const TensorView<const float>& from, const TensorView<float>& to, ThreadPool& pool) {
+  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
+    std::copy_n(&from(b, h, i, 0), to.shape[3], &to(b, h, i, 0));
+  });
+}
+
+}  // namespace
+
+void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs) {
+  if (o.steps < 1 || o.steps > kMaxSteps) {
+    Fail(ErrorCode::kRange, "steps = " + std::to_string(o.steps) + "; expected 1 to " +
+                                std::to_string(kMaxSteps) + " updates, the last of which reads v");
+  }
+  if (!(o.tolerance >= 0) || !std::isfinite(o.tolerance)) {
+    Fail(ErrorCode::kRange,
+         "tolerance = " + NumberText(o.tolerance) + "; it must be finite and not negative");
+  }
+  if (outputs.scores.has_value()) {
+    Fail(ErrorCode::kUnsupported,
+         "scores belong to one step; a Hopfield retrieval has several. Ask for weights");
+  }
+}
+
+void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
+                       TensorView<const float> v, const HopfieldOptions& options,
+                       const AttentionOutputs& outputs, ThreadPool* pool) {
+  ValidateHopfield(options, outputs);
+  ValidateComposed(q, k, v, options.attention, outputs);
+  ThreadPool& threads = PoolOrDefault(pool);
+  if (options.steps == 1 || q.size() == 0) {
+    Attention(q, k, v, options.attention, outputs, pool);
+    return;
+  }
+  const OwnedTensor states(q.shape);
+  const OwnedTensor newest(q.shape);
+  std::vector<uint8_t> resting;
+  try {
+    resting.resize(static_cast<size_t>(q.shape[0] * q.shape[1] * q.shape[2]));
+  } catch (const std::exception&) {
+    Fail(ErrorCode::kMemory, "could not allocate the states of a Hopfield retrieval");
+  }
+  CopyRows(q, states.view(), threads);
+  for (int64_t step = 1; step < options.steps; ++step) {
+    if (!Update(k, options, states, newest, resting, threads)) break;
+  }
+  Attention(states.view(), k, v, options.attention, outputs, pool);
+}
+
+}  // namespace heed

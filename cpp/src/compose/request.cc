@@ -1,0 +1,206 @@
+#include "src/compose/request.h"
+
+#include <string>
+#include <utility>
+
+#include "heed/compose.h"
+#include "src/compose/compose_problem.h"
+#include "src/exact/request.h"
+
+namespace heed {
+namespace {
+
+SubNorm ReadSubNorm(const RequestReader& reader) {
+  const std::string word = reader.Word("sub_norm").value_or("rms");
+  if (word == "rms") return SubNorm::kRms;
+  if (word == "none") return SubNorm::kNone;
+  throw Error(ErrorCode::kOption, "sub_norm = \"" + word + "\"; expected \"rms\" or \"none\"");
+}
+
+// A request whose tensors are float32.
+struct ComposedRequest {
+  TensorView<const float> q, k, v;
+  AttentionRequest rest;
+
+  // The options, with views of what the request owns.
+  AttentionOptions Options() const {
+    AttentionOptions options = rest.options;
+    options.width = rest.width;
+    return options;
+  }
+};
+
+ComposedRequest ReadComposed(const RequestReader& reader, const TensorView<const float>& q) {
+  ComposedRequest r = {q, reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
+  r.rest.q = StoredTensor(r.q);
+  r.rest.k = StoredTensor(r.k);
+  r.rest.v = StoredTensor(r.v);
+  ReadExactOptions(reader, r.rest);
+  return r;
+}
+
+ComposedRequest ReadComposed(const RequestReader& reader) {
+  return ReadComposed(reader, reader.RequiredTensor("q"));
+}
+
+AttentionOutputs FloatOutputs(const ComposedRequest& r, std::span<const NamedTensor> outputs) {
+  AttentionOutputs out;
+  out.output = OutputView(outputs, "output");
+  if (r.rest.return_lse) out.lse = OutputView(outputs, "lse");
+  if (r.rest.return_weights) out.weights = OutputView(outputs, "weights");
+  if (r.rest.return_scores) {
+    out.scores = OutputView(outputs, "scores");
+    out.score_stage = *r.rest.return_scores;
+  }
+  return out;
+}
+
+// An input as it came whose rank is part of its meaning: [num_heads, num_heads].
+std::span<const float> ReadMatrix(const RequestReader& reader, const char* name, int64_t heads) {
+  const std::span<const float> values = reader.Floats(name);
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor == nullptr) return values;
+  if (tensor->rank == 2 && tensor->shape[0] == heads && tensor->shape[1] == heads) return values;
+  throw Error(ErrorCode::kShape, std::string(name) +
+                                     " must have the shape [num_heads, num_heads], "
+                                     "here " +
+                                     std::to_string(heads));
+}
+
+}  // namespace
+
+// Differential attention.
+
+namespace {
+
+DifferentialOptions ReadDifferential(const RequestReader& reader, const ComposedRequest& r) {
+  DifferentialOptions o;
+  o.attention = r.Options();
+  o.lambda = reader.Floats("lambda");
+  o.lambda_init = reader.Number("lambda_init").value_or(o.lambda_init);
+  o.sub_norm = ReadSubNorm(reader);
+  o.norm_weight = reader.Floats("norm_weight");
+  o.norm_epsilon = reader.Number("norm_epsilon").value_or(o.norm_epsilon);
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanDifferential(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  ValidateDifferential(r.q, r.k, r.v, ReadDifferential(reader, r), {});
+  AttentionRequest half = r.rest;
+  half.q = StoredTensor(Halved("q", r.q).first);
+  half.k = StoredTensor(Halved("k", r.k).first);
+  return PlanAttention(half);
+}
+
+void RunDifferential(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                     ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  DifferentialAttention(r.q, r.k, r.v, ReadDifferential(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+// Talking heads.
+
+namespace {
+
+TalkingHeadsOptions ReadTalkingHeads(const RequestReader& reader, const ComposedRequest& r) {
+  TalkingHeadsOptions o;
+  o.attention = r.Options();
+  o.mix_scores = ReadMatrix(reader, "mix_scores", r.q.shape[1]);
+  o.mix_weights = ReadMatrix(reader, "mix_weights", r.q.shape[1]);
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanTalkingHeads(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  ValidateTalkingHeads(ReadTalkingHeads(reader, r), {}, r.q.shape[1]);
+  return PlanAttention(r.rest);
+}
+
+void RunTalkingHeads(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                     ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  TalkingHeadsAttention(r.q, r.k, r.v, ReadTalkingHeads(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+// Hopfield retrieval.
+
+namespace {
+
+HopfieldOptions ReadHopfield(const RequestReader& reader, const ComposedRequest& r) {
+  HopfieldOptions o;
+  o.attention = r.Options();
+  o.steps = reader.Count("steps").value_or(o.steps);
+  o.tolerance = reader.Number("tolerance").value_or(o.tolerance);
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanHopfield(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  ValidateHopfield(ReadHopfield(reader, r), {});
+  return PlanAttention(r.rest);
+}
+
+void RunHopfield(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                 ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  HopfieldRetrieval(r.q, r.k, r.v, ReadHopfield(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+// Gated attention.
+
+namespace {
+
+TensorView<const float> ReadGate(const RequestReader& reader) {
+  return reader.RequiredTensor("output_gate");
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanGated(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  std::vector<OutputSpec> specs = PlanAttention(r.rest);
+  BroadcastGate(ReadGate(reader), specs[0].shape);
+  return specs;
+}
+
+void RunGated(const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  GatedAttention(r.q, r.k, r.v, ReadGate(reader), r.Options(), FloatOutputs(r, outputs), pool);
+}
+
+// Attention pooling.
+
+namespace {
+
+// [num_heads, num_queries, head_dim], and the rest of the request with them in every batch entry.
+AttentionRequest ReadPooling(const RequestReader& reader) {
+  const TensorView<const float> queries = reader.FloatTensor("queries");
+  const AnyTensor* given = reader.Input("queries");
+  if (given == nullptr) throw Error(ErrorCode::kOption, "input queries is missing");
+  if (given->rank != 3) {
+    throw Error(ErrorCode::kShape, "queries has rank " + std::to_string(given->rank) +
+                                       "; expected 3 ([num_heads, num_queries, head_dim])");
+  }
+  const int64_t batch = reader.RequiredTensor("k").shape[0];
+  return ReadComposed(reader, QueriesOfBatch(queries, batch)).rest;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanAttentionPooling(const RequestReader& reader) {
+  return PlanAttention(ReadPooling(reader));
+}
+
+void RunAttentionPooling(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                         ThreadPool* pool) {
+  RunAttentionRequest(ReadPooling(reader), outputs, pool);
+}
+
+}  // namespace heed

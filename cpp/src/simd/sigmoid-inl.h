@@ -1,0 +1,31 @@
+// The logistic function.
+#if defined(HEED_SIMD_SIGMOID_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_SIMD_SIGMOID_INL_H_
+#undef HEED_SIMD_SIGMOID_INL_H_
+#else
+#define HEED_SIMD_SIGMOID_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "src/simd/exp2-inl.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// 1 / (1 + e^-x), from e^-|x| so that nothing overflows. NaN gives NaN.
+HWY_INLINE VF Sigmoid(DF d, VF x) {
+  VF e[1] = {hn::Mul(hn::Abs(x), hn::Set(d, -kLog2E))};
+  Exp2NonPositive(d, e);
+  const VF one = hn::Set(d, 1.0f);
+  const VF numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e[0], one);
+  return hn::Div(numerator, hn::Add(one, e[0]));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_SIMD_SIGMOID_INL_H_
