@@ -4,6 +4,7 @@
 
 #include "heed/analysis.h"
 #include "heed/attention.h"
+#include "heed/cache.h"
 #include "heed/compose.h"
 #include "heed/dtype.h"
 #include "heed/error.h"

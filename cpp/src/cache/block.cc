@@ -1,0 +1,143 @@
+// Blocks of a cache: their layout, their memory, and numbers going in and out.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "hwy/aligned_allocator.h"
+#include "src/cache/state.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+// Sums and products of sizes that say so when they do not fit.
+int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) {
+    Fail(ErrorCode::kShape, "block_size: a block has more bytes than can be addressed");
+  }
+  return product;
+}
+
+int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+float LargestSize(const float* row, int64_t width) {
+  float largest = 0.0f;
+  for (int64_t c = 0; c < width; ++c) {
+    const float size = std::abs(row[c]);
+    if (!(size <= std::numeric_limits<float>::max())) return size;  // infinite or NaN
+    largest = std::max(largest, size);
+  }
+  return largest;
+}
+
+// The scale of a row, and its reciprocal as what numbers are multiplied by before they are rounded.
+// A row with a number that is not finite gets NaN.
+struct RowScale {
+  float scale;
+  float inverse;
+};
+
+RowScale ScaleOf(const float* row, int64_t width, float top) {
+  const float largest = LargestSize(row, width);
+  if (!std::isfinite(largest)) return {std::numeric_limits<float>::quiet_NaN(), 0.0f};
+  // Below, the reciprocal is no finite number: such a row counts as zeros.
+  if (largest < 0x1p-100f) return {0.0f, 0.0f};
+  return {largest / top, top / largest};
+}
+
+}  // namespace
+
+BlockLayout MakeLayout(const KvCacheOptions& o) {
+  BlockLayout layout;
+  layout.dtype = o.dtype;
+  layout.block_size = o.block_size;
+  layout.num_kv_heads = o.num_kv_heads;
+  layout.k_row_bytes = Times(o.head_dim, ElementSize(o.dtype));
+  layout.v_row_bytes = Times(o.head_dim_v, ElementSize(o.dtype));
+  const int64_t rows = Times(o.num_kv_heads, o.block_size);
+  // Bounds everything below, with room for alignment.
+  Times(
+      Times(rows, std::max<int64_t>(8, Times(2, std::max(layout.k_row_bytes, layout.v_row_bytes)))),
+      4);
+  layout.v_offset = RoundUpToLine(rows * layout.k_row_bytes);
+  layout.bytes = layout.v_offset + RoundUpToLine(rows * layout.v_row_bytes);
+  if (o.dtype == DType::kInt8 || o.dtype == DType::kFloat8E4M3) {
+    const int64_t scale_bytes = RoundUpToLine(rows * static_cast<int64_t>(sizeof(float)));
+    layout.k_scale_offset = layout.bytes;
+    layout.v_scale_offset = layout.bytes + scale_bytes;
+    layout.bytes += 2 * scale_bytes;
+  }
+  if (static_cast<uint64_t>(layout.bytes) > std::numeric_limits<size_t>::max() / 2) {
+    Fail(ErrorCode::kShape, "block_size: a block has more bytes than can be addressed");
+  }
+  return layout;
+}
+
+Block::Block(const BlockLayout& layout)
+    : data_(static_cast<char*>(
+          hwy::AllocateAlignedBytes(static_cast<size_t>(layout.bytes), nullptr, nullptr))) {
+  if (data_ == nullptr) {
+    Fail(ErrorCode::kMemory,
+         "could not allocate a cache block of " + std::to_string(layout.bytes) + " bytes");
+  }
+}
+
+Block::~Block() { hwy::FreeAlignedBytes(data_, nullptr, nullptr); }
+
+void StoreRow(const BlockLayout& layout, const float* from, int64_t width, void* to, float* scale) {
+  switch (layout.dtype) {
+    case DType::kFloat16:
+      for (int64_t c = 0; c < width; ++c) static_cast<Float16*>(to)[c] = ToFloat16(from[c]);
+      return;
+    case DType::kBFloat16:
+      for (int64_t c = 0; c < width; ++c) static_cast<BFloat16*>(to)[c] = ToBFloat16(from[c]);
+      return;
+    case DType::kInt8: {
+      const RowScale row = ScaleOf(from, width, 127.0f);
+      *scale = row.scale;
+      for (int64_t c = 0; c < width; ++c) {
+        const float x = std::isfinite(from[c]) ? from[c] * row.inverse : 0.0f;
+        static_cast<int8_t*>(to)[c] =
+            static_cast<int8_t>(std::clamp(std::nearbyint(x), -127.0f, 127.0f));
+      }
+      return;
+    }
+    case DType::kFloat8E4M3: {
+      const RowScale row = ScaleOf(from, width, 448.0f);
+      *scale = row.scale;
+      for (int64_t c = 0; c < width; ++c) {
+        const float x = std::isfinite(from[c]) ? from[c] * row.inverse : 0.0f;
+        static_cast<Float8E4M3*>(to)[c] = ToFloat8E4M3(x);
+      }
+      return;
+    }
+    default:
+      std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+  }
+}
+
+void LoadRow(const BlockLayout& layout, const void* from, float scale, int64_t width, float* to) {
+  for (int64_t c = 0; c < width; ++c) {
+    switch (layout.dtype) {
+      case DType::kFloat16:
+        to[c] = ToFloat(static_cast<const Float16*>(from)[c]);
+        break;
+      case DType::kBFloat16:
+        to[c] = ToFloat(static_cast<const BFloat16*>(from)[c]);
+        break;
+      case DType::kInt8:
+        to[c] = static_cast<float>(static_cast<const int8_t*>(from)[c]) * scale;
+        break;
+      case DType::kFloat8E4M3:
+        to[c] = ToFloat(static_cast<const Float8E4M3*>(from)[c]) * scale;
+        break;
+      default:
+        to[c] = static_cast<const float*>(from)[c];
+    }
+  }
+}
+
+}  // namespace heed

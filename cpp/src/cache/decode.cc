@@ -1,0 +1,144 @@
+// Attention over a cache: the exact loop on blocks.
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "heed/cache.h"
+#include "src/cache/state.h"
+#include "src/exact/problem.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+// The tables of a call, alive while it runs.
+struct CacheView {
+  CachedRows k, v;
+  std::vector<int32_t> key_lengths;  // [batch], or [batch, q_len] when some queries are padding
+  std::vector<int64_t> positions;    // [batch]
+};
+
+int64_t QueryCount(const StoredTensor& q, const DecodeOptions& options, int64_t b) {
+  return options.query_lengths.empty() ? q.shape[2] : options.query_lengths[static_cast<size_t>(b)];
+}
+
+void CheckQueries(const StoredTensor& q, const KvCache::State& state,
+                  const DecodeOptions& options) {
+  const KvCacheOptions& o = state.options;
+  CheckStored("q", q);
+  CheckShape("q", q.shape, {o.batch, q.shape[1], q.shape[2], o.head_dim},
+             "[batch, num_heads, q_len, head_dim], batch and head_dim of the cache");
+  if (!options.query_lengths.empty() &&
+      options.query_lengths.size() != static_cast<size_t>(o.batch)) {
+    Fail(ErrorCode::kShape, "query_lengths has " + std::to_string(options.query_lengths.size()) +
+                                " values; expected one per sequence = " + std::to_string(o.batch));
+  }
+  for (int64_t b = 0; b < o.batch; ++b) {
+    const int64_t count = QueryCount(q, options, b);
+    const Sequence& sequence = state.sequences[static_cast<size_t>(b)];
+    if (count < 0 || count > q.shape[2]) {
+      Fail(ErrorCode::kRange, "query_lengths holds " + std::to_string(count) +
+                                  "; expected 0 to q_len = " + std::to_string(q.shape[2]));
+    }
+    if (count > sequence.length) {
+      Fail(ErrorCode::kRange, "sequence " + std::to_string(b) + " has " +
+                                  std::to_string(sequence.length) + " tokens and " +
+                                  std::to_string(count) +
+                                  " queries; append the queries' keys and values first");
+    }
+    const int64_t begin = std::max(o.sinks, state.WindowBegin(sequence.length - count));
+    if (count > 0 && begin < sequence.evicted) {
+      Fail(ErrorCode::kRange, "query 0 of sequence " + std::to_string(b) + " sees token " +
+                                  std::to_string(begin) +
+                                  ", which was evicted: decode no more queries than were appended "
+                                  "last");
+    }
+  }
+}
+
+CachedRows RowsOf(const KvCache::State& state, int64_t row_bytes, int64_t offset,
+                  int64_t scale_offset) {
+  CachedRows rows;
+  rows.dtype = state.layout.dtype;
+  rows.block_size = state.layout.block_size;
+  rows.row_bytes = row_bytes;
+  rows.offset = offset;
+  rows.scale_offset = scale_offset;
+  for (const Sequence& sequence : state.sequences) {
+    std::vector<const char*> blocks;
+    blocks.reserve(sequence.blocks.size());
+    for (const auto& block : sequence.blocks) {
+      blocks.push_back(block == nullptr ? nullptr : block->data());
+    }
+    rows.blocks.push_back(std::move(blocks));
+  }
+  return rows;
+}
+
+CacheView MakeView(const StoredTensor& q, const KvCache::State& state,
+                   const DecodeOptions& options) {
+  const BlockLayout& layout = state.layout;
+  CacheView view;
+  view.k = RowsOf(state, layout.k_row_bytes, 0, layout.k_scale_offset);
+  view.v = RowsOf(state, layout.v_row_bytes, layout.v_offset, layout.v_scale_offset);
+  const int64_t rows = options.query_lengths.empty() ? 1 : q.shape[2];
+  for (int64_t b = 0; b < state.options.batch; ++b) {
+    const int64_t length = state.sequences[static_cast<size_t>(b)].length;
+    const int64_t count = QueryCount(q, options, b);
+    view.positions.push_back(length - count);
+    for (int64_t i = 0; i < rows; ++i) {
+      const bool padding = !options.query_lengths.empty() && i >= count;
+      view.key_lengths.push_back(padding ? 0 : static_cast<int32_t>(length));
+    }
+  }
+  return view;
+}
+
+AttentionProblem MakeProblem(const StoredTensor& q, const KvCache& cache, const CacheView& view,
+                             const DecodeOptions& options) {
+  const KvCacheOptions& o = cache.options();
+  const int64_t kv_len = cache.max_length();
+  AttentionProblem p;
+  p.q = q;
+  p.k = {nullptr, o.dtype, {o.batch, o.num_kv_heads, kv_len, o.head_dim}, {}};
+  p.v = {nullptr, o.dtype, {o.batch, o.num_kv_heads, kv_len, o.head_dim_v}, {}};
+  p.cached_k = &view.k;
+  p.cached_v = &view.v;
+  p.sink_keys = o.sinks;
+  p.options.scale = options.scale;
+  p.options.softcap = options.softcap;
+  p.options.sinks = options.sink_logits;
+  p.options.alibi_slopes = options.alibi_slopes;
+  p.options.causal = true;
+  p.options.key_lengths = view.key_lengths;
+  p.options.query_offset = QueryOffset::PerBatch(view.positions);
+  if (o.window > 0) p.options.window = Window::LastN(o.window);
+  return p;
+}
+
+}  // namespace
+
+void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
+            const AttentionOutputs& outputs, ThreadPool* pool) {
+  if (outputs.weights.has_value() || outputs.scores.has_value()) {
+    Fail(ErrorCode::kUnsupported,
+         "weights and scores of a cache are not offered: its sequences have lengths of their own");
+  }
+  CheckQueries(q, cache.state(), options);
+  try {
+    const CacheView view = MakeView(q, cache.state(), options);
+    AttentionProblem problem = MakeProblem(q, cache, view, options);
+    CompleteInputs(problem, outputs.lse.has_value());
+    CompleteOutputs(problem, outputs);
+    RunProblem(problem, pool);
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the tables of a cache");
+  }
+}
+
+void Decode(TensorView<const float> q, const KvCache& cache, const DecodeOptions& options,
+            const AttentionOutputs& outputs, ThreadPool* pool) {
+  Decode(StoredTensor(q), cache, options, outputs, pool);
+}
+
+}  // namespace heed

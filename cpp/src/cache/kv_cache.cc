@@ -1,0 +1,344 @@
+// KvCache: append, rewind, fork and eviction on blocks.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "heed/cache.h"
+#include "src/cache/state.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+constexpr int64_t kDefaultBlockSize = 64;
+// Lengths are 32-bit numbers on their way through attention.
+constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
+
+void CheckAtLeast(const char* name, int64_t value, int64_t least) {
+  if (value < least || value > kMaxLength) {
+    Fail(ErrorCode::kRange, std::string(name) + " = " + std::to_string(value) + "; expected " +
+                                std::to_string(least) + " to 2^31 - 1");
+  }
+}
+
+KvCacheOptions Complete(KvCacheOptions o) {
+  if (o.head_dim_v == 0) o.head_dim_v = o.head_dim;
+  CheckAtLeast("batch", o.batch, 1);
+  CheckAtLeast("num_kv_heads", o.num_kv_heads, 1);
+  CheckAtLeast("head_dim", o.head_dim, 1);
+  CheckAtLeast("head_dim_v", o.head_dim_v, 1);
+  CheckAtLeast("capacity", o.capacity, 0);
+  CheckAtLeast("block_size", o.block_size, 0);
+  CheckAtLeast("window", o.window, 0);
+  CheckAtLeast("sinks", o.sinks, 0);
+  if (o.sinks > 0 && o.window == 0) {
+    Fail(ErrorCode::kOption, "sinks = " + std::to_string(o.sinks) +
+                                 " needs a window: without one every token stays visible");
+  }
+  if (o.dtype == DType::kFloat64 || o.dtype == DType::kInt32 || o.dtype == DType::kUint8) {
+    Fail(ErrorCode::kDType, std::string("dtype = ") + DTypeName(o.dtype) +
+                                "; expected float32, float16, bfloat16, int8 or float8_e4m3");
+  }
+  if (o.block_size == 0) {
+    o.block_size = o.capacity > 0 && o.window == 0 ? o.capacity : kDefaultBlockSize;
+  }
+  return o;
+}
+
+int64_t BlockCount(int64_t tokens, int64_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
+// Copies the first `tokens` tokens of every head.
+void CopyTokens(const BlockLayout& l, const Block& from, const Block& to, int64_t tokens) {
+  const auto copy = [&](int64_t offset, int64_t row_bytes) {
+    for (int64_t h = 0; h < l.num_kv_heads && offset >= 0; ++h) {
+      const int64_t at = offset + h * l.block_size * row_bytes;
+      std::memcpy(to.data() + at, from.data() + at, static_cast<size_t>(tokens * row_bytes));
+    }
+  };
+  copy(0, l.k_row_bytes);
+  copy(l.v_offset, l.v_row_bytes);
+  copy(l.k_scale_offset, sizeof(float));
+  copy(l.v_scale_offset, sizeof(float));
+}
+
+// The blocks that an append writes to, made before anything changes.
+struct Growth {
+  int64_t tokens = 0;
+  int64_t first_block = 0;
+  std::vector<std::shared_ptr<Block>> blocks;
+};
+
+Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t tokens) {
+  const BlockLayout& layout = state.layout;
+  Growth growth;
+  growth.tokens = tokens;
+  growth.first_block = sequence.length / layout.block_size;
+  if (tokens == 0) return growth;
+  const int64_t end = BlockCount(sequence.length + tokens, layout.block_size);
+  for (int64_t n = growth.first_block; n < end; ++n) {
+    const bool listed = n < static_cast<int64_t>(sequence.blocks.size());
+    const std::shared_ptr<Block> old = listed ? sequence.blocks[static_cast<size_t>(n)] : nullptr;
+    // Two: the sequence and this copy.
+    if (old != nullptr && old.use_count() == 2) {
+      growth.blocks.push_back(old);
+      continue;
+    }
+    growth.blocks.push_back(std::make_shared<Block>(layout));
+    // An evicted block leaves nothing to copy.
+    if (old != nullptr) {
+      CopyTokens(layout, *old, *growth.blocks.back(), sequence.length % layout.block_size);
+    }
+  }
+  return growth;
+}
+
+// The row as floats; `converted` is used when it is stored otherwise.
+const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i, float* converted) {
+  const void* row = from.Row(b, h, i);
+  if (from.dtype == DType::kFloat32) return static_cast<const float*>(row);
+  const BlockLayout type = {.dtype = from.dtype};
+  LoadRow(type, row, 1.0f, from.shape[3], converted);
+  return converted;
+}
+
+struct RowPlace {
+  int64_t offset;
+  int64_t row_bytes;
+  int64_t scale_offset;
+};
+
+void WriteRows(const BlockLayout& layout, const RowPlace& place, const StoredTensor& from,
+               int64_t b, const Sequence& sequence, int64_t tokens, float* converted) {
+  for (int64_t i = 0; i < tokens; ++i) {
+    const int64_t token = sequence.length + i;
+    char* block = sequence.blocks[static_cast<size_t>(token / layout.block_size)]->data();
+    for (int64_t h = 0; h < layout.num_kv_heads; ++h) {
+      const int64_t slot = layout.Slot(h, token);
+      void* to = block + place.offset + slot * place.row_bytes;
+      if (from.dtype == layout.dtype) {
+        std::memcpy(to, from.Row(b, h, i), static_cast<size_t>(place.row_bytes));
+        continue;
+      }
+      float* scale = place.scale_offset < 0
+                         ? nullptr
+                         : reinterpret_cast<float*>(block + place.scale_offset) + slot;
+      StoreRow(layout, FloatRow(from, b, h, i, converted), from.shape[3], to, scale);
+    }
+  }
+}
+
+// Frees the blocks that no query from `position` on sees.
+void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
+  if (state.options.window == 0) return;
+  const int64_t size = state.layout.block_size;
+  const int64_t first = std::max(BlockCount(state.options.sinks, size), sequence.evicted / size);
+  const int64_t last = state.WindowBegin(position) / size;
+  for (int64_t n = first; n < last; ++n) sequence.blocks[static_cast<size_t>(n)].reset();
+  if (last > first) sequence.evicted = last * size;
+}
+
+void CheckSequence(const KvCache::State& state, int64_t sequence) {
+  if (sequence < 0 || sequence >= state.options.batch) {
+    Fail(ErrorCode::kRange, "sequence = " + std::to_string(sequence) + "; the cache has " +
+                                std::to_string(state.options.batch));
+  }
+}
+
+void CheckAppend(const KvCache::State& state, const StoredTensor& k, const StoredTensor& v,
+                 std::span<const int64_t> lengths) {
+  const KvCacheOptions& o = state.options;
+  CheckStored("k", k);
+  CheckStored("v", v);
+  CheckShape("k", k.shape, {o.batch, o.num_kv_heads, k.shape[2], o.head_dim},
+             "[batch, num_kv_heads, len, head_dim] of the cache");
+  CheckShape("v", v.shape, {o.batch, o.num_kv_heads, k.shape[2], o.head_dim_v},
+             "[batch, num_kv_heads, len, head_dim_v] of the cache, len as in k");
+  if (!lengths.empty() && lengths.size() != static_cast<size_t>(o.batch)) {
+    Fail(ErrorCode::kShape, "lengths has " + std::to_string(lengths.size()) +
+                                " values; expected one per sequence = " + std::to_string(o.batch));
+  }
+  for (int64_t b = 0; b < o.batch; ++b) {
+    const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
+    if (tokens < 0 || tokens > k.shape[2]) {
+      Fail(ErrorCode::kRange, "lengths holds " + std::to_string(tokens) +
+                                  "; expected 0 to len = " + std::to_string(k.shape[2]));
+    }
+    const int64_t length = state.sequences[static_cast<size_t>(b)].length;
+    const int64_t most = o.capacity > 0 ? o.capacity : kMaxLength;
+    if (tokens > most - length) {
+      Fail(ErrorCode::kRange, "sequence " + std::to_string(b) + " has " + std::to_string(length) +
+                                  " tokens; " + std::to_string(tokens) +
+                                  " more exceed the capacity of " + std::to_string(most));
+    }
+  }
+}
+
+}  // namespace
+
+KvCache::KvCache(const KvCacheOptions& options) : state_(std::make_unique<State>()) {
+  state_->options = Complete(options);
+  state_->layout = MakeLayout(state_->options);
+  state_->sequences.resize(static_cast<size_t>(state_->options.batch));
+}
+KvCache::KvCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
+KvCache::~KvCache() = default;
+KvCache::KvCache(KvCache&&) noexcept = default;
+KvCache& KvCache::operator=(KvCache&&) noexcept = default;
+
+const KvCacheOptions& KvCache::options() const { return state_->options; }
+
+int64_t KvCache::length(int64_t sequence) const {
+  CheckSequence(*state_, sequence);
+  return state_->sequences[static_cast<size_t>(sequence)].length;
+}
+
+int64_t KvCache::max_length() const {
+  int64_t longest = 0;
+  for (const Sequence& sequence : state_->sequences) longest = std::max(longest, sequence.length);
+  return longest;
+}
+
+KvCacheMemory KvCache::memory() const {
+  std::vector<std::pair<const Block*, int64_t>> blocks;
+  for (const Sequence& sequence : state_->sequences) {
+    for (const auto& block : sequence.blocks) {
+      if (block != nullptr) blocks.emplace_back(block.get(), block.use_count());
+    }
+  }
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  KvCacheMemory memory;
+  memory.blocks = static_cast<int64_t>(blocks.size());
+  memory.bytes = memory.blocks * state_->layout.bytes;
+  for (const auto& [block, users] : blocks) {
+    if (users > 1) memory.shared_bytes += state_->layout.bytes;
+  }
+  return memory;
+}
+
+void KvCache::Append(TensorView<const float> k, TensorView<const float> v,
+                     std::span<const int64_t> lengths) {
+  Append(StoredTensor(k), StoredTensor(v), lengths);
+}
+
+void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
+                     std::span<const int64_t> lengths) {
+  CheckAppend(*state_, k, v, lengths);
+  const KvCacheOptions& o = state_->options;
+  std::vector<Growth> growths;
+  std::vector<float> converted;
+  try {
+    converted.resize(static_cast<size_t>(std::max(o.head_dim, o.head_dim_v)));
+    for (int64_t b = 0; b < o.batch; ++b) {
+      Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
+      const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
+      growths.push_back(Grow(*state_, sequence, tokens));
+      const size_t end =
+          static_cast<size_t>(growths.back().first_block) + growths.back().blocks.size();
+      // Twice what is needed: reserving exactly would copy the table at every block.
+      if (end > sequence.blocks.capacity()) sequence.blocks.reserve(2 * end);
+    }
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the bookkeeping of a cache");
+  }
+  const BlockLayout& layout = state_->layout;
+  for (int64_t b = 0; b < o.batch; ++b) {
+    Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
+    Growth& growth = growths[static_cast<size_t>(b)];
+    if (growth.tokens == 0) continue;
+    sequence.blocks.resize(static_cast<size_t>(growth.first_block) + growth.blocks.size());
+    std::move(growth.blocks.begin(), growth.blocks.end(),
+              sequence.blocks.begin() + growth.first_block);
+    WriteRows(layout, {0, layout.k_row_bytes, layout.k_scale_offset}, k, b, sequence, growth.tokens,
+              converted.data());
+    WriteRows(layout, {layout.v_offset, layout.v_row_bytes, layout.v_scale_offset}, v, b, sequence,
+              growth.tokens, converted.data());
+    Evict(*state_, sequence.length, sequence);
+    sequence.length += growth.tokens;
+  }
+}
+
+void KvCache::Rewind(int64_t sequence, int64_t length) {
+  CheckSequence(*state_, sequence);
+  Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
+  if (length < 0 || length > s.length) {
+    Fail(ErrorCode::kRange, "length = " + std::to_string(length) + "; sequence " +
+                                std::to_string(sequence) + " has " + std::to_string(s.length) +
+                                " tokens");
+  }
+  const int64_t sinks = state_->options.sinks;
+  const int64_t begin = std::max(sinks, state_->WindowBegin(length));
+  if (begin < std::min(length, s.evicted)) {
+    Fail(ErrorCode::kRange, "length = " + std::to_string(length) + "; tokens " +
+                                std::to_string(begin) + " to " + std::to_string(s.evicted - 1) +
+                                " of sequence " + std::to_string(sequence) +
+                                ", which its window would show again, were evicted");
+  }
+  s.length = length;
+  s.evicted = std::min(s.evicted, length);
+  s.blocks.resize(static_cast<size_t>(BlockCount(length, state_->layout.block_size)));
+}
+
+KvCache KvCache::Fork(std::span<const int64_t> sequences) const {
+  CheckAtLeast("batch of the fork", static_cast<int64_t>(sequences.size()), 1);
+  for (const int64_t sequence : sequences) CheckSequence(*state_, sequence);
+  try {
+    auto state = std::make_unique<State>();
+    state->options = state_->options;
+    state->options.batch = static_cast<int64_t>(sequences.size());
+    state->layout = state_->layout;
+    for (const int64_t sequence : sequences) {
+      state->sequences.push_back(state_->sequences[static_cast<size_t>(sequence)]);
+    }
+    return KvCache(std::move(state));
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the bookkeeping of a cache");
+  }
+}
+
+KvCache KvCache::Fork() const {
+  std::vector<int64_t> all;
+  for (int64_t b = 0; b < state_->options.batch; ++b) all.push_back(b);
+  return Fork(all);
+}
+
+void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<float> k,
+                   TensorView<float> v) const {
+  CheckSequence(*state_, sequence);
+  const Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
+  const KvCacheOptions& o = state_->options;
+  if (begin < 0 || end < begin || end > s.length) {
+    Fail(ErrorCode::kRange, "tokens " + std::to_string(begin) + " to " + std::to_string(end) +
+                                "; sequence " + std::to_string(sequence) + " has " +
+                                std::to_string(s.length));
+  }
+  if (std::max(begin, o.sinks) < std::min(end, s.evicted)) {
+    Fail(ErrorCode::kRange, "tokens " + std::to_string(begin) + " to " + std::to_string(end) +
+                                ": some below " + std::to_string(s.evicted) + " were evicted");
+  }
+  CheckOutput("k", k, {1, o.num_kv_heads, end - begin, o.head_dim},
+              "[1, num_kv_heads, end - begin, head_dim]");
+  CheckOutput("v", v, {1, o.num_kv_heads, end - begin, o.head_dim_v},
+              "[1, num_kv_heads, end - begin, head_dim_v]");
+  const BlockLayout& layout = state_->layout;
+  for (int64_t h = 0; h < o.num_kv_heads; ++h) {
+    for (int64_t j = begin; j < end; ++j) {
+      const char* block = s.blocks[static_cast<size_t>(j / layout.block_size)]->data();
+      const int64_t slot = layout.Slot(h, j);
+      const auto scale = [&](int64_t offset) {
+        return offset < 0 ? 1.0f : reinterpret_cast<const float*>(block + offset)[slot];
+      };
+      LoadRow(layout, block + slot * layout.k_row_bytes, scale(layout.k_scale_offset), o.head_dim,
+              &k(0, h, j - begin, 0));
+      LoadRow(layout, block + layout.v_offset + slot * layout.v_row_bytes,
+              scale(layout.v_scale_offset), o.head_dim_v, &v(0, h, j - begin, 0));
+    }
+  }
+}
+
+}  // namespace heed

@@ -1,0 +1,71 @@
+// The inside of a KvCache: blocks of tokens, and which blocks make up a sequence.
+#ifndef HEED_SRC_CACHE_STATE_H_
+#define HEED_SRC_CACHE_STATE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "heed/cache.h"
+#include "src/exact/problem.h"
+
+namespace heed {
+
+// Where things lie in a block: K rows [num_kv_heads, block_size], V rows, then the scales of both.
+struct BlockLayout {
+  DType dtype = DType::kFloat32;
+  int64_t block_size = 1;
+  int64_t num_kv_heads = 1;
+  int64_t k_row_bytes = 0;
+  int64_t v_row_bytes = 0;
+  int64_t v_offset = 0;
+  int64_t k_scale_offset = -1;  // -1: the type has no scales
+  int64_t v_scale_offset = -1;
+  int64_t bytes = 0;
+
+  int64_t Slot(int64_t head, int64_t token) const { return head * block_size + token % block_size; }
+};
+
+// Throws Error(kShape) when a block could not be addressed.
+BlockLayout MakeLayout(const KvCacheOptions& options);
+
+// Aligned memory of one block.
+class Block {
+ public:
+  explicit Block(const BlockLayout& layout);  // throws Error(kMemory)
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char* data_;
+};
+
+struct Sequence {
+  int64_t length = 0;
+  // Tokens [sinks, evicted) are gone. Entries of their blocks are empty.
+  int64_t evicted = 0;
+  std::vector<std::shared_ptr<Block>> blocks;
+};
+
+struct KvCache::State {
+  KvCacheOptions options;
+  BlockLayout layout;
+  std::vector<Sequence> sequences;
+
+  // The first token that a query at `position` sees behind the sinks.
+  int64_t WindowBegin(int64_t position) const {
+    return options.window == 0 ? 0 : std::max<int64_t>(0, position - options.window + 1);
+  }
+};
+
+// Writes one row of floats in the storage type, and reads one.
+void StoreRow(const BlockLayout& layout, const float* from, int64_t width, void* to, float* scale);
+void LoadRow(const BlockLayout& layout, const void* from, float scale, int64_t width, float* to);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_CACHE_STATE_H_
