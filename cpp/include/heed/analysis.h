@@ -55,7 +55,7 @@ struct AnalysisOutputs {
 //          bytes a row, 8 bytes for each top weight, and for column sums at most 8 * kv_len * (32
 //          * num_heads / num_kv_heads + batch * num_heads) bytes.
 // Threads  as Attention(): same bits for any number of threads.
-void Analyze(TensorView<const float> q, TensorView<const float> k, const AttentionOptions& options,
+void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
              TensorView<const float> lse, const AnalysisOutputs& outputs,
              ThreadPool* pool = nullptr);
 
@@ -70,9 +70,9 @@ struct WeightsRange {
 // Writes the weights of a rectangle of pairs: weights [batch, num_heads, q_end - q_begin,
 // k_end - k_begin]. Arguments, errors and accuracy as Analyze(). With lse, the cost is that of the
 // tiles that the rectangle touches; without, the rows' scores against all keys besides.
-void WeightsTile(TensorView<const float> q, TensorView<const float> k,
-                 const AttentionOptions& options, TensorView<const float> lse,
-                 const WeightsRange& range, TensorView<float> weights, ThreadPool* pool = nullptr);
+void WeightsTile(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
+                 TensorView<const float> lse, const WeightsRange& range, TensorView<float> weights,
+                 ThreadPool* pool = nullptr);
 
 // How alike the maps of two heads of a batch entry are; each [batch, num_heads, num_heads, 1].
 struct HeadSimilarityOutputs {
@@ -89,13 +89,17 @@ struct HeadSimilarityOutputs {
 // Cost     num_heads^2 / 2 * q_len * kv_len multiply-adds (and logarithms, for jensen_shannon)
 //          beside the weights; allocates a panel of rows of all maps, the larger of 4 MiB and
 //          32 * batch * num_heads * kv_len bytes.
-void HeadSimilarity(TensorView<const float> q, TensorView<const float> k,
-                    const AttentionOptions& options, const HeadSimilarityOutputs& outputs,
-                    ThreadPool* pool = nullptr);
+void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
+                    const HeadSimilarityOutputs& outputs, ThreadPool* pool = nullptr);
 
 // One layer of a stack, whose keys are the same tokens as its queries: q_len == kv_len.
 struct AttentionLayer {
-  TensorView<const float> q, k;
+  AttentionLayer(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options = {})
+      : q(q), k(k), options(options) {}
+  AttentionLayer(TensorView<const float> q, TensorView<const float> k,
+                 const AttentionOptions& options = {})
+      : q(q), k(k), options(options) {}
+  StoredTensor q, k;
   AttentionOptions options;
 };
 
@@ -131,7 +135,7 @@ void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> source
 // Shapes   x and output [batch, num_heads, len, dim]; q_len == kv_len. hops >= 0; 0 copies x.
 // Accuracy hops * kAttentionMaxError, relative to max |x|.
 // Cost     hops * Attention(). Allocates a copy of x, and of k for grouped queries.
-void MultiHop(TensorView<const float> q, TensorView<const float> k, const AttentionOptions& options,
+void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
               int64_t hops, TensorView<const float> x, TensorView<float> output,
               ThreadPool* pool = nullptr);
 
@@ -152,8 +156,10 @@ struct ErasureOutputs {
 // would cancel, the other keys are summed.
 // Normalisers whose weights are shares of a sum only (softmax, kernel sums).
 // Errors   as Attention(). Accuracy: 4 * kAttentionMaxError * max |v| * sqrt(head_dim_v).
-// Cost     attention of those queries, and 3 * head_dim_v FLOPs for each pair. Allocates O(q_len).
-void Erasure(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+// Cost     attention of those queries, and 3 * head_dim_v FLOPs for each pair. Allocates O(q_len),
+// and a copy of v
+//          unless it is float32.
+void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& outputs, ThreadPool* pool = nullptr);
 
@@ -169,6 +175,35 @@ std::vector<float> HeadImportance(TensorView<const float> output, TensorView<con
 // The num_kept most important heads (ties to the lower index): [num_heads] of 1 and 0. Seen as
 // [1, num_heads, 1, 1] it is a `keep` of AttentionOptions: the others give zeros and cost nothing.
 std::vector<uint8_t> PruneHeads(std::span<const float> importance, int64_t num_kept);
+
+// The same for views of floats.
+inline void Analyze(TensorView<const float> q, TensorView<const float> k,
+                    const AttentionOptions& options, TensorView<const float> lse,
+                    const AnalysisOutputs& outputs, ThreadPool* pool = nullptr) {
+  Analyze(StoredTensor(q), StoredTensor(k), options, lse, outputs, pool);
+}
+inline void WeightsTile(TensorView<const float> q, TensorView<const float> k,
+                        const AttentionOptions& options, TensorView<const float> lse,
+                        const WeightsRange& range, TensorView<float> weights,
+                        ThreadPool* pool = nullptr) {
+  WeightsTile(StoredTensor(q), StoredTensor(k), options, lse, range, weights, pool);
+}
+inline void HeadSimilarity(TensorView<const float> q, TensorView<const float> k,
+                           const AttentionOptions& options, const HeadSimilarityOutputs& outputs,
+                           ThreadPool* pool = nullptr) {
+  HeadSimilarity(StoredTensor(q), StoredTensor(k), options, outputs, pool);
+}
+inline void MultiHop(TensorView<const float> q, TensorView<const float> k,
+                     const AttentionOptions& options, int64_t hops, TensorView<const float> x,
+                     TensorView<float> output, ThreadPool* pool = nullptr) {
+  MultiHop(StoredTensor(q), StoredTensor(k), options, hops, x, output, pool);
+}
+inline void Erasure(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                    const AttentionOptions& options, int64_t q_begin, int64_t q_end,
+                    const ErasureOutputs& outputs, ThreadPool* pool = nullptr) {
+  Erasure(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, q_begin, q_end, outputs,
+          pool);
+}
 
 }  // namespace heed
 

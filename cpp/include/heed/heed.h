@@ -13,6 +13,7 @@
 #include "heed/linear.h"
 #include "heed/merge.h"
 #include "heed/position.h"
+#include "heed/operations.h"
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/tensor.h"

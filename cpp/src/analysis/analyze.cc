@@ -185,7 +185,7 @@ void CheckRange(const AttentionProblem& p, const WeightsRange& r) {
 
 }  // namespace
 
-void Analyze(TensorView<const float> q, TensorView<const float> k, const AttentionOptions& options,
+void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
              TensorView<const float> lse, const AnalysisOutputs& out, ThreadPool* pool) {
   AttentionProblem p = ValidateWeights(q, k, options, lse.has_value() || out.lse.has_value());
   CheckAnalysisOutputs(p, out);
@@ -211,9 +211,9 @@ void Analyze(TensorView<const float> q, TensorView<const float> k, const Attenti
   });
 }
 
-void WeightsTile(TensorView<const float> q, TensorView<const float> k,
-                 const AttentionOptions& options, TensorView<const float> lse,
-                 const WeightsRange& range, TensorView<float> weights, ThreadPool* pool) {
+void WeightsTile(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
+                 TensorView<const float> lse, const WeightsRange& range, TensorView<float> weights,
+                 ThreadPool* pool) {
   const AttentionProblem p = ValidateWeights(q, k, options, lse.has_value());
   CheckGivenLse(p, lse);
   CheckRange(p, range);

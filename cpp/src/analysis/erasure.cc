@@ -103,14 +103,14 @@ void CheckShares(const AttentionProblem& p) {
        "erasure needs weights that are shares of a sum: normalize softmax or kernel_sum");
 }
 
-void CheckErasureOutputs(const AttentionProblem& p, const TensorView<const float>& v,
-                         int64_t num_queries, const ErasureOutputs& out) {
+void CheckErasureOutputs(const AttentionProblem& p, int64_t num_queries,
+                         const ErasureOutputs& out) {
   CheckAnalysisOutput(p, "change", out.change, {p.batch, p.num_heads, num_queries, p.kv_len},
                       "[batch, num_heads, q_end - q_begin, kv_len]");
   CheckAnalysisOutput(p, "without", out.without, {p.batch, p.num_heads, p.kv_len, p.head_dim_v},
                       "[batch, num_heads, kv_len, head_dim_v]");
-  CheckNoAlias("change", out.change, "v", v);
-  CheckNoAlias("without", out.without, "v", v);
+  CheckNoAlias("change", SpanOf(out.change), "v", SpanOf(p.v));
+  CheckNoAlias("without", SpanOf(out.without), "v", SpanOf(p.v));
   if (out.without.has_value() && num_queries != 1) {
     Fail(ErrorCode::kShape,
          "without is the output of one query; the range has " + std::to_string(num_queries));
@@ -153,26 +153,49 @@ void EraseRows(const AttentionProblem& p, const TensorView<const float>& v,
   });
 }
 
-// Makes the array's memory, unless there is nothing to hold.
+// A contiguous view of new memory.
 TensorView<float> Allocate(std::vector<float>& memory, const Extents& shape) {
   memory.resize(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
   return Contiguous(memory.data(), shape[0], shape[1], shape[2], shape[3]);
 }
 
+template <typename T>
+void ConvertRow(const void* from, int64_t count, float* to) {
+  const T* elements = static_cast<const T*>(from);
+  for (int64_t d = 0; d < count; ++d) to[d] = ToFloat(elements[d]);
+}
+
+// v as floats: itself, or a copy.
+TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& memory) {
+  if (v.dtype == DType::kFloat32) return {static_cast<const float*>(v.data), v.shape, v.strides};
+  const TensorView<float> copy = Allocate(memory, v.shape);
+  for (int64_t b = 0; b < v.shape[0] && v.size() > 0; ++b) {
+    for (int64_t h = 0; h < v.shape[1]; ++h) {
+      for (int64_t j = 0; j < v.shape[2]; ++j) {
+        if (v.dtype == DType::kFloat16) {
+          ConvertRow<Float16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
+        } else {
+          ConvertRow<BFloat16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
+        }
+      }
+    }
+  }
+  return copy;
+}
+
 }  // namespace
 
-void Erasure(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& out, ThreadPool* pool) {
-  AttentionProblem p = ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v),
-                                               options, !options.sinks.empty());
+  AttentionProblem p = ValidateAttentionInputs(q, k, v, options, !options.sinks.empty());
   CheckShares(p);
   CheckQueries(p, q_begin, q_end);
   const int64_t num_queries = q_end - q_begin;
-  CheckErasureOutputs(p, v, num_queries, out);
+  CheckErasureOutputs(p, num_queries, out);
   WithMemoryErrors("erasure", [&] {
     AttentionProblem without_values = ValidateWeights(q, k, options, false);
-    std::vector<float> lse_memory, weights_memory;
+    std::vector<float> lse_memory, weights_memory, values_memory;
     TensorView<float> lse;
     if (!options.sinks.empty()) lse = Allocate(lse_memory, {p.batch, p.num_heads, p.q_len, 1});
     without_values.outputs.lse = lse;
@@ -182,7 +205,7 @@ void Erasure(TensorView<const float> q, TensorView<const float> k, TensorView<co
       weights = Allocate(weights_memory, {p.batch, p.num_heads, num_queries, p.kv_len});
     }
     WriteWeights(without_values, {q_begin, q_end, 0, p.kv_len}, {}, weights, pool);
-    EraseRows(p, v, weights, lse, q_begin, out, PoolOrDefault(pool));
+    EraseRows(p, FloatValues(v, values_memory), weights, lse, q_begin, out, PoolOrDefault(pool));
   });
 }
 

@@ -1,5 +1,6 @@
 // heed::Rollout and heed::MultiHop: products of whole attention matrices with a few vectors.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,19 +84,23 @@ std::vector<AttentionProblem> ValidateLayers(std::span<const AttentionLayer> lay
 }
 
 // k with one head for each query head: [batch, num_heads, len, head_dim].
-TensorView<const float> SpreadHeads(const AttentionProblem& p, const TensorView<const float>& k,
-                                    std::vector<float>& memory) {
-  if (p.group == 1 || k.size() == 0) return k;
-  memory.resize(static_cast<size_t>(p.batch * p.num_heads * p.kv_len * p.head_dim));
-  const auto spread = Contiguous(memory.data(), p.batch, p.num_heads, p.kv_len, p.head_dim);
+StoredTensor SpreadHeads(const AttentionProblem& p, std::vector<char>& memory) {
+  if (p.group == 1 || p.k.size() == 0) return p.k;
+  const int64_t row_bytes = p.head_dim * ElementSize(p.k.dtype);
+  memory.resize(static_cast<size_t>(p.batch * p.num_heads * p.kv_len * row_bytes));
+  char* to = memory.data();
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t h = 0; h < p.num_heads; ++h) {
-      for (int64_t j = 0; j < p.kv_len; ++j) {
-        std::copy_n(&k(b, h / p.group, j, 0), p.head_dim, &spread(b, h, j, 0));
+      for (int64_t j = 0; j < p.kv_len; ++j, to += row_bytes) {
+        std::memcpy(to, p.k.Row(b, h / p.group, j), static_cast<size_t>(row_bytes));
       }
     }
   }
-  return spread;
+  const int64_t head = p.kv_len * p.head_dim;
+  return {memory.data(),
+          p.k.dtype,
+          {p.batch, p.num_heads, p.kv_len, p.head_dim},
+          {p.num_heads * head, head, p.head_dim, 1}};
 }
 
 }  // namespace
@@ -130,7 +135,7 @@ void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView
   });
 }
 
-void MultiHop(TensorView<const float> q, TensorView<const float> k, const AttentionOptions& options,
+void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
               int64_t hops, TensorView<const float> x, TensorView<float> output, ThreadPool* pool) {
   const AttentionProblem p = ValidateWeights(q, k, options, false);
   CheckSquare(p, "multi-hop attention");
@@ -142,8 +147,8 @@ void MultiHop(TensorView<const float> q, TensorView<const float> k, const Attent
   CheckAnalysisOutput(p, "output", output, x.shape, "the shape of x");
   CheckNoAlias("output", output, "x", x);
   WithMemoryErrors("multi-hop attention", [&] {
-    std::vector<float> keys;
-    const TensorView<const float> spread = SpreadHeads(p, k, keys);
+    std::vector<char> keys;
+    const StoredTensor spread = SpreadHeads(p, keys);
     std::vector<float> memory(hops > 1 ? static_cast<size_t>(x.size()) : 0);
     const auto between = Contiguous(memory.data(), x.shape[0], x.shape[1], x.shape[2], x.shape[3]);
     if (hops == 0) Copy(x, output);
@@ -151,7 +156,7 @@ void MultiHop(TensorView<const float> q, TensorView<const float> k, const Attent
     TensorView<const float> from = x;
     for (int64_t hop = 0; hop < hops; ++hop) {
       const TensorView<float> to = (hops - hop) % 2 == 1 ? output : between;
-      Attention(q, spread, from, options, {.output = to}, pool);
+      Attention(q, spread, StoredTensor(from), options, {.output = to}, pool);
       from = to;
     }
   });

@@ -95,9 +95,8 @@ void Write(HeadPairs& pairs, const AttentionProblem& p, const HeadSimilarityOutp
 
 }  // namespace
 
-void HeadSimilarity(TensorView<const float> q, TensorView<const float> k,
-                    const AttentionOptions& options, const HeadSimilarityOutputs& out,
-                    ThreadPool* pool) {
+void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
+                    const HeadSimilarityOutputs& out, ThreadPool* pool) {
   const AttentionProblem p = ValidateWeights(q, k, options, false);
   const Extents shape = {p.batch, p.num_heads, p.num_heads, 1};
   const std::string text = "[batch, num_heads, num_heads, 1]";

@@ -48,14 +48,13 @@ void Clear(const TensorView<float>& view) {
 
 }  // namespace
 
-AttentionProblem ValidateWeights(TensorView<const float> q, TensorView<const float> k,
+AttentionProblem ValidateWeights(const StoredTensor& q, const StoredTensor& k,
                                  const AttentionOptions& options, bool wants_lse) {
   static const float kNothing = 0;
-  CheckInput("k", k);
+  CheckStored("k", k);
   const TensorView<const float> v = {
       &kNothing, {k.shape[0], k.shape[1], k.shape[2], 0}, {0, 0, 0, 1}};
-  return ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v), options,
-                                 wants_lse);
+  return ValidateAttentionInputs(q, k, StoredTensor(v), options, wants_lse);
 }
 
 void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse) {

@@ -12,7 +12,7 @@
 namespace heed {
 
 // Validates q, k and the options as Attention() does, with values of head_dim_v 0.
-AttentionProblem ValidateWeights(TensorView<const float> q, TensorView<const float> k,
+AttentionProblem ValidateWeights(const StoredTensor& q, const StoredTensor& k,
                                  const AttentionOptions& options, bool wants_lse);
 
 // Checks a given lse, [batch, num_heads, q_len, 1]; absent is fine.

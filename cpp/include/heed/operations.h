@@ -1,0 +1,43 @@
+// Operations by name: what heed does around its mechanisms (analysis, merging), in the form of
+// requests. What JavaScript speaks; C++ callers have the typed functions.
+#ifndef HEED_OPERATIONS_H_
+#define HEED_OPERATIONS_H_
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "heed/request.h"
+#include "heed/thread_pool.h"
+
+namespace heed {
+
+// A request whose id names an operation instead of a mechanism. The first five also take every
+// input and parameter of the mechanism `attention` that does not ask for results; its v may have
+// head_dim_v 0 except for erasure. Ranks of results as in heed::Run: a number a row is rank 3.
+//
+//   id               inputs        parameters -> results (each as asked for)
+//   analyze          lse?          entropy max expected_distance column_sums return_lse (bool),
+//                                  top_k -> entropy max_weight max_index top_weights top_indices
+//                                  expected_distance column_sums lse
+//   weights_tile     lse?          q_begin q_end k_begin k_end -> weights
+//   head_similarity                cosine frobenius jensen_shannon (bool) -> the same
+//   rollout_layer    rows          residual -> rows
+//   multi_hop        x             hops -> output
+//   erasure                        q_begin q_end change without (bool) -> change without
+//   attention_flow   maps          sources (numbers) -> flow
+//   head_importance  output w_o?   -> importance
+//   prune_heads      importance    num_kept -> keep (uint8)
+//   merge            output_0 lse_0 output_1 lse_1 ... -> output lse
+//
+// Validates the request and returns what it produces. Throws Error.
+std::vector<OutputSpec> PlanOperation(const Request& request);
+
+// Validates the request and runs it into contiguous tensors, one for each entry of
+// PlanOperation(request), by name. Throws Error.
+void RunOperation(const Request& request, std::span<const NamedTensor> outputs,
+                  ThreadPool* pool = nullptr);
+
+}  // namespace heed
+
+#endif  // HEED_OPERATIONS_H_
