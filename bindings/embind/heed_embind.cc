@@ -96,20 +96,25 @@ heed::Request ReadRequest(const std::string& id, const std::string& input_names,
           heed::wire::ReadParams(param_names, param_values)};
 }
 
-// [{name, shape}] of what the request produces, or {code, message}.
+val SpecsToJs(const std::vector<heed::OutputSpec>& specs) {
+  val rows = val::array();
+  int index = 0;
+  for (const heed::OutputSpec& spec : specs) {
+    val row = val::object();
+    SetText(row, "name", spec.name);
+    row.set("shape", heed::wire::ShapeToJs(spec.rank, spec.shape));
+    SetText(row, "dtype", heed::DTypeName(spec.dtype));
+    rows.set(index++, row);
+  }
+  return rows;
+}
+
+// [{name, shape, dtype}] of what the request produces, or {code, message}.
 val PlanOutputs(const std::string& id, const std::string& input_names, val input_table,
                 const std::string& param_names, val param_values) {
   return heed::wire::Guarded([&] {
-    val specs = val::array();
-    int index = 0;
-    for (const heed::OutputSpec& spec :
-         heed::PlanOutputs(ReadRequest(id, input_names, input_table, param_names, param_values))) {
-      val row = val::object();
-      SetText(row, "name", spec.name);
-      row.set("shape", heed::wire::ShapeToJs(spec.rank, spec.shape));
-      specs.set(index++, row);
-    }
-    return specs;
+    return SpecsToJs(
+        heed::PlanOutputs(ReadRequest(id, input_names, input_table, param_names, param_values)));
   });
 }
 
@@ -121,6 +126,27 @@ val Run(const std::string& id, const std::string& input_names, val input_table,
     const heed::Request request =
         ReadRequest(id, input_names, input_table, param_names, param_values);
     heed::Run(request, heed::wire::ReadTensors(output_names, output_table), InstancePool().get());
+    return val::null();
+  });
+}
+
+// The same for operations (heed/operations.h).
+val PlanOperation(const std::string& id, const std::string& input_names, val input_table,
+                  const std::string& param_names, val param_values) {
+  return heed::wire::Guarded([&] {
+    return SpecsToJs(
+        heed::PlanOperation(ReadRequest(id, input_names, input_table, param_names, param_values)));
+  });
+}
+
+val RunOperation(const std::string& id, const std::string& input_names, val input_table,
+                 const std::string& param_names, val param_values, const std::string& output_names,
+                 val output_table) {
+  return heed::wire::Guarded([&] {
+    const heed::Request request =
+        ReadRequest(id, input_names, input_table, param_names, param_values);
+    heed::RunOperation(request, heed::wire::ReadTensors(output_names, output_table),
+                       InstancePool().get());
     return val::null();
   });
 }
@@ -151,6 +177,8 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("parameters", &Parameters);
   emscripten::function("planOutputs", &PlanOutputs);
   emscripten::function("run", &Run);
+  emscripten::function("planOperation", &PlanOperation);
+  emscripten::function("runOperation", &RunOperation);
   emscripten::function("setThreads", &SetThreads);
   emscripten::function("alibiSlopes", &AlibiSlopes);
   emscripten::function("heapInUse", &HeapInUse);

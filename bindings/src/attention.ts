@@ -1,3 +1,4 @@
+import type { DType } from "./dtype.js";
 import { HeedError } from "./errors.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
@@ -91,15 +92,15 @@ type KindOf<Q, K, V, O> =
   | (O extends { temperature: infer X } ? TensorKind<X> : "plain");
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
-export type ResultTensor<Q, K, V, O> =
+export type ResultTensor<Q, K, V, O, D extends DType = "float32"> =
   "resident" extends KindOf<Q, K, V, O>
-    ? Tensor<"float32">
+    ? Tensor<D>
     : "either" extends KindOf<Q, K, V, O>
-      ? Tensor<"float32"> | PlainTensor<"float32">
-      : PlainTensor<"float32">;
+      ? Tensor<D> | PlainTensor<D>
+      : PlainTensor<D>;
 
 /** A field that is there when the option is, not there when it is not, and optional when unknown. */
-type Asked<O, Option extends string, Field extends string, R> = O extends {
+export type Asked<O, Option extends string, Field extends string, R> = O extends {
   readonly [key in Option]: infer X;
 }
   ? [X] extends [false | undefined]

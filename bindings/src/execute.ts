@@ -1,7 +1,8 @@
-import type { DTypeArray } from "./dtype.js";
+import { type DType, type DTypeArray, makeArray } from "./dtype.js";
 import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
+import { camelCase } from "./registry.js";
 import { placeInputs, type Request } from "./request.js";
 import {
   checkBytes,
@@ -17,6 +18,7 @@ interface Output {
   name: string;
   /** In the rank and layout of q for "output", else as C++ says. */
   shape: number[];
+  dtype: DType;
   pointer: number;
 }
 
@@ -24,31 +26,31 @@ interface Output {
 export type Results = Record<string, unknown>;
 
 function addOutput(wire: Wire, spec: OutputSpec, request: Request, scope: Scope): Output {
-  const { name } = spec;
+  const { name, dtype } = spec;
   const { geometry } = request;
   const like = name === "output" && spec.shape.length === 4 ? geometry : undefined;
   const shape = like ? shapeFromHeads(spec.shape, like.rank, like.layout) : [...spec.shape];
-  const pointer = scope.allocate(name, checkBytes(name, shape, "float32"));
+  const pointer = scope.allocate(name, checkBytes(name, shape, dtype));
   const strides = like ? viewAsHeads(name, shape, like.layout).strides : contiguousStrides(shape);
-  wire.add(name, "float32", pointer, spec.shape, strides);
-  return { name, shape, pointer };
+  wire.add(name, dtype, pointer, spec.shape, strides);
+  return { name, shape, dtype, pointer };
 }
 
 function toResult(output: Output, request: Request, heap: Heap, scope: Scope): unknown {
-  const { name, shape, pointer } = output;
+  const { name, shape, dtype, pointer } = output;
   if (!request.plain) {
     scope.keep(pointer);
-    return new HeapTensor(heap, pointer, "float32", shape);
+    return new HeapTensor(heap, pointer, dtype, shape);
   }
-  const data = ownFloats(name, countElements(shape));
-  data.set(heap.view("float32", pointer, data.length));
-  return plainTensor(data, Object.freeze(shape), "float32");
+  const data = ownArray(name, dtype, countElements(shape));
+  data.set(heap.view(dtype, pointer, data.length));
+  return plainTensor(data, Object.freeze(shape), dtype);
 }
 
 // Not a slice of the view: a slice of shared memory would be shared as well.
-function ownFloats(name: string, length: number): DTypeArray {
+function ownArray(name: string, dtype: DType, length: number): DTypeArray {
   try {
-    return new Float32Array(length);
+    return makeArray(dtype, length);
   } catch (cause) {
     throw new HeedError("memory", `${name}: no room for ${length} numbers in JavaScript`, {
       cause,
@@ -56,8 +58,18 @@ function ownFloats(name: string, length: number): DTypeArray {
   }
 }
 
-/** Runs a checked request on the kernels. Frees whatever it allocated, also when it throws. */
-export function execute(heap: Heap<KernelGlue>, request: Request): Results {
+/** Whether a request's id is that of a mechanism or of an operation around them. */
+export type Kind = "mechanism" | "operation";
+
+/**
+ * Runs a checked request on the kernels. Frees whatever it allocated, also when it throws. Results
+ * are called what JavaScript calls them: `topWeights` for top_weights.
+ */
+export function execute(
+  heap: Heap<KernelGlue>,
+  request: Request,
+  kind: Kind = "mechanism",
+): Results {
   const scope = new Scope(heap);
   try {
     const inputs = placeInputs(request, heap, scope);
@@ -68,13 +80,19 @@ export function execute(heap: Heap<KernelGlue>, request: Request): Results {
       request.paramNames,
       request.paramValues,
     ] as const;
-    const specs = heap.callChecked((glue) => glue.planOutputs(...call));
+    const specs = heap.callChecked((glue) =>
+      kind === "mechanism" ? glue.planOutputs(...call) : glue.planOperation(...call),
+    );
     const wire = new Wire();
     const outputs = specs.map((spec) => addOutput(wire, spec, request, scope));
-    heap.callChecked((glue) => glue.run(...call, wire.names, wire.table));
+    heap.callChecked((glue) =>
+      kind === "mechanism"
+        ? glue.run(...call, wire.names, wire.table)
+        : glue.runOperation(...call, wire.names, wire.table),
+    );
     const results: Results = {};
     for (const output of outputs) {
-      results[output.name] = toResult(output, request, heap, scope);
+      results[camelCase(output.name)] = toResult(output, request, heap, scope);
     }
     return results;
   } finally {

@@ -1,5 +1,18 @@
 // What both entries, index.ts (web) and node.ts, export beside `load`.
 export type {
+  AnalysisFunctions,
+  AnalyzeOptions,
+  AnalyzeResult,
+  ErasureOptions,
+  HeadSimilarityOptions,
+  PartialAttention,
+  Range,
+  RolloutLayer,
+  RolloutOptions,
+  WeightsOptions,
+  WeightsTileOptions,
+} from "./analysis.js";
+export type {
   AttentionOptions,
   AttentionResult,
   Kernel,

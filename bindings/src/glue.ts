@@ -1,4 +1,4 @@
-import type { DTypeArray } from "./dtype.js";
+import type { DType, DTypeArray } from "./dtype.js";
 
 /** What C++ answers when a call is refused (bindings/embind/wire.h). */
 export interface Failure {
@@ -43,6 +43,7 @@ export interface ParameterRow {
 export interface OutputSpec {
   name: string;
   shape: number[];
+  dtype: DType;
 }
 
 export type ParamValue = boolean | number | string | number[];
@@ -54,27 +55,34 @@ export interface MemoryGlue {
   wasmMemory: { readonly buffer: ArrayBufferLike };
 }
 
+type PlanCall = (
+  id: string,
+  inputNames: string,
+  inputTable: number[],
+  paramNames: string,
+  paramValues: ParamValue[],
+) => OutputSpec[] | Failure;
+
+type RunCall = (
+  id: string,
+  inputNames: string,
+  inputTable: number[],
+  paramNames: string,
+  paramValues: ParamValue[],
+  outputNames: string,
+  outputTable: number[],
+) => Failure | null;
+
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
   mechanisms(): MechanismRow[];
   inputs(): InputRow[];
   parameters(): ParameterRow[];
-  planOutputs(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-  ): OutputSpec[] | Failure;
-  run(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-    outputNames: string,
-    outputTable: number[],
-  ): Failure | null;
+  planOutputs: PlanCall;
+  run: RunCall;
+  /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
+  planOperation: PlanCall;
+  runOperation: RunCall;
   setThreads(count: number): Failure | null;
   alibiSlopes(heads: number): number[];
   heapInUse(): number;
@@ -89,7 +97,7 @@ export interface ReferenceGlue extends MemoryGlue {
     inputTable: number[],
     paramNames: string,
     paramValues: ParamValue[],
-  ): (OutputSpec & { data: DTypeArray })[] | Failure;
+  ): (Omit<OutputSpec, "dtype"> & { data: DTypeArray })[] | Failure;
 }
 
 /** The factory that Emscripten's MODULARIZE + EXPORT_ES6 makes the default export. */

@@ -1,3 +1,5 @@
+import type { AnalysisFunctions } from "./analysis.js";
+import { analysisOf } from "./analysis_functions.js";
 import {
   ATTENTION_ID,
   type AttentionOptions,
@@ -103,6 +105,18 @@ export class Heed {
   readonly run: RunFunction;
   /** A multi-head attention layer; loads the weights of PyTorch and Keras. */
   readonly MultiHeadAttention: MultiHeadAttentionConstructor;
+  /** Entropy, top weights, distances, column sums: see `AnalyzeFunction`. */
+  readonly analyze: AnalysisFunctions["analyze"];
+  readonly weightsTile: AnalysisFunctions["weightsTile"];
+  readonly headSimilarity: AnalysisFunctions["headSimilarity"];
+  readonly rollout: AnalysisFunctions["rollout"];
+  readonly attentionFlow: AnalysisFunctions["attentionFlow"];
+  readonly multiHop: AnalysisFunctions["multiHop"];
+  readonly erasure: AnalysisFunctions["erasure"];
+  readonly headImportance: AnalysisFunctions["headImportance"];
+  readonly pruneHeads: AnalysisFunctions["pruneHeads"];
+  /** Joins attention over parts of the keys. */
+  readonly merge: AnalysisFunctions["merge"];
   readonly lastN: typeof lastN = lastN;
   readonly keepFromDropMask: typeof keepFromDropMask = keepFromDropMask;
   readonly alibiSlopes: typeof alibiSlopes = alibiSlopes;
@@ -133,6 +147,17 @@ export class Heed {
       heap.checkUsable();
       return execute(heap, prepare(registry, id, inputs, params));
     }) as unknown as RunFunction;
+    const analysis = analysisOf(heap, registry);
+    this.analyze = analysis.analyze;
+    this.weightsTile = analysis.weightsTile;
+    this.headSimilarity = analysis.headSimilarity;
+    this.rollout = analysis.rollout;
+    this.attentionFlow = analysis.attentionFlow;
+    this.multiHop = analysis.multiHop;
+    this.erasure = analysis.erasure;
+    this.headImportance = analysis.headImportance;
+    this.pruneHeads = analysis.pruneHeads;
+    this.merge = analysis.merge;
   }
 
   /**

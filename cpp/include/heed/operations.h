@@ -12,9 +12,10 @@
 
 namespace heed {
 
-// A request whose id names an operation instead of a mechanism. The first five also take every
+// A request whose id names an operation instead of a mechanism. The first six also take every
 // input and parameter of the mechanism `attention` that does not ask for results; its v may have
-// head_dim_v 0 except for erasure. Ranks of results as in heed::Run: a number a row is rank 3.
+// head_dim_v 0 except for erasure. A number a row is of rank 3, [batch, num_heads, q_len]; so are
+// rows of a rollout or flow, [batch, rows, len].
 //
 //   id               inputs        parameters -> results (each as asked for)
 //   analyze          lse?          entropy max expected_distance column_sums return_lse (bool),

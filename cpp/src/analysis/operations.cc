@@ -106,19 +106,22 @@ class Reading {
   int64_t kv_len() const { return kv_len_; }
   Extents rows() const { return rows_; }
 
-  // An input of rank 3, [batch, num_heads, q_len], with a last extent of 1; absent when not given.
+  // An input [batch, num_heads, q_len], with a last extent of 1; absent when not given.
   TensorView<const float> RowInput(std::string_view name) const {
-    const AnyTensor* tensor = own_.Input(name);
-    if (tensor == nullptr) return {};
-    TensorView<const float> view = own_.FloatTensor(name);
-    if (tensor->rank != 3) {
-      Fail(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(tensor->rank) +
-                                  "; expected 3 ([batch, num_heads, q_len])");
-    }
-    view = {view.data,
-            {tensor->shape[0], tensor->shape[1], tensor->shape[2], 1},
-            {tensor->strides[0], tensor->strides[1], tensor->strides[2], 1}};
-    return view;
+    if (own_.Input(name) == nullptr) return {};
+    const TensorView<const float> t = RankThree(name, "[batch, num_heads, q_len]");
+    return {t.data,
+            {t.shape[1], t.shape[2], t.shape[3], 1},
+            {t.strides[1], t.strides[2], t.strides[3], 1}};
+  }
+
+  // A required input [batch, rows, len] as [batch, 1, rows, len].
+  TensorView<const float> MapRows(std::string_view name) const {
+    Required(name);
+    const TensorView<const float> t = RankThree(name, "[batch, rows, len]");
+    return {t.data,
+            {t.shape[1], 1, t.shape[2], t.shape[3]},
+            {t.strides[1], 0, t.strides[2], t.strides[3]}};
   }
 
   TensorView<const float> Required(std::string_view name) const {
@@ -140,6 +143,15 @@ class Reading {
   }
 
  private:
+  TensorView<const float> RankThree(std::string_view name, const char* meaning) const {
+    const int rank = own_.Input(name)->rank;
+    if (rank != 3) {
+      Fail(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(rank) +
+                                  "; expected 3 (" + meaning + ")");
+    }
+    return own_.FloatTensor(name);
+  }
+
   Request own_request_, rest_;
   Mechanism row_;
   RequestReader own_;
@@ -155,6 +167,14 @@ int64_t Length(int64_t begin, int64_t end, int64_t len) {
 
 TensorView<float> View(std::span<const NamedTensor> outputs, std::string_view name) {
   return OutputView(outputs, name);
+}
+
+// A result [batch, rows, len] as [batch, 1, rows, len].
+TensorView<float> MapRowsView(std::span<const NamedTensor> outputs, std::string_view name) {
+  const TensorView<float> t = OutputView(outputs, name);
+  return {t.data,
+          {t.shape[0], 1, t.shape[1], t.shape[2]},
+          {t.strides[0], 0, t.strides[1], t.strides[2]}};
 }
 
 TensorView<int32_t> IntView(std::span<const NamedTensor> outputs, std::string_view name) {
@@ -238,14 +258,15 @@ void RunHeadSimilarity(const Reading& r, std::span<const NamedTensor> outputs, T
 }
 
 std::vector<OutputSpec> PlanRolloutLayer(const Reading& r) {
-  return {{"rows", 4, r.Required("rows").shape}};
+  const Extents rows = r.MapRows("rows").shape;
+  return {{"rows", 3, {rows[0], rows[2], rows[3], 0}}};
 }
 
 void RunRolloutLayer(const Reading& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
   const AttentionRequest& a = r.attention();
   const AttentionLayer layer[] = {{a.q, a.k, a.options}};
-  Rollout(layer, r.own().Number("residual").value_or(0.5), r.Required("rows"),
-          View(outputs, "rows"), pool);
+  Rollout(layer, r.own().Number("residual").value_or(0.5), r.MapRows("rows"),
+          MapRowsView(outputs, "rows"), pool);
 }
 
 std::vector<OutputSpec> PlanMultiHop(const Reading& r) {
@@ -287,11 +308,11 @@ std::vector<int64_t> Sources(const Reading& r) {
 std::vector<OutputSpec> PlanAttentionFlow(const Reading& r) {
   const Extents maps = r.Required("maps").shape;
   const int64_t num = static_cast<int64_t>(Sources(r).size());
-  return {{"flow", 4, {maps[0], 1, num, maps[3]}}};
+  return {{"flow", 3, {maps[0], num, maps[3], 0}}};
 }
 
 void RunAttentionFlow(const Reading& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-  AttentionFlow(r.Required("maps"), Sources(r), View(outputs, "flow"), pool);
+  AttentionFlow(r.Required("maps"), Sources(r), MapRowsView(outputs, "flow"), pool);
 }
 
 std::vector<OutputSpec> PlanHeadImportance(const Reading& r) {

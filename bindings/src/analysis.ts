@@ -1,0 +1,207 @@
+import type { Asked, AttentionOptions, ResultTensor } from "./attention.js";
+import type { TensorArgument } from "./source.js";
+import type { PlainTensor, Tensor } from "./tensor.js";
+
+/** The options of `heed.attention` that say what the weights are. */
+export type WeightsOptions = Omit<AttentionOptions, "returnWeights" | "returnLse" | "returnScores">;
+
+/** A run of rows or columns: `[begin, end)`, whole numbers. */
+export type Range = readonly [begin: number, end: number];
+
+type Either<D extends "float32" | "uint8" = "float32"> = Tensor<D> | PlainTensor<D>;
+
+/** What `heed.analyze` computes, beside the options of attention. Shapes are of rank 4 q and k. */
+export interface AnalyzeOptions extends WeightsOptions {
+  /** -sum p log p of each row, in nats: [batch, heads, q_len]. */
+  readonly entropy?: boolean | undefined;
+  /** The largest weight of each row and its key, -1 where there is none: [batch, heads, q_len]. */
+  readonly max?: boolean | undefined;
+  /** The topK largest weights of each row and their keys: [batch, heads, q_len, topK]. */
+  readonly topK?: number | undefined;
+  /** sum p |i + queryOffset - j| of each row: [batch, heads, q_len]. */
+  readonly expectedDistance?: boolean | undefined;
+  /** The attention that each key receives: [batch, heads, kv_len]. */
+  readonly columnSums?: boolean | undefined;
+  /** What heed.attention gave for the same q, k and options: spares the first of two passes. */
+  readonly lse?: TensorArgument | undefined;
+  readonly returnLse?: boolean | undefined;
+}
+
+export type AnalyzeResult<Q, K, O> = Asked<O, "entropy", "entropy", ResultTensor<Q, K, K, O>> &
+  Asked<O, "max", "maxWeight", ResultTensor<Q, K, K, O>> &
+  Asked<O, "max", "maxIndex", ResultTensor<Q, K, K, O, "int32">> &
+  Asked<O, "topK", "topWeights", ResultTensor<Q, K, K, O>> &
+  Asked<O, "topK", "topIndices", ResultTensor<Q, K, K, O, "int32">> &
+  Asked<O, "expectedDistance", "expectedDistance", ResultTensor<Q, K, K, O>> &
+  Asked<O, "columnSums", "columnSums", ResultTensor<Q, K, K, O>> &
+  Asked<O, "returnLse", "lse", ResultTensor<Q, K, K, O>>;
+
+export interface AnalyzeFunction {
+  /**
+   * Statistics of the weights of attention, exactly, without the matrix.
+   *
+   * A row that sees no key has entropy, distance and weights 0 and indices -1; so have places of the
+   * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError.
+   */
+  <
+    const Q extends TensorArgument,
+    const K extends TensorArgument,
+    const O extends AnalyzeOptions = Record<never, never>,
+  >(
+    q: Q,
+    k: K,
+    options?: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
+  ): AnalyzeResult<Q, K, O>;
+}
+
+export interface WeightsTileOptions extends WeightsOptions {
+  /** Queries; default all. */
+  readonly rows?: Range | undefined;
+  /** Keys; default all. */
+  readonly columns?: Range | undefined;
+}
+
+export interface WeightsTileFunction {
+  /**
+   * The weights of a rectangle of queries and keys: [batch, heads, rows, columns]. With the lse of
+   * heed.attention the cost is that of the rectangle; undefined computes it.
+   */
+  (
+    q: TensorArgument,
+    k: TensorArgument,
+    lse: TensorArgument | undefined,
+    options?: WeightsTileOptions,
+  ): { readonly weights: Either };
+}
+
+export interface HeadSimilarityOptions extends WeightsOptions {
+  /** <A, B> / (|A| |B|). Default true. */
+  readonly cosine?: boolean | undefined;
+  /** |A - B|. Default false. */
+  readonly frobenius?: boolean | undefined;
+  /** Mean over queries of the Jensen-Shannon divergence, in nats. Default false. */
+  readonly jensenShannon?: boolean | undefined;
+}
+
+export interface HeadSimilarityFunction {
+  /** How alike the maps of each pair of heads are: [batch, heads, heads] each. */
+  (
+    q: TensorArgument,
+    k: TensorArgument,
+    options?: HeadSimilarityOptions,
+  ): { readonly cosine?: Either; readonly frobenius?: Either; readonly jensenShannon?: Either };
+}
+
+/** A layer of a stack: its queries and keys, and the options of its attention. */
+export interface RolloutLayer extends WeightsOptions {
+  readonly q: TensorArgument;
+  readonly k: TensorArgument;
+}
+
+export interface RolloutOptions {
+  /** The output tokens to follow back; default all, which is O(len^2) memory. */
+  readonly tokens?: readonly number[] | undefined;
+  /** Share of the residual connection; default 0.5. */
+  readonly residual?: number | undefined;
+}
+
+export interface RolloutFunction {
+  /**
+   * Attention rollout (Abnar & Zuidema 2020): rows of the product of residual I + (1 - residual)
+   * mean_h A_h over the layers, the first layer first in the list. [batch, tokens, len].
+   */
+  (layers: readonly RolloutLayer[], options?: RolloutOptions): { readonly rows: Either };
+}
+
+export interface AttentionFlowFunction {
+  /**
+   * Attention flow (Abnar & Zuidema 2020): the largest flow from each token of `sources` above the
+   * last layer to each token below the first, through maps [batch, layers, len, len] or
+   * [layers, len, len] of capacities. [batch, sources, len]. layers * len^2 <= 2^20; small inputs only:
+   * each pair is a maximum-flow problem.
+   */
+  (
+    maps: TensorArgument,
+    options?: { readonly sources?: readonly number[] | undefined },
+  ): { readonly flow: Either };
+}
+
+export interface MultiHopFunction {
+  /**
+   * A^hops x: attention applied again and again. x as q, [batch, heads, len, dim] with any dim; the
+   * result has its shape.
+   */
+  (
+    q: TensorArgument,
+    k: TensorArgument,
+    x: TensorArgument,
+    options: WeightsOptions & { readonly hops: number },
+  ): { readonly output: Either };
+}
+
+export interface ErasureOptions extends WeightsOptions {
+  /** Queries; default all. */
+  readonly rows?: Range | undefined;
+  /** |o - o_without_j| for each key: [batch, heads, rows, kv_len]. Default true. */
+  readonly change?: boolean | undefined;
+  /** o_without_j itself, of the only query of `rows`: [batch, heads, kv_len, head_dim_v]. */
+  readonly without?: boolean | undefined;
+}
+
+export interface ErasureFunction {
+  /** How the output of each query changes when one key is removed, for every key. */
+  (
+    q: TensorArgument,
+    k: TensorArgument,
+    v: TensorArgument,
+    options?: ErasureOptions,
+  ): { readonly change?: Either; readonly without?: Either };
+}
+
+export interface HeadImportanceFunction {
+  /**
+   * The mean over batch and queries of what each head adds to its layer, |o_h W_h|: also by how much the
+   * layer changes when the head is ablated. output [batch, heads, len, dim]; `wO` [embed_dim, heads * dim]
+   * (PyTorch's out_proj.weight), default the identity. [heads].
+   */
+  (
+    output: TensorArgument,
+    options?: { readonly wO?: TensorArgument | undefined },
+  ): { readonly importance: Either };
+}
+
+export interface PruneHeadsFunction {
+  /** Keeps the most important heads: a `keep` for heed.attention, [1, heads, 1, 1]. */
+  (
+    importance: TensorArgument,
+    options: { readonly keep: number },
+  ): { readonly keep: Either<"uint8"> };
+}
+
+/** A partial result: what heed.attention with `returnLse` gives for some of the keys. */
+export interface PartialAttention {
+  readonly output: TensorArgument;
+  readonly lse: TensorArgument;
+}
+
+export interface MergeFunction {
+  /**
+   * Attention over all keys from attention over disjoint parts of them, by their lse. A state with
+   * lse -Infinity has seen nothing and changes nothing. Associative within rounding.
+   */
+  (states: readonly PartialAttention[]): { readonly output: Either; readonly lse: Either };
+}
+
+/** The analysis of a loaded instance. */
+export interface AnalysisFunctions {
+  readonly analyze: AnalyzeFunction;
+  readonly weightsTile: WeightsTileFunction;
+  readonly headSimilarity: HeadSimilarityFunction;
+  readonly rollout: RolloutFunction;
+  readonly attentionFlow: AttentionFlowFunction;
+  readonly multiHop: MultiHopFunction;
+  readonly erasure: ErasureFunction;
+  readonly headImportance: HeadImportanceFunction;
+  readonly pruneHeads: PruneHeadsFunction;
+  readonly merge: MergeFunction;
+}
