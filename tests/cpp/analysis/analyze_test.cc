@@ -220,6 +220,27 @@ TEST_P(AnalyzeTest, TilesAreTheWeights) {
   }
 }
 
+TEST_P(AnalyzeTest, StorageTypesAreConvertedExactly) {
+  AttentionCase c = MakeCase({.q_len = 40, .kv_len = 40, .head_dim = 7, .head_dim_v = 5});
+  Buffer<BFloat16> q(c.q.shape(), Layout::kDense, {}), v(c.v.shape(), Layout::kDense, {});
+  c.q.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t d, float& x) {
+    q(b, h, i, d) = ToBFloat16(x);
+    x = ToFloat(q(b, h, i, d));
+  });
+  c.v.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t d, float& x) {
+    v(b, h, i, d) = ToBFloat16(x);
+    x = ToFloat(v(b, h, i, d));
+  });
+  Buffer<float> entropy({1, 2, 40, 1}, Layout::kDense, kNan);
+  Analyze(q.view(), StoredTensor(c.k.view()), c.options(), {}, {.entropy = entropy.view()});
+  EXPECT_EQ(Bits(entropy), Bits(RunAnalyze(c, 1).entropy));
+  Buffer<float> change({1, 2, 40, 40}, Layout::kDense, kNan), of_floats = change;
+  Erasure(q.view(), StoredTensor(c.k.view()), v.view(), c.options(), 0, 40,
+          {.change = change.view()});
+  Erasure(c.q.view(), c.k.view(), c.v.view(), c.options(), 0, 40, {.change = of_floats.view()});
+  EXPECT_EQ(Bits(change), Bits(of_floats));
+}
+
 TEST(Analyze, RefusesWhatDoesNotFit) {
   const AttentionCase c = MakeCase({.q_len = 3, .kv_len = 5});
   Buffer<float> rows({1, 2, 3, 1}, Layout::kDense, 0);
