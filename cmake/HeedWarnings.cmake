@@ -10,5 +10,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # These come from the optimiser and err on the standard library's own code (GCC 14 on
   # vector = {x}): warnings, but no reason to stop.
   target_compile_options(heed_warnings INTERFACE
-    -Wno-error=array-bounds -Wno-error=stringop-overflow -Wno-error=maybe-uninitialized)
+    -Wno-error=array-bounds -Wno-error=restrict -Wno-error=stringop-overflow
+    -Wno-error=maybe-uninitialized)
 endif()

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "formula.h"
 #include "results.h"
 #include "softmax.h"
 #include "visibility.h"
@@ -15,12 +16,14 @@ struct Modifiers {
   std::optional<double> softcap;
   std::optional<Array> bias;         // broadcasts to [batch, num_heads, q_len, kv_len]
   std::vector<double> alibi_slopes;  // [num_heads] or empty
+  std::optional<Formula> score_mod;
 };
 
 Modifiers ReadModifiers(const Request& request, const Qkv& qkv) {
   Modifiers modifiers{.softcap = ReadNumber(request, "softcap"),
                       .bias = ReadPairs(request, "bias", qkv, DType::kFloat32),
-                      .alibi_slopes = ReadPerHead(request, "alibi_slopes", qkv)};
+                      .alibi_slopes = ReadPerHead(request, "alibi_slopes", qkv),
+                      .score_mod = ReadFormula(request, "score_mod", "score")};
   if (modifiers.softcap && *modifiers.softcap <= 0.0) {
     throw Error(ErrorCode::kRange,
                 "softcap is " + std::to_string(*modifiers.softcap) + ": it must be greater than 0");
@@ -48,9 +51,13 @@ void ScoreOneRow(const Qkv& qkv, const PairScore& score, const Modifiers& modifi
     if (!kept) continue;
 
     row.biased[j] = row.capped[j] + bias;
-    if (modifiers.alibi_slopes.empty()) continue;
-    const double distance = std::abs(static_cast<double>(visible.Position(b, i) - j));
-    row.biased[j] -= modifiers.alibi_slopes[h] * distance;
+    const int64_t position = visible.Position(b, i);
+    if (!modifiers.alibi_slopes.empty()) {
+      row.biased[j] -= modifiers.alibi_slopes[h] * std::abs(static_cast<double>(position - j));
+    }
+    if (modifiers.score_mod) {
+      row.biased[j] = (*modifiers.score_mod)({row.biased[j], b, h, i, j, position});
+    }
   }
 }
 

@@ -98,7 +98,8 @@ bool HasWord(std::string_view words, std::string_view word) {
 template <typename Named>
 void CheckList(const std::vector<Named>& list, std::string_view allowed, const char* kind) {
   for (size_t n = 0; n < list.size(); ++n) {
-    if (!HasWord(allowed, list[n].name)) {
+    // captured.slope is listed as captured.
+    if (!HasWord(allowed, list[n].name.substr(0, list[n].name.find('.')))) {
       throw Error(ErrorCode::kOption, list[n].name + " is not " + kind +
                                           " of this mechanism: expected " + std::string(allowed));
     }

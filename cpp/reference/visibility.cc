@@ -10,6 +10,7 @@ Visibility::Visibility(const Request& request, const Qkv& qkv)
       window_left_(ReadCount(request, "window_left")),
       window_right_(ReadCount(request, "window_right")),
       keep_(ReadPairs(request, "keep", qkv, DType::kUint8)),
+      keep_mod_(ReadFormula(request, "keep_mod", "")),
       q_len_(qkv.q_len) {
   ReadLengths(request, qkv);
   ReadOffsets(request, qkv);
@@ -22,6 +23,10 @@ bool Visibility::operator()(int64_t b, int64_t h, int64_t i, int64_t j) const {
   if (window_left_ && j < position - *window_left_) return false;
   if (window_right_ && j > position + *window_right_) return false;
   if (keep_ && (*keep_)(b, h, i, j) == 0.0) return false;
+  if (keep_mod_) {
+    const double kept = (*keep_mod_)({1.0, b, h, i, j, position});
+    return kept > 0 || kept < 0;
+  }
   return true;
 }
 

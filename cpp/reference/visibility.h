@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "formula.h"
 #include "inputs.h"
 
 namespace heed::reference {
@@ -32,6 +33,7 @@ class Visibility {
   std::optional<int64_t> window_left_;
   std::optional<int64_t> window_right_;
   std::optional<Array> keep_;
+  std::optional<Formula> keep_mod_;
   int64_t q_len_;
   std::vector<int64_t> lengths_;  // [batch, q_len]
   std::vector<int64_t> offsets_;  // [batch]

@@ -10,7 +10,9 @@ namespace {
 std::string Text(std::string_view view) { return std::string(view); }
 
 // Is `word` among the space-separated words of `list`? A '?' behind a word marks it optional.
+// Tensors of a named kind are listed by what stands before their dot.
 bool Lists(std::string_view list, std::string_view word) {
+  word = word.substr(0, word.find('.'));
   size_t begin = 0;
   while (begin < list.size()) {
     size_t end = list.find(' ', begin);
@@ -161,6 +163,18 @@ TensorView<const float> RequestReader::FloatTensor(std::string_view name) const 
 
 TensorView<const int32_t> RequestReader::IntTensor(std::string_view name) const {
   return Padded<int32_t>(Find(name, DType::kInt32));
+}
+
+std::vector<CapturedTensor> RequestReader::Named(std::string_view prefix) const {
+  std::vector<CapturedTensor> tensors;
+  for (const NamedTensor& input : request_.inputs) {
+    const size_t dot = input.name.find('.');
+    if (dot == std::string::npos || std::string_view(input.name).substr(0, dot) != prefix) continue;
+    const AnyTensor& tensor = *Find(input.name, DType::kFloat32);
+    tensors.push_back({input.name.substr(dot + 1), tensor.rank, tensor.shape, tensor.strides,
+                       static_cast<const float*>(tensor.data)});
+  }
+  return tensors;
 }
 
 std::span<const float> RequestReader::Floats(std::string_view name) const {

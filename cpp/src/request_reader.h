@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/expression.h"
 #include "heed/registry.h"
 #include "heed/request.h"
 
@@ -42,6 +43,8 @@ class RequestReader {
   // One number or a list of numbers; empty when absent.
   std::vector<double> Numbers(std::string_view name) const;
   const ParamValue* Param(std::string_view name) const;
+  // The tensors whose names begin with `prefix` and a dot, under the rest of their names.
+  std::vector<CapturedTensor> Named(std::string_view prefix) const;
   // The tensor as it came, or nullptr.
   const AnyTensor* Input(std::string_view name) const;
 

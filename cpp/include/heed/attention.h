@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/error.h"
+#include "heed/expression.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
 
@@ -138,6 +139,13 @@ struct AttentionOptions {
 
   // Nonzero = may attend. Extents broadcast (1) to [batch, num_heads, q_len, kv_len].
   TensorView<const uint8_t> keep;
+
+  // User functions (heed/expression.h), absent = off. `score_mod` replaces scores after softcap,
+  // ALiBi and bias; -inf hides the key. `keep_mod` is shown ones and writes 0 where the query may
+  // not attend to the key; a tile that it empties costs nothing beyond the call. Neither can bring
+  // back what another rule hides. `position` is i when query_offset is not given.
+  TileFunction score_mod;
+  TileFunction keep_mod;
 
   // One logit per query head inside the softmax denominator; 0 gives softmax-off-by-one.
   // Empty = off, else num_heads values, finite or -inf.

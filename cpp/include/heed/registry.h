@@ -30,7 +30,8 @@ struct Mechanism {
 // A row of params.inc: everything a page, a command line or a check needs to know of a parameter.
 struct Parameter {
   std::string_view name;  // snake_case
-  std::string_view type;  // "bool", "number", "count", "word", "offset", "numbers" (one or a list)
+  std::string_view type;  // "bool", "number", "count", "word", "offset", "numbers" (one or a list),
+                          // "expression" (text, heed/expression.h)
   std::string_view default_value;  // as text; empty = absent
   std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
   std::string_view symbol;         // the letter in the formula
@@ -40,7 +41,7 @@ struct Parameter {
 // A row of inputs.inc: what a tensor holds, how large it is, and how to draw an example.
 struct Input {
   std::string_view name;   // snake_case
-  std::string_view kind;   // "float", "keep" (bytes), "int" (int32)
+  std::string_view kind;   // "float", "keep" (bytes), "int" (int32), "named" (captured.<name>)
   std::string_view shape;  // extents by symbol, alternatives separated by " | ", '?' = may be 1
   std::string_view draw;   // "normal", "weight", "positive", "slopes", "keep", "lengths", ...
   std::string_view summary;

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "src/exact/keep/dense.h"
+#include "src/exact/keep/keep_mod.h"
 #include "src/exact/keep/sink_window.h"
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
+#include "src/exact/modify/score_mod-inl.h"
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize/kernel_sum-inl.h"
 #include "src/exact/normalize/softmax-inl.h"
@@ -29,7 +31,7 @@ namespace HWY_NAMESPACE {
 struct Plugs {
   std::unique_ptr<ScorePlug> score;
   std::unique_ptr<Modify> softcap;                // apart, because scores can be asked for after it
-  std::vector<std::unique_ptr<Modify>> additive;  // ALiBi, bias
+  std::vector<std::unique_ptr<Modify>> additive;  // ALiBi, bias, user function
   std::vector<std::unique_ptr<CellKeep>> keep;    // range plugs live in the rows
   std::unique_ptr<NormalizePlug> normalize;
 };
@@ -39,7 +41,7 @@ inline bool FoldsLog2E(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   const bool exponential = o.normalize == Normalize::kSoftmax || o.kernel == Kernel::kGaussian;
   return exponential && !o.softcap && !o.bias.has_value() && o.alibi_slopes.empty() &&
-         !p.outputs.scores.has_value();
+         !o.score_mod && !p.outputs.scores.has_value();
 }
 
 inline std::unique_ptr<NormalizePlug> MakeSoftmax(const AttentionProblem& p) {
@@ -87,6 +89,8 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
   // The bias comes last: what it hides must stay hidden, and -inf + inf would be NaN.
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
   if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
+  if (o.score_mod) plugs.additive.push_back(std::make_unique<ScoreMod>(o.score_mod));
+  if (o.keep_mod) plugs.keep.push_back(std::make_unique<KeepMod>(o.keep_mod));
   if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
   if (p.sink_keys > 0 && o.window && o.window->left) {
     plugs.keep.push_back(std::make_unique<SinkWindow>(p.sink_keys, *o.window->left));

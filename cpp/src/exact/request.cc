@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/exact/problem.h"
+#include "src/expression/program.h"
 
 namespace heed {
 namespace {
@@ -75,6 +76,23 @@ Normalize ReadNormalize(const std::string& word) {
               "normalize = \"" + word + "\"; expected \"softmax\" or \"kernel_sum\"");
 }
 
+// Compiles an expression; one that uses positions needs to know them.
+TileFunction ReadExpression(const RequestReader& reader, std::string_view name,
+                            ExpressionValue value, const AttentionRequest& r) {
+  const auto text = reader.Word(name);
+  if (!text) return {};
+  const Expression expression = MakeExpression(name, *text, value, reader.Named("captured"));
+  if (expression.uses_position && r.options.query_offset.kind() == QueryOffset::Kind::kUnset &&
+      r.q.shape[2] != r.k.shape[2]) {
+    throw Error(ErrorCode::kOption,
+                std::string(name) +
+                    " uses `position`, but query_offset is missing and q_len differs from kv_len. "
+                    "Give 0 if query 0 stands at key 0, or \"end\" if the queries are the last "
+                    "tokens");
+  }
+  return expression.function;
+}
+
 void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   o.keep = reader.PairMask("keep");
@@ -83,6 +101,7 @@ void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   const Window window = {reader.Count("window_left"), reader.Count("window_right")};
   if (window.left || window.right) o.window = window;
   o.query_offset = ReadQueryOffset(reader);
+  o.keep_mod = ReadExpression(reader, "keep_mod", ExpressionValue::kKeep, r);
 }
 
 // One value or a list, given as an input or as a parameter, but not both.
@@ -132,6 +151,7 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   o.sinks = reader.Floats("sinks");
   ReadScoreTensors(reader, r);
   ReadKeep(reader, r);
+  o.score_mod = ReadExpression(reader, "score_mod", ExpressionValue::kScore, r);
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");
   if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);

@@ -46,9 +46,10 @@ void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
          "kernel sums need Score::kSquaredDistance: a kernel is a function "
          "of the distance");
   }
-  if (o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() || !o.sinks.empty()) {
+  if (o.score_mod || o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() ||
+      !o.sinks.empty()) {
     Fail(ErrorCode::kUnsupported,
-         "softcap, bias, alibi_slopes and sinks act on logits; a kernel sum has none");
+         "softcap, bias, alibi_slopes, sinks and score_mod act on logits; a kernel sum has none");
   }
   if (wants_lse && o.kernel != Kernel::kGaussian) {
     Fail(ErrorCode::kUnsupported,

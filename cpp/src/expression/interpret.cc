@@ -1,0 +1,177 @@
+// Runs a Program on tiles: one operation after the other, each over all columns of a row, so that
+// choosing the operation costs nothing next to the work.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/expression/interpret.cc"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "heed/expression.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/expression/operations-inl.h"
+#include "src/expression/program.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// One row of one tile under way.
+class RowRun {
+ public:
+  RowRun(const Program& program, const PairTile& tile, float* slots, float* uniforms)
+      : program_(program), tile_(tile), slots_(slots), uniforms_(uniforms) {}
+
+  void Run(size_t r) {
+    row_ = &tile_.rows[r];
+    values_ = tile_.values + r * tile_.row_stride;
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      if (instruction.varies) {
+        RunVarying(instruction);
+      } else {
+        // A row's own value is computed by the same code, in one vector.
+        RunUniform(instruction, i);
+      }
+    }
+    const Operand result = OperandOf(program_.instructions.size() - 1);
+    for (size_t c = 0; c < tile_.num_keys; ++c) values_[c] = result.Scalar(c);
+  }
+
+ private:
+  Operand OperandOf(size_t index) const {
+    const Instruction& instruction = program_.instructions[index];
+    if (instruction.varies) return {slots_ + instruction.slot * kSlotFloats, 0};
+    return {nullptr, uniforms_[index]};
+  }
+
+  void RunUniform(const Instruction& instruction, size_t index) {
+    HWY_ALIGN float lanes[hn::MaxLanes(DF())];
+    Compute(instruction, lanes, 1);
+    uniforms_[index] = lanes[0];
+  }
+
+  void RunVarying(const Instruction& instruction) {
+    Compute(instruction, slots_ + instruction.slot * kSlotFloats, tile_.num_keys);
+  }
+
+  void Compute(const Instruction& instruction, float* to, size_t count) {
+    Operand operands[4] = {};
+    for (size_t i = 0; i < instruction.arity; ++i) operands[i] = OperandOf(instruction.operands[i]);
+    if (instruction.op == Op::kLoad) {
+      Load(instruction, operands, to, count);
+    } else if (instruction.op == Op::kSin || instruction.op == Op::kCos) {
+      Wave(instruction.op, operands[0], to, count);
+    } else if (instruction.arity == 0) {
+      Leaf(instruction, to, count);
+    } else {
+      RunOperation(instruction.op, {operands[0], operands[1], operands[2], to, count});
+    }
+  }
+
+  // Element by element: exact for any angle, which a vector version would not be.
+  static void Wave(Op op, const Operand& angle, float* to, size_t count) {
+    for (size_t c = 0; c < count; ++c) {
+      to[c] = op == Op::kSin ? std::sin(angle.Scalar(c)) : std::cos(angle.Scalar(c));
+    }
+  }
+
+  void Leaf(const Instruction& instruction, float* to, size_t count) {
+    switch (instruction.op) {
+      case Op::kNumber:
+        to[0] = instruction.number;
+        break;
+      case Op::kBatch:
+        to[0] = static_cast<float>(tile_.batch);
+        break;
+      case Op::kHead:
+        to[0] = static_cast<float>(row_->head);
+        break;
+      case Op::kQuery:
+        to[0] = static_cast<float>(row_->query);
+        break;
+      case Op::kPosition:
+        to[0] = static_cast<float>(row_->position);
+        break;
+      case Op::kKey:
+        for (size_t c = 0; c < count; ++c) {
+          to[c] = static_cast<float>(tile_.key_begin + static_cast<int64_t>(c));
+        }
+        break;
+      default:
+        std::copy_n(values_, count, to);
+        break;
+    }
+  }
+
+  // Elements outside of the tensor are NaN. What does not vary is looked up once.
+  void Load(const Instruction& instruction, const Operand* indices, float* to, size_t count) {
+    const CapturedTensor& tensor = program_.captured[instruction.tensor];
+    for (size_t c = 0; c < count; ++c) {
+      int64_t at = 0;
+      bool inside = tensor.data != nullptr;
+      for (size_t axis = 0; axis < instruction.arity; ++axis) {
+        const float index = std::floor(indices[axis].Scalar(c));
+        // NaN fails the comparison; 2^24 and more are beyond what a float32 index can name.
+        if (!(index >= 0 && index < static_cast<float>(tensor.shape[axis]))) {
+          inside = false;
+          break;
+        }
+        at += static_cast<int64_t>(index) * tensor.strides[axis];
+      }
+      to[c] = inside ? tensor.data[at] : kNan;
+    }
+  }
+
+  const Program& program_;
+  const PairTile& tile_;
+  float* slots_;
+  float* uniforms_;
+  const PairTile::Row* row_ = nullptr;
+  float* values_ = nullptr;
+};
+
+void RunProgram(const Program& program, const PairTile& tile) {
+  HWY_ALIGN float slots[kMaxSlots * kSlotFloats];
+  float uniforms[kMaxInstructions];
+  // Tiles are at most a slot wide; wider ones, from callers of their own, come in pieces.
+  for (size_t begin = 0; begin < tile.num_keys; begin += kSlotFloats) {
+    PairTile piece = tile;
+    piece.key_begin += static_cast<int64_t>(begin);
+    piece.num_keys = std::min(kSlotFloats, tile.num_keys - begin);
+    piece.values += begin;
+    RowRun run(program, piece, slots, uniforms);
+    for (size_t r = 0; r < piece.num_rows; ++r) run.Run(r);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunProgram);
+
+Expression MakeExpression(std::string_view what, std::string_view text, ExpressionValue value,
+                          std::vector<CapturedTensor> captured) {
+  const auto program =
+      std::make_shared<const Program>(ParseExpression(what, text, value, std::move(captured)));
+  const bool uses_position =
+      std::any_of(program->instructions.begin(), program->instructions.end(),
+                  [](const Instruction& i) { return i.op == Op::kPosition; });
+  return {[program](const PairTile& tile) { HWY_DYNAMIC_DISPATCH(RunProgram)
+                                            (*program, tile); },
+          uses_position};
+}
+
+TileFunction CompileExpression(std::string_view what, std::string_view text, ExpressionValue value,
+                               std::vector<CapturedTensor> captured) {
+  return MakeExpression(what, text, value, std::move(captured)).function;
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE

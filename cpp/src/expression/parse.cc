@@ -1,0 +1,328 @@
+// From text to a Program: a recursive descent parser that emits instructions as it reads.
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "heed/error.h"
+#include "src/expression/program.h"
+
+namespace heed {
+namespace {
+
+constexpr size_t kMaxText = 4096;
+
+constexpr int kMaxDepth = 64;
+
+struct Function {
+  std::string_view name;
+  Op op;
+  int arity;
+};
+
+constexpr Function kFunctions[] = {
+    {"abs", Op::kAbs, 1}, {"floor", Op::kFloor, 1}, {"sqrt", Op::kSqrt, 1},
+    {"exp", Op::kExp, 1}, {"log", Op::kLog, 1},     {"tanh", Op::kTanh, 1},
+    {"sin", Op::kSin, 1}, {"cos", Op::kCos, 1},     {"sigmoid", Op::kSigmoid, 1},
+    {"min", Op::kMin, 2}, {"max", Op::kMax, 2},
+};
+
+struct Name {
+  std::string_view name;
+  Op op;
+};
+
+constexpr Name kNames[] = {
+    {"b", Op::kBatch},           {"h", Op::kHead},      {"qIndex", Op::kQuery},
+    {"q_index", Op::kQuery},     {"kvIndex", Op::kKey}, {"kv_index", Op::kKey},
+    {"position", Op::kPosition},
+};
+
+struct Operator {
+  std::string_view text;
+  Op op;
+  bool swap;  // a > b is b < a
+};
+
+// Binary operators by precedence, weakest first; longer texts before their prefixes.
+constexpr int kLevels = 6;
+constexpr Operator kOperators[kLevels][4] = {
+    {{"||", Op::kOr, false}},
+    {{"&&", Op::kAnd, false}},
+    {{"==", Op::kEqual, false}, {"!=", Op::kNotEqual, false}},
+    {{"<=", Op::kLessEqual, false},
+     {">=", Op::kLessEqual, true},
+     {"<", Op::kLess, false},
+     {">", Op::kLess, true}},
+    {{"+", Op::kAdd, false}, {"-", Op::kSubtract, false}},
+    {{"*", Op::kMultiply, false}, {"/", Op::kDivide, false}, {"%", Op::kModulo, false}},
+};
+
+class Parser {
+ public:
+  Parser(std::string_view what, std::string_view text, ExpressionValue value,
+         std::vector<CapturedTensor> captured)
+      : what_(what), text_(text), value_(value) {
+    program_.captured = std::move(captured);
+  }
+
+  Program Parse() {
+    if (text_.size() > kMaxText) Fail("is longer than 4096 characters");
+    Ternary();
+    SkipSpace();
+    if (at_ < text_.size()) Fail("expected an operator or the end");
+    AssignSlots();
+    return std::move(program_);
+  }
+
+ private:
+  using Value = uint16_t;
+
+  [[noreturn]] void Fail(const std::string& message, ErrorCode code = ErrorCode::kOption) const {
+    const std::string rest(text_.substr(std::min(at_, text_.size()), 16));
+    const std::string place = rest.empty() ? "at its end" : "at `" + rest + "`";
+    throw Error(code, std::string(what_) + ": " + message + ", " + place + " (character " +
+                          std::to_string(at_ + 1) + ")");
+  }
+
+  void SkipSpace() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+
+  bool Take(std::string_view token) {
+    SkipSpace();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+
+  void Expect(std::string_view token) {
+    if (!Take(token)) Fail("expected `" + std::string(token) + "`");
+  }
+
+  Value Emit(Op op, std::initializer_list<Value> operands = {}) {
+    return EmitList(op, operands.begin(), operands.size());
+  }
+
+  Value EmitList(Op op, const Value* operands, size_t count) {
+    if (program_.instructions.size() == kMaxInstructions) Fail("has more than 1024 operations");
+    Instruction instruction = {};
+    instruction.op = op;
+    instruction.arity = static_cast<uint8_t>(count);
+    instruction.varies = op == Op::kKey || op == Op::kValue;
+    for (size_t i = 0; i < count; ++i) {
+      instruction.operands[i] = operands[i];
+      instruction.varies = instruction.varies || program_.instructions[operands[i]].varies;
+    }
+    program_.instructions.push_back(instruction);
+    return static_cast<Value>(program_.instructions.size() - 1);
+  }
+
+  Value Ternary() {
+    if (++depth_ > kMaxDepth) Fail("is nested more than 64 deep");
+    Value value = Binary(0);
+    if (Take("?")) {
+      const Value then = Ternary();
+      Expect(":");
+      const Value otherwise = Ternary();
+      value = Emit(Op::kSelect, {value, then, otherwise});
+    }
+    --depth_;
+    return value;
+  }
+
+  Value Binary(int level) {
+    if (level == kLevels) return Unary();
+    Value left = Binary(level + 1);
+    while (const Operator* found = TakeOperator(level)) {
+      const Value right = Binary(level + 1);
+      left = found->swap ? Emit(found->op, {right, left}) : Emit(found->op, {left, right});
+    }
+    return left;
+  }
+
+  const Operator* TakeOperator(int level) {
+    for (const Operator& candidate : kOperators[level]) {
+      if (!candidate.text.empty() && Take(candidate.text)) return &candidate;
+    }
+    return nullptr;
+  }
+
+  Value Unary() {
+    if (++depth_ > kMaxDepth) Fail("is nested more than 64 deep");
+    Value value;
+    if (Take("-")) {
+      value = Emit(Op::kNegate, {Unary()});
+    } else if (Take("!")) {
+      value = Emit(Op::kNot, {Unary()});
+    } else if (Take("(")) {
+      value = Ternary();
+      Expect(")");
+    } else {
+      value = Leaf();
+    }
+    --depth_;
+    return value;
+  }
+
+  Value Leaf() {
+    SkipSpace();
+    if (at_ == text_.size()) Fail("expected a number, a name or `(`");
+    const char c = text_[at_];
+    if (std::isdigit(static_cast<unsigned char>(c)) || c == '.') return Number();
+    if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return NameOrCall();
+    Fail("expected a number, a name or `(`");
+  }
+
+  Value NumberValue(double number) {
+    const Value value = Emit(Op::kNumber);
+    program_.instructions.back().number = static_cast<float>(number);
+    return value;
+  }
+
+  // strtod reads more than numbers as they are written here, so the extent is found first. A copy,
+  // because the text may have no terminating zero.
+  Value Number() {
+    size_t end = at_;
+    const auto digits = [&] {
+      const size_t begin = end;
+      while (end < text_.size() && std::isdigit(static_cast<unsigned char>(text_[end]))) ++end;
+      return end - begin;
+    };
+    size_t count = digits();
+    if (end < text_.size() && text_[end] == '.') {
+      ++end;
+      count += digits();
+    }
+    if (count == 0) Fail("expected a number");
+    if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
+      ++end;
+      if (end < text_.size() && (text_[end] == '+' || text_[end] == '-')) ++end;
+      if (digits() == 0) Fail("expected digits after the `e` of a number");
+    }
+    const std::string copy(text_.substr(at_, end - at_));
+    at_ = end;
+    return NumberValue(std::strtod(copy.c_str(), nullptr));
+  }
+
+  Value NameOrCall() {
+    const size_t begin = at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) {
+      ++at_;
+    }
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    for (size_t t = 0; t < program_.captured.size(); ++t) {
+      if (program_.captured[t].name == name) return Load(t);
+    }
+    for (const Function& function : kFunctions) {
+      if (function.name == name) return Call(function);
+    }
+    for (const Name& known : kNames) {
+      if (known.name == name) return Emit(known.op);
+    }
+    if (name == "inf") return NumberValue(std::numeric_limits<double>::infinity());
+    if (name == ValueName() && !name.empty()) return Emit(Op::kValue);
+    at_ = begin;
+    Fail("`" + std::string(name) + "` is unknown; known names are " + KnownNames());
+  }
+
+  std::string_view ValueName() const {
+    if (value_ == ExpressionValue::kScore) return "score";
+    return value_ == ExpressionValue::kProb ? "prob" : "";
+  }
+
+  std::string KnownNames() const {
+    std::string names(ValueName());
+    if (!names.empty()) names += ", ";
+    names += "b, h, qIndex, kvIndex, position, inf";
+    for (const CapturedTensor& tensor : program_.captured) names += ", " + tensor.name;
+    for (const Function& function : kFunctions) names += ", " + std::string(function.name) + "()";
+    return names;
+  }
+
+  Value Call(const Function& function) {
+    Expect("(");
+    const Value first = Ternary();
+    Value result;
+    if (function.arity == 1) {
+      result = Emit(function.op, {first});
+    } else {
+      Expect(",");
+      const Value second = Ternary();
+      result = Emit(function.op, {first, second});
+    }
+    Expect(")");
+    return result;
+  }
+
+  Value Load(size_t tensor_index) {
+    const CapturedTensor& tensor = program_.captured[tensor_index];
+    Value indices[4];
+    size_t count = 0;
+    if (Take("[")) {
+      do {
+        if (count == 4) Fail("a tensor has at most 4 indices");
+        indices[count++] = Ternary();
+      } while (Take(","));
+      Expect("]");
+    }
+    if (count != static_cast<size_t>(tensor.rank) && !(count == 0 && HasOneElement(tensor))) {
+      Fail("`" + tensor.name + "` has " + std::to_string(tensor.rank) + " dimensions and got " +
+               std::to_string(count) + " indices",
+           ErrorCode::kShape);
+    }
+    const Value value = EmitList(Op::kLoad, indices, count);
+    program_.instructions.back().tensor = static_cast<uint16_t>(tensor_index);
+    return value;
+  }
+
+  static bool HasOneElement(const CapturedTensor& tensor) {
+    for (int axis = 0; axis < tensor.rank; ++axis) {
+      if (tensor.shape[static_cast<size_t>(axis)] != 1) return false;
+    }
+    return true;
+  }
+
+  // Gives every value that varies a slot, and frees the slots of values after their last use. An
+  // operation reads and writes element by element, so its result may take an operand's slot.
+  void AssignSlots() {
+    std::vector<Instruction>& list = program_.instructions;
+    std::vector<size_t> last_use(list.size(), 0);
+    for (size_t i = 0; i < list.size(); ++i) {
+      for (size_t a = 0; a < list[i].arity; ++a) last_use[list[i].operands[a]] = i;
+    }
+    last_use.back() = list.size();
+    bool taken[kMaxSlots] = {};
+    for (size_t i = 0; i < list.size(); ++i) {
+      for (size_t a = 0; a < list[i].arity; ++a) {
+        const Instruction& operand = list[list[i].operands[a]];
+        if (operand.varies && last_use[list[i].operands[a]] == i) taken[operand.slot] = false;
+      }
+      if (!list[i].varies) continue;
+      const auto free_slot = std::find(std::begin(taken), std::end(taken), false);
+      if (free_slot == std::end(taken)) Fail("keeps more than 24 intermediate values at once");
+      *free_slot = true;
+      list[i].slot = static_cast<uint8_t>(free_slot - std::begin(taken));
+    }
+  }
+
+  std::string_view what_;
+  std::string_view text_;
+  ExpressionValue value_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  Program program_;
+};
+
+}  // namespace
+
+Program ParseExpression(std::string_view what, std::string_view text, ExpressionValue value,
+                        std::vector<CapturedTensor> captured) {
+  return Parser(what, text, value, std::move(captured)).Parse();
+}
+
+}  // namespace heed

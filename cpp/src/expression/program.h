@@ -1,0 +1,92 @@
+// What an expression becomes: a list of instructions, each of which defines one value.
+#ifndef HEED_SRC_EXPRESSION_PROGRAM_H_
+#define HEED_SRC_EXPRESSION_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "heed/expression.h"
+
+namespace heed {
+
+enum class Op : uint8_t {
+  // Leaves.
+  kNumber,
+  kValue,
+  kBatch,
+  kHead,
+  kQuery,
+  kPosition,
+  kKey,
+  // One operand.
+  kNegate,
+  kNot,
+  kAbs,
+  kFloor,
+  kSqrt,
+  kExp,
+  kLog,
+  kTanh,
+  kSigmoid,
+  kSin,
+  kCos,
+  // Two operands.
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kModulo,
+  kMin,
+  kMax,
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kAnd,
+  kOr,
+  // Three operands: condition, then, else.
+  kSelect,
+  // An element of a captured tensor; operands are its indices.
+  kLoad,
+};
+
+// Values that depend on the key live in rows of this many floats, as many as a tile has columns.
+inline constexpr size_t kSlotFloats = 256;
+// At most so many of them are alive at once; they sit on the stack (24 KiB).
+inline constexpr size_t kMaxSlots = 24;
+
+// Longer programs are refused.
+inline constexpr size_t kMaxInstructions = 1024;
+
+struct Instruction {
+  Op op;
+  bool varies;           // with the key; else one value a row
+  uint8_t slot;          // of the values that vary
+  uint8_t arity;         // number of operands
+  uint16_t operands[4];  // earlier instructions
+  uint16_t tensor;       // kLoad: index into Program::captured
+  float number;          // kNumber
+};
+
+struct Program {
+  std::vector<Instruction> instructions;  // the last one is the result
+  std::vector<CapturedTensor> captured;
+};
+
+// Parses and checks an expression; throws Error.
+Program ParseExpression(std::string_view what, std::string_view text, ExpressionValue value,
+                        std::vector<CapturedTensor> captured);
+
+// A compiled expression, and what its caller has to know of it.
+struct Expression {
+  TileFunction function;
+  bool uses_position;
+};
+Expression MakeExpression(std::string_view what, std::string_view text, ExpressionValue value,
+                          std::vector<CapturedTensor> captured);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_EXPRESSION_PROGRAM_H_
