@@ -51,6 +51,16 @@ export interface AttentionOptions {
   readonly sinks?: TensorArgument | undefined;
   /** [num_heads]: adds -slope * |i + queryOffset - j|; `alibiSlopes(n)` makes the paper's. */
   readonly alibiSlopes?: TensorArgument | undefined;
+  /**
+   * Expression of the new score, from score, b, h, qIndex, kvIndex, position (qIndex + queryOffset)
+   * and captured tensors: "score - slope[h] * abs(position - kvIndex)". -inf hides the key. Operators
+   * as in C; functions abs min max floor sqrt exp log tanh sigmoid sin cos.
+   */
+  readonly scoreMod?: string | undefined;
+  /** Expression, nonzero where the query may attend to the key: "kvIndex <= position". */
+  readonly keepMod?: string | undefined;
+  /** Tensors that the expressions read: name[index, ...]; outside of one, NaN. */
+  readonly captured?: { readonly [name: string]: TensorArgument } | undefined;
   /** Order of the extents of q, k, v and output of rank 4. Default "bhld". */
   readonly layout?: Layout | undefined;
   /** How a query and a key become a number. Default "dot". */
@@ -88,6 +98,7 @@ type KindOf<Q, K, V, O> =
   | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
   | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
   | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
+  | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain")
   | (O extends { width: infer X } ? TensorKind<X> : "plain")
   | (O extends { temperature: infer X } ? TensorKind<X> : "plain");
 
@@ -129,8 +140,6 @@ export type OnlyKnown<O> = OnlyKnownOf<O, AttentionOptions>;
 /** Options of the design that this version does not have yet, and what to do instead. */
 const LATER: Readonly<Record<string, string>> = {
   dropout: "dropout is not part of this version",
-  scoreMod: "user functions are not part of this version; a `bias` can carry any added term",
-  keepMod: "user functions are not part of this version; `keep` can carry any mask",
 };
 
 /** The mechanism that `heed.attention` is. */

@@ -2,7 +2,8 @@ import { type DType, type DTypeArray, makeArray } from "./dtype.js";
 import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
-import { camelCase } from "./registry.js";
+import { publicName } from "./params.js";
+import { camelCase, snakeCase } from "./registry.js";
 import { placeInputs, type Request } from "./request.js";
 import {
   checkBytes,
@@ -58,6 +59,24 @@ function ownArray(name: string, dtype: DType, length: number): DTypeArray {
   }
 }
 
+/** Refusals of C++ name arguments in its own spelling; callers know the one of JavaScript. */
+function inWordsOfJavaScript<T>(request: Request, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof HeedError)) throw error;
+    const names = new Set([
+      ...request.paramNames.split(" "),
+      ...request.inputs.map(({ source }) => snakeCase(source.name)),
+      "query_offset",
+    ]);
+    const message = error.message.replaceAll(/\b[a-z]+(?:_[a-z0-9]+)+\b/g, (word) =>
+      names.has(word) ? publicName(camelCase(word)) : word,
+    );
+    throw new HeedError(error.code, message, { cause: error });
+  }
+}
+
 /** Whether a request's id is that of a mechanism or of an operation around them. */
 export type Kind = "mechanism" | "operation";
 
@@ -80,8 +99,10 @@ export function execute(
       request.paramNames,
       request.paramValues,
     ] as const;
-    const specs = heap.callChecked((glue) =>
-      kind === "mechanism" ? glue.planOutputs(...call) : glue.planOperation(...call),
+    const specs = inWordsOfJavaScript(request, () =>
+      heap.callChecked((glue) =>
+        kind === "mechanism" ? glue.planOutputs(...call) : glue.planOperation(...call),
+      ),
     );
     const wire = new Wire();
     const outputs = specs.map((spec) => addOutput(wire, spec, request, scope));

@@ -41,6 +41,17 @@ function checkWord(argument: string, value: unknown, range: string): string {
   return value;
 }
 
+function checkExpression(argument: string, value: unknown): string {
+  if (typeof value === "string") return value;
+  const what = typeof value === "function" ? "a function" : value;
+  return fail(
+    "option",
+    argument,
+    what,
+    'an expression as text, such as "score - 0.5 * abs(qIndex - kvIndex)": it runs on whole tiles, in every thread and worker',
+  );
+}
+
 function checkOffset(argument: string, value: unknown): ParamValue {
   const expectation = 'a whole number, one per batch entry, or "end"';
   if (value === "end") return value;
@@ -75,6 +86,8 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
       return checkWord(argument, value, range);
     case "offset":
       return checkOffset(argument, value);
+    case "expression":
+      return checkExpression(argument, value);
     case "numbers":
       return checkNumbers(argument, value, range);
     default:

@@ -42,6 +42,24 @@ function checkLayout(value: unknown): Layout {
   fail("option", "layout", value, '"bhld" or "blhd"');
 }
 
+/** Reads `captured: { slope: ..., table: ... }`: tensors that expressions read by name. */
+function readNamed(
+  input: MechanismInput,
+  value: unknown,
+  float64: boolean,
+  sources: Map<string, Source>,
+): void {
+  for (const [name, tensor] of Object.entries(asRecord(input.name, value))) {
+    if (!/^[A-Za-z_]\w*$/.test(name)) {
+      fail("option", `${input.name} name`, name, "letters, digits and _, a letter first");
+    }
+    if (tensor === undefined) continue;
+    const full = `${input.name}.${name}`;
+    const reading: Reading = { role: "numbers", vector: true, ...(float64 ? { float64 } : {}) };
+    sources.set(full, readSource(full, tensor, reading));
+  }
+}
+
 /** Reads the inputs that are given, in the order of the registry. */
 function readInputs(
   mechanism: Mechanism,
@@ -52,6 +70,10 @@ function readInputs(
   for (const input of mechanism.inputs) {
     const { name, optional } = input;
     const value = given[name];
+    if (input.kind === "named") {
+      readNamed(input, value, float64, sources);
+      continue;
+    }
     if (value === undefined) {
       if (optional) continue;
       throw new HeedError("option", `${name}: missing, ${mechanism.id} needs it`);
@@ -200,7 +222,9 @@ export function placeInputs(request: Request, heap: Heap, scope: Scope): Wire {
   const wire = new Wire();
   for (const { source, view } of request.inputs) {
     const pointer = place(source, heap, scope);
-    wire.add(snakeCase(source.name), source.dtype, pointer, view.shape, view.strides);
+    // The names of captured tensors are the caller's own words.
+    const name = source.name.includes(".") ? source.name : snakeCase(source.name);
+    wire.add(name, source.dtype, pointer, view.shape, view.strides);
   }
   return wire;
 }

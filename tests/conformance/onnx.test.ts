@@ -4,6 +4,7 @@ import { type Heed, load } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { OUTPUT_SLOTS, runCase } from "./onnx_attention.js";
 import { type Case, type OnnxTensor, readManifest, readTensor } from "./onnx_files.js";
+import { runFlex } from "./onnx_flex.js";
 
 const repository = fileURLToPath(new URL("../..", import.meta.url));
 const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
@@ -14,8 +15,9 @@ const LATER: Record<string, string> = {
   RotaryEmbedding: "rotary embedding is not part of this version",
   LinearAttention: "the recurrent family is not part of this version",
   CausalConvWithState: "the recurrent family is not part of this version",
-  FlexAttention: "user functions are not part of this version",
 };
+
+const RUNNERS: Record<string, typeof runCase> = { Attention: runCase, FlexAttention: runFlex };
 
 let passed = 0;
 const skipped = new Map<string, number>();
@@ -38,7 +40,9 @@ function expectSame(name: string, got: ArrayLike<number>, wanted: OnnxTensor): v
 function checkCase(heed: Heed, folder: string, testCase: Case): void {
   const files = `${folder}/${testCase.case}/test_data_set_0`;
   const inputs = testCase.inputs.map(({ file }) => readTensor(`${files}/${file}`));
-  const outputs = runCase(heed, testCase, inputs);
+  const run = RUNNERS[testCase.nodes[0]?.op ?? ""];
+  if (run === undefined) throw new Error(`${testCase.case} has no runner`);
+  const outputs = run(heed, testCase, inputs);
   const names = testCase.nodes[0]?.outputs ?? [];
   let next = 0;
   names.forEach((name, slot) => {
@@ -68,7 +72,7 @@ describe.each(SUITES)("%s", (suite) => {
   });
   for (const testCase of readManifest(folder)) {
     const op = testCase.nodes[0]?.op ?? "none";
-    const reason = op === "Attention" ? undefined : (LATER[op] ?? `${op} is unknown`);
+    const reason = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
     if (reason === undefined) {
       it(testCase.case, () => {
         checkCase(heed, folder, testCase);

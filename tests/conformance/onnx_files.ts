@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 /** A tensor of an ONNX test file; booleans are 0 and 1, 64-bit integers become numbers. */
 export interface OnnxTensor {
   name: string;
-  dtype: "float32" | "float16" | "int64" | "bool";
+  dtype: "float32" | "float16" | "float64" | "int64" | "bool";
   shape: number[];
   data: number[];
 }
@@ -43,6 +43,7 @@ const DTYPES: Record<number, OnnxTensor["dtype"]> = {
   7: "int64",
   9: "bool",
   10: "float16",
+  11: "float64",
 };
 
 class Reader {
@@ -92,6 +93,8 @@ function decode(dtype: OnnxTensor["dtype"], raw: Uint8Array): number[] {
       return every(4, (at) => view.getFloat32(at, true));
     case "float16":
       return every(2, (at) => fromHalf(view.getUint16(at, true)));
+    case "float64":
+      return every(8, (at) => view.getFloat64(at, true));
     case "int64":
       return every(8, (at) => Number(view.getBigInt64(at, true)));
     case "bool":

@@ -281,7 +281,6 @@ describe("options", () => {
 
   it.each([
     ["dropout", { p: 0.1, seed: 7 }],
-    ["scoreMod", () => 0],
   ])("says that %s is not offered yet", (name, value) => {
     expectError("unsupported", [name], () => withOptions({ [name]: value }));
   });

@@ -90,11 +90,12 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
   if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
   if (o.score_mod) plugs.additive.push_back(std::make_unique<ScoreMod>(o.score_mod));
-  if (o.keep_mod) plugs.keep.push_back(std::make_unique<KeepMod>(o.keep_mod));
   if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
   if (p.sink_keys > 0 && o.window && o.window->left) {
     plugs.keep.push_back(std::make_unique<SinkWindow>(p.sink_keys, *o.window->left));
   }
+  // The costliest comes last: it is not asked about rows that the others have emptied.
+  if (o.keep_mod) plugs.keep.push_back(std::make_unique<KeepMod>(o.keep_mod));
   plugs.normalize = MakeNormalize(p);
   return plugs;
 }

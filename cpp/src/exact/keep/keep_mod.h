@@ -21,7 +21,7 @@ class KeepMod final : public CellKeep {
       const Row& row = tile.rows[r];
       const ColumnRange columns = VisibleColumns(row, tile.key_begin, tile.num_keys);
       const size_t count = columns.end - columns.begin;
-      if (count == 0) continue;
+      if (count == 0 || bits[r].None()) continue;
       std::fill_n(values, count, 1.0f);
       const PairTile::Row user_row = {row.head, row.query, row.position};
       function_({tile.batch, &user_row, 1, tile.key_begin + static_cast<int64_t>(columns.begin),

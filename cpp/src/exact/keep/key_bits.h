@@ -30,6 +30,11 @@ struct KeyBits {
     for (size_t w = 0; w < kWords; ++w) words[w] |= other.words[w];
     return *this;
   }
+  bool None() const {
+    uint64_t any = 0;
+    for (const uint64_t word : words) any |= word;
+    return any == 0;
+  }
   // Are all columns [from, to) set?
   bool Covers(size_t from, size_t to) const {
     for (size_t w = 0; w < kWords; ++w) {

@@ -1,0 +1,85 @@
+import { type Heed, load } from "heed";
+import { beforeAll, describe, expect, it } from "vitest";
+import { expectClose, expectError, MAX_ERROR, randomData } from "./support.js";
+
+let heed: Heed;
+beforeAll(async () => {
+  heed = await load({ threads: 1 });
+});
+
+const q = randomData([2, 4, 9, 16], 1);
+const k = randomData([2, 2, 40, 16], 2);
+const v = randomData([2, 2, 40, 5], 3);
+const slope = [0.5, 0.25, 0.125, 0.0625];
+const plain = <T extends { data: ArrayLike<number> }>({ data }: T): number[] => Array.from(data);
+
+describe("user expressions", () => {
+  it("equal ALiBi, causal and softcap when they say the same", () => {
+    const position = { queryOffset: "end" } as const;
+    const built = heed.attention(q, k, v, {
+      ...position,
+      alibiSlopes: slope,
+      causal: true,
+      softcap: 2,
+    });
+    const user = heed.attention(q, k, v, {
+      ...position,
+      softcap: 2,
+      scoreMod: "score - slope[h] * abs(position - kvIndex)",
+      keepMod: "kvIndex <= position",
+      captured: { slope },
+    });
+    expectClose("output", user.output.data, plain(built.output), 4 * MAX_ERROR);
+  });
+
+  it("agree with the oracle through run and reference", async () => {
+    const inputs = { q, k, v, captured: { myTable: randomData([9, 40], 4) } };
+    const params = {
+      scoreMod: "score > 0 ? score * 2 : myTable[qIndex, kvIndex]",
+      keepMod: "(kvIndex + b) % 3 != 1",
+      returnWeights: true,
+    };
+    const result = heed.run("scaled_dot_product", inputs, params);
+    const oracle = await heed.reference("scaled_dot_product", inputs, params);
+    expectClose("output", result.output.data, plain(oracle.output), 8 * MAX_ERROR);
+    expectClose("weights", result.weights?.data ?? [], plain(oracle.weights ?? { data: [] }), 1e-5);
+  });
+
+  it("take resident tensors and free what they copy", () => {
+    const resident = heed.tensor(new Float32Array(slope), [4]);
+    const before = heed.memory().tensors;
+    const result = heed.attention(q, k, v, {
+      scoreMod: "score - slope[h]",
+      captured: { slope: resident },
+    });
+    result.output.dispose();
+    expect(heed.memory().tensors).toBe(before);
+    resident.dispose();
+  });
+
+  it("are refused with the place of the mistake", () => {
+    const attend = (options: object) => () => heed.attention(q, k, v, options as never);
+    expectError(
+      "option",
+      ["scoreMod", "`scroe` is unknown", "score, b, h"],
+      attend({ scoreMod: "scroe + 1" }),
+    );
+    expectError("option", ["scoreMod", "an expression as text"], attend({ scoreMod: () => 0 }));
+    expectError("option", ["keepMod", "`score` is unknown"], attend({ keepMod: "score > 0" }));
+    expectError(
+      "shape",
+      ["table", "2 dimensions"],
+      attend({
+        scoreMod: "table[h]",
+        captured: { table: [[1, 2]] },
+      }),
+    );
+    expectError("option", ["queryOffset"], attend({ scoreMod: "score - position" }));
+    expectError(
+      "option",
+      ["captured name"],
+      attend({ scoreMod: "score", captured: { "1x": [1] } }),
+    );
+    expect(heed.attention(q, k, v).output.shape).toEqual([2, 4, 9, 5]);
+  });
+});
