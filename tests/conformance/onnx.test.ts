@@ -19,6 +19,11 @@ const LATER: Record<string, string> = {
 
 const RUNNERS: Record<string, typeof runCase> = { Attention: runCase, FlexAttention: runFlex };
 
+/** Cases of an operator that need something which heed does not have yet. */
+const LATER_CASES: Record<string, string> = {
+  test_flexattention_prob_mod: "probMod is not part of this version",
+};
+
 let passed = 0;
 const skipped = new Map<string, number>();
 
@@ -72,7 +77,8 @@ describe.each(SUITES)("%s", (suite) => {
   });
   for (const testCase of readManifest(folder)) {
     const op = testCase.nodes[0]?.op ?? "none";
-    const reason = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
+    const later = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
+    const reason = LATER_CASES[testCase.case] ?? later;
     if (reason === undefined) {
       it(testCase.case, () => {
         checkCase(heed, folder, testCase);

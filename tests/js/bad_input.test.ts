@@ -279,9 +279,7 @@ describe("options", () => {
     expect(heed.memory().tensors).toBe(before);
   });
 
-  it.each([
-    ["dropout", { p: 0.1, seed: 7 }],
-  ])("says that %s is not offered yet", (name, value) => {
+  it.each([["dropout", { p: 0.1, seed: 7 }]])("says that %s is not offered yet", (name, value) => {
     expectError("unsupported", [name], () => withOptions({ [name]: value }));
   });
 

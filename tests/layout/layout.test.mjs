@@ -131,7 +131,7 @@ test("PlugsKnowTheirSocketAndSimd", () => {
     /^hwy\//,
     /^heed\//,
     /^src\/simd\//,
-    /^src\/exact\/(tile|problem|row_groups-inl)\.h$/,
+    /^src\/exact\/(tile|problem|row_groups-inl|user_tile)\.h$/,
     /^src\/exact\/(score|modify|keep|normalize)\//,
   ];
   for (const socket of ["score", "modify", "keep", "normalize"]) {

@@ -30,9 +30,6 @@ struct ColumnRange {
   size_t end;
 };
 
-// Rows of a score tile at most: the largest kScoreRows of any target.
-inline constexpr size_t kMaxTileRows = 24;
-
 // Row groups of a score tile: as many register tiles as it is high.
 inline constexpr size_t kMaxRowGroups = 4;
 
