@@ -1,9 +1,11 @@
 #include "exact.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
 
+#include "dropout.h"
 #include "formula.h"
 #include "results.h"
 #include "softmax.h"
@@ -105,10 +107,47 @@ std::vector<double> ReadPositive(const Request& request, const std::string& name
   return values;
 }
 
+void RefuseDenominator(const Request& request, const char* normalize) {
+  for (const char* name : {"return_lse", "sinks"}) {
+    const bool given = name == std::string("sinks") ? FindInput(request, name) != nullptr
+                                                    : ReadFlag(request, name);
+    if (!given) continue;
+    throw Error(ErrorCode::kUnsupported, std::string(name) + " with normalize \"" + normalize +
+                                             "\": it has no softmax denominator");
+  }
+}
+
+std::vector<double> ReadSinks(const Request& request, const Qkv& qkv) {
+  std::vector<double> sinks = ReadPerHead(request, "sinks", qkv);
+  for (const double sink : sinks) {
+    if (!std::isfinite(sink) && sink != kMinusInfinity) {
+      throw Error(ErrorCode::kRange, "sinks must be finite or -inf");
+    }
+  }
+  return sinks;
+}
+
+bool IsEmpty(std::span<const double> row) {
+  return std::ranges::all_of(row, [](double s) { return s == kMinusInfinity; });
+}
+
+bool HasNan(std::span<const double> row) {
+  return std::ranges::any_of(row, [](double s) { return std::isnan(s); });
+}
+
+bool HasNanOrInfinity(std::span<const double> row) {
+  return std::ranges::any_of(row, [](double s) { return std::isnan(s) || s == -kMinusInfinity; });
+}
+
+void LoseRow(std::span<double> row) {
+  for (double& s : row) s = s == kMinusInfinity ? 0.0 : std::nan("");
+}
+
 std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairScore& score,
                              const RowNormalize& normalize) {
   const Visibility visible(request, qkv);
   const Modifiers modifiers = ReadModifiers(request, qkv);
+  const std::optional<Dropout> dropout = ReadDropout(request);
   ExactResults results(request, qkv);
   ScoreRow scores(qkv.kv_len);
   for (int64_t b = 0; b < qkv.batch; ++b) {
@@ -118,7 +157,9 @@ std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairS
         ScoreOneRow(qkv, score, modifiers, visible, results.wants_scores(), at, scores);
         std::vector<double> weights = scores.biased;
         const double lse = normalize(at, weights);
-        results.SetRow(b, h, i, scores, weights, lse);
+        std::vector<double> dropped = weights;
+        if (dropout) dropout->Apply(b, h, i, dropped);
+        results.SetRow(b, h, i, scores, weights, dropped, lse);
       }
     }
   }

@@ -29,11 +29,14 @@ ExactResults::ExactResults(const Request& request, const Qkv& qkv)
 }
 
 void ExactResults::SetRow(int64_t b, int64_t h, int64_t i, const ScoreRow& scores,
-                          std::span<const double> weights, double lse) {
+                          std::span<const double> weights, std::span<const double> dropped,
+                          double lse) {
   const int64_t row = (b * qkv_.num_heads + h) * qkv_.q_len + i;
-  if (lse != kMinusInfinity) Aggregate(b, h, row, scores, weights);
+  if (lse != kMinusInfinity) Aggregate(b, h, row, scores, dropped);
   if (wants_lse_) lse_.values[row] = lse;
-  if (wants_weights_) std::ranges::copy(weights, &weights_.values[row * qkv_.kv_len]);
+  if (wants_weights_) {
+    std::ranges::replace_copy(weights, &weights_.values[row * qkv_.kv_len], kMinusInfinity, 0.0);
+  }
   if (wants_scores()) {
     const std::vector<double>& stage = score_stage_ == "raw"      ? scores.raw
                                        : score_stage_ == "capped" ? scores.capped
@@ -46,7 +49,8 @@ void ExactResults::Aggregate(int64_t b, int64_t h, int64_t row, const ScoreRow& 
                              std::span<const double> weights) {
   const auto out = std::span(output_.values).subspan(row * qkv_.head_dim_v, qkv_.head_dim_v);
   for (int64_t j = 0; j < qkv_.kv_len; ++j) {
-    if (scores.biased[j] == kMinusInfinity) continue;  // left out, never multiplied: 0 * NaN is NaN
+    // Left out, never multiplied: 0 * NaN is NaN.
+    if (scores.biased[j] == kMinusInfinity || weights[j] == kMinusInfinity) continue;
     const auto v = qkv_.v.Row(b, qkv_.KvHead(h), j);
     for (int64_t d = 0; d < qkv_.head_dim_v; ++d) out[d] += weights[j] * v[d];
   }

@@ -26,10 +26,12 @@ class ExactResults {
   bool wants_lse() const { return wants_lse_; }
   bool wants_scores() const { return !score_stage_.empty(); }
 
-  // Stores what query i of head h found, and its output: sum over kept keys of weight * v. `lse` is
-  // the log of the denominator; -inf marks an empty row, whose output is zeros.
+  // Stores what query i of head h found, and its output: sum over kept keys of weight * v. A weight
+  // of -inf is 0 and leaves its key out of the sum, like one that is not kept. `lse` is the log of
+  // the denominator; -inf marks an empty row, whose output is zeros. `dropped` are the weights that
+  // the values are summed with.
   void SetRow(int64_t b, int64_t h, int64_t i, const ScoreRow& scores,
-              std::span<const double> weights, double lse);
+              std::span<const double> weights, std::span<const double> dropped, double lse);
 
   // Hands over the results, "output" first.
   std::vector<Result> Take();

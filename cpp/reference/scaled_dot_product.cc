@@ -2,7 +2,6 @@
 //
 // Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; sinks: Xiao et al. 2023,
 // arXiv:2309.17453.
-#include <cmath>
 #include <vector>
 
 #include "exact.h"
@@ -25,12 +24,7 @@ PairScore DotScore(const Request& request, const Qkv& qkv) {
 }
 
 RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv) {
-  const std::vector<double> sinks = ReadPerHead(request, "sinks", qkv);
-  for (const double sink : sinks) {
-    if (!std::isfinite(sink) && sink != kMinusInfinity) {
-      throw Error(ErrorCode::kRange, "sinks must be finite or -inf");
-    }
-  }
+  const std::vector<double> sinks = ReadSinks(request, qkv);
   return [sinks](const RowPlace& at, std::span<double> row) {
     return Softmax(row, sinks.empty() ? kMinusInfinity : sinks[at.h]);
   };

@@ -1,5 +1,6 @@
 #include "src/request_reader.h"
 
+#include <charconv>
 #include <cmath>
 
 namespace heed {
@@ -222,6 +223,25 @@ std::optional<int64_t> RequestReader::Count(std::string_view name) const {
   const std::optional<double> number = Number(name);
   if (!number) return std::nullopt;
   return WholeNumber(name, *number);
+}
+
+std::optional<uint64_t> RequestReader::Seed(std::string_view name) const {
+  const ParamValue* value = Param(name);
+  if (value == nullptr) return std::nullopt;
+  if (const std::string* digits = std::get_if<std::string>(value)) {
+    uint64_t seed = 0;
+    const char* end = digits->data() + digits->size();
+    const auto [stop, error] = std::from_chars(digits->data(), end, seed);
+    if (error == std::errc() && stop == end) return seed;
+    Fail(ErrorCode::kRange,
+         Text(name) + " = \"" + *digits + "\"; expected a whole number in [0, 2^64)");
+  }
+  const std::optional<int64_t> seed = Count(name);
+  if (*seed < 0) {
+    Fail(ErrorCode::kRange,
+         Text(name) + " = " + std::to_string(*seed) + "; expected a whole number in [0, 2^64)");
+  }
+  return static_cast<uint64_t>(*seed);
 }
 
 std::optional<std::string> RequestReader::Word(std::string_view name) const {

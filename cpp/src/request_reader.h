@@ -39,6 +39,8 @@ class RequestReader {
   std::optional<double> Number(std::string_view name) const;
   // A whole number within +-2^53.
   std::optional<int64_t> Count(std::string_view name) const;
+  // A whole number in [0, 2^64): as a number up to 2^53, or as decimal digits.
+  std::optional<uint64_t> Seed(std::string_view name) const;
   std::optional<std::string> Word(std::string_view name) const;
   // One number or a list of numbers; empty when absent.
   std::vector<double> Numbers(std::string_view name) const;

@@ -28,8 +28,78 @@ double KernelValue(Kernel kernel, double u) {
   }
 }
 
-RowBound BoundOf(const AttentionCase& c, std::span<const double> scores, int64_t b, int64_t h,
-                 int64_t i) {
+// The largest |q.e| of the row, and the largest step from one position to the next.
+struct CopeLogits {
+  double size = 0, step = 0;
+};
+
+CopeLogits CopeLogitsOf(const AttentionCase& c, int64_t b, int64_t h, int64_t i) {
+  CopeLogits logits;
+  const Buffer<float>& table = c.tensors.at("cope_table").buffer;
+  const Extents& shape = table.shape();
+  double before = 0;
+  for (int64_t p = 0; p < shape[2]; ++p) {
+    double sum = 0, size = 0;
+    for (int64_t d = 0; d < shape[3]; ++d) {
+      const double term = c.q(b, h, i, d) * table(0, shape[1] == 1 ? 0 : h, p, d);
+      sum += term;
+      size += std::abs(term);
+    }
+    logits.size = std::max(logits.size, size);
+    if (p > 0) logits.step = std::max(logits.step, std::abs(sum - before));
+    before = sum;
+  }
+  return logits;
+}
+
+// What normalisers other than softmax and kernel sums multiply errors of scores by, as
+// docs/accuracy.md says. `weights` are the oracle's.
+double Condition(const AttentionCase& c, std::span<const double> scores,
+                 std::span<const double> weights) {
+  double sum = 0, roots = 0, support = 0, slope = 0, visible = 0;
+  for (size_t j = 0; j < scores.size(); ++j) {
+    if (scores[j] == kMinusInfinity || !std::isfinite(weights[j])) continue;
+    sum += weights[j];
+    roots += std::sqrt(weights[j]);
+    support += weights[j] > 0 ? 1 : 0;
+    slope += std::max(0.0, scores[j]);
+    visible += 1;
+  }
+  const double per_key = std::pow(visible, -c.scalars.length_power);
+  switch (c.scalars.normalize) {
+    case Normalize::kSigmoid:
+      return std::max(1.0, sum);
+    case Normalize::kRelu:
+      return std::max({1.0, sum, visible * per_key});
+    case Normalize::kReluSquared:
+      return std::max({1.0, sum, 2 * slope * per_key});
+    case Normalize::kSparsemax:
+      return std::max(1.0, support);
+    case Normalize::kEntmax15:
+      return 2 * std::max(1.0, roots);
+    case Normalize::kStickBreaking:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+// Errors of all gates that a position adds up reach its logit.
+void AddPositions(const AttentionCase& c, std::span<const double> scores, int64_t b, int64_t h,
+                  int64_t i, RowBound& bound) {
+  if (c.scalars.normalize != Normalize::kCope) return;
+  double gates = 0;
+  for (const double score : scores) {
+    if (std::isfinite(score)) gates += 1 / (1 + std::exp(-score));
+  }
+  const double farthest = static_cast<double>(c.tensors.at("cope_table").buffer.shape()[2] - 1);
+  const CopeLogits logits = CopeLogitsOf(c, b, h, i);
+  bound.max_logit += logits.size;
+  bound.condition = 1 + std::min(gates, farthest + 1) * logits.step;
+}
+
+RowBound BoundOf(const AttentionCase& c, std::span<const double> scores,
+                 std::span<const double> weights, int64_t b, int64_t h, int64_t i) {
   RowBound bound;
   double mass = 0, count = 0;
   const int64_t kv_head = h / (c.sizes.num_heads / c.sizes.num_kv_heads);
@@ -48,7 +118,11 @@ RowBound BoundOf(const AttentionCase& c, std::span<const double> scores, int64_t
       count += kernel > 0 ? 1 : 0;
     }
   }
+  bound.condition = Condition(c, scores, weights);
   if (mass > 0) bound.condition = std::max(1.0, count / mass);
+  AddPositions(c, scores, b, h, i, bound);
+  // What dropout keeps is multiplied by this, and so are errors.
+  bound.max_v /= 1 - c.scalars.dropout.p;
   return bound;
 }
 
@@ -73,7 +147,7 @@ double RowBound::Output() const { return Weight() * max_v + FLT_MIN; }
 // A single score has no weighted mean around it that would level its error.
 double RowBound::Score() const { return kAttentionMaxError * std::max(1.0, max_logit / 4); }
 // The lse of a peaked row is hardly more than its largest score.
-double RowBound::Lse(double lse) const { return Score() + FLT_EPSILON * std::abs(lse); }
+double RowBound::Lse(double lse) const { return Score() * condition + FLT_EPSILON * std::abs(lse); }
 
 Values RunOracle(const AttentionCase& c) {
   Request request = c.request();
@@ -86,11 +160,14 @@ Values RunOracle(const AttentionCase& c) {
 std::vector<RowBound> RowBounds(const AttentionCase& c, const Values& expected) {
   std::vector<RowBound> bounds;
   const std::span<const double> scores = expected.at("scores");
+  const std::span<const double> weights = expected.at("weights");
   const size_t kv_len = static_cast<size_t>(c.sizes.kv_len);
   for (int64_t b = 0; b < c.sizes.batch; ++b) {
     for (int64_t h = 0; h < c.sizes.num_heads; ++h) {
       for (int64_t i = 0; i < c.sizes.q_len; ++i) {
-        bounds.push_back(BoundOf(c, scores.subspan(bounds.size() * kv_len, kv_len), b, h, i));
+        const size_t row = bounds.size() * kv_len;
+        bounds.push_back(
+            BoundOf(c, scores.subspan(row, kv_len), weights.subspan(row, kv_len), b, h, i));
       }
     }
   }

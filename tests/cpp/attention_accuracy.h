@@ -18,7 +18,7 @@ Values RunOracle(const AttentionCase& c);
 struct RowBound {
   double max_v = 0;      // max |v| over the keys the row sees
   double max_logit = 0;  // max over those keys of sum |scale q k| + |bias| + |ALiBi|
-  double condition = 1;  // kernel sums: number of kernel values that were added, over their sum
+  double condition = 1;  // what the normaliser multiplies errors of scores by (docs/accuracy.md)
 
   double Output() const;
   double Weight() const;

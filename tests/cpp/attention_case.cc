@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <sstream>
 
@@ -14,6 +15,10 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 constexpr const char* kKernelNames[] = {"gaussian", "boxcar", "triangular", "epanechnikov",
                                         "constant"};
+
+constexpr const char* kNormalizeNames[] = {
+    "softmax", "kernel_sum", "softmax1",  "sigmoid",  "relu",           "relu_squared", "average",
+    "hard",    "top_k",      "sparsemax", "entmax15", "stick_breaking", "cope"};
 
 template <typename T>
 AnyTensor Vector(const std::vector<T>& values, DType dtype) {
@@ -37,7 +42,10 @@ std::span<const float> AttentionOptions::*SpanOf(const std::string& name) {
   if (name == "temperature") return &AttentionOptions::temperature;
   return nullptr;
 }
-TensorView<const float> AttentionOptions::*ViewOf(const std::string&) { return nullptr; }
+TensorView<const float> AttentionOptions::*ViewOf(const std::string& name) {
+  if (name == "cope_table") return &AttentionOptions::cope_table;
+  return nullptr;
+}
 
 // The last `rank` extents.
 AnyTensor LastExtents(const NamedBuffer& named) {
@@ -83,6 +91,22 @@ void AddOffset(const QueryOffset& offset, Request& request) {
   }
 }
 
+// The parameters of normalisers, where they are not the defaults.
+void AddNormalize(const AttentionOptions& o, Request& request) {
+  const AttentionOptions defaults;
+  if (o.top_k != defaults.top_k) {
+    request.params.push_back({"top_k", static_cast<double>(o.top_k)});
+  }
+  if (o.sigmoid_bias) request.params.push_back({"sigmoid_bias", *o.sigmoid_bias});
+  if (o.length_power != defaults.length_power) {
+    request.params.push_back({"length_power", o.length_power});
+  }
+  if (o.dropout.p > 0) {
+    request.params.push_back({"dropout_p", o.dropout.p});
+    request.params.push_back({"dropout_seed", std::to_string(o.dropout.seed)});
+  }
+}
+
 void DescribeShape(std::ostream& out, const char* name, const Extents& shape) {
   out << ", " << name << " [" << shape[0] << "," << shape[1] << "," << shape[2] << "," << shape[3]
       << "]";
@@ -124,13 +148,18 @@ Request AttentionCase::request() const {
   Request request;
   const bool kernel_sum = scalars.normalize == Normalize::kKernelSum;
   const bool dot = scalars.score == Score::kDot && tensors.empty();
-  request.id = kernel_sum ? "kernel_regression" : dot ? "scaled_dot_product" : "attention";
+  const bool softmax = scalars.normalize == Normalize::kSoftmax;
+  request.id = kernel_sum       ? "kernel_regression"
+               : dot && softmax ? "scaled_dot_product"
+                                : "attention";
   AddInputs(*this, request);
   AddOffset(scalars.query_offset, request);
+  AddNormalize(scalars, request);
   if (kernel_sum) {
     request.params.push_back({"kernel", kKernelNames[static_cast<int>(scalars.kernel)]});
-  } else if (!dot) {
+  } else if (request.id == "attention") {
     request.params.push_back({"score", kScoreNames[static_cast<int>(scalars.score)]});
+    request.params.push_back({"normalize", NormalizeName(scalars.normalize)});
   }
   if (scalars.min_temperature) {
     request.params.push_back({"min_temperature", *scalars.min_temperature});
@@ -205,8 +234,41 @@ Buffer<uint8_t> MakeKeep(const Extents& shape, Random& random, double kept, Layo
   return keep;
 }
 
+void AddCopeTable(AttentionCase& c, int64_t heads, int64_t num_positions, Random& random) {
+  const double size = 1 / std::sqrt(static_cast<double>(c.sizes.head_dim));
+  std::vector<int64_t> shape = {num_positions, c.sizes.head_dim};
+  if (heads > 1) shape.insert(shape.begin(), heads);
+  c.AddTensor("cope_table", shape, random, size, Layout::kPadded);
+}
+
+void MakeScoresExact(AttentionCase& c) {
+  const auto round = [](Buffer<float>& buffer) {
+    buffer.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x = std::round(4 * x) / 4; });
+  };
+  round(c.q);
+  round(c.k);
+  if (c.bias.has_value()) round(c.bias);
+  for (float& slope : c.alibi_slopes) slope = std::round(64 * slope) / 64;
+  c.scalars.softcap.reset();
+  c.scalars.scale = 0.25;
+}
+
+const char* NormalizeName(Normalize normalize) {
+  return kNormalizeNames[static_cast<int>(normalize)];
+}
+
 bool HasLse(const AttentionCase& c) {
-  return c.scalars.normalize == Normalize::kSoftmax || c.scalars.kernel == Kernel::kGaussian;
+  switch (c.scalars.normalize) {
+    case Normalize::kSoftmax:
+    case Normalize::kSoftmax1:
+    case Normalize::kTopK:
+    case Normalize::kCope:
+      return true;
+    case Normalize::kKernelSum:
+      return c.scalars.kernel == Kernel::kGaussian;
+    default:
+      return false;
+  }
 }
 
 Results RunAttention(const AttentionCase& c, const Asked& asked, ThreadPool* pool) {

@@ -50,8 +50,8 @@ struct AttentionCase {
   void AddTensor(const std::string& name, std::vector<int64_t> shape, Random& random,
                  double size = 1, Layout layout = Layout::kDense);
 
-  // The same problem by name, for the oracle and for heed::Run. kDot becomes scaled_dot_product,
-  // kKernelSum kernel_regression, everything else attention.
+  // The same problem by name, for the oracle and for heed::Run: scaled_dot_product or
+  // kernel_regression where they say it all, else attention.
   Request request() const;
 
   // Sizes and options in one line, for failure messages.
@@ -68,6 +68,16 @@ Buffer<float> MakeBias(const Extents& shape, Random& random, double hidden = 0,
 // A keep tensor of these extents; each cell is nonzero with the given probability. Gaps are zero.
 Buffer<uint8_t> MakeKeep(const Extents& shape, Random& random, double kept,
                          Layout layout = Layout::kDense);
+
+// A table of contextual positions, one for all heads or one a head, ~ N(0, 1 / head_dim).
+void AddCopeTable(AttentionCase& c, int64_t heads, int64_t num_positions, Random& random);
+
+// Makes every score an exact float: q, k and bias in quarters, a scale of 2^n, few dimensions. Then
+// equal scores are equal in float64 too, and larger ones larger.
+void MakeScoresExact(AttentionCase& c);
+
+// The word of params.inc.
+const char* NormalizeName(Normalize normalize);
 
 // Which optional results to ask for.
 struct Asked {
@@ -86,7 +96,7 @@ struct Results {
 // Runs heed::Attention into buffers full of NaN; checks that their gaps stay as they were.
 Results RunAttention(const AttentionCase& c, const Asked& asked = {}, ThreadPool* pool = nullptr);
 
-// Whether the kernel's denominator has a logarithm to return.
+// Whether the normaliser has a denominator whose logarithm can be returned.
 bool HasLse(const AttentionCase& c);
 
 // Bits of all elements: for comparisons where a NaN equals itself and -0 differs from 0.

@@ -16,8 +16,9 @@ namespace heed {
 
 // Largest error of the float32 kernels against the float64 reference, relative to max |v| over the
 // keys a row sees, for logits of size S up to 16, and S / 16 times as much beyond. Scores and lse,
-// which are scores themselves, stay within it times max(1, S / 4). Docs and tests read this
-// constant.
+// which are scores themselves, stay within it times max(1, S / 4). Normalisers other than softmax
+// pass the errors of scores on by a factor of their own, which docs/accuracy.md lists. Docs and
+// tests read this constant.
 inline constexpr double kAttentionMaxError = 2e-6;
 
 // What storing the output as float16 or bfloat16 adds, relative to the output itself: half a unit
@@ -72,11 +73,42 @@ enum class Score {
   kCosine,
 };
 
-// How a row of scores becomes a row of weights.
+// How a row of scores becomes a row of weights. n is the number of keys that the row sees.
+//
+// Those marked (rows) keep the scores of up to 24 rows at once, 24 * kv_len floats per thread; the
+// others see one tile at a time. Those marked (lse) have a softmax denominator: they return lse and
+// take sinks; the others refuse both.
 enum class Normalize {
-  kSoftmax,    // exp(s) / sum exp(s), with optional sinks
-  kKernelSum,  // K(u) / sum K(u), u = |(q - k) / width|; needs Score::kSquaredDistance
+  kSoftmax,        // exp(s) / sum exp(s), with optional sinks (lse)
+  kKernelSum,      // K(u) / sum K(u), u = |(q - k) / width|; needs Score::kSquaredDistance
+  kSoftmax1,       // exp(s) / (1 + sum exp(s)): a sink of 0 for every head (lse, no other sinks)
+  kSigmoid,        // sigmoid(s + sigmoid_bias), each key by itself
+  kRelu,           // max(0, s) / n^length_power
+  kReluSquared,    // max(0, s)^2 / n^length_power
+  kAverage,        // 1 / n; scores do not matter, not even NaN in q and k: they count as 0
+  kHard,           // 1 for the largest score, the first one of equals (rows)
+  kTopK,           // softmax over the top_k largest scores, lower keys first of equals (rows, lse)
+  kSparsemax,      // max(0, s - tau), tau such that they sum to 1 (rows)
+  kEntmax15,       // max(0, s / 2 - tau)^2, tau such that they sum to 1 (rows)
+  kStickBreaking,  // sigmoid(s_j) * prod over visible keys i > j of (1 - sigmoid(s_i)) (rows)
+  kCope,  // softmax of s_j + q.cope_table[sum over visible i >= j of sigmoid(s_i)], between
+          // whole positions their linear mix, beyond the last one the last (rows, lse)
 };
+
+// Dropout of weights: each is zeroed with probability p and divided by 1 - p otherwise, after the
+// normaliser, so that denominators, lse and returned weights do not change. Which ones depends on
+// the seed and the place of the pair alone: on no target, thread count or tile size. Philox-4x32-10
+// (Salmon et al. 2011), key = seed, counter = (batch, query head, query, key / 4), word key % 4;
+// kept iff word >= floor(p * 2^32).
+struct Dropout {
+  double p = 0;  // in [0, 1); 0 = off
+  uint64_t seed = 0;
+};
+
+// Writes 1 where a weight is kept and 0 where it is dropped, to a view of [batch, num_heads, q_len,
+// kv_len]. What Attention() does, as a picture: for tests and for other back ends. Throws
+// Error(kRange | kShape | kOption).
+void DropoutMask(const Dropout& dropout, TensorView<uint8_t> kept);
 
 // Kernels of Normalize::kKernelSum, each up to a constant factor, which cancels in the quotient.
 enum class Kernel {
@@ -148,8 +180,22 @@ struct AttentionOptions {
   TileFunction keep_mod;
 
   // One logit per query head inside the softmax denominator; 0 gives softmax-off-by-one.
-  // Empty = off, else num_heads values, finite or -inf.
+  // Empty = off, else num_heads values, finite or -inf. Only where Normalize says (lse).
   std::span<const float> sinks;
+
+  // Normalize::kTopK: how many keys a query keeps, >= 1; more than it sees = softmax.
+  int64_t top_k = 8;
+
+  // Normalize::kSigmoid: finite; absent = -log(kv_len).
+  std::optional<double> sigmoid_bias;
+
+  // Normalize::kRelu and kReluSquared: finite.
+  double length_power = 1;
+
+  // Normalize::kCope: one vector per position, [1, 1 or num_heads, num_positions >= 1, head_dim].
+  TensorView<const float> cope_table;
+
+  Dropout dropout;
 };
 
 // Where results go. `output` (or `stored_output`) is required, the others are computed when they
@@ -158,16 +204,31 @@ struct AttentionOutputs {
   // [batch, num_heads, q_len, head_dim_v], any strides with a contiguous last dimension.
   TensorView<float> output{};
   // [batch, num_heads, q_len, 1]: natural log of the softmax denominator, sinks included; -inf for
-  // an empty row. Refused for Normalize::kKernelSum other than gaussian.
+  // an empty row. Refused where Normalize does not say (lse), except for the gaussian kernel.
   TensorView<float> lse{};
-  // [batch, num_heads, q_len, kv_len]: the rows sum to 1 (less with sinks), or are zero when empty.
+  // [batch, num_heads, q_len, kv_len]: before dropout; 0 for keys that a query does not see.
   TensorView<float> weights{};
   // [batch, num_heads, q_len, kv_len]: scores of `score_stage`.
   TensorView<float> scores{};
   ScoreStage score_stage = ScoreStage::kBiased;
   // The output in another storage type; give this or `output`.
   StoredOutput stored_output{};
+
+  // What the loop carries from tile to tile, for those who want to watch it: all three or none,
+  // each [batch, num_heads, q_len, num_tiles], num_tiles = ceil(kv_len / kAttentionTileKeys), or
+  // [batch, num_heads, 1, num_tiles] for `tiles_of_query` alone. After each tile: the largest score
+  // so far
+  // (-inf before the first visible key), the sum of exp(s - running_max) so far, and the factor
+  // that the row's sum and output were multiplied by when the tile raised the maximum (else 1).
+  // Sinks join when the row is closed. Only for Normalize::kSoftmax and kSoftmax1.
+  TensorView<float> running_max{};
+  TensorView<float> running_sum{};
+  TensorView<float> rescale{};
+  std::optional<int64_t> tiles_of_query = std::nullopt;
 };
+
+// Keys of a tile of the loop.
+inline constexpr int64_t kAttentionTileKeys = 256;
 
 // Computes o[i] = sum_j p[i,j] v[j] with p = normalize(keep(modify(score(q, k)))).
 //
@@ -182,7 +243,8 @@ struct AttentionOutputs {
 // Cost     2 * num_heads * q_len * kv_len * (head_dim + head_dim_v) FLOPs per batch entry, less
 //          what causal, window, lengths and keep leave out in whole tiles. Allocates
 //          O((head_dim + head_dim_v) * tile) per thread and packed K and V of the KV heads in
-//          flight; never O(q_len * kv_len) unless weights or scores are asked for.
+//          flight, and up to 24 * kv_len floats per thread for the normalisers marked (rows); never
+//          O(q_len * kv_len) unless weights or scores are asked for.
 // Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads.
 //          Safe to call from several threads at once.
 // Source   Vaswani et al. 2017 (arXiv:1706.03762); online softmax: Milakov & Gimelshein 2018

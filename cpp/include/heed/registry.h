@@ -31,7 +31,7 @@ struct Mechanism {
 struct Parameter {
   std::string_view name;  // snake_case
   std::string_view type;  // "bool", "number", "count", "word", "offset", "numbers" (one or a list),
-                          // "expression" (text, heed/expression.h)
+                          // "seed", "expression" (text, heed/expression.h)
   std::string_view default_value;  // as text; empty = absent
   std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
   std::string_view symbol;         // the letter in the formula

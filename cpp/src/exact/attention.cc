@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/exact/loop-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/row_loop-inl.h"
 #include "src/exact/split-inl.h"
 #include "src/exact/visit.h"
 
@@ -87,7 +88,8 @@ bool AllOutputsEmpty(const AttentionProblem& p) {
   const AttentionOutputs& out = p.outputs;
   return p.output.size() == 0 && (!out.lse.has_value() || out.lse.size() == 0) &&
          (!out.weights.has_value() || out.weights.size() == 0) &&
-         (!out.scores.has_value() || out.scores.size() == 0);
+         (!out.scores.has_value() || out.scores.size() == 0) &&
+         (!out.running_max.has_value() || out.running_max.size() == 0);
 }
 
 void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool& pool) {

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "src/exact/keep/keep-inl.h"
 #include "src/exact/plan-inl.h"
+#include "src/exact/trace-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -34,7 +36,8 @@ class BlockLoop {
         batch_(unit / p_.num_kv_heads),
         source_(source),
         scratch_(scratch),
-        states_{scratch.row_max.get(), scratch.row_sum.get()} {
+        states_{scratch.row_max.get(), scratch.row_sum.get()},
+        score_memory_(scratch.scores.get()) {
     const int64_t first = plan.first_row + block * static_cast<int64_t>(kBlockRows);
     num_rows_ =
         static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockRows), plan.rows - first));
@@ -45,6 +48,7 @@ class BlockLoop {
   // Computes and writes output and lse, then weights or scores if asked for; then shows the weights
   // to the visitor, if there is one.
   void Run(int64_t part) {
+    if (plan_.plugs.rows != nullptr) return RunBuffered(part);
     if (plan_.visit != nullptr && plan_.visit->lse.has_value()) {
       RestoreRows();
     } else {
@@ -60,11 +64,17 @@ class BlockLoop {
     std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
     std::fill_n(states_.row_max, RoundUp(num_rows_, kScoreRows), normalize.StartMax());
     std::fill_n(states_.row_sum, RoundUp(num_rows_, kScoreRows), 0.0f);
+    const bool tracing = p_.outputs.running_max.has_value();
     const size_t end = std::min(last, EndTile());
+    if (tracing) TraceUnseen(0, BeginTile());
     for (size_t t = std::max(first, BeginTile()); t < end; ++t) {
-      if (!MayMeet(t, 0, num_rows_)) continue;
+      if (!MayMeet(t, 0, num_rows_)) {
+        if (tracing) TraceUnseen(t, t + 1);
+        continue;
+      }
       const PackedTile packed = LazyTile(t);
       for (size_t r = 0; r < num_rows_; r += kScoreRows) {
+        if (tracing) std::fill_n(rescaled_, kScoreRows, kNoRescale);
         VisitScores(packed, t, r, [&](const ScoreTile& tile) {
           if (packed.v_packed) {
             Attend(packed, tile, r);
@@ -72,8 +82,10 @@ class BlockLoop {
             AttendInPlace(packed, tile, t);
           }
         });
+        if (tracing) Trace(t, r);
       }
     }
+    if (tracing) TraceUnseen(end, plan_.num_tiles);
   }
 
   // Adds the rows as other tiles left them.
@@ -98,6 +110,13 @@ class BlockLoop {
 
  private:
   enum class Pairs { kWeights, kScores };
+
+  // The same for normalisers that need whole rows: row_loop-inl.h.
+  void RunBuffered(int64_t part);
+  std::span<const ScoreTile> FillRowBuffer(size_t r);
+  void FinishTile(const PackedTile& packed, const ScoreTile& tile, size_t r, int64_t part);
+  PackedTile KeyTile(size_t t);
+  PackedTile ValueTile(size_t t);
 
   void RunRows() {
     RunTiles(0, plan_.num_tiles);
@@ -194,7 +213,7 @@ class BlockLoop {
     tile.first = 0;
     tile.last = Plan::KeyCols(tile.num_keys);
     std::fill_n(tile.groups, kMaxRowGroups, ColumnRange{tile.first, tile.last});
-    tile.scores = scratch_.scores.get();
+    tile.scores = score_memory_;
     return tile;
   }
 
@@ -279,6 +298,10 @@ class BlockLoop {
   void Weigh(const ScoreTile& tile, size_t r) {
     HWY_ALIGN float rescale[kScoreRows];
     plan_.plugs.normalize->Accumulate(tile, states_.From(r), rescale);
+    if (p_.outputs.running_max.has_value()) {
+      for (size_t i = 0; i < tile.num_rows; ++i) rescaled_[i] *= rescale[i];
+    }
+    for (const auto& plug : plan_.plugs.weights) plug->Apply(tile);
     for (size_t i = 0; i < tile.num_rows; ++i) {
       if (rescale[i] != kNoRescale) ScaleRow(r + i, rescale[i]);
     }
@@ -319,6 +342,20 @@ class BlockLoop {
       AggregateVisible(packed, tile, r);
     } else {
       Aggregate(packed, tile, r);
+    }
+  }
+
+  // Shows the states of rows [r, r + kScoreRows) after tile t.
+  void Trace(size_t t, size_t r) const {
+    const size_t count = std::min(kScoreRows, num_rows_ - r);
+    WriteTrace(p_, batch_, scratch_.rows.data() + r, count, states_.From(r), rescaled_, t);
+  }
+
+  // The same for tiles that no row sees.
+  void TraceUnseen(size_t begin, size_t end) {
+    std::fill_n(rescaled_, kScoreRows, kNoRescale);
+    for (size_t t = begin; t < end; ++t) {
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) Trace(t, r);
     }
   }
 
@@ -387,12 +424,19 @@ class BlockLoop {
   }
 
   void WriteRow(size_t r) {
-    const Row& row = scratch_.rows[r];
-    const RowEnd end = Finish(r);
-    const AttentionOutputs& out = p_.outputs;
-    if (out.lse.has_value()) {
-      out.lse(batch_, row.head, row.query, 0) = plan_.plugs.normalize->Lse(row, states_, r);
+    if (p_.outputs.lse.has_value()) {
+      WriteLse(r, plan_.plugs.normalize->Lse(scratch_.rows[r], states_, r));
     }
+    WriteOutput(r, Finish(r));
+  }
+
+  void WriteLse(size_t r, float lse) const {
+    const Row& row = scratch_.rows[r];
+    p_.outputs.lse(batch_, row.head, row.query, 0) = lse;
+  }
+
+  void WriteOutput(size_t r, const RowEnd& end) {
+    const Row& row = scratch_.rows[r];
     const size_t width = static_cast<size_t>(p_.head_dim_v);
     if (width == 0 || !p_.output.has_value()) return;
     void* to = p_.output.Row(batch_, row.head, row.query);
@@ -405,13 +449,16 @@ class BlockLoop {
     FloatsToStoredRow(from, width, p_.output.dtype, to);
   }
 
-  // Second pass: recomputes the scores of every tile and writes weights or scores.
-  void WritePairs(const TensorView<float>& pairs, Pairs what) {
-    const float hidden = what == Pairs::kWeights ? 0.0f : -std::numeric_limits<float>::infinity();
+  void FillPairs(const TensorView<float>& pairs, float value) const {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& row = scratch_.rows[r];
-      if (p_.kv_len > 0) std::fill_n(&pairs(batch_, row.head, row.query, 0), p_.kv_len, hidden);
+      if (p_.kv_len > 0) std::fill_n(&pairs(batch_, row.head, row.query, 0), p_.kv_len, value);
     }
+  }
+
+  // Second pass: recomputes the scores of every tile and writes weights or scores.
+  void WritePairs(const TensorView<float>& pairs, Pairs what) {
+    FillPairs(pairs, what == Pairs::kWeights ? 0.0f : -std::numeric_limits<float>::infinity());
     const bool every_pair = what == Pairs::kScores && p_.outputs.score_stage != ScoreStage::kBiased;
     const size_t begin = every_pair ? 0 : BeginTile();
     const size_t end = every_pair ? plan_.num_tiles : EndTile();
@@ -438,6 +485,12 @@ class BlockLoop {
     return tile;
   }
 
+  // Does the visitor want the keys of this tile?
+  static bool Shows(const WeightVisit& visit, const ScoreTile& tile) {
+    const int64_t end = tile.key_begin + static_cast<int64_t>(kTileKeys);
+    return tile.key_begin < visit.keys.end && end > visit.keys.begin;
+  }
+
   void ShowWeights(const WeightVisit& visit, int64_t part) {
     const size_t begin = std::max(BeginTile(), static_cast<size_t>(visit.keys.begin) / kTileKeys);
     const size_t visit_end = (static_cast<size_t>(visit.keys.end) + kTileKeys - 1) / kTileKeys;
@@ -455,9 +508,15 @@ class BlockLoop {
   }
 
   void WritePairTile(const TensorView<float>& pairs, Pairs what, const ScoreTile& tile, size_t r) {
+    if (what == Pairs::kWeights) {
+      for (size_t i = 0; i < tile.num_rows; ++i) WeighRow(tile, r, i);
+    }
+    CopyPairTile(pairs, tile);
+  }
+
+  void CopyPairTile(const TensorView<float>& pairs, const ScoreTile& tile) const {
     const size_t end = std::min(tile.last, tile.num_keys);
     for (size_t i = 0; i < tile.num_rows; ++i) {
-      if (what == Pairs::kWeights) WeighRow(tile, r, i);
       const Row& row = tile.rows[i];
       float* to = &pairs(batch_, row.head, row.query, tile.key_begin);
       std::copy(tile.row_scores(i) + tile.first, tile.row_scores(i) + end, to + tile.first);
@@ -484,6 +543,8 @@ class BlockLoop {
   TileSource source_;
   Scratch& scratch_;
   RowStates states_;
+  float* score_memory_;         // where the next score tile goes
+  float rescaled_[kScoreRows];  // what a tile multiplied the rows by; only used to show it
   size_t num_rows_ = 0;
   KeyRange keys_{};  // what any row of the block sees
 };

@@ -99,13 +99,23 @@ struct Plan {
   // Are the keys of a KV head spread over several tasks? Depends on shapes and options only.
   bool IsSplit() const {
     const AttentionOutputs& out = problem->outputs;
-    return visit == nullptr && num_blocks == 1 && NumSplits() > 1 && plugs.normalize->CanSplit() &&
-           !out.weights.has_value() && !out.scores.has_value();
+    return visit == nullptr && num_blocks == 1 && NumSplits() > 1 && plugs.rows == nullptr &&
+           plugs.normalize->CanSplit() && !out.weights.has_value() && !out.scores.has_value() &&
+           !out.running_max.has_value();
   }
   // Do tasks pack their tiles for themselves? When a KV head has one block only; and in a cache
   // with a window, most of whose tiles no longer exist.
   bool PacksOwnTiles() const {
-    return num_blocks == 1 || (problem->cached_k != nullptr && problem->options.window);
+    // The row buffer passes over the tiles once a group of rows: packing for one of them is enough.
+    const bool passes_once = plugs.rows == nullptr || HasFewRows();
+    return (num_blocks == 1 && passes_once) ||
+           (problem->cached_k != nullptr && problem->options.window);
+  }
+  // Rows of the row buffer, when the normaliser needs one.
+  size_t BufferRows() const {
+    if (plugs.rows == nullptr) return 0;
+    return static_cast<size_t>(
+        std::min<int64_t>(rows - first_row, static_cast<int64_t>(kScoreRows)));
   }
   // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
   size_t TileKeys() const { return std::min(kTileKeys, static_cast<size_t>(problem->kv_len)); }
@@ -195,6 +205,10 @@ struct Scratch {
   std::vector<Row> rows;
   std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
   std::vector<uint8_t> visible;   // of one score tile; only used when values are not finite
+  // Only for normalisers that need whole rows (row_loop-inl.h).
+  AlignedFloats row_buffer;      // [tile][row][kTileKeys]
+  AlignedFloats row_scratch;     // what the plug asked for
+  std::vector<ScoreTile> tiles;  // those in the buffer, or runs of them
 
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(
@@ -221,6 +235,11 @@ struct Scratch {
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(kScoreRows * kTileKeys);
+    if (plan.plugs.rows == nullptr) return;
+    row_buffer = AlignedFloats(plan.num_tiles * plan.BufferRows() * kTileKeys);
+    row_scratch = AlignedFloats(plan.plugs.rows->ScratchFloats());
+    const size_t runs = plan.plugs.keep.empty() ? 1 : kTileKeys / PanelCols() / 2;
+    tiles.reserve(plan.num_tiles * runs);
   }
 
   RowBuffers buffers() const { return {converted.get(), zeros.get()}; }

@@ -60,6 +60,7 @@ struct AttentionProblem {
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
 
+  float sigmoid_bias = 0;
   std::vector<float> head_scale;  // kCosine: the factor of each query head
   float scale = 1;                // with what FoldWidth takes out of a single width
   std::vector<float>
@@ -73,6 +74,15 @@ struct AttentionProblem {
     return options.key_lengths[static_cast<size_t>(per_query ? b * q_len + i : b)];
   }
 };
+
+// Does the normaliser have a softmax denominator? It is what lse is the log of, and sinks join.
+bool HasLse(const AttentionOptions& options);
+
+// Checks p and the extents, each of which is one word of a counter.
+void CheckDropout(const Dropout& dropout, const Extents& pairs);
+
+// Checks what belongs to the normaliser and fills its defaults in.
+void CheckNormalize(AttentionProblem& p, bool wants_lse);
 
 // Checks the inputs and options and fills the defaults in, leaving `outputs` absent. Throws Error;
 // allocates O(batch + head_dim).

@@ -1,6 +1,7 @@
 #include "src/exact/request.h"
 
 #include <string>
+#include <utility>
 
 #include "src/exact/problem.h"
 #include "src/expression/program.h"
@@ -69,11 +70,35 @@ Score ReadScore(const std::string& word) {
               "score = \"" + word + "\"; expected \"dot\", \"squared_distance\" or \"cosine\"");
 }
 
-Normalize ReadNormalize(const std::string& word) {
-  if (word == "softmax") return Normalize::kSoftmax;
-  if (word == "kernel_sum") return Normalize::kKernelSum;
-  throw Error(ErrorCode::kOption,
-              "normalize = \"" + word + "\"; expected \"softmax\" or \"kernel_sum\"");
+constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
+    {"softmax", Normalize::kSoftmax},   {"kernel_sum", Normalize::kKernelSum},
+    {"softmax1", Normalize::kSoftmax1}, {"sigmoid", Normalize::kSigmoid},
+    {"relu", Normalize::kRelu},         {"relu_squared", Normalize::kReluSquared},
+    {"average", Normalize::kAverage},   {"hard", Normalize::kHard},
+    {"top_k", Normalize::kTopK},        {"sparsemax", Normalize::kSparsemax},
+    {"entmax15", Normalize::kEntmax15}, {"stick_breaking", Normalize::kStickBreaking},
+    {"cope", Normalize::kCope},
+};
+
+Normalize ReadNormalize(const std::string& given) {
+  std::string known;
+  for (const auto& [word, normalize] : kNormalizeWords) {
+    if (word == given) return normalize;
+    known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
+  }
+  throw Error(ErrorCode::kOption, "normalize = \"" + given + "\"; expected one of " + known);
+}
+
+void ReadNormalizeOptions(const RequestReader& reader, AttentionOptions& o) {
+  if (const auto word = reader.Word("normalize")) o.normalize = ReadNormalize(*word);
+  if (const auto word = reader.Word("kernel")) o.kernel = ReadKernel(*word);
+  if (const auto k = reader.Count("top_k")) o.top_k = *k;
+  o.sigmoid_bias = reader.Number("sigmoid_bias");
+  if (const auto power = reader.Number("length_power")) o.length_power = *power;
+  o.cope_table = reader.FloatTensor("cope_table");
+  o.sinks = reader.Floats("sinks");
+  if (const auto p = reader.Number("dropout_p")) o.dropout.p = *p;
+  if (const auto seed = reader.Seed("dropout_seed")) o.dropout.seed = *seed;
 }
 
 // Compiles an expression; one that uses positions needs to know them.
@@ -142,13 +167,11 @@ AttentionOptions OptionsOf(const AttentionRequest& r) {
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   if (const auto word = reader.Word("score")) o.score = ReadScore(*word);
-  if (const auto word = reader.Word("normalize")) o.normalize = ReadNormalize(*word);
-  if (const auto word = reader.Word("kernel")) o.kernel = ReadKernel(*word);
+  ReadNormalizeOptions(reader, o);
   if (const auto scale = reader.Number("scale")) o.scale = scale;
   o.softcap = reader.Number("softcap");
   o.bias = reader.PairTensor("bias");
   o.alibi_slopes = reader.Floats("alibi_slopes");
-  o.sinks = reader.Floats("sinks");
   ReadScoreTensors(reader, r);
   ReadKeep(reader, r);
   o.score_mod = ReadExpression(reader, "score_mod", ExpressionValue::kScore, r);
@@ -192,6 +215,30 @@ AttentionOptions KernelRegressionPreset() {
   return options;
 }
 
+AttentionRequest ReadSink(const RequestReader& reader) {
+  if (reader.Input("sinks") == nullptr) {
+    throw Error(ErrorCode::kOption, "input sinks is missing: one logit per query head");
+  }
+  return ReadExact(reader, {});
+}
+
+AttentionRequest ReadFlash(const RequestReader& reader) {
+  AttentionRequest r = ReadExact(reader, {});
+  r.return_lse = true;
+  r.return_tiles = reader.Flag("return_tiles");
+  r.tiles_of_query = reader.Count("tiles_of_query");
+  if (!r.tiles_of_query) return r;
+  if (!r.return_tiles) {
+    throw Error(ErrorCode::kOption, "tiles_of_query says which row of return_tiles; set that too");
+  }
+  if (*r.tiles_of_query < 0 || *r.tiles_of_query >= r.q.shape[2]) {
+    throw Error(ErrorCode::kRange,
+                "tiles_of_query = " + std::to_string(*r.tiles_of_query) +
+                    "; queries lie in [0, q_len = " + std::to_string(r.q.shape[2]) + ")");
+  }
+  return r;
+}
+
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   const AttentionOptions options = OptionsOf(r);
   const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
@@ -202,6 +249,13 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
   if (r.return_weights) specs.push_back({"weights", 4, pairs});
   if (r.return_scores) specs.push_back({"scores", 4, pairs});
+  if (r.return_tiles) {
+    const int64_t num_tiles = (p.kv_len + kAttentionTileKeys - 1) / kAttentionTileKeys;
+    const Extents tiles = {p.batch, p.num_heads, r.tiles_of_query ? 1 : p.q_len, num_tiles};
+    for (const char* name : {"running_max", "running_sum", "rescale"}) {
+      specs.push_back({name, 4, tiles});
+    }
+  }
   return specs;
 }
 
@@ -215,6 +269,12 @@ void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor>
   if (r.return_scores) {
     out.scores = OutputView(outputs, "scores");
     out.score_stage = *r.return_scores;
+  }
+  if (r.return_tiles) {
+    out.running_max = OutputView(outputs, "running_max");
+    out.running_sum = OutputView(outputs, "running_sum");
+    out.rescale = OutputView(outputs, "rescale");
+    out.tiles_of_query = r.tiles_of_query;
   }
   Attention(r.q, r.k, r.v, options, out, pool);
 }

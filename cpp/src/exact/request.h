@@ -21,6 +21,8 @@ struct AttentionRequest {
   bool return_weights = false;
   std::optional<ScoreStage> return_scores;
   std::vector<float> width, temperature;
+  bool return_tiles = false;
+  std::optional<int64_t> tiles_of_query;
 };
 
 // Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
@@ -34,6 +36,17 @@ AttentionOptions UnscaledPreset();  // luong_dot
 AttentionOptions CosinePreset();
 AttentionOptions GaussianPreset();
 AttentionOptions KernelRegressionPreset();
+template <Normalize kNormalize>
+AttentionOptions NormalizePreset() {
+  AttentionOptions options;
+  options.normalize = kNormalize;
+  return options;
+}
+
+// The row `sink`: softmax whose sinks may not be left out.
+AttentionRequest ReadSink(const RequestReader& reader);
+// The row `flash`: softmax with its lse and, on request, the statistics of its tiles.
+AttentionRequest ReadFlash(const RequestReader& reader);
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);

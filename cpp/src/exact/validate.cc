@@ -38,25 +38,6 @@ void ReadShapes(AttentionProblem& p) {
   p.group = p.num_kv_heads > 0 ? p.num_heads / p.num_kv_heads : 0;
 }
 
-void CheckNormalize(const AttentionProblem& p, bool wants_lse) {
-  const AttentionOptions& o = p.options;
-  if (o.normalize != Normalize::kKernelSum) return;
-  if (o.score != Score::kSquaredDistance) {
-    Fail(ErrorCode::kUnsupported,
-         "kernel sums need Score::kSquaredDistance: a kernel is a function "
-         "of the distance");
-  }
-  if (o.score_mod || o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() ||
-      !o.sinks.empty()) {
-    Fail(ErrorCode::kUnsupported,
-         "softcap, bias, alibi_slopes, sinks and score_mod act on logits; a kernel sum has none");
-  }
-  if (wants_lse && o.kernel != Kernel::kGaussian) {
-    Fail(ErrorCode::kUnsupported,
-         "lse is the log of a softmax denominator; of the kernels only gaussian has one");
-  }
-}
-
 void CheckModify(AttentionProblem& p) {
   AttentionOptions& o = p.options;
   // The reciprocal must be a finite float too: the tile is multiplied by it.
@@ -160,6 +141,35 @@ StoredOutput ChooseOutput(const AttentionOutputs& out) {
   return out.stored_output.has_value() ? out.stored_output : StoredOutput(out.output);
 }
 
+// All three of the loop's statistics, or none.
+void CheckTiles(const AttentionProblem& p) {
+  const AttentionOutputs& out = p.outputs;
+  const TensorView<float> tiles[] = {out.running_max, out.running_sum, out.rescale};
+  const char* names[] = {"running_max", "running_sum", "rescale"};
+  if (out.tiles_of_query && (*out.tiles_of_query < 0 || *out.tiles_of_query >= p.q_len)) {
+    Fail(ErrorCode::kRange, "tiles_of_query = " + std::to_string(*out.tiles_of_query) +
+                                "; queries lie in [0, q_len = " + std::to_string(p.q_len) + ")");
+  }
+  const int64_t queries = out.tiles_of_query ? 1 : p.q_len;
+  const int64_t num_tiles = (p.kv_len + kAttentionTileKeys - 1) / kAttentionTileKeys;
+  int given = 0;
+  for (int i = 0; i < 3; ++i) given += tiles[i].has_value() ? 1 : 0;
+  if (given == 0) return;
+  if (p.options.normalize != Normalize::kSoftmax && p.options.normalize != Normalize::kSoftmax1) {
+    Fail(ErrorCode::kUnsupported,
+         "running_max, running_sum and rescale are what softmax carries from tile to tile; this "
+         "normaliser carries something else");
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (!tiles[i].has_value()) {
+      Fail(ErrorCode::kOption,
+           std::string(names[i]) + " is missing: running_max, running_sum and rescale go together");
+    }
+    CheckOutput(names[i], tiles[i], {p.batch, p.num_heads, queries, num_tiles},
+                "[batch, num_heads, q_len or 1, num_tiles]");
+  }
+}
+
 void CheckOutputs(const AttentionProblem& p) {
   const AttentionOutputs& out = p.outputs;
   const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
@@ -171,10 +181,13 @@ void CheckOutputs(const AttentionProblem& p) {
   }
   if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
   if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
-  const ViewSpan all[] = {SpanOf(p.output), SpanOf(out.lse), SpanOf(out.weights),
-                          SpanOf(out.scores)};
-  const char* names[] = {"output", "lse", "weights", "scores"};
-  for (int i = 0; i < 4; ++i) {
+  CheckTiles(p);
+  const ViewSpan all[] = {SpanOf(p.output),   SpanOf(out.lse),         SpanOf(out.weights),
+                          SpanOf(out.scores), SpanOf(out.running_max), SpanOf(out.running_sum),
+                          SpanOf(out.rescale)};
+  const char* names[] = {"output",      "lse",         "weights", "scores",
+                         "running_max", "running_sum", "rescale"};
+  for (int i = 0; i < 7; ++i) {
     CheckNoAlias(names[i], all[i], "q", SpanOf(p.q));
     CheckNoAlias(names[i], all[i], "k", SpanOf(p.k));
     CheckNoAlias(names[i], all[i], "v", SpanOf(p.v));

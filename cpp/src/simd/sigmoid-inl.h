@@ -15,13 +15,20 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 1 / (1 + e^-x), from e^-|x| so that nothing overflows. NaN gives NaN.
-HWY_INLINE VF Sigmoid(DF d, VF x) {
+// e^-|x|, never larger than 1: what 1 / (1 + e^-x) and 1 / (1 + e^x) are both made of.
+HWY_INLINE VF ExpNegAbs(DF d, VF x) {
   VF e[1] = {hn::Mul(hn::Abs(x), hn::Set(d, -kLog2E))};
   Exp2NonPositive(d, e);
+  return e[0];
+}
+
+// 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small values keep their relative
+// precision. -inf gives exactly 0, NaN gives NaN.
+HWY_INLINE VF Sigmoid(DF d, VF x) {
+  const VF e = ExpNegAbs(d, x);
   const VF one = hn::Set(d, 1.0f);
-  const VF numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e[0], one);
-  return hn::Div(numerator, hn::Add(one, e[0]));
+  const VF numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
+  return hn::Div(numerator, hn::Add(one, e));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -109,6 +109,7 @@ AttentionCase RandomCase(uint64_t seed) {
   c.output_layout = RandomLayout(random);
   AddKeepRules(c, random);
   AddModifiers(c, random);
+  if (random.Chance(0.2)) c.scalars.dropout = {0.9 * random.Uniform(), random.Next()};
   return c;
 }
 
@@ -143,6 +144,41 @@ TEST_P(AttentionCombinations, EveryScoreTakesTheSameOptions) {
     Random random(seed + 5000);
     AttentionCase c = RandomCase(seed + 7000);
     AddScore(c, random);
+    ExpectMatchesReference(c);
+    if (HasFailure()) return;
+  }
+}
+
+// Everything but softmax and the kernel sums, which have tests of their own.
+constexpr std::array<Normalize, 11> kNormalizers = {
+    Normalize::kSoftmax1, Normalize::kSigmoid,       Normalize::kRelu, Normalize::kReluSquared,
+    Normalize::kAverage,  Normalize::kHard,          Normalize::kTopK, Normalize::kSparsemax,
+    Normalize::kEntmax15, Normalize::kStickBreaking, Normalize::kCope};
+
+void AddNormalizer(AttentionCase& c, Normalize normalize, Random& random) {
+  c.scalars.normalize = normalize;
+  if (!HasLse(c) || normalize == Normalize::kSoftmax1) c.sinks.clear();
+  c.scalars.top_k = random.Integer(1, c.sizes.kv_len + 1);
+  if (random.Chance(0.5)) c.scalars.sigmoid_bias = random.Normal();
+  if (random.Chance(0.5)) c.scalars.length_power = random.Uniform();
+  if (normalize == Normalize::kCope) {
+    const int64_t heads = random.Chance(0.5) ? 1 : c.sizes.num_heads;
+    AddCopeTable(c, heads, random.Integer(1, 20), random);
+  }
+  const bool chooses = normalize == Normalize::kHard || normalize == Normalize::kTopK;
+  if (chooses) MakeScoresExact(c);
+}
+
+TEST_P(AttentionCombinations, EveryNormalizerGoesWithEveryOption) {
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    AttentionCase c = RandomCase(seed + 5000);
+    Random random(seed);
+    AddNormalizer(c, kNormalizers[seed % kNormalizers.size()], random);
+    const bool chooses =
+        c.scalars.normalize == Normalize::kHard || c.scalars.normalize == Normalize::kTopK;
+    if (random.Chance(0.3) && !chooses) AddScore(c, random);
+    if (random.Chance(0.4)) c.scalars.dropout = {0.9 * random.Uniform(), random.Next()};
     ExpectMatchesReference(c);
     if (HasFailure()) return;
   }

@@ -36,7 +36,8 @@ struct Log2Units {
 template <class Units>
 class Softmax final : public NormalizePlug {
  public:
-  explicit Softmax(std::span<const float> sinks) : sinks_(sinks) {}
+  // `sink` is that of every head when there are no `sinks`: -inf for none.
+  Softmax(std::span<const float> sinks, float sink) : sinks_(sinks), sink_(sink) {}
 
   float StartMax() const override { return -std::numeric_limits<float>::infinity(); }
 
@@ -130,8 +131,7 @@ class Softmax final : public NormalizePlug {
 
   // The row's sink, -inf when there is none.
   float Sink(const Row& row) const {
-    return sinks_.empty() ? -std::numeric_limits<float>::infinity()
-                          : sinks_[static_cast<size_t>(row.head)];
+    return sinks_.empty() ? sink_ : sinks_[static_cast<size_t>(row.head)];
   }
 
   static float NaturalMax(RowStates states, size_t r) {
@@ -201,6 +201,7 @@ class Softmax final : public NormalizePlug {
   }
 
   std::span<const float> sinks_;
+  float sink_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,116 @@
+// Normalize plug: pointwise. A weight depends on its own score and on how many keys the row sees;
+// keys do not compete, and nothing needs rescaling.
+#if defined(HEED_EXACT_NORMALIZE_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_NORMALIZE_POINTWISE_INL_H_
+#undef HEED_EXACT_NORMALIZE_POINTWISE_INL_H_
+#else
+#define HEED_EXACT_NORMALIZE_POINTWISE_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "src/exact/normalize/normalize-inl.h"
+#include "src/simd/sigmoid-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Each function maps a score to a weight. A hidden key arrives as -inf and must get 0.
+
+// Ramapuram et al. 2024, arXiv:2409.04431.
+struct SigmoidWeight {
+  float bias;
+  HWY_INLINE VF operator()(DF d, VF s) const { return Sigmoid(d, hn::Add(s, hn::Set(d, bias))); }
+};
+// Wortsman et al. 2023, arXiv:2309.08586.
+struct ReluWeight {
+  HWY_INLINE VF operator()(DF d, VF s) const { return RaiseToBound(s, hn::Zero(d)); }
+};
+// So et al. 2021, arXiv:2109.08668.
+struct ReluSquaredWeight {
+  HWY_INLINE VF operator()(DF d, VF s) const {
+    const VF positive = RaiseToBound(s, hn::Zero(d));
+    return hn::Mul(positive, positive);
+  }
+};
+// All alike: only whether the key is visible matters.
+struct AverageWeight {
+  HWY_INLINE VF operator()(DF d, VF s) const {
+    const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
+    return hn::IfThenZeroElse(hn::Eq(s, minus_inf), hn::Set(d, 1.0f));
+  }
+};
+
+template <class Weight>
+class Pointwise final : public NormalizePlug {
+ public:
+  // Weights are divided by the number of visible keys to the `power`.
+  Pointwise(Weight weight, double power) : weight_(weight), power_(power) {}
+
+  float StartMax() const override { return 0.0f; }
+
+  // row_sum counts the visible keys.
+  void Accumulate(const ScoreTile& tile, RowStates states, float* rescale) const override {
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      float* row = tile.row_scores(r) + tile.first;
+      states.row_sum[r] += static_cast<float>(WeighInPlace(row, tile.last - tile.first));
+      rescale[r] = kNoRescale;
+    }
+  }
+
+  bool CanSplit() const override { return true; }
+  void Merge(RowStates into, RowStates from, size_t rows, float* scale_into,
+             float* scale_from) const override {
+    for (size_t r = 0; r < rows; ++r) {
+      into.row_sum[r] += from.row_sum[r];
+      scale_into[r] = scale_from[r] = 1.0f;
+    }
+  }
+
+  RowEnd Finish(const Row&, RowStates states, size_t r) const override {
+    if (states.row_sum[r] == 0.0f) return {0.0f, true};
+    return {static_cast<float>(std::pow(static_cast<double>(states.row_sum[r]), -power_)), false};
+  }
+
+  // Never asked for: there is no denominator, and validation says so.
+  float Lse(const Row&, RowStates, size_t) const override {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+
+  void Weights(const ScoreTile& tile, RowStates, size_t r, const RowEnd& end) const override {
+    const DF d;
+    float* HWY_RESTRICT row = tile.row_scores(r) + tile.first;
+    const size_t count = tile.last - tile.first;
+    WeighInPlace(row, count);
+    for (size_t c = 0; c < count; c += hn::Lanes(d)) {
+      hn::Store(hn::Mul(hn::Load(d, row + c), hn::Set(d, end.factor)), d, row + c);
+    }
+  }
+
+ private:
+  // Returns how many keys were visible.
+  size_t WeighInPlace(float* HWY_RESTRICT row, size_t count) const {
+    const DF d;
+    const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
+    size_t hidden = 0;
+    for (size_t c = 0; c < count; c += hn::Lanes(d)) {
+      const VF s = hn::Load(d, row + c);
+      hidden += hn::CountTrue(d, hn::Eq(s, minus_inf));
+      hn::Store(weight_(d, s), d, row + c);
+    }
+    return count - hidden;
+  }
+
+  Weight weight_;
+  double power_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_NORMALIZE_POINTWISE_INL_H_
