@@ -9,6 +9,8 @@ namespace {
 
 PairScore MakeScore(const std::string& word, const Request& request, const Qkv& qkv) {
   if (word == "squared_distance") return SquaredDistanceScore(request, qkv);
+  if (word == "bilinear") return BilinearScore(request, qkv);
+  if (word == "additive") return AdditiveScore(request, qkv);
   if (word == "cosine") return CosineScore(request, qkv);
   return DotScore(request, qkv);
 }
@@ -21,9 +23,11 @@ RowNormalize MakeNormalize(const std::string& word, const Request& request, cons
 }  // namespace
 
 std::vector<Result> Run(const Request& request) {
-  const Qkv qkv = ReadQkv(request);
   const std::string score =
-      ReadWord(request, "score", {"dot", "squared_distance", "cosine"}).value_or("dot");
+      ReadWord(request, "score", {"dot", "squared_distance", "cosine", "bilinear", "additive"})
+          .value_or("dot");
+  const bool joins_widths = score == "bilinear" || score == "additive";
+  const Qkv qkv = ReadQkv(request, joins_widths ? KeyWidth::kFree : KeyWidth::kAsQueries);
   const std::string normalize =
       ReadWord(request, "normalize", {"softmax", "kernel_sum"}).value_or("softmax");
   if (normalize == "kernel_sum" && score != "squared_distance") {

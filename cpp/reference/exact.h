@@ -45,6 +45,8 @@ std::vector<double> ReadPositive(const Request& request, const std::string& name
 PairScore DotScore(const Request& request, const Qkv& qkv);              // scaled_dot_product.cc
 PairScore DotScore(const Qkv& qkv, double scale);                        // scaled_dot_product.cc
 RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv);   // scaled_dot_product.cc
+PairScore AdditiveScore(const Request& request, const Qkv& qkv);         // additive.cc
+PairScore BilinearScore(const Request& request, const Qkv& qkv);         // luong_general.cc
 PairScore CosineScore(const Request& request, const Qkv& qkv);           // cosine.cc
 PairScore SquaredDistanceScore(const Request& request, const Qkv& qkv);  // kernel_regression.cc
 RowNormalize KernelSumNormalize(const Request& request);                 // kernel_regression.cc
