@@ -20,10 +20,12 @@ export type QueryOffset = number | readonly number[] | "end";
 export type ScoreStage = "raw" | "capped" | "biased";
 
 /**
- * scale * q.k; -scale / 2 * |(q - k) / width|^2; or scale / temperature * q.k / (|q| |k|).
- * `scale` defaults to 1 / sqrt(head_dim) for "dot" and to 1 for the others.
+ * "dot" scale * q.k; "squared_distance" -scale / 2 * |(q - k) / width|^2; "cosine"
+ * scale / temperature * q.k / (|q| |k|); "bilinear" scale * q^T M k; "additive"
+ * scale * v^T tanh(W_q q + W_k k + b). `scale` defaults to 1 / sqrt(head_dim) for "dot" and to 1 for
+ * the others.
  */
-export type Score = "dot" | "squared_distance" | "cosine";
+export type Score = "dot" | "squared_distance" | "cosine" | "bilinear" | "additive";
 
 /** exp(s) / sum exp(s), or K(u) / sum K(u) with u = |(q - k) / width|. */
 export type Normalize = "softmax" | "kernel_sum";
@@ -73,6 +75,16 @@ export interface AttentionOptions {
   readonly width?: number | readonly number[] | TensorArgument | undefined;
   /** What a cosine is divided by: one number, one per query head, or a tensor of them. Default 1. */
   readonly temperature?: number | readonly number[] | TensorArgument | undefined;
+  /** M of "bilinear": [head_dim, head_dim of k], or one per query head. */
+  readonly scoreMatrix?: TensorArgument | undefined;
+  /** W_q of "additive": [hidden_dim, head_dim], or one per query head. Absent = identity. */
+  readonly queryWeight?: TensorArgument | undefined;
+  /** W_k of "additive": [hidden_dim, head_dim of k], or one per KV head. Absent = identity. */
+  readonly keyWeight?: TensorArgument | undefined;
+  /** b of "additive": [hidden_dim]. */
+  readonly scoreBias?: TensorArgument | undefined;
+  /** v of "additive": [hidden_dim], or one per query head. Absent = all ones. */
+  readonly scoreVector?: TensorArgument | undefined;
   /** Temperatures below this are raised to it (Swin v2 has 0.01); > 0. */
   readonly minTemperature?: number | undefined;
   /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
@@ -100,7 +112,12 @@ type KindOf<Q, K, V, O> =
   | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
   | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain")
   | (O extends { width: infer X } ? TensorKind<X> : "plain")
-  | (O extends { temperature: infer X } ? TensorKind<X> : "plain");
+  | (O extends { temperature: infer X } ? TensorKind<X> : "plain")
+  | (O extends { scoreMatrix: infer X } ? TensorKind<X> : "plain")
+  | (O extends { queryWeight: infer X } ? TensorKind<X> : "plain")
+  | (O extends { keyWeight: infer X } ? TensorKind<X> : "plain")
+  | (O extends { scoreBias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { scoreVector: infer X } ? TensorKind<X> : "plain");
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
 export type ResultTensor<Q, K, V, O, D extends DType = "float32"> =

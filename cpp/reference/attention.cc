@@ -11,6 +11,8 @@ PairScore MakeScore(const std::string& score, const std::string& normalize, cons
                     const Qkv& qkv) {
   if (normalize == "average") return ZeroScore();
   if (score == "squared_distance") return SquaredDistanceScore(request, qkv);
+  if (score == "bilinear") return BilinearScore(request, qkv);
+  if (score == "additive") return AdditiveScore(request, qkv);
   if (score == "cosine") return CosineScore(request, qkv);
   return DotScore(request, qkv);
 }
@@ -34,9 +36,11 @@ RowNormalize MakeNormalize(const std::string& word, const Request& request, cons
 }  // namespace
 
 std::vector<Result> Run(const Request& request) {
-  const Qkv qkv = ReadQkv(request);
   const std::string score =
-      ReadWord(request, "score", {"dot", "squared_distance", "cosine"}).value_or("dot");
+      ReadWord(request, "score", {"dot", "squared_distance", "cosine", "bilinear", "additive"})
+          .value_or("dot");
+  const bool joins_widths = score == "bilinear" || score == "additive";
+  const Qkv qkv = ReadQkv(request, joins_widths ? KeyWidth::kFree : KeyWidth::kAsQueries);
   const std::string normalize =
       ReadWord(request, "normalize",
                {"softmax", "kernel_sum", "softmax1", "average", "hard", "top_k", "sigmoid", "relu",

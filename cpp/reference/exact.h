@@ -64,6 +64,8 @@ double LengthFactor(const Request& request, std::span<const double> row);
 // The parts that mechanisms bring, each defined in the mechanism's own file.
 PairScore DotScore(const Request& request, const Qkv& qkv);              // scaled_dot_product.cc
 PairScore DotScore(const Qkv& qkv, double scale);                        // scaled_dot_product.cc
+PairScore AdditiveScore(const Request& request, const Qkv& qkv);         // additive.cc
+PairScore BilinearScore(const Request& request, const Qkv& qkv);         // luong_general.cc
 PairScore CosineScore(const Request& request, const Qkv& qkv);           // cosine.cc
 PairScore SquaredDistanceScore(const Request& request, const Qkv& qkv);  // kernel_regression.cc
 PairScore ZeroScore();                                                   // average.cc

@@ -142,7 +142,13 @@ const ParamValue* FindParam(const Request& request, std::string_view name) {
   return nullptr;
 }
 
-Qkv ReadQkv(const Request& request) {
+Array ReadArray(const Request& request, std::string_view name) {
+  const AnyTensor& tensor = *FindInput(request, name);
+  ExpectDType(name, tensor, IsFloat(tensor.dtype), "float32 or float64");
+  return Copy(name, tensor);
+}
+
+Qkv ReadQkv(const Request& request, KeyWidth key_width) {
   Qkv qkv;
   qkv.q = ReadRank4(request, "q");
   qkv.k = ReadRank4(request, "k");
@@ -157,7 +163,7 @@ Qkv ReadQkv(const Request& request) {
   if (k[1] != v[1] || k[2] != v[2]) {
     throw Error(ErrorCode::kShape, shapes + ": k and v must have the same heads and length");
   }
-  if (q[3] != k[3])
+  if (q[3] != k[3] && key_width == KeyWidth::kAsQueries)
     throw Error(ErrorCode::kShape, shapes + ": q and k must have the same head_dim");
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
     throw Error(ErrorCode::kShape, shapes + ": the heads of q must be a multiple of those of k");

@@ -37,7 +37,7 @@ struct Array {
 // The three tensors of every mechanism of the exact family, and the sizes they agree on.
 struct Qkv {
   Array q;  // [batch, num_heads, q_len, head_dim]
-  Array k;  // [batch, num_kv_heads, kv_len, head_dim]
+  Array k;  // [batch, num_kv_heads, kv_len, head_dim], or of its own width with KeyWidth::kFree
   Array v;  // [batch, num_kv_heads, kv_len, head_dim_v]
   int64_t batch = 0, num_heads = 0, num_kv_heads = 0;
   int64_t q_len = 0, kv_len = 0, head_dim = 0, head_dim_v = 0;
@@ -53,8 +53,14 @@ void CheckNames(const Request& request, std::string_view inputs, std::string_vie
 // The tensor with this name, or nullptr.
 const AnyTensor* FindInput(const Request& request, std::string_view name);
 
+// Whether keys are as wide as queries, or a score joins two widths.
+enum class KeyWidth { kAsQueries, kFree };
+
 // Reads and checks q, k and v.
-Qkv ReadQkv(const Request& request);
+Qkv ReadQkv(const Request& request, KeyWidth key_width = KeyWidth::kAsQueries);
+
+// A float tensor of any rank; its extents become the last ones of the array. The request has it.
+Array ReadArray(const Request& request, std::string_view name);
 
 // Reads a float tensor whose extents are 1 or those of [batch, num_heads, q_len, kv_len]; rank 4,
 // or rank 2 for [q_len, kv_len]. Absent when the request does not have it. `dtype` kUint8 reads a

@@ -10,20 +10,28 @@ namespace {
 
 std::string Text(std::string_view view) { return std::string(view); }
 
-// Is `word` among the space-separated words of `list`? A '?' behind a word marks it optional.
-// Tensors of a named kind are listed by what stands before their dot.
-bool Lists(std::string_view list, std::string_view word) {
-  word = word.substr(0, word.find('.'));
+// Calls `visit` with each of the space-separated words of a list.
+template <class Visit>
+void ForEachWord(std::string_view list, const Visit& visit) {
   size_t begin = 0;
   while (begin < list.size()) {
     size_t end = list.find(' ', begin);
     if (end == std::string_view::npos) end = list.size();
-    std::string_view entry = list.substr(begin, end - begin);
-    if (entry.ends_with('?')) entry.remove_suffix(1);
-    if (entry == word) return true;
+    visit(list.substr(begin, end - begin));
     begin = end + 1;
   }
-  return false;
+}
+
+// Is `word` in the list? A '?' behind a word of the list marks it optional. Tensors of a named kind
+// are listed by what stands before their dot.
+bool Lists(std::string_view list, std::string_view word) {
+  word = word.substr(0, word.find('.'));
+  bool found = false;
+  ForEachWord(list, [&](std::string_view entry) {
+    if (entry.ends_with('?')) entry.remove_suffix(1);
+    found = found || entry == word;
+  });
+  return found;
 }
 
 // A view of a rank-4 or rank-2 tensor with leading extents of 1.
@@ -74,7 +82,7 @@ std::span<const T> Vector(const std::string& name, const AnyTensor& tensor) {
 }  // namespace
 
 RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
-    : request_(request) {
+    : mechanism_(mechanism), request_(request) {
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const NamedTensor& input = request.inputs[i];
     if (!Lists(mechanism.inputs, input.name)) {
@@ -103,7 +111,14 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
       }
     }
   }
+  ForEachWord(mechanism.inputs, [&](std::string_view word) {
+    if (word.ends_with('?') || Input(word) != nullptr) return;
+    Fail(ErrorCode::kOption,
+         "input " + Text(word) + " is missing; " + Text(mechanism.id) + " needs it");
+  });
 }
+
+bool RequestReader::Takes(std::string_view name) const { return Lists(mechanism_.inputs, name); }
 
 const AnyTensor* RequestReader::Input(std::string_view name) const {
   for (const NamedTensor& input : request_.inputs) {

@@ -15,7 +15,8 @@
 namespace heed {
 
 // One request under reading. Construction checks every name against the mechanism's row, so a
-// misspelt input or parameter is an error. The request must outlive the reader.
+// misspelt input or parameter is an error, and so is a missing input. The mechanism and the request
+// must outlive the reader.
 class RequestReader {
  public:
   RequestReader(const Mechanism& mechanism, const Request& request);
@@ -47,12 +48,15 @@ class RequestReader {
   const ParamValue* Param(std::string_view name) const;
   // The tensors whose names begin with `prefix` and a dot, under the rest of their names.
   std::vector<CapturedTensor> Named(std::string_view prefix) const;
+  // Whether the mechanism has an input of this name.
+  bool Takes(std::string_view name) const;
   // The tensor as it came, or nullptr.
   const AnyTensor* Input(std::string_view name) const;
 
  private:
   const AnyTensor* Find(std::string_view name, DType dtype) const;
 
+  const Mechanism& mechanism_;
   const Request& request_;
 };
 

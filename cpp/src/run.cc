@@ -83,6 +83,31 @@ constexpr Runner Position(std::string_view id) {
               Exact<NormalizePreset<Normalize::kCope>>("cope"),
               ExactRead<ReadFlash>("flash"),
           };
+constexpr Runner kRunners[] = {
+    Exact<NoPreset>("attention"),
+    Exact<NoPreset>("scaled_dot_product"),
+    Exact<UnscaledPreset>("luong_dot"),
+    Exact<BilinearPreset>("luong_general"),
+    Exact<AdditivePreset>("luong_concat"),
+    Exact<UnscaledPreset>("luong_location"),
+    Exact<AdditivePreset>("additive"),
+    Exact<CosinePreset>("cosine"),
+    Exact<GaussianPreset>("gaussian"),
+    Exact<KernelRegressionPreset>("kernel_regression"),
+    {"multi_head", PlanMultiHead, RunMultiHead},
+    {"multi_query", PlanMultiQuery, RunMultiQuery},
+    {"grouped_query", PlanMultiHead, RunMultiHead},
+    Position<ReadRope, Rotate>("rope"),
+    Position<ReadXpos, Rotate>("xpos"),
+    Position<ReadSinusoidal, Add>("sinusoidal"),
+    Position<ReadLearnedPosition, Add>("learned_position"),
+    {"differential", PlanDifferential, RunDifferential},
+    {"talking_heads", PlanTalkingHeads, RunTalkingHeads},
+    {"hopfield", PlanHopfield, RunHopfield},
+    {"gated", PlanGated, RunGated},
+    {"attention_pooling", PlanAttentionPooling, RunAttentionPooling},
+    {"graph", PlanGraph, RunGraph},
+};
 
           // Every row of mechanisms.inc has a runner: a row without one does not compile.
           constexpr bool HasRunner(std::string_view id) {

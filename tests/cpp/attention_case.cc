@@ -35,16 +35,21 @@ AnyTensor Lengths(const AttentionCase& c) {
   return tensor;
 }
 
-constexpr const char* kScoreNames[] = {"dot", "squared_distance", "cosine"};
+constexpr const char* kScoreNames[] = {"dot", "squared_distance", "cosine", "bilinear", "additive"};
 
-// Where the options keep a tensor.
+// Where the options keep a tensor: as a list or as a view.
 std::span<const float> AttentionOptions::*SpanOf(const std::string& name) {
   if (name == "temperature") return &AttentionOptions::temperature;
+  if (name == "score_bias") return &AttentionOptions::score_bias;
   return nullptr;
 }
 TensorView<const float> AttentionOptions::*ViewOf(const std::string& name) {
   if (name == "cope_table") return &AttentionOptions::cope_table;
-  return nullptr;
+  if (name == "score_matrix") return &AttentionOptions::score_matrix;
+  if (name == "query_weight") return &AttentionOptions::query_weight;
+  if (name == "key_weight") return &AttentionOptions::key_weight;
+  if (name == "score_vector") return &AttentionOptions::score_vector;
+  throw Error(ErrorCode::kOption, "no option is called " + name);
 }
 
 // The last `rank` extents.

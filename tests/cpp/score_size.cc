@@ -13,7 +13,18 @@ struct Pair {
   int64_t kv_head() const { return h / (c.sizes.num_heads / c.sizes.num_kv_heads); }
   double q(int64_t d) const { return c.q(b, h, i, d); }
   double k(int64_t d) const { return c.k(b, kv_head(), j, d); }
+  int64_t head_dim_k() const { return c.k.shape()[3]; }
+  double scale() const { return std::abs(c.scalars.scale.value_or(1)); }
+  const Buffer<float>* Find(const char* name) const {
+    const auto at = c.tensors.find(name);
+    return at == c.tensors.end() ? nullptr : &at->second.buffer;
+  }
 };
+
+// An element of a tensor with one matrix for all heads or one each.
+double At(const Buffer<float>& weight, int64_t head, int64_t row, int64_t column) {
+  return weight(0, weight.shape()[1] == 1 ? 0 : head, row, column);
+}
 
 double DotSize(const Pair& pair) {
   double size = 0;
@@ -30,7 +41,7 @@ double DistanceSize(const Pair& pair) {
     const double w = width.empty() ? 1 : width[width.size() == 1 ? 0 : n];
     size += std::pow((pair.q(d) - pair.k(d)) / w, 2);
   }
-  return 0.5 * std::abs(pair.c.scalars.scale.value_or(1)) * size;
+  return 0.5 * pair.scale() * size;
 }
 
 // A cosine is at most 1.
@@ -41,7 +52,43 @@ double CosineSize(const Pair& pair) {
     temperature = given(0, 0, 0, given.size() == 1 ? 0 : pair.h);
   }
   temperature = std::max(temperature, pair.c.scalars.min_temperature.value_or(0));
-  return std::abs(pair.c.scalars.scale.value_or(1) / temperature);
+  return pair.scale() / temperature;
+}
+
+double BilinearSize(const Pair& pair) {
+  const Buffer<float>& matrix = *pair.Find("score_matrix");
+  double size = 0;
+  for (int64_t m = 0; m < pair.c.sizes.head_dim; ++m) {
+    for (int64_t n = 0; n < pair.head_dim_k(); ++n) {
+      size += std::abs(pair.q(m) * At(matrix, pair.h, m, n) * pair.k(n));
+    }
+  }
+  return pair.scale() * size;
+}
+
+// The arguments of a tanh round at their own size, and its slope is at most 1.
+double AdditiveSize(const Pair& pair) {
+  const Buffer<float>* query = pair.Find("query_weight");
+  const Buffer<float>* key = pair.Find("key_weight");
+  const Buffer<float>* bias = pair.Find("score_bias");
+  const Buffer<float>* vector = pair.Find("score_vector");
+  const int64_t hidden_dim = query != nullptr ? query->shape()[2] : pair.c.sizes.head_dim;
+  double size = 0;
+  for (int64_t t = 0; t < hidden_dim; ++t) {
+    double argument = query == nullptr ? std::abs(pair.q(t)) : 0;
+    for (int64_t d = 0; query != nullptr && d < pair.c.sizes.head_dim; ++d) {
+      argument += std::abs(At(*query, pair.h, t, d) * pair.q(d));
+    }
+    argument += key == nullptr ? std::abs(pair.k(t)) : 0;
+    for (int64_t d = 0; key != nullptr && d < pair.head_dim_k(); ++d) {
+      argument += std::abs(At(*key, pair.kv_head(), t, d) * pair.k(d));
+    }
+    if (bias != nullptr) argument += std::abs((*bias)(0, 0, 0, t));
+    const double weight =
+        vector == nullptr ? 1 : (*vector)(0, 0, vector->shape()[2] == 1 ? 0 : pair.h, t);
+    size += std::abs(weight) * (1 + argument);
+  }
+  return pair.scale() * size;
 }
 
 double RawSize(const Pair& pair) {
@@ -52,6 +99,10 @@ double RawSize(const Pair& pair) {
       return DistanceSize(pair);
     case Score::kCosine:
       return CosineSize(pair);
+    case Score::kBilinear:
+      return BilinearSize(pair);
+    case Score::kAdditive:
+      return AdditiveSize(pair);
   }
   return 0;
 }

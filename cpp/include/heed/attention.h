@@ -71,6 +71,10 @@ enum class Score {
   // scale / temperature * q.k / (|q| |k|), 0 where q or k is a vector of zeros; scale defaults
   // to 1. Henry 2020, arXiv:2010.04245; Liu 2022 (Swin v2), arXiv:2111.09883.
   kCosine,
+  kBilinear,  // scale * q^T M k, M = score_matrix; scale defaults to 1. Luong 2015,
+              // arXiv:1508.04025
+  // scale * v^T tanh(W_q q + W_k k + b); scale defaults to 1. Bahdanau 2014, arXiv:1409.0473.
+  kAdditive,
 };
 
 // How a row of scores becomes a row of weights. n is the number of keys that the row sees.
@@ -144,6 +148,22 @@ struct AttentionOptions {
   // only by Score::kCosine.
   std::span<const float> temperature;
   std::optional<double> min_temperature;
+
+  // Tensors of Score::kBilinear and Score::kAdditive, where q and k may have different widths. One
+  // for all heads or one each; the last dimension is contiguous. Packed once a call: O(size)
+  // memory.
+  //   score_matrix  M, [1, 1 or num_heads, head_dim, head_dim of k]
+  //   query_weight  W_q, [1, 1 or num_heads, hidden_dim, head_dim]; absent = identity
+  //   key_weight    W_k, [1, 1 or num_kv_heads, hidden_dim, head_dim of k]; absent = identity
+  //   score_bias    b, hidden_dim values; empty = 0
+  //   score_vector  v, [1, 1, 1 or num_heads, hidden_dim]; absent = ones
+  // Additive scores cost hidden_dim tanh a pair (error of one: 3.5 ULP) instead of head_dim
+  // multiplications: about 20 times as long for the same width.
+  TensorView<const float> score_matrix;
+  TensorView<const float> query_weight;
+  TensorView<const float> key_weight;
+  std::span<const float> score_bias;
+  TensorView<const float> score_vector;
 
   // Factor on the score. Absent = the score's default. 0 and negative are legal, non-finite is not.
   // Refused with Normalize::kKernelSum (use width).

@@ -84,7 +84,8 @@ struct Plan {
     return all_floats ? 0 : PanelCols() * LongestRow();
   }
   size_t LongestRow() const {
-    return static_cast<size_t>(std::max(problem->head_dim, problem->head_dim_v));
+    return static_cast<size_t>(
+        std::max({problem->head_dim, problem->head_dim_k, problem->head_dim_v}));
   }
   // Few rows use a packed tile so little that packing it would cost as much: one score tile of rows
   // reads keys panel by panel, and values where they lie.

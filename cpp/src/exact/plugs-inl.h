@@ -28,6 +28,8 @@
 #include "src/exact/normalize/stick_breaking-inl.h"
 #include "src/exact/normalize/top_k-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/score/additive-inl.h"
+#include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/constant-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
@@ -92,6 +94,12 @@ inline std::unique_ptr<ScorePlug> MakeScore(const AttentionProblem& p) {
           p.scale * units, head_dim, p.inverse_width.empty() ? nullptr : p.inverse_width.data());
     case Score::kCosine:
       return std::make_unique<CosineScore>(p.head_scale, units, head_dim);
+    case Score::kBilinear:
+      return std::make_unique<BilinearScore>(p.scale * units, p.options.score_matrix);
+    case Score::kAdditive:
+      return std::make_unique<AdditiveScore>(p.scale * units, static_cast<size_t>(p.hidden_dim),
+                                             p.options.query_weight, p.options.key_weight,
+                                             p.options.score_bias, p.options.score_vector);
     case Score::kDot:
       break;
   }

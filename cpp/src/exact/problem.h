@@ -59,6 +59,8 @@ struct AttentionProblem {
   int64_t kv_len = 0;
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
+  int64_t head_dim_k = 0;  // head_dim, except for scores that join two widths
+  int64_t hidden_dim = 0;  // kAdditive
 
   float sigmoid_bias = 0;
   std::vector<float> head_scale;  // kCosine: the factor of each query head

@@ -66,8 +66,12 @@ Score ReadScore(const std::string& word) {
   if (word == "dot") return Score::kDot;
   if (word == "squared_distance") return Score::kSquaredDistance;
   if (word == "cosine") return Score::kCosine;
+  if (word == "bilinear") return Score::kBilinear;
+  if (word == "additive") return Score::kAdditive;
   throw Error(ErrorCode::kOption,
-              "score = \"" + word + "\"; expected \"dot\", \"squared_distance\" or \"cosine\"");
+              "score = \"" + word +
+                  "\"; expected \"dot\", \"squared_distance\", \"cosine\", \"bilinear\" "
+                  "or \"additive\"");
 }
 
 constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
@@ -147,11 +151,63 @@ std::vector<float> ReadValues(const RequestReader& reader, const std::string& na
   return values;
 }
 
+// A float tensor with `least` to `most` extents; leading extents of 1 are added.
+TensorView<const float> ReadTensor(const RequestReader& reader, const char* name, int least,
+                                   int most) {
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor != nullptr && (tensor->rank < least || tensor->rank > most)) {
+    throw Error(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(tensor->rank) +
+                                       "; expected " + std::to_string(least) + " or " +
+                                       std::to_string(most));
+  }
+  return reader.FloatTensor(name);
+}
+
+// W [hidden_dim, head_dim + head_dim_k] is W_q and W_k side by side.
+void ReadConcatWeight(const RequestReader& reader, AttentionRequest& r) {
+  if (reader.Input("concat_weight") == nullptr) return;
+  const TensorView<const float> weight = ReadTensor(reader, "concat_weight", 2, 2);
+  const int64_t split = r.q.shape[3];
+  if (weight.shape[3] != split + r.k.shape[3]) {
+    throw Error(ErrorCode::kShape, "concat_weight has " + std::to_string(weight.shape[3]) +
+                                       " columns; expected the head_dim of q and of k, " +
+                                       std::to_string(split) + " + " +
+                                       std::to_string(r.k.shape[3]));
+  }
+  r.options.query_weight = r.options.key_weight = weight;
+  r.options.query_weight.shape[3] = split;
+  r.options.key_weight.shape[3] = weight.shape[3] - split;
+  r.options.key_weight.data += split * weight.strides[3];
+}
+
 void ReadScoreTensors(const RequestReader& reader, AttentionRequest& r) {
+  AttentionOptions& o = r.options;
+  o.score_matrix = ReadTensor(reader, "score_matrix", 2, 3);
+  o.query_weight = ReadTensor(reader, "query_weight", 2, 3);
+  o.key_weight = ReadTensor(reader, "key_weight", 2, 3);
+  o.score_bias = reader.Floats("score_bias");
+  o.score_vector = ReadTensor(reader, "score_vector", 1, 2);
+  ReadConcatWeight(reader, r);
   r.width = ReadValues(reader, "width", "1 or head_dim = " + std::to_string(r.q.shape[3]));
   r.temperature =
       ReadValues(reader, "temperature", "1 or num_heads = " + std::to_string(r.q.shape[1]));
   if (const auto least = reader.Number("min_temperature")) r.options.min_temperature = least;
+}
+
+// The rows of W take the place of keys: the same for every batch entry, and for every head when W
+// has rank 2.
+StoredTensor ReadLocationKeys(const RequestReader& reader, const StoredTensor& v) {
+  TensorView<const float> weight = ReadTensor(reader, "location_weight", 2, 3);
+  if (!weight.has_value()) {
+    throw Error(ErrorCode::kOption, "input location_weight is missing");
+  }
+  weight.shape[0] = v.shape[0];
+  weight.strides[0] = 0;
+  if (reader.Input("location_weight")->rank == 2) {
+    weight.shape[1] = v.shape[1];
+    weight.strides[1] = 0;
+  }
+  return StoredTensor(weight);
 }
 
 // The options with views of what the request owns.
@@ -183,8 +239,9 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
   AttentionRequest r;
   r.q = reader.RequiredStored("q");
-  r.k = reader.RequiredStored("k");
   r.v = reader.RequiredStored("v");
+  r.k =
+      reader.Takes("location_weight") ? ReadLocationKeys(reader, r.v) : reader.RequiredStored("k");
   r.options = std::move(preset);
   ReadExactOptions(reader, r);
   return r;
@@ -193,6 +250,18 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
 AttentionOptions UnscaledPreset() {
   AttentionOptions options;
   options.scale = 1.0;
+  return options;
+}
+
+AttentionOptions BilinearPreset() {
+  AttentionOptions options;
+  options.score = Score::kBilinear;
+  return options;
+}
+
+AttentionOptions AdditivePreset() {
+  AttentionOptions options;
+  options.score = Score::kAdditive;
   return options;
 }
 

@@ -32,7 +32,9 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
 
 // What the rows fix.
-AttentionOptions UnscaledPreset();  // luong_dot
+AttentionOptions UnscaledPreset();  // luong_dot, luong_location
+AttentionOptions BilinearPreset();  // luong_general
+AttentionOptions AdditivePreset();  // additive, luong_concat
 AttentionOptions CosinePreset();
 AttentionOptions GaussianPreset();
 AttentionOptions KernelRegressionPreset();

@@ -26,7 +26,8 @@ void ReadShapes(AttentionProblem& p) {
   p.num_kv_heads = p.k.shape[1];
   p.kv_len = p.k.shape[2];
   p.head_dim_v = p.v.shape[3];
-  CheckShape("k", p.k.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim},
+  p.head_dim_k = JoinsWidths(p.options.score) ? p.k.shape[3] : p.head_dim;
+  CheckShape("k", p.k.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim_k},
              "[batch, num_kv_heads, kv_len, head_dim], batch and head_dim as in q");
   CheckShape("v", p.v.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim_v},
              "[batch, num_kv_heads, kv_len, head_dim_v], the first three as in k");
@@ -192,6 +193,9 @@ void CheckOutputs(const AttentionProblem& p) {
     CheckNoAlias(names[i], all[i], "k", SpanOf(p.k));
     CheckNoAlias(names[i], all[i], "v", SpanOf(p.v));
     CheckNoAlias(names[i], all[i], "bias", SpanOf(p.options.bias));
+    for (const NamedView& tensor : ScoreTensors(p.options)) {
+      CheckNoAlias(names[i], all[i], tensor.name, SpanOf(*tensor.view));
+    }
     for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
   }
 }

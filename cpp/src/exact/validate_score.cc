@@ -98,12 +98,80 @@ void CheckTemperature(AttentionProblem& p) {
   }
 }
 
+// A tensor of one matrix for all heads or one each, [1, heads, rows, cols].
+void CheckPerHead(const std::string& name, const TensorView<const float>& view, int64_t heads,
+                  int64_t rows, int64_t cols, const std::string& meaning) {
+  CheckInput(name, view);
+  CheckShape(name, view.shape, {1, view.shape[1] == 1 ? 1 : heads, rows, cols}, meaning);
+}
+
+void CheckBilinear(const AttentionProblem& p) {
+  const TensorView<const float>& matrix = p.options.score_matrix;
+  if (!matrix.has_value()) {
+    Fail(ErrorCode::kOption, "score_matrix is missing: bilinear scores need it");
+  }
+  CheckPerHead("score_matrix", matrix, p.num_heads, p.head_dim, p.head_dim_k,
+               "[1, 1 or num_heads, head_dim, head_dim of k]");
+}
+
+void CheckAdditive(AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  p.hidden_dim = o.query_weight.has_value() ? o.query_weight.shape[2] : p.head_dim;
+  if (o.query_weight.has_value()) {
+    CheckPerHead("query_weight", o.query_weight, p.num_heads, p.hidden_dim, p.head_dim,
+                 "[1, 1 or num_heads, hidden_dim, head_dim]");
+  }
+  if (o.key_weight.has_value()) {
+    CheckPerHead("key_weight", o.key_weight, p.num_kv_heads, p.hidden_dim, p.head_dim_k,
+                 "[1, 1 or num_kv_heads, hidden_dim of the queries, head_dim of k]");
+  } else if (p.head_dim_k != p.hidden_dim) {
+    Fail(ErrorCode::kShape, "k has head_dim " + std::to_string(p.head_dim_k) +
+                                ", but the queries have hidden_dim " +
+                                std::to_string(p.hidden_dim) + "; give key_weight");
+  }
+  if (o.score_bias.data() != nullptr && o.score_bias.size() != static_cast<size_t>(p.hidden_dim)) {
+    Fail(ErrorCode::kShape, "score_bias has " + std::to_string(o.score_bias.size()) +
+                                " values; expected hidden_dim = " + std::to_string(p.hidden_dim));
+  }
+  const TensorView<const float>& vector = o.score_vector;
+  if (!vector.has_value()) return;
+  CheckInput("score_vector", vector);
+  CheckShape("score_vector", vector.shape,
+             {1, 1, vector.shape[2] == 1 ? 1 : p.num_heads, p.hidden_dim},
+             "[1, 1, 1 or num_heads, hidden_dim]");
+}
+
+// Refuses tensors that the chosen score does not read.
+void CheckUnread(const AttentionOptions& o) {
+  const bool bilinear = o.score == Score::kBilinear;
+  const bool additive = o.score == Score::kAdditive;
+  const auto refuse = [](const char* name, bool given, bool read, const char* score) {
+    if (!given || read) return;
+    Fail(ErrorCode::kOption, std::string(name) + " is read only by " + score + " scores");
+  };
+  refuse("score_matrix", o.score_matrix.has_value(), bilinear, "bilinear");
+  refuse("query_weight", o.query_weight.has_value(), additive, "additive");
+  refuse("key_weight", o.key_weight.has_value(), additive, "additive");
+  refuse("score_bias", o.score_bias.data() != nullptr, additive, "additive");
+  refuse("score_vector", o.score_vector.has_value(), additive, "additive");
+}
+
 }  // namespace
+
+std::vector<NamedView> ScoreTensors(const AttentionOptions& o) {
+  return {{"score_matrix", &o.score_matrix},
+          {"query_weight", &o.query_weight},
+          {"key_weight", &o.key_weight},
+          {"score_vector", &o.score_vector}};
+}
 
 void CheckScore(AttentionProblem& p) {
   CheckScale(p);
   CheckWidth(p);
   CheckTemperature(p);
+  CheckUnread(p.options);
+  if (p.options.score == Score::kBilinear) CheckBilinear(p);
+  if (p.options.score == Score::kAdditive) CheckAdditive(p);
 }
 
 void CheckHeadVector(const AttentionProblem& p, const std::string& name,

@@ -4,10 +4,25 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/exact/problem.h"
 
 namespace heed {
+
+// Scores that take keys of another width than the queries.
+inline bool JoinsWidths(Score score) {
+  return score == Score::kBilinear || score == Score::kAdditive;
+}
+
+// A float tensor among the options.
+struct NamedView {
+  const char* name;
+  const TensorView<const float>* view;
+};
+
+// The tensors that scores read, absent ones included.
+std::vector<NamedView> ScoreTensors(const AttentionOptions& options);
 
 // Checks the score and everything that only scores read, and fills in their defaults. The shapes of
 // q, k and v are known.

@@ -1,4 +1,5 @@
 // Any combination of options works together: seeded random problems against the oracle.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -113,21 +114,74 @@ AttentionCase RandomCase(uint64_t seed) {
   return c;
 }
 
+// Keys of another width, now and then.
+void AddKeyWidth(AttentionCase& c, Random& random) {
+  if (random.Chance(0.5)) return;
+  constexpr std::array<int64_t, 4> kDims = {1, 5, 16, 33};
+  const Extents shape = {c.sizes.batch, c.sizes.num_kv_heads, c.sizes.kv_len, Pick(random, kDims)};
+  c.k = Buffer<float>(shape, RandomLayout(random), 0.0f);
+  c.k.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x = random.Normal(); });
+}
+
+// One matrix for all heads, or one each.
+std::vector<int64_t> Matrix(int64_t heads, int64_t rows, int64_t cols, Random& random) {
+  if (random.Chance(0.5)) return {rows, cols};
+  return {heads, rows, cols};
+}
+
+double OneOverRoot(int64_t count) {
+  return 1 / std::sqrt(static_cast<double>(std::max<int64_t>(count, 1)));
+}
+
+void AddBilinear(AttentionCase& c, Random& random) {
+  c.scalars.score = Score::kBilinear;
+  AddKeyWidth(c, random);
+  const int64_t head_dim_k = c.k.shape()[3];
+  c.AddTensor("score_matrix", Matrix(c.sizes.num_heads, c.sizes.head_dim, head_dim_k, random),
+              random, OneOverRoot(c.sizes.head_dim * head_dim_k), RandomLayout(random));
+}
+
+void AddAdditive(AttentionCase& c, Random& random) {
+  c.scalars.score = Score::kAdditive;
+  AddKeyWidth(c, random);
+  constexpr std::array<int64_t, 5> kHidden = {1, 3, 8, 17, 32};
+  const int64_t hidden = Pick(random, kHidden);
+  const int64_t head_dim_k = c.k.shape()[3];
+  c.AddTensor("query_weight", Matrix(c.sizes.num_heads, hidden, c.sizes.head_dim, random), random,
+              OneOverRoot(c.sizes.head_dim), RandomLayout(random));
+  c.AddTensor("key_weight", Matrix(c.sizes.num_kv_heads, hidden, head_dim_k, random), random,
+              OneOverRoot(head_dim_k), RandomLayout(random));
+  if (random.Chance(0.5)) c.AddTensor("score_bias", {hidden}, random);
+  const std::vector<int64_t> shared = {hidden}, each = {c.sizes.num_heads, hidden};
+  c.AddTensor("score_vector", random.Chance(0.5) ? shared : each, random, OneOverRoot(hidden));
+}
+
+void AddCosine(AttentionCase& c, Random& random) {
+  c.scalars.score = Score::kCosine;
+  if (random.Chance(0.5)) c.scalars.min_temperature = 0.2;
+  if (random.Chance(0.3)) return;
+  c.AddTensor("temperature", {random.Chance(0.5) ? 1 : c.sizes.num_heads}, random);
+  c.tensors["temperature"].buffer.ForEach(
+      [](int64_t, int64_t, int64_t, int64_t, float& x) { x = 0.02f + std::abs(x); });
+}
+
 // Sets one of the scores other than the dot product, with all that it reads.
 void AddScore(AttentionCase& c, Random& random) {
-  if (random.Chance(0.5)) {
-    c.scalars.score = Score::kSquaredDistance;
-    // Such that the scores stay as small as those of dot products.
-    c.width = {static_cast<float>(std::sqrt(static_cast<double>(c.sizes.head_dim)))};
-    return;
+  switch (random.Integer(0, 3)) {
+    case 0:
+      c.scalars.score = Score::kSquaredDistance;
+      // Such that the scores stay as small as those of dot products.
+      c.width = {static_cast<float>(1 / OneOverRoot(c.sizes.head_dim))};
+      break;
+    case 1:
+      AddCosine(c, random);
+      break;
+    case 2:
+      AddBilinear(c, random);
+      break;
+    default:
+      AddAdditive(c, random);
   }
-  c.scalars.score = Score::kCosine;
-  if (random.Chance(0.7)) {
-    c.AddTensor("temperature", {random.Chance(0.5) ? 1 : c.sizes.num_heads}, random);
-    c.tensors["temperature"].buffer.ForEach(
-        [](int64_t, int64_t, int64_t, int64_t, float& x) { x = 0.02f + std::abs(x); });
-  }
-  if (random.Chance(0.5)) c.scalars.min_temperature = 0.2;
 }
 
 TEST_P(AttentionCombinations, MatchReference) {
