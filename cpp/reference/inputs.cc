@@ -222,12 +222,6 @@ std::vector<double> ReadList(const Request& request, std::string_view name) {
   return Copy(name, *tensor).values;
 }
 
-Array ReadFloats(const Request& request, std::string_view name) {
-  const AnyTensor& tensor = *FindInput(request, name);
-  ExpectDType(name, tensor, IsFloat(tensor.dtype), "float32 or float64");
-  return Copy(name, tensor);
-}
-
 std::optional<Array> ReadIntegers(const Request& request, std::string_view name) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) return std::nullopt;

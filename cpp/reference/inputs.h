@@ -77,9 +77,6 @@ Array ReadFloats(const Request& request, std::string_view name);
 // Reads a float tensor of rank 0 or 1; empty when the request does not have it.
 std::vector<double> ReadList(const Request& request, std::string_view name);
 
-// Reads a float tensor of any rank; its extents are the last ones of the array.
-Array ReadFloats(const Request& request, std::string_view name);
-
 // Reads an integer tensor of rank 1 or 2 with its shape in the last two extents: [n] becomes
 // [1, 1, n, 1], [n, m] becomes [1, 1, n, m].
 std::optional<Array> ReadIntegers(const Request& request, std::string_view name);

@@ -30,59 +30,28 @@ constexpr Runner Exact(std::string_view id) {
           }};
 }
 
+// The same for a row with a reader of its own.
+template <AttentionRequest (*kRead)(const RequestReader&)>
+constexpr Runner ExactRead(std::string_view id) {
+  return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
+          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+            RunAttentionRequest(kRead(reader), outputs, pool);
+          }};
+}
+
 // A runner of the position family: one output, shaped as x.
 template <auto kRead, auto kRun>
 constexpr Runner Position(std::string_view id) {
-  return {
-    id,
-        [](const RequestReader& reader) {
-          kRead(reader);
-          return PlanLikeX(reader);
-        },
-        [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-          kRun(kRead(reader), OutputLikeX(outputs), pool);
-          // The same for a row with a reader of its own.
-          template <AttentionRequest (*kRead)(const RequestReader&)>
-          constexpr Runner ExactRead(std::string_view id) {
-            return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
-                    [](const RequestReader& reader, std::span<const NamedTensor> outputs,
-                       ThreadPool* pool) { RunAttentionRequest(kRead(reader), outputs, pool); }};
-          }
+  return {id,
+          [](const RequestReader& reader) {
+            kRead(reader);
+            return PlanLikeX(reader);
+          },
+          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+            kRun(kRead(reader), OutputLikeX(outputs), pool);
+          }};
+}
 
-          constexpr Runner kRunners[] = {
-              Exact<NoPreset>("attention"),
-              Exact<NoPreset>("scaled_dot_product"),
-              Exact<UnscaledPreset>("luong_dot"),
-              Exact<CosinePreset>("cosine"),
-              Exact<GaussianPreset>("gaussian"),
-              Exact<KernelRegressionPreset>("kernel_regression"),
-              {"multi_head", PlanMultiHead, RunMultiHead},
-              {"multi_query", PlanMultiQuery, RunMultiQuery},
-              {"grouped_query", PlanMultiHead, RunMultiHead},
-              Position<ReadRope, Rotate>("rope"),
-              Position<ReadXpos, Rotate>("xpos"),
-              Position<ReadSinusoidal, Add>("sinusoidal"),
-              Position<ReadLearnedPosition, Add>("learned_position"),
-              {"differential", PlanDifferential, RunDifferential},
-              {"talking_heads", PlanTalkingHeads, RunTalkingHeads},
-              {"hopfield", PlanHopfield, RunHopfield},
-              {"gated", PlanGated, RunGated},
-              {"attention_pooling", PlanAttentionPooling, RunAttentionPooling},
-              {"graph", PlanGraph, RunGraph},
-              Exact<NormalizePreset<Normalize::kHard>>("hard"),
-              Exact<NormalizePreset<Normalize::kAverage>>("average"),
-              Exact<NormalizePreset<Normalize::kTopK>>("top_k"),
-              Exact<NormalizePreset<Normalize::kSigmoid>>("sigmoid"),
-              Exact<NormalizePreset<Normalize::kRelu>>("relu"),
-              Exact<NormalizePreset<Normalize::kReluSquared>>("relu_squared"),
-              Exact<NormalizePreset<Normalize::kSparsemax>>("sparsemax"),
-              Exact<NormalizePreset<Normalize::kEntmax15>>("entmax15"),
-              ExactRead<ReadSink>("sink"),
-              Exact<NormalizePreset<Normalize::kSoftmax1>>("softmax1"),
-              Exact<NormalizePreset<Normalize::kStickBreaking>>("stick_breaking"),
-              Exact<NormalizePreset<Normalize::kCope>>("cope"),
-              ExactRead<ReadFlash>("flash"),
-          };
 constexpr Runner kRunners[] = {
     Exact<NoPreset>("attention"),
     Exact<NoPreset>("scaled_dot_product"),
@@ -111,56 +80,65 @@ constexpr Runner kRunners[] = {
     {"graph", PlanGraph, RunGraph},
     {"external", PlanExternal, RunExternal},
     {"synthesizer", PlanSynthesizer, RunSynthesizer},
+    Exact<NormalizePreset<Normalize::kHard>>("hard"),
+    Exact<NormalizePreset<Normalize::kAverage>>("average"),
+    Exact<NormalizePreset<Normalize::kTopK>>("top_k"),
+    Exact<NormalizePreset<Normalize::kSigmoid>>("sigmoid"),
+    Exact<NormalizePreset<Normalize::kRelu>>("relu"),
+    Exact<NormalizePreset<Normalize::kReluSquared>>("relu_squared"),
+    Exact<NormalizePreset<Normalize::kSparsemax>>("sparsemax"),
+    Exact<NormalizePreset<Normalize::kEntmax15>>("entmax15"),
+    ExactRead<ReadSink>("sink"),
+    Exact<NormalizePreset<Normalize::kSoftmax1>>("softmax1"),
+    Exact<NormalizePreset<Normalize::kStickBreaking>>("stick_breaking"),
+    Exact<NormalizePreset<Normalize::kCope>>("cope"),
+    ExactRead<ReadFlash>("flash"),
 };
 
-          // Every row of mechanisms.inc has a runner: a row without one does not compile.
-          constexpr bool HasRunner(std::string_view id) {
-            for (const Runner& runner : kRunners) {
-              if (runner.id == id) return true;
-            }
-            return false;
-          }
+// Every row of mechanisms.inc has a runner: a row without one does not compile.
+constexpr bool HasRunner(std::string_view id) {
+  for (const Runner& runner : kRunners) {
+    if (runner.id == id) return true;
+  }
+  return false;
+}
 #define HEED_MECHANISM(id, ...) static_assert(HasRunner(#id), #id " has no runner in run.cc");
 #include "heed/mechanisms.inc"
 #undef HEED_MECHANISM
 
-          const Runner& FindRunner(const std::string& id) {
-            for (const Runner& runner : kRunners) {
-              if (runner.id == id) return runner;
-            }
-            std::string known;
-            for (const Runner& runner : kRunners) {
-              known += (known.empty() ? "" : ", ") + std::string(runner.id);
-            }
-            throw Error(ErrorCode::kOption,
-                        "mechanism \"" + id + "\" is unknown; heed has: " + known);
-          }
-        }  // namespace
+const Runner& FindRunner(const std::string& id) {
+  for (const Runner& runner : kRunners) {
+    if (runner.id == id) return runner;
+  }
+  std::string known;
+  for (const Runner& runner : kRunners) {
+    known += (known.empty() ? "" : ", ") + std::string(runner.id);
+  }
+  throw Error(ErrorCode::kOption, "mechanism \"" + id + "\" is unknown; heed has: " + known);
+}
+}  // namespace
 
-    std::vector<OutputSpec>
-    PlanOutputs(const Request& request) {
-      const Runner& runner = FindRunner(request.id);
-      return runner.plan(RequestReader(*FindMechanism(request.id), request));
+std::vector<OutputSpec> PlanOutputs(const Request& request) {
+  const Runner& runner = FindRunner(request.id);
+  return runner.plan(RequestReader(*FindMechanism(request.id), request));
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  const Runner& runner = FindRunner(request.id);
+  const std::vector<OutputSpec> specs = PlanOutputs(request);
+  for (const OutputSpec& spec : specs) {
+    bool found = false;
+    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
+    if (!found) throw Error(ErrorCode::kOption, "output tensor \"" + spec.name + "\" is missing");
+  }
+  for (const NamedTensor& output : outputs) {
+    bool planned = false;
+    for (const OutputSpec& spec : specs) planned = planned || spec.name == output.name;
+    if (!planned) {
+      throw Error(ErrorCode::kOption, "output tensor \"" + output.name + "\" was not asked for");
     }
+  }
+  runner.run(RequestReader(*FindMechanism(request.id), request), outputs, pool);
+}
 
-    void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-      const Runner& runner = FindRunner(request.id);
-      const std::vector<OutputSpec> specs = PlanOutputs(request);
-      for (const OutputSpec& spec : specs) {
-        bool found = false;
-        for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
-        if (!found)
-          throw Error(ErrorCode::kOption, "output tensor \"" + spec.name + "\" is missing");
-      }
-      for (const NamedTensor& output : outputs) {
-        bool planned = false;
-        for (const OutputSpec& spec : specs) planned = planned || spec.name == output.name;
-        if (!planned) {
-          throw Error(ErrorCode::kOption,
-                      "output tensor \"" + output.name + "\" was not asked for");
-        }
-      }
-      runner.run(RequestReader(*FindMechanism(request.id), request), outputs, pool);
-    }
-
-  }  // namespace heed
+}  // namespace heed
