@@ -63,6 +63,8 @@ constexpr Runner kRunners[] = {
     {"gated", PlanGated, RunGated},
     {"attention_pooling", PlanAttentionPooling, RunAttentionPooling},
     {"graph", PlanGraph, RunGraph},
+    {"external", PlanExternal, RunExternal},
+    {"synthesizer", PlanSynthesizer, RunSynthesizer},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

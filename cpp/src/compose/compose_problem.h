@@ -3,6 +3,7 @@
 #define HEED_SRC_COMPOSE_COMPOSE_PROBLEM_H_
 
 #include <string>
+#include <vector>
 
 #include "heed/compose.h"
 #include "src/exact/problem.h"
@@ -35,6 +36,33 @@ TensorView<const float> BroadcastGate(const TensorView<const float>& gate, const
 
 // Learned queries [1, num_heads, num_queries, head_dim], seen by every batch entry.
 TensorView<const float> QueriesOfBatch(TensorView<const float> queries, int64_t batch);
+
+// External memory as every batch entry and head sees it, and the options of the call whose keys are
+// the units; its bias is still to be computed.
+struct ExternalProblem {
+  TensorView<const float> memory_k, memory_v;
+  std::vector<int32_t> seen;  // units that each token sees; empty = all
+  AttentionOptions over_units;
+};
+ExternalProblem ValidateExternal(const TensorView<const float>& q,
+                                 const TensorView<const float>& memory_k,
+                                 const TensorView<const float>& memory_v,
+                                 const ExternalOptions& options, const AttentionOutputs& outputs);
+
+// A synthesizer as a call of Attention(), but for the ReLU and the bias of the dense one.
+struct SynthesizerProblem {
+  TensorView<const float> q, k, v;
+  TensorView<const float> row_bias;  // [batch, num_heads, 1, kv_len] or absent
+  AttentionOptions options;
+};
+SynthesizerProblem ValidateDenseSynthesizer(const TensorView<const float>& hidden,
+                                            const TensorView<const float>& weight,
+                                            const TensorView<const float>& bias,
+                                            const TensorView<const float>& v,
+                                            const AttentionOptions& options);
+SynthesizerProblem ValidateRandomSynthesizer(const TensorView<const float>& scores,
+                                             const TensorView<const float>& v, int64_t q_len,
+                                             const AttentionOptions& options);
 
 }  // namespace heed
 

@@ -23,6 +23,8 @@ HEED_COMPOSED(Hopfield)
 HEED_COMPOSED(Gated)
 HEED_COMPOSED(AttentionPooling)
 HEED_COMPOSED(Graph)
+HEED_COMPOSED(External)
+HEED_COMPOSED(Synthesizer)
 
 #undef HEED_COMPOSED
 
