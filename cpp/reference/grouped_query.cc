@@ -6,8 +6,6 @@
 
 namespace heed::reference::grouped_query {
 
-std::vector<Result> Run(const Request& request) {
-  return RunMultiHead(request, {"w_k", "w_v", "b_k", "b_v", 3});
-}
+std::vector<Result> Run(const Request& request) { return RunMultiHead(request, kHeadNames); }
 
 }  // namespace heed::reference::grouped_query

@@ -17,12 +17,6 @@ Error ShapeError(const Request& request, const char* name, const std::string& ex
   return {ErrorCode::kShape, Describe(name, *FindInput(request, name)) + ": " + expectation};
 }
 
-Array ReadNeeded(const Request& request, const char* name, int rank) {
-  std::optional<Array> array = ReadFloats(request, name, rank);
-  if (!array) throw Error(ErrorCode::kOption, std::string("input ") + name + " is missing");
-  return *array;
-}
-
 // One value per element of [heads, head_dim], zeros when the request does not have it.
 std::vector<double> ReadBias(const Request& request, const char* name, int64_t count, int rank) {
   const std::optional<Array> bias = ReadFloats(request, name, rank);
@@ -33,11 +27,9 @@ std::vector<double> ReadBias(const Request& request, const char* name, int64_t c
   return bias->values;
 }
 
-Qkv ProjectAll(const Request& request, const KvNames& names) {
+Qkv ProjectAll(const Request& request, const HeadNames& names, const Array& query, const Array& key,
+               const Array& value) {
   Qkv qkv;
-  const Array query = ReadRows(request, "query");
-  const Array key = ReadRows(request, "key");
-  const Array value = ReadRows(request, "value");
   if (key.shape[0] != query.shape[0] || value.shape[0] != query.shape[0]) {
     throw ShapeError(request, "key", "batch must be that of query and value");
   }
@@ -143,17 +135,18 @@ void MaskHeads(const Request& request, const Qkv& qkv, Result& heads) {
 }
 
 // [batch, q_len, out_dim] from heads [batch, num_heads, q_len, head_dim_v].
-Result ProjectOutput(const Request& request, const Qkv& qkv, const Result& heads) {
-  const std::optional<Array> w_o = ReadFloats(request, "w_o", 3);
+Result ProjectOutput(const Request& request, const HeadNames& names, const Qkv& qkv,
+                     const Result& heads) {
+  const std::optional<Array> w_o = ReadFloats(request, names.w_o, 3);
   const int64_t width = qkv.num_heads * qkv.head_dim_v;
   const int64_t out_dim = w_o ? w_o->shape[1] : width;
   if (w_o && (w_o->shape[2] != qkv.num_heads || w_o->shape[3] != qkv.head_dim_v)) {
-    throw ShapeError(request, "w_o", "expected [out_dim, num_heads, head_dim_v]");
+    throw ShapeError(request, names.w_o, "expected [out_dim, num_heads, head_dim_v]");
   }
-  if (!w_o && FindInput(request, "b_o") != nullptr) {
+  if (!w_o && FindInput(request, names.b_o) != nullptr) {
     throw Error(ErrorCode::kOption, "b_o is given without w_o");
   }
-  const std::vector<double> b_o = ReadBias(request, "b_o", out_dim, 1);
+  const std::vector<double> b_o = ReadBias(request, names.b_o, out_dim, 1);
   Result output = {"output", 3, {qkv.batch, qkv.q_len, out_dim}, {}};
   for (int64_t b = 0; b < qkv.batch; ++b) {
     for (int64_t i = 0; i < qkv.q_len; ++i) {
@@ -186,6 +179,18 @@ Result AverageHeads(const Qkv& qkv, const Result& weights) {
 
 }  // namespace
 
+Array ReadNeeded(const Request& request, const char* name, int rank) {
+  std::optional<Array> array = ReadFloats(request, name, rank);
+  if (!array) throw Error(ErrorCode::kOption, std::string("input ") + name + " is missing");
+  return *array;
+}
+
+std::vector<double> ReadVector(const Request& request, const char* name, int64_t count,
+                               double otherwise) {
+  if (FindInput(request, name) == nullptr) return std::vector<double>(count, otherwise);
+  return ReadBias(request, name, count, 1);
+}
+
 Array ReadRows(const Request& request, const char* name) {
   Array rows = ReadNeeded(request, name, 3);
   rows.shape = {rows.shape[1], 1, rows.shape[2], rows.shape[3]};
@@ -217,8 +222,14 @@ Array Project(const Request& request, const Array& x, const char* w_name, const 
   return projected;
 }
 
-std::vector<Result> RunMultiHead(const Request& request, const KvNames& names) {
-  const Qkv qkv = ProjectAll(request, names);
+std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names) {
+  return RunMultiHead(request, names, ReadRows(request, "query"), ReadRows(request, "key"),
+                      ReadRows(request, "value"));
+}
+
+std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names, const Array& query,
+                                 const Array& key, const Array& value) {
+  const Qkv qkv = ProjectAll(request, names, query, key, value);
   ExtraKeys extra = ReadExtraKeys(request, qkv);
   std::vector<Result> results =
       RunExact(request, qkv, DotScore(request, qkv), NormalizeWithExtra(request, qkv, extra));
@@ -228,7 +239,7 @@ std::vector<Result> RunMultiHead(const Request& request, const KvNames& names) {
   }
   AddExtra(qkv, extra, results[0], weights);
   MaskHeads(request, qkv, results[0]);
-  results[0] = ProjectOutput(request, qkv, results[0]);
+  results[0] = ProjectOutput(request, names, qkv, results[0]);
   if (weights != nullptr && ReadFlag(request, "average_weights")) {
     *weights = AverageHeads(qkv, *weights);
   }
@@ -237,9 +248,7 @@ std::vector<Result> RunMultiHead(const Request& request, const KvNames& names) {
 
 namespace multi_head {
 
-std::vector<Result> Run(const Request& request) {
-  return RunMultiHead(request, {"w_k", "w_v", "b_k", "b_v", 3});
-}
+std::vector<Result> Run(const Request& request) { return RunMultiHead(request, kHeadNames); }
 
 }  // namespace multi_head
 }  // namespace heed::reference

@@ -6,7 +6,8 @@
 namespace heed::reference::multi_query {
 
 std::vector<Result> Run(const Request& request) {
-  return RunMultiHead(request, {"w_k_shared", "w_v_shared", "b_k_shared", "b_v_shared", 2});
+  return RunMultiHead(request,
+                      {"w_k_shared", "w_v_shared", "w_o", "b_k_shared", "b_v_shared", "b_o", 2});
 }
 
 }  // namespace heed::reference::multi_query

@@ -248,12 +248,13 @@ TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_v
            Text(name) + " has element type " + DTypeName(tensor.dtype) + "; outputs are float32");
     }
     TensorView<float> view = {static_cast<float*>(tensor.data), tensor.shape, tensor.strides};
-    if (tensor.rank == 3) {
-      view.shape[3] = 1;
-      view.strides[3] = 1;
-    } else if (tensor.rank != 4) {
+    if (tensor.rank < 2 || tensor.rank > 4) {
       Fail(ErrorCode::kShape,
-           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 4 (lse: 3)");
+           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 2 to 4");
+    }
+    for (size_t axis = static_cast<size_t>(tensor.rank); axis < 4; ++axis) {
+      view.shape[axis] = 1;
+      view.strides[axis] = 1;
     }
     return view;
   }

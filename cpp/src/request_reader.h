@@ -54,7 +54,7 @@ class RequestReader {
   const Request& request_;
 };
 
-// A rank-4 view of a caller's float32 output, by name. lse, rank 3, gets a last extent of 1.
+// A rank-4 view of a caller's float32 output, by name. Lower ranks get last extents of 1.
 // Returns an absent view when there is none of that name.
 TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_view name);
 

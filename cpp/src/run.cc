@@ -53,6 +53,8 @@ constexpr Runner kRunners[] = {
     {"multi_head", PlanMultiHead, RunMultiHead},
     {"multi_query", PlanMultiQuery, RunMultiQuery},
     {"grouped_query", PlanMultiHead, RunMultiHead},
+    {"attention_classifier", PlanAttentionClassifier, RunAttentionClassifier},
+    {"transformer_block", PlanTransformerBlock, RunTransformerBlock},
     Position<ReadRope, Rotate>("rope"),
     Position<ReadXpos, Rotate>("xpos"),
     Position<ReadSinusoidal, Add>("sinusoidal"),

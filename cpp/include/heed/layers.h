@@ -134,6 +134,107 @@ class MultiHeadAttention {
   Storage storage_;
 };
 
+// Largest error of an element of TransformerBlock's output against the float64 reference, relative
+// to max(1, max |output|), for inputs and projections of unit variance. Docs and tests read this
+// constant.
+inline constexpr double kTransformerBlockMaxError = 2e-5;
+
+enum class Norm {
+  kLayer,  // (x - mean) / sqrt(variance + epsilon) * weight + bias. Ba et al. 2016,
+           // arXiv:1607.06450
+  kRms,    // x / sqrt(mean(x^2) + epsilon) * weight + bias. Zhang & Sennrich 2019, arXiv:1910.07467
+};
+
+enum class NormOrder {
+  kPre,   // y = x + attention(norm1(x)),  output = y + mlp(norm2(y))
+  kPost,  // y = norm1(x + attention(x)),  output = norm2(y + mlp(y))
+};
+
+enum class Activation {
+  kGelu,      // x * (1 + erf(x / sqrt(2))) / 2. Hendrycks & Gimpel 2016, arXiv:1606.08415
+  kGeluTanh,  // its tanh form
+  kSilu,      // x / (1 + exp(-x))
+  kRelu,      // max(x, 0)
+};
+
+struct TransformerBlockWeights {
+  MultiHeadWeights attention;  // kdim, vdim and out_dim are embed_dim
+  // embed_dim values; empty = 1 and 0.
+  std::span<const float> norm1_weight{}, norm1_bias{}, norm2_weight{}, norm2_bias{};
+  TensorView<const float> w_up;                       // [1, 1, ff_dim, embed_dim]
+  TensorView<const float> w_down;                     // [1, 1, embed_dim, ff_dim]
+  TensorView<const float> w_gate{};                   // as w_up; absent = no gate
+  std::span<const float> b_up{}, b_gate{}, b_down{};  // empty = 0
+};
+
+struct TransformerBlockOptions {
+  MultiHeadOptions attention;
+  Norm norm = Norm::kLayer;
+  NormOrder order = NormOrder::kPre;
+  Activation activation = Activation::kGelu;
+  double epsilon = 1e-5;  // > 0 and finite
+};
+
+// A block of a transformer: self-attention and a feed-forward network, each with a residual and a
+// norm; see NormOrder.
+//   mlp(x) = act(x W_up + b_up) W_down + b_down, or with a gate (SwiGLU with kSilu)
+//            (act(x W_gate + b_gate) * (x W_up + b_up)) W_down + b_down
+//
+// Shapes   x and output [batch, 1, len, embed_dim]. Every option of the attention inside sees
+//          q_len = kv_len = len. Rows beyond key_lengths are computed like all others.
+// Empty row  the attention gives b_o; the rest goes on.
+// Errors   as MultiHead(), before anything is written.
+// Accuracy kTransformerBlockMaxError.
+// Cost     MultiHead() and 4 (6 with a gate) * rows * embed_dim * ff_dim FLOPs. Allocates two
+//          tensors like x, and one (two) of [rows, ff_dim].
+// Threads  as MultiHead().
+// Source   Vaswani et al. 2017, arXiv:1706.03762, section 3.1 (kPost); Xiong et al. 2020,
+//          arXiv:2002.04745 (kPre); gates: Shazeer 2020, arXiv:2002.05202.
+void TransformerBlock(TensorView<const float> x, const TransformerBlockWeights& weights,
+                      const TransformerBlockOptions& options, TensorView<float> output,
+                      ThreadPool* pool = nullptr);
+
+// How the rows of a sequence become one.
+enum class Pooling {
+  kMean,       // their mean
+  kFirst,      // row 0
+  kMax,        // the largest of each element
+  kAttention,  // sum_i softmax_i(x_i . pool_query) x_i
+};
+
+struct AttentionClassifierWeights {
+  TensorView<const float> embedding;         // [1, 1, vocabulary, embed_dim]
+  TensorView<const float> position_table{};  // [1, 1, max_len, embed_dim], added; absent = none
+  MultiHeadWeights attention;                // kdim and vdim are embed_dim
+  std::span<const float> pool_query{};       // out_dim values; for Pooling::kAttention only
+  TensorView<const float> w_class;           // [1, 1, num_classes, out_dim]
+  std::span<const float> b_class{};          // num_classes; empty = 0
+};
+
+struct AttentionClassifierOptions {
+  MultiHeadOptions attention;  // its key_lengths, [batch], also bound the pooling
+  Pooling pooling = Pooling::kMean;
+};
+
+// A classifier of token sequences: embedding, self-attention, pooling, linear map.
+//   x_i = embedding[tokens_i] + position_table[i],  h = MultiHead(x, x, x),
+//   output = pool(h_0 .. h_(length - 1)) W_class + b_class
+//
+// Shapes   tokens [1, 1, batch, len], any strides; output [1, 1, batch, num_classes]: logits.
+// Lengths  tokens at or beyond key_lengths[b] are never read. A sequence of length 0 pools to
+//          zeros: its logits are b_class.
+// Errors   as MultiHead(); Error(kRange) for a token outside [0, vocabulary), before anything is
+//          written.
+// Accuracy kMultiHeadMaxError, relative to sum_n max |h| |w_class[c, n]| + |b_class[c]|.
+// Cost     MultiHead() of len rows and 2 batch * out_dim * num_classes FLOPs. Allocates what
+//          MultiHead() does, and the embedded and attended rows.
+// Threads  as MultiHead().
+// Source   attention pooling: Yang et al. 2016, Hierarchical Attention Networks, section 2.2.
+void AttentionClassifier(TensorView<const int32_t> tokens,
+                         const AttentionClassifierWeights& weights,
+                         const AttentionClassifierOptions& options, TensorView<float> output,
+                         ThreadPool* pool = nullptr);
+
 }  // namespace heed
 
 #endif  // HEED_LAYERS_H_

@@ -1,4 +1,6 @@
 // multi_head, multi_query and grouped_query by name: one layer, three rows.
+#include "src/layers/multi_head_request.h"
+
 #include "heed/layers.h"
 #include "src/exact/request.h"
 #include "src/layers/multi_head.h"
@@ -7,51 +9,28 @@
 namespace heed {
 namespace {
 
-struct MultiHeadRequest {
-  TensorView<const float> query, key, value;
-  MultiHeadWeights weights;
-  MultiHeadOptions options;
-  bool return_lse = false, return_weights = false, average_weights = false;
-};
-
-// multi_query has names of its own, whose shapes say that there is one KV head.
-enum class KvHeads { kMany, kShared };
-
-MultiHeadWeights ReadWeights(const RequestReader& reader, KvHeads kv_heads) {
+MultiHeadWeights ReadWeights(const RequestReader& reader, const HeadNames& names) {
   MultiHeadWeights w;
-  const bool shared = kv_heads == KvHeads::kShared;
   w.w_q = ReadRequiredWeight(reader, "w_q", 3);
-  w.w_k = ReadRequiredWeight(reader, shared ? "w_k_shared" : "w_k", shared ? 2 : 3);
-  w.w_v = ReadRequiredWeight(reader, shared ? "w_v_shared" : "w_v", shared ? 2 : 3);
-  w.w_o = ReadWeight(reader, "w_o", 3);
+  w.w_k = ReadRequiredWeight(reader, names.w_k, names.kv_rank);
+  w.w_v = ReadRequiredWeight(reader, names.w_v, names.kv_rank);
+  w.w_o = ReadWeight(reader, names.w_o, 3);
   w.b_q = reader.Floats("b_q");
-  w.b_k = reader.Floats(shared ? "b_k_shared" : "b_k");
-  w.b_v = reader.Floats(shared ? "b_v_shared" : "b_v");
-  w.b_o = reader.Floats("b_o");
+  w.b_k = reader.Floats(names.b_k);
+  w.b_v = reader.Floats(names.b_v);
+  w.b_o = reader.Floats(names.b_o);
   w.bias_k = reader.Floats("bias_k");
   w.bias_v = reader.Floats("bias_v");
   return w;
 }
 
-MultiHeadRequest ReadMultiHead(const RequestReader& reader, KvHeads kv_heads) {
-  MultiHeadRequest r;
-  r.query = ReadRows(reader, "query");
-  r.key = ReadRows(reader, "key");
-  r.value = ReadRows(reader, "value");
-  r.weights = ReadWeights(reader, kv_heads);
-  AttentionRequest heads;
-  const MultiHeadWeights& w = r.weights;
-  heads.q.shape = {r.query.shape[0], w.w_q.shape[1], r.query.shape[2], w.w_q.shape[2]};
-  heads.k.shape = {r.key.shape[0], w.w_k.shape[1], r.key.shape[2], w.w_k.shape[2]};
-  heads.v.shape = {r.value.shape[0], w.w_v.shape[1], r.value.shape[2], w.w_v.shape[2]};
-  ReadExactOptions(reader, heads);
-  r.options.attention = heads.options;
-  r.options.add_zero_attn = reader.Flag("add_zero_attn");
-  r.options.head_mask = reader.Floats("head_mask");
-  r.return_lse = heads.return_lse;
-  r.return_weights = heads.return_weights;
-  r.average_weights = reader.Flag("average_weights");
-  return r;
+constexpr HeadNames kOfEveryHead = {"w_k", "w_v", "w_o", "b_k", "b_v", "b_o", 3};
+constexpr HeadNames kShared = {"w_k_shared", "w_v_shared", "w_o", "b_k_shared",
+                               "b_v_shared", "b_o",        2};
+
+MultiHeadRequest ReadThree(const RequestReader& reader, const HeadNames& names) {
+  return ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
+                       ReadRows(reader, "value"), names);
 }
 
 std::vector<OutputSpec> Plan(const MultiHeadRequest& r) {
@@ -82,22 +61,45 @@ void RunRequest(const MultiHeadRequest& r, std::span<const NamedTensor> outputs,
 
 }  // namespace
 
+MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<const float>& query,
+                               const TensorView<const float>& key,
+                               const TensorView<const float>& value, const HeadNames& names) {
+  MultiHeadRequest r;
+  r.query = query;
+  r.key = key;
+  r.value = value;
+  r.weights = ReadWeights(reader, names);
+  AttentionRequest heads;
+  const MultiHeadWeights& w = r.weights;
+  heads.q.shape = {query.shape[0], w.w_q.shape[1], query.shape[2], w.w_q.shape[2]};
+  heads.k.shape = {key.shape[0], w.w_k.shape[1], key.shape[2], w.w_k.shape[2]};
+  heads.v.shape = {value.shape[0], w.w_v.shape[1], value.shape[2], w.w_v.shape[2]};
+  ReadExactOptions(reader, heads);
+  r.options.attention = heads.options;
+  r.options.add_zero_attn = reader.Flag("add_zero_attn");
+  r.options.head_mask = reader.Floats("head_mask");
+  r.return_lse = heads.return_lse;
+  r.return_weights = heads.return_weights;
+  r.average_weights = reader.Flag("average_weights");
+  return r;
+}
+
 std::vector<OutputSpec> PlanMultiHead(const RequestReader& reader) {
-  return Plan(ReadMultiHead(reader, KvHeads::kMany));
+  return Plan(ReadThree(reader, kOfEveryHead));
 }
 
 void RunMultiHead(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool) {
-  RunRequest(ReadMultiHead(reader, KvHeads::kMany), outputs, pool);
+  RunRequest(ReadThree(reader, kOfEveryHead), outputs, pool);
 }
 
 std::vector<OutputSpec> PlanMultiQuery(const RequestReader& reader) {
-  return Plan(ReadMultiHead(reader, KvHeads::kShared));
+  return Plan(ReadThree(reader, kShared));
 }
 
 void RunMultiQuery(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ThreadPool* pool) {
-  RunRequest(ReadMultiHead(reader, KvHeads::kShared), outputs, pool);
+  RunRequest(ReadThree(reader, kShared), outputs, pool);
 }
 
 }  // namespace heed

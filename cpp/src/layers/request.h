@@ -2,7 +2,9 @@
 #ifndef HEED_SRC_LAYERS_REQUEST_H_
 #define HEED_SRC_LAYERS_REQUEST_H_
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +24,27 @@ TensorView<const float> ReadWeight(const RequestReader& reader, std::string_view
 TensorView<const float> ReadRequiredWeight(const RequestReader& reader, std::string_view name,
                                            int rank);
 
+// One of the words of a parameter as the value that stands for it; `otherwise` when it is absent.
+template <class T>
+struct Choice {
+  const char* word;
+  T value;
+};
+
+template <class T, size_t kCount>
+T ReadChoice(const RequestReader& reader, std::string_view name, const Choice<T> (&choices)[kCount],
+             T otherwise) {
+  const std::optional<std::string> word = reader.Word(name);
+  if (!word) return otherwise;
+  std::string known;
+  for (const Choice<T>& choice : choices) {
+    if (*word == choice.word) return choice.value;
+    known += (known.empty() ? "\"" : ", \"") + std::string(choice.word) + "\"";
+  }
+  throw Error(ErrorCode::kOption,
+              std::string(name) + " = \"" + *word + "\"; expected one of " + known);
+}
+
 // The output of this name, [batch, len, dim], as [batch, 1, len, dim]; absent if there is none.
 TensorView<float> RowsOutput(std::span<const NamedTensor> outputs, std::string_view name);
 
@@ -29,6 +52,12 @@ std::vector<OutputSpec> PlanMultiHead(const RequestReader& reader);
 void RunMultiHead(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool);
 
+std::vector<OutputSpec> PlanTransformerBlock(const RequestReader& reader);
+void RunTransformerBlock(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                         ThreadPool* pool);
+std::vector<OutputSpec> PlanAttentionClassifier(const RequestReader& reader);
+void RunAttentionClassifier(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                            ThreadPool* pool);
 std::vector<OutputSpec> PlanMultiQuery(const RequestReader& reader);
 void RunMultiQuery(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ThreadPool* pool);

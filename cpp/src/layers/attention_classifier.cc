@@ -1,0 +1,188 @@
+#include "src/layers/attention_classifier.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "heed/linear.h"
+#include "src/layers/multi_head.h"
+#include "src/parallel/worker_scratch.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+constexpr float kStandIn = 0;
+
+int64_t Length(const AttentionClassifierOptions& o, int64_t b, int64_t len) {
+  const auto& lengths = o.attention.attention.key_lengths;
+  return lengths.empty() ? len : lengths[static_cast<size_t>(b)];
+}
+
+// [batch, 1, len, dim] of nothing: what validation needs.
+TensorView<const float> Shaped(int64_t batch, int64_t len, int64_t dim) {
+  return Contiguous<const float>(&kStandIn, batch, 1, len, dim);
+}
+
+void CheckTokens(const TensorView<const int32_t>& tokens, int64_t vocabulary,
+                 const AttentionClassifierOptions& o) {
+  for (int64_t b = 0; b < tokens.shape[2]; ++b) {
+    for (int64_t i = 0; i < Length(o, b, tokens.shape[3]); ++i) {
+      const int32_t token = tokens(0, 0, b, i);
+      if (token >= 0 && token < vocabulary) continue;
+      Fail(ErrorCode::kRange, "tokens holds " + std::to_string(token) +
+                                  "; they lie in [0, vocabulary = " + std::to_string(vocabulary) +
+                                  ")");
+    }
+  }
+}
+
+// x_i = embedding[token] + position; rows beyond the length are zeros, which nothing sees.
+void Embed(const TensorView<const int32_t>& tokens, const AttentionClassifierWeights& w,
+           const AttentionClassifierOptions& o, const TensorView<float>& x) {
+  for (int64_t b = 0; b < x.shape[0]; ++b) {
+    for (int64_t i = 0; i < x.shape[2]; ++i) {
+      const bool read = i < Length(o, b, x.shape[2]);
+      const int64_t token = read ? tokens(0, 0, b, i) : 0;
+      for (int64_t d = 0; d < x.shape[3]; ++d) {
+        float value = read ? w.embedding(0, 0, token, d) : 0;
+        if (read && w.position_table.has_value()) value += w.position_table(0, 0, i, d);
+        x(b, 0, i, d) = value;
+      }
+    }
+  }
+}
+
+// Weights of the first `length` rows; double, because a sum of many rows follows.
+std::vector<double> PoolWeights(const TensorView<float>& h, int64_t b, int64_t length,
+                                const AttentionClassifierWeights& w, Pooling pooling) {
+  std::vector<double> weights(static_cast<size_t>(length), 1.0 / static_cast<double>(length));
+  if (pooling != Pooling::kAttention) return weights;
+  double top = -std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < length; ++i) {
+    double dot = 0;
+    for (int64_t d = 0; d < h.shape[3]; ++d) {
+      dot += static_cast<double>(h(b, 0, i, d)) * w.pool_query[static_cast<size_t>(d)];
+    }
+    weights[static_cast<size_t>(i)] = dot;
+    top = std::max(top, dot);
+  }
+  double sum = 0;
+  for (double& weight : weights) sum += weight = std::exp(weight - top);
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+void Pool(const TensorView<float>& h, const AttentionClassifierWeights& w,
+          const AttentionClassifierOptions& o, int64_t b, float* to) {
+  const int64_t dim = h.shape[3];
+  const int64_t length = Length(o, b, h.shape[2]);
+  if (length == 0) {
+    std::fill_n(to, dim, 0.0f);
+    return;
+  }
+  if (o.pooling == Pooling::kFirst) {
+    std::copy_n(&h(b, 0, 0, 0), dim, to);
+    return;
+  }
+  if (o.pooling == Pooling::kMax) {
+    for (int64_t d = 0; d < dim; ++d) {
+      float largest = h(b, 0, 0, d);
+      for (int64_t i = 1; i < length && !std::isnan(largest); ++i) {
+        const float element = h(b, 0, i, d);
+        if (element > largest || std::isnan(element)) largest = element;
+      }
+      to[d] = largest;
+    }
+    return;
+  }
+  const std::vector<double> weights = PoolWeights(h, b, length, w, o.pooling);
+  for (int64_t d = 0; d < dim; ++d) {
+    double sum = 0;
+    for (int64_t i = 0; i < length; ++i) sum += weights[static_cast<size_t>(i)] * h(b, 0, i, d);
+    to[d] = static_cast<float>(sum);
+  }
+}
+
+AlignedFloats Rows(int64_t batch, int64_t len, int64_t dim) {
+  int64_t count = 0;
+  if (__builtin_mul_overflow(batch, len, &count) || __builtin_mul_overflow(count, dim, &count) ||
+      count > std::numeric_limits<ptrdiff_t>::max() / 4) {
+    Fail(ErrorCode::kMemory, "the rows of the classifier are more than can be addressed");
+  }
+  return AlignedFloats(static_cast<size_t>(std::max<int64_t>(1, count)));
+}
+
+}  // namespace
+
+void ValidateAttentionClassifier(TensorView<const int32_t> tokens,
+                                 const AttentionClassifierWeights& w,
+                                 const AttentionClassifierOptions& o) {
+  CheckPresent("tokens", tokens);
+  const int64_t batch = tokens.shape[2];
+  const int64_t len = tokens.shape[3];
+  CheckShape("tokens", tokens.shape, {1, 1, batch, len}, "[1, 1, batch, len]");
+  CheckInput("embedding", w.embedding);
+  const int64_t dim = w.embedding.shape[3];
+  CheckShape("embedding", w.embedding.shape, {1, 1, w.embedding.shape[2], dim},
+             "[1, 1, vocabulary, embed_dim]");
+  if (w.position_table.has_value()) {
+    CheckInput("position_table", w.position_table);
+    const int64_t most = std::max(len, w.position_table.shape[2]);
+    CheckShape("position_table", w.position_table.shape, {1, 1, most, dim},
+               "[1, 1, max_len, embed_dim], max_len >= len");
+  }
+  const TensorView<const float> x = Shaped(batch, len, dim);
+  const MultiHeadShape s = ValidateMultiHead(x, x, x, w.attention, o.attention, false);
+  if (o.attention.attention.key_lengths.size() > static_cast<size_t>(batch)) {
+    Fail(ErrorCode::kUnsupported,
+         "key_lengths must be one per batch entry: they bound the pooling");
+  }
+  CheckPresent("w_class", w.w_class);
+  CheckShape("w_class", w.w_class.shape, {1, 1, w.w_class.shape[2], s.out_dim},
+             "[1, 1, num_classes, out_dim], out_dim of the attention");
+  if (!w.b_class.empty() && w.b_class.size() != static_cast<size_t>(w.w_class.shape[2])) {
+    Fail(ErrorCode::kShape,
+         "b_class has " + std::to_string(w.b_class.size()) +
+             " values; expected num_classes = " + std::to_string(w.w_class.shape[2]));
+  }
+  const bool wants_query = o.pooling == Pooling::kAttention;
+  if (!wants_query && !w.pool_query.empty()) {
+    Fail(ErrorCode::kOption, "pool_query is read only by pooling by attention");
+  }
+  if (wants_query && w.pool_query.size() != static_cast<size_t>(s.out_dim)) {
+    Fail(w.pool_query.empty() ? ErrorCode::kOption : ErrorCode::kShape,
+         "pool_query has " + std::to_string(w.pool_query.size()) + " values; expected " +
+             std::to_string(s.out_dim));
+  }
+  CheckTokens(tokens, w.embedding.shape[2], o);
+}
+
+void AttentionClassifier(TensorView<const int32_t> tokens,
+                         const AttentionClassifierWeights& weights,
+                         const AttentionClassifierOptions& options, TensorView<float> output,
+                         ThreadPool* pool) {
+  ValidateAttentionClassifier(tokens, weights, options);
+  const int64_t batch = tokens.shape[2], len = tokens.shape[3];
+  const int64_t num_classes = weights.w_class.shape[2], width = weights.w_class.shape[3];
+  CheckOutput("output", output, {1, 1, batch, num_classes}, "[1, 1, batch, num_classes]");
+  const int64_t dim = weights.embedding.shape[3];
+  const AlignedFloats x_memory = Rows(batch, len, dim);
+  const AlignedFloats h_memory = Rows(batch, len, width);
+  const AlignedFloats pooled = Rows(batch, 1, width);
+  const TensorView<float> x = Contiguous(x_memory.get(), batch, 1, len, dim);
+  const TensorView<float> h = Contiguous(h_memory.get(), batch, 1, len, width);
+  Embed(tokens, weights, options, x);
+  MultiHeadOutputs outputs;
+  outputs.output = h;
+  MultiHead(x, x, x, weights.attention, options.attention, outputs, pool);
+  for (int64_t b = 0; b < batch; ++b) {
+    Pool(h, weights, options, b, pooled.get() + b * width);
+  }
+  Linear(MatrixView<const float>(pooled.get(), batch, width), weights.w_class, weights.b_class,
+         output, pool);
+}
+
+}  // namespace heed

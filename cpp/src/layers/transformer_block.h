@@ -1,0 +1,23 @@
+// The transformer block after validation, and the parts that other layers share.
+#ifndef HEED_SRC_LAYERS_TRANSFORMER_BLOCK_H_
+#define HEED_SRC_LAYERS_TRANSFORMER_BLOCK_H_
+
+#include "heed/layers.h"
+
+namespace heed {
+
+// Checks everything but the output; throws Error.
+void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockWeights& weights,
+                              const TransformerBlockOptions& options);
+
+// Normalises each row of x in place.
+struct RowNorm {
+  Norm norm = Norm::kLayer;
+  double epsilon = 1e-5;
+  std::span<const float> weight, bias;  // empty = 1 and 0
+  void operator()(std::span<float> row) const;
+};
+
+}  // namespace heed
+
+#endif  // HEED_SRC_LAYERS_TRANSFORMER_BLOCK_H_
