@@ -18,5 +18,6 @@
 #include "heed/request.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
+#include "heed/varlen.h"
 
 #endif  // HEED_HEED_H_

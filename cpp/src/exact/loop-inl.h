@@ -126,8 +126,7 @@ class BlockLoop {
       const int64_t query = index / p_.group;
       const int64_t head = unit_ % p_.num_kv_heads * p_.group + index % p_.group;
       Row& row = scratch_.rows[r];
-      row = {head, query, query + p_.position[static_cast<size_t>(batch_)],
-             VisibleKeys(p_, batch_, query)};
+      row = {head, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
       NarrowToHulls(row);
       const KeyRange keys = row.keys;
       if (keys.begin == keys.end) continue;

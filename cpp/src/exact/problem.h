@@ -65,6 +65,14 @@ struct AttentionProblem {
   std::vector<float>
       inverse_width;              // empty when nothing is left to divide by, else head_dim values
   std::vector<int64_t> position;  // position of query 0, per batch entry
+  // Where every query stands and what it may see, when sequences are packed (varlen.h); else empty.
+  std::vector<int64_t> packed_positions;
+  std::vector<KeyRange> packed_keys;
+
+  int64_t Position(int64_t b, int64_t query) const {
+    if (!packed_positions.empty()) return packed_positions[static_cast<size_t>(query)];
+    return query + position[static_cast<size_t>(b)];
+  }
 
   // How many keys the row's length allows.
   int64_t KeyLength(int64_t b, int64_t i) const {

@@ -17,8 +17,9 @@ namespace heed {
 
 // Keys that every range plug lets the query see; begin == end when there is none.
 inline KeyRange VisibleKeys(const AttentionProblem& p, int64_t batch, int64_t query) {
-  const int64_t position = query + p.position[static_cast<size_t>(batch)];
+  const int64_t position = p.Position(batch, query);
   KeyRange keys = LengthKeys(p, batch, query);
+  if (!p.packed_keys.empty()) keys = p.packed_keys[static_cast<size_t>(query)];
   for (const KeyRange other : {CausalKeys(p, position), WindowKeys(p, position)}) {
     keys.begin = std::max(keys.begin, other.begin);
     keys.end = std::min(keys.end, other.end);

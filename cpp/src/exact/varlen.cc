@@ -1,0 +1,135 @@
+// Packed sequences: one problem whose queries each have a position and a range of keys.
+#include "heed/varlen.h"
+
+#include <new>
+#include <string>
+
+#include "src/exact/problem.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+constexpr int64_t kMaxPosition = int64_t{1} << 53;
+
+void CheckOffsets(const char* name, std::span<const int32_t> offsets, int64_t total) {
+  if (offsets.empty()) {
+    Fail(ErrorCode::kShape,
+         std::string(name) + " is empty; expected one more number than sequences");
+  }
+  for (size_t s = 0; s < offsets.size(); ++s) {
+    const int64_t least = s == 0 ? 0 : offsets[s - 1];
+    const int64_t most = s == 0 ? 0 : total;
+    if (offsets[s] < least || offsets[s] > most) {
+      Fail(ErrorCode::kRange, std::string(name) + "[" + std::to_string(s) +
+                                  "] = " + std::to_string(offsets[s]) + "; expected " +
+                                  std::to_string(least) + " to " + std::to_string(most) +
+                                  ": offsets begin at 0 and never decrease");
+    }
+  }
+}
+
+void CheckOptions(const AttentionOptions& o, size_t sequences) {
+  if (!o.key_lengths.empty() || o.keep.has_value() || o.bias.has_value()) {
+    Fail(ErrorCode::kUnsupported,
+         "key_lengths, keep and bias have no place in packed sequences: the offsets say what "
+         "exists");
+  }
+  const auto& positions = o.query_offset.positions();
+  if (o.query_offset.kind() == QueryOffset::Kind::kPerBatch && positions.size() != sequences) {
+    Fail(ErrorCode::kShape,
+         "query_offset has " + std::to_string(positions.size()) +
+             " positions; expected one per sequence = " + std::to_string(sequences));
+  }
+  for (const int64_t position : positions) {
+    if (position > kMaxPosition || position < -kMaxPosition) {
+      Fail(ErrorCode::kRange,
+           "query_offset = " + std::to_string(position) + "; positions lie within +-2^53");
+    }
+  }
+}
+
+// Where query 0 of sequence s stands among its keys.
+int64_t FirstPosition(const AttentionOptions& o, size_t s, int64_t q_len, int64_t kv_len) {
+  switch (o.query_offset.kind()) {
+    case QueryOffset::Kind::kNumber:
+      return o.query_offset.positions()[0];
+    case QueryOffset::Kind::kPerBatch:
+      return o.query_offset.positions()[s];
+    case QueryOffset::Kind::kEnd:
+      return kv_len - q_len;
+    case QueryOffset::Kind::kUnset:
+      break;
+  }
+  const bool window = o.window && (o.window->left || o.window->right);
+  if (q_len != kv_len && (o.causal || window || !o.alibi_slopes.empty())) {
+    Fail(ErrorCode::kOption,
+         "query_offset is needed: sequence " + std::to_string(s) + " has " + std::to_string(q_len) +
+             " queries and " + std::to_string(kv_len) +
+             " keys, and positions matter. Give 0 if query 0 stands at key 0, or \"end\" if the "
+             "queries are the last tokens");
+  }
+  return 0;
+}
+
+void PlaceQueries(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+                  const AttentionOptions& options, AttentionProblem& p) {
+  p.packed_positions.assign(static_cast<size_t>(p.q.shape[2]), 0);
+  p.packed_keys.assign(static_cast<size_t>(p.q.shape[2]), KeyRange{0, 0});
+  for (size_t s = 0; s + 1 < q_offsets.size(); ++s) {
+    const KeyRange keys = {kv_offsets[s], kv_offsets[s + 1]};
+    const int64_t first = q_offsets[s];
+    const int64_t last = q_offsets[s + 1];
+    const int64_t offset = FirstPosition(options, s, last - first, keys.end - keys.begin);
+    for (int64_t i = first; i < last; ++i) {
+      p.packed_positions[static_cast<size_t>(i)] = keys.begin + offset + i - first;
+      p.packed_keys[static_cast<size_t>(i)] = keys;
+    }
+  }
+}
+
+}  // namespace
+
+void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                     std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+                     const AttentionOptions& options, const AttentionOutputs& outputs,
+                     ThreadPool* pool) {
+  AttentionProblem p;
+  p.q = q;
+  p.k = k;
+  p.v = v;
+  CheckStored("q", q);
+  CheckStored("k", k);
+  if (q.shape[0] != 1) {
+    Fail(ErrorCode::kShape,
+         "q has batch " + std::to_string(q.shape[0]) + "; packed sequences lie in one batch entry");
+  }
+  CheckOffsets("q_offsets", q_offsets, q.shape[2]);
+  CheckOffsets("kv_offsets", kv_offsets, k.shape[2]);
+  if (q_offsets.size() != kv_offsets.size()) {
+    Fail(ErrorCode::kShape, "q_offsets has " + std::to_string(q_offsets.size()) +
+                                " numbers and kv_offsets " + std::to_string(kv_offsets.size()) +
+                                "; both have one more than there are sequences");
+  }
+  CheckOptions(options, q_offsets.size() - 1);
+  try {
+    p.options = options;
+    p.options.query_offset = QueryOffset::At(0);
+    CompleteInputs(p, outputs.lse.has_value());
+    PlaceQueries(q_offsets, kv_offsets, options, p);
+    CompleteOutputs(p, outputs);
+    RunProblem(p, pool);
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the positions of packed sequences");
+  }
+}
+
+void AttentionVarlen(TensorView<const float> q, TensorView<const float> k,
+                     TensorView<const float> v, std::span<const int32_t> q_offsets,
+                     std::span<const int32_t> kv_offsets, const AttentionOptions& options,
+                     const AttentionOutputs& outputs, ThreadPool* pool) {
+  AttentionVarlen(StoredTensor(q), StoredTensor(k), StoredTensor(v), q_offsets, kv_offsets, options,
+                  outputs, pool);
+}
+
+}  // namespace heed
