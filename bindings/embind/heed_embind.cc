@@ -159,11 +159,21 @@ val SetThreads(int num_threads) {
   });
 }
 
-val AlibiSlopes(int num_heads) {
+val AlibiSlopes(int num_heads, double max_exponent) {
   val slopes = val::array();
   int index = 0;
-  for (float slope : heed::AlibiSlopes(num_heads)) slopes.set(index++, slope);
+  for (float slope : heed::AlibiSlopes(num_heads, max_exponent)) slopes.set(index++, slope);
   return slopes;
+}
+
+// The bucket, or {code, message}.
+val T5Bucket(double relative, bool causal, double num_buckets, double max_distance) {
+  return heed::wire::Guarded([&] {
+    const auto direction = causal ? heed::T5Direction::kCausal : heed::T5Direction::kBidirectional;
+    return val(static_cast<double>(heed::T5Bucket(static_cast<int64_t>(relative), direction,
+                                                  static_cast<int64_t>(num_buckets),
+                                                  static_cast<int64_t>(max_distance))));
+  });
 }
 
 // Bytes handed out by malloc and not yet freed: what the leak tests watch.
@@ -181,5 +191,6 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("runOperation", &RunOperation);
   emscripten::function("setThreads", &SetThreads);
   emscripten::function("alibiSlopes", &AlibiSlopes);
+  emscripten::function("t5Bucket", &T5Bucket);
   emscripten::function("heapInUse", &HeapInUse);
 }

@@ -83,7 +83,8 @@ export interface AttentionOptions {
   readonly returnScores?: ScoreStage | undefined;
 }
 
-type TensorKind<X> = [X] extends [Tensor]
+/** Whether an argument is a Tensor, is not, or may be. */
+export type TensorKind<X> = [X] extends [Tensor]
   ? "resident"
   : [Extract<X, Tensor>] extends [never]
     ? "plain"
@@ -102,13 +103,18 @@ type KindOf<Q, K, V, O> =
   | (O extends { width: infer X } ? TensorKind<X> : "plain")
   | (O extends { temperature: infer X } ? TensorKind<X> : "plain");
 
+/** What a call with arguments of these kinds returns. */
+export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends Kind
+  ? Tensor<D>
+  : "either" extends Kind
+    ? Tensor<D> | PlainTensor<D>
+    : PlainTensor<D>;
+
 /** Tensor when any tensor argument is one, else PlainTensor. */
-export type ResultTensor<Q, K, V, O, D extends DType = "float32"> =
-  "resident" extends KindOf<Q, K, V, O>
-    ? Tensor<D>
-    : "either" extends KindOf<Q, K, V, O>
-      ? Tensor<D> | PlainTensor<D>
-      : PlainTensor<D>;
+export type ResultTensor<Q, K, V, O, D extends DType = "float32"> = ResultOfKind<
+  KindOf<Q, K, V, O>,
+  D
+>;
 
 /** A field that is there when the option is, not there when it is not, and optional when unknown. */
 export type Asked<O, Option extends string, Field extends string, R> = O extends {

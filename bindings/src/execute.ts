@@ -17,7 +17,7 @@ import { Wire } from "./wire.js";
 
 interface Output {
   name: string;
-  /** In the rank and layout of q for "output", else as C++ says. */
+  /** In the rank and layout of q or x for "output", else as C++ says. */
   shape: number[];
   dtype: DType;
   pointer: number;
@@ -28,8 +28,7 @@ export type Results = Record<string, unknown>;
 
 function addOutput(wire: Wire, spec: OutputSpec, request: Request, scope: Scope): Output {
   const { name, dtype } = spec;
-  const { geometry } = request;
-  const like = name === "output" && spec.shape.length === 4 ? geometry : undefined;
+  const like = name === "output" && spec.shape.length === 4 ? request.form : undefined;
   const shape = like ? shapeFromHeads(spec.shape, like.rank, like.layout) : [...spec.shape];
   const pointer = scope.allocate(name, checkBytes(name, shape, dtype));
   const strides = like ? viewAsHeads(name, shape, like.layout).strides : contiguousStrides(shape);

@@ -36,7 +36,7 @@ export type {
   Variant,
 } from "./heed.js";
 export type { LoadOptions, Url, WasmModule } from "./load_options.js";
-export { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+export { type AlibiOptions, alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
 export type {
   MultiHeadAttention,
   MultiHeadAttentionConstructor,
@@ -47,6 +47,20 @@ export type {
 } from "./multi_head_attention.js";
 export type { NestedArray, NestedNumbers } from "./nested.js";
 export type { TensorDType, TensorFunction, TensorOptions } from "./new_tensor.js";
+export type {
+  LearnedPositionFunction,
+  LearnedPositionOptions,
+  PositionOptions,
+  PositionResult,
+  RopeFunction,
+  RopeOptions,
+  RopePairing,
+  RopeScaling,
+  SinusoidalOptions,
+  T5BucketOptions,
+  XposFunction,
+  XposOptions,
+} from "./position.js";
 export type { ReferenceResult } from "./reference.js";
 export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
 export type { Layout } from "./shape.js";

@@ -77,6 +77,8 @@ type RunCall = (
 export interface KernelGlue extends MemoryGlue {
   mechanisms(): MechanismRow[];
   inputs(): InputRow[];
+  /** The T5 bucket, or a Failure. */
+  t5Bucket(relative: number, causal: boolean, numBuckets: number, maxDistance: number): number;
   parameters(): ParameterRow[];
   planOutputs: PlanCall;
   run: RunCall;
@@ -84,7 +86,7 @@ export interface KernelGlue extends MemoryGlue {
   planOperation: PlanCall;
   runOperation: RunCall;
   setThreads(count: number): Failure | null;
-  alibiSlopes(heads: number): number[];
+  alibiSlopes(heads: number, maxExponent: number): number[];
   heapInUse(): number;
   PThread?: { terminateAllThreads(): void };
 }

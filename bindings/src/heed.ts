@@ -17,6 +17,7 @@ import {
   multiHeadAttentionOf,
 } from "./multi_head_attention.js";
 import { newTensor, type TensorFunction } from "./new_tensor.js";
+import { type PositionFunctions, positionsOf } from "./position.js";
 import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare } from "./request.js";
@@ -117,6 +118,15 @@ export class Heed {
   readonly pruneHeads: AnalysisFunctions["pruneHeads"];
   /** Joins attention over parts of the keys. */
   readonly merge: AnalysisFunctions["merge"];
+  /** Turns queries or keys by their positions. */
+  readonly rope: PositionFunctions["rope"];
+  /** RoPE that decays with the distance. */
+  readonly xpos: PositionFunctions["xpos"];
+  /** The table of sines and cosines. */
+  readonly sinusoidal: PositionFunctions["sinusoidal"];
+  /** Adds rows of a table. */
+  readonly learnedPosition: PositionFunctions["learnedPosition"];
+  readonly t5Bucket: PositionFunctions["t5Bucket"];
   readonly lastN: typeof lastN = lastN;
   readonly keepFromDropMask: typeof keepFromDropMask = keepFromDropMask;
   readonly alibiSlopes: typeof alibiSlopes = alibiSlopes;
@@ -158,6 +168,12 @@ export class Heed {
     this.headImportance = analysis.headImportance;
     this.pruneHeads = analysis.pruneHeads;
     this.merge = analysis.merge;
+    const positions = positionsOf(heap, registry);
+    this.rope = positions.rope;
+    this.xpos = positions.xpos;
+    this.sinusoidal = positions.sinusoidal;
+    this.learnedPosition = positions.learnedPosition;
+    this.t5Bucket = positions.t5Bucket;
   }
 
   /**

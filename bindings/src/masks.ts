@@ -1,5 +1,6 @@
 import type { Window } from "./attention.js";
 import { fail } from "./errors.js";
+import { asRecord, checkNames } from "./option_names.js";
 import { elements, readSource, type TensorArgument } from "./source.js";
 import { type PlainTensor, plainTensor } from "./tensor.js";
 
@@ -24,19 +25,36 @@ export function keepFromDropMask(mask: TensorArgument): PlainTensor<"uint8"> {
   return plainTensor(keep, Object.freeze([...source.shape]), "uint8");
 }
 
-/** 2^(-8 i / n) for i = 1..n, n a power of two. */
-const powerSlopes = (n: number): number[] =>
-  Array.from({ length: n }, (_, i) => 2 ** ((-8 * (i + 1)) / n));
+/** 2^(-most i / n) for i = 1..n, n a power of two. */
+const powerSlopes = (n: number, most: number): number[] =>
+  Array.from({ length: n }, (_, i) => 2 ** ((-most * (i + 1)) / n));
+
+/** Options of `alibiSlopes`. */
+export interface AlibiOptions {
+  /** The exponent of the smallest slope, positive. Default 8, the paper's. */
+  readonly maxExponent?: number | undefined;
+}
+
+const ALIBI_NAMES: ReadonlySet<string> = new Set(["maxExponent"]);
 
 /**
  * Slopes of the ALiBi paper's code for any number of heads: for a power of two 2^(-8 i / n), else those
  * of the next lower power followed by every other one of the doubled set.
  * Source: Press et al. 2021, arXiv:2108.12409.
  */
-export function alibiSlopes(numHeads: number): ReturnType<Float32ArrayConstructor["of"]> {
+export function alibiSlopes(
+  numHeads: number,
+  options?: AlibiOptions,
+): ReturnType<Float32ArrayConstructor["of"]> {
+  const given = asRecord("options", options);
+  checkNames("options", given, ALIBI_NAMES);
+  const most = given.maxExponent ?? 8;
+  if (typeof most !== "number" || !Number.isFinite(most) || most <= 0) {
+    fail("range", "maxExponent", most, "a positive finite number");
+  }
   const count = checkCount("alibiSlopes", numHeads, 2 ** 20);
   const power = 2 ** Math.floor(Math.log2(count));
-  const others = powerSlopes(2 * power).filter((_, i) => i % 2 === 0);
-  const slopes = [...powerSlopes(power), ...others.slice(0, count - power)];
+  const others = powerSlopes(2 * power, most).filter((_, i) => i % 2 === 0);
+  const slopes = [...powerSlopes(power, most), ...others.slice(0, count - power)];
   return Float32Array.from(slopes);
 }

@@ -86,7 +86,13 @@ function withOwn(request: Request, id: string, own: Own): Request {
 
 /** A checked request of an operation without q and k. */
 export function prepareAlone(id: string, own: Own): Request {
-  const nothing = { inputs: [], paramNames: "", paramValues: [], geometry: undefined };
+  const nothing = {
+    inputs: [],
+    paramNames: "",
+    paramValues: [],
+    geometry: undefined,
+    form: undefined,
+  };
   return withOwn({ id, ...nothing, plain: true }, id, own);
 }
 

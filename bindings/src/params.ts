@@ -67,6 +67,21 @@ function checkNumbers(argument: string, value: unknown, range: string): ParamVal
   return list.map((item, index) => checkNumber(`${argument}[${index}]`, item, range));
 }
 
+function checkIntegers(argument: string, value: unknown): ParamValue {
+  if (!Array.isArray(value)) return checkWhole(argument, value, "a whole number or a list of them");
+  return value.map((item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
+}
+
+/** Throws when a parameter that must be given is not. */
+export function checkNotNeeded(parameter: Parameter, argument: string): void {
+  if (parameter.type !== "choice") return;
+  const words = parameter.range.split("|").map((word) => JSON.stringify(word));
+  throw new HeedError(
+    "option",
+    `${argument}: missing, expected ${words.join(" or ")}; there is no default`,
+  );
+}
+
 /** Checks a value against its row of the parameter table. */
 export function checkParam(parameter: Parameter, argument: string, value: unknown): ParamValue {
   const { type, range } = parameter;
@@ -83,7 +98,10 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
       return count;
     }
     case "word":
+    case "choice":
       return checkWord(argument, value, range);
+    case "integers":
+      return checkIntegers(argument, value);
     case "offset":
       return checkOffset(argument, value);
     case "expression":

@@ -32,7 +32,6 @@ function swapHeads(data: ArrayLike<number>, shape: readonly number[]): Float64Ar
 
 /** Runs a checked request on the oracle. */
 export function runReference(heap: Heap<ReferenceGlue>, request: Request): ReferenceResult {
-  const { geometry } = request;
   const scope = new Scope(heap);
   try {
     const inputs = placeInputs(request, heap, scope);
@@ -41,7 +40,7 @@ export function runReference(heap: Heap<ReferenceGlue>, request: Request): Refer
     );
     const results: Record<string, PlainTensor<"float64">> = {};
     for (const { name, shape, data } of rows) {
-      const like = name === "output" && shape.length === 4 ? geometry : undefined;
+      const like = name === "output" && shape.length === 4 ? request.form : undefined;
       const publicShape = like ? shapeFromHeads(shape, like.rank, like.layout) : shape;
       const swap = like?.rank === 4 && like.layout === "blhd";
       const values: DTypeArray = swap ? swapHeads(data, shape) : data;

@@ -42,7 +42,7 @@ export interface Mechanism {
 export interface Parameter {
   /** As `heed.run()` takes it: "queryOffset". */
   readonly name: string;
-  /** "bool", "number", "count", "word", "offset" or "numbers". */
+  /** "bool", "number", "count", "word", "choice" (a word that must be given), "offset", "integers" or "numbers". */
   readonly type: string;
   /** As text; empty when absent means off or derived. */
   readonly default: string;

@@ -10,9 +10,9 @@ import {
 import type { ParamValue } from "./glue.js";
 import type { Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { checkParam, expandWindow, publicName } from "./params.js";
+import { checkNotNeeded, checkParam, expandWindow, publicName } from "./params.js";
 import { type Mechanism, type MechanismInput, type Registry, snakeCase } from "./registry.js";
-import { contiguousStrides, type Layout, type View4 } from "./shape.js";
+import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { elements, place, type Reading, type Role, readSource, type Source } from "./source.js";
 import { Wire } from "./wire.js";
 
@@ -24,6 +24,8 @@ export interface Request {
   paramValues: ParamValue[];
   /** Of q, k and v; absent for mechanisms without them. */
   geometry: Geometry | undefined;
+  /** Rank and layout of q, or of the x of the position family, which the output takes over. */
+  form: { rank: number; layout: Layout } | undefined;
   /** True when no argument is a Tensor: then results own ordinary memory. */
   plain: boolean;
 }
@@ -99,6 +101,16 @@ function viewOptional(source: Source, geometry: Geometry): View4 {
   return asGiven(source);
 }
 
+/** The x of the position family is seen as [batch, heads, len, dim], in either layout. */
+function viewX(
+  mechanism: Mechanism,
+  sources: ReadonlyMap<string, Source>,
+  layout: Layout,
+): { rank: number; view: View4 } | undefined {
+  const x = mechanism.family === "position" ? sources.get("x") : undefined;
+  return x && { rank: x.shape.length, view: viewAsHeads("x", x.shape, layout) };
+}
+
 /** Inputs whose rules say more than their shapes do. */
 const OWN_RULES: ReadonlySet<string> = new Set(["q", "k", "v", "keep", "bias", "keyLengths"]);
 
@@ -124,9 +136,13 @@ function bindShapes(
     settle("kv_len", kvLen, "k");
     settle("head_dim_v", headDimV, "v");
   }
+  ["batch", "num_heads", "len", "embed_dim"].forEach((symbol, axis) => {
+    if (views.x) extents.set(symbol, { extent: views.x.shape[axis] as number, from: "x" });
+  });
   for (const input of mechanism.inputs) {
     const source = sources.get(input.name);
-    if (source === undefined || (geometry !== undefined && OWN_RULES.has(input.name))) continue;
+    const settled = views[input.name] ?? (geometry && OWN_RULES.has(input.name));
+    if (source === undefined || settled) continue;
     bindExtents(input, source, extents);
   }
 }
@@ -175,7 +191,10 @@ function readParams(
   const params = new Map<string, ParamValue>();
   for (const name of mechanism.params) {
     const value = given[name];
-    if (value === undefined) continue;
+    if (value === undefined) {
+      checkNotNeeded(registry.parameter(name), publicName(name));
+      continue;
+    }
     params.set(name, checkParam(registry.parameter(name), publicName(name), value));
   }
   return params;
@@ -200,7 +219,8 @@ export function prepare(
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
   const measured = q && k && v ? measure({ q, k, v }, layout) : undefined;
   const geometry = measured?.geometry;
-  const views: Readonly<Record<string, View4>> = { ...measured?.views };
+  const x = viewX(mechanism, sources, layout);
+  const views: Readonly<Record<string, View4>> = { ...measured?.views, ...(x && { x: x.view }) };
   const placed = [...sources.values()].map((source) => ({
     source,
     view: views[source.name] ?? (geometry ? viewOptional(source, geometry) : asGiven(source)),
@@ -213,6 +233,7 @@ export function prepare(
     paramNames: [...checked.keys()].map(snakeCase).join(" "),
     paramValues: [...checked.values()],
     geometry,
+    form: geometry ?? (x && { rank: x.rank, layout }),
     plain: placed.every(({ source }) => source.tensor === undefined),
   };
 }

@@ -38,6 +38,11 @@ function rawScores(q: number[][][], k: number[][][], scale: number): ArrayLike<n
   return heed.attention(q, k, k, { scale, returnScores: "raw" }).scores.data;
 }
 
+const ones = (shape: number[]) => ({
+  data: new Float32Array(shape.reduce((a, b) => a * b, 1)).fill(1),
+  shape,
+});
+
 const asRows = (vectors: number[][]): number[][][] => vectors.map((vector) => [vector]);
 
 /** What each fixture means in heed's words, by the beginning of its name. */
@@ -138,9 +143,80 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
     },
   ],
   ["ALiBi 14 heads", ({ expected, tol }) => expectNear(heed.alibiSlopes(14), expected.slopes, tol)],
+  [
+    "ALiBi bias_max 12",
+    ({ expected, tol }) =>
+      expectNear(heed.alibiSlopes(2, { maxExponent: 12 }), expected.slopes, tol),
+  ],
+  [
+    "ALiBi bias_max 6",
+    ({ expected, tol }) =>
+      expectNear(heed.alibiSlopes(3, { maxExponent: 6 }), expected.slopes, tol),
+  ],
+  [
+    "RoPE half-split, ones",
+    ({ expected, tol }) => {
+      const turned = heed.rope(ones([1, 4, 6]), { pairing: "half" });
+      expectNear(turned.data.slice(0, 6), expected.pos0, tol);
+      expectNear(turned.data.slice(18), expected.pos3, tol);
+    },
+  ],
+  [
+    "RoPE positions",
+    ({ inputs, expected, tol }) => {
+      // keras-hub's x is [batch, len, heads, dim]; all rows but the last one stand at position 0.
+      const { x, positions } = inputs;
+      const { data } = heed.rope(x, { pairing: "half", positions, layout: "blhd" });
+      expectNear(data.slice(-16), expected.last_row, tol);
+      expectNear(data.slice(0, -16), flat(x).slice(0, -16), 0);
+    },
+  ],
+  [
+    "RoPE linear scaling factor 2",
+    ({ expected, tol }) => {
+      const scaling = { type: "linear", factor: 2 } as const;
+      const x = ones([1, 3, 2, 4]);
+      const turned = heed.rope(x, { pairing: "half", scaling, layout: "blhd" });
+      (expected.rows as number[][]).forEach((row, position) => {
+        expectNear(turned.data.slice(8 * position, 8 * position + 4), row, tol);
+      });
+    },
+  ],
+  [
+    "RoPE linear scaling factor 5",
+    ({ expected, tol }) => {
+      const scaling = { type: "linear", factor: 5 } as const;
+      const turned = heed.rope(ones([1, 4]), { pairing: "half", offset: 12, scaling });
+      expectNear(turned.data, expected.rows, tol);
+    },
+  ],
+  [
+    "RoPE half-split base 100",
+    ({ inputs, expected, tol }) => {
+      const options = { pairing: "half", offset: inputs.pos, base: inputs.max_wavelength } as const;
+      expectNear(heed.rope(ones([1, inputs.dim]), options).data, expected.row, tol);
+    },
+  ],
+  [
+    "sinusoidal interleaved",
+    ({ inputs, expected, tol }) => {
+      const table = heed.sinusoidal(4, inputs.dim);
+      expectNear(table.data.slice(0, inputs.dim), expected.pos0, tol);
+      expectNear(table.data.slice(3 * inputs.dim), expected.pos3, tol);
+    },
+  ],
+  [
+    "sinusoidal concat",
+    ({ inputs, expected, tol }) => {
+      const params = { codeLayout: "concatenated", spacing: "closed", base: inputs.max_wavelength };
+      const x = ones([1, inputs.dim]);
+      const sum = heed.run("sinusoidal", { x }, { ...params, positionOffset: inputs.pos });
+      expectNear(sum.output.data, expected.row, tol);
+    },
+  ],
 ];
 
-const LATER = "needs a score, a position code or an ALiBi base that this version does not have";
+const LATER = "needs a score that this version does not have";
 
 if (existsSync(file)) {
   beforeAll(async () => {

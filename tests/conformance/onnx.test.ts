@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { OUTPUT_SLOTS, runCase } from "./onnx_attention.js";
 import { type Case, type OnnxTensor, readManifest, readTensor } from "./onnx_files.js";
 import { runFlex } from "./onnx_flex.js";
+import { runRotary } from "./onnx_rotary.js";
 
 const repository = fileURLToPath(new URL("../..", import.meta.url));
 const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
@@ -12,16 +13,19 @@ const SUITES = ["onnx_attention", "onnx_attention_opset25"];
 
 /** Operators of the suites that heed does not have yet. */
 const LATER: Record<string, string> = {
-  RotaryEmbedding: "rotary embedding is not part of this version",
   LinearAttention: "the recurrent family is not part of this version",
   CausalConvWithState: "the recurrent family is not part of this version",
 };
 
-const RUNNERS: Record<string, typeof runCase> = { Attention: runCase, FlexAttention: runFlex };
-
 /** Cases of an operator that need something which heed does not have yet. */
 const LATER_CASES: Record<string, string> = {
   test_flexattention_prob_mod: "probMod is not part of this version",
+};
+
+const RUNNERS: Record<string, typeof runCase> = {
+  Attention: runCase,
+  FlexAttention: runFlex,
+  RotaryEmbedding: runRotary,
 };
 
 let passed = 0;

@@ -299,11 +299,15 @@ describe("registry", () => {
 describe("alibiSlopes", () => {
   it("are those of C++ for any number of heads", async () => {
     const { default: factory } = (await import("../../dist/wasm/heed-simd.mjs")) as {
-      default: (settings: object) => Promise<{ alibiSlopes(heads: number): number[] }>;
+      default: (
+        settings: object,
+      ) => Promise<{ alibiSlopes(heads: number, exponent: number): number[] }>;
     };
     const glue = await factory({ wasmBinary: readFileSync(`${root}dist/wasm/heed-simd.wasm`) });
     for (let heads = 1; heads <= 130; heads++) {
-      expectClose(`${heads} heads`, alibiSlopes(heads), glue.alibiSlopes(heads), 0);
+      expectClose(`${heads} heads`, alibiSlopes(heads), glue.alibiSlopes(heads, 8), 0);
+      const steep = alibiSlopes(heads, { maxExponent: 12.5 });
+      expectClose(`${heads} heads, steep`, steep, glue.alibiSlopes(heads, 12.5), 0);
     }
   });
 });

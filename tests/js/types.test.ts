@@ -36,6 +36,7 @@ describe("the published types", () => {
   ])("say what is present, resolved the %s way, without newer libraries", (resolution, module) => {
     const options = ["--module", module, "--moduleResolution", resolution, "--lib", "ES2022"];
     expect(compile("attention.ts", ...options)).toBe("");
+    expect(compile("position.ts", ...options)).toBe("");
   });
 
   it("work with using, fetch and WebAssembly where the libraries know them", () => {

@@ -201,8 +201,9 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
 
 // Slopes of the ALiBi paper's code for any number of heads: 2^(-8 i / n) for a power of two, else
 // those of the next lower power followed by every other one of the doubled set. num_heads >= 1.
+// Some models have another exponent than 8; it is positive and finite.
 // Source: Press et al. 2021, arXiv:2108.12409.
-std::vector<float> AlibiSlopes(int64_t num_heads);
+std::vector<float> AlibiSlopes(int64_t num_heads, double max_exponent = 8);
 
 }  // namespace heed
 

@@ -34,15 +34,19 @@ Window Window::LastN(int64_t n) {
   return {n - 1, 0};
 }
 
-std::vector<float> AlibiSlopes(int64_t num_heads) {
+std::vector<float> AlibiSlopes(int64_t num_heads, double max_exponent) {
   if (num_heads < 1) {
     throw Error(ErrorCode::kRange,
                 "num_heads = " + std::to_string(num_heads) + "; it must be at least 1");
   }
-  const auto geometric = [](int64_t n) {
+  if (!(max_exponent > 0) || !std::isfinite(max_exponent)) {
+    throw Error(ErrorCode::kRange, "max_exponent = " + std::to_string(max_exponent) +
+                                       "; it must be positive and finite");
+  }
+  const auto geometric = [max_exponent](int64_t n) {
     std::vector<double> slopes;
     for (int64_t i = 1; i <= n; ++i) {
-      slopes.push_back(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(n)));
+      slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(n)));
     }
     return slopes;
   };

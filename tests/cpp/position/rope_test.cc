@@ -283,8 +283,8 @@ TEST_P(Rotary, StaysRightAtAMillionWhereFloatAnglesDoNot) {
   }
   EXPECT_LE(worst, kRopeMaxError + static_cast<double>(position) * kPositionAngleError);
   EXPECT_GT(worst_naive, 1e-3);
-  RecordProperty("error", std::to_string(worst));
-  RecordProperty("naive_error", std::to_string(worst_naive));
+  RecordProperty("error_in_1e9", static_cast<int>(worst * 1e9));
+  RecordProperty("naive_error_in_1e9", static_cast<int>(worst_naive * 1e9));
 }
 
 TEST_P(Rotary, EmptyTensorsAreFine) {
