@@ -201,7 +201,7 @@ TEST_F(Operations, RefuseWhatDoesNotFit) {
   request = Make("weights_tile");
   expect_refused(request, "q_begin is missing");
   request = Make("attention_flow");
-  expect_refused(request, "unknown to attention_flow");
+  expect_refused(request, "attention_flow");
   request = {"merge", {{"output_0", c_.q.any(DType::kFloat32)}}, {}};
   expect_refused(request, "pairs");
   request = {"merge", {}, {}};
