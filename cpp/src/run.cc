@@ -1,6 +1,7 @@
 // heed::Run and heed::PlanOutputs: from an id to the mechanism's own functions.
 #include <string>
 
+#include "heed/cost.h"
 #include "heed/registry.h"
 #include "src/compose/request.h"
 #include "src/exact/request.h"
@@ -11,11 +12,12 @@
 namespace heed {
 namespace {
 
-// The two verbs of a mechanism.
+// The verbs of a mechanism.
 struct Runner {
   std::string_view id;
   std::vector<OutputSpec> (*plan)(const RequestReader&);
   void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
+  AttentionCost (*cost)(const RequestReader&, int num_threads) = nullptr;  // only where it is known
 };
 
 AttentionOptions NoPreset() { return {}; }
@@ -27,6 +29,9 @@ constexpr Runner Exact(std::string_view id) {
           [](const RequestReader& reader) { return PlanAttention(ReadExact(reader, kPreset())); },
           [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
             RunAttentionRequest(ReadExact(reader, kPreset()), outputs, pool);
+          },
+          [](const RequestReader& reader, int num_threads) {
+            return CostOfAttention(ReadExact(reader, kPreset()), num_threads);
           }};
 }
 
@@ -36,6 +41,9 @@ constexpr Runner ExactRead(std::string_view id) {
   return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
           [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
             RunAttentionRequest(kRead(reader), outputs, pool);
+          },
+          [](const RequestReader& reader, int num_threads) {
+            return CostOfAttention(kRead(reader), num_threads);
           }};
 }
 
@@ -116,7 +124,36 @@ const Runner& FindRunner(const std::string& id) {
   }
   throw Error(ErrorCode::kOption, "mechanism \"" + id + "\" is unknown; heed has: " + known);
 }
+
+int64_t Bytes(DType dtype, int rank, const Extents& shape) {
+  int64_t bytes = ElementSize(dtype);
+  for (int axis = 0; axis < rank; ++axis) bytes *= shape[static_cast<size_t>(axis)];
+  return bytes;
+}
+
 }  // namespace
+
+Cost EstimateCost(const Request& request, int num_threads) {
+  if (num_threads < 1) {
+    throw Error(ErrorCode::kRange,
+                "num_threads = " + std::to_string(num_threads) + "; it must be at least 1");
+  }
+  Cost cost;
+  for (const OutputSpec& spec : PlanOutputs(request)) {
+    cost.bytes_written += Bytes(spec.dtype, spec.rank, spec.shape);
+  }
+  for (const NamedTensor& input : request.inputs) {
+    const AnyTensor& tensor = input.tensor;
+    cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
+  }
+  const Runner& runner = FindRunner(request.id);
+  if (runner.cost == nullptr) return cost;
+  const AttentionCost known =
+      runner.cost(RequestReader(*FindMechanism(request.id), request), num_threads);
+  cost.flops = known.flops;
+  cost.scratch_bytes = known.scratch_bytes;
+  return cost;
+}
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {
   const Runner& runner = FindRunner(request.id);

@@ -154,7 +154,7 @@ struct ErasureOutputs {
 //
 // Nothing is computed again; only for a key with more than half of the weight, where the quotient
 // would cancel, the other keys are summed.
-// Normalisers whose weights are shares of a sum only (softmax, kernel sums).
+// Normalisers whose weights are shares of a sum only: softmax, softmax1, kernel sums, average.
 // Errors   as Attention(). Accuracy: 4 * kAttentionMaxError * max |v| * sqrt(head_dim_v).
 // Cost     attention of those queries, and 3 * head_dim_v FLOPs for each pair. Allocates O(q_len),
 // and a copy of v

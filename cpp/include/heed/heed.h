@@ -6,6 +6,7 @@
 #include "heed/attention.h"
 #include "heed/cache.h"
 #include "heed/compose.h"
+#include "heed/cost.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/graph.h"

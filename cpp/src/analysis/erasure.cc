@@ -97,10 +97,22 @@ void CheckQueries(const AttentionProblem& p, int64_t begin, int64_t end) {
 }
 
 void CheckShares(const AttentionProblem& p) {
-  const Normalize normalize = p.options.normalize;
-  if (normalize == Normalize::kSoftmax || normalize == Normalize::kKernelSum) return;
-  Fail(ErrorCode::kUnsupported,
-       "erasure needs weights that are shares of a sum: normalize softmax or kernel_sum");
+  switch (p.options.normalize) {
+    case Normalize::kSoftmax:
+    case Normalize::kSoftmax1:
+    case Normalize::kKernelSum:
+    case Normalize::kAverage:
+      return;
+    default:
+      Fail(ErrorCode::kUnsupported,
+           "erasure needs weights that are shares of a sum: normalize softmax, softmax1, "
+           "kernel_sum or average");
+  }
+}
+
+// Does something beside the keys have a share of the denominator?
+bool HasSink(const AttentionProblem& p) {
+  return !p.options.sinks.empty() || p.options.normalize == Normalize::kSoftmax1;
 }
 
 void CheckErasureOutputs(const AttentionProblem& p, int64_t num_queries,
@@ -120,8 +132,9 @@ void CheckErasureOutputs(const AttentionProblem& p, int64_t num_queries,
 // The share of the denominator that the sink of a row has.
 double SinkWeight(const AttentionProblem& p, const TensorView<float>& lse, int64_t b, int64_t h,
                   int64_t i) {
-  if (p.options.sinks.empty()) return 0;
-  const double sink = static_cast<double>(p.options.sinks[static_cast<size_t>(h)]);
+  if (!HasSink(p)) return 0;
+  const double sink =
+      p.options.sinks.empty() ? 0 : static_cast<double>(p.options.sinks[static_cast<size_t>(h)]);
   const double log_sum = static_cast<double>(lse(b, h, i, 0));
   return std::isinf(log_sum) ? 0 : std::exp(sink - log_sum);
 }
@@ -188,7 +201,7 @@ TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& m
 void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& out, ThreadPool* pool) {
-  AttentionProblem p = ValidateAttentionInputs(q, k, v, options, !options.sinks.empty());
+  AttentionProblem p = ValidateAttentionInputs(q, k, v, options, false);
   CheckShares(p);
   CheckQueries(p, q_begin, q_end);
   const int64_t num_queries = q_end - q_begin;
@@ -197,7 +210,7 @@ void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v
     AttentionProblem without_values = ValidateWeights(q, k, options, false);
     std::vector<float> lse_memory, weights_memory, values_memory;
     TensorView<float> lse;
-    if (!options.sinks.empty()) lse = Allocate(lse_memory, {p.batch, p.num_heads, p.q_len, 1});
+    if (HasSink(p)) lse = Allocate(lse_memory, {p.batch, p.num_heads, p.q_len, 1});
     without_values.outputs.lse = lse;
     // Rows become changes in place, where changes are asked for.
     TensorView<float> weights = out.change;

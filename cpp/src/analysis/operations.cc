@@ -79,7 +79,7 @@ class Reading {
         own_(row_, own_request_) {
     if (operation.attends) {
       attention_ = ReadExact(RequestReader(AttentionRow(), rest_), {});
-      if (!attention_.width.empty()) attention_.options.width = attention_.width;
+      attention_.options = OptionsOf(attention_);
       if (attention_.return_lse || attention_.return_weights || attention_.return_scores) {
         Fail(ErrorCode::kOption, request.id + " returns neither weights nor scores");
       }

@@ -11,6 +11,7 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/exact/cost-inl.h"
 #include "src/exact/loop-inl.h"
 #include "src/exact/problem.h"
 #include "src/exact/row_loop-inl.h"
@@ -34,11 +35,15 @@ void RunPart(const Plan& plan, int64_t unit, int64_t part, TileSource source, Sc
   }
 }
 
+// A pool may give any task to any of its workers, however few the tasks are.
+int UnitWorkers(const Plan& plan, int threads) {
+  return plan.num_units * plan.num_parts == 1 ? 1 : threads;
+}
+
 // Each task packs its own tiles while they are hot; nothing is shared.
 void RunUnits(const Plan& plan, ThreadPool& pool) {
   const int64_t tasks = plan.num_units * plan.num_parts;
-  // A pool may give any task to any of its workers, however few the tasks are.
-  const int workers = tasks == 1 ? 1 : pool.NumThreads();
+  const int workers = UnitWorkers(plan, pool.NumThreads());
   const auto scratch = MakeScratch(plan, workers, true);
   const auto task = [&](int64_t index, int worker) {
     const int64_t part = plan.num_parts - 1 - index / plan.num_units;
@@ -52,14 +57,20 @@ void RunUnits(const Plan& plan, ThreadPool& pool) {
   }
 }
 
+// How many KV heads are packed at once.
+int64_t WaveUnits(const Plan& plan, int64_t threads) {
+  const size_t tile_floats = plan.KTileFloats() + plan.VTileFloats();
+  const int64_t unit_floats = static_cast<int64_t>(plan.num_tiles * tile_floats);
+  const int64_t fitting = static_cast<int64_t>(kPackedFloats) / std::max<int64_t>(1, unit_floats);
+  return std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
+}
+
 // Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
 // runs all their blocks, longest first: in causal attention later rows see more keys.
 void RunWaves(const Plan& plan, ThreadPool& pool) {
   const size_t tile_floats = plan.KTileFloats() + plan.VTileFloats();
   const int64_t unit_floats = static_cast<int64_t>(plan.num_tiles * tile_floats);
-  const int64_t threads = pool.NumThreads();
-  const int64_t fitting = static_cast<int64_t>(kPackedFloats) / std::max<int64_t>(1, unit_floats);
-  const int64_t wave = std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
+  const int64_t wave = WaveUnits(plan, pool.NumThreads());
   const AlignedFloats packed(static_cast<size_t>(wave * unit_floats));
   const auto scratch = MakeScratch(plan, pool.NumThreads(), false);
   const int64_t tiles = static_cast<int64_t>(plan.num_tiles);
@@ -105,6 +116,41 @@ void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, Thr
   }
 }
 
+// Has threads, runs nothing.
+class IdlePool final : public ThreadPool {
+ public:
+  explicit IdlePool(int threads) : threads_(threads) {}
+  int NumThreads() const override { return threads_; }
+  void Run(int64_t, TaskRef) override {}
+
+ private:
+  int threads_;
+};
+
+// What RunAttention allocates, by allocating it without memory.
+int64_t CountScratch(const Plan& plan, int threads) {
+  IdlePool pool(threads);
+  const AllocationCount count;
+  if (plan.IsSplit()) {
+    const SplitRun run(plan, pool);
+  } else if (plan.PacksOwnTiles()) {
+    MakeScratch(plan, UnitWorkers(plan, threads), true);
+  } else {
+    const size_t tiles = static_cast<size_t>(WaveUnits(plan, threads)) * plan.num_tiles;
+    const AlignedFloats packed(tiles * (plan.KTileFloats() + plan.VTileFloats()));
+    MakeScratch(plan, threads, false);
+    return count.bytes() + static_cast<int64_t>(tiles * sizeof(PackedTile));
+  }
+  return count.bytes();
+}
+
+AttentionCost CostOfAttention(const AttentionProblem& problem, int threads) {
+  if (AllOutputsEmpty(problem)) return {0, 0};
+  const Plan plan(problem, nullptr);
+  if (plan.num_units == 0 || plan.first_row >= plan.rows) return {0, 0};
+  return {Flops(plan), CountScratch(plan, threads)};
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();
@@ -113,6 +159,7 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 
 HWY_EXPORT(RunAttention);
+HWY_EXPORT(CostOfAttention);
 
 namespace {
 
@@ -143,6 +190,12 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
+}
+
+AttentionCost CostOf(const AttentionProblem& problem, int num_threads) {
+  AttentionCost cost = {};
+  WithMemoryErrors([&] { cost = HWY_DYNAMIC_DISPATCH(CostOfAttention)(problem, num_threads); });
+  return cost;
 }
 
 void RunProblem(const AttentionProblem& problem, ThreadPool* pool) {

@@ -112,6 +112,15 @@ void CompleteOutputs(AttentionProblem& problem, const AttentionOutputs& outputs)
 // Runs a validated problem. Throws Error(kMemory).
 void RunProblem(const AttentionProblem& problem, ThreadPool* pool);
 
+// What running the problem takes beside its results.
+struct AttentionCost {
+  double flops;
+  int64_t scratch_bytes;
+};
+
+// Depends on which outputs have a value, never on their data. Throws Error(kMemory).
+AttentionCost CostOf(const AttentionProblem& problem, int num_threads);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_EXACT_PROBLEM_H_

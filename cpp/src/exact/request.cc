@@ -210,15 +210,14 @@ StoredTensor ReadLocationKeys(const RequestReader& reader, const StoredTensor& v
   return StoredTensor(weight);
 }
 
-// The options with views of what the request owns.
+}  // namespace
+
 AttentionOptions OptionsOf(const AttentionRequest& r) {
   AttentionOptions options = r.options;
   options.width = r.width;
   options.temperature = r.temperature;
   return options;
 }
-
-}  // namespace
 
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
@@ -326,6 +325,22 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
     }
   }
   return specs;
+}
+
+AttentionCost CostOfAttention(const AttentionRequest& r, int num_threads) {
+  AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, OptionsOf(r), r.return_lse);
+  // Which results there are decides how the call runs; nothing is written to them.
+  static float nothing = 0;
+  const Extents output = {p.batch, p.num_heads, p.q_len, p.head_dim_v};
+  p.output = StoredOutput(&nothing, p.q.dtype, output, {});
+  if (r.return_lse) p.outputs.lse = {&nothing, {p.batch, p.num_heads, p.q_len, 1}, {}};
+  const TensorView<float> pairs = {&nothing, {p.batch, p.num_heads, p.q_len, p.kv_len}, {}};
+  if (r.return_weights) p.outputs.weights = pairs;
+  if (r.return_scores) {
+    p.outputs.scores = pairs;
+    p.outputs.score_stage = *r.return_scores;
+  }
+  return CostOf(p, num_threads);
 }
 
 void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,

@@ -9,6 +9,7 @@
 #include "heed/attention.h"
 #include "heed/request.h"
 #include "heed/thread_pool.h"
+#include "src/exact/problem.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -30,6 +31,12 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
 
 // The options alone, for layers: r.q, r.k and r.v have their shapes, their data is not read.
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
+
+// The options with views of what the request owns, which must outlive them.
+AttentionOptions OptionsOf(const AttentionRequest& request);
+
+// What heed::Run of the request takes beside its results, with this many threads.
+AttentionCost CostOfAttention(const AttentionRequest& request, int num_threads);
 
 // What the rows fix.
 AttentionOptions UnscaledPreset();  // luong_dot, luong_location

@@ -11,12 +11,35 @@
 
 namespace heed {
 
+// While one lives, AlignedFloats made by its thread have no memory: their bytes are added up
+// instead.
+class AllocationCount {
+ public:
+  AllocationCount() : outer_(current) { current = this; }
+  ~AllocationCount() { current = outer_; }
+  AllocationCount(const AllocationCount&) = delete;
+  AllocationCount& operator=(const AllocationCount&) = delete;
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  friend class AlignedFloats;
+  static inline thread_local AllocationCount* current = nullptr;
+
+  AllocationCount* outer_;
+  int64_t bytes_ = 0;
+};
+
 // Cache-line aligned floats, not initialised. Throws Error(kMemory).
 class AlignedFloats {
  public:
   AlignedFloats() = default;
   explicit AlignedFloats(size_t count) {
     if (count == 0) return;
+    if (AllocationCount::current != nullptr) {
+      AllocationCount::current->bytes_ += static_cast<int64_t>(count * sizeof(float));
+      return;
+    }
     memory_ = hwy::AllocateAligned<float>(count);
     if (memory_ == nullptr) {
       throw Error(ErrorCode::kMemory, "could not allocate " +

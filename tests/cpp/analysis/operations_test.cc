@@ -98,6 +98,24 @@ TEST_F(Operations, AnalyzeIsAnalyze) {
   EXPECT_EQ(std::vector<int32_t>(indices, indices + index.size()), index.Elements());
 }
 
+TEST_F(Operations, OptionsThatTheRequestOwnsArrive) {
+  c_.sinks.clear();
+  c_.scalars.score = Score::kSquaredDistance;
+  c_.width = {2.0f};
+  Buffer<float> entropy({2, 4, 9, 1}, Layout::kDense, kNan);
+  Analyze(c_.q.view(), c_.k.view(), c_.options(), {}, {.entropy = entropy.view()});
+  const std::vector<NamedTensor> inputs = {{"q", c_.q.any(DType::kFloat32)},
+                                           {"k", c_.k.any(DType::kFloat32)},
+                                           {"v", c_.v.any(DType::kFloat32)}};
+  const Request request = {"analyze",
+                           inputs,
+                           {{"score", std::string("squared_distance")},
+                            {"width", 2.0},
+                            {"causal", true},
+                            {"entropy", true}}};
+  EXPECT_EQ(Outputs(request).BitsOf("entropy"), Bits(entropy));
+}
+
 TEST_F(Operations, TilesTakeTheLse) {
   Results all = RunAttention(c_, {.lse = true, .weights = true});
   Request request = Make("weights_tile");
