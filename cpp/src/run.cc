@@ -75,6 +75,7 @@ constexpr Runner kRunners[] = {
     {"multi_query", PlanMultiQuery, RunMultiQuery},
     {"grouped_query", PlanMultiHead, RunMultiHead},
     {"attention_classifier", PlanAttentionClassifier, RunAttentionClassifier},
+    {"multi_head_latent", PlanMultiHeadLatent, RunMultiHeadLatent},
     {"transformer_block", PlanTransformerBlock, RunTransformerBlock},
     Position<ReadRope, Rotate>("rope"),
     Position<ReadXpos, Rotate>("xpos"),

@@ -10,6 +10,7 @@
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/graph.h"
+#include "heed/latent.h"
 #include "heed/layers.h"
 #include "heed/linear.h"
 #include "heed/merge.h"

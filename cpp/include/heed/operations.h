@@ -29,6 +29,8 @@ namespace heed {
 //   attention_flow   maps          sources (numbers) -> flow
 //   head_importance  output w_o?   -> importance
 //   prune_heads      importance    num_kept -> keep (uint8)
+//   linear           x weight bias?  -> output
+//   bmm              a b           transpose_b (bool) -> output
 //   merge            output_0 lse_0 output_1 lse_1 ... -> output lse
 //
 // Validates the request and returns what it produces. Throws Error.

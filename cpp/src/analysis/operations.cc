@@ -9,6 +9,7 @@
 #include "heed/registry.h"
 #include "src/exact/problem.h"
 #include "src/exact/request.h"
+#include "src/linear/operations.h"
 #include "src/request_reader.h"
 #include "src/view_checks.h"
 
@@ -33,6 +34,8 @@ constexpr Operation kOperations[] = {
     {"attention_flow", false, "maps", "sources"},
     {"head_importance", false, "output w_o?", ""},
     {"prune_heads", false, "importance", "num_kept"},
+    {"linear", false, "x weight bias?", ""},
+    {"bmm", false, "a b", "transpose_b"},
 };
 
 bool HasWord(std::string_view words, std::string_view word) {
@@ -335,6 +338,16 @@ void RunPruneHeads(const Reading& r, std::span<const NamedTensor> outputs, Threa
   std::copy(keep.begin(), keep.end(), static_cast<uint8_t*>(outputs[0].tensor.data));
 }
 
+// Operations that read nothing of attention.
+template <auto kPlan>
+std::vector<OutputSpec> PlanOwn(const Reading& r) {
+  return kPlan(r.own());
+}
+template <auto kRun>
+void RunOwn(const Reading& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  kRun(r.own(), outputs, pool);
+}
+
 struct Verbs {
   std::vector<OutputSpec> (*plan)(const Reading&);
   void (*run)(const Reading&, std::span<const NamedTensor>, ThreadPool*);
@@ -351,6 +364,8 @@ constexpr Verbs kVerbs[] = {
     {PlanAttentionFlow, RunAttentionFlow},
     {PlanHeadImportance, RunHeadImportance},
     {PlanPruneHeads, RunPruneHeads},
+    {PlanOwn<PlanLinear>, RunOwn<RunLinear>},
+    {PlanOwn<PlanBmm>, RunOwn<RunBmm>},
 };
 static_assert(std::size(kVerbs) == std::size(kOperations));
 

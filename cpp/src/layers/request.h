@@ -52,6 +52,9 @@ std::vector<OutputSpec> PlanMultiHead(const RequestReader& reader);
 void RunMultiHead(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool);
 
+std::vector<OutputSpec> PlanMultiHeadLatent(const RequestReader& reader);
+void RunMultiHeadLatent(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                        ThreadPool* pool);
 std::vector<OutputSpec> PlanTransformerBlock(const RequestReader& reader);
 void RunTransformerBlock(const RequestReader& reader, std::span<const NamedTensor> outputs,
                          ThreadPool* pool);
