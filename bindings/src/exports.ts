@@ -61,6 +61,7 @@ export type {
   XposFunction,
   XposOptions,
 } from "./position.js";
+export type { BmmOptions, ProductFunctions } from "./products.js";
 export type { ReferenceResult } from "./reference.js";
 export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
 export type { Layout } from "./shape.js";

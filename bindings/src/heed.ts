@@ -18,6 +18,7 @@ import {
 } from "./multi_head_attention.js";
 import { newTensor, type TensorFunction } from "./new_tensor.js";
 import { type PositionFunctions, positionsOf } from "./position.js";
+import { type ProductFunctions, productFunctions } from "./products.js";
 import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare } from "./request.js";
@@ -106,6 +107,10 @@ export class Heed {
   readonly run: RunFunction;
   /** A multi-head attention layer; loads the weights of PyTorch and Keras. */
   readonly MultiHeadAttention: MultiHeadAttentionConstructor;
+  /** x weight^T + bias, weight [out_dim, in_dim]. */
+  readonly linear: ProductFunctions["linear"];
+  /** Products of batches of matrices. */
+  readonly bmm: ProductFunctions["bmm"];
   /** Entropy, top weights, distances, column sums: see `AnalyzeFunction`. */
   readonly analyze: AnalysisFunctions["analyze"];
   readonly weightsTile: AnalysisFunctions["weightsTile"];
@@ -147,6 +152,9 @@ export class Heed {
     this.tensor = ((data: unknown, shape?: unknown, options?: unknown) =>
       newTensor(heap, data, shape, options)) as unknown as TensorFunction;
     this.MultiHeadAttention = multiHeadAttentionOf(heap, registry);
+    const { linear, bmm } = productFunctions(heap);
+    this.linear = linear;
+    this.bmm = bmm;
     const names = optionNames(registry);
     this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
       heap.checkUsable();
