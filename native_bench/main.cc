@@ -1,4 +1,5 @@
 // heed-bench: accuracy first, speed second. See README.md in this folder.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "heed/registry.h"
 #include "native_bench/options.h"
 #include "native_bench/peer.h"
+#include "native_bench/products.h"
 #include "native_bench/report.h"
 #include "native_bench/run.h"
 #include "native_bench/simd_target.h"
@@ -82,6 +84,16 @@ void Write(const Options& options, const Report& report) {
   WriteTo(options.markdown_path, [&](std::ostream& out) { PrintMarkdown(out, report); });
 }
 
+int Products(const Options& options) {
+  if (!options.simd.empty()) ForceTarget(options.simd);
+  const std::vector<ProductRow> rows = MeasureProducts(options.grid.threads, options.plan);
+  std::cout << "SIMD target " << ChosenTarget() << "\n";
+  PrintProducts(std::cout, rows);
+  const bool wrong = std::any_of(rows.begin(), rows.end(),
+                                 [](const ProductRow& row) { return !(row.max_error <= 1); });
+  return wrong ? kExitWrong : 0;
+}
+
 std::string Command(int argc, char** argv) {
   std::string command = "heed-bench";
   for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
@@ -95,6 +107,7 @@ int Main(int argc, char** argv) {
     List(line.options);
     return 0;
   }
+  if (line.options.products) return Products(line.options);
   const Progress progress = MakeProgress(line.options);
   const Report report = RunBenchmark(line.options, Command(argc, argv), progress);
   if (!line.options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");

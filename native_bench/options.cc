@@ -1,8 +1,10 @@
 #include "native_bench/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "heed/registry.h"
+#include "native_bench/words.h"
 
 namespace heed::bench {
 namespace {
@@ -20,7 +22,8 @@ struct RawLists {
 };
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
-  app.add_option("--mechanisms", raw.mechanisms, "ids, or all")->capture_default_str();
+  app.add_option("--mechanisms", raw.mechanisms, "ids, or all that need only q, k and v")
+      ->capture_default_str();
   app.add_option("--lengths", raw.lengths, "sequence lengths; 1x4096 is q_len x kv_len")
       ->capture_default_str();
   app.add_option("--head-dims", raw.head_dims, "sizes of one head")->capture_default_str();
@@ -52,6 +55,8 @@ void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app.add_option("--seed", options.seed, "seed of the random inputs")->capture_default_str();
+  app.add_flag("--products", options.products,
+               "measure the matrix products of the layers instead of mechanisms, and stop");
   app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
 }
 
@@ -71,6 +76,14 @@ std::vector<int> ParseThreads(const std::string& text) {
     threads.push_back(static_cast<int>(count));
   }
   return threads;
+}
+
+// Whether q, k and v are all that the mechanism needs: the inputs that heed-bench can make.
+bool CanMake(const Mechanism& m) {
+  const std::vector<std::string_view> words = SplitWords(m.inputs);
+  return std::all_of(words.begin(), words.end(), [](std::string_view word) {
+    return word.ends_with('?') || word == "q" || word == "k" || word == "v";
+  });
 }
 
 void ParseLists(const RawLists& raw, Options& options) {

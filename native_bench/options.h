@@ -26,6 +26,7 @@ struct Options {
   std::string markdown_path;  // likewise
   bool list = false;
   bool verify_only = false;
+  bool products = false;  // measure matrix products instead of mechanisms
   bool quiet = false;
 };
 
