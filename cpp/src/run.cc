@@ -93,6 +93,7 @@ constexpr Runner kRunners[] = {
     Exact<NormalizePreset<Normalize::kStickBreaking>>("stick_breaking"),
     Exact<NormalizePreset<Normalize::kCope>>("cope"),
     ExactRead<ReadFlash>("flash"),
+    {"attention_free", PlanAttentionFree, RunAttentionFree},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -4,6 +4,7 @@
 
 #include "heed/analysis.h"
 #include "heed/attention.h"
+#include "heed/attention_free.h"
 #include "heed/cache.h"
 #include "heed/compose.h"
 #include "heed/dtype.h"

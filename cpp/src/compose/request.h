@@ -25,6 +25,7 @@ HEED_COMPOSED(AttentionPooling)
 HEED_COMPOSED(Graph)
 HEED_COMPOSED(External)
 HEED_COMPOSED(Synthesizer)
+HEED_COMPOSED(AttentionFree)
 
 #undef HEED_COMPOSED
 

@@ -210,15 +210,14 @@ StoredTensor ReadLocationKeys(const RequestReader& reader, const StoredTensor& v
   return StoredTensor(weight);
 }
 
-// The options with views of what the request owns.
+}  // namespace
+
 AttentionOptions OptionsOf(const AttentionRequest& r) {
   AttentionOptions options = r.options;
   options.width = r.width;
   options.temperature = r.temperature;
   return options;
 }
-
-}  // namespace
 
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;

@@ -31,6 +31,9 @@ AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset)
 // The options alone, for layers: r.q, r.k and r.v have their shapes, their data is not read.
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
 
+// The options, with views of the memory that the request owns.
+AttentionOptions OptionsOf(const AttentionRequest& request);
+
 // What the rows fix.
 AttentionOptions UnscaledPreset();  // luong_dot, luong_location
 AttentionOptions BilinearPreset();  // luong_general
