@@ -94,6 +94,8 @@ constexpr Runner kRunners[] = {
     Exact<NormalizePreset<Normalize::kCope>>("cope"),
     ExactRead<ReadFlash>("flash"),
     {"attention_free", PlanAttentionFree, RunAttentionFree},
+    {"induced_set", PlanInducedSet, RunInducedSet},
+    {"perceiver", PlanPerceiver, RunPerceiver},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

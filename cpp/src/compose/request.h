@@ -26,6 +26,8 @@ HEED_COMPOSED(Graph)
 HEED_COMPOSED(External)
 HEED_COMPOSED(Synthesizer)
 HEED_COMPOSED(AttentionFree)
+HEED_COMPOSED(InducedSet)
+HEED_COMPOSED(Perceiver)
 
 #undef HEED_COMPOSED
 
