@@ -102,6 +102,9 @@ constexpr Runner kRunners[] = {
     Exact<NormalizePreset<Normalize::kStickBreaking>>("stick_breaking"),
     Exact<NormalizePreset<Normalize::kCope>>("cope"),
     ExactRead<ReadFlash>("flash"),
+    {"attention_free", PlanAttentionFree, RunAttentionFree},
+    {"induced_set", PlanInducedSet, RunInducedSet},
+    {"perceiver", PlanPerceiver, RunPerceiver},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -4,6 +4,7 @@
 
 #include "heed/analysis.h"
 #include "heed/attention.h"
+#include "heed/attention_free.h"
 #include "heed/cache.h"
 #include "heed/compose.h"
 #include "heed/cost.h"
@@ -18,6 +19,7 @@
 #include "heed/position.h"
 #include "heed/registry.h"
 #include "heed/request.h"
+#include "heed/set_attention.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
 #include "heed/varlen.h"

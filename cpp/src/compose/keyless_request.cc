@@ -105,7 +105,7 @@ void RunExternal(const RequestReader& reader, std::span<const NamedTensor> outpu
 
 std::vector<OutputSpec> PlanSynthesizer(const RequestReader& reader) {
   const SynthesizerRequest r = ReadSynthesizer(reader);
-  const AttentionOptions& options = r.rest.options;
+  const AttentionOptions options = OptionsOf(r.rest);
   const SynthesizerProblem p =
       r.random() ? ValidateRandomSynthesizer(r.scores, r.v, r.v.shape[2], options)
                  : ValidateDenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, options);
@@ -125,9 +125,9 @@ void RunSynthesizer(const RequestReader& reader, std::span<const NamedTensor> ou
   if (r.rest.return_lse) out.lse = OutputView(outputs, "lse");
   if (r.rest.return_weights) out.weights = OutputView(outputs, "weights");
   if (r.random()) {
-    RandomSynthesizer(r.scores, r.v, r.rest.options, out, pool);
+    RandomSynthesizer(r.scores, r.v, OptionsOf(r.rest), out, pool);
   } else {
-    DenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, r.rest.options, out, pool);
+    DenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, OptionsOf(r.rest), out, pool);
   }
 }
 

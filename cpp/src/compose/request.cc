@@ -21,13 +21,6 @@ SubNorm ReadSubNorm(const RequestReader& reader) {
 struct ComposedRequest {
   TensorView<const float> q, k, v;
   AttentionRequest rest;
-
-  // The options, with views of what the request owns.
-  AttentionOptions Options() const {
-    AttentionOptions options = rest.options;
-    options.width = rest.width;
-    return options;
-  }
 };
 
 ComposedRequest ReadComposed(const RequestReader& reader, const TensorView<const float>& q) {
@@ -75,7 +68,7 @@ namespace {
 
 DifferentialOptions ReadDifferential(const RequestReader& reader, const ComposedRequest& r) {
   DifferentialOptions o;
-  o.attention = r.Options();
+  o.attention = OptionsOf(r.rest);
   o.lambda = reader.Floats("lambda");
   o.lambda_init = reader.Number("lambda_init").value_or(o.lambda_init);
   o.sub_norm = ReadSubNorm(reader);
@@ -107,7 +100,7 @@ namespace {
 
 TalkingHeadsOptions ReadTalkingHeads(const RequestReader& reader, const ComposedRequest& r) {
   TalkingHeadsOptions o;
-  o.attention = r.Options();
+  o.attention = OptionsOf(r.rest);
   o.mix_scores = ReadMatrix(reader, "mix_scores", r.q.shape[1]);
   o.mix_weights = ReadMatrix(reader, "mix_weights", r.q.shape[1]);
   return o;
@@ -133,7 +126,7 @@ namespace {
 
 HopfieldOptions ReadHopfield(const RequestReader& reader, const ComposedRequest& r) {
   HopfieldOptions o;
-  o.attention = r.Options();
+  o.attention = OptionsOf(r.rest);
   o.steps = reader.Count("steps").value_or(o.steps);
   o.tolerance = reader.Number("tolerance").value_or(o.tolerance);
   return o;
@@ -172,7 +165,8 @@ std::vector<OutputSpec> PlanGated(const RequestReader& reader) {
 
 void RunGated(const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
   const ComposedRequest r = ReadComposed(reader);
-  GatedAttention(r.q, r.k, r.v, ReadGate(reader), r.Options(), FloatOutputs(r, outputs), pool);
+  GatedAttention(r.q, r.k, r.v, ReadGate(reader), OptionsOf(r.rest), FloatOutputs(r, outputs),
+                 pool);
 }
 
 // Attention pooling.

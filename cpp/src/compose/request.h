@@ -25,6 +25,9 @@ HEED_COMPOSED(AttentionPooling)
 HEED_COMPOSED(Graph)
 HEED_COMPOSED(External)
 HEED_COMPOSED(Synthesizer)
+HEED_COMPOSED(AttentionFree)
+HEED_COMPOSED(InducedSet)
+HEED_COMPOSED(Perceiver)
 
 #undef HEED_COMPOSED
 

@@ -62,6 +62,22 @@ TEST_P(Differential, DefaultsMatchReference) {
   ExpectAllNear(RunByName(c.request()).at("output"), expected, 2e-5);
 }
 
+TEST_P(Differential, OtherScoresAndUserFunctionsPassThrough) {
+  ComposedCase c{.id = "differential",
+                 .inner = MakeCase({.num_heads = 2, .q_len = 5, .kv_len = 40, .head_dim = 32}),
+                 .extras = {},
+                 .params = {}};
+  c.params = {{"sub_norm", std::string("none")},
+              {"score", std::string("cosine")},
+              {"temperature", std::vector<double>{0.1, 0.7}}};
+  const std::vector<double> cosine = RunByName(c.request()).at("output");
+  ExpectAllNear(cosine, RunOracle(c.request()).at("output"), 5e-5);
+  c.params[2].value = std::vector<double>{0.1, 0.1};
+  EXPECT_NE(RunByName(c.request()).at("output"), cosine);
+  c.params = {{"keep_mod", std::string("kvIndex <= qIndex + 7")}};
+  ExpectAllNear(RunByName(c.request()).at("output"), RunOracle(c.request()).at("output"), 5e-5);
+}
+
 TEST_P(Differential, GivesTheNumbersOfItsDefinition) {
   // q1 = q2 = (1), k1 = (ln 2, 0): map 2/3, 1/3. k2 = (0, ln 3): map 1/4, 3/4. lambda 1/2:
   // 2/3 - 1/8 = 13/24, 1/3 - 3/8 = -1/24. v = 24 and 0, then 0 and 24: output 13, -1.

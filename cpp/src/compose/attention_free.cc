@@ -1,0 +1,71 @@
+// heed::AttentionFree: scheduling and dispatch.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/compose/attention_free.cc"
+#include "heed/attention_free.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/compose/attention_free-inl.h"
+#include "src/compose/attention_free_problem.h"
+#include "src/compose/rows.h"
+#include "src/view_checks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// Rows of a task where every row looks at its keys anew. Without a bias one task has all rows of a
+// head: each goes on where the one before it stopped.
+inline constexpr int64_t kFreeRows = 16;
+
+void RunAttentionFreeLoop(const AttentionFreeProblem& p, ThreadPool& pool) {
+  const FreePlan plan(p);
+  const Extents& q = p.q.shape;
+  if (q[0] * q[1] * q[2] * q[3] == 0) return;
+  std::vector<std::unique_ptr<FreeScratch>> scratch;
+  for (int w = 0; w < pool.NumThreads(); ++w) scratch.push_back(std::make_unique<FreeScratch>(p));
+  const int64_t rows = plan.goes_on ? q[2] : kFreeRows;
+  const int64_t blocks = (q[2] + rows - 1) / rows;
+  pool.Run(q[0] * q[1] * blocks, [&](int64_t task, int worker) {
+    const int64_t b = task / blocks / q[1], h = task / blocks % q[1];
+    FreeLoop loop(plan, b, h, *scratch[static_cast<size_t>(worker)]);
+    const int64_t first = task % blocks * rows;
+    for (int64_t i = first; i < std::min(q[2], first + rows); ++i) loop.Run(i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunAttentionFreeLoop);
+
+void AttentionFree(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                   const AttentionFreeOptions& options, TensorView<float> output,
+                   ThreadPool* pool) {
+  try {
+    AttentionFreeProblem p = ValidateAttentionFree(q, k, v, options);
+    CheckOutput("output", output, q.shape, "[batch, num_heads, q_len, head_dim]");
+    CheckNoAlias("output", output, "q", q);
+    CheckNoAlias("output", output, "k", k);
+    CheckNoAlias("output", output, "v", v);
+    p.output = output;
+    HWY_DYNAMIC_DISPATCH(RunAttentionFreeLoop)(p, PoolOrDefault(pool));
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of attention_free");
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, "the scratch memory of attention_free cannot be addressed");
+  }
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE

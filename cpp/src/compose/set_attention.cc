@@ -1,0 +1,197 @@
+// Set Transformer blocks and the Perceiver's cross-attention: multi-head attention with residuals,
+// norms and a feed-forward network around it.
+#include "src/compose/set_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "heed/linear.h"
+#include "src/compose/checks.h"
+#include "src/compose/rows.h"
+#include "src/layers/multi_head.h"
+#include "src/layers/transformer_block.h"
+
+namespace heed {
+namespace {
+
+void CheckEpsilon(double epsilon) {
+  if (epsilon > 0 && std::isfinite(epsilon)) return;
+  Fail(ErrorCode::kRange, "epsilon = " + NumberText(epsilon) + "; it must be positive and finite");
+}
+
+void CheckMatrix(const std::string& name, const TensorView<const float>& matrix, int64_t out,
+                 int64_t in) {
+  CheckPresent(name, matrix);
+  CheckShape(name, matrix.shape, {1, 1, out, in}, "1, 1, out, in");
+}
+
+// The attention gives rows that can be added to those of x.
+void CheckAttention(const TensorView<const float>& x, const TensorView<const float>& y,
+                    const MultiHeadWeights& weights, const MultiHeadOptions& options) {
+  const MultiHeadShape shape = ValidateMultiHead(x, y, y, weights, options, false);
+  if (shape.out_dim == x.shape[3]) return;
+  Fail(ErrorCode::kShape, "w_o gives rows of " + std::to_string(shape.out_dim) +
+                              "; expected embed_dim = " + std::to_string(x.shape[3]) +
+                              ": they are added to the queries' rows");
+}
+
+void CheckRowsOutput(const TensorView<float>& output, const TensorView<const float>& x,
+                     const TensorView<const float>& y) {
+  CheckOutput("output", output, x.shape, "[batch, 1, q_len, embed_dim]");
+  CheckNoAlias("output", output, "the queries' rows", x);
+  CheckNoAlias("output", output, "the keys' rows", y);
+}
+
+void NormInto(const TensorView<const float>& from, const RowNorm* norm, const TensorView<float>& to,
+              ThreadPool& pool) {
+  if (to.shape[3] == 0) return;
+  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
+    float* row = &to(b, h, i, 0);
+    const float* source = &from(b, h, i, 0);
+    if (source != row) std::copy_n(source, to.shape[3], row);
+    if (norm != nullptr) (*norm)({row, static_cast<size_t>(to.shape[3])});
+  });
+}
+
+// to = activate(to) + x.
+template <class Activation>
+void AddRows(const TensorView<const float>& x, const TensorView<float>& to, Activation activate,
+             ThreadPool& pool) {
+  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
+    for (int64_t d = 0; d < to.shape[3]; ++d) {
+      float& sum = to(b, h, i, d);
+      sum = activate(sum) + x(b, h, i, d);
+    }
+  });
+}
+
+float Same(float x) { return x; }
+float Relu(float x) { return x < 0 ? 0.0f : x; }  // NaN stays
+float Gelu(float x) { return 0.5f * x * (1 + std::erf(x * 0.70710678f)); }
+
+void Attend(const TensorView<const float>& x, const TensorView<const float>& y,
+            const MultiHeadWeights& weights, const MultiHeadOptions& options,
+            const TensorView<float>& to, ThreadPool& pool) {
+  MultiHeadOutputs outputs;
+  outputs.output = to;
+  MultiHead(x, y, y, weights, options, outputs, &pool);
+}
+
+// MAB whose arguments have been checked.
+void RunSetBlock(const TensorView<const float>& x, const TensorView<const float>& y,
+                 const SetBlockWeights& w, const SetBlockOptions& o,
+                 const TensorView<float>& output, ThreadPool& pool) {
+  const Norm kind = o.norm.value_or(Norm::kLayer);
+  const RowNorm norm1 = {kind, o.epsilon, w.norm1_weight, w.norm1_bias};
+  const RowNorm norm2 = {kind, o.epsilon, w.norm2_weight, w.norm2_bias};
+  const OwnedTensor h(x.shape);
+  Attend(x, y, w.attention, o.attention, h.view(), pool);
+  AddRows(x, h.view(), Same, pool);
+  NormInto(h.view(), o.norm ? &norm1 : nullptr, h.view(), pool);
+  Linear(h.view(), w.w_ff, w.b_ff, output, &pool);
+  AddRows(h.view(), output, Relu, pool);
+  NormInto(output, o.norm ? &norm2 : nullptr, output, pool);
+}
+
+}  // namespace
+
+TensorView<const float> RowsOfBatch(TensorView<const float> rows, int64_t batch) {
+  if (rows.shape[0] == 1) {
+    rows.shape[0] = batch;
+    rows.strides[0] = 0;
+  }
+  return rows;
+}
+
+void ValidateSetBlock(const TensorView<const float>& x, const TensorView<const float>& y,
+                      const SetBlockWeights& w, const SetBlockOptions& o) {
+  CheckAttention(x, y, w.attention, o.attention);
+  CheckEpsilon(o.epsilon);
+  const int64_t dim = x.shape[3];
+  CheckMatrix("w_ff", w.w_ff, dim, dim);
+  CheckValueCount("b_ff", w.b_ff.size(), dim, "embed_dim");
+  CheckValueCount("norm1_weight", w.norm1_weight.size(), dim, "embed_dim");
+  CheckValueCount("norm1_bias", w.norm1_bias.size(), dim, "embed_dim");
+  CheckValueCount("norm2_weight", w.norm2_weight.size(), dim, "embed_dim");
+  CheckValueCount("norm2_bias", w.norm2_bias.size(), dim, "embed_dim");
+}
+
+void SetAttentionBlock(TensorView<const float> x, TensorView<const float> y,
+                       const SetBlockWeights& weights, const SetBlockOptions& options,
+                       TensorView<float> output, ThreadPool* pool) {
+  x = RowsOfBatch(x, y.shape[0]);
+  ValidateSetBlock(x, y, weights, options);
+  CheckRowsOutput(output, x, y);
+  RunSetBlock(x, y, weights, options, output, PoolOrDefault(pool));
+}
+
+SetBlockOptions OptionsOfSecond(const SetBlockOptions& options) {
+  SetBlockOptions second = options;
+  second.attention = {};
+  second.attention.attention.scale = options.attention.attention.scale;
+  return second;
+}
+
+void InducedSetAttention(TensorView<const float> x, TensorView<const float> inducing,
+                         const SetBlockWeights& first, const SetBlockWeights& second,
+                         const SetBlockOptions& options, TensorView<float> output,
+                         ThreadPool* pool) {
+  inducing = RowsOfBatch(inducing, x.shape[0]);
+  ValidateSetBlock(inducing, x, first, options);
+  const OwnedTensor h(inducing.shape);
+  ValidateSetBlock(x, h.view(), second, OptionsOfSecond(options));
+  CheckRowsOutput(output, x, inducing);
+  ThreadPool& threads = PoolOrDefault(pool);
+  RunSetBlock(inducing, x, first, options, h.view(), threads);
+  RunSetBlock(x, h.view(), second, OptionsOfSecond(options), output, threads);
+}
+
+void ValidatePerceiver(const TensorView<const float>& latents, const TensorView<const float>& input,
+                       const PerceiverWeights& w, const PerceiverOptions& o) {
+  CheckAttention(latents, input, w.attention, o.attention);
+  CheckEpsilon(o.epsilon);
+  const int64_t dim = latents.shape[3], ff_dim = w.w_up.shape[2];
+  CheckMatrix("w_up", w.w_up, ff_dim, dim);
+  CheckMatrix("w_down", w.w_down, dim, ff_dim);
+  CheckValueCount("b_up", w.b_up.size(), ff_dim, "ff_dim");
+  CheckValueCount("b_down", w.b_down.size(), dim, "embed_dim");
+  CheckValueCount("norm1_weight", w.norm1_weight.size(), dim, "embed_dim");
+  CheckValueCount("norm1_bias", w.norm1_bias.size(), dim, "embed_dim");
+  CheckValueCount("norm2_weight", w.norm2_weight.size(), dim, "embed_dim");
+  CheckValueCount("norm2_bias", w.norm2_bias.size(), dim, "embed_dim");
+  CheckValueCount("key_norm_weight", w.key_norm_weight.size(), input.shape[3], "kdim");
+  CheckValueCount("key_norm_bias", w.key_norm_bias.size(), input.shape[3], "kdim");
+}
+
+void PerceiverBlock(TensorView<const float> latents, TensorView<const float> input,
+                    const PerceiverWeights& w, const PerceiverOptions& o, TensorView<float> output,
+                    ThreadPool* pool) {
+  latents = RowsOfBatch(latents, input.shape[0]);
+  ValidatePerceiver(latents, input, w, o);
+  CheckRowsOutput(output, latents, input);
+  ThreadPool& threads = PoolOrDefault(pool);
+  const RowNorm norm1 = {Norm::kLayer, o.epsilon, w.norm1_weight, w.norm1_bias};
+  const RowNorm norm2 = {Norm::kLayer, o.epsilon, w.norm2_weight, w.norm2_bias};
+  const RowNorm key_norm = {Norm::kLayer, o.epsilon, w.key_norm_weight, w.key_norm_bias};
+  const Extents& shape = latents.shape;
+  const OwnedTensor normed(shape), z(shape), keys(input.shape);
+  const OwnedTensor hidden({shape[0], 1, shape[2], w.w_up.shape[2]});
+
+  NormInto(latents, &norm1, normed.view(), threads);
+  NormInto(input, &key_norm, keys.view(), threads);
+  Attend(normed.view(), keys.view(), w.attention, o.attention, z.view(), threads);
+  AddRows(latents, z.view(), Same, threads);
+
+  NormInto(z.view(), &norm2, normed.view(), threads);
+  Linear(normed.view(), w.w_up, w.b_up, hidden.view(), &threads);
+  ForEachRow(hidden.view().shape, threads, [&](int64_t b, int64_t h, int64_t i) {
+    for (int64_t d = 0; d < hidden.view().shape[3]; ++d) {
+      hidden.view()(b, h, i, d) = Gelu(hidden.view()(b, h, i, d));
+    }
+  });
+  Linear(hidden.view(), w.w_down, w.b_down, output, &threads);
+  AddRows(z.view(), output, Same, threads);
+}
+
+}  // namespace heed

@@ -1,0 +1,198 @@
+// induced_set and perceiver by name.
+#include <string>
+
+#include "src/compose/request.h"
+#include "src/compose/set_attention.h"
+#include "src/layers/multi_head_request.h"
+#include "src/layers/request.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+enum class SetBlock { kIsab, kPma, kSab };
+
+struct InducedSetRequest {
+  TensorView<const float> x, inducing;
+  SetBlock block = SetBlock::kIsab;
+  SetBlockWeights weights[2];
+  SetBlockOptions options;
+};
+
+SetBlock ReadSetBlock(const RequestReader& reader) {
+  const std::string word = reader.Word("set_block").value_or("isab");
+  if (word == "isab") return SetBlock::kIsab;
+  if (word == "pma") return SetBlock::kPma;
+  if (word == "sab") return SetBlock::kSab;
+  Fail(ErrorCode::kOption, "set_block = \"" + word + "\"; expected \"isab\", \"pma\" or \"sab\"");
+}
+
+// Rows `first` to `first + dim` of block `n` of set_weights, as [1, heads, head_dim, dim].
+TensorView<const float> HeadsOf(const TensorView<const float>& all, int64_t n, int64_t matrix,
+                                int64_t heads) {
+  const int64_t dim = all.shape[3];
+  const float* data = all.data + n * all.strides[0] + matrix * all.strides[1];
+  return {data,
+          {1, heads, dim / heads, dim},
+          {0, dim / heads * all.strides[2], all.strides[2], all.strides[3]}};
+}
+
+// Row `row` of block n of an optional [num_blocks, rows, dim].
+std::span<const float> RowOf(std::span<const float> values, int64_t rows, int64_t n, int64_t row,
+                             int64_t dim) {
+  if (values.empty()) return {};
+  return values.subspan(static_cast<size_t>((n * rows + row) * dim), static_cast<size_t>(dim));
+}
+
+void CheckStack(const RequestReader& reader, const char* name, int64_t blocks, int64_t rows,
+                int64_t dim) {
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor == nullptr) return;
+  if (tensor->rank == 3 && tensor->shape[0] == blocks && tensor->shape[1] == rows &&
+      tensor->shape[2] == dim) {
+    return;
+  }
+  Fail(ErrorCode::kShape, std::string(name) + " must have the shape [" + std::to_string(blocks) +
+                              ", " + std::to_string(rows) + ", embed_dim = " + std::to_string(dim) +
+                              "]");
+}
+
+void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
+                    InducedSetRequest& r) {
+  const int64_t dim = r.x.shape[3];
+  const TensorView<const float> all = ReadRequiredWeight(reader, "set_weights", 4);
+  CheckInput("set_weights", all);
+  CheckShape("set_weights", all.shape, {blocks, 5, dim, dim},
+             "[2 (isab) or 1, 5 (q, k, v, o, ff), embed_dim, embed_dim]");
+  CheckStack(reader, "set_biases", blocks, 5, dim);
+  CheckStack(reader, "norm_weights", blocks, 2, dim);
+  CheckStack(reader, "norm_biases", blocks, 2, dim);
+  const std::span<const float> biases = reader.Floats("set_biases");
+  const std::span<const float> factors = reader.Floats("norm_weights");
+  const std::span<const float> shifts = reader.Floats("norm_biases");
+  for (int64_t n = 0; n < blocks; ++n) {
+    SetBlockWeights& w = r.weights[n];
+    w.attention.w_q = HeadsOf(all, n, 0, heads);
+    w.attention.w_k = HeadsOf(all, n, 1, heads);
+    w.attention.w_v = HeadsOf(all, n, 2, heads);
+    const TensorView<const float> ff = HeadsOf(all, n, 4, 1);
+    w.w_ff = ff;
+    const int64_t stride = all.strides[2];
+    w.attention.w_o = {
+        HeadsOf(all, n, 3, 1).data, {1, dim, heads, dim / heads}, {0, stride, dim / heads, 1}};
+    w.attention.b_q = RowOf(biases, 5, n, 0, dim);
+    w.attention.b_k = RowOf(biases, 5, n, 1, dim);
+    w.attention.b_v = RowOf(biases, 5, n, 2, dim);
+    w.attention.b_o = RowOf(biases, 5, n, 3, dim);
+    w.b_ff = RowOf(biases, 5, n, 4, dim);
+    w.norm1_weight = RowOf(factors, 2, n, 0, dim);
+    w.norm2_weight = RowOf(factors, 2, n, 1, dim);
+    w.norm1_bias = RowOf(shifts, 2, n, 0, dim);
+    w.norm2_bias = RowOf(shifts, 2, n, 1, dim);
+  }
+}
+
+void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
+  const std::string norm = reader.Word("set_norm").value_or("layer");
+  if (norm != "layer" && norm != "none") {
+    Fail(ErrorCode::kOption, "set_norm = \"" + norm + "\"; expected \"layer\" or \"none\"");
+  }
+  if (norm == "none") r.options.norm.reset();
+  r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
+  r.options.attention.attention.scale = reader.Number("scale");
+  r.options.attention.attention.key_lengths = reader.Ints("key_lengths");
+  const AnyTensor* lengths = reader.Input("key_lengths");
+  if (lengths != nullptr && lengths->rank != 1) {
+    Fail(ErrorCode::kShape, "key_lengths must have the shape [batch]");
+  }
+}
+
+InducedSetRequest ReadInducedSet(const RequestReader& reader) {
+  InducedSetRequest r;
+  r.x = ReadRows(reader, "x");
+  r.block = ReadSetBlock(reader);
+  const bool needed = r.block != SetBlock::kSab;
+  if (needed != (reader.Input("inducing") != nullptr)) {
+    Fail(ErrorCode::kOption, needed ? "input inducing is missing"
+                                    : "inducing: a set that attends to itself (sab) has none");
+  }
+  if (needed) r.inducing = ReadWeight(reader, "inducing", 2);
+  const int64_t heads = reader.Count("num_heads").value_or(1);
+  if (heads < 1 || r.x.shape[3] % heads != 0) {
+    Fail(ErrorCode::kRange, "num_heads = " + std::to_string(heads) +
+                                "; it must divide embed_dim = " + std::to_string(r.x.shape[3]));
+  }
+  ReadSetWeights(reader, heads, r.block == SetBlock::kIsab ? 2 : 1, r);
+  ReadSetOptions(reader, r);
+  return r;
+}
+
+constexpr HeadNames kCrossNames = {"w_k", "w_v", "w_o_self", "b_k", "b_v", "b_o_self", 3};
+
+struct PerceiverRequest {
+  TensorView<const float> latents, input;
+  PerceiverWeights weights;
+  PerceiverOptions options;
+};
+
+PerceiverRequest ReadPerceiver(const RequestReader& reader) {
+  PerceiverRequest r;
+  r.input = ReadRows(reader, "key");
+  r.latents = RowsOfBatch(ReadRows(reader, "latents"), r.input.shape[0]);
+  const MultiHeadRequest heads = ReadMultiHead(reader, r.latents, r.input, r.input, kCrossNames);
+  r.options.attention = heads.options;
+  r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
+  r.weights.attention = heads.weights;
+  r.weights.norm1_weight = reader.Floats("norm1_weight");
+  r.weights.norm1_bias = reader.Floats("norm1_bias");
+  r.weights.norm2_weight = reader.Floats("norm2_weight");
+  r.weights.norm2_bias = reader.Floats("norm2_bias");
+  r.weights.key_norm_weight = reader.Floats("key_norm_weight");
+  r.weights.key_norm_bias = reader.Floats("key_norm_bias");
+  r.weights.w_up = ReadRequiredWeight(reader, "w_up", 2);
+  r.weights.w_down = ReadRequiredWeight(reader, "w_down", 2);
+  r.weights.b_up = reader.Floats("b_up");
+  r.weights.b_down = reader.Floats("b_down");
+  return r;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanInducedSet(const RequestReader& reader) {
+  const InducedSetRequest r = ReadInducedSet(reader);
+  const int64_t batch = r.x.shape[0];
+  const TensorView<const float> queries =
+      r.block == SetBlock::kSab ? r.x : RowsOfBatch(r.inducing, batch);
+  ValidateSetBlock(queries, r.x, r.weights[0], r.options);
+  if (r.block == SetBlock::kIsab) {
+    ValidateSetBlock(r.x, queries, r.weights[1], OptionsOfSecond(r.options));
+  }
+  const int64_t len = r.block == SetBlock::kPma ? queries.shape[2] : r.x.shape[2];
+  return {{"output", 3, {batch, len, r.x.shape[3], 0}}};
+}
+
+void RunInducedSet(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                   ThreadPool* pool) {
+  const InducedSetRequest r = ReadInducedSet(reader);
+  const TensorView<float> output = RowsOutput(outputs, "output");
+  if (r.block == SetBlock::kIsab) {
+    InducedSetAttention(r.x, r.inducing, r.weights[0], r.weights[1], r.options, output, pool);
+  } else {
+    const TensorView<const float> queries = r.block == SetBlock::kSab ? r.x : r.inducing;
+    SetAttentionBlock(queries, r.x, r.weights[0], r.options, output, pool);
+  }
+}
+
+std::vector<OutputSpec> PlanPerceiver(const RequestReader& reader) {
+  const PerceiverRequest r = ReadPerceiver(reader);
+  ValidatePerceiver(r.latents, r.input, r.weights, r.options);
+  return {{"output", 3, {r.latents.shape[0], r.latents.shape[2], r.latents.shape[3], 0}}};
+}
+
+void RunPerceiver(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                  ThreadPool* pool) {
+  const PerceiverRequest r = ReadPerceiver(reader);
+  PerceiverBlock(r.latents, r.input, r.weights, r.options, RowsOutput(outputs, "output"), pool);
+}
+
+}  // namespace heed
