@@ -127,13 +127,6 @@ export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends
     ? Tensor<D> | PlainTensor<D>
     : PlainTensor<D>;
 
-/** What a call with arguments of these kinds returns. */
-export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends Kind
-  ? Tensor<D>
-  : "either" extends Kind
-    ? Tensor<D> | PlainTensor<D>
-    : PlainTensor<D>;
-
 /** Tensor when any tensor argument is one, else PlainTensor. */
 export type ResultTensor<Q, K, V, O, D extends DType = "float32"> = ResultOfKind<
   KindOf<Q, K, V, O>,
