@@ -1,10 +1,8 @@
 #include "native_bench/options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 
 #include "heed/registry.h"
-#include "native_bench/words.h"
 
 namespace heed::bench {
 namespace {
@@ -76,14 +74,6 @@ std::vector<int> ParseThreads(const std::string& text) {
     threads.push_back(static_cast<int>(count));
   }
   return threads;
-}
-
-// Whether q, k and v are all that the mechanism needs: the inputs that heed-bench can make.
-bool CanMake(const Mechanism& m) {
-  const std::vector<std::string_view> words = SplitWords(m.inputs);
-  return std::all_of(words.begin(), words.end(), [](std::string_view word) {
-    return word.ends_with('?') || word == "q" || word == "k" || word == "v";
-  });
 }
 
 void ParseLists(const RawLists& raw, Options& options) {
