@@ -136,7 +136,9 @@ class FreeLoop {
       // While a channel has seen nothing there is nothing to subtract: -inf - -inf would be NaN.
       const VF base = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, kMinusInfinity)), max);
       VF sum = hn::Zero(d), values = hn::Zero(d);
-      for (size_t n = 0; n < count_; ++n) AddKey(n, c, base, sum, values);
+      size_t n = 0;
+      for (; n + 4 <= count_; n += 4) AddVectors<4>(n, c, base, sum, values);
+      for (; n < count_; ++n) AddVectors<1>(n, c, base, sum, values);
       VF fall[1] = {hn::Mul(hn::Sub(old_max, base), hn::Set(d, kLog2E))};
       Exp2NonPositive(d, fall);
       hn::Store(max, d, state_.max() + c);
@@ -145,15 +147,23 @@ class FreeLoop {
     }
   }
 
-  // A key whose exponent is -inf in a channel is not there: its value, even NaN, is left out.
-  HWY_INLINE void AddKey(size_t n, size_t c, VF base, VF& sum, VF& values) const {
+  // Adds a few keys side by side: one exponential by itself would be all waiting. A key whose
+  // exponent is -inf in a channel is not there: its value, even NaN, is left out.
+  template <size_t kCount>
+  HWY_INLINE void AddVectors(size_t n, size_t c, VF base, VF& sum, VF& values) const {
     const DF d;
-    const VF s = hn::Add(LoadAt(KeyRow(n), c), hn::Set(d, biases_[n]));
-    const auto gone = hn::Eq(s, hn::Set(d, kMinusInfinity));
-    VF weight[1] = {hn::Mul(hn::Sub(s, base), hn::Set(d, kLog2E))};
+    VF s[kCount];
+    VF weight[kCount];
+    for (size_t m = 0; m < kCount; ++m) {
+      s[m] = hn::Add(LoadAt(KeyRow(n + m), c), hn::Set(d, biases_[n + m]));
+      weight[m] = hn::Mul(hn::Sub(s[m], base), hn::Set(d, kLog2E));
+    }
     Exp2NonPositive(d, weight);
-    sum = hn::Add(sum, weight[0]);
-    values = Fma(weight[0], hn::IfThenZeroElse(gone, LoadAt(ValueRow(n), c)), values);
+    for (size_t m = 0; m < kCount; ++m) {
+      const auto gone = hn::Eq(s[m], hn::Set(d, kMinusInfinity));
+      sum = hn::Add(sum, weight[m]);
+      values = Fma(weight[m], hn::IfThenZeroElse(gone, LoadAt(ValueRow(n + m), c)), values);
+    }
   }
 
   void WriteRow(int64_t i) const {
