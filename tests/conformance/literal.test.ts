@@ -2,10 +2,12 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type Heed, load } from "heed";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { Tally } from "./tally.js";
 
 type Nested = number | Nested[];
 interface Fixture {
   name: string;
+  source: string;
   tol: number;
   inputs: Record<string, never>;
   expected: Record<string, Nested>;
@@ -16,8 +18,7 @@ const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance
 const file = `${data}/literal_fixtures.json`;
 
 let heed: Heed;
-let passed = 0;
-let skipped = 0;
+const tally = new Tally("literal");
 
 const flat = (value: Nested | undefined): number[] =>
   value === undefined ? [] : Array.isArray(value) ? value.flatMap(flat) : [value];
@@ -224,17 +225,18 @@ if (existsSync(file)) {
   });
   for (const fixture of JSON.parse(readFileSync(file, "utf8")) as Fixture[]) {
     const meaning = MEANINGS.find(([name]) => fixture.name.startsWith(name));
+    const project = fixture.source.split(" ")[0] ?? "unknown";
+    const pass = tally.announce(project, meaning === undefined ? LATER : undefined);
     if (meaning === undefined) {
-      skipped++;
       it.skip(`${fixture.name} (${LATER})`, () => {});
     } else {
       it(fixture.name, () => {
         meaning[1](fixture);
-        passed++;
+        pass();
       });
     }
   }
-  afterAll(() => console.log(`literal fixtures: ${passed} passed, ${skipped} skipped (${LATER})`));
+  afterAll(() => tally.finish());
 } else {
   it.skip(`has no data at ${file} (set HEED_CONFORMANCE)`, () => {});
 }

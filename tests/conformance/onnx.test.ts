@@ -6,6 +6,7 @@ import { OUTPUT_SLOTS, runCase } from "./onnx_attention.js";
 import { type Case, type OnnxTensor, readManifest, readTensor } from "./onnx_files.js";
 import { runFlex } from "./onnx_flex.js";
 import { runRotary } from "./onnx_rotary.js";
+import { Tally } from "./tally.js";
 
 const repository = fileURLToPath(new URL("../..", import.meta.url));
 const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
@@ -28,8 +29,7 @@ const RUNNERS: Record<string, typeof runCase> = {
   RotaryEmbedding: runRotary,
 };
 
-let passed = 0;
-const skipped = new Map<string, number>();
+const tally = new Tally("onnx");
 
 /** The tolerances of the ONNX runner; half precision has 11 bits. */
 const tolerance = (dtype: string): { relative: number; absolute: number } =>
@@ -83,19 +83,15 @@ describe.each(SUITES)("%s", (suite) => {
     const op = testCase.nodes[0]?.op ?? "none";
     const later = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
     const reason = LATER_CASES[testCase.case] ?? later;
+    const opset = suite.endsWith("25") ? `${op}, windows of opset 25` : op;
+    const pass = tally.announce(opset, reason);
     if (reason === undefined) {
       it(testCase.case, () => {
         checkCase(heed, folder, testCase);
-        passed++;
+        pass();
       });
-    } else {
-      skipped.set(`${op}: ${reason}`, (skipped.get(`${op}: ${reason}`) ?? 0) + 1);
-      it.skip(`${testCase.case} (${reason})`, () => {});
-    }
+    } else it.skip(`${testCase.case} (${reason})`, () => {});
   }
 });
 
-afterAll(() => {
-  const skips = [...skipped].map(([reason, count]) => `${count} skipped (${reason})`);
-  console.log([`conformance: ${passed} passed`, ...skips].join("\n  "));
-});
+afterAll(() => tally.finish());
