@@ -77,7 +77,7 @@ function checkBroadcast(a: Source, b: Source): void {
 export function productFunctions(heap: Heap<KernelGlue>): ProductFunctions {
   const run = (id: string, sources: readonly Source[], params = {}): never => {
     const inputs: OwnInput[] = sources.map((source) => ({ source }));
-    return execute(heap, prepareAlone(id, { inputs, params })).output as never;
+    return execute(heap, prepareAlone(id, { inputs, params }), "operation").output as never;
   };
   return {
     linear(x: unknown, weight: unknown, bias?: unknown): never {

@@ -164,7 +164,7 @@ describe("heed.MultiHeadAttention refuses", () => {
     expectError("shape", ["query"], () => layer.forward(randomData([3, 8], 1)));
     expectError("shape", ["batch"], () => layer.forward(x, randomData([2, 3, 8], 1)));
     const longer = randomData([1, 4, 8], 1);
-    expectError("option", ["query_offset"], () =>
+    expectError("option", ["queryOffset"], () =>
       layer.forward(x, longer, longer, { causal: true }),
     );
     expectError("option", ["keep"], () => layer.forward(x, x, x, { mask: [[true]] } as never));
