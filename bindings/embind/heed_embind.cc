@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "heed/heed.h"
+#include "instance.h"
 #include "label.h"
 #include "wire.h"
 
@@ -24,15 +25,19 @@ HEED_LABEL("simd-threads");
 HEED_LABEL("simd");
 #endif
 
+namespace heed::wire {
+
+std::unique_ptr<ThreadPool>& InstancePool() {
+  static std::unique_ptr<ThreadPool> pool;
+  return pool;
+}
+
+}  // namespace heed::wire
+
 namespace {
 
 using emscripten::val;
-
-// The pool of this instance. JavaScript calls from one thread only.
-std::unique_ptr<heed::ThreadPool>& InstancePool() {
-  static std::unique_ptr<heed::ThreadPool> pool;
-  return pool;
-}
+using heed::wire::InstancePool;
 
 void SetText(val& object, const char* key, std::string_view text) {
   object.set(key, std::string(text));

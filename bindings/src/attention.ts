@@ -1,10 +1,11 @@
 import type { DType } from "./dtype.js";
 import { HeedError } from "./errors.js";
+import type { HalfDType } from "./half.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
 import type { TensorArgument } from "./source.js";
-import type { PlainTensor, Tensor } from "./tensor.js";
+import type { KnownFloat16Array, PlainTensor, Tensor } from "./tensor.js";
 
 /** Visible keys before and after the query's own position, itself excluded; ends inclusive. */
 export interface Window {
@@ -133,6 +134,17 @@ export type ResultTensor<Q, K, V, O, D extends DType = "float32"> = ResultOfKind
   D
 >;
 
+type HalfOrFloat<D> = D extends HalfDType ? D : "float32";
+
+/** Element type of an output, which is stored as q is. */
+export type OutputDType<Q> = Q extends { readonly dtype: infer D }
+  ? HalfOrFloat<D>
+  : [KnownFloat16Array] extends [never]
+    ? "float32"
+    : Q extends { readonly data: KnownFloat16Array }
+      ? "float16"
+      : "float32";
+
 /** A field that is there when the option is, not there when it is not, and optional when unknown. */
 export type Asked<O, Option extends string, Field extends string, R> = O extends {
   readonly [key in Option]: infer X;
@@ -150,8 +162,8 @@ export type Asked<O, Option extends string, Field extends string, R> = O extends
 
 /** What `heed.attention` returns. */
 export type AttentionResult<Q, K, V, O> = {
-  /** [batch, heads, q_len, head_dim_v], in the rank and layout of q. */
-  readonly output: ResultTensor<Q, K, V, O>;
+  /** [batch, heads, q_len, head_dim_v], in the rank, layout and element type of q. */
+  readonly output: ResultTensor<Q, K, V, O, OutputDType<Q>>;
 } & Asked<O, "returnLse", "lse", ResultTensor<Q, K, V, O>> &
   Asked<O, "returnWeights", "weights", ResultTensor<Q, K, V, O>> &
   Asked<O, "returnScores", "scores", ResultTensor<Q, K, V, O>>;

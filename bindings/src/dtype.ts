@@ -1,7 +1,8 @@
 import { describe, HeedError } from "./errors.js";
+import { isHalf } from "./half.js";
 
 /** Element types that memory of an instance can hold. */
-export type DType = "float32" | "float64" | "int32" | "uint8";
+export type DType = "float32" | "float64" | "int32" | "uint8" | "float16" | "bfloat16";
 
 /** Numbers of heed::DType, in its order. */
 export const DTYPE_CODES: Readonly<Record<DType, number>> = {
@@ -9,6 +10,8 @@ export const DTYPE_CODES: Readonly<Record<DType, number>> = {
   float64: 1,
   int32: 2,
   uint8: 3,
+  float16: 4,
+  bfloat16: 5,
 };
 
 export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
@@ -16,10 +19,12 @@ export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
   float64: 8,
   int32: 4,
   uint8: 1,
+  float16: 2,
+  bfloat16: 2,
 };
 
 /** The typed arrays that correspond to `DType`. */
-export type DTypeArray = Float32Array | Float64Array | Int32Array | Uint8Array;
+export type DTypeArray = Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array;
 
 export function makeView(
   dtype: DType,
@@ -36,6 +41,9 @@ export function makeView(
       return new Int32Array(buffer, offset, length);
     case "uint8":
       return new Uint8Array(buffer, offset, length);
+    case "float16":
+    case "bfloat16":
+      return new Uint16Array(buffer, offset, length);
   }
 }
 
@@ -43,8 +51,6 @@ export function makeView(
 export function makeArray(dtype: DType, length: number): DTypeArray {
   return makeView(dtype, new ArrayBuffer(length * ELEMENT_BYTES[dtype]), 0, length);
 }
-
-const HALF_TYPES = new Set(["float16", "bfloat16"]);
 
 /** Element type of a typed array, or undefined when heed has no such type. */
 function ofClass(name: string): DType | undefined {
@@ -55,19 +61,14 @@ function ofClass(name: string): DType | undefined {
       return "float64";
     case "Int32Array":
       return "int32";
+    case "Float16Array":
+      return "float16";
     case "Uint8Array":
     case "Uint8ClampedArray":
       return "uint8";
     default:
       return undefined;
   }
-}
-
-function refuseHalf(argument: string, dtype: string): never {
-  throw new HeedError(
-    "dtype",
-    `${argument}: ${dtype} storage is not part of this version; convert to Float32Array`,
-  );
 }
 
 /** Class name that holds across realms, unlike instanceof. */
@@ -78,9 +79,8 @@ export function className(view: ArrayBufferView): string {
 /** Element type of a typed array; `declared` is what the caller wrote beside it. */
 export function dtypeOf(argument: string, view: ArrayBufferView, declared?: unknown): DType {
   const name = className(view);
-  if (name === "Float16Array") refuseHalf(argument, "float16");
   if (name === "Uint16Array") {
-    if (HALF_TYPES.has(String(declared))) refuseHalf(argument, String(declared));
+    if (isHalf(declared)) return declared;
     throw new HeedError(
       "dtype",
       `${argument}: got Uint16Array without dtype "float16" or "bfloat16", expected Float32Array`,

@@ -15,7 +15,7 @@ import {
 import { HeapTensor, plainTensor } from "./tensor.js";
 import { Wire } from "./wire.js";
 
-interface Output {
+export interface Output {
   name: string;
   /** In the rank and layout of q or x for "output", else as C++ says. */
   shape: number[];
@@ -26,7 +26,12 @@ interface Output {
 /** Results by name; a Tensor or a PlainTensor each. */
 export type Results = Record<string, unknown>;
 
-function addOutput(wire: Wire, spec: OutputSpec, request: Request, scope: Scope): Output {
+export function addOutput(
+  wire: Wire,
+  spec: OutputSpec,
+  request: Pick<Request, "form">,
+  scope: Scope,
+): Output {
   const { name, dtype } = spec;
   const like = name === "output" && spec.shape.length === 4 ? request.form : undefined;
   const shape = like ? shapeFromHeads(spec.shape, like.rank, like.layout) : [...spec.shape];
@@ -36,15 +41,21 @@ function addOutput(wire: Wire, spec: OutputSpec, request: Request, scope: Scope)
   return { name, shape, dtype, pointer };
 }
 
-function toResult(output: Output, request: Request, heap: Heap, scope: Scope): unknown {
+export function toResult(
+  output: Output,
+  request: Pick<Request, "plain" | "float16Array">,
+  heap: Heap,
+  scope: Scope,
+): unknown {
   const { name, shape, dtype, pointer } = output;
+  const float16Array = dtype === "float16" && request.float16Array;
   if (!request.plain) {
     scope.keep(pointer);
-    return new HeapTensor(heap, pointer, dtype, shape);
+    return new HeapTensor(heap, pointer, dtype, shape, float16Array);
   }
   const data = ownArray(name, dtype, countElements(shape));
   data.set(heap.view(dtype, pointer, data.length));
-  return plainTensor(data, Object.freeze(shape), dtype);
+  return plainTensor(data, Object.freeze(shape), dtype, float16Array);
 }
 
 // Not a slice of the view: a slice of shared memory would be shared as well.

@@ -17,6 +17,7 @@ export type {
   AttentionResult,
   Kernel,
   Normalize,
+  OutputDType,
   QueryOffset,
   ResultTensor,
   Score,
@@ -35,6 +36,17 @@ export type {
   RunResult,
   Variant,
 } from "./heed.js";
+export type {
+  CacheAppendOptions,
+  CacheAttendOptions,
+  CacheDType,
+  CacheMemory,
+  CacheResult,
+  KvCache,
+  KvCacheConstructor,
+  KvCacheMembers,
+  KvCacheOptions,
+} from "./kv_cache.js";
 export type { LoadOptions, Url, WasmModule } from "./load_options.js";
 export { type AlibiOptions, alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
 export type {
@@ -68,4 +80,5 @@ export type { Layout } from "./shape.js";
 export type { TensorArgument, TensorData } from "./source.js";
 export type { LoadStateOptions, StateDict } from "./state_dict.js";
 export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
+export type { VarlenFunction, VarlenOptions, VarlenResult } from "./varlen.js";
 export { VERSION } from "./version.js";

@@ -73,6 +73,15 @@ type RunCall = (
   outputTable: number[],
 ) => Failure | null;
 
+/** A cache as C++ reports it. */
+export interface CacheInfo {
+  lengths: number[];
+  bytes: number;
+  sharedBytes: number;
+  blocks: number;
+  blockSize: number;
+}
+
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
   mechanisms(): MechanismRow[];
@@ -85,6 +94,25 @@ export interface KernelGlue extends MemoryGlue {
   /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
   planOperation: PlanCall;
   runOperation: RunCall;
+  cacheNew(numbers: number[]): number | Failure;
+  cacheAppend(id: number, names: string, table: number[], lengths: number[]): Failure | null;
+  cacheRewind(id: number, sequence: number, length: number): Failure | null;
+  cacheFork(id: number, sequences: number[]): number | Failure;
+  cacheAttend(
+    id: number,
+    names: string,
+    table: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+  ): Failure | null;
+  cacheInfo(id: number): CacheInfo | Failure;
+  cacheFree(id: number): void;
+  attentionVarlen(
+    names: string,
+    table: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+  ): Failure | null;
   setThreads(count: number): Failure | null;
   alibiSlopes(heads: number, maxExponent: number): number[];
   heapInUse(): number;

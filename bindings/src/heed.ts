@@ -11,6 +11,7 @@ import {
 import { execute } from "./execute.js";
 import type { KernelGlue, ReferenceGlue } from "./glue.js";
 import type { Heap, MemoryReport } from "./heap.js";
+import { type KvCacheConstructor, kvCacheOf } from "./kv_cache.js";
 import { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
 import {
   type MultiHeadAttentionConstructor,
@@ -24,6 +25,7 @@ import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare } from "./request.js";
 import type { TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
+import { type VarlenFunction, varlenOf } from "./varlen.js";
 
 /** The build in use: {plain, relaxed} SIMD, with or without threads. */
 export type Variant = "simd" | "relaxed" | "simd-threads" | "relaxed-threads";
@@ -44,6 +46,7 @@ export type RunParams = Readonly<Record<string, unknown>>;
 
 /** What `heed.run` returns; fields other than `output` are present when they were asked for. */
 export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
+  /** float32, or float16 or bfloat16 when q is: `dtype` says which. */
   readonly output: R;
   readonly lse?: R;
   readonly weights?: R;
@@ -111,6 +114,10 @@ export class Heed {
   readonly linear: ProductFunctions["linear"];
   /** Products of batches of matrices. */
   readonly bmm: ProductFunctions["bmm"];
+  /** Keys and values of the tokens so far: append, attend, rewind, fork. */
+  readonly KvCache: KvCacheConstructor;
+  /** Attention over packed sequences, by offsets. */
+  readonly attentionVarlen: VarlenFunction;
   /** Entropy, top weights, distances, column sums: see `AnalyzeFunction`. */
   readonly analyze: AnalysisFunctions["analyze"];
   readonly weightsTile: AnalysisFunctions["weightsTile"];
@@ -155,6 +162,8 @@ export class Heed {
     const { linear, bmm } = productFunctions(heap);
     this.linear = linear;
     this.bmm = bmm;
+    this.KvCache = kvCacheOf(heap, registry);
+    this.attentionVarlen = varlenOf(heap, registry);
     const names = optionNames(registry);
     this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
       heap.checkUsable();

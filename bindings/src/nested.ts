@@ -1,5 +1,6 @@
 import { type DType, type DTypeArray, makeArray } from "./dtype.js";
 import { describe, HeedError } from "./errors.js";
+import { decodeHalf, encodeHalf, isHalf } from "./half.js";
 
 /** Numbers or booleans in nested arrays; the innermost rows may be typed arrays. */
 export type NestedArray = readonly (NestedArray | number | boolean)[] | DTypeArray;
@@ -62,11 +63,19 @@ export function flatten(argument: string, value: ArrayLike<unknown>): Flat {
   return { shape, data, kind: kind ?? "number" };
 }
 
-/** The opposite of `flatten`, for results. */
-export function toNested(data: ArrayLike<number>, shape: readonly number[]): NestedNumbers {
+/** The opposite of `flatten`, for results: numbers, whatever they are stored as. */
+export function toNested(
+  data: ArrayLike<number>,
+  shape: readonly number[],
+  dtype: DType,
+): NestedNumbers {
   let offset = 0;
+  const next = (): number => {
+    const stored = data[offset++] as number;
+    return isHalf(dtype) ? decodeHalf(dtype, stored) : stored;
+  };
   const build = (axis: number): NestedNumbers => {
-    if (axis === shape.length) return data[offset++] as number;
+    if (axis === shape.length) return next();
     const row: NestedNumbers[] = [];
     for (let i = 0; i < (shape[axis] as number); i++) row.push(build(axis + 1));
     return row;
@@ -77,6 +86,9 @@ export function toNested(data: ArrayLike<number>, shape: readonly number[]): Nes
 /** Copies numbers or booleans into a new typed array. */
 export function toTyped(dtype: DType, data: ArrayLike<number | boolean>): DTypeArray {
   const typed = makeArray(dtype, data.length);
-  for (let i = 0; i < data.length; i++) typed[i] = Number(data[i]);
+  for (let i = 0; i < data.length; i++) {
+    const number = Number(data[i]);
+    typed[i] = isHalf(dtype) ? encodeHalf(dtype, number) : number;
+  }
   return typed;
 }

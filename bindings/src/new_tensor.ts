@@ -1,17 +1,25 @@
 import { type DType, dtypeOf } from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
+import { type HalfDType, isHalf } from "./half.js";
 import { type Heap, Scope } from "./heap.js";
 import type { NestedArray } from "./nested.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkShape } from "./shape.js";
-import { place, type Role, readSource, type Source, type TensorData } from "./source.js";
+import {
+  place,
+  type Reading,
+  type Role,
+  readSource,
+  type Source,
+  type TensorData,
+} from "./source.js";
 import { HeapTensor, type Tensor } from "./tensor.js";
 
 /** Element types that `heed.tensor` takes by name; "bool" is stored as uint8. */
-export type TensorDType = "float32" | "int32" | "uint8" | "bool";
+export type TensorDType = "float32" | "float16" | "bfloat16" | "int32" | "uint8" | "bool";
 
 export interface TensorOptions {
-  /** Needed only for plain arrays that are not float32. */
+  /** Needed only for plain arrays that are not float32, and for Uint16Array (the bits of halves). */
   readonly dtype?: TensorDType | undefined;
 }
 
@@ -22,6 +30,11 @@ export interface TensorFunction {
   (data: Float32Array, shape: readonly number[], options?: TensorOptions): Tensor<"float32">;
   (data: Int32Array, shape: readonly number[], options?: TensorOptions): Tensor<"int32">;
   (data: Uint8Array, shape: readonly number[], options?: TensorOptions): Tensor<"uint8">;
+  <const D extends HalfDType>(
+    data: Uint16Array,
+    shape: readonly number[],
+    options: { readonly dtype: D },
+  ): Tensor<D>;
   (data: readonly boolean[], shape: readonly number[], options?: TensorOptions): Tensor<"uint8">;
   <const O extends TensorOptions = { dtype: "float32" }>(
     data: readonly number[],
@@ -36,6 +49,8 @@ const OPTION_NAMES: ReadonlySet<string> = new Set(["dtype"]);
 
 const ROLE_OF: Readonly<Record<string, Role>> = {
   float32: "numbers",
+  float16: "numbers",
+  bfloat16: "numbers",
   int32: "lengths",
   uint8: "keep",
   bool: "keep",
@@ -49,13 +64,12 @@ function firstLeaf(value: unknown): unknown {
 
 function roleOf(data: unknown, declared: unknown): Role {
   if (declared !== undefined && !Object.hasOwn(ROLE_OF, String(declared))) {
-    if (declared === "float16" || declared === "bfloat16") {
-      throw new HeedError(
-        "dtype",
-        `data: ${declared} storage is not part of this version; use float32`,
-      );
-    }
-    fail("dtype", "dtype", declared, '"float32", "int32", "uint8" or "bool"');
+    fail(
+      "dtype",
+      "dtype",
+      declared,
+      '"float32", "float16", "bfloat16", "int32", "uint8" or "bool"',
+    );
   }
   if (ArrayBuffer.isView(data)) {
     const dtype = dtypeOf("data", data, declared);
@@ -65,8 +79,15 @@ function roleOf(data: unknown, declared: unknown): Role {
   return typeof firstLeaf(data) === "boolean" ? "keep" : "numbers";
 }
 
-function readNested(data: unknown[], shape: number[], role: Role): Source {
-  const source = readSource("data", data, { role });
+/** How to read data of a role; plain numbers are stored as declared. */
+const toReading = (role: Role, declared: unknown): Reading => ({
+  role,
+  half: true,
+  ...(isHalf(declared) ? { storeAs: declared } : {}),
+});
+
+function readNested(data: unknown[], shape: number[], reading: Reading): Source {
+  const source = readSource("data", data, reading);
   if (source.shape.join() !== shape.join()) {
     throw new HeedError(
       "shape",
@@ -81,13 +102,15 @@ function read(data: unknown, shape: unknown, declared: unknown): Source {
   const isBare = Array.isArray(data) || ArrayBuffer.isView(data);
   if (!isBare && data !== null && typeof data === "object" && shape === undefined) {
     const given = data as Partial<TensorData>;
-    return readSource("data", data, { role: roleOf(given.data, declared ?? given.dtype) });
+    const dtype = declared ?? given.dtype;
+    const reading = toReading(roleOf(given.data, dtype), dtype);
+    return readSource("data", { ...given, dtype }, reading);
   }
-  const role = roleOf(data, declared);
-  if (shape === undefined) return readSource("data", data, { role });
+  const reading = toReading(roleOf(data, declared), declared);
+  if (shape === undefined) return readSource("data", data, reading);
   const extents = checkShape("data", shape);
-  if (Array.isArray(data) && Array.isArray(data[0])) return readNested(data, extents, role);
-  return readSource("data", { data, shape: extents, dtype: declared }, { role });
+  if (Array.isArray(data) && Array.isArray(data[0])) return readNested(data, extents, reading);
+  return readSource("data", { data, shape: extents, dtype: declared }, reading);
 }
 
 export function newTensor(heap: Heap, data: unknown, shape: unknown, options: unknown): HeapTensor {
@@ -100,7 +123,7 @@ export function newTensor(heap: Heap, data: unknown, shape: unknown, options: un
   try {
     const pointer = place(source, heap, scope);
     scope.keep(pointer);
-    return new HeapTensor(heap, pointer, source.dtype, source.shape);
+    return new HeapTensor(heap, pointer, source.dtype, source.shape, source.float16Array);
   } finally {
     scope.free();
   }

@@ -38,7 +38,7 @@ export function readRank(name: string, value: unknown, rank: number, meaning: st
 
 /** Values of dimension 0, for what depends on queries and keys alone. */
 export function noValues(k: unknown): TensorData {
-  const { shape } = readNumbers("k", k);
+  const { shape } = readSource("k", k, { ...NUMBERS, half: true });
   return { data: new Float32Array(0), shape: [...shape.slice(0, -1), 0] };
 }
 
@@ -93,7 +93,7 @@ export function prepareAlone(id: string, own: Own): Request {
     geometry: undefined,
     form: undefined,
   };
-  return withOwn({ id, ...nothing, plain: true }, id, own);
+  return withOwn({ id, ...nothing, plain: true, float16Array: false }, id, own);
 }
 
 /** Checks q, k, v and the options of attention, then adds what is the operation's own. */

@@ -28,14 +28,25 @@ export interface Request {
   form: { rank: number; layout: Layout } | undefined;
   /** True when no argument is a Tensor: then results own ordinary memory. */
   plain: boolean;
+  /** q came as a Float16Array: a float16 output is one too. */
+  float16Array: boolean;
 }
 
 const ROLES: Readonly<Record<string, Role>> = { float: "numbers", keep: "keep", int: "lengths" };
 
-function toReading(input: MechanismInput, float64: boolean): Reading {
+/** What exact attention converts as it reads it; everything else is float32. */
+const STORED: ReadonlySet<string> = new Set(["q", "k", "v"]);
+
+function toReading({ family }: Mechanism, input: MechanismInput, float64: boolean): Reading {
   const role = ROLES[input.kind] ?? "numbers";
   const vector = input.shapes.some((shape) => shape.length === 1);
-  return { role, ...(vector ? { vector } : {}), ...(float64 ? { float64 } : {}) };
+  const half = family === "exact" && STORED.has(input.name);
+  return {
+    role,
+    ...(vector ? { vector } : {}),
+    ...(float64 ? { float64 } : {}),
+    ...(half ? { half } : {}),
+  };
 }
 
 function checkLayout(value: unknown): Layout {
@@ -80,7 +91,7 @@ function readInputs(
       if (optional) continue;
       throw new HeedError("option", `${name}: missing, ${mechanism.id} needs it`);
     }
-    sources.set(name, readSource(name, value, toReading(input, float64)));
+    sources.set(name, readSource(name, value, toReading(mechanism, input, float64)));
   }
   return sources;
 }
@@ -235,6 +246,7 @@ export function prepare(
     geometry,
     form: geometry ?? (x && { rank: x.rank, layout }),
     plain: placed.every(({ source }) => source.tensor === undefined),
+    float16Array: sources.get("q")?.float16Array === true,
   };
 }
 

@@ -1,5 +1,6 @@
 import { className, type DType, type DTypeArray, dtypeOf, ELEMENT_BYTES } from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
+import { type HalfDType, isHalf } from "./half.js";
 import type { Heap, Scope } from "./heap.js";
 import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
 import { checkBytes, checkLength, checkShape } from "./shape.js";
@@ -26,6 +27,8 @@ export interface Source {
   /** Present when the elements already live in the memory of the instance. */
   tensor?: HeapTensor;
   data?: DTypeArray;
+  /** The elements came as a Float16Array: results that follow it do too. */
+  float16Array?: boolean;
 }
 
 /** How to read an argument. */
@@ -35,6 +38,10 @@ export interface Reading {
   vector?: boolean;
   /** The oracle takes float64 numbers. */
   float64?: boolean;
+  /** float16 and bfloat16 are taken as well. */
+  half?: boolean;
+  /** What plain numbers are stored as instead of float32. */
+  storeAs?: HalfDType;
 }
 
 const ROLE_DTYPE: Readonly<Record<Role, DType>> = {
@@ -53,6 +60,13 @@ const EXPECTED: Readonly<Record<Role, string>> = {
 
 function checkDType(name: string, dtype: DType, reading: Reading): void {
   if (dtype === ROLE_DTYPE[reading.role]) return;
+  if (isHalf(dtype) && reading.role === "numbers") {
+    if (reading.half) return;
+    throw new HeedError(
+      "dtype",
+      `${name}: got ${dtype}, expected Float32Array here; float16 and bfloat16 are for q, k and v of exact attention, and for caches`,
+    );
+  }
   if (dtype === "float64" && reading.role === "numbers") {
     if (reading.float64) return;
     throw new HeedError(
@@ -84,8 +98,9 @@ function fromPlain(
   name: string,
   data: ArrayLike<number | boolean>,
   kind: LeafKind,
-  role: Role,
+  reading: Reading,
 ): DTypeArray {
+  const { role } = reading;
   if (role !== "keep" && kind === "boolean") {
     fail("dtype", name, "booleans", EXPECTED[role]);
   }
@@ -98,46 +113,59 @@ function fromPlain(
       fail("range", name, value, "whole numbers");
     }
   }
-  return toTyped(ROLE_DTYPE[role], data);
+  return toTyped(plainDType(reading), data);
 }
+
+/** What plain numbers or booleans are stored as. */
+const plainDType = ({ role, storeAs }: Reading): DType => storeAs ?? ROLE_DTYPE[role];
 
 function readTyped(name: string, view: ArrayBufferView, declared: unknown, reading: Reading) {
   checkAttached(name, view);
   const dtype = dtypeOf(name, view, declared);
   checkDType(name, dtype, reading);
-  return { dtype, data: view as DTypeArray };
+  if (className(view) !== "Float16Array") return { dtype, data: view as DTypeArray };
+  const { buffer, byteOffset, byteLength } = view;
+  return { dtype, data: new Uint16Array(buffer, byteOffset, byteLength / 2), float16Array: true };
 }
 
-function checkDeclared(name: string, declared: unknown, role: Role): void {
+/** How to read plain numbers beside which the caller wrote `declared`. */
+function readDeclared(name: string, declared: unknown, reading: Reading): Reading {
+  const { role } = reading;
+  if (isHalf(declared) && role === "numbers") {
+    checkDType(name, declared, reading);
+    return { ...reading, storeAs: declared };
+  }
   const wanted = declared === "bool" ? "uint8" : declared;
   if (wanted !== undefined && wanted !== ROLE_DTYPE[role]) {
     fail("dtype", `${name}.dtype`, declared, `${JSON.stringify(ROLE_DTYPE[role])} here`);
   }
+  return reading;
 }
 
 function readData(name: string, value: TensorData, reading: Reading): Source {
   const shape = checkShape(name, value.shape);
   const { data, dtype: declared } = value;
   if (ArrayBuffer.isView(data)) {
-    checkBytes(name, shape, ROLE_DTYPE[reading.role]);
     const typed = readTyped(name, data, declared, reading);
+    checkBytes(name, shape, typed.dtype);
     checkLength(name, typed.data.length, shape);
     return { name, shape, ...typed };
   }
   if (!Array.isArray(data)) fail("dtype", `${name}.data`, data, EXPECTED[reading.role]);
-  checkDeclared(name, declared, reading.role);
-  checkBytes(name, shape, ROLE_DTYPE[reading.role]);
+  const plain = readDeclared(name, declared, reading);
+  const dtype = plainDType(plain);
+  checkBytes(name, shape, dtype);
   const flat = flatten(`${name}.data`, data);
   if (flat.shape.length > 1) fail("shape", `${name}.data`, data, "a flat array beside `shape`");
   checkLength(name, flat.data.length, shape);
-  const dtype = ROLE_DTYPE[reading.role];
-  return { name, shape, dtype, data: fromPlain(name, flat.data, flat.kind, reading.role) };
+  return { name, shape, dtype, data: fromPlain(name, flat.data, flat.kind, plain) };
 }
 
 function readTensor(name: string, tensor: HeapTensor, reading: Reading): Source {
   tensor.pointer(name);
   checkDType(name, tensor.dtype, reading);
-  return { name, dtype: tensor.dtype, shape: tensor.shape, tensor };
+  const { dtype, shape, float16Array } = tensor;
+  return { name, dtype, shape, tensor, float16Array };
 }
 
 /** Reads a tensor argument and checks its form. Nothing is copied into the instance yet. */
@@ -153,12 +181,11 @@ export function readSource(name: string, value: unknown, reading: Reading): Sour
   }
   if (Array.isArray(value)) {
     const flat = flatten(name, value);
-    const dtype = ROLE_DTYPE[reading.role];
     return {
       name,
-      dtype,
+      dtype: plainDType(reading),
       shape: flat.shape,
-      data: fromPlain(name, flat.data, flat.kind, reading.role),
+      data: fromPlain(name, flat.data, flat.kind, reading),
     };
   }
   if (value !== null && typeof value === "object" && "data" in value && "shape" in value) {
@@ -171,7 +198,7 @@ export function readSource(name: string, value: unknown, reading: Reading): Sour
 export function place(source: Source, heap: Heap, scope: Scope): number {
   const { name, tensor } = source;
   if (tensor !== undefined && tensor.heap === heap) return tensor.pointer(name);
-  const data = tensor === undefined ? (source.data as DTypeArray) : (tensor.data as DTypeArray);
+  const data = tensor === undefined ? (source.data as DTypeArray) : tensor.elements;
   const { length } = data;
   const pointer = scope.allocate(name, length * ELEMENT_BYTES[source.dtype]);
   if (length > 0) {
@@ -183,7 +210,5 @@ export function place(source: Source, heap: Heap, scope: Scope): number {
 
 /** The elements of a source, wherever they are. */
 export function elements(source: Source): DTypeArray {
-  return source.tensor === undefined
-    ? (source.data as DTypeArray)
-    : (source.tensor.data as DTypeArray);
+  return source.tensor === undefined ? (source.data as DTypeArray) : source.tensor.elements;
 }

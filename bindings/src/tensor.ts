@@ -1,15 +1,28 @@
 import { type DType, type DTypeArray, ELEMENT_BYTES } from "./dtype.js";
 import { HeedError } from "./errors.js";
+import { asFloat16Array } from "./half.js";
 import type { Heap } from "./heap.js";
 import { type NestedNumbers, toNested } from "./nested.js";
 import { countElements } from "./shape.js";
 
-/** The typed array of an element type. */
+/** `Float16Array`, where the TypeScript library in use knows it. */
+export type KnownFloat16Array = typeof globalThis extends {
+  readonly Float16Array: { readonly prototype: infer A };
+}
+  ? A
+  : never;
+
+/**
+ * The typed array of an element type. float16 and bfloat16 are bits in a Uint16Array; float16 is a
+ * Float16Array where the tensor, or the q it was computed from, was made of one.
+ */
 export interface ArrayOf {
   float32: Float32Array;
   float64: Float64Array;
   int32: Int32Array;
   uint8: Uint8Array;
+  float16: Uint16Array | KnownFloat16Array;
+  bfloat16: Uint16Array;
 }
 
 /** The same, where the array is known to own an ordinary ArrayBuffer (told apart since TypeScript 5.7). */
@@ -18,6 +31,8 @@ export interface OwnedArrayOf {
   float64: ReturnType<Float64ArrayConstructor["of"]>;
   int32: ReturnType<Int32ArrayConstructor["of"]>;
   uint8: ReturnType<Uint8ArrayConstructor["of"]>;
+  float16: ReturnType<Uint16ArrayConstructor["of"]> | KnownFloat16Array;
+  bfloat16: ReturnType<Uint16ArrayConstructor["of"]>;
 }
 
 /** A tensor in the memory of a heed instance, from `heed.tensor()` or from a call that was given one. */
@@ -55,12 +70,21 @@ export class HeapTensor implements TensorMembers {
   readonly heap: Heap;
   readonly dtype: DType;
   readonly shape: readonly number[];
+  /** Whether `data` is a Float16Array. */
+  readonly float16Array: boolean;
   readonly #pointer: number;
   #disposed = false;
 
   /** Takes over `pointer`, a block of the heap that holds the elements. */
-  constructor(heap: Heap, pointer: number, dtype: DType, shape: readonly number[]) {
+  constructor(
+    heap: Heap,
+    pointer: number,
+    dtype: DType,
+    shape: readonly number[],
+    float16Array: boolean = false,
+  ) {
     this.heap = heap;
+    this.float16Array = float16Array;
     this.#pointer = pointer;
     this.dtype = dtype;
     this.shape = Object.freeze([...shape]);
@@ -75,7 +99,13 @@ export class HeapTensor implements TensorMembers {
 
   get data(): never {
     // Typed by `Tensor<D>`; the class itself does not know D.
-    return this.heap.view(this.dtype, this.pointer("tensor"), countElements(this.shape)) as never;
+    const { elements } = this;
+    return (this.float16Array ? asFloat16Array(elements as Uint16Array) : elements) as never;
+  }
+
+  /** The elements as they are stored: 16-bit types as bits. */
+  get elements(): DTypeArray {
+    return this.heap.view(this.dtype, this.pointer("tensor"), countElements(this.shape));
   }
 
   /** Address of the elements; `argument` names the tensor in the error of a disposed one. */
@@ -85,7 +115,7 @@ export class HeapTensor implements TensorMembers {
   }
 
   toNested(): NestedNumbers {
-    return toNested(this.data, this.shape);
+    return toNested(this.elements, this.shape, this.dtype);
   }
 
   dispose(): void {
@@ -109,18 +139,20 @@ export class HeapTensor implements TensorMembers {
 }
 
 class OwnedTensor {
-  readonly data: DTypeArray;
+  readonly data: ArrayBufferView;
   readonly shape: readonly number[];
   readonly dtype: DType;
+  readonly #elements: DTypeArray;
 
-  constructor(data: DTypeArray, shape: readonly number[], dtype: DType) {
-    this.data = data;
+  constructor(elements: DTypeArray, shape: readonly number[], dtype: DType, float16Array: boolean) {
+    this.#elements = elements;
+    this.data = float16Array ? asFloat16Array(elements as Uint16Array) : elements;
     this.shape = shape;
     this.dtype = dtype;
   }
 
   toNested(): NestedNumbers {
-    return toNested(this.data, this.shape);
+    return toNested(this.#elements, this.shape, this.dtype);
   }
 }
 
@@ -129,6 +161,7 @@ export function plainTensor<D extends DType>(
   data: DTypeArray,
   shape: readonly number[],
   dtype: D,
+  float16Array: boolean = false,
 ): PlainTensor<D> {
-  return new OwnedTensor(data, shape, dtype) as unknown as PlainTensor<D>;
+  return new OwnedTensor(data, shape, dtype, float16Array) as unknown as PlainTensor<D>;
 }

@@ -165,13 +165,18 @@ describe("element types", () => {
     expectError("dtype", ["q"], () => withQ({ data, shape: [2, 4, 3, 8] }));
   });
 
-  it("names half precision as what is not there yet", () => {
+  it("takes halves only where attention converts them", () => {
     const data = new Uint16Array(192);
-    expectError("dtype", ["bfloat16"], () =>
-      withQ({ data, shape: [2, 4, 3, 8], dtype: "bfloat16" }),
-    );
-    expectError("dtype", ["float16"], () =>
-      heed.tensor([1, 2], [2], { dtype: "float16" as "float32" }),
+    const withKind = (dtype: string) => () => withQ({ data, shape: [2, 4, 3, 8], dtype });
+    expectError("dtype", ["q", "Uint16Array"], withKind("float32"));
+    expectError("dtype", ["int4"], () => heed.tensor([1, 2], [2], { dtype: "int4" as "float32" }));
+    expectError("dtype", ["bias", "bfloat16"], () =>
+      heed.run("attention", {
+        q: randomData([1, 1, 2, 2], 1),
+        k: randomData([1, 1, 2, 2], 2),
+        v: randomData([1, 1, 2, 2], 3),
+        bias: { data: new Uint16Array(4), shape: [2, 2], dtype: "bfloat16" },
+      }),
     );
   });
 

@@ -49,6 +49,23 @@ export async function check(): Promise<void> {
   const masked = heed.attention(rows, rows, rows, { keep });
   assertType<Equal<typeof masked.output, Tensor<"float32">>>();
 
+  const half = { data: new Uint16Array(4), shape: [2, 2], dtype: "bfloat16" } as const;
+  const stored = heed.attention(half, rows, rows, { returnLse: true });
+  assertType<Equal<typeof stored.output, PlainTensor<"bfloat16">>>();
+  assertType<Equal<typeof stored.lse, PlainTensor<"float32">>>();
+  const halfTensor = heed.tensor([1, 2, 3, 4], [2, 2], { dtype: "float16" });
+  assertType<Equal<typeof halfTensor.dtype, "float16">>();
+  const cache = new heed.KvCache({ numKvHeads: 1, headDim: 2, capacity: 8, dtype: "int8" });
+  cache.append(rows, rows);
+  const decoded = cache.attend(rows, { returnLse: true });
+  assertType<Equal<typeof decoded.output, PlainTensor<"float32">>>();
+  assertType<Equal<typeof decoded.lse, PlainTensor<"float32">>>();
+  assertType<Equal<ReturnType<typeof cache.attend<typeof tensor>>["output"], Tensor<"float32">>>();
+  const packed = heed.attentionVarlen(half, rows, rows, { cuSeqlensQ: [0, 2] });
+  assertType<Equal<typeof packed.output, PlainTensor<"bfloat16">>>();
+  // @ts-expect-error a cache needs its sizes
+  new heed.KvCache({ capacity: 8 });
+
   const either = unknown ? tensor : rows;
   const mixed = heed.attention(either, rows, rows);
   assertType<Equal<typeof mixed.output, Tensor<"float32"> | PlainTensor<"float32">>>();

@@ -1,0 +1,441 @@
+import type { OutputDType } from "./attention.js";
+import { DTYPE_CODES } from "./dtype.js";
+import { fail, HeedError } from "./errors.js";
+import { addOutput, toResult } from "./execute.js";
+import type { KernelGlue, ParamValue } from "./glue.js";
+import { type Heap, Scope } from "./heap.js";
+import { asRecord, checkNames } from "./option_names.js";
+import { checkParam } from "./params.js";
+import { type Registry, snakeCase } from "./registry.js";
+import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
+import {
+  elements,
+  place,
+  type Reading,
+  readSource,
+  type Source,
+  type TensorArgument,
+} from "./source.js";
+import type { PlainTensor, Tensor, WithDispose } from "./tensor.js";
+import { Wire } from "./wire.js";
+
+/** What a cache stores its numbers as. The last two have one float32 scale per token and head. */
+export type CacheDType = "float32" | "float16" | "bfloat16" | "int8" | "float8_e4m3";
+
+export interface KvCacheOptions {
+  /** Sequences, each of its own length. Default 1. */
+  readonly batch?: number | undefined;
+  readonly numKvHeads: number;
+  readonly headDim: number;
+  /** Default headDim. */
+  readonly headDimV?: number | undefined;
+  /** The most tokens of a sequence; without `blockSize` also its block: a contiguous cache. */
+  readonly capacity?: number | undefined;
+  /** Tokens of a block of a paged cache. Default `capacity`, or 64 without one or with a window. */
+  readonly blockSize?: number | undefined;
+  /** Default "float32". */
+  readonly dtype?: CacheDType | undefined;
+  /** A query sees the last `window` tokens, its own included; older blocks are freed. */
+  readonly window?: number | undefined;
+  /** With a window: the first tokens, which stay visible to all. */
+  readonly sinks?: number | undefined;
+}
+
+/** Options of `append`. */
+export interface CacheAppendOptions {
+  /** How many of the `len` tokens each sequence takes, the first ones; default all. */
+  readonly lengths?: readonly number[] | undefined;
+  readonly layout?: Layout | undefined;
+}
+
+/** Options of `attend`. The cache supplies positions, lengths and window; causal is always on. */
+export interface CacheAttendOptions {
+  /** Factor on q.k; absent means 1 / sqrt(head_dim). */
+  readonly scale?: number | undefined;
+  readonly softcap?: number | undefined;
+  /** [num_heads] logits inside the softmax denominator. */
+  readonly sinks?: TensorArgument | undefined;
+  readonly alibiSlopes?: TensorArgument | undefined;
+  /** How many of the q_len queries each sequence has, the first ones; default all. */
+  readonly queryLengths?: readonly number[] | undefined;
+  readonly returnLse?: boolean | undefined;
+  readonly layout?: Layout | undefined;
+}
+
+/** What a cache holds; blocks that forks share are counted by each of them. */
+export interface CacheMemory {
+  readonly bytes: number;
+  readonly sharedBytes: number;
+  readonly blocks: number;
+  readonly blockSize: number;
+}
+
+type CacheTensor<Q, D extends "float32" | "float16" | "bfloat16"> = [Q] extends [Tensor]
+  ? Tensor<D>
+  : [Extract<Q, Tensor>] extends [never]
+    ? PlainTensor<D>
+    : Tensor<D> | PlainTensor<D>;
+
+/** Results are Tensors when q is one. */
+export type CacheResult<Q, O> = {
+  readonly output: CacheTensor<Q, OutputDType<Q>>;
+} & (O extends { readonly returnLse: true }
+  ? { readonly lse: CacheTensor<Q, "float32"> }
+  : { readonly lse?: CacheTensor<Q, "float32"> });
+
+/** Keys and values of the tokens so far, in the memory of the instance. */
+export interface KvCacheMembers {
+  /** Tokens of each sequence so far, evicted ones included: positions of their next tokens. */
+  readonly lengths: readonly number[];
+  readonly disposed: boolean;
+  /** k [batch, numKvHeads, len, headDim], v [batch, numKvHeads, len, headDimV]; ranks as attention. */
+  append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void;
+  /**
+   * Attention of the last q_len tokens of each sequence: q [batch, num_heads, q_len, headDim], after
+   * their keys and values were appended. Output in the rank, layout and element type of q.
+   */
+  attend<const Q extends TensorArgument, const O extends CacheAttendOptions = Record<never, never>>(
+    q: Q,
+    options?: O,
+  ): CacheResult<Q, O>;
+  /** Forgets the last tokens of a sequence, so that `length` remain. */
+  rewind(sequence: number, length: number): void;
+  /** A cache whose sequences begin as copies of these (default: all). Blocks are shared. */
+  fork(sequences?: readonly number[]): KvCache;
+  memory(): CacheMemory;
+  /** Frees the blocks that no fork shares. May be called again. */
+  dispose(): void;
+}
+
+export type KvCache = KvCacheMembers & WithDispose;
+
+/** `heed.KvCache`: makes caches in that instance. */
+export interface KvCacheConstructor {
+  new (options: KvCacheOptions): KvCache;
+}
+
+const COUNTS = [
+  "batch",
+  "numKvHeads",
+  "headDim",
+  "headDimV",
+  "capacity",
+  "blockSize",
+  "window",
+  "sinks",
+] as const;
+type Sizes = Record<(typeof COUNTS)[number], number>;
+const OPTION_NAMES: ReadonlySet<string> = new Set([...COUNTS, "dtype"]);
+const APPEND_NAMES: ReadonlySet<string> = new Set(["lengths", "layout"]);
+const ATTEND_PARAMS = ["scale", "softcap"] as const;
+const ATTEND_TENSORS = ["sinks", "alibiSlopes"] as const;
+const ATTEND_NAMES: ReadonlySet<string> = new Set([
+  ...ATTEND_PARAMS,
+  ...ATTEND_TENSORS,
+  "queryLengths",
+  "returnLse",
+  "layout",
+]);
+
+/** Numbers of heed::DType. */
+const CACHE_DTYPES: Readonly<Record<CacheDType, number>> = {
+  float32: DTYPE_CODES.float32,
+  float16: DTYPE_CODES.float16,
+  bfloat16: DTYPE_CODES.bfloat16,
+  int8: 6,
+  float8_e4m3: 7,
+};
+
+const STORED: Reading = { role: "numbers", half: true };
+const MOST = 2 ** 31 - 1;
+
+function checkCount(name: string, value: unknown, least: number, most: number = MOST): number {
+  if (typeof value !== "number") fail("option", name, value, "a whole number");
+  if (!Number.isInteger(value) || value < least || value > most) {
+    fail("range", name, value, `a whole number from ${least} to ${most}`);
+  }
+  return value;
+}
+
+function readSizes(options: Record<string, unknown>): Sizes {
+  const count = (name: keyof Sizes, least: number, otherwise?: number): number =>
+    checkCount(name, options[name] === undefined ? otherwise : options[name], least);
+  const headDim = count("headDim", 1);
+  return {
+    batch: count("batch", 1, 1),
+    numKvHeads: count("numKvHeads", 1),
+    headDim,
+    headDimV: count("headDimV", 1, headDim),
+    capacity: options.capacity === undefined ? 0 : count("capacity", 1),
+    blockSize: options.blockSize === undefined ? 0 : count("blockSize", 1),
+    window: options.window === undefined ? 0 : count("window", 1),
+    sinks: count("sinks", 0, 0),
+  };
+}
+
+function readDType(value: unknown): number {
+  const known = Object.keys(CACHE_DTYPES);
+  if (value === undefined) return CACHE_DTYPES.float32;
+  if (typeof value !== "string" || !known.includes(value)) {
+    fail("dtype", "dtype", value, `one of ${known.join(", ")}`);
+  }
+  return CACHE_DTYPES[value as CacheDType];
+}
+
+function readLayout(value: unknown): Layout {
+  if (value === undefined || value === "bhld") return "bhld";
+  if (value === "blhd") return "blhd";
+  return fail("option", "layout", value, '"bhld" or "blhd"');
+}
+
+/** One count per sequence, or undefined. */
+function readLengths(
+  name: string,
+  value: unknown,
+  batch: number,
+  most: number,
+): number[] | undefined {
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) {
+    fail("option", name, value, "a list of whole numbers");
+  }
+  const list = Array.from(value as ArrayLike<unknown>);
+  if (list.length !== batch) {
+    throw new HeedError(
+      "shape",
+      `${name}: got ${list.length} numbers, expected one per sequence = ${batch}`,
+    );
+  }
+  return list.map((item, index) => checkCount(`${name}[${index}]`, item, 0, most));
+}
+
+function expectShape(source: Source, view: View4, expected: readonly (number | string)[]): void {
+  const fits = expected.every((extent, axis) => {
+    return typeof extent === "string" || view.shape[axis] === extent;
+  });
+  if (fits) return;
+  throw new HeedError(
+    "shape",
+    `${source.name}: got shape [${source.shape.join(", ")}], expected [${expected.join(", ")}] as [batch, heads, len, dim]`,
+  );
+}
+
+/** A checked call of `attend`. */
+interface Attend {
+  q: Source;
+  view: View4;
+  tensors: Source[];
+  params: Map<string, ParamValue>;
+  layout: Layout;
+  returnLse: boolean;
+}
+
+function readAttend(registry: Registry, sizes: Sizes, given: unknown, q: unknown): Attend {
+  const options = asRecord("options", given);
+  checkNames("options", options, ATTEND_NAMES);
+  const layout = readLayout(options.layout);
+  const source = readSource("q", q, STORED);
+  const view = viewAsHeads("q", source.shape, layout);
+  const { batch, numKvHeads, headDim } = sizes;
+  expectShape(source, view, [batch, "num_heads", "q_len", headDim]);
+  const [, heads = 0, qLen = 0] = view.shape;
+  if (heads % numKvHeads !== 0) {
+    throw new HeedError(
+      "shape",
+      `q: ${heads} heads are not a multiple of numKvHeads = ${numKvHeads}`,
+    );
+  }
+  const params = new Map<string, ParamValue>();
+  for (const name of ATTEND_PARAMS) {
+    const value = options[name];
+    if (value !== undefined) params.set(name, checkParam(registry.parameter(name), name, value));
+  }
+  const counts = readLengths("queryLengths", options.queryLengths, batch, qLen);
+  if (counts !== undefined) params.set("queryLengths", counts);
+  const tensors: Source[] = [];
+  for (const name of ATTEND_TENSORS) {
+    if (options[name] === undefined) continue;
+    const tensor = readSource(name, options[name], { role: "numbers", vector: true });
+    if (tensor.shape.length !== 1 || tensor.shape[0] !== heads) {
+      fail("shape", `${name}.shape`, [...tensor.shape], `[num_heads] = [${heads}]`);
+    }
+    tensors.push(tensor);
+  }
+  const { returnLse = false } = options;
+  if (typeof returnLse !== "boolean") fail("option", "returnLse", returnLse, "true or false");
+  return { q: source, view, tensors, params, layout, returnLse };
+}
+
+const vectorView = (source: Source): View4 => ({
+  shape: [...source.shape],
+  strides: contiguousStrides(source.shape),
+});
+
+function addInput(wire: Wire, source: Source, view: View4, heap: Heap, scope: Scope): void {
+  const pointer = place(source, heap, scope);
+  wire.add(snakeCase(source.name), source.dtype, pointer, view.shape, view.strides);
+}
+
+/** Runs `attend` on the cache with this number. */
+function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Attend): unknown {
+  const { q, view, tensors, params, layout, returnLse } = call;
+  const scope = new Scope(heap);
+  try {
+    const wire = new Wire();
+    addInput(wire, q, view, heap, scope);
+    for (const tensor of tensors) addInput(wire, tensor, vectorView(tensor), heap, scope);
+    const [batch = 0, heads = 0, qLen = 0] = view.shape;
+    const shape = [batch, heads, qLen, sizes.headDimV];
+    const form = { rank: q.shape.length, layout };
+    const dtype = q.dtype as "float32" | "float16" | "bfloat16";
+    const specs = [{ name: "output", shape, dtype }];
+    if (returnLse) specs.push({ name: "lse", shape: [batch, heads, qLen], dtype: "float32" });
+    const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
+    const names = [...params.keys()].map(snakeCase).join(" ");
+    heap.callChecked((glue) =>
+      glue.cacheAttend(id, wire.names, wire.table, names, [...params.values()]),
+    );
+    const plain = [q, ...tensors].every(({ tensor }) => tensor === undefined);
+    const kind = { plain, float16Array: q.float16Array === true };
+    return Object.fromEntries(
+      outputs.map((output) => [output.name, toResult(output, kind, heap, scope)]),
+    );
+  } finally {
+    scope.free();
+  }
+}
+
+/** The class behind `heed.KvCache` of an instance. */
+export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheConstructor {
+  const net = new FinalizationRegistry((id: number) => {
+    if (!heap.closed) heap.call((glue) => glue.cacheFree(id));
+  });
+
+  class Cache implements KvCacheMembers {
+    readonly #sizes: Sizes;
+    readonly #id: number;
+    #disposed = false;
+
+    /** `made` is the number of a cache that exists already: a fork. */
+    constructor(options: KvCacheOptions, made?: { sizes: Sizes; id: number }) {
+      heap.checkUsable();
+      if (made !== undefined) {
+        this.#sizes = made.sizes;
+        this.#id = made.id;
+      } else {
+        const given = asRecord("options", options);
+        checkNames("options", given, OPTION_NAMES);
+        const sizes = readSizes(given);
+        if (sizes.sinks > 0 && sizes.window === 0) {
+          fail("option", "sinks", sizes.sinks, "a window beside it: without one all tokens stay");
+        }
+        const { batch, numKvHeads, headDim, headDimV, capacity, blockSize, window, sinks } = sizes;
+        const numbers = [batch, numKvHeads, headDim, headDimV, capacity, blockSize];
+        numbers.push(readDType(given.dtype), window, sinks);
+        this.#sizes = sizes;
+        this.#id = heap.callChecked((glue) => glue.cacheNew(numbers));
+      }
+      net.register(this, this.#id, this);
+    }
+
+    get disposed(): boolean {
+      return this.#disposed || heap.closed;
+    }
+
+    get #number(): number {
+      if (this.disposed) throw new HeedError("disposed", "cache: this cache was disposed of");
+      return this.#id;
+    }
+
+    get lengths(): readonly number[] {
+      const id = this.#number;
+      return heap.callChecked((glue) => glue.cacheInfo(id)).lengths;
+    }
+
+    append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void {
+      const id = this.#number;
+      const given = asRecord("options", options);
+      checkNames("options", given, APPEND_NAMES);
+      const { batch, numKvHeads, headDim, headDimV } = this.#sizes;
+      const layout = readLayout(given.layout);
+      const sources = [readSource("k", k, STORED), readSource("v", v, STORED)] as const;
+      const views = sources.map(({ name, shape }) => viewAsHeads(name, shape, layout));
+      const [kView, vView] = views as [View4, View4];
+      expectShape(sources[0], kView, [batch, numKvHeads, "len", headDim]);
+      const len = kView.shape[2] as number;
+      expectShape(sources[1], vView, [batch, numKvHeads, len, headDimV]);
+      const lengths = readLengths("lengths", given.lengths, batch, len) ?? [];
+      const scope = new Scope(heap);
+      try {
+        const wire = new Wire();
+        addInput(wire, sources[0], kView, heap, scope);
+        addInput(wire, sources[1], vView, heap, scope);
+        heap.callChecked((glue) => glue.cacheAppend(id, wire.names, wire.table, lengths));
+      } finally {
+        scope.free();
+      }
+    }
+
+    attend(q: TensorArgument, options?: CacheAttendOptions): never {
+      const id = this.#number;
+      const call = readAttend(registry, this.#sizes, options, q);
+      for (const tensor of call.tensors) checkFinite(tensor);
+      // Typed by `KvCacheMembers`; the class does not know Q and O.
+      return runAttend(heap, id, this.#sizes, call) as never;
+    }
+
+    rewind(sequence: number, length: number): void {
+      const id = this.#number;
+      checkCount("sequence", sequence, 0, this.#sizes.batch - 1);
+      checkCount("length", length, 0);
+      heap.callChecked((glue) => glue.cacheRewind(id, sequence, length));
+    }
+
+    fork(sequences?: readonly number[]): KvCache {
+      const id = this.#number;
+      const { batch } = this.#sizes;
+      const from = sequences ?? Array.from({ length: batch }, (_, b) => b);
+      if (!Array.isArray(from) || from.length === 0) {
+        fail("option", "sequences", sequences, "a list of sequence numbers, at least one");
+      }
+      from.forEach((b: unknown, n) => {
+        checkCount(`sequences[${n}]`, b, 0, batch - 1);
+      });
+      const fork = heap.callChecked((glue) => glue.cacheFork(id, [...from]));
+      const sizes = { ...this.#sizes, batch: from.length };
+      return new Cache({} as KvCacheOptions, { sizes, id: fork }) as unknown as KvCache;
+    }
+
+    memory(): CacheMemory {
+      const id = this.#number;
+      const { lengths: _, ...memory } = heap.callChecked((glue) => glue.cacheInfo(id));
+      return memory;
+    }
+
+    dispose(): void {
+      if (this.#disposed) return;
+      this.#disposed = true;
+      net.unregister(this);
+      if (!heap.closed) heap.call((glue) => glue.cacheFree(this.#id));
+    }
+
+    // `using`, where the engine knows the symbol: typed by `WithDispose`.
+    static {
+      const symbol = (Symbol as { dispose?: symbol }).dispose;
+      if (symbol !== undefined) {
+        Object.defineProperty(Cache.prototype, symbol, { value: Cache.prototype.dispose });
+      }
+    }
+  }
+  return Cache as unknown as KvCacheConstructor;
+}
+
+/** Sinks may be -Infinity (no sink); everything else is finite. */
+function checkFinite(source: Source): void {
+  const values = elements(source);
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] as number;
+    if (Number.isFinite(value) || (source.name === "sinks" && value === -Infinity)) continue;
+    fail("range", `${source.name}[${i}]`, value, "a finite number");
+  }
+}
