@@ -102,11 +102,11 @@ describe("rope", () => {
     expectError("option", ["pairing", "half", "interleaved"], () => rope(x));
     expectError("option", ["pairing"], () => rope(x, { pairing: "neox" }));
     expectError("option", ["rotaryDimm", "rotaryDim"], () => rope(x, { ...half, rotaryDimm: 4 }));
-    expectError("range", ["rotary_dim"], () => rope(x, { ...half, rotaryDim: 3 }));
+    expectError("range", ["rotaryDim"], () => rope(x, { ...half, rotaryDim: 3 }));
     expectError("range", ["positionOffset"], () => rope(x, { ...half, offset: 0.5 }));
     expectError("option", ["scaling.type"], () => rope(x, { ...half, scaling: { factor: 2 } }));
     expectError("option", ["scaling"], () => rope(x, { ...half, scaling: "yarn" }));
-    expectError("option", ["original_len"], () =>
+    expectError("option", ["originalLen"], () =>
       rope(x, { ...half, scaling: { type: "yarn", factor: 2 } }),
     );
     expectError("shape", ["positions"], () => rope(x, { ...half, positions: [1, 2] }));
