@@ -212,6 +212,13 @@ Array ReadFloats(const Request& request, std::string_view name) {
   return Copy(name, tensor);
 }
 
+std::optional<Array> ReadBytes(const Request& request, std::string_view name) {
+  const AnyTensor* tensor = FindInput(request, name);
+  if (tensor == nullptr) return std::nullopt;
+  ExpectDType(name, *tensor, tensor->dtype == DType::kUint8, "uint8, nonzero = may attend");
+  return Copy(name, *tensor);
+}
+
 std::vector<double> ReadList(const Request& request, std::string_view name) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) return {};

@@ -73,6 +73,9 @@ std::optional<Array> ReadPairs(const Request& request, std::string_view name, co
 std::optional<Array> ReadFloats(const Request& request, std::string_view name, int rank);
 // Reads a float tensor that the request has, of any rank; its extents become the last ones.
 Array ReadFloats(const Request& request, std::string_view name);
+// Reads a byte tensor of any rank; its extents become the last ones. Absent when the request does
+// not have it.
+std::optional<Array> ReadBytes(const Request& request, std::string_view name);
 
 // Reads a float tensor of rank 0 or 1; empty when the request does not have it.
 std::vector<double> ReadList(const Request& request, std::string_view name);

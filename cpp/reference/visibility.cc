@@ -14,6 +14,7 @@ Visibility::Visibility(const Request& request, const Qkv& qkv)
       q_len_(qkv.q_len) {
   ReadLengths(request, qkv);
   ReadOffsets(request, qkv);
+  patterns_ = ReadPatterns(request, qkv, offsets_);
 }
 
 bool Visibility::operator()(int64_t b, int64_t h, int64_t i, int64_t j) const {
@@ -23,6 +24,9 @@ bool Visibility::operator()(int64_t b, int64_t h, int64_t i, int64_t j) const {
   if (window_left_ && j < position - *window_left_) return false;
   if (window_right_ && j > position + *window_right_) return false;
   if (keep_ && (*keep_)(b, h, i, j) == 0.0) return false;
+  for (const PairRule& sees : patterns_) {
+    if (!sees({b, h, i, position, j})) return false;
+  }
   if (keep_mod_) {
     const double kept = (*keep_mod_)({1.0, b, h, i, j, position});
     return kept > 0 || kept < 0;
@@ -59,13 +63,15 @@ void Visibility::ReadOffsets(const Request& request, const Qkv& qkv) {
   offsets_.assign(qkv.batch, 0);
   const ParamValue* offset = FindParam(request, "query_offset");
   if (offset == nullptr) {
-    const bool needed =
-        causal_ || window_left_ || window_right_ || FindInput(request, "alibi_slopes") != nullptr;
+    const bool needed = causal_ || window_left_ || window_right_ ||
+                        PatternsReadPositions(request) ||
+                        FindInput(request, "alibi_slopes") != nullptr;
     if (needed && qkv.q_len != qkv.kv_len) {
       throw Error(ErrorCode::kOption,
                   "query_offset is missing: q_len " + std::to_string(qkv.q_len) + " and kv_len " +
                       std::to_string(qkv.kv_len) +
-                      " differ and causal, window or alibi_slopes need positions; give 0 (query 0 "
+                      " differ and causal, window, a pattern or alibi_slopes need positions; give "
+                      "0 (query 0 "
                       "stands at key 0) or \"end\" (the queries are the last tokens)");
     }
   } else if (const auto* number = std::get_if<double>(offset)) {

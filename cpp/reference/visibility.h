@@ -8,11 +8,13 @@
 
 #include "formula.h"
 #include "inputs.h"
+#include "patterns.h"
 
 namespace heed::reference {
 
-// The keep rules of a request: keep, key_lengths, causal, window_left, window_right, and the
-// query_offset that gives causal, window and ALiBi a position. All rules hold together.
+// The keep rules of a request: keep, key_lengths, causal, window_left, window_right, patterns, and
+// the query_offset that gives causal, window, patterns and ALiBi a position. All rules hold
+// together.
 class Visibility {
  public:
   // Reads and checks the rules. Throws Error(kOption), naming both choices, when a rule needs
@@ -37,6 +39,7 @@ class Visibility {
   int64_t q_len_;
   std::vector<int64_t> lengths_;  // [batch, q_len]
   std::vector<int64_t> offsets_;  // [batch]
+  std::vector<PairRule> patterns_;
 };
 
 }  // namespace heed::reference

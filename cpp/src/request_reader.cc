@@ -193,6 +193,10 @@ std::vector<CapturedTensor> RequestReader::Named(std::string_view prefix) const 
   return tensors;
 }
 
+TensorView<const uint8_t> RequestReader::ByteTensor(std::string_view name) const {
+  return Padded<uint8_t>(Find(name, DType::kUint8));
+}
+
 std::span<const float> RequestReader::Floats(std::string_view name) const {
   const AnyTensor* tensor = Find(name, DType::kFloat32);
   if (tensor == nullptr) return {};

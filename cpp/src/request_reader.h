@@ -32,6 +32,7 @@ class RequestReader {
   // views when the request does not have them. Shapes are the typed function's to check.
   TensorView<const float> FloatTensor(std::string_view name) const;
   TensorView<const int32_t> IntTensor(std::string_view name) const;
+  TensorView<const uint8_t> ByteTensor(std::string_view name) const;
   // Optional contiguous vectors (any rank). Empty when absent.
   std::span<const float> Floats(std::string_view name) const;
   std::span<const int32_t> Ints(std::string_view name) const;

@@ -18,6 +18,8 @@ struct Runner {
   std::vector<OutputSpec> (*plan)(const RequestReader&);
   void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
   AttentionCost (*cost)(const RequestReader&, int num_threads) = nullptr;  // only where it is known
+  // The picture of the keep rules; nullptr where there are none.
+  void (*explain)(const RequestReader&, const TensorView<uint8_t>&) = nullptr;
 };
 
 AttentionOptions NoPreset() { return {}; }
@@ -32,6 +34,9 @@ constexpr Runner Exact(std::string_view id) {
           },
           [](const RequestReader& reader, int num_threads) {
             return CostOfAttention(ReadExact(reader, kPreset()), num_threads);
+          },
+          [](const RequestReader& reader, const TensorView<uint8_t>& picture) {
+            ExplainRequest(ReadExact(reader, kPreset()), picture);
           }};
 }
 
@@ -44,6 +49,9 @@ constexpr Runner ExactRead(std::string_view id) {
           },
           [](const RequestReader& reader, int num_threads) {
             return CostOfAttention(kRead(reader), num_threads);
+          },
+          [](const RequestReader& reader, const TensorView<uint8_t>& picture) {
+            ExplainRequest(kRead(reader), picture);
           }};
 }
 
@@ -105,6 +113,11 @@ constexpr Runner kRunners[] = {
     {"attention_free", PlanAttentionFree, RunAttentionFree},
     {"induced_set", PlanInducedSet, RunInducedSet},
     {"perceiver", PlanPerceiver, RunPerceiver},
+    Exact<NoPreset>("block_sparse"),
+    Exact<LongformerPreset>("longformer"),
+    Exact<BigBirdPreset>("bigbird"),
+    Exact<SwinWindowPreset>("swin_window"),
+    Exact<NeighborhoodPreset>("neighborhood"),
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.
@@ -180,6 +193,15 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
     }
   }
   runner.run(RequestReader(*FindMechanism(request.id), request), outputs, pool);
+}
+
+void Explain(const Request& request, TensorView<uint8_t> picture) {
+  const Runner& runner = FindRunner(request.id);
+  if (runner.explain == nullptr) {
+    throw Error(ErrorCode::kUnsupported,
+                "mechanism \"" + request.id + "\" has no keep rules that could be explained");
+  }
+  runner.explain(RequestReader(*FindMechanism(request.id), request), picture);
 }
 
 }  // namespace heed

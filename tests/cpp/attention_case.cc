@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "gtest/gtest.h"
+#include "pattern_request.h"
 
 namespace heed::testing {
 namespace {
@@ -134,6 +135,15 @@ AttentionOptions AttentionCase::options() const {
       o.*ViewOf(name) = named.buffer.view();
     }
   }
+  o.prefix_lengths = prefix_lengths;
+  o.query_documents = query_documents;
+  o.key_documents = key_documents;
+  for (KeepPattern& pattern : o.patterns) {
+    if (auto* rule = std::get_if<Longformer>(&pattern)) {
+      rule->global_tokens.assign(global_tokens.begin(), global_tokens.end());
+    }
+  }
+  AppendLists(lists, o.patterns);
   return o;
 }
 
@@ -158,6 +168,14 @@ Request AttentionCase::request() const {
                : dot && softmax ? "scaled_dot_product"
                                 : "attention";
   AddInputs(*this, request);
+  if (HasPatterns(*this)) {
+    request.id = "attention";
+    AddPatterns(*this, request);
+    if (kernel_sum) {
+      request.params.push_back({"score", std::string("squared_distance")});
+      request.params.push_back({"normalize", std::string("kernel_sum")});
+    }
+  }
   AddOffset(scalars.query_offset, request);
   AddNormalize(scalars, request);
   if (kernel_sum) {
@@ -190,6 +208,7 @@ std::string AttentionCase::Describe() const {
     out << ", " << param.name << " ";
     if (const auto* number = std::get_if<double>(&param.value)) out << *number;
     if (const auto* word = std::get_if<std::string>(&param.value)) out << *word;
+    if (const auto* flag = std::get_if<bool>(&param.value)) out << *flag;
     if (const auto* list = std::get_if<std::vector<double>>(&param.value)) {
       for (const double number : *list) out << number << " ";
     }
@@ -200,6 +219,11 @@ std::string AttentionCase::Describe() const {
   if (!sinks.empty()) out << ", sinks";
   if (!width.empty()) out << ", " << width.size() << " width";
   for (const auto& [name, named] : tensors) DescribeShape(out, name.c_str(), named.buffer.shape());
+  if (!prefix_lengths.empty()) out << ", prefix_lengths";
+  if (!query_documents.empty()) out << ", documents";
+  if (lists.block_keep.has_value()) DescribeShape(out, "block_keep", lists.block_keep.shape());
+  if (!lists.block_indptr.empty()) out << ", " << lists.block_indices.size() << " blocks";
+  if (lists.pairs) out << ", " << lists.pairs->size() / 2 << " pairs";
   if (!key_lengths.empty()) {
     out << ", key_lengths";
     for (size_t n = 0; n < key_lengths.size() && n < 8; ++n) out << " " << key_lengths[n];

@@ -31,6 +31,15 @@ struct NamedBuffer {
   int rank = 4;
 };
 
+// Lists of blocks and edges, as heed/keep.h has them.
+struct KeepLists {
+  int64_t q_block = 64;
+  int64_t kv_block = 64;
+  Buffer<uint8_t> block_keep;  // [1, 1 | num_heads, q_blocks, kv_blocks]; no value = absent
+  std::vector<int32_t> block_indptr, block_indices;  // block_indptr empty = absent
+  std::optional<std::vector<int32_t>> pairs;
+};
+
 // Owns every tensor. Tests change members freely between making and running a case.
 struct AttentionCase {
   Sizes sizes;
@@ -40,7 +49,11 @@ struct AttentionCase {
   std::vector<float> alibi_slopes, sinks, width;
   std::map<std::string, NamedBuffer> tensors;  // what only some scores and modifiers read
   std::vector<int32_t> key_lengths;            // [batch] or [batch, q_len]
-  AttentionOptions scalars;                    // the options that own no memory
+  std::vector<int32_t> prefix_lengths;
+  std::vector<int32_t> query_documents, key_documents;  // [len] or [batch, len]
+  std::vector<int32_t> global_tokens;                   // of the Longformer pattern in `scalars`
+  KeepLists lists;
+  AttentionOptions scalars;  // the options that own no memory; at most one pattern
   Layout output_layout = Layout::kDense;
 
   // All options: `scalars` with views of the members above.
@@ -51,7 +64,7 @@ struct AttentionCase {
                  double size = 1, Layout layout = Layout::kDense);
 
   // The same problem by name, for the oracle and for heed::Run: scaled_dot_product or
-  // kernel_regression where they say it all, else attention.
+  // kernel_regression where they say it all, else attention. Points into this case.
   Request request() const;
 
   // Sizes and options in one line, for failure messages.

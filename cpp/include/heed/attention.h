@@ -9,6 +9,7 @@
 
 #include "heed/error.h"
 #include "heed/expression.h"
+#include "heed/keep.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
 
@@ -192,6 +193,31 @@ struct AttentionOptions {
   // Nonzero = may attend. Extents broadcast (1) to [batch, num_heads, q_len, kv_len].
   TensorView<const uint8_t> keep;
 
+  // Prefix language model (Raffel et al. 2020, arXiv:1910.10683, section 3.2.1): a query sees the
+  // first prefix_lengths[b] keys, and those up to its own position. Empty = off, else [batch]
+  // values in [0, kv_len].
+  //
+  //   prefix 2, 4 x 4:   x x . .
+  //                      x x . .
+  //                      x x x .
+  //                      x x x x
+  std::span<const int32_t> prefix_lengths;
+
+  // Documents: a query sees the keys with its own id; a negative id is padding, which sees nothing
+  // and is not seen. Ids may be in any order. Empty = off, else [q_len] or [batch, q_len] values
+  // and [kv_len] or [batch, kv_len]. DocumentsFromCuSeqlens() makes ids of lengths.
+  //
+  //   ids 7 7 3 7:   x x . x
+  //                  x x . x
+  //                  . . x .
+  //                  x x . x
+  std::span<const int32_t> query_documents;
+  std::span<const int32_t> key_documents;
+
+  // Rules that need no matrix: dilated and global windows, blocks, grids, graphs (heed/keep.h).
+  // A key is visible when every pattern and every other keep rule says so.
+  std::vector<KeepPattern> patterns;
+
   // User functions (heed/expression.h), absent = off. `score_mod` replaces scores after softcap,
   // ALiBi and bias; -inf hides the key. `keep_mod` is shown ones and writes 0 where the query may
   // not attend to the key; a tile that it empties costs nothing beyond the call. Neither can bring
@@ -261,10 +287,12 @@ inline constexpr int64_t kAttentionTileKeys = 256;
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
 // Accuracy kAttentionMaxError, against heed/reference.h.
 // Cost     2 * num_heads * q_len * kv_len * (head_dim + head_dim_v) FLOPs per batch entry, less
-//          what causal, window, lengths and keep leave out in whole tiles. Allocates
-//          O((head_dim + head_dim_v) * tile) per thread and packed K and V of the KV heads in
-//          flight, and up to 24 * kv_len floats per thread for the normalisers marked (rows); never
-//          O(q_len * kv_len) unless weights or scores are asked for.
+//          what causal, window and lengths leave out, and whole panels of keys (8 to 32) that keep
+//          and patterns hide from a few neighbouring rows. Allocates O((head_dim + head_dim_v) *
+//          tile) per thread and packed K and V of the KV heads in flight, and up to 24 * kv_len
+//          floats per thread for the normalisers marked (rows); never O(q_len * kv_len) unless
+//          weights or scores are asked for. Lists of blocks and edges are copied, with one
+//          bit for each 32 queries and 256 keys (and head, if they differ).
 // Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads.
 //          Safe to call from several threads at once.
 // Source   Vaswani et al. 2017 (arXiv:1706.03762); online softmax: Milakov & Gimelshein 2018
@@ -280,6 +308,16 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs,
                ThreadPool* pool = nullptr);
+
+// The picture of all keep rules together: writes 1 where the query sees the key and 0 elsewhere, to
+// [batch, num_heads, q_len, kv_len], whose extents are the sizes of the call that is explained.
+// Reads causal, window, query_offset, key_lengths, prefix_lengths, documents, patterns, keep, and a
+// bias of -inf; the same code answers the attention loop. (A score of -inf hides a key too, but
+// that depends on q and k.)
+//
+// Errors   as Attention().
+// Cost     O(batch * num_heads * q_len * kv_len); allocates what the patterns do.
+void Explain(const AttentionOptions& options, TensorView<uint8_t> picture);
 
 // Slopes of the ALiBi paper's code for any number of heads: 2^(-8 i / n) for a power of two, else
 // those of the next lower power followed by every other one of the doubled set. num_heads >= 1.

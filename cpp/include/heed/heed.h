@@ -11,6 +11,7 @@
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/graph.h"
+#include "heed/keep.h"
 #include "heed/latent.h"
 #include "heed/layers.h"
 #include "heed/linear.h"

@@ -63,6 +63,11 @@ std::vector<OutputSpec> PlanOutputs(const Request& request);
 // PlanOutputs(request), by name, any strides with a contiguous last dimension. Throws Error.
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool = nullptr);
 
+// Explain() of heed/attention.h for a request of the exact family: which keys each query sees.
+// `picture` is [batch, num_heads, q_len, kv_len] as q and k have it; of q, k and v only the shapes
+// are read. Throws Error.
+void Explain(const Request& request, TensorView<uint8_t> picture);
+
 }  // namespace heed
 
 #endif  // HEED_REGISTRY_H_

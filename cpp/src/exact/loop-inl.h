@@ -146,22 +146,13 @@ class BlockLoop {
       const int64_t head = unit_ % p_.num_kv_heads * p_.group + index % p_.group;
       Row& row = scratch_.rows[r];
       row = {head, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
-      NarrowToHulls(row);
+      NarrowToHulls(plan_.plugs.keep, batch_, row);
       const KeyRange keys = row.keys;
       if (keys.begin == keys.end) continue;
       keys_.begin = std::min(keys_.begin, keys.begin);
       keys_.end = std::max(keys_.end, keys.end);
     }
     if (keys_.begin >= keys_.end) keys_ = {0, 0};
-  }
-
-  void NarrowToHulls(Row& row) const {
-    for (const auto& keep : plan_.plugs.keep) {
-      const KeyRange hull = keep->Hull(batch_, row);
-      row.keys.begin = std::max(row.keys.begin, hull.begin);
-      row.keys.end = std::min(row.keys.end, hull.end);
-    }
-    if (row.keys.begin >= row.keys.end) row.keys = {0, 0};
   }
 
   // Groups of kTileRows rows, each [depth][rows]; the last group may be shorter.

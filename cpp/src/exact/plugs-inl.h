@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/exact/keep/dense.h"
-#include "src/exact/keep/keep_mod.h"
-#include "src/exact/keep/sink_window.h"
+#include "src/exact/keep/plugs.h"
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
 #include "src/exact/modify/score_mod-inl.h"
@@ -175,12 +173,7 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
   if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
   if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
   if (o.score_mod) plugs.additive.push_back(std::make_unique<ScoreMod>(o.score_mod));
-  if (o.keep.has_value()) plugs.keep.push_back(std::make_unique<DenseKeep>(o.keep));
-  if (p.sink_keys > 0 && o.window && o.window->left) {
-    plugs.keep.push_back(std::make_unique<SinkWindow>(p.sink_keys, *o.window->left));
-  }
-  // The costliest comes last: it is not asked about rows that the others have emptied.
-  if (o.keep_mod) plugs.keep.push_back(std::make_unique<KeepMod>(o.keep_mod));
+  plugs.keep = MakeKeepPlugs(p);
   plugs.normalize = MakeNormalize(p);
   plugs.rows = MakeRowNormalize(p);
   AddWeightPlugs(p, plugs);

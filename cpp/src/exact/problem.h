@@ -111,6 +111,8 @@ void CompleteOutputs(AttentionProblem& problem, const AttentionOutputs& outputs)
 
 // Runs a validated problem. Throws Error(kMemory).
 void RunProblem(const AttentionProblem& problem, ThreadPool* pool);
+// The part of it that decides which of the pairs [batch, num_heads, q_len, kv_len] are visible.
+AttentionProblem ValidateKeepRules(const Extents& pairs, const AttentionOptions& options);
 
 // What running the problem takes beside its results.
 struct AttentionCost {

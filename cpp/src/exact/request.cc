@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "src/exact/problem.h"
+#include "src/exact/request_patterns.h"
 #include "src/expression/program.h"
+#include "src/view_checks.h"
 
 namespace heed {
 namespace {
@@ -230,6 +232,7 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   ReadScoreTensors(reader, r);
   ReadKeep(reader, r);
   o.score_mod = ReadExpression(reader, "score_mod", ExpressionValue::kScore, r);
+  ReadPatterns(reader, {r.q.shape[0], r.q.shape[2], r.k.shape[2]}, o);
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");
   if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
@@ -361,6 +364,12 @@ void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor>
     out.tiles_of_query = r.tiles_of_query;
   }
   Attention(r.q, r.k, r.v, options, out, pool);
+}
+
+void ExplainRequest(const AttentionRequest& r, const TensorView<uint8_t>& picture) {
+  CheckShape("picture", picture.shape, {r.q.shape[0], r.q.shape[1], r.q.shape[2], r.k.shape[2]},
+             "[batch, num_heads, q_len, kv_len]");
+  Explain(r.options, picture);
 }
 
 }  // namespace heed

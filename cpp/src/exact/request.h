@@ -56,11 +56,17 @@ AttentionOptions NormalizePreset() {
 AttentionRequest ReadSink(const RequestReader& reader);
 // The row `flash`: softmax with its lse and, on request, the statistics of its tiles.
 AttentionRequest ReadFlash(const RequestReader& reader);
+AttentionOptions LongformerPreset();
+AttentionOptions BigBirdPreset();
+AttentionOptions SwinWindowPreset();
+AttentionOptions NeighborhoodPreset();
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);
 void RunAttentionRequest(const AttentionRequest& request, std::span<const NamedTensor> outputs,
                          ThreadPool* pool);
+// Explain() for a request; the picture must have its shape.
+void ExplainRequest(const AttentionRequest& request, const TensorView<uint8_t>& picture);
 
 }  // namespace heed
 

@@ -6,6 +6,7 @@
 
 #include "heed/error.h"
 #include "src/exact/problem.h"
+#include "src/exact/validate_patterns.h"
 #include "src/exact/validate_score.h"
 #include "src/view_checks.h"
 
@@ -89,7 +90,8 @@ void CheckWindow(AttentionProblem& p) {
 void CheckPositions(AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   const bool window = o.window && (o.window->left || o.window->right);
-  const bool needed = o.causal || window || !o.alibi_slopes.empty();
+  const char* pattern = PatternOfPositions(o);
+  const bool needed = o.causal || window || pattern != nullptr || !o.alibi_slopes.empty();
   const auto& given = o.query_offset.positions();
   p.position.assign(static_cast<size_t>(p.batch), 0);
   switch (o.query_offset.kind()) {
@@ -98,9 +100,10 @@ void CheckPositions(AttentionProblem& p) {
         Fail(ErrorCode::kOption,
              "query_offset is needed: q_len = " + std::to_string(p.q_len) +
                  " and kv_len = " + std::to_string(p.kv_len) + " differ and " +
-                 (o.causal ? "causal"
-                  : window ? "window"
-                           : "alibi_slopes") +
+                 (o.causal             ? "causal"
+                  : window             ? "window"
+                  : pattern != nullptr ? pattern
+                                       : "alibi_slopes") +
                  " depends on positions. Give 0 if query 0 stands at key 0, or \"end\" if the "
                  "queries are the last tokens");
       }
@@ -202,6 +205,21 @@ void CheckOutputs(const AttentionProblem& p) {
 
 }  // namespace
 
+AttentionProblem ValidateKeepRules(const Extents& pairs, const AttentionOptions& options) {
+  AttentionProblem p;
+  p.options = options;
+  p.batch = pairs[0];
+  p.num_heads = p.num_kv_heads = pairs[1];
+  p.q_len = pairs[2];
+  p.kv_len = pairs[3];
+  CheckModify(p);
+  CheckLengths(p);
+  CheckWindow(p);
+  CheckPositions(p);
+  CheckPatterns(p);
+  return p;
+}
+
 AttentionProblem ValidateAttentionInputs(const StoredTensor& q, const StoredTensor& k,
                                          const StoredTensor& v, const AttentionOptions& options,
                                          bool wants_lse) {
@@ -222,6 +240,7 @@ void CompleteInputs(AttentionProblem& p, bool wants_lse) {
   CheckLengths(p);
   CheckWindow(p);
   CheckPositions(p);
+  CheckPatterns(p);
 }
 
 void CompleteOutputs(AttentionProblem& p, const AttentionOutputs& outputs) {

@@ -30,6 +30,12 @@ void CheckOffsets(const char* name, std::span<const int32_t> offsets, int64_t to
 }
 
 void CheckOptions(const AttentionOptions& o, size_t sequences) {
+  if (!o.patterns.empty() || !o.prefix_lengths.empty() || !o.query_documents.empty() ||
+      !o.key_documents.empty()) {
+    Fail(ErrorCode::kUnsupported,
+         "patterns, prefix_lengths and documents do not know where packed sequences begin; give "
+         "one call with documents instead");
+  }
   if (!o.key_lengths.empty() || o.keep.has_value() || o.bias.has_value()) {
     Fail(ErrorCode::kUnsupported,
          "key_lengths, keep and bias have no place in packed sequences: the offsets say what "

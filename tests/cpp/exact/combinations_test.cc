@@ -6,6 +6,7 @@
 #include "attention_accuracy.h"
 #include "attention_case.h"
 #include "gtest/gtest.h"
+#include "random_pattern.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -87,6 +88,7 @@ void AddKeepRules(AttentionCase& c, Random& random) {
     const double kept = static_cast<double>(Pick(random, kPercent)) / 100;
     c.keep = MakeKeep(RandomPairs(c.sizes, random), random, kept, RandomLayout(random));
   }
+  if (random.Chance(0.4)) AddRandomPatterns(c, random);
 }
 
 void AddModifiers(AttentionCase& c, Random& random) {

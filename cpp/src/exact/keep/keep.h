@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "src/exact/keep/key_bits.h"
 #include "src/exact/tile.h"
@@ -37,6 +39,18 @@ class CellKeep {
   // of a row's key range is clear already.
   virtual void Narrow(const KeepTile& tile, KeyBits* bits) const = 0;
 };
+
+// Leaves of a row's key range what every plug may let it see.
+inline void NarrowToHulls(const std::vector<std::unique_ptr<CellKeep>>& plugs, int64_t batch,
+                          Row& row) {
+  for (const auto& plug : plugs) {
+    if (row.keys.begin >= row.keys.end) break;
+    const KeyRange hull = plug->Hull(batch, row);
+    row.keys.begin = std::max(row.keys.begin, hull.begin);
+    row.keys.end = std::min(row.keys.end, hull.end);
+  }
+  if (row.keys.begin >= row.keys.end) row.keys = {0, 0};
+}
 
 // The part of a row's key range that lies in a tile, as columns.
 inline ColumnRange VisibleColumns(const Row& row, int64_t key_begin, size_t num_keys) {

@@ -10,6 +10,7 @@
 
 #include "src/exact/keep/causal.h"
 #include "src/exact/keep/lengths.h"
+#include "src/exact/keep/prefix_lm.h"
 #include "src/exact/keep/window.h"
 #include "src/exact/problem.h"
 
@@ -20,7 +21,8 @@ inline KeyRange VisibleKeys(const AttentionProblem& p, int64_t batch, int64_t qu
   const int64_t position = p.Position(batch, query);
   KeyRange keys = LengthKeys(p, batch, query);
   if (!p.packed_keys.empty()) keys = p.packed_keys[static_cast<size_t>(query)];
-  for (const KeyRange other : {CausalKeys(p, position), WindowKeys(p, position)}) {
+  for (const KeyRange other :
+       {CausalKeys(p, position), WindowKeys(p, position), PrefixKeys(p, batch, position)}) {
     keys.begin = std::max(keys.begin, other.begin);
     keys.end = std::min(keys.end, other.end);
   }
