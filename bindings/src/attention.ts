@@ -1,5 +1,4 @@
 import type { DType } from "./dtype.js";
-import { HeedError } from "./errors.js";
 import type { HalfDType } from "./half.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
@@ -28,8 +27,37 @@ export type ScoreStage = "raw" | "capped" | "biased";
  */
 export type Score = "dot" | "squared_distance" | "cosine" | "bilinear" | "additive";
 
-/** exp(s) / sum exp(s), or K(u) / sum K(u) with u = |(q - k) / width|. */
-export type Normalize = "softmax" | "kernel_sum";
+/**
+ * n is the number of keys that a query sees.
+ * "softmax" exp(s) / sum exp(s); "kernel_sum" K(u) / sum K(u) with u = |(q - k) / width|; "softmax1"
+ * exp(s) / (1 + sum exp(s)); "sigmoid" sigmoid(s + sigmoidBias); "relu" max(0, s) / n^lengthPower;
+ * "relu_squared" max(0, s)^2 / n^lengthPower; "average" 1 / n, whatever q and k hold; "hard" the first
+ * of the largest scores alone; "top_k" softmax over the topK largest; "sparsemax" max(0, s - tau) and
+ * "entmax15" max(0, s / 2 - tau)^2, tau such that they sum to 1; "stick_breaking" sigmoid(s) of what
+ * later keys left; "cope" softmax of s plus the logit of the key's contextual position.
+ */
+export type Normalize =
+  | "softmax"
+  | "kernel_sum"
+  | "softmax1"
+  | "sigmoid"
+  | "relu"
+  | "relu_squared"
+  | "average"
+  | "hard"
+  | "top_k"
+  | "sparsemax"
+  | "entmax15"
+  | "stick_breaking"
+  | "cope";
+
+/** Weights are zeroed with probability p, and divided by 1 - p otherwise, after the normaliser. */
+export interface Dropout {
+  /** In [0, 1). */
+  readonly p: number;
+  /** Which weights: a whole number below 2^53, or a bigint below 2^64. Default 0. */
+  readonly seed?: number | bigint | undefined;
+}
 
 export type Kernel = "gaussian" | "boxcar" | "triangular" | "epanechnikov" | "constant";
 
@@ -70,6 +98,16 @@ export interface AttentionOptions {
   readonly score?: Score | undefined;
   /** How a row of scores becomes a row of weights. Default "softmax". */
   readonly normalize?: Normalize | undefined;
+  /** How many keys `normalize: "top_k"` keeps, >= 1. Default 8. */
+  readonly topK?: number | undefined;
+  /** Added inside the sigmoid of `normalize: "sigmoid"`. Default -log(kv_len). */
+  readonly sigmoidBias?: number | undefined;
+  /** "relu" and "relu_squared" divide by the number of visible keys to this power. Default 1. */
+  readonly lengthPower?: number | undefined;
+  /** [num_positions, head_dim] or [num_heads, num_positions, head_dim], for `normalize: "cope"`. */
+  readonly copeTable?: TensorArgument | undefined;
+  /** Off when absent. The same weights are dropped on every machine and for any thread count. */
+  readonly dropout?: Dropout | undefined;
   /** Shape of the kernel of `normalize: "kernel_sum"`. Default "gaussian". */
   readonly kernel?: Kernel | undefined;
   /** Width of the distance: one number, one per dimension, or a tensor of them. Default 1. */
@@ -111,6 +149,7 @@ type KindOf<Q, K, V, O> =
   | (O extends { bias: infer X } ? TensorKind<X> : "plain")
   | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
   | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
+  | (O extends { copeTable: infer X } ? TensorKind<X> : "plain")
   | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
   | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain")
   | (O extends { width: infer X } ? TensorKind<X> : "plain")
@@ -172,11 +211,6 @@ export type AttentionResult<Q, K, V, O> = {
 export type OnlyKnownOf<O, Known> = { readonly [key in Exclude<keyof O, keyof Known>]: never };
 export type OnlyKnown<O> = OnlyKnownOf<O, AttentionOptions>;
 
-/** Options of the design that this version does not have yet, and what to do instead. */
-const LATER: Readonly<Record<string, string>> = {
-  dropout: "dropout is not part of this version",
-};
-
 /** The mechanism that `heed.attention` is. */
 export const ATTENTION_ID = "attention";
 
@@ -192,10 +226,9 @@ export function optionNames(registry: Registry): OptionNames {
   const optional = mechanism.inputs.filter((input) => input.optional);
   const inputs = new Set(optional.map(({ name }) => name));
   const params = new Set(callParams);
-  // Options have one name: `window`.
-  params.delete("windowLeft");
-  params.delete("windowRight");
-  const all = new Set([...params, ...inputs, ...Object.keys(LATER)]);
+  // Options have one name: `window`, `dropout`.
+  for (const part of ["windowLeft", "windowRight", "dropoutP", "dropoutSeed"]) params.delete(part);
+  const all = new Set([...params, ...inputs]);
   return { inputs, params, all };
 }
 
@@ -208,10 +241,6 @@ export function splitOptions(
   const params: Record<string, unknown> = {};
   if (given === undefined) return { inputs, params };
   const options = asRecord("options", given);
-  for (const name of Object.keys(LATER)) {
-    if (options[name] === undefined) continue;
-    throw new HeedError("unsupported", `${name}: ${LATER[name]}`);
-  }
   checkNames("options", options, names.all);
   for (const name of Object.keys(options)) {
     // A name that is both is a parameter when it is a plain number.

@@ -15,6 +15,7 @@ export type {
 export type {
   AttentionOptions,
   AttentionResult,
+  Dropout,
   Kernel,
   Normalize,
   OutputDType,

@@ -52,6 +52,10 @@ export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
   readonly weights?: R;
   readonly scores?: R;
   readonly state?: R;
+  /** `returnTiles` of `flash`, each [batch, heads, q_len or 1, tiles]. */
+  readonly runningMax?: R;
+  readonly runningSum?: R;
+  readonly rescale?: R;
 }
 
 export interface AttentionFunction {

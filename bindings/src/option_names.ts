@@ -24,7 +24,7 @@ const FOREIGN: Record<string, string> = {
   validLens: "write `keyLengths`",
   valid_lens: "write `keyLengths`",
   enableGqa: "drop it: grouped queries follow from the shapes",
-  dropoutP: "dropout is not part of this version",
+  dropoutP: "write `dropout: { p, seed }`",
 };
 
 function distance(a: string, b: string): number {

@@ -4,6 +4,7 @@ import { asRecord, checkNames } from "./option_names.js";
 import type { Parameter } from "./registry.js";
 
 const WINDOW_NAMES: ReadonlySet<string> = new Set(["left", "right"]);
+const DROPOUT_NAMES: ReadonlySet<string> = new Set(["p", "seed"]);
 
 const toBound = (text: string): number =>
   text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text);
@@ -72,6 +73,27 @@ function checkIntegers(argument: string, value: unknown): ParamValue {
   return value.map((item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
 }
 
+function checkCount(argument: string, value: unknown, range: string): number {
+  const least = range.startsWith("[1,") ? 1 : 0;
+  const expectation =
+    least === 1 ? "a whole number >= 1" : "a whole number >= 0 (leave it out for no limit)";
+  const count = checkWhole(argument, value, expectation);
+  if (count < least) fail("range", argument, value, expectation);
+  return count;
+}
+
+/** Seeds have 64 bits: those beyond the exact numbers travel as digits. */
+function checkSeed(argument: string, value: unknown): ParamValue {
+  const expectation = "a whole number from 0 to 2^53 - 1, or a bigint below 2^64";
+  if (typeof value === "bigint") {
+    if (value < 0n || value >= 1n << 64n) fail("range", argument, value, expectation);
+    return value.toString();
+  }
+  const seed = checkWhole(argument, value, expectation);
+  if (seed < 0) fail("range", argument, value, expectation);
+  return seed;
+}
+
 /** Throws when a parameter that must be given is not. */
 export function checkNotNeeded(parameter: Parameter, argument: string): void {
   if (parameter.type !== "choice") return;
@@ -91,12 +113,10 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
       return value;
     case "number":
       return checkNumber(argument, value, range);
-    case "count": {
-      const count = checkWhole(argument, value, "a whole number >= 0 (leave it out for no limit)");
-      if (count < 0)
-        fail("range", argument, value, "a whole number >= 0 (leave it out for no limit)");
-      return count;
-    }
+    case "count":
+      return checkCount(argument, value, range);
+    case "seed":
+      return checkSeed(argument, value);
     case "word":
     case "choice":
       return checkWord(argument, value, range);
@@ -129,9 +149,28 @@ export function expandWindow(params: Record<string, unknown>): Record<string, un
   return { ...rest, windowLeft: sides.left, windowRight: sides.right };
 }
 
+/** Replaces `dropout: { p, seed }` by the two parameters that the registry knows. */
+export function expandDropout(params: Record<string, unknown>): Record<string, unknown> {
+  const { dropout, ...rest } = params;
+  if (dropout === undefined) return rest;
+  if (dropout === null || typeof dropout !== "object" || Array.isArray(dropout)) {
+    fail("option", "dropout", dropout, "{ p, seed }");
+  }
+  const parts = asRecord("dropout", dropout);
+  checkNames("dropout", parts, DROPOUT_NAMES);
+  if (parts.p === undefined) throw new HeedError("option", "dropout.p: missing, a probability");
+  for (const name of ["dropoutP", "dropoutSeed"]) {
+    if (rest[name] === undefined) continue;
+    throw new HeedError("option", `${name}: got it beside \`dropout\`, expected one of the two`);
+  }
+  return { ...rest, dropoutP: parts.p, dropoutSeed: parts.seed };
+}
+
 /** How a parameter is called where the caller wrote it: `window.left` for `windowLeft`. */
 export function publicName(name: string): string {
   if (name === "windowLeft") return "window.left";
   if (name === "windowRight") return "window.right";
+  if (name === "dropoutP") return "dropout.p";
+  if (name === "dropoutSeed") return "dropout.seed";
   return name;
 }

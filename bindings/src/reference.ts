@@ -1,6 +1,7 @@
 import type { DTypeArray } from "./dtype.js";
 import type { ReferenceGlue } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
+import { camelCase } from "./registry.js";
 import { placeInputs, type Request } from "./request.js";
 import { shapeFromHeads } from "./shape.js";
 import { type PlainTensor, plainTensor } from "./tensor.js";
@@ -12,6 +13,9 @@ export interface ReferenceResult {
   readonly weights?: PlainTensor<"float64">;
   readonly scores?: PlainTensor<"float64">;
   readonly state?: PlainTensor<"float64">;
+  readonly runningMax?: PlainTensor<"float64">;
+  readonly runningSum?: PlainTensor<"float64">;
+  readonly rescale?: PlainTensor<"float64">;
 }
 
 /** [batch, len, heads, dim] from [batch, heads, len, dim]. */
@@ -44,7 +48,7 @@ export function runReference(heap: Heap<ReferenceGlue>, request: Request): Refer
       const publicShape = like ? shapeFromHeads(shape, like.rank, like.layout) : shape;
       const swap = like?.rank === 4 && like.layout === "blhd";
       const values: DTypeArray = swap ? swapHeads(data, shape) : data;
-      results[name] = plainTensor(values, Object.freeze([...publicShape]), "float64");
+      results[camelCase(name)] = plainTensor(values, Object.freeze([...publicShape]), "float64");
     }
     return results as unknown as ReferenceResult;
   } finally {

@@ -42,7 +42,7 @@ export interface Mechanism {
 export interface Parameter {
   /** As `heed.run()` takes it: "queryOffset". */
   readonly name: string;
-  /** "bool", "number", "count", "word", "choice" (a word that must be given), "offset", "integers" or "numbers". */
+  /** "bool", "number", "count", "seed", "word", "choice" (a word that must be given), "offset", "integers" or "numbers". */
   readonly type: string;
   /** As text; empty when absent means off or derived. */
   readonly default: string;
@@ -98,13 +98,14 @@ const toParameter = (row: ParameterRow): Parameter =>
 export interface CallNames {
   readonly mechanism: Mechanism;
   readonly inputs: ReadonlySet<string>;
-  /** The mechanism's parameters, `window` for its two sides, and `layout`. */
+  /** The mechanism's parameters, `window` and `dropout` for their two parts, and `layout`. */
   readonly params: ReadonlySet<string>;
 }
 
 function toCallNames(mechanism: Mechanism): CallNames {
   const params = new Set([...mechanism.params, "layout"]);
   if (params.has("windowLeft")) params.add("window");
+  if (params.has("dropoutP")) params.add("dropout");
   return { mechanism, inputs: new Set(mechanism.inputs.map(({ name }) => name)), params };
 }
 

@@ -10,7 +10,7 @@ import {
 import type { ParamValue } from "./glue.js";
 import type { Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { checkNotNeeded, checkParam, expandWindow, publicName } from "./params.js";
+import { checkNotNeeded, checkParam, expandDropout, expandWindow, publicName } from "./params.js";
 import { type Mechanism, type MechanismInput, type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { elements, place, type Reading, type Role, readSource, type Source } from "./source.js";
@@ -224,7 +224,7 @@ export function prepare(
   const givenParams = asRecord("params", params);
   checkNames("inputs", givenInputs, names.inputs);
   checkNames("params", givenParams, names.params);
-  const checked = readParams(registry, mechanism, expandWindow(givenParams));
+  const checked = readParams(registry, mechanism, expandDropout(expandWindow(givenParams)));
   const sources = readInputs(mechanism, givenInputs, float64);
   const layout = checkLayout(givenParams.layout);
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];

@@ -284,8 +284,19 @@ describe("options", () => {
     expect(heed.memory().tensors).toBe(before);
   });
 
-  it.each([["dropout", { p: 0.1, seed: 7 }]])("says that %s is not offered yet", (name, value) => {
-    expectError("unsupported", [name], () => withOptions({ [name]: value }));
+  it.each([
+    [0.1, "option", "dropout"],
+    [{ seed: 7 }, "option", "dropout.p"],
+    [{ p: 1 }, "range", "dropout.p"],
+    [{ p: 0.1, seed: -1 }, "range", "dropout.seed"],
+    [{ p: 0.1, seed: 2n ** 64n }, "range", "dropout.seed"],
+    [{ p: 0.1, sead: 7 }, "option", "sead"],
+  ] as const)("refuses dropout %o", (dropout, code, name) => {
+    expectError(code, [name], () => withOptions({ dropout }));
+  });
+
+  it.each([0, 1.5])("refuses topK %d", (topK) => {
+    expectError("range", ["topK", ">= 1"], () => withOptions({ normalize: "top_k", topK }));
   });
 
   it.each(["score", "normalize"])("lists the words of %s", (name) => {

@@ -70,15 +70,32 @@ test("EveryInputIsDeclaredAndUsed", () => {
   assertDeclaredAndUsed(readInputs(), new Set(used), "inputs.inc");
 });
 
+/** Files of the sockets that are no plugs. */
+const SHARED = new Set([
+  "score",
+  "modify",
+  "keep",
+  "normalize",
+  "weights",
+  "range",
+  "key_bits",
+  "pattern",
+  "rows",
+  "threshold",
+]);
+
 test("EveryPlugHasOneFileNamedAfterIt", () => {
   const sockets = ["plugs-inl.h", "keep/range.h", "keep/plugs.cc", "keep/swin_window.h"];
   const plugs = sockets.map((file) => read(`cpp/src/exact/${file}`)).join("");
-  for (const file of under("cpp/src/exact/", /\/(score|modify|keep|normalize)\/[^/]+\.h$/)) {
+  for (const file of under(
+    "cpp/src/exact/",
+    /\/(score|modify|keep|normalize|weights)\/[^/]+\.h$/,
+  )) {
     const stem = file
       .split("/")
       .at(-1)
       .replace(/(-inl)?\.h$/, "");
-    if (["score", "modify", "keep", "normalize", "range", "key_bits", "pattern"].includes(stem)) continue;
+    if (SHARED.has(stem)) continue;
     assert.ok(plugs.includes(file.replace("cpp/", "")), `${file} is not plugged in anywhere`);
   }
 });
@@ -134,9 +151,9 @@ test("PlugsKnowTheirSocketAndSimd", () => {
     /^src\/simd\//,
     /^src\/exact\/(tile|problem|row_groups-inl|user_tile|projection-inl)\.h$/,
     /^src\/parallel\/worker_scratch\.h$/,
-    /^src\/exact\/(score|modify|keep|normalize)\//,
+    /^src\/exact\/(score|modify|keep|normalize|weights)\//,
   ];
-  for (const socket of ["score", "modify", "keep", "normalize"]) {
+  for (const socket of ["score", "modify", "keep", "normalize", "weights"]) {
     assertIncludes(`cpp/src/exact/${socket}/`, allowed, "a plug knows its socket and simd/");
   }
 });

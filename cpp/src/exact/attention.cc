@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "src/exact/cost-inl.h"
 #include "src/exact/loop-inl.h"
+#include "src/exact/pairs-inl.h"
 #include "src/exact/problem.h"
 #include "src/exact/row_loop-inl.h"
 #include "src/exact/split-inl.h"

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "src/exact/loop-inl.h"
+#include "src/exact/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {

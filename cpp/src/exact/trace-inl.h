@@ -29,7 +29,7 @@ inline void WriteTrace(const AttentionProblem& p, int64_t batch, const Row* rows
     const bool seen = states.row_sum[r] != 0.0f;
     out.running_max(batch, rows[r].head, query, tile) = seen ? states.row_max[r] : none;
     out.running_sum(batch, rows[r].head, query, tile) = states.row_sum[r];
-    out.rescale(batch, rows[r].head, query, tile) = rescale[r];
+    out.rescale(batch, rows[r].head, query, tile) = seen ? rescale[r] : kNoRescale;
   }
 }
 
