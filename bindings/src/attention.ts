@@ -28,6 +28,12 @@ export type ScoreStage = "raw" | "capped" | "biased";
 export type Score = "dot" | "squared_distance" | "cosine" | "bilinear" | "additive";
 
 /**
+ * Row of a relative table for a key at j and a query at i: "clip" m + clamp(j - i, -m, m) of 2 m + 1;
+ * "span" clamp(i - j + k, 0, 2 k - 1) of 2 k; "log_span" the same in DeBERTa v2's buckets.
+ */
+export type RelativeRows = "clip" | "span" | "log_span";
+
+/**
  * n is the number of keys that a query sees.
  * "softmax" exp(s) / sum exp(s); "kernel_sum" K(u) / sum K(u) with u = |(q - k) / width|; "softmax1"
  * exp(s) / (1 + sum exp(s)); "sigmoid" sigmoid(s + sigmoidBias); "relu" max(0, s) / n^lengthPower;
@@ -124,6 +130,30 @@ export interface AttentionOptions {
   readonly scoreBias?: TensorArgument | undefined;
   /** v of "additive": [hidden_dim], or one per query head. Absent = all ones. */
   readonly scoreVector?: TensorArgument | undefined;
+  /** Vectors that queries meet by distance: [distances, head_dim], or one table per query head. */
+  readonly relativeKeys?: TensorArgument | undefined;
+  /** Vectors that keys meet by distance, shapes as `relativeKeys` (DeBERTa). */
+  readonly relativeQueries?: TensorArgument | undefined;
+  /** Vectors added to values by distance: [distances, head_dim_v], or one table per query head. */
+  readonly relativeValues?: TensorArgument | undefined;
+  /** [num_heads, head_dim], added to queries where they meet keys (Transformer-XL's u). */
+  readonly contentBias?: TensorArgument | undefined;
+  /** [num_heads, head_dim], added to queries where they meet `relativeKeys` (v). */
+  readonly positionBias?: TensorArgument | undefined;
+  /** Rows of relative tables: 2 m + 1 clipped at m, or 2 k as in DeBERTa v1 or v2. Default "clip". */
+  readonly relativeRows?: RelativeRows | undefined;
+  /** Distances from here on share the last buckets of "log_span". Default 512. */
+  readonly relativeMaxDistance?: number | undefined;
+  /** [2 m + 1] or [num_heads, 2 m + 1]: added to scores by key minus query position, clipped. */
+  readonly distanceBias?: TensorArgument | undefined;
+  /** [num_buckets, num_heads]: added to scores by T5's buckets of the distance. */
+  readonly bucketBias?: TensorArgument | undefined;
+  /** Whether T5's buckets tell before and after apart. Default "bidirectional". */
+  readonly bucketDirection?: "bidirectional" | "causal" | undefined;
+  /** Distances from here on share T5's last bucket. Default 128. */
+  readonly bucketMaxDistance?: number | undefined;
+  /** [batch, num_heads, kv_len] logarithms of forget gates, <= 0; needs `causal`. */
+  readonly logGates?: TensorArgument | undefined;
   /** Temperatures below this are raised to it (Swin v2 has 0.01); > 0. */
   readonly minTemperature?: number | undefined;
   /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
@@ -158,7 +188,15 @@ type KindOf<Q, K, V, O> =
   | (O extends { queryWeight: infer X } ? TensorKind<X> : "plain")
   | (O extends { keyWeight: infer X } ? TensorKind<X> : "plain")
   | (O extends { scoreBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { scoreVector: infer X } ? TensorKind<X> : "plain");
+  | (O extends { scoreVector: infer X } ? TensorKind<X> : "plain")
+  | (O extends { relativeKeys: infer X } ? TensorKind<X> : "plain")
+  | (O extends { relativeQueries: infer X } ? TensorKind<X> : "plain")
+  | (O extends { relativeValues: infer X } ? TensorKind<X> : "plain")
+  | (O extends { contentBias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { positionBias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { distanceBias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { bucketBias: infer X } ? TensorKind<X> : "plain")
+  | (O extends { logGates: infer X } ? TensorKind<X> : "plain");
 
 /** What a call with arguments of these kinds returns. */
 export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends Kind

@@ -20,6 +20,7 @@ export type {
   Normalize,
   OutputDType,
   QueryOffset,
+  RelativeRows,
   ResultTensor,
   Score,
   ScoreStage,

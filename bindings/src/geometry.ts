@@ -48,10 +48,11 @@ function checkHeads(heads: number, kvHeads: number): void {
   }
 }
 
-/** Checks that q, k and v fit together. */
+/** Checks that q, k and v fit together; keys have a width of their own where a score joins two. */
 export function measure(
   sources: { q: Source; k: Source; v: Source },
   layout: Layout,
+  keyWidth: "as queries" | "own",
 ): { geometry: Geometry; views: AttentionViews } {
   const { q, k, v } = sources;
   const rank = q.shape.length;
@@ -73,7 +74,7 @@ export function measure(
   const [vBatch = 0, vHeads = 0, vLen = 0] = views.v.shape;
   checkEqual("batch", q, k, batch, kBatch);
   checkEqual("batch", q, v, batch, vBatch);
-  checkEqual("dim", q, k, headDim, kDim);
+  if (keyWidth === "as queries") checkEqual("dim", q, k, headDim, kDim);
   checkEqual("number of heads", k, v, kHeads, vHeads);
   checkEqual("length", k, v, kvLen, vLen);
   checkHeads(heads, kHeads);

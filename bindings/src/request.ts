@@ -145,6 +145,7 @@ function bindShapes(
     settle("head_dim", headDim, "q");
     settle("num_kv_heads", kvHeads, "k");
     settle("kv_len", kvLen, "k");
+    settle("head_dim_k", views.k?.shape[3] ?? headDim, "k");
     settle("head_dim_v", headDimV, "v");
   }
   ["batch", "num_heads", "len", "embed_dim"].forEach((symbol, axis) => {
@@ -158,14 +159,37 @@ function bindShapes(
   }
 }
 
+/** Inputs that are read by distance, or that make a call causal. */
+const POSITIONAL: readonly string[] = [
+  "alibiSlopes",
+  "distanceBias",
+  "bucketBias",
+  "relativeKeys",
+  "relativeQueries",
+  "relativeValues",
+  "logGates",
+];
+
+const TWO_WIDTHS: readonly string[] = ["scoreMatrix", "keyWeight", "concatWeight"];
+
+/** Scores with weights between q and k take keys of another width. */
+function keyWidth(
+  mechanism: Mechanism,
+  params: ReadonlyMap<string, ParamValue>,
+): "as queries" | "own" {
+  const joins = mechanism.params.includes("score")
+    ? params.get("score") === "bilinear" || params.get("score") === "additive"
+    : mechanism.inputs.some(({ name }) => TWO_WIDTHS.includes(name));
+  return joins ? "own" : "as queries";
+}
+
 /** The rules that tie parameters to shapes. */
 function checkTogether(
-  mechanism: Mechanism,
   params: ReadonlyMap<string, ParamValue>,
   sources: ReadonlyMap<string, Source>,
   geometry: Geometry,
 ): void {
-  const { batch, qLen, kvLen, headDim } = geometry;
+  const { batch, qLen, kvLen } = geometry;
   const offset = params.get("queryOffset");
   if (Array.isArray(offset) && offset.length !== batch) {
     throw new HeedError(
@@ -182,15 +206,12 @@ function checkTogether(
   const positional =
     (params.get("causal") === true && "causal") ||
     ((params.has("windowLeft") || params.has("windowRight")) && "window") ||
-    (sources.has("alibiSlopes") && "alibiSlopes");
+    POSITIONAL.find((name) => sources.has(name));
   if (positional && offset === undefined && qLen !== kvLen) {
     throw new HeedError(
       "option",
       `queryOffset: ${positional} with q_len ${qLen} and kv_len ${kvLen} needs it: 0 puts the first query at the first key, "end" the last query at the last key`,
     );
-  }
-  if (headDim === 0 && mechanism.params.includes("scale") && !params.has("scale")) {
-    throw new HeedError("shape", "q: head dim 0 has no default scale 1/sqrt(0); give `scale`");
   }
 }
 
@@ -228,7 +249,8 @@ export function prepare(
   const sources = readInputs(mechanism, givenInputs, float64);
   const layout = checkLayout(givenParams.layout);
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
-  const measured = q && k && v ? measure({ q, k, v }, layout) : undefined;
+  const measured =
+    q && k && v ? measure({ q, k, v }, layout, keyWidth(mechanism, checked)) : undefined;
   const geometry = measured?.geometry;
   const x = viewX(mechanism, sources, layout);
   const views: Readonly<Record<string, View4>> = { ...measured?.views, ...(x && { x: x.view }) };
@@ -237,7 +259,7 @@ export function prepare(
     view: views[source.name] ?? (geometry ? viewOptional(source, geometry) : asGiven(source)),
   }));
   bindShapes(mechanism, sources, geometry, views);
-  if (geometry) checkTogether(mechanism, checked, sources, geometry);
+  if (geometry) checkTogether(checked, sources, geometry);
   return {
     id: mechanism.id,
     inputs: placed,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,10 +17,45 @@ namespace {
 
 struct Modifiers {
   std::optional<double> softcap;
-  std::optional<Array> bias;         // broadcasts to [batch, num_heads, q_len, kv_len]
-  std::vector<double> alibi_slopes;  // [num_heads] or empty
+  std::optional<Array> bias;                // broadcasts to [batch, num_heads, q_len, kv_len]
+  std::vector<double> alibi_slopes;         // [num_heads] or empty
+  std::optional<Array> distance_bias = {};  // [1, 1, num_heads or 1, 2 m + 1]
+  std::optional<Array> bucket_bias = {};    // [1, 1, num_buckets, num_heads]
+  bool bidirectional = true;
+  int64_t bucket_max_distance = 128;
+  std::optional<Array> log_gates = {};  // broadcasts to [1, batch, num_heads, kv_len]
   std::optional<Formula> score_mod;
 };
+
+// A tensor of `least` to `most` extents that pass a test; its extents become the last ones.
+std::optional<Array> ReadBiases(const Request& request, const char* name, int least, int most,
+                                const std::function<bool(const Array&)>& fits) {
+  const AnyTensor* tensor = FindInput(request, name);
+  if (tensor == nullptr) return std::nullopt;
+  Array array = ReadArray(request, name);
+  if (tensor->rank < least || tensor->rank > most || !fits(array)) {
+    throw Error(ErrorCode::kShape, Describe(name, *tensor) + ": its extents do not fit");
+  }
+  return array;
+}
+
+void ReadDistances(const Request& request, const Qkv& qkv, Modifiers& m) {
+  const auto one_or = [](int64_t extent, int64_t full) { return extent == 1 || extent == full; };
+  m.distance_bias = ReadBiases(request, "distance_bias", 1, 2, [&](const Array& a) {
+    return one_or(a.shape[2], qkv.num_heads) && a.shape[3] % 2 == 1;
+  });
+  m.bucket_bias = ReadBiases(request, "bucket_bias", 2, 2,
+                             [&](const Array& a) { return a.shape[3] == qkv.num_heads; });
+  m.log_gates = ReadBiases(request, "log_gates", 3, 3, [&](const Array& a) {
+    return one_or(a.shape[1], qkv.batch) && one_or(a.shape[2], qkv.num_heads) &&
+           a.shape[3] == qkv.kv_len;
+  });
+  m.bidirectional = ReadWord(request, "bucket_direction", {"bidirectional", "causal"}) != "causal";
+  m.bucket_max_distance = ReadCount(request, "bucket_max_distance").value_or(128);
+  if (m.log_gates && request.id != "forgetting" && !ReadFlag(request, "causal")) {
+    throw Error(ErrorCode::kOption, "log_gates needs causal");
+  }
+}
 
 Modifiers ReadModifiers(const Request& request, const Qkv& qkv) {
   Modifiers modifiers{.softcap = ReadNumber(request, "softcap"),
@@ -30,10 +66,52 @@ Modifiers ReadModifiers(const Request& request, const Qkv& qkv) {
     throw Error(ErrorCode::kRange,
                 "softcap is " + std::to_string(*modifiers.softcap) + ": it must be greater than 0");
   }
+  ReadDistances(request, qkv, modifiers);
   for (const double slope : modifiers.alibi_slopes) {
     if (!std::isfinite(slope)) throw Error(ErrorCode::kRange, "alibi_slopes must be finite");
   }
   return modifiers;
+}
+
+// T5's bucket of a distance, key minus query.
+int64_t Bucket(const Modifiers& m, int64_t distance) {
+  const int64_t all = m.bucket_bias->shape[2];
+  const int64_t buckets = m.bidirectional ? all / 2 : all;
+  const int64_t side = m.bidirectional && distance > 0 ? buckets : 0;
+  const int64_t size = m.bidirectional ? std::abs(distance) : std::max<int64_t>(0, -distance);
+  const int64_t exact = buckets / 2;
+  if (size < exact) return side + size;
+  const double e = static_cast<double>(exact);
+  const double share = std::log(size / e) / std::log(m.bucket_max_distance / e);
+  // A distance on the bound of a bucket belongs to the upper one, whatever logarithms round to.
+  const int64_t bucket = exact + static_cast<int64_t>(share * (buckets - exact) + 1e-9);
+  return side + std::min(bucket, buckets - 1);
+}
+
+// The sum of the log gates of tokens after j, up to the query, as far as they exist.
+double SumOfGates(const Modifiers& m, const Visibility& visible, const RowPlace& at, int64_t j) {
+  const int64_t end = std::min(visible.Position(at.b, at.i) + 1, visible.Length(at.b, at.i));
+  double sum = 0.0;
+  for (int64_t l = j + 1; l < end; ++l) sum += (*m.log_gates)(0, at.b, at.h, l);
+  return sum;
+}
+
+// Everything that depends on positions alone, and the dense bias.
+double BiasOf(const Modifiers& m, const Visibility& visible, const RowPlace& at, int64_t j) {
+  const auto [b, h, i] = at;
+  const int64_t distance = j - visible.Position(b, i);
+  double bias = m.bias ? (*m.bias)(b, h, i, j) : 0.0;
+  if (bias == kMinusInfinity) return bias;  // hidden, whatever the others are
+  if (!m.alibi_slopes.empty()) {
+    bias -= m.alibi_slopes[h] * std::abs(static_cast<double>(distance));
+  }
+  if (m.distance_bias) {
+    const int64_t most = m.distance_bias->shape[3] / 2;
+    bias += (*m.distance_bias)(0, 0, h, most + std::clamp(distance, -most, most));
+  }
+  if (m.bucket_bias) bias += (*m.bucket_bias)(0, 0, Bucket(m, distance), h);
+  if (m.log_gates && visible(b, h, i, j)) bias += SumOfGates(m, visible, at, j);
+  return bias;
 }
 
 // Fills the scores of a row. Pairs that are not seen are spared unless the caller returns scores.
@@ -41,7 +119,7 @@ void ScoreOneRow(const Qkv& qkv, const PairScore& score, const Modifiers& modifi
                  const Visibility& visible, bool all_pairs, const RowPlace& at, ScoreRow& row) {
   const auto [b, h, i] = at;
   for (int64_t j = 0; j < qkv.kv_len; ++j) {
-    const double bias = modifiers.bias ? (*modifiers.bias)(b, h, i, j) : 0.0;
+    const double bias = BiasOf(modifiers, visible, at, j);
     const bool kept = visible(b, h, i, j) && bias != kMinusInfinity;
     row.biased[j] = kMinusInfinity;
     if (!kept && !all_pairs) continue;
@@ -54,9 +132,6 @@ void ScoreOneRow(const Qkv& qkv, const PairScore& score, const Modifiers& modifi
 
     row.biased[j] = row.capped[j] + bias;
     const int64_t position = visible.Position(b, i);
-    if (!modifiers.alibi_slopes.empty()) {
-      row.biased[j] -= modifiers.alibi_slopes[h] * std::abs(static_cast<double>(position - j));
-    }
     if (modifiers.score_mod) {
       row.biased[j] = (*modifiers.score_mod)({row.biased[j], b, h, i, j, position});
     }

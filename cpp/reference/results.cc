@@ -18,6 +18,7 @@ Result MakeResult(const char* name, int rank, Extents shape) {
 
 ExactResults::ExactResults(const Request& request, const Qkv& qkv)
     : qkv_(qkv),
+      relative_(request, qkv),
       wants_lse_(ReadFlag(request, "return_lse")),
       wants_weights_(ReadFlag(request, "return_weights")),
       score_stage_(ReadWord(request, "return_scores", {"raw", "capped", "biased"}).value_or("")) {
@@ -32,7 +33,7 @@ void ExactResults::SetRow(int64_t b, int64_t h, int64_t i, const ScoreRow& score
                           std::span<const double> weights, std::span<const double> dropped,
                           double lse) {
   const int64_t row = (b * qkv_.num_heads + h) * qkv_.q_len + i;
-  if (lse != kMinusInfinity) Aggregate(b, h, row, scores, dropped);
+  if (lse != kMinusInfinity) Aggregate(b, h, i, scores, dropped);
   if (wants_lse_) lse_.values[row] = lse;
   if (wants_weights_) {
     std::ranges::replace_copy(weights, &weights_.values[row * qkv_.kv_len], kMinusInfinity, 0.0);
@@ -45,14 +46,17 @@ void ExactResults::SetRow(int64_t b, int64_t h, int64_t i, const ScoreRow& score
   }
 }
 
-void ExactResults::Aggregate(int64_t b, int64_t h, int64_t row, const ScoreRow& scores,
+void ExactResults::Aggregate(int64_t b, int64_t h, int64_t i, const ScoreRow& scores,
                              std::span<const double> weights) {
+  const int64_t row = (b * qkv_.num_heads + h) * qkv_.q_len + i;
   const auto out = std::span(output_.values).subspan(row * qkv_.head_dim_v, qkv_.head_dim_v);
   for (int64_t j = 0; j < qkv_.kv_len; ++j) {
     // Left out, never multiplied: 0 * NaN is NaN.
     if (scores.biased[j] == kMinusInfinity || weights[j] == kMinusInfinity) continue;
     const auto v = qkv_.v.Row(b, qkv_.KvHead(h), j);
-    for (int64_t d = 0; d < qkv_.head_dim_v; ++d) out[d] += weights[j] * v[d];
+    for (int64_t d = 0; d < qkv_.head_dim_v; ++d) {
+      out[d] += weights[j] * (v[d] + relative_.Value(b, h, i, j, d));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "inputs.h"
+#include "relative.h"
 
 namespace heed::reference {
 
@@ -37,10 +38,11 @@ class ExactResults {
   std::vector<Result> Take();
 
  private:
-  void Aggregate(int64_t b, int64_t h, int64_t row, const ScoreRow& scores,
+  void Aggregate(int64_t b, int64_t h, int64_t i, const ScoreRow& scores,
                  std::span<const double> weights);
 
   const Qkv& qkv_;
+  Relative relative_;
   bool wants_lse_;
   bool wants_weights_;
   std::string score_stage_;  // "", "raw", "capped" or "biased"

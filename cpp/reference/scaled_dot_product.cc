@@ -2,9 +2,12 @@
 //
 // Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; sinks: Xiao et al. 2023,
 // arXiv:2309.17453.
+#include <cmath>
+#include <memory>
 #include <vector>
 
 #include "exact.h"
+#include "relative.h"
 #include "softmax.h"
 
 namespace heed::reference {
@@ -20,7 +23,16 @@ PairScore DotScore(const Qkv& qkv, double scale) {
 }
 
 PairScore DotScore(const Request& request, const Qkv& qkv) {
-  return DotScore(qkv, ReadScale(request, qkv));
+  const auto relative = std::make_shared<Relative>(request, qkv);
+  double scale = ReadScale(request, qkv);
+  // DeBERTa's default counts the terms.
+  if (relative->rows_word() != "clip" && !ReadNumber(request, "scale")) {
+    scale /= std::sqrt(1.0 + relative->num_terms());
+  }
+  const PairScore dot = DotScore(qkv, 1.0);
+  return [=](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return scale * (dot(b, h, i, j) + relative->Term(b, h, i, j));
+  };
 }
 
 RowNormalize SoftmaxNormalize(const Request& request, const Qkv& qkv) {

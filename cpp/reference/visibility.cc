@@ -6,7 +6,7 @@
 namespace heed::reference {
 
 Visibility::Visibility(const Request& request, const Qkv& qkv)
-    : causal_(ReadFlag(request, "causal")),
+    : causal_(ReadFlag(request, "causal") || request.id == "forgetting"),
       window_left_(ReadCount(request, "window_left")),
       window_right_(ReadCount(request, "window_right")),
       keep_(ReadPairs(request, "keep", qkv, DType::kUint8)),
@@ -63,15 +63,17 @@ void Visibility::ReadOffsets(const Request& request, const Qkv& qkv) {
   offsets_.assign(qkv.batch, 0);
   const ParamValue* offset = FindParam(request, "query_offset");
   if (offset == nullptr) {
-    const bool needed = causal_ || window_left_ || window_right_ ||
-                        PatternsReadPositions(request) ||
-                        FindInput(request, "alibi_slopes") != nullptr;
+    bool needed = causal_ || window_left_ || window_right_ || PatternsReadPositions(request);
+    for (const char* name : {"alibi_slopes", "distance_bias", "bucket_bias", "relative_keys",
+                             "relative_queries", "relative_values"}) {
+      needed = needed || FindInput(request, name) != nullptr;
+    }
     if (needed && qkv.q_len != qkv.kv_len) {
       throw Error(ErrorCode::kOption,
                   "query_offset is missing: q_len " + std::to_string(qkv.q_len) + " and kv_len " +
                       std::to_string(qkv.kv_len) +
-                      " differ and causal, window, a pattern or alibi_slopes need positions; give "
-                      "0 (query 0 "
+                      " differ and causal, windows, patterns and what depends on distances need "
+                      "positions; give 0 (query 0 "
                       "stands at key 0) or \"end\" (the queries are the last tokens)");
     }
   } else if (const auto* number = std::get_if<double>(offset)) {

@@ -24,6 +24,9 @@ class Visibility {
   // Whether query i of head h may see key j.
   bool operator()(int64_t b, int64_t h, int64_t i, int64_t j) const;
 
+  // How many keys the length rules leave query i.
+  int64_t Length(int64_t b, int64_t i) const { return lengths_[b * q_len_ + i]; }
+
   // The position of query i among the keys.
   int64_t Position(int64_t b, int64_t i) const { return i + offsets_[b]; }
 

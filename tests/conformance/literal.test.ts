@@ -46,6 +46,55 @@ const ones = (shape: number[]) => ({
 
 const asRows = (vectors: number[][]): number[][][] => vectors.map((vector) => [vector]);
 
+const transpose = (rows: number[][]): number[][] =>
+  (rows[0] ?? []).map((_, column) => rows.map((row) => row[column] ?? 0));
+
+/** Vectors with a last element of 1. */
+const withOne = (batch: number[][][]): number[][][] =>
+  batch.map((rows) => rows.map((row) => [...row, 1]));
+
+function expectAdditive(
+  inputs: Record<string, never>,
+  expected: Record<string, Nested>,
+  tol: number,
+): void {
+  const { query, key, value } = inputs;
+  const { output, weights } = heed.attention(query, key, value, {
+    score: "additive",
+    returnWeights: true,
+  });
+  expectNear(output.data, expected.output, tol);
+  expectNear(weights.data, expected.weights, tol);
+}
+
+/** q W k + b: the constant is a bias. */
+function bilinearScores(
+  q: number[][][],
+  k: number[][][],
+  { W, b }: Record<string, never>,
+): ArrayLike<number> {
+  const bias = { data: Float32Array.from([b]), shape: [1, 1, 1, 1] };
+  const options = { score: "bilinear", scoreMatrix: W, bias, returnScores: "biased" } as const;
+  return heed.attention(q, k, k, options).scores.data;
+}
+
+const cosineScores = (q: number[][][], k: number[][][]): ArrayLike<number> =>
+  heed.attention(q, k, k, { score: "cosine", returnScores: "raw" }).scores.data;
+
+/** w.[q; k] + b, or w.[q; k; q * k] + b, of vectors with a last 1, as one matrix between them. */
+function linearScore(w: number[], b: number, dim: number) {
+  const part = (n: number, d: number): number => w[n * dim + d] ?? 0;
+  const scoreMatrix = Array.from({ length: dim + 1 }, (_, i) =>
+    Array.from({ length: dim + 1 }, (_, j) => {
+      if (i === dim && j === dim) return b;
+      if (i === dim) return part(1, j);
+      if (j === dim) return part(0, i);
+      return i === j ? part(2, i) : 0;
+    }),
+  );
+  return { score: "bilinear", scoreMatrix } as const;
+}
+
 /** What each fixture means in heed's words, by the beginning of its name. */
 const MEANINGS: [string, (fixture: Fixture) => void][] = [
   [
@@ -125,6 +174,106 @@ const MEANINGS: [string, (fixture: Fixture) => void][] = [
     ({ inputs, expected, tol }) => {
       const scale = 1 / Math.sqrt(inputs.scaling_factor);
       expectNear(rawScores(asRows(inputs.q), inputs.k, scale), expected.scores, tol);
+    },
+  ],
+  ["keras Attention concat", ({ inputs, expected, tol }) => expectAdditive(inputs, expected, tol)],
+  ["keras AdditiveAttention", ({ inputs, expected, tol }) => expectAdditive(inputs, expected, tol)],
+  [
+    "allennlp additive",
+    ({ inputs, expected, tol }) => {
+      // Their weights stand on the right: x W. heed's are [hidden_dim, head_dim].
+      const { scores } = heed.attention(asRows(inputs.vectors), inputs.matrices, inputs.matrices, {
+        score: "additive",
+        queryWeight: transpose(inputs.W),
+        keyWeight: transpose(inputs.U),
+        scoreVector: (inputs.v as number[][]).flat(),
+        returnScores: "raw",
+      });
+      expectNear(scores.data, expected.scores, tol);
+    },
+  ],
+  [
+    "allennlp bilinear matrix with input biases",
+    ({ inputs, expected, tol }) =>
+      expectNear(
+        bilinearScores(withOne(inputs.q), withOne(inputs.k), inputs),
+        expected.scores,
+        tol,
+      ),
+  ],
+  [
+    "allennlp bilinear matrix",
+    ({ inputs, expected, tol }) =>
+      expectNear(bilinearScores(inputs.q, inputs.k, inputs), expected.scores, tol),
+  ],
+  [
+    "allennlp bilinear / Luong general",
+    ({ inputs, expected, tol }) =>
+      expectNear(bilinearScores(asRows(inputs.q), inputs.k, inputs), expected.scores, tol),
+  ],
+  [
+    "allennlp cosine matrix",
+    ({ inputs, expected, tol }) =>
+      expectNear(cosineScores(inputs.q, inputs.k), expected.scores, tol),
+  ],
+  [
+    "allennlp cosine",
+    ({ inputs, expected, tol }) =>
+      expectNear(cosineScores(asRows(inputs.q), inputs.k), expected.scores, tol),
+  ],
+  [
+    "allennlp linear matrix",
+    ({ inputs, expected, tol }) => {
+      const { q, k, w, b } = inputs;
+      const { scores } = heed.attention(withOne(q), withOne(k), k, {
+        ...linearScore(w, b, 3),
+        returnScores: "raw",
+      });
+      expectNear(scores.data, expected.scores, tol);
+    },
+  ],
+  [
+    "allennlp linear concat",
+    ({ inputs, expected, tol }) => {
+      const { q, k, w, b } = inputs;
+      const { weights } = heed.attention(withOne(asRows(q)), withOne(k), k, {
+        ...linearScore(w, b, (q as number[][])[0]?.length ?? 0),
+        returnWeights: true,
+      });
+      expectNear(weights.data, expected.weights, tol);
+    },
+  ],
+  [
+    "allennlp BiDAF",
+    ({ inputs, expected, tol }) => {
+      const { q, k, w, b } = inputs;
+      const { scores } = heed.attention(withOne(asRows(q)), withOne(k), k, {
+        ...linearScore(w, b, (q as number[][])[0]?.length ?? 0),
+        returnScores: "raw",
+      });
+      expectNear(scores.data, expected.scores, tol);
+    },
+  ],
+  [
+    "Transformer-XL fast relative shift",
+    ({ inputs, expected, tol }) => {
+      // Row i of y, up to the diagonal, is the score of distance i - j; heed never makes the rest.
+      const row = ((inputs.x as number[][][][])[0]?.[0]?.[0] ?? []) as number[];
+      const zeros = row.map(() => [0]);
+      const { scores } = heed.run(
+        "transformer_xl",
+        {
+          q: [[row.map(() => [1])]],
+          k: [[zeros]],
+          v: [[zeros]],
+          relativeKeys: [...row, ...row.slice(1)].map((x) => [x]),
+        },
+        { scale: 1, causal: true, returnScores: "biased" },
+      );
+      const shifted = (expected.y as number[][][][])[0]?.[0] ?? [];
+      const masked = shifted.map((line, i) => line.map((x, j) => (j <= i ? x : -Infinity)));
+      expect(Array.from(scores?.data ?? [])).toEqual(masked.flat());
+      expect(tol).toBe(0);
     },
   ],
   [

@@ -119,6 +119,9 @@ RowBound BoundOf(const AttentionCase& c, std::span<const double> scores,
     }
   }
   bound.condition = Condition(c, scores, weights);
+  if (const auto at = c.tensors.find("relative_values"); at != c.tensors.end()) {
+    bound.max_v += LargestOf(at->second.buffer);
+  }
   if (mass > 0) bound.condition = std::max(1.0, count / mass);
   AddPositions(c, scores, b, h, i, bound);
   // What dropout keeps is multiplied by this, and so are errors.

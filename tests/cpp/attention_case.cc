@@ -50,7 +50,38 @@ TensorView<const float> AttentionOptions::*ViewOf(const std::string& name) {
   if (name == "query_weight") return &AttentionOptions::query_weight;
   if (name == "key_weight") return &AttentionOptions::key_weight;
   if (name == "score_vector") return &AttentionOptions::score_vector;
+  if (name == "relative_keys") return &AttentionOptions::relative_keys;
+  if (name == "relative_queries") return &AttentionOptions::relative_queries;
+  if (name == "relative_values") return &AttentionOptions::relative_values;
+  if (name == "content_bias") return &AttentionOptions::content_bias;
+  if (name == "position_bias") return &AttentionOptions::position_bias;
+  if (name == "distance_bias") return &AttentionOptions::distance_bias;
+  if (name == "bucket_bias") return &AttentionOptions::bucket_bias;
+  if (name == "log_gates") return &AttentionOptions::log_gates;
   throw Error(ErrorCode::kOption, "no option is called " + name);
+}
+
+// Gates [1, batch, heads, kv_len] as the options take them, [batch, heads, 1, kv_len].
+TensorView<const float> GateView(const TensorView<const float>& view) {
+  return {view.data,
+          {view.shape[1], view.shape[2], 1, view.shape[3]},
+          {view.strides[1], view.strides[2], 0, view.strides[3]}};
+}
+
+constexpr const char* kRowNames[] = {"clip", "span", "log_span"};
+
+void AddDistanceParams(const AttentionCase& c, Request& request) {
+  const AttentionOptions& o = c.scalars;
+  const auto has = [&](const char* name) { return c.tensors.count(name) > 0; };
+  if (has("relative_keys") || has("relative_queries") || has("relative_values")) {
+    request.params.push_back({"relative_rows", kRowNames[static_cast<int>(o.relative_rows)]});
+    request.params.push_back(
+        {"relative_max_distance", static_cast<double>(o.relative_max_distance)});
+  }
+  if (!has("bucket_bias")) return;
+  const bool both = o.bucket_direction == T5Direction::kBidirectional;
+  request.params.push_back({"bucket_direction", std::string(both ? "bidirectional" : "causal")});
+  request.params.push_back({"bucket_max_distance", static_cast<double>(o.bucket_max_distance)});
 }
 
 // The last `rank` extents.
@@ -132,7 +163,7 @@ AttentionOptions AttentionCase::options() const {
     if (const auto span = SpanOf(name)) {
       o.*span = {named.buffer.view().data, static_cast<size_t>(named.buffer.size())};
     } else {
-      o.*ViewOf(name) = named.buffer.view();
+      o.*ViewOf(name) = name == "log_gates" ? GateView(named.buffer.view()) : named.buffer.view();
     }
   }
   o.prefix_lengths = prefix_lengths;
@@ -184,6 +215,7 @@ Request AttentionCase::request() const {
     request.params.push_back({"score", kScoreNames[static_cast<int>(scalars.score)]});
     request.params.push_back({"normalize", NormalizeName(scalars.normalize)});
   }
+  AddDistanceParams(*this, request);
   if (scalars.min_temperature) {
     request.params.push_back({"min_temperature", *scalars.min_temperature});
   }
@@ -197,6 +229,22 @@ Request AttentionCase::request() const {
     request.params.push_back({"window_right", static_cast<double>(*scalars.window->right)});
   }
   return request;
+}
+
+int64_t AttentionCase::Position(int64_t b, int64_t i) const {
+  const QueryOffset& offset = scalars.query_offset;
+  const size_t n = static_cast<size_t>(b);
+  switch (offset.kind()) {
+    case QueryOffset::Kind::kUnset:
+      return i;
+    case QueryOffset::Kind::kNumber:
+      return i + offset.positions()[0];
+    case QueryOffset::Kind::kPerBatch:
+      return i + offset.positions()[n];
+    case QueryOffset::Kind::kEnd:
+      return i + (key_lengths.empty() ? sizes.kv_len : key_lengths[n]) - sizes.q_len;
+  }
+  return i;
 }
 
 std::string AttentionCase::Describe() const {

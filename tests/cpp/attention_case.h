@@ -67,6 +67,9 @@ struct AttentionCase {
   // kernel_regression where they say it all, else attention. Points into this case.
   Request request() const;
 
+  // The position of query i among the keys.
+  int64_t Position(int64_t b, int64_t i) const;
+
   // Sizes and options in one line, for failure messages.
   std::string Describe() const;
 };

@@ -26,11 +26,50 @@ double At(const Buffer<float>& weight, int64_t head, int64_t row, int64_t column
   return weight(0, weight.shape()[1] == 1 ? 0 : head, row, column);
 }
 
+// The largest sum |x| |row| over the rows of a table: an upper bound that needs no distance.
+template <class Element>
+double TableSize(const Pair& pair, const char* name, const Element& x) {
+  const Buffer<float>* table = pair.Find(name);
+  if (table == nullptr) return 0;
+  double largest = 0;
+  for (int64_t r = 0; r < table->shape()[2]; ++r) {
+    double size = 0;
+    for (int64_t d = 0; d < table->shape()[3]; ++d) {
+      size += std::abs(x(d) * At(*table, pair.h, r, d));
+    }
+    largest = std::max(largest, size);
+  }
+  return largest;
+}
+
 double DotSize(const Pair& pair) {
+  const Buffer<float>* content = pair.Find("content_bias");
+  const Buffer<float>* position = pair.Find("position_bias");
+  const auto biased = [&](const Buffer<float>* bias, int64_t d) {
+    return std::abs(pair.q(d)) + (bias == nullptr ? 0 : std::abs((*bias)(0, 0, pair.h, d)));
+  };
   double size = 0;
-  for (int64_t d = 0; d < pair.c.sizes.head_dim; ++d) size += std::abs(pair.q(d) * pair.k(d));
+  for (int64_t d = 0; d < pair.c.sizes.head_dim; ++d) {
+    size += biased(content, d) * std::abs(pair.k(d));
+  }
+  size += TableSize(pair, "relative_keys", [&](int64_t d) { return biased(position, d); });
+  size += TableSize(pair, "relative_queries", [&](int64_t d) { return pair.k(d); });
   const double dim = static_cast<double>(pair.c.sizes.head_dim);
   return std::abs(pair.c.scalars.scale.value_or(1 / std::sqrt(dim))) * size;
+}
+
+// The log gates between the key and the query.
+double GateSize(const Pair& pair) {
+  const Buffer<float>* gates = pair.Find("log_gates");
+  if (gates == nullptr) return 0;
+  double size = 0;
+  const int64_t last = std::min(pair.c.Position(pair.b, pair.i), pair.c.sizes.kv_len - 1);
+  for (int64_t l = pair.j + 1; l <= last; ++l) {
+    const double gate =
+        (*gates)(0, gates->shape()[1] == 1 ? 0 : pair.b, gates->shape()[2] == 1 ? 0 : pair.h, l);
+    if (std::isfinite(gate)) size += std::abs(gate);
+  }
+  return size;
 }
 
 double DistanceSize(const Pair& pair) {
@@ -109,8 +148,20 @@ double RawSize(const Pair& pair) {
 
 }  // namespace
 
+double LargestOf(const Buffer<float>& buffer) {
+  double largest = 0;
+  for (const float x : buffer.Elements()) {
+    if (std::isfinite(x)) largest = std::max(largest, static_cast<double>(std::abs(x)));
+  }
+  return largest;
+}
+
 double ScoreSize(const AttentionCase& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  double size = RawSize({c, b, h, i, j});
+  const Pair pair = {c, b, h, i, j};
+  double size = RawSize(pair) + GateSize(pair);
+  for (const char* name : {"distance_bias", "bucket_bias"}) {
+    if (pair.Find(name) != nullptr) size += LargestOf(*pair.Find(name));
+  }
   if (c.bias.has_value()) {
     const Extents& shape = c.bias.shape();
     size += std::abs(c.bias(shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i,

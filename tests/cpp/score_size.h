@@ -6,6 +6,9 @@
 
 namespace heed::testing {
 
+// The largest absolute value of a tensor.
+double LargestOf(const Buffer<float>& buffer);
+
 // The sum of the absolute values of the terms of the score of a pair, bias and ALiBi included.
 double ScoreSize(const AttentionCase& c, int64_t b, int64_t h, int64_t i, int64_t j);
 

@@ -149,7 +149,7 @@ test("PlugsKnowTheirSocketAndSimd", () => {
     /^hwy\//,
     /^heed\//,
     /^src\/simd\//,
-    /^src\/exact\/(tile|problem|row_groups-inl|user_tile|projection-inl)\.h$/,
+    /^src\/exact\/(tile|problem|row_groups-inl|user_tile|projection-inl|relative_tables-inl)\.h$/,
     /^src\/parallel\/worker_scratch\.h$/,
     /^src\/exact\/(score|modify|keep|normalize|weights)\//,
   ];

@@ -10,6 +10,7 @@
 #include "heed/error.h"
 #include "heed/expression.h"
 #include "heed/keep.h"
+#include "heed/position.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
 
@@ -78,6 +79,13 @@ enum class Score {
   kAdditive,
 };
 
+// Which row of a relative table belongs to a key at position j for a query at position i.
+enum class RelativeRows {
+  kClip,     // 2 m + 1 rows: row m + clamp(j - i, -m, m). Shaw 2018, Transformer-XL with clamp_len
+  kSpan,     // 2 k rows: row clamp(i - j + k, 0, 2 k - 1). DeBERTa, arXiv:2006.03654, equation 2
+  kLogSpan,  // the same with distances in DeBERTa v2's buckets: exact up to k / 2, then logarithmic
+};
+
 // How a row of scores becomes a row of weights. n is the number of keys that the row sees.
 //
 // Those marked (rows) keep the scores of up to 24 rows at once, 24 * kv_len floats per thread; the
@@ -134,7 +142,8 @@ enum class ScoreStage {
 
 // Options of exact attention. Every field has a default; any combination works together except
 // those that the field comments refuse.
-// Order: score (with scale), softcap, bias, ALiBi, keep rules, normalize.
+// Order: score (with scale and relative terms), softcap, biases of all kinds, keep rules,
+// normalize.
 struct AttentionOptions {
   Score score = Score::kDot;
   Normalize normalize = Normalize::kSoftmax;
@@ -166,8 +175,30 @@ struct AttentionOptions {
   std::span<const float> score_bias;
   TensorView<const float> score_vector;
 
-  // Factor on the score. Absent = the score's default. 0 and negative are legal, non-finite is not.
-  // Refused with Normalize::kKernelSum (use width).
+  // Relative terms of Score::kDot: s = scale * ((q + content_bias).k + (q + position_bias).r + k.t)
+  // with r and t the rows of relative_keys and relative_queries that belong to the distance, and
+  // o_i = sum_j p_ij (v_j + w) with w that of relative_values, which takes any score. Tables have
+  // the same number of rows, 1 table or num_heads tables, and are packed once a call.
+  //   relative_keys     [1, 1 or num_heads, rows, head_dim]    Shaw 2018, arXiv:1803.02155; r of
+  //                     Transformer-XL, arXiv:1901.02860; content-to-position of DeBERTa
+  //   relative_queries  [1, 1 or num_heads, rows, head_dim]    position-to-content of DeBERTa, with
+  //                     the distance i - j of its released code
+  //   relative_values   [1, 1 or num_heads, rows, head_dim_v]  Shaw; finite
+  //   content_bias, position_bias  [1, 1, num_heads, head_dim] u and v of Transformer-XL
+  // Cost: as much again as q.k for keys, 1.6 times for queries (times the group size when query
+  // heads share KV heads and have their own tables). Memory: O(rows * head_dim) and O(tile).
+  TensorView<const float> relative_keys;
+  TensorView<const float> relative_queries;
+  TensorView<const float> relative_values;
+  TensorView<const float> content_bias;
+  TensorView<const float> position_bias;
+  RelativeRows relative_rows = RelativeRows::kClip;
+  // Read only by kLogSpan: distances from here on share the last buckets; above 3 / 4 of the rows.
+  int64_t relative_max_distance = 512;
+
+  // Factor on the score. Absent = the score's default, divided by sqrt(1 + terms) for kSpan and
+  // kLogSpan, where `terms` counts relative_keys and relative_queries (DeBERTa). 0 and negative are
+  // legal, non-finite is not. Refused with Normalize::kKernelSum (use width).
   std::optional<double> scale;
 
   // cap * tanh(s / cap), after scale, before bias and keep. > 0 and finite; absent = off.
@@ -179,6 +210,22 @@ struct AttentionOptions {
 
   // ALiBi: adds -slope[h] * |i + query_offset - j|. Empty = off, else num_heads finite values.
   std::span<const float> alibi_slopes;
+
+  // A bias by distance: adds table[h][m + clamp(j - i - query_offset, -m, m)]. [1, 1, 1 or
+  // num_heads, 2 m + 1]; -inf hides the key.
+  TensorView<const float> distance_bias;
+
+  // T5: adds bucket_bias[T5Bucket(j - i - query_offset)][h] (heed/position.h). [1, 1, num_buckets,
+  // num_heads]; Raffel 2020, arXiv:1910.10683. T5 itself has scale 1.
+  TensorView<const float> bucket_bias;
+  T5Direction bucket_direction = T5Direction::kBidirectional;
+  int64_t bucket_max_distance = 128;
+
+  // Forget gates: adds the sum of log_gates[b][h][l] over j < l <= i + query_offset. Values are <=
+  // 0; -inf hides all earlier keys. Needs causal. Extents broadcast (1) to [batch, num_heads, 1,
+  // kv_len]; gates of keys that are not kept count, those beyond key_lengths are never read. Sums
+  // are made in float64. O(batch * num_heads * kv_len) memory. Lin 2025, arXiv:2503.02130.
+  TensorView<const float> log_gates;
 
   // Query i sees keys j <= i + query_offset.
   bool causal = false;

@@ -155,7 +155,7 @@ class BlockLoop {
     if (keys_.begin >= keys_.end) keys_ = {0, 0};
   }
 
-  // Groups of kTileRows rows, each [depth][rows]; the last group may be shorter.
+  // Groups of kTileRows rows, each [query_depth][rows]; the last group may be shorter.
   void PackQueries() {
     const size_t width = static_cast<size_t>(p_.head_dim);
     float* const packed = scratch_.queries.get();
@@ -168,8 +168,8 @@ class BlockLoop {
         GatherRows({&p_.q, nullptr, batch_, queries[i].head}, queries[i].query, 1, buffers,
                    rows + i);
       }
-      plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.depth,
-                                     packed + num_rows_ * plan_.depth);
+      plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.query_depth,
+                                     packed + num_rows_ * plan_.query_depth);
     }
   }
 
@@ -269,7 +269,7 @@ class BlockLoop {
   }
 
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
-    const float* queries = scratch_.queries.get() + r * plan_.depth;
+    const float* queries = scratch_.queries.get() + r * plan_.query_depth;
     if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
     ScoreTile panel = tile;
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
@@ -295,6 +295,7 @@ class BlockLoop {
     for (size_t i = 0; i < tile.num_rows; ++i) {
       if (rescale[i] != kNoRescale) ScaleRow(r + i, rescale[i]);
     }
+    AddRelativeValues(tile, r);
   }
 
   // All rows, values where they lie. Values that are not finite show in the sums: then the tile is
@@ -355,6 +356,11 @@ class BlockLoop {
     for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
       hn::Store(hn::Mul(hn::Load(d, row + c), hn::Set(d, factor)), d, row + c);
     }
+  }
+
+  void AddRelativeValues(const ScoreTile& tile, size_t r) {
+    const auto& values = plan_.plugs.relative_values;
+    if (values != nullptr) values->Add(tile, scratch_.output.get() + r * plan_.v_cols);
   }
 
   // output rows += weights x values.

@@ -45,7 +45,8 @@ struct Plan {
   const AttentionProblem* problem;
   const WeightVisit* visit;  // nullptr: output only
   Plugs plugs;
-  size_t depth;                      // of a packed query or key
+  size_t depth;                      // of a packed key
+  size_t query_depth;                // of a packed query
   size_t v_cols;                     // head_dim_v, rounded up to panels
   size_t num_tiles;                  // tiles of kTileKeys keys
   int64_t first_row;                 // rows of a KV head, of q_len * group
@@ -58,6 +59,7 @@ struct Plan {
   explicit Plan(const AttentionProblem& p, const WeightVisit* visited = nullptr)
       : problem(&p), visit(visited), plugs(MakePlugs(p)) {
     depth = plugs.score->Depth();
+    query_depth = plugs.score->QueryDepth();
     v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
     first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
@@ -214,7 +216,7 @@ struct Scratch {
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(
         std::min<int64_t>(plan.rows - plan.first_row, static_cast<int64_t>(kBlockRows)));
-    queries = AlignedFloats(most * plan.depth + plan.plugs.score->QueryScratch());
+    queries = AlignedFloats(most * plan.query_depth + plan.plugs.score->QueryScratch());
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);
     if (own_tiles) {

@@ -13,6 +13,8 @@
 #include "src/exact/keep/plugs.h"
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
+#include "src/exact/modify/distance_bias-inl.h"
+#include "src/exact/modify/forgetting-inl.h"
 #include "src/exact/modify/score_mod-inl.h"
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize/buffered-inl.h"
@@ -26,11 +28,13 @@
 #include "src/exact/normalize/stick_breaking-inl.h"
 #include "src/exact/normalize/top_k-inl.h"
 #include "src/exact/problem.h"
+#include "src/exact/relative_values-inl.h"
 #include "src/exact/score/additive-inl.h"
 #include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/constant-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
+#include "src/exact/score/relative-inl.h"
 #include "src/exact/score/squared_distance-inl.h"
 #include "src/exact/weights/dropout-inl.h"
 
@@ -48,6 +52,7 @@ struct Plugs {
   std::unique_ptr<NormalizePlug> normalize;
   std::unique_ptr<RowNormalize> rows;
   std::vector<std::unique_ptr<WeightPlug>> weights;  // between normalize and the values, in order
+  std::unique_ptr<RelativeValues> relative_values;
 };
 
 // Can the scores be kept in units of log2(e)? Only if no plug and no output reads them.
@@ -57,6 +62,7 @@ inline bool FoldsLog2E(const AttentionProblem& p) {
                            o.normalize == Normalize::kSoftmax1 ||
                            (o.normalize == Normalize::kKernelSum && o.kernel == Kernel::kGaussian);
   return exponential && !o.softcap && !o.bias.has_value() && o.alibi_slopes.empty() &&
+         !o.distance_bias.has_value() && !o.bucket_bias.has_value() && !o.log_gates.has_value() &&
          !o.score_mod && !p.outputs.scores.has_value() && !p.outputs.running_max.has_value();
 }
 
@@ -101,7 +107,25 @@ inline std::unique_ptr<ScorePlug> MakeScore(const AttentionProblem& p) {
     case Score::kDot:
       break;
   }
+  if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotScore>(p, p.scale * units);
   return std::make_unique<DotScore>(p.scale * units, head_dim);
+}
+
+// Everything that is added to scores, in order.
+inline std::vector<std::unique_ptr<Modify>> MakeAdditive(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  std::vector<std::unique_ptr<Modify>> additive;
+  const auto distance_bias = [&](DistanceBias bias) {
+    additive.push_back(std::make_unique<DistanceBias>(std::move(bias)));
+  };
+  if (!o.alibi_slopes.empty()) additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
+  if (o.distance_bias.has_value()) distance_bias(DistanceBias::OfTable(p, o.distance_bias));
+  if (o.bucket_bias.has_value()) distance_bias(DistanceBias::OfBuckets(p));
+  if (o.log_gates.has_value()) additive.push_back(std::make_unique<Forgetting>(p));
+  // The bias comes last: what it hides must stay hidden, and -inf + inf would be NaN.
+  if (o.bias.has_value()) additive.push_back(std::make_unique<Bias>(o.bias));
+  if (o.score_mod) additive.push_back(std::make_unique<ScoreMod>(o.score_mod));
+  return additive;
 }
 
 template <class Weight>
@@ -169,14 +193,12 @@ inline Plugs MakePlugs(const AttentionProblem& p) {
   Plugs plugs;
   plugs.score = MakeScore(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
-  // The bias comes last: what it hides must stay hidden, and -inf + inf would be NaN.
-  if (!o.alibi_slopes.empty()) plugs.additive.push_back(std::make_unique<Alibi>(o.alibi_slopes));
-  if (o.bias.has_value()) plugs.additive.push_back(std::make_unique<Bias>(o.bias));
-  if (o.score_mod) plugs.additive.push_back(std::make_unique<ScoreMod>(o.score_mod));
+  plugs.additive = MakeAdditive(p);
   plugs.keep = MakeKeepPlugs(p);
   plugs.normalize = MakeNormalize(p);
   plugs.rows = MakeRowNormalize(p);
   AddWeightPlugs(p, plugs);
+  if (o.relative_values.has_value()) plugs.relative_values = std::make_unique<RelativeValues>(p);
   return plugs;
 }
 

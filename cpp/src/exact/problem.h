@@ -3,7 +3,9 @@
 #ifndef HEED_SRC_EXACT_PROBLEM_H_
 #define HEED_SRC_EXACT_PROBLEM_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "heed/attention.h"
@@ -61,6 +63,7 @@ struct AttentionProblem {
   int64_t head_dim_v = 0;
   int64_t head_dim_k = 0;  // head_dim, except for scores that join two widths
   int64_t hidden_dim = 0;  // kAdditive
+  int64_t relative_table_rows = 0;
 
   float sigmoid_bias = 0;
   std::vector<float> head_scale;  // kCosine: the factor of each query head
@@ -93,6 +96,25 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs);
 
 // Checks what belongs to the normaliser and fills its defaults in.
 void CheckNormalize(AttentionProblem& p, bool wants_lse);
+// The largest distance between a query and a key that the call can meet.
+inline int64_t FarthestDistance(const AttentionProblem& p) {
+  int64_t farthest = 0;
+  const auto reach = [&](int64_t position) {
+    farthest = std::max({farthest, std::abs(position), std::abs(p.kv_len - 1 - position)});
+  };
+  for (const int64_t position : p.position) {
+    reach(position);
+    reach(position + p.q_len - 1);
+  }
+  for (const int64_t position : p.packed_positions) reach(position);
+  return farthest;
+}
+
+// Do the options change what a dot product is?
+inline bool HasRelativeScore(const AttentionOptions& o) {
+  return o.relative_keys.has_value() || o.relative_queries.has_value() ||
+         o.content_bias.has_value();
+}
 
 // Checks the inputs and options and fills the defaults in, leaving `outputs` absent. Throws Error;
 // allocates O(batch + head_dim).

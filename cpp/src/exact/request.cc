@@ -128,7 +128,7 @@ void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   o.keep = reader.PairMask("keep");
   o.key_lengths = ReadKeyLengths(reader, r.q);
-  o.causal = reader.Flag("causal");
+  o.causal = o.causal || reader.Flag("causal");
   const Window window = {reader.Count("window_left"), reader.Count("window_right")};
   if (window.left || window.right) o.window = window;
   o.query_offset = ReadQueryOffset(reader);
@@ -182,8 +182,44 @@ void ReadConcatWeight(const RequestReader& reader, AttentionRequest& r) {
   r.options.key_weight.data += split * weight.strides[3];
 }
 
+RelativeRows ReadRelativeRows(const std::string& word) {
+  if (word == "clip") return RelativeRows::kClip;
+  if (word == "span") return RelativeRows::kSpan;
+  if (word == "log_span") return RelativeRows::kLogSpan;
+  throw Error(ErrorCode::kOption,
+              "relative_rows = \"" + word + "\"; expected \"clip\", \"span\" or \"log_span\"");
+}
+
+T5Direction ReadDirection(const std::string& word) {
+  if (word == "bidirectional") return T5Direction::kBidirectional;
+  if (word == "causal") return T5Direction::kCausal;
+  throw Error(ErrorCode::kOption,
+              "bucket_direction = \"" + word + "\"; expected \"bidirectional\" or \"causal\"");
+}
+
+void ReadDistances(const RequestReader& reader, AttentionRequest& r) {
+  AttentionOptions& o = r.options;
+  o.relative_keys = ReadTensor(reader, "relative_keys", 2, 3);
+  o.relative_queries = ReadTensor(reader, "relative_queries", 2, 3);
+  o.relative_values = ReadTensor(reader, "relative_values", 2, 3);
+  o.content_bias = ReadTensor(reader, "content_bias", 2, 2);
+  o.position_bias = ReadTensor(reader, "position_bias", 2, 2);
+  if (const auto word = reader.Word("relative_rows")) o.relative_rows = ReadRelativeRows(*word);
+  if (const auto count = reader.Count("relative_max_distance")) o.relative_max_distance = *count;
+  o.distance_bias = ReadTensor(reader, "distance_bias", 1, 2);
+  o.bucket_bias = ReadTensor(reader, "bucket_bias", 2, 2);
+  if (const auto word = reader.Word("bucket_direction")) o.bucket_direction = ReadDirection(*word);
+  if (const auto count = reader.Count("bucket_max_distance")) o.bucket_max_distance = *count;
+  // [batch, num_heads, kv_len] becomes [batch, num_heads, 1, kv_len].
+  const TensorView<const float> gates = ReadTensor(reader, "log_gates", 3, 3);
+  o.log_gates = {gates.data,
+                 {gates.shape[1], gates.shape[2], 1, gates.shape[3]},
+                 {gates.strides[1], gates.strides[2], 0, gates.strides[3]}};
+}
+
 void ReadScoreTensors(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
+  ReadDistances(reader, r);
   o.score_matrix = ReadTensor(reader, "score_matrix", 2, 3);
   o.query_weight = ReadTensor(reader, "query_weight", 2, 3);
   o.key_weight = ReadTensor(reader, "key_weight", 2, 3);
@@ -264,6 +300,18 @@ AttentionOptions BilinearPreset() {
 AttentionOptions AdditivePreset() {
   AttentionOptions options;
   options.score = Score::kAdditive;
+  return options;
+}
+
+AttentionOptions ForgettingPreset() {
+  AttentionOptions options;
+  options.causal = true;
+  return options;
+}
+
+AttentionOptions DisentangledPreset() {
+  AttentionOptions options;
+  options.relative_rows = RelativeRows::kSpan;
   return options;
 }
 

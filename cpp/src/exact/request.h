@@ -42,6 +42,8 @@ AttentionCost CostOfAttention(const AttentionRequest& request, int num_threads);
 AttentionOptions UnscaledPreset();  // luong_dot, luong_location
 AttentionOptions BilinearPreset();  // luong_general
 AttentionOptions AdditivePreset();  // additive, luong_concat
+AttentionOptions ForgettingPreset();
+AttentionOptions DisentangledPreset();
 AttentionOptions CosinePreset();
 AttentionOptions GaussianPreset();
 AttentionOptions KernelRegressionPreset();

@@ -87,6 +87,7 @@ inline void BlockLoop::FinishTile(const PackedTile& packed, const ScoreTile& til
     plan_.visit->visitor->Visit(tile, unit_ * plan_.visit->parts + part);
   }
   for (const auto& plug : plan_.plugs.weights) plug->Apply(tile);
+  AddRelativeValues(tile, r);
   if (select) {
     AggregateVisible(packed, tile, r);
   } else {

@@ -53,6 +53,7 @@ void CheckModify(AttentionProblem& p) {
   const Extents full = {p.batch, p.num_heads, p.q_len, p.kv_len};
   if (o.bias.has_value()) o.bias = Broadcast("bias", o.bias, full);
   if (o.keep.has_value()) o.keep = Broadcast("keep", o.keep, full);
+  CheckDistanceBiases(p);
   CheckHeadVector(p, "alibi_slopes", o.alibi_slopes, false);
   CheckHeadVector(p, "sinks", o.sinks, true);
 }
@@ -89,21 +90,16 @@ void CheckWindow(AttentionProblem& p) {
 
 void CheckPositions(AttentionProblem& p) {
   const AttentionOptions& o = p.options;
-  const bool window = o.window && (o.window->left || o.window->right);
-  const char* pattern = PatternOfPositions(o);
-  const bool needed = o.causal || window || pattern != nullptr || !o.alibi_slopes.empty();
+  const char* positional = PositionalOption(o);
+  if (positional == nullptr) positional = PatternOfPositions(o);
   const auto& given = o.query_offset.positions();
   p.position.assign(static_cast<size_t>(p.batch), 0);
   switch (o.query_offset.kind()) {
     case QueryOffset::Kind::kUnset:
-      if (needed && p.q_len != p.kv_len) {
+      if (positional != nullptr && p.q_len != p.kv_len) {
         Fail(ErrorCode::kOption,
              "query_offset is needed: q_len = " + std::to_string(p.q_len) +
-                 " and kv_len = " + std::to_string(p.kv_len) + " differ and " +
-                 (o.causal             ? "causal"
-                  : window             ? "window"
-                  : pattern != nullptr ? pattern
-                                       : "alibi_slopes") +
+                 " and kv_len = " + std::to_string(p.kv_len) + " differ and " + positional +
                  " depends on positions. Give 0 if query 0 stands at key 0, or \"end\" if the "
                  "queries are the last tokens");
       }
@@ -238,6 +234,7 @@ void CompleteInputs(AttentionProblem& p, bool wants_lse) {
   CheckNormalize(p, wants_lse);
   CheckModify(p);
   CheckLengths(p);
+  CheckGates(p);
   CheckWindow(p);
   CheckPositions(p);
   CheckPatterns(p);

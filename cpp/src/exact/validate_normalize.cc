@@ -22,9 +22,12 @@ void CheckKernelSum(const AttentionProblem& p) {
          "of the distance");
   }
   if (o.score_mod || o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() ||
-      !o.sinks.empty()) {
-    Fail(ErrorCode::kUnsupported,
-         "softcap, bias, alibi_slopes, sinks and score_mod act on logits; a kernel sum has none");
+      !o.sinks.empty() || o.distance_bias.has_value() || o.bucket_bias.has_value() ||
+      o.log_gates.has_value()) {
+    Fail(
+        ErrorCode::kUnsupported,
+        "softcap, biases of all kinds, log_gates, alibi_slopes, sinks and score_mod act on logits; "
+        "a kernel sum has none");
   }
 }
 

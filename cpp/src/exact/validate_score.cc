@@ -19,7 +19,12 @@ float DefaultScale(const AttentionProblem& p) {
     Fail(ErrorCode::kShape,
          "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; give scale");
   }
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
+  // DeBERTa divides by the number of terms as well.
+  const AttentionOptions& o = p.options;
+  const bool spans = o.relative_rows != RelativeRows::kClip;
+  const int terms = 1 + (spans && o.relative_keys.has_value() ? 1 : 0) +
+                    (spans && o.relative_queries.has_value() ? 1 : 0);
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(terms * p.head_dim)));
 }
 
 void CheckScale(AttentionProblem& p) {
@@ -141,6 +146,67 @@ void CheckAdditive(AttentionProblem& p) {
              "[1, 1, 1 or num_heads, hidden_dim]");
 }
 
+// Tables by distance: all have the same number of rows, of a kind that relative_rows allows.
+void CheckRelativeTable(AttentionProblem& p, const char* name, const TensorView<const float>& table,
+                        int64_t dim) {
+  if (!table.has_value()) return;
+  if (p.relative_table_rows == 0) p.relative_table_rows = table.shape[2];
+  CheckPerHead(name, table, p.num_heads, p.relative_table_rows, dim,
+               "[1, 1 or num_heads, rows of all relative tables, dim]");
+  const RelativeRows kind = p.options.relative_rows;
+  const int64_t rows = p.relative_table_rows;
+  const bool fits = rows > 0 && rows < (int64_t{1} << 31) &&
+                    (kind == RelativeRows::kClip   ? rows % 2 == 1
+                     : kind == RelativeRows::kSpan ? rows % 2 == 0
+                                                   : rows % 4 == 0 && rows >= 8);
+  if (!fits) {
+    Fail(ErrorCode::kShape,
+         std::string(name) + " has " + std::to_string(rows) + " rows; expected " +
+             (kind == RelativeRows::kClip   ? "2 m + 1, one for each distance -m to m"
+              : kind == RelativeRows::kSpan ? "an even number, 2 k"
+                                            : "a multiple of 4, at least 8"));
+  }
+}
+
+void CheckRelative(AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  CheckRelativeTable(p, "relative_keys", o.relative_keys, p.head_dim);
+  CheckRelativeTable(p, "relative_queries", o.relative_queries, p.head_dim);
+  CheckRelativeTable(p, "relative_values", o.relative_values, p.head_dim_v);
+  if (o.score != Score::kDot && (HasRelativeScore(o) || o.position_bias.has_value())) {
+    Fail(ErrorCode::kUnsupported,
+         "relative_keys, relative_queries, content_bias and position_bias are terms of the dot "
+         "product; other scores take distance_bias, bucket_bias and relative_values");
+  }
+  for (const auto& [name, bias] :
+       {NamedView{"content_bias", &o.content_bias}, NamedView{"position_bias", &o.position_bias}}) {
+    if (!bias->has_value()) continue;
+    CheckInput(name, *bias);
+    CheckShape(name, bias->shape, {1, 1, p.num_heads, p.head_dim}, "[1, 1, num_heads, head_dim]");
+  }
+  if (o.position_bias.has_value() && !o.relative_keys.has_value()) {
+    Fail(ErrorCode::kOption,
+         "position_bias is added to queries that meet relative_keys; give them");
+  }
+  const TensorView<const float>& values = o.relative_values;
+  for (int64_t h = 0; values.has_value() && h < values.shape[1]; ++h) {
+    for (int64_t r = 0; r < values.shape[2]; ++r) {
+      for (int64_t d = 0; d < values.shape[3]; ++d) {
+        CheckFinite("relative_values", values(0, h, r, d));
+      }
+    }
+  }
+  // Then buckets never skip a row from one distance to the next, which the loop counts on.
+  if (o.relative_rows == RelativeRows::kLogSpan &&
+      (o.relative_max_distance <= p.relative_table_rows / 4 * 3 ||
+       o.relative_max_distance > (int64_t{1} << 24))) {
+    Fail(ErrorCode::kRange, "relative_max_distance = " + std::to_string(o.relative_max_distance) +
+                                "; it must be above 3 / 4 of the rows, " +
+                                std::to_string(p.relative_table_rows / 4 * 3) +
+                                ", and at most 2^24");
+  }
+}
+
 // Refuses tensors that the chosen score does not read.
 void CheckUnread(const AttentionOptions& o) {
   const bool bilinear = o.score == Score::kBilinear;
@@ -159,10 +225,12 @@ void CheckUnread(const AttentionOptions& o) {
 }  // namespace
 
 std::vector<NamedView> ScoreTensors(const AttentionOptions& o) {
-  return {{"score_matrix", &o.score_matrix},
-          {"query_weight", &o.query_weight},
-          {"key_weight", &o.key_weight},
-          {"score_vector", &o.score_vector}};
+  return {{"score_matrix", &o.score_matrix},       {"query_weight", &o.query_weight},
+          {"key_weight", &o.key_weight},           {"score_vector", &o.score_vector},
+          {"relative_keys", &o.relative_keys},     {"relative_queries", &o.relative_queries},
+          {"relative_values", &o.relative_values}, {"content_bias", &o.content_bias},
+          {"position_bias", &o.position_bias},     {"distance_bias", &o.distance_bias},
+          {"bucket_bias", &o.bucket_bias},         {"log_gates", &o.log_gates}};
 }
 
 void CheckScore(AttentionProblem& p) {
@@ -172,6 +240,60 @@ void CheckScore(AttentionProblem& p) {
   CheckUnread(p.options);
   if (p.options.score == Score::kBilinear) CheckBilinear(p);
   if (p.options.score == Score::kAdditive) CheckAdditive(p);
+  CheckRelative(p);
+}
+
+void CheckDistanceBiases(AttentionProblem& p) {
+  AttentionOptions& o = p.options;
+  if (const TensorView<const float>& table = o.distance_bias; table.has_value()) {
+    CheckInput("distance_bias", table);
+    CheckShape("distance_bias", table.shape,
+               {1, 1, table.shape[2] == 1 ? 1 : p.num_heads, table.shape[3] | 1},
+               "[1, 1, 1 or num_heads, 2 m + 1]");
+  }
+  if (o.bucket_bias.has_value()) {
+    CheckInput("bucket_bias", o.bucket_bias);
+    CheckShape("bucket_bias", o.bucket_bias.shape, {1, 1, o.bucket_bias.shape[2], p.num_heads},
+               "[1, 1, num_buckets, num_heads]");
+    if (o.bucket_max_distance > (int64_t{1} << 24)) {
+      Fail(ErrorCode::kRange, "bucket_max_distance = " + std::to_string(o.bucket_max_distance) +
+                                  "; it is at most 2^24");
+    }
+    T5Bucket(0, o.bucket_direction, o.bucket_bias.shape[2], o.bucket_max_distance);
+  }
+  if (!o.log_gates.has_value()) return;
+  if (!o.causal) {
+    Fail(ErrorCode::kOption, "log_gates needs causal: no gates lie between a query and later keys");
+  }
+  o.log_gates = Broadcast("log_gates", o.log_gates, {p.batch, p.num_heads, 1, p.kv_len},
+                          "[batch, num_heads, 1, kv_len]");
+}
+
+void CheckGates(const AttentionProblem& p) {
+  const TensorView<const float>& gates = p.options.log_gates;
+  for (int64_t b = 0; gates.has_value() && b < p.batch; ++b) {
+    int64_t length = 0;
+    for (int64_t i = 0; i < p.q_len; ++i) length = std::max(length, p.KeyLength(b, i));
+    for (int64_t h = 0; h < p.num_heads; ++h) {
+      for (int64_t j = 0; j < length; ++j) {
+        if (!(gates(b, h, 0, j) > 0)) continue;
+        Fail(ErrorCode::kRange, "log_gates holds " + NumberText(gates(b, h, 0, j)) +
+                                    "; logarithms of gates lie in [-inf, 0]");
+      }
+    }
+  }
+}
+
+const char* PositionalOption(const AttentionOptions& o) {
+  if (o.causal) return "causal";
+  if (o.window && (o.window->left || o.window->right)) return "window";
+  if (!o.alibi_slopes.empty()) return "alibi_slopes";
+  if (o.distance_bias.has_value()) return "distance_bias";
+  if (o.bucket_bias.has_value()) return "bucket_bias";
+  if (o.relative_keys.has_value()) return "relative_keys";
+  if (o.relative_queries.has_value()) return "relative_queries";
+  if (o.relative_values.has_value()) return "relative_values";
+  return nullptr;
 }
 
 void CheckHeadVector(const AttentionProblem& p, const std::string& name,

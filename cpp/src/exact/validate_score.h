@@ -28,6 +28,15 @@ std::vector<NamedView> ScoreTensors(const AttentionOptions& options);
 // q, k and v are known.
 void CheckScore(AttentionProblem& p);
 
+// Checks distance_bias, bucket_bias and log_gates.
+void CheckDistanceBiases(AttentionProblem& p);
+
+// Checks the values of log_gates, as far as they are read. Lengths are checked already.
+void CheckGates(const AttentionProblem& p);
+
+// The name of an option that depends on positions, or nullptr when there is none.
+const char* PositionalOption(const AttentionOptions& options);
+
 // One finite value per query head, or none; -inf too where `minus_inf_allowed`.
 void CheckHeadVector(const AttentionProblem& p, const std::string& name,
                      std::span<const float> values, bool minus_inf_allowed);

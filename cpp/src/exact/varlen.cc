@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/exact/problem.h"
+#include "src/exact/validate_score.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -67,8 +68,7 @@ int64_t FirstPosition(const AttentionOptions& o, size_t s, int64_t q_len, int64_
     case QueryOffset::Kind::kUnset:
       break;
   }
-  const bool window = o.window && (o.window->left || o.window->right);
-  if (q_len != kv_len && (o.causal || window || !o.alibi_slopes.empty())) {
+  if (q_len != kv_len && PositionalOption(o) != nullptr) {
     Fail(ErrorCode::kOption,
          "query_offset is needed: sequence " + std::to_string(s) + " has " + std::to_string(q_len) +
              " queries and " + std::to_string(kv_len) +

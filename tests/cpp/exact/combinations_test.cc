@@ -186,6 +186,67 @@ void AddScore(AttentionCase& c, Random& random) {
   }
 }
 
+// What depends on distances; `dot` says that the score is a dot product.
+void AddDistances(AttentionCase& c, Random& random, bool dot) {
+  constexpr std::array<int64_t, 4> kReach = {0, 1, 20, 400};
+  const int64_t heads = c.sizes.num_heads;
+  const int64_t each = random.Chance(0.5) ? 1 : heads;
+  if (random.Chance(0.4)) {
+    c.AddTensor("distance_bias", {each, 2 * Pick(random, kReach) + 1}, random);
+  }
+  if (random.Chance(0.4)) {
+    constexpr std::array<int64_t, 3> kBuckets = {4, 10, 32};
+    c.AddTensor("bucket_bias", {Pick(random, kBuckets), heads}, random);
+    c.scalars.bucket_max_distance = 17 + random.Integer(0, 200);
+    if (random.Chance(0.5)) c.scalars.bucket_direction = T5Direction::kCausal;
+  }
+  if (c.scalars.causal && random.Chance(0.5)) {
+    c.AddTensor(
+        "log_gates",
+        {random.Chance(0.5) ? 1 : c.sizes.batch, random.Chance(0.5) ? 1 : heads, c.sizes.kv_len},
+        random, 0.05);
+    c.tensors["log_gates"].buffer.ForEach(
+        [](int64_t, int64_t, int64_t, int64_t, float& x) { x = -std::abs(x); });
+  }
+  c.scalars.relative_rows = static_cast<RelativeRows>(random.Integer(0, 2));
+  const bool clip = c.scalars.relative_rows == RelativeRows::kClip;
+  const int64_t rows = clip ? 2 * Pick(random, kReach) + 1 : 8 * (1 + Pick(random, kReach));
+  c.scalars.relative_max_distance = rows + random.Integer(0, 300);
+  const auto table = [&](const char* name, int64_t dim, double size) {
+    if (random.Chance(0.5)) return;
+    c.AddTensor(name, Matrix(heads, rows, dim, random), random, size, RandomLayout(random));
+  };
+  table("relative_values", c.sizes.head_dim_v, 1);
+  if (!dot) return;
+  table("relative_keys", c.sizes.head_dim, 0.5);
+  table("relative_queries", c.sizes.head_dim, 0.5);
+  if (random.Chance(0.3)) c.AddTensor("content_bias", {heads, c.sizes.head_dim}, random, 0.3);
+  if (c.tensors.count("relative_keys") > 0 && random.Chance(0.5)) {
+    c.AddTensor("position_bias", {heads, c.sizes.head_dim}, random, 0.3);
+  }
+}
+
+// Distances need positions.
+void FixOffset(AttentionCase& c) {
+  if (c.scalars.query_offset.kind() == QueryOffset::Kind::kUnset) {
+    c.scalars.query_offset = QueryOffset::At(c.sizes.kv_len - c.sizes.q_len);
+  }
+}
+
+TEST_P(AttentionCombinations, DistancesTakeTheSameOptions) {
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed + 9000);
+    AttentionCase c = RandomCase(seed + 11000);
+    const bool dot = random.Chance(0.7);
+    if (!dot) AddScore(c, random);
+    FixOffset(c);
+    AddDistances(c, random, dot);
+    ExpectMatchesReference(c);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(AttentionCombinations, MatchReference) {
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

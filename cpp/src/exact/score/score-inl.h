@@ -24,14 +24,15 @@ class ScorePlug {
  public:
   virtual ~ScorePlug() = default;
 
-  // Floats of a packed query, and of a packed key.
+  // Floats of a packed key, and of a packed query, whose first Depth() meet the key's.
   virtual size_t Depth() const = 0;
+  virtual size_t QueryDepth() const { return Depth(); }
 
   // Floats of scratch that PackQueries and PackKeys need.
   virtual size_t QueryScratch() const { return 0; }
   virtual size_t KeyScratch() const { return 0; }
 
-  // Packs queries as one row group, [Depth()][count]. queries[i] says which query rows[i] is.
+  // Packs queries as one row group, [QueryDepth()][count]. queries[i] says which query rows[i] is.
   virtual void PackQueries(const float* const* rows, const Row* queries, size_t count, float* to,
                            float* scratch) const = 0;
 
@@ -47,13 +48,14 @@ class ScorePlug {
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group
 // see the panel. Panels are the outer loop: one stays in L1 while the few packed query rows pass.
 template <class Op, class Store>
-HWY_INLINE void FillScores(Op op, size_t depth, const float* HWY_RESTRICT queries,
-                           const float* HWY_RESTRICT panels, const ScoreTile& tile, Store store) {
+HWY_INLINE void FillScores(Op op, size_t depth, size_t query_depth,
+                           const float* HWY_RESTRICT queries, const float* HWY_RESTRICT panels,
+                           const ScoreTile& tile, Store store) {
   for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
     const float* panel = panels + c * depth;
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& columns) HWY_ATTR {
       if (c < columns.begin || c >= columns.end) return;
-      RegisterTile<ALayout<kRows, 1>, kRows>(op, queries + r * depth, panel, depth,
+      RegisterTile<ALayout<kRows, 1>, kRows>(op, queries + r * query_depth, panel, depth,
                                              tile.row_scores(r) + c, kTileKeys, store);
     });
   }

@@ -32,9 +32,10 @@ class SquaredDistanceScore final : public ScorePlug {
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
     const StoreScaled store = {factor_};
     if (inverse_width_ == nullptr) {
-      FillScores(SquaredDifference(), head_dim_, queries, panels, tile, store);
+      FillScores(SquaredDifference(), head_dim_, head_dim_, queries, panels, tile, store);
     } else {
-      FillScores(ScaledSquaredDifference{inverse_width_}, head_dim_, queries, panels, tile, store);
+      FillScores(ScaledSquaredDifference{inverse_width_}, head_dim_, head_dim_, queries, panels,
+                 tile, store);
     }
   }
 

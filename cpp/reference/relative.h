@@ -1,0 +1,43 @@
+// Which row of a relative table belongs to a pair, and the terms that tables add to a score.
+#ifndef HEED_REFERENCE_RELATIVE_H_
+#define HEED_REFERENCE_RELATIVE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "inputs.h"
+#include "visibility.h"
+
+namespace heed::reference {
+
+// The relative terms of a dot product, and values by distance, as far as the request has them.
+class Relative {
+ public:
+  Relative(const Request& request, const Qkv& qkv);
+
+  // What the tables add to q.k, before the scale.
+  double Term(int64_t b, int64_t h, int64_t i, int64_t j) const;
+
+  // Element d of what the table adds to value j of query i; 0 without a table.
+  double Value(int64_t b, int64_t h, int64_t i, int64_t j, int64_t d) const;
+
+  // How many tables queries and keys meet: DeBERTa's default scale counts them.
+  int num_terms() const { return (keys_ ? 1 : 0) + (queries_ ? 1 : 0); }
+  const std::string& rows_word() const { return rows_word_; }
+
+ private:
+  std::optional<Array> ReadTable(const Request& request, const char* name, int64_t dim);
+  int64_t Row(int64_t b, int64_t i, int64_t j) const;
+
+  const Qkv& qkv_;
+  Visibility visible_;
+  std::string rows_word_;
+  int64_t num_rows_ = 0;
+  int64_t max_distance_ = 512;
+  std::optional<Array> keys_, queries_, values_, content_bias_, position_bias_;
+};
+
+}  // namespace heed::reference
+
+#endif  // HEED_REFERENCE_RELATIVE_H_
