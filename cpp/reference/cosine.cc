@@ -22,7 +22,7 @@ double Length(std::span<const double> x) {
 std::vector<double> ReadTemperature(const Request& request, const Qkv& qkv) {
   std::vector<double> temperature = ReadPositive(request, "temperature");
   if (temperature.empty()) temperature = {1.0};
-  if (temperature.size() == 1) temperature.assign(qkv.num_heads, temperature[0]);
+  if (temperature.size() == 1) temperature = std::vector(qkv.num_heads, temperature[0]);
   if (static_cast<int64_t>(temperature.size()) != qkv.num_heads) {
     throw Error(ErrorCode::kShape, "temperature has " + std::to_string(temperature.size()) +
                                        " values: expected 1 or one per query head, " +

@@ -23,7 +23,7 @@ std::vector<double> ReadRepeated(const Request& request, const char* name, int64
                                  double absent) {
   std::vector<double> values = ReadList(request, name);
   if (FindInput(request, name) == nullptr) values = {absent};
-  if (values.size() == 1) values.assign(count, values[0]);
+  if (values.size() == 1) values = std::vector(count, values[0]);
   if (static_cast<int64_t>(values.size()) != count) {
     throw Error(ErrorCode::kShape, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values: expected " + std::to_string(count));

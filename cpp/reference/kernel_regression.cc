@@ -16,7 +16,7 @@ namespace {
 std::vector<double> ReadWidth(const Request& request, const Qkv& qkv) {
   std::vector<double> width = ReadPositive(request, "width");
   if (width.empty()) width = {1.0};
-  if (width.size() == 1) width.assign(qkv.head_dim, width[0]);
+  if (width.size() == 1) width = std::vector(qkv.head_dim, width[0]);
   if (static_cast<int64_t>(width.size()) != qkv.head_dim) {
     throw Error(ErrorCode::kShape, "width has " + std::to_string(width.size()) +
                                        " values: expected 1 or head_dim, " +

@@ -160,7 +160,7 @@ void RunOperation(Op op, const Pass& pass) {
     case Op::kEqual:
       return HEED_TWO(Truth(d, hn::Eq(x, y)));
     case Op::kNotEqual:
-      return HEED_TWO(Truth(d, hn::Ne(x, y)));
+      return HEED_TWO(Truth(d, hn::Not(hn::Eq(x, y))));  // NaN differs from itself
     case Op::kAnd:
       return HEED_TWO(Truth(d, hn::And(IsTrue(d, x), IsTrue(d, y))));
     case Op::kOr:
