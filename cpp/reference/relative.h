@@ -22,6 +22,9 @@ class Relative {
   // Element d of what the table adds to value j of query i; 0 without a table.
   double Value(int64_t b, int64_t h, int64_t i, int64_t j, int64_t d) const;
 
+  bool has_terms() const { return keys_ || queries_ || content_bias_; }
+  bool has_values() const { return values_.has_value(); }
+
   // How many tables queries and keys meet: DeBERTa's default scale counts them.
   int num_terms() const { return (keys_ ? 1 : 0) + (queries_ ? 1 : 0); }
   const std::string& rows_word() const { return rows_word_; }

@@ -55,7 +55,8 @@ void ExactResults::Aggregate(int64_t b, int64_t h, int64_t i, const ScoreRow& sc
     if (scores.biased[j] == kMinusInfinity || weights[j] == kMinusInfinity) continue;
     const auto v = qkv_.v.Row(b, qkv_.KvHead(h), j);
     for (int64_t d = 0; d < qkv_.head_dim_v; ++d) {
-      out[d] += weights[j] * (v[d] + relative_.Value(b, h, i, j, d));
+      const double added = relative_.has_values() ? relative_.Value(b, h, i, j, d) : 0.0;
+      out[d] += weights[j] * (v[d] + added);
     }
   }
 }

@@ -29,6 +29,7 @@ PairScore DotScore(const Request& request, const Qkv& qkv) {
   if (relative->rows_word() != "clip" && !ReadNumber(request, "scale")) {
     scale /= std::sqrt(1.0 + relative->num_terms());
   }
+  if (!relative->has_terms()) return DotScore(qkv, scale);
   const PairScore dot = DotScore(qkv, 1.0);
   return [=](int64_t b, int64_t h, int64_t i, int64_t j) {
     return scale * (dot(b, h, i, j) + relative->Term(b, h, i, j));
