@@ -83,7 +83,8 @@ function inWordsOfJavaScript<T>(request: Request, work: () => T): T {
     const message = error.message.replaceAll(/\b[a-z]+(?:_[a-z0-9]+)+\b/g, (word) =>
       names.has(word) ? publicName(camelCase(word)) : word,
     );
-    throw new HeedError(error.code, message, { cause: error });
+    if (message === error.message) throw error;
+    throw new HeedError(error.code, message, { cause: error.cause });
   }
 }
 

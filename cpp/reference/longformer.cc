@@ -14,7 +14,7 @@ PairRule LongformerRule(const Request& request, const Qkv& qkv) {
   const int64_t reach = ReadWhole(request, "reach", 256, 0);
   std::vector<int64_t> dilation = ReadWholes(request, "dilation", 1);
   if (dilation.empty()) dilation = {1};
-  if (dilation.size() == 1) dilation.assign(qkv.num_heads, dilation[0]);
+  if (dilation.size() == 1) dilation = std::vector(qkv.num_heads, dilation[0]);
   if (static_cast<int64_t>(dilation.size()) != qkv.num_heads) {
     throw Error(ErrorCode::kShape, "dilation: expected one number, or one per head");
   }

@@ -33,6 +33,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   vocabulary: 32,
   // Both kinds of graph attention score a pair with one or two vectors of head_dim.
   score_dim: 16,
+  concat_dim: 16,
   rope_dim: 4,
 };
 const SMALL = 8;
@@ -60,7 +61,9 @@ function drawInts(input: MechanismInput, count: number, seed: number): Int32Arra
   if (symbol !== undefined) {
     // Positions count up; tokens are any.
     const limit = extentOf(symbol);
-    return Int32Array.from({ length: count }, (_, i) => (symbol === "len" ? i % limit : below(limit)));
+    return Int32Array.from({ length: count }, (_, i) =>
+      symbol === "len" ? i % limit : below(limit),
+    );
   }
   return new Int32Array(count).fill(extentOf("kv_len"));
 }
@@ -160,7 +163,10 @@ async function compare(
   params: ExampleParams,
   results: Record<string, Result>,
 ): Promise<number> {
-  const truth = (await heed.reference(id, example.inputs, params)) as unknown as Record<string, Result>;
+  const truth = (await heed.reference(id, example.inputs, params)) as unknown as Record<
+    string,
+    Result
+  >;
   let largest = 0;
   for (const [name, { data }] of Object.entries(results)) {
     const wanted = truth[name]?.data ?? [];
@@ -189,7 +195,10 @@ export function runExample(
     ...(asksWeights && { returnWeights: true }),
   };
   const start = performance.now();
-  const results = heed.run(mechanism.id, example.inputs, params) as unknown as Record<string, Result>;
+  const results = heed.run(mechanism.id, example.inputs, params) as unknown as Record<
+    string,
+    Result
+  >;
   const milliseconds = performance.now() - start;
   const { output, weights } = results;
   if (output === undefined) throw new Error(`${mechanism.id} returned no output`);
