@@ -57,14 +57,24 @@ inline PackedTile BlockLoop::ValueTile(size_t t) {
 }
 
 // Scores all tiles that some of the rows [r, r + kScoreRows) see. Runs of panels of one tile share
-// its place in the buffer.
+// its place in the buffer; each is scored apart and copied there, because modifiers may touch
+// columns of other runs.
 inline std::span<const ScoreTile> BlockLoop::FillRowBuffer(size_t r) {
   scratch_.tiles.clear();
-  score_memory_ = scratch_.row_buffer.get();
+  const bool runs = !plan_.plugs.keep.empty();
+  float* place = scratch_.row_buffer.get();
   for (size_t t = BeginTile(); t < EndTile(); ++t) {
     if (!MayMeet(t, 0, num_rows_)) continue;
-    VisitScores(KeyTile(t), t, r, [&](const ScoreTile& tile) { scratch_.tiles.push_back(tile); });
-    score_memory_ += plan_.BufferRows() * kTileKeys;
+    score_memory_ = runs ? scratch_.scores.get() : place;
+    VisitScores(KeyTile(t), t, r, [&](const ScoreTile& tile) {
+      ScoreTile& kept = scratch_.tiles.emplace_back(tile);
+      kept.scores = place;
+      for (size_t i = 0; runs && i < tile.num_rows; ++i) {
+        const float* scores = tile.row_scores(i);
+        std::copy(scores + tile.first, scores + tile.last, kept.row_scores(i) + tile.first);
+      }
+    });
+    place += plan_.BufferRows() * kTileKeys;
   }
   return scratch_.tiles;
 }

@@ -44,6 +44,16 @@ TEST_P(StickBreakingAttention, LongRowsOfSmallSharesKeepTheirPrecision) {
   }
 }
 
+TEST_P(StickBreakingAttention, ABiasCountsOnceForEveryRunOfKeys) {
+  // Keys far apart are scored in runs; a bias once reached earlier runs again.
+  AttentionCase c = NormalizerCase(Normalize::kStickBreaking);
+  Random random(11);
+  c.keep = MakeKeep({1, 1, 1, 300}, random, 0.0);
+  for (const int64_t j : {3, 90, 91, 200, 299}) c.keep(0, 0, 0, j) = 1;
+  c.bias = MakeBias({2, 4, 33, 300}, random);
+  ExpectMatchesReference(c);
+}
+
 TEST_P(StickBreakingAttention, ReducesToTheLastKeyForLargeScores) {
   EXPECT_THAT(WeightsOf(RowOfScores("stick_breaking", {50, 60, 120})), ElementsAre(0, 0, 1));
 }
