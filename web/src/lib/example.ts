@@ -46,11 +46,8 @@ function extentOf(symbol: string): number {
   return EXTENTS[name] ?? SMALL;
 }
 
-/** The alternative with most extents: batches and heads are shown where there are any. */
 function shapeOf(input: MechanismInput): number[] {
-  const [first = [], ...others] = input.shapes;
-  const shape = others.reduce((best, next) => (next.length > best.length ? next : best), first);
-  return shape.map(extentOf);
+  return (input.shapes[0] ?? []).map(extentOf);
 }
 
 function drawInts(input: MechanismInput, count: number, seed: number): Int32Array {
