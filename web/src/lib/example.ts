@@ -34,20 +34,28 @@ const EXTENTS: Readonly<Record<string, number>> = {
   // Both kinds of graph attention score a pair with one or two vectors of head_dim.
   score_dim: 16,
   concat_dim: 16,
+  num_distances: 9,
+  num_biases: 9,
   rope_dim: 4,
+};
+/** Where one mechanism counts otherwise than the others: distances -m to m, or two times k. */
+const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  disentangled: { num_distances: 8 },
 };
 const SMALL = 8;
 
 export const EXAMPLE_SEED = 7;
 
-function extentOf(symbol: string): number {
+function extentOf(symbol: string, id = ""): number {
   const name = symbol.replace("?", "");
+  const own = OWN_EXTENTS[id]?.[name];
+  if (own !== undefined) return own;
   if (/^\d+$/.test(name)) return Number(name);
   return EXTENTS[name] ?? SMALL;
 }
 
-function shapeOf(input: MechanismInput): number[] {
-  return (input.shapes[0] ?? []).map(extentOf);
+function shapeOf(input: MechanismInput, id: string): number[] {
+  return (input.shapes[0] ?? []).map((symbol) => extentOf(symbol, id));
 }
 
 function drawInts(input: MechanismInput, count: number, seed: number): Int32Array {
@@ -86,8 +94,8 @@ function drawFloats(input: MechanismInput, shape: readonly number[], seed: numbe
 }
 
 /** An input of its row's shape; the same seed gives the same numbers on every machine. */
-export function drawInput(input: MechanismInput, seed = EXAMPLE_SEED): ExampleTensor {
-  const shape = shapeOf(input);
+export function drawInput(input: MechanismInput, seed = EXAMPLE_SEED, id = ""): ExampleTensor {
+  const shape = shapeOf(input, id);
   const count = shape.reduce((product, extent) => product * extent, 1);
   const own = hashText(`${seed}:${input.name}`);
   if (input.kind === "int") return { data: drawInts(input, count, own), shape };
@@ -114,7 +122,7 @@ export function drawExample(
   const inputs: Record<string, ExampleTensor> = {};
   for (const input of mechanism.inputs) {
     if (input.optional && !wanted.includes(input.name)) continue;
-    inputs[input.name] = drawInput(input, seed);
+    inputs[input.name] = drawInput(input, seed, mechanism.id);
   }
   const params: ExampleParams = {};
   for (const name of mechanism.params) {
