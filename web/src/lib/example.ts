@@ -36,6 +36,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   concat_dim: 16,
   num_distances: 9,
   num_biases: 9,
+  num_blocks: 2,
   rope_dim: 4,
 };
 /** Where one mechanism counts otherwise than the others: distances -m to m, or two times k. */
