@@ -135,7 +135,19 @@ val Run(const std::string& id, const std::string& input_names, val input_table,
   });
 }
 
-// The same for operations (heed/operations.h).
+// Null when the picture of the keep rules was written, or {code, message}.
+val Explain(const std::string& id, const std::string& input_names, val input_table,
+            const std::string& param_names, val param_values, val picture_row) {
+  return heed::wire::Guarded([&] {
+    const heed::Request request =
+        ReadRequest(id, input_names, input_table, param_names, param_values);
+    const heed::AnyTensor picture = heed::wire::ReadTensors("picture", picture_row).front().tensor;
+    heed::Explain(request, {static_cast<uint8_t*>(picture.data), picture.shape, picture.strides});
+    return val::null();
+  });
+}
+
+// The same as above for operations (heed/operations.h).
 val PlanOperation(const std::string& id, const std::string& input_names, val input_table,
                   const std::string& param_names, val param_values) {
   return heed::wire::Guarded([&] {
@@ -192,6 +204,7 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("parameters", &Parameters);
   emscripten::function("planOutputs", &PlanOutputs);
   emscripten::function("run", &Run);
+  emscripten::function("explain", &Explain);
   emscripten::function("planOperation", &PlanOperation);
   emscripten::function("runOperation", &RunOperation);
   emscripten::function("setThreads", &SetThreads);

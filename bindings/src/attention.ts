@@ -1,5 +1,6 @@
 import type { DType } from "./dtype.js";
 import type { HalfDType } from "./half.js";
+import type { PatternOptions } from "./keep_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
@@ -68,7 +69,7 @@ export interface Dropout {
 export type Kernel = "gaussian" | "boxcar" | "triangular" | "epanechnikov" | "constant";
 
 /** Options of `heed.attention`; every one may be left out and any combination works together. */
-export interface AttentionOptions {
+export interface AttentionOptions extends PatternOptions {
   /** Factor on q.k; absent means 1 / sqrt(head_dim). 0 and negative are legal. */
   readonly scale?: number | undefined;
   /** cap * tanh(score / cap), before bias and masks; > 0. */
@@ -171,32 +172,17 @@ export type TensorKind<X> = [X] extends [Tensor]
     ? "plain"
     : "either";
 
+/** Options that are tensors: a `Tensor` among them makes the results `Tensor`s. */
+type TensorOption = {
+  [key in keyof AttentionOptions]-?: TensorArgument extends AttentionOptions[key] ? key : never;
+}[keyof AttentionOptions];
+
 type KindOf<Q, K, V, O> =
   | TensorKind<Q>
   | TensorKind<K>
   | TensorKind<V>
-  | (O extends { keep: infer X } ? TensorKind<X> : "plain")
-  | (O extends { bias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { keyLengths: infer X } ? TensorKind<X> : "plain")
-  | (O extends { sinks: infer X } ? TensorKind<X> : "plain")
-  | (O extends { copeTable: infer X } ? TensorKind<X> : "plain")
-  | (O extends { alibiSlopes: infer X } ? TensorKind<X> : "plain")
-  | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain")
-  | (O extends { width: infer X } ? TensorKind<X> : "plain")
-  | (O extends { temperature: infer X } ? TensorKind<X> : "plain")
-  | (O extends { scoreMatrix: infer X } ? TensorKind<X> : "plain")
-  | (O extends { queryWeight: infer X } ? TensorKind<X> : "plain")
-  | (O extends { keyWeight: infer X } ? TensorKind<X> : "plain")
-  | (O extends { scoreBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { scoreVector: infer X } ? TensorKind<X> : "plain")
-  | (O extends { relativeKeys: infer X } ? TensorKind<X> : "plain")
-  | (O extends { relativeQueries: infer X } ? TensorKind<X> : "plain")
-  | (O extends { relativeValues: infer X } ? TensorKind<X> : "plain")
-  | (O extends { contentBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { positionBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { distanceBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { bucketBias: infer X } ? TensorKind<X> : "plain")
-  | (O extends { logGates: infer X } ? TensorKind<X> : "plain");
+  | { [key in Extract<keyof O, TensorOption>]: TensorKind<O[key]> }[Extract<keyof O, TensorOption>]
+  | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain");
 
 /** What a call with arguments of these kinds returns. */
 export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends Kind

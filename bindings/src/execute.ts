@@ -3,7 +3,7 @@ import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { publicName } from "./params.js";
-import { camelCase, snakeCase } from "./registry.js";
+import { camelCase } from "./registry.js";
 import { placeInputs, type Request } from "./request.js";
 import {
   checkBytes,
@@ -70,18 +70,13 @@ function ownArray(name: string, dtype: DType, length: number): DTypeArray {
 }
 
 /** Refusals of C++ name arguments in its own spelling; callers know the one of JavaScript. */
-function inWordsOfJavaScript<T>(request: Request, work: () => T): T {
+export function inWordsOfJavaScript<T>({ words }: Pick<Request, "words">, work: () => T): T {
   try {
     return work();
   } catch (error) {
     if (!(error instanceof HeedError)) throw error;
-    const names = new Set([
-      ...request.paramNames.split(" "),
-      ...request.inputs.map(({ source }) => snakeCase(source.name)),
-      "query_offset",
-    ]);
     const message = error.message.replaceAll(/\b[a-z]+(?:_[a-z0-9]+)+\b/g, (word) =>
-      names.has(word) ? publicName(camelCase(word)) : word,
+      words.has(word) ? publicName(camelCase(word)) : word,
     );
     if (message === error.message) throw error;
     throw new HeedError(error.code, message, { cause: error.cause });
@@ -117,10 +112,12 @@ export function execute(
     );
     const wire = new Wire();
     const outputs = specs.map((spec) => addOutput(wire, spec, request, scope));
-    heap.callChecked((glue) =>
-      kind === "mechanism"
-        ? glue.run(...call, wire.names, wire.table)
-        : glue.runOperation(...call, wire.names, wire.table),
+    inWordsOfJavaScript(request, () =>
+      heap.callChecked((glue) =>
+        kind === "mechanism"
+          ? glue.run(...call, wire.names, wire.table)
+          : glue.runOperation(...call, wire.names, wire.table),
+      ),
     );
     const results: Results = {};
     for (const output of outputs) {

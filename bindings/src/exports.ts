@@ -26,8 +26,16 @@ export type {
   ScoreStage,
   Window,
 } from "./attention.js";
+export type {
+  AttentionClassifier,
+  AttentionClassifierConstructor,
+  AttentionClassifierMembers,
+  AttentionClassifierOptions,
+  AttentionClassifierSizes,
+} from "./attention_classifier.js";
 export type { DType } from "./dtype.js";
 export { HeedError, type HeedErrorCode } from "./errors.js";
+export type { ExplainFunction, ExplainSizes } from "./explain.js";
 export type { MemoryReport } from "./heap.js";
 export type {
   AttentionFunction,
@@ -38,6 +46,7 @@ export type {
   RunResult,
   Variant,
 } from "./heed.js";
+export type { OneOrEach, Pattern, PatternOptions } from "./keep_options.js";
 export type {
   CacheAppendOptions,
   CacheAttendOptions,
@@ -50,7 +59,15 @@ export type {
   KvCacheOptions,
 } from "./kv_cache.js";
 export type { LoadOptions, Url, WasmModule } from "./load_options.js";
-export { type AlibiOptions, alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+export {
+  type AlibiOptions,
+  alibiSlopes,
+  documentsFromCuSeqlens,
+  keepFromCoo,
+  keepFromCsr,
+  keepFromDropMask,
+  lastN,
+} from "./masks.js";
 export type {
   MultiHeadAttention,
   MultiHeadAttentionConstructor,
@@ -59,6 +76,14 @@ export type {
   MultiHeadAttentionSizes,
   MultiHeadForwardOptions,
 } from "./multi_head_attention.js";
+export type {
+  LatentForwardOptions,
+  MultiHeadLatentAttention,
+  MultiHeadLatentAttentionConstructor,
+  MultiHeadLatentAttentionMembers,
+  MultiHeadLatentAttentionOptions,
+  MultiHeadLatentAttentionSizes,
+} from "./multi_head_latent_attention.js";
 export type { NestedArray, NestedNumbers } from "./nested.js";
 export type { TensorDType, TensorFunction, TensorOptions } from "./new_tensor.js";
 export type {
@@ -82,5 +107,13 @@ export type { Layout } from "./shape.js";
 export type { TensorArgument, TensorData } from "./source.js";
 export type { LoadStateOptions, StateDict } from "./state_dict.js";
 export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
+export type {
+  SelfAttentionOptions,
+  TransformerBlock,
+  TransformerBlockConstructor,
+  TransformerBlockMembers,
+  TransformerBlockOptions,
+  TransformerBlockSizes,
+} from "./transformer_block.js";
 export type { VarlenFunction, VarlenOptions, VarlenResult } from "./varlen.js";
 export { VERSION } from "./version.js";

@@ -91,6 +91,15 @@ export interface KernelGlue extends MemoryGlue {
   parameters(): ParameterRow[];
   planOutputs: PlanCall;
   run: RunCall;
+  /** Writes the 0/1 picture of the keep rules into the one tensor of the last table. */
+  explain(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+    pictureTable: number[],
+  ): Failure | null;
   /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
   planOperation: PlanCall;
   runOperation: RunCall;

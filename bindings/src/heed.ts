@@ -8,15 +8,31 @@ import {
   optionNames,
   splitOptions,
 } from "./attention.js";
+import {
+  type AttentionClassifierConstructor,
+  attentionClassifierOf,
+} from "./attention_classifier.js";
 import { execute } from "./execute.js";
+import { type ExplainFunction, explainOf } from "./explain.js";
 import type { KernelGlue, ReferenceGlue } from "./glue.js";
 import type { Heap, MemoryReport } from "./heap.js";
 import { type KvCacheConstructor, kvCacheOf } from "./kv_cache.js";
-import { alibiSlopes, keepFromDropMask, lastN } from "./masks.js";
+import {
+  alibiSlopes,
+  documentsFromCuSeqlens,
+  keepFromCoo,
+  keepFromCsr,
+  keepFromDropMask,
+  lastN,
+} from "./masks.js";
 import {
   type MultiHeadAttentionConstructor,
   multiHeadAttentionOf,
 } from "./multi_head_attention.js";
+import {
+  type MultiHeadLatentAttentionConstructor,
+  multiHeadLatentAttentionOf,
+} from "./multi_head_latent_attention.js";
 import { newTensor, type TensorFunction } from "./new_tensor.js";
 import { type PositionFunctions, positionsOf } from "./position.js";
 import { type ProductFunctions, productFunctions } from "./products.js";
@@ -25,6 +41,7 @@ import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare } from "./request.js";
 import type { TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
+import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
 
 /** The build in use: {plain, relaxed} SIMD, with or without threads. */
@@ -112,8 +129,16 @@ export class Heed {
   readonly tensor: TensorFunction;
   readonly attention: AttentionFunction;
   readonly run: RunFunction;
+  /** Which keys each query sees, as a picture of ones and zeros. */
+  readonly explain: ExplainFunction;
   /** A multi-head attention layer; loads the weights of PyTorch and Keras. */
   readonly MultiHeadAttention: MultiHeadAttentionConstructor;
+  /** Self-attention and a feed-forward network; loads PyTorch's encoder layers. */
+  readonly TransformerBlock: TransformerBlockConstructor;
+  /** Embedding, self-attention, pooling, linear map: logits of token sequences. */
+  readonly AttentionClassifier: AttentionClassifierConstructor;
+  /** DeepSeek's attention over latent rows; loads its weights. */
+  readonly MultiHeadLatentAttention: MultiHeadLatentAttentionConstructor;
   /** x weight^T + bias, weight [out_dim, in_dim]. */
   readonly linear: ProductFunctions["linear"];
   /** Products of batches of matrices. */
@@ -145,6 +170,9 @@ export class Heed {
   readonly t5Bucket: PositionFunctions["t5Bucket"];
   readonly lastN: typeof lastN = lastN;
   readonly keepFromDropMask: typeof keepFromDropMask = keepFromDropMask;
+  readonly keepFromCoo: typeof keepFromCoo = keepFromCoo;
+  readonly keepFromCsr: typeof keepFromCsr = keepFromCsr;
+  readonly documentsFromCuSeqlens: typeof documentsFromCuSeqlens = documentsFromCuSeqlens;
   readonly alibiSlopes: typeof alibiSlopes = alibiSlopes;
 
   readonly #parts: HeedParts;
@@ -163,6 +191,9 @@ export class Heed {
     this.tensor = ((data: unknown, shape?: unknown, options?: unknown) =>
       newTensor(heap, data, shape, options)) as unknown as TensorFunction;
     this.MultiHeadAttention = multiHeadAttentionOf(heap, registry);
+    this.TransformerBlock = transformerBlockOf(heap, registry);
+    this.AttentionClassifier = attentionClassifierOf(heap, registry);
+    this.MultiHeadLatentAttention = multiHeadLatentAttentionOf(heap, registry);
     const { linear, bmm } = productFunctions(heap);
     this.linear = linear;
     this.bmm = bmm;
@@ -178,6 +209,7 @@ export class Heed {
       heap.checkUsable();
       return execute(heap, prepare(registry, id, inputs, params));
     }) as unknown as RunFunction;
+    this.explain = explainOf(heap, registry);
     const analysis = analysisOf(heap, registry);
     this.analyze = analysis.analyze;
     this.weightsTile = analysis.weightsTile;

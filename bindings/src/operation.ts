@@ -74,12 +74,14 @@ function withOwn(request: Request, id: string, own: Own): Request {
   }));
   const params = Object.entries(own.params ?? {}).filter(([, value]) => value !== undefined);
   const names = params.map(([name]) => snakeCase(name));
+  const inputNames = inputs.map(({ source }) => snakeCase(source.name));
   return {
     ...request,
     id,
     inputs: [...request.inputs, ...inputs],
     paramNames: [request.paramNames, ...names].filter((name) => name !== "").join(" "),
     paramValues: [...request.paramValues, ...params.map(([, value]) => value as ParamValue)],
+    words: new Set([...request.words, ...names, ...inputNames]),
     plain: request.plain && inputs.every(({ source }) => source.tensor === undefined),
   };
 }
@@ -90,6 +92,7 @@ export function prepareAlone(id: string, own: Own): Request {
     inputs: [],
     paramNames: "",
     paramValues: [],
+    words: new Set<string>(),
     geometry: undefined,
     form: undefined,
   };

@@ -100,13 +100,17 @@ export interface CallNames {
   readonly inputs: ReadonlySet<string>;
   /** The mechanism's parameters, `window` and `dropout` for their two parts, and `layout`. */
   readonly params: ReadonlySet<string>;
+  /** All of them as C++ spells them. */
+  readonly words: ReadonlySet<string>;
 }
 
 function toCallNames(mechanism: Mechanism): CallNames {
   const params = new Set([...mechanism.params, "layout"]);
   if (params.has("windowLeft")) params.add("window");
   if (params.has("dropoutP")) params.add("dropout");
-  return { mechanism, inputs: new Set(mechanism.inputs.map(({ name }) => name)), params };
+  const inputs = new Set(mechanism.inputs.map(({ name }) => name));
+  const words = new Set([...inputs, ...mechanism.params].map(snakeCase));
+  return { mechanism, inputs, params, words };
 }
 
 /** The registry of a loaded module, in JavaScript's words. */

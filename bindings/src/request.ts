@@ -22,6 +22,8 @@ export interface Request {
   inputs: { source: Source; view: View4 }[];
   paramNames: string;
   paramValues: ParamValue[];
+  /** Names that refusals of C++ may use: all that the mechanism takes, in C++'s spelling. */
+  words: ReadonlySet<string>;
   /** Of q, k and v; absent for mechanisms without them. */
   geometry: Geometry | undefined;
   /** Rank and layout of q, or of the x of the position family, which the output takes over. */
@@ -265,6 +267,7 @@ export function prepare(
     inputs: placed,
     paramNames: [...checked.keys()].map(snakeCase).join(" "),
     paramValues: [...checked.values()],
+    words: names.words,
     geometry,
     form: geometry ?? (x && { rank: x.rank, layout }),
     plain: placed.every(({ source }) => source.tensor === undefined),

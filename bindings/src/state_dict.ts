@@ -17,16 +17,16 @@ const LOAD_OPTIONS: ReadonlySet<string> = new Set(["prefix"]);
 const countOf = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
 
 /** The entries below `prefix`, without it. */
-function below(state: unknown, options: unknown): Record<string, unknown> {
+function below(state: unknown, options: unknown, what: string): Record<string, unknown> {
   const given = asRecord("options", options);
   checkNames("options", given, LOAD_OPTIONS);
   const { prefix = "" } = given;
   if (typeof prefix !== "string") throw new HeedError("option", "prefix: expected a string");
-  const all = state instanceof Map ? Object.fromEntries(state) : asRecord("state", state);
+  const all = state instanceof Map ? Object.fromEntries(state) : asRecord(what, state);
   if (prefix === "") return all;
   const own = Object.entries(all).filter(([name]) => name.startsWith(prefix));
   if (own.length === 0) {
-    throw new HeedError("option", `prefix: no name of the state begins with "${prefix}"`);
+    throw new HeedError("option", `prefix: no name of the ${what} begins with "${prefix}"`);
   }
   return Object.fromEntries(own.map(([name, value]) => [name.slice(prefix.length), value]));
 }
@@ -39,15 +39,16 @@ export function readState(
   state: unknown,
   options: unknown,
   expected: ReadonlyMap<string, readonly number[]>,
+  what: string = "state",
 ): Map<string, Float32Array> {
-  const given = below(state, options);
-  checkNames("state", given, new Set(expected.keys()));
+  const given = below(state, options, what);
+  checkNames(what, given, new Set(expected.keys()));
   const weights = new Map<string, Float32Array>();
   for (const [name, shape] of expected) {
     const value = given[name];
     if (value === undefined) {
       const missing = [...expected.keys()].filter((other) => given[other] === undefined);
-      throw new HeedError("option", `state: missing ${missing.join(", ")}`);
+      throw new HeedError("option", `${what}: missing ${missing.join(", ")}`);
     }
     const source = readSource(name, value, { role: "numbers", vector: true });
     const data = elements(source) as Float32Array;

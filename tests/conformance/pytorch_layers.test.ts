@@ -22,7 +22,13 @@ interface AttentionCase {
 
 interface EncoderCase {
   name: string;
-  options: { nhead: number; norm_first?: boolean; activation?: string };
+  options: {
+    d_model: number;
+    nhead: number;
+    dim_feedforward: number;
+    norm_first?: boolean;
+    activation?: "gelu";
+  };
   key_lengths: number[];
   state: Record<string, Packed>;
   x: Packed;
@@ -73,46 +79,19 @@ describe("nn.MultiheadAttention", () => {
   });
 });
 
-/** Rows [from, to) of a matrix or vector, as heads of `dims`. */
-function rowsOf({ shape, data }: Packed, from: number, to: number, dims: number[]): Packed {
-  const width = shape[1] ?? 1;
-  return { data: data.slice(from * width, to * width), shape: dims };
-}
-
 describe("nn.TransformerEncoderLayer", () => {
   it.each(cases.encoder)("$name", ({ options, state, x, output, key_lengths: lengths }) => {
-    const get = (name: string): Packed => state[name] as Packed;
-    const [weight, bias] = [get("self_attn.in_proj_weight"), get("self_attn.in_proj_bias")];
-    const dim = weight.shape[1] as number;
-    const heads = [options.nhead, dim / options.nhead];
-    const result = heed.run(
-      "transformer_block",
-      {
-        x,
-        wQ: rowsOf(weight, 0, dim, [...heads, dim]),
-        wKSelf: rowsOf(weight, dim, 2 * dim, [...heads, dim]),
-        wVSelf: rowsOf(weight, 2 * dim, 3 * dim, [...heads, dim]),
-        wOSelf: { data: get("self_attn.out_proj.weight").data, shape: [dim, ...heads] },
-        bQ: rowsOf(bias, 0, dim, heads),
-        bK: rowsOf(bias, dim, 2 * dim, heads),
-        bV: rowsOf(bias, 2 * dim, 3 * dim, heads),
-        bOSelf: get("self_attn.out_proj.bias"),
-        wUp: get("linear1.weight"),
-        bUp: get("linear1.bias"),
-        wDown: get("linear2.weight"),
-        bDown: get("linear2.bias"),
-        norm1Weight: get("norm1.weight"),
-        norm1Bias: get("norm1.bias"),
-        norm2Weight: get("norm2.weight"),
-        norm2Bias: get("norm2.bias"),
-        keyLengths: Int32Array.from(lengths),
-      },
-      {
-        normOrder: options.norm_first ? "pre" : "post",
-        activation: options.activation ?? "relu",
-      },
-    );
+    const block = new heed.TransformerBlock({
+      embedDim: options.d_model,
+      numHeads: options.nhead,
+      ffDim: options.dim_feedforward,
+      normOrder: options.norm_first ? "pre" : "post",
+      activation: options.activation ?? "relu",
+    });
+    block.loadStateDict(state);
+    const result = block.forward(x, { keyLengths: Int32Array.from(lengths) });
     expect(result.output.shape).toEqual(output.shape);
     expectNear("output", result.output.data, output.data);
+    block.dispose();
   });
 });

@@ -37,6 +37,7 @@ describe("the published types", () => {
     const options = ["--module", module, "--moduleResolution", resolution, "--lib", "ES2022"];
     expect(compile("attention.ts", ...options)).toBe("");
     expect(compile("position.ts", ...options)).toBe("");
+    expect(compile("keep.ts", ...options)).toBe("");
   });
 
   it("work with using, fetch and WebAssembly where the libraries know them", () => {

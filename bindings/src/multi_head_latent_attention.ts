@@ -1,0 +1,254 @@
+import type { AttentionOptions, AttentionResult, OnlyKnownOf } from "./attention.js";
+import { fail, HeedError } from "./errors.js";
+import type { KernelGlue } from "./glue.js";
+import type { Heap } from "./heap.js";
+import {
+  checkLastExtent,
+  disposable,
+  LayerCore,
+  type LayerMechanism,
+  LayerOptions,
+  readWeights,
+  type Weight,
+  type WeightShapes,
+} from "./layer.js";
+import type { Registry } from "./registry.js";
+import type { TensorArgument } from "./source.js";
+import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
+import type { WithDispose } from "./tensor.js";
+import type { SelfAttentionOptions } from "./transformer_block.js";
+
+/** Sizes and parts of a layer; DeepSeek's names are in brackets. */
+export interface MultiHeadLatentAttentionOptions {
+  /** Of the rows that go in and out (hidden_size). */
+  readonly embedDim: number;
+  readonly numHeads: number;
+  /** Of the compressed queries (q_lora_rank). */
+  readonly qRank: number;
+  /** Of the latent row that a cache holds per token (kv_lora_rank). */
+  readonly kvRank: number;
+  /** Of each head without position (qk_nope_head_dim). */
+  readonly nopeDim: number;
+  /** Of the rotated part (qk_rope_head_dim); even unless `rope` is "none". */
+  readonly ropeDim: number;
+  /** Of the values (v_head_dim); default nopeDim. */
+  readonly headDimV?: number | undefined;
+  /** Which dimensions turn together; the weights decide. DeepSeek's published code: "interleaved". */
+  readonly rope: "half" | "interleaved" | "none";
+  /** Of the rotation, > 1 (rope_theta). Default 10000. */
+  readonly base?: number | undefined;
+  /** RMS norms behind the two compressions. Default true. */
+  readonly norms?: boolean | undefined;
+  /** Added to the mean square inside the norms; > 0. Default 1e-6. */
+  readonly epsilon?: number | undefined;
+  /**
+   * "naive" forms keys and values of every head, "absorbed" lets the heads attend to the latent rows
+   * themselves; both compute the same. Default "naive".
+   */
+  readonly form?: "naive" | "absorbed" | undefined;
+}
+
+/** The options of a layer with their defaults. */
+export type MultiHeadLatentAttentionSizes = {
+  readonly [K in keyof MultiHeadLatentAttentionOptions]-?: NonNullable<
+    MultiHeadLatentAttentionOptions[K]
+  >;
+};
+
+/** Options of `forward`. */
+export interface LatentForwardOptions
+  extends Omit<SelfAttentionOptions, "headMask">,
+    Pick<AttentionOptions, "returnWeights" | "returnLse"> {}
+
+/** A latent attention layer with its weights in the memory of the instance. */
+export interface MultiHeadLatentAttentionMembers {
+  readonly options: MultiHeadLatentAttentionSizes;
+  readonly disposed: boolean;
+  /**
+   * Loads weights by the names and shapes of DeepSeek-V2's published attention: q_a_proj.weight
+   * [q_rank, embed_dim], q_a_layernorm.weight, q_b_proj.weight [heads * (nope_dim + rope_dim), q_rank],
+   * kv_a_proj_with_mqa.weight [kv_rank + rope_dim, embed_dim], kv_a_layernorm.weight, kv_b_proj.weight
+   * [heads * (nope_dim + head_dim_v), kv_rank], o_proj.weight [embed_dim, heads * head_dim_v]. Every name
+   * must be there; on error the weights are as before.
+   */
+  loadStateDict(state: StateDict, options?: LoadStateOptions): void;
+  /**
+   * Loads weights by the names of the mechanism `multi_head_latent`: wDq [q_rank, embed_dim], wUq
+   * [num_heads, nope_dim, q_rank], wQr [num_heads, rope_dim, q_rank], wDkv [kv_rank, embed_dim], wKr
+   * [rope_dim, embed_dim], wUk [num_heads, nope_dim, kv_rank], wUv [num_heads, head_dim_v, kv_rank],
+   * wOSelf [embed_dim, num_heads, head_dim_v], and with norms normQ [q_rank], normKv [kv_rank].
+   */
+  loadWeights(weights: StateDict, options?: LoadStateOptions): void;
+  /**
+   * x [batch, len, embedDim] -> output of the same shape, lse [batch, heads, len] and weights
+   * [batch, heads, len, len] when asked for. The scale defaults to 1 / sqrt(nopeDim + ropeDim).
+   * Results are plain unless an argument is a Tensor. Throws HeedError.
+   */
+  forward<
+    const X extends TensorArgument,
+    const O extends LatentForwardOptions = Record<never, never>,
+  >(x: X, options?: O & OnlyKnownOf<O, LatentForwardOptions>): AttentionResult<X, X, X, O>;
+  /** Frees the weights. May be called again. */
+  dispose(): void;
+}
+
+export type MultiHeadLatentAttention = MultiHeadLatentAttentionMembers & WithDispose;
+
+/** `heed.MultiHeadLatentAttention`: makes layers in that instance. */
+export interface MultiHeadLatentAttentionConstructor {
+  new (options: MultiHeadLatentAttentionOptions): MultiHeadLatentAttention;
+}
+
+const OPTION_NAMES = [
+  ..."embedDim numHeads qRank kvRank nopeDim ropeDim headDimV".split(" "),
+  ..."rope base norms epsilon form".split(" "),
+];
+const ROPES = ["half", "interleaved", "none"] as const;
+
+const MECHANISM: LayerMechanism = {
+  id: "multi_head_latent",
+  streams: ["x"],
+  weights: "wDq wUq wQr wDkv wKr wUk wUv wOSelf normQ normKv".split(" "),
+  settled: ["form", "rope", "base", "epsilon"],
+  loaders: "loadStateDict() or loadWeights()",
+};
+
+type Sizes = MultiHeadLatentAttentionSizes;
+
+function readSizes(given: unknown): Sizes {
+  const options = new LayerOptions(given, OPTION_NAMES);
+  if (!options.has("rope")) {
+    throw new HeedError(
+      "option",
+      'rope: missing, expected "half", "interleaved" or "none"; there is no default, the weights decide',
+    );
+  }
+  const rope = options.word("rope", ROPES, "none");
+  const ropeDim = options.count("ropeDim");
+  if (rope !== "none" && ropeDim % 2 !== 0) {
+    fail("range", "ropeDim", ropeDim, "an even number: dimensions turn in pairs");
+  }
+  const nopeDim = options.count("nopeDim");
+  return {
+    embedDim: options.count("embedDim"),
+    numHeads: options.count("numHeads"),
+    qRank: options.count("qRank"),
+    kvRank: options.count("kvRank"),
+    nopeDim,
+    ropeDim,
+    headDimV: options.count("headDimV", nopeDim),
+    rope,
+    base: options.number("base", 10000, 1),
+    norms: options.flag("norms", true),
+    epsilon: options.number("epsilon", 1e-6, 0),
+    form: options.word("form", ["naive", "absorbed"], "naive"),
+  };
+}
+
+function weightShapes(s: Sizes): WeightShapes {
+  const shapes = new Map<string, readonly number[]>([
+    ["wDq", [s.qRank, s.embedDim]],
+    ["wUq", [s.numHeads, s.nopeDim, s.qRank]],
+    ["wQr", [s.numHeads, s.ropeDim, s.qRank]],
+    ["wDkv", [s.kvRank, s.embedDim]],
+    ["wKr", [s.ropeDim, s.embedDim]],
+    ["wUk", [s.numHeads, s.nopeDim, s.kvRank]],
+    ["wUv", [s.numHeads, s.headDimV, s.kvRank]],
+    ["wOSelf", [s.embedDim, s.numHeads, s.headDimV]],
+  ]);
+  return s.norms ? shapes.set("normQ", [s.qRank]).set("normKv", [s.kvRank]) : shapes;
+}
+
+function deepseekShapes(s: Sizes): WeightShapes {
+  const shapes = new Map<string, readonly number[]>([
+    ["q_a_proj.weight", [s.qRank, s.embedDim]],
+    ["q_b_proj.weight", [s.numHeads * (s.nopeDim + s.ropeDim), s.qRank]],
+    ["kv_a_proj_with_mqa.weight", [s.kvRank + s.ropeDim, s.embedDim]],
+    ["kv_b_proj.weight", [s.numHeads * (s.nopeDim + s.headDimV), s.kvRank]],
+    ["o_proj.weight", [s.embedDim, s.numHeads * s.headDimV]],
+  ]);
+  if (!s.norms) return shapes;
+  return shapes.set("q_a_layernorm.weight", [s.qRank]).set("kv_a_layernorm.weight", [s.kvRank]);
+}
+
+/** Divides `groups` runs of rows into the first `first` rows of each and the rest. */
+function divide(
+  matrix: Float32Array,
+  groups: number,
+  first: number,
+  width: number,
+): [first: Float32Array, rest: Float32Array] {
+  const run = matrix.length / groups;
+  const cut = first * width;
+  const heads = new Float32Array(groups * cut);
+  const tails = new Float32Array(matrix.length - heads.length);
+  for (let group = 0; group < groups; group++) {
+    const rows = matrix.subarray(group * run, (group + 1) * run);
+    heads.set(rows.subarray(0, cut), group * cut);
+    tails.set(rows.subarray(cut), group * (run - cut));
+  }
+  return [heads, tails];
+}
+
+function fromDeepseek(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weight[] {
+  const get = (name: string): Float32Array => state.get(`${name}.weight`) as Float32Array;
+  const [wUq, wQr] = divide(get("q_b_proj"), s.numHeads, s.nopeDim, s.qRank);
+  const [wDkv, wKr] = divide(get("kv_a_proj_with_mqa"), 1, s.kvRank, s.embedDim);
+  const [wUk, wUv] = divide(get("kv_b_proj"), s.numHeads, s.nopeDim, s.kvRank);
+  const data: Record<string, Float32Array> = { wUq, wQr, wDkv, wKr, wUk, wUv };
+  data.wDq = get("q_a_proj");
+  data.wOSelf = get("o_proj");
+  data.normQ = get("q_a_layernorm");
+  data.normKv = get("kv_a_layernorm");
+  return [...weightShapes(s)].map(([name, shape]) => [name, data[name] as Float32Array, shape]);
+}
+
+class Layer implements MultiHeadLatentAttentionMembers {
+  readonly options: Sizes;
+  readonly #core: LayerCore;
+
+  constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
+    this.#core = new LayerCore(heap, registry, MECHANISM);
+    this.options = Object.freeze(readSizes(options));
+  }
+
+  get disposed(): boolean {
+    return this.#core.disposed;
+  }
+
+  loadStateDict(state: unknown, options?: unknown): void {
+    this.#core.checkUsable();
+    const read = readState(state, options, deepseekShapes(this.options));
+    this.#core.replace(fromDeepseek(this.options, read));
+  }
+
+  loadWeights(weights: unknown, options?: unknown): void {
+    this.#core.checkUsable();
+    this.#core.replace(readWeights(weights, options, weightShapes(this.options)));
+  }
+
+  forward(x: unknown, options?: unknown): never {
+    this.#core.checkLoaded();
+    const { embedDim, form, rope, base, epsilon } = this.options;
+    checkLastExtent("x", x, "embedDim", embedDim);
+    return this.#core.run({ x }, { form, rope, base, epsilon }, options) as never;
+  }
+
+  dispose(): void {
+    this.#core.dispose();
+  }
+}
+disposable(Layer);
+
+/** The class that an instance shows as `heed.MultiHeadLatentAttention`. */
+export function multiHeadLatentAttentionOf(
+  heap: Heap<KernelGlue>,
+  registry: Registry,
+): MultiHeadLatentAttentionConstructor {
+  class MultiHeadLatentAttention extends Layer {
+    constructor(options: MultiHeadLatentAttentionOptions) {
+      super(heap, registry, options);
+    }
+  }
+  return MultiHeadLatentAttention as unknown as MultiHeadLatentAttentionConstructor;
+}
