@@ -20,11 +20,7 @@ std::regex CompileFilter(const std::string& filter) {
 
 const Mechanism& Lookup(const std::string& id) {
   const Mechanism* mechanism = FindMechanism(id);
-  if (mechanism != nullptr && TakesQkv(*mechanism)) return *mechanism;
-  if (mechanism != nullptr) {
-    throw Error(ErrorCode::kOption,
-                "--mechanisms: '" + id + "' takes no q, k and v; the grid is made of those");
-  }
+  if (mechanism != nullptr) return *mechanism;
   throw Error(ErrorCode::kOption,
               "--mechanisms: '" + id + "' is not an id of heed; --list prints them");
 }
@@ -45,11 +41,6 @@ void AppendShapes(const Grid& grid, const Case& base, std::vector<Case>& cases) 
 }
 
 }  // namespace
-
-bool TakesQkv(const Mechanism& mechanism) {
-  return HasWord(mechanism.inputs, "q") && HasWord(mechanism.inputs, "k") &&
-         HasWord(mechanism.inputs, "v");
-}
 
 const char* MaskName(Mask mask) { return mask == Mask::kCausal ? "causal" : "full"; }
 
@@ -73,12 +64,6 @@ double FlopCount(const Case& c) {
     pairs = rows * (kv_len - rows / 2);
   }
   return 4.0 * static_cast<double>(c.batch * c.heads.num_heads * c.head_dim) * pairs;
-}
-
-double ByteCount(const Case& c) {
-  const int64_t rows =
-      2 * (c.heads.num_heads * c.lengths.q_len + c.heads.num_kv_heads * c.lengths.kv_len);
-  return sizeof(float) * static_cast<double>(c.batch * c.head_dim * rows);
 }
 
 std::vector<Case> MakeCases(const Grid& grid, const std::string& filter) {

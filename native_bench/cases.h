@@ -22,9 +22,6 @@ struct Heads {
   bool operator==(const Heads&) const = default;
 };
 
-// Whether a mechanism can stand in the grid: its problems are q, k and v.
-bool TakesQkv(const Mechanism& mechanism);
-
 enum class Mask { kFull, kCausal };
 
 // "full" or "causal".
@@ -48,16 +45,12 @@ struct Case {
 
 // Printed with every report, so that no number stands without its convention.
 inline constexpr char kFlopFormula[] =
-    "4 * batch * num_heads * pairs * head_dim, pairs = q_len * kv_len; causal: "
-    "pairs = q_len * (kv_len - q_len / 2), which is half of a square";
+    "heed::EstimateCost: 2 per multiply-add of the matrix products over the pairs of query and key "
+    "that are seen, for peers as for heed; exponentials, masks and normalisation are free";
 
-// Floating-point operations of the two matrix products by kFlopFormula; a convention, not a count:
-// exponentials, masks and normalisation are free, and causal cells on the diagonal count as half.
+// 4 * batch * num_heads * pairs * head_dim with pairs = q_len * kv_len, under a causal mask half of
+// a square: the size of a problem, which decides how much of it the oracle computes.
 double FlopCount(const Case& c);
-
-// Bytes of q, k, v and the output, once each: what no implementation can avoid to move when they
-// lie outside the caches.
-double ByteCount(const Case& c);
 
 // The axes of the grid; `MakeCases` is their product.
 struct Grid {

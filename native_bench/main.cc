@@ -37,7 +37,7 @@ bool IsTerminal(std::FILE* stream) {
 void List(const Options& options) {
   std::cout << "mechanisms\n";
   for (const Mechanism& m : Mechanisms()) {
-    if (TakesQkv(m)) std::cout << "  " << m.id << ": " << m.title << "\n";
+    std::cout << "  " << m.id << ": " << m.title << "\n";
   }
   std::cout << "peers\n";
   for (const Peer& peer : Peers()) {

@@ -20,8 +20,7 @@ struct RawLists {
 };
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
-  app.add_option("--mechanisms", raw.mechanisms, "ids, or all that need only q, k and v")
-      ->capture_default_str();
+  app.add_option("--mechanisms", raw.mechanisms, "ids of --list, or all")->capture_default_str();
   app.add_option("--lengths", raw.lengths, "sequence lengths; 1x4096 is q_len x kv_len")
       ->capture_default_str();
   app.add_option("--head-dims", raw.head_dims, "sizes of one head")->capture_default_str();
@@ -79,9 +78,7 @@ std::vector<int> ParseThreads(const std::string& text) {
 void ParseLists(const RawLists& raw, Options& options) {
   Grid& grid = options.grid;
   if (raw.mechanisms == "all") {
-    for (const Mechanism& m : Mechanisms()) {
-      if (TakesQkv(m)) grid.mechanisms.emplace_back(m.id);
-    }
+    for (const Mechanism& m : Mechanisms()) grid.mechanisms.emplace_back(m.id);
   } else {
     grid.mechanisms = ParseNames("--mechanisms", raw.mechanisms);
   }

@@ -3,56 +3,64 @@
 #define HEED_NATIVE_BENCH_PROBLEM_H_
 
 #include <cstdint>
-#include <memory>
-#include <new>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "heed/cost.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
 #include "native_bench/cases.h"
+#include "native_bench/draw.h"
 
 namespace heed::bench {
 
-// Inputs are drawn from N(0, 1) by a seeded generator: the same numbers for every peer and run of
-// one binary. All tensors are contiguous [batch, heads, len, dim] on cache lines.
+// Inputs are drawn by a seeded generator as inputs.inc and examples.inc say: the same numbers for
+// every peer and run of one binary. All tensors are contiguous and on cache lines.
 class Problem {
  public:
-  // Throws heed::Error(kUnsupported) when the mechanism requires an input that the benchmark cannot
-  // make, std::bad_alloc when memory is short.
+  // Throws heed::Error for a case that the mechanism refuses, std::bad_alloc when memory is short.
   Problem(const Case& c, uint64_t seed);
 
   const Case& shape() const { return shape_; }
   const Request& request() const { return request_; }
-  TensorView<const float> q() const;  // [batch, num_heads, q_len, head_dim]
-  TensorView<const float> k() const;  // [batch, num_kv_heads, kv_len, head_dim]
-  TensorView<const float> v() const;  // [batch, num_kv_heads, kv_len, head_dim]
-  TensorView<float> output() const;   // [batch, num_heads, q_len, head_dim]
-  NamedTensor output_tensor() const;  // the same, for heed::Run
+  // The input, or nullptr when the mechanism's example has none of that name.
+  const OwnedTensor* input(std::string_view name) const;
+
+  // What peers other than heed compute with; only for mechanisms that take q, k and v.
+  TensorView<const float> q() const { return View("q"); }  // [batch, num_heads, q_len, head_dim]
+  TensorView<const float> k() const {
+    return View("k");
+  }  // [batch, num_kv_heads, kv_len, head_dim]
+  TensorView<const float> v() const {
+    return View("v");
+  }  // [batch, num_kv_heads, kv_len, head_dim]
+
+  // [batch, num_heads, q_len, head_dim]; of results of lower rank, with leading extents of 1.
+  TensorView<float> output() const;
+  // All results that the request produces, for heed::Run; "output" is the first.
+  std::span<const NamedTensor> results() const { return results_; }
+
+  // What heed::EstimateCost says of the request on the case's threads.
+  Cost EstimateCost() const { return heed::EstimateCost(request_, shape_.threads); }
 
   // Position of query 0 among the keys.
   int64_t query_offset() const { return shape_.lengths.kv_len - shape_.lengths.q_len; }
-  // Width of mechanisms that measure distances: sqrt(head_dim), which keeps typical distances of
-  // N(0, 1) vectors near sqrt(2) widths whatever head_dim is.
-  double width() const { return width_; }
+  // The parameter of mechanisms that measure distances; 1 when there is none.
+  double width() const;
 
   // Makes a stale result unmistakable.
   void FillOutputWithNan();
 
  private:
-  struct Release {
-    void operator()(float* data) const { ::operator delete[](data, std::align_val_t{64}); }
-  };
-  using Buffer = std::unique_ptr<float[], Release>;
-
-  static Buffer Allocate(int64_t count);
-  static Buffer RandomNormal(int64_t count, uint64_t seed);
-  void DescribeInputs();
-  void DescribeParams();
+  TensorView<const float> View(std::string_view name) const;
+  void DescribeParams(const Extent& extents);
 
   Case shape_;
-  double width_ = 1;
-  Buffer q_, k_, v_, output_;
+  std::vector<OwnedTensor> inputs_;
   Request request_;
+  std::vector<OwnedTensor> outputs_;
+  std::vector<NamedTensor> results_;  // the same, as the registry takes them
 };
 
 // A rank-4 float32 view as the registry takes it.

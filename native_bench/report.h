@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/cost.h"
 #include "native_bench/cases.h"
 #include "native_bench/machine.h"
 #include "native_bench/measure.h"
@@ -34,10 +35,14 @@ struct Row {
   Verdict verdict;         // the worse of the small problem and the timed one, rows of both
   Summary seconds;         // per call
   double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
+  Cost cost;               // of the problem; scratch_bytes only speaks for heed
 
-  double Gflops() const { return seconds.count ? FlopCount(shape) / seconds.median * 1e-9 : 0; }
-  double Gbps() const { return seconds.count ? ByteCount(shape) / seconds.median * 1e-9 : 0; }
+  // 0 = not known.
+  double Gflops() const { return Rate(cost.flops.value_or(0)); }
+  double Gbps() const { return Rate(static_cast<double>(cost.bytes_read + cost.bytes_written)); }
   double PeakFraction() const { return peak_gflops > 0 ? Gflops() / peak_gflops : 0; }
+  // Billions a second.
+  double Rate(double count) const { return seconds.count ? count / seconds.median * 1e-9 : 0; }
 };
 
 struct PeerInfo {
@@ -72,7 +77,7 @@ std::vector<size_t> BestRows(const std::vector<Row>& rows);
 double TimeOverHeed(const std::vector<Row>& rows, const Row& row);
 
 // Version of the JSON layout: grows by one when a field changes its meaning or goes away.
-inline constexpr int kJsonSchemaVersion = 1;
+inline constexpr int kJsonSchemaVersion = 2;
 
 // Machine-readable, complete. Times in milliseconds, rates in GFLOP/s and GB/s; docs in README.md.
 nlohmann::json ToJson(const Report& report);

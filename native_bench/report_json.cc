@@ -78,10 +78,14 @@ json RowJson(const Row& row) {
   if (row.status != Status::kTimed) return object;
   object["ms"] = TimesJson(row.seconds);
   object["reps"] = row.seconds.count;
-  object["flop"] = FlopCount(row.shape);
-  object["gflops"] = row.Gflops();
-  object["bytes"] = ByteCount(row.shape);
+  object["bytes"] = row.cost.bytes_read + row.cost.bytes_written;
   object["gbps"] = row.Gbps();
+  if (row.peer == "heed" && row.cost.scratch_bytes.has_value()) {
+    object["scratch_bytes"] = *row.cost.scratch_bytes;
+  }
+  if (!row.cost.flops.has_value()) return object;
+  object["flop"] = *row.cost.flops;
+  object["gflops"] = row.Gflops();
   object["fraction_of_fma_peak"] = row.PeakFraction();
   return object;
 }
@@ -102,7 +106,7 @@ json ToJson(const Report& report) {
           {"machine", MachineJson(report)},
           {"build", BuildJson(report.build)},
           {"flop_formula", kFlopFormula},
-          {"inputs", {{"distribution", "N(0, 1)"}, {"seed", report.seed}}},
+          {"inputs", {{"distribution", "inputs.inc"}, {"seed", report.seed}}},
           {"plan",
            {{"clock", ClockName(report.plan.clock)},
             {"min_reps", report.plan.min_reps},

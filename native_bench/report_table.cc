@@ -41,18 +41,20 @@ struct Column {
 };
 
 constexpr std::array kColumns = {
-    Column{"mechanism", Align::kLeft}, Column{"heads", Align::kRight},
-    Column{"dim", Align::kRight},      Column{"length", Align::kRight},
-    Column{"mask", Align::kLeft},      Column{"threads", Align::kRight},
-    Column{"peer", Align::kLeft},      Column{"ms", Align::kRight},
-    Column{"p10", Align::kRight},      Column{"p90", Align::kRight},
-    Column{"GFLOP/s", Align::kRight},  Column{"% of peak", Align::kRight},
-    Column{"GB/s", Align::kRight},     Column{"x heed", Align::kRight},
-    Column{"reps", Align::kRight},     Column{"max error", Align::kRight},
-    Column{"best", Align::kLeft},
+    Column{"mechanism", Align::kLeft},  Column{"heads", Align::kRight},
+    Column{"dim", Align::kRight},       Column{"length", Align::kRight},
+    Column{"mask", Align::kLeft},       Column{"threads", Align::kRight},
+    Column{"peer", Align::kLeft},       Column{"ms", Align::kRight},
+    Column{"p10", Align::kRight},       Column{"p90", Align::kRight},
+    Column{"GFLOP/s", Align::kRight},   Column{"% of peak", Align::kRight},
+    Column{"GB/s", Align::kRight},      Column{"x heed", Align::kRight},
+    Column{"scratch", Align::kRight},   Column{"reps", Align::kRight},
+    Column{"max error", Align::kRight}, Column{"best", Align::kLeft},
 };
 constexpr size_t kTimeColumn = 7;
-constexpr size_t kErrorColumn = 15;
+constexpr size_t kErrorColumn = 16;
+// What nobody has counted.
+constexpr char kUnknown[] = "-";
 using Cells = std::array<std::string, kColumns.size()>;
 
 Cells ShapeCells(const Row& row) {
@@ -63,6 +65,12 @@ Cells ShapeCells(const Row& row) {
           MaskName(row.shape.mask),
           std::to_string(row.shape.threads),
           row.peer};
+}
+
+std::string ScratchText(const Row& row) {
+  if (row.peer != "heed" || !row.cost.scratch_bytes.has_value()) return kUnknown;
+  const double kib = static_cast<double>(*row.cost.scratch_bytes) / 1024;
+  return kib < 10240 ? Format("%.0f KiB", kib) : Format("%.0f MiB", kib / 1024);
 }
 
 Cells RowCells(const Report& report, const Row& row) {
@@ -76,11 +84,13 @@ Cells RowCells(const Report& report, const Row& row) {
   cells[7] = Milliseconds(row.seconds.median);
   cells[8] = Milliseconds(row.seconds.p10);
   cells[9] = Milliseconds(row.seconds.p90);
-  cells[10] = Format("%.1f", row.Gflops());
-  cells[11] = row.peak_gflops > 0 ? Format("%.1f", 100 * row.PeakFraction()) : "";
+  const bool counted = row.cost.flops.has_value();
+  cells[10] = counted ? Format("%.1f", row.Gflops()) : kUnknown;
+  cells[11] = counted && row.peak_gflops > 0 ? Format("%.1f", 100 * row.PeakFraction()) : kUnknown;
   cells[12] = Format("%.1f", row.Gbps());
   cells[13] = ratio > 0 ? Format("%.2f", ratio) : "";
-  cells[14] = std::to_string(row.seconds.count);
+  cells[14] = ScratchText(row);
+  cells[15] = std::to_string(row.seconds.count);
   return cells;
 }
 

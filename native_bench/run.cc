@@ -67,11 +67,13 @@ std::vector<Candidate> VerifyPeers(const std::vector<Peer>& peers, Problem& prob
                                    ThreadPool& pool) {
   const Case& c = problem.shape();
   const Oracle oracle(problem);
+  const Cost cost = problem.EstimateCost();
   std::vector<Candidate> candidates;
   for (const Peer& peer : peers) {
     Candidate candidate;
     candidate.row.shape = c;
     candidate.row.peer = peer.id;
+    candidate.row.cost = cost;
     candidate.row.reason = peer.refuse(c);
     if (candidate.row.reason.empty()) {
       candidate.row.status = Status::kVerified;

@@ -5,9 +5,9 @@
 #include <exception>
 #include <limits>
 
-#include "heed/attention.h"
 #include "heed/reference.h"
 #include "heed/registry.h"
+#include "native_bench/accuracy.h"
 
 namespace heed::bench {
 namespace {
@@ -24,12 +24,32 @@ const std::vector<double>& Output(const std::vector<reference::Result>& results)
   return found->values;
 }
 
-double LargestMagnitude(TensorView<const float> view) {
+template <typename T>
+double LargestMagnitude(const T* data, int64_t size) {
   double largest = 0;
-  for (int64_t i = 0; i < view.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(view.data[i])));
+  for (int64_t i = 0; i < size; ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(data[i])));
   }
   return largest;
+}
+
+double LargestValue(const Problem& problem) {
+  const OwnedTensor* values = problem.input("v");
+  if (values == nullptr) values = problem.input("memory_v");
+  if (values == nullptr) {
+    throw Error(ErrorCode::kUnsupported, problem.shape().mechanism + " has no values");
+  }
+  return LargestMagnitude(values->floats(), values->size());
+}
+
+// Rows of exact attention to q, k and v alone, without a pattern of positions.
+bool RowsAreIndependent(const Problem& problem) {
+  const Mechanism& mechanism = *FindMechanism(problem.shape().mechanism);
+  const auto& inputs = problem.request().inputs;
+  const bool only_qkv = std::all_of(inputs.begin(), inputs.end(), [](const NamedTensor& input) {
+    return input.name == "q" || input.name == "k" || input.name == "v";
+  });
+  return mechanism.family == "exact" && mechanism.cost == "quadratic" && only_qkv;
 }
 
 TensorView<const float> OneHead(TensorView<const float> view, int64_t batch, int64_t head) {
@@ -71,13 +91,6 @@ double Difference(float actual, double expected) {
 
 }  // namespace
 
-double MaxError(std::string_view mechanism) {
-  const Mechanism* row = FindMechanism(mechanism);
-  if (row != nullptr && row->family == "exact") return kAttentionMaxError;
-  throw Error(ErrorCode::kUnsupported,
-              "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");
-}
-
 std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count) {
   if (count >= q_len) count = q_len;
   std::vector<int64_t> queries;
@@ -87,32 +100,54 @@ std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count) {
   return queries;
 }
 
-Oracle::Oracle(const Problem& problem)
-    : bound_(MaxError(problem.shape().mechanism) * LargestMagnitude(problem.v())) {
+Oracle::Oracle(const Problem& problem) {
   if (FlopCount(problem.shape()) <= kWholeFlops) {
     AddAllRows(problem);
-  } else if (FindMechanism(problem.shape().mechanism)->family == "exact") {
+  } else if (RowsAreIndependent(problem)) {
     AddSampledRows(problem);
   }
+  const Accuracy accuracy = AccuracyOf(problem.shape().mechanism);
+  bound_ = accuracy.max_error * SizeOf(problem, accuracy.relative_to);
+}
+
+// What the accuracy is relative to.
+double Oracle::SizeOf(const Problem& problem, RelativeTo relative_to) const {
+  const Case& c = problem.shape();
+  switch (relative_to) {
+    case RelativeTo::kValues:
+      return LargestValue(problem);
+    case RelativeTo::kUnscaled:
+      return LargestValue(problem) * std::max(1.0, static_cast<double>(c.head_dim) / 16);
+    case RelativeTo::kNormedValues:
+      return LargestValue(problem) * std::sqrt(static_cast<double>(c.lengths.kv_len));
+    case RelativeTo::kResults:
+      break;
+  }
+  double size = 1;
+  for (const Row& row : rows_) {
+    const int64_t count = static_cast<int64_t>(row.values.size());
+    size = std::max(size, LargestMagnitude(row.values.data(), count));
+  }
+  return size;
 }
 
 void Oracle::AddAllRows(const Problem& problem) {
   const std::vector<reference::Result> results = reference::Run(problem.request());
-  const double* values = Output(results).data();
-  const auto [batch, num_heads, q_len, head_dim] = problem.output().shape;
-  for (int64_t row = 0; row < batch * num_heads * q_len; ++row, values += head_dim) {
-    rows_.push_back({row / q_len / num_heads, row / q_len % num_heads, row % q_len,
-                     std::vector<double>(values, values + head_dim)});
+  const std::vector<double>& values = Output(results);
+  const int64_t width = std::max<int64_t>(1, problem.output().shape[3]);
+  for (int64_t begin = 0; begin < static_cast<int64_t>(values.size()); begin += width) {
+    const auto first = values.begin() + begin;
+    rows_.push_back({begin, std::vector<double>(first, first + width)});
   }
 }
 
 void Oracle::AddSampledRows(const Problem& problem) {
-  const auto [batch, num_heads, q_len, head_dim] = problem.output().shape;
+  const auto [batch, num_heads, q_len, width] = problem.output().shape;
   const int64_t per_head = std::max<int64_t>(2, kMostRows / (batch * num_heads));
   for (int64_t head = 0; head < batch * num_heads; ++head) {
     for (int64_t i : SpreadQueries(q_len, per_head)) {
       const Request request = RowRequest(problem, head / num_heads, head % num_heads, i);
-      rows_.push_back({head / num_heads, head % num_heads, i, Output(reference::Run(request))});
+      rows_.push_back({(head * q_len + i) * width, Output(reference::Run(request))});
     }
   }
 }
@@ -121,10 +156,10 @@ Verdict Oracle::Compare(const Problem& problem) const {
   Verdict verdict;
   verdict.bound = bound_;
   verdict.rows = static_cast<int64_t>(rows_.size());
-  const TensorView<float> output = problem.output();
+  const float* output = problem.output().data;
   for (const Row& row : rows_) {
     for (size_t d = 0; d < row.values.size(); ++d) {
-      const float actual = output(row.batch, row.head, row.query, static_cast<int64_t>(d));
+      const float actual = output[row.begin + static_cast<int64_t>(d)];
       verdict.max_error = std::max(verdict.max_error, Difference(actual, row.values[d]));
     }
   }
@@ -136,14 +171,14 @@ Verdict VerifySmall(const Peer& peer, const Case& c, uint64_t seed, ThreadPool& 
   Case small = c;
   small.lengths.q_len = std::min(c.lengths.q_len, kSmallLength);
   small.lengths.kv_len = std::min(c.lengths.kv_len, kSmallLength);
-  Problem problem(small, seed);
-  problem.FillOutputWithNan();
   try {
+    Problem problem(small, seed);
+    problem.FillOutputWithNan();
     peer.prepare(problem, pool)();
+    return Oracle(problem).Compare(problem);
   } catch (const std::exception& error) {
     return {.failure = error.what()};
   }
-  return Oracle(problem).Compare(problem);
 }
 
 }  // namespace heed::bench

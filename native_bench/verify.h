@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/thread_pool.h"
+#include "native_bench/accuracy.h"
 #include "native_bench/peer.h"
 #include "native_bench/problem.h"
 
@@ -15,21 +16,18 @@ namespace heed::bench {
 
 struct Verdict {
   double max_error = 0;  // max |output - oracle| over the rows compared; NaN counts as infinite
-  double bound = 0;      // MaxError(mechanism) * max |v|
+  double bound = 0;      // AccuracyOf(mechanism), times what it is relative to
   int64_t rows = 0;      // rows of the output compared
   std::string failure;   // empty when the peer threw nothing
   bool Passed() const { return failure.empty() && max_error <= bound; }
 };
 
-// What a mechanism promises relative to max |v|; every peer is held to it.
-double MaxError(std::string_view mechanism);
-
 // The oracle's rows of a problem: computed once, compared with every peer.
 class Oracle {
  public:
-  // Every row of a problem that the oracle computes in a moment. Of larger ones, mechanisms whose
-  // rows do not depend on each other give the first, the last and evenly spread rows of every head,
-  // about `kMostRows` in all; others give none, and only VerifySmall speaks for them.
+  // Every row of a problem that the oracle computes in a moment. Of larger ones, exact attention to
+  // nothing but q, k and v gives the first, the last and evenly spread rows of every head, about
+  // `kMostRows` in all; others give none, and only VerifySmall speaks for them.
   explicit Oracle(const Problem& problem);
   static constexpr int64_t kMostRows = 128;
 
@@ -38,9 +36,10 @@ class Oracle {
 
  private:
   struct Row {
-    int64_t batch, head, query;
-    std::vector<double> values;  // [head_dim]
+    int64_t begin;  // index of its first element in the output
+    std::vector<double> values;
   };
+  double SizeOf(const Problem& problem, RelativeTo relative_to) const;
   void AddAllRows(const Problem& problem);
   void AddSampledRows(const Problem& problem);
 

@@ -11,9 +11,7 @@ std::string Details() { return "Highway target " + ChosenTarget(); }
 std::string Refuse(const Case&) { return ""; }
 
 std::function<void()> Prepare(Problem& problem, ThreadPool& pool) {
-  return [&problem, &pool, output = problem.output_tensor()] {
-    heed::Run(problem.request(), {&output, 1}, &pool);
-  };
+  return [&problem, &pool] { heed::Run(problem.request(), problem.results(), &pool); };
 }
 
 }  // namespace

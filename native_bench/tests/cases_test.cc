@@ -67,11 +67,6 @@ TEST(Cases, CausalRowsBeforeTheFirstKeyCostNothing) {
   EXPECT_DOUBLE_EQ(FlopCount(causal), 4.0 * 10 * 10 / 2);
 }
 
-TEST(Cases, ByteCountHasEveryTensorOnce) {
-  const Case c = MakeCase({8, 2}, {3, 100}, 64, Mask::kFull);
-  EXPECT_DOUBLE_EQ(ByteCount(c), 4.0 * (8 * 3 * 64 + 2 * 100 * 64 + 2 * 100 * 64 + 8 * 3 * 64));
-}
-
 TEST(Cases, GridIsAProductWithThreadsInnermost) {
   EXPECT_THAT(Names(MakeCases(SmallGrid(), "l128/")),
               ElementsAre("scaled_dot_product/h8/d64/l128/full/t1",

@@ -26,6 +26,10 @@ Row MakeRow(const std::string& peer, int64_t length, double seconds) {
   row.verdict.rows = 100;
   row.seconds = {.count = 10, .min = seconds, .p10 = seconds, .median = seconds, .p90 = seconds};
   row.peak_gflops = 100;
+  row.cost.flops = 4.0 * 8 * 64 * static_cast<double>(length * length);
+  row.cost.bytes_read = 3000;
+  row.cost.bytes_written = 1000;
+  row.cost.scratch_bytes = 5120;
   return row;
 }
 
@@ -121,6 +125,21 @@ TEST(Report, TableColumnsAlign) {
     EXPECT_NE(line[end_of_ms - 1], ' ') << line;
     EXPECT_EQ(line[end_of_ms], ' ') << line;
   }
+}
+
+TEST(Report, WhatNobodyCountedIsADash) {
+  Report report = MakeReport();
+  report.rows = {report.rows[0]};
+  report.rows[0].cost.flops.reset();
+  std::ostringstream csv;
+  PrintCsv(csv, report);
+  // GFLOP/s and % of peak; then GB/s, x heed and scratch, which are known.
+  EXPECT_THAT(csv.str(), HasSubstr(",-,-,0.0,1.00,5 KiB,"));
+  const nlohmann::json row = ToJson(report).at("rows").at(0);
+  EXPECT_FALSE(row.contains("gflops"));
+  EXPECT_FALSE(row.contains("fraction_of_fma_peak"));
+  EXPECT_EQ(row.at("bytes"), 4000);
+  EXPECT_EQ(row.at("scratch_bytes"), 5120);
 }
 
 TEST(Report, CsvAndMarkdownHaveOneLineARow) {
