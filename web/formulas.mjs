@@ -1,6 +1,6 @@
 // A Vite plugin: LaTeX becomes MathML while the page is built, so that no formula code is shipped.
 // `virtual:formulas` maps a name to MathML: the page's own formulas, and those of every mechanism
-// of the list as "mechanism:<id>".
+// of the list as "mechanism:<id>", and the letters of parameters as "parameter:<name>".
 import { pathToFileURL } from "node:url";
 import katex from "katex";
 
@@ -17,10 +17,10 @@ const PAGE_FORMULAS = {
 const MODULE = "virtual:formulas";
 
 /** The MathML of a LaTeX formula, without anything that a strict style policy would refuse. */
-export function toMathml(latex) {
+export function toMathml(latex, { displayMode = true } = {}) {
   const html = katex.renderToString(latex, {
     output: "mathml",
-    displayMode: true,
+    displayMode,
     strict: "error",
   });
   const math = html.match(/<math[\s\S]*<\/math>/)?.[0];
@@ -37,13 +37,16 @@ export function formulas(packageEntry) {
     async load(id) {
       if (id !== `\0${MODULE}`) return undefined;
       const { load } = await import(pathToFileURL(packageEntry).href);
-      const { mechanisms } = await load({ threads: 1 });
+      const { mechanisms, parameters } = await load({ threads: 1 });
+      const letters = parameters
+        .filter(({ symbol }) => symbol !== "")
+        .map(({ name, symbol }) => [`parameter:${name}`, toMathml(symbol, { displayMode: false })]);
       const latex = {
         ...PAGE_FORMULAS,
         ...Object.fromEntries(mechanisms.map((row) => [`mechanism:${row.id}`, row.formula])),
       };
       const rendered = Object.entries(latex).map(([name, source]) => [name, toMathml(source)]);
-      return `export const formulas = ${JSON.stringify(Object.fromEntries(rendered))};`;
+      return `export const formulas = ${JSON.stringify(Object.fromEntries([...rendered, ...letters]))};`;
     },
   };
 }

@@ -14,6 +14,7 @@ for (const [size, viewport] of Object.entries(SIZES)) {
       await page.emulateMedia({ colorScheme });
       const demo = new DemoPage(page);
       await demo.open("past=1&pin=3,2");
+      await page.getByTestId("open-attention").click();
       for (const asTable of [false, true]) {
         if (asTable) await page.getByLabel("Show as table").check();
         const { violations } = await new AxeBuilder({ page }).analyze();
@@ -56,6 +57,7 @@ test("on a phone nothing scrolls sideways and every control is large enough to t
   const page = await context.newPage();
   const demo = new DemoPage(page);
   await demo.open("text=a+sentence+with+some+extraordinarily+long+words&past=1");
+  await page.getByTestId("open-attention").click();
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
   const small = await page.evaluate(() => {
     const found: string[] = [];

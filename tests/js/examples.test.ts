@@ -1,8 +1,14 @@
 // Every row of the list can be drawn, run and compared with the oracle from the registry alone: what
 // the gallery does for a visitor.
-import { type Heed, load } from "heed";
+import { type Heed, load, type Mechanism, type Parameter } from "heed";
 import { beforeAll, expect, it } from "vitest";
-import { drawExample, type ExampleParams, runExample } from "../../web/src/lib/example.js";
+import { controlsOf, currentValue, readTyped } from "../../web/src/lib/controls.js";
+import {
+  drawExample,
+  EXAMPLE_SEED,
+  type ExampleParams,
+  runExample,
+} from "../../web/src/lib/example.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -27,7 +33,6 @@ it("every mechanism agrees with the oracle on a drawn example, for several seeds
 it("every word and switch of every mechanism runs or is refused with a reason", async () => {
   const parameters = new Map(heed.parameters.map((row) => [row.name, row]));
   for (const mechanism of heed.mechanisms) {
-    const example = drawExample(mechanism, parameters);
     for (const name of mechanism.params) {
       const { type, range } = parameters.get(name) ?? { type: "", range: "" };
       const values: ExampleParams[string][] =
@@ -35,7 +40,9 @@ it("every word and switch of every mechanism runs or is refused with a reason", 
       for (const value of values) {
         let result: ReturnType<typeof runExample>;
         try {
-          result = runExample(heed, mechanism, example, { [name]: value });
+          const changes = { [name]: value };
+          const drawn = drawExample(mechanism, parameters, EXAMPLE_SEED, changes);
+          result = runExample(heed, mechanism, drawn, changes);
         } catch (error) {
           // A refusal names what it is about and leaves the instance usable.
           expect((error as { code?: string }).code, `${mechanism.id} ${name}=${value}`).toMatch(
@@ -47,4 +54,75 @@ it("every word and switch of every mechanism runs or is refused with a reason", 
       }
     }
   }
+});
+
+/** Other values of a parameter, to see whether any changes the result. */
+function others({ type, range, name }: Parameter): ExampleParams[string][] {
+  if (type === "bool") return [true];
+  if (type === "word" || type === "choice") return range.split("|");
+  if (type === "expression") return [name === "keepMod" ? "kvIndex != 3" : "score * qIndex"];
+  return [0, 0.5, 1, 2, 3, 4, 8, [4, 4], [2, 8]];
+}
+
+/** Parameters that say something only beside another. */
+const TOGETHER: Readonly<Record<string, ExampleParams>> = {
+  imageHeight: { imageHeight: 4, imageWidth: 4 },
+  imageWidth: { imageHeight: 4, imageWidth: 4 },
+};
+
+it("every control of every mechanism, and of every word of it, can change the result", () => {
+  const parameters = new Map(heed.parameters.map((row) => [row.name, row]));
+  const run = (mechanism: Mechanism, changes: ExampleParams): string | undefined => {
+    try {
+      const example = drawExample(mechanism, parameters, EXAMPLE_SEED, changes);
+      const { results } = runExample(heed, mechanism, example, changes);
+      return JSON.stringify(Object.values(results).map(({ data }) => Array.from(data)));
+    } catch {
+      return undefined;
+    }
+  };
+  const idle: string[] = [];
+  for (const mechanism of heed.mechanisms) {
+    const example = drawExample(mechanism, parameters);
+    const situations: ExampleParams[] = [{}];
+    for (const { name, type, range } of controlsOf(mechanism, parameters, example, {})) {
+      if (type === "word") situations.push(...range.split("|").map((word) => ({ [name]: word })));
+    }
+    for (const situation of situations) {
+      const before = run(mechanism, situation);
+      if (before === undefined) continue;
+      const drawn = drawExample(mechanism, parameters, EXAMPLE_SEED, situation);
+      for (const row of controlsOf(mechanism, parameters, drawn, situation)) {
+        const acts = others(row).some((value) => {
+          const after = run(mechanism, { ...situation, [row.name]: value, ...TOGETHER[row.name] });
+          return after !== undefined && after !== before;
+        });
+        if (!acts) idle.push(`${mechanism.id} ${JSON.stringify(situation)} ${row.name}`);
+      }
+    }
+  }
+  expect(idle).toEqual([]);
+});
+
+it("patterns leave something out and something in at the sizes of the examples", () => {
+  const parameters = new Map(heed.parameters.map((row) => [row.name, row]));
+  for (const id of ["block_sparse", "longformer", "bigbird", "swin_window", "neighborhood"]) {
+    const mechanism = heed.mechanisms.find((row) => row.id === id) as Mechanism;
+    const { picture } = runExample(heed, mechanism, drawExample(mechanism, parameters), {});
+    const seen = picture.values.filter((weight) => weight > 0).length;
+    expect(seen / picture.values.length, id).toBeLessThan(0.7);
+    expect(seen / picture.values.length, id).toBeGreaterThan(0.1);
+  }
+});
+
+it("what is typed becomes a number, a list, or what heed then refuses", () => {
+  expect(readTyped("number", " 2.5 ")).toBe(2.5);
+  expect(readTyped("numbers", "4, 4")).toEqual([4, 4]);
+  expect(readTyped("number", "\u22121")).toBe(-1);
+  expect(readTyped("number", "two")).toBe("two");
+  expect(readTyped("number", " ")).toBeUndefined();
+  expect(readTyped("expression", "score, 2")).toBe("score, 2");
+  const causal = heed.parameters.find(({ name }) => name === "causal");
+  expect(currentValue(causal, { inputs: {}, params: {} }, {})).toBe("false");
+  expect(currentValue(causal, { inputs: {}, params: {} }, { causal: true })).toBe(true);
 });

@@ -8,7 +8,8 @@ export interface ExampleTensor {
   shape: number[];
 }
 
-export type ExampleParams = Record<string, boolean | number | string>;
+export type ExampleValue = boolean | number | string | readonly number[];
+export type ExampleParams = Record<string, ExampleValue>;
 
 export interface Example {
   inputs: Record<string, ExampleTensor>;
@@ -23,8 +24,9 @@ const EXTENTS: Readonly<Record<string, number>> = {
   q_len: 16,
   kv_len: 16,
   len: 16,
-  max_len: 16,
+  max_len: 24,
   num_edges: 48,
+  num_global: 1,
   embed_dim: 16,
   kdim: 16,
   vdim: 16,
@@ -43,20 +45,45 @@ const EXTENTS: Readonly<Record<string, number>> = {
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   disentangled: { num_distances: 8 },
 };
+/** Where shapes, inputs or numbers follow a word: parameter, word, what differs then. */
+interface Follows {
+  extents?: Readonly<Record<string, number>>;
+  without?: readonly string[];
+  params?: ExampleParams;
+}
+const STRETCHED: Follows = { params: { scalingFactor: 4 } };
+const TRAINED: Follows = { params: { scalingFactor: 4, originalLen: 8 } };
+const FOLLOWS: Readonly<Record<string, Readonly<Record<string, Follows>>>> = {
+  graphScore: { gatv2: { extents: { score_dim: 8 } } },
+  setBlock: {
+    pma: { extents: { num_blocks: 1 } },
+    sab: { extents: { num_blocks: 1 }, without: ["inducing"] },
+  },
+  scaling: {
+    linear: STRETCHED,
+    ntk: STRETCHED,
+    dynamic_ntk: TRAINED,
+    yarn: { params: { scalingFactor: 4, originalLen: 64 } },
+    llama3: TRAINED,
+  },
+};
+
 const SMALL = 8;
 
 export const EXAMPLE_SEED = 7;
 
-function extentOf(symbol: string, id = ""): number {
+type Extents = Readonly<Record<string, number>>;
+
+function extentOf(symbol: string, extents: Extents = {}): number {
   const name = symbol.replace("?", "");
-  const own = OWN_EXTENTS[id]?.[name];
+  const own = extents[name];
   if (own !== undefined) return own;
   if (/^\d+$/.test(name)) return Number(name);
   return EXTENTS[name] ?? SMALL;
 }
 
-function shapeOf(input: MechanismInput, id: string): number[] {
-  return (input.shapes[0] ?? []).map((symbol) => extentOf(symbol, id));
+function shapeOf(input: MechanismInput, extents: Extents): number[] {
+  return (input.shapes[0] ?? []).map((symbol) => extentOf(symbol, extents));
 }
 
 function drawInts(input: MechanismInput, count: number, seed: number): Int32Array {
@@ -95,8 +122,12 @@ function drawFloats(input: MechanismInput, shape: readonly number[], seed: numbe
 }
 
 /** An input of its row's shape; the same seed gives the same numbers on every machine. */
-export function drawInput(input: MechanismInput, seed = EXAMPLE_SEED, id = ""): ExampleTensor {
-  const shape = shapeOf(input, id);
+export function drawInput(
+  input: MechanismInput,
+  seed = EXAMPLE_SEED,
+  extents: Extents = {},
+): ExampleTensor {
+  const shape = shapeOf(input, extents);
   const count = shape.reduce((product, extent) => product * extent, 1);
   const own = hashText(`${seed}:${input.name}`);
   if (input.kind === "int") return { data: drawInts(input, count, own), shape };
@@ -111,40 +142,95 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   // Inputs that their row marks as optional because one form or another needs them.
   synthesizer: ["q", "syntheticKeys"],
   induced_set: ["inducing"],
+  longformer: ["globalTokens"],
+  attention_free: ["bias"],
+  multi_head_latent: ["normQ", "normKv"],
 };
 
-/** What a call needs at least: required inputs, and parameters that have no default. */
+/** Numbers under which a pattern shows on 16 tokens; their defaults are made for thousands. */
+const SMALL_PATTERN: ExampleParams = {
+  reach: 2,
+  stride: 4,
+  summary: 1,
+  grid: [4, 4],
+  windowSize: 2,
+  blockSize: 2,
+  windowBlocks: 1,
+  globalBlocks: 1,
+  randomBlocks: 1,
+};
+const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
+  block_sparse: { pattern: "strided" },
+  swin_window: { shift: 1 },
+  neighborhood: { grid: 16, windowSize: 3 },
+  kernel_regression: { width: 3 },
+  // Its norms have an epsilon of their own.
+  multi_head_latent: { epsilon: 1e-6 },
+  top_k: { topK: 4 },
+  hopfield: { steps: 3 },
+};
+
+/** What follows the words that are chosen. */
+function followed(mechanism: Mechanism, changes: ExampleParams): Required<Follows> {
+  const all: Required<Follows> = { extents: {}, without: [], params: {} };
+  for (const name of mechanism.params) {
+    const { extents, without, params } = FOLLOWS[name]?.[String(changes[name])] ?? {};
+    all.extents = { ...all.extents, ...extents };
+    all.without = [...all.without, ...(without ?? [])];
+    all.params = { ...all.params, ...params };
+  }
+  return all;
+}
+
+/**
+ * What a call needs at least: required inputs, and parameters that have no default; some follow the
+ * words that a visitor has chosen.
+ */
 export function drawExample(
   mechanism: Mechanism,
   parameters: ReadonlyMap<string, Parameter>,
   seed = EXAMPLE_SEED,
+  changes: ExampleParams = {},
 ): Example {
   const wanted = EITHER_OF[mechanism.id] ?? [];
+  const follows = followed(mechanism, changes);
+  const extents = { ...OWN_EXTENTS[mechanism.id], ...follows.extents };
   const inputs: Record<string, ExampleTensor> = {};
   for (const input of mechanism.inputs) {
     if (input.optional && !wanted.includes(input.name)) continue;
-    inputs[input.name] = drawInput(input, seed, mechanism.id);
+    if (follows.without.includes(input.name)) continue;
+    inputs[input.name] = drawInput(input, seed, extents);
   }
   const params: ExampleParams = {};
   for (const name of mechanism.params) {
     const parameter = parameters.get(name);
     const [first] = parameter?.range.split("|") ?? [];
     if (parameter?.type === "choice" && first !== undefined) params[name] = first;
+    const small =
+      follows.params[name] ?? EXAMPLE_PARAMS[mechanism.id]?.[name] ?? SMALL_PATTERN[name];
+    if (small !== undefined) params[name] = small;
   }
   return { inputs, params };
 }
 
-/** A matrix to look at: weights of head 0 where there are any, else the output. */
+/** A matrix to look at: weights where there are any, else the output. */
 export interface Picture {
   title: "Weights" | "Output";
+  /** What of it is seen: "head 1", "mean of the heads"; empty when it is all. */
+  part: string;
   rows: number;
   columns: number;
+  rowName: string;
+  columnName: string;
   values: Float32Array;
+  /** Cells that are not there: the weights of a graph are at its edges. Absent: none. */
+  hidden?: Uint8Array;
 }
 
 export interface LiveResult {
   picture: Picture;
   outputShape: readonly number[];
+  results: Readonly<Record<string, { readonly data: ArrayLike<number> }>>;
   /** Largest difference of any result from the float64 oracle, over max(1, |value|). */
   error: Promise<number>;
   milliseconds: number;
@@ -155,12 +241,45 @@ interface Result {
   readonly shape: readonly number[];
 }
 
-const pictureOf = (title: Picture["title"], { data, shape }: Result): Picture => {
+type Names = Pick<Picture, "title" | "part" | "rowName" | "columnName">;
+
+/** The first matrix of a result. */
+function firstMatrix(names: Names, { data, shape }: Result): Picture {
   const columns = shape.at(-1) ?? 1;
   const rows = Math.max(1, shape.at(-2) ?? 1);
   const values = Float32Array.from({ length: rows * columns }, (_, i) => data[i] ?? 0);
-  return { title, rows, columns, values };
-};
+  return { ...names, rows, columns, values };
+}
+
+const QUERIES_BY_KEYS = { title: "Weights", rowName: "query", columnName: "key" } as const;
+
+/** Weights [batch, heads, edges] of the first head, as a matrix of nodes. */
+function pictureOfEdges(weights: Result, edges: ExampleTensor, nodes: number): Picture {
+  const values = new Float32Array(nodes * nodes);
+  const hidden = new Uint8Array(nodes * nodes).fill(1);
+  for (let n = 0; 2 * n < edges.data.length; n++) {
+    const [source = 0, target = 0] = [edges.data[2 * n], edges.data[2 * n + 1]];
+    const cell = target * nodes + source;
+    values[cell] = (values[cell] ?? 0) + (weights.data[n] ?? 0);
+    hidden[cell] = 0;
+  }
+  const names = { title: "Weights", rowName: "target", columnName: "source" } as const;
+  return { ...names, part: "head 1", rows: nodes, columns: nodes, values, hidden };
+}
+
+function pictureOf(results: Record<string, Result>, example: Example): Picture {
+  const { output, weights } = results;
+  const { edges, q } = example.inputs;
+  if (weights && edges) return pictureOfEdges(weights, edges, q?.shape.at(-2) ?? 0);
+  if (weights) {
+    const part = weights.shape.length === 4 ? "head 1" : "mean of the heads";
+    return firstMatrix({ ...QUERIES_BY_KEYS, part }, weights);
+  }
+  if (output === undefined) throw new Error("the call returned no output");
+  const part = output.shape.length === 4 ? "head 1" : "";
+  const rowName = output.shape.length === 2 ? "sequence" : "position";
+  return firstMatrix({ title: "Output", part, rowName, columnName: "dimension" }, output);
+}
 
 async function compare(
   heed: Heed,
@@ -206,11 +325,10 @@ export function runExample(
     Result
   >;
   const milliseconds = performance.now() - start;
-  const { output, weights } = results;
-  if (output === undefined) throw new Error(`${mechanism.id} returned no output`);
   return {
-    picture: weights ? pictureOf("Weights", weights) : pictureOf("Output", output),
-    outputShape: output.shape,
+    picture: pictureOf(results, example),
+    outputShape: results.output?.shape ?? [],
+    results,
     error: compare(heed, mechanism.id, example, params, results),
     milliseconds,
   };

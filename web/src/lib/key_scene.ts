@@ -40,7 +40,7 @@ function barShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
       kind: "text",
       x: rampPosition(matrix, value) * width,
       y: BAR_HEIGHT + 14,
-      text: matrix.kind === "weight" ? String(value) : fixed(value, 1),
+      text: matrix.kind === "weight" ? String(Number(value.toPrecision(2))) : fixed(value, 1),
       size: SIZE,
       fill: palette.soft,
       anchor: index === 0 ? "start" : index === all.length - 1 ? "end" : "middle",
