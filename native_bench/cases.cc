@@ -9,15 +9,6 @@
 namespace heed::bench {
 namespace {
 
-std::regex CompileFilter(const std::string& filter) {
-  try {
-    return std::regex(filter);
-  } catch (const std::regex_error& error) {
-    throw Error(ErrorCode::kOption,
-                "--filter: '" + filter + "' is not a regular expression: " + error.what());
-  }
-}
-
 const Mechanism& Lookup(const std::string& id) {
   const Mechanism* mechanism = FindMechanism(id);
   if (mechanism != nullptr) return *mechanism;
@@ -41,6 +32,15 @@ void AppendShapes(const Grid& grid, const Case& base, std::vector<Case>& cases) 
 }
 
 }  // namespace
+
+std::regex CompileFilter(const std::string& filter) {
+  try {
+    return std::regex(filter);
+  } catch (const std::regex_error& error) {
+    throw Error(ErrorCode::kOption,
+                "--filter: '" + filter + "' is not a regular expression: " + error.what());
+  }
+}
 
 const char* MaskName(Mask mask) { return mask == Mask::kCausal ? "causal" : "full"; }
 

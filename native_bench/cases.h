@@ -3,6 +3,7 @@
 #define HEED_NATIVE_BENCH_CASES_H_
 
 #include <cstdint>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct Grid {
   std::vector<Mask> masks;
   std::vector<int> threads;
 };
+
+// An ECMAScript regular expression of --filter. Throws heed::Error(kOption) for a malformed one.
+std::regex CompileFilter(const std::string& filter);
 
 // The cells whose name contains a match of the ECMAScript regular expression `filter` (empty: all),
 // mechanisms outermost, threads innermost. Causal cells of a mechanism without the parameter

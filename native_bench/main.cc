@@ -9,6 +9,7 @@
 
 #include "heed/registry.h"
 #include "native_bench/options.h"
+#include "native_bench/patterns.h"
 #include "native_bench/peer.h"
 #include "native_bench/products.h"
 #include "native_bench/report.h"
@@ -94,6 +95,17 @@ int Products(const Options& options) {
   return wrong ? kExitWrong : 0;
 }
 
+int Patterns(const Options& options, const std::string& command) {
+  const PatternReport report =
+      MeasurePatterns(options, OpenReport(options, command, {}), MakeProgress(options));
+  if (!options.quiet) {
+    PrintContext(std::cout, report.context);
+    PrintPatterns(std::cout, report);
+  }
+  WriteTo(options.json_path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
+  return AnyWrong(report) ? kExitWrong : 0;
+}
+
 std::string Command(int argc, char** argv) {
   std::string command = "heed-bench";
   for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
@@ -108,6 +120,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (line.options.products) return Products(line.options);
+  if (line.options.patterns) return Patterns(line.options, Command(argc, argv));
   const Progress progress = MakeProgress(line.options);
   const Report report = RunBenchmark(line.options, Command(argc, argv), progress);
   if (!line.options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");

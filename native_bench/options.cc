@@ -54,6 +54,8 @@ void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--seed", options.seed, "seed of the random inputs")->capture_default_str();
   app.add_flag("--products", options.products,
                "measure the matrix products of the layers instead of mechanisms, and stop");
+  app.add_flag("--patterns", options.patterns,
+               "measure whether the cost of keep patterns follows what they leave, and stop");
   app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
 }
 

@@ -79,6 +79,10 @@ double TimeOverHeed(const std::vector<Row>& rows, const Row& row);
 // Version of the JSON layout: grows by one when a field changes its meaning or goes away.
 inline constexpr int kJsonSchemaVersion = 2;
 
+// What the JSON of every report begins with: date, command, machine, build, seed, plan and peaks.
+nlohmann::json ContextJson(const Report& report);
+nlohmann::json TimesJson(const Summary& seconds);
+
 // Machine-readable, complete. Times in milliseconds, rates in GFLOP/s and GB/s; docs in README.md.
 nlohmann::json ToJson(const Report& report);
 

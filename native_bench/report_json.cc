@@ -57,13 +57,6 @@ json ShapeJson(const Case& c) {
           {"mask", MaskName(c.mask)}};
 }
 
-json TimesJson(const Summary& seconds) {
-  return {{"median", seconds.median * 1e3},
-          {"p10", seconds.p10 * 1e3},
-          {"p90", seconds.p90 * 1e3},
-          {"min", seconds.min * 1e3}};
-}
-
 json RowJson(const Row& row) {
   json object = {
       {"case", row.shape.Name()},        {"mechanism", row.shape.mechanism}, {"dtype", "float32"},
@@ -92,13 +85,14 @@ json RowJson(const Row& row) {
 
 }  // namespace
 
-json ToJson(const Report& report) {
-  json peers = json::array();
-  for (const PeerInfo& peer : report.peers) {
-    peers.push_back({{"id", peer.id}, {"summary", peer.summary}, {"details", peer.details}});
-  }
-  json rows = json::array();
-  for (const Row& row : report.rows) rows.push_back(RowJson(row));
+json TimesJson(const Summary& seconds) {
+  return {{"median", seconds.median * 1e3},
+          {"p10", seconds.p10 * 1e3},
+          {"p90", seconds.p90 * 1e3},
+          {"min", seconds.min * 1e3}};
+}
+
+json ContextJson(const Report& report) {
   return {{"schema", "heed-bench"},
           {"schema_version", kJsonSchemaVersion},
           {"date", report.machine.date},
@@ -112,9 +106,18 @@ json ToJson(const Report& report) {
             {"min_reps", report.plan.min_reps},
             {"min_seconds", report.plan.min_seconds},
             {"max_seconds", report.plan.max_seconds}}},
-          {"probes", ProbesJson(report)},
-          {"peers", peers},
-          {"rows", rows}};
+          {"probes", ProbesJson(report)}};
+}
+
+json ToJson(const Report& report) {
+  json object = ContextJson(report);
+  json& peers = object["peers"] = json::array();
+  for (const PeerInfo& peer : report.peers) {
+    peers.push_back({{"id", peer.id}, {"summary", peer.summary}, {"details", peer.details}});
+  }
+  json& rows = object["rows"] = json::array();
+  for (const Row& row : report.rows) rows.push_back(RowJson(row));
+  return object;
 }
 
 }  // namespace heed::bench

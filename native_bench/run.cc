@@ -166,10 +166,18 @@ void RunCase(const Case& c, const std::vector<Peer>& peers, const Options& optio
   for (Candidate& candidate : candidates) report.rows.push_back(std::move(candidate.row));
 }
 
-// All that is known before anything runs.
+}  // namespace
+
+bool AnyWrong(const Report& report) {
+  return std::any_of(report.rows.begin(), report.rows.end(),
+                     [](const Row& row) { return row.status == Status::kWrong; });
+}
+
 Report OpenReport(const Options& options, const std::string& command,
                   const std::vector<Peer>& peers) {
   Report report;
+  report.simd_supported = SupportedTargetNames();
+  if (!options.simd.empty()) ForceTarget(options.simd);
   report.machine = DescribeMachine();
   report.build = DescribeBuild();
   report.command = command;
@@ -182,22 +190,12 @@ Report OpenReport(const Options& options, const std::string& command,
   return report;
 }
 
-}  // namespace
-
-bool AnyWrong(const Report& report) {
-  return std::any_of(report.rows.begin(), report.rows.end(),
-                     [](const Row& row) { return row.status == Status::kWrong; });
-}
-
 Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress) {
   const std::vector<Peer> peers = SelectPeers(options.peers);
   const std::vector<Case> cases = MakeCases(options.grid, options.filter);
   if (cases.empty()) throw Error(ErrorCode::kOption, "no case is left; --list prints them");
   const std::vector<int> thread_counts = ThreadCounts(cases);
-  if (!options.simd.empty()) ForceTarget(options.simd);
   Report report = OpenReport(options, command, peers);
-  UseBestTarget();
-  report.simd_supported = SupportedTargetNames();
   if (!options.verify_only) {
     progress("measuring FMA and memory peaks", 0, cases.size());
     Probe(thread_counts, report);

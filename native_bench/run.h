@@ -4,14 +4,20 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "native_bench/options.h"
+#include "native_bench/peer.h"
 #include "native_bench/report.h"
 
 namespace heed::bench {
 
 // Told what is being done next: "probing", a case's name, ..., with `done` of `total` cases behind.
 using Progress = std::function<void(const std::string& what, size_t done, size_t total)>;
+
+// All that is known before anything runs. The SIMD target is the one that the options force.
+Report OpenReport(const Options& options, const std::string& command,
+                  const std::vector<Peer>& peers);
 
 // Throws heed::Error(kOption) for unknown peers, mechanisms or targets, before anything is
 // measured.

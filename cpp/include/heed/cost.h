@@ -25,9 +25,8 @@ struct Cost {
 // Validates the request as PlanOutputs() does and estimates heed::Run() with `num_threads` threads.
 //
 // flops of the exact family: 2 * sum over rows of (keys seen) * (depth of the score + head_dim_v),
-// and 2 * (keys seen) * depth again for weights or scores. Keys seen are those between the row's
-// first and last visible one by causal, window, lengths and the hulls of sparse keep rules; single
-// hidden cells between them count as seen.
+// and 2 * (keys seen) * depth again for weights or scores. Rules that hide single cells are asked
+// about every tile of keys that they may leave, which takes a fraction of the call's time.
 //
 // Errors  Error, as PlanOutputs(); kRange for num_threads < 1. Nothing of the size of a result is
 //         allocated, no element of q, k or v is read.

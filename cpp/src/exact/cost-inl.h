@@ -15,14 +15,52 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Keys between the first and the last one that a row sees.
-inline int64_t KeysSeen(const Plan& plan, int64_t batch, Row row) {
-  for (const auto& keep : plan.plugs.keep) {
-    const KeyRange hull = keep->Hull(batch, row);
-    row.keys.begin = std::max(row.keys.begin, hull.begin);
-    row.keys.end = std::min(row.keys.end, hull.end);
+// Rows that ask the keep plugs together.
+inline constexpr size_t kCostRows = 64;
+
+// Keys that the rows of a head see, cell by cell.
+inline int64_t CellsSeen(const Plan& plan, int64_t batch, const Row* rows, size_t count) {
+  KeyRange hull = {plan.problem->kv_len, 0};
+  for (size_t i = 0; i < count; ++i) {
+    if (rows[i].keys.begin == rows[i].keys.end) continue;
+    hull.begin = std::min(hull.begin, rows[i].keys.begin);
+    hull.end = std::max(hull.end, rows[i].keys.end);
   }
-  return std::max<int64_t>(0, row.keys.end - row.keys.begin);
+  int64_t seen = 0;
+  const int64_t step = static_cast<int64_t>(kTileKeys);
+  for (int64_t key = hull.begin / step * step; key < hull.end; key += step) {
+    const size_t t = static_cast<size_t>(key / step);
+    const KeepTile tile = {batch, rows, count, key, plan.NumKeys(batch, t)};
+    const bool meets = std::all_of(plan.plugs.keep.begin(), plan.plugs.keep.end(),
+                                   [&](const auto& keep) { return keep->MayMeet(tile); });
+    if (!meets) continue;
+    KeyBits bits[kCostRows];
+    for (size_t i = 0; i < count; ++i) {
+      const ColumnRange columns = VisibleColumns(rows[i], key, tile.num_keys);
+      bits[i].SetRange(columns.begin, columns.end);
+    }
+    for (const auto& keep : plan.plugs.keep) keep->Narrow(tile, bits);
+    for (size_t i = 0; i < count; ++i) seen += bits[i].Count();
+  }
+  return seen;
+}
+
+// Summed over the rows of a head of a batch entry.
+inline double CellsOfHead(const Plan& plan, int64_t batch, int64_t head) {
+  const AttentionProblem& p = *plan.problem;
+  Row rows[kCostRows];
+  double pairs = 0;
+  const int64_t step = static_cast<int64_t>(kCostRows);
+  for (int64_t first = 0; first < p.q_len; first += step) {
+    const size_t count = static_cast<size_t>(std::min(step, p.q_len - first));
+    for (size_t r = 0; r < count; ++r) {
+      const int64_t i = first + static_cast<int64_t>(r);
+      rows[r] = {head, i, p.Position(batch, i), VisibleKeys(p, batch, i)};
+      NarrowToHulls(plan.plugs.keep, batch, rows[r]);
+    }
+    pairs += static_cast<double>(CellsSeen(plan, batch, rows, count));
+  }
+  return pairs;
 }
 
 // Summed over all rows.
@@ -30,16 +68,13 @@ inline double PairsSeen(const Plan& plan) {
   const AttentionProblem& p = *plan.problem;
   double pairs = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
+    if (!plan.plugs.keep.empty()) {
+      for (int64_t h = 0; h < p.num_heads; ++h) pairs += CellsOfHead(plan, b, h);
+      continue;
+    }
     for (int64_t i = 0; i < p.q_len; ++i) {
-      const int64_t position = i + p.position[static_cast<size_t>(b)];
       const KeyRange keys = VisibleKeys(p, b, i);
-      if (plan.plugs.keep.empty()) {
-        pairs += static_cast<double>(p.num_heads * (keys.end - keys.begin));
-        continue;
-      }
-      for (int64_t h = 0; h < p.num_heads; ++h) {
-        pairs += static_cast<double>(KeysSeen(plan, b, {h, i, position, keys}));
-      }
+      pairs += static_cast<double>(p.num_heads * (keys.end - keys.begin));
     }
   }
   return pairs;

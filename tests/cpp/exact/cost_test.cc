@@ -103,6 +103,36 @@ TEST_P(CostTest, CountsWhatCausalAndWindowLeave) {
   EXPECT_EQ(flops(), 0);
 }
 
+TEST_P(CostTest, CountsTheCellsThatKeepRulesLeave) {
+  const int64_t len = 700;
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 4,
+                              .num_kv_heads = 2,
+                              .q_len = len,
+                              .kv_len = len,
+                              .head_dim = 16,
+                              .head_dim_v = 8});
+  Request request = c.request();
+  request.id = "block_sparse";
+  request.params.push_back({"pattern", std::string("strided")});
+  request.params.push_back({"stride", 100.0});
+  const auto visible = [&](int64_t i, int64_t j) {
+    return j <= i && (i - j <= 100 || (i - j) % 100 == 0);
+  };
+  double pairs = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    for (int64_t j = 0; j < len; ++j) pairs += visible(i, j);
+  }
+  EXPECT_EQ(*EstimateCost(request, 1).flops, 2 * 4 * pairs * 2 * (16 + 8));
+  // Together with another rule.
+  request.params.push_back({"window_left", 300.0});
+  pairs = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    for (int64_t j = std::max<int64_t>(0, i - 300); j < len; ++j) pairs += visible(i, j);
+  }
+  EXPECT_EQ(*EstimateCost(request, 1).flops, 2 * 4 * pairs * 2 * (16 + 8));
+}
+
 TEST_P(CostTest, WeightsCostTheScoresAgain) {
   const AttentionCase c = MakeCase({.q_len = 10, .kv_len = 20, .head_dim = 4, .head_dim_v = 6});
   Request request = c.request();

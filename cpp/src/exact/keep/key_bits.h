@@ -3,6 +3,7 @@
 #define HEED_SRC_EXACT_KEEP_KEY_BITS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,6 +35,11 @@ struct KeyBits {
     uint64_t any = 0;
     for (const uint64_t word : words) any |= word;
     return any == 0;
+  }
+  int64_t Count() const {
+    int64_t count = 0;
+    for (const uint64_t word : words) count += std::popcount(word);
+    return count;
   }
   // Are all columns [from, to) set?
   bool Covers(size_t from, size_t to) const {

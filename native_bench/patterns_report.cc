@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "native_bench/patterns.h"
+
+namespace heed::bench {
+
+void PrintPatterns(std::ostream& out, const PatternReport& report) {
+  out << "rule                        visible   median ms         p10         p90   GFLOP/s  "
+         "over dense  max error\n";
+  for (const PatternRow& row : report.rows) {
+    std::array<char, 200> text;
+    if (row.seconds.count == 0) {
+      std::snprintf(text.data(), text.size(), "%-26s  %s, max error %.1e, bound %.1e %s\n",
+                    row.shape.Name().c_str(), row.verdict.Passed() ? "verified" : "WRONG",
+                    row.verdict.max_error, row.verdict.bound, row.verdict.failure.c_str());
+    } else {
+      std::snprintf(text.data(), text.size(),
+                    "%-26s  %6.2f %%  %10.3f  %10.3f  %10.3f  %8.1f  %10.2f  %9.1e\n",
+                    row.shape.Name().c_str(), 100 * row.visible, row.seconds.median * 1e3,
+                    row.seconds.p10 * 1e3, row.seconds.p90 * 1e3,
+                    row.flop / row.seconds.median * 1e-9, row.over_dense, row.verdict.max_error);
+    }
+    out << text.data();
+  }
+  for (const Growth& growth : report.growths) {
+    std::array<char, 120> text;
+    std::snprintf(text.data(), text.size(), "%s: time grows as length^%.3f\n", growth.group.c_str(),
+                  growth.exponent);
+    out << text.data();
+  }
+  out << "over dense: time over what dense attention of the same group takes for as many pairs\n";
+}
+
+nlohmann::json ToJson(const PatternReport& report) {
+  nlohmann::json object = ContextJson(report.context);
+  object["schema"] = "heed-bench-patterns";
+  nlohmann::json& rows = object["rows"] = nlohmann::json::array();
+  for (const PatternRow& row : report.rows) {
+    nlohmann::json entry = {{"case", row.shape.Name()},
+                            {"group", row.shape.group},
+                            {"mechanism", row.shape.mechanism},
+                            {"length", row.shape.length},
+                            {"max_error", row.verdict.max_error},
+                            {"error_bound", row.verdict.bound},
+                            {"status", row.verdict.Passed() ? "verified" : "wrong"}};
+    if (row.seconds.count > 0) {
+      entry["status"] = "timed";
+      entry["ms"] = TimesJson(row.seconds);
+      entry["reps"] = row.seconds.count;
+      entry["flop"] = row.flop;
+      entry["visible"] = row.visible;
+      entry["over_dense"] = row.over_dense;
+    }
+    rows.push_back(std::move(entry));
+  }
+  nlohmann::json& growths = object["growths"] = nlohmann::json::array();
+  for (const Growth& growth : report.growths) {
+    growths.push_back({{"group", growth.group}, {"exponent", growth.exponent}});
+  }
+  return object;
+}
+
+}  // namespace heed::bench
