@@ -97,6 +97,12 @@ export interface AttentionOptions extends PatternOptions {
   readonly scoreMod?: string | undefined;
   /** Expression, nonzero where the query may attend to the key: "kvIndex <= position". */
   readonly keepMod?: string | undefined;
+  /**
+   * Expression of the new weight, from prob and the same names without score, after the normaliser
+   * and before dropout: "prob * gate[h, kvIndex]". Keys that are not kept stay at 0; `weights` are
+   * those it gives, `lse` does not change.
+   */
+  readonly probMod?: string | undefined;
   /** Tensors that the expressions read: name[index, ...]; outside of one, NaN. */
   readonly captured?: { readonly [name: string]: TensorArgument } | undefined;
   /** Order of the extents of q, k, v and output of rank 4. Default "bhld". */

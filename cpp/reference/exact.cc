@@ -25,6 +25,7 @@ struct Modifiers {
   int64_t bucket_max_distance = 128;
   std::optional<Array> log_gates = {};  // broadcasts to [1, batch, num_heads, kv_len]
   std::optional<Formula> score_mod;
+  std::optional<Formula> prob_mod;
 };
 
 // A tensor of `least` to `most` extents that pass a test; its extents become the last ones.
@@ -61,7 +62,8 @@ Modifiers ReadModifiers(const Request& request, const Qkv& qkv) {
   Modifiers modifiers{.softcap = ReadNumber(request, "softcap"),
                       .bias = ReadPairs(request, "bias", qkv, DType::kFloat32),
                       .alibi_slopes = ReadPerHead(request, "alibi_slopes", qkv),
-                      .score_mod = ReadFormula(request, "score_mod", "score")};
+                      .score_mod = ReadFormula(request, "score_mod", "score"),
+                      .prob_mod = ReadFormula(request, "prob_mod", "prob")};
   if (modifiers.softcap && *modifiers.softcap <= 0.0) {
     throw Error(ErrorCode::kRange,
                 "softcap is " + std::to_string(*modifiers.softcap) + ": it must be greater than 0");
@@ -135,6 +137,16 @@ void ScoreOneRow(const Qkv& qkv, const PairScore& score, const Modifiers& modifi
     if (modifiers.score_mod) {
       row.biased[j] = (*modifiers.score_mod)({row.biased[j], b, h, i, j, position});
     }
+  }
+}
+
+// The user's function on the weights of visible keys; a key that is left out stays out.
+void ModifyWeights(const Formula& formula, const Visibility& visible, const RowPlace& at,
+                   const ScoreRow& scores, std::vector<double>& weights) {
+  for (size_t j = 0; j < weights.size(); ++j) {
+    if (scores.biased[j] == kMinusInfinity || weights[j] == kMinusInfinity) continue;
+    const int64_t key = static_cast<int64_t>(j);
+    weights[j] = formula({weights[j], at.b, at.h, at.i, key, visible.Position(at.b, at.i)});
   }
 }
 
@@ -232,6 +244,9 @@ std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairS
         ScoreOneRow(qkv, score, modifiers, visible, results.wants_scores(), at, scores);
         std::vector<double> weights = scores.biased;
         const double lse = normalize(at, weights);
+        if (modifiers.prob_mod && lse != kMinusInfinity) {
+          ModifyWeights(*modifiers.prob_mod, visible, at, scores, weights);
+        }
         std::vector<double> dropped = weights;
         if (dropout) dropout->Apply(b, h, i, dropped);
         results.SetRow(b, h, i, scores, weights, dropped, lse);

@@ -27,8 +27,8 @@ using PairScore = std::function<double(int64_t b, int64_t h, int64_t i, int64_t 
 using RowNormalize = std::function<double(const RowPlace& place, std::span<double> row)>;
 
 // Runs score, softcap (Gemma 2, arXiv:2408.00118), bias, ALiBi (Press et al. 2021,
-// arXiv:2108.12409), keep rules, normalize and the sum over values, in this order, with whatever
-// options the request has.
+// arXiv:2108.12409), keep rules, normalize, the user's function on weights and the sum over values,
+// in this order, with whatever options the request has.
 std::vector<Result> RunExact(const Request& request, const Qkv& qkv, const PairScore& score,
                              const RowNormalize& normalize);
 

@@ -175,6 +175,9 @@ AttentionOptions AttentionCase::options() const {
     }
   }
   AppendLists(lists, o.patterns);
+  if (!prob_mod.empty()) {
+    o.prob_mod = CompileExpression("prob_mod", prob_mod, ExpressionValue::kProb);
+  }
   return o;
 }
 
@@ -219,6 +222,7 @@ Request AttentionCase::request() const {
   if (scalars.min_temperature) {
     request.params.push_back({"min_temperature", *scalars.min_temperature});
   }
+  if (!prob_mod.empty()) request.params.push_back({"prob_mod", prob_mod});
   if (scalars.scale) request.params.push_back({"scale", *scalars.scale});
   if (scalars.softcap) request.params.push_back({"softcap", *scalars.softcap});
   if (scalars.causal) request.params.push_back({"causal", true});

@@ -45,6 +45,27 @@ describe("user expressions", () => {
     expectClose("weights", result.weights?.data ?? [], plain(oracle.weights ?? { data: [] }), 1e-5);
   });
 
+  it("replace weights after the normaliser", async () => {
+    const halved = heed.attention(q, k, v, { probMod: "prob / 2", returnWeights: true });
+    const whole = heed.attention(q, k, v, { returnWeights: true });
+    const half = (values: number[]): number[] => values.map((x) => x / 2);
+    expectClose("output", halved.output.data, half(plain(whole.output)), 2 * MAX_ERROR);
+    expectClose("weights", halved.weights.data, half(plain(whole.weights)), 2 * MAX_ERROR);
+
+    const inputs = { q, k, v, captured: { gate: randomData([4, 40], 5) } };
+    const params = {
+      probMod: "prob * gate[h, kvIndex] + (kvIndex == 3)",
+      causal: true,
+      queryOffset: 2,
+      dropout: { p: 0.25, seed: 8 },
+      returnWeights: true,
+    };
+    const result = heed.run("sigmoid", inputs, params);
+    const oracle = await heed.reference("sigmoid", inputs, params);
+    expectClose("output", result.output.data, plain(oracle.output), 16 * MAX_ERROR);
+    expectClose("weights", result.weights?.data ?? [], plain(oracle.weights ?? { data: [] }), 1e-5);
+  });
+
   it("take resident tensors and free what they copy", () => {
     const resident = heed.tensor(new Float32Array(slope), [4]);
     const before = heed.memory().tensors;
@@ -66,6 +87,11 @@ describe("user expressions", () => {
     );
     expectError("option", ["scoreMod", "an expression as text"], attend({ scoreMod: () => 0 }));
     expectError("option", ["keepMod", "`score` is unknown"], attend({ keepMod: "score > 0" }));
+    expectError(
+      "option",
+      ["probMod", "`score` is unknown", "prob, b, h"],
+      attend({ probMod: "score * 2" }),
+    );
     expectError(
       "shape",
       ["table", "2 dimensions"],

@@ -143,7 +143,7 @@ enum class ScoreStage {
 // Options of exact attention. Every field has a default; any combination works together except
 // those that the field comments refuse.
 // Order: score (with scale and relative terms), softcap, biases of all kinds, keep rules,
-// normalize.
+// normalize, prob_mod, dropout.
 struct AttentionOptions {
   Score score = Score::kDot;
   Normalize normalize = Normalize::kSoftmax;
@@ -269,10 +269,14 @@ struct AttentionOptions {
 
   // User functions (heed/expression.h), absent = off. `score_mod` replaces scores after softcap,
   // ALiBi and bias; -inf hides the key. `keep_mod` is shown ones and writes 0 where the query may
-  // not attend to the key; a tile that it empties costs nothing beyond the call. Neither can bring
-  // back what another rule hides. `position` is i when query_offset is not given.
+  // not attend to the key; a tile that it empties costs nothing beyond the call. `prob_mod`
+  // replaces the final weights of visible keys, before dropout; rows need not sum to 1 any more,
+  // lse stays that of the normaliser. It keeps the scores of up to 24 rows at once, as those marked
+  // (rows) do. None can bring back what another rule hides. `position` is i when query_offset is
+  // not given.
   TileFunction score_mod;
   TileFunction keep_mod;
+  TileFunction prob_mod;
 
   // One logit per query head inside the softmax denominator; 0 gives softmax-off-by-one.
   // Empty = off, else num_heads values, finite or -inf. Only where Normalize says (lse).
@@ -301,7 +305,8 @@ struct AttentionOutputs {
   // [batch, num_heads, q_len, 1]: natural log of the softmax denominator, sinks included; -inf for
   // an empty row. Refused where Normalize does not say (lse), except for the gaussian kernel.
   TensorView<float> lse{};
-  // [batch, num_heads, q_len, kv_len]: before dropout; 0 for keys that a query does not see.
+  // [batch, num_heads, q_len, kv_len]: after prob_mod, before dropout; 0 for keys that a query does
+  // not see.
   TensorView<float> weights{};
   // [batch, num_heads, q_len, kv_len]: scores of `score_stage`.
   TensorView<float> scores{};
@@ -315,7 +320,8 @@ struct AttentionOutputs {
   // so far
   // (-inf before the first visible key), the sum of exp(s - running_max) so far, and the factor
   // that the row's sum and output were multiplied by when the tile raised the maximum (else 1).
-  // Sinks join when the row is closed. Only for Normalize::kSoftmax and kSoftmax1.
+  // Sinks join when the row is closed. Only for Normalize::kSoftmax and kSoftmax1, without
+  // prob_mod.
   TensorView<float> running_max{};
   TensorView<float> running_sum{};
   TensorView<float> rescale{};

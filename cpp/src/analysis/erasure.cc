@@ -97,6 +97,11 @@ void CheckQueries(const AttentionProblem& p, int64_t begin, int64_t end) {
 }
 
 void CheckShares(const AttentionProblem& p) {
+  if (p.options.prob_mod) {
+    Fail(ErrorCode::kUnsupported,
+         "erasure with prob_mod: it needs weights that are shares of a sum, as the normaliser "
+         "leaves them");
+  }
   switch (p.options.normalize) {
     case Normalize::kSoftmax:
     case Normalize::kSoftmax1:

@@ -37,7 +37,7 @@ AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,
                                            const AttentionFreeOptions& options) {
   const AttentionOptions& o = options.attention;
   if (o.score != Score::kDot || o.normalize != Normalize::kSoftmax || o.scale || o.softcap ||
-      !o.alibi_slopes.empty() || !o.sinks.empty() || o.score_mod) {
+      !o.alibi_slopes.empty() || !o.sinks.empty() || o.score_mod || o.prob_mod || o.dropout.p > 0) {
     Fail(ErrorCode::kUnsupported,
          "scores: attention-free transformers have none; of the options bias and the keep rules "
          "apply");

@@ -85,6 +85,9 @@ void ValidateTalkingHeads(const TalkingHeadsOptions& options, const AttentionOut
   if (options.attention.normalize != Normalize::kSoftmax) {
     Fail(ErrorCode::kUnsupported, "talking heads are offered with Normalize::kSoftmax only");
   }
+  if (options.attention.prob_mod || options.attention.dropout.p > 0) {
+    Fail(ErrorCode::kUnsupported, "talking heads are offered without prob_mod and dropout");
+  }
   CheckMatrix("mix_scores", options.mix_scores, num_heads);
   CheckMatrix("mix_weights", options.mix_weights, num_heads);
 }

@@ -115,6 +115,7 @@ class BlockLoop {
   void RunBuffered(int64_t part);
   std::span<const ScoreTile> FillRowBuffer(size_t r);
   void FinishTile(const PackedTile& packed, const ScoreTile& tile, size_t r, int64_t part);
+  void ReplaceWeights(const ScoreTile& tile);
   PackedTile KeyTile(size_t t);
   PackedTile ValueTile(size_t t);
 

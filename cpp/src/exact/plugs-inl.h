@@ -37,6 +37,7 @@
 #include "src/exact/score/relative-inl.h"
 #include "src/exact/score/squared_distance-inl.h"
 #include "src/exact/weights/dropout-inl.h"
+#include "src/exact/weights/prob_mod-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -178,6 +179,9 @@ inline std::unique_ptr<RowNormalize> MakeRowNormalize(const AttentionProblem& p)
 
 // Plugs between weights and values. Those that want final weights come before dropout.
 inline void AddWeightPlugs(const AttentionProblem& p, Plugs& plugs) {
+  if (p.options.prob_mod) {
+    plugs.weights.push_back(std::make_unique<ProbMod>(p.options.prob_mod));
+  }
   if (p.options.dropout.p > 0) {
     plugs.weights.push_back(std::make_unique<DropoutWeights>(p.options.dropout));
   }

@@ -268,6 +268,7 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   ReadScoreTensors(reader, r);
   ReadKeep(reader, r);
   o.score_mod = ReadExpression(reader, "score_mod", ExpressionValue::kScore, r);
+  o.prob_mod = ReadExpression(reader, "prob_mod", ExpressionValue::kProb, r);
   ReadPatterns(reader, {r.q.shape[0], r.q.shape[2], r.k.shape[2]}, o);
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");

@@ -84,7 +84,8 @@ inline void BlockLoop::FinishTile(const PackedTile& packed, const ScoreTile& til
                                   int64_t part) {
   const DF d;
   const bool select = !packed.v_finite;
-  if (select) NoteVisible(tile, tile.scores);
+  const bool replaced = !plan_.plugs.weights.empty() && plan_.plugs.weights[0]->NeedsFinal();
+  if (select || replaced) NoteVisible(tile, tile.scores);
   for (size_t i = 0; i < tile.num_rows; ++i) {
     float* HWY_RESTRICT row = tile.row_scores(i);
     for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {
@@ -92,16 +93,32 @@ inline void BlockLoop::FinishTile(const PackedTile& packed, const ScoreTile& til
       hn::Store(RaiseToBound(hn::Load(d, row + c), hn::Zero(d)), d, row + c);
     }
   }
+  if (replaced) ReplaceWeights(tile);
   if (p_.outputs.weights.has_value()) CopyPairTile(p_.outputs.weights, tile);
   if (plan_.visit != nullptr && Shows(*plan_.visit, tile)) {
     plan_.visit->visitor->Visit(tile, unit_ * plan_.visit->parts + part);
   }
-  for (const auto& plug : plan_.plugs.weights) plug->Apply(tile);
+  for (const auto& plug : plan_.plugs.weights) {
+    if (!plug->NeedsFinal()) plug->Apply(tile);
+  }
   AddRelativeValues(tile, r);
   if (select) {
     AggregateVisible(packed, tile, r);
   } else {
     Aggregate(packed, tile, r);
+  }
+}
+
+// Final weights through the plugs that ask for them. What was not visible stays without weight.
+inline void BlockLoop::ReplaceWeights(const ScoreTile& tile) {
+  for (const auto& plug : plan_.plugs.weights) {
+    if (plug->NeedsFinal()) plug->Apply(tile);
+  }
+  for (size_t i = 0; i < tile.num_rows; ++i) {
+    float* row = tile.row_scores(i);
+    for (size_t c = tile.first; c < tile.last; ++c) {
+      row[c] = scratch_.visible[i * kTileKeys + c] == 0 ? 0.0f : row[c];
+    }
   }
 }
 

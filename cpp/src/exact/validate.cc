@@ -160,6 +160,11 @@ void CheckTiles(const AttentionProblem& p) {
          "running_max, running_sum and rescale are what softmax carries from tile to tile; this "
          "normaliser carries something else");
   }
+  if (p.options.prob_mod) {
+    Fail(ErrorCode::kUnsupported,
+         "running_max, running_sum and rescale with prob_mod, which needs whole rows: nothing is "
+         "carried from tile to tile");
+  }
   for (int i = 0; i < 3; ++i) {
     if (!tiles[i].has_value()) {
       Fail(ErrorCode::kOption,

@@ -95,6 +95,11 @@ MultiHeadShape ValidateMultiHead(TensorView<const float> query, TensorView<const
     Fail(ErrorCode::kUnsupported,
          "bias_k, bias_v and add_zero_attn need dot-product scores and softmax");
   }
+  if (s.extra > 0 && o.prob_mod) {
+    Fail(ErrorCode::kUnsupported,
+         "prob_mod with bias_k, bias_v or add_zero_attn: the weights of "
+         "these keys join when all others are summed");
+  }
   const auto heads = [&](int64_t len, int64_t num_heads, int64_t head_dim) {
     return StoredTensor(ContiguousBlhd<const float>(&kStandIn, s.batch, len, num_heads, head_dim));
   };

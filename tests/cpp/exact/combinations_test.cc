@@ -113,6 +113,8 @@ AttentionCase RandomCase(uint64_t seed) {
   AddKeepRules(c, random);
   AddModifiers(c, random);
   if (random.Chance(0.2)) c.scalars.dropout = {0.9 * random.Uniform(), random.Next()};
+  // Never more than the weight itself, so that the same bounds hold.
+  if (random.Chance(0.2)) c.prob_mod = "prob * (1 - 0.25 * (kvIndex % 3)) / (1 + prob)";
   return c;
 }
 

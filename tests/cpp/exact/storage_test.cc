@@ -82,6 +82,8 @@ std::vector<AttentionCase> Cases() {
   cases.push_back(MakeCase({.q_len = 20, .kv_len = 70, .head_dim = 17, .head_dim_v = 9}, 5));
   cases.back().scalars.score = Score::kSquaredDistance;
   cases.back().scalars.normalize = Normalize::kKernelSum;
+  cases.push_back(MakeCase({.num_heads = 4, .q_len = 30, .kv_len = 270, .head_dim = 32}, 6));
+  cases.back().prob_mod = "prob * (2 - prob)";
   return cases;
 }
 

@@ -49,7 +49,14 @@ class Buffered final : public RowNormalize {
     for (size_t r = 0; r < rows.num_rows; ++r) {
       const Row& row = rows.tiles[0].rows[r];
       const RowEnd end = plug_->Finish(row, states, r);
-      for (const ScoreTile& tile : rows.tiles) Scale(tile, r, end.empty ? 0.0f : end.factor);
+      for (const ScoreTile& tile : rows.tiles) {
+        if (end.empty) {  // of a kernel sum without mass: keys were visible
+          std::fill(tile.row_scores(r) + tile.first, tile.row_scores(r) + tile.last,
+                    kMinusInfinity);
+        } else {
+          Scale(tile, r, end.factor);
+        }
+      }
       lse[r] = has_lse_ ? plug_->Lse(row, states, r) : 0.0f;
     }
   }

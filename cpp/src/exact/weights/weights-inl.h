@@ -1,5 +1,5 @@
 // Weights socket: what happens to the weights of a tile between the normaliser and the values. It
-// changes no denominator, no lse and no returned weights.
+// changes no denominator and no lse.
 #if defined(HEED_EXACT_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_WEIGHTS_INL_H_
 #undef HEED_EXACT_WEIGHTS_INL_H_
@@ -20,10 +20,12 @@ class WeightPlug {
 
   // Must the weights be final? While tiles stream by, those of most normalisers still lack the
   // division by the row's sum. A plug that needs final ones has whole rows finished first, in the
-  // row buffer (buffered-inl.h).
+  // row buffer (buffered-inl.h). What it makes of them is what is returned and shown to visitors;
+  // the other plugs come after.
   virtual bool NeedsFinal() const = 0;
 
-  // Replaces the weights of the tile, columns [first, last). Those of keys that do not count are 0.
+  // Replaces the weights of the tile, columns [first, last). Those of keys that do not count are 0;
+  // a plug that needs final weights may write anything there, the others leave them.
   virtual void Apply(const ScoreTile& tile) const = 0;
 };
 
