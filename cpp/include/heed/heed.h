@@ -20,6 +20,7 @@
 #include "heed/position.h"
 #include "heed/registry.h"
 #include "heed/request.h"
+#include "heed/rows.h"
 #include "heed/set_attention.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"

@@ -31,6 +31,15 @@ namespace heed {
 //   prune_heads      importance    num_kept -> keep (uint8)
 //   linear           x weight bias?  -> output
 //   bmm              a b           transpose_b (bool) -> output
+//   softmax          x             axis -> output, of rank 1 to 4 like x
+//   log_softmax      x             axis -> output
+//   masked_softmax   x lengths? keep?  -> output; x [batch, dim], [batch, rows, dim] or [batch,
+//                                  heads, rows, dim], lengths [batch] or [batch, rows], keep
+//                                  broadcasts to x
+//   layer_norm       x scale? bias?  axis epsilon return_statistics (bool) -> output mean
+//                                  inverse_deviation; over all axes from `axis` on, scale and bias
+//                                  have these extents
+//   rms_norm         x scale?      axis epsilon -> output
 //   merge            output_0 lse_0 output_1 lse_1 ... -> output lse
 //
 // Validates the request and returns what it produces. Throws Error.

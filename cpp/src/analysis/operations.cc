@@ -11,6 +11,7 @@
 #include "src/exact/request.h"
 #include "src/linear/operations.h"
 #include "src/request_reader.h"
+#include "src/rows/operations.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -36,6 +37,11 @@ constexpr Operation kOperations[] = {
     {"prune_heads", false, "importance", "num_kept"},
     {"linear", false, "x weight bias?", ""},
     {"bmm", false, "a b", "transpose_b"},
+    {"softmax", false, "x", "axis"},
+    {"log_softmax", false, "x", "axis"},
+    {"masked_softmax", false, "x lengths? keep?", ""},
+    {"layer_norm", false, "x scale? bias?", "axis epsilon return_statistics"},
+    {"rms_norm", false, "x scale?", "axis epsilon"},
 };
 
 bool HasWord(std::string_view words, std::string_view word) {
@@ -366,6 +372,11 @@ constexpr Verbs kVerbs[] = {
     {PlanPruneHeads, RunPruneHeads},
     {PlanOwn<PlanLinear>, RunOwn<RunLinear>},
     {PlanOwn<PlanBmm>, RunOwn<RunBmm>},
+    {PlanOwn<PlanSoftmax>, RunOwn<RunSoftmax>},
+    {PlanOwn<PlanSoftmax>, RunOwn<RunLogSoftmax>},
+    {PlanOwn<PlanMaskedSoftmax>, RunOwn<RunMaskedSoftmax>},
+    {PlanOwn<PlanLayerNorm>, RunOwn<RunLayerNorm>},
+    {PlanOwn<PlanRmsNorm>, RunOwn<RunRmsNorm>},
 };
 static_assert(std::size(kVerbs) == std::size(kOperations));
 

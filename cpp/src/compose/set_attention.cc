@@ -45,12 +45,10 @@ void CheckRowsOutput(const TensorView<float>& output, const TensorView<const flo
 
 void NormInto(const TensorView<const float>& from, const RowNorm* norm, const TensorView<float>& to,
               ThreadPool& pool) {
-  if (to.shape[3] == 0) return;
+  if (norm != nullptr) return (*norm)(from, to, pool);
+  if (to.shape[3] == 0 || from.data == to.data) return;
   ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
-    float* row = &to(b, h, i, 0);
-    const float* source = &from(b, h, i, 0);
-    if (source != row) std::copy_n(source, to.shape[3], row);
-    if (norm != nullptr) (*norm)({row, static_cast<size_t>(to.shape[3])});
+    std::copy_n(&from(b, h, i, 0), to.shape[3], &to(b, h, i, 0));
   });
 }
 

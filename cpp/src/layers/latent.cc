@@ -144,11 +144,7 @@ CoreShape ValidateCore(const TensorView<const float>& q, const TensorView<const 
 void NormRows(const TensorView<float>& rows, std::span<const float> factors, double epsilon,
               ThreadPool& pool) {
   if (factors.empty()) return;
-  const RowNorm norm = {Norm::kRms, epsilon, factors, {}};
-  pool.Run(rows.shape[0] * rows.shape[2], [&](int64_t index, int) {
-    float* row = &rows(index / rows.shape[2], 0, index % rows.shape[2], 0);
-    norm({row, static_cast<size_t>(rows.shape[3])});
-  });
+  RowNorm{Norm::kRms, epsilon, factors, {}}(rows, rows, pool);
 }
 
 void CheckMatrix(const std::string& name, const TensorView<const float>& view,

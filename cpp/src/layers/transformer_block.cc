@@ -6,6 +6,7 @@
 #include <string>
 
 #include "heed/linear.h"
+#include "heed/rows.h"
 #include "src/layers/multi_head.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
@@ -68,14 +69,14 @@ class BlockCall {
     const TensorView<float> y = NewRows(y_memory, x, x.shape[3]);
     const TensorView<float> normed = NewRows(normed_memory, x, x.shape[3]);
     const bool pre = o_.order == NormOrder::kPre;
-    if (pre) NormInto(normed, x, norm1_);
+    if (pre) norm1_(x, normed, pool_);
     Attend(pre ? TensorView<const float>(normed) : x, y);
     Add(y, x);
-    if (!pre) NormInto(y, y, norm1_);
-    if (pre) NormInto(normed, y, norm2_);
+    if (!pre) norm1_(y, y, pool_);
+    if (pre) norm2_(y, normed, pool_);
     FeedForward(pre ? normed : y, output);
     Add(output, y);
-    if (!pre) NormInto(output, output, norm2_);
+    if (!pre) norm2_(output, output, pool_);
   }
 
  private:
@@ -88,16 +89,6 @@ class BlockCall {
     MultiHeadOutputs outputs;
     outputs.output = to;
     MultiHead(x, x, x, w_.attention, o_.attention, outputs, &pool_);
-  }
-
-  void NormInto(const TensorView<float>& to, const TensorView<const float>& x,
-                const RowNorm& norm) {
-    ForEachRow(x, [&](int64_t index) {
-      const std::span<float> row = Row(to, index);
-      const std::span<const float> source = Row(x, index);
-      if (source.data() != row.data()) std::ranges::copy(source, row.begin());
-      norm(row);
-    });
   }
 
   void Add(const TensorView<float>& to, const TensorView<const float>& x) {
@@ -137,19 +128,13 @@ class BlockCall {
 
 }  // namespace
 
-void RowNorm::operator()(std::span<float> row) const {
-  if (row.empty()) return;
-  double mean = 0;
+void RowNorm::operator()(const TensorView<const float>& x, const TensorView<float>& to,
+                         ThreadPool& pool) const {
+  const RowNormOptions options = {weight, bias, epsilon};
   if (norm == Norm::kLayer) {
-    for (const float x : row) mean += x;
-    mean /= static_cast<double>(row.size());
-  }
-  double squares = 0;
-  for (const float x : row) squares += (x - mean) * (x - mean);
-  const double factor = 1 / std::sqrt(squares / static_cast<double>(row.size()) + epsilon);
-  for (size_t d = 0; d < row.size(); ++d) {
-    const float normed = static_cast<float>((row[d] - mean) * factor);
-    row[d] = normed * (weight.empty() ? 1 : weight[d]) + (bias.empty() ? 0 : bias[d]);
+    LayerNorm(x, options, to, {}, &pool);
+  } else {
+    RmsNorm(x, options, to, &pool);
   }
 }
 

@@ -10,12 +10,13 @@ namespace heed {
 void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockWeights& weights,
                               const TransformerBlockOptions& options);
 
-// Normalises each row of x in place.
+// Normalises the rows of x into `to`, which may be x.
 struct RowNorm {
   Norm norm = Norm::kLayer;
   double epsilon = 1e-5;
   std::span<const float> weight, bias;  // empty = 1 and 0
-  void operator()(std::span<float> row) const;
+  void operator()(const TensorView<const float>& x, const TensorView<float>& to,
+                  ThreadPool& pool) const;
 };
 
 }  // namespace heed

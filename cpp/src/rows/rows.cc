@@ -1,0 +1,109 @@
+// The boundary of the functions of rows.
+#include "heed/rows.h"
+
+#include <cmath>
+#include <string>
+
+#include "src/rows/problem.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+void CheckXAndOut(const TensorView<const float>& x, const TensorView<float>& out) {
+  CheckInput("x", x);
+  CheckOutput("out", out, x.shape, "the shape of x");
+}
+
+void CheckAxis(int axis) {
+  if (axis >= 0 && axis <= 3) return;
+  Fail(ErrorCode::kRange, "axis = " + std::to_string(axis) + "; expected 0 to 3");
+}
+
+void RunAlong(SoftmaxResult result, const TensorView<const float>& x, const TensorView<float>& out,
+              int axis, ThreadPool* pool) {
+  CheckXAndOut(x, out);
+  CheckNoAlias("out", out, "x", x);
+  CheckAxis(axis);
+  RunRows(SoftmaxProblem{x, out, result, static_cast<size_t>(axis), {}, {}}, pool);
+}
+
+void CheckLengths(const TensorView<const float>& x, std::span<const int32_t> lengths) {
+  const size_t batch = static_cast<size_t>(x.shape[0]);
+  const size_t rows = batch * static_cast<size_t>(x.shape[2]);
+  if (!lengths.empty() && lengths.size() != batch && lengths.size() != rows) {
+    Fail(ErrorCode::kShape, "lengths has " + std::to_string(lengths.size()) +
+                                " values; expected [batch] = " + std::to_string(batch) +
+                                " or [batch, len] = " + std::to_string(rows));
+  }
+  for (const int32_t length : lengths) {
+    if (length >= 0 && length <= x.shape[3]) continue;
+    Fail(ErrorCode::kRange, "lengths holds " + std::to_string(length) +
+                                "; expected 0 to dim = " + std::to_string(x.shape[3]));
+  }
+}
+
+void CheckVector(const std::string& name, std::span<const float> values, int64_t dim) {
+  if (values.empty() || values.size() == static_cast<size_t>(dim)) return;
+  Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) +
+                              " values; expected dim = " + std::to_string(dim));
+}
+
+void CheckNorm(const TensorView<const float>& x, const RowNormOptions& options,
+               const TensorView<float>& out) {
+  CheckXAndOut(x, out);
+  const bool in_place = out.data == x.data && out.strides == x.strides;
+  if (!in_place) CheckNoAlias("out", out, "x", x);
+  CheckVector("scale", options.scale, x.shape[3]);
+  CheckVector("bias", options.bias, x.shape[3]);
+  if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
+    Fail(ErrorCode::kRange,
+         "epsilon = " + NumberText(options.epsilon) + "; it must be positive and finite");
+  }
+}
+
+}  // namespace
+
+void Softmax(TensorView<const float> x, TensorView<float> out, int axis, ThreadPool* pool) {
+  RunAlong(SoftmaxResult::kWeights, x, out, axis, pool);
+}
+
+void LogSoftmax(TensorView<const float> x, TensorView<float> out, int axis, ThreadPool* pool) {
+  RunAlong(SoftmaxResult::kLogs, x, out, axis, pool);
+}
+
+void MaskedSoftmax(TensorView<const float> x, const MaskedSoftmaxOptions& options,
+                   TensorView<float> out, ThreadPool* pool) {
+  CheckXAndOut(x, out);
+  CheckNoAlias("out", out, "x", x);
+  CheckLengths(x, options.lengths);
+  SoftmaxProblem problem = {x, out, SoftmaxResult::kWeights, 3, options.lengths, {}};
+  if (options.keep.has_value()) {
+    problem.keep = Broadcast("keep", options.keep, x.shape, "[batch, heads, len, dim] of x");
+  }
+  RunRows(problem, pool);
+}
+
+void LayerNorm(TensorView<const float> x, const RowNormOptions& options, TensorView<float> out,
+               const RowStatistics& statistics, ThreadPool* pool) {
+  CheckNorm(x, options, out);
+  const Extents rows = {x.shape[0], x.shape[1], x.shape[2], 1};
+  const auto check = [&](const std::string& name, const TensorView<float>& to) {
+    if (!to.has_value()) return;
+    CheckOutput(name, to, rows, "[batch, heads, len, 1]");
+    CheckNoAlias(name, to, "x", x);
+    CheckNoAlias(name, to, "out", out);
+  };
+  check("mean", statistics.mean);
+  check("inverse_deviation", statistics.inverse_deviation);
+  CheckNoAlias("mean", statistics.mean, "inverse_deviation", statistics.inverse_deviation);
+  RunRows(NormProblem{x, out, NormKind::kLayer, options, statistics}, pool);
+}
+
+void RmsNorm(TensorView<const float> x, const RowNormOptions& options, TensorView<float> out,
+             ThreadPool* pool) {
+  CheckNorm(x, options, out);
+  RunRows(NormProblem{x, out, NormKind::kRms, options, {}}, pool);
+}
+
+}  // namespace heed
