@@ -103,6 +103,14 @@ export type {
 export type { BmmOptions, ProductFunctions } from "./products.js";
 export type { ReferenceResult } from "./reference.js";
 export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
+export type {
+  LayerNormOptions,
+  LayerNormResult,
+  MaskedSoftmaxOptions,
+  RmsNormOptions,
+  RowFunctions,
+  SoftmaxOptions,
+} from "./rows.js";
 export type { Layout } from "./shape.js";
 export type { TensorArgument, TensorData } from "./source.js";
 export type { LoadStateOptions, StateDict } from "./state_dict.js";

@@ -39,6 +39,7 @@ import { type ProductFunctions, productFunctions } from "./products.js";
 import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare } from "./request.js";
+import { type RowFunctions, rowFunctions } from "./rows.js";
 import type { TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
@@ -143,6 +144,16 @@ export class Heed {
   readonly linear: ProductFunctions["linear"];
   /** Products of batches of matrices. */
   readonly bmm: ProductFunctions["bmm"];
+  /** exp(x) / sum exp(x) along an axis. */
+  readonly softmax: RowFunctions["softmax"];
+  /** The logarithm of softmax. */
+  readonly logSoftmax: RowFunctions["logSoftmax"];
+  /** Softmax of rows with lengths and masks. */
+  readonly maskedSoftmax: RowFunctions["maskedSoftmax"];
+  /** Rows without their mean and deviation. */
+  readonly layerNorm: RowFunctions["layerNorm"];
+  /** Rows over their root mean square. */
+  readonly rmsNorm: RowFunctions["rmsNorm"];
   /** Keys and values of the tokens so far: append, attend, rewind, fork. */
   readonly KvCache: KvCacheConstructor;
   /** Attention over packed sequences, by offsets. */
@@ -197,6 +208,12 @@ export class Heed {
     const { linear, bmm } = productFunctions(heap);
     this.linear = linear;
     this.bmm = bmm;
+    const rows = rowFunctions(heap);
+    this.softmax = rows.softmax;
+    this.logSoftmax = rows.logSoftmax;
+    this.maskedSoftmax = rows.maskedSoftmax;
+    this.layerNorm = rows.layerNorm;
+    this.rmsNorm = rows.rmsNorm;
     this.KvCache = kvCacheOf(heap, registry);
     this.attentionVarlen = varlenOf(heap, registry);
     const names = optionNames(registry);

@@ -5,12 +5,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { OUTPUT_SLOTS, runCase } from "./onnx_attention.js";
 import { type Case, type OnnxTensor, readManifest, readTensor } from "./onnx_files.js";
 import { runFlex } from "./onnx_flex.js";
+import { NORM_SLOTS, runNorm } from "./onnx_norms.js";
 import { runRotary } from "./onnx_rotary.js";
 import { Tally } from "./tally.js";
 
 const repository = fileURLToPath(new URL("../..", import.meta.url));
 const data = process.env.HEED_CONFORMANCE ?? `${repository}../shared/conformance`;
-const SUITES = ["onnx_attention", "onnx_attention_opset25"];
+const SUITES = ["onnx_attention", "onnx_attention_opset25", "onnx_norms"];
 
 /** Operators of the suites that heed does not have yet. */
 const LATER: Record<string, string> = {
@@ -18,15 +19,24 @@ const LATER: Record<string, string> = {
   CausalConvWithState: "the recurrent family is not part of this version",
 };
 
-/** Cases of an operator that need something which heed does not have yet. */
-const LATER_CASES: Record<string, string> = {
-  test_flexattention_prob_mod: "probMod is not part of this version",
-};
+type Outputs = Partial<Record<string, { data: ArrayLike<number>; shape: readonly number[] }>>;
 
-const RUNNERS: Record<string, typeof runCase> = {
-  Attention: runCase,
-  FlexAttention: runFlex,
-  RotaryEmbedding: runRotary,
+/** How to run an operator, and what its outputs are called, in their order. */
+interface Runner {
+  run: (heed: Heed, testCase: Case, tensors: OnnxTensor[]) => Outputs;
+  slots: readonly string[];
+}
+
+const NORM: Runner = { run: runNorm, slots: NORM_SLOTS };
+
+const RUNNERS: Record<string, Runner> = {
+  Attention: { run: runCase, slots: OUTPUT_SLOTS },
+  FlexAttention: { run: runFlex, slots: OUTPUT_SLOTS },
+  RotaryEmbedding: { run: runRotary, slots: OUTPUT_SLOTS },
+  Softmax: NORM,
+  LogSoftmax: NORM,
+  LayerNormalization: NORM,
+  RMSNormalization: NORM,
 };
 
 const tally = new Tally("onnx");
@@ -49,15 +59,15 @@ function expectSame(name: string, got: ArrayLike<number>, wanted: OnnxTensor): v
 function checkCase(heed: Heed, folder: string, testCase: Case): void {
   const files = `${folder}/${testCase.case}/test_data_set_0`;
   const inputs = testCase.inputs.map(({ file }) => readTensor(`${files}/${file}`));
-  const run = RUNNERS[testCase.nodes[0]?.op ?? ""];
-  if (run === undefined) throw new Error(`${testCase.case} has no runner`);
-  const outputs = run(heed, testCase, inputs);
+  const runner = RUNNERS[testCase.nodes[0]?.op ?? ""];
+  if (runner === undefined) throw new Error(`${testCase.case} has no runner`);
+  const outputs = runner.run(heed, testCase, inputs);
   const names = testCase.nodes[0]?.outputs ?? [];
   let next = 0;
   names.forEach((name, slot) => {
     if (name === "") return;
     const wanted = readTensor(`${files}/${testCase.outputs[next++]?.file}`);
-    const key = OUTPUT_SLOTS[slot];
+    const key = runner.slots[slot];
     const got = key && outputs[key];
     if (got === undefined) throw new Error(`no output for ${name}`);
     expect(got.shape, name).toEqual(wanted.shape);
@@ -81,8 +91,7 @@ describe.each(SUITES)("%s", (suite) => {
   });
   for (const testCase of readManifest(folder)) {
     const op = testCase.nodes[0]?.op ?? "none";
-    const later = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
-    const reason = LATER_CASES[testCase.case] ?? later;
+    const reason = op in RUNNERS ? undefined : (LATER[op] ?? `${op} is unknown`);
     const opset = suite.endsWith("25") ? `${op}, windows of opset 25` : op;
     const pass = tally.announce(opset, reason);
     if (reason === undefined) {

@@ -61,9 +61,11 @@ export function runFlex(heed: Heed, testCase: Case, tensors: OnnxTensor[]): Outp
   const [q, k, v] = tensors.map(({ data, shape }) => ({ data: Float32Array.from(data), shape }));
   if (q === undefined || k === undefined || v === undefined) throw new Error("Q, K, V are missing");
   const scoreMod = asGraph(attrs.score_mod);
+  const probMod = asGraph(attrs.prob_mod);
   const { output } = heed.attention(q, k, v, {
     scale: attrs.scale as number | undefined,
     scoreMod: scoreMod && toExpression(scoreMod, "score"),
+    probMod: probMod && toExpression(probMod, "prob"),
   });
   return { Y: output };
 }

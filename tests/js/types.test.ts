@@ -38,6 +38,7 @@ describe("the published types", () => {
     expect(compile("attention.ts", ...options)).toBe("");
     expect(compile("position.ts", ...options)).toBe("");
     expect(compile("keep.ts", ...options)).toBe("");
+    expect(compile("rows.ts", ...options)).toBe("");
   });
 
   it("work with using, fetch and WebAssembly where the libraries know them", () => {
