@@ -56,11 +56,17 @@ it("every word and switch of every mechanism runs or is refused with a reason", 
   }
 });
 
+const EXPRESSIONS: Readonly<Record<string, string>> = {
+  scoreMod: "score * qIndex",
+  keepMod: "kvIndex != 3",
+  probMod: "prob * qIndex",
+};
+
 /** Other values of a parameter, to see whether any changes the result. */
 function others({ type, range, name }: Parameter): ExampleParams[string][] {
   if (type === "bool") return [true];
   if (type === "word" || type === "choice") return range.split("|");
-  if (type === "expression") return [name === "keepMod" ? "kvIndex != 3" : "score * qIndex"];
+  if (type === "expression") return [EXPRESSIONS[name] ?? "1"];
   return [0, 0.5, 1, 2, 3, 4, 8, [4, 4], [2, 8]];
 }
 
