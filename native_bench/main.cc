@@ -8,6 +8,7 @@
 #include <string>
 
 #include "heed/registry.h"
+#include "native_bench/decode.h"
 #include "native_bench/options.h"
 #include "native_bench/patterns.h"
 #include "native_bench/peer.h"
@@ -95,12 +96,13 @@ int Products(const Options& options) {
   return wrong ? kExitWrong : 0;
 }
 
-int Patterns(const Options& options, const std::string& command) {
-  const PatternReport report =
-      MeasurePatterns(options, OpenReport(options, command, {}), MakeProgress(options));
+// A report of its own kind: printed, written as JSON, judged.
+template <typename OwnReport>
+int Finish(const Options& options, const OwnReport& report,
+           void (*print)(std::ostream&, const OwnReport&)) {
   if (!options.quiet) {
     PrintContext(std::cout, report.context);
-    PrintPatterns(std::cout, report);
+    print(std::cout, report);
   }
   WriteTo(options.json_path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
   return AnyWrong(report) ? kExitWrong : 0;
@@ -120,8 +122,14 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (line.options.products) return Products(line.options);
-  if (line.options.patterns) return Patterns(line.options, Command(argc, argv));
   const Progress progress = MakeProgress(line.options);
+  if (line.options.decode || line.options.patterns) {
+    Report context = OpenReport(line.options, Command(argc, argv), {});
+    if (line.options.patterns) {
+      return Finish(line.options, MeasurePatterns(line.options, context, progress), PrintPatterns);
+    }
+    return Finish(line.options, MeasureDecode(line.options, context, progress), PrintDecode);
+  }
   const Report report = RunBenchmark(line.options, Command(argc, argv), progress);
   if (!line.options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
   Write(line.options, report);

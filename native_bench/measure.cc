@@ -9,19 +9,19 @@
 namespace heed::bench {
 namespace {
 
-double Now(Clock clock) {
+double SampleSeconds(const std::function<void()>& call, int calls, Clock clock) {
+  const double start = SecondsNow(clock);
+  for (int i = 0; i < calls; ++i) call();
+  return SecondsNow(clock) - start;
+}
+
+}  // namespace
+
+double SecondsNow(Clock clock) {
   if (clock == Clock::kCpu) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }
-
-double SampleSeconds(const std::function<void()>& call, int calls, Clock clock) {
-  const double start = Now(clock);
-  for (int i = 0; i < calls; ++i) call();
-  return Now(clock) - start;
-}
-
-}  // namespace
 
 const char* ClockName(Clock clock) { return clock == Clock::kCpu ? "cpu" : "wall"; }
 

@@ -18,6 +18,9 @@ enum class Clock {
 // "wall" or "cpu".
 const char* ClockName(Clock clock);
 
+// Seconds since some moment.
+double SecondsNow(Clock clock);
+
 struct MeasurePlan {
   Clock clock = Clock::kWall;
   int min_reps = 10;

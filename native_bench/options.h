@@ -27,6 +27,7 @@ struct Options {
   bool list = false;
   bool verify_only = false;
   bool products = false;  // measure matrix products instead of mechanisms
+  bool decode = false;    // measure decoding over a cache, likewise
   bool patterns = false;  // measure keep patterns, likewise
   bool quiet = false;
 };

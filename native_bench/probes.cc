@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
@@ -14,16 +13,10 @@
 namespace heed::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // Seconds from the moment all threads are ready until the last one has done `work(thread)`.
-double TimeTogether(int threads, const std::function<void(int)>& work) {
-  Clock::time_point start;
-  std::barrier ready(threads, [&start]() noexcept { start = Clock::now(); });
+double TimeTogether(int threads, Clock clock, const std::function<void(int)>& work) {
+  double start = 0;
+  std::barrier ready(threads, [&start, clock]() noexcept { start = SecondsNow(clock); });
   std::vector<std::jthread> helpers;
   const auto body = [&](int thread) {
     ready.arrive_and_wait();
@@ -32,16 +25,17 @@ double TimeTogether(int threads, const std::function<void(int)>& work) {
   for (int thread = 1; thread < threads; ++thread) helpers.emplace_back(body, thread);
   body(0);
   helpers.clear();
-  return SecondsSince(start);
+  return SecondsNow(clock) - start;
 }
 
 // Where results go that nothing reads.
 volatile float sink;
 
-double FmaGflops(int threads, int64_t rounds) {
+double FmaGflops(int threads, int64_t rounds, Clock clock) {
   std::vector<FmaRun> runs(static_cast<size_t>(threads));
-  const double seconds = TimeTogether(
-      threads, [&](int thread) { runs[static_cast<size_t>(thread)] = RunFmaChains(rounds); });
+  const double seconds = TimeTogether(threads, clock, [&](int thread) {
+    runs[static_cast<size_t>(thread)] = RunFmaChains(rounds);
+  });
   double flops = 0;
   for (const FmaRun& run : runs) {
     flops += run.flops;
@@ -66,29 +60,30 @@ struct StreamArrays {
 
 }  // namespace
 
-FmaPeak MeasureFmaPeak(const std::string& target, int threads) {
+FmaPeak MeasureFmaPeak(const std::string& target, int threads, Clock clock) {
   constexpr int64_t kRounds = 1'000'000;  // 14 million multiply-adds: about 2 ms
   constexpr int kRepetitions = 60;
   ForceTarget(target);
   FmaPeak peak = {.target = target, .threads = threads};
   for (int i = 0; i < kRepetitions; ++i) {
-    peak.gflops = std::max(peak.gflops, FmaGflops(threads, kRounds));
+    peak.gflops = std::max(peak.gflops, FmaGflops(threads, kRounds, clock));
   }
   UseBestTarget();
   return peak;
 }
 
-StreamRate MeasureStream(int threads) {
+StreamRate MeasureStream(int threads, Clock clock) {
   constexpr int kRepetitions = 6;
   const StreamArrays arrays;
   const int64_t part = StreamArrays::kCount / threads / 256 * 256;
   StreamRate rate = {.threads = threads};
   const double elements = static_cast<double>(part) * threads;
   for (int i = 0; i < kRepetitions; ++i) {
-    const double read = TimeTogether(
-        threads, [&](int thread) { sink = ReadArray(arrays.b.get() + thread * part, part); });
+    const double read = TimeTogether(threads, clock, [&](int thread) {
+      sink = ReadArray(arrays.b.get() + thread * part, part);
+    });
     rate.read_gbps = std::max(rate.read_gbps, 4e-9 * elements / read);
-    const double triad = TimeTogether(threads, [&](int thread) {
+    const double triad = TimeTogether(threads, clock, [&](int thread) {
       const int64_t first = thread * part;
       TriadArrays(arrays.a.get() + first, arrays.b.get() + first, arrays.c.get() + first, 0.5f,
                   part);

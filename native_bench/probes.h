@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "native_bench/measure.h"
+
 namespace heed::bench {
 
 struct FmaPeak {
@@ -21,10 +23,11 @@ struct StreamRate {
 
 // The highest of repeated runs of 14 independent multiply-add chains held in registers. Takes about
 // 0.2 s. Forces `target` meanwhile and restores the best target afterwards.
-FmaPeak MeasureFmaPeak(const std::string& target, int threads);
+FmaPeak MeasureFmaPeak(const std::string& target, int threads, Clock clock = Clock::kWall);
 
-// The highest of repeated passes over 64 MiB arrays, each thread on its own part.
-StreamRate MeasureStream(int threads);
+// The highest of repeated passes over 64 MiB arrays, each thread on its own part. Processor time is
+// that of one thread, like a row's.
+StreamRate MeasureStream(int threads, Clock clock = Clock::kWall);
 
 }  // namespace heed::bench
 

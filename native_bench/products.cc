@@ -102,7 +102,7 @@ std::vector<ProductRow> MeasureProducts(const std::vector<int>& threads, const M
   std::vector<ProductRow> rows;
   const std::string target = ChosenTarget();
   for (const int count : threads) {
-    const double peak = MeasureFmaPeak(target, count).gflops;
+    const double peak = MeasureFmaPeak(target, count, plan.clock).gflops;
     ForceTarget(target);  // the probe lifts the restriction
     for (const ProductCase& c : kProducts) rows.push_back(Measure(c, count, peak, plan));
   }

@@ -117,9 +117,9 @@ std::vector<int> ThreadCounts(const std::vector<Case>& cases) {
 void Probe(const std::vector<int>& thread_counts, Report& report) {
   for (int threads : thread_counts) {
     for (const std::string& target : report.simd_supported) {
-      report.peaks.push_back(MeasureFmaPeak(target, threads));
+      report.peaks.push_back(MeasureFmaPeak(target, threads, report.plan.clock));
     }
-    report.streams.push_back(MeasureStream(threads));
+    report.streams.push_back(MeasureStream(threads, report.plan.clock));
   }
 }
 
@@ -131,7 +131,7 @@ void ProbeAgain(const std::vector<int>& thread_counts, Report& report) {
     for (const FmaPeak& peak : report.peaks) {
       if (peak.threads == threads && peak.gflops > best.gflops) best = peak;
     }
-    report.peaks_after.push_back(MeasureFmaPeak(best.target, threads));
+    report.peaks_after.push_back(MeasureFmaPeak(best.target, threads, report.plan.clock));
   }
   for (Row& row : report.rows) {
     row.peak_gflops = std::max(BestPeak(report.peaks, row.shape.threads),

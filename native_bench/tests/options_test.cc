@@ -50,6 +50,14 @@ TEST(Options, ErrorsNameTheFlagAndTheItem) {
   }
 }
 
+TEST(Options, DecodeHasAShapeOfItsOwnUnlessGiven) {
+  const CommandLine line = Parse({"--decode", "--head-dims", "64"});
+  ASSERT_FALSE(line.exit_code.has_value());
+  EXPECT_THAT(line.options.grid.heads, ElementsAre(Heads{32, 8}));
+  EXPECT_THAT(line.options.grid.head_dims, ElementsAre(64));
+  EXPECT_EQ(line.options.grid.lengths.back(), (Lengths{32768, 32768}));
+}
+
 TEST(Options, DefaultsTimeScaledDotProduct) {
   const CommandLine line = Parse({});
   ASSERT_FALSE(line.exit_code.has_value());
