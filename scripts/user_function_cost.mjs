@@ -30,6 +30,7 @@ const bias = heed.tensor(random(length * length), [1, 1, length, length]);
 /** Pairs of options that compute the same, and what stands alone. */
 const CASES = [
   { name: "nothing", built: {}, user: { scoreMod: "score" } },
+  { name: "nothing, to weights", built: {}, user: { probMod: "prob" } },
   { name: "causal", built: { causal: true }, user: { keepMod: "kvIndex <= position" } },
   {
     name: "ALiBi",

@@ -1,4 +1,6 @@
 import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { load } from "heed";
 import { describe, expect, it } from "vitest";
 import { root } from "./support.js";
 
@@ -46,4 +48,19 @@ describe("the published types", () => {
     expect(compile("using.ts", "--module", "NodeNext", ...lib)).toBe("");
     expect(compile("attention.ts", "--module", "NodeNext", ...lib)).toBe("");
   });
+});
+
+it("every option of attention in the registry has a type", async () => {
+  const heed = await load({ threads: 1 });
+  const declared = ["attention", "keep_options"]
+    .map((name) => readFileSync(`${root}dist/${name}.d.ts`, "utf8"))
+    .join("");
+  const { inputs, params } = heed.mechanisms.find(({ id }) => id === "attention") ?? {};
+  const optional = inputs?.filter((input) => input.optional).map(({ name }) => name) ?? [];
+  // Written as window: { left, right } and dropout: { p, seed }.
+  const parts = new Set(["windowLeft", "windowRight", "dropoutP", "dropoutSeed"]);
+  const names = [...optional, ...(params ?? [])].filter((name) => !parts.has(name));
+  expect(names.length).toBeGreaterThan(60);
+  expect(names.filter((name) => !declared.includes(`readonly ${name}?:`))).toEqual([]);
+  heed.dispose();
 });

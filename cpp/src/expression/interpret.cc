@@ -37,7 +37,11 @@ class RowRun {
       }
     }
     const Operand result = OperandOf(program_.instructions.size() - 1);
-    for (size_t c = 0; c < tile_.num_keys; ++c) values_[c] = result.Scalar(c);
+    if (result.slot != nullptr) {
+      std::copy_n(result.slot, tile_.num_keys, values_);
+    } else {
+      std::fill_n(values_, tile_.num_keys, result.value);
+    }
   }
 
  private:
