@@ -52,14 +52,21 @@ void MaskedRow(const SoftmaxProblem& p, const Place& at) {
   std::fill(out + length, out + dim, 0.0f);
   if (!p.keep.has_value()) {
     SoftmaxRow(x, length, out);
-  } else {
-    const uint8_t* keep = &p.keep(at.b, at.h, at.i, 0);
-    const size_t step = static_cast<size_t>(p.keep.strides[3]);
-    for (size_t j = 0; j < length; ++j) out[j] = keep[j * step] != 0 ? x[j] : kLowest;
-    if (!SoftmaxRow(out, length, out)) return;
-    for (size_t j = 0; j < length; ++j) {
-      if (keep[j * step] == 0) out[j] = 0;
+    return;
+  }
+  const uint8_t* keep = &p.keep(at.b, at.h, at.i, 0);
+  if (p.keep.strides[3] == 0) {  // one decision for the row
+    if (*keep != 0) {
+      SoftmaxRow(x, length, out);
+    } else {
+      std::fill_n(out, length, 0.0f);
     }
+    return;
+  }
+  HideEntries(x, keep, length, out);
+  if (!SoftmaxRow(out, length, out)) return;
+  for (size_t j = 0; j < length; ++j) {
+    if (keep[j] == 0) out[j] = 0;
   }
 }
 
@@ -80,22 +87,45 @@ void RunAlongRows(const SoftmaxProblem& p, ThreadPool& pool) {
   });
 }
 
+// Vectors of columns that pass over the rows together: whole cache lines of every row.
+constexpr size_t kColumnVectors = 8;
+
+template <size_t kCount>
+void RunColumns(SoftmaxResult result, const Columns<kCount, const float>& x,
+                const Columns<kCount, float>& out) {
+  if (result == SoftmaxResult::kLogs) {
+    LogSoftmaxColumns(x, out);
+  } else {
+    SoftmaxColumns(x, out);
+  }
+}
+
 // Along another axis than the last: columns are vectors of the last dimension.
 void RunAlongColumns(const SoftmaxProblem& p, ThreadPool& pool) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const int64_t wide = static_cast<int64_t>(kColumnVectors) * lanes;
   TensorView<const float> x = p.x;
   TensorView<float> out = p.out;
-  const int64_t n = x.shape[p.axis];
+  const size_t n = static_cast<size_t>(x.shape[p.axis]);
   x.shape[p.axis] = out.shape[p.axis] = 1;
-  const int64_t vectors = (x.shape[3] + lanes - 1) / lanes;
-  const int64_t count = x.shape[0] * x.shape[1] * x.shape[2] * vectors;
-  ForEachInTasks(count, n * lanes, pool, [&](int64_t index) {
-    const Place at = PlaceOf(x, index / vectors);
-    const int64_t column = index % vectors * lanes;
-    SoftmaxColumns(p.result, &x(at.b, at.h, at.i, column), x.strides[p.axis],
-                   static_cast<size_t>(n),
-                   static_cast<size_t>(std::min(lanes, x.shape[3] - column)),
-                   &out(at.b, at.h, at.i, column), out.strides[p.axis]);
+  const int64_t blocks = (x.shape[3] + wide - 1) / wide;
+  const int64_t count = x.shape[0] * x.shape[1] * x.shape[2] * blocks;
+  const int64_t elements = p.x.shape[p.axis] * wide;
+  ForEachInTasks(count, elements, pool, [&](int64_t index) {
+    const Place at = PlaceOf(x, index / blocks);
+    const int64_t first = index % blocks * wide;
+    const int64_t end = std::min(x.shape[3], first + wide);
+    const int64_t stride = x.strides[p.axis], out_stride = out.strides[p.axis];
+    const float* from = &x(at.b, at.h, at.i, first);
+    float* to = &out(at.b, at.h, at.i, first);
+    if (end - first == wide) {
+      const size_t all = static_cast<size_t>(wide);
+      return RunColumns<kColumnVectors>(p.result, {from, stride, n, all}, {to, out_stride, n, all});
+    }
+    for (int64_t c = 0; c < end - first; c += lanes) {
+      const size_t some = static_cast<size_t>(std::min(lanes, end - first - c));
+      RunColumns<1>(p.result, {from + c, stride, n, some}, {to + c, out_stride, n, some});
+    }
   });
 }
 

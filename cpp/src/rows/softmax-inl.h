@@ -6,12 +6,13 @@
 #define HEED_ROWS_SOFTMAX_INL_H_
 #endif
 
+#include <stdint.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "hwy/highway.h"
-#include "src/rows/problem.h"
 #include "src/simd/exp2-inl.h"
 #include "src/simd/register_tile-inl.h"
 
@@ -120,72 +121,120 @@ inline void LogSoftmaxRow(const float* HWY_RESTRICT x, size_t n, float* HWY_REST
   MapRow(x, n, out, [&](VF v) HWY_ATTR { return hn::Sub(hn::Sub(v, from), log); });
 }
 
-// One vector of columns whose elements lie `stride` apart.
-class Columns {
- public:
-  // `count` columns from x on, at most a vector.
-  Columns(const float* x, int64_t stride, size_t n, size_t count)
-      : x_(x), stride_(stride), n_(n), count_(count) {}
-
-  VF Load(size_t i) const {
-    const DF d;
-    const float* row = x_ + static_cast<int64_t>(i) * stride_;
-    return count_ == hn::Lanes(d) ? hn::LoadU(d, row) : hn::LoadN(d, row, count_);
+// out = x where keep is not 0, else -inf; what x holds there does not matter.
+inline void HideEntries(const float* HWY_RESTRICT x, const uint8_t* HWY_RESTRICT keep, size_t n,
+                        float* HWY_RESTRICT out) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint8_t, DF> d8;
+  const size_t lanes = hn::Lanes(d);
+  size_t c = 0;
+  for (; c + lanes <= n; c += lanes) {
+    const auto bytes = hn::PromoteTo(du, hn::LoadU(d8, keep + c));
+    const auto kept = hn::RebindMask(d, hn::Ne(bytes, hn::Zero(du)));
+    hn::StoreU(hn::IfThenElse(kept, hn::LoadU(d, x + c), hn::Set(d, kLowest)), d, out + c);
   }
+  for (; c < n; ++c) out[c] = keep[c] != 0 ? x[c] : kLowest;
+}
 
-  VF Largest() const {
-    VF max = hn::Set(DF(), kLowest);
-    for (size_t i = 0; i < n_; ++i) max = hn::Max(Load(i), max);
-    return max;
+// Columns side by side: kCount whole vectors, or with kCount = 1 the first `count` lanes of one.
+// Elements of a column lie `stride` apart.
+template <size_t kCount, class T>
+struct Columns {
+  T* first;
+  int64_t stride;
+  size_t n;
+  size_t count;
+
+  HWY_INLINE T* At(size_t i, size_t v) const {
+    return first + static_cast<int64_t>(i) * stride + v * hn::Lanes(DF());
   }
-
-  // e^(x - shift) of element i.
-  VF Exponential(size_t i, VF shift) const {
-    const DF d;
-    VF e[1] = {hn::Mul(hn::Sub(Load(i), shift), hn::Set(d, kLog2E))};
-    Exp2NonPositive(d, e);
-    return e[0];
+  HWY_INLINE bool IsPart() const { return kCount == 1 && count < hn::Lanes(DF()); }
+  HWY_INLINE VF Load(size_t i, size_t v) const {
+    return IsPart() ? hn::LoadN(DF(), At(i, v), count) : hn::LoadU(DF(), At(i, v));
   }
-
-  // Sums of blocks are summed: long columns round no more than their square root.
-  VF Sum(VF shift) const {
-    const DF d;
-    VF total = hn::Zero(d);
-    for (size_t begin = 0; begin < n_; begin += 64) {
-      VF sum = hn::Zero(d);
-      for (size_t i = begin; i < std::min(n_, begin + 64); ++i) {
-        sum = hn::Add(sum, Exponential(i, shift));
-      }
-      total = hn::Add(total, sum);
+  HWY_INLINE void Store(VF y, size_t i, size_t v) const {
+    if (IsPart()) {
+      hn::StoreN(y, DF(), At(i, v), count);
+    } else {
+      hn::StoreU(y, DF(), At(i, v));
     }
-    return total;
   }
-
- private:
-  const float* x_;
-  int64_t stride_;
-  size_t n_, count_;
 };
 
-// Up to a vector of columns of n elements each; results lie out_stride apart.
-inline void SoftmaxColumns(SoftmaxResult result, const float* x, int64_t stride, size_t n,
-                           size_t count, float* out, int64_t out_stride) {
+// What to subtract from columns; see ShiftOf.
+template <size_t kCount>
+HWY_INLINE void ShiftsOf(const Columns<kCount, const float>& x, VF (&shift)[kCount]) {
   const DF d;
-  const Columns columns(x, stride, n, count);
-  const VF max = columns.Largest();
-  // A column of -inf alone: nothing is subtracted, all exponentials are 0.
-  const VF shift = hn::IfThenElseZero(hn::Ne(max, hn::Set(d, kLowest)), max);
-  const VF sum = columns.Sum(shift);
-  const auto empty = hn::Eq(sum, hn::Zero(d));
-  HWY_ALIGN float logs[hn::MaxLanes(DF())];
-  hn::Store(hn::IfThenElse(empty, hn::Set(d, 1.0f), sum), d, logs);
-  for (float& value : logs) value = std::log(value);
-  const VF log = hn::Load(d, logs);
-  const VF factor = hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, 1.0f), sum));
-  for (size_t i = 0; i < n; ++i) {
-    const VF y = result == SoftmaxResult::kLogs ? hn::Sub(hn::Sub(columns.Load(i), shift), log)
-                                                : hn::Mul(columns.Exponential(i, shift), factor);
-    hn::StoreN(y, d, out + static_cast<int64_t>(i) * out_stride, count);
+  const VF lowest = hn::Set(d, kLowest);
+  for (VF& s : shift) s = lowest;
+  for (size_t i = 0; i < x.n; ++i) {
+    for (size_t v = 0; v < kCount; ++v) shift[v] = hn::Max(x.Load(i, v), shift[v]);
+  }
+  for (VF& s : shift) s = hn::IfThenElseZero(hn::Ne(s, lowest), s);
+}
+
+// Rows whose exponentials are added before they join the sums of columns: long columns round no
+// more often than 64 + n / 64 times.
+inline constexpr size_t kSumRows = 64;
+
+// Sums of e^(x - shift), each of which is handed to take(e, i, v).
+template <size_t kCount, class Take>
+HWY_INLINE void SumColumns(const Columns<kCount, const float>& x, const VF (&shift)[kCount],
+                           VF (&sum)[kCount], const Take& take) {
+  const DF d;
+  for (VF& s : sum) s = hn::Zero(d);
+  for (size_t begin = 0; begin < x.n; begin += kSumRows) {
+    VF part[kCount];
+    for (VF& s : part) s = hn::Zero(d);
+    for (size_t i = begin; i < std::min(x.n, begin + kSumRows); ++i) {
+      VF e[kCount];
+      for (size_t v = 0; v < kCount; ++v) {
+        e[v] = hn::Mul(hn::Sub(x.Load(i, v), shift[v]), hn::Set(d, kLog2E));
+      }
+      Exp2NonPositive(d, e);
+      for (size_t v = 0; v < kCount; ++v) {
+        take(e[v], i, v);
+        part[v] = hn::Add(part[v], e[v]);
+      }
+    }
+    for (size_t v = 0; v < kCount; ++v) sum[v] = hn::Add(sum[v], part[v]);
+  }
+}
+
+template <size_t kCount>
+void SoftmaxColumns(const Columns<kCount, const float>& x, const Columns<kCount, float>& out) {
+  const DF d;
+  VF shift[kCount];
+  VF sum[kCount];
+  ShiftsOf(x, shift);
+  SumColumns(x, shift, sum, [&](VF e, size_t i, size_t v) HWY_ATTR { out.Store(e, i, v); });
+  for (VF& s : sum) {
+    s = hn::IfThenZeroElse(hn::Eq(s, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), s));
+  }
+  const Columns<kCount, const float> weights = {out.first, out.stride, out.n, out.count};
+  for (size_t i = 0; i < x.n; ++i) {
+    for (size_t v = 0; v < kCount; ++v) out.Store(hn::Mul(weights.Load(i, v), sum[v]), i, v);
+  }
+}
+
+template <size_t kCount>
+void LogSoftmaxColumns(const Columns<kCount, const float>& x, const Columns<kCount, float>& out) {
+  const DF d;
+  VF shift[kCount];
+  VF sum[kCount];
+  ShiftsOf(x, shift);
+  SumColumns(x, shift, sum, [](VF, size_t, size_t) {});
+  for (VF& s : sum) {
+    HWY_ALIGN float logs[hn::MaxLanes(DF())];
+    hn::Store(hn::IfThenElse(hn::Eq(s, hn::Zero(d)), hn::Set(d, 1.0f), s), d, logs);
+    for (float& value : logs) value = std::log(value);
+    s = hn::Load(d, logs);
+  }
+  for (size_t i = 0; i < x.n; ++i) {
+    for (size_t v = 0; v < kCount; ++v) {
+      out.Store(hn::Sub(hn::Sub(x.Load(i, v), shift[v]), sum[v]), i, v);
+    }
   }
 }
 

@@ -94,6 +94,7 @@ TEST_P(Rows, SoftmaxMatchesReferenceInEveryLength) {
   }
   ExpectSoftmax(MakeNormal({1, 1, 2, 70000}), 3);
   ExpectSoftmax(MakeNormal({1, 1, 20000, 5}), 2);
+  ExpectSoftmax(MakeNormal({1, 1, 200, 130}), 2);
 }
 
 TEST_P(Rows, SoftmaxMatchesReferenceAlongEveryAxisInEveryLayout) {
@@ -101,6 +102,7 @@ TEST_P(Rows, SoftmaxMatchesReferenceAlongEveryAxisInEveryLayout) {
     for (int axis = 0; axis < 4; ++axis) {
       ExpectSoftmax(MakeNormal({3, 4, 5, 37}, 3, layout), axis, Layout::kPadded);
       ExpectSoftmax(MakeNormal({2, 3, 5, 16}, 3, Layout::kDense), axis, layout);
+      ExpectSoftmax(MakeNormal({2, 2, 3, 300}, 3, layout), axis);
     }
   }
 }
