@@ -10,6 +10,7 @@ const SIZES = {
 for (const [size, viewport] of Object.entries(SIZES)) {
   for (const colorScheme of ["light", "dark"] as const) {
     test(`axe finds nothing serious: ${size}, ${colorScheme}`, async ({ page }) => {
+      test.slow(); // the whole page, twice
       await page.setViewportSize(viewport);
       await page.emulateMedia({ colorScheme });
       const demo = new DemoPage(page);

@@ -129,6 +129,6 @@ it("what is typed becomes a number, a list, or what heed then refuses", () => {
   expect(readTyped("number", " ")).toBeUndefined();
   expect(readTyped("expression", "score, 2")).toBe("score, 2");
   const causal = heed.parameters.find(({ name }) => name === "causal");
-  expect(currentValue(causal, { inputs: {}, params: {} }, {})).toBe("false");
-  expect(currentValue(causal, { inputs: {}, params: {} }, { causal: true })).toBe(true);
+  expect(currentValue(causal, { inputs: {}, params: {}, note: "" }, {})).toBe("false");
+  expect(currentValue(causal, { inputs: {}, params: {}, note: "" }, { causal: true })).toBe(true);
 });

@@ -14,6 +14,8 @@ export type ExampleParams = Record<string, ExampleValue>;
 export interface Example {
   inputs: Record<string, ExampleTensor>;
   params: ExampleParams;
+  /** What the inputs are, for the caption. */
+  note: string;
 }
 
 /** Extents by the symbols of the input table; others are SMALL. */
@@ -170,6 +172,14 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   hopfield: { steps: 3 },
 };
 
+/** Inputs that show best without chance: a code alone, and how one vector turns. */
+const FILLED: Readonly<Record<string, { input: string; value: number; note: string }>> = {
+  sinusoidal: { input: "x", value: 0, note: "x is 0 everywhere: the code alone" },
+  learned_position: { input: "x", value: 0, note: "x is 0 everywhere: the rows that are added" },
+  rope: { input: "x", value: 1, note: "x is 1 everywhere: the same vector at every position" },
+  xpos: { input: "x", value: 1, note: "x is 1 everywhere: the same vector at every position" },
+};
+
 /** What follows the words that are chosen. */
 function followed(mechanism: Mechanism, changes: ExampleParams): Required<Follows> {
   const all: Required<Follows> = { extents: {}, without: [], params: {} };
@@ -201,6 +211,8 @@ export function drawExample(
     if (follows.without.includes(input.name)) continue;
     inputs[input.name] = drawInput(input, seed, extents);
   }
+  const filled = FILLED[mechanism.id];
+  if (filled) inputs[filled.input]?.data.fill(filled.value);
   const params: ExampleParams = {};
   for (const name of mechanism.params) {
     const parameter = parameters.get(name);
@@ -210,7 +222,7 @@ export function drawExample(
       follows.params[name] ?? EXAMPLE_PARAMS[mechanism.id]?.[name] ?? SMALL_PATTERN[name];
     if (small !== undefined) params[name] = small;
   }
-  return { inputs, params };
+  return { inputs, params, note: filled?.note ?? "Seeded random inputs" };
 }
 
 /** A matrix to look at: weights where there are any, else the output. */

@@ -15,6 +15,32 @@ function ticks(matrix: Matrix): number[] {
   return [-matrix.limit, 0, matrix.limit];
 }
 
+/** The numbers under the bar; one that would touch its neighbour is left out, the last never. */
+function tickShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
+  const shapes: Shape[] = [];
+  const all = ticks(matrix);
+  let end = -Infinity;
+  all.forEach((value, index) => {
+    const text = matrix.kind === "weight" ? String(Number(value.toPrecision(2))) : fixed(value, 1);
+    const x = rampPosition(matrix, value) * width;
+    const wide = text.length * SIZE * 0.6;
+    const anchor = index === 0 ? "start" : index === all.length - 1 ? "end" : "middle";
+    const begin = anchor === "start" ? x : anchor === "end" ? x - wide : x - wide / 2;
+    if (anchor === "middle" && begin < end + 6) return;
+    end = begin + wide;
+    shapes.push({
+      kind: "text",
+      x,
+      y: BAR_HEIGHT + 14,
+      text,
+      size: SIZE,
+      fill: palette.soft,
+      anchor,
+    });
+  });
+  return shapes;
+}
+
 function barShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
   const ramp = palette.ramps[matrix.ramp];
   const step = width / STEPS;
@@ -35,17 +61,7 @@ function barShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
     line: 1,
     stroke: palette.faint,
   });
-  ticks(matrix).forEach((value, index, all) => {
-    shapes.push({
-      kind: "text",
-      x: rampPosition(matrix, value) * width,
-      y: BAR_HEIGHT + 14,
-      text: matrix.kind === "weight" ? String(Number(value.toPrecision(2))) : fixed(value, 1),
-      size: SIZE,
-      fill: palette.soft,
-      anchor: index === 0 ? "start" : index === all.length - 1 ? "end" : "middle",
-    });
-  });
+  shapes.push(...tickShapes(matrix, palette, width));
   return shapes;
 }
 
