@@ -14,7 +14,9 @@
 namespace heed::bench {
 namespace {
 
-constexpr int64_t kBlocksLength = 4096;
+constexpr int64_t kDenseLength = 4096;
+// Packing queries, keys and values takes the same time however few blocks are visible: twice.
+constexpr int64_t kBlocksLengths[] = {4096, 16384};
 constexpr int64_t kGlobalLength = 16384;
 constexpr int64_t kShortWindow = 4096, kLongWindow = 65536;
 constexpr double kReach = 256;
@@ -28,22 +30,20 @@ const Input& FindInput(std::string_view name) {
                        [&](const Input& row) { return row.name == name; });
 }
 
-PatternCase Dense(const std::string& group) {
-  return {.group = group, .mechanism = "scaled_dot_product", .length = kBlocksLength};
+PatternCase Dense(const std::string& group, int64_t length = kDenseLength) {
+  return {.group = group, .mechanism = "scaled_dot_product", .length = length};
 }
 
-void AppendBlocks(std::vector<PatternCase>& cases) {
-  for (const int64_t block : {64, 128}) {
-    const std::string group = "blocks of " + std::to_string(block);
-    cases.push_back(Dense(group));
-    for (const double density : {0.05, 0.1, 0.25, 0.5}) {
-      cases.push_back({.group = group,
-                       .mechanism = "block_sparse",
-                       .length = kBlocksLength,
-                       .params = {{"block_size", static_cast<double>(block)}},
-                       .block = block,
-                       .density = density});
-    }
+void AppendBlocks(int64_t block, int64_t length, std::vector<PatternCase>& cases) {
+  const std::string group = "blocks of " + std::to_string(block) + " in " + std::to_string(length);
+  cases.push_back(Dense(group, length));
+  for (const double density : {0.05, 0.1, 0.25, 0.5}) {
+    cases.push_back({.group = group,
+                     .mechanism = "block_sparse",
+                     .length = length,
+                     .params = {{"block_size", static_cast<double>(block)}},
+                     .block = block,
+                     .density = density});
   }
 }
 
@@ -140,7 +140,9 @@ std::string PatternCase::Name() const {
 
 std::vector<PatternCase> PatternCases(const std::string& filter) {
   std::vector<PatternCase> all;
-  AppendBlocks(all);
+  for (const int64_t length : kBlocksLengths) {
+    for (const int64_t block : {64, 128}) AppendBlocks(block, length, all);
+  }
   AppendWindows("window/causal", {{"window_left", kReach}, {"causal", true}}, all);
   AppendWindows("window/symmetric", {{"window_left", kReach}, {"window_right", kReach}}, all);
   all.push_back(Dense("global"));

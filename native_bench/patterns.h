@@ -53,8 +53,8 @@ struct PatternReport {
 };
 
 // Random blocks at 5 to 50 %, windows of 256 keys on each side at 4096 to 65536 tokens, Longformer
-// and BigBird; every group begins with dense attention to 4096 tokens. A group stays whole when one
-// of its names matches the regular expression `filter`.
+// and BigBird; every group begins with dense attention, to 4096 tokens or as many as its blocks
+// have. A group stays whole when one of its names matches the regular expression `filter`.
 std::vector<PatternCase> PatternCases(const std::string& filter);
 
 // The tensors of a case, and its request.

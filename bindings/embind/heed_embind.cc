@@ -147,6 +147,21 @@ val Explain(const std::string& id, const std::string& input_names, val input_tab
   });
 }
 
+// {bytesRead, bytesWritten} and, where they are known, {flops, scratchBytes}; or {code, message}.
+val EstimateCost(const std::string& id, const std::string& input_names, val input_table,
+                 const std::string& param_names, val param_values, int num_threads) {
+  return heed::wire::Guarded([&] {
+    const heed::Cost cost = heed::EstimateCost(
+        ReadRequest(id, input_names, input_table, param_names, param_values), num_threads);
+    val row = val::object();
+    row.set("bytesRead", static_cast<double>(cost.bytes_read));
+    row.set("bytesWritten", static_cast<double>(cost.bytes_written));
+    if (cost.flops) row.set("flops", *cost.flops);
+    if (cost.scratch_bytes) row.set("scratchBytes", static_cast<double>(*cost.scratch_bytes));
+    return row;
+  });
+}
+
 // The same as above for operations (heed/operations.h).
 val PlanOperation(const std::string& id, const std::string& input_names, val input_table,
                   const std::string& param_names, val param_values) {
@@ -205,6 +220,7 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("planOutputs", &PlanOutputs);
   emscripten::function("run", &Run);
   emscripten::function("explain", &Explain);
+  emscripten::function("estimateCost", &EstimateCost);
   emscripten::function("planOperation", &PlanOperation);
   emscripten::function("runOperation", &RunOperation);
   emscripten::function("setThreads", &SetThreads);

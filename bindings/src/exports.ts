@@ -35,6 +35,7 @@ export type {
 } from "./attention_classifier.js";
 export type { DType } from "./dtype.js";
 export { HeedError, type HeedErrorCode } from "./errors.js";
+export type { CostEstimate, EstimateCostFunction } from "./estimate_cost.js";
 export type { ExplainFunction, ExplainSizes } from "./explain.js";
 export type { MemoryReport } from "./heap.js";
 export type {

@@ -82,6 +82,18 @@ export interface CacheInfo {
   blockSize: number;
 }
 
+/** Work and memory of a call, before it is made. */
+export interface CostEstimate {
+  /** Bytes of all inputs, once each, as they are stored. */
+  readonly bytesRead: number;
+  /** Bytes of all results. */
+  readonly bytesWritten: number;
+  /** Multiply-adds of the matrix products, each counted as 2; absent where nobody has counted. */
+  readonly flops?: number;
+  /** Bytes that the kernels allocate beside inputs and results; absent as `flops` is. */
+  readonly scratchBytes?: number;
+}
+
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
   mechanisms(): MechanismRow[];
@@ -100,6 +112,14 @@ export interface KernelGlue extends MemoryGlue {
     paramValues: ParamValue[],
     pictureTable: number[],
   ): Failure | null;
+  estimateCost(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+    threads: number,
+  ): CostEstimate | Failure;
   /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
   planOperation: PlanCall;
   runOperation: RunCall;

@@ -12,6 +12,7 @@ import {
   type AttentionClassifierConstructor,
   attentionClassifierOf,
 } from "./attention_classifier.js";
+import { type EstimateCostFunction, estimateCostOf } from "./estimate_cost.js";
 import { execute } from "./execute.js";
 import { type ExplainFunction, explainOf } from "./explain.js";
 import type { KernelGlue, ReferenceGlue } from "./glue.js";
@@ -132,6 +133,8 @@ export class Heed {
   readonly run: RunFunction;
   /** Which keys each query sees, as a picture of ones and zeros. */
   readonly explain: ExplainFunction;
+  /** Work and memory of a call of `run`, before it is made. */
+  readonly estimateCost: EstimateCostFunction;
   /** A multi-head attention layer; loads the weights of PyTorch and Keras. */
   readonly MultiHeadAttention: MultiHeadAttentionConstructor;
   /** Self-attention and a feed-forward network; loads PyTorch's encoder layers. */
@@ -227,6 +230,7 @@ export class Heed {
       return execute(heap, prepare(registry, id, inputs, params));
     }) as unknown as RunFunction;
     this.explain = explainOf(heap, registry);
+    this.estimateCost = estimateCostOf(heap, registry, this.threads);
     const analysis = analysisOf(heap, registry);
     this.analyze = analysis.analyze;
     this.weightsTile = analysis.weightsTile;

@@ -10,6 +10,7 @@
 #include "heed/cost.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
+#include "heed/examples.h"
 #include "heed/graph.h"
 #include "heed/keep.h"
 #include "heed/latent.h"
