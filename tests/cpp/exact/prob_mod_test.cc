@@ -12,6 +12,7 @@
 #include "heed/analysis.h"
 #include "heed/attention_free.h"
 #include "heed/compose.h"
+#include "heed/layers.h"
 #include "normalizer_checks.h"
 #include "request_builder.h"
 #include "simd_targets.h"
@@ -314,6 +315,24 @@ TEST(ProbModErrors, WhatCannotHaveItSaysSo) {
   EXPECT_THAT(
       MessageOf([&] { AttentionFree(c.q.view(), c.k.view(), c.v.view(), free, output.view()); }),
       HasSubstr("attention-free"));
+  Buffer<float> change({1, 2, 3, 3}, Layout::kDense, kNan);
+  EXPECT_THAT(MessageOf([&] {
+                Erasure(c.q.view(), c.k.view(), c.v.view(), options, 0, 3, {change.view(), {}});
+              }),
+              HasSubstr("erasure with prob_mod"));
+  MultiHeadOptions layer;
+  layer.attention = options;
+  layer.add_zero_attn = true;
+  const Buffer<float> rows({1, 1, 3, 8}, Layout::kDense, 1), w({1, 2, 4, 8}, Layout::kDense, 1);
+  Buffer<float> joined({1, 1, 3, 8}, Layout::kDense, kNan);
+  MultiHeadWeights weights;
+  weights.w_q = weights.w_k = weights.w_v = w.view();
+  MultiHeadOutputs layer_outputs;
+  layer_outputs.output = joined.view();
+  EXPECT_THAT(MessageOf([&] {
+                MultiHead(rows.view(), rows.view(), rows.view(), weights, layer, layer_outputs);
+              }),
+              HasSubstr("prob_mod with bias_k"));
   outputs.running_max = tiles[0].view();
   outputs.running_sum = tiles[1].view();
   outputs.rescale = tiles[2].view();
