@@ -12,47 +12,25 @@
 namespace heed {
 namespace {
 
-// The verbs of a mechanism.
+AttentionOptions NoPreset() { return {}; }
+
+// How a mechanism is run: by verbs of its own, or as a row of the exact family.
 struct Runner {
   std::string_view id;
   std::vector<OutputSpec> (*plan)(const RequestReader&);
   void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
   AttentionCost (*cost)(const RequestReader&, int num_threads) = nullptr;  // only where it is known
-  // The picture of the keep rules; nullptr where there are none.
-  void (*explain)(const RequestReader&, const TensorView<uint8_t>&) = nullptr;
+  // Of the exact family alone: what the row fixes, and how it reads the rest.
+  AttentionOptions (*preset)() = nullptr;
+  AttentionRequest (*read)(const RequestReader&, AttentionOptions) = nullptr;
+
+  AttentionRequest Read(const RequestReader& reader) const { return read(reader, preset()); }
 };
 
-AttentionOptions NoPreset() { return {}; }
-
-// A runner of the exact family from what its row fixes.
-template <AttentionOptions (*kPreset)()>
-constexpr Runner Exact(std::string_view id) {
-  return {id,
-          [](const RequestReader& reader) { return PlanAttention(ReadExact(reader, kPreset())); },
-          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-            RunAttentionRequest(ReadExact(reader, kPreset()), outputs, pool);
-          },
-          [](const RequestReader& reader, int num_threads) {
-            return CostOfAttention(ReadExact(reader, kPreset()), num_threads);
-          },
-          [](const RequestReader& reader, const TensorView<uint8_t>& picture) {
-            ExplainRequest(ReadExact(reader, kPreset()), picture);
-          }};
-}
-
-// The same for a row with a reader of its own.
-template <AttentionRequest (*kRead)(const RequestReader&)>
-constexpr Runner ExactRead(std::string_view id) {
-  return {id, [](const RequestReader& reader) { return PlanAttention(kRead(reader)); },
-          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-            RunAttentionRequest(kRead(reader), outputs, pool);
-          },
-          [](const RequestReader& reader, int num_threads) {
-            return CostOfAttention(kRead(reader), num_threads);
-          },
-          [](const RequestReader& reader, const TensorView<uint8_t>& picture) {
-            ExplainRequest(kRead(reader), picture);
-          }};
+constexpr Runner Exact(std::string_view id, AttentionOptions (*preset)(),
+                       AttentionRequest (*read)(const RequestReader&,
+                                                AttentionOptions) = ReadExact) {
+  return {id, nullptr, nullptr, nullptr, preset, read};
 }
 
 // A runner of the position family: one output, shaped as x.
@@ -69,21 +47,21 @@ constexpr Runner Position(std::string_view id) {
 }
 
 constexpr Runner kRunners[] = {
-    Exact<NoPreset>("attention"),
-    Exact<NoPreset>("scaled_dot_product"),
-    Exact<UnscaledPreset>("luong_dot"),
-    Exact<BilinearPreset>("luong_general"),
-    Exact<AdditivePreset>("luong_concat"),
-    Exact<UnscaledPreset>("luong_location"),
-    Exact<AdditivePreset>("additive"),
-    Exact<UnscaledPreset>("t5_relative"),
-    Exact<NoPreset>("shaw_relative"),
-    Exact<NoPreset>("transformer_xl"),
-    Exact<DisentangledPreset>("disentangled"),
-    Exact<ForgettingPreset>("forgetting"),
-    Exact<CosinePreset>("cosine"),
-    Exact<GaussianPreset>("gaussian"),
-    Exact<KernelRegressionPreset>("kernel_regression"),
+    Exact("attention", NoPreset),
+    Exact("scaled_dot_product", NoPreset),
+    Exact("luong_dot", UnscaledPreset),
+    Exact("luong_general", BilinearPreset),
+    Exact("luong_concat", AdditivePreset),
+    Exact("luong_location", UnscaledPreset),
+    Exact("additive", AdditivePreset),
+    Exact("t5_relative", UnscaledPreset),
+    Exact("shaw_relative", NoPreset),
+    Exact("transformer_xl", NoPreset),
+    Exact("disentangled", DisentangledPreset),
+    Exact("forgetting", ForgettingPreset),
+    Exact("cosine", CosinePreset),
+    Exact("gaussian", GaussianPreset),
+    Exact("kernel_regression", KernelRegressionPreset),
     {"multi_head", PlanMultiHead, RunMultiHead},
     {"multi_query", PlanMultiQuery, RunMultiQuery},
     {"grouped_query", PlanMultiHead, RunMultiHead},
@@ -102,27 +80,27 @@ constexpr Runner kRunners[] = {
     {"graph", PlanGraph, RunGraph},
     {"external", PlanExternal, RunExternal},
     {"synthesizer", PlanSynthesizer, RunSynthesizer},
-    Exact<NormalizePreset<Normalize::kHard>>("hard"),
-    Exact<NormalizePreset<Normalize::kAverage>>("average"),
-    Exact<NormalizePreset<Normalize::kTopK>>("top_k"),
-    Exact<NormalizePreset<Normalize::kSigmoid>>("sigmoid"),
-    Exact<NormalizePreset<Normalize::kRelu>>("relu"),
-    Exact<NormalizePreset<Normalize::kReluSquared>>("relu_squared"),
-    Exact<NormalizePreset<Normalize::kSparsemax>>("sparsemax"),
-    Exact<NormalizePreset<Normalize::kEntmax15>>("entmax15"),
-    ExactRead<ReadSink>("sink"),
-    Exact<NormalizePreset<Normalize::kSoftmax1>>("softmax1"),
-    Exact<NormalizePreset<Normalize::kStickBreaking>>("stick_breaking"),
-    Exact<NormalizePreset<Normalize::kCope>>("cope"),
-    ExactRead<ReadFlash>("flash"),
+    Exact("hard", NormalizePreset<Normalize::kHard>),
+    Exact("average", NormalizePreset<Normalize::kAverage>),
+    Exact("top_k", NormalizePreset<Normalize::kTopK>),
+    Exact("sigmoid", NormalizePreset<Normalize::kSigmoid>),
+    Exact("relu", NormalizePreset<Normalize::kRelu>),
+    Exact("relu_squared", NormalizePreset<Normalize::kReluSquared>),
+    Exact("sparsemax", NormalizePreset<Normalize::kSparsemax>),
+    Exact("entmax15", NormalizePreset<Normalize::kEntmax15>),
+    Exact("sink", NoPreset, ReadSink),
+    Exact("softmax1", NormalizePreset<Normalize::kSoftmax1>),
+    Exact("stick_breaking", NormalizePreset<Normalize::kStickBreaking>),
+    Exact("cope", NormalizePreset<Normalize::kCope>),
+    Exact("flash", NoPreset, ReadFlash),
     {"attention_free", PlanAttentionFree, RunAttentionFree},
     {"induced_set", PlanInducedSet, RunInducedSet},
     {"perceiver", PlanPerceiver, RunPerceiver},
-    Exact<NoPreset>("block_sparse"),
-    Exact<LongformerPreset>("longformer"),
-    Exact<BigBirdPreset>("bigbird"),
-    Exact<SwinWindowPreset>("swin_window"),
-    Exact<NeighborhoodPreset>("neighborhood"),
+    Exact("block_sparse", NoPreset),
+    Exact("longformer", LongformerPreset),
+    Exact("bigbird", BigBirdPreset),
+    Exact("swin_window", SwinWindowPreset),
+    Exact("neighborhood", NeighborhoodPreset),
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.
@@ -169,9 +147,11 @@ Cost EstimateCost(const Request& request, int num_threads) {
     cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
   }
   const Runner& runner = FindRunner(request.id);
-  if (runner.cost == nullptr) return cost;
-  const AttentionCost known =
-      runner.cost(RequestReader(*FindMechanism(request.id), request), num_threads);
+  if (runner.read == nullptr && runner.cost == nullptr) return cost;
+  const RequestReader reader(*FindMechanism(request.id), request);
+  const AttentionCost known = runner.read != nullptr
+                                  ? CostOfAttention(runner.Read(reader), num_threads)
+                                  : runner.cost(reader, num_threads);
   cost.flops = known.flops;
   cost.scratch_bytes = known.scratch_bytes;
   return cost;
@@ -179,7 +159,8 @@ Cost EstimateCost(const Request& request, int num_threads) {
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {
   const Runner& runner = FindRunner(request.id);
-  return runner.plan(RequestReader(*FindMechanism(request.id), request));
+  const RequestReader reader(*FindMechanism(request.id), request);
+  return runner.read != nullptr ? PlanAttention(runner.Read(reader)) : runner.plan(reader);
 }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
@@ -197,16 +178,18 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
       throw Error(ErrorCode::kOption, "output tensor \"" + output.name + "\" was not asked for");
     }
   }
-  runner.run(RequestReader(*FindMechanism(request.id), request), outputs, pool);
+  const RequestReader reader(*FindMechanism(request.id), request);
+  if (runner.read != nullptr) return RunAttentionRequest(runner.Read(reader), outputs, pool);
+  runner.run(reader, outputs, pool);
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {
   const Runner& runner = FindRunner(request.id);
-  if (runner.explain == nullptr) {
+  if (runner.read == nullptr) {
     throw Error(ErrorCode::kUnsupported,
                 "mechanism \"" + request.id + "\" has no keep rules that could be explained");
   }
-  runner.explain(RequestReader(*FindMechanism(request.id), request), picture);
+  ExplainRequest(runner.Read(RequestReader(*FindMechanism(request.id), request)), picture);
 }
 
 }  // namespace heed

@@ -9,12 +9,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "hwy/highway.h"
 #include "src/compose/attention_free_problem.h"
+#include "src/exact/keep/key_bits.h"
+#include "src/exact/keep/plugs.h"
 #include "src/exact/keep/range.h"
-#include "src/exact/plugs-inl.h"
+#include "src/exact/tile.h"
 #include "src/parallel/worker_scratch.h"
+#include "src/simd/exp2-inl.h"
+#include "src/simd/register_tile-inl.h"
 #include "src/simd/sigmoid-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,13 +30,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct FreePlan {
   const AttentionFreeProblem& p;
-  Plugs plugs;   // its keep plugs are used
+  std::vector<std::unique_ptr<CellKeep>> keep;
   bool goes_on;  // does a row begin with what the row before it has summed?
 
   explicit FreePlan(const AttentionFreeProblem& problem)
       : p(problem),
-        plugs(MakePlugs(problem.pairs)),
-        goes_on(!problem.pairs.options.bias.has_value() && plugs.keep.empty()) {}
+        keep(MakeKeepPlugs(problem.pairs)),
+        goes_on(!problem.pairs.options.bias.has_value() && keep.empty()) {}
 };
 
 // Memory of one worker: whole vectors of channels.
@@ -93,7 +99,7 @@ class FreeLoop {
     KeyBits bits;
     bits.SetRange(static_cast<size_t>(from - tile), static_cast<size_t>(to - tile));
     const KeepTile keep_tile = {b_, &row, 1, tile, static_cast<size_t>(to - tile)};
-    for (const auto& keep : plan_.plugs.keep) keep->Narrow(keep_tile, &bits);
+    for (const auto& keep : plan_.keep) keep->Narrow(keep_tile, &bits);
     count_ = 0;
     for (int64_t j = from; j < to; ++j) {
       if (!bits.Test(static_cast<size_t>(j - tile))) continue;

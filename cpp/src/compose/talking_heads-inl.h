@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/compose/mix_heads-inl.h"
+#include "src/exact/keep/keep-inl.h"
 #include "src/exact/plan-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -335,15 +335,15 @@ AttentionOptions KernelRegressionPreset() {
   return options;
 }
 
-AttentionRequest ReadSink(const RequestReader& reader) {
+AttentionRequest ReadSink(const RequestReader& reader, AttentionOptions preset) {
   if (reader.Input("sinks") == nullptr) {
     throw Error(ErrorCode::kOption, "input sinks is missing: one logit per query head");
   }
-  return ReadExact(reader, {});
+  return ReadExact(reader, std::move(preset));
 }
 
-AttentionRequest ReadFlash(const RequestReader& reader) {
-  AttentionRequest r = ReadExact(reader, {});
+AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset) {
+  AttentionRequest r = ReadExact(reader, std::move(preset));
   r.return_lse = true;
   r.return_tiles = reader.Flag("return_tiles");
   r.tiles_of_query = reader.Count("tiles_of_query");

@@ -55,9 +55,9 @@ AttentionOptions NormalizePreset() {
 }
 
 // The row `sink`: softmax whose sinks may not be left out.
-AttentionRequest ReadSink(const RequestReader& reader);
+AttentionRequest ReadSink(const RequestReader& reader, AttentionOptions preset);
 // The row `flash`: softmax with its lse and, on request, the statistics of its tiles.
-AttentionRequest ReadFlash(const RequestReader& reader);
+AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset);
 AttentionOptions LongformerPreset();
 AttentionOptions BigBirdPreset();
 AttentionOptions SwinWindowPreset();

@@ -9,12 +9,24 @@
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
 #include "src/exact/tile.h"
+#include "src/simd/exp2-inl.h"
 #include "src/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// What a tile's scores are measured in. The exponential is a power of two; where nothing else looks
+// at the scores, log2(e) is folded into the packed queries and costs nothing.
+struct NaturalUnits {
+  static constexpr float kPerNat = 1.0f;
+  static HWY_INLINE VF ToLog2(DF d, VF s) { return hn::Mul(s, hn::Set(d, kLog2E)); }
+};
+struct Log2Units {
+  static constexpr float kPerNat = kLog2E;
+  static HWY_INLINE VF ToLog2(DF, VF s) { return s; }
+};
 
 // Running statistics of rows: the largest score so far and the sum of weights relative to it.
 // Apart, so that a plug can treat the rows of a tile as vectors; aligned, with room for whole

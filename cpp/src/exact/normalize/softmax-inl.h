@@ -22,17 +22,6 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What a tile's scores are measured in. The exponential is a power of two; where nothing else looks
-// at the scores, log2(e) is folded into the packed queries and costs nothing.
-struct NaturalUnits {
-  static constexpr float kPerNat = 1.0f;
-  static HWY_INLINE VF ToLog2(DF d, VF s) { return hn::Mul(s, hn::Set(d, kLog2E)); }
-};
-struct Log2Units {
-  static constexpr float kPerNat = kLog2E;
-  static HWY_INLINE VF ToLog2(DF, VF s) { return s; }
-};
-
 template <class Units>
 class Softmax final : public NormalizePlug {
  public:

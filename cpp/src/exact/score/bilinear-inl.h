@@ -34,7 +34,7 @@ class BilinearScore final : public ScorePlug {
     PackTransposedPanel(RowPointers{rows}, count, Depth(), panel);
   }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores(MultiplyAccumulate(), Depth(), Depth(), queries, panels, tile, StoreOnly());
+    FillDots(Depth(), Depth(), queries, panels, tile);
   }
 
  private:

@@ -55,7 +55,7 @@ class CosineScore final : public ScorePlug {
   }
 
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores(MultiplyAccumulate(), head_dim_, head_dim_, queries, panels, tile, StoreOnly());
+    FillDots(head_dim_, head_dim_, queries, panels, tile);
   }
 
  private:

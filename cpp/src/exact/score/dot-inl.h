@@ -27,7 +27,7 @@ class DotScore final : public ScorePlug {
     PackTransposedPanel(RowPointers{rows}, count, head_dim_, panel);
   }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores(MultiplyAccumulate(), head_dim_, head_dim_, queries, panels, tile, StoreOnly());
+    FillDots(head_dim_, head_dim_, queries, panels, tile);
   }
 
  private:

@@ -62,7 +62,7 @@ class RelativeDotScore final : public ScorePlug {
   }
 
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
-    FillScores(MultiplyAccumulate(), head_dim_, QueryDepth(), queries, panels, tile, StoreOnly());
+    FillDots(head_dim_, QueryDepth(), queries, panels, tile);
     if (keys_.has_value()) AddQueryTerms(queries, tile);
     if (queries_.has_value()) AddKeyTerms(panels, tile);
   }

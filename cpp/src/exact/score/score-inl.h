@@ -61,6 +61,12 @@ HWY_INLINE void FillScores(Op op, size_t depth, size_t query_depth,
   }
 }
 
+// The same for dot products, compiled once: several scores are dot products of what they pack.
+HWY_NOINLINE inline void FillDots(size_t depth, size_t query_depth, const float* queries,
+                                  const float* panels, const ScoreTile& tile) {
+  FillScores(MultiplyAccumulate(), depth, query_depth, queries, panels, tile, StoreOnly());
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();

@@ -1,0 +1,96 @@
+// Which normaliser sits in its socket for one problem.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/exact/plugs_normalize.cc"
+#include <memory>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/exact/normalize/cope-inl.h"
+#include "src/exact/normalize/entmax15-inl.h"
+#include "src/exact/normalize/hard-inl.h"
+#include "src/exact/normalize/kernel_sum-inl.h"
+#include "src/exact/normalize/pointwise-inl.h"
+#include "src/exact/normalize/softmax-inl.h"
+#include "src/exact/normalize/sparsemax-inl.h"
+#include "src/exact/normalize/stick_breaking-inl.h"
+#include "src/exact/normalize/top_k-inl.h"
+#include "src/exact/plugs-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace {
+
+std::unique_ptr<NormalizePlug> MakeSoftmax(const AttentionProblem& p) {
+  const float sink = p.options.normalize == Normalize::kSoftmax1 ? 0.0f : kMinusInfinity;
+  if (FoldsLog2E(p)) return std::make_unique<Softmax<Log2Units>>(p.options.sinks, sink);
+  return std::make_unique<Softmax<NaturalUnits>>(p.options.sinks, sink);
+}
+
+std::unique_ptr<NormalizePlug> MakeKernelSum(const AttentionProblem& p) {
+  switch (p.options.kernel) {
+    case Kernel::kBoxcar:
+      return std::make_unique<KernelSum<BoxcarKernel>>();
+    case Kernel::kTriangular:
+      return std::make_unique<KernelSum<TriangularKernel>>();
+    case Kernel::kEpanechnikov:
+      return std::make_unique<KernelSum<EpanechnikovKernel>>();
+    case Kernel::kConstant:
+      return std::make_unique<KernelSum<ConstantKernel>>();
+    case Kernel::kGaussian:
+      break;
+  }
+  return MakeSoftmax(p);
+}
+
+template <class Weight>
+std::unique_ptr<NormalizePlug> MakePointwise(Weight weight, double power) {
+  return std::make_unique<Pointwise<Weight>>(weight, power);
+}
+
+}  // namespace
+
+std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  switch (o.normalize) {
+    case Normalize::kSoftmax:
+    case Normalize::kSoftmax1:
+      return MakeSoftmax(p);
+    case Normalize::kKernelSum:
+      return MakeKernelSum(p);
+    case Normalize::kSigmoid:
+      return MakePointwise(SigmoidWeight{p.sigmoid_bias}, 0);
+    case Normalize::kRelu:
+      return MakePointwise(ReluWeight(), o.length_power);
+    case Normalize::kReluSquared:
+      return MakePointwise(ReluSquaredWeight(), o.length_power);
+    case Normalize::kAverage:
+      return MakePointwise(AverageWeight(), 1);
+    default:
+      return nullptr;
+  }
+}
+
+std::unique_ptr<RowNormalize> MakeRowNormalize(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  switch (o.normalize) {
+    case Normalize::kHard:
+      return std::make_unique<Hard>();
+    case Normalize::kTopK:
+      return std::make_unique<TopK>(o.top_k, o.sinks);
+    case Normalize::kSparsemax:
+      return std::make_unique<Sparsemax>();
+    case Normalize::kEntmax15:
+      return std::make_unique<Entmax15>();
+    case Normalize::kStickBreaking:
+      return std::make_unique<StickBreaking>();
+    case Normalize::kCope:
+      return std::make_unique<Cope>(o.cope_table, o.sinks);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
