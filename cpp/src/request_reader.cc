@@ -3,10 +3,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "src/message.h"
+
 namespace heed {
 namespace {
-
-[[noreturn]] void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
 
 std::string Text(std::string_view view) { return std::string(view); }
 
@@ -36,7 +36,7 @@ bool Lists(std::string_view list, std::string_view word) {
 
 // A view of a rank-4 or rank-2 tensor with leading extents of 1.
 template <typename T>
-TensorView<T> RankFour(const std::string& name, const AnyTensor& tensor) {
+TensorView<T> RankFour(std::string_view name, const AnyTensor& tensor) {
   TensorView<T> view = {static_cast<T*>(tensor.data), tensor.shape, tensor.strides};
   if (tensor.rank == 4) return view;
   if (tensor.rank == 2) {
@@ -44,9 +44,10 @@ TensorView<T> RankFour(const std::string& name, const AnyTensor& tensor) {
     view.strides = {0, 0, tensor.strides[0], tensor.strides[1]};
     return view;
   }
-  Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor.rank) +
-                              "; expected 4 ([batch, num_heads, q_len, kv_len]) or 2 "
-                              "([q_len, kv_len]); rank 3 is ambiguous");
+  Fail(ErrorCode::kShape,
+       "{} has rank {}; expected 4 ([batch, num_heads, q_len, kv_len]) or 2 ([q_len, kv_len]); "
+       "rank 3 is ambiguous",
+       {name, tensor.rank});
 }
 
 template <typename T>
@@ -62,18 +63,18 @@ TensorView<const T> Padded(const AnyTensor* tensor) {
 }
 
 template <typename T>
-std::span<const T> Vector(const std::string& name, const AnyTensor& tensor) {
+std::span<const T> Vector(std::string_view name, const AnyTensor& tensor) {
   int64_t count = 1;
   for (int i = tensor.rank - 1; i >= 0; --i) {
     const size_t at = static_cast<size_t>(i);
     if (tensor.shape[at] < 0) {
-      Fail(ErrorCode::kShape, name + " has a negative extent");
+      Fail(ErrorCode::kShape, "{} has a negative extent", {name});
     }
     if (tensor.shape[at] > 1 && tensor.strides[at] != count) {
-      Fail(ErrorCode::kShape, name + " must be contiguous");
+      Fail(ErrorCode::kShape, "{} must be contiguous", {name});
     }
     if (__builtin_mul_overflow(count, tensor.shape[at], &count)) {
-      Fail(ErrorCode::kShape, name + " has more elements than can be addressed");
+      Fail(ErrorCode::kShape, "{} has more elements than can be addressed", {name});
     }
   }
   return {static_cast<const T*>(tensor.data), static_cast<size_t>(count)};
@@ -86,35 +87,33 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const NamedTensor& input = request.inputs[i];
     if (!Lists(mechanism.inputs, input.name)) {
-      Fail(ErrorCode::kOption, "input " + input.name + " is unknown to " + Text(mechanism.id) +
-                                   "; its inputs are: " + Text(mechanism.inputs));
+      Fail(ErrorCode::kOption, "input {} is unknown to {}; its inputs are: {}",
+           {input.name, Text(mechanism.id), Text(mechanism.inputs)});
     }
     if (input.tensor.rank < 0 || input.tensor.rank > 4) {
-      Fail(ErrorCode::kShape,
-           input.name + " has rank " + std::to_string(input.tensor.rank) + "; ranks are 0 to 4");
+      Fail(ErrorCode::kShape, "{} has rank {}; ranks are 0 to 4", {input.name, input.tensor.rank});
     }
     for (size_t j = 0; j < i; ++j) {
       if (request.inputs[j].name == input.name) {
-        Fail(ErrorCode::kOption, "input " + input.name + " is given twice");
+        Fail(ErrorCode::kOption, "input {} is given twice", {input.name});
       }
     }
   }
   for (size_t i = 0; i < request.params.size(); ++i) {
     const NamedParam& param = request.params[i];
     if (!Lists(mechanism.params, param.name)) {
-      Fail(ErrorCode::kOption, "parameter " + param.name + " is unknown to " + Text(mechanism.id) +
-                                   "; its parameters are: " + Text(mechanism.params));
+      Fail(ErrorCode::kOption, "parameter {} is unknown to {}; its parameters are: {}",
+           {param.name, Text(mechanism.id), Text(mechanism.params)});
     }
     for (size_t j = 0; j < i; ++j) {
       if (request.params[j].name == param.name) {
-        Fail(ErrorCode::kOption, "parameter " + param.name + " is given twice");
+        Fail(ErrorCode::kOption, "parameter {} is given twice", {param.name});
       }
     }
   }
   ForEachWord(mechanism.inputs, [&](std::string_view word) {
     if (word.ends_with('?') || Input(word) != nullptr) return;
-    Fail(ErrorCode::kOption,
-         "input " + Text(word) + " is missing; " + Text(mechanism.id) + " needs it");
+    Fail(ErrorCode::kOption, "input {} is missing; {} needs it", {Text(word), Text(mechanism.id)});
   });
 }
 
@@ -130,33 +129,33 @@ const AnyTensor* RequestReader::Input(std::string_view name) const {
 const AnyTensor* RequestReader::Find(std::string_view name, DType dtype) const {
   const AnyTensor* tensor = Input(name);
   if (tensor != nullptr && tensor->dtype != dtype) {
-    Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor->dtype) +
-                                "; expected " + DTypeName(dtype));
+    Fail(ErrorCode::kDType, "{} has element type {}; expected {}",
+         {Text(name), DTypeName(tensor->dtype), DTypeName(dtype)});
   }
   return tensor;
 }
 
 TensorView<const float> RequestReader::RequiredTensor(std::string_view name) const {
   const AnyTensor* tensor = Find(name, DType::kFloat32);
-  if (tensor == nullptr) Fail(ErrorCode::kOption, "input " + Text(name) + " is missing");
+  if (tensor == nullptr) Fail(ErrorCode::kOption, "input {} is missing", {Text(name)});
   if (tensor->rank != 4) {
-    Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor->rank) +
-                                "; expected 4 ([batch, heads, len, dim])");
+    Fail(ErrorCode::kShape, "{} has rank {}; expected 4 ([batch, heads, len, dim])",
+         {Text(name), tensor->rank});
   }
   return {static_cast<const float*>(tensor->data), tensor->shape, tensor->strides};
 }
 
 StoredTensor RequestReader::RequiredStored(std::string_view name) const {
   const AnyTensor* tensor = Input(name);
-  if (tensor == nullptr) Fail(ErrorCode::kOption, "input " + Text(name) + " is missing");
+  if (tensor == nullptr) Fail(ErrorCode::kOption, "input {} is missing", {Text(name)});
   if (tensor->dtype != DType::kFloat32 && tensor->dtype != DType::kFloat16 &&
       tensor->dtype != DType::kBFloat16) {
-    Fail(ErrorCode::kDType, Text(name) + " has element type " + DTypeName(tensor->dtype) +
-                                "; expected float32, float16 or bfloat16");
+    Fail(ErrorCode::kDType, "{} has element type {}; expected float32, float16 or bfloat16",
+         {Text(name), DTypeName(tensor->dtype)});
   }
   if (tensor->rank != 4) {
-    Fail(ErrorCode::kShape, Text(name) + " has rank " + std::to_string(tensor->rank) +
-                                "; expected 4 ([batch, heads, len, dim])");
+    Fail(ErrorCode::kShape, "{} has rank {}; expected 4 ([batch, heads, len, dim])",
+         {Text(name), tensor->rank});
   }
   return {tensor->data, tensor->dtype, tensor->shape, tensor->strides};
 }
@@ -220,20 +219,19 @@ bool RequestReader::Flag(std::string_view name) const {
   const ParamValue* value = Param(name);
   if (value == nullptr) return false;
   if (const bool* flag = std::get_if<bool>(value)) return *flag;
-  Fail(ErrorCode::kOption, Text(name) + " must be true or false");
+  Fail(ErrorCode::kOption, "{} must be true or false", {Text(name)});
 }
 
 std::optional<double> RequestReader::Number(std::string_view name) const {
   const ParamValue* value = Param(name);
   if (value == nullptr) return std::nullopt;
   if (const double* number = std::get_if<double>(value)) return *number;
-  Fail(ErrorCode::kOption, Text(name) + " must be a number");
+  Fail(ErrorCode::kOption, "{} must be a number", {Text(name)});
 }
 
 int64_t WholeNumber(std::string_view name, double value) {
   if (!(std::abs(value) <= 9007199254740992.0) || value != std::floor(value)) {
-    Fail(ErrorCode::kRange,
-         Text(name) + " = " + std::to_string(value) + "; expected a whole number within +-2^53");
+    Fail(ErrorCode::kRange, "{} = {}; expected a whole number within +-2^53", {Text(name), value});
   }
   return static_cast<int64_t>(value);
 }
@@ -252,13 +250,12 @@ std::optional<uint64_t> RequestReader::Seed(std::string_view name) const {
     const char* end = digits->data() + digits->size();
     const auto [stop, error] = std::from_chars(digits->data(), end, seed);
     if (error == std::errc() && stop == end) return seed;
-    Fail(ErrorCode::kRange,
-         Text(name) + " = \"" + *digits + "\"; expected a whole number in [0, 2^64)");
+    Fail(ErrorCode::kRange, "{} = \"{}\"; expected a whole number in [0, 2^64)",
+         {Text(name), *digits});
   }
   const std::optional<int64_t> seed = Count(name);
   if (*seed < 0) {
-    Fail(ErrorCode::kRange,
-         Text(name) + " = " + std::to_string(*seed) + "; expected a whole number in [0, 2^64)");
+    Fail(ErrorCode::kRange, "{} = {}; expected a whole number in [0, 2^64)", {Text(name), *seed});
   }
   return static_cast<uint64_t>(*seed);
 }
@@ -267,7 +264,7 @@ std::optional<std::string> RequestReader::Word(std::string_view name) const {
   const ParamValue* value = Param(name);
   if (value == nullptr) return std::nullopt;
   if (const std::string* word = std::get_if<std::string>(value)) return *word;
-  Fail(ErrorCode::kOption, Text(name) + " must be a word");
+  Fail(ErrorCode::kOption, "{} must be a word", {Text(name)});
 }
 
 std::vector<double> RequestReader::Numbers(std::string_view name) const {
@@ -275,7 +272,7 @@ std::vector<double> RequestReader::Numbers(std::string_view name) const {
   if (value == nullptr) return {};
   if (const double* number = std::get_if<double>(value)) return {*number};
   if (const auto* numbers = std::get_if<std::vector<double>>(value)) return *numbers;
-  Fail(ErrorCode::kOption, Text(name) + " must be a number or a list of numbers");
+  Fail(ErrorCode::kOption, "{} must be a number or a list of numbers", {Text(name)});
 }
 
 TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_view name) {
@@ -283,13 +280,12 @@ TensorView<float> OutputView(std::span<const NamedTensor> outputs, std::string_v
     if (output.name != name) continue;
     const AnyTensor& tensor = output.tensor;
     if (tensor.dtype != DType::kFloat32) {
-      Fail(ErrorCode::kDType,
-           Text(name) + " has element type " + DTypeName(tensor.dtype) + "; outputs are float32");
+      Fail(ErrorCode::kDType, "{} has element type {}; outputs are float32",
+           {Text(name), DTypeName(tensor.dtype)});
     }
     TensorView<float> view = {static_cast<float*>(tensor.data), tensor.shape, tensor.strides};
     if (tensor.rank < 2 || tensor.rank > 4) {
-      Fail(ErrorCode::kShape,
-           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 2 to 4");
+      Fail(ErrorCode::kShape, "{} has rank {}; expected 2 to 4", {Text(name), tensor.rank});
     }
     for (size_t axis = static_cast<size_t>(tensor.rank); axis < 4; ++axis) {
       view.shape[axis] = 1;
@@ -305,8 +301,7 @@ StoredOutput StoredOutputView(std::span<const NamedTensor> outputs, std::string_
     if (output.name != name) continue;
     const AnyTensor& tensor = output.tensor;
     if (tensor.rank != 4) {
-      Fail(ErrorCode::kShape,
-           Text(name) + " has rank " + std::to_string(tensor.rank) + "; expected 4");
+      Fail(ErrorCode::kShape, "{} has rank {}; expected 4", {Text(name), tensor.rank});
     }
     return {tensor.data, tensor.dtype, tensor.shape, tensor.strides};
   }

@@ -6,6 +6,7 @@
 #include "src/compose/request.h"
 #include "src/exact/request.h"
 #include "src/layers/request.h"
+#include "src/message.h"
 #include "src/position/request.h"
 #include "src/request_reader.h"
 
@@ -122,7 +123,7 @@ const Runner& FindRunner(const std::string& id) {
   for (const Runner& runner : kRunners) {
     known += (known.empty() ? "" : ", ") + std::string(runner.id);
   }
-  throw Error(ErrorCode::kOption, "mechanism \"" + id + "\" is unknown; heed has: " + known);
+  Fail(ErrorCode::kOption, "mechanism \"{}\" is unknown; heed has: {}", {id, known});
 }
 
 int64_t Bytes(DType dtype, int rank, const Extents& shape) {
@@ -135,8 +136,7 @@ int64_t Bytes(DType dtype, int rank, const Extents& shape) {
 
 Cost EstimateCost(const Request& request, int num_threads) {
   if (num_threads < 1) {
-    throw Error(ErrorCode::kRange,
-                "num_threads = " + std::to_string(num_threads) + "; it must be at least 1");
+    Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
   }
   Cost cost;
   for (const OutputSpec& spec : PlanOutputs(request)) {
@@ -169,13 +169,13 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
   for (const OutputSpec& spec : specs) {
     bool found = false;
     for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
-    if (!found) throw Error(ErrorCode::kOption, "output tensor \"" + spec.name + "\" is missing");
+    if (!found) Fail(ErrorCode::kOption, "output tensor \"{}\" is missing", {spec.name});
   }
   for (const NamedTensor& output : outputs) {
     bool planned = false;
     for (const OutputSpec& spec : specs) planned = planned || spec.name == output.name;
     if (!planned) {
-      throw Error(ErrorCode::kOption, "output tensor \"" + output.name + "\" was not asked for");
+      Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
     }
   }
   const RequestReader reader(*FindMechanism(request.id), request);
@@ -186,8 +186,8 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
 void Explain(const Request& request, TensorView<uint8_t> picture) {
   const Runner& runner = FindRunner(request.id);
   if (runner.read == nullptr) {
-    throw Error(ErrorCode::kUnsupported,
-                "mechanism \"" + request.id + "\" has no keep rules that could be explained");
+    Fail(ErrorCode::kUnsupported, "mechanism \"{}\" has no keep rules that could be explained",
+         {request.id});
   }
   ExplainRequest(runner.Read(RequestReader(*FindMechanism(request.id), request)), picture);
 }

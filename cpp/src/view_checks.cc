@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 
 namespace heed {
@@ -11,7 +10,7 @@ namespace {
 
 // Two elements of an output must not share memory. Dimensions sorted by stride must each step over
 // all that the smaller ones reach: enough for every layout that permutes or slices a dense tensor.
-void CheckNoOverlap(const std::string& name, const StoredOutput& view) {
+void CheckNoOverlap(std::string_view name, const StoredOutput& view) {
   bool taken[4] = {};
   int64_t reach = 1;
   for (int round = 0; round < 4; ++round) {
@@ -26,8 +25,8 @@ void CheckNoOverlap(const std::string& name, const StoredOutput& view) {
     taken[smallest] = true;
     const int64_t stride = std::abs(view.strides[smallest]);
     if (stride < reach) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) + " and strides " +
-                                  ShapeText(view.strides) + ": elements overlap in memory");
+      Fail(ErrorCode::kShape, "{} has shape {} and strides {}: elements overlap in memory",
+           {name, view.shape, view.strides});
     }
     reach += stride * (view.shape[smallest] - 1);
   }
@@ -35,37 +34,23 @@ void CheckNoOverlap(const std::string& name, const StoredOutput& view) {
 
 }  // namespace
 
-void Fail(ErrorCode code, const std::string& message) { throw Error(code, message); }
+std::string ShapeText(const Extents& shape) { return Join("{}", {shape}); }
+std::string NumberText(double value) { return Join("{}", {value}); }
 
-std::string ShapeText(const Extents& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
-// A stream would bring the whole locale machinery into the WebAssembly files.
-std::string NumberText(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", value);
-  return text;
-}
-
-void CheckFinite(const std::string& name, double value) {
+void CheckFinite(std::string_view name, double value) {
   if (!std::isfinite(value)) {
-    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be finite");
+    Fail(ErrorCode::kRange, "{} = {}; it must be finite", {name, value});
   }
 }
 
-void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides,
+void CheckExtents(std::string_view name, const Extents& shape, const Extents& strides,
                   size_t element_size) {
   const int64_t most = static_cast<int64_t>(std::numeric_limits<ptrdiff_t>::max() / element_size);
   int64_t count = 1;
   int64_t reach = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] < 0) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; extents are >= 0");
+      Fail(ErrorCode::kShape, "{} has shape {}; extents are >= 0", {name, shape});
     }
     int64_t span = 0;
     const int64_t steps = shape[i] > 0 ? shape[i] - 1 : 0;
@@ -74,40 +59,40 @@ void CheckExtents(const std::string& name, const Extents& shape, const Extents& 
         __builtin_mul_overflow(steps, std::abs(stride), &span) ||
         __builtin_add_overflow(reach, span, &reach) ||
         count > std::numeric_limits<int64_t>::max() / 8 || reach >= most) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + " and strides " +
-                                  ShapeText(strides) + ": more elements than can be addressed");
+      Fail(ErrorCode::kShape, "{} has shape {} and strides {}: more elements than can be addressed",
+           {name, shape, strides});
     }
   }
 }
 
-void CheckShape(const std::string& name, const Extents& shape, const Extents& expected,
-                const std::string& meaning) {
+void CheckShape(std::string_view name, const Extents& shape, const Extents& expected,
+                std::string_view meaning) {
   if (shape == expected) return;
-  Fail(ErrorCode::kShape, name + " has shape " + ShapeText(shape) + "; expected " +
-                              ShapeText(expected) + " (" + meaning + ")");
+  Fail(ErrorCode::kShape, "{} has shape {}; expected {} ({})", {name, shape, expected, meaning});
 }
 
-void CheckLastIsContiguous(const std::string& name, const Extents& shape, const Extents& strides) {
+void CheckLastIsContiguous(std::string_view name, const Extents& shape, const Extents& strides) {
   if (shape[3] > 1 && strides[3] != 1) {
-    Fail(ErrorCode::kShape, name + " has stride " + std::to_string(strides[3]) +
-                                " in its last dimension; it must be contiguous (1)");
+    Fail(ErrorCode::kShape, "{} has stride {} in its last dimension; it must be contiguous (1)",
+         {name, strides[3]});
   }
 }
 
-void CheckStored(const std::string& name, const StoredTensor& tensor) {
+void CheckStored(std::string_view name, const StoredTensor& tensor) {
   if (tensor.dtype != DType::kFloat32 && tensor.dtype != DType::kFloat16 &&
       tensor.dtype != DType::kBFloat16) {
-    Fail(ErrorCode::kDType, name + " has element type " + DTypeName(tensor.dtype) +
-                                "; expected float32, float16 or bfloat16");
+    Fail(ErrorCode::kDType, "{} has element type {}; expected float32, float16 or bfloat16",
+         {name, DTypeName(tensor.dtype)});
   }
   const size_t element_size = static_cast<size_t>(ElementSize(tensor.dtype));
   CheckExtents(name, tensor.shape, tensor.strides, element_size);
-  if (tensor.data == nullptr && tensor.size() > 0) Fail(ErrorCode::kOption, name + " is missing");
+  if (tensor.data == nullptr && tensor.size() > 0)
+    Fail(ErrorCode::kOption, "{} is missing", {name});
   CheckLastIsContiguous(name, tensor.shape, tensor.strides);
 }
 
-void CheckOutput(const std::string& name, const StoredOutput& view, const Extents& expected,
-                 const std::string& meaning) {
+void CheckOutput(std::string_view name, const StoredOutput& view, const Extents& expected,
+                 std::string_view meaning) {
   CheckStored(name, {view.data, view.dtype, view.shape, view.strides});
   CheckShape(name, view.shape, expected, meaning);
   if (view.size() > 0) CheckNoOverlap(name, view);
@@ -143,14 +128,14 @@ ViewSpan SpanOf(const StoredOutput& tensor) {
                 static_cast<size_t>(ElementSize(tensor.dtype)));
 }
 
-void CheckNoAlias(const std::string& name, const ViewSpan& output, const std::string& other,
+void CheckNoAlias(std::string_view name, const ViewSpan& output, std::string_view other,
                   const ViewSpan& input) {
   if (output.empty || input.empty) return;
   // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
   // element; only the same first element is certainly a mistake.
   const bool crossing = output.low < input.high && input.low < output.high;
   if (output.start == input.start || (output.dense && input.dense && crossing)) {
-    Fail(ErrorCode::kShape, name + " overlaps " + other + " in memory; outputs need their own");
+    Fail(ErrorCode::kShape, "{} overlaps {} in memory; outputs need their own", {name, other});
   }
 }
 

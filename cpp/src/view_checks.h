@@ -6,51 +6,51 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "heed/error.h"
 #include "heed/tensor.h"
+#include "src/message.h"
 
 namespace heed {
-
-[[noreturn]] void Fail(ErrorCode code, const std::string& message);
 
 // "[1, 2, 3, 4]".
 std::string ShapeText(const Extents& shape);
 
-// A number as messages show it: 1e-39 does not become 0.000000.
+// "1e-39", where std::to_string() says "0.000000".
 std::string NumberText(double value);
 
-void CheckFinite(const std::string& name, double value);
+void CheckFinite(std::string_view name, double value);
 
 // Extents are not negative, their product and the farthest element can be addressed.
-void CheckExtents(const std::string& name, const Extents& shape, const Extents& strides,
+void CheckExtents(std::string_view name, const Extents& shape, const Extents& strides,
                   size_t element_size);
 
-void CheckShape(const std::string& name, const Extents& shape, const Extents& expected,
-                const std::string& meaning);
+void CheckShape(std::string_view name, const Extents& shape, const Extents& expected,
+                std::string_view meaning);
 
 // The view can be addressed and is there, whatever its strides.
 template <typename T>
-void CheckPresent(const std::string& name, const TensorView<T>& view) {
+void CheckPresent(std::string_view name, const TensorView<T>& view) {
   CheckExtents(name, view.shape, view.strides, sizeof(T));
-  if (view.data == nullptr && view.size() > 0) Fail(ErrorCode::kOption, name + " is missing");
+  if (view.data == nullptr && view.size() > 0) Fail(ErrorCode::kOption, "{} is missing", {name});
 }
 
-void CheckLastIsContiguous(const std::string& name, const Extents& shape, const Extents& strides);
+void CheckLastIsContiguous(std::string_view name, const Extents& shape, const Extents& strides);
 
 // CheckPresent, and the last dimension is contiguous.
 template <typename T>
-void CheckInput(const std::string& name, const TensorView<T>& view) {
+void CheckInput(std::string_view name, const TensorView<T>& view) {
   CheckPresent(name, view);
   CheckLastIsContiguous(name, view.shape, view.strides);
 }
 
 // CheckInput for a tensor of float32, float16 or bfloat16; other types are an Error(kDType).
-void CheckStored(const std::string& name, const StoredTensor& tensor);
+void CheckStored(std::string_view name, const StoredTensor& tensor);
 
 // CheckStored, the expected shape, and no two elements in the same place. Views of floats too.
-void CheckOutput(const std::string& name, const StoredOutput& view, const Extents& expected,
-                 const std::string& meaning);
+void CheckOutput(std::string_view name, const StoredOutput& view, const Extents& expected,
+                 std::string_view meaning);
 
 // The memory that a view spans, for CheckNoAlias.
 struct ViewSpan {
@@ -71,19 +71,19 @@ ViewSpan SpanOf(const TensorView<T>& view) {
 ViewSpan SpanOf(const StoredTensor& tensor);
 ViewSpan SpanOf(const StoredOutput& tensor);
 
-void CheckNoAlias(const std::string& name, const ViewSpan& output, const std::string& other,
+void CheckNoAlias(std::string_view name, const ViewSpan& output, std::string_view other,
                   const ViewSpan& input);
 
 template <typename T, typename U>
-void CheckNoAlias(const std::string& name, const TensorView<T>& output, const std::string& other,
+void CheckNoAlias(std::string_view name, const TensorView<T>& output, std::string_view other,
                   const TensorView<U>& input) {
   CheckNoAlias(name, SpanOf(output), other, SpanOf(input));
 }
 
 // Turns extents of 1 into strides of 0. `meaning` names the extents of `full`.
 template <typename T>
-TensorView<T> Broadcast(const std::string& name, TensorView<T> view, const Extents& full,
-                        const std::string& meaning = "[batch, num_heads, q_len, kv_len]") {
+TensorView<T> Broadcast(std::string_view name, TensorView<T> view, const Extents& full,
+                        std::string_view meaning = "[batch, num_heads, q_len, kv_len]") {
   CheckInput(name, view);
   for (size_t i = 0; i < 4; ++i) {
     if (view.shape[i] == full[i]) {
@@ -91,9 +91,8 @@ TensorView<T> Broadcast(const std::string& name, TensorView<T> view, const Exten
       continue;
     }
     if (view.shape[i] != 1) {
-      Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) +
-                                  ", which does not broadcast to " + ShapeText(full) + " (" +
-                                  meaning + ")");
+      Fail(ErrorCode::kShape, "{} has shape {}, which does not broadcast to {} ({})",
+           {name, view.shape, full, meaning});
     }
     view.shape[i] = full[i];
     view.strides[i] = 0;

@@ -9,6 +9,7 @@
 #include "src/analysis/column_totals.h"
 #include "src/analysis/tile_sums.h"
 #include "src/analysis/weights_problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -122,9 +123,10 @@ int64_t TopK(const AnalysisOutputs& out) {
 
 void CheckPositionsKnown(const AttentionProblem& p) {
   if (p.q_len == p.kv_len || p.options.query_offset.kind() != QueryOffset::Kind::kUnset) return;
-  Fail(ErrorCode::kOption, "query_offset is needed: q_len = " + std::to_string(p.q_len) +
-                               " and kv_len = " + std::to_string(p.kv_len) +
-                               " differ and expected_distance depends on positions");
+  Fail(ErrorCode::kOption,
+       "query_offset is needed: q_len = {} and kv_len = {} differ and expected_distance depends on "
+       "positions",
+       {p.q_len, p.kv_len});
 }
 
 void CheckAnalysisOutputs(const AttentionProblem& p, const AnalysisOutputs& out) {
@@ -132,8 +134,7 @@ void CheckAnalysisOutputs(const AttentionProblem& p, const AnalysisOutputs& out)
   const int64_t top_k = TopK(out);
   const bool any_top = out.top_weights.has_value() || out.top_indices.has_value();
   if (any_top && (top_k < 1 || top_k > p.kv_len)) {
-    Fail(ErrorCode::kRange, "top_k = " + std::to_string(top_k) +
-                                "; it lies in [1, kv_len = " + std::to_string(p.kv_len) + "]");
+    Fail(ErrorCode::kRange, "top_k = {}; it lies in [1, kv_len = {}]", {top_k, p.kv_len});
   }
   const Extents top = {p.batch, p.num_heads, p.q_len, top_k};
   const std::string top_text = "[batch, num_heads, q_len, top_k]";
@@ -147,8 +148,7 @@ void CheckAnalysisOutputs(const AttentionProblem& p, const AnalysisOutputs& out)
                       "[batch, num_heads, kv_len, 1]");
   CheckAnalysisOutput(p, "lse", out.lse, rows, kRowsText);
   if (p.kv_len > std::numeric_limits<int32_t>::max()) {
-    Fail(ErrorCode::kShape,
-         "k has kv_len " + std::to_string(p.kv_len) + "; indices of keys are 32-bit");
+    Fail(ErrorCode::kShape, "k has kv_len {}; indices of keys are 32-bit", {p.kv_len});
   }
   if (out.expected_distance.has_value()) CheckPositionsKnown(p);
 }
@@ -175,9 +175,8 @@ void WriteColumnSums(const ColumnTotals& columns, const AttentionProblem& p,
 void CheckRange(const AttentionProblem& p, const WeightsRange& r) {
   const auto check = [](const char* what, int64_t begin, int64_t end, int64_t len) {
     if (begin >= 0 && begin <= end && end <= len) return;
-    Fail(ErrorCode::kRange, std::string(what) + " = [" + std::to_string(begin) + ", " +
-                                std::to_string(end) + "); expected a range within [0, " +
-                                std::to_string(len) + ")");
+    Fail(ErrorCode::kRange, "{} = [{}, {}); expected a range within [0, {})",
+         {what, begin, end, len});
   };
   check("queries", r.q_begin, r.q_end, p.q_len);
   check("keys", r.k_begin, r.k_end, p.kv_len);

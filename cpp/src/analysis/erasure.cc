@@ -7,6 +7,7 @@
 
 #include "heed/analysis.h"
 #include "src/analysis/weights_problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -92,8 +93,8 @@ class ErasedRow {
 
 void CheckQueries(const AttentionProblem& p, int64_t begin, int64_t end) {
   if (begin >= 0 && begin <= end && end <= p.q_len) return;
-  Fail(ErrorCode::kRange, "queries = [" + std::to_string(begin) + ", " + std::to_string(end) +
-                              "); expected a range within [0, " + std::to_string(p.q_len) + ")");
+  Fail(ErrorCode::kRange, "queries = [{}, {}); expected a range within [0, {})",
+       {begin, end, p.q_len});
 }
 
 void CheckShares(const AttentionProblem& p) {
@@ -129,8 +130,7 @@ void CheckErasureOutputs(const AttentionProblem& p, int64_t num_queries,
   CheckNoAlias("change", SpanOf(out.change), "v", SpanOf(p.v));
   CheckNoAlias("without", SpanOf(out.without), "v", SpanOf(p.v));
   if (out.without.has_value() && num_queries != 1) {
-    Fail(ErrorCode::kShape,
-         "without is the output of one query; the range has " + std::to_string(num_queries));
+    Fail(ErrorCode::kShape, "without is the output of one query; the range has {}", {num_queries});
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "heed/analysis.h"
 #include "src/analysis/weights_problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -124,14 +125,13 @@ void CheckMaps(const TensorView<const float>& maps) {
   CheckInput("maps", maps);
   const auto [batch, layers, rows, len] = maps.shape;
   if (rows != len) {
-    Fail(ErrorCode::kShape,
-         "maps has shape " + ShapeText(maps.shape) + "; expected [batch, layers, len, len]");
+    Fail(ErrorCode::kShape, "maps has shape {}; expected [batch, layers, len, len]", {maps.shape});
   }
   const int64_t most = len == 0 ? kMaxFlowEdges : kMaxFlowEdges / len / len;
   if (layers < 1 || layers > most) {
     Fail(ErrorCode::kRange,
-         "maps has " + std::to_string(layers) + " layers of len " + std::to_string(len) +
-             "; expected at least 1 and layers * len^2 <= " + std::to_string(kMaxFlowEdges));
+         "maps has {} layers of len {}; expected at least 1 and layers * len^2 <= {}",
+         {layers, len, kMaxFlowEdges});
   }
   if (maps.size() == 0) return;
   for (int64_t b = 0; b < batch; ++b) {
@@ -140,8 +140,8 @@ void CheckMaps(const TensorView<const float>& maps) {
         for (int64_t j = 0; j < len; ++j) {
           const float capacity = maps(b, l, i, j);
           if (capacity >= 0 && capacity < std::numeric_limits<float>::infinity()) continue;
-          Fail(ErrorCode::kRange, "maps holds " + NumberText(static_cast<double>(capacity)) +
-                                      "; capacities are finite and >= 0");
+          Fail(ErrorCode::kRange, "maps holds {}; capacities are finite and >= 0",
+               {static_cast<double>(capacity)});
         }
       }
     }
@@ -156,8 +156,7 @@ void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> source
   const int64_t len = maps.shape[2];
   for (const int64_t source : sources) {
     if (source >= 0 && source < len) continue;
-    Fail(ErrorCode::kRange, "sources holds " + std::to_string(source) + "; tokens lie in [0, " +
-                                std::to_string(len) + ")");
+    Fail(ErrorCode::kRange, "sources holds {}; tokens lie in [0, {})", {source, len});
   }
   const int64_t num = static_cast<int64_t>(sources.size());
   if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");

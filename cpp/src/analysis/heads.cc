@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/analysis.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -58,8 +59,8 @@ std::vector<float> HeadImportance(TensorView<const float> output, TensorView<con
 std::vector<uint8_t> PruneHeads(std::span<const float> importance, int64_t num_kept) {
   const int64_t num_heads = static_cast<int64_t>(importance.size());
   if (num_kept < 0 || num_kept > num_heads) {
-    Fail(ErrorCode::kRange, "num_kept = " + std::to_string(num_kept) + "; it lies in [0, " +
-                                std::to_string(num_heads) + "], the number of heads");
+    Fail(ErrorCode::kRange, "num_kept = {}; it lies in [0, {}], the number of heads",
+         {num_kept, num_heads});
   }
   for (const float x : importance) CheckFinite("importance", static_cast<double>(x));
   std::vector<size_t> order(importance.size());

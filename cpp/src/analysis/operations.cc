@@ -10,6 +10,7 @@
 #include "src/exact/problem.h"
 #include "src/exact/request.h"
 #include "src/linear/operations.h"
+#include "src/message.h"
 #include "src/request_reader.h"
 #include "src/rows/operations.h"
 #include "src/view_checks.h"
@@ -90,15 +91,14 @@ class Reading {
       attention_ = ReadExact(RequestReader(AttentionRow(), rest_), {});
       attention_.options = OptionsOf(attention_);
       if (attention_.return_lse || attention_.return_weights || attention_.return_scores) {
-        Fail(ErrorCode::kOption, request.id + " returns neither weights nor scores");
+        Fail(ErrorCode::kOption, "{} returns neither weights nor scores", {request.id});
       }
       const AttentionProblem p = Problem(false);
       rows_ = {p.batch, p.num_heads, p.q_len, 0};
       kv_len_ = p.kv_len;
     } else if (!rest_.inputs.empty() || !rest_.params.empty()) {
-      Fail(ErrorCode::kOption,
-           (rest_.inputs.empty() ? rest_.params[0].name : rest_.inputs[0].name) +
-               " is unknown to " + request.id);
+      Fail(ErrorCode::kOption, "{} is unknown to {}",
+           {(rest_.inputs.empty() ? rest_.params[0].name : rest_.inputs[0].name), request.id});
     }
   }
 
@@ -136,14 +136,14 @@ class Reading {
   TensorView<const float> Required(std::string_view name) const {
     const TensorView<const float> view = own_.FloatTensor(name);
     if (own_.Input(name) == nullptr) {
-      Fail(ErrorCode::kOption, "input " + std::string(name) + " is missing");
+      Fail(ErrorCode::kOption, "input {} is missing", {name});
     }
     return view;
   }
 
   int64_t Count(std::string_view name) const {
     const std::optional<int64_t> count = own_.Count(name);
-    if (!count) Fail(ErrorCode::kOption, "parameter " + std::string(name) + " is missing");
+    if (!count) Fail(ErrorCode::kOption, "parameter {} is missing", {name});
     return *count;
   }
 
@@ -155,8 +155,7 @@ class Reading {
   TensorView<const float> RankThree(std::string_view name, const char* meaning) const {
     const int rank = own_.Input(name)->rank;
     if (rank != 3) {
-      Fail(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(rank) +
-                                  "; expected 3 (" + meaning + ")");
+      Fail(ErrorCode::kShape, "{} has rank {}; expected 3 ({})", {name, rank, meaning});
     }
     return own_.FloatTensor(name);
   }
@@ -207,8 +206,7 @@ std::vector<OutputSpec> PlanAnalyze(const Reading& r) {
   }
   if (const std::optional<int64_t> top_k = own.Count("top_k")) {
     if (*top_k < 1 || *top_k > r.kv_len()) {
-      Fail(ErrorCode::kRange, "top_k = " + std::to_string(*top_k) +
-                                  "; it lies in [1, kv_len = " + std::to_string(r.kv_len()) + "]");
+      Fail(ErrorCode::kRange, "top_k = {}; it lies in [1, kv_len = {}]", {*top_k, r.kv_len()});
     }
     const Extents top = {r.batch(), r.num_heads(), r.q_len(), *top_k};
     specs.push_back({"top_weights", 4, top});
@@ -384,7 +382,7 @@ size_t FindOperation(const std::string& id) {
   for (size_t n = 0; n < std::size(kOperations); ++n) {
     if (kOperations[n].id == id) return n;
   }
-  Fail(ErrorCode::kOption, "operation \"" + id + "\" is unknown");
+  Fail(ErrorCode::kOption, "operation \"{}\" is unknown", {id});
 }
 
 // The states of a merge: pairs output_n, lse_n.
@@ -400,8 +398,9 @@ std::vector<PartialAttention> ReadStates(const Request& request) {
     if (output.name != "output_" + number || lse.name != "lse_" + number ||
         output.tensor.rank != 4 || lse.tensor.rank != 3 || output.tensor.dtype != DType::kFloat32 ||
         lse.tensor.dtype != DType::kFloat32) {
-      Fail(ErrorCode::kOption, "merge expects output_" + number + " (float32, rank 4) and lse_" +
-                                   number + " (float32, rank 3) at this place");
+      Fail(ErrorCode::kOption,
+           "merge expects output_{} (float32, rank 4) and lse_{} (float32, rank 3) at this place",
+           {number, number});
     }
     const Extents& shape = lse.tensor.shape;
     const Extents& strides = lse.tensor.strides;

@@ -8,6 +8,7 @@
 #include "heed/analysis.h"
 #include "src/analysis/column_totals.h"
 #include "src/analysis/weights_problem.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 
@@ -75,9 +76,9 @@ std::vector<AttentionProblem> ValidateLayers(std::span<const AttentionLayer> lay
     const std::string name = "layers[" + std::to_string(n) + "]";
     CheckSquare(p, name + " of a rollout");
     if (p.batch != start.shape[0] || p.q_len != start.shape[3]) {
-      Fail(ErrorCode::kShape, name + " has batch " + std::to_string(p.batch) + " and len " +
-                                  std::to_string(p.q_len) + "; start has shape " +
-                                  ShapeText(start.shape) + " ([batch, 1, rows, len])");
+      Fail(ErrorCode::kShape,
+           "{} has batch {} and len {}; start has shape {} ([batch, 1, rows, len])",
+           {name, p.batch, p.q_len, start.shape});
     }
   }
   return problems;
@@ -108,12 +109,11 @@ StoredTensor SpreadHeads(const AttentionProblem& p, std::vector<char>& memory) {
 void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView<const float> start,
              TensorView<float> output, ThreadPool* pool) {
   if (!(residual >= 0 && residual <= 1)) {
-    Fail(ErrorCode::kRange, "residual = " + NumberText(residual) + "; it lies in [0, 1]");
+    Fail(ErrorCode::kRange, "residual = {}; it lies in [0, 1]", {residual});
   }
   CheckInput("start", start);
   if (start.shape[1] != 1) {
-    Fail(ErrorCode::kShape,
-         "start has shape " + ShapeText(start.shape) + "; expected [batch, 1, rows, len]");
+    Fail(ErrorCode::kShape, "start has shape {}; expected [batch, 1, rows, len]", {start.shape});
   }
   const std::vector<AttentionProblem> problems = ValidateLayers(layers, start);
   if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
@@ -139,7 +139,7 @@ void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptio
               int64_t hops, TensorView<const float> x, TensorView<float> output, ThreadPool* pool) {
   const AttentionProblem p = ValidateWeights(q, k, options, false);
   CheckSquare(p, "multi-hop attention");
-  if (hops < 0) Fail(ErrorCode::kRange, "hops = " + std::to_string(hops) + "; it must be >= 0");
+  if (hops < 0) Fail(ErrorCode::kRange, "hops = {}; it must be >= 0", {hops});
   CheckInput("x", x);
   CheckShape("x", x.shape, {p.batch, p.num_heads, p.q_len, x.shape[3]},
              "[batch, num_heads, len, dim]");

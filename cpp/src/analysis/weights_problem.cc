@@ -4,6 +4,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -63,9 +64,8 @@ void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse) {
   CheckShape("lse", lse.shape, {p.batch, p.num_heads, p.q_len, 1}, "[batch, num_heads, q_len, 1]");
 }
 
-void CheckAnalysisOutput(const AttentionProblem& p, const std::string& name,
-                         TensorView<float> output, const Extents& expected,
-                         const std::string& meaning) {
+void CheckAnalysisOutput(const AttentionProblem& p, std::string_view name, TensorView<float> output,
+                         const Extents& expected, std::string_view meaning) {
   if (!output.has_value()) return;
   CheckOutput(name, output, expected, meaning);
   CheckNoAlias(name, SpanOf(output), "q", SpanOf(p.q));
@@ -78,11 +78,11 @@ TensorView<float> AsFloats(const TensorView<int32_t>& view) {
   return {reinterpret_cast<float*>(view.data), view.shape, view.strides};
 }
 
-void CheckSquare(const AttentionProblem& p, const std::string& what) {
+void CheckSquare(const AttentionProblem& p, std::string_view what) {
   if (p.q_len == p.kv_len) return;
-  Fail(ErrorCode::kShape, "q_len = " + std::to_string(p.q_len) +
-                              " and kv_len = " + std::to_string(p.kv_len) + " differ; " + what +
-                              " needs queries and keys of the same tokens");
+  Fail(ErrorCode::kShape,
+       "q_len = {} and kv_len = {} differ; {} needs queries and keys of the same tokens",
+       {p.q_len, p.kv_len, what});
 }
 
 int64_t NumParts(const AttentionProblem& p) {
@@ -105,13 +105,13 @@ void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorVi
   VisitWeights(p, visit, pool);
 }
 
-void WithMemoryErrors(const std::string& what, const std::function<void()>& body) {
+void WithMemoryErrors(std::string_view what, const std::function<void()>& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the memory of " + what);
+    Fail(ErrorCode::kMemory, "could not allocate the memory of {}", {what});
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory, "the memory of " + what + " is more than can be addressed");
+    Fail(ErrorCode::kMemory, "the memory of {} is more than can be addressed", {what});
   }
 }
 

@@ -19,13 +19,12 @@ AttentionProblem ValidateWeights(const StoredTensor& q, const StoredTensor& k,
 void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse);
 
 // Checks an output of either element type, and that it does not overlap q, k or bias.
-void CheckAnalysisOutput(const AttentionProblem& p, const std::string& name,
-                         TensorView<float> output, const Extents& expected,
-                         const std::string& meaning);
+void CheckAnalysisOutput(const AttentionProblem& p, std::string_view name, TensorView<float> output,
+                         const Extents& expected, std::string_view meaning);
 TensorView<float> AsFloats(const TensorView<int32_t>& view);
 
 // Refuses operations that apply the weights to the tokens that they come from.
-void CheckSquare(const AttentionProblem& p, const std::string& what);
+void CheckSquare(const AttentionProblem& p, std::string_view what);
 
 // How many parts the rows of each unit are split into: about 32 in all, whatever the machine.
 int64_t NumParts(const AttentionProblem& p);
@@ -35,7 +34,7 @@ void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorVi
                   TensorView<float> weights, ThreadPool* pool);
 
 // Runs `body` and turns failed allocations into Error(kMemory).
-void WithMemoryErrors(const std::string& what, const std::function<void()>& body);
+void WithMemoryErrors(std::string_view what, const std::function<void()>& body);
 
 // The pool to use.
 ThreadPool& PoolOrDefault(ThreadPool* pool);

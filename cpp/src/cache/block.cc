@@ -7,6 +7,7 @@
 
 #include "hwy/aligned_allocator.h"
 #include "src/cache/state.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -80,8 +81,7 @@ Block::Block(const BlockLayout& layout)
     : data_(static_cast<char*>(
           hwy::AllocateAlignedBytes(static_cast<size_t>(layout.bytes), nullptr, nullptr))) {
   if (data_ == nullptr) {
-    Fail(ErrorCode::kMemory,
-         "could not allocate a cache block of " + std::to_string(layout.bytes) + " bytes");
+    Fail(ErrorCode::kMemory, "could not allocate a cache block of {} bytes", {layout.bytes});
   }
 }
 

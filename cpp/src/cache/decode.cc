@@ -6,6 +6,7 @@
 #include "heed/cache.h"
 #include "src/cache/state.h"
 #include "src/exact/problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -30,28 +31,27 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
              "[batch, num_heads, q_len, head_dim], batch and head_dim of the cache");
   if (!options.query_lengths.empty() &&
       options.query_lengths.size() != static_cast<size_t>(o.batch)) {
-    Fail(ErrorCode::kShape, "query_lengths has " + std::to_string(options.query_lengths.size()) +
-                                " values; expected one per sequence = " + std::to_string(o.batch));
+    Fail(ErrorCode::kShape, "query_lengths has {} values; expected one per sequence = {}",
+         {options.query_lengths.size(), o.batch});
   }
   for (int64_t b = 0; b < o.batch; ++b) {
     const int64_t count = QueryCount(q, options, b);
     const Sequence& sequence = state.sequences[static_cast<size_t>(b)];
     if (count < 0 || count > q.shape[2]) {
-      Fail(ErrorCode::kRange, "query_lengths holds " + std::to_string(count) +
-                                  "; expected 0 to q_len = " + std::to_string(q.shape[2]));
+      Fail(ErrorCode::kRange, "query_lengths holds {}; expected 0 to q_len = {}",
+           {count, q.shape[2]});
     }
     if (count > sequence.length) {
-      Fail(ErrorCode::kRange, "sequence " + std::to_string(b) + " has " +
-                                  std::to_string(sequence.length) + " tokens and " +
-                                  std::to_string(count) +
-                                  " queries; append the queries' keys and values first");
+      Fail(ErrorCode::kRange,
+           "sequence {} has {} tokens and {} queries; append the queries' keys and values first",
+           {b, sequence.length, count});
     }
     const int64_t begin = std::max(o.sinks, state.WindowBegin(sequence.length - count));
     if (count > 0 && begin < sequence.evicted) {
-      Fail(ErrorCode::kRange, "query 0 of sequence " + std::to_string(b) + " sees token " +
-                                  std::to_string(begin) +
-                                  ", which was evicted: decode no more queries than were appended "
-                                  "last");
+      Fail(ErrorCode::kRange,
+           "query 0 of sequence {} sees token {}, which was evicted: decode no more queries than "
+           "were appended last",
+           {b, begin});
     }
   }
 }

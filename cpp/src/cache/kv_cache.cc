@@ -8,6 +8,7 @@
 
 #include "heed/cache.h"
 #include "src/cache/state.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -19,8 +20,7 @@ constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
 void CheckAtLeast(const char* name, int64_t value, int64_t least) {
   if (value < least || value > kMaxLength) {
-    Fail(ErrorCode::kRange, std::string(name) + " = " + std::to_string(value) + "; expected " +
-                                std::to_string(least) + " to 2^31 - 1");
+    Fail(ErrorCode::kRange, "{} = {}; expected {} to 2^31 - 1", {name, value, least});
   }
 }
 
@@ -35,12 +35,12 @@ KvCacheOptions Complete(KvCacheOptions o) {
   CheckAtLeast("window", o.window, 0);
   CheckAtLeast("sinks", o.sinks, 0);
   if (o.sinks > 0 && o.window == 0) {
-    Fail(ErrorCode::kOption, "sinks = " + std::to_string(o.sinks) +
-                                 " needs a window: without one every token stays visible");
+    Fail(ErrorCode::kOption, "sinks = {} needs a window: without one every token stays visible",
+         {o.sinks});
   }
   if (o.dtype == DType::kFloat64 || o.dtype == DType::kInt32 || o.dtype == DType::kUint8) {
-    Fail(ErrorCode::kDType, std::string("dtype = ") + DTypeName(o.dtype) +
-                                "; expected float32, float16, bfloat16, int8 or float8_e4m3");
+    Fail(ErrorCode::kDType, "dtype = {}; expected float32, float16, bfloat16, int8 or float8_e4m3",
+         {DTypeName(o.dtype)});
   }
   if (o.block_size == 0) {
     o.block_size = o.capacity > 0 && o.window == 0 ? o.capacity : kDefaultBlockSize;
@@ -144,8 +144,7 @@ void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
 
 void CheckSequence(const KvCache::State& state, int64_t sequence) {
   if (sequence < 0 || sequence >= state.options.batch) {
-    Fail(ErrorCode::kRange, "sequence = " + std::to_string(sequence) + "; the cache has " +
-                                std::to_string(state.options.batch));
+    Fail(ErrorCode::kRange, "sequence = {}; the cache has {}", {sequence, state.options.batch});
   }
 }
 
@@ -159,21 +158,19 @@ void CheckAppend(const KvCache::State& state, const StoredTensor& k, const Store
   CheckShape("v", v.shape, {o.batch, o.num_kv_heads, k.shape[2], o.head_dim_v},
              "[batch, num_kv_heads, len, head_dim_v] of the cache, len as in k");
   if (!lengths.empty() && lengths.size() != static_cast<size_t>(o.batch)) {
-    Fail(ErrorCode::kShape, "lengths has " + std::to_string(lengths.size()) +
-                                " values; expected one per sequence = " + std::to_string(o.batch));
+    Fail(ErrorCode::kShape, "lengths has {} values; expected one per sequence = {}",
+         {lengths.size(), o.batch});
   }
   for (int64_t b = 0; b < o.batch; ++b) {
     const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
     if (tokens < 0 || tokens > k.shape[2]) {
-      Fail(ErrorCode::kRange, "lengths holds " + std::to_string(tokens) +
-                                  "; expected 0 to len = " + std::to_string(k.shape[2]));
+      Fail(ErrorCode::kRange, "lengths holds {}; expected 0 to len = {}", {tokens, k.shape[2]});
     }
     const int64_t length = state.sequences[static_cast<size_t>(b)].length;
     const int64_t most = o.capacity > 0 ? o.capacity : kMaxLength;
     if (tokens > most - length) {
-      Fail(ErrorCode::kRange, "sequence " + std::to_string(b) + " has " + std::to_string(length) +
-                                  " tokens; " + std::to_string(tokens) +
-                                  " more exceed the capacity of " + std::to_string(most));
+      Fail(ErrorCode::kRange, "sequence {} has {} tokens; {} more exceed the capacity of {}",
+           {b, length, tokens, most});
     }
   }
 }
@@ -267,17 +264,15 @@ void KvCache::Rewind(int64_t sequence, int64_t length) {
   CheckSequence(*state_, sequence);
   Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
   if (length < 0 || length > s.length) {
-    Fail(ErrorCode::kRange, "length = " + std::to_string(length) + "; sequence " +
-                                std::to_string(sequence) + " has " + std::to_string(s.length) +
-                                " tokens");
+    Fail(ErrorCode::kRange, "length = {}; sequence {} has {} tokens", {length, sequence, s.length});
   }
   const int64_t sinks = state_->options.sinks;
   const int64_t begin = std::max(sinks, state_->WindowBegin(length));
   if (begin < std::min(length, s.evicted)) {
-    Fail(ErrorCode::kRange, "length = " + std::to_string(length) + "; tokens " +
-                                std::to_string(begin) + " to " + std::to_string(s.evicted - 1) +
-                                " of sequence " + std::to_string(sequence) +
-                                ", which its window would show again, were evicted");
+    Fail(ErrorCode::kRange,
+         "length = {}; tokens {} to {} of sequence {}, which its window would show again, were "
+         "evicted",
+         {length, begin, s.evicted - 1, sequence});
   }
   s.length = length;
   s.evicted = std::min(s.evicted, length);
@@ -313,13 +308,11 @@ void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<floa
   const Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
   const KvCacheOptions& o = state_->options;
   if (begin < 0 || end < begin || end > s.length) {
-    Fail(ErrorCode::kRange, "tokens " + std::to_string(begin) + " to " + std::to_string(end) +
-                                "; sequence " + std::to_string(sequence) + " has " +
-                                std::to_string(s.length));
+    Fail(ErrorCode::kRange, "tokens {} to {}; sequence {} has {}",
+         {begin, end, sequence, s.length});
   }
   if (std::max(begin, o.sinks) < std::min(end, s.evicted)) {
-    Fail(ErrorCode::kRange, "tokens " + std::to_string(begin) + " to " + std::to_string(end) +
-                                ": some below " + std::to_string(s.evicted) + " were evicted");
+    Fail(ErrorCode::kRange, "tokens {} to {}: some below {} were evicted", {begin, end, s.evicted});
   }
   CheckOutput("k", k, {1, o.num_kv_heads, end - begin, o.head_dim},
               "[1, num_kv_heads, end - begin, head_dim]");

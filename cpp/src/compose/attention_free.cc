@@ -14,6 +14,7 @@
 #include "src/compose/attention_free-inl.h"
 #include "src/compose/attention_free_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 HWY_BEFORE_NAMESPACE();

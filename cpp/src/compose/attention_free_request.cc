@@ -4,6 +4,7 @@
 #include "src/compose/attention_free_problem.h"
 #include "src/compose/request.h"
 #include "src/exact/request.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -43,11 +44,11 @@ AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,
          "apply");
   }
   if (v.shape[3] != k.shape[3]) {
-    Fail(ErrorCode::kShape, "v has head_dim " + std::to_string(v.shape[3]) + "; expected " +
-                                std::to_string(k.shape[3]) + ": each channel of k weighs its v");
+    Fail(ErrorCode::kShape, "v has head_dim {}; expected {}: each channel of k weighs its v",
+         {v.shape[3], k.shape[3]});
   }
   if (options.local && *options.local < 1) {
-    Fail(ErrorCode::kRange, "local = " + std::to_string(*options.local) + "; it must be >= 1");
+    Fail(ErrorCode::kRange, "local = {}; it must be >= 1", {*options.local});
   }
   AttentionFreeProblem p = {q, k, v, {}, options.local, {}};
   AttentionOptions pairs = o;

@@ -2,14 +2,16 @@
 #include <string>
 
 #include "src/compose/compose_problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
 
 TensorView<const float> QueriesOfBatch(TensorView<const float> queries, int64_t batch) {
   if (queries.shape[0] != 1) {
-    Fail(ErrorCode::kShape, "queries have a batch of " + std::to_string(queries.shape[0]) +
-                                "; expected 1: every batch entry is pooled by the same queries");
+    Fail(ErrorCode::kShape,
+         "queries have a batch of {}; expected 1: every batch entry is pooled by the same queries",
+         {queries.shape[0]});
   }
   queries.shape[0] = batch;
   queries.strides[0] = 0;

@@ -8,19 +8,19 @@
 #include <span>
 #include <string>
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
 
 // `count` is `expected`, or 0 for an option that is off.
-inline void CheckValueCount(const std::string& name, size_t count, int64_t expected,
-                            const std::string& meaning) {
+inline void CheckValueCount(std::string_view name, size_t count, int64_t expected,
+                            std::string_view meaning) {
   if (count == 0 || count == static_cast<size_t>(expected)) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(count) + " values; expected " +
-                              std::to_string(expected) + " (" + meaning + ")");
+  Fail(ErrorCode::kShape, "{} has {} values; expected {} ({})", {name, count, expected, meaning});
 }
 
-inline void CheckAllFinite(const std::string& name, std::span<const float> values) {
+inline void CheckAllFinite(std::string_view name, std::span<const float> values) {
   for (const float value : values) CheckFinite(name, value);
 }
 

@@ -1,5 +1,6 @@
 #include "src/compose/compose_problem.h"
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {

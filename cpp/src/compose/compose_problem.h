@@ -21,7 +21,7 @@ struct Halves {
   TensorView<const float> first;
   TensorView<const float> second;
 };
-Halves Halved(const std::string& name, const TensorView<const float>& both);
+Halves Halved(std::string_view name, const TensorView<const float>& both);
 
 // Check what a mechanism adds to the options of attention, which Attention() checks itself.
 void ValidateDifferential(const TensorView<const float>& q, const TensorView<const float>& k,

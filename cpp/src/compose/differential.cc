@@ -6,6 +6,7 @@
 #include "src/compose/checks.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -35,11 +36,11 @@ void Normalise(const DifferentialOptions& o, int64_t width, float* row) {
 
 }  // namespace
 
-Halves Halved(const std::string& name, const TensorView<const float>& both) {
+Halves Halved(std::string_view name, const TensorView<const float>& both) {
   const int64_t width = both.shape[3];
   if (width % 2 != 0 || width < 0) {
-    Fail(ErrorCode::kShape, name + " has head_dim " + std::to_string(width) +
-                                "; it must be even: two halves of equal size");
+    Fail(ErrorCode::kShape, "{} has head_dim {}; it must be even: two halves of equal size",
+         {name, width});
   }
   Halves halves = {both, both};
   halves.first.shape[3] = halves.second.shape[3] = width / 2;
@@ -52,8 +53,8 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
                           const AttentionOutputs& outputs) {
   if (outputs.lse.has_value() || outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported,
-         "differential attention has two maps, hence no one lse and no one score; ask for "
-         "weights, which are their difference");
+         "differential attention has two maps, hence no one lse and no one score; ask for weights, "
+         "which are their difference");
   }
   Halved("q", q);
   Halved("k", k);
@@ -64,11 +65,10 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
   CheckValueCount("norm_weight", o.norm_weight.size(), v.shape[3], "head_dim_v");
   CheckAllFinite("norm_weight", o.norm_weight);
   if (!(o.lambda_init >= 0) || !(o.lambda_init <= 1)) {
-    Fail(ErrorCode::kRange, "lambda_init = " + NumberText(o.lambda_init) + "; it lies in [0, 1]");
+    Fail(ErrorCode::kRange, "lambda_init = {}; it lies in [0, 1]", {o.lambda_init});
   }
   if (!(o.norm_epsilon > 0) || !std::isfinite(o.norm_epsilon)) {
-    Fail(ErrorCode::kRange,
-         "norm_epsilon = " + NumberText(o.norm_epsilon) + "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "norm_epsilon = {}; it must be positive and finite", {o.norm_epsilon});
   }
 }
 
@@ -105,7 +105,7 @@ void DifferentialAttention(TensorView<const float> q, TensorView<const float> k,
 
 double DifferentialLambdaInit(int64_t layer) {
   if (layer < 1) {
-    Fail(ErrorCode::kRange, "layer = " + std::to_string(layer) + "; layers count from 1");
+    Fail(ErrorCode::kRange, "layer = {}; layers count from 1", {layer});
   }
   return 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer - 1));
 }
@@ -113,10 +113,9 @@ double DifferentialLambdaInit(int64_t layer) {
 float DifferentialLambda(std::span<const float> q1, std::span<const float> k1,
                          std::span<const float> q2, std::span<const float> k2, double lambda_init) {
   if (q1.size() != k1.size() || q2.size() != k2.size() || q1.size() != q2.size()) {
-    Fail(ErrorCode::kShape, "the vectors of lambda have " + std::to_string(q1.size()) + ", " +
-                                std::to_string(k1.size()) + ", " + std::to_string(q2.size()) +
-                                " and " + std::to_string(k2.size()) +
-                                " values; expected the same number");
+    Fail(ErrorCode::kShape,
+         "the vectors of lambda have {}, {}, {} and {} values; expected the same number",
+         {q1.size(), k1.size(), q2.size(), k2.size()});
   }
   const auto dot = [](std::span<const float> a, std::span<const float> b) {
     double sum = 0;

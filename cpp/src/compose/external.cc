@@ -5,18 +5,20 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
 namespace {
 
 // Memory as every batch entry and head sees it.
-TensorView<const float> Spread(const std::string& name, TensorView<const float> memory,
+TensorView<const float> Spread(std::string_view name, TensorView<const float> memory,
                                const Extents& q) {
   const Extents full = {q[0], q[1], memory.shape[2], memory.shape[3]};
   if (memory.shape[0] != 1) {
-    Fail(ErrorCode::kShape, name + " has shape " + ShapeText(memory.shape) +
-                                "; expected a batch of 1: every entry has the same memory");
+    Fail(ErrorCode::kShape,
+         "{} has shape {}; expected a batch of 1: every entry has the same memory",
+         {name, memory.shape});
   }
   return Broadcast(name, memory, full, "1, num_heads or 1, num_units, dim");
 }
@@ -24,13 +26,12 @@ TensorView<const float> Spread(const std::string& name, TensorView<const float> 
 void CheckLengths(std::span<const int32_t> lengths, const Extents& q) {
   if (lengths.empty()) return;
   if (lengths.size() != static_cast<size_t>(q[0])) {
-    Fail(ErrorCode::kShape, "key_lengths has " + std::to_string(lengths.size()) +
-                                " values; expected batch = " + std::to_string(q[0]));
+    Fail(ErrorCode::kShape, "key_lengths has {} values; expected batch = {}",
+         {lengths.size(), q[0]});
   }
   for (const int32_t length : lengths) {
     if (length >= 0 && length <= q[2]) continue;
-    Fail(ErrorCode::kRange, "key_lengths holds " + std::to_string(length) +
-                                "; lengths lie in [0, q_len = " + std::to_string(q[2]) + "]");
+    Fail(ErrorCode::kRange, "key_lengths holds {}; lengths lie in [0, q_len = {}]", {length, q[2]});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "src/compose/graph_node-inl.h"
 #include "src/compose/graph_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -3,6 +3,7 @@
 
 #include "src/compose/graph_problem.h"
 #include "src/compose/request.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -18,7 +19,7 @@ GraphScore ReadGraphScore(const RequestReader& reader) {
   const std::string word = reader.Word("graph_score").value_or("gat");
   if (word == "gat") return GraphScore::kGat;
   if (word == "gatv2") return GraphScore::kGatV2;
-  throw Error(ErrorCode::kOption, "graph_score = \"" + word + "\"; expected \"gat\" or \"gatv2\"");
+  Fail(ErrorCode::kOption, "graph_score = \"{}\"; expected \"gat\" or \"gatv2\"", {word});
 }
 
 // The typed function sees numbers only, which would also let [2, num_edges] pass.
@@ -26,10 +27,10 @@ void CheckRank2(const RequestReader& reader, const char* name, int axis, int64_t
                 const char* expected) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor == nullptr) {
-    throw Error(ErrorCode::kOption, "input " + std::string(name) + " is missing");
+    Fail(ErrorCode::kOption, "input {} is missing", {name});
   }
   if (tensor->rank == 2 && tensor->shape[static_cast<size_t>(axis)] == extent) return;
-  throw Error(ErrorCode::kShape, std::string(name) + " must have the shape " + expected);
+  Fail(ErrorCode::kShape, "{} must have the shape {}", {name, expected});
 }
 
 GraphRequest ReadGraph(const RequestReader& reader) {

@@ -6,6 +6,7 @@
 
 #include "src/compose/checks.h"
 #include "src/compose/graph_problem.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -21,26 +22,25 @@ void CheckFeatures(GraphProblem& p) {
              "[batch, num_kv_heads, num_sources, head_dim_v], the first three as in k");
   const int64_t heads = p.q.shape[1];
   if (heads > 0 && (k[1] == 0 || heads % k[1] != 0)) {
-    Fail(ErrorCode::kShape, "q has " + std::to_string(heads) + " heads and k has " +
-                                std::to_string(k[1]) +
-                                "; the first must be a multiple of the second");
+    Fail(ErrorCode::kShape,
+         "q has {} heads and k has {}; the first must be a multiple of the second", {heads, k[1]});
   }
   p.group = k[1] > 0 ? heads / k[1] : 0;
 }
 
 void CheckEdges(GraphProblem& p) {
   if (p.edges.size() % 2 != 0) {
-    Fail(ErrorCode::kShape, "edges has " + std::to_string(p.edges.size()) +
-                                " numbers; expected [num_edges, 2], pairs of source and target");
+    Fail(ErrorCode::kShape,
+         "edges has {} numbers; expected [num_edges, 2], pairs of source and target",
+         {p.edges.size()});
   }
   p.num_edges = static_cast<int64_t>(p.edges.size() / 2);
   const int64_t nodes[] = {p.k.shape[2], p.q.shape[2]};
   const char* names[] = {"source", "target"};
   for (size_t n = 0; n < p.edges.size(); ++n) {
     if (p.edges[n] >= 0 && p.edges[n] < nodes[n % 2]) continue;
-    Fail(ErrorCode::kRange, "edges names " + std::string(names[n % 2]) + " " +
-                                std::to_string(p.edges[n]) + "; nodes lie in [0, " +
-                                std::to_string(nodes[n % 2]) + ")");
+    Fail(ErrorCode::kRange, "edges names {} {}; nodes lie in [0, {})",
+         {names[n % 2], p.edges[n], nodes[n % 2]});
   }
 }
 
@@ -48,10 +48,9 @@ void CheckScoreWeight(const GraphProblem& p) {
   const bool gat = p.score == GraphScore::kGat;
   const int64_t expected = p.q.shape[1] * p.q.shape[3] * (gat ? 2 : 1);
   if (p.score_weight.size() != static_cast<size_t>(expected)) {
-    Fail(ErrorCode::kShape,
-         "score_weight has " + std::to_string(p.score_weight.size()) + " values; expected " +
-             std::to_string(expected) +
-             (gat ? " (gat: num_heads x 2 head_dim)" : " (gatv2: num_heads x head_dim)"));
+    Fail(ErrorCode::kShape, "score_weight has {} values; expected {}{}",
+         {p.score_weight.size(), expected,
+          (gat ? " (gat: num_heads x 2 head_dim)" : " (gatv2: num_heads x head_dim)")});
   }
   CheckAllFinite("score_weight", p.score_weight);
 }

@@ -8,6 +8,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -56,12 +57,11 @@ void CopyRows(const TensorView<const float>& from, const TensorView<float>& to, 
 
 void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs) {
   if (o.steps < 1 || o.steps > kMaxSteps) {
-    Fail(ErrorCode::kRange, "steps = " + std::to_string(o.steps) + "; expected 1 to " +
-                                std::to_string(kMaxSteps) + " updates, the last of which reads v");
+    Fail(ErrorCode::kRange, "steps = {}; expected 1 to {} updates, the last of which reads v",
+         {o.steps, kMaxSteps});
   }
   if (!(o.tolerance >= 0) || !std::isfinite(o.tolerance)) {
-    Fail(ErrorCode::kRange,
-         "tolerance = " + NumberText(o.tolerance) + "; it must be finite and not negative");
+    Fail(ErrorCode::kRange, "tolerance = {}; it must be finite and not negative", {o.tolerance});
   }
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported,

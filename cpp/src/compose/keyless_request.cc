@@ -4,25 +4,25 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/request.h"
 #include "src/exact/request.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
 
 // An input of rank 2 or 3 as a view with leading extents of 1; absent when it is not given.
-TensorView<const float> ReadLearned(const RequestReader& reader, const std::string& name, int rank,
+TensorView<const float> ReadLearned(const RequestReader& reader, std::string_view name, int rank,
                                     const char* shape) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor != nullptr && tensor->rank != rank) {
-    throw Error(ErrorCode::kShape, name + " has rank " + std::to_string(tensor->rank) +
-                                       "; expected " + std::to_string(rank) + " (" + shape + ")");
+    Fail(ErrorCode::kShape, "{} has rank {}; expected {} ({})", {name, tensor->rank, rank, shape});
   }
   return reader.FloatTensor(name);
 }
 
-TensorView<const float> ReadNeeded(const RequestReader& reader, const std::string& name, int rank,
+TensorView<const float> ReadNeeded(const RequestReader& reader, std::string_view name, int rank,
                                    const char* shape) {
   if (reader.Input(name) == nullptr) {
-    throw Error(ErrorCode::kOption, "input " + name + " is missing");
+    Fail(ErrorCode::kOption, "input {} is missing", {name});
   }
   return ReadLearned(reader, name, rank, shape);
 }
@@ -41,7 +41,7 @@ ExternalRequest ReadExternal(const RequestReader& reader) {
   r.options.lengths = reader.Ints("key_lengths");
   const AnyTensor* lengths = reader.Input("key_lengths");
   if (lengths != nullptr && lengths->rank != 1) {
-    throw Error(ErrorCode::kShape, "key_lengths must have the shape [batch]");
+    Fail(ErrorCode::kShape, "key_lengths must have the shape [batch]");
   }
   return r;
 }
@@ -61,9 +61,9 @@ SynthesizerRequest ReadSynthesizer(const RequestReader& reader) {
   const bool dense = reader.Input("q") != nullptr || reader.Input("synthetic_keys") != nullptr ||
                      reader.Input("synthetic_bias") != nullptr;
   if (r.random() == dense) {
-    throw Error(ErrorCode::kOption,
-                "synthetic_scores belongs to the random synthesizer, q with synthetic_keys to the "
-                "dense one; give one of the two");
+    Fail(ErrorCode::kOption,
+         "synthetic_scores belongs to the random synthesizer, q with synthetic_keys to the dense "
+         "one; give one of the two");
   }
   if (dense) {
     r.hidden = reader.RequiredTensor("q");

@@ -6,6 +6,7 @@
 #include "heed/compose.h"
 #include "src/compose/compose_problem.h"
 #include "src/exact/request.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -14,7 +15,7 @@ SubNorm ReadSubNorm(const RequestReader& reader) {
   const std::string word = reader.Word("sub_norm").value_or("rms");
   if (word == "rms") return SubNorm::kRms;
   if (word == "none") return SubNorm::kNone;
-  throw Error(ErrorCode::kOption, "sub_norm = \"" + word + "\"; expected \"rms\" or \"none\"");
+  Fail(ErrorCode::kOption, "sub_norm = \"{}\"; expected \"rms\" or \"none\"", {word});
 }
 
 // A request whose tensors are float32.
@@ -54,10 +55,7 @@ std::span<const float> ReadMatrix(const RequestReader& reader, const char* name,
   const AnyTensor* tensor = reader.Input(name);
   if (tensor == nullptr) return values;
   if (tensor->rank == 2 && tensor->shape[0] == heads && tensor->shape[1] == heads) return values;
-  throw Error(ErrorCode::kShape, std::string(name) +
-                                     " must have the shape [num_heads, num_heads], "
-                                     "here " +
-                                     std::to_string(heads));
+  Fail(ErrorCode::kShape, "{} must have the shape [num_heads, num_heads], here {}", {name, heads});
 }
 
 }  // namespace
@@ -177,10 +175,10 @@ namespace {
 AttentionRequest ReadPooling(const RequestReader& reader) {
   const TensorView<const float> queries = reader.FloatTensor("queries");
   const AnyTensor* given = reader.Input("queries");
-  if (given == nullptr) throw Error(ErrorCode::kOption, "input queries is missing");
+  if (given == nullptr) Fail(ErrorCode::kOption, "input queries is missing");
   if (given->rank != 3) {
-    throw Error(ErrorCode::kShape, "queries has rank " + std::to_string(given->rank) +
-                                       "; expected 3 ([num_heads, num_queries, head_dim])");
+    Fail(ErrorCode::kShape, "queries has rank {}; expected 3 ([num_heads, num_queries, head_dim])",
+         {given->rank});
   }
   const int64_t batch = reader.RequiredTensor("k").shape[0];
   return ReadComposed(reader, QueriesOfBatch(queries, batch)).rest;

@@ -9,6 +9,7 @@
 #include "heed/error.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 
 namespace heed {
@@ -27,7 +28,7 @@ class OwnedTensor {
     int64_t count = 1;
     for (const int64_t extent : shape) {
       if (__builtin_mul_overflow(count, extent, &count) || count > (int64_t{1} << 60)) {
-        throw Error(ErrorCode::kMemory, "a tensor between two steps is too large to address");
+        Fail(ErrorCode::kMemory, "a tensor between two steps is too large to address");
       }
     }
     return std::max<size_t>(1, static_cast<size_t>(count));  // an absent view would mean "none"

@@ -11,16 +11,17 @@
 #include "src/compose/rows.h"
 #include "src/layers/multi_head.h"
 #include "src/layers/transformer_block.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
 
 void CheckEpsilon(double epsilon) {
   if (epsilon > 0 && std::isfinite(epsilon)) return;
-  Fail(ErrorCode::kRange, "epsilon = " + NumberText(epsilon) + "; it must be positive and finite");
+  Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {epsilon});
 }
 
-void CheckMatrix(const std::string& name, const TensorView<const float>& matrix, int64_t out,
+void CheckMatrix(std::string_view name, const TensorView<const float>& matrix, int64_t out,
                  int64_t in) {
   CheckPresent(name, matrix);
   CheckShape(name, matrix.shape, {1, 1, out, in}, "1, 1, out, in");
@@ -31,9 +32,9 @@ void CheckAttention(const TensorView<const float>& x, const TensorView<const flo
                     const MultiHeadWeights& weights, const MultiHeadOptions& options) {
   const MultiHeadShape shape = ValidateMultiHead(x, y, y, weights, options, false);
   if (shape.out_dim == x.shape[3]) return;
-  Fail(ErrorCode::kShape, "w_o gives rows of " + std::to_string(shape.out_dim) +
-                              "; expected embed_dim = " + std::to_string(x.shape[3]) +
-                              ": they are added to the queries' rows");
+  Fail(ErrorCode::kShape,
+       "w_o gives rows of {}; expected embed_dim = {}: they are added to the queries' rows",
+       {shape.out_dim, x.shape[3]});
 }
 
 void CheckRowsOutput(const TensorView<float>& output, const TensorView<const float>& x,

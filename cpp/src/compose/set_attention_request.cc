@@ -5,6 +5,7 @@
 #include "src/compose/set_attention.h"
 #include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -24,7 +25,7 @@ SetBlock ReadSetBlock(const RequestReader& reader) {
   if (word == "isab") return SetBlock::kIsab;
   if (word == "pma") return SetBlock::kPma;
   if (word == "sab") return SetBlock::kSab;
-  Fail(ErrorCode::kOption, "set_block = \"" + word + "\"; expected \"isab\", \"pma\" or \"sab\"");
+  Fail(ErrorCode::kOption, "set_block = \"{}\"; expected \"isab\", \"pma\" or \"sab\"", {word});
 }
 
 // Rows `first` to `first + dim` of block `n` of set_weights, as [1, heads, head_dim, dim].
@@ -52,9 +53,8 @@ void CheckStack(const RequestReader& reader, const char* name, int64_t blocks, i
       tensor->shape[2] == dim) {
     return;
   }
-  Fail(ErrorCode::kShape, std::string(name) + " must have the shape [" + std::to_string(blocks) +
-                              ", " + std::to_string(rows) + ", embed_dim = " + std::to_string(dim) +
-                              "]");
+  Fail(ErrorCode::kShape, "{} must have the shape [{}, {}, embed_dim = {}]",
+       {name, blocks, rows, dim});
 }
 
 void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
@@ -95,7 +95,7 @@ void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
 void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
   const std::string norm = reader.Word("set_norm").value_or("layer");
   if (norm != "layer" && norm != "none") {
-    Fail(ErrorCode::kOption, "set_norm = \"" + norm + "\"; expected \"layer\" or \"none\"");
+    Fail(ErrorCode::kOption, "set_norm = \"{}\"; expected \"layer\" or \"none\"", {norm});
   }
   if (norm == "none") r.options.norm.reset();
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
@@ -119,8 +119,7 @@ InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   if (needed) r.inducing = ReadWeight(reader, "inducing", 2);
   const int64_t heads = reader.Count("num_heads").value_or(1);
   if (heads < 1 || r.x.shape[3] % heads != 0) {
-    Fail(ErrorCode::kRange, "num_heads = " + std::to_string(heads) +
-                                "; it must divide embed_dim = " + std::to_string(r.x.shape[3]));
+    Fail(ErrorCode::kRange, "num_heads = {}; it must divide embed_dim = {}", {heads, r.x.shape[3]});
   }
   ReadSetWeights(reader, heads, r.block == SetBlock::kIsab ? 2 : 1, r);
   ReadSetOptions(reader, r);

@@ -6,6 +6,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -13,13 +14,12 @@ namespace {
 
 // The first `need` of a learned tensor's last extents, from axis `first_cut` on; batch and heads
 // broadcast.
-TensorView<const float> Corner(const std::string& name, TensorView<const float> view,
+TensorView<const float> Corner(std::string_view name, TensorView<const float> view,
                                const Extents& need, size_t first_cut) {
   CheckInput(name, view);
   for (size_t i = first_cut; i < 4; ++i) {
     if (need[i] > view.shape[i]) {
-      Fail(ErrorCode::kShape,
-           name + " has shape " + ShapeText(view.shape) + "; it must reach to " + ShapeText(need));
+      Fail(ErrorCode::kShape, "{} has shape {}; it must reach to {}", {name, view.shape, need});
     }
     view.shape[i] = need[i];
   }

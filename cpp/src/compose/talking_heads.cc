@@ -12,6 +12,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/talking_heads-inl.h"
 #include "src/exact/problem.h"
+#include "src/message.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -69,7 +70,7 @@ namespace {
 
 HWY_EXPORT(RunTalkingLoop);
 
-void CheckMatrix(const std::string& name, std::span<const float> matrix, int64_t heads) {
+void CheckMatrix(std::string_view name, std::span<const float> matrix, int64_t heads) {
   CheckValueCount(name, matrix.size(), heads * heads, "num_heads x num_heads");
   CheckAllFinite(name, matrix);
 }

@@ -18,6 +18,7 @@
 #include "src/exact/row_loop-inl.h"
 #include "src/exact/split-inl.h"
 #include "src/exact/visit.h"
+#include "src/message.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -170,10 +171,9 @@ void WithMemoryErrors(const Body& body) {
   try {
     body();
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the scratch memory of attention");
+    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of attention");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory,
-                "the scratch memory of attention is more than can be addressed");
+    Fail(ErrorCode::kMemory, "the scratch memory of attention is more than can be addressed");
   }
 }
 

@@ -10,6 +10,7 @@
 #include "src/exact/keep/plugs.h"
 #include "src/exact/keep/range.h"
 #include "src/exact/problem.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -66,10 +67,9 @@ void Explain(const AttentionOptions& options, TensorView<uint8_t> picture) {
   try {
     ExplainProblem(ValidateKeepRules(picture.shape, options), picture);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the patterns of the keep rules");
+    Fail(ErrorCode::kMemory, "could not allocate the patterns of the keep rules");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory,
-                "the patterns of the keep rules are more than can be addressed");
+    Fail(ErrorCode::kMemory, "the patterns of the keep rules are more than can be addressed");
   }
 }
 

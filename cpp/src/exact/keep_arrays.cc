@@ -3,6 +3,7 @@
 
 #include "heed/error.h"
 #include "heed/keep.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -10,8 +11,7 @@ namespace {
 
 void CheckIndex(const char* name, int64_t index, int64_t count) {
   if (index >= 0 && index < count) return;
-  Fail(ErrorCode::kRange, std::string(name) + " holds " + std::to_string(index) +
-                              "; expected 0 to " + std::to_string(count - 1));
+  Fail(ErrorCode::kRange, "{} holds {}; expected 0 to {}", {name, index, count - 1});
 }
 
 std::vector<uint8_t> NothingKept(int64_t q_len, int64_t kv_len) {
@@ -27,9 +27,9 @@ std::vector<int32_t> DocumentsFromCuSeqlens(std::span<const int32_t> cu_seqlens,
   for (size_t n = 0; n < cu_seqlens.size(); ++n) {
     const int32_t end = cu_seqlens[n];
     if ((n == 0 && end != 0) || end < begin || end > len) {
-      Fail(ErrorCode::kRange, "cu_seqlens[" + std::to_string(n) + "] = " + std::to_string(end) +
-                                  "; it must begin with 0, not decrease, and stay within len = " +
-                                  std::to_string(len));
+      Fail(ErrorCode::kRange,
+           "cu_seqlens[{}] = {}; it must begin with 0, not decrease, and stay within len = {}",
+           {n, end, len});
     }
     for (int32_t i = begin; i < end; ++i) ids[static_cast<size_t>(i)] = static_cast<int32_t>(n) - 1;
     begin = end;
@@ -40,8 +40,8 @@ std::vector<int32_t> DocumentsFromCuSeqlens(std::span<const int32_t> cu_seqlens,
 std::vector<uint8_t> KeepFromCoo(std::span<const int32_t> rows, std::span<const int32_t> cols,
                                  int64_t q_len, int64_t kv_len) {
   if (rows.size() != cols.size()) {
-    Fail(ErrorCode::kShape, "rows has " + std::to_string(rows.size()) + " values and cols " +
-                                std::to_string(cols.size()) + "; they are pairs");
+    Fail(ErrorCode::kShape, "rows has {} values and cols {}; they are pairs",
+         {rows.size(), cols.size()});
   }
   std::vector<uint8_t> keep = NothingKept(q_len, kv_len);
   for (size_t n = 0; n < rows.size(); ++n) {
@@ -55,17 +55,17 @@ std::vector<uint8_t> KeepFromCoo(std::span<const int32_t> rows, std::span<const 
 std::vector<uint8_t> KeepFromCsr(std::span<const int32_t> indptr, std::span<const int32_t> indices,
                                  int64_t q_len, int64_t kv_len) {
   if (static_cast<int64_t>(indptr.size()) != q_len + 1) {
-    Fail(ErrorCode::kShape, "indptr has " + std::to_string(indptr.size()) +
-                                " values; expected q_len + 1 = " + std::to_string(q_len + 1));
+    Fail(ErrorCode::kShape, "indptr has {} values; expected q_len + 1 = {}",
+         {indptr.size(), q_len + 1});
   }
   std::vector<uint8_t> keep = NothingKept(q_len, kv_len);
   for (int64_t i = 0; i < q_len; ++i) {
     const int64_t begin = indptr[static_cast<size_t>(i)];
     const int64_t end = indptr[static_cast<size_t>(i) + 1];
     if (begin < 0 || end < begin || end > static_cast<int64_t>(indices.size())) {
-      Fail(ErrorCode::kRange, "indptr[" + std::to_string(i + 1) + "] = " + std::to_string(end) +
-                                  "; it must not decrease, and stay within the " +
-                                  std::to_string(indices.size()) + " indices");
+      Fail(ErrorCode::kRange,
+           "indptr[{}] = {}; it must not decrease, and stay within the {} indices",
+           {i + 1, end, indices.size()});
     }
     for (int64_t n = begin; n < end; ++n) {
       const int64_t key = indices[static_cast<size_t>(n)];

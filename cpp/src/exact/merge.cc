@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -70,8 +71,8 @@ void MergeRow(std::span<const PartialAttention> states, const RowPlace& at,
 
 // The same view is fine, an overlap is not.
 template <typename T>
-void CheckInPlaceOrApart(const std::string& name, const TensorView<float>& output,
-                         const std::string& other, const TensorView<T>& input) {
+void CheckInPlaceOrApart(std::string_view name, const TensorView<float>& output,
+                         std::string_view other, const TensorView<T>& input) {
   if (output.data == input.data && output.strides == input.strides) return;
   CheckNoAlias(name, output, other, input);
 }

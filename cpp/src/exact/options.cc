@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "heed/attention.h"
+#include "src/message.h"
 
 namespace heed {
 
@@ -29,19 +30,17 @@ QueryOffset QueryOffset::End() {
 
 Window Window::LastN(int64_t n) {
   if (n < 1) {
-    throw Error(ErrorCode::kRange, "n = " + std::to_string(n) + "; the last n keys need n >= 1");
+    Fail(ErrorCode::kRange, "n = {}; the last n keys need n >= 1", {n});
   }
   return {n - 1, 0};
 }
 
 std::vector<float> AlibiSlopes(int64_t num_heads, double max_exponent) {
   if (num_heads < 1) {
-    throw Error(ErrorCode::kRange,
-                "num_heads = " + std::to_string(num_heads) + "; it must be at least 1");
+    Fail(ErrorCode::kRange, "num_heads = {}; it must be at least 1", {num_heads});
   }
   if (!(max_exponent > 0) || !std::isfinite(max_exponent)) {
-    throw Error(ErrorCode::kRange, "max_exponent = " + std::to_string(max_exponent) +
-                                       "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "max_exponent = {}; it must be positive and finite", {max_exponent});
   }
   const auto geometric = [max_exponent](int64_t n) {
     std::vector<double> slopes;

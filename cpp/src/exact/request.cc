@@ -6,28 +6,30 @@
 #include "src/exact/problem.h"
 #include "src/exact/request_patterns.h"
 #include "src/expression/program.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
 namespace {
 
-ScoreStage ReadStage(const std::string& word) {
+ScoreStage ReadStage(std::string_view word) {
   if (word == "raw") return ScoreStage::kRaw;
   if (word == "capped") return ScoreStage::kCapped;
   if (word == "biased") return ScoreStage::kBiased;
-  throw Error(ErrorCode::kOption,
-              "return_scores = \"" + word + "\"; expected \"raw\", \"capped\" or \"biased\"");
+  Fail(ErrorCode::kOption, "return_scores = \"{}\"; expected \"raw\", \"capped\" or \"biased\"",
+       {word});
 }
 
-Kernel ReadKernel(const std::string& word) {
+Kernel ReadKernel(std::string_view word) {
   if (word == "gaussian") return Kernel::kGaussian;
   if (word == "boxcar") return Kernel::kBoxcar;
   if (word == "triangular") return Kernel::kTriangular;
   if (word == "epanechnikov") return Kernel::kEpanechnikov;
   if (word == "constant") return Kernel::kConstant;
-  throw Error(ErrorCode::kOption, "kernel = \"" + word +
-                                      "\"; expected \"gaussian\", \"boxcar\", \"triangular\", "
-                                      "\"epanechnikov\" or \"constant\"");
+  Fail(ErrorCode::kOption,
+       "kernel = \"{}\"; expected \"gaussian\", \"boxcar\", \"triangular\", \"epanechnikov\" or "
+       "\"constant\"",
+       {word});
 }
 
 QueryOffset ReadQueryOffset(const RequestReader& reader) {
@@ -45,8 +47,7 @@ QueryOffset ReadQueryOffset(const RequestReader& reader) {
   }
   const std::string* word = std::get_if<std::string>(value);
   if (word != nullptr && *word == "end") return QueryOffset::End();
-  throw Error(ErrorCode::kOption,
-              "query_offset must be a number, one number per batch entry, or \"end\"");
+  Fail(ErrorCode::kOption, "query_offset must be a number, one number per batch entry, or \"end\"");
 }
 
 // [batch] or [batch, q_len]. The options know only how many values there are, which would also let
@@ -59,21 +60,21 @@ std::span<const int32_t> ReadKeyLengths(const RequestReader& reader, const Store
   const bool per_query =
       tensor->rank == 2 && tensor->shape[0] == q.shape[0] && tensor->shape[1] == q.shape[2];
   if (per_entry || per_query) return lengths;
-  throw Error(ErrorCode::kShape,
-              "key_lengths must have the shape [batch] or [batch, q_len], here [" +
-                  std::to_string(q.shape[0]) + ", " + std::to_string(q.shape[2]) + "]");
+  Fail(ErrorCode::kShape,
+       "key_lengths must have the shape [batch] or [batch, q_len], here [{}, {}]",
+       {q.shape[0], q.shape[2]});
 }
 
-Score ReadScore(const std::string& word) {
+Score ReadScore(std::string_view word) {
   if (word == "dot") return Score::kDot;
   if (word == "squared_distance") return Score::kSquaredDistance;
   if (word == "cosine") return Score::kCosine;
   if (word == "bilinear") return Score::kBilinear;
   if (word == "additive") return Score::kAdditive;
-  throw Error(ErrorCode::kOption,
-              "score = \"" + word +
-                  "\"; expected \"dot\", \"squared_distance\", \"cosine\", \"bilinear\" "
-                  "or \"additive\"");
+  Fail(ErrorCode::kOption,
+       "score = \"{}\"; expected \"dot\", \"squared_distance\", \"cosine\", \"bilinear\" or "
+       "\"additive\"",
+       {word});
 }
 
 constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
@@ -86,13 +87,13 @@ constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
     {"cope", Normalize::kCope},
 };
 
-Normalize ReadNormalize(const std::string& given) {
+Normalize ReadNormalize(std::string_view given) {
   std::string known;
   for (const auto& [word, normalize] : kNormalizeWords) {
     if (word == given) return normalize;
     known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
   }
-  throw Error(ErrorCode::kOption, "normalize = \"" + given + "\"; expected one of " + known);
+  Fail(ErrorCode::kOption, "normalize = \"{}\"; expected one of {}", {given, known});
 }
 
 void ReadNormalizeOptions(const RequestReader& reader, AttentionOptions& o) {
@@ -115,11 +116,10 @@ TileFunction ReadExpression(const RequestReader& reader, std::string_view name,
   const Expression expression = MakeExpression(name, *text, value, reader.Named("captured"));
   if (expression.uses_position && r.options.query_offset.kind() == QueryOffset::Kind::kUnset &&
       r.q.shape[2] != r.k.shape[2]) {
-    throw Error(ErrorCode::kOption,
-                std::string(name) +
-                    " uses `position`, but query_offset is missing and q_len differs from kv_len. "
-                    "Give 0 if query 0 stands at key 0, or \"end\" if the queries are the last "
-                    "tokens");
+    Fail(ErrorCode::kOption,
+         "{} uses `position`, but query_offset is missing and q_len differs from kv_len. Give 0 if "
+         "query 0 stands at key 0, or \"end\" if the queries are the last tokens",
+         {name});
   }
   return expression.function;
 }
@@ -136,19 +136,19 @@ void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
 }
 
 // One value or a list, given as an input or as a parameter, but not both.
-std::vector<float> ReadValues(const RequestReader& reader, const std::string& name,
-                              const std::string& expected) {
+std::vector<float> ReadValues(const RequestReader& reader, std::string_view name,
+                              std::string_view expected) {
   const bool input = reader.Input(name) != nullptr;
   const bool param = reader.Param(name) != nullptr;
   if (input && param) {
-    throw Error(ErrorCode::kOption, name + " is given both as an input and as a parameter");
+    Fail(ErrorCode::kOption, "{} is given both as an input and as a parameter", {name});
   }
   const std::span<const float> floats = reader.Floats(name);
   std::vector<float> values(floats.begin(), floats.end());
   for (const double value : reader.Numbers(name)) values.push_back(static_cast<float>(value));
   // To the options, no values mean that there is no such tensor.
   if (values.empty() && (input || param)) {
-    throw Error(ErrorCode::kShape, name + " has 0 values; expected " + expected);
+    Fail(ErrorCode::kShape, "{} has 0 values; expected {}", {name, expected});
   }
   return values;
 }
@@ -158,9 +158,7 @@ TensorView<const float> ReadTensor(const RequestReader& reader, const char* name
                                    int most) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor != nullptr && (tensor->rank < least || tensor->rank > most)) {
-    throw Error(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(tensor->rank) +
-                                       "; expected " + std::to_string(least) + " or " +
-                                       std::to_string(most));
+    Fail(ErrorCode::kShape, "{} has rank {}; expected {} or {}", {name, tensor->rank, least, most});
   }
   return reader.FloatTensor(name);
 }
@@ -171,10 +169,9 @@ void ReadConcatWeight(const RequestReader& reader, AttentionRequest& r) {
   const TensorView<const float> weight = ReadTensor(reader, "concat_weight", 2, 2);
   const int64_t split = r.q.shape[3];
   if (weight.shape[3] != split + r.k.shape[3]) {
-    throw Error(ErrorCode::kShape, "concat_weight has " + std::to_string(weight.shape[3]) +
-                                       " columns; expected the head_dim of q and of k, " +
-                                       std::to_string(split) + " + " +
-                                       std::to_string(r.k.shape[3]));
+    Fail(ErrorCode::kShape,
+         "concat_weight has {} columns; expected the head_dim of q and of k, {} + {}",
+         {weight.shape[3], split, r.k.shape[3]});
   }
   r.options.query_weight = r.options.key_weight = weight;
   r.options.query_weight.shape[3] = split;
@@ -182,19 +179,19 @@ void ReadConcatWeight(const RequestReader& reader, AttentionRequest& r) {
   r.options.key_weight.data += split * weight.strides[3];
 }
 
-RelativeRows ReadRelativeRows(const std::string& word) {
+RelativeRows ReadRelativeRows(std::string_view word) {
   if (word == "clip") return RelativeRows::kClip;
   if (word == "span") return RelativeRows::kSpan;
   if (word == "log_span") return RelativeRows::kLogSpan;
-  throw Error(ErrorCode::kOption,
-              "relative_rows = \"" + word + "\"; expected \"clip\", \"span\" or \"log_span\"");
+  Fail(ErrorCode::kOption, "relative_rows = \"{}\"; expected \"clip\", \"span\" or \"log_span\"",
+       {word});
 }
 
-T5Direction ReadDirection(const std::string& word) {
+T5Direction ReadDirection(std::string_view word) {
   if (word == "bidirectional") return T5Direction::kBidirectional;
   if (word == "causal") return T5Direction::kCausal;
-  throw Error(ErrorCode::kOption,
-              "bucket_direction = \"" + word + "\"; expected \"bidirectional\" or \"causal\"");
+  Fail(ErrorCode::kOption, "bucket_direction = \"{}\"; expected \"bidirectional\" or \"causal\"",
+       {word});
 }
 
 void ReadDistances(const RequestReader& reader, AttentionRequest& r) {
@@ -237,7 +234,7 @@ void ReadScoreTensors(const RequestReader& reader, AttentionRequest& r) {
 StoredTensor ReadLocationKeys(const RequestReader& reader, const StoredTensor& v) {
   TensorView<const float> weight = ReadTensor(reader, "location_weight", 2, 3);
   if (!weight.has_value()) {
-    throw Error(ErrorCode::kOption, "input location_weight is missing");
+    Fail(ErrorCode::kOption, "input location_weight is missing");
   }
   weight.shape[0] = v.shape[0];
   weight.strides[0] = 0;
@@ -337,7 +334,7 @@ AttentionOptions KernelRegressionPreset() {
 
 AttentionRequest ReadSink(const RequestReader& reader, AttentionOptions preset) {
   if (reader.Input("sinks") == nullptr) {
-    throw Error(ErrorCode::kOption, "input sinks is missing: one logit per query head");
+    Fail(ErrorCode::kOption, "input sinks is missing: one logit per query head");
   }
   return ReadExact(reader, std::move(preset));
 }
@@ -349,12 +346,11 @@ AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset)
   r.tiles_of_query = reader.Count("tiles_of_query");
   if (!r.tiles_of_query) return r;
   if (!r.return_tiles) {
-    throw Error(ErrorCode::kOption, "tiles_of_query says which row of return_tiles; set that too");
+    Fail(ErrorCode::kOption, "tiles_of_query says which row of return_tiles; set that too");
   }
   if (*r.tiles_of_query < 0 || *r.tiles_of_query >= r.q.shape[2]) {
-    throw Error(ErrorCode::kRange,
-                "tiles_of_query = " + std::to_string(*r.tiles_of_query) +
-                    "; queries lie in [0, q_len = " + std::to_string(r.q.shape[2]) + ")");
+    Fail(ErrorCode::kRange, "tiles_of_query = {}; queries lie in [0, q_len = {})",
+         {*r.tiles_of_query, r.q.shape[2]});
   }
   return r;
 }

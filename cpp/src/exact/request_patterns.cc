@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "src/exact/request.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -15,7 +16,7 @@ std::vector<int64_t> Wholes(const RequestReader& reader, const char* name) {
   for (const double number : reader.Numbers(name)) wholes.push_back(WholeNumber(name, number));
   // To the options, no values mean the default.
   if (wholes.empty() && reader.Param(name) != nullptr) {
-    throw Error(ErrorCode::kShape, std::string(name) + " has 0 values; expected at least one");
+    Fail(ErrorCode::kShape, "{} has 0 values; expected at least one", {name});
   }
   return wholes;
 }
@@ -49,8 +50,7 @@ struct ReadPattern {
   void operator()(BigBird& rule) const {
     const std::vector<int64_t> size = Wholes(reader, "block_size");
     if (size.size() > 1) {
-      throw Error(ErrorCode::kShape,
-                  "block_size has " + std::to_string(size.size()) + " values; bigbird expects one");
+      Fail(ErrorCode::kShape, "block_size has {} values; bigbird expects one", {size.size()});
     }
     if (!size.empty()) rule.block_size = size[0];
     SetCount(reader, "window_blocks", rule.window_blocks);
@@ -58,8 +58,7 @@ struct ReadPattern {
     SetCount(reader, "random_blocks", rule.random_blocks);
     if (const auto seed = reader.Count("pattern_seed")) {
       if (*seed < 0) {
-        throw Error(ErrorCode::kRange,
-                    "pattern_seed = " + std::to_string(*seed) + "; it must be at least 0");
+        Fail(ErrorCode::kRange, "pattern_seed = {}; it must be at least 0", {*seed});
       }
       rule.seed = static_cast<uint64_t>(*seed);
     }
@@ -106,7 +105,7 @@ struct ReadPattern {
   }
 };
 
-KeepPattern PatternOfWord(const std::string& word) {
+KeepPattern PatternOfWord(std::string_view word) {
   if (word == "dilated") return DilatedWindow();
   if (word == "longformer") return Longformer();
   if (word == "bigbird") return BigBird();
@@ -115,18 +114,18 @@ KeepPattern PatternOfWord(const std::string& word) {
   if (word == "axial") return Axial();
   if (word == "swin_window") return SwinWindow();
   if (word == "neighborhood") return Neighborhood();
-  throw Error(ErrorCode::kOption,
-              "pattern = \"" + word +
-                  "\"; expected \"dilated\", \"longformer\", \"bigbird\", \"strided\", \"fixed\", "
-                  "\"axial\", \"swin_window\" or \"neighborhood\"");
+  Fail(ErrorCode::kOption,
+       "pattern = \"{}\"; expected \"dilated\", \"longformer\", \"bigbird\", \"strided\", "
+       "\"fixed\", \"axial\", \"swin_window\" or \"neighborhood\"",
+       {word});
 }
 
 BlockList BlocksOfSize(const RequestReader& reader) {
   BlockList list;
   const std::vector<int64_t> size = Wholes(reader, "block_size");
   if (size.size() > 2) {
-    throw Error(ErrorCode::kShape, "block_size has " + std::to_string(size.size()) +
-                                       " values; expected one, or queries and keys");
+    Fail(ErrorCode::kShape, "block_size has {} values; expected one, or queries and keys",
+         {size.size()});
   }
   if (!size.empty()) {
     list.q_block = size.front();
@@ -149,23 +148,21 @@ void ReadLists(const RequestReader& reader, AttentionOptions& o) {
   }
   if (const AnyTensor* pairs = reader.Input("keep_pairs")) {
     if (pairs->rank != 2 || pairs->shape[1] != 2) {
-      throw Error(ErrorCode::kShape,
-                  "keep_pairs must have the shape [num_pairs, 2]: pairs (query, key)");
+      Fail(ErrorCode::kShape, "keep_pairs must have the shape [num_pairs, 2]: pairs (query, key)");
     }
     o.patterns.push_back(PairList{reader.Ints("keep_pairs")});
   }
 }
 
 // [len] or [batch, len]. The options know only how many values there are.
-std::span<const int32_t> ReadDocuments(const RequestReader& reader, const std::string& name,
+std::span<const int32_t> ReadDocuments(const RequestReader& reader, std::string_view name,
                                        int64_t batch, int64_t len) {
   const std::span<const int32_t> ids = reader.Ints(name);
   const AnyTensor* tensor = reader.Input(name);
   if (tensor == nullptr) return ids;
   if (tensor->rank == 1 && tensor->shape[0] == len) return ids;
   if (tensor->rank == 2 && tensor->shape[0] == batch && tensor->shape[1] == len) return ids;
-  throw Error(ErrorCode::kShape, name + " must have the shape [" + std::to_string(len) + "] or [" +
-                                     std::to_string(batch) + ", " + std::to_string(len) + "]");
+  Fail(ErrorCode::kShape, "{} must have the shape [{}] or [{}, {}]", {name, len, batch, len});
 }
 
 AttentionOptions Preset(KeepPattern pattern) {

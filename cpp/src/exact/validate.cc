@@ -8,6 +8,7 @@
 #include "src/exact/problem.h"
 #include "src/exact/validate_patterns.h"
 #include "src/exact/validate_score.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -33,9 +34,9 @@ void ReadShapes(AttentionProblem& p) {
   CheckShape("v", p.v.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim_v},
              "[batch, num_kv_heads, kv_len, head_dim_v], the first three as in k");
   if (p.num_heads > 0 && (p.num_kv_heads == 0 || p.num_heads % p.num_kv_heads != 0)) {
-    Fail(ErrorCode::kShape, "q has " + std::to_string(p.num_heads) + " heads and k has " +
-                                std::to_string(p.num_kv_heads) +
-                                "; the first must be a multiple of the second");
+    Fail(ErrorCode::kShape,
+         "q has {} heads and k has {}; the first must be a multiple of the second",
+         {p.num_heads, p.num_kv_heads});
   }
   p.group = p.num_kv_heads > 0 ? p.num_heads / p.num_kv_heads : 0;
 }
@@ -46,9 +47,9 @@ void CheckModify(AttentionProblem& p) {
   if (o.softcap && (!(*o.softcap > 0) || !std::isfinite(static_cast<float>(*o.softcap)) ||
                     !std::isfinite(1.0f / static_cast<float>(*o.softcap)))) {
     Fail(ErrorCode::kRange,
-         "softcap = " + NumberText(*o.softcap) +
-             "; it must be positive, finite and not vanishingly small (leave it out to switch it "
-             "off)");
+         "softcap = {}; it must be positive, finite and not vanishingly small (leave it out to "
+         "switch it off)",
+         {*o.softcap});
   }
   const Extents full = {p.batch, p.num_heads, p.q_len, p.kv_len};
   if (o.bias.has_value()) o.bias = Broadcast("bias", o.bias, full);
@@ -63,15 +64,13 @@ void CheckLengths(const AttentionProblem& p) {
   if (lengths.empty()) return;
   const size_t batch = static_cast<size_t>(p.batch);
   if (lengths.size() != batch && lengths.size() != batch * static_cast<size_t>(p.q_len)) {
-    Fail(ErrorCode::kShape, "key_lengths has " + std::to_string(lengths.size()) +
-                                " values; expected batch = " + std::to_string(p.batch) +
-                                " or batch * q_len = " + std::to_string(p.batch * p.q_len));
+    Fail(ErrorCode::kShape, "key_lengths has {} values; expected batch = {} or batch * q_len = {}",
+         {lengths.size(), p.batch, p.batch * p.q_len});
   }
   for (const int32_t length : lengths) {
     if (length < 0 || length > p.kv_len) {
-      Fail(ErrorCode::kRange, "key_lengths holds " + std::to_string(length) +
-                                  "; lengths lie in [0, kv_len = " + std::to_string(p.kv_len) +
-                                  "]");
+      Fail(ErrorCode::kRange, "key_lengths holds {}; lengths lie in [0, kv_len = {}]",
+           {length, p.kv_len});
     }
   }
 }
@@ -81,8 +80,8 @@ void CheckWindow(AttentionProblem& p) {
   for (auto* side : {&p.options.window->left, &p.options.window->right}) {
     if (!side->has_value()) continue;
     if (**side < 0) {
-      Fail(ErrorCode::kRange, "window side = " + std::to_string(**side) +
-                                  "; it counts visible keys, >= 0 (leave it out for no limit)");
+      Fail(ErrorCode::kRange,
+           "window side = {}; it counts visible keys, >= 0 (leave it out for no limit)", {**side});
     }
     *side = std::min(**side, kMaxPosition);
   }
@@ -98,10 +97,10 @@ void CheckPositions(AttentionProblem& p) {
     case QueryOffset::Kind::kUnset:
       if (positional != nullptr && p.q_len != p.kv_len) {
         Fail(ErrorCode::kOption,
-             "query_offset is needed: q_len = " + std::to_string(p.q_len) +
-                 " and kv_len = " + std::to_string(p.kv_len) + " differ and " + positional +
-                 " depends on positions. Give 0 if query 0 stands at key 0, or \"end\" if the "
-                 "queries are the last tokens");
+             "query_offset is needed: q_len = {} and kv_len = {} differ and {} depends on "
+             "positions. Give 0 if query 0 stands at key 0, or \"end\" if the queries are the last "
+             "tokens",
+             {p.q_len, p.kv_len, positional});
       }
       return;
     case QueryOffset::Kind::kNumber:
@@ -109,8 +108,8 @@ void CheckPositions(AttentionProblem& p) {
       break;
     case QueryOffset::Kind::kPerBatch:
       if (given.size() != static_cast<size_t>(p.batch)) {
-        Fail(ErrorCode::kShape, "query_offset has " + std::to_string(given.size()) +
-                                    " positions; expected batch = " + std::to_string(p.batch));
+        Fail(ErrorCode::kShape, "query_offset has {} positions; expected batch = {}",
+             {given.size(), p.batch});
       }
       p.position = given;
       break;
@@ -127,8 +126,7 @@ void CheckPositions(AttentionProblem& p) {
   }
   for (const int64_t position : p.position) {
     if (position > kMaxPosition || position < -kMaxPosition) {
-      Fail(ErrorCode::kRange,
-           "query_offset = " + std::to_string(position) + "; positions lie within +-2^53");
+      Fail(ErrorCode::kRange, "query_offset = {}; positions lie within +-2^53", {position});
     }
   }
 }
@@ -147,8 +145,8 @@ void CheckTiles(const AttentionProblem& p) {
   const TensorView<float> tiles[] = {out.running_max, out.running_sum, out.rescale};
   const char* names[] = {"running_max", "running_sum", "rescale"};
   if (out.tiles_of_query && (*out.tiles_of_query < 0 || *out.tiles_of_query >= p.q_len)) {
-    Fail(ErrorCode::kRange, "tiles_of_query = " + std::to_string(*out.tiles_of_query) +
-                                "; queries lie in [0, q_len = " + std::to_string(p.q_len) + ")");
+    Fail(ErrorCode::kRange, "tiles_of_query = {}; queries lie in [0, q_len = {})",
+         {*out.tiles_of_query, p.q_len});
   }
   const int64_t queries = out.tiles_of_query ? 1 : p.q_len;
   const int64_t num_tiles = (p.kv_len + kAttentionTileKeys - 1) / kAttentionTileKeys;
@@ -167,8 +165,8 @@ void CheckTiles(const AttentionProblem& p) {
   }
   for (int i = 0; i < 3; ++i) {
     if (!tiles[i].has_value()) {
-      Fail(ErrorCode::kOption,
-           std::string(names[i]) + " is missing: running_max, running_sum and rescale go together");
+      Fail(ErrorCode::kOption, "{} is missing: running_max, running_sum and rescale go together",
+           {names[i]});
     }
     CheckOutput(names[i], tiles[i], {p.batch, p.num_heads, queries, num_tiles},
                 "[batch, num_heads, q_len or 1, num_tiles]");

@@ -7,6 +7,7 @@
 #include "heed/error.h"
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -18,16 +19,14 @@ void CheckKernelSum(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   if (o.score != Score::kSquaredDistance) {
     Fail(ErrorCode::kUnsupported,
-         "kernel sums need Score::kSquaredDistance: a kernel is a function "
-         "of the distance");
+         "kernel sums need Score::kSquaredDistance: a kernel is a function of the distance");
   }
   if (o.score_mod || o.softcap || o.bias.has_value() || !o.alibi_slopes.empty() ||
       !o.sinks.empty() || o.distance_bias.has_value() || o.bucket_bias.has_value() ||
       o.log_gates.has_value()) {
-    Fail(
-        ErrorCode::kUnsupported,
-        "softcap, biases of all kinds, log_gates, alibi_slopes, sinks and score_mod act on logits; "
-        "a kernel sum has none");
+    Fail(ErrorCode::kUnsupported,
+         "softcap, biases of all kinds, log_gates, alibi_slopes, sinks and score_mod act on "
+         "logits; a kernel sum has none");
   }
 }
 
@@ -63,10 +62,10 @@ void CheckCopeTable(const AttentionProblem& p) {
   const Extents& shape = table.shape;
   if (shape[0] != 1 || (shape[1] != 1 && shape[1] != p.num_heads) || shape[2] < 1 ||
       shape[3] != p.head_dim) {
-    Fail(ErrorCode::kShape, "cope_table has shape " + ShapeText(shape) +
-                                "; expected [1, 1 or num_heads = " + std::to_string(p.num_heads) +
-                                ", num_positions >= 1, head_dim = " + std::to_string(p.head_dim) +
-                                "]");
+    Fail(ErrorCode::kShape,
+         "cope_table has shape {}; expected [1, 1 or num_heads = {}, num_positions >= 1, head_dim "
+         "= {}]",
+         {shape, p.num_heads, p.head_dim});
   }
 }
 
@@ -88,7 +87,7 @@ bool HasLse(const AttentionOptions& o) {
 
 void CheckDropout(const Dropout& dropout, const Extents& pairs) {
   if (!(dropout.p >= 0) || !(dropout.p < 1)) {
-    Fail(ErrorCode::kRange, "dropout p = " + NumberText(dropout.p) + "; it must lie in [0, 1)");
+    Fail(ErrorCode::kRange, "dropout p = {}; it must lie in [0, 1)", {dropout.p});
   }
   constexpr int64_t kWords = int64_t{1} << 32;
   if (dropout.p > 0 &&
@@ -104,7 +103,7 @@ void CheckNormalize(AttentionProblem& p, bool wants_lse) {
   CheckDenominator(o, wants_lse);
   CheckCopeTable(p);
   if (o.top_k < 1) {
-    Fail(ErrorCode::kRange, "top_k = " + std::to_string(o.top_k) + "; it must be at least 1");
+    Fail(ErrorCode::kRange, "top_k = {}; it must be at least 1", {o.top_k});
   }
   p.sigmoid_bias = static_cast<float>(
       o.sigmoid_bias.value_or(-std::log(std::max(1.0, static_cast<double>(p.kv_len)))));

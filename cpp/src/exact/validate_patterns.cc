@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "heed/error.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -14,24 +15,22 @@ namespace {
 constexpr int64_t kMaxPosition = int64_t{1} << 53;
 constexpr int64_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
-void CheckRange(const std::string& name, int64_t value, int64_t low, int64_t high) {
+void CheckRange(std::string_view name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return;
-  Fail(ErrorCode::kRange, name + " = " + std::to_string(value) + "; it must lie in [" +
-                              std::to_string(low) + ", " + std::to_string(high) + "]");
+  Fail(ErrorCode::kRange, "{} = {}; it must lie in [{}, {}]", {name, value, low, high});
 }
 
-void CheckCount(const std::string& name, size_t count, size_t allowed, const std::string& meaning) {
+void CheckCount(std::string_view name, size_t count, size_t allowed, std::string_view meaning) {
   if (count == 1 || count == allowed) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(count) + " values; expected 1 or " +
-                              meaning + " = " + std::to_string(allowed));
+  Fail(ErrorCode::kShape, "{} has {} values; expected 1 or {} = {}",
+       {name, count, meaning, allowed});
 }
 
-void CheckIndices(const std::string& name, std::span<const int32_t> values, int64_t count,
-                  const std::string& what) {
+void CheckIndices(std::string_view name, std::span<const int32_t> values, int64_t count,
+                  std::string_view what) {
   for (const int32_t value : values) {
     if (value >= 0 && value < count) continue;
-    Fail(ErrorCode::kRange, name + " holds " + std::to_string(value) + "; there are " +
-                                std::to_string(count) + " " + what);
+    Fail(ErrorCode::kRange, "{} holds {}; there are {} {}", {name, value, count, what});
   }
 }
 
@@ -41,18 +40,16 @@ int64_t BlocksOf(int64_t len, int64_t block) { return (len + block - 1) / block;
 void CheckPositionsInside(const AttentionProblem& p, const char* pattern) {
   for (const int64_t position : p.position) {
     if (p.q_len == 0 || (position >= 0 && position + p.q_len <= p.kv_len)) continue;
-    Fail(ErrorCode::kRange,
-         "query_offset = " + std::to_string(position) + " with q_len = " + std::to_string(p.q_len) +
-             " leaves the kv_len = " + std::to_string(p.kv_len) + " tokens of " + pattern);
+    Fail(ErrorCode::kRange, "query_offset = {} with q_len = {} leaves the kv_len = {} tokens of {}",
+         {position, p.q_len, p.kv_len, pattern});
   }
 }
 
 void CheckGrid(const AttentionProblem& p, const std::vector<int64_t>& grid, size_t least,
                size_t most, const char* pattern) {
   if (grid.size() < least || grid.size() > most) {
-    Fail(ErrorCode::kShape, "grid has " + std::to_string(grid.size()) + " extents; " + pattern +
-                                " expects " + std::to_string(least) +
-                                (least == most ? "" : " to " + std::to_string(most)));
+    Fail(ErrorCode::kShape, "grid has {} extents; {} expects {}{}",
+         {grid.size(), pattern, least, (least == most ? "" : " to " + std::to_string(most))});
   }
   int64_t tokens = 1;
   for (const int64_t extent : grid) {
@@ -61,8 +58,7 @@ void CheckGrid(const AttentionProblem& p, const std::vector<int64_t>& grid, size
     if (tokens < 0) break;
   }
   if (tokens != p.kv_len) {
-    Fail(ErrorCode::kShape, "grid has " + std::to_string(tokens) +
-                                " tokens; expected kv_len = " + std::to_string(p.kv_len));
+    Fail(ErrorCode::kShape, "grid has {} tokens; expected kv_len = {}", {tokens, p.kv_len});
   }
   CheckPositionsInside(p, pattern);
 }
@@ -93,8 +89,9 @@ struct CheckPattern {
     CheckRange("block_size", rule.block_size, 1, kMaxPosition);
     CheckRange("window_blocks", rule.window_blocks, 1, kMaxPosition);
     if (rule.window_blocks % 2 == 0) {
-      Fail(ErrorCode::kRange, "window_blocks = " + std::to_string(rule.window_blocks) +
-                                  "; it must be odd: the own block and as many on each side");
+      Fail(ErrorCode::kRange,
+           "window_blocks = {}; it must be odd: the own block and as many on each side",
+           {rule.window_blocks});
     }
     CheckRange("global_blocks", rule.global_blocks, 0, kMaxPosition);
     CheckRange("random_blocks", rule.random_blocks, 0, kMaxPosition);
@@ -121,9 +118,8 @@ struct CheckPattern {
       CheckRange("window_size", rule.window_size[axis], 1, rule.grid[axis]);
       CheckRange("shift", rule.shift[axis], 0, rule.window_size[axis] - 1);
       if (rule.grid[axis] % rule.window_size[axis] == 0) continue;
-      Fail(ErrorCode::kShape, "window_size = " + std::to_string(rule.window_size[axis]) +
-                                  " does not divide the extent " + std::to_string(rule.grid[axis]) +
-                                  " of grid");
+      Fail(ErrorCode::kShape, "window_size = {} does not divide the extent {} of grid",
+           {rule.window_size[axis], rule.grid[axis]});
     }
   }
   void operator()(Neighborhood& rule) const {
@@ -155,8 +151,8 @@ struct CheckPattern {
   }
   void operator()(PairList& rule) const {
     if (rule.pairs.size() % 2 != 0) {
-      Fail(ErrorCode::kShape, "keep_pairs has " + std::to_string(rule.pairs.size()) +
-                                  " values; expected pairs (query, key)");
+      Fail(ErrorCode::kShape, "keep_pairs has {} values; expected pairs (query, key)",
+           {rule.pairs.size()});
     }
     for (size_t n = 0; n < rule.pairs.size(); n += 2) {
       CheckIndices("keep_pairs", rule.pairs.subspan(n, 1), p.q_len, "queries");
@@ -177,29 +173,28 @@ struct CheckPattern {
     const int64_t rows = BlocksOf(p.q_len, rule.q_block);
     const int64_t count = static_cast<int64_t>(rule.indptr.size());
     if (count != rows + 1 && count != p.num_heads * rows + 1) {
-      Fail(ErrorCode::kShape, "block_indptr has " + std::to_string(count) + " values; expected " +
-                                  std::to_string(rows + 1) + ", or " +
-                                  std::to_string(p.num_heads * rows + 1) + " for one list a head");
+      Fail(ErrorCode::kShape, "block_indptr has {} values; expected {}, or {} for one list a head",
+           {count, rows + 1, p.num_heads * rows + 1});
     }
     const bool ordered = std::is_sorted(rule.indptr.begin(), rule.indptr.end());
     if (rule.indptr.front() != 0 || !ordered ||
         rule.indptr.back() != static_cast<int64_t>(rule.indices.size())) {
-      Fail(ErrorCode::kRange, "block_indptr must begin with 0, not decrease and end with " +
-                                  std::to_string(rule.indices.size()) +
-                                  ", the number of block_indices");
+      Fail(ErrorCode::kRange,
+           "block_indptr must begin with 0, not decrease and end with {}, the number of "
+           "block_indices",
+           {rule.indices.size()});
     }
     CheckIndices("block_indices", rule.indices, BlocksOf(p.kv_len, rule.kv_block),
                  "blocks of keys");
   }
 };
 
-void CheckDocuments(const AttentionProblem& p, const std::string& name,
-                    std::span<const int32_t> ids, int64_t len) {
+void CheckDocuments(const AttentionProblem& p, std::string_view name, std::span<const int32_t> ids,
+                    int64_t len) {
   const int64_t count = static_cast<int64_t>(ids.size());
   if (count == len || count == p.batch * len) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(count) + " values; expected " +
-                              std::to_string(len) +
-                              " or batch times as many = " + std::to_string(p.batch * len));
+  Fail(ErrorCode::kShape, "{} has {} values; expected {} or batch times as many = {}",
+       {name, count, len, p.batch * len});
 }
 
 }  // namespace
@@ -218,8 +213,8 @@ void CheckPatterns(AttentionProblem& p) {
   AttentionOptions& o = p.options;
   if (!o.prefix_lengths.empty()) {
     if (o.prefix_lengths.size() != static_cast<size_t>(p.batch)) {
-      Fail(ErrorCode::kShape, "prefix_lengths has " + std::to_string(o.prefix_lengths.size()) +
-                                  " values; expected batch = " + std::to_string(p.batch));
+      Fail(ErrorCode::kShape, "prefix_lengths has {} values; expected batch = {}",
+           {o.prefix_lengths.size(), p.batch});
     }
     for (const int32_t length : o.prefix_lengths) CheckRange("prefix_lengths", length, 0, p.kv_len);
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "heed/error.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -41,10 +42,10 @@ void CheckScale(AttentionProblem& p) {
   CheckFinite("scale (as float32)", p.scale);
 }
 
-void CheckPositive(const std::string& name, float value) {
+void CheckPositive(std::string_view name, float value) {
   if (value >= kMinWidth && std::isfinite(value)) return;
-  Fail(ErrorCode::kRange, name + " = " + NumberText(value) +
-                              "; it must be positive, finite and not vanishingly small");
+  Fail(ErrorCode::kRange, "{} = {}; it must be positive, finite and not vanishingly small",
+       {name, value});
 }
 
 // One width is a power of two, which scales q and k exactly, times a rest in [1, 2), which scales
@@ -66,8 +67,8 @@ void CheckWidth(AttentionProblem& p) {
     Fail(ErrorCode::kOption, "width is read only by distance scores");
   }
   if (given.size() != 1 && given.size() != static_cast<size_t>(p.head_dim)) {
-    Fail(ErrorCode::kShape, "width has " + std::to_string(given.size()) +
-                                " values; expected 1 or head_dim = " + std::to_string(p.head_dim));
+    Fail(ErrorCode::kShape, "width has {} values; expected 1 or head_dim = {}",
+         {given.size(), p.head_dim});
   }
   for (const float width : given) {
     CheckPositive("width", width);
@@ -90,9 +91,8 @@ void CheckTemperature(AttentionProblem& p) {
   const size_t heads = static_cast<size_t>(p.num_heads);
   const size_t given = o.temperature.size();
   if (given > 1 && given != heads) {
-    Fail(ErrorCode::kShape, "temperature has " + std::to_string(given) +
-                                " values; expected 1 or one per query head (" +
-                                std::to_string(heads) + ")");
+    Fail(ErrorCode::kShape, "temperature has {} values; expected 1 or one per query head ({})",
+         {given, heads});
   }
   const float least = static_cast<float>(o.min_temperature.value_or(kMinWidth));
   CheckPositive("min_temperature", least);
@@ -104,8 +104,8 @@ void CheckTemperature(AttentionProblem& p) {
 }
 
 // A tensor of one matrix for all heads or one each, [1, heads, rows, cols].
-void CheckPerHead(const std::string& name, const TensorView<const float>& view, int64_t heads,
-                  int64_t rows, int64_t cols, const std::string& meaning) {
+void CheckPerHead(std::string_view name, const TensorView<const float>& view, int64_t heads,
+                  int64_t rows, int64_t cols, std::string_view meaning) {
   CheckInput(name, view);
   CheckShape(name, view.shape, {1, view.shape[1] == 1 ? 1 : heads, rows, cols}, meaning);
 }
@@ -130,13 +130,13 @@ void CheckAdditive(AttentionProblem& p) {
     CheckPerHead("key_weight", o.key_weight, p.num_kv_heads, p.hidden_dim, p.head_dim_k,
                  "[1, 1 or num_kv_heads, hidden_dim of the queries, head_dim of k]");
   } else if (p.head_dim_k != p.hidden_dim) {
-    Fail(ErrorCode::kShape, "k has head_dim " + std::to_string(p.head_dim_k) +
-                                ", but the queries have hidden_dim " +
-                                std::to_string(p.hidden_dim) + "; give key_weight");
+    Fail(ErrorCode::kShape,
+         "k has head_dim {}, but the queries have hidden_dim {}; give key_weight",
+         {p.head_dim_k, p.hidden_dim});
   }
   if (o.score_bias.data() != nullptr && o.score_bias.size() != static_cast<size_t>(p.hidden_dim)) {
-    Fail(ErrorCode::kShape, "score_bias has " + std::to_string(o.score_bias.size()) +
-                                " values; expected hidden_dim = " + std::to_string(p.hidden_dim));
+    Fail(ErrorCode::kShape, "score_bias has {} values; expected hidden_dim = {}",
+         {o.score_bias.size(), p.hidden_dim});
   }
   const TensorView<const float>& vector = o.score_vector;
   if (!vector.has_value()) return;
@@ -160,11 +160,11 @@ void CheckRelativeTable(AttentionProblem& p, const char* name, const TensorView<
                      : kind == RelativeRows::kSpan ? rows % 2 == 0
                                                    : rows % 4 == 0 && rows >= 8);
   if (!fits) {
-    Fail(ErrorCode::kShape,
-         std::string(name) + " has " + std::to_string(rows) + " rows; expected " +
-             (kind == RelativeRows::kClip   ? "2 m + 1, one for each distance -m to m"
-              : kind == RelativeRows::kSpan ? "an even number, 2 k"
-                                            : "a multiple of 4, at least 8"));
+    Fail(ErrorCode::kShape, "{} has {} rows; expected {}",
+         {name, rows,
+          (kind == RelativeRows::kClip   ? "2 m + 1, one for each distance -m to m"
+           : kind == RelativeRows::kSpan ? "an even number, 2 k"
+                                         : "a multiple of 4, at least 8")});
   }
 }
 
@@ -200,10 +200,9 @@ void CheckRelative(AttentionProblem& p) {
   if (o.relative_rows == RelativeRows::kLogSpan &&
       (o.relative_max_distance <= p.relative_table_rows / 4 * 3 ||
        o.relative_max_distance > (int64_t{1} << 24))) {
-    Fail(ErrorCode::kRange, "relative_max_distance = " + std::to_string(o.relative_max_distance) +
-                                "; it must be above 3 / 4 of the rows, " +
-                                std::to_string(p.relative_table_rows / 4 * 3) +
-                                ", and at most 2^24");
+    Fail(ErrorCode::kRange,
+         "relative_max_distance = {}; it must be above 3 / 4 of the rows, {}, and at most 2^24",
+         {o.relative_max_distance, p.relative_table_rows / 4 * 3});
   }
 }
 
@@ -213,7 +212,7 @@ void CheckUnread(const AttentionOptions& o) {
   const bool additive = o.score == Score::kAdditive;
   const auto refuse = [](const char* name, bool given, bool read, const char* score) {
     if (!given || read) return;
-    Fail(ErrorCode::kOption, std::string(name) + " is read only by " + score + " scores");
+    Fail(ErrorCode::kOption, "{} is read only by {} scores", {name, score});
   };
   refuse("score_matrix", o.score_matrix.has_value(), bilinear, "bilinear");
   refuse("query_weight", o.query_weight.has_value(), additive, "additive");
@@ -256,8 +255,8 @@ void CheckDistanceBiases(AttentionProblem& p) {
     CheckShape("bucket_bias", o.bucket_bias.shape, {1, 1, o.bucket_bias.shape[2], p.num_heads},
                "[1, 1, num_buckets, num_heads]");
     if (o.bucket_max_distance > (int64_t{1} << 24)) {
-      Fail(ErrorCode::kRange, "bucket_max_distance = " + std::to_string(o.bucket_max_distance) +
-                                  "; it is at most 2^24");
+      Fail(ErrorCode::kRange, "bucket_max_distance = {}; it is at most 2^24",
+           {o.bucket_max_distance});
     }
     T5Bucket(0, o.bucket_direction, o.bucket_bias.shape[2], o.bucket_max_distance);
   }
@@ -277,8 +276,8 @@ void CheckGates(const AttentionProblem& p) {
     for (int64_t h = 0; h < p.num_heads; ++h) {
       for (int64_t j = 0; j < length; ++j) {
         if (!(gates(b, h, 0, j) > 0)) continue;
-        Fail(ErrorCode::kRange, "log_gates holds " + NumberText(gates(b, h, 0, j)) +
-                                    "; logarithms of gates lie in [-inf, 0]");
+        Fail(ErrorCode::kRange, "log_gates holds {}; logarithms of gates lie in [-inf, 0]",
+             {gates(b, h, 0, j)});
       }
     }
   }
@@ -296,13 +295,12 @@ const char* PositionalOption(const AttentionOptions& o) {
   return nullptr;
 }
 
-void CheckHeadVector(const AttentionProblem& p, const std::string& name,
+void CheckHeadVector(const AttentionProblem& p, std::string_view name,
                      std::span<const float> values, bool minus_inf_allowed) {
   if (values.empty()) return;
   if (values.size() != static_cast<size_t>(p.num_heads)) {
-    Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) +
-                                " values; expected one per query head (" +
-                                std::to_string(p.num_heads) + ")");
+    Fail(ErrorCode::kShape, "{} has {} values; expected one per query head ({})",
+         {name, values.size(), p.num_heads});
   }
   for (const float value : values) {
     if (minus_inf_allowed && value == -std::numeric_limits<float>::infinity()) continue;

@@ -38,7 +38,7 @@ void CheckGates(const AttentionProblem& p);
 const char* PositionalOption(const AttentionOptions& options);
 
 // One finite value per query head, or none; -inf too where `minus_inf_allowed`.
-void CheckHeadVector(const AttentionProblem& p, const std::string& name,
+void CheckHeadVector(const AttentionProblem& p, std::string_view name,
                      std::span<const float> values, bool minus_inf_allowed);
 
 }  // namespace heed

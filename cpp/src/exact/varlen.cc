@@ -6,6 +6,7 @@
 
 #include "src/exact/problem.h"
 #include "src/exact/validate_score.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -15,17 +16,15 @@ constexpr int64_t kMaxPosition = int64_t{1} << 53;
 
 void CheckOffsets(const char* name, std::span<const int32_t> offsets, int64_t total) {
   if (offsets.empty()) {
-    Fail(ErrorCode::kShape,
-         std::string(name) + " is empty; expected one more number than sequences");
+    Fail(ErrorCode::kShape, "{} is empty; expected one more number than sequences", {name});
   }
   for (size_t s = 0; s < offsets.size(); ++s) {
     const int64_t least = s == 0 ? 0 : offsets[s - 1];
     const int64_t most = s == 0 ? 0 : total;
     if (offsets[s] < least || offsets[s] > most) {
-      Fail(ErrorCode::kRange, std::string(name) + "[" + std::to_string(s) +
-                                  "] = " + std::to_string(offsets[s]) + "; expected " +
-                                  std::to_string(least) + " to " + std::to_string(most) +
-                                  ": offsets begin at 0 and never decrease");
+      Fail(ErrorCode::kRange,
+           "{}[{}] = {}; expected {} to {}: offsets begin at 0 and never decrease",
+           {name, s, offsets[s], least, most});
     }
   }
 }
@@ -44,14 +43,12 @@ void CheckOptions(const AttentionOptions& o, size_t sequences) {
   }
   const auto& positions = o.query_offset.positions();
   if (o.query_offset.kind() == QueryOffset::Kind::kPerBatch && positions.size() != sequences) {
-    Fail(ErrorCode::kShape,
-         "query_offset has " + std::to_string(positions.size()) +
-             " positions; expected one per sequence = " + std::to_string(sequences));
+    Fail(ErrorCode::kShape, "query_offset has {} positions; expected one per sequence = {}",
+         {positions.size(), sequences});
   }
   for (const int64_t position : positions) {
     if (position > kMaxPosition || position < -kMaxPosition) {
-      Fail(ErrorCode::kRange,
-           "query_offset = " + std::to_string(position) + "; positions lie within +-2^53");
+      Fail(ErrorCode::kRange, "query_offset = {}; positions lie within +-2^53", {position});
     }
   }
 }
@@ -70,10 +67,9 @@ int64_t FirstPosition(const AttentionOptions& o, size_t s, int64_t q_len, int64_
   }
   if (q_len != kv_len && PositionalOption(o) != nullptr) {
     Fail(ErrorCode::kOption,
-         "query_offset is needed: sequence " + std::to_string(s) + " has " + std::to_string(q_len) +
-             " queries and " + std::to_string(kv_len) +
-             " keys, and positions matter. Give 0 if query 0 stands at key 0, or \"end\" if the "
-             "queries are the last tokens");
+         "query_offset is needed: sequence {} has {} queries and {} keys, and positions matter. "
+         "Give 0 if query 0 stands at key 0, or \"end\" if the queries are the last tokens",
+         {s, q_len, kv_len});
   }
   return 0;
 }
@@ -107,15 +103,15 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
   CheckStored("q", q);
   CheckStored("k", k);
   if (q.shape[0] != 1) {
-    Fail(ErrorCode::kShape,
-         "q has batch " + std::to_string(q.shape[0]) + "; packed sequences lie in one batch entry");
+    Fail(ErrorCode::kShape, "q has batch {}; packed sequences lie in one batch entry",
+         {q.shape[0]});
   }
   CheckOffsets("q_offsets", q_offsets, q.shape[2]);
   CheckOffsets("kv_offsets", kv_offsets, k.shape[2]);
   if (q_offsets.size() != kv_offsets.size()) {
-    Fail(ErrorCode::kShape, "q_offsets has " + std::to_string(q_offsets.size()) +
-                                " numbers and kv_offsets " + std::to_string(kv_offsets.size()) +
-                                "; both have one more than there are sequences");
+    Fail(ErrorCode::kShape,
+         "q_offsets has {} numbers and kv_offsets {}; both have one more than there are sequences",
+         {q_offsets.size(), kv_offsets.size()});
   }
   CheckOptions(options, q_offsets.size() - 1);
   try {

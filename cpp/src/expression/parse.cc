@@ -9,6 +9,7 @@
 
 #include "heed/error.h"
 #include "src/expression/program.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
@@ -84,8 +85,7 @@ class Parser {
   [[noreturn]] void Fail(const std::string& message, ErrorCode code = ErrorCode::kOption) const {
     const std::string rest(text_.substr(std::min(at_, text_.size()), 16));
     const std::string place = rest.empty() ? "at its end" : "at `" + rest + "`";
-    throw Error(code, std::string(what_) + ": " + message + ", " + place + " (character " +
-                          std::to_string(at_ + 1) + ")");
+    heed::Fail(code, "{}: {}, {} (character {})", {what_, message, place, at_ + 1});
   }
 
   void SkipSpace() {

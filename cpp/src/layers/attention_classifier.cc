@@ -8,6 +8,7 @@
 
 #include "heed/linear.h"
 #include "src/layers/multi_head.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 
@@ -32,9 +33,8 @@ void CheckTokens(const TensorView<const int32_t>& tokens, int64_t vocabulary,
     for (int64_t i = 0; i < Length(o, b, tokens.shape[3]); ++i) {
       const int32_t token = tokens(0, 0, b, i);
       if (token >= 0 && token < vocabulary) continue;
-      Fail(ErrorCode::kRange, "tokens holds " + std::to_string(token) +
-                                  "; they lie in [0, vocabulary = " + std::to_string(vocabulary) +
-                                  ")");
+      Fail(ErrorCode::kRange, "tokens holds {}; they lie in [0, vocabulary = {})",
+           {token, vocabulary});
     }
   }
 }
@@ -144,9 +144,8 @@ void ValidateAttentionClassifier(TensorView<const int32_t> tokens,
   CheckShape("w_class", w.w_class.shape, {1, 1, w.w_class.shape[2], s.out_dim},
              "[1, 1, num_classes, out_dim], out_dim of the attention");
   if (!w.b_class.empty() && w.b_class.size() != static_cast<size_t>(w.w_class.shape[2])) {
-    Fail(ErrorCode::kShape,
-         "b_class has " + std::to_string(w.b_class.size()) +
-             " values; expected num_classes = " + std::to_string(w.w_class.shape[2]));
+    Fail(ErrorCode::kShape, "b_class has {} values; expected num_classes = {}",
+         {w.b_class.size(), w.w_class.shape[2]});
   }
   const bool wants_query = o.pooling == Pooling::kAttention;
   if (!wants_query && !w.pool_query.empty()) {
@@ -154,8 +153,7 @@ void ValidateAttentionClassifier(TensorView<const int32_t> tokens,
   }
   if (wants_query && w.pool_query.size() != static_cast<size_t>(s.out_dim)) {
     Fail(w.pool_query.empty() ? ErrorCode::kOption : ErrorCode::kShape,
-         "pool_query has " + std::to_string(w.pool_query.size()) + " values; expected " +
-             std::to_string(s.out_dim));
+         "pool_query has {} values; expected {}", {w.pool_query.size(), s.out_dim});
   }
   CheckTokens(tokens, w.embedding.shape[2], o);
 }

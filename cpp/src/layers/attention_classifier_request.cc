@@ -2,6 +2,7 @@
 #include "src/layers/attention_classifier.h"
 #include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {

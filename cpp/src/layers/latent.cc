@@ -8,6 +8,7 @@
 #include "heed/linear.h"
 #include "src/exact/problem.h"
 #include "src/layers/transformer_block.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 
@@ -147,16 +148,15 @@ void NormRows(const TensorView<float>& rows, std::span<const float> factors, dou
   RowNorm{Norm::kRms, epsilon, factors, {}}(rows, rows, pool);
 }
 
-void CheckMatrix(const std::string& name, const TensorView<const float>& view,
-                 const Extents& expected, const std::string& meaning) {
+void CheckMatrix(std::string_view name, const TensorView<const float>& view,
+                 const Extents& expected, std::string_view meaning) {
   CheckInput(name, view);
   CheckShape(name, view.shape, expected, meaning);
 }
 
-void CheckFactors(const std::string& name, std::span<const float> values, int64_t expected) {
+void CheckFactors(std::string_view name, std::span<const float> values, int64_t expected) {
   if (values.empty() || values.size() == static_cast<size_t>(expected)) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) + " values; expected " +
-                              std::to_string(expected));
+  Fail(ErrorCode::kShape, "{} has {} values; expected {}", {name, values.size(), expected});
 }
 
 }  // namespace
@@ -229,15 +229,14 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
   }
   CheckFactors("norm_kv", w.norm_kv, s.kv_rank);
   if (!(o.epsilon > 0) || !std::isfinite(o.epsilon)) {
-    Fail(ErrorCode::kRange,
-         "epsilon = " + NumberText(o.epsilon) + "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {o.epsilon});
   }
   if (o.rope && (s.rope_dim == 0 || s.rope_dim % 2 != 0)) {
-    Fail(ErrorCode::kShape,
-         "rope_dim = " + std::to_string(s.rope_dim) + "; a rotation needs an even one, at least 2");
+    Fail(ErrorCode::kShape, "rope_dim = {}; a rotation needs an even one, at least 2",
+         {s.rope_dim});
   }
   if (o.rope && (!(o.rope_base > 1) || !std::isfinite(o.rope_base))) {
-    Fail(ErrorCode::kRange, "base = " + NumberText(o.rope_base) + "; it must be > 1 and finite");
+    Fail(ErrorCode::kRange, "base = {}; it must be > 1 and finite", {o.rope_base});
   }
   const auto shaped = [&](int64_t heads, int64_t dim) {
     return ContiguousBlhd<const float>(&kStandIn, s.batch, s.len, heads, dim);

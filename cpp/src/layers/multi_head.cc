@@ -7,6 +7,7 @@
 #include <string>
 
 #include "heed/linear.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "heed/layers.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -23,19 +24,16 @@ MultiHeadAttentionSizes WithDefaults(MultiHeadAttentionSizes s) {
   for (int n = 0; n < 7; ++n) {
     const bool required = n < 2;
     if (given[n] >= (required ? 1 : 0) && given[n] <= kLargest) continue;
-    Fail(ErrorCode::kRange, std::string(names[n]) + " = " + std::to_string(given[n]) +
-                                "; it must be between 1 and 2^28");
+    Fail(ErrorCode::kRange, "{} = {}; it must be between 1 and 2^28", {names[n], given[n]});
   }
   s.num_kv_heads = OrDefault(s.num_kv_heads, s.num_heads);
   if (s.num_heads % s.num_kv_heads != 0) {
-    Fail(ErrorCode::kRange,
-         "num_heads = " + std::to_string(s.num_heads) +
-             " must be a multiple of num_kv_heads = " + std::to_string(s.num_kv_heads));
+    Fail(ErrorCode::kRange, "num_heads = {} must be a multiple of num_kv_heads = {}",
+         {s.num_heads, s.num_kv_heads});
   }
   if (s.head_dim == 0 && s.embed_dim % s.num_heads != 0) {
-    Fail(ErrorCode::kRange, "embed_dim = " + std::to_string(s.embed_dim) +
-                                " must be a multiple of num_heads = " +
-                                std::to_string(s.num_heads) + ", or give head_dim");
+    Fail(ErrorCode::kRange, "embed_dim = {} must be a multiple of num_heads = {}, or give head_dim",
+         {s.embed_dim, s.num_heads});
   }
   s.head_dim = OrDefault(s.head_dim, s.embed_dim / s.num_heads);
   s.head_dim_v = OrDefault(s.head_dim_v, s.head_dim);
@@ -62,20 +60,20 @@ class StateReader {
   explicit StateReader(std::span<const NamedTensor> tensors)
       : tensors_(tensors), taken_(tensors.size(), false) {}
 
-  bool Has(const std::string& name) const {
+  bool Has(std::string_view name) const {
     return std::any_of(tensors_.begin(), tensors_.end(),
                        [&](const NamedTensor& t) { return t.name == name; });
   }
 
   // The elements in the order of the shape, which must be `expected`.
-  std::vector<float> Take(const std::string& name, const std::vector<int64_t>& expected) {
+  std::vector<float> Take(std::string_view name, const std::vector<int64_t>& expected) {
     for (size_t n = 0; n < tensors_.size(); ++n) {
       if (tensors_[n].name != name) continue;
-      if (taken_[n]) Fail(ErrorCode::kOption, name + " is given twice");
+      if (taken_[n]) Fail(ErrorCode::kOption, "{} is given twice", {name});
       taken_[n] = true;
       return Copy(name, tensors_[n].tensor, expected);
     }
-    Fail(ErrorCode::kOption, name + " is missing");
+    Fail(ErrorCode::kOption, "{} is missing", {name});
   }
 
   void CheckAllTaken() const {
@@ -84,19 +82,20 @@ class StateReader {
       const bool twice = std::count_if(tensors_.begin(), tensors_.end(), [&](const auto& t) {
                            return t.name == tensors_[n].name;
                          }) > 1;
-      Fail(ErrorCode::kOption, tensors_[n].name + (twice ? " is given twice"
-                                                         : " is not a weight of this layer, as its "
-                                                           "sizes and flags are"));
+      Fail(ErrorCode::kOption, "{}{}",
+           {tensors_[n].name, (twice ? " is given twice"
+                                     : " is not a weight of this layer, as its "
+                                       "sizes and flags are")});
     }
   }
 
  private:
-  static std::vector<float> Copy(const std::string& name, const AnyTensor& tensor,
+  static std::vector<float> Copy(std::string_view name, const AnyTensor& tensor,
                                  const std::vector<int64_t>& expected) {
-    if (tensor.dtype != DType::kFloat32) Fail(ErrorCode::kDType, name + " must be float32");
+    if (tensor.dtype != DType::kFloat32) Fail(ErrorCode::kDType, "{} must be float32", {name});
     if (tensor.rank < 0 || tensor.rank > 4 || ShapeOf(tensor) != expected) {
-      Fail(ErrorCode::kShape,
-           name + " has shape " + ListText(ShapeOf(tensor)) + "; expected " + ListText(expected));
+      Fail(ErrorCode::kShape, "{} has shape {}; expected {}",
+           {name, ListText(ShapeOf(tensor)), ListText(expected)});
     }
     Extents shape = {1, 1, 1, 1};
     Extents strides = {};
@@ -230,7 +229,7 @@ void MultiHeadAttention::LoadKerasWeights(std::span<const NamedTensor> weights) 
   WithMemory([&] {
     StateReader reader(weights);
     Storage next;
-    const auto kernel = [&](const std::string& name, int64_t in, int64_t heads, int64_t dim) {
+    const auto kernel = [&](std::string_view name, int64_t in, int64_t heads, int64_t dim) {
       return Transposed(reader.Take(name, {in, heads, dim}), in, heads * dim);
     };
     next.w_q = kernel("query/kernel", s.embed_dim, s.num_heads, s.head_dim);

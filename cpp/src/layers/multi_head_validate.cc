@@ -3,6 +3,7 @@
 
 #include "src/exact/problem.h"
 #include "src/layers/multi_head.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -12,26 +13,25 @@ namespace {
 constexpr float kStandIn = 0;
 
 // A matrix whose rows (heads and head_dim) or columns flatten to one dimension.
-void CheckHeads(const std::string& name, const TensorView<const float>& view, size_t heads_axis) {
+void CheckHeads(std::string_view name, const TensorView<const float>& view, size_t heads_axis) {
   CheckPresent(name, view);
   const int64_t inner = view.shape[heads_axis + 1];
   if (view.shape[heads_axis] <= 1 || inner <= 1) return;
   if (view.strides[heads_axis] == inner * view.strides[heads_axis + 1]) return;
-  Fail(ErrorCode::kShape, name + " has shape " + ShapeText(view.shape) + " and strides " +
-                              ShapeText(view.strides) +
-                              "; its heads and head_dim must lie in one row");
+  Fail(ErrorCode::kShape,
+       "{} has shape {} and strides {}; its heads and head_dim must lie in one row",
+       {name, view.shape, view.strides});
 }
 
-void CheckSource(const std::string& name, const TensorView<const float>& view,
-                 const Extents& expected, const std::string& meaning) {
+void CheckSource(std::string_view name, const TensorView<const float>& view,
+                 const Extents& expected, std::string_view meaning) {
   CheckInput(name, view);
   CheckShape(name, view.shape, expected, meaning);
 }
 
-void CheckBias(const std::string& name, std::span<const float> values, int64_t expected) {
+void CheckBias(std::string_view name, std::span<const float> values, int64_t expected) {
   if (values.empty() || values.size() == static_cast<size_t>(expected)) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) + " values; expected " +
-                              std::to_string(expected));
+  Fail(ErrorCode::kShape, "{} has {} values; expected {}", {name, values.size(), expected});
 }
 
 void CheckWeights(const MultiHeadWeights& w, const MultiHeadShape& s, const Extents& query,

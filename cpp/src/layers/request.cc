@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -9,8 +10,7 @@ namespace heed {
 TensorView<const float> ReadWeight(const RequestReader& reader, std::string_view name, int rank) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor != nullptr && tensor->rank != rank) {
-    Fail(ErrorCode::kShape, std::string(name) + " has rank " + std::to_string(tensor->rank) +
-                                "; expected " + std::to_string(rank));
+    Fail(ErrorCode::kShape, "{} has rank {}; expected {}", {name, tensor->rank, rank});
   }
   return reader.FloatTensor(name);
 }
@@ -18,7 +18,7 @@ TensorView<const float> ReadWeight(const RequestReader& reader, std::string_view
 TensorView<const float> ReadRequiredWeight(const RequestReader& reader, std::string_view name,
                                            int rank) {
   if (reader.Input(name) == nullptr) {
-    Fail(ErrorCode::kOption, "input " + std::string(name) + " is missing");
+    Fail(ErrorCode::kOption, "input {} is missing", {name});
   }
   return ReadWeight(reader, name, rank);
 }

@@ -10,6 +10,7 @@
 
 #include "heed/request.h"
 #include "heed/thread_pool.h"
+#include "src/message.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -41,8 +42,7 @@ T ReadChoice(const RequestReader& reader, std::string_view name, const Choice<T>
     if (*word == choice.word) return choice.value;
     known += (known.empty() ? "\"" : ", \"") + std::string(choice.word) + "\"";
   }
-  throw Error(ErrorCode::kOption,
-              std::string(name) + " = \"" + *word + "\"; expected one of " + known);
+  Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, *word, known});
 }
 
 // The output of this name, [batch, len, dim], as [batch, 1, len, dim]; absent if there is none.

@@ -8,16 +8,16 @@
 #include "heed/linear.h"
 #include "heed/rows.h"
 #include "src/layers/multi_head.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 
 namespace heed {
 namespace {
 
-void CheckVector(const std::string& name, std::span<const float> values, int64_t expected) {
+void CheckVector(std::string_view name, std::span<const float> values, int64_t expected) {
   if (values.empty() || values.size() == static_cast<size_t>(expected)) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) + " values; expected " +
-                              std::to_string(expected));
+  Fail(ErrorCode::kShape, "{} has {} values; expected {}", {name, values.size(), expected});
 }
 
 float Activate(Activation activation, float x) {
@@ -143,8 +143,8 @@ void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockW
   const MultiHeadShape s = ValidateMultiHead(x, x, x, w.attention, o.attention, false);
   const int64_t dim = x.shape[3];
   if (s.out_dim != dim) {
-    Fail(ErrorCode::kShape, "the attention gives " + std::to_string(s.out_dim) +
-                                " values a row; expected embed_dim = " + std::to_string(dim));
+    Fail(ErrorCode::kShape, "the attention gives {} values a row; expected embed_dim = {}",
+         {s.out_dim, dim});
   }
   CheckPresent("w_up", w.w_up);
   CheckPresent("w_down", w.w_down);
@@ -165,8 +165,7 @@ void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockW
   CheckVector("b_gate", w.b_gate, ff_dim);
   CheckVector("b_down", w.b_down, dim);
   if (!(o.epsilon > 0) || !std::isfinite(o.epsilon)) {
-    Fail(ErrorCode::kRange,
-         "epsilon = " + NumberText(o.epsilon) + "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {o.epsilon});
   }
 }
 

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/linear/gemm-inl.h"
+#include "src/message.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -35,10 +36,10 @@ void Gemm(const GemmProblem& problem, ThreadPool& pool) {
   try {
     HWY_DYNAMIC_DISPATCH(RunGemm)(problem, pool);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the scratch memory of a matrix product");
+    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of a matrix product");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory,
-                "the scratch memory of a matrix product is more than can be addressed");
+    Fail(ErrorCode::kMemory,
+         "the scratch memory of a matrix product is more than can be addressed");
   }
 }
 

@@ -4,19 +4,21 @@
 #include <string>
 
 #include "src/linear/gemm.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
 namespace {
 
 // The packing reads contiguous runs along one dimension of the second matrix.
-void CheckUnitStride(const std::string& name, const TensorView<const float>& view) {
+void CheckUnitStride(std::string_view name, const TensorView<const float>& view) {
   CheckPresent(name, view);
   const bool rows = view.shape[3] <= 1 || view.strides[3] == 1;
   const bool cols = view.shape[2] <= 1 || view.strides[2] == 1;
   if (rows || cols) return;
-  Fail(ErrorCode::kShape, name + " has strides " + ShapeText(view.strides) +
-                              "; one of its last two dimensions must be contiguous (1)");
+  Fail(ErrorCode::kShape,
+       "{} has strides {}; one of its last two dimensions must be contiguous (1)",
+       {name, view.strides});
 }
 
 // Strides of dimensions of extent 0 or 1 are never stepped over: makes the unit stride visible.
@@ -29,8 +31,8 @@ TensorView<const float> WithUnitStride(TensorView<const float> view) {
 int64_t BroadcastExtent(const char* what, int64_t a, int64_t b) {
   if (a == b || b == 1) return a;
   if (a == 1) return b;
-  Fail(ErrorCode::kShape, "a and b have " + std::to_string(a) + " and " + std::to_string(b) + " " +
-                              what + "; they must be equal, or one of them 1");
+  Fail(ErrorCode::kShape, "a and b have {} and {} {}; they must be equal, or one of them 1",
+       {a, b, what});
 }
 
 TensorView<const float> WithOuterExtents(TensorView<const float> view, int64_t batch,
@@ -52,8 +54,7 @@ void Linear(TensorView<const float> x, TensorView<const float> weight, std::span
   CheckShape("weight", weight.shape, {1, 1, out_dim, x.shape[3]},
              "[1, 1, out_dim, in_dim], in_dim as in x");
   if (!bias.empty() && bias.size() != static_cast<size_t>(out_dim)) {
-    Fail(ErrorCode::kShape, "bias has " + std::to_string(bias.size()) +
-                                " values; expected out_dim = " + std::to_string(out_dim));
+    Fail(ErrorCode::kShape, "bias has {} values; expected out_dim = {}", {bias.size(), out_dim});
   }
   CheckOutput("out", out, {x.shape[0], x.shape[1], x.shape[2], out_dim},
               "[batch, heads, len, out_dim]");

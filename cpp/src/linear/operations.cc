@@ -4,6 +4,7 @@
 #include <string>
 
 #include "heed/linear.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -11,10 +12,9 @@ namespace {
 
 TensorView<const float> Required(const RequestReader& reader, std::string_view name) {
   const AnyTensor* tensor = reader.Input(name);
-  if (tensor == nullptr) Fail(ErrorCode::kOption, "input " + std::string(name) + " is missing");
+  if (tensor == nullptr) Fail(ErrorCode::kOption, "input {} is missing", {name});
   if (tensor->rank < 2) {
-    Fail(ErrorCode::kShape,
-         std::string(name) + " has rank " + std::to_string(tensor->rank) + "; expected 2 to 4");
+    Fail(ErrorCode::kShape, "{} has rank {}; expected 2 to 4", {name, tensor->rank});
   }
   return reader.FloatTensor(name);
 }

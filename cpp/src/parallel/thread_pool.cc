@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "heed/error.h"
+#include "src/message.h"
 
 #if !defined(__EMSCRIPTEN__) || defined(__EMSCRIPTEN_PTHREADS__)
 #define HEED_HAS_THREADS 1
@@ -44,8 +44,8 @@ class WorkerPool final : public ThreadPool {
       }
     } catch (const std::exception&) {  // std::system_error, or no memory for their bookkeeping
       Stop();
-      throw Error(ErrorCode::kMemory, "num_threads = " + std::to_string(num_threads) +
-                                          ": the system would not start that many threads");
+      Fail(ErrorCode::kMemory, "num_threads = {}: the system would not start that many threads",
+           {num_threads});
     }
   }
 
@@ -141,8 +141,7 @@ class WorkerPool final : public ThreadPool {
 
 std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
   if (num_threads < 1) {
-    throw Error(ErrorCode::kRange,
-                "num_threads = " + std::to_string(num_threads) + "; it must be at least 1");
+    Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
   }
 #if HEED_HAS_THREADS
   if (num_threads > 1) return std::make_unique<WorkerPool>(num_threads);

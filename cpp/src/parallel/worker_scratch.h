@@ -8,6 +8,7 @@
 
 #include "heed/error.h"
 #include "hwy/aligned_allocator.h"
+#include "src/message.h"
 
 namespace heed {
 
@@ -42,9 +43,8 @@ class AlignedFloats {
     }
     memory_ = hwy::AllocateAligned<float>(count);
     if (memory_ == nullptr) {
-      throw Error(ErrorCode::kMemory, "could not allocate " +
-                                          std::to_string(count * sizeof(float)) +
-                                          " bytes of scratch memory");
+      Fail(ErrorCode::kMemory, "could not allocate {} bytes of scratch memory",
+           {count * sizeof(float)});
     }
   }
   float* get() const { return memory_.get(); }

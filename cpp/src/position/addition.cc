@@ -12,6 +12,7 @@
 #include "heed/position.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/position/phases-inl.h"
 #include "src/position/problem.h"
@@ -158,9 +159,9 @@ void Add(AdditionProblem problem, TensorView<float> output, ThreadPool* pool) {
   try {
     HWY_DYNAMIC_DISPATCH(RunAddition)(problem, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the rows of the position code");
+    Fail(ErrorCode::kMemory, "could not allocate the rows of the position code");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory, "the rows of the position code cannot be addressed");
+    Fail(ErrorCode::kMemory, "the rows of the position code cannot be addressed");
   }
 }
 

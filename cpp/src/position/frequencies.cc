@@ -5,6 +5,7 @@
 #include <string>
 
 #include "heed/position.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -12,9 +13,9 @@ namespace {
 
 using Kind = RopeScaling::Kind;
 
-void CheckPositive(const std::string& name, double value) {
+void CheckPositive(std::string_view name, double value) {
   if (!(value > 0) || !std::isfinite(value)) {
-    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "{} = {}; it must be positive and finite", {name, value});
   }
 }
 
@@ -22,15 +23,14 @@ void CheckScaling(const RopeScaling& s) {
   if (s.kind == Kind::kNone) return;
   CheckPositive("scaling factor", s.factor);
   if (s.kind != Kind::kLinear && s.kind != Kind::kNtk && s.original_len < 1) {
-    Fail(ErrorCode::kOption, "original_len = " + std::to_string(s.original_len) +
-                                 "; this scaling needs the trained length, at least 1");
+    Fail(ErrorCode::kOption, "original_len = {}; this scaling needs the trained length, at least 1",
+         {s.original_len});
   }
   if (s.kind == Kind::kYarn) {
     CheckPositive("beta_slow", s.beta_slow);
     CheckPositive("beta_fast", s.beta_fast);
     if (s.beta_fast < s.beta_slow) {
-      Fail(ErrorCode::kRange, "beta_fast = " + NumberText(s.beta_fast) +
-                                  " is below beta_slow = " + NumberText(s.beta_slow));
+      Fail(ErrorCode::kRange, "beta_fast = {} is below beta_slow = {}", {s.beta_fast, s.beta_slow});
     }
     if (s.attention_factor) CheckPositive("attention_factor", *s.attention_factor);
   }
@@ -38,9 +38,8 @@ void CheckScaling(const RopeScaling& s) {
     CheckPositive("low_freq_factor", s.low_freq_factor);
     CheckPositive("high_freq_factor", s.high_freq_factor);
     if (!(s.low_freq_factor < s.high_freq_factor)) {
-      Fail(ErrorCode::kRange,
-           "low_freq_factor = " + NumberText(s.low_freq_factor) +
-               "; it must be below high_freq_factor = " + NumberText(s.high_freq_factor));
+      Fail(ErrorCode::kRange, "low_freq_factor = {}; it must be below high_freq_factor = {}",
+           {s.low_freq_factor, s.high_freq_factor});
     }
   }
 }
@@ -92,11 +91,11 @@ void ScaleLlama3(std::vector<double>& frequency, const RopeScaling& s) {
 std::vector<double> RopeFrequencies(int64_t rotary_dim, double base, const RopeScaling& scaling,
                                     int64_t seq_len) {
   if (rotary_dim < 2 || rotary_dim % 2 != 0) {
-    Fail(ErrorCode::kRange, "rotary_dim = " + std::to_string(rotary_dim) +
-                                "; it must be an even number of at least 2");
+    Fail(ErrorCode::kRange, "rotary_dim = {}; it must be an even number of at least 2",
+         {rotary_dim});
   }
   if (!(base > 1) || !std::isfinite(base)) {
-    Fail(ErrorCode::kRange, "base = " + NumberText(base) + "; it must be finite and above 1");
+    Fail(ErrorCode::kRange, "base = {}; it must be finite and above 1", {base});
   }
   CheckScaling(scaling);
   double stretched = base;
@@ -129,14 +128,12 @@ int64_t T5Bucket(int64_t relative_position, T5Direction direction, int64_t num_b
   const int64_t buckets = both ? num_buckets / 2 : num_buckets;
   const int64_t exact = buckets / 2;
   if (num_buckets < (both ? 4 : 2) || (both && num_buckets % 2 != 0)) {
-    Fail(ErrorCode::kRange,
-         "num_buckets = " + std::to_string(num_buckets) +
-             (both ? "; it must be even and at least 4" : "; it must be at least 2"));
+    Fail(ErrorCode::kRange, "num_buckets = {}{}",
+         {num_buckets, (both ? "; it must be even and at least 4" : "; it must be at least 2")});
   }
   if (max_distance <= exact) {
-    Fail(ErrorCode::kRange, "max_distance = " + std::to_string(max_distance) +
-                                "; it must be above the number of exact buckets, " +
-                                std::to_string(exact));
+    Fail(ErrorCode::kRange, "max_distance = {}; it must be above the number of exact buckets, {}",
+         {max_distance, exact});
   }
   const int64_t first = both && relative_position > 0 ? buckets : 0;
   // Distances are compared as uint64: INT64_MIN has no positive counterpart.

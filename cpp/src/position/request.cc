@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -10,7 +11,7 @@ namespace {
 
 // [len, dim], [batch, len, dim] or [batch, num_heads, len, dim] as [batch, num_heads, len, dim].
 template <typename T>
-TensorView<T> AsHeads(const std::string& name, const AnyTensor& tensor) {
+TensorView<T> AsHeads(std::string_view name, const AnyTensor& tensor) {
   T* data = static_cast<T*>(tensor.data);
   const auto& shape = tensor.shape;
   const auto& strides = tensor.strides;
@@ -22,9 +23,9 @@ TensorView<T> AsHeads(const std::string& name, const AnyTensor& tensor) {
     case 2:
       return {data, {1, 1, shape[0], shape[1]}, {0, 0, strides[0], strides[1]}};
     default:
-      Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor.rank) +
-                                  "; expected [batch, num_heads, len, dim], [batch, len, dim] or "
-                                  "[len, dim]");
+      Fail(ErrorCode::kShape,
+           "{} has rank {}; expected [batch, num_heads, len, dim], [batch, len, dim] or [len, dim]",
+           {name, tensor.rank});
   }
 }
 
@@ -49,9 +50,8 @@ Positions ReadPositions(const RequestReader& reader, const TensorView<const floa
   const bool own =
       tensor->rank == 2 && tensor->shape[0] == x.shape[0] && tensor->shape[1] == x.shape[2];
   if (!shared && !own) {
-    Fail(ErrorCode::kShape, "positions must have the shape [len] = [" + std::to_string(x.shape[2]) +
-                                "] or [batch, len] = [" + std::to_string(x.shape[0]) + ", " +
-                                std::to_string(x.shape[2]) + "]");
+    Fail(ErrorCode::kShape, "positions must have the shape [len] = [{}] or [batch, len] = [{}, {}]",
+         {x.shape[2], x.shape[0], x.shape[2]});
   }
   positions.rows = reader.Ints("positions");
   return positions;
@@ -59,7 +59,7 @@ Positions ReadPositions(const RequestReader& reader, const TensorView<const floa
 
 // The value of the word `name`, or `fallback` when it is absent; without a fallback it is needed.
 template <typename T>
-T ReadWord(const RequestReader& reader, const std::string& name,
+T ReadWord(const RequestReader& reader, std::string_view name,
            std::span<const std::pair<const char*, T>> words, std::optional<T> fallback = {}) {
   const std::optional<std::string> given = reader.Word(name);
   if (!given && fallback) return *fallback;
@@ -68,9 +68,11 @@ T ReadWord(const RequestReader& reader, const std::string& name,
     if (given && *given == word) return value;
     known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
   }
-  Fail(ErrorCode::kOption,
-       given ? name + " = \"" + *given + "\"; expected one of " + known
-             : name + " is missing: it must be one of " + known + ", there is no default");
+  if (given) {
+    Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, *given, known});
+  }
+  Fail(ErrorCode::kOption, "{} is missing: it must be one of {}, there is no default",
+       {name, known});
 }
 
 RopePairing ReadPairing(const RequestReader& reader) {
@@ -113,13 +115,13 @@ std::optional<ImageGrid> ReadImage(const RequestReader& reader) {
 }
 
 // [rows, pairs] or [batch, rows, pairs] as [batch, 1, rows, pairs].
-TensorView<const float> ReadTable(const RequestReader& reader, const std::string& name) {
+TensorView<const float> ReadTable(const RequestReader& reader, std::string_view name) {
   const TensorView<const float> view = reader.FloatTensor(name);
   const AnyTensor* tensor = reader.Input(name);
   if (tensor == nullptr) return {};
   if (tensor->rank != 2 && tensor->rank != 3) {
-    Fail(ErrorCode::kShape, name + " has rank " + std::to_string(tensor->rank) +
-                                "; expected [rows, pairs] or [batch, rows, pairs]");
+    Fail(ErrorCode::kShape, "{} has rank {}; expected [rows, pairs] or [batch, rows, pairs]",
+         {name, tensor->rank});
   }
   return {view.data,
           {view.shape[1], 1, view.shape[2], view.shape[3]},

@@ -10,6 +10,7 @@
 #include "heed/position.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/position/phases-inl.h"
 #include "src/position/problem.h"
@@ -192,9 +193,9 @@ void Rotate(RotationProblem problem, TensorView<float> output, ThreadPool* pool)
   try {
     HWY_DYNAMIC_DISPATCH(RunRotation)(problem, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kMemory, "could not allocate the tables of the rotation");
+    Fail(ErrorCode::kMemory, "could not allocate the tables of the rotation");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kMemory, "the tables of the rotation cannot be addressed");
+    Fail(ErrorCode::kMemory, "the tables of the rotation cannot be addressed");
   }
 }
 

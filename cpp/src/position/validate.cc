@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "src/message.h"
 #include "src/position/problem.h"
 #include "src/view_checks.h"
 
@@ -23,27 +24,25 @@ RowPositions CheckPositions(const Positions& given, TensorView<const float> x) {
   positions.len = len;
   positions.offset = given.offset.empty() ? std::vector<int64_t>{0} : given.offset;
   if (positions.offset.size() != 1 && static_cast<int64_t>(positions.offset.size()) != batch) {
-    Fail(ErrorCode::kShape, "offset has " + std::to_string(positions.offset.size()) +
-                                " values; expected 1 or batch = " + std::to_string(batch));
+    Fail(ErrorCode::kShape, "offset has {} values; expected 1 or batch = {}",
+         {positions.offset.size(), batch});
   }
   const int64_t rows = static_cast<int64_t>(given.rows.size());
   if (given.rows.data() != nullptr && rows != len && rows != batch * len) {
-    Fail(ErrorCode::kShape, "positions has " + std::to_string(rows) +
-                                " values; expected len = " + std::to_string(len) +
-                                " or batch * len = " + std::to_string(batch * len));
+    Fail(ErrorCode::kShape, "positions has {} values; expected len = {} or batch * len = {}",
+         {rows, len, batch * len});
   }
   positions.rows = given.rows;
   positions.per_batch = positions.offset.size() > 1 || rows > len;
   for (const int64_t offset : positions.offset) {
     if (offset > kMaxRowPosition || offset < -kMaxRowPosition) {
-      Fail(ErrorCode::kRange,
-           "offset = " + std::to_string(offset) + "; positions lie within +-2^31");
+      Fail(ErrorCode::kRange, "offset = {}; positions lie within +-2^31", {offset});
     }
   }
   const PositionRange range = RangeOf(positions, batch);
   if (range.first < -kMaxRowPosition || range.last > kMaxRowPosition) {
-    Fail(ErrorCode::kRange, "positions reach from " + std::to_string(range.first) + " to " +
-                                std::to_string(range.last) + "; they lie within +-2^31");
+    Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie within +-2^31",
+         {range.first, range.last});
   }
   return positions;
 }
@@ -60,10 +59,10 @@ int64_t CheckRotaryDim(const std::optional<int64_t>& given, int64_t dim, int64_t
   return rotary_dim;
 }
 
-void CheckNoPositions(const Positions& given, const std::string& other) {
+void CheckNoPositions(const Positions& given, std::string_view other) {
   const bool zero = given.offset.empty() || (given.offset.size() == 1 && given.offset[0] == 0);
   if (!zero || given.rows.data() != nullptr) {
-    Fail(ErrorCode::kOption, "positions and " + other + " are both given; give one");
+    Fail(ErrorCode::kOption, "positions and {} are both given; give one", {other});
   }
 }
 
@@ -73,9 +72,8 @@ void CheckImage(RotationProblem& p, const RopeOptions& options) {
   const int64_t len = p.x.shape[2];
   if (image.height < 0 || image.width < 0 ||
       (image.height > 0 && image.width > len / image.height) || image.height * image.width != len) {
-    Fail(ErrorCode::kShape, "image is " + std::to_string(image.height) + " x " +
-                                std::to_string(image.width) +
-                                " patches, but x has len = " + std::to_string(len));
+    Fail(ErrorCode::kShape, "image is {} x {} patches, but x has len = {}",
+         {image.height, image.width, len});
   }
   p.grid_width = std::max<int64_t>(image.width, 1);
 }
@@ -102,9 +100,8 @@ void CheckTables(RotationProblem& p, const RopeOptions& options) {
   const PositionRange range = RangeOf(p.positions, batch);
   if (range.first < 0 || range.last >= rows) {
     if (range.first <= range.last) {
-      Fail(ErrorCode::kRange, "positions reach from " + std::to_string(range.first) + " to " +
-                                  std::to_string(range.last) + ", but cos and sin have " +
-                                  std::to_string(rows) + " rows");
+      Fail(ErrorCode::kRange, "positions reach from {} to {}, but cos and sin have {} rows",
+           {range.first, range.last, rows});
     }
   }
   p.sign = options.inverse ? -1.0f : 1.0f;
@@ -146,9 +143,9 @@ void CheckGrowth(const RotationProblem& p, double center) {
   for (const double g : p.spectrum.growth) fastest = std::max(fastest, std::abs(g));
   if (!(fastest * distance <= 80)) {
     Fail(ErrorCode::kRange,
-         "xPos scales reach e^" + NumberText(fastest * distance) +
-             " at the positions of this call; they must stay within e^+-80 (raise scale_base or "
-             "gamma, or set center to the middle of the positions)");
+         "xPos scales reach e^{} at the positions of this call; they must stay within e^+-80 "
+         "(raise scale_base or gamma, or set center to the middle of the positions)",
+         {fastest * distance});
   }
 }
 
@@ -225,8 +222,7 @@ RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, Xpo
   for (const auto& [name, value] :
        {std::pair("gamma", options.gamma), std::pair("scale_base", options.scale_base)}) {
     if (!(value > 0) || !std::isfinite(value)) {
-      Fail(ErrorCode::kRange,
-           std::string(name) + " = " + NumberText(value) + "; it must be positive and finite");
+      Fail(ErrorCode::kRange, "{} = {}; it must be positive and finite", {name, value});
     }
   }
   CheckFinite("center", options.center);
@@ -245,8 +241,7 @@ RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, Xpo
 AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOptions& options) {
   AdditionProblem p = StartAddition(x, options.positions);
   if (!(options.base > 1) || !std::isfinite(options.base)) {
-    Fail(ErrorCode::kRange,
-         "base = " + NumberText(options.base) + "; it must be finite and above 1");
+    Fail(ErrorCode::kRange, "base = {}; it must be finite and above 1", {options.base});
   }
   p.interleaved = options.layout == SinusoidalLayout::kInterleaved;
   const int64_t dim = p.x.shape[3];
@@ -277,9 +272,8 @@ AdditionProblem ValidateLearned(TensorView<const float> x, TensorView<const floa
   const PositionRange range = RangeOf(p.positions, x.shape[0]);
   if (range.first > range.last) return p;
   if (options.interpolate ? max_len == 0 : range.first < 0 || range.last >= max_len) {
-    Fail(ErrorCode::kRange, "positions reach from " + std::to_string(range.first) + " to " +
-                                std::to_string(range.last) + ", but table has " +
-                                std::to_string(max_len) + " rows");
+    Fail(ErrorCode::kRange, "positions reach from {} to {}, but table has {} rows",
+         {range.first, range.last, max_len});
   }
   return p;
 }
