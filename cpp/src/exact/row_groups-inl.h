@@ -28,7 +28,7 @@ HWY_INLINE void ForEachRowGroup(const ScoreTile& tile, Body&& body) {
     body.template operator()<kTileRows>(r, tile.groups[r / kTileRows]);
   }
   if (whole == tile.num_rows) return;
-  WithRows(tile.num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
+  WithRows<kTileRows - 1>(tile.num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
     body.template operator()<kRows>(whole, tile.groups[whole / kTileRows]);
   });
 }

@@ -213,7 +213,7 @@ class GemmLoop {
                                                      depth, to + r * stride, stride, store);
     }
     if (whole == num_rows) return;
-    WithRows(num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
+    WithRows<kTileRows - 1>(num_rows - whole, [&]<size_t kRows>() HWY_ATTR {
       RegisterTile<ALayout<kRows, 1>, kRows>(MultiplyAccumulate(),
                                              a + whole * plan_.depth + t0 * kRows, panel, depth,
                                              to + whole * stride, stride, store);

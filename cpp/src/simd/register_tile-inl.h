@@ -123,13 +123,13 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
   }
 }
 
-// Calls `body.template operator()<rows>()` for a row count known only at run time, 1..kTileRows.
-template <class Body>
+// Calls `body.template operator()<rows>()` for a row count known only at run time, 1..kMost.
+template <size_t kMost = kTileRows, class Body>
 HWY_INLINE void WithRows(size_t rows, Body&& body) {
   [&]<size_t... kIndex>(std::index_sequence<kIndex...>) HWY_ATTR {
     (void)((rows == kIndex + 1 ? (body.template operator()<kIndex + 1>(), true) : false) || ...);
   }
-  (std::make_index_sequence<kTileRows>());
+  (std::make_index_sequence<kMost>());
 }
 
 }  // namespace HWY_NAMESPACE
