@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectClose, root } from "./support.js";
 
@@ -45,6 +46,25 @@ describe("the packed package", () => {
     expect(
       readdirSync(join(folder, "node_modules")).filter((name) => !name.startsWith(".")),
     ).toEqual(["heed"]);
+  });
+
+  it("keeps every variant, module and glue, below the limits that package.json states", () => {
+    type Limit = { name: string; path: string[]; limit: string };
+    const limits: Limit[] = JSON.parse(readFileSync(`${root}package.json`, "utf8"))["size-limit"];
+    const wasm = filesIn(installed("dist/wasm")).filter((name) => name.endsWith(".wasm"));
+    expect(
+      limits
+        .flatMap(({ path }) => path)
+        .filter((name) => name.endsWith(".wasm"))
+        .sort(),
+    ).toEqual(wasm.map((name) => `dist/wasm/${name}`));
+    for (const { name, path, limit } of limits) {
+      const sizes = path.map(
+        (file) => gzipSync(readFileSync(installed(file)), { level: 9 }).length,
+      );
+      const kilobytes = sizes.reduce((sum, size) => sum + size) / 1000;
+      expect(kilobytes, name).toBeLessThan(Number.parseFloat(limit));
+    }
   });
 
   it("holds no eval and, in the web entry, nothing of Node", () => {
