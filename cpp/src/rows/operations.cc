@@ -4,6 +4,7 @@
 #include <string>
 
 #include "heed/rows.h"
+#include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -20,9 +21,8 @@ const AnyTensor& RequiredX(const RequestReader& reader) {
 int ReadAxis(const RequestReader& reader, const AnyTensor& x) {
   const int64_t axis = reader.Count("axis").value_or(-1);
   if (axis < -x.rank || axis >= x.rank) {
-    Fail(ErrorCode::kRange, "axis = " + std::to_string(axis) + "; x has rank " +
-                                std::to_string(x.rank) + ", expected " + std::to_string(-x.rank) +
-                                " to " + std::to_string(x.rank - 1));
+    Fail(ErrorCode::kRange, "axis = {}; x has rank {}, expected {} to {}",
+         {axis, x.rank, -x.rank, x.rank - 1});
   }
   return static_cast<int>(axis < 0 ? axis + x.rank : axis);
 }
@@ -65,8 +65,8 @@ std::span<const int32_t> ReadLengths(const RequestReader& reader, const Extents&
   const bool per_row =
       tensor->rank == 2 && tensor->shape[0] == rows[0] && tensor->shape[1] == rows[2];
   if (per_entry || per_row) return lengths;
-  Fail(ErrorCode::kShape, "lengths must have the shape [batch] or [batch, rows], here [" +
-                              std::to_string(rows[0]) + ", " + std::to_string(rows[2]) + "]");
+  Fail(ErrorCode::kShape, "lengths must have the shape [batch] or [batch, rows], here [{}, {}]",
+       {rows[0], rows[2]});
 }
 
 // x with all extents from an axis on as one, and what belongs to them.
@@ -77,7 +77,7 @@ struct NormRequest {
   RowNormOptions options;
 };
 
-std::span<const float> ReadFactors(const RequestReader& reader, const std::string& name,
+std::span<const float> ReadFactors(const RequestReader& reader, std::string_view name,
                                    const AnyTensor& x, int axis) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor == nullptr) return {};
@@ -86,8 +86,7 @@ std::span<const float> ReadFactors(const RequestReader& reader, const std::strin
     same = tensor->shape[static_cast<size_t>(n)] == x.shape[static_cast<size_t>(axis + n)];
   }
   if (!same) {
-    Fail(ErrorCode::kShape,
-         name + " must have the extents of x from axis " + std::to_string(axis) + " on");
+    Fail(ErrorCode::kShape, "{} must have the extents of x from axis {} on", {name, axis});
   }
   return reader.Floats(name);
 }
@@ -139,8 +138,8 @@ void RunMaskedSoftmax(const RequestReader& reader, NamedTensors outputs, ThreadP
   options.lengths = ReadLengths(reader, view.shape);
   if (const AnyTensor* keep = reader.Input("keep")) {
     if (keep->rank > x.rank) {
-      Fail(ErrorCode::kShape, "keep has rank " + std::to_string(keep->rank) +
-                                  "; expected at most that of x, " + std::to_string(x.rank));
+      Fail(ErrorCode::kShape, "keep has rank {}; expected at most that of x, {}",
+           {keep->rank, x.rank});
     }
     options.keep = AsRows(reader.ByteTensor("keep"), x.rank);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "src/message.h"
 #include "src/rows/problem.h"
 #include "src/view_checks.h"
 
@@ -17,7 +18,7 @@ void CheckXAndOut(const TensorView<const float>& x, const TensorView<float>& out
 
 void CheckAxis(int axis) {
   if (axis >= 0 && axis <= 3) return;
-  Fail(ErrorCode::kRange, "axis = " + std::to_string(axis) + "; expected 0 to 3");
+  Fail(ErrorCode::kRange, "axis = {}; expected 0 to 3", {axis});
 }
 
 void RunAlong(SoftmaxResult result, const TensorView<const float>& x, const TensorView<float>& out,
@@ -32,21 +33,18 @@ void CheckLengths(const TensorView<const float>& x, std::span<const int32_t> len
   const size_t batch = static_cast<size_t>(x.shape[0]);
   const size_t rows = batch * static_cast<size_t>(x.shape[2]);
   if (!lengths.empty() && lengths.size() != batch && lengths.size() != rows) {
-    Fail(ErrorCode::kShape, "lengths has " + std::to_string(lengths.size()) +
-                                " values; expected [batch] = " + std::to_string(batch) +
-                                " or [batch, len] = " + std::to_string(rows));
+    Fail(ErrorCode::kShape, "lengths has {} values; expected [batch] = {} or [batch, len] = {}",
+         {lengths.size(), batch, rows});
   }
   for (const int32_t length : lengths) {
     if (length >= 0 && length <= x.shape[3]) continue;
-    Fail(ErrorCode::kRange, "lengths holds " + std::to_string(length) +
-                                "; expected 0 to dim = " + std::to_string(x.shape[3]));
+    Fail(ErrorCode::kRange, "lengths holds {}; expected 0 to dim = {}", {length, x.shape[3]});
   }
 }
 
-void CheckVector(const std::string& name, std::span<const float> values, int64_t dim) {
+void CheckVector(std::string_view name, std::span<const float> values, int64_t dim) {
   if (values.empty() || values.size() == static_cast<size_t>(dim)) return;
-  Fail(ErrorCode::kShape, name + " has " + std::to_string(values.size()) +
-                              " values; expected dim = " + std::to_string(dim));
+  Fail(ErrorCode::kShape, "{} has {} values; expected dim = {}", {name, values.size(), dim});
 }
 
 void CheckNorm(const TensorView<const float>& x, const RowNormOptions& options,
@@ -57,8 +55,7 @@ void CheckNorm(const TensorView<const float>& x, const RowNormOptions& options,
   CheckVector("scale", options.scale, x.shape[3]);
   CheckVector("bias", options.bias, x.shape[3]);
   if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
-    Fail(ErrorCode::kRange,
-         "epsilon = " + NumberText(options.epsilon) + "; it must be positive and finite");
+    Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {options.epsilon});
   }
 }
 
@@ -88,7 +85,7 @@ void LayerNorm(TensorView<const float> x, const RowNormOptions& options, TensorV
                const RowStatistics& statistics, ThreadPool* pool) {
   CheckNorm(x, options, out);
   const Extents rows = {x.shape[0], x.shape[1], x.shape[2], 1};
-  const auto check = [&](const std::string& name, const TensorView<float>& to) {
+  const auto check = [&](std::string_view name, const TensorView<float>& to) {
     if (!to.has_value()) return;
     CheckOutput(name, to, rows, "[batch, heads, len, 1]");
     CheckNoAlias(name, to, "x", x);
