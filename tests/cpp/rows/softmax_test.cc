@@ -46,8 +46,8 @@ void ExpectClose(float actual, double expected, double bound, const std::string&
 }
 
 std::string Where(int64_t b, int64_t h, int64_t i, int64_t d) {
-  return "[" + std::to_string(b) + ", " + std::to_string(h) + ", " + std::to_string(i) + ", " +
-         std::to_string(d) + "]";
+  return std::string("[") + std::to_string(b) + ", " + std::to_string(h) + ", " +
+         std::to_string(i) + ", " + std::to_string(d) + "]";
 }
 
 // The row through (b, h, i, d) along the axis, and where the element stands in it.
