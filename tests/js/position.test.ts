@@ -106,7 +106,7 @@ describe("rope", () => {
     expectError("range", ["positionOffset"], () => rope(x, { ...half, offset: 0.5 }));
     expectError("option", ["scaling.type"], () => rope(x, { ...half, scaling: { factor: 2 } }));
     expectError("option", ["scaling"], () => rope(x, { ...half, scaling: "yarn" }));
-    expectError("option", ["original_len"], () =>
+    expectError("option", ["originalLen"], () =>
       rope(x, { ...half, scaling: { type: "yarn", factor: 2 } }),
     );
     expectError("shape", ["positions"], () => rope(x, { ...half, positions: [1, 2] }));
