@@ -11,14 +11,18 @@ const marker = /<!-- results: (\S+) threads=(\d+) -->\n[\s\S]*?<!-- end -->/g;
 const percent = (value) => `${(100 * value).toFixed(0)} %`;
 const ratio = (value) => `${value.toFixed(2)}x`;
 
+const milliseconds = ({ ms }) => ms.median.toPrecision(3);
+const error = (row) => row.max_error.toExponential(0);
+
+function markdown(head, rows) {
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  return [line(head), `|${head.map(() => "---:").join("|")}|`, ...rows.map(line)].join("\n");
+}
+
 /** One line a case: heed's time, speed and fraction of the measured peak, and how much longer peers take. */
-function table(file, threads) {
-  const { rows, peers, machine, build, probes, command, date } = JSON.parse(
-    readFileSync(join(root, "native_bench/results", file), "utf8"),
-  );
+function caseTable({ rows, peers }, threads) {
   const timed = rows.filter((row) => row.status === "timed" && row.threads === threads);
   const others = peers.map((peer) => peer.id).filter((id) => id !== "heed");
-  const peak = probes.fma.find((p) => p.threads === threads && p.target === machine.simd.chosen);
   const lines = timed
     .filter((row) => row.peer === "heed")
     .map((row) => {
@@ -27,28 +31,105 @@ function table(file, threads) {
         return peer ? ratio(peer.ms.median / row.ms.median) : "";
       });
       const { shape } = row;
-      const cells = [
+      return [
         shape.head_dim,
         shape.q_len,
         shape.mask,
-        row.ms.median.toPrecision(3),
+        milliseconds(row),
         row.gflops.toFixed(1),
         percent(row.fraction_of_fma_peak),
-        row.max_error.toExponential(0),
+        error(row),
         ...times,
       ];
-      return `| ${cells.join(" | ")} |`;
     });
   const head = ["head_dim", "length", "mask", "ms", "GFLOP/s", "of peak", "max error", ...others];
+  return markdown(head, lines);
+}
+
+/** One line a mechanism: full and causal side by side. */
+function mechanismTable({ rows }) {
+  const timed = rows.filter((row) => row.status === "timed" && row.peer === "heed");
+  const cells = (row) => (row ? [milliseconds(row), row.gflops?.toFixed(1) ?? "-"] : ["", ""]);
+  const lines = [...new Set(timed.map((row) => row.mechanism))].map((id) => {
+    const of = (mask) => timed.find((row) => row.mechanism === id && row.shape.mask === mask);
+    const [full, causal] = [of("full"), of("causal")];
+    const scratch = full.scratch_bytes === undefined ? "-" : (full.scratch_bytes / 1024).toFixed(0);
+    return [
+      `\`${id}\``,
+      ...cells(full),
+      ...cells(causal),
+      full.gbps.toFixed(1),
+      scratch,
+      error(full),
+    ];
+  });
+  const head = [
+    "mechanism",
+    "ms",
+    "GFLOP/s",
+    "causal ms",
+    "GFLOP/s",
+    "GB/s",
+    "scratch KiB",
+    "max error",
+  ];
+  return markdown(head, lines);
+}
+
+function patternTable({ rows, growths }) {
+  const lines = rows.map((row) => [
+    row.case,
+    `${(100 * row.visible).toFixed(2)} %`,
+    milliseconds(row),
+    (row.flop / row.ms.median / 1e6).toFixed(1),
+    ratio(row.over_dense),
+    error(row),
+  ]);
+  const head = ["rule", "visible", "ms", "GFLOP/s", "over dense", "max error"];
+  const growth = growths.map((g) => `${g.group}: time ~ length^${g.exponent.toFixed(2)}`);
+  return [markdown(head, lines), "", `${growth.join("; ")}.`].join("\n");
+}
+
+function decodeTable({ rows }) {
+  const lines = rows.map((row) => [
+    row.dtype,
+    row.length,
+    milliseconds(row),
+    row.gbps.toFixed(1),
+    percent(row.fraction_of_read),
+    error(row),
+  ]);
+  return markdown(["cache", "tokens", "ms", "GB/s", "of read rate", "max error"], lines);
+}
+
+/** What a result file is a table of. */
+function tableOf(result, threads) {
+  if (result.schema === "heed-bench-patterns") return patternTable(result);
+  if (result.schema === "heed-bench-decode") return decodeTable(result);
+  const mechanisms = new Set(result.rows.map((row) => row.mechanism));
+  return mechanisms.size > 1 ? mechanismTable(result) : caseTable(result, threads);
+}
+
+function peaks({ probes, machine }, threads) {
+  const fma = probes.fma.find((p) => p.threads === threads && p.target === machine.simd.chosen);
+  const stream = probes.stream.find((rate) => rate.threads === threads);
+  const texts = [
+    fma && `, measured FMA peak ${fma.gflops.toFixed(1)} GFLOP/s`,
+    !fma && stream && `, measured read rate ${stream.read_gbps.toFixed(1)} GB/s`,
+  ];
+  return texts.filter(Boolean).join("");
+}
+
+function table(file, threads) {
+  const result = JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
+  const { machine, build, command, date } = result;
   return [
-    `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}, measured FMA peak ` +
-      `${peak.gflops.toFixed(1)} GFLOP/s; ${build.compiler}, commit ${build.commit}, ${date.slice(0, 10)}.`,
+    `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}` +
+      `${peaks(result, threads)}; ${build.compiler}, commit ${build.commit}, ${date.slice(0, 10)}.`,
     "",
-    `\`${command}\``,
+    `\`${command.replace(/^\S*heed-bench/, "heed-bench")}\``,
     "",
-    `| ${head.join(" | ")} |`,
-    `|${head.map(() => "---:").join("|")}|`,
-    ...lines,
+    tableOf(result, threads),
   ].join("\n");
 }
 

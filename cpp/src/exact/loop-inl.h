@@ -38,9 +38,8 @@ class BlockLoop {
         scratch_(scratch),
         states_{scratch.row_max.get(), scratch.row_sum.get()},
         score_memory_(scratch.scores.get()) {
-    const int64_t first = plan.first_row + block * static_cast<int64_t>(kBlockRows);
-    num_rows_ =
-        static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockRows), plan.rows - first));
+    const int64_t first = plan.first_row + block * plan.block_rows;
+    num_rows_ = static_cast<size_t>(std::min(plan.block_rows, plan.rows - first));
     FillRows(first);
     PackQueries();
   }

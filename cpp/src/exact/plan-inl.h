@@ -25,8 +25,20 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Rows of one task, which pass over the keys together. A multiple of every kScoreRows.
-inline constexpr size_t kBlockRows = 96;
+// Rows of one task at most, which pass over the keys together. A multiple of every kScoreRows.
+inline constexpr int64_t kBlockRows = 96;
+
+// Rows of one task where runs of `run` rows see the same keys: whole runs, or an equal part of one.
+// A block across two runs would visit the keys of both, and compute row groups across them twice
+// (random blocks of 64, AVX2: 9 % slower). Short runs share their groups anyway.
+constexpr int64_t BlockRowsForRun(int64_t run) {
+  if (run < kBlockRows / 4) return kBlockRows;
+  if (run <= kBlockRows) return kBlockRows / run * run;
+  for (int64_t part = kBlockRows; part > kBlockRows / 2; --part) {
+    if (run % part == 0) return part;
+  }
+  return kBlockRows;
+}
 
 // The keys, or values, of a unit.
 inline HeadRows KeysOf(const AttentionProblem& p, int64_t unit) {
@@ -51,6 +63,7 @@ struct Plan {
   size_t num_tiles;                  // tiles of kTileKeys keys
   int64_t first_row;                 // rows of a KV head, of q_len * group
   int64_t rows;                      // one past the last of them
+  int64_t block_rows;                // rows of a block, at most kBlockRows
   int64_t num_blocks;                // blocks per KV head
   int64_t num_parts;                 // tasks per KV head
   int64_t num_units;                 // batch * num_kv_heads
@@ -64,8 +77,11 @@ struct Plan {
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
     first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
     rows = (visit == nullptr ? p.q_len : visit->queries.end) * p.group;
-    const int64_t block = static_cast<int64_t>(kBlockRows);
-    num_blocks = (rows - first_row + block - 1) / block;
+    block_rows = kBlockRows;
+    for (const auto& keep : plugs.keep) {
+      block_rows = std::min(block_rows, BlockRowsForRun(keep->QueryRun() * p.group));
+    }
+    num_blocks = (rows - first_row + block_rows - 1) / block_rows;
     num_parts = visit == nullptr ? num_blocks : std::min(num_blocks, visit->parts);
     num_units = p.batch * p.num_kv_heads;
     for (int64_t b = 0; b < p.batch; ++b) batch_keys.push_back(KeysOfBatch(b));
@@ -214,8 +230,7 @@ struct Scratch {
   std::vector<ScoreTile> tiles;  // those in the buffer, or runs of them
 
   Scratch(const Plan& plan, bool own_tiles) {
-    const size_t most = static_cast<size_t>(
-        std::min<int64_t>(plan.rows - plan.first_row, static_cast<int64_t>(kBlockRows)));
+    const size_t most = static_cast<size_t>(std::min(plan.rows - plan.first_row, plan.block_rows));
     queries = AlignedFloats(most * plan.query_depth + plan.plugs.score->QueryScratch());
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);

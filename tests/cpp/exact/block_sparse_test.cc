@@ -34,8 +34,8 @@ AttentionCase WithPattern(int64_t len, const KeepPattern& pattern) {
 int64_t Blocks(int64_t len, int64_t block) { return (len + block - 1) / block; }
 
 TEST_P(BlockSparseAttention, BlockMasksMatchReference) {
-  for (const auto& [q_block, kv_block] :
-       std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {16, 128}, {5, 7}, {1000, 1}}) {
+  for (const auto& [q_block, kv_block] : std::vector<std::pair<int64_t, int64_t>>{
+           {64, 64}, {16, 128}, {5, 7}, {1000, 1}, {30, 64}, {40, 100}, {96, 32}}) {
     for (const int64_t heads : {1, 4}) {
       for (const double kept : {0.1, 0.6}) {
         AttentionCase c = Small(150, 700);

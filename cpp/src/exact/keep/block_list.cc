@@ -106,6 +106,13 @@ bool BlockListKeep::MayMeet(const KeepTile& tile) const {
   return false;
 }
 
+int64_t BlockListKeep::QueryRun() const {
+  for (const int64_t position : positions_) {
+    if (position % rows_.q_block != 0) return 1;
+  }
+  return rows_.q_block;
+}
+
 void BlockListKeep::SetKeys(int64_t batch, const Row& row, const KeyRange& keys,
                             KeyBits& seen) const {
   const std::span<const int32_t> blocks = BlocksOf(RowOf(batch, row));

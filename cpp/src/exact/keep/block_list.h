@@ -34,6 +34,7 @@ class BlockListKeep final : public PatternKeep {
 
   KeyRange Hull(int64_t batch, const Row& row) const override;
   bool MayMeet(const KeepTile& tile) const override;
+  int64_t QueryRun() const override;
 
  protected:
   bool SameKeys(int64_t batch, const Row& a, const Row& b) const override {

@@ -35,6 +35,9 @@ class CellKeep {
   // False only if no row sees a key of the tile. Cheap: asked for every tile, also for the rows of
   // a whole block, so that empty tiles cost next to nothing.
   virtual bool MayMeet(const KeepTile& /*tile*/) const { return true; }
+  // Queries come in runs of so many, from query 0 on, that see the same keys; 1 = nothing is known.
+  // Blocks of rows begin with a run where they can.
+  virtual int64_t QueryRun() const { return 1; }
   // Clears the bits of keys that a row does not see; bits[r] belongs to rows[r]. What lies outside
   // of a row's key range is clear already.
   virtual void Narrow(const KeepTile& tile, KeyBits* bits) const = 0;
