@@ -51,11 +51,20 @@ std::optional<Array> Relative::ReadTable(const Request& request, const char* nam
   const int64_t heads = table.shape[1];
   const bool odd = rows_word_ == "clip";
   if (tensor->rank < 2 || tensor->rank > 3 || (heads != 1 && heads != qkv_.num_heads) ||
-      table.shape[2] != num_rows_ || table.shape[3] != dim || (num_rows_ % 2 == 1) != odd) {
+      table.shape[2] != num_rows_ || num_rows_ == 0 || table.shape[3] != dim ||
+      (num_rows_ % 2 == 1) != odd) {
     throw Error(ErrorCode::kShape, Describe(name, *tensor) +
                                        ": expected [rows, dim] or [num_heads, rows, dim], with " +
                                        (odd ? "an odd" : "an even") +
                                        " number of rows, the same in all tables");
+  }
+  if (rows_word_ == "log_span" && (num_rows_ % 4 != 0 || num_rows_ < 8)) {
+    throw Error(ErrorCode::kShape,
+                std::string(name) + ": expected a multiple of 4 rows, 8 or more");
+  }
+  if (rows_word_ == "log_span" &&
+      (max_distance_ <= num_rows_ / 4 * 3 || max_distance_ > (int64_t{1} << 24))) {
+    throw Error(ErrorCode::kRange, "relative_max_distance is not above 3 / 4 of the rows");
   }
   return table;
 }
@@ -72,18 +81,19 @@ int64_t Relative::Row(int64_t b, int64_t i, int64_t j) const {
 double Relative::Term(int64_t b, int64_t h, int64_t i, int64_t j) const {
   const auto q = qkv_.q.Row(b, h, i);
   const auto k = qkv_.k.Row(b, qkv_.KvHead(h), j);
+  const int64_t row = keys_ || queries_ ? Row(b, i, j) : 0;
   double sum = 0.0;
   for (int64_t d = 0; d < qkv_.head_dim; ++d) {
     if (content_bias_) sum += (*content_bias_)(0, 0, h, d) * k[d];
     const double bias = position_bias_ ? (*position_bias_)(0, 0, h, d) : 0.0;
-    if (keys_) sum += (q[d] + bias) * (*keys_)(0, h, Row(b, i, j), d);
-    if (queries_) sum += k[d] * (*queries_)(0, h, Row(b, i, j), d);
+    if (keys_) sum += (q[d] + bias) * (*keys_)(0, h, row, d);
+    if (queries_) sum += k[d] * (*queries_)(0, h, row, d);
   }
   return sum;
 }
 
-double Relative::Value(int64_t b, int64_t h, int64_t i, int64_t j, int64_t d) const {
-  return values_ ? (*values_)(0, h, Row(b, i, j), d) : 0.0;
+double Relative::Value(int64_t h, int64_t row, int64_t d) const {
+  return values_ ? (*values_)(0, h, row, d) : 0.0;
 }
 
 }  // namespace heed::reference

@@ -19,8 +19,11 @@ class Relative {
   // What the tables add to q.k, before the scale.
   double Term(int64_t b, int64_t h, int64_t i, int64_t j) const;
 
-  // Element d of what the table adds to value j of query i; 0 without a table.
-  double Value(int64_t b, int64_t h, int64_t i, int64_t j, int64_t d) const;
+  // The row of the tables that the distance between query i and key j has.
+  int64_t Row(int64_t b, int64_t i, int64_t j) const;
+
+  // Element d of what this row of the table adds to a value; 0 without a table.
+  double Value(int64_t h, int64_t row, int64_t d) const;
 
   bool has_terms() const { return keys_ || queries_ || content_bias_; }
   bool has_values() const { return values_.has_value(); }
@@ -31,7 +34,6 @@ class Relative {
 
  private:
   std::optional<Array> ReadTable(const Request& request, const char* name, int64_t dim);
-  int64_t Row(int64_t b, int64_t i, int64_t j) const;
 
   const Qkv& qkv_;
   Visibility visible_;

@@ -54,9 +54,9 @@ void ExactResults::Aggregate(int64_t b, int64_t h, int64_t i, const ScoreRow& sc
     // Left out, never multiplied: 0 * NaN is NaN.
     if (scores.biased[j] == kMinusInfinity || weights[j] == kMinusInfinity) continue;
     const auto v = qkv_.v.Row(b, qkv_.KvHead(h), j);
+    const int64_t relative_row = relative_.has_values() ? relative_.Row(b, i, j) : 0;
     for (int64_t d = 0; d < qkv_.head_dim_v; ++d) {
-      const double added = relative_.has_values() ? relative_.Value(b, h, i, j, d) : 0.0;
-      out[d] += weights[j] * (v[d] + added);
+      out[d] += weights[j] * (v[d] + relative_.Value(h, relative_row, d));
     }
   }
 }

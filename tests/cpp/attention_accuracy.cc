@@ -98,19 +98,46 @@ void AddPositions(const AttentionCase& c, std::span<const double> scores, int64_
   bound.condition = 1 + std::min(gates, farthest + 1) * logits.step;
 }
 
-RowBound BoundOf(const AttentionCase& c, std::span<const double> scores,
+// The largest finite |v| of each key of [batch, num_kv_heads, kv_len].
+std::vector<double> LargestValues(const AttentionCase& c) {
+  std::vector<double> largest;
+  for (int64_t b = 0; b < c.sizes.batch; ++b) {
+    for (int64_t h = 0; h < c.sizes.num_kv_heads; ++h) {
+      for (int64_t j = 0; j < c.sizes.kv_len; ++j) {
+        double most = 0;
+        for (int64_t d = 0; d < c.sizes.head_dim_v; ++d) {
+          const double v = std::abs(c.v(b, h, j, d));
+          if (std::isfinite(v)) most = std::max(most, v);
+        }
+        largest.push_back(most);
+      }
+    }
+  }
+  return largest;
+}
+
+// What the bounds of all rows of a case share.
+struct CaseSizes {
+  explicit CaseSizes(const AttentionCase& c) : scores(c), values(LargestValues(c)) {
+    const auto at = c.tensors.find("relative_values");
+    if (at != c.tensors.end()) relative_values = LargestOf(at->second.buffer);
+  }
+  ScoreSizes scores;
+  std::vector<double> values;
+  double relative_values = 0;
+};
+
+RowBound BoundOf(const AttentionCase& c, const CaseSizes& sizes, std::span<const double> scores,
                  std::span<const double> weights, int64_t b, int64_t h, int64_t i) {
   RowBound bound;
   double mass = 0, count = 0;
   const int64_t kv_head = h / (c.sizes.num_heads / c.sizes.num_kv_heads);
+  const int64_t first_value = (b * c.sizes.num_kv_heads + kv_head) * c.sizes.kv_len;
   for (int64_t j = 0; j < c.sizes.kv_len; ++j) {
     const double score = scores[static_cast<size_t>(j)];
     if (score == kMinusInfinity) continue;
-    for (int64_t d = 0; d < c.sizes.head_dim_v; ++d) {
-      const double v = std::abs(c.v(b, kv_head, j, d));
-      if (std::isfinite(v)) bound.max_v = std::max(bound.max_v, v);
-    }
-    const double logit = ScoreSize(c, b, h, i, j);
+    bound.max_v = std::max(bound.max_v, sizes.values[static_cast<size_t>(first_value + j)]);
+    const double logit = sizes.scores(b, h, i, j);
     if (std::isfinite(logit)) bound.max_logit = std::max(bound.max_logit, logit);
     if (c.scalars.normalize == Normalize::kKernelSum && std::isfinite(score)) {
       const double kernel = KernelValue(c.scalars.kernel, std::sqrt(-2 * score));
@@ -119,9 +146,7 @@ RowBound BoundOf(const AttentionCase& c, std::span<const double> scores,
     }
   }
   bound.condition = Condition(c, scores, weights);
-  if (const auto at = c.tensors.find("relative_values"); at != c.tensors.end()) {
-    bound.max_v += LargestOf(at->second.buffer);
-  }
+  bound.max_v += sizes.relative_values;
   if (mass > 0) bound.condition = std::max(1.0, count / mass);
   AddPositions(c, scores, b, h, i, bound);
   // What dropout keeps is multiplied by this, and so are errors.
@@ -162,6 +187,7 @@ Values RunOracle(const AttentionCase& c) {
 
 std::vector<RowBound> RowBounds(const AttentionCase& c, const Values& expected) {
   std::vector<RowBound> bounds;
+  const CaseSizes sizes(c);
   const std::span<const double> scores = expected.at("scores");
   const std::span<const double> weights = expected.at("weights");
   const size_t kv_len = static_cast<size_t>(c.sizes.kv_len);
@@ -170,7 +196,7 @@ std::vector<RowBound> RowBounds(const AttentionCase& c, const Values& expected) 
       for (int64_t i = 0; i < c.sizes.q_len; ++i) {
         const size_t row = bounds.size() * kv_len;
         bounds.push_back(
-            BoundOf(c, scores.subspan(row, kv_len), weights.subspan(row, kv_len), b, h, i));
+            BoundOf(c, sizes, scores.subspan(row, kv_len), weights.subspan(row, kv_len), b, h, i));
       }
     }
   }
@@ -205,7 +231,11 @@ void ExpectWithin(std::span<const float> actual, std::span<const double> expecte
 }
 
 void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Values& expected) {
-  const std::vector<RowBound> rows = RowBounds(c, expected);
+  ExpectResultsMatch(c, results, expected, RowBounds(c, expected));
+}
+
+void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Values& expected,
+                        const std::vector<RowBound>& rows) {
   const std::string text = " of " + c.Describe();
   ExpectWithin(results.output.Elements(), expected.at("output"),
                Spread(rows.size(), c.sizes.head_dim_v, [&](size_t r) { return rows[r].Output(); }),
@@ -230,10 +260,12 @@ void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Va
 
 void ExpectMatchesReference(const AttentionCase& c) {
   const Values expected = RunOracle(c);
+  const std::vector<RowBound> rows = RowBounds(c, expected);
   const bool lse = HasLse(c);
-  ExpectResultsMatch(c, RunAttention(c, {.lse = lse}), expected);
-  ExpectResultsMatch(
-      c, RunAttention(c, {.lse = lse, .weights = true, .scores = ScoreStage::kBiased}), expected);
+  ExpectResultsMatch(c, RunAttention(c, {.lse = lse}), expected, rows);
+  ExpectResultsMatch(c,
+                     RunAttention(c, {.lse = lse, .weights = true, .scores = ScoreStage::kBiased}),
+                     expected, rows);
 }
 
 }  // namespace heed::testing

@@ -37,6 +37,10 @@ void ExpectWithin(std::span<const float> actual, std::span<const double> expecte
 // Compares whatever `results` has with the oracle.
 void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Values& expected);
 
+// The same with bounds that are known already.
+void ExpectResultsMatch(const AttentionCase& c, const Results& results, const Values& expected,
+                        const std::vector<RowBound>& rows);
+
 // Runs the case once for output and lse alone (never stored scores) and once with weights and
 // scores, and compares everything with the oracle.
 void ExpectMatchesReference(const AttentionCase& c);

@@ -6,20 +6,10 @@
 namespace heed::testing {
 namespace {
 
-// One pair of a case: element d of its query and of its key.
-struct Pair {
-  const AttentionCase& c;
-  int64_t b, h, i, j;
-  int64_t kv_head() const { return h / (c.sizes.num_heads / c.sizes.num_kv_heads); }
-  double q(int64_t d) const { return c.q(b, h, i, d); }
-  double k(int64_t d) const { return c.k(b, kv_head(), j, d); }
-  int64_t head_dim_k() const { return c.k.shape()[3]; }
-  double scale() const { return std::abs(c.scalars.scale.value_or(1)); }
-  const Buffer<float>* Find(const char* name) const {
-    const auto at = c.tensors.find(name);
-    return at == c.tensors.end() ? nullptr : &at->second.buffer;
-  }
-};
+const Buffer<float>* Find(const AttentionCase& c, const char* name) {
+  const auto at = c.tensors.find(name);
+  return at == c.tensors.end() ? nullptr : &at->second.buffer;
+}
 
 // An element of a tensor with one matrix for all heads or one each.
 double At(const Buffer<float>& weight, int64_t head, int64_t row, int64_t column) {
@@ -28,125 +18,218 @@ double At(const Buffer<float>& weight, int64_t head, int64_t row, int64_t column
 
 // The largest sum |x| |row| over the rows of a table: an upper bound that needs no distance.
 template <class Element>
-double TableSize(const Pair& pair, const char* name, const Element& x) {
-  const Buffer<float>* table = pair.Find(name);
-  if (table == nullptr) return 0;
+double TableSize(const Buffer<float>& table, int64_t head, const Element& x) {
   double largest = 0;
-  for (int64_t r = 0; r < table->shape()[2]; ++r) {
+  for (int64_t r = 0; r < table.shape()[2]; ++r) {
     double size = 0;
-    for (int64_t d = 0; d < table->shape()[3]; ++d) {
-      size += std::abs(x(d) * At(*table, pair.h, r, d));
+    for (int64_t d = 0; d < table.shape()[3]; ++d) {
+      size += std::abs(x(d) * At(table, head, r, d));
     }
     largest = std::max(largest, size);
   }
   return largest;
 }
 
-double DotSize(const Pair& pair) {
-  const Buffer<float>* content = pair.Find("content_bias");
-  const Buffer<float>* position = pair.Find("position_bias");
-  const auto biased = [&](const Buffer<float>* bias, int64_t d) {
-    return std::abs(pair.q(d)) + (bias == nullptr ? 0 : std::abs((*bias)(0, 0, pair.h, d)));
-  };
+double Scale(const AttentionCase& c, double fallback = 1) {
+  return std::abs(c.scalars.scale.value_or(fallback));
+}
+
+// What a row of the weight, or of the identity where there is none, makes of |x|.
+template <class Element>
+double ProductSize(const Buffer<float>* weight, int64_t head, int64_t row, int64_t dim,
+                   const Element& x) {
+  if (weight == nullptr) return std::abs(x(row));
   double size = 0;
-  for (int64_t d = 0; d < pair.c.sizes.head_dim; ++d) {
-    size += biased(content, d) * std::abs(pair.k(d));
+  for (int64_t d = 0; d < dim; ++d) size += std::abs(At(*weight, head, row, d) * x(d));
+  return size;
+}
+
+double SumOfProducts(const std::vector<double>& a, size_t a_row, const std::vector<double>& b,
+                     size_t b_row, size_t dim) {
+  double sum = 0;
+  for (size_t d = 0; d < dim; ++d) sum += a[a_row * dim + d] * b[b_row * dim + d];
+  return sum;
+}
+
+}  // namespace
+
+ScoreSizes::ScoreSizes(const AttentionCase& c) : c_(c), head_dim_k_(c.k.shape()[3]) {
+  for (const char* name : {"distance_bias", "bucket_bias"}) {
+    if (const Buffer<float>* table = Find(c, name)) constant_ += LargestOf(*table);
   }
-  size += TableSize(pair, "relative_keys", [&](int64_t d) { return biased(position, d); });
-  size += TableSize(pair, "relative_queries", [&](int64_t d) { return pair.k(d); });
-  const double dim = static_cast<double>(pair.c.sizes.head_dim);
-  return std::abs(pair.c.scalars.scale.value_or(1 / std::sqrt(dim))) * size;
+  switch (c.scalars.score) {
+    case Score::kDot:
+      PrepareDot();
+      break;
+    case Score::kBilinear:
+      PrepareBilinear();
+      break;
+    case Score::kAdditive:
+      PrepareAdditive();
+      break;
+    case Score::kSquaredDistance:
+    case Score::kCosine:
+      break;
+  }
+}
+
+size_t ScoreSizes::QueryRow(int64_t b, int64_t h, int64_t i) const {
+  return static_cast<size_t>((b * c_.sizes.num_heads + h) * c_.sizes.q_len + i);
+}
+
+size_t ScoreSizes::KeyRow(int64_t b, int64_t h, int64_t j) const {
+  return static_cast<size_t>((b * c_.sizes.num_heads + h) * c_.sizes.kv_len + j);
+}
+
+template <class Visit>
+void ScoreSizes::ForEachQuery(const Visit& visit) const {
+  for (int64_t b = 0; b < c_.sizes.batch; ++b) {
+    for (int64_t h = 0; h < c_.sizes.num_heads; ++h) {
+      for (int64_t i = 0; i < c_.sizes.q_len; ++i) visit(b, h, i);
+    }
+  }
+}
+
+template <class Visit>
+void ScoreSizes::ForEachKey(const Visit& visit) const {
+  const int64_t group = c_.sizes.num_heads / std::max<int64_t>(1, c_.sizes.num_kv_heads);
+  for (int64_t b = 0; b < c_.sizes.batch; ++b) {
+    for (int64_t h = 0; h < c_.sizes.num_heads; ++h) {
+      for (int64_t j = 0; j < c_.sizes.kv_len; ++j) visit(b, h, h / group, j);
+    }
+  }
+}
+
+// |q| + |content_bias| and |k|, whose product is the size; what tables add to a row or to a key.
+void ScoreSizes::PrepareDot() {
+  const int64_t dim = c_.sizes.head_dim;
+  const Buffer<float>* content = Find(c_, "content_bias");
+  const Buffer<float>* position = Find(c_, "position_bias");
+  const Buffer<float>* keys = Find(c_, "relative_keys");
+  const Buffer<float>* queries = Find(c_, "relative_queries");
+  const double scale = Scale(c_, 1 / std::sqrt(static_cast<double>(dim)));
+  dim_ = static_cast<size_t>(dim);
+  ForEachQuery([&](int64_t b, int64_t h, int64_t i) {
+    const auto biased = [&](const Buffer<float>* bias, int64_t d) {
+      return std::abs(c_.q(b, h, i, d)) + (bias == nullptr ? 0 : std::abs((*bias)(0, 0, h, d)));
+    };
+    for (int64_t d = 0; d < dim; ++d) query_.push_back(scale * biased(content, d));
+    const auto with_position = [&](int64_t d) { return biased(position, d); };
+    query_size_.push_back(keys == nullptr ? 0 : scale * TableSize(*keys, h, with_position));
+  });
+  ForEachKey([&](int64_t b, int64_t h, int64_t kv_head, int64_t j) {
+    const auto k = [&](int64_t d) { return c_.k(b, kv_head, j, d); };
+    for (int64_t d = 0; d < dim; ++d) key_.push_back(std::abs(k(d)));
+    key_size_.push_back(queries == nullptr ? 0 : scale * TableSize(*queries, h, k));
+  });
+}
+
+// |q| |M| and |k|.
+void ScoreSizes::PrepareBilinear() {
+  const Buffer<float>& matrix = *Find(c_, "score_matrix");
+  dim_ = static_cast<size_t>(head_dim_k_);
+  ForEachQuery([&](int64_t b, int64_t h, int64_t i) {
+    for (int64_t n = 0; n < head_dim_k_; ++n) {
+      double size = 0;
+      for (int64_t m = 0; m < c_.sizes.head_dim; ++m) {
+        size += std::abs(c_.q(b, h, i, m) * At(matrix, h, m, n));
+      }
+      query_.push_back(Scale(c_) * size);
+    }
+    query_size_.push_back(0);
+  });
+  ForEachKey([&](int64_t b, int64_t, int64_t kv_head, int64_t j) {
+    for (int64_t d = 0; d < head_dim_k_; ++d) key_.push_back(std::abs(c_.k(b, kv_head, j, d)));
+    key_size_.push_back(0);
+  });
+}
+
+// The arguments of a tanh round at their own size, and its slope is at most 1: each side counts by
+// itself, sum |v| (1 + |bias| + |W_q| |q|) and sum |v| |W_k| |k|.
+void ScoreSizes::PrepareAdditive() {
+  const Buffer<float>* query = Find(c_, "query_weight");
+  const Buffer<float>* key = Find(c_, "key_weight");
+  const Buffer<float>* bias = Find(c_, "score_bias");
+  const Buffer<float>* vector = Find(c_, "score_vector");
+  const int64_t hidden_dim = query != nullptr ? query->shape()[2] : c_.sizes.head_dim;
+  const auto weight = [&](int64_t h, int64_t t) {
+    if (vector == nullptr) return Scale(c_);
+    return Scale(c_) * std::abs((*vector)(0, 0, vector->shape()[2] == 1 ? 0 : h, t));
+  };
+  ForEachQuery([&](int64_t b, int64_t h, int64_t i) {
+    const auto q = [&](int64_t d) { return c_.q(b, h, i, d); };
+    double size = 0;
+    for (int64_t t = 0; t < hidden_dim; ++t) {
+      const double constant = 1 + (bias == nullptr ? 0 : std::abs((*bias)(0, 0, 0, t)));
+      size += weight(h, t) * (constant + ProductSize(query, h, t, c_.sizes.head_dim, q));
+    }
+    query_size_.push_back(size);
+  });
+  ForEachKey([&](int64_t b, int64_t h, int64_t kv_head, int64_t j) {
+    const auto k = [&](int64_t d) { return c_.k(b, kv_head, j, d); };
+    double size = 0;
+    for (int64_t t = 0; t < hidden_dim; ++t) {
+      size += weight(h, t) * ProductSize(key, kv_head, t, head_dim_k_, k);
+    }
+    key_size_.push_back(size);
+  });
+}
+
+double ScoreSizes::DistanceSize(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  const int64_t kv_head = h / (c_.sizes.num_heads / c_.sizes.num_kv_heads);
+  const std::vector<float>& width = c_.width;
+  double size = 0;
+  for (int64_t d = 0; d < c_.sizes.head_dim; ++d) {
+    const double w = width.empty() ? 1 : width[width.size() == 1 ? 0 : static_cast<size_t>(d)];
+    const double step = (static_cast<double>(c_.q(b, h, i, d)) - c_.k(b, kv_head, j, d)) / w;
+    size += step * step;
+  }
+  return 0.5 * Scale(c_) * size;
+}
+
+// A cosine is at most 1.
+double ScoreSizes::CosineSize(int64_t h) const {
+  double temperature = 1;
+  if (const Buffer<float>* given = Find(c_, "temperature")) {
+    temperature = (*given)(0, 0, 0, given->size() == 1 ? 0 : h);
+  }
+  return Scale(c_) / std::max(temperature, c_.scalars.min_temperature.value_or(0));
 }
 
 // The log gates between the key and the query.
-double GateSize(const Pair& pair) {
-  const Buffer<float>* gates = pair.Find("log_gates");
+double ScoreSizes::GateSize(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  const Buffer<float>* gates = Find(c_, "log_gates");
   if (gates == nullptr) return 0;
   double size = 0;
-  const int64_t last = std::min(pair.c.Position(pair.b, pair.i), pair.c.sizes.kv_len - 1);
-  for (int64_t l = pair.j + 1; l <= last; ++l) {
+  const int64_t last = std::min(c_.Position(b, i), c_.sizes.kv_len - 1);
+  for (int64_t l = j + 1; l <= last; ++l) {
     const double gate =
-        (*gates)(0, gates->shape()[1] == 1 ? 0 : pair.b, gates->shape()[2] == 1 ? 0 : pair.h, l);
+        (*gates)(0, gates->shape()[1] == 1 ? 0 : b, gates->shape()[2] == 1 ? 0 : h, l);
     if (std::isfinite(gate)) size += std::abs(gate);
   }
   return size;
 }
 
-double DistanceSize(const Pair& pair) {
-  const std::vector<float>& width = pair.c.width;
-  double size = 0;
-  for (int64_t d = 0; d < pair.c.sizes.head_dim; ++d) {
-    const size_t n = static_cast<size_t>(d);
-    const double w = width.empty() ? 1 : width[width.size() == 1 ? 0 : n];
-    size += std::pow((pair.q(d) - pair.k(d)) / w, 2);
+double ScoreSizes::operator()(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  double size = constant_ + GateSize(b, h, i, j);
+  if (!query_size_.empty()) {
+    const size_t query = QueryRow(b, h, i), key = KeyRow(b, h, j);
+    size += query_size_[query] + key_size_[key] + SumOfProducts(query_, query, key_, key, dim_);
+  } else {
+    size += c_.scalars.score == Score::kCosine ? CosineSize(h) : DistanceSize(b, h, i, j);
   }
-  return 0.5 * pair.scale() * size;
-}
-
-// A cosine is at most 1.
-double CosineSize(const Pair& pair) {
-  double temperature = 1;
-  if (const auto at = pair.c.tensors.find("temperature"); at != pair.c.tensors.end()) {
-    const Buffer<float>& given = at->second.buffer;
-    temperature = given(0, 0, 0, given.size() == 1 ? 0 : pair.h);
+  if (c_.bias.has_value()) {
+    const Extents& shape = c_.bias.shape();
+    size += std::abs(c_.bias(shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i,
+                             shape[3] == 1 ? 0 : j));
   }
-  temperature = std::max(temperature, pair.c.scalars.min_temperature.value_or(0));
-  return pair.scale() / temperature;
-}
-
-double BilinearSize(const Pair& pair) {
-  const Buffer<float>& matrix = *pair.Find("score_matrix");
-  double size = 0;
-  for (int64_t m = 0; m < pair.c.sizes.head_dim; ++m) {
-    for (int64_t n = 0; n < pair.head_dim_k(); ++n) {
-      size += std::abs(pair.q(m) * At(matrix, pair.h, m, n) * pair.k(n));
-    }
+  if (!c_.alibi_slopes.empty()) {
+    // An upper bound that needs no position: no distance within a test exceeds it by much.
+    const double slope = std::abs(c_.alibi_slopes[static_cast<size_t>(h)]);
+    size += slope * static_cast<double>(c_.sizes.q_len + c_.sizes.kv_len);
   }
-  return pair.scale() * size;
+  return size;
 }
-
-// The arguments of a tanh round at their own size, and its slope is at most 1.
-double AdditiveSize(const Pair& pair) {
-  const Buffer<float>* query = pair.Find("query_weight");
-  const Buffer<float>* key = pair.Find("key_weight");
-  const Buffer<float>* bias = pair.Find("score_bias");
-  const Buffer<float>* vector = pair.Find("score_vector");
-  const int64_t hidden_dim = query != nullptr ? query->shape()[2] : pair.c.sizes.head_dim;
-  double size = 0;
-  for (int64_t t = 0; t < hidden_dim; ++t) {
-    double argument = query == nullptr ? std::abs(pair.q(t)) : 0;
-    for (int64_t d = 0; query != nullptr && d < pair.c.sizes.head_dim; ++d) {
-      argument += std::abs(At(*query, pair.h, t, d) * pair.q(d));
-    }
-    argument += key == nullptr ? std::abs(pair.k(t)) : 0;
-    for (int64_t d = 0; key != nullptr && d < pair.head_dim_k(); ++d) {
-      argument += std::abs(At(*key, pair.kv_head(), t, d) * pair.k(d));
-    }
-    if (bias != nullptr) argument += std::abs((*bias)(0, 0, 0, t));
-    const double weight =
-        vector == nullptr ? 1 : (*vector)(0, 0, vector->shape()[2] == 1 ? 0 : pair.h, t);
-    size += std::abs(weight) * (1 + argument);
-  }
-  return pair.scale() * size;
-}
-
-double RawSize(const Pair& pair) {
-  switch (pair.c.scalars.score) {
-    case Score::kDot:
-      return DotSize(pair);
-    case Score::kSquaredDistance:
-      return DistanceSize(pair);
-    case Score::kCosine:
-      return CosineSize(pair);
-    case Score::kBilinear:
-      return BilinearSize(pair);
-    case Score::kAdditive:
-      return AdditiveSize(pair);
-  }
-  return 0;
-}
-
-}  // namespace
 
 double LargestOf(const Buffer<float>& buffer) {
   double largest = 0;
@@ -154,25 +237,6 @@ double LargestOf(const Buffer<float>& buffer) {
     if (std::isfinite(x)) largest = std::max(largest, static_cast<double>(std::abs(x)));
   }
   return largest;
-}
-
-double ScoreSize(const AttentionCase& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const Pair pair = {c, b, h, i, j};
-  double size = RawSize(pair) + GateSize(pair);
-  for (const char* name : {"distance_bias", "bucket_bias"}) {
-    if (pair.Find(name) != nullptr) size += LargestOf(*pair.Find(name));
-  }
-  if (c.bias.has_value()) {
-    const Extents& shape = c.bias.shape();
-    size += std::abs(c.bias(shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i,
-                            shape[3] == 1 ? 0 : j));
-  }
-  if (!c.alibi_slopes.empty()) {
-    // An upper bound that needs no position: no distance within a test exceeds it by much.
-    const double slope = std::abs(c.alibi_slopes[static_cast<size_t>(h)]);
-    size += slope * static_cast<double>(c.sizes.q_len + c.sizes.kv_len);
-  }
-  return size;
 }
 
 }  // namespace heed::testing

@@ -29,6 +29,7 @@ AttentionCase Small(int64_t q_len, int64_t kv_len, const BigBird& rule) {
 TEST_P(BigBirdAttention, MatchesReference) {
   for (const int64_t len : {1, 63, 300, 700}) {
     for (const int64_t block : {1, 8, 64, 1000}) {
+      if (len == 700 && block != 64) continue;  // one with three tiles says enough
       ExpectMatchesReference(Small(len, len, {block, 3, 1, 2, 5}));
     }
   }

@@ -38,12 +38,12 @@ TEST_P(BlockSparseAttention, BlockMasksMatchReference) {
            {64, 64}, {16, 128}, {5, 7}, {1000, 1}, {30, 64}, {40, 100}, {96, 32}}) {
     for (const int64_t heads : {1, 4}) {
       for (const double kept : {0.1, 0.6}) {
-        AttentionCase c = Small(150, 700);
+        AttentionCase c = Small(90, 530);
         Random random(static_cast<uint64_t>(q_block + heads));
         c.lists.q_block = q_block;
         c.lists.kv_block = kv_block;
         c.lists.block_keep =
-            MakeKeep({1, heads, Blocks(150, q_block), Blocks(700, kv_block)}, random, kept);
+            MakeKeep({1, heads, Blocks(90, q_block), Blocks(530, kv_block)}, random, kept);
         ExpectMatchesReference(c);
       }
     }
@@ -98,6 +98,7 @@ TEST_P(BlockSparseAttention, OnePairGivesItsValueExactly) {
 TEST_P(BlockSparseAttention, NamedPatternsMatchReference) {
   for (const int64_t len : {1, 63, 300, 600}) {
     for (const int64_t stride : {1, 7, 64, 1000}) {
+      if (len == 600 && stride != 7) continue;  // one with three tiles says enough
       ExpectMatchesReference(WithPattern(len, Strided{stride}));
       ExpectMatchesReference(WithPattern(len, Fixed{stride, std::min<int64_t>(stride, 5)}));
       ExpectMatchesReference(WithPattern(len, DilatedWindow{5, {stride}}));

@@ -29,6 +29,7 @@ AttentionCase Small(int64_t q_len, int64_t kv_len, const Longformer& rule) {
 TEST_P(LongformerAttention, MatchesReference) {
   for (const int64_t len : {1, 3, 65, 300, 700}) {
     for (const int64_t reach : {0, 1, 5, 40, 1000}) {
+      if (len == 700 && reach != 40) continue;  // one with three tiles says enough
       AttentionCase c = Small(len, len, {reach, {}, {}});
       c.global_tokens = {0, static_cast<int32_t>(len / 2), static_cast<int32_t>(len + 5)};
       ExpectMatchesReference(c);
