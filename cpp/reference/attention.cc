@@ -9,7 +9,11 @@ namespace {
 
 PairScore MakeScore(const std::string& score, const std::string& normalize, const Request& request,
                     const Qkv& qkv) {
-  if (normalize == "average") return ZeroScore();
+  if (normalize == "average") {
+    if (score == "additive") AdditiveScore(request, qkv);  // its tensors are checked all the same
+    if (score == "bilinear") BilinearScore(request, qkv);
+    return ZeroScore();
+  }
   if (score == "squared_distance") return SquaredDistanceScore(request, qkv);
   if (score == "bilinear") return BilinearScore(request, qkv);
   if (score == "additive") return AdditiveScore(request, qkv);
@@ -33,14 +37,41 @@ RowNormalize MakeNormalize(const std::string& word, const Request& request, cons
   return SoftmaxNormalize(request, qkv);
 }
 
+// What only one score or one normaliser reads is refused beside the others.
+void RefuseUnread(const Request& request, const std::string& score, const std::string& normalize) {
+  const auto refuse = [&](std::initializer_list<const char*> names, bool read) {
+    for (const char* name : names) {
+      if (read || (FindInput(request, name) == nullptr && FindParam(request, name) == nullptr)) {
+        continue;
+      }
+      throw Error(ErrorCode::kOption, std::string(name) + " is not read by score \"" + score +
+                                          "\" with normalize \"" + normalize + "\"");
+    }
+  };
+  refuse({"width"}, score == "squared_distance");
+  refuse({"temperature", "min_temperature"}, score == "cosine");
+  refuse({"score_matrix"}, score == "bilinear");
+  refuse({"query_weight", "key_weight", "score_bias", "score_vector"}, score == "additive");
+  refuse({"cope_table"}, normalize == "cope");
+  for (const char* name : {"relative_keys", "relative_queries", "content_bias", "position_bias"}) {
+    if (score == "dot" || FindInput(request, name) == nullptr) continue;
+    throw Error(ErrorCode::kUnsupported, std::string(name) + " is a term of the dot product");
+  }
+  if (normalize != "kernel_sum") return;
+  for (const char* name : {"scale", "softcap", "score_mod", "bias", "alibi_slopes", "sinks",
+                           "distance_bias", "bucket_bias", "log_gates"}) {
+    if (FindInput(request, name) == nullptr && FindParam(request, name) == nullptr) continue;
+    throw Error(ErrorCode::kUnsupported, std::string(name) + " is not used by kernel sums");
+  }
+}
+
 }  // namespace
 
 std::vector<Result> Run(const Request& request) {
   const std::string score =
       ReadWord(request, "score", {"dot", "squared_distance", "cosine", "bilinear", "additive"})
           .value_or("dot");
-  const bool joins_widths = score == "bilinear" || score == "additive";
-  const Qkv qkv = ReadQkv(request, joins_widths ? KeyWidth::kFree : KeyWidth::kAsQueries);
+  const Qkv qkv = ReadQkv(request, WidthOfScore(request));
   const std::string normalize =
       ReadWord(request, "normalize",
                {"softmax", "kernel_sum", "softmax1", "average", "hard", "top_k", "sigmoid", "relu",
@@ -50,6 +81,7 @@ std::vector<Result> Run(const Request& request) {
     throw Error(ErrorCode::kUnsupported,
                 "normalize \"kernel_sum\" needs score \"squared_distance\"");
   }
+  RefuseUnread(request, score, normalize);
   return RunExact(request, qkv, MakeScore(score, normalize, request, qkv),
                   MakeNormalize(normalize, request, qkv));
 }

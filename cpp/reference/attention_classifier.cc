@@ -27,7 +27,8 @@ Sequences ReadSequences(const Request& request) {
   Sequences s = {*tokens, std::vector<int64_t>(tokens->shape[2], tokens->shape[3])};
   const std::optional<Array> lengths = ReadIntegers(request, "key_lengths");
   if (!lengths) return s;
-  if (FindInput(request, "key_lengths")->rank != 1) {
+  if (FindInput(request, "key_lengths")->rank != 1 && tokens->shape[3] != 1 &&
+      tokens->shape[2] != 0) {
     throw Error(ErrorCode::kUnsupported, "key_lengths must be one per batch entry");
   }
   for (size_t b = 0; b < s.lengths.size() && b < lengths->values.size(); ++b) {

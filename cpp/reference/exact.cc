@@ -53,6 +53,11 @@ void ReadDistances(const Request& request, const Qkv& qkv, Modifiers& m) {
   });
   m.bidirectional = ReadWord(request, "bucket_direction", {"bidirectional", "causal"}) != "causal";
   m.bucket_max_distance = ReadCount(request, "bucket_max_distance").value_or(128);
+  const int64_t buckets = m.bucket_bias ? m.bucket_bias->shape[2] : 4;
+  if (buckets < (m.bidirectional ? 4 : 2) || (m.bidirectional && buckets % 2 != 0) ||
+      (m.bucket_bias && m.bucket_max_distance <= buckets / (m.bidirectional ? 4 : 2))) {
+    throw Error(ErrorCode::kRange, "bucket_bias: too few buckets, or too small a largest distance");
+  }
   if (m.log_gates && request.id != "forgetting" && !ReadFlag(request, "causal")) {
     throw Error(ErrorCode::kOption, "log_gates needs causal");
   }

@@ -54,6 +54,9 @@ std::vector<Result> Run(const Request& request) {
     throw Error(ErrorCode::kRange, "tiles_of_query is " + std::to_string(*query) +
                                        ": expected less than q_len, " + std::to_string(qkv.q_len));
   }
+  if (wanted && FindParam(request, "prob_mod") != nullptr) {
+    throw Error(ErrorCode::kUnsupported, "return_tiles with prob_mod: no tiles carry it");
+  }
   Tiles tiles;
   const RowNormalize softmax = SoftmaxNormalize(request, qkv);
   const auto normalize = [&](const RowPlace& at, std::span<double> row) {

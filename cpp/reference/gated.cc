@@ -12,7 +12,7 @@
 namespace heed::reference::gated {
 
 std::vector<Result> Run(const Request& request) {
-  const Qkv qkv = ReadQkv(request);
+  const Qkv qkv = ReadQkv(request, WidthOfScore(request));
   Qkv values = qkv;  // the gate broadcasts to the output, not to the pairs
   values.kv_len = qkv.head_dim_v;
   const Array gate = *ReadPairs(request, "output_gate", values, DType::kFloat32);

@@ -26,8 +26,8 @@ double MoveRow(const std::vector<double>& newest, int64_t n, Array& states) {
 }  // namespace
 
 std::vector<Result> Run(const Request& request) {
-  const Qkv qkv = ReadQkv(request);
   const int64_t steps = ReadCount(request, "steps").value_or(1);
+  const Qkv qkv = ReadQkv(request, steps == 1 ? WidthOfScore(request) : KeyWidth::kAsQueries);
   const double tolerance = ReadNumber(request, "tolerance").value_or(0.0);
   if (steps < 1 || steps > 1000000) {
     throw Error(ErrorCode::kRange, "steps is " + std::to_string(steps) + ": expected 1 to 1000000");
@@ -38,7 +38,7 @@ std::vector<Result> Run(const Request& request) {
   std::vector<bool> resting(qkv.batch * qkv.num_heads * qkv.q_len, false);
   for (int64_t step = 1; step < steps; ++step) {
     InnerRequest update(request, "attention",
-                        {"steps", "tolerance", "return_lse", "return_weights"});
+                        {"steps", "tolerance", "return_lse", "return_weights", "relative_values"});
     update.SetInput("q", states);
     update.SetInput("v", qkv.k);
     const std::vector<double> newest = update.Run();

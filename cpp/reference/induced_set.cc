@@ -106,7 +106,11 @@ std::vector<Result> Run(const Request& request) {
   // The set's block takes lengths and scale, the one that goes back the scale only.
   Request over_set, back;
   for (const NamedTensor& input : request.inputs) {
-    if (input.name == "key_lengths") over_set.inputs.push_back(input);
+    if (input.name != "key_lengths") continue;
+    if (input.tensor.rank != 1) {
+      throw Error(ErrorCode::kShape, Describe("key_lengths", input.tensor) + ": expected [batch]");
+    }
+    over_set.inputs.push_back(input);
   }
   for (const NamedParam& param : request.params) {
     if (param.name != "scale") continue;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <sstream>
 
 namespace heed::reference {
@@ -115,17 +117,130 @@ Error WrongType(std::string_view name, const char* expectation) {
   return Error(ErrorCode::kOption, std::string(name) + " must be " + expectation);
 }
 
+struct InputRow {
+  std::string_view name, kind, shape;
+};
+constexpr InputRow kInputs[] = {
+#define HEED_INPUT(name, kind, shape, draw, summary) {#name, kind, shape},
+#include "heed/inputs.inc"
+#undef HEED_INPUT
+};
+
+// The rank is that of one of the shapes of the row.
+void CheckRank(const NamedTensor& input) {
+  const int rank = input.tensor.rank;
+  bool fits = rank >= 0 && rank <= 4;
+  for (const InputRow& row : kInputs) {
+    if (row.name != input.name || !fits) continue;
+    fits = false;
+    std::istringstream shapes{std::string(row.shape)};
+    for (std::string shape; std::getline(shapes, shape, '|');) {
+      std::istringstream symbols(shape);
+      int count = 0;
+      for (std::string symbol; symbols >> symbol;) ++count;
+      fits = fits || count == rank;
+    }
+  }
+  if (fits) return;
+  throw Error(ErrorCode::kShape, input.name + " has rank " + std::to_string(rank));
+}
+
+// The symbols of the first shape of this rank.
+std::vector<std::string> SymbolsOf(const NamedTensor& input) {
+  for (const InputRow& row : kInputs) {
+    if (row.name != input.name) continue;
+    std::istringstream shapes{std::string(row.shape)};
+    for (std::string shape; std::getline(shapes, shape, '|');) {
+      std::istringstream stream(shape);
+      std::vector<std::string> symbols;
+      for (std::string symbol; stream >> symbol;) symbols.push_back(symbol);
+      if (static_cast<int>(symbols.size()) == input.tensor.rank) return symbols;
+    }
+  }
+  return {};
+}
+
+// An extent of 0 is 0 in all inputs: the rule of inputs.inc, where breaking it would hide an input.
+void CheckZeros(const Request& request) {
+  std::map<std::string, std::set<bool>> zero;
+  for (const NamedTensor& input : request.inputs) {
+    const std::vector<std::string> symbols = SymbolsOf(input);
+    for (size_t axis = 0; axis < symbols.size(); ++axis) {
+      std::string symbol = symbols[axis];
+      const int64_t extent = input.tensor.shape[axis];
+      if (input.name == "k" && axis == 3) continue;  // as wide as its score says
+      if (symbol.ends_with('?')) {
+        if (extent == 1) continue;
+        symbol.pop_back();
+      }
+      zero[symbol].insert(extent == 0);
+      if (zero[symbol].size() == 1) continue;
+      throw Error(ErrorCode::kShape, symbol + " is 0 in one input and not in another");
+    }
+  }
+}
+
+struct ParameterRow {
+  std::string_view name, type, range;
+};
+constexpr ParameterRow kParameters[] = {
+#define HEED_PARAMETER(name, type, default_value, range, symbol, summary) {#name, type, range},
+#include "heed/params.inc"
+#undef HEED_PARAMETER
+};
+
+// What is given is of the type and the words of its row, whether anything reads it or not.
+void CheckParam(const ParameterRow& row, const NamedParam& param) {
+  const auto is = [&](std::string_view types) { return HasWord(types, row.type); };
+  const auto* word = std::get_if<std::string>(&param.value);
+  std::vector<double> numbers;
+  if (const auto* one = std::get_if<double>(&param.value)) numbers = {*one};
+  if (const auto* list = std::get_if<std::vector<double>>(&param.value)) {
+    if (!is("numbers integers offset")) throw WrongType(row.name, "no list");
+    numbers = *list;
+  }
+  if (std::holds_alternative<bool>(param.value) != is("bool")) {
+    throw WrongType(row.name, std::string(row.type).c_str());
+  }
+  if (word != nullptr && !is("word choice expression offset seed")) {
+    throw WrongType(row.name, "a number");
+  }
+  if (word == nullptr && is("word choice expression")) throw WrongType(row.name, "a word");
+  if (is("word choice")) {
+    std::string words(row.range);
+    std::ranges::replace(words, '|', ' ');
+    if (!HasWord(words, *word)) {
+      throw Error(ErrorCode::kOption,
+                  param.name + " is \"" + *word + "\": expected one of " + words);
+    }
+  }
+  const bool whole = is("count integers offset seed");
+  for (const double x : numbers) {
+    const bool fits = std::isfinite(x) && (!whole || x == std::floor(x)) &&
+                      (!whole || is("count") || std::abs(x) <= kMaxPosition) &&
+                      (x >= 0 || !is("count seed"));
+    if (!fits) throw Error(ErrorCode::kRange, param.name + " is out of range");
+  }
+}
+
 }  // namespace
 
 void CheckNames(const Request& request, std::string_view inputs, std::string_view params) {
   CheckList(request.inputs, inputs, "an input");
   CheckList(request.params, params, "a parameter");
+  for (const NamedTensor& input : request.inputs) CheckRank(input);
   std::istringstream stream{std::string(inputs)};
   for (std::string name; stream >> name;) {
     if (!name.ends_with('?') && FindInput(request, name) == nullptr) {
       throw Error(ErrorCode::kOption, "input " + name + " is missing");
     }
   }
+  for (const NamedParam& param : request.params) {
+    for (const ParameterRow& row : kParameters) {
+      if (row.name == param.name) CheckParam(row, param);
+    }
+  }
+  CheckZeros(request);
 }
 
 const AnyTensor* FindInput(const Request& request, std::string_view name) {
@@ -146,6 +261,13 @@ Array ReadArray(const Request& request, std::string_view name) {
   const AnyTensor& tensor = *FindInput(request, name);
   ExpectDType(name, tensor, IsFloat(tensor.dtype), "float32 or float64");
   return Copy(name, tensor);
+}
+
+KeyWidth WidthOfScore(const Request& request) {
+  const ParamValue* score = FindParam(request, "score");
+  const auto* word = score == nullptr ? nullptr : std::get_if<std::string>(score);
+  const bool joins = word != nullptr && (*word == "bilinear" || *word == "additive");
+  return joins ? KeyWidth::kFree : KeyWidth::kAsQueries;
 }
 
 Qkv ReadQkv(const Request& request, KeyWidth key_width) {

@@ -57,6 +57,9 @@ const AnyTensor* FindInput(const Request& request, std::string_view name);
 enum class KeyWidth { kAsQueries, kFree };
 
 // Reads and checks q, k and v.
+// kFree where the request's score joins two widths.
+KeyWidth WidthOfScore(const Request& request);
+
 Qkv ReadQkv(const Request& request, KeyWidth key_width = KeyWidth::kAsQueries);
 
 // A float tensor of any rank; its extents become the last ones of the array. The request has it.

@@ -27,14 +27,20 @@ std::vector<Result> Run(const Request& request) {
   const Array table = ReadTable(request, in);
   const int64_t max_len = table.shape[2];
   const bool interpolate = ReadFlag(request, "interpolate");
+  const ParamValue* offset = FindParam(request, "position_offset");
+  bool moved = false;
+  if (offset != nullptr) {
+    const auto* list = std::get_if<std::vector<double>>(offset);
+    moved = list != nullptr ? *list != std::vector<double>{0.0} : std::get<double>(*offset) != 0.0;
+  }
+  if (interpolate && (moved || FindInput(request, "positions") != nullptr)) {
+    throw Error(ErrorCode::kOption, "positions and interpolate are both given");
+  }
   std::vector<double> y;
   for (int64_t b = 0; b < in.batch; ++b) {
     for (int64_t h = 0; h < in.num_heads; ++h) {
       for (int64_t i = 0; i < in.len; ++i) {
         const int64_t position = in.Position(b, i);
-        if (interpolate && (position != i || FindInput(request, "positions") != nullptr)) {
-          throw Error(ErrorCode::kOption, "positions and interpolate are both given");
-        }
         if (max_len == 0 || (!interpolate && (position < 0 || position >= max_len))) {
           throw Error(ErrorCode::kRange, "positions reach beyond the rows of table");
         }

@@ -63,6 +63,9 @@ ExtraKeys ReadExtraKeys(const Request& request, const Qkv& qkv) {
   if (has_k != (FindInput(request, "bias_v") != nullptr)) {
     throw Error(ErrorCode::kOption, "bias_k and bias_v go together");
   }
+  if (has_k && k * v == 0) {
+    throw Error(ErrorCode::kUnsupported, "bias_k and bias_v with heads of 0 dimensions");
+  }
   if (has_k) {
     extra.keys.push_back(ReadBias(request, "bias_k", k, 2));
     extra.values.push_back(ReadBias(request, "bias_v", v, 2));

@@ -35,7 +35,7 @@ PairRule PrefixRule(const Request& request, const Qkv& qkv) {
 std::vector<double> ReadIds(const Request& request, const char* name, int64_t batch, int64_t len) {
   const AnyTensor* tensor = FindInput(request, name);
   if (tensor == nullptr) {
-    throw Error(ErrorCode::kShape, std::string(name) + " is missing beside its other half");
+    throw Error(ErrorCode::kOption, std::string(name) + " is missing beside its other half");
   }
   const bool shared = tensor->rank == 1 && tensor->shape[0] == len;
   const bool each = tensor->rank == 2 && tensor->shape[0] == batch && tensor->shape[1] == len;

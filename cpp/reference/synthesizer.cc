@@ -30,7 +30,8 @@ void ExpectReach(const Request& request, const char* name, bool fits) {
 std::vector<Result> Run(const Request& request) {
   const bool dense = FindInput(request, "q") != nullptr;
   const bool random = FindInput(request, "synthetic_scores") != nullptr;
-  if (dense == random || dense != (FindInput(request, "synthetic_keys") != nullptr)) {
+  const bool stray = random && FindInput(request, "synthetic_bias") != nullptr;
+  if (stray || dense == random || dense != (FindInput(request, "synthetic_keys") != nullptr)) {
     throw Error(ErrorCode::kOption,
                 "give q and synthetic_keys (dense) or synthetic_scores (random)");
   }
@@ -43,12 +44,15 @@ std::vector<Result> Run(const Request& request) {
     hidden = *ReadFloats(request, "q", 4);
     keys = ReadLearned(request, "synthetic_keys", 3);
     qkv.num_heads = hidden.shape[1], qkv.q_len = hidden.shape[2], qkv.head_dim = hidden.shape[3];
+    ExpectReach(request, "q", hidden.shape[0] == qkv.batch);
     ExpectReach(request, "synthetic_keys",
                 keys.shape[3] == qkv.head_dim && keys.shape[2] >= qkv.kv_len &&
                     (keys.shape[1] == 1 || keys.shape[1] == qkv.num_heads));
     if (FindInput(request, "synthetic_bias") != nullptr) {
       bias = ReadLearned(request, "synthetic_bias", 2);
-      ExpectReach(request, "synthetic_bias", bias.shape[3] >= qkv.kv_len);
+      ExpectReach(
+          request, "synthetic_bias",
+          bias.shape[3] >= qkv.kv_len && (bias.shape[1] == 1 || bias.shape[1] == qkv.num_heads));
     }
   } else {
     scores = ReadLearned(request, "synthetic_scores", 3);

@@ -49,10 +49,14 @@ std::vector<double> Mix(const std::vector<double>& pairs, const std::vector<doub
 
 // The raw scores of all pairs, before anything looks at their place or at their row.
 std::vector<double> RawScores(const Request& request) {
-  InnerRequest inner(request, "attention",
-                     {"mix_scores", "mix_weights", "softcap", "bias", "alibi_slopes", "keep",
-                      "key_lengths", "causal", "window_left", "window_right", "query_offset",
-                      "sinks", "return_lse", "return_weights"});
+  std::vector<std::string_view> others;
+  for (const NamedTensor& input : request.inputs) {
+    if (input.name != "q" && input.name != "k" && input.name != "v") others.push_back(input.name);
+  }
+  for (const NamedParam& param : request.params) {
+    if (param.name != "scale") others.push_back(param.name);
+  }
+  InnerRequest inner(request, "attention", others);
   inner.SetParam("return_scores", std::string("raw"));
   return inner.Run("scores");
 }

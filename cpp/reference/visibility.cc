@@ -88,7 +88,7 @@ void Visibility::ReadOffsets(const Request& request, const Qkv& qkv) {
   } else {
     ReadWord(request, "query_offset", {"end"});
     const AnyTensor* lengths = FindInput(request, "key_lengths");
-    if (lengths != nullptr && lengths->rank == 2 && qkv.q_len > 1) {
+    if (lengths != nullptr && lengths->rank == 2 && qkv.q_len > 1 && qkv.batch > 0) {
       throw Error(
           ErrorCode::kUnsupported,
           "query_offset \"end\" with key_lengths per query: the end of a batch entry is not "

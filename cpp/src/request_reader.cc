@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/message.h"
+#include "src/param_checks.h"
 
 namespace heed {
 namespace {
@@ -84,15 +85,16 @@ std::span<const T> Vector(std::string_view name, const AnyTensor& tensor) {
 
 RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
     : mechanism_(mechanism), request_(request) {
+  // Operations have rows of their own, which use words of the list in their own way.
+  const bool listed = FindMechanism(mechanism.id) == &mechanism;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const NamedTensor& input = request.inputs[i];
     if (!Lists(mechanism.inputs, input.name)) {
       Fail(ErrorCode::kOption, "input {} is unknown to {}; its inputs are: {}",
            {input.name, Text(mechanism.id), Text(mechanism.inputs)});
     }
-    if (input.tensor.rank < 0 || input.tensor.rank > 4) {
-      Fail(ErrorCode::kShape, "{} has rank {}; ranks are 0 to 4", {input.name, input.tensor.rank});
-    }
+    CheckTensor(input);
+    if (listed) CheckRank(input);
     for (size_t j = 0; j < i; ++j) {
       if (request.inputs[j].name == input.name) {
         Fail(ErrorCode::kOption, "input {} is given twice", {input.name});
@@ -110,11 +112,13 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
         Fail(ErrorCode::kOption, "parameter {} is given twice", {param.name});
       }
     }
+    if (listed) CheckParam(param);
   }
   ForEachWord(mechanism.inputs, [&](std::string_view word) {
     if (word.ends_with('?') || Input(word) != nullptr) return;
     Fail(ErrorCode::kOption, "input {} is missing; {} needs it", {Text(word), Text(mechanism.id)});
   });
+  if (listed) CheckZeros(request.inputs);
 }
 
 bool RequestReader::Takes(std::string_view name) const { return Lists(mechanism_.inputs, name); }

@@ -7,6 +7,7 @@
 #include "src/exact/request.h"
 #include "src/layers/request.h"
 #include "src/message.h"
+#include "src/param_checks.h"
 #include "src/position/request.h"
 #include "src/request_reader.h"
 
@@ -160,6 +161,7 @@ Cost EstimateCost(const Request& request, int num_threads) {
 std::vector<OutputSpec> PlanOutputs(const Request& request) {
   const Runner& runner = FindRunner(request.id);
   const RequestReader reader(*FindMechanism(request.id), request);
+  for (const NamedTensor& input : request.inputs) CheckData(input);
   return runner.read != nullptr ? PlanAttention(runner.Read(reader)) : runner.plan(reader);
 }
 

@@ -93,7 +93,8 @@ struct HopfieldOptions {
 //   state <- softmax(beta state k^T) k,   at last   o = softmax(beta state k^T) v.
 // One step is attention. With v = k the output is the retrieved pattern.
 //
-// Shapes   as Attention().
+// Shapes   as Attention(); with more than one step k is as wide as q. relative_values are added in
+//          the last step only.
 // Outputs  `lse` and `weights` are those of the last step. scale * |state|^2 / 2 - lse falls with
 //          every step (the paper's energy times beta, up to a constant) where all keys are kept.
 // Empty row  output 0, weights 0, lse -inf.

@@ -29,7 +29,8 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
                           const AttentionOutputs& outputs);
 void ValidateTalkingHeads(const TalkingHeadsOptions& options, const AttentionOutputs& outputs,
                           int64_t num_heads);
-void ValidateHopfield(const HopfieldOptions& options, const AttentionOutputs& outputs);
+void ValidateHopfield(const HopfieldOptions& options, const AttentionOutputs& outputs,
+                      int64_t head_dim, int64_t head_dim_k);
 
 // The gate with strides of 0 where it broadcasts to the output's shape.
 TensorView<const float> BroadcastGate(const TensorView<const float>& gate, const Extents& output);

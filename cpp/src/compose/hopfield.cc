@@ -33,7 +33,9 @@ bool Update(TensorView<const float> k, const HopfieldOptions& options, const Own
             const OwnedTensor& newest, std::vector<uint8_t>& resting, ThreadPool& pool) {
   AttentionOutputs outputs;
   outputs.output = newest.view();
-  Attention(states.view(), k, k, options.attention, outputs, &pool);
+  AttentionOptions attention = options.attention;
+  attention.relative_values = {};  // they belong to v
+  Attention(states.view(), k, k, attention, outputs, &pool);
   const Extents& shape = states.view().shape;
   std::atomic<bool> moving = false;
   ForEachRow(shape, pool, [&](int64_t b, int64_t h, int64_t i) {
@@ -55,10 +57,17 @@ void CopyRows(const TensorView<const float>& from, const TensorView<float>& to, 
 
 }  // namespace
 
-void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs) {
+void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs, int64_t head_dim,
+                      int64_t head_dim_k) {
   if (o.steps < 1 || o.steps > kMaxSteps) {
     Fail(ErrorCode::kRange, "steps = {}; expected 1 to {} updates, the last of which reads v",
          {o.steps, kMaxSteps});
+  }
+  if (o.steps > 1 && head_dim_k != head_dim) {
+    Fail(ErrorCode::kShape, "k has head_dim " + std::to_string(head_dim_k) + " and q " +
+                                std::to_string(head_dim) +
+                                "; with steps > 1 they must be the same: states become means of "
+                                "keys");
   }
   if (!(o.tolerance >= 0) || !std::isfinite(o.tolerance)) {
     Fail(ErrorCode::kRange, "tolerance = {}; it must be finite and not negative", {o.tolerance});
@@ -72,7 +81,7 @@ void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs)
 void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
                        TensorView<const float> v, const HopfieldOptions& options,
                        const AttentionOutputs& outputs, ThreadPool* pool) {
-  ValidateHopfield(options, outputs);
+  ValidateHopfield(options, outputs, q.shape[3], k.shape[3]);
   ValidateComposed(q, k, v, options.attention, outputs);
   ThreadPool& threads = PoolOrDefault(pool);
   if (options.steps == 1 || q.size() == 0) {

@@ -76,6 +76,7 @@ SynthesizerRequest ReadSynthesizer(const RequestReader& reader) {
   const Extents shape =
       dense ? r.hidden.shape : Extents{r.v.shape[0], r.scores.shape[1], r.v.shape[2], 0};
   r.rest.q.shape = shape;
+  r.rest.k.shape = r.v.shape;  // as many keys as values
   ReadExactOptions(reader, r.rest);
   return r;
 }

@@ -134,7 +134,7 @@ HopfieldOptions ReadHopfield(const RequestReader& reader, const ComposedRequest&
 
 std::vector<OutputSpec> PlanHopfield(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
-  ValidateHopfield(ReadHopfield(reader, r), {});
+  ValidateHopfield(ReadHopfield(reader, r), {}, r.q.shape[3], r.k.shape[3]);
   return PlanAttention(r.rest);
 }
 

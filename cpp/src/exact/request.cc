@@ -344,6 +344,12 @@ AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset)
   r.return_lse = true;
   r.return_tiles = reader.Flag("return_tiles");
   r.tiles_of_query = reader.Count("tiles_of_query");
+  if (r.return_tiles && r.options.prob_mod) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "return_tiles with prob_mod, which needs whole rows: nothing is carried from tile to "
+        "tile");
+  }
   if (!r.tiles_of_query) return r;
   if (!r.return_tiles) {
     Fail(ErrorCode::kOption, "tiles_of_query says which row of return_tiles; set that too");

@@ -178,6 +178,12 @@ void ReadPatterns(const RequestReader& reader, const PatternSizes& sizes, Attent
   for (KeepPattern& pattern : o.patterns) std::visit(ReadPattern{reader, sizes}, pattern);
   ReadLists(reader, o);
   o.prefix_lengths = reader.Ints("prefix_lengths");
+  const bool queries = reader.Input("query_documents") != nullptr;
+  if (queries != (reader.Input("key_documents") != nullptr)) {
+    throw Error(ErrorCode::kOption, std::string(queries ? "key_documents" : "query_documents") +
+                                        " is missing: query_documents and key_documents go "
+                                        "together");
+  }
   o.query_documents = ReadDocuments(reader, "query_documents", sizes.batch, sizes.q_len);
   o.key_documents = ReadDocuments(reader, "key_documents", sizes.batch, sizes.kv_len);
 }

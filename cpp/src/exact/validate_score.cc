@@ -15,7 +15,7 @@ namespace {
 constexpr float kMinWidth = 0x1p-126f;
 
 float DefaultScale(const AttentionProblem& p) {
-  if (p.options.score != Score::kDot) return 1;
+  if (p.options.score != Score::kDot || p.options.normalize == Normalize::kAverage) return 1;
   if (p.head_dim == 0) {
     Fail(ErrorCode::kShape,
          "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; give scale");
@@ -264,6 +264,9 @@ void CheckDistanceBiases(AttentionProblem& p) {
   if (!o.causal) {
     Fail(ErrorCode::kOption, "log_gates needs causal: no gates lie between a query and later keys");
   }
+  CheckShape("log_gates", o.log_gates.shape,
+             {o.log_gates.shape[0], o.log_gates.shape[1], 1, p.kv_len},
+             "[batch, num_heads, 1, kv_len]");
   o.log_gates = Broadcast("log_gates", o.log_gates, {p.batch, p.num_heads, 1, p.kv_len},
                           "[batch, num_heads, 1, kv_len]");
 }

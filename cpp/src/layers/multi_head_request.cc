@@ -74,6 +74,13 @@ MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<con
   heads.q.shape = {query.shape[0], w.w_q.shape[1], query.shape[2], w.w_q.shape[2]};
   heads.k.shape = {key.shape[0], w.w_k.shape[1], key.shape[2], w.w_k.shape[2]};
   heads.v.shape = {value.shape[0], w.w_v.shape[1], value.shape[2], w.w_v.shape[2]};
+  const bool extra_k = reader.Input("bias_k") != nullptr;
+  if (extra_k != (reader.Input("bias_v") != nullptr)) {
+    throw Error(ErrorCode::kOption, "bias_k and bias_v go together; one of them is missing");
+  }
+  if (extra_k && heads.q.shape[3] * heads.v.shape[3] == 0) {
+    throw Error(ErrorCode::kUnsupported, "bias_k and bias_v with heads of 0 dimensions");
+  }
   ReadExactOptions(reader, heads);
   r.options.attention = heads.options;
   r.options.add_zero_attn = reader.Flag("add_zero_attn");

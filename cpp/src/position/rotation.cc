@@ -156,7 +156,7 @@ void RotateBlock(const RotationProblem& p, const BlockTables& tables, const RowB
 
 void RunRotation(const RotationProblem& p, ThreadPool& pool) {
   if (p.output.size() == 0) return;
-  const bool own_tables = p.cos.has_value() && p.cos.shape[0] > 1;
+  const bool own_tables = p.cos.has_value() && (p.cos.shape[0] > 1 || p.sin.shape[0] > 1);
   const RowBlocks blocks(p.x.shape, p.positions.per_batch || own_tables, 2 * p.rotary_dim);
   const auto needed = p.grid_width > 0 ? std::vector<bool>(static_cast<size_t>(kPhaseStep), true)
                                        : NeededResidues(p.positions, p.x.shape[0]);

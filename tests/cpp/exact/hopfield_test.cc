@@ -195,5 +195,47 @@ TEST_P(HopfieldRetrieves, BadArgumentsAreRefused) {
   ExpectBothRefuse(c.request(), ErrorCode::kRange, "tolerance");
 }
 
+TEST_P(HopfieldRetrieves, KeysAsWideAsStatesAreNeededForSeveralSteps) {
+  for (const double steps : {1, 2}) {
+    RequestBuilder builder("hopfield");
+    builder.Floats("q", {1, 1, 1, 2}, {1, 2})
+        .Floats("k", {1, 1, 2, 1}, {1, -1})
+        .Floats("v", {1, 1, 2, 1}, {3, 4})
+        .Floats("score_matrix", {2, 1}, {1, 1})
+        .Param("score", "bilinear")
+        .Param("steps", steps);
+    if (steps == 2) {
+      ExpectBothRefuse(builder.request(), ErrorCode::kShape, "k");
+    } else {
+      ExpectAllNear(RunByName(builder.request()).at("output"),
+                    RunOracle(builder.request()).at("output"), 1e-5);
+    }
+  }
+}
+
+TEST_P(HopfieldRetrieves, RelativeValuesBelongToTheLastStep) {
+  // As wide as the keys or not: states are means of keys alone.
+  for (const int64_t width : {1, 2}) {
+    RequestBuilder builder("hopfield");
+    const std::vector<float> values(static_cast<size_t>(3 * width), 0.5f);
+    const std::vector<float> v =
+        width == 1 ? std::vector<float>{3, 4} : std::vector<float>{3, 1, 4, 2};
+    builder.Floats("q", {1, 1, 2, 1}, {1, 2})
+        .Floats("k", {1, 1, 2, 1}, {1, -1})
+        .Floats("v", {1, 1, 2, width}, v)
+        .Floats("relative_values", {3, width}, values)
+        .Param("steps", 3.0);
+    RequestBuilder plain("hopfield");
+    plain.Floats("q", {1, 1, 2, 1}, {1, 2})
+        .Floats("k", {1, 1, 2, 1}, {1, -1})
+        .Floats("v", {1, 1, 2, width}, v)
+        .Param("steps", 3.0);
+    std::vector<double> expected = RunByName(plain.request()).at("output");
+    for (double& x : expected) x += 0.5;
+    ExpectAllNear(RunByName(builder.request()).at("output"), expected, 2e-6);
+    ExpectAllNear(RunOracle(builder.request()).at("output"), expected, 2e-6);
+  }
+}
+
 }  // namespace
 }  // namespace heed::testing

@@ -47,6 +47,20 @@ TEST_P(LuongConcat, MatchesReference) {
               Pointwise(DoubleNear(kAttentionMaxError), expected.at("weights")));
 }
 
+TEST_P(LuongConcat, EveryHeadMayHaveAVectorOfItsOwn) {
+  // Scores of two heads: 3 tanh(1) and -1 tanh(1).
+  RequestBuilder builder("luong_concat");
+  builder.Floats("q", {1, 2, 1, 1}, {1, 1})
+      .Floats("k", {1, 1, 1, 1}, {0})
+      .Floats("v", {1, 1, 1, 1}, {1})
+      .Floats("concat_weight", {1, 2}, {1, 2})
+      .Floats("score_vector", {2, 1}, {3, -1})
+      .Param("return_scores", "raw");
+  const std::vector<double> expected = {3 * std::tanh(1.0), -std::tanh(1.0)};
+  EXPECT_THAT(RunByName(builder.request()).at("scores"), Pointwise(DoubleNear(1e-6), expected));
+  EXPECT_THAT(RunOracle(builder.request()).at("scores"), Pointwise(DoubleNear(1e-12), expected));
+}
+
 TEST_P(LuongConcat, GivesHandComputedNumbers) {
   // W [q; k] = q + 2 k, v = 3: the scores are 3 tanh(1 + 2 k).
   RequestBuilder builder("luong_concat");

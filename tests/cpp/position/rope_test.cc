@@ -415,6 +415,24 @@ TEST(RopeErrors, OverlapsAndMissingTensors) {
   EXPECT_THROW(Rope(x.view(), RopePairing::kHalf, half_tables, x.view()), Error);
 }
 
+// Found by tests/cpp/property_test.cc: the sines of the first batch entry served all.
+TEST_P(Rotary, CosinesMayBeSharedWhereSinesAreNot) {
+  Buffer<float> x = RandomBuffer({3, 1, 7, 6}, Layout::kDense, 1);
+  const Buffer<float> cos = RandomBuffer({1, 1, 7, 3}, Layout::kDense, 2);
+  const Buffer<float> sin = RandomBuffer({3, 1, 7, 3}, Layout::kDense, 3);
+  RopeOptions options;
+  options.cos = cos.view();
+  options.sin = sin.view();
+  Buffer<float> y(x.shape(), Layout::kDense, kNanFloat);
+  Rope(x.view(), RopePairing::kHalf, options, y.view());
+  for (int64_t b = 0; b < 3; ++b) {
+    for (int64_t i = 0; i < 7; ++i) {
+      EXPECT_NEAR(y(b, 0, i, 0), x(b, 0, i, 0) * cos(0, 0, i, 0) - x(b, 0, i, 3) * sin(b, 0, i, 0),
+                  2e-6);
+    }
+  }
+}
+
 TEST(RopeErrors, TablesMustReachEveryPosition) {
   Buffer<float> x = RandomBuffer({1, 2, 4, 8}, Layout::kDense, 1);
   const Buffer<float> table = RandomBuffer({1, 1, 6, 4}, Layout::kDense, 2);
