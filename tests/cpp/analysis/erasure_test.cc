@@ -83,6 +83,34 @@ TEST_P(ErasureTest, MatchesAttentionWithoutTheKey) {
   ExpectErasureMatches(kernel, 2, 9);
 }
 
+// Weights are shares of a sum, or the call is refused: what is left is not a quotient.
+TEST_P(ErasureTest, EveryNormalizerIsRightOrRefused) {
+  Random random(3);
+  for (int n = 0; n <= static_cast<int>(Normalize::kCope); ++n) {
+    const Normalize normalize = static_cast<Normalize>(n);
+    if (normalize == Normalize::kKernelSum) continue;  // MatchesAttentionWithoutTheKey
+    AttentionCase c = MakeCase({.q_len = 6, .kv_len = 10, .head_dim = 4, .head_dim_v = 3}, 6);
+    c.scalars.normalize = normalize;
+    if (normalize == Normalize::kCope) AddCopeTable(c, 1, 5, random);
+    const bool shares = normalize == Normalize::kSoftmax || normalize == Normalize::kSoftmax1 ||
+                        normalize == Normalize::kAverage;
+    if (shares) {
+      ExpectErasureMatches(c, 0, 6);
+      continue;
+    }
+    Buffer<float> change({1, 2, 6, 10}, Layout::kDense, kNan);
+    try {
+      Erasure(c.q.view(), c.k.view(), c.v.view(), c.options(), 0, 6, {.change = change.view()});
+      ADD_FAILURE() << NormalizeName(normalize) << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << NormalizeName(normalize);
+    }
+    change.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) {
+      EXPECT_TRUE(std::isnan(x)) << "written before it was refused";
+    });
+  }
+}
+
 TEST_P(ErasureTest, KeysThatTakeNearlyAllDoNotCancel) {
   // The largest weight is 1 - 1e-7 and more: (o - p v) / (1 - p) would be noise.
   AttentionCase c = MakeCase(

@@ -1,0 +1,54 @@
+#include "request_outcome.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "heed/dtype.h"
+#include "heed/registry.h"
+
+namespace heed::testing {
+namespace {
+
+double Load(DType dtype, const std::byte* from) {
+  if (dtype == DType::kFloat32) {
+    float x = 0;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return dtype == DType::kFloat16 ? ToFloat(Float16{bits}) : ToFloat(BFloat16{bits});
+}
+
+}  // namespace
+
+Outcome RunOn(const Request& request, ThreadPool* pool) {
+  const std::vector<OutputSpec> specs = PlanOutputs(request);
+  Outcome outcome;
+  std::vector<NamedTensor> outputs;
+  for (const OutputSpec& spec : specs) {
+    AnyTensor tensor = {spec.dtype, nullptr, spec.rank, spec.shape, {}};
+    int64_t stride = 1;
+    for (size_t axis = static_cast<size_t>(spec.rank); axis-- > 0;) {
+      tensor.strides[axis] = stride;
+      stride *= spec.shape[axis];
+    }
+    // All bits set is NaN in every type.
+    std::vector<std::byte>& bytes = outcome.bytes[spec.name];
+    bytes.assign(static_cast<size_t>(stride * ElementSize(spec.dtype)) + 8, std::byte{0xff});
+    tensor.data = bytes.data();
+    outputs.push_back({spec.name, tensor});
+  }
+  Run(request, outputs, pool);
+  for (const NamedTensor& output : outputs) {
+    const size_t size = static_cast<size_t>(ElementSize(output.tensor.dtype));
+    const std::vector<std::byte>& bytes = outcome.bytes[output.name];
+    std::vector<double>& values = outcome.values[output.name];
+    for (size_t at = 0; at + 8 < bytes.size(); at += size) {
+      values.push_back(Load(output.tensor.dtype, bytes.data() + at));
+    }
+  }
+  return outcome;
+}
+
+}  // namespace heed::testing
