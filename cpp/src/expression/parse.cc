@@ -183,29 +183,54 @@ class Parser {
     return value;
   }
 
-  // strtod reads more than numbers as they are written here, so the extent is found first. A copy,
-  // because the text may have no terminating zero.
+  // Digits are added up and shifted by powers of ten in float64, a few units in its last place from
+  // exact, which float32 does not see. strtod would bring its own decimal arithmetic into
+  // WebAssembly.
   Value Number() {
-    size_t end = at_;
-    const auto digits = [&] {
-      const size_t begin = end;
-      while (end < text_.size() && std::isdigit(static_cast<unsigned char>(text_[end]))) ++end;
-      return end - begin;
-    };
-    size_t count = digits();
-    if (end < text_.size() && text_[end] == '.') {
-      ++end;
-      count += digits();
+    double number = 0;
+    int64_t shift = 0;
+    size_t count = Digits([&](int digit) { number = number * 10 + digit; });
+    if (Take(".")) {
+      count += Digits([&](int digit) {
+        number = number * 10 + digit;
+        --shift;
+      });
     }
     if (count == 0) Fail("expected a number");
-    if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
-      ++end;
-      if (end < text_.size() && (text_[end] == '+' || text_[end] == '-')) ++end;
-      if (digits() == 0) Fail("expected digits after the `e` of a number");
+    if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+      ++at_;
+      const bool negative = at_ < text_.size() && text_[at_] == '-';
+      if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
+      int64_t exponent = 0;
+      if (Digits([&](int digit) { exponent = std::min<int64_t>(exponent * 10 + digit, 100000); }) ==
+          0) {
+        Fail("expected digits after the `e` of a number");
+      }
+      shift += negative ? -exponent : exponent;
     }
-    const std::string copy(text_.substr(at_, end - at_));
-    at_ = end;
-    return NumberValue(std::strtod(copy.c_str(), nullptr));
+    return NumberValue(Shifted(number, shift));
+  }
+
+  // How many digits there are here; each is given to `use`.
+  template <class Use>
+  size_t Digits(const Use& use) {
+    const size_t begin = at_;
+    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) {
+      use(text_[at_++] - '0');
+    }
+    return at_ - begin;
+  }
+
+  // number * 10^shift.
+  static double Shifted(double number, int64_t shift) {
+    if (number == 0) return 0;
+    double power = 1;
+    double base = 10;
+    for (uint64_t n = static_cast<uint64_t>(std::abs(shift)); n > 0; n /= 2) {
+      if (n % 2 == 1) power *= base;
+      base *= base;
+    }
+    return shift < 0 ? number / power : number * power;
   }
 
   Value NameOrCall() {

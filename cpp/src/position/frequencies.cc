@@ -6,6 +6,7 @@
 
 #include "heed/position.h"
 #include "src/message.h"
+#include "src/power.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -49,7 +50,7 @@ void CheckScaling(const RopeScaling& s) {
 double StretchedBase(double base, int64_t rotary_dim, double factor) {
   if (rotary_dim <= 2) return base;
   const double dim = static_cast<double>(rotary_dim);
-  return base * std::pow(factor, dim / (dim - 2));
+  return base * Power(factor, dim / (dim - 2));
 }
 
 double DynamicFactor(const RopeScaling& s, int64_t call_len) {
@@ -105,8 +106,7 @@ std::vector<double> RopeFrequencies(int64_t rotary_dim, double base, const RopeS
   }
   std::vector<double> frequency(static_cast<size_t>(rotary_dim / 2));
   for (size_t t = 0; t < frequency.size(); ++t) {
-    frequency[t] =
-        std::pow(stretched, -2 * static_cast<double>(t) / static_cast<double>(rotary_dim));
+    frequency[t] = Power(stretched, -2 * static_cast<double>(t) / static_cast<double>(rotary_dim));
     if (scaling.kind == Kind::kLinear) frequency[t] /= scaling.factor;
     CheckFinite("frequency of the scaled embedding", frequency[t]);
   }

@@ -5,6 +5,7 @@
 
 #include "src/message.h"
 #include "src/position/problem.h"
+#include "src/power.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -253,7 +254,7 @@ AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOp
                        : p.interleaved ? static_cast<double>(dim) / 2
                                        : static_cast<double>(count);
   for (int64_t t = 0; t < count; ++t) {
-    p.spectrum.frequency.push_back(std::pow(options.base, -static_cast<double>(t) / steps));
+    p.spectrum.frequency.push_back(Power(options.base, -static_cast<double>(t) / steps));
   }
   return p;
 }

@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/normalize/normalize-inl.h"
+#include "src/power.h"
 #include "src/simd/sigmoid-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -73,7 +74,9 @@ class Pointwise final : public NormalizePlug {
 
   RowEnd Finish(const Row&, RowStates states, size_t r) const override {
     if (states.row_sum[r] == 0.0f) return {0.0f, true};
-    return {static_cast<float>(std::pow(static_cast<double>(states.row_sum[r]), -power_)), false};
+    const double sum = static_cast<double>(states.row_sum[r]);
+    if (power_ == 0) return {1.0f, false};
+    return {static_cast<float>(power_ == 1 ? 1 / sum : Power(sum, -power_)), false};
   }
 
   // Never asked for: there is no denominator, and validation says so.
