@@ -1,0 +1,112 @@
+// Recurrent attention: linear time, constant state. A matrix per head is decayed, erased, written
+// and read, one token after the other: linear attention, retention, gated linear attention, state
+// space duality, delta rules.
+#ifndef HEED_RECURRENT_H_
+#define HEED_RECURRENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "heed/tensor.h"
+#include "heed/thread_pool.h"
+
+namespace heed {
+
+// Largest error of outputs and states against the float64 reference, relative to the largest
+// absolute value of the same output or state of the call, for delta rules with keys of length 1 and
+// beta up to 1. Docs and tests read this constant.
+inline constexpr double kRecurrentMaxError = 1e-5;
+
+// Tokens that the chunked form works through as matrix products, at most.
+inline constexpr int64_t kMaxChunkLen = 64;
+
+// What queries and keys become before they meet, element by element unless said otherwise.
+enum class FeatureMap {
+  kIdentity,    // x
+  kEluPlusOne,  // x + 1 for x > 0, else exp(x). Katharopoulos 2020, arXiv:2006.16236
+  kRelu,        // max(0, x)
+  kSoftmax,     // softmax over head_dim
+};
+
+// Options of recurrent attention. One token, with the tensors of its KV head:
+//
+//   S = diag(exp(log_decay)) S               decay
+//   u = beta (v - S^T k)  or  beta v         erase (delta), or not
+//   S = S + k u^T                            write
+//   o = scale * S^T q                        read
+struct RecurrentOptions {
+  // Applied to q and k.
+  FeatureMap feature_map = FeatureMap::kIdentity;
+
+  // Divides outputs by scale * q.z, z the sum of keys, decayed as the state is: weights then sum to
+  // 1. Rows whose denominator is 0 are zeros. The state has one more column, z. Refused with delta.
+  bool normalize = false;
+
+  // Factor on the output; absent = 1 / sqrt(head_dim), with normalize 1. Finite.
+  std::optional<double> scale;
+
+  // Token i reads what tokens up to i wrote. Not causal: every query reads what all keys wrote, and
+  // q_len may differ from kv_len.
+  bool causal = true;
+
+  // Logarithm of what the state is multiplied by before a token writes, <= 0; -inf forgets all.
+  // Extents broadcast (1) to [batch, num_kv_heads, kv_len, head_dim]. Absent = no decay.
+  TensorView<const float> log_decay;
+
+  // Strength of writing. Extents broadcast (1) to [batch, num_kv_heads, kv_len, 1]. Absent = 1.
+  TensorView<const float> beta;
+
+  // The delta rule: what the state already answers to the key is taken off the value first.
+  bool delta = false;
+
+  // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
+  // [batch] values in [0, kv_len].
+  std::span<const int32_t> key_lengths;
+
+  // State before the first token, [batch, num_kv_heads, head_dim, head_dim_v], one more column with
+  // normalize; last dimension contiguous. Absent = zeros.
+  TensorView<const float> initial_state;
+
+  // Tokens per matrix product, 1 to kMaxChunkLen. Changes rounding only.
+  int64_t chunk_len = kMaxChunkLen;
+};
+
+// Where results go.
+struct RecurrentOutputs {
+  // [batch, num_heads, q_len, head_dim_v], any strides with a contiguous last dimension.
+  TensorView<float> output{};
+  // State after the last token, shaped as initial_state, whose memory it may be. Absent = not
+  // wanted.
+  TensorView<float> final_state{};
+};
+
+// All tokens of a sequence, chunk by chunk.
+//
+// Shapes   q [batch, num_heads, q_len, head_dim], k [batch, num_kv_heads, kv_len, head_dim],
+//          v [batch, num_kv_heads, kv_len, head_dim_v]; q_len = kv_len when causal. num_heads is a
+//          multiple of num_kv_heads: query heads share the state of their KV head.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory) before anything is written.
+// Accuracy kRecurrentMaxError. Agrees with RecurrentStep() token by token within twice as much.
+// Cost     multiply-adds per token and KV head, with C = chunk_len, G query heads per KV head:
+//          head_dim * head_dim_v * (1 + G) + C / 2 * (head_dim + head_dim_v) * G, and for delta as
+//          much again as one query head. Memory O(C * (head_dim + head_dim_v)) and a state per
+//          thread, whatever the length.
+// Threads  one task per batch entry and KV head. Same inputs give the same bits for any number of
+//          threads.
+// Source   Katharopoulos 2020, arXiv:2006.16236; chunks: Yang 2023, arXiv:2312.06635, and for delta
+//          rules Yang 2024, arXiv:2406.06484.
+void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const RecurrentOptions& options,
+                        const RecurrentOutputs& outputs, ThreadPool* pool = nullptr);
+
+// One token: reads `state` and replaces it. q_len = kv_len = 1, head_dim <= 1024; initial_state and
+// key_lengths of the options are not used and must be empty. Runs on the calling thread and
+// allocates nothing.
+void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                   const RecurrentOptions& options, TensorView<float> state,
+                   TensorView<float> output);
+
+}  // namespace heed
+
+#endif  // HEED_RECURRENT_H_

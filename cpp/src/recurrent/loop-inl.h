@@ -1,0 +1,527 @@
+// The recurrent loop of one KV head: chunks of tokens as matrix products, or token by token.
+//
+// Within a chunk, decays are products of factors along the way from one token to another, never
+// quotients: nothing overflows, and a factor of 0 forgets exactly.
+#if defined(HEED_RECURRENT_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_RECURRENT_LOOP_INL_H_
+#undef HEED_RECURRENT_LOOP_INL_H_
+#else
+#define HEED_RECURRENT_LOOP_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "src/parallel/worker_scratch.h"
+#include "src/recurrent/problem.h"
+#include "src/recurrent/token-inl.h"
+#include "src/simd/pack-inl.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Row stride of the matrices of a chunk: [token][token].
+inline constexpr size_t kChunk = static_cast<size_t>(kMaxChunkLen);
+// Rows of those, whole register tiles of them.
+inline constexpr size_t kChunkRows = RoundUp(kChunk, kTileRows);
+// Tokens whose decays per channel meet directly; those of earlier tokens meet at the first of them.
+inline constexpr size_t kBlockTokens = 16;
+
+// Sizes of one call, padded to whole vectors and register tiles.
+struct RecurrentPlan {
+  const RecurrentProblem* problem;
+  size_t dim;   // head_dim
+  size_t rows;  // head_dim, whole register tiles and vectors
+  size_t cols;  // columns of the state, whole panels
+  size_t chunk_len;
+
+  explicit RecurrentPlan(const RecurrentProblem& p)
+      : problem(&p),
+        dim(static_cast<size_t>(p.head_dim)),
+        rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
+        cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
+        chunk_len(static_cast<size_t>(p.options.chunk_len)) {}
+  size_t ChannelGroups() const { return (dim + kTileRows - 1) / kTileRows; }
+};
+
+// Memory of one worker.
+struct RecurrentScratch {
+  AlignedFloats state;    // [panel][rows][PanelCols()]
+  AlignedFloats keys;     // [token][rows]: features
+  AlignedFloats queries;  // the same of one query head
+  AlignedFloats decays;   // [token][rows]: factors, one column when channels share them
+  AlignedFloats along;    // [token][rows]: products of factors
+  AlignedFloats packed;   // rows of one register tile, [rows][kTileRows]
+  AlignedFloats panels;   // keys as panels of columns, [panel][rows][PanelCols()]
+  AlignedFloats writes;   // u, [panel][kChunkRows][PanelCols()]
+  AlignedFloats meets;    // [kChunkRows][kChunk]: keys with keys, or queries with keys
+  AlignedFloats results;  // [kChunkRows][cols]
+  AlignedFloats groups;   // keys, [group of channels][token][kTileRows]
+  AlignedFloats betas;    // [token]
+
+  explicit RecurrentScratch(const RecurrentPlan& plan)
+      : state(plan.rows * plan.cols),
+        keys(kChunkRows * plan.rows),
+        queries(kChunkRows * plan.rows),
+        decays(kChunkRows * plan.rows),
+        along(kChunkRows * plan.rows),
+        packed(plan.rows * kTileRows),
+        panels(RoundUp(kChunk, PanelCols()) * plan.rows),
+        writes(kChunkRows * plan.cols),
+        meets(kChunkRows * kChunk),
+        results(kChunkRows * plan.cols),
+        groups(RoundUp(plan.dim, kTileRows) * kChunk),
+        betas(kChunk) {}
+};
+
+// All tokens of one KV head of one batch entry.
+class RecurrentLoop {
+ public:
+  RecurrentLoop(const RecurrentPlan& plan, int64_t batch, int64_t kv_head,
+                RecurrentScratch& scratch)
+      : plan_(plan), p_(*plan.problem), o_(p_.options), b_(batch), h_(kv_head), s_(scratch) {}
+
+  void Run() {
+    LoadState();
+    const int64_t length = p_.KeyLength(b_);
+    const int64_t step = static_cast<int64_t>(plan_.chunk_len);
+    for (int64_t t = 0; t < length; t += step) {
+      RunChunk(t, static_cast<size_t>(std::min(step, length - t)));
+    }
+    // Queries that no token of their own stands before: all of them when not causal, and those
+    // beyond the length.
+    for (int64_t t = o_.causal ? length : 0; t < p_.q_len; t += step) {
+      ReadOnly(t, static_cast<size_t>(std::min(step, p_.q_len - t)));
+    }
+    StoreState();
+  }
+
+ private:
+  size_t FirstQueryHead() const { return static_cast<size_t>(h_ * p_.group); }
+
+  void LoadState() {
+    std::fill_n(s_.state.get(), plan_.rows * plan_.cols, 0.0f);
+    if (!o_.initial_state.has_value()) return;
+    for (size_t c = 0; c < plan_.dim; ++c) {
+      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
+        StateAt(c, e) = o_.initial_state(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e));
+      }
+    }
+  }
+
+  void StoreState() {
+    const TensorView<float>& to = p_.outputs.final_state;
+    if (!to.has_value()) return;
+    for (size_t c = 0; c < plan_.dim; ++c) {
+      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
+        to(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e)) = StateAt(c, e);
+      }
+    }
+  }
+
+  float& StateAt(size_t c, size_t e) {
+    const size_t cols = PanelCols();
+    return s_.state.get()[(e / cols * plan_.rows + c) * cols + e % cols];
+  }
+  float* StatePanel(size_t e) { return s_.state.get() + e * plan_.rows; }
+  float* WritePanel(size_t e) { return s_.writes.get() + e * kChunkRows; }
+
+  void RunChunk(int64_t first, size_t count) {
+    LoadTokens(first, count);
+    if (!IsFinite(count)) return RunTokens(first, count);
+    if (NeedsMeeting()) PackKeys(s_.keys.get(), count);
+    if (o_.delta) Erase(count);
+    if (o_.causal) {
+      for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
+        Answer(first, count, FirstQueryHead() + g);
+      }
+    }
+    Write(count);
+  }
+
+  bool NeedsMeeting() const { return !p_.decays_channels && (o_.causal || o_.delta); }
+
+  // Features of keys, values times beta, factors. Rows up to whole register tiles are zeros.
+  void LoadTokens(int64_t first, size_t count) {
+    const size_t padded = RoundUp(count, kTileRows);
+    LoadFeatures(p_.k, h_, first, count, 1.0f, s_.keys.get());
+    LoadValues(first, count);
+    if (!o_.log_decay.has_value()) return;
+    std::fill_n(s_.decays.get(), padded * plan_.rows, 1.0f);
+    for (size_t i = 0; i < count; ++i) {
+      const float* from = &o_.log_decay(b_, h_, first + static_cast<int64_t>(i), 0);
+      MapRow(from, DecayWidth(), s_.decays.get() + i * plan_.rows,
+             [](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, x); });
+    }
+  }
+
+  void LoadValues(int64_t first, size_t count) {
+    const size_t width = static_cast<size_t>(p_.head_dim_v);
+    std::fill_n(s_.writes.get(), kChunkRows * plan_.cols, 0.0f);
+    if (width > 0) {
+      const float* rows = &p_.v(b_, h_, first, 0);
+      PackPanels(Rows{rows, p_.v.strides[2]}, count, width, kChunkRows, s_.writes.get());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const float beta =
+          o_.beta.has_value() ? o_.beta(b_, h_, first + static_cast<int64_t>(i), 0) : 1.0f;
+      s_.betas.get()[i] = beta;
+      if (o_.normalize) {
+        WritePanel(width / PanelCols() * PanelCols())[i * PanelCols() + width % PanelCols()] = 1.0f;
+      }
+      if (o_.delta || beta == 1.0f) continue;
+      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+        float* row = WritePanel(e) + i * PanelCols();
+        for (size_t x = 0; x < PanelCols(); ++x) row[x] *= beta;
+      }
+    }
+  }
+
+  size_t DecayWidth() const { return p_.decays_channels ? plan_.dim : 1; }
+
+  void LoadFeatures(const TensorView<const float>& from, int64_t head, int64_t first, size_t count,
+                    float factor, float* to) {
+    const size_t padded = RoundUp(count, kTileRows);
+    std::fill_n(to, padded * plan_.rows, 0.0f);
+    if (plan_.dim == 0) return;
+    for (size_t i = 0; i < count; ++i) {
+      Features(o_.feature_map, &from(b_, head, first + static_cast<int64_t>(i), 0), plan_.dim,
+               factor, to + i * plan_.rows);
+    }
+  }
+
+  // A token that holds NaN or an infinity must not reach those before it, as 0 x NaN would.
+  bool IsFinite(size_t count) const {
+    const size_t floats = RoundUp(count, kTileRows) * plan_.rows;
+    bool finite = AllFinite(s_.keys.get(), floats);
+    finite = finite && AllFinite(s_.writes.get(), kChunkRows * plan_.cols);
+    if (o_.log_decay.has_value()) finite = finite && AllFinite(s_.decays.get(), floats);
+    for (size_t i = 0; i < count; ++i) finite = finite && std::isfinite(s_.betas.get()[i]);
+    return finite;
+  }
+
+  // `count` is a multiple of the vector's.
+  static bool AllFinite(const float* from, size_t count) {
+    const DF d;
+    VF poison = hn::Zero(d);
+    for (size_t n = 0; n < count; n += hn::Lanes(d)) {
+      poison = hn::Add(poison, hn::Mul(hn::Load(d, from + n), hn::Zero(d)));
+    }
+    return hn::ReduceSum(d, poison) == 0.0f;
+  }
+
+  // One token after the other.
+  void RunTokens(int64_t first, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t t = first + static_cast<int64_t>(i);
+      const Token token = {
+          .keys = s_.keys.get() + i * plan_.rows,
+          .decays = o_.log_decay.has_value() ? s_.decays.get() + i * plan_.rows : nullptr,
+          .per_channel = p_.decays_channels,
+          .beta = s_.betas.get()[i],
+          .delta = o_.delta};
+      const DF d;
+      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+        const float* values = WritePanel(e) + i * PanelCols();
+        for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
+          WriteToken(token, plan_.dim, hn::Load(d, values + x),
+                     {StatePanel(e) + x, PanelCols(), hn::Lanes(d)});
+        }
+      }
+      if (o_.causal) ReadOnly(t, 1);
+    }
+  }
+
+  // Panels of the features of tokens: what rows of a register tile meet.
+  void PackKeys(const float* keys, size_t count) {
+    for (size_t j = 0; j < count; j += PanelCols()) {
+      PackTransposedPanel(Rows{keys + j * plan_.rows, static_cast<int64_t>(plan_.rows)},
+                          std::min(PanelCols(), count - j), plan_.dim,
+                          s_.panels.get() + j * plan_.rows);
+    }
+  }
+
+  // Packs the rows of a register tile: [dim][kTileRows].
+  void PackRows(const float* rows) {
+    const float* pointers[kTileRows];
+    for (size_t r = 0; r < kTileRows; ++r) pointers[r] = rows + r * plan_.rows;
+    TransposeRows(pointers, kTileRows, plan_.dim, s_.packed.get(), kTileRows);
+  }
+
+  // meets[i][j] = decay from j to i * rows[i].keys[j] for j < i, or j <= i with `own`; else 0.
+  void Meet(const float* rows, size_t count, bool own) {
+    if (p_.decays_channels) {
+      MeetByChannel(rows, count, own);
+      return;
+    }
+    float* meets = s_.meets.get();
+    for (size_t i = 0; i < count; i += kTileRows) {
+      PackRows(rows + i * plan_.rows);
+      for (size_t j = 0; j < std::min(count, i + kTileRows); j += PanelCols()) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
+                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
+                                                       meets + i * kChunk + j, kChunk, StoreOnly());
+      }
+    }
+    // Row i of the products of factors is row i - 1 times factor i.
+    HWY_ALIGN float passed[kChunk] = {};
+    for (size_t i = 0; i < count; ++i) {
+      if (o_.log_decay.has_value()) {
+        const float factor = s_.decays.get()[i * plan_.rows];
+        for (size_t j = 0; j < i; ++j) passed[j] *= factor;
+      }
+      passed[i] = 1.0f;
+      float* row = meets + i * kChunk;
+      const size_t end = own ? i + 1 : i;
+      for (size_t j = 0; j < end; ++j) row[j] *= passed[j];
+      std::fill(row + end, row + kChunk, 0.0f);
+    }
+    for (size_t i = count; i < RoundUp(count, kTileRows); ++i) {
+      std::fill_n(meets + i * kChunk, kChunk, 0.0f);
+    }
+  }
+
+  // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
+  // directly; those of earlier blocks come to its first token, and the rows go back to it.
+  void MeetByChannel(const float* rows, size_t count, bool own) {
+    float* meets = s_.meets.get();
+    std::fill_n(meets, RoundUp(count, kTileRows) * kChunk, 0.0f);
+    for (size_t b = 0; b < count; b += kBlockTokens) {
+      const size_t end = std::min(count, b + kBlockTokens);
+      if (b > 0) MeetEarlier(rows, b, end);
+      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, own);
+    }
+  }
+
+  // Rows [b, end) with tokens before b.
+  void MeetEarlier(const float* rows, size_t b, size_t end) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const float* decays = s_.decays.get();
+    // Keys, decayed up to token b - 1.
+    float* carried = s_.along.get();
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t j = b; j-- > 0;) {
+        hn::Store(hn::Mul(hn::Load(d, s_.keys.get() + j * width + c), passed), d,
+                  carried + j * width + c);
+        passed = hn::Mul(passed, hn::Load(d, decays + j * width + c));
+      }
+    }
+    PackKeys(carried, b);
+    // Rows, times the factors from token b on.
+    float* moved = s_.along.get();
+    std::fill_n(moved, RoundUp(kBlockTokens, kTileRows) * width, 0.0f);
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = b; i < end; ++i) {
+        passed = hn::Mul(passed, hn::Load(d, decays + i * width + c));
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d,
+                  moved + (i - b) * width + c);
+      }
+    }
+    HWY_ALIGN float tile[kTileRows * PanelCols()];
+    for (size_t i = b; i < end; i += kTileRows) {
+      PackRows(moved + (i - b) * width);
+      for (size_t j = 0; j < b; j += PanelCols()) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
+                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
+                                                       tile, PanelCols(), StoreOnly());
+        for (size_t r = 0; r < std::min(kTileRows, end - i); ++r) {
+          std::copy_n(tile + r * PanelCols(), std::min(PanelCols(), b - j),
+                      s_.meets.get() + (i + r) * kChunk + j);
+        }
+      }
+    }
+  }
+
+  // Token j with the rows from it on.
+  void MeetWithinBlock(const float* rows, size_t j, size_t end, bool own) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const float* key = s_.keys.get() + j * width;
+    HWY_ALIGN float sums[kBlockTokens * hn::MaxLanes(DF())];
+    std::fill_n(sums, kBlockTokens * lanes, 0.0f);
+    for (size_t c = 0; c < width; c += lanes) {
+      VF carried = hn::Load(d, key + c);
+      for (size_t i = j; i < end; ++i) {
+        if (i > j) carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
+        float* sum = sums + (i - j) * lanes;
+        hn::Store(Fma(carried, hn::Load(d, rows + i * width + c), hn::Load(d, sum)), d, sum);
+      }
+    }
+    for (size_t i = own ? j : j + 1; i < end; ++i) {
+      s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
+    }
+  }
+
+  // to[i] = rows[i], times all factors up to token i.
+  void Decayed(const float* rows, size_t count, float* to) {
+    const size_t width = plan_.rows, padded = RoundUp(count, kTileRows);
+    if (!o_.log_decay.has_value()) {
+      std::copy_n(rows, padded * width, to);
+      return;
+    }
+    const DF d;
+    for (size_t c = 0; c < width; c += hn::Lanes(d)) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = 0; i < count; ++i) {
+        passed = hn::Mul(passed, FactorOf(i, c));
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d, to + i * width + c);
+      }
+      for (size_t i = count; i < padded; ++i) hn::Store(hn::Zero(d), d, to + i * width + c);
+    }
+  }
+
+  // Factors of token i, channels from c on.
+  VF FactorOf(size_t i, size_t c) const {
+    const DF d;
+    const float* factors = s_.decays.get() + i * plan_.rows;
+    return p_.decays_channels ? hn::Load(d, factors + c) : hn::Set(d, *factors);
+  }
+
+  // results = rows times the state.
+  void TimesState(const float* rows, size_t count) {
+    for (size_t i = 0; i < count; i += kTileRows) {
+      PackRows(rows + i * plan_.rows);
+      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(
+            MultiplyAccumulate(), s_.packed.get(), StatePanel(e), plan_.dim,
+            s_.results.get() + i * plan_.cols + e, plan_.cols, StoreOnly());
+      }
+    }
+  }
+
+  // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
+  void Erase(size_t count) {
+    Meet(s_.keys.get(), count, false);
+    Decayed(s_.keys.get(), count, s_.along.get());
+    TimesState(s_.along.get(), count);
+    for (size_t e = 0; e < plan_.cols; e += PanelCols()) ErasePanel(count, e);
+  }
+
+  void ErasePanel(size_t count, size_t e) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d);
+    float* writes = WritePanel(e);
+    HWY_ALIGN float answered[kTileRows * PanelCols()];
+    for (size_t i = 0; i < count; i += kTileRows) {
+      RegisterTile<ALayout<1, kChunk>, kTileRows>(MultiplyAccumulate(), s_.meets.get() + i * kChunk,
+                                                  writes, i, answered, PanelCols(), StoreOnly());
+      for (size_t r = 0; r < std::min(kTileRows, count - i); ++r) {
+        const float* meets = s_.meets.get() + (i + r) * kChunk;
+        const VF beta = hn::Set(d, s_.betas.get()[i + r]);
+        for (size_t x = 0; x < PanelCols(); x += lanes) {
+          VF known = hn::Add(hn::LoadU(d, answered + r * PanelCols() + x),
+                             hn::LoadU(d, s_.results.get() + (i + r) * plan_.cols + e + x));
+          for (size_t j = i; j < i + r; ++j) {
+            known = Fma(hn::Set(d, meets[j]), hn::LoadU(d, writes + j * PanelCols() + x), known);
+          }
+          float* write = writes + (i + r) * PanelCols() + x;
+          hn::StoreU(hn::Mul(beta, hn::Sub(hn::LoadU(d, write), known)), d, write);
+        }
+      }
+    }
+  }
+
+  // Outputs of a query head for the tokens of the chunk.
+  void Answer(int64_t first, size_t count, size_t head) {
+    float* queries = s_.queries.get();
+    LoadFeatures(p_.q, static_cast<int64_t>(head), first, count, p_.scale, queries);
+    Meet(queries, count, true);
+    Decayed(queries, count, s_.along.get());
+    TimesState(s_.along.get(), count);
+    for (size_t i = 0; i < count; i += kTileRows) {
+      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+        RegisterTile<ALayout<1, kChunk>, kTileRows>(
+            MultiplyAccumulate(), s_.meets.get() + i * kChunk, WritePanel(e),
+            std::min(count, i + kTileRows), s_.results.get() + i * plan_.cols + e, plan_.cols,
+            AddToStored());
+      }
+    }
+    StoreResults(first, count, static_cast<int64_t>(head));
+  }
+
+  // Outputs of all query heads of the group from the state alone.
+  void ReadOnly(int64_t first, size_t count) {
+    for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
+      const int64_t head = static_cast<int64_t>(FirstQueryHead() + g);
+      LoadFeatures(p_.q, head, first, count, p_.scale, s_.queries.get());
+      TimesState(s_.queries.get(), count);
+      StoreResults(first, count, head);
+    }
+  }
+
+  void StoreResults(int64_t first, size_t count, int64_t head) {
+    const size_t width = static_cast<size_t>(p_.head_dim_v);
+    if (width == 0) return;
+    for (size_t i = 0; i < count; ++i) {
+      StoreAnswer(o_.normalize, s_.results.get() + i * plan_.cols, width,
+                  &p_.outputs.output(b_, head, first + static_cast<int64_t>(i), 0));
+    }
+  }
+
+  // state = its decay over the whole chunk + keys, decayed from their token on, times writes.
+  void Write(size_t count) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const float* keys = s_.keys.get();
+    if (o_.log_decay.has_value()) {
+      HWY_ALIGN float all[hn::MaxLanes(DF())];
+      for (size_t c = 0; c < width; c += lanes) {
+        VF passed = hn::Set(d, 1.0f);
+        for (size_t i = count; i-- > 0;) {
+          hn::Store(hn::Mul(hn::Load(d, keys + i * width + c), passed), d,
+                    s_.along.get() + i * width + c);
+          passed = hn::Mul(passed, FactorOf(i, c));
+        }
+        hn::Store(passed, d, all);
+        for (size_t x = 0; x < lanes; ++x) ScaleStateRow(c + x, all[x]);
+      }
+      keys = s_.along.get();
+    }
+    const size_t groups = plan_.ChannelGroups();
+    for (size_t g = 0; g < groups; ++g) {
+      float* to = s_.groups.get() + g * kTileRows * kChunk;
+      const size_t here = std::min(kTileRows, plan_.rows - g * kTileRows);
+      for (size_t i = 0; i < count; ++i) {
+        for (size_t r = 0; r < here; ++r)
+          to[i * kTileRows + r] = keys[i * width + g * kTileRows + r];
+      }
+    }
+    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+      for (size_t g = 0; g < groups; ++g) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(
+            MultiplyAccumulate(), s_.groups.get() + g * kTileRows * kChunk, WritePanel(e), count,
+            StatePanel(e) + g * kTileRows * PanelCols(), PanelCols(), AddToStored());
+      }
+    }
+  }
+
+  void ScaleStateRow(size_t c, float factor) {
+    const DF d;
+    const VF by = hn::Set(d, factor);
+    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+      float* row = StatePanel(e) + c * PanelCols();
+      for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
+        hn::Store(hn::Mul(hn::Load(d, row + x), by), d, row + x);
+      }
+    }
+  }
+
+  const RecurrentPlan& plan_;
+  const RecurrentProblem& p_;
+  const RecurrentOptions& o_;
+  int64_t b_, h_;
+  RecurrentScratch& s_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_RECURRENT_LOOP_INL_H_

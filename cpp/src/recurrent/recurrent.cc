@@ -1,0 +1,188 @@
+// heed::RecurrentAttention and heed::RecurrentStep: scheduling and dispatch.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/recurrent/recurrent.cc"
+#include "heed/recurrent.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/message.h"
+#include "src/recurrent/loop-inl.h"
+#include "src/recurrent/problem.h"
+#include "src/view_checks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
+  const int64_t tasks = p.batch * p.num_kv_heads;
+  if (tasks == 0) return;
+  const RecurrentPlan plan(p);
+  std::vector<std::unique_ptr<RecurrentScratch>> scratch;
+  for (int w = 0; w < pool.NumThreads(); ++w) {
+    scratch.push_back(std::make_unique<RecurrentScratch>(plan));
+  }
+  pool.Run(tasks, [&](int64_t task, int worker) {
+    RecurrentLoop(plan, task / p.num_kv_heads, task % p.num_kv_heads,
+                  *scratch[static_cast<size_t>(worker)])
+        .Run();
+  });
+}
+
+// Largest head_dim of a step: its features and factors live on the stack.
+inline constexpr size_t kMaxStepDim = 1024;
+
+// One token of one KV head: the state is updated, then read by all query heads of the group.
+void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
+  const DF d;
+  const RecurrentOptions& o = p.options;
+  const size_t dim = static_cast<size_t>(p.head_dim), width = static_cast<size_t>(p.head_dim_v);
+  const size_t cols = static_cast<size_t>(p.state_cols), lanes = hn::Lanes(d);
+  HWY_ALIGN float features[kMaxStepDim];
+  HWY_ALIGN float decays[kMaxStepDim];
+  if (dim == 0) {
+    for (int64_t g = 0; g < p.group && width > 0; ++g) {
+      std::fill_n(&p.outputs.output(b, h * p.group + g, 0, 0), width, 0.0f);
+    }
+    return;
+  }
+  Features(o.feature_map, &p.k(b, h, 0, 0), dim, 1.0f, features);
+  if (o.log_decay.has_value()) {
+    MapRow(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays,
+           [](DF df, VF x) HWY_ATTR { return ExpNonPositive(df, x); });
+  }
+  const Token token = {.keys = features,
+                       .decays = o.log_decay.has_value() ? decays : nullptr,
+                       .per_channel = p.decays_channels,
+                       .beta = o.beta.has_value() ? o.beta(b, h, 0, 0) : 1.0f,
+                       .delta = o.delta};
+  const auto columns = [&](size_t e) {
+    return StateColumns{&state(b, h, 0, static_cast<int64_t>(e)),
+                        static_cast<size_t>(state.strides[2]), std::min(lanes, cols - e)};
+  };
+  const float strength = o.delta ? 1.0f : token.beta;
+  for (size_t e = 0; e < cols; e += lanes) {
+    HWY_ALIGN float value[hn::MaxLanes(DF())] = {};
+    for (size_t x = 0; x < std::min(lanes, cols - e); ++x) {
+      value[x] = strength * (e + x < width ? p.v(b, h, 0, static_cast<int64_t>(e + x)) : 1.0f);
+    }
+    WriteToken(token, dim, hn::Load(d, value), columns(e));
+  }
+  for (int64_t g = 0; g < p.group && width > 0; ++g) {
+    const int64_t head = h * p.group + g;
+    Features(o.feature_map, &p.q(b, head, 0, 0), dim, p.scale, features);
+    float sum = 1.0f;
+    if (o.normalize) {
+      HWY_ALIGN float last[hn::MaxLanes(DF())];
+      const StateColumns column = {&state(b, h, 0, static_cast<int64_t>(width)),
+                                   static_cast<size_t>(state.strides[2]), 1};
+      hn::Store(ReadToken(features, dim, column), d, last);
+      sum = last[0];
+    }
+    float* to = &p.outputs.output(b, head, 0, 0);
+    for (size_t e = 0; e < width; e += lanes) {
+      VF answer = ReadToken(features, dim, columns(e));
+      if (o.normalize) {
+        answer = sum == 0.0f ? hn::Zero(d) : hn::Div(answer, hn::Set(d, sum));
+      }
+      hn::StoreN(answer, d, to + e, std::min(lanes, width - e));
+    }
+  }
+}
+
+void RunStep(const RecurrentProblem& p, const TensorView<float>& state) {
+  for (int64_t b = 0; b < p.batch; ++b) {
+    for (int64_t h = 0; h < p.num_kv_heads; ++h) StepHead(p, state, b, h);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunRecurrent);
+HWY_EXPORT(RunStep);
+
+namespace {
+
+void CheckRecurrentOutput(const RecurrentProblem& p, const TensorView<float>& output) {
+  CheckOutput("output", StoredOutput(output), {p.batch, p.num_heads, p.q_len, p.head_dim_v},
+              "[batch, num_heads, q_len, head_dim_v]");
+  CheckNoAlias("output", output, "q", p.q);
+  CheckNoAlias("output", output, "k", p.k);
+  CheckNoAlias("output", output, "v", p.v);
+}
+
+void CheckState(const RecurrentProblem& p, std::string_view name, const TensorView<float>& state,
+                const TensorView<float>& output) {
+  CheckOutput(name, StoredOutput(state), StateShape(p),
+              p.options.normalize ? "[batch, num_kv_heads, head_dim, head_dim_v + 1]"
+                                  : "[batch, num_kv_heads, head_dim, head_dim_v]");
+  CheckNoAlias(name, state, "q", p.q);
+  CheckNoAlias(name, state, "k", p.k);
+  CheckNoAlias(name, state, "v", p.v);
+  CheckNoAlias(name, state, "output", output);
+}
+
+// The same memory in the same layout is read before it is written; anything else that overlaps is
+// not.
+bool IsSameView(const TensorView<float>& a, const TensorView<const float>& b) {
+  return a.data == b.data && a.strides == b.strides;
+}
+
+}  // namespace
+
+void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const RecurrentOptions& options,
+                        const RecurrentOutputs& outputs, ThreadPool* pool) {
+  RecurrentProblem p = ValidateRecurrent(q, k, v, options);
+  CheckRecurrentOutput(p, outputs.output);
+  if (outputs.final_state.has_value()) {
+    CheckState(p, "final_state", outputs.final_state, outputs.output);
+    const TensorView<const float>& initial = options.initial_state;
+    if (initial.has_value() && !IsSameView(outputs.final_state, initial)) {
+      CheckNoAlias("final_state", outputs.final_state, "initial_state", initial);
+    }
+  }
+  if (options.initial_state.has_value()) {
+    CheckNoAlias("output", outputs.output, "initial_state", options.initial_state);
+  }
+  p.outputs = outputs;
+  try {
+    HWY_DYNAMIC_DISPATCH(RunRecurrent)(p, pool != nullptr ? *pool : DefaultThreadPool());
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of recurrent attention");
+  }
+}
+
+void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                   const RecurrentOptions& options, TensorView<float> state,
+                   TensorView<float> output) {
+  RecurrentProblem p = ValidateRecurrent(q, k, v, options);
+  if (p.q_len != 1 || p.kv_len != 1) {
+    Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; a step is one token", {p.q_len, p.kv_len});
+  }
+  if (p.head_dim > 1024) {
+    Fail(ErrorCode::kShape, "q has head_dim {}; a step takes up to 1024", {p.head_dim});
+  }
+  if (options.initial_state.has_value() || !options.key_lengths.empty()) {
+    Fail(ErrorCode::kOption,
+         "initial_state and key_lengths are not used by a step: the state is its argument");
+  }
+  CheckRecurrentOutput(p, output);
+  CheckState(p, "state", state, output);
+  p.outputs.output = output;
+  HWY_DYNAMIC_DISPATCH(RunStep)(p, state);
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE

@@ -1,0 +1,129 @@
+#include <cmath>
+
+#include "src/message.h"
+#include "src/recurrent/problem.h"
+#include "src/view_checks.h"
+
+namespace heed {
+namespace {
+
+void CheckSizes(const RecurrentProblem& p) {
+  CheckShape("k", p.k.shape, {p.batch, p.k.shape[1], p.k.shape[2], p.head_dim},
+             "[batch, num_kv_heads, kv_len, head_dim of q]");
+  CheckShape("v", p.v.shape, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim_v},
+             "[batch, num_kv_heads, kv_len, head_dim_v]");
+  const bool divides = p.num_kv_heads == 0 ? p.num_heads == 0 : p.num_heads % p.num_kv_heads == 0;
+  if (!divides) {
+    Fail(ErrorCode::kShape, "q has {} heads, which is not a multiple of the {} heads of k and v",
+         {p.num_heads, p.num_kv_heads});
+  }
+  if (p.options.causal && p.q_len != p.kv_len) {
+    Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; they must be the same when causal",
+         {p.q_len, p.kv_len});
+  }
+}
+
+// Every gate that a token reads.
+void CheckGates(const RecurrentProblem& p) {
+  const TensorView<const float>& gates = p.options.log_decay;
+  if (!gates.has_value()) return;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    for (int64_t h = 0; h < p.num_kv_heads; ++h) {
+      for (int64_t t = 0; t < p.KeyLength(b); ++t) {
+        for (int64_t c = 0; c < (p.decays_channels ? p.head_dim : 1); ++c) {
+          const float gate = gates(b, h, t, c);
+          if (gate > 0) {
+            Fail(ErrorCode::kRange,
+                 "log_decay holds {}; logarithms of factors that only shrink lie in [-inf, 0]",
+                 {gate});
+          }
+        }
+      }
+    }
+  }
+}
+
+void CheckLengths(const RecurrentProblem& p) {
+  const std::span<const int32_t> lengths = p.options.key_lengths;
+  if (lengths.empty()) return;
+  if (lengths.size() != static_cast<size_t>(p.batch)) {
+    Fail(ErrorCode::kShape, "key_lengths has {} values; expected one per batch entry ({})",
+         {lengths.size(), p.batch});
+  }
+  for (const int32_t length : lengths) {
+    if (length < 0 || length > p.kv_len) {
+      Fail(ErrorCode::kRange, "key_lengths holds {}; lengths lie in [0, kv_len = {}]",
+           {length, p.kv_len});
+    }
+  }
+}
+
+}  // namespace
+
+Extents StateShape(const RecurrentProblem& p) {
+  return {p.batch, p.num_kv_heads, p.head_dim, p.state_cols};
+}
+
+RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
+                                   const TensorView<const float>& k,
+                                   const TensorView<const float>& v,
+                                   const RecurrentOptions& options) {
+  CheckInput("q", q);
+  CheckInput("k", k);
+  CheckInput("v", v);
+  RecurrentProblem p;
+  p.q = q;
+  p.k = k;
+  p.v = v;
+  p.options = options;
+  p.batch = q.shape[0];
+  p.num_heads = q.shape[1];
+  p.q_len = q.shape[2];
+  p.head_dim = q.shape[3];
+  p.num_kv_heads = k.shape[1];
+  p.kv_len = k.shape[2];
+  p.head_dim_v = v.shape[3];
+  p.state_cols = p.head_dim_v + (options.normalize ? 1 : 0);
+  CheckSizes(p);
+  p.group = p.num_kv_heads == 0 ? 1 : p.num_heads / p.num_kv_heads;
+  if (options.normalize && options.delta) {
+    Fail(ErrorCode::kUnsupported,
+         "normalize: a delta rule erases, and its weights have no sum to divide by");
+  }
+  if (options.chunk_len < 1 || options.chunk_len > kMaxChunkLen) {
+    Fail(ErrorCode::kRange, "chunk_len = {}; it must lie in [1, {}]",
+         {options.chunk_len, kMaxChunkLen});
+  }
+  if (options.scale.has_value()) {
+    CheckFinite("scale", *options.scale);
+    p.scale = static_cast<float>(*options.scale);
+    CheckFinite("scale (as float32)", p.scale);
+  } else if (!options.normalize) {
+    if (p.head_dim == 0) {
+      Fail(ErrorCode::kShape,
+           "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; give scale");
+    }
+    p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
+  }
+  CheckLengths(p);
+  if (options.log_decay.has_value()) {
+    p.decays_channels = options.log_decay.shape[3] != 1 || p.head_dim == 1;
+    p.options.log_decay =
+        Broadcast("log_decay", options.log_decay, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim},
+                  "[batch, num_kv_heads, kv_len, head_dim]");
+    CheckGates(p);
+  }
+  if (options.beta.has_value()) {
+    p.options.beta = Broadcast("beta", options.beta, {p.batch, p.num_kv_heads, p.kv_len, 1},
+                               "[batch, num_kv_heads, kv_len, 1]");
+  }
+  if (options.initial_state.has_value()) {
+    CheckInput("initial_state", options.initial_state);
+    CheckShape("initial_state", options.initial_state.shape, StateShape(p),
+               options.normalize ? "[batch, num_kv_heads, head_dim, head_dim_v + 1]"
+                                 : "[batch, num_kv_heads, head_dim, head_dim_v]");
+  }
+  return p;
+}
+
+}  // namespace heed
