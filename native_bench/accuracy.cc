@@ -8,6 +8,7 @@
 #include "heed/latent.h"
 #include "heed/layers.h"
 #include "heed/position.h"
+#include "heed/recurrent.h"
 #include "heed/registry.h"
 #include "heed/set_attention.h"
 
@@ -62,6 +63,9 @@ Accuracy AccuracyOf(std::string_view mechanism) {
     if (promise.mechanism == mechanism) return promise.accuracy;
   }
   const Mechanism* row = FindMechanism(mechanism);
+  if (row != nullptr && row->family == "recurrent") {
+    return {kRecurrentMaxError, RelativeTo::kResults};
+  }
   if (row != nullptr && row->family == "exact") return {kAttentionMaxError, RelativeTo::kValues};
   throw Error(ErrorCode::kUnsupported,
               "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");

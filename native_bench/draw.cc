@@ -95,6 +95,9 @@ void DrawFloats(const Input& input, const OwnedTensor& tensor, Generator& genera
   if (input.draw == "positive") {
     std::transform(data, data + count, data, [](float x) { return std::exp(0.3f * x); });
   }
+  if (input.draw == "fraction") {
+    std::transform(data, data + count, data, [](float x) { return 1 / (1 + std::exp(-x)); });
+  }
   if (input.draw == "log_gate") {
     std::transform(data, data + count, data, [](float x) { return -0.2f * std::abs(x); });
   }

@@ -9,6 +9,7 @@
 #include "src/message.h"
 #include "src/param_checks.h"
 #include "src/position/request.h"
+#include "src/recurrent/request.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -103,6 +104,13 @@ constexpr Runner kRunners[] = {
     Exact("bigbird", BigBirdPreset),
     Exact("swin_window", SwinWindowPreset),
     Exact("neighborhood", NeighborhoodPreset),
+    {"linear", PlanLinearAttention, RunLinearAttention},
+    {"retention", PlanRetention, RunRetention},
+    {"gated_linear", PlanGatedLinear, RunGatedLinear},
+    {"mamba2", PlanMamba2, RunMamba2},
+    {"delta_rule", PlanDeltaRule, RunDeltaRule},
+    {"gated_delta_rule", PlanDeltaRule, RunDeltaRule},
+    {"kimi_delta", PlanDeltaRule, RunDeltaRule},
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -27,6 +27,7 @@ enum class FeatureMap {
   kEluPlusOne,  // x + 1 for x > 0, else exp(x). Katharopoulos 2020, arXiv:2006.16236
   kRelu,        // max(0, x)
   kSoftmax,     // softmax over head_dim
+  kUnit,        // x / |x|, 0 where x is a vector of zeros: what delta rules need to stay stable
 };
 
 // Options of recurrent attention. One token, with the tensors of its KV head:
@@ -59,6 +60,10 @@ struct RecurrentOptions {
 
   // The delta rule: what the state already answers to the key is taken off the value first.
   bool delta = false;
+
+  // Adds skip[h] * v to the output of query head h: D of state space models. Empty = off, else
+  // num_heads finite values; needs causal.
+  std::span<const float> skip;
 
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].

@@ -460,8 +460,11 @@ class RecurrentLoop {
     const size_t width = static_cast<size_t>(p_.head_dim_v);
     if (width == 0) return;
     for (size_t i = 0; i < count; ++i) {
-      StoreAnswer(o_.normalize, s_.results.get() + i * plan_.cols, width,
-                  &p_.outputs.output(b_, head, first + static_cast<int64_t>(i), 0));
+      const int64_t t = first + static_cast<int64_t>(i);
+      float* to = &p_.outputs.output(b_, head, t, 0);
+      StoreAnswer(o_.normalize, s_.results.get() + i * plan_.cols, width, to);
+      if (o_.skip.empty()) continue;
+      AddSkip(o_.skip[static_cast<size_t>(head)], &p_.v(b_, h_, t, 0), width, to);
     }
   }
 

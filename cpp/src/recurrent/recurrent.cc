@@ -93,6 +93,9 @@ void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t
       }
       hn::StoreN(answer, d, to + e, std::min(lanes, width - e));
     }
+    if (!o.skip.empty()) {
+      AddSkip(o.skip[static_cast<size_t>(head)], &p.v(b, h, 0, 0), width, to);
+    }
   }
 }
 

@@ -48,6 +48,14 @@ inline void SoftmaxRow(const float* from, size_t width, float* to) {
   for (size_t c = 0; c < width; ++c) to[c] /= sum;
 }
 
+inline void UnitRow(const float* from, size_t width, float* to) {
+  // In float64: squares of floats neither overflow nor vanish there.
+  double squares = 0;
+  for (size_t c = 0; c < width; ++c) squares += double{from[c]} * double{from[c]};
+  const double inverse = squares == 0 ? 0 : 1 / std::sqrt(squares);
+  for (size_t c = 0; c < width; ++c) to[c] = static_cast<float>(double{from[c]} * inverse);
+}
+
 // The features of a row, times `factor`.
 inline void Features(FeatureMap map, const float* from, size_t width, float factor, float* to) {
   switch (map) {
@@ -68,6 +76,9 @@ inline void Features(FeatureMap map, const float* from, size_t width, float fact
       break;
     case FeatureMap::kSoftmax:
       SoftmaxRow(from, width, to);
+      break;
+    case FeatureMap::kUnit:
+      UnitRow(from, width, to);
       break;
   }
   if (factor == 1.0f) return;
@@ -141,6 +152,16 @@ inline void StoreAnswer(bool normalize, const float* from, size_t width, float* 
   }
   const float sum = from[width];
   for (size_t e = 0; e < width; ++e) to[e] = sum == 0.0f ? 0.0f : from[e] / sum;
+}
+
+// Adds the token's own value.
+inline void AddSkip(float skip, const float* value, size_t width, float* to) {
+  const DF d;
+  for (size_t e = 0; e < width; e += hn::Lanes(d)) {
+    const size_t here = std::min(hn::Lanes(d), width - e);
+    const VF sum = Fma(hn::Set(d, skip), hn::LoadN(d, value + e, here), hn::LoadN(d, to + e, here));
+    hn::StoreN(sum, d, to + e, here);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

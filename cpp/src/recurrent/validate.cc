@@ -58,6 +58,19 @@ void CheckLengths(const RecurrentProblem& p) {
   }
 }
 
+void CheckSkip(const RecurrentProblem& p) {
+  const std::span<const float> skip = p.options.skip;
+  if (skip.empty()) return;
+  if (!p.options.causal) {
+    Fail(ErrorCode::kUnsupported, "skip adds a token's own value, which only causal tokens have");
+  }
+  if (skip.size() != static_cast<size_t>(p.num_heads)) {
+    Fail(ErrorCode::kShape, "skip has {} values; expected one per query head ({})",
+         {skip.size(), p.num_heads});
+  }
+  for (const float value : skip) CheckFinite("skip", value);
+}
+
 }  // namespace
 
 Extents StateShape(const RecurrentProblem& p) {
@@ -106,6 +119,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
     p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
   }
   CheckLengths(p);
+  CheckSkip(p);
   if (options.log_decay.has_value()) {
     p.decays_channels = options.log_decay.shape[3] != 1 || p.head_dim == 1;
     p.options.log_decay =

@@ -115,6 +115,8 @@ function drawFloats(input: MechanismInput, shape: readonly number[], seed: numbe
         return 2 ** -(i + 1);
       case "log_gate":
         return -0.2 * Math.abs(normal());
+      case "fraction":
+        return 1 / (1 + Math.exp(-normal()));
       case "zero":
         return 0;
       default:

@@ -1,0 +1,30 @@
+// The recurrent family behind heed::Run: every row is a preset of the same options.
+#ifndef HEED_SRC_RECURRENT_REQUEST_H_
+#define HEED_SRC_RECURRENT_REQUEST_H_
+
+#include <span>
+#include <vector>
+
+#include "heed/recurrent.h"
+#include "heed/request.h"
+#include "src/request_reader.h"
+
+namespace heed {
+
+// Plan<Name> validates and lists the outputs, Run<Name> computes them.
+#define HEED_RECURRENT(Name)                                                        \
+  std::vector<OutputSpec> Plan##Name(const RequestReader& reader);                  \
+  void Run##Name(const RequestReader& reader, std::span<const NamedTensor> outputs, \
+                 ThreadPool* pool);
+
+HEED_RECURRENT(LinearAttention)
+HEED_RECURRENT(Retention)
+HEED_RECURRENT(GatedLinear)
+HEED_RECURRENT(Mamba2)
+HEED_RECURRENT(DeltaRule)  // gated_delta_rule and kimi_delta too
+
+#undef HEED_RECURRENT
+
+}  // namespace heed
+
+#endif  // HEED_SRC_RECURRENT_REQUEST_H_

@@ -1,0 +1,80 @@
+// The delta rule: against the oracle over odd sizes, states and lengths, and its limits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "recurrent_case.h"
+#include "simd_targets.h"
+
+namespace heed::testing {
+namespace {
+
+class DeltaRule : public OnEveryTarget {};
+HEED_ON_EVERY_TARGET(DeltaRule);
+
+// What the row needs beside q, k and v.
+void AddGates([[maybe_unused]] RequestBuilder& builder, [[maybe_unused]] const RecurrentSizes& s) {
+  builder.Floats("beta", {s.batch, s.num_kv_heads, s.len},
+                 Betas(s.batch * s.num_kv_heads * s.len, 9));
+}
+
+TEST_P(DeltaRule, MatchesReference) {
+  uint64_t seed = 1;
+  for (const RecurrentSizes& s : ManySizes()) {
+    for (const double chunk_len : {64.0, 1.0, 7.0, 33.0}) {
+      RequestBuilder builder = RecurrentRequest("delta_rule", s, seed++);
+      AddGates(builder, s);
+      builder.Param("chunk_len", chunk_len).Param("return_state", true);
+
+      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
+                                                 std::to_string(chunk_len));
+    }
+  }
+}
+
+TEST_P(DeltaRule, StatesAndLengthsMatchReference) {
+  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
+  RequestBuilder builder = RecurrentRequest("delta_rule", s, 77);
+  AddGates(builder, s);
+
+  const int64_t cols = s.head_dim_v;
+  std::vector<float> state = Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5);
+  builder.Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols}, state)
+      .Integers("key_lengths", {2}, {0, 70})
+      .Param("return_state", true);
+  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
+}
+
+TEST_P(DeltaRule, ReplacesWhatAKeyStands) {
+  // The same key twice: the second value replaces the first one, where addition would give 7.
+  RequestBuilder builder("delta_rule");
+  builder.Floats("q", {1, 1, 3, 2}, {3, 0, 3, 0, 0, 2})
+      .Floats("k", {1, 1, 3, 2}, {1, 0, 2, 0, 0, 5})
+      .Floats("v", {1, 1, 3, 1}, {3, 4, 9})
+      .Param("scale", 1.0);
+  ExpectResultsNear(RunByName(builder.request()).at("output"), {3, 4, 9}, 1e-6, "3, 4, 9");
+}
+
+TEST_P(DeltaRule, WithOrthogonalKeysIsLinearAttention) {
+  const int64_t n = 8;
+  std::vector<float> keys(static_cast<size_t>(n * n), 0.0f);
+  for (int64_t i = 0; i < n; ++i) keys[static_cast<size_t>(i * n + i)] = 1;
+  const auto request = [&](const char* id) {
+    const std::vector<float> q = Betas(n * n, 1), v = Betas(n * 3, 2);
+    RequestBuilder builder(id);
+    builder.Floats("q", {1, 1, n, n}, q)
+        .Floats("k", {1, 1, n, n}, keys)
+        .Floats("v", {1, 1, n, 3}, v);
+    return builder;
+  };
+  RequestBuilder delta = request("delta_rule");
+  delta.Param("key_norm", "none").Param("scale", 1.0);
+  RequestBuilder linear = request("linear");
+  linear.Param("feature_map", "identity").Param("weight_sum", "free").Param("causal", true);
+  ExpectResultsNear(RunByName(delta.request()).at("output"),
+                    RunByName(linear.request()).at("output"), 1e-6, "nothing to erase");
+}
+
+}  // namespace
+}  // namespace heed::testing

@@ -1,0 +1,73 @@
+// Retention: against the oracle over odd sizes, states and lengths, and its limits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "recurrent_case.h"
+#include "simd_targets.h"
+
+namespace heed::testing {
+namespace {
+
+class Retention : public OnEveryTarget {};
+HEED_ON_EVERY_TARGET(Retention);
+
+// What the row needs beside q, k and v.
+void AddGates([[maybe_unused]] RequestBuilder& builder, [[maybe_unused]] const RecurrentSizes& s) {
+  builder.Floats("head_log_decay", {s.num_kv_heads}, LogDecays(s.num_kv_heads, 8));
+}
+
+TEST_P(Retention, MatchesReference) {
+  uint64_t seed = 1;
+  for (const RecurrentSizes& s : ManySizes()) {
+    for (const double chunk_len : {64.0, 1.0, 7.0, 33.0}) {
+      RequestBuilder builder = RecurrentRequest("retention", s, seed++);
+      AddGates(builder, s);
+      builder.Param("chunk_len", chunk_len).Param("return_state", true);
+
+      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
+                                                 std::to_string(chunk_len));
+    }
+  }
+}
+
+TEST_P(Retention, StatesAndLengthsMatchReference) {
+  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
+  RequestBuilder builder = RecurrentRequest("retention", s, 77);
+  AddGates(builder, s);
+
+  const int64_t cols = s.head_dim_v;
+  std::vector<float> state = Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5);
+  builder.Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols}, state)
+      .Integers("key_lengths", {2}, {0, 70})
+      .Param("return_state", true);
+  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
+}
+
+TEST_P(Retention, DefaultRatesMatchReference) {
+  const RecurrentSizes s = {1, 4, 4, 130, 8, 8};
+  ExpectMatchesOracle(RecurrentRequest("retention", s, 4).request(), "default rates");
+}
+
+TEST_P(Retention, ReducesToLinearAttentionWithoutForgetting) {
+  const RecurrentSizes s = {1, 2, 2, 80, 8, 8};
+  RequestBuilder retention = RecurrentRequest("retention", s, 4);
+  retention.Floats("head_log_decay", {2}, {0, 0}).Param("scale", 1.0);
+  RequestBuilder linear = RecurrentRequest("linear", s, 4);
+  linear.Param("feature_map", "identity").Param("weight_sum", "free").Param("causal", true);
+  ExpectResultsNear(RunByName(retention.request()).at("output"),
+                    RunByName(linear.request()).at("output"), 1e-5, "rate 0");
+}
+
+TEST_P(Retention, HalvesOneValueAToken) {
+  RequestBuilder builder("retention");
+  builder.Floats("q", {1, 1, 3, 1}, {1, 1, 1})
+      .Floats("k", {1, 1, 3, 1}, {1, 0, 0})
+      .Floats("v", {1, 1, 3, 1}, {8, 0, 0})
+      .Floats("head_log_decay", {1}, {-std::log(2.0f)});
+  ExpectResultsNear(RunByName(builder.request()).at("output"), {8, 4, 2}, 1e-6, "8, 4, 2");
+}
+
+}  // namespace
+}  // namespace heed::testing

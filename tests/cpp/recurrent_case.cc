@@ -1,0 +1,73 @@
+#include "recurrent_case.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gtest/gtest.h"
+#include "heed/recurrent.h"
+#include "random.h"
+
+namespace heed::testing {
+namespace {
+
+std::vector<float> Normals(int64_t count, uint64_t seed, float scale = 1) {
+  Random random(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = scale * random.Normal();
+  return values;
+}
+
+}  // namespace
+
+std::vector<RecurrentSizes> ManySizes() {
+  return {{1, 1, 1, 1, 1, 1},    {1, 1, 1, 5, 4, 3},    {2, 4, 2, 63, 16, 16},
+          {1, 3, 1, 64, 17, 9},  {1, 2, 2, 65, 32, 33}, {2, 2, 1, 150, 24, 40},
+          {1, 1, 1, 200, 64, 64}};
+}
+
+RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& s, uint64_t seed) {
+  const float unit = 1 / std::sqrt(static_cast<float>(s.head_dim));
+  RequestBuilder builder(id);
+  builder
+      .Floats("q", {s.batch, s.num_heads, s.len, s.head_dim},
+              Normals(s.batch * s.num_heads * s.len * s.head_dim, seed))
+      .Floats("k", {s.batch, s.num_kv_heads, s.len, s.head_dim},
+              Normals(s.batch * s.num_kv_heads * s.len * s.head_dim, seed + 1, unit))
+      .Floats("v", {s.batch, s.num_kv_heads, s.len, s.head_dim_v},
+              Normals(s.batch * s.num_kv_heads * s.len * s.head_dim_v, seed + 2));
+  return builder;
+}
+
+std::vector<float> LogDecays(int64_t count, uint64_t seed) {
+  std::vector<float> values = Normals(count, seed);
+  for (float& value : values) value = -0.2f * std::abs(value);
+  return values;
+}
+
+std::vector<float> Betas(int64_t count, uint64_t seed) {
+  std::vector<float> values = Normals(count, seed);
+  for (float& value : values) value = 1 / (1 + std::exp(-value));
+  return values;
+}
+
+void ExpectResultsNear(const std::vector<double>& actual, const std::vector<double>& expected,
+                       double error, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 0;
+  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (size_t n = 0; n < expected.size(); ++n) {
+    ASSERT_LE(std::abs(actual[n] - expected[n]), error * largest)
+        << what << ", element " << n << ": " << actual[n] << " instead of " << expected[n];
+  }
+}
+
+void ExpectMatchesOracle(const Request& request, const std::string& what) {
+  const Values actual = RunByName(request);
+  const Values expected = RunOracle(request);
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (const auto& [name, values] : expected) {
+    ExpectResultsNear(actual.at(name), values, kRecurrentMaxError, what + ": " + name);
+  }
+}
+
+}  // namespace heed::testing
