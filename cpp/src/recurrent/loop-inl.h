@@ -13,7 +13,8 @@
 #include <cmath>
 
 #include "hwy/highway.h"
-#include "src/parallel/worker_scratch.h"
+#include "src/recurrent/chunk-inl.h"
+#include "src/recurrent/meet-inl.h"
 #include "src/recurrent/problem.h"
 #include "src/recurrent/token-inl.h"
 #include "src/simd/pack-inl.h"
@@ -24,66 +25,18 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Row stride of the matrices of a chunk: [token][token].
-inline constexpr size_t kChunk = static_cast<size_t>(kMaxChunkLen);
-// Rows of those, whole register tiles of them.
-inline constexpr size_t kChunkRows = RoundUp(kChunk, kTileRows);
-// Tokens whose decays per channel meet directly; those of earlier tokens meet at the first of them.
-inline constexpr size_t kBlockTokens = 16;
-
-// Sizes of one call, padded to whole vectors and register tiles.
-struct RecurrentPlan {
-  const RecurrentProblem* problem;
-  size_t dim;   // head_dim
-  size_t rows;  // head_dim, whole register tiles and vectors
-  size_t cols;  // columns of the state, whole panels
-  size_t chunk_len;
-
-  explicit RecurrentPlan(const RecurrentProblem& p)
-      : problem(&p),
-        dim(static_cast<size_t>(p.head_dim)),
-        rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
-        cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
-        chunk_len(static_cast<size_t>(p.options.chunk_len)) {}
-  size_t ChannelGroups() const { return (dim + kTileRows - 1) / kTileRows; }
-};
-
-// Memory of one worker.
-struct RecurrentScratch {
-  AlignedFloats state;    // [panel][rows][PanelCols()]
-  AlignedFloats keys;     // [token][rows]: features
-  AlignedFloats queries;  // the same of one query head
-  AlignedFloats decays;   // [token][rows]: factors, one column when channels share them
-  AlignedFloats along;    // [token][rows]: products of factors
-  AlignedFloats packed;   // rows of one register tile, [rows][kTileRows]
-  AlignedFloats panels;   // keys as panels of columns, [panel][rows][PanelCols()]
-  AlignedFloats writes;   // u, [panel][kChunkRows][PanelCols()]
-  AlignedFloats meets;    // [kChunkRows][kChunk]: keys with keys, or queries with keys
-  AlignedFloats results;  // [kChunkRows][cols]
-  AlignedFloats groups;   // keys, [group of channels][token][kTileRows]
-  AlignedFloats betas;    // [token]
-
-  explicit RecurrentScratch(const RecurrentPlan& plan)
-      : state(plan.rows * plan.cols),
-        keys(kChunkRows * plan.rows),
-        queries(kChunkRows * plan.rows),
-        decays(kChunkRows * plan.rows),
-        along(kChunkRows * plan.rows),
-        packed(plan.rows * kTileRows),
-        panels(RoundUp(kChunk, PanelCols()) * plan.rows),
-        writes(kChunkRows * plan.cols),
-        meets(kChunkRows * kChunk),
-        results(kChunkRows * plan.cols),
-        groups(RoundUp(plan.dim, kTileRows) * kChunk),
-        betas(kChunk) {}
-};
-
 // All tokens of one KV head of one batch entry.
 class RecurrentLoop {
  public:
   RecurrentLoop(const RecurrentPlan& plan, int64_t batch, int64_t kv_head,
                 RecurrentScratch& scratch)
-      : plan_(plan), p_(*plan.problem), o_(p_.options), b_(batch), h_(kv_head), s_(scratch) {}
+      : plan_(plan),
+        p_(*plan.problem),
+        o_(p_.options),
+        b_(batch),
+        h_(kv_head),
+        s_(scratch),
+        meeting_(plan, scratch) {}
 
   void Run() {
     LoadState();
@@ -133,7 +86,7 @@ class RecurrentLoop {
   void RunChunk(int64_t first, size_t count) {
     LoadTokens(first, count);
     if (!IsFinite(count)) return RunTokens(first, count);
-    if (NeedsMeeting()) PackKeys(s_.keys.get(), count);
+    if (NeedsMeeting()) meeting_.PackKeys(s_.keys.get(), count);
     if (o_.delta) Erase(count);
     if (o_.causal) {
       for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
@@ -236,129 +189,6 @@ class RecurrentLoop {
     }
   }
 
-  // Panels of the features of tokens: what rows of a register tile meet.
-  void PackKeys(const float* keys, size_t count) {
-    for (size_t j = 0; j < count; j += PanelCols()) {
-      PackTransposedPanel(Rows{keys + j * plan_.rows, static_cast<int64_t>(plan_.rows)},
-                          std::min(PanelCols(), count - j), plan_.dim,
-                          s_.panels.get() + j * plan_.rows);
-    }
-  }
-
-  // Packs the rows of a register tile: [dim][kTileRows].
-  void PackRows(const float* rows) {
-    const float* pointers[kTileRows];
-    for (size_t r = 0; r < kTileRows; ++r) pointers[r] = rows + r * plan_.rows;
-    TransposeRows(pointers, kTileRows, plan_.dim, s_.packed.get(), kTileRows);
-  }
-
-  // meets[i][j] = decay from j to i * rows[i].keys[j] for j < i, or j <= i with `own`; else 0.
-  void Meet(const float* rows, size_t count, bool own) {
-    if (p_.decays_channels) {
-      MeetByChannel(rows, count, own);
-      return;
-    }
-    float* meets = s_.meets.get();
-    for (size_t i = 0; i < count; i += kTileRows) {
-      PackRows(rows + i * plan_.rows);
-      for (size_t j = 0; j < std::min(count, i + kTileRows); j += PanelCols()) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
-                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
-                                                       meets + i * kChunk + j, kChunk, StoreOnly());
-      }
-    }
-    // Row i of the products of factors is row i - 1 times factor i.
-    HWY_ALIGN float passed[kChunk] = {};
-    for (size_t i = 0; i < count; ++i) {
-      if (o_.log_decay.has_value()) {
-        const float factor = s_.decays.get()[i * plan_.rows];
-        for (size_t j = 0; j < i; ++j) passed[j] *= factor;
-      }
-      passed[i] = 1.0f;
-      float* row = meets + i * kChunk;
-      const size_t end = own ? i + 1 : i;
-      for (size_t j = 0; j < end; ++j) row[j] *= passed[j];
-      std::fill(row + end, row + kChunk, 0.0f);
-    }
-    for (size_t i = count; i < RoundUp(count, kTileRows); ++i) {
-      std::fill_n(meets + i * kChunk, kChunk, 0.0f);
-    }
-  }
-
-  // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
-  // directly; those of earlier blocks come to its first token, and the rows go back to it.
-  void MeetByChannel(const float* rows, size_t count, bool own) {
-    float* meets = s_.meets.get();
-    std::fill_n(meets, RoundUp(count, kTileRows) * kChunk, 0.0f);
-    for (size_t b = 0; b < count; b += kBlockTokens) {
-      const size_t end = std::min(count, b + kBlockTokens);
-      if (b > 0) MeetEarlier(rows, b, end);
-      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, own);
-    }
-  }
-
-  // Rows [b, end) with tokens before b.
-  void MeetEarlier(const float* rows, size_t b, size_t end) {
-    const DF d;
-    const size_t lanes = hn::Lanes(d), width = plan_.rows;
-    const float* decays = s_.decays.get();
-    // Keys, decayed up to token b - 1.
-    float* carried = s_.along.get();
-    for (size_t c = 0; c < width; c += lanes) {
-      VF passed = hn::Set(d, 1.0f);
-      for (size_t j = b; j-- > 0;) {
-        hn::Store(hn::Mul(hn::Load(d, s_.keys.get() + j * width + c), passed), d,
-                  carried + j * width + c);
-        passed = hn::Mul(passed, hn::Load(d, decays + j * width + c));
-      }
-    }
-    PackKeys(carried, b);
-    // Rows, times the factors from token b on.
-    float* moved = s_.along.get();
-    std::fill_n(moved, RoundUp(kBlockTokens, kTileRows) * width, 0.0f);
-    for (size_t c = 0; c < width; c += lanes) {
-      VF passed = hn::Set(d, 1.0f);
-      for (size_t i = b; i < end; ++i) {
-        passed = hn::Mul(passed, hn::Load(d, decays + i * width + c));
-        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d,
-                  moved + (i - b) * width + c);
-      }
-    }
-    HWY_ALIGN float tile[kTileRows * PanelCols()];
-    for (size_t i = b; i < end; i += kTileRows) {
-      PackRows(moved + (i - b) * width);
-      for (size_t j = 0; j < b; j += PanelCols()) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
-                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
-                                                       tile, PanelCols(), StoreOnly());
-        for (size_t r = 0; r < std::min(kTileRows, end - i); ++r) {
-          std::copy_n(tile + r * PanelCols(), std::min(PanelCols(), b - j),
-                      s_.meets.get() + (i + r) * kChunk + j);
-        }
-      }
-    }
-  }
-
-  // Token j with the rows from it on.
-  void MeetWithinBlock(const float* rows, size_t j, size_t end, bool own) {
-    const DF d;
-    const size_t lanes = hn::Lanes(d), width = plan_.rows;
-    const float* key = s_.keys.get() + j * width;
-    HWY_ALIGN float sums[kBlockTokens * hn::MaxLanes(DF())];
-    std::fill_n(sums, kBlockTokens * lanes, 0.0f);
-    for (size_t c = 0; c < width; c += lanes) {
-      VF carried = hn::Load(d, key + c);
-      for (size_t i = j; i < end; ++i) {
-        if (i > j) carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
-        float* sum = sums + (i - j) * lanes;
-        hn::Store(Fma(carried, hn::Load(d, rows + i * width + c), hn::Load(d, sum)), d, sum);
-      }
-    }
-    for (size_t i = own ? j : j + 1; i < end; ++i) {
-      s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
-    }
-  }
-
   // to[i] = rows[i], times all factors up to token i.
   void Decayed(const float* rows, size_t count, float* to) {
     const size_t width = plan_.rows, padded = RoundUp(count, kTileRows);
@@ -387,7 +217,7 @@ class RecurrentLoop {
   // results = rows times the state.
   void TimesState(const float* rows, size_t count) {
     for (size_t i = 0; i < count; i += kTileRows) {
-      PackRows(rows + i * plan_.rows);
+      meeting_.PackRows(rows + i * plan_.rows);
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
         RegisterTile<ALayout<kTileRows, 1>, kTileRows>(
             MultiplyAccumulate(), s_.packed.get(), StatePanel(e), plan_.dim,
@@ -398,7 +228,7 @@ class RecurrentLoop {
 
   // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
   void Erase(size_t count) {
-    Meet(s_.keys.get(), count, false);
+    meeting_.Meet(s_.keys.get(), count, false);
     Decayed(s_.keys.get(), count, s_.along.get());
     TimesState(s_.along.get(), count);
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) ErasePanel(count, e);
@@ -432,7 +262,7 @@ class RecurrentLoop {
   void Answer(int64_t first, size_t count, size_t head) {
     float* queries = s_.queries.get();
     LoadFeatures(p_.q, static_cast<int64_t>(head), first, count, p_.scale, queries);
-    Meet(queries, count, true);
+    meeting_.Meet(queries, count, true);
     Decayed(queries, count, s_.along.get());
     TimesState(s_.along.get(), count);
     for (size_t i = 0; i < count; i += kTileRows) {
@@ -521,6 +351,7 @@ class RecurrentLoop {
   const RecurrentOptions& o_;
   int64_t b_, h_;
   RecurrentScratch& s_;
+  Meeting meeting_;
 };
 
 }  // namespace HWY_NAMESPACE

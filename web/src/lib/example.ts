@@ -149,6 +149,10 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   longformer: ["globalTokens"],
   attention_free: ["bias"],
   multi_head_latent: ["normQ", "normKv"],
+  mamba2: ["logDecay", "beta", "skip"],
+  delta_rule: ["beta"],
+  gated_delta_rule: ["logDecay", "beta"],
+  kimi_delta: ["beta"],
 };
 
 /** Numbers under which a pattern shows on 16 tokens; their defaults are made for thousands. */

@@ -1,0 +1,77 @@
+// Sizes of a recurrent call and the memory of a worker: one chunk of tokens of one KV head.
+#if defined(HEED_RECURRENT_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_RECURRENT_CHUNK_INL_H_
+#undef HEED_RECURRENT_CHUNK_INL_H_
+#else
+#define HEED_RECURRENT_CHUNK_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "src/parallel/worker_scratch.h"
+#include "src/recurrent/problem.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Row stride of the matrices of a chunk: [token][token].
+inline constexpr size_t kChunk = static_cast<size_t>(kMaxChunkLen);
+// Rows of those, whole register tiles of them.
+inline constexpr size_t kChunkRows = RoundUp(kChunk, kTileRows);
+// Tokens whose decays per channel meet directly; those of earlier tokens meet at the first of them.
+inline constexpr size_t kBlockTokens = 16;
+
+// Sizes of one call, padded to whole vectors and register tiles.
+struct RecurrentPlan {
+  const RecurrentProblem* problem;
+  size_t dim;   // head_dim
+  size_t rows;  // head_dim, whole register tiles and vectors
+  size_t cols;  // columns of the state, whole panels
+  size_t chunk_len;
+
+  explicit RecurrentPlan(const RecurrentProblem& p)
+      : problem(&p),
+        dim(static_cast<size_t>(p.head_dim)),
+        rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
+        cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
+        chunk_len(static_cast<size_t>(p.options.chunk_len)) {}
+  size_t ChannelGroups() const { return (dim + kTileRows - 1) / kTileRows; }
+};
+
+// Memory of one worker.
+struct RecurrentScratch {
+  AlignedFloats state;    // [panel][rows][PanelCols()]
+  AlignedFloats keys;     // [token][rows]: features
+  AlignedFloats queries;  // the same of one query head
+  AlignedFloats decays;   // [token][rows]: factors, one column when channels share them
+  AlignedFloats along;    // [token][rows]: products of factors
+  AlignedFloats packed;   // rows of one register tile, [rows][kTileRows]
+  AlignedFloats panels;   // keys as panels of columns, [panel][rows][PanelCols()]
+  AlignedFloats writes;   // u, [panel][kChunkRows][PanelCols()]
+  AlignedFloats meets;    // [kChunkRows][kChunk]: keys with keys, or queries with keys
+  AlignedFloats results;  // [kChunkRows][cols]
+  AlignedFloats groups;   // keys, [group of channels][token][kTileRows]
+  AlignedFloats betas;    // [token]
+
+  explicit RecurrentScratch(const RecurrentPlan& plan)
+      : state(plan.rows * plan.cols),
+        keys(kChunkRows * plan.rows),
+        queries(kChunkRows * plan.rows),
+        decays(kChunkRows * plan.rows),
+        along(kChunkRows * plan.rows),
+        packed(plan.rows * kTileRows),
+        panels(RoundUp(kChunk, PanelCols()) * plan.rows),
+        writes(kChunkRows * plan.cols),
+        meets(kChunkRows * kChunk),
+        results(kChunkRows * plan.cols),
+        groups(RoundUp(plan.dim, kTileRows) * kChunk),
+        betas(kChunk) {}
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_RECURRENT_CHUNK_INL_H_

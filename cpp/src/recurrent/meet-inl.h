@@ -1,0 +1,160 @@
+// Where tokens of a chunk meet: the products of rows (queries, or keys) with keys, times the decay
+// on the way from the one to the other.
+#if defined(HEED_RECURRENT_MEET_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_RECURRENT_MEET_INL_H_
+#undef HEED_RECURRENT_MEET_INL_H_
+#else
+#define HEED_RECURRENT_MEET_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "src/recurrent/chunk-inl.h"
+#include "src/simd/pack-inl.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+class Meeting {
+ public:
+  Meeting(const RecurrentPlan& plan, RecurrentScratch& scratch)
+      : plan_(plan), p_(*plan.problem), s_(scratch) {}
+
+  // Panels of the features of tokens: what rows of a register tile meet.
+  void PackKeys(const float* keys, size_t count) {
+    for (size_t j = 0; j < count; j += PanelCols()) {
+      PackTransposedPanel(Rows{keys + j * plan_.rows, static_cast<int64_t>(plan_.rows)},
+                          std::min(PanelCols(), count - j), plan_.dim,
+                          s_.panels.get() + j * plan_.rows);
+    }
+  }
+
+  // Packs the rows of a register tile: [dim][kTileRows].
+  void PackRows(const float* rows) {
+    const float* pointers[kTileRows];
+    for (size_t r = 0; r < kTileRows; ++r) pointers[r] = rows + r * plan_.rows;
+    TransposeRows(pointers, kTileRows, plan_.dim, s_.packed.get(), kTileRows);
+  }
+
+  // meets[i][j] = decay from j to i * rows[i].keys[j] for j < i, or j <= i with `own`; else 0.
+  void Meet(const float* rows, size_t count, bool own) {
+    if (p_.decays_channels) {
+      MeetByChannel(rows, count, own);
+      return;
+    }
+    float* meets = s_.meets.get();
+    for (size_t i = 0; i < count; i += kTileRows) {
+      PackRows(rows + i * plan_.rows);
+      for (size_t j = 0; j < std::min(count, i + kTileRows); j += PanelCols()) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
+                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
+                                                       meets + i * kChunk + j, kChunk, StoreOnly());
+      }
+    }
+    // Row i of the products of factors is row i - 1 times factor i.
+    HWY_ALIGN float passed[kChunk] = {};
+    for (size_t i = 0; i < count; ++i) {
+      if (p_.options.log_decay.has_value()) {
+        const float factor = s_.decays.get()[i * plan_.rows];
+        for (size_t j = 0; j < i; ++j) passed[j] *= factor;
+      }
+      passed[i] = 1.0f;
+      float* row = meets + i * kChunk;
+      const size_t end = own ? i + 1 : i;
+      for (size_t j = 0; j < end; ++j) row[j] *= passed[j];
+      std::fill(row + end, row + kChunk, 0.0f);
+    }
+    for (size_t i = count; i < RoundUp(count, kTileRows); ++i) {
+      std::fill_n(meets + i * kChunk, kChunk, 0.0f);
+    }
+  }
+
+ private:
+  // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
+  // directly; those of earlier blocks come to its first token, and the rows go back to it.
+  void MeetByChannel(const float* rows, size_t count, bool own) {
+    float* meets = s_.meets.get();
+    std::fill_n(meets, RoundUp(count, kTileRows) * kChunk, 0.0f);
+    for (size_t b = 0; b < count; b += kBlockTokens) {
+      const size_t end = std::min(count, b + kBlockTokens);
+      if (b > 0) MeetEarlier(rows, b, end);
+      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, own);
+    }
+  }
+
+  // Rows [b, end) with tokens before b.
+  void MeetEarlier(const float* rows, size_t b, size_t end) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const float* decays = s_.decays.get();
+    // Keys, decayed up to token b - 1.
+    float* carried = s_.along.get();
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t j = b; j-- > 0;) {
+        hn::Store(hn::Mul(hn::Load(d, s_.keys.get() + j * width + c), passed), d,
+                  carried + j * width + c);
+        passed = hn::Mul(passed, hn::Load(d, decays + j * width + c));
+      }
+    }
+    PackKeys(carried, b);
+    // Rows, times the factors from token b on.
+    float* moved = s_.along.get();
+    std::fill_n(moved, RoundUp(kBlockTokens, kTileRows) * width, 0.0f);
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = b; i < end; ++i) {
+        passed = hn::Mul(passed, hn::Load(d, decays + i * width + c));
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d,
+                  moved + (i - b) * width + c);
+      }
+    }
+    HWY_ALIGN float tile[kTileRows * PanelCols()];
+    for (size_t i = b; i < end; i += kTileRows) {
+      PackRows(moved + (i - b) * width);
+      for (size_t j = 0; j < b; j += PanelCols()) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
+                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
+                                                       tile, PanelCols(), StoreOnly());
+        for (size_t r = 0; r < std::min(kTileRows, end - i); ++r) {
+          std::copy_n(tile + r * PanelCols(), std::min(PanelCols(), b - j),
+                      s_.meets.get() + (i + r) * kChunk + j);
+        }
+      }
+    }
+  }
+
+  // Token j with the rows from it on.
+  void MeetWithinBlock(const float* rows, size_t j, size_t end, bool own) {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const float* key = s_.keys.get() + j * width;
+    HWY_ALIGN float sums[kBlockTokens * hn::MaxLanes(DF())];
+    std::fill_n(sums, kBlockTokens * lanes, 0.0f);
+    for (size_t c = 0; c < width; c += lanes) {
+      VF carried = hn::Load(d, key + c);
+      for (size_t i = j; i < end; ++i) {
+        if (i > j) carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
+        float* sum = sums + (i - j) * lanes;
+        hn::Store(Fma(carried, hn::Load(d, rows + i * width + c), hn::Load(d, sum)), d, sum);
+      }
+    }
+    for (size_t i = own ? j : j + 1; i < end; ++i) {
+      s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
+    }
+  }
+
+  const RecurrentPlan& plan_;
+  const RecurrentProblem& p_;
+  RecurrentScratch& s_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_RECURRENT_MEET_INL_H_
