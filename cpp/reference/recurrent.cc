@@ -18,7 +18,8 @@ std::vector<int64_t> ReadLengths(const Request& request, const Qkv& qkv) {
   std::vector<int64_t> lengths(qkv.batch, qkv.kv_len);
   const std::optional<Array> given = ReadIntegers(request, "key_lengths");
   if (!given) return lengths;
-  if (static_cast<int64_t>(given->values.size()) != qkv.batch) {
+  if (FindInput(request, "key_lengths")->rank != 1 ||
+      static_cast<int64_t>(given->values.size()) != qkv.batch) {
     throw Error(ErrorCode::kShape, "key_lengths must have one value per batch entry");
   }
   for (int64_t b = 0; b < qkv.batch; ++b) {

@@ -122,6 +122,9 @@ class Drawer {
     const bool inside = Lists("bigbird swin_window neighborhood", r_.id) ||
                         Lists("bigbird axial swin_window neighborhood", r_.Word("pattern"));
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
+    // Tokens of a recurrence are queries and keys at once.
+    if (row_.family == "recurrent" && r_.id != "linear" && Rule())
+      extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();
   }
@@ -154,6 +157,8 @@ class Drawer {
       dense_ = draw_ == Draw::kLeast || random_.Chance(0.6);
       if (!dense_) extent("q_len") = extent("kv_len");
     }
+    const bool sums = r_.id == "linear" && r_.Word("weight_sum", "one") == "one";
+    extent("state_cols") = extent("head_dim_v") + (sums ? 1 : 0);
     extent("rope_dim") = 2 * random_.Integer(1, 3);
     extent("vocabulary") = random_.Integer(1, 9);
     extent("num_classes") = random_.Integer(1, 5);
@@ -275,6 +280,7 @@ class Drawer {
     }
     const bool only_first = (row_.family == "layer" && Rule()) || draw_ == Draw::kLeast ||
                             (Lists("induced_set external perceiver", r_.id) && Rule()) ||
+                            (row_.family == "recurrent" && Rule()) ||
                             (r_.id == "luong_concat" && name == "score_vector" && Rule());
     const size_t last = only_first ? first : shapes.size() - 1;
     return WordsOf(shapes[static_cast<size_t>(
@@ -336,6 +342,7 @@ class Drawer {
       if (row.draw == "positive") x = std::exp(0.3 * normal);
       if (row.draw == "slopes") x = std::exp2(-static_cast<double>(++n));
       if (row.draw == "log_gate") x = -0.2 * std::abs(normal);
+      if (row.draw == "fraction") x = 1 / (1 + std::exp(-normal));
       if (random_.Chance(hidden)) x = kMinusInfinity;
     }
     if (name == "width" && params_.normalize() == "kernel_sum") {

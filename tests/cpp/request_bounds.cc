@@ -12,6 +12,7 @@
 #include "heed/latent.h"
 #include "heed/layers.h"
 #include "heed/position.h"
+#include "heed/recurrent.h"
 #include "heed/set_attention.h"
 #include "score_size.h"
 
@@ -267,6 +268,7 @@ double Declared(const DrawnRequest& r, const std::string& result,
   const double one = std::max(1.0, Largest(values));
   const double v = std::max(LargestInput(r, "v"), LargestInput(r, "memory_v"));
   const double shown = result == "output" ? v : result == "lse" ? 8 : 1;
+  if (FindMechanism(r.id)->family == "recurrent") return kRecurrentMaxError * Largest(values);
   if (r.id == "attention_free") return kAttentionFreeMaxError * v;
   if (r.id == "graph") return kGraphMaxError * shown;
   if (r.id == "external") return 3 * kAttentionMaxError * shown;
