@@ -9,6 +9,7 @@
 #include "heed/cache.h"
 #include "src/cache/state.h"
 #include "src/message.h"
+#include "src/sort.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -207,7 +208,7 @@ KvCacheMemory KvCache::memory() const {
       if (block != nullptr) blocks.emplace_back(block.get(), block.use_count());
     }
   }
-  std::sort(blocks.begin(), blocks.end());
+  HeapSort(blocks.begin(), blocks.end());
   blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   KvCacheMemory memory;
   memory.blocks = static_cast<int64_t>(blocks.size());

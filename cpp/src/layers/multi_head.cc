@@ -9,6 +9,7 @@
 #include "heed/linear.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
+#include "src/power.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -121,7 +122,7 @@ class MultiHeadCall {
     double dot = 0;
     for (int64_t d = 0; d < s_.head_dim; ++d) dot += static_cast<double>(q[d]) * k[d];
     if (!o_.attention.softcap) return scale * dot;
-    return *o_.attention.softcap * std::tanh(scale * dot / *o_.attention.softcap);
+    return *o_.attention.softcap * Tanh(scale * dot / *o_.attention.softcap);
   }
 
   void AddExtraKeysToRow(const TensorView<float>& q, const TensorView<float>& heads, int64_t b,

@@ -10,6 +10,7 @@
 #include "src/layers/multi_head.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
+#include "src/power.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -25,7 +26,7 @@ float Activate(Activation activation, float x) {
     case Activation::kGelu:
       return 0.5f * x * (1 + std::erf(x * 0.70710678f));
     case Activation::kGeluTanh:
-      return 0.5f * x * (1 + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+      return 0.5f * x * static_cast<float>(1 + Tanh(0.79788456f * (x + 0.044715f * x * x * x)));
     case Activation::kSilu:
       return x / (1 + std::exp(-x));
     case Activation::kRelu:

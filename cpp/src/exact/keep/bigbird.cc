@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "src/exact/keep/block_list.h"
+#include "src/sort.h"
 
 namespace heed {
 namespace {
@@ -65,7 +66,7 @@ BlockRows BlocksOfBigBird(const BigBird& rule, const AttentionProblem& p) {
         drawn.clear();
         DrawBlocks(rule, count, static_cast<uint64_t>(h), static_cast<uint64_t>(i), blocks, drawn);
         blocks.insert(blocks.end(), drawn.begin(), drawn.end());
-        std::sort(blocks.begin(), blocks.end());
+        HeapSort(blocks.begin(), blocks.end());
       }
       rows.blocks.insert(rows.blocks.end(), blocks.begin(), blocks.end());
     }

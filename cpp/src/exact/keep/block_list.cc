@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/sort.h"
+
 namespace heed {
 namespace {
 
 void SortRows(BlockRows& rows) {
   for (size_t n = 0; n + 1 < rows.starts.size(); ++n) {
-    std::sort(rows.blocks.begin() + rows.starts[n], rows.blocks.begin() + rows.starts[n + 1]);
+    HeapSort(rows.blocks.begin() + rows.starts[n], rows.blocks.begin() + rows.starts[n + 1]);
   }
 }
 

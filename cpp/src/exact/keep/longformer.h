@@ -8,6 +8,7 @@
 
 #include "heed/keep.h"
 #include "src/exact/keep/pattern.h"
+#include "src/sort.h"
 
 namespace heed {
 
@@ -20,7 +21,7 @@ class LongformerKeep final : public PatternKeep {
         kv_len_(kv_len) {
     if (dilation_.empty()) dilation_ = {1};
     widest_ = reach_ * *std::max_element(dilation_.begin(), dilation_.end());
-    std::sort(globals_.begin(), globals_.end());
+    HeapSort(globals_.begin(), globals_.end());
   }
 
   KeyRange Hull(int64_t, const Row& row) const override {
