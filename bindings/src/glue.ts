@@ -90,7 +90,7 @@ export interface CostEstimate {
   readonly bytesWritten: number;
   /** Multiply-adds of the matrix products, each counted as 2; absent where nobody has counted. */
   readonly flops?: number;
-  /** Bytes that the kernels allocate beside inputs and results; absent as `flops` is. */
+  /** The most bytes that the kernels hold at one time beside inputs and results; absent as `flops`. */
   readonly scratchBytes?: number;
 }
 

@@ -7,6 +7,7 @@
 #include "src/exact/request.h"
 #include "src/layers/request.h"
 #include "src/message.h"
+#include "src/parallel/dry_run.h"
 #include "src/param_checks.h"
 #include "src/position/request.h"
 #include "src/recurrent/request.h"
@@ -22,31 +23,44 @@ struct Runner {
   std::string_view id;
   std::vector<OutputSpec> (*plan)(const RequestReader&);
   void (*run)(const RequestReader&, std::span<const NamedTensor>, ThreadPool*);
-  AttentionCost (*cost)(const RequestReader&, int num_threads) = nullptr;  // only where it is known
+  bool counted = false;  // does a dry run of it count everything?
   // Of the exact family alone: what the row fixes, and how it reads the rest.
   AttentionOptions (*preset)() = nullptr;
   AttentionRequest (*read)(const RequestReader&, AttentionOptions) = nullptr;
 
+  void Run(const RequestReader& reader, std::span<const NamedTensor> outputs,
+           ThreadPool* pool) const {
+    if (read != nullptr) return RunAttentionRequest(Read(reader), outputs, pool);
+    run(reader, outputs, pool);
+  }
   AttentionRequest Read(const RequestReader& reader) const { return read(reader, preset()); }
 };
 
 constexpr Runner Exact(std::string_view id, AttentionOptions (*preset)(),
                        AttentionRequest (*read)(const RequestReader&,
                                                 AttentionOptions) = ReadExact) {
-  return {id, nullptr, nullptr, nullptr, preset, read};
+  return {id, nullptr, nullptr, true, preset, read};
+}
+
+// A runner whose steps are Attention(), matrix products and tasks of its pool (see DryRun).
+constexpr Runner Counted(std::string_view id, std::vector<OutputSpec> (*plan)(const RequestReader&),
+                         void (*run)(const RequestReader&, std::span<const NamedTensor>,
+                                     ThreadPool*)) {
+  return {id, plan, run, true};
 }
 
 // A runner of the position family: one output, shaped as x.
 template <auto kRead, auto kRun>
 constexpr Runner Position(std::string_view id) {
-  return {id,
-          [](const RequestReader& reader) {
-            kRead(reader);
-            return PlanLikeX(reader);
-          },
-          [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-            kRun(kRead(reader), OutputLikeX(outputs), pool);
-          }};
+  return Counted(
+      id,
+      [](const RequestReader& reader) {
+        kRead(reader);
+        return PlanLikeX(reader);
+      },
+      [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+        kRun(kRead(reader), OutputLikeX(outputs), pool);
+      });
 }
 
 constexpr Runner kRunners[] = {
@@ -65,24 +79,24 @@ constexpr Runner kRunners[] = {
     Exact("cosine", CosinePreset),
     Exact("gaussian", GaussianPreset),
     Exact("kernel_regression", KernelRegressionPreset),
-    {"multi_head", PlanMultiHead, RunMultiHead},
-    {"multi_query", PlanMultiQuery, RunMultiQuery},
-    {"grouped_query", PlanMultiHead, RunMultiHead},
-    {"attention_classifier", PlanAttentionClassifier, RunAttentionClassifier},
-    {"multi_head_latent", PlanMultiHeadLatent, RunMultiHeadLatent},
-    {"transformer_block", PlanTransformerBlock, RunTransformerBlock},
+    Counted("multi_head", PlanMultiHead, RunMultiHead),
+    Counted("multi_query", PlanMultiQuery, RunMultiQuery),
+    Counted("grouped_query", PlanMultiHead, RunMultiHead),
+    Counted("attention_classifier", PlanAttentionClassifier, RunAttentionClassifier),
+    Counted("multi_head_latent", PlanMultiHeadLatent, RunMultiHeadLatent),
+    Counted("transformer_block", PlanTransformerBlock, RunTransformerBlock),
     Position<ReadRope, Rotate>("rope"),
     Position<ReadXpos, Rotate>("xpos"),
     Position<ReadSinusoidal, Add>("sinusoidal"),
     Position<ReadLearnedPosition, Add>("learned_position"),
-    {"differential", PlanDifferential, RunDifferential},
-    {"talking_heads", PlanTalkingHeads, RunTalkingHeads},
-    {"hopfield", PlanHopfield, RunHopfield},
-    {"gated", PlanGated, RunGated},
-    {"attention_pooling", PlanAttentionPooling, RunAttentionPooling},
-    {"graph", PlanGraph, RunGraph},
-    {"external", PlanExternal, RunExternal},
-    {"synthesizer", PlanSynthesizer, RunSynthesizer},
+    Counted("differential", PlanDifferential, RunDifferential),
+    Counted("talking_heads", PlanTalkingHeads, RunTalkingHeads),
+    Counted("hopfield", PlanHopfield, RunHopfield),
+    Counted("gated", PlanGated, RunGated),
+    Counted("attention_pooling", PlanAttentionPooling, RunAttentionPooling),
+    Counted("graph", PlanGraph, RunGraph),
+    Counted("external", PlanExternal, RunExternal),
+    Counted("synthesizer", PlanSynthesizer, RunSynthesizer),
     Exact("hard", NormalizePreset<Normalize::kHard>),
     Exact("average", NormalizePreset<Normalize::kAverage>),
     Exact("top_k", NormalizePreset<Normalize::kTopK>),
@@ -96,9 +110,9 @@ constexpr Runner kRunners[] = {
     Exact("stick_breaking", NormalizePreset<Normalize::kStickBreaking>),
     Exact("cope", NormalizePreset<Normalize::kCope>),
     Exact("flash", NoPreset, ReadFlash),
-    {"attention_free", PlanAttentionFree, RunAttentionFree},
-    {"induced_set", PlanInducedSet, RunInducedSet},
-    {"perceiver", PlanPerceiver, RunPerceiver},
+    Counted("attention_free", PlanAttentionFree, RunAttentionFree),
+    Counted("induced_set", PlanInducedSet, RunInducedSet),
+    Counted("perceiver", PlanPerceiver, RunPerceiver),
     Exact("block_sparse", NoPreset),
     Exact("longformer", LongformerPreset),
     Exact("bigbird", BigBirdPreset),
@@ -141,6 +155,18 @@ int64_t Bytes(DType dtype, int rank, const Extents& shape) {
   return bytes;
 }
 
+// A contiguous result that is never written.
+AnyTensor OutputOfNothing(const OutputSpec& spec) {
+  static float nothing = 0;
+  AnyTensor tensor = {spec.dtype, &nothing, spec.rank, spec.shape, {}};
+  int64_t stride = 1;
+  for (size_t axis = static_cast<size_t>(spec.rank); axis-- > 0;) {
+    tensor.strides[axis] = stride;
+    stride *= spec.shape[axis];
+  }
+  return tensor;
+}
+
 }  // namespace
 
 Cost EstimateCost(const Request& request, int num_threads) {
@@ -148,21 +174,22 @@ Cost EstimateCost(const Request& request, int num_threads) {
     Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
   }
   Cost cost;
+  std::vector<NamedTensor> outputs;
   for (const OutputSpec& spec : PlanOutputs(request)) {
     cost.bytes_written += Bytes(spec.dtype, spec.rank, spec.shape);
+    outputs.push_back({spec.name, OutputOfNothing(spec)});
   }
   for (const NamedTensor& input : request.inputs) {
     const AnyTensor& tensor = input.tensor;
     cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
   }
   const Runner& runner = FindRunner(request.id);
-  if (runner.read == nullptr && runner.cost == nullptr) return cost;
-  const RequestReader reader(*FindMechanism(request.id), request);
-  const AttentionCost known = runner.read != nullptr
-                                  ? CostOfAttention(runner.Read(reader), num_threads)
-                                  : runner.cost(reader, num_threads);
-  cost.flops = known.flops;
-  cost.scratch_bytes = known.scratch_bytes;
+  if (!runner.counted) return cost;
+  DryRun dry;
+  IdlePool pool(num_threads);
+  runner.Run(RequestReader(*FindMechanism(request.id), request), outputs, &pool);
+  cost.flops = dry.flops();
+  cost.scratch_bytes = dry.most_bytes();
   return cost;
 }
 
@@ -189,8 +216,7 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
     }
   }
   const RequestReader reader(*FindMechanism(request.id), request);
-  if (runner.read != nullptr) return RunAttentionRequest(runner.Read(reader), outputs, pool);
-  runner.run(reader, outputs, pool);
+  runner.Run(reader, outputs, pool);
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "src/parallel/dry_run.h"
+
 namespace heed {
 namespace {
 
@@ -130,7 +132,8 @@ ViewSpan SpanOf(const StoredOutput& tensor) {
 
 void CheckNoAlias(std::string_view name, const ViewSpan& output, std::string_view other,
                   const ViewSpan& input) {
-  if (output.empty || input.empty) return;
+  // In a dry run all that lies between two steps has the same address.
+  if (output.empty || input.empty || DryRun::Current() != nullptr) return;
   // Interleaved views (q, k, v and output as slices of one fused buffer) share a span but no
   // element; only the same first element is certainly a mistake.
   const bool crossing = output.low < input.high && input.low < output.high;

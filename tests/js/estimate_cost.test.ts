@@ -41,13 +41,34 @@ describe("estimateCost", () => {
     expect((both.flops ?? 0) - (alone.flops ?? 0)).toBe(10 * 10 * 2 * 4);
   });
 
-  it("says nothing of what nobody has counted", () => {
+  it("counts sums as free", () => {
     const x = randomData([1, 6, 8], 3);
     const cost = heed.estimateCost("sinusoidal", { x });
     expect(cost.bytesRead).toBe(4 * 48);
     expect(cost.bytesWritten).toBe(4 * 48);
-    expect(cost.flops).toBeUndefined();
-    expect(cost.scratchBytes).toBeUndefined();
+    expect(cost.flops).toBe(0);
+    expect(cost.scratchBytes).toBeGreaterThan(0);
+  });
+
+  it("counts the projections of layers and the rows between them", () => {
+    const rowsOf = (len: number) => randomData([2, len, 8], len);
+    const [wQ, wK, wV] = [1, 2, 3].map((seed) => randomData([2, 4, 8], seed));
+    const { flops, scratchBytes } = heed.estimateCost("multi_head", {
+      query: rowsOf(10),
+      key: rowsOf(20),
+      value: rowsOf(20),
+      wQ,
+      wK,
+      wV,
+    });
+    expect(flops).toBe(2 * 2 * 64 * (10 + 20 + 20) + 2 * 2 * 10 * 20 * 2 * (4 + 4));
+    expect(scratchBytes).toBeGreaterThan(4 * 2 * 8 * (10 + 20 + 20));
+  });
+
+  it("counts every step of a retrieval", () => {
+    const x = rows(1, 2, 30, 8);
+    const { flops } = heed.estimateCost("hopfield", { q: x, k: x, v: x }, { steps: 1000 });
+    expect(flops).toBe(1000 * 2 * 30 * 30 * 2 * (8 + 8));
   });
 
   it("keeps no memory, runs nothing, and takes tensors", () => {

@@ -14,6 +14,7 @@
 #include "src/compose/attention_free-inl.h"
 #include "src/compose/attention_free_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/cost-inl.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -25,12 +26,31 @@ namespace HWY_NAMESPACE {
 // head: each goes on where the one before it stopped.
 inline constexpr int64_t kFreeRows = 16;
 
+// Of the weighted sums. A row that goes on where the one before it stopped adds its new keys only.
+double FreeFlops(const FreePlan& plan) {
+  const AttentionProblem& p = plan.p.pairs;
+  const double width = static_cast<double>(plan.p.q.shape[3]);
+  if (!plan.goes_on) return 2 * width * PairsSeen(p, plan.keep);
+  int64_t keys = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    KeyRange done = {0, 0};
+    for (int64_t i = 0; i < p.q_len; ++i) {
+      const KeyRange seen = VisibleKeys(p, b, i);
+      if (seen.begin != done.begin || seen.end < done.end) done = {seen.begin, seen.begin};
+      keys += std::max<int64_t>(0, seen.end - done.end);
+      done.end = std::max(done.end, seen.end);
+    }
+  }
+  return 2 * width * static_cast<double>(keys * p.num_heads);
+}
+
 void RunAttentionFreeLoop(const AttentionFreeProblem& p, ThreadPool& pool) {
   const FreePlan plan(p);
   const Extents& q = p.q.shape;
   if (q[0] * q[1] * q[2] * q[3] == 0) return;
   std::vector<std::unique_ptr<FreeScratch>> scratch;
   for (int w = 0; w < pool.NumThreads(); ++w) scratch.push_back(std::make_unique<FreeScratch>(p));
+  if (DryRun* dry = DryRun::Current()) dry->AddFlops(FreeFlops(plan));
   const int64_t rows = plan.goes_on ? q[2] : kFreeRows;
   const int64_t blocks = (q[2] + rows - 1) / rows;
   pool.Run(q[0] * q[1] * blocks, [&](int64_t task, int worker) {

@@ -7,6 +7,7 @@
 
 #include "heed/compose.h"
 #include "src/exact/problem.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed {
 
@@ -42,7 +43,7 @@ TensorView<const float> QueriesOfBatch(TensorView<const float> queries, int64_t 
 // the units; its bias is still to be computed.
 struct ExternalProblem {
   TensorView<const float> memory_k, memory_v;
-  std::vector<int32_t> seen;  // units that each token sees; empty = all
+  ScratchVector<int32_t> seen;  // units that each token sees; empty = all
   AttentionOptions over_units;
 };
 ExternalProblem ValidateExternal(const TensorView<const float>& q,

@@ -36,9 +36,9 @@ void CheckLengths(std::span<const int32_t> lengths, const Extents& q) {
 }
 
 // Tokens within the length see all units, the others none.
-std::vector<int32_t> UnitsOfTokens(std::span<const int32_t> lengths, const Extents& q,
-                                   int64_t units) {
-  std::vector<int32_t> seen;
+ScratchVector<int32_t> UnitsOfTokens(std::span<const int32_t> lengths, const Extents& q,
+                                     int64_t units) {
+  ScratchVector<int32_t> seen;
   for (size_t b = 0; b < lengths.size(); ++b) {
     for (int64_t i = 0; i < q[2]; ++i) {
       seen.push_back(i < lengths[b] ? static_cast<int32_t>(units) : 0);
@@ -88,7 +88,8 @@ void ExternalAttention(TensorView<const float> q, TensorView<const float> memory
   first.output = Contiguous(&nothing, q.shape[0], q.shape[1], units, 0);
   first.lse = columns.view();
   Attention(p.memory_k, q, no_values, over_tokens, first, pool);
-  for (int64_t n = 0; n < columns.view().size(); ++n) columns.view().data[n] *= -1;
+  ForEachRow(columns.view().shape, PoolOrDefault(pool),
+             [&](int64_t b, int64_t h, int64_t n) { columns.view()(b, h, n, 0) *= -1; });
 
   const OwnedTensor& lse = columns;
   p.over_units.bias = {

@@ -32,6 +32,20 @@ void FillSourceTerms(const GraphProblem& p, const TensorView<float>& terms, Thre
   });
 }
 
+// Sums over the edges, and the dot products of the scores: of every edge, or of its two ends.
+double GraphFlops(const GraphProblem& p) {
+  const double width = static_cast<double>(p.q.shape[3]);
+  double flops = static_cast<double>(p.num_edges * p.v.shape[3]);
+  if (p.score == GraphScore::kGatV2) {
+    flops += static_cast<double>(p.num_edges) * width;
+  } else {
+    int64_t reached = 0;
+    for (size_t i = 1; i < p.begin.size(); ++i) reached += p.begin[i] > p.begin[i - 1];
+    flops += static_cast<double>(reached + p.k.shape[2]) * width;
+  }
+  return 2 * static_cast<double>(p.q.shape[0] * p.q.shape[1]) * flops;
+}
+
 void RunGraphLoop(const GraphProblem& p, ThreadPool& pool) {
   const int64_t batch = p.q.shape[0], heads = p.q.shape[1], targets = p.q.shape[2];
   if (batch == 0 || heads == 0 || targets == 0) return;
@@ -39,6 +53,7 @@ void RunGraphLoop(const GraphProblem& p, ThreadPool& pool) {
   const OwnedTensor terms = gat ? OwnedTensor({batch, heads, p.k.shape[2], 1}) : OwnedTensor();
   std::vector<GraphScratch> scratch;
   for (int w = 0; w < pool.NumThreads(); ++w) scratch.emplace_back(p.max_degree);
+  if (DryRun* dry = DryRun::Current()) dry->AddFlops(GraphFlops(p));
   if (gat) FillSourceTerms(p, terms.view(), pool);
   const int64_t blocks = (targets + kNodesPerTask - 1) / kNodesPerTask;
   pool.Run(batch * heads * blocks, [&](int64_t task, int worker) {

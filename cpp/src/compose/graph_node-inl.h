@@ -59,8 +59,8 @@ inline float DotLeaky(const float* w, const float* q, const float* k, size_t wid
 
 // Memory of one worker: the edges of one node.
 struct GraphScratch {
-  std::vector<int64_t> edges;  // those whose score is not -inf
-  AlignedFloats scores;        // whole vectors
+  ScratchVector<int64_t> edges;  // those whose score is not -inf
+  AlignedFloats scores;          // whole vectors
 
   explicit GraphScratch(int64_t max_degree)
       : edges(static_cast<size_t>(max_degree)),

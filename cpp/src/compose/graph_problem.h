@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/graph.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed {
 
@@ -22,8 +23,8 @@ struct GraphProblem {
   int64_t num_edges = 0;
 
   // The edges that arrive at node i are order[begin[i]] to order[begin[i + 1] - 1], ascending.
-  std::vector<int64_t> begin;  // [num_targets + 1]
-  std::vector<int64_t> order;  // [num_edges]
+  ScratchVector<int64_t> begin;  // [num_targets + 1]
+  ScratchVector<int64_t> order;  // [num_edges]
   int64_t max_degree = 0;
 };
 

@@ -66,7 +66,7 @@ void SortEdges(GraphProblem& p) {
     p.max_degree = std::max(p.max_degree, p.begin[i]);
     p.begin[i] += p.begin[i - 1];
   }
-  std::vector<int64_t> next(p.begin.begin(), p.begin.end() - 1);
+  ScratchVector<int64_t> next(p.begin.begin(), p.begin.end() - 1);
   for (int64_t e = 0; e < p.num_edges; ++e) {
     int64_t& place = next[static_cast<size_t>(p.edges[static_cast<size_t>(2 * e + 1)])];
     p.order[static_cast<size_t>(place++)] = e;

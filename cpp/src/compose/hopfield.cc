@@ -30,7 +30,7 @@ bool TakeRow(const float* newest, int64_t width, double tolerance, float* state)
 
 // Moves the states by one update. Returns whether any of them may still move.
 bool Update(TensorView<const float> k, const HopfieldOptions& options, const OwnedTensor& states,
-            const OwnedTensor& newest, std::vector<uint8_t>& resting, ThreadPool& pool) {
+            const OwnedTensor& newest, ScratchVector<uint8_t>& resting, ThreadPool& pool) {
   AttentionOutputs outputs;
   outputs.output = newest.view();
   AttentionOptions attention = options.attention;
@@ -90,14 +90,18 @@ void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
   }
   const OwnedTensor states(q.shape);
   const OwnedTensor newest(q.shape);
-  std::vector<uint8_t> resting;
+  ScratchVector<uint8_t> resting;
   try {
     resting.resize(static_cast<size_t>(q.shape[0] * q.shape[1] * q.shape[2]));
   } catch (const std::exception&) {
     Fail(ErrorCode::kMemory, "could not allocate the states of a Hopfield retrieval");
   }
   CopyRows(q, states.view(), threads);
-  for (int64_t step = 1; step < options.steps; ++step) {
+  // Only the data know how many updates there are: dry runs count all.
+  if (DryRun* dry = DryRun::Current()) {
+    dry->Repeat(options.steps - 1, [&] { Update(k, options, states, newest, resting, threads); });
+  }
+  for (int64_t step = 1; step < options.steps && DryRun::Current() == nullptr; ++step) {
     if (!Update(k, options, states, newest, resting, threads)) break;
   }
   Attention(states.view(), k, v, options.attention, outputs, pool);

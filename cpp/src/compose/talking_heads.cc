@@ -11,6 +11,7 @@
 #include "src/compose/checks.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/talking_heads-inl.h"
+#include "src/exact/cost-inl.h"
 #include "src/exact/problem.h"
 #include "src/message.h"
 
@@ -18,13 +19,26 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
+// Of the dot products, of the weighted sums and of the two mixings.
+double TalkingFlops(const TalkingPlan& talking, const TalkingHeadsOptions& options) {
+  const Plan& plan = talking.plan;
+  const AttentionProblem& p = *plan.problem;
+  const double mixings =
+      (options.mix_scores.empty() ? 0 : 1) + (options.mix_weights.empty() ? 0 : 1);
+  const double terms = static_cast<double>(plan.depth) + static_cast<double>(p.head_dim_v) +
+                       mixings * static_cast<double>(p.num_heads);
+  return 2 * PairsSeen(p, plan.plugs.keep) * terms;
+}
+
 // Packs the keys and values of some batch entries, as many as give every thread a block and fit
 // 4 MiB, at least one; then runs their blocks, longest first.
 void RunTalkingLoop(const AttentionProblem& p, const TalkingHeadsOptions& options,
                     ThreadPool& pool) {
-  const TalkingPlan talking(p, options.mix_scores, options.mix_weights);
+  const TalkingPlan talking =
+      InRealMemory([&] { return TalkingPlan(p, options.mix_scores, options.mix_weights); });
   const Plan& plan = talking.plan;
   if (p.batch == 0 || p.num_heads == 0 || p.q_len == 0) return;
+  if (DryRun* dry = DryRun::Current()) dry->AddFlops(TalkingFlops(talking, options));
   const size_t tile_floats = plan.KTileFloats() + plan.VTileFloats();
   const int64_t tiles = p.num_kv_heads * static_cast<int64_t>(plan.num_tiles);  // of an entry
   const int64_t floats = std::max<int64_t>(1, tiles * static_cast<int64_t>(tile_floats));
@@ -33,7 +47,7 @@ void RunTalkingLoop(const AttentionProblem& p, const TalkingHeadsOptions& option
   const int64_t wave = std::clamp<int64_t>(std::max(fitting, wanted), 1, p.batch);
 
   const AlignedFloats packed(static_cast<size_t>(wave * floats));
-  std::vector<PackedTile> table(static_cast<size_t>(wave * tiles));
+  ScratchVector<PackedTile> table(static_cast<size_t>(wave * tiles));
   for (size_t i = 0; i < table.size(); ++i) {
     float* k = packed.get() + i * tile_floats;
     table[i] = {k, k + plan.KTileFloats(), true};

@@ -76,7 +76,7 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
   const AlignedFloats packed(static_cast<size_t>(wave * unit_floats));
   const auto scratch = MakeScratch(plan, pool.NumThreads(), false);
   const int64_t tiles = static_cast<int64_t>(plan.num_tiles);
-  std::vector<PackedTile> table(static_cast<size_t>(wave * tiles));
+  ScratchVector<PackedTile> table(static_cast<size_t>(wave * tiles));
   for (size_t i = 0; i < table.size(); ++i) {
     float* k = packed.get() + i * tile_floats;
     table[i] = {k, k + plan.KTileFloats(), true};
@@ -118,39 +118,24 @@ void RunAttention(const AttentionProblem& problem, const WeightVisit* visit, Thr
   }
 }
 
-// Has threads, runs nothing.
-class IdlePool final : public ThreadPool {
- public:
-  explicit IdlePool(int threads) : threads_(threads) {}
-  int NumThreads() const override { return threads_; }
-  void Run(int64_t, TaskRef) override {}
-
- private:
-  int threads_;
-};
-
-// What RunAttention allocates, by allocating it without memory.
-int64_t CountScratch(const Plan& plan, int threads) {
-  IdlePool pool(threads);
-  const AllocationCount count;
+// What RunAttention allocates, by allocating it in a dry run.
+void CountScratch(const Plan& plan, ThreadPool& pool) {
   if (plan.IsSplit()) {
     const SplitRun run(plan, pool);
   } else if (plan.PacksOwnTiles()) {
-    MakeScratch(plan, UnitWorkers(plan, threads), true);
+    MakeScratch(plan, UnitWorkers(plan, pool.NumThreads()), true);
   } else {
-    const size_t tiles = static_cast<size_t>(WaveUnits(plan, threads)) * plan.num_tiles;
-    const AlignedFloats packed(tiles * (plan.KTileFloats() + plan.VTileFloats()));
-    MakeScratch(plan, threads, false);
-    return count.bytes() + static_cast<int64_t>(tiles * sizeof(PackedTile));
+    RunWaves(plan, pool);
   }
-  return count.bytes();
 }
 
-AttentionCost CostOfAttention(const AttentionProblem& problem, int threads) {
-  if (AllOutputsEmpty(problem)) return {0, 0};
-  const Plan plan(problem, nullptr);
-  if (plan.num_units == 0 || plan.first_row >= plan.rows) return {0, 0};
-  return {Flops(plan), CountScratch(plan, threads)};
+// RunAttention in a dry run. Depends on which outputs have a value, never on their data.
+void CountAttention(const AttentionProblem& problem, ThreadPool& pool) {
+  if (AllOutputsEmpty(problem)) return;
+  const Plan plan = InRealMemory([&] { return Plan(problem); });
+  if (plan.num_units == 0 || plan.first_row >= plan.rows) return;
+  DryRun::Current()->AddFlops(Flops(plan));
+  CountScratch(plan, pool);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -161,7 +146,7 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 
 HWY_EXPORT(RunAttention);
-HWY_EXPORT(CostOfAttention);
+HWY_EXPORT(CountAttention);
 
 namespace {
 
@@ -178,7 +163,9 @@ void WithMemoryErrors(const Body& body) {
 }
 
 void Dispatch(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool* pool) {
-  HWY_DYNAMIC_DISPATCH(RunAttention)(problem, visit, pool != nullptr ? *pool : DefaultThreadPool());
+  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+  if (DryRun::Current() != nullptr) return HWY_DYNAMIC_DISPATCH(CountAttention)(problem, threads);
+  HWY_DYNAMIC_DISPATCH(RunAttention)(problem, visit, threads);
 }
 
 }  // namespace
@@ -191,12 +178,6 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
-}
-
-AttentionCost CostOf(const AttentionProblem& problem, int num_threads) {
-  AttentionCost cost = {};
-  WithMemoryErrors([&] { cost = HWY_DYNAMIC_DISPATCH(CostOfAttention)(problem, num_threads); });
-  return cost;
 }
 
 void RunProblem(const AttentionProblem& problem, ThreadPool* pool) {

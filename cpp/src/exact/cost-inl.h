@@ -1,4 +1,4 @@
-// What a plan costs: the pairs that its rows see, and the memory that running it allocates.
+// What a plan costs: the pairs that its rows see, and their FLOPs.
 #if defined(HEED_EXACT_COST_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_COST_INL_H_
 #undef HEED_EXACT_COST_INL_H_
@@ -7,6 +7,8 @@
 #endif
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "src/exact/keep/range.h"
 #include "src/exact/plan-inl.h"
@@ -15,12 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
+using KeepPlugs = std::vector<std::unique_ptr<CellKeep>>;
+
 // Rows that ask the keep plugs together.
 inline constexpr size_t kCostRows = 64;
 
 // Keys that the rows of a head see, cell by cell.
-inline int64_t CellsSeen(const Plan& plan, int64_t batch, const Row* rows, size_t count) {
-  KeyRange hull = {plan.problem->kv_len, 0};
+inline int64_t CellsSeen(const AttentionProblem& p, const KeepPlugs& plugs, int64_t batch,
+                         const Row* rows, size_t count) {
+  KeyRange hull = {p.kv_len, 0};
   for (size_t i = 0; i < count; ++i) {
     if (rows[i].keys.begin == rows[i].keys.end) continue;
     hull.begin = std::min(hull.begin, rows[i].keys.begin);
@@ -29,9 +34,9 @@ inline int64_t CellsSeen(const Plan& plan, int64_t batch, const Row* rows, size_
   int64_t seen = 0;
   const int64_t step = static_cast<int64_t>(kTileKeys);
   for (int64_t key = hull.begin / step * step; key < hull.end; key += step) {
-    const size_t t = static_cast<size_t>(key / step);
-    const KeepTile tile = {batch, rows, count, key, plan.NumKeys(batch, t)};
-    const bool meets = std::all_of(plan.plugs.keep.begin(), plan.plugs.keep.end(),
+    const KeepTile tile = {batch, rows, count, key,
+                           static_cast<size_t>(std::min(step, hull.end - key))};
+    const bool meets = std::all_of(plugs.begin(), plugs.end(),
                                    [&](const auto& keep) { return keep->MayMeet(tile); });
     if (!meets) continue;
     KeyBits bits[kCostRows];
@@ -39,15 +44,15 @@ inline int64_t CellsSeen(const Plan& plan, int64_t batch, const Row* rows, size_
       const ColumnRange columns = VisibleColumns(rows[i], key, tile.num_keys);
       bits[i].SetRange(columns.begin, columns.end);
     }
-    for (const auto& keep : plan.plugs.keep) keep->Narrow(tile, bits);
+    for (const auto& keep : plugs) keep->Narrow(tile, bits);
     for (size_t i = 0; i < count; ++i) seen += bits[i].Count();
   }
   return seen;
 }
 
 // Summed over the rows of a head of a batch entry.
-inline double CellsOfHead(const Plan& plan, int64_t batch, int64_t head) {
-  const AttentionProblem& p = *plan.problem;
+inline double CellsOfHead(const AttentionProblem& p, const KeepPlugs& plugs, int64_t batch,
+                          int64_t head) {
   Row rows[kCostRows];
   double pairs = 0;
   const int64_t step = static_cast<int64_t>(kCostRows);
@@ -56,20 +61,19 @@ inline double CellsOfHead(const Plan& plan, int64_t batch, int64_t head) {
     for (size_t r = 0; r < count; ++r) {
       const int64_t i = first + static_cast<int64_t>(r);
       rows[r] = {head, i, p.Position(batch, i), VisibleKeys(p, batch, i)};
-      NarrowToHulls(plan.plugs.keep, batch, rows[r]);
+      NarrowToHulls(plugs, batch, rows[r]);
     }
-    pairs += static_cast<double>(CellsSeen(plan, batch, rows, count));
+    pairs += static_cast<double>(CellsSeen(p, plugs, batch, rows, count));
   }
   return pairs;
 }
 
 // Summed over all rows.
-inline double PairsSeen(const Plan& plan) {
-  const AttentionProblem& p = *plan.problem;
+inline double PairsSeen(const AttentionProblem& p, const KeepPlugs& plugs) {
   double pairs = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
-    if (!plan.plugs.keep.empty()) {
-      for (int64_t h = 0; h < p.num_heads; ++h) pairs += CellsOfHead(plan, b, h);
+    if (!plugs.empty()) {
+      for (int64_t h = 0; h < p.num_heads; ++h) pairs += CellsOfHead(p, plugs, b, h);
       continue;
     }
     for (int64_t i = 0; i < p.q_len; ++i) {
@@ -83,7 +87,7 @@ inline double PairsSeen(const Plan& plan) {
 inline double Flops(const Plan& plan) {
   const AttentionProblem& p = *plan.problem;
   const double depth = static_cast<double>(plan.depth);
-  const double pairs = PairsSeen(plan);
+  const double pairs = PairsSeen(p, plan.plugs.keep);
   double flops = 2 * pairs * (depth + static_cast<double>(p.head_dim_v));
   // Normalisers of whole rows keep their scores.
   if (plan.plugs.rows != nullptr) return flops;

@@ -225,9 +225,9 @@ struct Scratch {
   std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
   std::vector<uint8_t> visible;   // of one score tile; only used when values are not finite
   // Only for normalisers that need whole rows (row_loop-inl.h).
-  AlignedFloats row_buffer;      // [tile][row][kTileKeys]
-  AlignedFloats row_scratch;     // what the plug asked for
-  std::vector<ScoreTile> tiles;  // those in the buffer, or runs of them
+  AlignedFloats row_buffer;        // [tile][row][kTileKeys]
+  AlignedFloats row_scratch;       // what the plug asked for
+  ScratchVector<ScoreTile> tiles;  // those in the buffer, or runs of them
 
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(std::min(plan.rows - plan.first_row, plan.block_rows));

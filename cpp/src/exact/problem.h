@@ -136,15 +136,6 @@ void RunProblem(const AttentionProblem& problem, ThreadPool* pool);
 // The part of it that decides which of the pairs [batch, num_heads, q_len, kv_len] are visible.
 AttentionProblem ValidateKeepRules(const Extents& pairs, const AttentionOptions& options);
 
-// What running the problem takes beside its results.
-struct AttentionCost {
-  double flops;
-  int64_t scratch_bytes;
-};
-
-// Depends on which outputs have a value, never on their data. Throws Error(kMemory).
-AttentionCost CostOf(const AttentionProblem& problem, int num_threads);
-
 }  // namespace heed
 
 #endif  // HEED_SRC_EXACT_PROBLEM_H_

@@ -381,22 +381,6 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   return specs;
 }
 
-AttentionCost CostOfAttention(const AttentionRequest& r, int num_threads) {
-  AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, OptionsOf(r), r.return_lse);
-  // Which results there are decides how the call runs; nothing is written to them.
-  static float nothing = 0;
-  const Extents output = {p.batch, p.num_heads, p.q_len, p.head_dim_v};
-  p.output = StoredOutput(&nothing, p.q.dtype, output, {});
-  if (r.return_lse) p.outputs.lse = {&nothing, {p.batch, p.num_heads, p.q_len, 1}, {}};
-  const TensorView<float> pairs = {&nothing, {p.batch, p.num_heads, p.q_len, p.kv_len}, {}};
-  if (r.return_weights) p.outputs.weights = pairs;
-  if (r.return_scores) {
-    p.outputs.scores = pairs;
-    p.outputs.score_stage = *r.return_scores;
-  }
-  return CostOf(p, num_threads);
-}
-
 void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,
                          ThreadPool* pool) {
   const AttentionOptions options = OptionsOf(r);

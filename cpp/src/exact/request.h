@@ -35,9 +35,6 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
 // The options with views of what the request owns, which must outlive them.
 AttentionOptions OptionsOf(const AttentionRequest& request);
 
-// What heed::Run of the request takes beside its results, with this many threads.
-AttentionCost CostOfAttention(const AttentionRequest& request, int num_threads);
-
 // What the rows fix.
 AttentionOptions UnscaledPreset();  // luong_dot, luong_location
 AttentionOptions BilinearPreset();  // luong_general

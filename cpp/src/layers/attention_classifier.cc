@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "heed/linear.h"
 #include "src/layers/multi_head.h"
@@ -41,42 +41,55 @@ void CheckTokens(const TensorView<const int32_t>& tokens, int64_t vocabulary,
 
 // x_i = embedding[token] + position; rows beyond the length are zeros, which nothing sees.
 void Embed(const TensorView<const int32_t>& tokens, const AttentionClassifierWeights& w,
-           const AttentionClassifierOptions& o, const TensorView<float>& x) {
-  for (int64_t b = 0; b < x.shape[0]; ++b) {
-    for (int64_t i = 0; i < x.shape[2]; ++i) {
-      const bool read = i < Length(o, b, x.shape[2]);
-      const int64_t token = read ? tokens(0, 0, b, i) : 0;
-      for (int64_t d = 0; d < x.shape[3]; ++d) {
-        float value = read ? w.embedding(0, 0, token, d) : 0;
-        if (read && w.position_table.has_value()) value += w.position_table(0, 0, i, d);
-        x(b, 0, i, d) = value;
-      }
+           const AttentionClassifierOptions& o, const TensorView<float>& x, ThreadPool& pool) {
+  pool.Run(x.shape[0] * x.shape[2], [&](int64_t row, int) {
+    const int64_t b = row / x.shape[2], i = row % x.shape[2];
+    const bool read = i < Length(o, b, x.shape[2]);
+    const int64_t token = read ? tokens(0, 0, b, i) : 0;
+    for (int64_t d = 0; d < x.shape[3]; ++d) {
+      float value = read ? w.embedding(0, 0, token, d) : 0;
+      if (read && w.position_table.has_value()) value += w.position_table(0, 0, i, d);
+      x(b, 0, i, d) = value;
     }
-  }
+  });
 }
 
-// Weights of the first `length` rows; double, because a sum of many rows follows.
-std::vector<double> PoolWeights(const TensorView<float>& h, int64_t b, int64_t length,
-                                const AttentionClassifierWeights& w, Pooling pooling) {
-  std::vector<double> weights(static_cast<size_t>(length), 1.0 / static_cast<double>(length));
-  if (pooling != Pooling::kAttention) return weights;
+// Weights of the first rows; double, because a sum of many rows follows.
+void FillPoolWeights(const TensorView<float>& h, int64_t b, const AttentionClassifierWeights& w,
+                     Pooling pooling, std::span<double> weights) {
+  std::fill(weights.begin(), weights.end(), 1.0 / static_cast<double>(weights.size()));
+  if (pooling != Pooling::kAttention) return;
   double top = -std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < length; ++i) {
+  for (size_t i = 0; i < weights.size(); ++i) {
     double dot = 0;
     for (int64_t d = 0; d < h.shape[3]; ++d) {
-      dot += static_cast<double>(h(b, 0, i, d)) * w.pool_query[static_cast<size_t>(d)];
+      dot += static_cast<double>(h(b, 0, static_cast<int64_t>(i), d)) *
+             w.pool_query[static_cast<size_t>(d)];
     }
-    weights[static_cast<size_t>(i)] = dot;
+    weights[i] = dot;
     top = std::max(top, dot);
   }
   double sum = 0;
   for (double& weight : weights) sum += weight = std::exp(weight - top);
   for (double& weight : weights) weight /= sum;
-  return weights;
 }
 
+void PoolMaxima(const TensorView<float>& h, int64_t b, int64_t length, float* to) {
+  for (int64_t d = 0; d < h.shape[3]; ++d) {
+    float largest = h(b, 0, 0, d);
+    for (int64_t i = 1; i < length && !std::isnan(largest); ++i) {
+      const float element = h(b, 0, i, d);
+      if (element > largest || std::isnan(element)) largest = element;
+    }
+    to[d] = largest;
+  }
+}
+
+bool Weighs(Pooling pooling) { return pooling == Pooling::kMean || pooling == Pooling::kAttention; }
+
+// The rows of entry b become one; `weights` has as many values as rows, where pooling weighs them.
 void Pool(const TensorView<float>& h, const AttentionClassifierWeights& w,
-          const AttentionClassifierOptions& o, int64_t b, float* to) {
+          const AttentionClassifierOptions& o, int64_t b, double* weights, float* to) {
   const int64_t dim = h.shape[3];
   const int64_t length = Length(o, b, h.shape[2]);
   if (length == 0) {
@@ -87,23 +100,34 @@ void Pool(const TensorView<float>& h, const AttentionClassifierWeights& w,
     std::copy_n(&h(b, 0, 0, 0), dim, to);
     return;
   }
-  if (o.pooling == Pooling::kMax) {
-    for (int64_t d = 0; d < dim; ++d) {
-      float largest = h(b, 0, 0, d);
-      for (int64_t i = 1; i < length && !std::isnan(largest); ++i) {
-        const float element = h(b, 0, i, d);
-        if (element > largest || std::isnan(element)) largest = element;
-      }
-      to[d] = largest;
-    }
-    return;
-  }
-  const std::vector<double> weights = PoolWeights(h, b, length, w, o.pooling);
+  if (o.pooling == Pooling::kMax) return PoolMaxima(h, b, length, to);
+  FillPoolWeights(h, b, w, o.pooling, {weights, static_cast<size_t>(length)});
   for (int64_t d = 0; d < dim; ++d) {
     double sum = 0;
-    for (int64_t i = 0; i < length; ++i) sum += weights[static_cast<size_t>(i)] * h(b, 0, i, d);
+    for (int64_t i = 0; i < length; ++i) sum += weights[i] * h(b, 0, i, d);
     to[d] = static_cast<float>(sum);
   }
+}
+
+void PoolEntries(const TensorView<float>& h, const AttentionClassifierWeights& w,
+                 const AttentionClassifierOptions& o, float* pooled, ThreadPool& pool) {
+  const int64_t batch = h.shape[0], len = h.shape[2], width = h.shape[3];
+  ScratchVector<double> weights;
+  try {
+    if (Weighs(o.pooling)) weights.resize(static_cast<size_t>(batch * len));
+  } catch (const std::exception&) {
+    Fail(ErrorCode::kMemory, "could not allocate the pooling weights of the classifier");
+  }
+  if (DryRun* dry = DryRun::Current()) {
+    int64_t rows = 0;
+    for (int64_t b = 0; b < batch; ++b) rows += Length(o, b, len);
+    const double products =
+        (Weighs(o.pooling) ? 1 : 0) + (o.pooling == Pooling::kAttention ? 1 : 0);
+    dry->AddFlops(2 * products * static_cast<double>(rows * width));
+  }
+  pool.Run(batch, [&](int64_t b, int) {
+    Pool(h, w, o, b, weights.data() + (weights.empty() ? 0 : b * len), pooled + b * width);
+  });
 }
 
 AlignedFloats Rows(int64_t batch, int64_t len, int64_t dim) {
@@ -172,15 +196,14 @@ void AttentionClassifier(TensorView<const int32_t> tokens,
   const AlignedFloats pooled = Rows(batch, 1, width);
   const TensorView<float> x = Contiguous(x_memory.get(), batch, 1, len, dim);
   const TensorView<float> h = Contiguous(h_memory.get(), batch, 1, len, width);
-  Embed(tokens, weights, options, x);
+  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+  Embed(tokens, weights, options, x, threads);
   MultiHeadOutputs outputs;
   outputs.output = h;
-  MultiHead(x, x, x, weights.attention, options.attention, outputs, pool);
-  for (int64_t b = 0; b < batch; ++b) {
-    Pool(h, weights, options, b, pooled.get() + b * width);
-  }
+  MultiHead(x, x, x, weights.attention, options.attention, outputs, &threads);
+  PoolEntries(h, weights, options, pooled.get(), threads);
   Linear(MatrixView<const float>(pooled.get(), batch, width), weights.w_class, weights.b_class,
-         output, pool);
+         output, &threads);
 }
 
 }  // namespace heed

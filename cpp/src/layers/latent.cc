@@ -45,14 +45,14 @@ TensorView<T> Columns(TensorView<T> view, int64_t first, int64_t count) {
 }
 
 // Copies rows; one head of `from` serves all heads of `to`.
-void CopyRows(const TensorView<const float>& from, const TensorView<float>& to) {
-  for (int64_t b = 0; b < to.shape[0]; ++b) {
+void CopyRows(const TensorView<const float>& from, const TensorView<float>& to, ThreadPool& pool) {
+  if (to.shape[3] == 0) return;
+  pool.Run(to.shape[0] * to.shape[2], [&](int64_t row, int) {
+    const int64_t b = row / to.shape[2], i = row % to.shape[2];
     for (int64_t h = 0; h < to.shape[1]; ++h) {
-      for (int64_t i = 0; i < to.shape[2] && to.shape[3] > 0; ++i) {
-        std::copy_n(&from(b, from.shape[1] == 1 ? 0 : h, i, 0), to.shape[3], &to(b, h, i, 0));
-      }
+      std::copy_n(&from(b, from.shape[1] == 1 ? 0 : h, i, 0), to.shape[3], &to(b, h, i, 0));
     }
-  }
+  });
 }
 
 AttentionOptions WithScale(AttentionOptions options, int64_t head_dim) {
@@ -72,7 +72,7 @@ void AttendNaive(const CoreShape& s, const TensorView<const float>& q,
   const Owned k(s.batch, s.num_heads, s.kv_len, s.nope_dim + s.rope_dim);
   const Owned v(s.batch, s.num_heads, s.kv_len, s.head_dim_v);
   Bmm(latent, TransposedView(w_uk), Columns(k.view, 0, s.nope_dim), &pool);
-  if (s.rope_dim > 0) CopyRows(k_rope, Columns(k.view, s.nope_dim, s.rope_dim));
+  if (s.rope_dim > 0) CopyRows(k_rope, Columns(k.view, s.nope_dim, s.rope_dim), pool);
   Bmm(latent, TransposedView(w_uv), v.view, &pool);
   Attention(q, k.view, v.view, options, outputs, &pool);
 }
@@ -86,10 +86,11 @@ void AttendAbsorbed(const CoreShape& s, const TensorView<const float>& q,
   const Owned keys(s.batch, 1, s.kv_len, width);
   const Owned found(s.batch, s.num_heads, s.q_len, s.kv_rank);
   Bmm(Columns(q, 0, s.nope_dim), w_uk, Columns(queries.view, 0, s.kv_rank), &pool);
-  CopyRows(latent, Columns(keys.view, 0, s.kv_rank));
+  CopyRows(latent, Columns(keys.view, 0, s.kv_rank), pool);
   if (s.rope_dim > 0) {
-    CopyRows(Columns(q, s.nope_dim, s.rope_dim), Columns(queries.view, s.kv_rank, s.rope_dim));
-    CopyRows(k_rope, Columns(keys.view, s.kv_rank, s.rope_dim));
+    CopyRows(Columns(q, s.nope_dim, s.rope_dim), Columns(queries.view, s.kv_rank, s.rope_dim),
+             pool);
+    CopyRows(k_rope, Columns(keys.view, s.kv_rank, s.rope_dim), pool);
   }
   const TensorView<float> output = outputs.output;
   outputs.output = found.view;

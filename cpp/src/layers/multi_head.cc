@@ -110,6 +110,11 @@ class MultiHeadCall {
 
   // The extra keys join each row's softmax through its lse, exactly, whatever the keep rules are.
   void AddExtraKeys(const TensorView<float>& q, const TensorView<float>& heads) const {
+    DryRun* const dry = DryRun::Current();
+    if (dry != nullptr && !w_.bias_k.empty()) {
+      dry->AddFlops(2 * static_cast<double>(s_.batch * s_.num_heads * s_.q_len) *
+                    static_cast<double>(s_.head_dim + s_.head_dim_v));
+    }
     ForEachHead([&](int64_t b, int64_t h) {
       for (int64_t i = 0; i < s_.q_len; ++i) AddExtraKeysToRow(q, heads, b, h, i);
     });

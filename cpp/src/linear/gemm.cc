@@ -20,6 +20,10 @@ namespace HWY_NAMESPACE {
 void RunGemm(const GemmProblem& problem, ThreadPool& pool) {
   const GemmPlan plan(problem, pool.NumThreads());
   if (plan.rows == 0 || plan.cols == 0 || plan.num_units == 0) return;
+  if (DryRun* dry = DryRun::Current()) {
+    dry->AddFlops(2.0 * static_cast<double>(plan.num_units) * static_cast<double>(plan.rows) *
+                  static_cast<double>(plan.cols) * static_cast<double>(plan.depth));
+  }
   GemmLoop(plan, pool).Run();
 }
 

@@ -4,53 +4,27 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <memory>
 
-#include "heed/error.h"
-#include "hwy/aligned_allocator.h"
-#include "src/message.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed {
 
-// While one lives, AlignedFloats made by its thread have no memory: their bytes are added up
-// instead.
-class AllocationCount {
- public:
-  AllocationCount() : outer_(current) { current = this; }
-  ~AllocationCount() { current = outer_; }
-  AllocationCount(const AllocationCount&) = delete;
-  AllocationCount& operator=(const AllocationCount&) = delete;
-
-  int64_t bytes() const { return bytes_; }
-
- private:
-  friend class AlignedFloats;
-  static inline thread_local AllocationCount* current = nullptr;
-
-  AllocationCount* outer_;
-  int64_t bytes_ = 0;
+struct FreeFloats {
+  int64_t counted = 0;  // bytes, in a dry run
+  void operator()(float* memory) const;
 };
 
-// Cache-line aligned floats, not initialised. Throws Error(kMemory).
+// Cache-line aligned floats, not initialised. Throws Error(kMemory). In a dry run they are counted
+// and point to memory that may be neither read nor written.
 class AlignedFloats {
  public:
   AlignedFloats() = default;
-  explicit AlignedFloats(size_t count) {
-    if (count == 0) return;
-    if (AllocationCount::current != nullptr) {
-      AllocationCount::current->bytes_ += static_cast<int64_t>(count * sizeof(float));
-      return;
-    }
-    memory_ = hwy::AllocateAligned<float>(count);
-    if (memory_ == nullptr) {
-      Fail(ErrorCode::kMemory, "could not allocate {} bytes of scratch memory",
-           {count * sizeof(float)});
-    }
-  }
+  explicit AlignedFloats(size_t count);
   float* get() const { return memory_.get(); }
 
  private:
-  hwy::AlignedFreeUniquePtr<float[]> memory_;
+  std::unique_ptr<float[], FreeFloats> memory_;
 };
 
 // Rounds up to a multiple.

@@ -133,6 +133,7 @@ void RunAddition(const AdditionProblem& p, ThreadPool& pool) {
   for (int w = 0; w < workers; ++w) {
     codes.push_back(std::make_unique<BlockCodes>(p, blocks.rows()));
   }
+  if (DryRun::Current() != nullptr) return;
   const auto task = [&](int64_t index, int worker) {
     const RowBlock block = blocks[index];
     codes[static_cast<size_t>(worker)]->Fill(phases, block);

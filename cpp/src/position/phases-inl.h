@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
+#include "src/parallel/dry_run.h"
 #include "src/position/problem.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,7 +28,7 @@ inline constexpr int64_t kPhaseStep = 64;
 struct CoarsePhases {
   explicit CoarsePhases(size_t pairs) : cos(pairs), sin(pairs) {}
   int64_t step = std::numeric_limits<int64_t>::min();  // a of what it holds
-  std::vector<double> cos, sin;
+  ScratchVector<double> cos, sin;
 };
 
 class PhaseTable {
@@ -91,8 +92,8 @@ class PhaseTable {
 
   const Spectrum& spectrum_;
   size_t pairs_;
-  size_t start_[kPhaseStep] = {};  // of each needed residue
-  std::vector<double> cos_, sin_;  // [needed residues, pairs]
+  size_t start_[kPhaseStep] = {};    // of each needed residue
+  ScratchVector<double> cos_, sin_;  // [needed residues, pairs]
 };
 
 // Which residues modulo kPhaseStep occur among the positions of a call.

@@ -166,6 +166,10 @@ void RunRotation(const RotationProblem& p, ThreadPool& pool) {
   for (int w = 0; w < workers; ++w) {
     tables.push_back(std::make_unique<BlockTables>(p, blocks.rows()));
   }
+  if (DryRun* dry = DryRun::Current()) {  // a product with a 2 x 2 matrix for every pair
+    const double rows = static_cast<double>(p.x.shape[0] * p.x.shape[1] * p.x.shape[2]);
+    return dry->AddFlops(8 * rows * static_cast<double>(p.pairs()));
+  }
   const auto task = [&](int64_t index, int worker) {
     const RowBlock block = blocks[index];
     BlockTables& table = *tables[static_cast<size_t>(worker)];

@@ -6,6 +6,7 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/parallel/dry_run.h"
 #include "src/rows/norm-inl.h"
 #include "src/rows/problem.h"
 #include "src/rows/softmax-inl.h"
@@ -140,7 +141,7 @@ void RunSoftmax(const SoftmaxProblem& p, ThreadPool& pool) {
 
 void RunNorm(const NormProblem& p, ThreadPool& pool) {
   const size_t dim = static_cast<size_t>(p.x.shape[3]);
-  if (p.x.size() == 0) return;
+  if (p.x.size() == 0 || DryRun::Current() != nullptr) return;
   const RowNormOptions& o = p.options;
   const float* scale = o.scale.empty() ? nullptr : o.scale.data();
   const float* bias = o.bias.empty() ? nullptr : o.bias.data();

@@ -153,14 +153,29 @@ TEST(Cost, NeverAllocatesTheProblem) {
   EXPECT_EQ(*EstimateCost(request, 1).flops, 4.0 * static_cast<double>(len) * 32);
 }
 
-TEST(Cost, OfOtherFamiliesIsWhatMovesAtLeast) {
+TEST(Cost, OfSumsIsWhatMoves) {
   const std::vector<float> zeros(2 * 6, 0.0f);
   const Cost cost =
       EstimateCost(RequestBuilder("sinusoidal").Floats("x", {1, 2, 6}, zeros).request(), 1);
   EXPECT_EQ(cost.bytes_read, 4 * 12);
   EXPECT_EQ(cost.bytes_written, 4 * 12);
-  EXPECT_FALSE(cost.flops.has_value());
-  EXPECT_FALSE(cost.scratch_bytes.has_value());
+  EXPECT_EQ(*cost.flops, 0);
+  EXPECT_GT(*cost.scratch_bytes, 0);
+}
+
+TEST(Cost, OfALayerNeverAllocatesItsRows) {
+  // 2^26 rows of 8: queries, keys, values and heads would take 2 GiB each.
+  float nothing = 0;
+  const int64_t len = int64_t{1} << 26;
+  const AnyTensor rows = {DType::kFloat32, &nothing, 3, {1, len, 8, 0}, {0, 0, 1, 0}};
+  const std::vector<float> weight(64, 0.0f);
+  RequestBuilder builder("multi_head");
+  for (const char* name : {"w_q", "w_k", "w_v"}) builder.Floats(name, {2, 4, 8}, weight);
+  Request request = builder.Param("window_left", 0.0).Param("causal", true).request();
+  for (const char* name : {"query", "key", "value"}) request.inputs.push_back({name, rows});
+  const Cost cost = EstimateCost(request, 1);
+  EXPECT_EQ(*cost.flops, static_cast<double>(len) * (3 * 2 * 64 + 2 * 2 * 8));
+  EXPECT_GT(*cost.scratch_bytes, 3 * 4 * 8 * len);
 }
 
 TEST(Cost, RefusesWhatRunRefuses) {

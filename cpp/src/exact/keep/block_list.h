@@ -9,6 +9,7 @@
 #include "heed/keep.h"
 #include "src/exact/keep/pattern.h"
 #include "src/exact/problem.h"
+#include "src/parallel/worker_scratch.h"
 
 namespace heed {
 
@@ -19,8 +20,8 @@ struct BlockRows {
   int64_t kv_block = 1;
   int64_t rows = 0;   // of one head
   int64_t heads = 1;  // 1: all heads share the list
-  std::vector<int64_t> starts;
-  std::vector<int32_t> blocks;
+  ScratchVector<int64_t> starts;
+  ScratchVector<int32_t> blocks;
 };
 
 BlockRows BlocksOfList(const BlockList& list, const AttentionProblem& p);
@@ -69,7 +70,7 @@ class BlockListKeep final : public PatternKeep {
   // Which tiles of keys each run of kMapQueries tokens of a head meets, one bit each.
   int64_t map_rows_ = 0;   // of one head
   int64_t map_words_ = 0;  // of one row
-  std::vector<uint64_t> map_;
+  ScratchVector<uint64_t> map_;
 };
 
 }  // namespace heed

@@ -14,6 +14,7 @@
 #include "heed/position.h"
 #include "hwy/highway.h"
 #include "src/exact/modify/modify-inl.h"
+#include "src/parallel/worker_scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -104,7 +105,7 @@ class DistanceBias final : public Modify {
 
   int64_t num_heads_;  // 1 when all heads share a curve
   int64_t reach_;      // distances beyond it have the value at it
-  std::vector<float> curves_;
+  ScratchVector<float> curves_;
 };
 
 }  // namespace HWY_NAMESPACE

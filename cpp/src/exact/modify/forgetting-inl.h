@@ -102,8 +102,8 @@ class Forgetting final : public Modify {
 
   int64_t num_heads_;
   size_t stride_;
-  std::vector<float> high_, low_;       // running sums [batch][num_heads][kv_len], padded to tiles
-  std::vector<int64_t> resets_, lost_;  // the last gate of -inf, of NaN; empty when there is none
+  ScratchVector<float> high_, low_;  // running sums [batch][num_heads][kv_len], padded to tiles
+  ScratchVector<int64_t> resets_, lost_;  // the last gate of -inf, of NaN; empty when there is none
 };
 
 }  // namespace HWY_NAMESPACE
