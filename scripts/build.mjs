@@ -1,6 +1,6 @@
 // Builds what is named, everything without a name:
 //   node scripts/build.mjs [native] [wasm] [package] [web]
-import { cpSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "./process.mjs";
@@ -33,6 +33,14 @@ export async function buildWasm(tools) {
   await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
 }
 
+// Emscripten's glue keeps its long names; a third of its download goes without them.
+async function minifyGlue(from, to) {
+  const { minify } = await import("vite");
+  const { code, errors } = await minify(from, readFileSync(from, "utf8"), { module: true });
+  if (errors.length > 0) throw new Error(`${from}: ${errors[0].message}`);
+  writeFileSync(to, code);
+}
+
 // dist/: the compiled TypeScript with the WASM modules beside it.
 export async function buildPackage(tools) {
   const dist = join(root, "dist");
@@ -42,7 +50,10 @@ export async function buildPackage(tools) {
   mkdirSync(join(dist, "wasm"), { recursive: true });
   for (const name of readdirSync(join(root, "build/wasm"))) {
     if (!/^heed-.*\.(mjs|wasm|d\.mts)$/.test(name)) continue;
-    cpSync(join(root, "build/wasm", name), join(dist, "wasm", name));
+    const from = join(root, "build/wasm", name);
+    const to = join(dist, "wasm", name);
+    if (name.endsWith(".mjs")) await minifyGlue(from, to);
+    else cpSync(from, to);
   }
 }
 
