@@ -36,13 +36,13 @@ export interface Request {
 
 const ROLES: Readonly<Record<string, Role>> = { float: "numbers", keep: "keep", int: "lengths" };
 
-/** What exact attention converts as it reads it; everything else is float32. */
+/** What may be stored in two bytes; everything else is float32. */
 const STORED: ReadonlySet<string> = new Set(["q", "k", "v"]);
 
 function toReading({ family }: Mechanism, input: MechanismInput, float64: boolean): Reading {
   const role = ROLES[input.kind] ?? "numbers";
   const vector = input.shapes.some((shape) => shape.length === 1);
-  const half = family === "exact" && STORED.has(input.name);
+  const half = (family === "exact" || family === "recurrent") && STORED.has(input.name);
   return {
     role,
     ...(vector ? { vector } : {}),

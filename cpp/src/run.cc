@@ -5,6 +5,7 @@
 #include "heed/registry.h"
 #include "src/compose/request.h"
 #include "src/exact/request.h"
+#include "src/float_request.h"
 #include "src/layers/request.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
@@ -28,10 +29,25 @@ struct Runner {
   AttentionOptions (*preset)() = nullptr;
   AttentionRequest (*read)(const RequestReader&, AttentionOptions) = nullptr;
 
-  void Run(const RequestReader& reader, std::span<const NamedTensor> outputs,
-           ThreadPool* pool) const {
-    if (read != nullptr) return RunAttentionRequest(Read(reader), outputs, pool);
-    run(reader, outputs, pool);
+  std::vector<OutputSpec> Plan(const Request& request) const {
+    const Mechanism& row = *FindMechanism(request.id);
+    if (read != nullptr) return PlanAttention(Read(RequestReader(row, request)));
+    const FloatRequest floats(request);
+    std::vector<OutputSpec> specs = plan(RequestReader(row, floats.get()));
+    if (floats.has_copies()) specs.front().dtype = floats.output_dtype();
+    return specs;
+  }
+
+  void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) const {
+    const Mechanism& row = *FindMechanism(request.id);
+    if (read != nullptr) {
+      return RunAttentionRequest(Read(RequestReader(row, request)), outputs, pool);
+    }
+    const FloatRequest floats(request);
+    std::vector<NamedTensor> results(outputs.begin(), outputs.end());
+    const FloatOutput output(results);
+    run(RequestReader(row, floats.get()), results, pool);
+    output.Store();
   }
   AttentionRequest Read(const RequestReader& reader) const { return read(reader, preset()); }
 };
@@ -118,13 +134,13 @@ constexpr Runner kRunners[] = {
     Exact("bigbird", BigBirdPreset),
     Exact("swin_window", SwinWindowPreset),
     Exact("neighborhood", NeighborhoodPreset),
-    {"linear", PlanLinearAttention, RunLinearAttention},
-    {"retention", PlanRetention, RunRetention},
-    {"gated_linear", PlanGatedLinear, RunGatedLinear},
-    {"mamba2", PlanMamba2, RunMamba2},
-    {"delta_rule", PlanDeltaRule, RunDeltaRule},
-    {"gated_delta_rule", PlanDeltaRule, RunDeltaRule},
-    {"kimi_delta", PlanDeltaRule, RunDeltaRule},
+    Counted("linear", PlanLinearAttention, RunLinearAttention),
+    Counted("retention", PlanRetention, RunRetention),
+    Counted("gated_linear", PlanGatedLinear, RunGatedLinear),
+    Counted("mamba2", PlanMamba2, RunMamba2),
+    Counted("delta_rule", PlanDeltaRule, RunDeltaRule),
+    Counted("gated_delta_rule", PlanDeltaRule, RunDeltaRule),
+    Counted("kimi_delta", PlanDeltaRule, RunDeltaRule),
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.
@@ -187,7 +203,7 @@ Cost EstimateCost(const Request& request, int num_threads) {
   if (!runner.counted) return cost;
   DryRun dry;
   IdlePool pool(num_threads);
-  runner.Run(RequestReader(*FindMechanism(request.id), request), outputs, &pool);
+  runner.Run(request, outputs, &pool);
   cost.flops = dry.flops();
   cost.scratch_bytes = dry.most_bytes();
   return cost;
@@ -195,9 +211,9 @@ Cost EstimateCost(const Request& request, int num_threads) {
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {
   const Runner& runner = FindRunner(request.id);
-  const RequestReader reader(*FindMechanism(request.id), request);
+  const RequestReader names(*FindMechanism(request.id), request);
   for (const NamedTensor& input : request.inputs) CheckData(input);
-  return runner.read != nullptr ? PlanAttention(runner.Read(reader)) : runner.plan(reader);
+  return runner.Plan(request);
 }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
@@ -215,8 +231,7 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPoo
       Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
     }
   }
-  const RequestReader reader(*FindMechanism(request.id), request);
-  runner.Run(reader, outputs, pool);
+  runner.Run(request, outputs, pool);
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {

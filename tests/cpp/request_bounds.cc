@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <limits>
 
 #include "attention_accuracy.h"
 #include "drawn_params.h"
@@ -184,9 +185,14 @@ AttentionCase ToCase(const DrawnRequest& r) {
 
 // What is added to a row's bound for storing it in two bytes.
 double StorageError(const DrawnRequest& r, double value) {
-  const auto at = r.inputs.find("q");
+  auto at = r.inputs.find("q");
+  if (at == r.inputs.end()) at = r.inputs.find("v");
   if (at == r.inputs.end() || !std::isfinite(value)) return 0;
-  if (at->second.dtype == DType::kFloat16) return kFloat16Rounding * std::abs(value) + 0x1p-25;
+  if (at->second.dtype == DType::kFloat16) {
+    constexpr double kLargest = 65504;  // what is larger is stored as an infinity
+    if (std::abs(value) > 0.999 * kLargest) return std::numeric_limits<double>::infinity();
+    return kFloat16Rounding * std::abs(value) + 0x1p-25;
+  }
   if (at->second.dtype == DType::kBFloat16) return kBFloat16Rounding * std::abs(value);
   return 0;
 }
@@ -234,6 +240,15 @@ std::map<std::string, double> Sensitivity(const DrawnRequest& r, const Values& e
     DrawnRequest near = r;
     Random random(seed);
     for (auto& [name, tensor] : near.inputs) {
+      if (tensor.dtype == DType::kFloat16 || tensor.dtype == DType::kBFloat16) {
+        // The numbers that are stored, as floats.
+        for (double& x : tensor.values) {
+          const float value = static_cast<float>(x);
+          x = tensor.dtype == DType::kFloat16 ? ToFloat(ToFloat16(value))
+                                              : ToFloat(ToBFloat16(value));
+        }
+        tensor.dtype = DType::kFloat32;
+      }
       if (tensor.dtype != DType::kFloat32) continue;
       for (double& x : tensor.values) x *= 1 + (random.Chance(0.5) ? kStep : -kStep);
       tensor.Pack();
@@ -296,7 +311,10 @@ Bounds ComposedBounds(const DrawnRequest& r, const Values& expected) {
   Bounds bounds;
   for (const auto& [name, values] : expected) {
     const double bound = Declared(r, name, values) / dropped + 32 * moved[name] + FLT_MIN;
-    bounds[name].assign(values.size(), bound);
+    for (const double value : values) {
+      bounds[name].push_back(bound + (name == "output" ? StorageError(r, value) : 0));
+    }
+    bounds[name];  // results may have no elements
   }
   return bounds;
 }

@@ -1,5 +1,6 @@
 import { type Heed, load } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { drawExample } from "../../web/src/lib/example.js";
 import { expectClose, expectError, MAX_ERROR, randomData, size } from "./support.js";
 
 let heed: Heed;
@@ -20,6 +21,12 @@ function stored(shape: number[], seed: number, dtype: Half) {
   const numbers = Float32Array.from((tensor.toNested() as number[][][][]).flat(3));
   tensor.dispose();
   return { data, bits, numbers, shape };
+}
+
+interface HeedResult {
+  dtype: string;
+  data: Float32Array;
+  toNested(): unknown;
 }
 
 const flat = (nested: unknown): number[] => (nested as number[]).flat(9);
@@ -77,6 +84,35 @@ describe("float16 and bfloat16", () => {
     const { output } = heed.run("attention", inputs, { causal: true });
     expect(output.dtype).toBe(dtype);
     expectClose("output", flat(output.toNested()), expected.output.data, UNIT[dtype] + MAX_ERROR);
+  });
+
+  it.each(HALVES)("%s q, k and v serve every mechanism that has them", (dtype) => {
+    const parameters = new Map(heed.parameters.map((row) => [row.name, row]));
+    const run = heed.run as (...args: unknown[]) => { output: HeedResult };
+    let seen = 0;
+    for (const mechanism of heed.mechanisms) {
+      const { inputs, params } = drawExample(mechanism, parameters);
+      const names = ["q", "k", "v"].filter((name) => name in inputs);
+      if (!["exact", "recurrent"].includes(mechanism.family) || names.length === 0) continue;
+      const halves: Record<string, unknown> = { ...inputs };
+      const wide: Record<string, unknown> = { ...inputs };
+      names.forEach((name, n) => {
+        const shape = inputs[name]?.shape as number[];
+        const { bits, numbers } = stored(shape, 20 + n, dtype);
+        halves[name] = { data: bits, shape, dtype };
+        wide[name] = { data: numbers, shape };
+      });
+      const got = run(mechanism.id, halves, params).output;
+      const wanted = run(mechanism.id, wide, params).output;
+      expect(got.dtype, mechanism.id).toBe(dtype);
+      const numbers = flat(got.toNested());
+      wanted.data.forEach((x, i) => {
+        const far = Math.abs((numbers[i] as number) - x);
+        expect(far, mechanism.id).toBeLessThanOrEqual(UNIT[dtype] * Math.abs(x) + 1e-6);
+      });
+      seen++;
+    }
+    expect(seen).toBeGreaterThan(40);
   });
 
   it("lives in tensors, whose results are tensors", () => {

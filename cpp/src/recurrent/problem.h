@@ -33,6 +33,9 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
                                    const TensorView<const float>& v,
                                    const RecurrentOptions& options);
 
+// Multiplications and additions of the chunked form, as heed/recurrent.h counts them.
+double RecurrentFlops(const RecurrentProblem& p);
+
 // Extents of the state.
 Extents StateShape(const RecurrentProblem& p);
 

@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/message.h"
+#include "src/parallel/dry_run.h"
 #include "src/recurrent/loop-inl.h"
 #include "src/recurrent/problem.h"
 #include "src/view_checks.h"
@@ -23,6 +24,7 @@ namespace HWY_NAMESPACE {
 void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
   const int64_t tasks = p.batch * p.num_kv_heads;
   if (tasks == 0) return;
+  if (DryRun* const dry = DryRun::Current()) dry->AddFlops(RecurrentFlops(p));
   const RecurrentPlan plan(p);
   std::vector<std::unique_ptr<RecurrentScratch>> scratch;
   for (int w = 0; w < pool.NumThreads(); ++w) {

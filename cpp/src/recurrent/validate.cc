@@ -73,6 +73,18 @@ void CheckSkip(const RecurrentProblem& p) {
 
 }  // namespace
 
+double RecurrentFlops(const RecurrentProblem& p) {
+  double tokens = 0;
+  for (int64_t b = 0; b < p.batch; ++b) tokens += static_cast<double>(p.KeyLength(b));
+  const double dim = static_cast<double>(p.head_dim), cols = static_cast<double>(p.state_cols);
+  const double group = static_cast<double>(p.group), erases = p.options.delta ? 1 : 0;
+  const double reads = static_cast<double>(p.batch * p.q_len) * group;
+  double products = tokens * dim * cols * (1 + erases) + reads * dim * cols;
+  const double meets = erases + (p.options.causal ? group : 0);
+  products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets;
+  return 2 * products * static_cast<double>(p.num_kv_heads);
+}
+
 Extents StateShape(const RecurrentProblem& p) {
   return {p.batch, p.num_kv_heads, p.head_dim, p.state_cols};
 }
