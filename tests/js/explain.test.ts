@@ -274,7 +274,7 @@ describe("heed.explain", () => {
     expectError("range", ["windowBlocks", "odd"], explain(even, { qLen: 4 }));
     const prefix = { prefixLengths: [1] };
     expectError("option", ["queryOffset"], explain(prefix, { qLen: 2, kvLen: 3 }));
-    expectError("shape", ["keyDocuments"], explain({ queryDocuments: [0, 0] }, { qLen: 2 }));
+    expectError("option", ["keyDocuments"], explain({ queryDocuments: [0, 0] }, { qLen: 2 }));
     expectError("option", ["pattern", '"strided"'], explain({ pattern: "stride" }, { qLen: 2 }));
     expectError("unsupported", ["rope", "no keep rules"], () =>
       heed.explain("rope", { x: randomData([1, 1, 2, 4], 1) }, { pairing: "half" }),
