@@ -1,5 +1,5 @@
 // The sockets of one problem and what fills them. The plugs themselves are compiled apart, in
-// plugs.cc, plugs_score.cc and plugs_normalize.cc: loops know only the sockets.
+// plugs.cc, plugs_score.cc, plugs_normalize.cc and plugs_rows.cc: loops know only the sockets.
 #if defined(HEED_EXACT_PLUGS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_PLUGS_INL_H_
 #undef HEED_EXACT_PLUGS_INL_H_

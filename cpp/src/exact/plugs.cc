@@ -1,4 +1,4 @@
-// Which plugs sit in which socket for one problem. This file and its two neighbours are the only
+// Which plugs sit in which socket for one problem. This file and its three neighbours are the only
 // places where options become plugs.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/exact/plugs.cc"

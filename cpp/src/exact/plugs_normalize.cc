@@ -1,19 +1,13 @@
-// Which normaliser sits in its socket for one problem.
+// Which normaliser that streams sits in its socket for one problem.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/exact/plugs_normalize.cc"
 #include <memory>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "src/exact/normalize/cope-inl.h"
-#include "src/exact/normalize/entmax15-inl.h"
-#include "src/exact/normalize/hard-inl.h"
 #include "src/exact/normalize/kernel_sum-inl.h"
 #include "src/exact/normalize/pointwise-inl.h"
 #include "src/exact/normalize/softmax-inl.h"
-#include "src/exact/normalize/sparsemax-inl.h"
-#include "src/exact/normalize/stick_breaking-inl.h"
-#include "src/exact/normalize/top_k-inl.h"
 #include "src/exact/plugs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -66,26 +60,6 @@ std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p) {
       return MakePointwise(ReluSquaredWeight(), o.length_power);
     case Normalize::kAverage:
       return MakePointwise(AverageWeight(), 1);
-    default:
-      return nullptr;
-  }
-}
-
-std::unique_ptr<RowNormalize> MakeRowNormalize(const AttentionProblem& p) {
-  const AttentionOptions& o = p.options;
-  switch (o.normalize) {
-    case Normalize::kHard:
-      return std::make_unique<Hard>();
-    case Normalize::kTopK:
-      return std::make_unique<TopK>(o.top_k, o.sinks);
-    case Normalize::kSparsemax:
-      return std::make_unique<Sparsemax>();
-    case Normalize::kEntmax15:
-      return std::make_unique<Entmax15>();
-    case Normalize::kStickBreaking:
-      return std::make_unique<StickBreaking>();
-    case Normalize::kCope:
-      return std::make_unique<Cope>(o.cope_table, o.sinks);
     default:
       return nullptr;
   }
