@@ -144,15 +144,17 @@ struct ExternalOptions {
 
 // External attention: tokens attend to learned memory units, which know all tokens through a double
 // normalisation: a softmax over the tokens for each unit, then rows that sum to 1.
-//   a[i, u] = exp(s[i, u]) / sum_t exp(s[t, u]),   o[i] = sum_u a[i, u] / sum_w a[i, w] memory_v[u].
+//   a[i, u] = exp(s[i, u]) / sum_t exp(s[t, u])
+//   o[i] = sum_u a[i, u] / sum_w a[i, w] memory_v[u].
 //
-// Shapes   q [batch, num_heads, q_len, head_dim]; memory_k [1, num_heads or 1, num_units, head_dim],
+// Shapes   q [batch, num_heads, q_len, head_dim];
+//          memory_k [1, num_heads or 1, num_units, head_dim],
 //          memory_v [1, num_heads or 1, num_units, head_dim_v]: the same for every batch entry.
 // Outputs  `weights` [batch, num_heads, q_len, num_units]; lse and scores are refused.
 // Empty row  (beyond the length) output 0, weights 0.
 // Accuracy 3 kAttentionMaxError: two normalisers see the scores.
-// Cost     two calls of Attention() with num_units queries and with num_units keys: linear in q_len.
-//          Allocates num_units floats per head.
+// Cost     two calls of Attention() with num_units queries and with num_units keys: linear in
+//          q_len. Allocates num_units floats per head.
 // Source   Guo et al. 2021, Beyond Self-attention: External Attention using Two Linear Layers,
 //          arXiv:2105.02358, equations 5 to 9.
 void ExternalAttention(TensorView<const float> q, TensorView<const float> memory_k,
@@ -162,10 +164,10 @@ void ExternalAttention(TensorView<const float> q, TensorView<const float> memory
 // Dense synthesizer: every token predicts its row of scores by itself, without keys:
 //   s[i, j] = relu(hidden[i]) . weight[j] + bias[j], then as Attention().
 //
-// Shapes   hidden [batch, num_heads, q_len, hidden_dim], projected (the paper's W_1 x + b_1); weight
-//          [1, num_heads or 1, at least kv_len, hidden_dim] and bias [1, num_heads or 1, 1, at least
-//          kv_len] (or absent), the paper's W_2 and b_2; v [batch, num_heads or 1, kv_len,
-//          head_dim_v].
+// Shapes   hidden [batch, num_heads, q_len, hidden_dim], projected (the paper's W_1 x + b_1);
+//          weight [1, num_heads or 1, at least kv_len, hidden_dim] and bias [1, num_heads or 1, 1,
+//          at least kv_len] (or absent), the paper's W_2 and b_2;
+//          v [batch, num_heads or 1, kv_len, head_dim_v].
 // Options  as Attention(); the scale defaults to 1.
 // Cost     as Attention(), and copies of hidden and weight.
 // Source   Tay et al. 2020, Synthesizer, arXiv:2005.00743, section 3.1.

@@ -167,8 +167,10 @@ Expression MakeExpression(std::string_view what, std::string_view text, Expressi
   const bool uses_position =
       std::any_of(program->instructions.begin(), program->instructions.end(),
                   [](const Instruction& i) { return i.op == Op::kPosition; });
-  return {[program](const PairTile& tile) { HWY_DYNAMIC_DISPATCH(RunProgram)
-                                            (*program, tile); },
+  return {[program](const PairTile& tile) {
+            HWY_DYNAMIC_DISPATCH(RunProgram)
+            (*program, tile);
+          },
           uses_position};
 }
 

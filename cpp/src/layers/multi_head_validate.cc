@@ -89,8 +89,7 @@ MultiHeadShape ValidateMultiHead(TensorView<const float> query, TensorView<const
   s.out_dim = weights.w_o.has_value() ? weights.w_o.shape[1] : s.num_heads * s.head_dim_v;
   CheckWeights(weights, s, query.shape, key.shape, value.shape);
   CheckHeadMask(options.head_mask, s.num_heads);
-  s.extra =
-      (weights.bias_k.empty() ? 0 : 1) + (options.add_zero_attn ? 1 : 0);
+  s.extra = (weights.bias_k.empty() ? 0 : 1) + (options.add_zero_attn ? 1 : 0);
   const AttentionOptions& o = options.attention;
   if (s.extra > 0 && (o.score != Score::kDot || o.normalize != Normalize::kSoftmax)) {
     Fail(ErrorCode::kUnsupported,
