@@ -167,6 +167,11 @@ test("TheLibraryNeverPrintsExitsOrAborts", () => {
   }
 });
 
+test("NoBuildOutputIsTracked", () => {
+  const logs = files.filter((file) => /\.(log|tmp|orig|rej)$|(^|\/)(build|dist)\//.test(file));
+  assert.deepEqual(logs, []);
+});
+
 test("SourcesAreShortAndAscii", () => {
   const sources = files.filter((f) =>
     /^(cpp|bindings|web|native_bench|scripts|tests)\/.*\.(h|cc|inc|ts|mjs|js|svelte|css)$/.test(f),
