@@ -2,10 +2,10 @@ import type { OnlyKnownOf, ResultTensor } from "./attention.js";
 import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import {
-  disposable,
-  LayerCore,
+  Layer,
   type LayerMechanism,
   LayerOptions,
+  layerOf,
   readHeadSizes,
   readWeights,
   type WeightShapes,
@@ -117,45 +117,29 @@ function weightShapes(s: AttentionClassifierSizes): WeightShapes {
   return shapes;
 }
 
-class Layer implements AttentionClassifierMembers {
-  readonly options: AttentionClassifierSizes;
-  readonly #core: LayerCore;
-
+class AttentionClassifierLayer
+  extends Layer<AttentionClassifierSizes>
+  implements AttentionClassifierMembers
+{
   constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
-    this.#core = new LayerCore(heap, registry, MECHANISM);
-    this.options = Object.freeze(readSizes(options));
-  }
-
-  get disposed(): boolean {
-    return this.#core.disposed;
+    super(heap, registry, MECHANISM, readSizes, options);
   }
 
   loadWeights(weights: unknown, options?: unknown): void {
-    this.#core.checkUsable();
-    this.#core.replace(readWeights(weights, options, weightShapes(this.options)));
+    this.checkUsable();
+    this.replace(readWeights(weights, options, weightShapes(this.options)));
   }
 
   forward(tokens: unknown, options?: unknown): never {
-    this.#core.checkLoaded();
+    this.checkLoaded();
     const { pooling, addZeroAttn } = this.options;
-    return this.#core.run({ tokens }, { pooling, addZeroAttn }, options) as never;
-  }
-
-  dispose(): void {
-    this.#core.dispose();
+    return this.run({ tokens }, { pooling, addZeroAttn }, options) as never;
   }
 }
-disposable(Layer);
 
 /** The class that an instance shows as `heed.AttentionClassifier`. */
-export function attentionClassifierOf(
+export const attentionClassifierOf = (
   heap: Heap<KernelGlue>,
   registry: Registry,
-): AttentionClassifierConstructor {
-  class AttentionClassifier extends Layer {
-    constructor(options: AttentionClassifierOptions) {
-      super(heap, registry, options);
-    }
-  }
-  return AttentionClassifier as unknown as AttentionClassifierConstructor;
-}
+): AttentionClassifierConstructor =>
+  layerOf("AttentionClassifier", heap, registry, AttentionClassifierLayer);

@@ -130,8 +130,10 @@ export interface LayerMechanism {
   readonly loaders: string;
 }
 
-/** The weights of a layer in the memory of an instance, and calls of its mechanism with them. */
-export class LayerCore {
+/** What every layer is: options, weights in the memory of an instance, and calls with them. */
+export abstract class Layer<Sizes extends object> {
+  /** With their defaults. */
+  readonly options: Sizes;
   readonly #heap: Heap<KernelGlue>;
   readonly #registry: Registry;
   readonly #mechanism: LayerMechanism;
@@ -139,23 +141,30 @@ export class LayerCore {
   #loaded = false;
   #disposed = false;
 
-  constructor(heap: Heap<KernelGlue>, registry: Registry, mechanism: LayerMechanism) {
+  constructor(
+    heap: Heap<KernelGlue>,
+    registry: Registry,
+    mechanism: LayerMechanism,
+    readSizes: (options: unknown) => Sizes,
+    options: unknown,
+  ) {
     heap.checkUsable();
     this.#heap = heap;
     this.#registry = registry;
     this.#mechanism = mechanism;
+    this.options = Object.freeze(readSizes(options));
   }
 
   get disposed(): boolean {
     return this.#disposed || this.#heap.closed;
   }
 
-  checkUsable(): void {
+  protected checkUsable(): void {
     if (this.#disposed) throw new HeedError("disposed", "layer: it was disposed of");
     this.#heap.checkUsable();
   }
 
-  checkLoaded(): void {
+  protected checkLoaded(): void {
     this.checkUsable();
     if (this.#loaded) return;
     const { loaders } = this.#mechanism;
@@ -163,7 +172,7 @@ export class LayerCore {
   }
 
   /** Copies new weights in; on error the old ones stay. */
-  replace(weights: readonly Weight[]): void {
+  protected replace(weights: readonly Weight[]): void {
     const next: Record<string, HeapTensor> = {};
     try {
       for (const [name, data, shape] of weights) {
@@ -179,7 +188,7 @@ export class LayerCore {
   }
 
   /** Runs the mechanism. Weights do not decide whether results are plain. */
-  run(
+  protected run(
     streams: Readonly<Record<string, unknown>>,
     settled: Readonly<Record<string, unknown>>,
     options: unknown,
@@ -226,9 +235,27 @@ export class LayerCore {
   }
 }
 
-/** Makes `using` work on a class, where the engine knows the symbol: typed by `WithDispose`. */
-export function disposable(layer: { readonly prototype: { dispose(): void } }): void {
-  const symbol = (Symbol as { dispose?: symbol }).dispose;
-  if (symbol === undefined) return;
-  Object.defineProperty(layer.prototype, symbol, { value: layer.prototype.dispose });
+/** Makes a layer in an instance. */
+type LayerClass = new (heap: Heap<KernelGlue>, registry: Registry, options: unknown) => object;
+
+/** The class `Constructor` that an instance shows: it is given the options alone. */
+export function layerOf<Constructor>(
+  name: string,
+  heap: Heap<KernelGlue>,
+  registry: Registry,
+  layer: LayerClass,
+): Constructor {
+  const shown = class extends layer {
+    constructor(options: unknown) {
+      super(heap, registry, options);
+    }
+  };
+  Object.defineProperty(shown, "name", { value: name });
+  return shown as Constructor;
+}
+
+// Makes `using` work, where the engine knows the symbol: typed by `WithDispose`.
+const dispose = (Symbol as { dispose?: symbol }).dispose;
+if (dispose !== undefined) {
+  Object.defineProperty(Layer.prototype, dispose, { value: Layer.prototype.dispose });
 }

@@ -4,10 +4,10 @@ import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import {
   checkLastExtent,
-  disposable,
-  LayerCore,
+  Layer,
   type LayerMechanism,
   LayerOptions,
+  layerOf,
   readHeadSizes,
   type Weight,
 } from "./layer.js";
@@ -191,58 +191,39 @@ function fromKeras(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weight[]
   return weights;
 }
 
-class Layer implements MultiHeadAttentionMembers {
-  readonly options: Sizes;
-  readonly #core: LayerCore;
-
+class MultiHeadAttentionLayer extends Layer<Sizes> implements MultiHeadAttentionMembers {
   constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
-    this.#core = new LayerCore(heap, registry, MECHANISM);
-    this.options = Object.freeze(readSizes(options));
-  }
-
-  get disposed(): boolean {
-    return this.#core.disposed;
+    super(heap, registry, MECHANISM, readSizes, options);
   }
 
   loadStateDict(state: unknown, options?: unknown): void {
-    this.#core.checkUsable();
+    this.checkUsable();
     const read = readState(state, options, stateShapes(this.options));
-    this.#core.replace(fromStateDict(this.options, read));
+    this.replace(fromStateDict(this.options, read));
   }
 
   loadKerasWeights(weights: unknown, options?: unknown): void {
-    this.#core.checkUsable();
+    this.checkUsable();
     if (this.options.addBiasKv) {
       throw new HeedError("unsupported", "loadKerasWeights: Keras has no bias_k and bias_v");
     }
     const read = readState(weights, options, kerasShapes(this.options));
-    this.#core.replace(fromKeras(this.options, read));
+    this.replace(fromKeras(this.options, read));
   }
 
   forward(query: unknown, key: unknown = query, value: unknown = key, options?: unknown): never {
-    this.#core.checkLoaded();
+    this.checkLoaded();
     const { embedDim, kdim, vdim, addZeroAttn } = this.options;
     checkLastExtent("query", query, "embedDim", embedDim);
     checkLastExtent("key", key, "kdim", kdim);
     checkLastExtent("value", value, "vdim", vdim);
-    return this.#core.run({ query, key, value }, { addZeroAttn }, options) as never;
-  }
-
-  dispose(): void {
-    this.#core.dispose();
+    return this.run({ query, key, value }, { addZeroAttn }, options) as never;
   }
 }
-disposable(Layer);
 
 /** The class that an instance shows as `heed.MultiHeadAttention`. */
-export function multiHeadAttentionOf(
+export const multiHeadAttentionOf = (
   heap: Heap<KernelGlue>,
   registry: Registry,
-): MultiHeadAttentionConstructor {
-  class MultiHeadAttention extends Layer {
-    constructor(options: MultiHeadAttentionOptions) {
-      super(heap, registry, options);
-    }
-  }
-  return MultiHeadAttention as unknown as MultiHeadAttentionConstructor;
-}
+): MultiHeadAttentionConstructor =>
+  layerOf("MultiHeadAttention", heap, registry, MultiHeadAttentionLayer);

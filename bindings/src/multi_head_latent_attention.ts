@@ -4,10 +4,10 @@ import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import {
   checkLastExtent,
-  disposable,
-  LayerCore,
+  Layer,
   type LayerMechanism,
   LayerOptions,
+  layerOf,
   readWeights,
   type Weight,
   type WeightShapes,
@@ -203,52 +203,36 @@ function fromDeepseek(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weigh
   return [...weightShapes(s)].map(([name, shape]) => [name, data[name] as Float32Array, shape]);
 }
 
-class Layer implements MultiHeadLatentAttentionMembers {
-  readonly options: Sizes;
-  readonly #core: LayerCore;
-
+class MultiHeadLatentAttentionLayer
+  extends Layer<Sizes>
+  implements MultiHeadLatentAttentionMembers
+{
   constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
-    this.#core = new LayerCore(heap, registry, MECHANISM);
-    this.options = Object.freeze(readSizes(options));
-  }
-
-  get disposed(): boolean {
-    return this.#core.disposed;
+    super(heap, registry, MECHANISM, readSizes, options);
   }
 
   loadStateDict(state: unknown, options?: unknown): void {
-    this.#core.checkUsable();
+    this.checkUsable();
     const read = readState(state, options, deepseekShapes(this.options));
-    this.#core.replace(fromDeepseek(this.options, read));
+    this.replace(fromDeepseek(this.options, read));
   }
 
   loadWeights(weights: unknown, options?: unknown): void {
-    this.#core.checkUsable();
-    this.#core.replace(readWeights(weights, options, weightShapes(this.options)));
+    this.checkUsable();
+    this.replace(readWeights(weights, options, weightShapes(this.options)));
   }
 
   forward(x: unknown, options?: unknown): never {
-    this.#core.checkLoaded();
+    this.checkLoaded();
     const { embedDim, form, rope, base, epsilon } = this.options;
     checkLastExtent("x", x, "embedDim", embedDim);
-    return this.#core.run({ x }, { form, rope, base, epsilon }, options) as never;
-  }
-
-  dispose(): void {
-    this.#core.dispose();
+    return this.run({ x }, { form, rope, base, epsilon }, options) as never;
   }
 }
-disposable(Layer);
 
 /** The class that an instance shows as `heed.MultiHeadLatentAttention`. */
-export function multiHeadLatentAttentionOf(
+export const multiHeadLatentAttentionOf = (
   heap: Heap<KernelGlue>,
   registry: Registry,
-): MultiHeadLatentAttentionConstructor {
-  class MultiHeadLatentAttention extends Layer {
-    constructor(options: MultiHeadLatentAttentionOptions) {
-      super(heap, registry, options);
-    }
-  }
-  return MultiHeadLatentAttention as unknown as MultiHeadLatentAttentionConstructor;
-}
+): MultiHeadLatentAttentionConstructor =>
+  layerOf("MultiHeadLatentAttention", heap, registry, MultiHeadLatentAttentionLayer);

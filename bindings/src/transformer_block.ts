@@ -4,10 +4,10 @@ import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import {
   checkLastExtent,
-  disposable,
-  LayerCore,
+  Layer,
   type LayerMechanism,
   LayerOptions,
+  layerOf,
   readHeadSizes,
   readWeights,
   type Weight,
@@ -204,21 +204,16 @@ function fromPytorch(s: TransformerBlockSizes, state: ReadonlyMap<string, Float3
   return weights;
 }
 
-class Layer implements TransformerBlockMembers {
-  readonly options: TransformerBlockSizes;
-  readonly #core: LayerCore;
-
+class TransformerBlockLayer
+  extends Layer<TransformerBlockSizes>
+  implements TransformerBlockMembers
+{
   constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
-    this.#core = new LayerCore(heap, registry, MECHANISM);
-    this.options = Object.freeze(readSizes(options));
-  }
-
-  get disposed(): boolean {
-    return this.#core.disposed;
+    super(heap, registry, MECHANISM, readSizes, options);
   }
 
   loadStateDict(state: unknown, options?: unknown): void {
-    this.#core.checkUsable();
+    this.checkUsable();
     if (this.options.gate) {
       throw new HeedError(
         "unsupported",
@@ -226,37 +221,26 @@ class Layer implements TransformerBlockMembers {
       );
     }
     const read = readState(state, options, pytorchShapes(this.options));
-    this.#core.replace(fromPytorch(this.options, read));
+    this.replace(fromPytorch(this.options, read));
   }
 
   loadWeights(weights: unknown, options?: unknown): void {
-    this.#core.checkUsable();
-    this.#core.replace(readWeights(weights, options, weightShapes(this.options)));
+    this.checkUsable();
+    this.replace(readWeights(weights, options, weightShapes(this.options)));
   }
 
   forward(x: unknown, options?: unknown): never {
-    this.#core.checkLoaded();
+    this.checkLoaded();
     const { embedDim, norm, normOrder, activation, epsilon, addZeroAttn } = this.options;
     checkLastExtent("x", x, "embedDim", embedDim);
     const settled = { norm, normOrder, activation, epsilon, addZeroAttn };
-    return this.#core.run({ x }, settled, options) as never;
-  }
-
-  dispose(): void {
-    this.#core.dispose();
+    return this.run({ x }, settled, options) as never;
   }
 }
-disposable(Layer);
 
 /** The class that an instance shows as `heed.TransformerBlock`. */
-export function transformerBlockOf(
+export const transformerBlockOf = (
   heap: Heap<KernelGlue>,
   registry: Registry,
-): TransformerBlockConstructor {
-  class TransformerBlock extends Layer {
-    constructor(options: TransformerBlockOptions) {
-      super(heap, registry, options);
-    }
-  }
-  return TransformerBlock as unknown as TransformerBlockConstructor;
-}
+): TransformerBlockConstructor =>
+  layerOf("TransformerBlock", heap, registry, TransformerBlockLayer);
