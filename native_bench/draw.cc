@@ -185,16 +185,7 @@ int64_t OwnedTensor::size() const {
   return size;
 }
 
-AnyTensor OwnedTensor::any() const {
-  AnyTensor tensor = {
-      .dtype = dtype_, .data = data_.get(), .rank = static_cast<int>(shape_.size())};
-  int64_t stride = 1;
-  for (size_t axis = shape_.size(); axis-- > 0; stride *= shape_[axis]) {
-    tensor.shape[axis] = shape_[axis];
-    tensor.strides[axis] = stride;
-  }
-  return tensor;
-}
+AnyTensor OwnedTensor::any() const { return ContiguousTensor(dtype_, data_.get(), shape_); }
 
 OwnedTensor DrawInput(const Input& input, const Extent& extents, uint64_t seed) {
   std::vector<int64_t> shape;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <stdexcept>
 
 #include "src/message.h"
@@ -46,14 +47,9 @@ int64_t SizeOf(const AnyTensor& tensor) {
 }
 
 // The same tensor with other, contiguous memory.
-AnyTensor Contiguous(const AnyTensor& tensor, float* memory) {
-  AnyTensor floats = {DType::kFloat32, memory, tensor.rank, tensor.shape, {}};
-  int64_t stride = 1;
-  for (size_t axis = static_cast<size_t>(tensor.rank); axis-- > 0;) {
-    floats.strides[axis] = stride;
-    stride *= tensor.shape[axis];
-  }
-  return floats;
+AnyTensor WithFloats(const AnyTensor& tensor, float* memory) {
+  const std::span<const int64_t> shape(tensor.shape);
+  return ContiguousTensor(DType::kFloat32, memory, shape.first(static_cast<size_t>(tensor.rank)));
 }
 
 // At least one: a tensor without elements is there nevertheless, an address of nullptr is not.
@@ -98,7 +94,7 @@ FloatRequest::FloatRequest(const Request& request) : given_(request) {
     copies_.push_back(ToFloats(tensor));
     // Where there are no numbers, the absence of memory is for the mechanism to judge.
     float* memory = tensor.data == nullptr ? nullptr : copies_.back().data();
-    tensor = Contiguous(tensor, memory);
+    tensor = WithFloats(tensor, memory);
   }
   Count(1);
 }
@@ -116,7 +112,7 @@ FloatOutput::FloatOutput(std::vector<NamedTensor>& outputs) {
     if (name != "output" || !IsHalf(tensor)) continue;
     stored_ = tensor;
     floats_ = Allocate(SizeOf(tensor));
-    tensor = Contiguous(tensor, floats_.data());
+    tensor = WithFloats(tensor, floats_.data());
   }
 }
 

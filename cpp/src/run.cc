@@ -1,4 +1,5 @@
 // heed::Run and heed::PlanOutputs: from an id to the mechanism's own functions.
+#include <span>
 #include <string>
 
 #include "heed/cost.h"
@@ -174,13 +175,8 @@ int64_t Bytes(DType dtype, int rank, const Extents& shape) {
 // A contiguous result that is never written.
 AnyTensor OutputOfNothing(const OutputSpec& spec) {
   static float nothing = 0;
-  AnyTensor tensor = {spec.dtype, &nothing, spec.rank, spec.shape, {}};
-  int64_t stride = 1;
-  for (size_t axis = static_cast<size_t>(spec.rank); axis-- > 0;) {
-    tensor.strides[axis] = stride;
-    stride *= spec.shape[axis];
-  }
-  return tensor;
+  const std::span<const int64_t> shape(spec.shape);
+  return ContiguousTensor(spec.dtype, &nothing, shape.first(static_cast<size_t>(spec.rank)));
 }
 
 }  // namespace

@@ -15,15 +15,7 @@ namespace heed::testing {
 namespace {
 
 AnyTensor ToTensor(const std::vector<int64_t>& shape, const std::vector<float>& values) {
-  AnyTensor tensor{DType::kFloat32, const_cast<float*>(values.data()), 0, {}, {}};
-  tensor.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    tensor.shape[axis] = shape[axis];
-    tensor.strides[axis] = stride;
-    stride *= shape[axis];
-  }
-  return tensor;
+  return ContiguousTensor(DType::kFloat32, const_cast<float*>(values.data()), shape);
 }
 
 bool Lists(std::string_view list, const std::string& name) {

@@ -16,18 +16,9 @@ void AddNumbers(Request& request, const char* name, const std::vector<int64_t>& 
 
 void AddInts(Request& request, const char* name, const std::vector<int32_t>& values,
              std::vector<int64_t> shape = {}) {
-  AnyTensor tensor;
-  tensor.dtype = DType::kInt32;
-  tensor.data = const_cast<int32_t*>(values.data());
   if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
-  tensor.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    tensor.shape[axis] = shape[axis];
-    tensor.strides[axis] = stride;
-    stride *= shape[axis];
-  }
-  request.inputs.push_back({name, tensor});
+  int32_t* data = const_cast<int32_t*>(values.data());
+  request.inputs.push_back({name, ContiguousTensor(DType::kInt32, data, shape)});
 }
 
 // One overload for each alternative of KeepPattern.

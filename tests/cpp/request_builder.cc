@@ -7,24 +7,6 @@
 #include "heed/registry.h"
 
 namespace heed::testing {
-namespace {
-
-AnyTensor ContiguousTensor(DType dtype, void* data, const std::vector<int64_t>& shape) {
-  AnyTensor tensor;
-  tensor.dtype = dtype;
-  tensor.data = data;
-  tensor.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    tensor.shape[axis] = shape[axis];
-    tensor.strides[axis] = stride;
-    stride *= shape[axis];
-  }
-  return tensor;
-}
-
-}  // namespace
-
 void RequestBuilder::Add(const std::string& name, DType dtype, void* data,
                          const std::vector<int64_t>& shape) {
   request_.inputs.push_back({name, ContiguousTensor(dtype, data, shape)});

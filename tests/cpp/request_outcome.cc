@@ -27,17 +27,13 @@ Outcome RunOn(const Request& request, ThreadPool* pool) {
   Outcome outcome;
   std::vector<NamedTensor> outputs;
   for (const OutputSpec& spec : specs) {
-    AnyTensor tensor = {spec.dtype, nullptr, spec.rank, spec.shape, {}};
-    int64_t stride = 1;
-    for (size_t axis = static_cast<size_t>(spec.rank); axis-- > 0;) {
-      tensor.strides[axis] = stride;
-      stride *= spec.shape[axis];
-    }
     // All bits set is NaN in every type.
     std::vector<std::byte>& bytes = outcome.bytes[spec.name];
-    bytes.assign(static_cast<size_t>(stride * ElementSize(spec.dtype)) + 8, std::byte{0xff});
-    tensor.data = bytes.data();
-    outputs.push_back({spec.name, tensor});
+    const auto shape = std::span(spec.shape).first(static_cast<size_t>(spec.rank));
+    int64_t size = ElementSize(spec.dtype);
+    for (const int64_t extent : shape) size *= extent;
+    bytes.assign(static_cast<size_t>(size) + 8, std::byte{0xff});
+    outputs.push_back({spec.name, ContiguousTensor(spec.dtype, bytes.data(), shape)});
   }
   Run(request, outputs, pool);
   for (const NamedTensor& output : outputs) {

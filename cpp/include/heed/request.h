@@ -4,6 +4,7 @@
 #define HEED_REQUEST_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -24,6 +25,17 @@ struct AnyTensor {
   Extents shape{};
   Extents strides{};
 };
+
+// Views contiguous memory, the last of up to four extents running fastest.
+inline AnyTensor ContiguousTensor(DType dtype, void* data, std::span<const int64_t> shape) {
+  AnyTensor tensor = {dtype, data, static_cast<int>(shape.size()), {}, {}};
+  int64_t stride = 1;
+  for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
+    tensor.shape[axis] = shape[axis];
+    tensor.strides[axis] = stride;
+  }
+  return tensor;
+}
 
 struct NamedTensor {
   std::string name;

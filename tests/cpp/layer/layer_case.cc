@@ -121,15 +121,7 @@ void ExpectLayerMatchesReference(const LayerCase& c) {
 }
 
 AnyTensor StateTensor(std::vector<float>& values, const std::vector<int64_t>& shape) {
-  AnyTensor tensor;
-  tensor.data = values.data();
-  tensor.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
-    tensor.shape[axis] = shape[axis];
-    tensor.strides[axis] = stride;
-  }
-  return tensor;
+  return ContiguousTensor(DType::kFloat32, values.data(), shape);
 }
 
 }  // namespace heed::testing
