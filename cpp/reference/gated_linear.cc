@@ -1,8 +1,6 @@
 // Gated linear attention: every channel of a key forgets at a rate of its own, token by token.
 //
-// Source: Yang et al. 2023, arXiv:2312.06635, equation 3.
-#include <cmath>
-#include <string>
+// Source: Yang et al. 2023, arXiv:2312.06635.
 #include <vector>
 
 #include "recurrent.h"

@@ -1,8 +1,6 @@
 // Linear attention: softmax's exponential of a product becomes a product of features.
 //
-// Source: Katharopoulos et al. 2020, arXiv:2006.16236, equations 5, 9 and 16 to 20.
-#include <cmath>
-#include <string>
+// Source: Katharopoulos et al. 2020, arXiv:2006.16236.
 #include <vector>
 
 #include "recurrent.h"

@@ -1,8 +1,6 @@
 // State space duality: C, B and x are queries, keys and values, beta the step size, and skip is D.
 //
-// Source: Dao and Gu 2024, arXiv:2405.21060, section 5 (a scalar decay per head and token).
-#include <cmath>
-#include <string>
+// Source: Dao and Gu 2024, arXiv:2405.21060: a scalar decay per head and token.
 #include <vector>
 
 #include "recurrent.h"

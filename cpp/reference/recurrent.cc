@@ -144,6 +144,16 @@ double ReadScale(const Request& request, const Qkv& qkv, std::optional<double> f
   return 1 / std::sqrt(static_cast<double>(qkv.head_dim));
 }
 
+Recurrence DeltaRule(const Request& request, const Qkv& qkv) {
+  Recurrence r;
+  const auto norm = ReadWord(request, "key_norm", {"unit", "none"});
+  r.features = FeaturesByName(norm.value_or("unit") == "unit" ? "unit" : "identity");
+  r.delta = true;
+  r.beta = ReadPerToken(request, "beta", qkv);
+  r.scale = ReadScale(request, qkv);
+  return r;
+}
+
 std::vector<Result> RunRecurrence(const Request& request, const Qkv& qkv, const Recurrence& r) {
   if (r.causal && qkv.q_len != qkv.kv_len) {
     throw Error(ErrorCode::kShape, "q_len and kv_len must be the same when causal");

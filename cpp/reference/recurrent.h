@@ -33,6 +33,9 @@ Array ReadPerChannel(const Request& request, std::string_view name, const Qkv& q
 // 1 / sqrt(head_dim), or what the request says.
 double ReadScale(const Request& request, const Qkv& qkv, std::optional<double> fallback = {});
 
+// What delta rules have in common: key_norm, beta and scale.
+Recurrence DeltaRule(const Request& request, const Qkv& qkv);
+
 // Reads key_lengths, initial_state, chunk_len and return_state, and runs all tokens.
 std::vector<Result> RunRecurrence(const Request& request, const Qkv& qkv, const Recurrence& r);
 

@@ -1,9 +1,7 @@
 // Retention: linear attention whose heads forget at fixed rates.
 //
-// Source: Sun et al. 2023, arXiv:2307.08621, equations 5 and 6; rates 1 - 2^(-5 - h) of
-// section 3.3.
+// Source: Sun et al. 2023, arXiv:2307.08621, with its rates 1 - 2^(-5 - h).
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "recurrent.h"

@@ -6,7 +6,7 @@
 
 namespace heed {
 
-// Ascending; O(n log n). A tenth of the code of std::sort.
+// Ascending; O(n log n). Less code than std::sort, which is compiled once for each element type.
 template <class Iterator>
 void HeapSort(Iterator first, Iterator last) {
   std::make_heap(first, last);

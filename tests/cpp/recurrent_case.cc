@@ -50,6 +50,21 @@ std::vector<float> Betas(int64_t count, uint64_t seed) {
   return values;
 }
 
+void AddLogDecay(RequestBuilder& builder, const RecurrentSizes& s) {
+  builder.Floats("log_decay", {s.batch, s.num_kv_heads, s.len},
+                 LogDecays(s.batch * s.num_kv_heads * s.len, 8));
+}
+
+void AddBeta(RequestBuilder& builder, const RecurrentSizes& s) {
+  builder.Floats("beta", {s.batch, s.num_kv_heads, s.len},
+                 Betas(s.batch * s.num_kv_heads * s.len, 9));
+}
+
+void AddChannelLogDecay(RequestBuilder& builder, const RecurrentSizes& s) {
+  builder.Floats("channel_log_decay", {s.batch, s.num_kv_heads, s.len, s.head_dim},
+                 LogDecays(s.batch * s.num_kv_heads * s.len * s.head_dim, 8));
+}
+
 void ExpectResultsNear(const std::vector<double>& actual, const std::vector<double>& expected,
                        double error, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
@@ -68,6 +83,33 @@ void ExpectMatchesOracle(const Request& request, const std::string& what) {
   for (const auto& [name, values] : expected) {
     ExpectResultsNear(actual.at(name), values, kRecurrentMaxError, what + ": " + name);
   }
+}
+
+void ExpectRowMatchesOracle(const std::string& id, const AddInputs& add) {
+  uint64_t seed = 1;
+  for (const RecurrentSizes& s : ManySizes()) {
+    for (const int chunk_len : {64, 1, 7, 33}) {
+      RequestBuilder builder = RecurrentRequest(id, s, seed++);
+      add(builder, s);
+      builder.Param("chunk_len", static_cast<double>(chunk_len)).Param("return_state", true);
+      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
+                                                 std::to_string(chunk_len));
+    }
+  }
+}
+
+void ExpectStatesAndLengthsMatchOracle(const std::string& id, const AddInputs& add,
+                                       int64_t more_cols) {
+  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
+  const int64_t cols = s.head_dim_v + more_cols;
+  RequestBuilder builder = RecurrentRequest(id, s, 77);
+  add(builder, s);
+  builder
+      .Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols},
+              Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5))
+      .Integers("key_lengths", {2}, {0, 70})
+      .Param("return_state", true);
+  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
 }
 
 }  // namespace heed::testing

@@ -3,6 +3,7 @@
 #define HEED_TESTS_RECURRENT_CASE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,15 +21,31 @@ std::vector<RecurrentSizes> ManySizes();
 // Normal q, k and v; keys of length about 1.
 RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& sizes, uint64_t seed);
 
-// Gates and strengths with the shapes of their inputs: per token, or per channel.
+// Numbers <= 0, and between 0 and 1.
 std::vector<float> LogDecays(int64_t count, uint64_t seed);
 std::vector<float> Betas(int64_t count, uint64_t seed);
+
+// Inputs of those numbers: per token, per token, and per token and channel.
+void AddLogDecay(RequestBuilder& builder, const RecurrentSizes& sizes);
+void AddBeta(RequestBuilder& builder, const RecurrentSizes& sizes);
+void AddChannelLogDecay(RequestBuilder& builder, const RecurrentSizes& sizes);
 
 // All results are within kRecurrentMaxError of the oracle's, relative to the largest of each.
 void ExpectMatchesOracle(const Request& request, const std::string& what);
 
 void ExpectResultsNear(const std::vector<double>& actual, const std::vector<double>& expected,
                        double error, const std::string& what);
+
+// What a row is given beside q, k and v.
+using AddInputs = std::function<void(RequestBuilder&, const RecurrentSizes&)>;
+
+// Outputs and states of every size, in chunks of several lengths.
+void ExpectRowMatchesOracle(const std::string& id, const AddInputs& add);
+
+// From a state on, with batch entries of lengths 0 and 70 of 90; `more_cols` is what the state has
+// beyond head_dim_v.
+void ExpectStatesAndLengthsMatchOracle(const std::string& id, const AddInputs& add,
+                                       int64_t more_cols = 0);
 
 }  // namespace heed::testing
 

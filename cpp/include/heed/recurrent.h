@@ -105,9 +105,16 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, ThreadPool* pool = nullptr);
 
-// One token: reads `state` and replaces it. q_len = kv_len = 1, head_dim <= 1024; initial_state and
-// key_lengths of the options are not used and must be empty. Runs on the calling thread and
-// allocates nothing.
+// One token: replaces `state` by the state after it, and reads that.
+//
+// Shapes   as RecurrentAttention() with q_len = kv_len = 1; head_dim <= 1024. `state` is shaped as
+//          initial_state, any strides with a contiguous last dimension.
+// Options  initial_state and key_lengths are not used and must be empty; chunk_len has no effect.
+// Errors   Error(kShape | kRange | kOption | kUnsupported) before anything is written.
+// Accuracy kRecurrentMaxError.
+// Cost     head_dim * head_dim_v multiply-adds to write, as many to erase, and as many for each
+// query
+//          head that reads. Allocates nothing; runs on the calling thread.
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output);

@@ -89,7 +89,7 @@ FeatureMap ReadKeyNorm(const std::string& word) {
   Fail(ErrorCode::kOption, "key_norm = \"{}\"; expected \"unit\" or \"none\"", {word});
 }
 
-// Head h forgets 2^(-5 - h) of its state a token: section 3.3 of the paper.
+// Head h forgets 2^(-5 - h) of its state a token, as in the paper.
 float DefaultRate(int64_t head) {
   return static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(head))));
 }

@@ -1,7 +1,6 @@
 // Gated linear attention: against the oracle over odd sizes, states and lengths, and its limits.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 #include "recurrent_case.h"
@@ -13,37 +12,12 @@ namespace {
 class GatedLinear : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(GatedLinear);
 
-// What the row needs beside q, k and v.
-void AddGates([[maybe_unused]] RequestBuilder& builder, [[maybe_unused]] const RecurrentSizes& s) {
-  builder.Floats("channel_log_decay", {s.batch, s.num_kv_heads, s.len, s.head_dim},
-                 LogDecays(s.batch * s.num_kv_heads * s.len * s.head_dim, 8));
-}
-
 TEST_P(GatedLinear, MatchesReference) {
-  uint64_t seed = 1;
-  for (const RecurrentSizes& s : ManySizes()) {
-    for (const double chunk_len : {64.0, 1.0, 7.0, 33.0}) {
-      RequestBuilder builder = RecurrentRequest("gated_linear", s, seed++);
-      AddGates(builder, s);
-      builder.Param("chunk_len", chunk_len).Param("return_state", true);
-
-      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
-                                                 std::to_string(chunk_len));
-    }
-  }
+  ExpectRowMatchesOracle("gated_linear", AddChannelLogDecay);
 }
 
 TEST_P(GatedLinear, StatesAndLengthsMatchReference) {
-  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
-  RequestBuilder builder = RecurrentRequest("gated_linear", s, 77);
-  AddGates(builder, s);
-
-  const int64_t cols = s.head_dim_v;
-  std::vector<float> state = Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5);
-  builder.Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols}, state)
-      .Integers("key_lengths", {2}, {0, 70})
-      .Param("return_state", true);
-  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
+  ExpectStatesAndLengthsMatchOracle("gated_linear", AddChannelLogDecay);
 }
 
 TEST_P(GatedLinear, ReducesToMamba2WhenChannelsShareTheirGate) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "recurrent_case.h"
 #include "simd_targets.h"
@@ -13,34 +12,14 @@ namespace {
 class LinearAttention : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(LinearAttention);
 
-// What the row needs beside q, k and v.
-void AddGates([[maybe_unused]] RequestBuilder& builder, [[maybe_unused]] const RecurrentSizes& s) {}
-
 TEST_P(LinearAttention, MatchesReference) {
-  uint64_t seed = 1;
-  for (const RecurrentSizes& s : ManySizes()) {
-    for (const double chunk_len : {64.0, 1.0, 7.0, 33.0}) {
-      RequestBuilder builder = RecurrentRequest("linear", s, seed++);
-      AddGates(builder, s);
-      builder.Param("chunk_len", chunk_len).Param("return_state", true);
-      builder.Param("causal", seed % 2 == 0);
-      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
-                                                 std::to_string(chunk_len));
-    }
+  for (const bool causal : {false, true}) {
+    const auto add = [causal](RequestBuilder& builder, const RecurrentSizes&) {
+      builder.Param("causal", causal);
+    };
+    ExpectRowMatchesOracle("linear", add);
+    ExpectStatesAndLengthsMatchOracle("linear", add, 1);  // and the sum of the keys
   }
-}
-
-TEST_P(LinearAttention, StatesAndLengthsMatchReference) {
-  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
-  RequestBuilder builder = RecurrentRequest("linear", s, 77);
-  AddGates(builder, s);
-  builder.Param("causal", true);
-  const int64_t cols = s.head_dim_v + 1;
-  std::vector<float> state = Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5);
-  builder.Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols}, state)
-      .Integers("key_lengths", {2}, {0, 70})
-      .Param("return_state", true);
-  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
 }
 
 TEST_P(LinearAttention, EveryFeatureMapMatchesReference) {

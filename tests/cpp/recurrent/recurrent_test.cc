@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "allocations.h"
 #include "heed/error.h"
 #include "heed/thread_pool.h"
 #include "recurrent_case.h"
@@ -235,6 +236,26 @@ void ExpectError(ErrorCode code, const std::string& part, const Change& change) 
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   }
   for (const float x : call.output) ASSERT_TRUE(std::isnan(x)) << "written before the error";
+}
+
+TEST(RecurrentSteps, AMillionAllocateNothing) {
+  const float x[4] = {0.5f, -1, 2, 0.25f}, gate[4] = {-1, -0.5f, -0.25f, 0}, beta = 0.5f;
+  float state[16] = {}, output[4];
+  const TensorView<const float> row = Contiguous(x, 1, 1, 1, 4);
+  RecurrentOptions options;
+  options.delta = true;
+  options.feature_map = FeatureMap::kUnit;
+  options.log_decay = Contiguous(gate, 1, 1, 1, 4);
+  options.beta = Contiguous(&beta, 1, 1, 1, 1);
+  const int64_t before = Allocations();
+  const std::vector<int> counted(1);
+  ASSERT_EQ(Allocations(), before + 1) << "the counter sees nothing";
+  for (int n = 0; n < 1'000'000; ++n) {
+    RecurrentStep(row, row, row, options, Contiguous(state, 1, 1, 4, 4),
+                  Contiguous(output, 1, 1, 1, 4));
+  }
+  EXPECT_EQ(Allocations(), before + 1);
+  for (const float number : output) EXPECT_TRUE(std::isfinite(number));
 }
 
 TEST(RecurrentErrors, NameTheArgument) {

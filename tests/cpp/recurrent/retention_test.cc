@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "recurrent_case.h"
 #include "simd_targets.h"
@@ -13,36 +12,15 @@ namespace {
 class Retention : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(Retention);
 
-// What the row needs beside q, k and v.
-void AddGates([[maybe_unused]] RequestBuilder& builder, [[maybe_unused]] const RecurrentSizes& s) {
+// What the row is given beside q, k and v.
+void AddInputsOfRow(RequestBuilder& builder, const RecurrentSizes& s) {
   builder.Floats("head_log_decay", {s.num_kv_heads}, LogDecays(s.num_kv_heads, 8));
 }
 
-TEST_P(Retention, MatchesReference) {
-  uint64_t seed = 1;
-  for (const RecurrentSizes& s : ManySizes()) {
-    for (const double chunk_len : {64.0, 1.0, 7.0, 33.0}) {
-      RequestBuilder builder = RecurrentRequest("retention", s, seed++);
-      AddGates(builder, s);
-      builder.Param("chunk_len", chunk_len).Param("return_state", true);
-
-      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) + ", chunks of " +
-                                                 std::to_string(chunk_len));
-    }
-  }
-}
+TEST_P(Retention, MatchesReference) { ExpectRowMatchesOracle("retention", AddInputsOfRow); }
 
 TEST_P(Retention, StatesAndLengthsMatchReference) {
-  const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
-  RequestBuilder builder = RecurrentRequest("retention", s, 77);
-  AddGates(builder, s);
-
-  const int64_t cols = s.head_dim_v;
-  std::vector<float> state = Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5);
-  builder.Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols}, state)
-      .Integers("key_lengths", {2}, {0, 70})
-      .Param("return_state", true);
-  ExpectMatchesOracle(builder.request(), "lengths 0 and 70");
+  ExpectStatesAndLengthsMatchOracle("retention", AddInputsOfRow);
 }
 
 TEST_P(Retention, DefaultRatesMatchReference) {

@@ -1,5 +1,6 @@
-// An example of any mechanism, drawn from what the registry says of its inputs: nothing here knows a
-// mechanism by name, so a new row of the list has a live picture at once.
+// An example of any mechanism, drawn from what the registry says of its inputs: a new row of the list
+// has a live picture at once. The tables below name the few whose optional inputs or sizes a picture
+// needs.
 import type { Heed, Mechanism, MechanismInput, Parameter } from "heed";
 import { hashText, normalSource, uniformSource } from "./random.js";
 
