@@ -13,11 +13,11 @@ namespace {
 
 constexpr double kMaxWhole = 9007199254740992.0;  // 2^53: beyond, doubles skip integers
 
-[[noreturn]] void FailType(const std::string& name, const char* expected) {
-  Fail(ErrorCode::kOption, name + " must be " + expected);
+[[noreturn]] void FailType(std::string_view name, const char* expected) {
+  Fail(ErrorCode::kOption, "{} must be {}", {name, expected});
 }
 
-void CheckWord(const std::string& name, std::string_view range, const std::string& given) {
+void CheckWord(std::string_view name, std::string_view range, std::string_view given) {
   std::string known;
   for (std::string_view rest = range; !rest.empty();) {
     const size_t end = std::min(rest.find('|'), rest.size());
@@ -26,19 +26,18 @@ void CheckWord(const std::string& name, std::string_view range, const std::strin
     known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  Fail(ErrorCode::kOption, name + " = \"" + given + "\"; expected one of " + known);
+  Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, given, known});
 }
 
-void CheckNumber(const std::string& name, double value, bool whole, bool negative) {
+void CheckNumber(std::string_view name, double value, bool whole, bool negative) {
   if (!std::isfinite(value)) {
-    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be finite");
+    Fail(ErrorCode::kRange, "{} = {}; it must be finite", {name, value});
   }
   if (whole && (value != std::floor(value) || std::abs(value) > kMaxWhole)) {
-    Fail(ErrorCode::kRange,
-         name + " = " + NumberText(value) + "; expected a whole number within +-2^53");
+    Fail(ErrorCode::kRange, "{} = {}; expected a whole number within +-2^53", {name, value});
   }
   if (!negative && value < 0) {
-    Fail(ErrorCode::kRange, name + " = " + NumberText(value) + "; it must be at least 0");
+    Fail(ErrorCode::kRange, "{} = {}; it must be at least 0", {name, value});
   }
 }
 
@@ -109,11 +108,10 @@ bool HasRank(std::string_view shapes, int rank) {
 void CheckTensor(const NamedTensor& input) {
   const AnyTensor& tensor = input.tensor;
   if (tensor.rank < 0 || tensor.rank > 4) {
-    Fail(ErrorCode::kShape,
-         input.name + " has rank " + std::to_string(tensor.rank) + "; ranks are 0 to 4");
+    Fail(ErrorCode::kShape, "{} has rank {}; ranks are 0 to 4", {input.name, tensor.rank});
   }
   for (size_t axis = 0; axis < static_cast<size_t>(tensor.rank); ++axis) {
-    if (tensor.shape[axis] < 0) Fail(ErrorCode::kShape, input.name + " has a negative extent");
+    if (tensor.shape[axis] < 0) Fail(ErrorCode::kShape, "{} has a negative extent", {input.name});
   }
 }
 
@@ -123,7 +121,7 @@ void CheckData(const NamedTensor& input) {
   for (int axis = 0; axis < tensor.rank; ++axis) {
     if (tensor.shape[static_cast<size_t>(axis)] == 0) return;
   }
-  Fail(ErrorCode::kOption, input.name + " is missing: it has no data");
+  Fail(ErrorCode::kOption, "{} is missing: it has no data", {input.name});
 }
 
 void CheckRank(const NamedTensor& input) {
@@ -131,9 +129,8 @@ void CheckRank(const NamedTensor& input) {
   const Input* row = FindInput(input.name);
   if (row == nullptr || HasRank(row->shape, tensor.rank)) return;
   const bool pairs = row->name == "keep" || row->name == "bias";
-  Fail(ErrorCode::kShape, input.name + " has rank " + std::to_string(tensor.rank) + "; expected [" +
-                              std::string(row->shape) + "]" +
-                              (pairs ? ": other ranks are ambiguous" : ""));
+  Fail(ErrorCode::kShape, "{} has rank {}; expected [{}]{}",
+       {input.name, tensor.rank, row->shape, (pairs ? ": other ranks are ambiguous" : "")});
 }
 
 void CheckZeros(const std::vector<NamedTensor>& inputs) {
@@ -152,10 +149,9 @@ void CheckZeros(const std::vector<NamedTensor>& inputs) {
       for (const Seen& other : seen) {
         if (other.symbol != symbol || (other.extent == 0) == (extent == 0)) continue;
         const bool first = other.extent == 0;
-        Fail(ErrorCode::kShape, (first ? std::string(other.name) : input.name) +
-                                    " has an extent of 0; " + std::string(symbol) + " is " +
-                                    std::to_string(first ? extent : other.extent) + " in " +
-                                    (first ? input.name : std::string(other.name)));
+        Fail(ErrorCode::kShape, "{} has an extent of 0; {} is {} in {}",
+             {(first ? std::string(other.name) : input.name), symbol, first ? extent : other.extent,
+              (first ? input.name : std::string(other.name))});
       }
       seen.push_back({symbol, input.name, extent});
     };

@@ -1,6 +1,7 @@
 // Graph attention behind heed::Run.
 #include <string>
 
+#include "src/choice.h"
 #include "src/compose/graph_problem.h"
 #include "src/compose/request.h"
 #include "src/message.h"
@@ -15,12 +16,7 @@ struct GraphRequest {
   GraphOptions options;
 };
 
-GraphScore ReadGraphScore(const RequestReader& reader) {
-  const std::string word = reader.Word("graph_score").value_or("gat");
-  if (word == "gat") return GraphScore::kGat;
-  if (word == "gatv2") return GraphScore::kGatV2;
-  Fail(ErrorCode::kOption, "graph_score = \"{}\"; expected \"gat\" or \"gatv2\"", {word});
-}
+constexpr Choice<GraphScore> kScores[] = {{"gat", GraphScore::kGat}, {"gatv2", GraphScore::kGatV2}};
 
 // The typed function sees numbers only, which would also let [2, num_edges] pass.
 void CheckRank2(const RequestReader& reader, const char* name, int axis, int64_t extent,
@@ -43,7 +39,7 @@ GraphRequest ReadGraph(const RequestReader& reader) {
              "[num_heads, 2 head_dim] (gat) or [num_heads, head_dim] (gatv2)");
   r.edges = reader.Ints("edges");
   r.score_weight = reader.Floats("score_weight");
-  r.options.score = ReadGraphScore(reader);
+  r.options.score = ReadChoice(reader, "graph_score", kScores).value_or(GraphScore::kGat);
   r.options.negative_slope = reader.Number("negative_slope").value_or(r.options.negative_slope);
   return r;
 }

@@ -64,10 +64,10 @@ void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs,
          {o.steps, kMaxSteps});
   }
   if (o.steps > 1 && head_dim_k != head_dim) {
-    Fail(ErrorCode::kShape, "k has head_dim " + std::to_string(head_dim_k) + " and q " +
-                                std::to_string(head_dim) +
-                                "; with steps > 1 they must be the same: states become means of "
-                                "keys");
+    Fail(ErrorCode::kShape,
+         "k has head_dim {} and q {}; with steps > 1 they must be the same: states become means of "
+         "keys",
+         {head_dim_k, head_dim});
   }
   if (!(o.tolerance >= 0) || !std::isfinite(o.tolerance)) {
     Fail(ErrorCode::kRange, "tolerance = {}; it must be finite and not negative", {o.tolerance});

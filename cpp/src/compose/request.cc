@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "heed/compose.h"
+#include "src/choice.h"
 #include "src/compose/compose_problem.h"
 #include "src/exact/request.h"
 #include "src/message.h"
@@ -11,12 +12,7 @@
 namespace heed {
 namespace {
 
-SubNorm ReadSubNorm(const RequestReader& reader) {
-  const std::string word = reader.Word("sub_norm").value_or("rms");
-  if (word == "rms") return SubNorm::kRms;
-  if (word == "none") return SubNorm::kNone;
-  Fail(ErrorCode::kOption, "sub_norm = \"{}\"; expected \"rms\" or \"none\"", {word});
-}
+constexpr Choice<SubNorm> kSubNorms[] = {{"rms", SubNorm::kRms}, {"none", SubNorm::kNone}};
 
 // A request whose tensors are float32.
 struct ComposedRequest {
@@ -69,7 +65,7 @@ DifferentialOptions ReadDifferential(const RequestReader& reader, const Composed
   o.attention = OptionsOf(r.rest);
   o.lambda = reader.Floats("lambda");
   o.lambda_init = reader.Number("lambda_init").value_or(o.lambda_init);
-  o.sub_norm = ReadSubNorm(reader);
+  o.sub_norm = ReadChoice(reader, "sub_norm", kSubNorms).value_or(SubNorm::kRms);
   o.norm_weight = reader.Floats("norm_weight");
   o.norm_epsilon = reader.Number("norm_epsilon").value_or(o.norm_epsilon);
   return o;

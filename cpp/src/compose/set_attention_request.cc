@@ -1,6 +1,7 @@
 // induced_set and perceiver by name.
 #include <string>
 
+#include "src/choice.h"
 #include "src/compose/request.h"
 #include "src/compose/set_attention.h"
 #include "src/layers/multi_head_request.h"
@@ -20,13 +21,9 @@ struct InducedSetRequest {
   SetBlockOptions options;
 };
 
-SetBlock ReadSetBlock(const RequestReader& reader) {
-  const std::string word = reader.Word("set_block").value_or("isab");
-  if (word == "isab") return SetBlock::kIsab;
-  if (word == "pma") return SetBlock::kPma;
-  if (word == "sab") return SetBlock::kSab;
-  Fail(ErrorCode::kOption, "set_block = \"{}\"; expected \"isab\", \"pma\" or \"sab\"", {word});
-}
+constexpr Choice<SetBlock> kBlocks[] = {
+    {"isab", SetBlock::kIsab}, {"pma", SetBlock::kPma}, {"sab", SetBlock::kSab}};
+constexpr Choice<bool> kNorms[] = {{"layer", true}, {"none", false}};
 
 // Rows `first` to `first + dim` of block `n` of set_weights, as [1, heads, head_dim, dim].
 TensorView<const float> HeadsOf(const TensorView<const float>& all, int64_t n, int64_t matrix,
@@ -93,11 +90,7 @@ void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
 }
 
 void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
-  const std::string norm = reader.Word("set_norm").value_or("layer");
-  if (norm != "layer" && norm != "none") {
-    Fail(ErrorCode::kOption, "set_norm = \"{}\"; expected \"layer\" or \"none\"", {norm});
-  }
-  if (norm == "none") r.options.norm.reset();
+  if (!ReadChoice(reader, "set_norm", kNorms).value_or(true)) r.options.norm.reset();
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.options.attention.attention.scale = reader.Number("scale");
   r.options.attention.attention.key_lengths = reader.Ints("key_lengths");
@@ -110,7 +103,7 @@ void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
 InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   InducedSetRequest r;
   r.x = ReadRows(reader, "x");
-  r.block = ReadSetBlock(reader);
+  r.block = ReadChoice(reader, "set_block", kBlocks).value_or(SetBlock::kIsab);
   const bool needed = r.block != SetBlock::kSab;
   if (needed != (reader.Input("inducing") != nullptr)) {
     Fail(ErrorCode::kOption, needed ? "input inducing is missing"

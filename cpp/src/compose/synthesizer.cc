@@ -66,8 +66,8 @@ SynthesizerProblem ValidateDenseSynthesizer(const TensorView<const float>& hidde
   p.v = ValuesOfHeads(v, h[1]);
   CheckInput("synthetic_keys", weight);
   if (weight.shape[3] != h[3]) {
-    Fail(ErrorCode::kShape, "synthetic_keys has shape " + ShapeText(weight.shape) +
-                                "; its last extent must be that of q, " + std::to_string(h[3]));
+    Fail(ErrorCode::kShape, "synthetic_keys has shape {}; its last extent must be that of q, {}",
+         {weight.shape, h[3]});
   }
   p.k = Corner("synthetic_keys", weight, {h[0], h[1], v.shape[2], h[3]}, 2);
   if (bias.has_value()) p.row_bias = Corner("synthetic_bias", bias, {h[0], h[1], 1, v.shape[2]}, 3);

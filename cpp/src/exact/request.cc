@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "src/choice.h"
 #include "src/exact/problem.h"
 #include "src/exact/request_patterns.h"
 #include "src/expression/program.h"
@@ -12,25 +13,23 @@
 namespace heed {
 namespace {
 
-ScoreStage ReadStage(std::string_view word) {
-  if (word == "raw") return ScoreStage::kRaw;
-  if (word == "capped") return ScoreStage::kCapped;
-  if (word == "biased") return ScoreStage::kBiased;
-  Fail(ErrorCode::kOption, "return_scores = \"{}\"; expected \"raw\", \"capped\" or \"biased\"",
-       {word});
-}
-
-Kernel ReadKernel(std::string_view word) {
-  if (word == "gaussian") return Kernel::kGaussian;
-  if (word == "boxcar") return Kernel::kBoxcar;
-  if (word == "triangular") return Kernel::kTriangular;
-  if (word == "epanechnikov") return Kernel::kEpanechnikov;
-  if (word == "constant") return Kernel::kConstant;
-  Fail(ErrorCode::kOption,
-       "kernel = \"{}\"; expected \"gaussian\", \"boxcar\", \"triangular\", \"epanechnikov\" or "
-       "\"constant\"",
-       {word});
-}
+constexpr Choice<ScoreStage> kStages[] = {
+    {"raw", ScoreStage::kRaw}, {"capped", ScoreStage::kCapped}, {"biased", ScoreStage::kBiased}};
+constexpr Choice<Score> kScores[] = {{"dot", Score::kDot},
+                                     {"squared_distance", Score::kSquaredDistance},
+                                     {"cosine", Score::kCosine},
+                                     {"bilinear", Score::kBilinear},
+                                     {"additive", Score::kAdditive}};
+constexpr Choice<RelativeRows> kRelativeRows[] = {{"clip", RelativeRows::kClip},
+                                                  {"span", RelativeRows::kSpan},
+                                                  {"log_span", RelativeRows::kLogSpan}};
+constexpr Choice<T5Direction> kDirections[] = {{"bidirectional", T5Direction::kBidirectional},
+                                               {"causal", T5Direction::kCausal}};
+constexpr Choice<Kernel> kKernels[] = {{"gaussian", Kernel::kGaussian},
+                                       {"boxcar", Kernel::kBoxcar},
+                                       {"triangular", Kernel::kTriangular},
+                                       {"epanechnikov", Kernel::kEpanechnikov},
+                                       {"constant", Kernel::kConstant}};
 
 QueryOffset ReadQueryOffset(const RequestReader& reader) {
   const ParamValue* value = reader.Param("query_offset");
@@ -65,19 +64,7 @@ std::span<const int32_t> ReadKeyLengths(const RequestReader& reader, const Store
        {q.shape[0], q.shape[2]});
 }
 
-Score ReadScore(std::string_view word) {
-  if (word == "dot") return Score::kDot;
-  if (word == "squared_distance") return Score::kSquaredDistance;
-  if (word == "cosine") return Score::kCosine;
-  if (word == "bilinear") return Score::kBilinear;
-  if (word == "additive") return Score::kAdditive;
-  Fail(ErrorCode::kOption,
-       "score = \"{}\"; expected \"dot\", \"squared_distance\", \"cosine\", \"bilinear\" or "
-       "\"additive\"",
-       {word});
-}
-
-constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
+constexpr Choice<Normalize> kNormalizers[] = {
     {"softmax", Normalize::kSoftmax},   {"kernel_sum", Normalize::kKernelSum},
     {"softmax1", Normalize::kSoftmax1}, {"sigmoid", Normalize::kSigmoid},
     {"relu", Normalize::kRelu},         {"relu_squared", Normalize::kReluSquared},
@@ -87,18 +74,9 @@ constexpr std::pair<const char*, Normalize> kNormalizeWords[] = {
     {"cope", Normalize::kCope},
 };
 
-Normalize ReadNormalize(std::string_view given) {
-  std::string known;
-  for (const auto& [word, normalize] : kNormalizeWords) {
-    if (word == given) return normalize;
-    known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
-  }
-  Fail(ErrorCode::kOption, "normalize = \"{}\"; expected one of {}", {given, known});
-}
-
 void ReadNormalizeOptions(const RequestReader& reader, AttentionOptions& o) {
-  if (const auto word = reader.Word("normalize")) o.normalize = ReadNormalize(*word);
-  if (const auto word = reader.Word("kernel")) o.kernel = ReadKernel(*word);
+  o.normalize = ReadChoice(reader, "normalize", kNormalizers).value_or(o.normalize);
+  o.kernel = ReadChoice(reader, "kernel", kKernels).value_or(o.kernel);
   if (const auto k = reader.Count("top_k")) o.top_k = *k;
   o.sigmoid_bias = reader.Number("sigmoid_bias");
   if (const auto power = reader.Number("length_power")) o.length_power = *power;
@@ -179,21 +157,6 @@ void ReadConcatWeight(const RequestReader& reader, AttentionRequest& r) {
   r.options.key_weight.data += split * weight.strides[3];
 }
 
-RelativeRows ReadRelativeRows(std::string_view word) {
-  if (word == "clip") return RelativeRows::kClip;
-  if (word == "span") return RelativeRows::kSpan;
-  if (word == "log_span") return RelativeRows::kLogSpan;
-  Fail(ErrorCode::kOption, "relative_rows = \"{}\"; expected \"clip\", \"span\" or \"log_span\"",
-       {word});
-}
-
-T5Direction ReadDirection(std::string_view word) {
-  if (word == "bidirectional") return T5Direction::kBidirectional;
-  if (word == "causal") return T5Direction::kCausal;
-  Fail(ErrorCode::kOption, "bucket_direction = \"{}\"; expected \"bidirectional\" or \"causal\"",
-       {word});
-}
-
 void ReadDistances(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
   o.relative_keys = ReadTensor(reader, "relative_keys", 2, 3);
@@ -201,11 +164,12 @@ void ReadDistances(const RequestReader& reader, AttentionRequest& r) {
   o.relative_values = ReadTensor(reader, "relative_values", 2, 3);
   o.content_bias = ReadTensor(reader, "content_bias", 2, 2);
   o.position_bias = ReadTensor(reader, "position_bias", 2, 2);
-  if (const auto word = reader.Word("relative_rows")) o.relative_rows = ReadRelativeRows(*word);
+  o.relative_rows = ReadChoice(reader, "relative_rows", kRelativeRows).value_or(o.relative_rows);
   if (const auto count = reader.Count("relative_max_distance")) o.relative_max_distance = *count;
   o.distance_bias = ReadTensor(reader, "distance_bias", 1, 2);
   o.bucket_bias = ReadTensor(reader, "bucket_bias", 2, 2);
-  if (const auto word = reader.Word("bucket_direction")) o.bucket_direction = ReadDirection(*word);
+  o.bucket_direction =
+      ReadChoice(reader, "bucket_direction", kDirections).value_or(o.bucket_direction);
   if (const auto count = reader.Count("bucket_max_distance")) o.bucket_max_distance = *count;
   // [batch, num_heads, kv_len] becomes [batch, num_heads, 1, kv_len].
   const TensorView<const float> gates = ReadTensor(reader, "log_gates", 3, 3);
@@ -256,7 +220,7 @@ AttentionOptions OptionsOf(const AttentionRequest& r) {
 
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   AttentionOptions& o = r.options;
-  if (const auto word = reader.Word("score")) o.score = ReadScore(*word);
+  o.score = ReadChoice(reader, "score", kScores).value_or(o.score);
   ReadNormalizeOptions(reader, o);
   if (const auto scale = reader.Number("scale")) o.scale = scale;
   o.softcap = reader.Number("softcap");
@@ -269,7 +233,7 @@ void ReadExactOptions(const RequestReader& reader, AttentionRequest& r) {
   ReadPatterns(reader, {r.q.shape[0], r.q.shape[2], r.k.shape[2]}, o);
   r.return_lse = reader.Flag("return_lse");
   r.return_weights = reader.Flag("return_weights");
-  if (const auto stage = reader.Word("return_scores")) r.return_scores = ReadStage(*stage);
+  r.return_scores = ReadChoice(reader, "return_scores", kStages);
 }
 
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset) {
@@ -345,10 +309,9 @@ AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset)
   r.return_tiles = reader.Flag("return_tiles");
   r.tiles_of_query = reader.Count("tiles_of_query");
   if (r.return_tiles && r.options.prob_mod) {
-    throw Error(
+    Fail(
         ErrorCode::kUnsupported,
-        "return_tiles with prob_mod, which needs whole rows: nothing is carried from tile to "
-        "tile");
+        "return_tiles with prob_mod, which needs whole rows: nothing is carried from tile to tile");
   }
   if (!r.tiles_of_query) return r;
   if (!r.return_tiles) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "src/choice.h"
 #include "src/exact/request.h"
 #include "src/message.h"
 
@@ -105,20 +106,20 @@ struct ReadPattern {
   }
 };
 
-KeepPattern PatternOfWord(std::string_view word) {
-  if (word == "dilated") return DilatedWindow();
-  if (word == "longformer") return Longformer();
-  if (word == "bigbird") return BigBird();
-  if (word == "strided") return Strided();
-  if (word == "fixed") return Fixed();
-  if (word == "axial") return Axial();
-  if (word == "swin_window") return SwinWindow();
-  if (word == "neighborhood") return Neighborhood();
-  Fail(ErrorCode::kOption,
-       "pattern = \"{}\"; expected \"dilated\", \"longformer\", \"bigbird\", \"strided\", "
-       "\"fixed\", \"axial\", \"swin_window\" or \"neighborhood\"",
-       {word});
+using MakePattern = KeepPattern (*)();
+template <class Pattern>
+KeepPattern Make() {
+  return Pattern();
 }
+
+constexpr Choice<MakePattern> kPatterns[] = {{"dilated", Make<DilatedWindow>},
+                                             {"longformer", Make<Longformer>},
+                                             {"bigbird", Make<BigBird>},
+                                             {"strided", Make<Strided>},
+                                             {"fixed", Make<Fixed>},
+                                             {"axial", Make<Axial>},
+                                             {"swin_window", Make<SwinWindow>},
+                                             {"neighborhood", Make<Neighborhood>}};
 
 BlockList BlocksOfSize(const RequestReader& reader) {
   BlockList list;
@@ -174,7 +175,7 @@ AttentionOptions Preset(KeepPattern pattern) {
 }  // namespace
 
 void ReadPatterns(const RequestReader& reader, const PatternSizes& sizes, AttentionOptions& o) {
-  if (const auto word = reader.Word("pattern")) o.patterns.push_back(PatternOfWord(*word));
+  if (const auto make = ReadChoice(reader, "pattern", kPatterns)) o.patterns.push_back((*make)());
   for (KeepPattern& pattern : o.patterns) std::visit(ReadPattern{reader, sizes}, pattern);
   ReadLists(reader, o);
   o.prefix_lengths = reader.Ints("prefix_lengths");

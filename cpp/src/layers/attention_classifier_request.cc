@@ -1,4 +1,5 @@
 // attention_classifier by name.
+#include "src/choice.h"
 #include "src/layers/attention_classifier.h"
 #include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
@@ -30,12 +31,12 @@ ClassifierRequest ReadClassifier(const RequestReader& reader) {
   r.weights.w_class = ReadRequiredWeight(reader, "w_class", 2);
   r.weights.b_class = reader.Floats("b_class");
   r.options.attention = heads.options;
-  r.options.pooling = ReadChoice(reader, "pooling",
-                                 {{"mean", Pooling::kMean},
-                                  {"first", Pooling::kFirst},
-                                  {"max", Pooling::kMax},
-                                  {"attention", Pooling::kAttention}},
-                                 Pooling::kMean);
+  r.options.pooling = ReadChoice<Pooling>(reader, "pooling",
+                                          {{"mean", Pooling::kMean},
+                                           {"first", Pooling::kFirst},
+                                           {"max", Pooling::kMax},
+                                           {"attention", Pooling::kAttention}})
+                          .value_or(Pooling::kMean);
   return r;
 }
 

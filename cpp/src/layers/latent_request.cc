@@ -1,4 +1,5 @@
 // multi_head_latent by name.
+#include "src/choice.h"
 #include "src/exact/request.h"
 #include "src/layers/latent.h"
 #include "src/layers/request.h"
@@ -34,15 +35,16 @@ LatentRequest ReadLatent(const RequestReader& reader) {
   heads.v.shape = {x[0], w.w_uq.shape[1], x[2], w.w_uv.shape[2]};
   ReadExactOptions(reader, heads);
   r.options.latent.attention = heads.options;
-  r.options.latent.form = ReadChoice(
-      reader, "form", {{"naive", LatentForm::kNaive}, {"absorbed", LatentForm::kAbsorbed}},
-      LatentForm::kNaive);
+  r.options.latent.form =
+      ReadChoice<LatentForm>(reader, "form",
+                             {{"naive", LatentForm::kNaive}, {"absorbed", LatentForm::kAbsorbed}})
+          .value_or(LatentForm::kNaive);
   r.options.rope =
       ReadChoice<std::optional<RopePairing>>(reader, "rope",
                                              {{"none", std::nullopt},
                                               {"half", RopePairing::kHalf},
-                                              {"interleaved", RopePairing::kInterleaved}},
-                                             std::nullopt);
+                                              {"interleaved", RopePairing::kInterleaved}})
+          .value_or(std::nullopt);
   r.options.rope_base = reader.Number("base").value_or(r.options.rope_base);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.return_lse = heads.return_lse;

@@ -10,7 +10,6 @@
 
 #include "heed/request.h"
 #include "heed/thread_pool.h"
-#include "src/message.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -24,26 +23,6 @@ TensorView<const float> ReadWeight(const RequestReader& reader, std::string_view
 // ReadWeight of one that must be there.
 TensorView<const float> ReadRequiredWeight(const RequestReader& reader, std::string_view name,
                                            int rank);
-
-// One of the words of a parameter as the value that stands for it; `otherwise` when it is absent.
-template <class T>
-struct Choice {
-  const char* word;
-  T value;
-};
-
-template <class T, size_t kCount>
-T ReadChoice(const RequestReader& reader, std::string_view name, const Choice<T> (&choices)[kCount],
-             T otherwise) {
-  const std::optional<std::string> word = reader.Word(name);
-  if (!word) return otherwise;
-  std::string known;
-  for (const Choice<T>& choice : choices) {
-    if (*word == choice.word) return choice.value;
-    known += (known.empty() ? "\"" : ", \"") + std::string(choice.word) + "\"";
-  }
-  Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, *word, known});
-}
 
 // The output of this name, [batch, len, dim], as [batch, 1, len, dim]; absent if there is none.
 TensorView<float> RowsOutput(std::span<const NamedTensor> outputs, std::string_view name);

@@ -1,4 +1,5 @@
 // transformer_block by name.
+#include "src/choice.h"
 #include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
 #include "src/layers/transformer_block.h"
@@ -28,17 +29,17 @@ BlockRequest ReadBlock(const RequestReader& reader) {
   r.weights.b_gate = reader.Floats("b_gate");
   r.weights.b_down = reader.Floats("b_down");
   r.options.attention = heads.options;
-  r.options.norm =
-      ReadChoice(reader, "norm", {{"layer", Norm::kLayer}, {"rms", Norm::kRms}}, Norm::kLayer);
-  r.options.order =
-      ReadChoice(reader, "norm_order", {{"pre", NormOrder::kPre}, {"post", NormOrder::kPost}},
-                 NormOrder::kPre);
-  r.options.activation = ReadChoice(reader, "activation",
-                                    {{"gelu", Activation::kGelu},
-                                     {"gelu_tanh", Activation::kGeluTanh},
-                                     {"silu", Activation::kSilu},
-                                     {"relu", Activation::kRelu}},
-                                    Activation::kGelu);
+  r.options.norm = ReadChoice<Norm>(reader, "norm", {{"layer", Norm::kLayer}, {"rms", Norm::kRms}})
+                       .value_or(Norm::kLayer);
+  r.options.order = ReadChoice<NormOrder>(reader, "norm_order",
+                                          {{"pre", NormOrder::kPre}, {"post", NormOrder::kPost}})
+                        .value_or(NormOrder::kPre);
+  r.options.activation = ReadChoice<Activation>(reader, "activation",
+                                                {{"gelu", Activation::kGelu},
+                                                 {"gelu_tanh", Activation::kGeluTanh},
+                                                 {"silu", Activation::kSilu},
+                                                 {"relu", Activation::kRelu}})
+                             .value_or(Activation::kGelu);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   return r;
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "src/choice.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -57,38 +58,20 @@ Positions ReadPositions(const RequestReader& reader, const TensorView<const floa
   return positions;
 }
 
-// The value of the word `name`, or `fallback` when it is absent; without a fallback it is needed.
-template <typename T>
-T ReadWord(const RequestReader& reader, std::string_view name,
-           std::span<const std::pair<const char*, T>> words, std::optional<T> fallback = {}) {
-  const std::optional<std::string> given = reader.Word(name);
-  if (!given && fallback) return *fallback;
-  std::string known;
-  for (const auto& [word, value] : words) {
-    if (given && *given == word) return value;
-    known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
-  }
-  if (given) {
-    Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, *given, known});
-  }
-  Fail(ErrorCode::kOption, "{} is missing: it must be one of {}, there is no default",
-       {name, known});
-}
-
 RopePairing ReadPairing(const RequestReader& reader) {
-  static constexpr std::pair<const char*, RopePairing> kWords[] = {
-      {"half", RopePairing::kHalf}, {"interleaved", RopePairing::kInterleaved}};
-  return ReadWord<RopePairing>(reader, "pairing", kWords);
+  static constexpr Choice<RopePairing> kWords[] = {{"half", RopePairing::kHalf},
+                                                   {"interleaved", RopePairing::kInterleaved}};
+  return ReadRequiredChoice(reader, "pairing", kWords);
 }
 
 RopeScaling ReadScaling(const RequestReader& reader) {
   using Kind = RopeScaling::Kind;
-  static constexpr std::pair<const char*, Kind> kWords[] = {
+  static constexpr Choice<Kind> kWords[] = {
       {"none", Kind::kNone}, {"linear", Kind::kLinear},
       {"ntk", Kind::kNtk},   {"dynamic_ntk", Kind::kDynamicNtk},
       {"yarn", Kind::kYarn}, {"llama3", Kind::kLlama3}};
   RopeScaling scaling;
-  scaling.kind = ReadWord<Kind>(reader, "scaling", kWords, Kind::kNone);
+  scaling.kind = ReadChoice(reader, "scaling", kWords).value_or(Kind::kNone);
   const std::optional<double> factor = reader.Number("scaling_factor");
   if (!factor && scaling.kind != Kind::kNone) {
     Fail(ErrorCode::kOption, "scaling_factor is missing: scaling needs it");
@@ -148,8 +131,8 @@ RotationProblem ReadRope(const RequestReader& reader) {
 }
 
 RotationProblem ReadXpos(const RequestReader& reader) {
-  static constexpr std::pair<const char*, XposSide> kSides[] = {{"query", XposSide::kQuery},
-                                                                {"key", XposSide::kKey}};
+  static constexpr Choice<XposSide> kSides[] = {{"query", XposSide::kQuery},
+                                                {"key", XposSide::kKey}};
   const TensorView<const float> x = ReadX(reader);
   XposOptions options;
   options.positions = ReadPositions(reader, x);
@@ -160,23 +143,23 @@ RotationProblem ReadXpos(const RequestReader& reader) {
   options.gamma = reader.Number("gamma").value_or(options.gamma);
   options.scale_base = reader.Number("scale_base").value_or(options.scale_base);
   options.center = reader.Number("center").value_or(options.center);
-  const XposSide side = ReadWord<XposSide>(reader, "side", kSides);
+  const XposSide side = ReadRequiredChoice(reader, "side", kSides);
   return ValidateXpos(x, ReadPairing(reader), side, options);
 }
 
 AdditionProblem ReadSinusoidal(const RequestReader& reader) {
   using Layout = SinusoidalLayout;
   using Spacing = SinusoidalSpacing;
-  static constexpr std::pair<const char*, Layout> kLayouts[] = {
-      {"interleaved", Layout::kInterleaved}, {"concatenated", Layout::kConcatenated}};
-  static constexpr std::pair<const char*, Spacing> kSpacings[] = {{"open", Spacing::kOpen},
-                                                                  {"closed", Spacing::kClosed}};
+  static constexpr Choice<Layout> kLayouts[] = {{"interleaved", Layout::kInterleaved},
+                                                {"concatenated", Layout::kConcatenated}};
+  static constexpr Choice<Spacing> kSpacings[] = {{"open", Spacing::kOpen},
+                                                  {"closed", Spacing::kClosed}};
   const TensorView<const float> x = ReadX(reader);
   CheckInput("x", x);
   SinusoidalOptions options;
   options.positions = ReadPositions(reader, x);
-  options.layout = ReadWord<Layout>(reader, "code_layout", kLayouts, options.layout);
-  options.spacing = ReadWord<Spacing>(reader, "spacing", kSpacings, options.spacing);
+  options.layout = ReadChoice(reader, "code_layout", kLayouts).value_or(options.layout);
+  options.spacing = ReadChoice(reader, "spacing", kSpacings).value_or(options.spacing);
   options.base = reader.Number("base").value_or(options.base);
   return ValidateSinusoidal(x, options);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/choice.h"
 #include "src/message.h"
 #include "src/recurrent/problem.h"
 
@@ -67,27 +68,13 @@ TensorView<const float> ReadPerChannel(const RequestReader& reader, const char* 
   return view;
 }
 
-FeatureMap ReadFeatureMap(const std::string& word) {
-  if (word == "elu_plus_one") return FeatureMap::kEluPlusOne;
-  if (word == "relu") return FeatureMap::kRelu;
-  if (word == "softmax") return FeatureMap::kSoftmax;
-  if (word == "identity") return FeatureMap::kIdentity;
-  Fail(ErrorCode::kOption,
-       "feature_map = \"{}\"; expected \"elu_plus_one\", \"relu\", \"softmax\" or \"identity\"",
-       {word});
-}
-
-bool SumsToOne(const std::string& word) {
-  if (word == "one") return true;
-  if (word == "free") return false;
-  Fail(ErrorCode::kOption, "weight_sum = \"{}\"; expected \"one\" or \"free\"", {word});
-}
-
-FeatureMap ReadKeyNorm(const std::string& word) {
-  if (word == "unit") return FeatureMap::kUnit;
-  if (word == "none") return FeatureMap::kIdentity;
-  Fail(ErrorCode::kOption, "key_norm = \"{}\"; expected \"unit\" or \"none\"", {word});
-}
+constexpr Choice<FeatureMap> kFeatureMaps[] = {{"elu_plus_one", FeatureMap::kEluPlusOne},
+                                               {"relu", FeatureMap::kRelu},
+                                               {"softmax", FeatureMap::kSoftmax},
+                                               {"identity", FeatureMap::kIdentity}};
+constexpr Choice<bool> kWeightSums[] = {{"one", true}, {"free", false}};
+constexpr Choice<FeatureMap> kKeyNorms[] = {{"unit", FeatureMap::kUnit},
+                                            {"none", FeatureMap::kIdentity}};
 
 // Head h forgets 2^(-5 - h) of its state a token, as in the paper.
 float DefaultRate(int64_t head) {
@@ -96,8 +83,9 @@ float DefaultRate(int64_t head) {
 
 RecurrentRequest ReadLinearAttention(const RequestReader& reader) {
   RecurrentRequest r = ReadCommon(reader);
-  r.options.feature_map = ReadFeatureMap(reader.Word("feature_map").value_or("elu_plus_one"));
-  r.options.normalize = SumsToOne(reader.Word("weight_sum").value_or("one"));
+  r.options.feature_map =
+      ReadChoice(reader, "feature_map", kFeatureMaps).value_or(FeatureMap::kEluPlusOne);
+  r.options.normalize = ReadChoice(reader, "weight_sum", kWeightSums).value_or(true);
   r.options.causal = reader.Flag("causal");
   if (!r.options.scale) r.options.scale = 1.0;
   return r;
@@ -136,7 +124,7 @@ RecurrentRequest ReadMamba2(const RequestReader& reader) {
 RecurrentRequest ReadDeltaRule(const RequestReader& reader) {
   RecurrentRequest r = ReadCommon(reader);
   r.options.delta = true;
-  r.options.feature_map = ReadKeyNorm(reader.Word("key_norm").value_or("unit"));
+  r.options.feature_map = ReadChoice(reader, "key_norm", kKeyNorms).value_or(FeatureMap::kUnit);
   r.options.beta = ReadPerToken(reader, "beta", r.k);
   if (reader.Takes("channel_log_decay")) {
     r.options.log_decay = ReadPerChannel(reader, "channel_log_decay", r.k);
