@@ -14,16 +14,7 @@
 #include "label.h"
 #include "wire.h"
 
-// The variant this binary is built as.
-#if defined(__wasm_relaxed_simd__) && defined(__EMSCRIPTEN_PTHREADS__)
-HEED_LABEL("relaxed-threads");
-#elif defined(__wasm_relaxed_simd__)
-HEED_LABEL("relaxed");
-#elif defined(__EMSCRIPTEN_PTHREADS__)
-HEED_LABEL("simd-threads");
-#else
-HEED_LABEL("simd");
-#endif
+HEED_LABEL(HEED_WASM_FILE);
 
 namespace heed::wire {
 

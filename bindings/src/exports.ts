@@ -40,6 +40,7 @@ export type { ExplainFunction, ExplainSizes } from "./explain.js";
 export type { MemoryReport } from "./heap.js";
 export type {
   AttentionFunction,
+  Build,
   Heed,
   RunFunction,
   RunInputs,

@@ -49,6 +49,9 @@ import { type VarlenFunction, varlenOf } from "./varlen.js";
 /** The build in use: {plain, relaxed} SIMD, with or without threads. */
 export type Variant = "simd" | "relaxed" | "simd-threads" | "relaxed-threads";
 
+/** Which mechanisms an entry of the package has: every one ("heed"), or "heed/core". */
+export type Build = "full" | "core";
+
 /** What `load()` chose, and why. */
 export interface Choice {
   readonly variant: Variant;
@@ -109,6 +112,7 @@ export interface HeedParts {
   heap: Heap<KernelGlue>;
   registry: Registry;
   choice: Choice;
+  build: Build;
   version: string;
   /** Loads the oracle's module, at most once. */
   loadReference: () => Promise<Heap<ReferenceGlue>>;
@@ -121,6 +125,8 @@ export class Heed {
   /** Every parameter that a mechanism may take. */
   readonly parameters: readonly Parameter[];
   readonly version: string;
+  /** "full" has every mechanism, "core" (`import "heed/core"`) exact attention, layers and positions. */
+  readonly build: Build;
   readonly variant: Variant;
   /** How many threads work on a call; `reasons.threads` says why. */
   readonly threads: number;
@@ -198,6 +204,7 @@ export class Heed {
     this.mechanisms = registry.mechanisms;
     this.parameters = registry.parameters;
     this.version = parts.version;
+    this.build = parts.build;
     this.variant = choice.variant;
     this.threads = choice.threads;
     this.simd = choice.simd;

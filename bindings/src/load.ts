@@ -3,10 +3,10 @@ import { HeedError } from "./errors.js";
 import { detectFeatures } from "./features.js";
 import type { KernelGlue, MemoryGlue, ReferenceGlue } from "./glue.js";
 import { Heap } from "./heap.js";
-import { type Choice, Heed, type Variant } from "./heed.js";
+import { type Choice, Heed } from "./heed.js";
 import type { LoadOptions } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
-import type { Platform } from "./platform.js";
+import type { FileKey, Platform } from "./platform.js";
 import { Registry } from "./registry.js";
 import { selfTest } from "./self_test.js";
 import { VERSION } from "./version.js";
@@ -23,8 +23,12 @@ function toUrl(given: string | URL): URL {
   }
 }
 
+/** A file's name without "heed-" and ".wasm"; also its label. */
+const fileName = (file: FileKey, platform: Platform): string =>
+  platform.build === "core" && file !== "reference" ? `core-${file}` : file;
+
 async function compile(
-  file: Variant | "reference",
+  file: FileKey,
   options: LoadOptions,
   platform: Platform,
 ): Promise<WebAssembly.Module> {
@@ -45,19 +49,20 @@ async function compile(
     return compileBytes(view, "wasmBinary");
   }
   const { wasmUrl } = options;
-  if (wasmUrl === undefined) return compileUrl(platform.url(file), platform);
-  const given = typeof wasmUrl === "function" ? wasmUrl(`heed-${file}.wasm`) : wasmUrl;
+  if (wasmUrl === undefined) return compileUrl(platform.files[file].url(), platform);
+  const given =
+    typeof wasmUrl === "function" ? wasmUrl(`heed-${fileName(file, platform)}.wasm`) : wasmUrl;
   return compileUrl(toUrl(given), platform);
 }
 
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
-  file: Variant | "reference",
+  file: FileKey,
   module: WebAssembly.Module,
   platform: Platform,
   threads: number,
 ): Promise<Glue> {
-  const { default: factory } = await platform.glue(file);
+  const { default: factory } = await platform.files[file].glue();
   const glue = await new Promise<unknown>((resolve, reject) => {
     const silent = (): void => {};
     const instantiateWasm = (
@@ -99,13 +104,13 @@ function checkBelongs(module: WebAssembly.Module, file: string): void {
 }
 
 async function open<Glue extends MemoryGlue>(
-  file: Variant | "reference",
+  file: FileKey,
   options: LoadOptions,
   platform: Platform,
   threads: number,
 ): Promise<Glue> {
   const module = await compile(file, options, platform);
-  checkBelongs(module, file);
+  checkBelongs(module, fileName(file, platform));
   try {
     return await instantiate<Glue>(file, module, platform, threads);
   } catch (cause) {
@@ -114,7 +119,7 @@ async function open<Glue extends MemoryGlue>(
     }
     throw new HeedError(
       "wasm-load",
-      `heed: heed-${file}.wasm does not fit this version's JavaScript: ${String(cause)}`,
+      `heed: heed-${fileName(file, platform)}.wasm does not fit this version's JavaScript: ${String(cause)}`,
       { cause },
     );
   }
@@ -146,8 +151,9 @@ async function start(choice: Choice, options: LoadOptions, platform: Platform): 
   heap.callChecked((module) => module.setThreads(choice.threads));
   const heed = new Heed({
     heap,
-    registry: new Registry(glue),
+    registry: new Registry(glue, platform.build),
     choice,
+    build: platform.build,
     version: VERSION,
     loadReference: lazyReference(options, platform),
   });

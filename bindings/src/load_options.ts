@@ -21,7 +21,7 @@ export interface LoadOptions {
   readonly simd?: "auto" | "relaxed" | "plain" | undefined;
   /**
    * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name
-   * ("heed-simd.wasm") to its address.
+   * ("heed-simd.wasm", in heed/core "heed-core-simd.wasm") to its address.
    */
   readonly wasmUrl?: string | Url | ((file: string) => string | Url) | undefined;
   /** The bytes of the WebAssembly file. */

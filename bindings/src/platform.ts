@@ -1,5 +1,5 @@
 import type { GlueFactory } from "./glue.js";
-import type { Variant } from "./heed.js";
+import type { Build, Variant } from "./heed.js";
 
 /** How many threads a call may use here, and why. */
 export interface ThreadLimit {
@@ -7,12 +7,22 @@ export interface ThreadLimit {
   reason: string;
 }
 
-/** What differs between Node and the web. */
+/** One WebAssembly file of the package. */
+export interface WasmFile {
+  /** JavaScript that Emscripten made for it. */
+  glue(): Promise<{ default: GlueFactory }>;
+  /** Where it lies. */
+  url(): URL;
+}
+
+/** The kernels' variants and the oracle. */
+export type FileKey = Variant | "reference";
+export type WasmFiles = Record<FileKey, WasmFile>;
+
+/** What differs between Node and the web, and between the two builds. */
 export interface Platform {
-  /** JavaScript that Emscripten made for a variant. */
-  glue(file: Variant | "reference"): Promise<{ default: GlueFactory }>;
-  /** Where the package's own copy of a variant's WebAssembly lies. */
-  url(file: Variant | "reference"): URL;
+  build: Build;
+  files: WasmFiles;
   /** Bytes of a file URL, where files can be read. */
   readFile?(url: URL): Promise<Uint8Array>;
   threadLimit(): ThreadLimit;

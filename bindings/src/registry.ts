@@ -1,5 +1,6 @@
 import { describe, HeedError } from "./errors.js";
 import type { InputRow, KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
+import type { Build } from "./heed.js";
 import { nearest } from "./option_names.js";
 
 /** A tensor that a mechanism takes: enough to check one, or to make an example. */
@@ -120,7 +121,10 @@ export class Registry {
   readonly #byId: ReadonlyMap<string, CallNames>;
   readonly #byName: ReadonlyMap<string, Parameter>;
 
-  constructor(glue: KernelGlue) {
+  readonly #build: Build;
+
+  constructor(glue: KernelGlue, build: Build) {
+    this.#build = build;
     const inputs = new Map(
       glue
         .inputs()
@@ -140,7 +144,8 @@ export class Registry {
     const advice = near
       ? `did you mean \`${near}\`?`
       : `known ids are ${[...this.#byId.keys()].join(", ")}`;
-    throw new HeedError("option", `id: unknown mechanism ${describe(id)}: ${advice}`);
+    const missing = this.#build === "core" ? '; "heed/core" is a part, "heed" has every one' : "";
+    throw new HeedError("option", `id: unknown mechanism ${describe(id)}: ${advice}${missing}`);
   }
 
   parameter(name: string): Parameter {

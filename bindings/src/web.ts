@@ -1,25 +1,5 @@
-import type { GlueFactory } from "./glue.js";
-import type { Variant } from "./heed.js";
-import type { Platform, ThreadLimit } from "./platform.js";
-
-type GlueModule = { default: GlueFactory };
-
-// Every import and every URL is written out: bundlers find files by reading these very lines.
-const GLUE: Record<Variant | "reference", () => Promise<GlueModule>> = {
-  simd: () => import("./wasm/heed-simd.mjs"),
-  relaxed: () => import("./wasm/heed-relaxed.mjs"),
-  "simd-threads": () => import("./wasm/heed-simd-threads.mjs"),
-  "relaxed-threads": () => import("./wasm/heed-relaxed-threads.mjs"),
-  reference: () => import("./wasm/heed-reference.mjs"),
-};
-
-const URLS: Record<Variant | "reference", () => URL> = {
-  simd: () => new URL("./wasm/heed-simd.wasm", import.meta.url),
-  relaxed: () => new URL("./wasm/heed-relaxed.wasm", import.meta.url),
-  "simd-threads": () => new URL("./wasm/heed-simd-threads.wasm", import.meta.url),
-  "relaxed-threads": () => new URL("./wasm/heed-relaxed-threads.wasm", import.meta.url),
-  reference: () => new URL("./wasm/heed-reference.wasm", import.meta.url),
-};
+import type { Build } from "./heed.js";
+import type { Platform, ThreadLimit, WasmFiles } from "./platform.js";
 
 interface WebGlobals {
   crossOriginIsolated?: boolean;
@@ -53,9 +33,9 @@ async function readFile(url: URL): Promise<Uint8Array> {
   return files.readFile(url);
 }
 
-export const web: Platform = {
-  glue: (file) => GLUE[file](),
-  url: (file) => URLS[file](),
+export const web = (build: Build, files: WasmFiles): Platform => ({
+  build,
+  files,
   readFile,
   threadLimit,
-};
+});

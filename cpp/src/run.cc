@@ -135,6 +135,7 @@ constexpr Runner kRunners[] = {
     Exact("bigbird", BigBirdPreset),
     Exact("swin_window", SwinWindowPreset),
     Exact("neighborhood", NeighborhoodPreset),
+#ifndef HEED_CORE
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),
     Counted("gated_linear", PlanGatedLinear, RunGatedLinear),
@@ -142,6 +143,7 @@ constexpr Runner kRunners[] = {
     Counted("delta_rule", PlanDeltaRule, RunDeltaRule),
     Counted("gated_delta_rule", PlanDeltaRule, RunDeltaRule),
     Counted("kimi_delta", PlanDeltaRule, RunDeltaRule),
+#endif
 };
 
 // Every row of mechanisms.inc has a runner: a row without one does not compile.

@@ -25,7 +25,14 @@ async function openModule() {
     reasons: { threads: "a test", simd: "a test" },
   } as const;
   const loadReference = () => Promise.reject(new Error("not in this test"));
-  const parts = { heap, registry: new Registry(glue), choice, version: "test", loadReference };
+  const parts = {
+    heap,
+    registry: new Registry(glue, "full"),
+    choice,
+    build: "full" as const,
+    version: "test",
+    loadReference,
+  };
   // The constructor is internal, so its parameters are not in the published types.
   const heed = new (Heed as unknown as new (given: typeof parts) => Heed)(parts);
   return { glue, heed };
