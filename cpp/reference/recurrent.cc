@@ -14,23 +14,6 @@ Row RowOf(const Array& array, int64_t b, int64_t h, int64_t t) {
   return {row.begin(), row.end()};
 }
 
-std::vector<int64_t> ReadLengths(const Request& request, const Qkv& qkv) {
-  std::vector<int64_t> lengths(qkv.batch, qkv.kv_len);
-  const std::optional<Array> given = ReadIntegers(request, "key_lengths");
-  if (!given) return lengths;
-  if (FindInput(request, "key_lengths")->rank != 1 ||
-      static_cast<int64_t>(given->values.size()) != qkv.batch) {
-    throw Error(ErrorCode::kShape, "key_lengths must have one value per batch entry");
-  }
-  for (int64_t b = 0; b < qkv.batch; ++b) {
-    lengths[b] = WholeNumber(given->values[b], "key_lengths");
-    if (lengths[b] < 0 || lengths[b] > qkv.kv_len) {
-      throw Error(ErrorCode::kRange, "key_lengths must lie in [0, kv_len]");
-    }
-  }
-  return lengths;
-}
-
 // Everything of one head.
 struct Head {
   const Qkv& qkv;
@@ -118,6 +101,23 @@ std::function<void(std::vector<double>&)> FeaturesByName(const std::string& name
   return {};
 }
 
+std::vector<int64_t> ReadKeyLengths(const Request& request, int64_t batch, int64_t len) {
+  std::vector<int64_t> lengths(batch, len);
+  const std::optional<Array> given = ReadIntegers(request, "key_lengths");
+  if (!given) return lengths;
+  if (FindInput(request, "key_lengths")->rank != 1 ||
+      static_cast<int64_t>(given->values.size()) != batch) {
+    throw Error(ErrorCode::kShape, "key_lengths must have one value per batch entry");
+  }
+  for (int64_t b = 0; b < batch; ++b) {
+    lengths[b] = WholeNumber(given->values[b], "key_lengths");
+    if (lengths[b] < 0 || lengths[b] > len) {
+      throw Error(ErrorCode::kRange, "key_lengths must lie in [0, kv_len]");
+    }
+  }
+  return lengths;
+}
+
 std::optional<Array> ReadPerToken(const Request& request, std::string_view name, const Qkv& qkv) {
   std::optional<Array> given = ReadFloats(request, name, 3);
   if (!given) return given;
@@ -166,7 +166,7 @@ std::vector<Result> RunRecurrence(const Request& request, const Qkv& qkv, const 
       if (gate > 0) throw Error(ErrorCode::kRange, "logarithms of decays must be <= 0");
     }
   }
-  const std::vector<int64_t> lengths = ReadLengths(request, qkv);
+  const std::vector<int64_t> lengths = ReadKeyLengths(request, qkv.batch, qkv.kv_len);
   const int64_t columns = qkv.head_dim_v + (r.normalize ? 1 : 0);
   const std::optional<Array> initial = ReadInitialState(request, qkv, columns);
   Result output = {"output", 4, {qkv.batch, qkv.num_heads, qkv.q_len, qkv.head_dim_v}, {}};

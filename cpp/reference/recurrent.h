@@ -25,6 +25,9 @@ struct Recurrence {
 // Feature maps by name: "identity", "elu_plus_one", "relu", "softmax", "unit".
 std::function<void(std::vector<double>&)> FeaturesByName(const std::string& name);
 
+// key_lengths, `len` for every batch entry when absent.
+std::vector<int64_t> ReadKeyLengths(const Request& request, int64_t batch, int64_t len);
+
 // An input of shape [batch, num_kv_heads, len] as [batch, num_kv_heads, len, 1].
 std::optional<Array> ReadPerToken(const Request& request, std::string_view name, const Qkv& qkv);
 // An input of shape [batch, num_kv_heads, len, head_dim].

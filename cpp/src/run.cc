@@ -136,6 +136,7 @@ constexpr Runner kRunners[] = {
     Exact("swin_window", SwinWindowPreset),
     Exact("neighborhood", NeighborhoodPreset),
 #ifndef HEED_CORE
+    Counted("causal_conv", PlanCausalConv, RunCausalConv),
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),
     Counted("gated_linear", PlanGatedLinear, RunGatedLinear),

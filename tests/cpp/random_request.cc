@@ -184,6 +184,9 @@ class Drawer {
     };
     extent("q_blocks") = blocks("q_len", "q_block");
     extent("kv_blocks") = blocks("kv_len", "kv_block");
+    extent("channels") = random_.Integer(1, 12);
+    extent("conv_width") = random_.Integer(1, 5);
+    extent("conv_tail") = extent("conv_width") - 1;
     extent("pairs") = extent("embed_dim") / 2;
     extent("rows") = extent("len") + random_.Integer(0, 5);
   }

@@ -22,6 +22,7 @@ HEED_RECURRENT(Retention)
 HEED_RECURRENT(GatedLinear)
 HEED_RECURRENT(Mamba2)
 HEED_RECURRENT(DeltaRule)  // gated_delta_rule and kimi_delta too
+HEED_RECURRENT(CausalConv)
 
 #undef HEED_RECURRENT
 

@@ -43,6 +43,8 @@ const EXTENTS: Readonly<Record<string, number>> = {
   num_biases: 9,
   num_blocks: 2,
   rope_dim: 4,
+  conv_width: 4,
+  conv_tail: 3,
 };
 /** Where one mechanism counts otherwise than the others: distances -m to m, or two times k. */
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
@@ -150,6 +152,7 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   longformer: ["globalTokens"],
   attention_free: ["bias"],
   multi_head_latent: ["normQ", "normKv"],
+  causal_conv: ["convBias"],
   mamba2: ["logDecay", "beta", "skip"],
   delta_rule: ["beta"],
   gated_delta_rule: ["logDecay", "beta"],
