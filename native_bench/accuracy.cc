@@ -66,7 +66,8 @@ Accuracy AccuracyOf(std::string_view mechanism) {
   if (row != nullptr && row->family == "recurrent") {
     return {kRecurrentMaxError, RelativeTo::kResults};
   }
-  if (row != nullptr && row->family == "exact") return {kAttentionMaxError, RelativeTo::kValues};
+  if (row != nullptr && (row->family == "exact" || row->family == "selective"))
+    return {kAttentionMaxError, RelativeTo::kValues};
   throw Error(ErrorCode::kUnsupported,
               "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");
 }

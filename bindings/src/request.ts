@@ -42,7 +42,7 @@ const STORED: ReadonlySet<string> = new Set(["q", "k", "v"]);
 function toReading({ family }: Mechanism, input: MechanismInput, float64: boolean): Reading {
   const role = ROLES[input.kind] ?? "numbers";
   const vector = input.shapes.some((shape) => shape.length === 1);
-  const half = (family === "exact" || family === "recurrent") && STORED.has(input.name);
+  const half = family !== "layer" && family !== "position" && STORED.has(input.name);
   return {
     role,
     ...(vector ? { vector } : {}),

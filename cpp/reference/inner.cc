@@ -25,11 +25,20 @@ InnerRequest::InnerRequest(const Request& outer, const std::string& id,
 
 void InnerRequest::SetInput(const std::string& name, int rank, const Extents& shape,
                             std::vector<double> values) {
+  Set(name, DType::kFloat64, memory_.emplace_back(std::move(values)).data(), rank, shape);
+}
+
+void InnerRequest::SetKeep(const Extents& shape, std::vector<uint8_t> keep) {
+  Set("keep", DType::kUint8, bytes_.emplace_back(std::move(keep)).data(), 4, shape);
+}
+
+void InnerRequest::Set(const std::string& name, DType dtype, const void* data, int rank,
+                       const Extents& shape) {
   Erase(request_.inputs, name);
   AnyTensor tensor;
-  tensor.dtype = DType::kFloat64;
-  tensor.data = memory_.emplace_back(std::move(values)).data();
-  if (tensor.data == nullptr) tensor.data = &tensor;  // no elements, but not absent
+  tensor.dtype = dtype;
+  tensor.data = const_cast<void*>(data);
+  if (data == nullptr) tensor.data = &tensor;  // no elements, but not absent
   tensor.rank = rank;
   int64_t stride = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {

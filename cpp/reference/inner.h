@@ -23,6 +23,8 @@ class InnerRequest {
   void SetInput(const std::string& name, int rank, const Extents& shape,
                 std::vector<double> values);
   void SetInput(const std::string& name, const Array& array);
+  // Bytes [batch, num_heads, q_len, kv_len].
+  void SetKeep(const Extents& shape, std::vector<uint8_t> keep);
   void SetParam(const std::string& name, ParamValue value);
 
   // The result of this name, which the request asks for.
@@ -32,7 +34,11 @@ class InnerRequest {
 
  private:
   Request request_;
+  // Puts a contiguous rank-4 or smaller input in, in place of one of the same name.
+  void Set(const std::string& name, DType dtype, const void* data, int rank, const Extents& shape);
+
   std::deque<std::vector<double>> memory_;
+  std::deque<std::vector<uint8_t>> bytes_;
 };
 
 // The values of a result by name.

@@ -14,6 +14,7 @@
 #include "src/position/request.h"
 #include "src/recurrent/request.h"
 #include "src/request_reader.h"
+#include "src/selective/request.h"
 
 namespace heed {
 namespace {
@@ -144,6 +145,7 @@ constexpr Runner kRunners[] = {
     Counted("delta_rule", PlanDeltaRule, RunDeltaRule),
     Counted("gated_delta_rule", PlanDeltaRule, RunDeltaRule),
     Counted("kimi_delta", PlanDeltaRule, RunDeltaRule),
+    Counted("block_mixture", PlanBlockMixture, RunBlockMixture),
 #endif
 };
 

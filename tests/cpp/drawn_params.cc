@@ -37,6 +37,8 @@ const std::map<std::string, std::pair<double, double>> kNumbers = {
 // Whole numbers in an interval that no extent decides.
 const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"steps", {1, 3}},
+    {"key_block", {1, 12}},
+    {"top_blocks", {1, 4}},
     {"reach", {0, 20}},
     {"stride", {1, 20}},
     {"window_blocks", {1, 1}},

@@ -283,7 +283,7 @@ class Drawer {
     }
     const bool only_first = (row_.family == "layer" && Rule()) || draw_ == Draw::kLeast ||
                             (Lists("induced_set external perceiver", r_.id) && Rule()) ||
-                            (row_.family == "recurrent" && Rule()) ||
+                            (Lists("recurrent selective", row_.family) && Rule()) ||
                             (r_.id == "luong_concat" && name == "score_vector" && Rule());
     const size_t last = only_first ? first : shapes.size() - 1;
     return WordsOf(shapes[static_cast<size_t>(

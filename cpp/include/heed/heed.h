@@ -24,6 +24,7 @@
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/rows.h"
+#include "heed/selective.h"
 #include "heed/set_attention.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"

@@ -30,7 +30,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct FreePlan {
   const AttentionFreeProblem& p;
-  std::vector<std::unique_ptr<CellKeep>> keep;
+  KeepPlugs keep;
   bool goes_on;  // does a row begin with what the row before it has summed?
 
   explicit FreePlan(const AttentionFreeProblem& problem)

@@ -1,49 +1,17 @@
 #include "src/compose/request.h"
 
 #include <string>
-#include <utility>
 
 #include "heed/compose.h"
 #include "src/choice.h"
 #include "src/compose/compose_problem.h"
-#include "src/exact/request.h"
+#include "src/compose/composed_request.h"
 #include "src/message.h"
 
 namespace heed {
 namespace {
 
 constexpr Choice<SubNorm> kSubNorms[] = {{"rms", SubNorm::kRms}, {"none", SubNorm::kNone}};
-
-// A request whose tensors are float32.
-struct ComposedRequest {
-  TensorView<const float> q, k, v;
-  AttentionRequest rest;
-};
-
-ComposedRequest ReadComposed(const RequestReader& reader, const TensorView<const float>& q) {
-  ComposedRequest r = {q, reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
-  r.rest.q = StoredTensor(r.q);
-  r.rest.k = StoredTensor(r.k);
-  r.rest.v = StoredTensor(r.v);
-  ReadExactOptions(reader, r.rest);
-  return r;
-}
-
-ComposedRequest ReadComposed(const RequestReader& reader) {
-  return ReadComposed(reader, reader.RequiredTensor("q"));
-}
-
-AttentionOutputs FloatOutputs(const ComposedRequest& r, std::span<const NamedTensor> outputs) {
-  AttentionOutputs out;
-  out.output = OutputView(outputs, "output");
-  if (r.rest.return_lse) out.lse = OutputView(outputs, "lse");
-  if (r.rest.return_weights) out.weights = OutputView(outputs, "weights");
-  if (r.rest.return_scores) {
-    out.scores = OutputView(outputs, "scores");
-    out.score_stage = *r.rest.return_scores;
-  }
-  return out;
-}
 
 // An input as it came whose rank is part of its meaning: [num_heads, num_heads].
 std::span<const float> ReadMatrix(const RequestReader& reader, const char* name, int64_t heads) {

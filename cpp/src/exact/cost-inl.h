@@ -17,8 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-using KeepPlugs = std::vector<std::unique_ptr<CellKeep>>;
-
 // Rows that ask the keep plugs together.
 inline constexpr size_t kCostRows = 64;
 

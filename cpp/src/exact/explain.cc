@@ -1,7 +1,6 @@
 // heed::Explain: the keep plugs as a picture.
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <vector>
@@ -16,10 +15,8 @@
 namespace heed {
 namespace {
 
-using Plugs = std::vector<std::unique_ptr<CellKeep>>;
-
 // What the row sees of the tile of keys at `begin`.
-KeyBits SeenKeys(const AttentionProblem& p, const Plugs& plugs, int64_t batch, const Row& row,
+KeyBits SeenKeys(const AttentionProblem& p, const KeepPlugs& plugs, int64_t batch, const Row& row,
                  int64_t begin) {
   const size_t count =
       static_cast<size_t>(std::min(p.kv_len - begin, static_cast<int64_t>(kTileKeys)));
@@ -34,7 +31,7 @@ KeyBits SeenKeys(const AttentionProblem& p, const Plugs& plugs, int64_t batch, c
   return bits;
 }
 
-void ExplainRow(const AttentionProblem& p, const Plugs& plugs, int64_t batch, const Row& row,
+void ExplainRow(const AttentionProblem& p, const KeepPlugs& plugs, int64_t batch, const Row& row,
                 const TensorView<uint8_t>& picture) {
   const float hidden = -std::numeric_limits<float>::infinity();
   const auto& bias = p.options.bias;
@@ -48,7 +45,7 @@ void ExplainRow(const AttentionProblem& p, const Plugs& plugs, int64_t batch, co
 }
 
 void ExplainProblem(const AttentionProblem& p, const TensorView<uint8_t>& picture) {
-  const Plugs plugs = MakeKeepPlugs(p);
+  const KeepPlugs plugs = MakeKeepPlugs(p);
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t h = 0; h < p.num_heads; ++h) {
       for (int64_t i = 0; i < p.q_len; ++i) {

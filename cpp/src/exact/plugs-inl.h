@@ -28,7 +28,7 @@ struct Plugs {
   std::unique_ptr<ScorePlug> score;
   std::unique_ptr<Modify> softcap;                // apart, because scores can be asked for after it
   std::vector<std::unique_ptr<Modify>> additive;  // ALiBi, bias, user function
-  std::vector<std::unique_ptr<CellKeep>> keep;    // range plugs live in the rows
+  KeepPlugs keep;                                 // range plugs live in the rows
   // One of the two: a normaliser that streams, or one that needs whole rows.
   std::unique_ptr<NormalizePlug> normalize;
   std::unique_ptr<RowNormalize> rows;

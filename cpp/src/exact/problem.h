@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "heed/attention.h"
@@ -43,13 +44,16 @@ struct CachedRows {
   }
 };
 
+class CellKeep;
+
 struct AttentionProblem {
   StoredTensor q;
   StoredTensor k, v;  // only shapes when the rows are cached
   const CachedRows* cached_k = nullptr;
   const CachedRows* cached_v = nullptr;
-  int64_t sink_keys = 0;     // with a window: the first keys, visible from everywhere
-  AttentionOptions options;  // bias and keep have stride 0 where they broadcast
+  int64_t sink_keys = 0;                   // with a window: the first keys, visible from everywhere
+  std::shared_ptr<const CellKeep> chosen;  // what a selective mechanism leaves of the keys
+  AttentionOptions options;                // bias and keep have stride 0 where they broadcast
   AttentionOutputs outputs;
   StoredOutput output;  // outputs.output or outputs.stored_output
 

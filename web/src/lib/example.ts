@@ -170,6 +170,8 @@ const SMALL_PATTERN: ExampleParams = {
   windowBlocks: 1,
   globalBlocks: 1,
   randomBlocks: 1,
+  keyBlock: 2,
+  topBlocks: 3,
 };
 const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   block_sparse: { pattern: "strided" },

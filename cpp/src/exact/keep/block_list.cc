@@ -59,30 +59,34 @@ BlockRows BlocksOfPairs(const PairList& list, const AttentionProblem& p) {
 
 BlockListKeep::BlockListKeep(BlockRows rows, std::vector<int64_t> positions,
                              const AttentionProblem& p)
-    : rows_(std::move(rows)), positions_(std::move(positions)), group_(p.group), kv_len_(p.kv_len) {
+    : rows_(std::move(rows)),
+      positions_(std::move(positions)),
+      group_(p.group),
+      heads_per_list_(std::max<int64_t>(1, p.num_heads / std::max<int64_t>(1, rows_.heads))),
+      kv_len_(p.kv_len) {
   map_rows_ = (rows_.rows * rows_.q_block + kMapQueries - 1) / kMapQueries;
   const int64_t tiles =
       (kv_len_ + static_cast<int64_t>(kTileKeys) - 1) / static_cast<int64_t>(kTileKeys);
   map_words_ = (tiles + 63) / 64;
-  map_.resize(static_cast<size_t>(rows_.heads * map_rows_ * map_words_));
+  map_.resize(static_cast<size_t>(rows_.batches * rows_.heads * map_rows_ * map_words_));
   FillMap();
 }
 
 void BlockListKeep::FillMap() {
-  for (int64_t h = 0; h < rows_.heads; ++h) {
+  for (int64_t list = 0; list < rows_.batches * rows_.heads; ++list) {
     for (int64_t i = 0; i < rows_.rows; ++i) {
       const KeyRange tokens = {i * rows_.q_block, (i + 1) * rows_.q_block};
-      for (const int32_t block : BlocksOf(h * rows_.rows + i)) Mark(h, tokens, block);
+      for (const int32_t block : BlocksOf(list * rows_.rows + i)) Mark(list, tokens, block);
     }
   }
 }
 
-void BlockListKeep::Mark(int64_t head, const KeyRange& tokens, int32_t block) {
+void BlockListKeep::Mark(int64_t list, const KeyRange& tokens, int32_t block) {
   const int64_t keys = static_cast<int64_t>(kTileKeys);
   const int64_t first = block * rows_.kv_block / keys;
   const int64_t last = (std::min((block + 1) * rows_.kv_block, kv_len_) - 1) / keys;
   for (int64_t m = tokens.begin / kMapQueries; m <= (tokens.end - 1) / kMapQueries; ++m) {
-    uint64_t* words = &map_[static_cast<size_t>((head * map_rows_ + m) * map_words_)];
+    uint64_t* words = &map_[static_cast<size_t>((list * map_rows_ + m) * map_words_)];
     for (int64_t t = first; t <= last; ++t) words[t / 64] |= uint64_t{1} << (t % 64);
   }
 }
@@ -97,11 +101,11 @@ bool BlockListKeep::MayMeet(const KeepTile& tile) const {
   const int64_t t = tile.key_begin / static_cast<int64_t>(kTileKeys);
   const int64_t first = Token(tile.batch, tile.rows[0].query) / kMapQueries;
   const int64_t last = Token(tile.batch, tile.rows[tile.num_rows - 1].query) / kMapQueries;
-  const int64_t head = rows_.heads == 1 ? 0 : tile.rows[0].head / group_ * group_;
-  const int64_t heads = rows_.heads == 1 ? 1 : group_;
-  for (int64_t h = head; h < head + heads; ++h) {
+  const int64_t head = tile.rows[0].head / group_ * group_;
+  const int64_t last_list = ListOf(tile.batch, head + group_ - 1);
+  for (int64_t list = ListOf(tile.batch, head); list <= last_list; ++list) {
     for (int64_t m = first; m <= last; ++m) {
-      const uint64_t* words = &map_[static_cast<size_t>((h * map_rows_ + m) * map_words_)];
+      const uint64_t* words = &map_[static_cast<size_t>((list * map_rows_ + m) * map_words_)];
       if ((words[t / 64] >> (t % 64) & 1) != 0) return true;
     }
   }

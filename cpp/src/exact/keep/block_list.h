@@ -18,10 +18,11 @@ namespace heed {
 struct BlockRows {
   int64_t q_block = 1;
   int64_t kv_block = 1;
-  int64_t rows = 0;   // of one head
-  int64_t heads = 1;  // 1: all heads share the list
+  int64_t rows = 0;   // of one list
+  int64_t heads = 1;  // lists of a batch entry; neighbouring heads share one
   ScratchVector<int64_t> starts;
   ScratchVector<int32_t> blocks;
+  int64_t batches = 1;  // 1: all batch entries share the lists
 };
 
 BlockRows BlocksOfList(const BlockList& list, const AttentionProblem& p);
@@ -51,8 +52,10 @@ class BlockListKeep final : public PatternKeep {
     return positions_.empty() ? query : query + positions_[static_cast<size_t>(batch)];
   }
   int64_t RowOf(int64_t batch, const Row& row) const {
-    const int64_t block = Token(batch, row.query) / rows_.q_block;
-    return rows_.heads == 1 ? block : row.head * rows_.rows + block;
+    return ListOf(batch, row.head) * rows_.rows + Token(batch, row.query) / rows_.q_block;
+  }
+  int64_t ListOf(int64_t batch, int64_t head) const {
+    return (rows_.batches == 1 ? 0 : batch * rows_.heads) + head / heads_per_list_;
   }
   std::span<const int32_t> BlocksOf(int64_t row) const {
     const int64_t begin = rows_.starts[static_cast<size_t>(row)];
@@ -61,14 +64,15 @@ class BlockListKeep final : public PatternKeep {
         .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
   void FillMap();
-  void Mark(int64_t head, const KeyRange& tokens, int32_t block);
+  void Mark(int64_t list, const KeyRange& tokens, int32_t block);
 
   BlockRows rows_;
   std::vector<int64_t> positions_;
   int64_t group_;
+  int64_t heads_per_list_;
   int64_t kv_len_;
-  // Which tiles of keys each run of kMapQueries tokens of a head meets, one bit each.
-  int64_t map_rows_ = 0;   // of one head
+  // Which tiles of keys each run of kMapQueries tokens of a list meets, one bit each.
+  int64_t map_rows_ = 0;   // of one list
   int64_t map_words_ = 0;  // of one row
   ScratchVector<uint64_t> map_;
 };

@@ -43,9 +43,10 @@ class CellKeep {
   virtual void Narrow(const KeepTile& tile, KeyBits* bits) const = 0;
 };
 
+using KeepPlugs = std::vector<std::shared_ptr<const CellKeep>>;
+
 // Leaves of a row's key range what every plug may let it see.
-inline void NarrowToHulls(const std::vector<std::unique_ptr<CellKeep>>& plugs, int64_t batch,
-                          Row& row) {
+inline void NarrowToHulls(const KeepPlugs& plugs, int64_t batch, Row& row) {
   for (const auto& plug : plugs) {
     if (row.keys.begin >= row.keys.end) break;
     const KeyRange hull = plug->Hull(batch, row);

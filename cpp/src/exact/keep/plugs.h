@@ -11,7 +11,7 @@
 namespace heed {
 
 // Range plugs live in the rows (range.h). May throw std::bad_alloc.
-std::vector<std::unique_ptr<CellKeep>> MakeKeepPlugs(const AttentionProblem& p);
+KeepPlugs MakeKeepPlugs(const AttentionProblem& p);
 
 }  // namespace heed
 

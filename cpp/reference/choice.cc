@@ -1,0 +1,58 @@
+#include "choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "inner.h"
+
+namespace heed::reference {
+
+std::vector<int64_t> BestOf(std::vector<double> scores, int64_t most,
+                            std::span<const int64_t> certain) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  for (double& score : scores) score = score < kMost ? score : kMost;
+  for (const int64_t n : certain) scores[n] = kCertain;
+  std::vector<int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+  order.resize(std::min<int64_t>(most, order.size()));
+  return order;
+}
+
+double DotInOrder(std::span<const double> a, std::span<const double> b) {
+  double sum = 0.0;
+  for (size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+int64_t ReadAtLeastOne(const Request& request, std::string_view name, int64_t fallback) {
+  const int64_t value = ReadCount(request, name).value_or(fallback);
+  if (value < 1) throw Error(ErrorCode::kRange, std::string(name) + " must be at least 1");
+  return value;
+}
+
+void RefuseLengthsPerQuery(const Request& request) {
+  const AnyTensor* lengths = FindInput(request, "key_lengths");
+  if (lengths == nullptr || lengths->rank < 2 || lengths->shape[1] <= 1) return;
+  throw Error(ErrorCode::kUnsupported, "key_lengths per query: choices need one per batch entry");
+}
+
+std::vector<Result> RunOverChosen(
+    const Request& request, const Qkv& qkv, const std::vector<std::string_view>& without,
+    const std::function<std::vector<bool>(int64_t b, int64_t h, int64_t i)>& keep) {
+  std::vector<uint8_t> cells;
+  for (int64_t b = 0; b < qkv.batch; ++b) {
+    for (int64_t h = 0; h < qkv.num_heads; ++h) {
+      for (int64_t i = 0; i < qkv.q_len; ++i) {
+        for (const bool seen : keep(b, h, i)) cells.push_back(seen ? 1 : 0);
+      }
+    }
+  }
+  InnerRequest inner(request, "scaled_dot_product", without);
+  inner.SetKeep({qkv.batch, qkv.num_heads, qkv.q_len, qkv.kv_len}, std::move(cells));
+  return inner.RunAll();
+}
+
+}  // namespace heed::reference

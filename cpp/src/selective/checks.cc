@@ -1,0 +1,34 @@
+#include "src/message.h"
+#include "src/selective/selective_problem.h"
+
+namespace heed {
+
+void CheckCount(std::string_view name, int64_t value) {
+  if (value < 1) Fail(ErrorCode::kRange, "{} = {}; it must be at least 1", {name, value});
+}
+
+void CheckChoosable(const AttentionOptions& o, int64_t batch) {
+  const char* refused = nullptr;
+  if (o.window) refused = "window";
+  if (o.keep.has_value()) refused = "keep";
+  if (o.keep_mod) refused = "keep_mod";
+  if (!o.patterns.empty()) refused = "patterns";
+  if (!o.prefix_lengths.empty()) refused = "prefix_lengths";
+  if (!o.query_documents.empty() || !o.key_documents.empty()) refused = "documents";
+  if (refused != nullptr) {
+    Fail(ErrorCode::kUnsupported,
+         "{}: choices look at causal and key_lengths alone, and would fall on keys that it hides",
+         {refused});
+  }
+  if (o.score != Score::kDot) {
+    Fail(ErrorCode::kUnsupported, "score: keys are chosen by dot products, and attended by them");
+  }
+  if (o.key_lengths.size() > static_cast<size_t>(batch)) {
+    Fail(ErrorCode::kUnsupported,
+         "key_lengths has {} values; keys are chosen from what exists for the whole batch entry: "
+         "give one length each ({})",
+         {o.key_lengths.size(), batch});
+  }
+}
+
+}  // namespace heed

@@ -1,0 +1,26 @@
+// Selective mechanisms behind heed::Run: the two verbs of each.
+#ifndef HEED_SRC_SELECTIVE_REQUEST_H_
+#define HEED_SRC_SELECTIVE_REQUEST_H_
+
+#include <span>
+#include <vector>
+
+#include "heed/request.h"
+#include "heed/thread_pool.h"
+#include "src/request_reader.h"
+
+namespace heed {
+
+// Plan<Name> validates and lists the outputs, Run<Name> computes them.
+#define HEED_SELECTIVE(Name)                                                        \
+  std::vector<OutputSpec> Plan##Name(const RequestReader& reader);                  \
+  void Run##Name(const RequestReader& reader, std::span<const NamedTensor> outputs, \
+                 ThreadPool* pool);
+
+HEED_SELECTIVE(BlockMixture)
+
+#undef HEED_SELECTIVE
+
+}  // namespace heed
+
+#endif  // HEED_SRC_SELECTIVE_REQUEST_H_
