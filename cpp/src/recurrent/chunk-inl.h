@@ -26,9 +26,10 @@ inline constexpr size_t kBlockTokens = 16;
 // Sizes of one call, padded to whole vectors and register tiles.
 struct RecurrentPlan {
   const RecurrentProblem* problem;
-  size_t dim;   // head_dim
-  size_t rows;  // head_dim, whole register tiles and vectors
-  size_t cols;  // columns of the state, whole panels
+  size_t dim;         // head_dim
+  size_t rows;        // head_dim, whole register tiles and vectors
+  size_t cols;        // columns of the state, whole panels
+  size_t decay_step;  // from the factors of one token to those of the next
   size_t chunk_len;
 
   explicit RecurrentPlan(const RecurrentProblem& p)
@@ -36,8 +37,8 @@ struct RecurrentPlan {
         dim(static_cast<size_t>(p.head_dim)),
         rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
         cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
+        decay_step(p.decays_channels ? rows : 1),
         chunk_len(static_cast<size_t>(p.options.chunk_len)) {}
-  size_t ChannelGroups() const { return (dim + kTileRows - 1) / kTileRows; }
 };
 
 // Memory of one worker.
@@ -45,14 +46,12 @@ struct RecurrentScratch {
   AlignedFloats state;    // [panel][rows][PanelCols()]
   AlignedFloats keys;     // [token][rows]: features
   AlignedFloats queries;  // the same of one query head
-  AlignedFloats decays;   // [token][rows]: factors, one column when channels share them
+  AlignedFloats decays;   // [token][decay_step]: factors
   AlignedFloats along;    // [token][rows]: products of factors
-  AlignedFloats packed;   // rows of one register tile, [rows][kTileRows]
   AlignedFloats panels;   // keys as panels of columns, [panel][rows][PanelCols()]
   AlignedFloats writes;   // u, [panel][kChunkRows][PanelCols()]
   AlignedFloats meets;    // [kChunkRows][kChunk]: keys with keys, or queries with keys
   AlignedFloats results;  // [kChunkRows][cols]
-  AlignedFloats groups;   // keys, [group of channels][token][kTileRows]
   AlignedFloats betas;    // [token]
 
   explicit RecurrentScratch(const RecurrentPlan& plan)
@@ -61,12 +60,10 @@ struct RecurrentScratch {
         queries(kChunkRows * plan.rows),
         decays(kChunkRows * plan.rows),
         along(kChunkRows * plan.rows),
-        packed(plan.rows * kTileRows),
         panels(RoundUp(kChunk, PanelCols()) * plan.rows),
         writes(kChunkRows * plan.cols),
         meets(kChunkRows * kChunk),
         results(kChunkRows * plan.cols),
-        groups(RoundUp(plan.dim, kTileRows) * kChunk),
         betas(kChunk) {}
 };
 

@@ -100,21 +100,23 @@ class RecurrentLoop {
 
   // Features of keys, values times beta, factors. Rows up to whole register tiles are zeros.
   void LoadTokens(int64_t first, size_t count) {
-    const size_t padded = RoundUp(count, kTileRows);
     LoadFeatures(p_.k, h_, first, count, 1.0f, s_.keys.get());
     LoadValues(first, count);
     if (!o_.log_decay.has_value()) return;
-    std::fill_n(s_.decays.get(), padded * plan_.rows, 1.0f);
+    std::fill_n(s_.decays.get(), DecayFloats(count), 1.0f);
     for (size_t i = 0; i < count; ++i) {
       const float* from = &o_.log_decay(b_, h_, first + static_cast<int64_t>(i), 0);
-      MapRow(from, DecayWidth(), s_.decays.get() + i * plan_.rows,
+      MapRow(from, p_.decays_channels ? plan_.dim : 1, s_.decays.get() + i * plan_.decay_step,
              [](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, x); });
     }
   }
 
   void LoadValues(int64_t first, size_t count) {
     const size_t width = static_cast<size_t>(p_.head_dim_v);
-    std::fill_n(s_.writes.get(), kChunkRows * plan_.cols, 0.0f);
+    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+      std::fill(WritePanel(e) + (e < width ? count : 0) * PanelCols(), WritePanel(e + PanelCols()),
+                0.0f);
+    }
     if (width > 0) {
       const float* rows = &p_.v(b_, h_, first, 0);
       PackPanels(Rows{rows, p_.v.strides[2]}, count, width, kChunkRows, s_.writes.get());
@@ -134,12 +136,15 @@ class RecurrentLoop {
     }
   }
 
-  size_t DecayWidth() const { return p_.decays_channels ? plan_.dim : 1; }
+  // Factors of `count` tokens, in whole vectors.
+  size_t DecayFloats(size_t count) const {
+    return RoundUp(count * plan_.decay_step, hn::Lanes(DF()));
+  }
 
   void LoadFeatures(const TensorView<const float>& from, int64_t head, int64_t first, size_t count,
                     float factor, float* to) {
-    const size_t padded = RoundUp(count, kTileRows);
-    std::fill_n(to, padded * plan_.rows, 0.0f);
+    const size_t whole = plan_.dim == plan_.rows ? count : 0;
+    std::fill(to + whole * plan_.rows, to + RoundUp(count, kTileRows) * plan_.rows, 0.0f);
     if (plan_.dim == 0) return;
     for (size_t i = 0; i < count; ++i) {
       Features(o_.feature_map, &from(b_, head, first + static_cast<int64_t>(i), 0), plan_.dim,
@@ -149,22 +154,30 @@ class RecurrentLoop {
 
   // A token that holds NaN or an infinity must not reach those before it, as 0 x NaN would.
   bool IsFinite(size_t count) const {
-    const size_t floats = RoundUp(count, kTileRows) * plan_.rows;
-    bool finite = AllFinite(s_.keys.get(), floats);
+    bool finite = AllFinite(s_.keys.get(), count * plan_.rows);
     finite = finite && AllFinite(s_.writes.get(), kChunkRows * plan_.cols);
-    if (o_.log_decay.has_value()) finite = finite && AllFinite(s_.decays.get(), floats);
+    if (o_.log_decay.has_value()) {
+      finite = finite && AllFinite(s_.decays.get(), DecayFloats(count));
+    }
     for (size_t i = 0; i < count; ++i) finite = finite && std::isfinite(s_.betas.get()[i]);
     return finite;
   }
 
   // `count` is a multiple of the vector's.
   static bool AllFinite(const float* from, size_t count) {
+    // In turns: sums of one chain would wait for each other.
     const DF d;
-    VF poison = hn::Zero(d);
-    for (size_t n = 0; n < count; n += hn::Lanes(d)) {
-      poison = hn::Add(poison, hn::Mul(hn::Load(d, from + n), hn::Zero(d)));
+    const size_t lanes = hn::Lanes(d);
+    VF poison[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    size_t n = 0;
+    for (; n + 4 * lanes <= count; n += 4 * lanes) {
+      for (size_t turn = 0; turn < 4; ++turn) {
+        poison[turn] = Fma(hn::Load(d, from + n + turn * lanes), hn::Zero(d), poison[turn]);
+      }
     }
-    return hn::ReduceSum(d, poison) == 0.0f;
+    for (; n < count; n += lanes) poison[0] = Fma(hn::Load(d, from + n), hn::Zero(d), poison[0]);
+    const VF all = hn::Add(hn::Add(poison[0], poison[1]), hn::Add(poison[2], poison[3]));
+    return hn::ReduceSum(d, all) == 0.0f;
   }
 
   // One token after the other.
@@ -173,7 +186,7 @@ class RecurrentLoop {
       const int64_t t = first + static_cast<int64_t>(i);
       const Token token = {
           .keys = s_.keys.get() + i * plan_.rows,
-          .decays = o_.log_decay.has_value() ? s_.decays.get() + i * plan_.rows : nullptr,
+          .decays = o_.log_decay.has_value() ? s_.decays.get() + i * plan_.decay_step : nullptr,
           .per_channel = p_.decays_channels,
           .beta = s_.betas.get()[i],
           .delta = o_.delta};
@@ -189,39 +202,38 @@ class RecurrentLoop {
     }
   }
 
-  // to[i] = rows[i], times all factors up to token i.
-  void Decayed(const float* rows, size_t count, float* to) {
-    const size_t width = plan_.rows, padded = RoundUp(count, kTileRows);
-    if (!o_.log_decay.has_value()) {
-      std::copy_n(rows, padded * width, to);
-      return;
-    }
-    const DF d;
-    for (size_t c = 0; c < width; c += hn::Lanes(d)) {
-      VF passed = hn::Set(d, 1.0f);
-      for (size_t i = 0; i < count; ++i) {
-        passed = hn::Mul(passed, FactorOf(i, c));
-        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d, to + i * width + c);
+  // Rows, each times all factors up to its token: in `along`, or as they are without factors.
+  const float* Decayed(const float* rows, size_t count) {
+    if (!o_.log_decay.has_value()) return rows;
+    const size_t width = plan_.rows;
+    float* to = s_.along.get();
+    if (p_.decays_channels) {
+      const DF d;
+      for (size_t c = 0; c < width; c += hn::Lanes(d)) {
+        VF passed = hn::Set(d, 1.0f);
+        for (size_t i = 0; i < count; ++i) {
+          passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
+          hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d, to + i * width + c);
+        }
       }
-      for (size_t i = count; i < padded; ++i) hn::Store(hn::Zero(d), d, to + i * width + c);
+    } else {
+      float passed = 1.0f;
+      for (size_t i = 0; i < count; ++i) {
+        passed *= s_.decays.get()[i];
+        ScaleRow(rows + i * width, width, passed, to + i * width);
+      }
     }
-  }
-
-  // Factors of token i, channels from c on.
-  VF FactorOf(size_t i, size_t c) const {
-    const DF d;
-    const float* factors = s_.decays.get() + i * plan_.rows;
-    return p_.decays_channels ? hn::Load(d, factors + c) : hn::Set(d, *factors);
+    std::fill(to + count * width, to + RoundUp(count, kTileRows) * width, 0.0f);
+    return to;
   }
 
   // results = rows times the state.
   void TimesState(const float* rows, size_t count) {
     for (size_t i = 0; i < count; i += kTileRows) {
-      meeting_.PackRows(rows + i * plan_.rows);
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(
-            MultiplyAccumulate(), s_.packed.get(), StatePanel(e), plan_.dim,
-            s_.results.get() + i * plan_.cols + e, plan_.cols, StoreOnly());
+        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), rows + i * plan_.rows, StatePanel(e),
+                                       plan_.dim, s_.results.get() + i * plan_.cols + e, plan_.cols,
+                                       StoreOnly(), {plan_.rows});
       }
     }
   }
@@ -229,8 +241,7 @@ class RecurrentLoop {
   // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
   void Erase(size_t count) {
     meeting_.Meet(s_.keys.get(), count, false);
-    Decayed(s_.keys.get(), count, s_.along.get());
-    TimesState(s_.along.get(), count);
+    TimesState(Decayed(s_.keys.get(), count), count);
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) ErasePanel(count, e);
   }
 
@@ -263,8 +274,7 @@ class RecurrentLoop {
     float* queries = s_.queries.get();
     LoadFeatures(p_.q, static_cast<int64_t>(head), first, count, p_.scale, queries);
     meeting_.Meet(queries, count, true);
-    Decayed(queries, count, s_.along.get());
-    TimesState(s_.along.get(), count);
+    TimesState(Decayed(queries, count), count);
     for (size_t i = 0; i < count; i += kTileRows) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
         RegisterTile<ALayout<1, kChunk>, kTileRows>(
@@ -298,39 +308,44 @@ class RecurrentLoop {
     }
   }
 
+  // Decays the state over the whole chunk; returns keys, each decayed from its token on.
+  const float* DecayState(size_t count) {
+    const float* keys = s_.keys.get();
+    if (!o_.log_decay.has_value()) return keys;
+    const size_t width = plan_.rows;
+    float* to = s_.along.get();
+    if (!p_.decays_channels) {
+      float passed = 1.0f;
+      for (size_t i = count; i-- > 0;) {
+        ScaleRow(keys + i * width, width, passed, to + i * width);
+        passed *= s_.decays.get()[i];
+      }
+      ScaleRow(s_.state.get(), width * plan_.cols, passed, s_.state.get());
+      return to;
+    }
+    const DF d;
+    const size_t lanes = hn::Lanes(d);
+    HWY_ALIGN float all[hn::MaxLanes(DF())];
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = count; i-- > 0;) {
+        hn::Store(hn::Mul(hn::Load(d, keys + i * width + c), passed), d, to + i * width + c);
+        passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
+      }
+      hn::Store(passed, d, all);
+      for (size_t x = 0; x < lanes; ++x) ScaleStateRow(c + x, all[x]);
+    }
+    return to;
+  }
+
   // state = its decay over the whole chunk + keys, decayed from their token on, times writes.
   void Write(size_t count) {
-    const DF d;
-    const size_t lanes = hn::Lanes(d), width = plan_.rows;
-    const float* keys = s_.keys.get();
-    if (o_.log_decay.has_value()) {
-      HWY_ALIGN float all[hn::MaxLanes(DF())];
-      for (size_t c = 0; c < width; c += lanes) {
-        VF passed = hn::Set(d, 1.0f);
-        for (size_t i = count; i-- > 0;) {
-          hn::Store(hn::Mul(hn::Load(d, keys + i * width + c), passed), d,
-                    s_.along.get() + i * width + c);
-          passed = hn::Mul(passed, FactorOf(i, c));
-        }
-        hn::Store(passed, d, all);
-        for (size_t x = 0; x < lanes; ++x) ScaleStateRow(c + x, all[x]);
-      }
-      keys = s_.along.get();
-    }
-    const size_t groups = plan_.ChannelGroups();
-    for (size_t g = 0; g < groups; ++g) {
-      float* to = s_.groups.get() + g * kTileRows * kChunk;
-      const size_t here = std::min(kTileRows, plan_.rows - g * kTileRows);
-      for (size_t i = 0; i < count; ++i) {
-        for (size_t r = 0; r < here; ++r)
-          to[i * kTileRows + r] = keys[i * width + g * kTileRows + r];
-      }
-    }
+    const float* keys = DecayState(count);
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-      for (size_t g = 0; g < groups; ++g) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(
-            MultiplyAccumulate(), s_.groups.get() + g * kTileRows * kChunk, WritePanel(e), count,
-            StatePanel(e) + g * kTileRows * PanelCols(), PanelCols(), AddToStored());
+      for (size_t c = 0; c < plan_.dim; c += kTileRows) {
+        RegisterTile<AColumns, kTileRows>(MultiplyAccumulate(), keys + c, WritePanel(e), count,
+                                          StatePanel(e) + c * PanelCols(), PanelCols(),
+                                          AddToStored(), {plan_.rows});
       }
     }
   }

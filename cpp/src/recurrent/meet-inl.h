@@ -33,13 +33,6 @@ class Meeting {
     }
   }
 
-  // Packs the rows of a register tile: [dim][kTileRows].
-  void PackRows(const float* rows) {
-    const float* pointers[kTileRows];
-    for (size_t r = 0; r < kTileRows; ++r) pointers[r] = rows + r * plan_.rows;
-    TransposeRows(pointers, kTileRows, plan_.dim, s_.packed.get(), kTileRows);
-  }
-
   // meets[i][j] = decay from j to i * rows[i].keys[j] for j < i, or j <= i with `own`; else 0.
   void Meet(const float* rows, size_t count, bool own) {
     if (p_.decays_channels) {
@@ -48,18 +41,17 @@ class Meeting {
     }
     float* meets = s_.meets.get();
     for (size_t i = 0; i < count; i += kTileRows) {
-      PackRows(rows + i * plan_.rows);
       for (size_t j = 0; j < std::min(count, i + kTileRows); j += PanelCols()) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
-                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
-                                                       meets + i * kChunk + j, kChunk, StoreOnly());
+        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), rows + i * plan_.rows,
+                                       s_.panels.get() + j * plan_.rows, plan_.dim,
+                                       meets + i * kChunk + j, kChunk, StoreOnly(), {plan_.rows});
       }
     }
     // Row i of the products of factors is row i - 1 times factor i.
     HWY_ALIGN float passed[kChunk] = {};
     for (size_t i = 0; i < count; ++i) {
       if (p_.options.log_decay.has_value()) {
-        const float factor = s_.decays.get()[i * plan_.rows];
+        const float factor = s_.decays.get()[i];
         for (size_t j = 0; j < i; ++j) passed[j] *= factor;
       }
       passed[i] = 1.0f;
@@ -115,11 +107,10 @@ class Meeting {
     }
     HWY_ALIGN float tile[kTileRows * PanelCols()];
     for (size_t i = b; i < end; i += kTileRows) {
-      PackRows(moved + (i - b) * width);
       for (size_t j = 0; j < b; j += PanelCols()) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
-                                                       s_.panels.get() + j * plan_.rows, plan_.dim,
-                                                       tile, PanelCols(), StoreOnly());
+        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), moved + (i - b) * width,
+                                       s_.panels.get() + j * plan_.rows, plan_.dim, tile,
+                                       PanelCols(), StoreOnly(), {width});
         for (size_t r = 0; r < std::min(kTileRows, end - i); ++r) {
           std::copy_n(tile + r * PanelCols(), std::min(PanelCols(), b - j),
                       s_.meets.get() + (i + r) * kChunk + j);

@@ -56,12 +56,15 @@ inline void UnitRow(const float* from, size_t width, float* to) {
   for (size_t c = 0; c < width; ++c) to[c] = static_cast<float>(double{from[c]} * inverse);
 }
 
+inline void ScaleRow(const float* from, size_t width, float factor, float* to) {
+  MapRow(from, width, to, [=](DF d, VF x) HWY_ATTR { return hn::Mul(x, hn::Set(d, factor)); });
+}
+
 // The features of a row, times `factor`.
 inline void Features(FeatureMap map, const float* from, size_t width, float factor, float* to) {
   switch (map) {
     case FeatureMap::kIdentity:
-      std::copy_n(from, width, to);
-      break;
+      return ScaleRow(from, width, factor, to);
     case FeatureMap::kEluPlusOne:
       MapRow(from, width, to, [](DF d, VF x) HWY_ATTR {
         const VF zero = hn::Zero(d);
@@ -81,8 +84,7 @@ inline void Features(FeatureMap map, const float* from, size_t width, float fact
       UnitRow(from, width, to);
       break;
   }
-  if (factor == 1.0f) return;
-  for (size_t c = 0; c < width; ++c) to[c] *= factor;
+  if (factor != 1.0f) ScaleRow(to, width, factor, to);
 }
 
 // What a token does to the state.
@@ -146,10 +148,7 @@ inline VF ReadToken(const float* query, size_t dim, const StateColumns& state) {
 
 // Writes a finished row of `width` outputs; column `width` holds the denominator with `normalize`.
 inline void StoreAnswer(bool normalize, const float* from, size_t width, float* to) {
-  if (!normalize) {
-    std::copy_n(from, width, to);
-    return;
-  }
+  if (!normalize) return ScaleRow(from, width, 1.0f, to);
   const float sum = from[width];
   for (size_t e = 0; e < width; ++e) to[e] = sum == 0.0f ? 0.0f : from[e] / sum;
 }

@@ -37,12 +37,22 @@ inline constexpr size_t kTileRows = 4;
 // Columns of a register tile and width of a packed panel of B: two vectors.
 HWY_INLINE constexpr size_t PanelCols() { return 2 * hn::MaxLanes(DF()); }
 
-// Where A[row][t] lies: a[t * kDepthStep + row * kRowStep]. Known at compile time, so that all rows
-// are reached from one pointer.
-template <size_t kDepthStep_, size_t kRowStep_>
+// Where A[row][t] lies: a[t * depth_step + row * row_step]. Steps known at compile time reach all
+// rows from one pointer.
+template <size_t kDepthStep, size_t kRowStep>
 struct ALayout {
-  static constexpr size_t kDepthStep = kDepthStep_;
-  static constexpr size_t kRowStep = kRowStep_;
+  static constexpr size_t depth_step = kDepthStep;
+  static constexpr size_t row_step = kRowStep;
+};
+// Rows as they lie in memory.
+struct ARows {
+  static constexpr size_t depth_step = 1;
+  size_t row_step;
+};
+// Columns of a matrix whose rows lie in memory: a product with its transpose.
+struct AColumns {
+  size_t depth_step;
+  static constexpr size_t row_step = 1;
 };
 
 // What happens at depth t: acc = Step(a, b, acc). An op with state reads it in `At(t)`, once for
@@ -98,7 +108,8 @@ struct AddToStored {
 
 template <class Layout, size_t kRows, class Op, class Store>
 HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
-                             size_t depth, float* HWY_RESTRICT c, size_t c_stride, Store store) {
+                             size_t depth, float* HWY_RESTRICT c, size_t c_stride, Store store,
+                             Layout layout = {}) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF acc0[kRows];
@@ -111,11 +122,11 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
     const auto at = op.At(t);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
-      const VF ar = hn::Set(d, a[r * Layout::kRowStep]);
+      const VF ar = hn::Set(d, a[r * layout.row_step]);
       acc0[r] = at.Step(ar, b0, acc0[r]);
       acc1[r] = at.Step(ar, b1, acc1[r]);
     }
-    a += Layout::kDepthStep;
+    a += layout.depth_step;
   }
   for (size_t r = 0; r < kRows; ++r) {
     store(d, acc0[r], c + r * c_stride);
