@@ -7,6 +7,7 @@
 #include "heed/graph.h"
 #include "heed/latent.h"
 #include "heed/layers.h"
+#include "heed/low_rank.h"
 #include "heed/position.h"
 #include "heed/recurrent.h"
 #include "heed/registry.h"
@@ -44,6 +45,8 @@ constexpr Promise kPromises[] = {
     {"attention_free", {kAttentionFreeMaxError, RelativeTo::kValues}},
     {"induced_set", {kSetBlockMaxError, RelativeTo::kResults}},
     {"perceiver", {kSetBlockMaxError, RelativeTo::kResults}},
+    // Normal weights of convolutions make keys and values of any size.
+    {"memory_compressed", {kLowRankMaxError, RelativeTo::kResults}},
     {"multi_head", {kMultiHeadMaxError, RelativeTo::kResults}},
     {"multi_query", {kMultiHeadMaxError, RelativeTo::kResults}},
     {"grouped_query", {kMultiHeadMaxError, RelativeTo::kResults}},
@@ -68,6 +71,7 @@ Accuracy AccuracyOf(std::string_view mechanism) {
   }
   if (row != nullptr && (row->family == "exact" || row->family == "selective"))
     return {kAttentionMaxError, RelativeTo::kValues};
+  if (row != nullptr && row->family == "low_rank") return {kLowRankMaxError, RelativeTo::kValues};
   throw Error(ErrorCode::kUnsupported,
               "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");
 }

@@ -8,6 +8,7 @@
 #include "src/exact/request.h"
 #include "src/float_request.h"
 #include "src/layers/request.h"
+#include "src/low_rank/request.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/param_checks.h"
@@ -137,6 +138,10 @@ constexpr Runner kRunners[] = {
     Exact("swin_window", SwinWindowPreset),
     Exact("neighborhood", NeighborhoodPreset),
 #ifndef HEED_CORE
+    Counted("linformer", PlanLinformer, RunLinformer),
+    Counted("efficient", PlanEfficient, RunEfficient),
+    Counted("nystrom", PlanNystrom, RunNystrom),
+    Counted("memory_compressed", PlanMemoryCompressed, RunMemoryCompressed),
     Counted("causal_conv", PlanCausalConv, RunCausalConv),
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),

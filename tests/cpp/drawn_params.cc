@@ -39,6 +39,8 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"steps", {1, 3}},
     {"key_block", {1, 12}},
     {"top_blocks", {1, 4}},
+    {"iterations", {1, 8}},
+    {"compression", {1, 5}},
     {"reach", {0, 20}},
     {"stride", {1, 20}},
     {"window_blocks", {1, 1}},
@@ -120,6 +122,7 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (Lists("image_height image_width", name)) return false;  // drawn together
   if (Lists("base scaling_factor original_len seq_len", name)) return !r_.has_input("cos");
   if (name == "position_offset") return r_.param("image_height") == nullptr;
+  if (name == "compression") return !r_.has_input("key_conv") && !r_.has_input("value_conv");
   if (name == "interpolate") return !r_.has_input("positions");
   if (name == "block_size" && (r_.has_input("block_keep") || r_.has_input("block_indptr"))) {
     return true;
@@ -184,6 +187,7 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
   if (name == "window_left" || name == "window_right" || name == "local") {
     return Whole(name == "local" ? 1 : 0, extent("kv_len"));
   }
+  if (name == "num_landmarks") return Whole(1, extent("kv_len"));
   if (name == "top_k") return Whole(1, extent("kv_len") + 1);
   if (name == "tiles_of_query") return Whole(0, extent("q_len") - 1);
   if (name == "rotary_dim") return 2 * Whole(1, extent("embed_dim") / 2);

@@ -40,6 +40,8 @@ constexpr std::pair<const char*, const char*> kPairs[] = {
     {"b_gate", "w_gate"},
     {"b_o", "w_o"},
     {"bias_k", "bias_v"},
+    {"key_conv_bias", "key_conv"},
+    {"value_conv_bias", "value_conv"},
     {"cos", "sin"},
 };
 
@@ -123,8 +125,8 @@ class Drawer {
                         Lists("bigbird axial swin_window neighborhood", r_.Word("pattern"));
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
     // Tokens of a recurrence are queries and keys at once.
-    if (row_.family == "recurrent" && r_.id != "linear" && Rule())
-      extent("q_len") = extent("kv_len");
+    const bool one_len = row_.family == "recurrent" ? r_.id != "linear" : r_.id == "nystrom";
+    if (one_len && Rule()) extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();
   }
@@ -164,6 +166,11 @@ class Drawer {
     extent("num_classes") = random_.Integer(1, 5);
     extent("num_units") = random_.Integer(1, 9);
     extent("num_inducing") = random_.Integer(1, 5);
+    if (row_.family == "low_rank") {
+      extent("num_projected") = random_.Integer(1, 9);
+      extent("kernel_len") = 2 * random_.Integer(0, 3) + 1;
+      extent("compression") = random_.Integer(1, 4);
+    }
     extent("num_positions") = random_.Integer(1, 9);
     extent("num_edges") = random_.Integer(0, 60);
     extent("num_pairs") = random_.Integer(0, 60);
@@ -230,7 +237,8 @@ class Drawer {
     for (const auto& [name, other] : kPairs) {
       if (!Rule() || r_.has_input(name) == r_.has_input(other)) continue;
       const bool both = std::string_view(name) != "position_bias" &&
-                        std::string_view(name) != "b_gate" && std::string_view(name) != "b_o";
+                        std::string_view(name) != "b_gate" && std::string_view(name) != "b_o" &&
+                        !Lists("key_conv_bias value_conv_bias", name);
       if (HasInput(other) && r_.has_input(name)) DrawInput(other);
       if (both && !r_.has_input(name)) r_.inputs.erase(other);
     }
@@ -283,7 +291,7 @@ class Drawer {
     }
     const bool only_first = (row_.family == "layer" && Rule()) || draw_ == Draw::kLeast ||
                             (Lists("induced_set external perceiver", r_.id) && Rule()) ||
-                            (Lists("recurrent selective", row_.family) && Rule()) ||
+                            (Lists("recurrent selective low_rank", row_.family) && Rule()) ||
                             (r_.id == "luong_concat" && name == "score_vector" && Rule());
     const size_t last = only_first ? first : shapes.size() - 1;
     return WordsOf(shapes[static_cast<size_t>(

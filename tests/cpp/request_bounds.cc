@@ -12,6 +12,7 @@
 #include "heed/graph.h"
 #include "heed/latent.h"
 #include "heed/layers.h"
+#include "heed/low_rank.h"
 #include "heed/position.h"
 #include "heed/recurrent.h"
 #include "heed/set_attention.h"
@@ -284,6 +285,10 @@ double Declared(const DrawnRequest& r, const std::string& result,
   const double v = std::max(LargestInput(r, "v"), LargestInput(r, "memory_v"));
   const double shown = result == "output" ? v : result == "lse" ? 8 : 1;
   if (FindMechanism(r.id)->family == "recurrent") return kRecurrentMaxError * Largest(values);
+  if (FindMechanism(r.id)->family == "low_rank") {
+    const double terms = r.has_input("value_projection") || r.has_input("key_projection") ? 8 : 1;
+    return kLowRankMaxError * std::max(1.0, terms * shown);
+  }
   if (r.id == "attention_free") return kAttentionFreeMaxError * v;
   if (r.id == "graph") return kGraphMaxError * shown;
   if (r.id == "external") return 3 * kAttentionMaxError * shown;

@@ -17,6 +17,7 @@
 #include "heed/latent.h"
 #include "heed/layers.h"
 #include "heed/linear.h"
+#include "heed/low_rank.h"
 #include "heed/merge.h"
 #include "heed/operations.h"
 #include "heed/position.h"

@@ -45,6 +45,8 @@ const EXTENTS: Readonly<Record<string, number>> = {
   rope_dim: 4,
   conv_width: 4,
   conv_tail: 3,
+  kernel_len: 5,
+  compression: 4,
 };
 /** Where one mechanism counts otherwise than the others: distances -m to m, or two times k. */
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
@@ -182,6 +184,7 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   multi_head_latent: { epsilon: 1e-6 },
   top_k: { topK: 4 },
   hopfield: { steps: 3 },
+  nystrom: { numLandmarks: 4 },
 };
 
 /** Inputs that show best without chance: a code alone, and how one vector turns. */

@@ -1,0 +1,29 @@
+// The low-rank family behind heed::Run: Plan<Name> validates and lists the outputs, Run<Name>
+// computes them.
+#ifndef HEED_SRC_LOW_RANK_REQUEST_H_
+#define HEED_SRC_LOW_RANK_REQUEST_H_
+
+#include <span>
+#include <vector>
+
+#include "heed/request.h"
+#include "heed/thread_pool.h"
+#include "src/request_reader.h"
+
+namespace heed {
+
+#define HEED_LOW_RANK(Name)                                                         \
+  std::vector<OutputSpec> Plan##Name(const RequestReader& reader);                  \
+  void Run##Name(const RequestReader& reader, std::span<const NamedTensor> outputs, \
+                 ThreadPool* pool);
+
+HEED_LOW_RANK(Linformer)
+HEED_LOW_RANK(Efficient)
+HEED_LOW_RANK(Nystrom)
+HEED_LOW_RANK(MemoryCompressed)
+
+#undef HEED_LOW_RANK
+
+}  // namespace heed
+
+#endif  // HEED_SRC_LOW_RANK_REQUEST_H_
