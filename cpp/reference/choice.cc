@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
-
-#include "inner.h"
+#include <utility>
 
 namespace heed::reference {
 
@@ -33,15 +32,19 @@ int64_t ReadAtLeastOne(const Request& request, std::string_view name, int64_t fa
   return value;
 }
 
+void RefuseRankOfLengths(const Request& request) {
+  const AnyTensor* lengths = FindInput(request, "key_lengths");
+  if (lengths == nullptr || lengths->rank == 1) return;
+  throw Error(ErrorCode::kShape, "key_lengths is one length per batch entry");
+}
+
 void RefuseLengthsPerQuery(const Request& request) {
   const AnyTensor* lengths = FindInput(request, "key_lengths");
   if (lengths == nullptr || lengths->rank < 2 || lengths->shape[1] <= 1) return;
   throw Error(ErrorCode::kUnsupported, "key_lengths per query: choices need one per batch entry");
 }
 
-std::vector<Result> RunOverChosen(
-    const Request& request, const Qkv& qkv, const std::vector<std::string_view>& without,
-    const std::function<std::vector<bool>(int64_t b, int64_t h, int64_t i)>& keep) {
+std::vector<Result> RunOverChosen(InnerRequest& inner, const Qkv& qkv, const KeysOfRow& keep) {
   std::vector<uint8_t> cells;
   for (int64_t b = 0; b < qkv.batch; ++b) {
     for (int64_t h = 0; h < qkv.num_heads; ++h) {
@@ -50,9 +53,15 @@ std::vector<Result> RunOverChosen(
       }
     }
   }
-  InnerRequest inner(request, "scaled_dot_product", without);
   inner.SetKeep({qkv.batch, qkv.num_heads, qkv.q_len, qkv.kv_len}, std::move(cells));
   return inner.RunAll();
+}
+
+std::vector<Result> RunOverChosen(const Request& request, const Qkv& qkv,
+                                  const std::vector<std::string_view>& without,
+                                  const KeysOfRow& keep) {
+  InnerRequest inner(request, "scaled_dot_product", without);
+  return RunOverChosen(inner, qkv, keep);
 }
 
 }  // namespace heed::reference

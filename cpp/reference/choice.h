@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inner.h"
 #include "inputs.h"
 
 namespace heed::reference {
@@ -27,13 +28,18 @@ double DotInOrder(std::span<const double> a, std::span<const double> b);
 // Refuses a parameter below 1; absent is `fallback`.
 int64_t ReadAtLeastOne(const Request& request, std::string_view name, int64_t fallback);
 
+// Refuses lengths that are not [batch].
+void RefuseRankOfLengths(const Request& request);
 // Refuses lengths per query.
 void RefuseLengthsPerQuery(const Request& request);
 
 // Attention over the keys that keep(b, h, i, j) leaves; `without` are the names of the choice.
-std::vector<Result> RunOverChosen(
-    const Request& request, const Qkv& qkv, const std::vector<std::string_view>& without,
-    const std::function<std::vector<bool>(int64_t b, int64_t h, int64_t i)>& keep);
+using KeysOfRow = std::function<std::vector<bool>(int64_t b, int64_t h, int64_t i)>;
+std::vector<Result> RunOverChosen(const Request& request, const Qkv& qkv,
+                                  const std::vector<std::string_view>& without,
+                                  const KeysOfRow& keep);
+// The same for a request that has been made.
+std::vector<Result> RunOverChosen(InnerRequest& inner, const Qkv& qkv, const KeysOfRow& keep);
 
 }  // namespace heed::reference
 

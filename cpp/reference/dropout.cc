@@ -8,26 +8,21 @@
 #include "softmax.h"
 
 namespace heed::reference {
-namespace {
-
-// A whole number: the parameter as a number, or as decimal digits when it is beyond 2^53.
-uint64_t ReadSeed(const Request& request) {
-  const ParamValue* value = FindParam(request, "dropout_seed");
+uint64_t ReadSeed(const Request& request, std::string_view name) {
+  const ParamValue* value = FindParam(request, name);
   if (value == nullptr) return 0;
   if (const auto* digits = std::get_if<std::string>(value)) {
     uint64_t seed = 0;
     const char* end = digits->data() + digits->size();
     const auto [stop, error] = std::from_chars(digits->data(), end, seed);
     if (error != std::errc() || stop != end) {
-      throw Error(ErrorCode::kRange,
-                  "dropout_seed is \"" + *digits + "\": expected a whole number below 2^64");
+      throw Error(ErrorCode::kRange, std::string(name) + " is \"" + *digits +
+                                         "\": expected a whole number below 2^64");
     }
     return seed;
   }
-  return static_cast<uint64_t>(*ReadCount(request, "dropout_seed"));
+  return static_cast<uint64_t>(*ReadCount(request, name));
 }
-
-}  // namespace
 
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -59,7 +54,7 @@ std::optional<Dropout> ReadDropout(const Request& request) {
   if (p < 0.0 || p >= 1.0) {
     throw Error(ErrorCode::kRange, "dropout_p is " + std::to_string(p) + ": expected 0 <= p < 1");
   }
-  const uint64_t seed = ReadSeed(request);
+  const uint64_t seed = ReadSeed(request, "dropout_seed");
   if (p == 0.0) return std::nullopt;
   return Dropout{p, seed};
 }

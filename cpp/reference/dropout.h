@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "inputs.h"
 
@@ -15,6 +16,10 @@ namespace heed::reference {
 // Source: Salmon, Moraes, Dror & Shaw 2011, Parallel Random Numbers: As Easy as 1, 2, 3, section
 // 4.3.
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+// A whole number: the parameter as a number, or as decimal digits when it is beyond 2^53. 0 when
+// absent.
+uint64_t ReadSeed(const Request& request, std::string_view name);
 
 // Each weight is zeroed with probability p and divided by 1 - p otherwise. The key of the generator
 // is the seed, the counter of a pair (batch, query head, query, key / 4), its word key % 4; the

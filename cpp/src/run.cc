@@ -151,6 +151,7 @@ constexpr Runner kRunners[] = {
     Counted("gated_delta_rule", PlanDeltaRule, RunDeltaRule),
     Counted("kimi_delta", PlanDeltaRule, RunDeltaRule),
     Counted("block_mixture", PlanBlockMixture, RunBlockMixture),
+    Counted("reformer", PlanReformer, RunReformer),
 #endif
 };
 

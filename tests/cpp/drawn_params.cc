@@ -41,6 +41,8 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"top_blocks", {1, 4}},
     {"iterations", {1, 8}},
     {"compression", {1, 5}},
+    {"hash_rounds", {1, 3}},
+    {"hash_chunk", {1, 9}},
     {"reach", {0, 20}},
     {"stride", {1, 20}},
     {"window_blocks", {1, 1}},
@@ -117,6 +119,7 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (name == "softcap" && r_.has_input("synthetic_scores")) return false;
   if (name == "return_lse") return has_lse();
   if (name == "return_tiles") return r_.Word("prob_mod").empty();
+  if (Lists("hash_rounds num_buckets hash_seed", name)) return !r_.has_input("rotations");
   if (name == "average_weights") return r_.param("return_weights") != nullptr;
   if (name == "tiles_of_query") return r_.param("return_tiles") != nullptr;
   if (Lists("image_height image_width", name)) return false;  // drawn together
@@ -188,6 +191,7 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
     return Whole(name == "local" ? 1 : 0, extent("kv_len"));
   }
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
+  if (name == "num_buckets") return std::max(1.0, 2 * Whole(0, 4));
   if (name == "top_k") return Whole(1, extent("kv_len") + 1);
   if (name == "tiles_of_query") return Whole(0, extent("q_len") - 1);
   if (name == "rotary_dim") return 2 * Whole(1, extent("embed_dim") / 2);

@@ -125,7 +125,8 @@ class Drawer {
                         Lists("bigbird axial swin_window neighborhood", r_.Word("pattern"));
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
     // Tokens of a recurrence are queries and keys at once.
-    const bool one_len = row_.family == "recurrent" ? r_.id != "linear" : r_.id == "nystrom";
+    const bool one_len =
+        row_.family == "recurrent" ? r_.id != "linear" : Lists("nystrom reformer", r_.id);
     if (one_len && Rule()) extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();
@@ -164,6 +165,8 @@ class Drawer {
     extent("rope_dim") = 2 * random_.Integer(1, 3);
     extent("vocabulary") = random_.Integer(1, 9);
     extent("num_classes") = random_.Integer(1, 5);
+    extent("hash_rounds") = random_.Integer(1, 3);
+    extent("half_buckets") = random_.Integer(1, 4);
     extent("num_units") = random_.Integer(1, 9);
     extent("num_inducing") = random_.Integer(1, 5);
     if (row_.family == "low_rank") {

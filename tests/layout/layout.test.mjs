@@ -152,7 +152,7 @@ test("PlugsKnowTheirSocketAndSimd", () => {
     /^src\/simd\//,
     /^src\/exact\/(tile|problem|row_groups-inl|user_tile|projection-inl|relative_tables-inl)\.h$/,
     /^src\/parallel\/worker_scratch\.h$/,
-    /^src\/(power|sort)\.h$/,
+    /^src\/(power|sort|split_mix)\.h$/,
     /^src\/exact\/(score|modify|keep|normalize|weights)\//,
   ];
   for (const socket of ["score", "modify", "keep", "normalize", "weights"]) {

@@ -9,6 +9,8 @@
 #define HEED_SELECTIVE_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "heed/attention.h"
 
@@ -49,6 +51,52 @@ struct BlockMixtureOptions {
 void BlockMixtureAttention(TensorView<const float> q, TensorView<const float> k,
                            TensorView<const float> v, const BlockMixtureOptions& options,
                            const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
+
+struct ReformerOptions {
+  std::optional<double> scale;  // absent = 1 / sqrt(head_dim); finite
+  bool causal = false;          // a token sees those before it
+  // Tokens at or beyond the length do not exist: never read, their rows are empty. Empty = len,
+  // else [batch] values in [0, len].
+  std::span<const int32_t> key_lengths;
+  int64_t hash_rounds = 4;  // 1 to 1024
+  // 1, or even up to 2^20. 0 = as many as there are chunks, made even; 1 when there is one chunk.
+  int64_t num_buckets = 0;
+  int64_t hash_chunk = 64;  // tokens of a chunk, >= 1
+  uint64_t seed = 0;        // of the rotations
+  // [1, hash_rounds, head_dim, num_buckets / 2]; absent = normal numbers by the seed: SplitMix64
+  // from that state and Box-Muller, rounds by dimensions by columns, the same for all heads.
+  TensorView<const float> rotations;
+};
+
+// Reformer: tokens attend to those that fall into the same bucket of a random hash.
+//   k[i] = q[i] / |q[i]|                                       keys are the queries
+//   x = q[i] R,  bucket = argmax [x; -x]                       of equal ones the first
+// Tokens are sorted by bucket, then by position, and cut into chunks of hash_chunk. In a round a
+// token sees those of its own bucket in its own chunk and the one before. Rounds hash anew; a token
+// sees what any of them brings together, once: a pair counts in the first round that has it, where
+// the paper subtracts the logarithm of how many have it, which comes to the same. A token sees
+// itself only when it sees nothing else.
+//
+// Shapes   q [batch, num_heads, len, head_dim], v [batch, num_kv_heads, len, head_dim_v]; num_heads
+//          is a multiple of num_kv_heads. Any length: nothing is padded.
+// Outputs  output, lse and weights of the softmax over what is seen; scores are refused. The share
+// of
+//          the full softmax that hashing caught is exp(lse - lse of exact attention).
+// Empty row  beyond the length: output 0, weights 0, lse -inf.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
+// Accuracy 2 kAttentionMaxError: rounds are merged.
+// Cost     a round: 2 * len * head_dim * num_buckets / 2 FLOPs per head to hash, and at most 2 *
+// len *
+//          2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q, three
+//          like the output, and 16 bytes for each token, head and round; never O(len^2) unless
+//          weights are asked for.
+// Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads,
+// and
+//          the same buckets on every machine.
+// Source   Kitaev et al. 2020, Reformer: The Efficient Transformer, arXiv:2001.04451, section 2.
+void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
+                       const ReformerOptions& options, const AttentionOutputs& outputs,
+                       ThreadPool* pool = nullptr);
 
 }  // namespace heed
 

@@ -3,8 +3,18 @@
 
 namespace heed {
 
-void CheckCount(std::string_view name, int64_t value) {
-  if (value < 1) Fail(ErrorCode::kRange, "{} = {}; it must be at least 1", {name, value});
+void CheckCount(std::string_view name, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return;
+  Fail(ErrorCode::kRange, "{} = {}; it must lie in [1, {}]", {name, value, most});
+}
+
+void CheckLengthsOfBatch(std::span<const int32_t> key_lengths, int64_t batch) {
+  if (key_lengths.size() <= static_cast<size_t>(batch)) return;
+  Fail(
+      ErrorCode::kUnsupported,
+      "key_lengths has {} values; keys are chosen from what exists for the whole batch entry: give "
+      "one length each ({})",
+      {key_lengths.size(), batch});
 }
 
 void CheckChoosable(const AttentionOptions& o, int64_t batch) {
@@ -23,12 +33,7 @@ void CheckChoosable(const AttentionOptions& o, int64_t batch) {
   if (o.score != Score::kDot) {
     Fail(ErrorCode::kUnsupported, "score: keys are chosen by dot products, and attended by them");
   }
-  if (o.key_lengths.size() > static_cast<size_t>(batch)) {
-    Fail(ErrorCode::kUnsupported,
-         "key_lengths has {} values; keys are chosen from what exists for the whole batch entry: "
-         "give one length each ({})",
-         {o.key_lengths.size(), batch});
-  }
+  CheckLengthsOfBatch(o.key_lengths, batch);
 }
 
 }  // namespace heed

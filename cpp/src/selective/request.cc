@@ -1,9 +1,43 @@
 #include "src/selective/request.h"
 
 #include "src/compose/composed_request.h"
+#include "src/message.h"
 #include "src/selective/selective_problem.h"
 
 namespace heed {
+namespace {
+
+std::vector<OutputSpec> PlanResults(const RequestReader& reader, const Extents& output,
+                                    int64_t kv_len) {
+  const auto [batch, heads, len, width] = output;
+  std::vector<OutputSpec> specs;
+  specs.push_back({"output", 4, output});
+  if (reader.Flag("return_lse")) specs.push_back({"lse", 3, {batch, heads, len, 0}});
+  if (reader.Flag("return_weights")) {
+    specs.push_back({"weights", 4, {batch, heads, len, kv_len}});
+  }
+  return specs;
+}
+
+AttentionOutputs ResultViews(const RequestReader& reader, std::span<const NamedTensor> outputs) {
+  AttentionOutputs out;
+  out.output = OutputView(outputs, "output");
+  if (reader.Flag("return_lse")) out.lse = OutputView(outputs, "lse");
+  if (reader.Flag("return_weights")) out.weights = OutputView(outputs, "weights");
+  return out;
+}
+
+// [batch], or the refusal of anything else.
+std::span<const int32_t> ReadLengths(const RequestReader& reader) {
+  const AnyTensor* lengths = reader.Input("key_lengths");
+  if (lengths != nullptr && lengths->rank != 1) {
+    Fail(ErrorCode::kShape, "key_lengths has rank {}; here it is one length per batch entry",
+         {lengths->rank});
+  }
+  return reader.Ints("key_lengths");
+}
+
+}  // namespace
 
 // Mixture of block attention.
 
@@ -29,6 +63,63 @@ void RunBlockMixture(const RequestReader& reader, std::span<const NamedTensor> o
                      ThreadPool* pool) {
   const ComposedRequest r = ReadComposed(reader);
   BlockMixtureAttention(r.q, r.k, r.v, ReadBlockMixture(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+// Reformer.
+
+namespace {
+
+struct ReformerRequest {
+  TensorView<const float> q, v;
+  ReformerOptions options;
+};
+
+ReformerRequest ReadReformer(const RequestReader& reader) {
+  ReformerRequest r = {reader.RequiredTensor("q"), reader.RequiredTensor("v"), {}};
+  ReformerOptions& o = r.options;
+  o.scale = reader.Number("scale");
+  o.causal = reader.Flag("causal");
+  o.key_lengths = ReadLengths(reader);
+  o.hash_chunk = reader.Count("hash_chunk").value_or(o.hash_chunk);
+  o.hash_rounds = reader.Count("hash_rounds").value_or(o.hash_rounds);
+  const auto buckets = reader.Count("num_buckets");
+  if (buckets) {
+    CheckCount("num_buckets", *buckets);
+    o.num_buckets = *buckets;
+  }
+  o.seed = reader.Seed("hash_seed").value_or(0);
+  const AnyTensor* rotations = reader.Input("rotations");
+  o.rotations = reader.FloatTensor("rotations");
+  if (rotations == nullptr) return r;
+  for (const char* name : {"hash_rounds", "num_buckets", "hash_seed"}) {
+    if (reader.Param(name) != nullptr) {
+      Fail(ErrorCode::kOption, "{} is what the input rotations says; give one of them", {name});
+    }
+  }
+  if (rotations->rank != 3) {
+    Fail(ErrorCode::kShape,
+         "rotations has rank {}; expected 3 ([hash_rounds, head_dim, half_buckets])",
+         {rotations->rank});
+  }
+  o.hash_rounds = o.rotations.shape[1];
+  o.num_buckets = 2 * o.rotations.shape[3];
+  CheckCount("num_buckets (twice the columns of rotations)", o.num_buckets);
+  return r;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanReformer(const RequestReader& reader) {
+  const ReformerRequest r = ReadReformer(reader);
+  ValidateReformer(r.q, r.v, r.options);
+  const auto [batch, heads, len, dim] = r.q.shape;
+  return PlanResults(reader, {batch, heads, len, r.v.shape[3]}, len);
+}
+
+void RunReformer(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                 ThreadPool* pool) {
+  const ReformerRequest r = ReadReformer(reader);
+  ReformerAttention(r.q, r.v, r.options, ResultViews(reader, outputs), pool);
 }
 
 }  // namespace heed

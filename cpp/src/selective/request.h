@@ -18,6 +18,7 @@ namespace heed {
                  ThreadPool* pool);
 
 HEED_SELECTIVE(BlockMixture)
+HEED_SELECTIVE(Reformer)
 
 #undef HEED_SELECTIVE
 

@@ -2,6 +2,8 @@
 #ifndef HEED_SRC_SELECTIVE_SELECTIVE_PROBLEM_H_
 #define HEED_SRC_SELECTIVE_SELECTIVE_PROBLEM_H_
 
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "heed/selective.h"
@@ -12,10 +14,17 @@ namespace heed {
 // Refuses the options of attention that no choice can look at.
 void CheckChoosable(const AttentionOptions& options, int64_t batch);
 
-// A count that is at least 1.
-void CheckCount(std::string_view name, int64_t value);
+// One length for each batch entry, or none.
+void CheckLengthsOfBatch(std::span<const int32_t> key_lengths, int64_t batch);
+
+// A count in [1, most].
+void CheckCount(std::string_view name, int64_t value, int64_t most = int64_t{1} << 53);
 
 void ValidateBlockMixture(const BlockMixtureOptions& options, int64_t batch);
+
+// Returns the options with num_buckets filled in.
+ReformerOptions ValidateReformer(const TensorView<const float>& q, const TensorView<const float>& v,
+                                 const ReformerOptions& options);
 
 }  // namespace heed
 

@@ -174,6 +174,9 @@ const SMALL_PATTERN: ExampleParams = {
   randomBlocks: 1,
   keyBlock: 2,
   topBlocks: 3,
+  hashChunk: 4,
+  hashRounds: 2,
+  numBuckets: 4,
 };
 const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   block_sparse: { pattern: "strided" },

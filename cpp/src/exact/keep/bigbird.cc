@@ -4,24 +4,10 @@
 
 #include "src/exact/keep/block_list.h"
 #include "src/sort.h"
+#include "src/split_mix.h"
 
 namespace heed {
 namespace {
-
-// SplitMix64 (Steele, Lea & Flood 2014).
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t state) : state_(state) {}
-  uint64_t Next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-
- private:
-  uint64_t state_;
-};
 
 // Appends the random blocks of block i, which sees the sorted blocks `seen` already.
 void DrawBlocks(const BigBird& rule, int64_t count, uint64_t head, uint64_t i,
