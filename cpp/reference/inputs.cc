@@ -270,14 +270,14 @@ KeyWidth WidthOfScore(const Request& request) {
   return joins ? KeyWidth::kFree : KeyWidth::kAsQueries;
 }
 
-Qkv ReadQkv(const Request& request, KeyWidth key_width) {
+Qkv ReadQkv(const Request& request, KeyWidth key_width, std::string_view keys) {
   Qkv qkv;
   qkv.q = ReadRank4(request, "q");
-  qkv.k = ReadRank4(request, "k");
+  qkv.k = ReadRank4(request, keys);
   qkv.v = ReadRank4(request, "v");
   const Extents q = qkv.q.shape, k = qkv.k.shape, v = qkv.v.shape;
   const std::string shapes = Describe("q", *FindInput(request, "q")) + ", " +
-                             Describe("k", *FindInput(request, "k")) + ", " +
+                             Describe(keys, *FindInput(request, keys)) + ", " +
                              Describe("v", *FindInput(request, "v"));
   if (q[0] != k[0] || q[0] != v[0]) {
     throw Error(ErrorCode::kShape, shapes + ": batch must be the same");

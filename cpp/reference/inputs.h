@@ -56,11 +56,12 @@ const AnyTensor* FindInput(const Request& request, std::string_view name);
 // Whether keys are as wide as queries, or a score joins two widths.
 enum class KeyWidth { kAsQueries, kFree };
 
-// Reads and checks q, k and v.
 // kFree where the request's score joins two widths.
 KeyWidth WidthOfScore(const Request& request);
 
-Qkv ReadQkv(const Request& request, KeyWidth key_width = KeyWidth::kAsQueries);
+// Reads and checks q, v and the input that keys are made of.
+Qkv ReadQkv(const Request& request, KeyWidth key_width = KeyWidth::kAsQueries,
+            std::string_view keys = "k");
 
 // A float tensor of any rank; its extents become the last ones of the array. The request has it.
 Array ReadArray(const Request& request, std::string_view name);

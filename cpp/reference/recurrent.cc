@@ -1,7 +1,9 @@
 #include "recurrent.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace heed::reference {
 namespace {
@@ -18,35 +20,63 @@ Row RowOf(const Array& array, int64_t b, int64_t h, int64_t t) {
 struct Head {
   const Qkv& qkv;
   const Recurrence& r;
-  int64_t b, kv;
+  int64_t b, kv, length;
   State state;
+  Row peaks;  // of logarithmic features: what the rows of the state are divided by
 
-  Row Features(Row row) const {
-    if (r.features) r.features(row);
-    return row;
+  Row Features(Row row, Side side, int64_t t) const {
+    return r.features ? r.features(std::move(row), side, b, t) : row;
+  }
+
+  // Logarithms become features relative to the largest so far.
+  void Raise(Row& k) {
+    for (size_t c = 0; c < k.size() && r.log_features; ++c) {
+      const double raised = std::max(peaks[c], k[c]);
+      for (double& s : state[c]) s *= std::exp(peaks[c] - raised);
+      k[c] = std::exp(k[c] - raised);
+      peaks[c] = raised;
+    }
+  }
+  void Relate(Row& q) const {
+    if (!r.log_features) return;
+    double largest = -INFINITY;
+    for (size_t c = 0; c < q.size(); ++c) largest = std::max(largest, q[c] += peaks[c]);
+    for (double& x : q) x = largest == -INFINITY ? 0 : std::exp(x - largest);
   }
 
   void Write(int64_t t) {
-    const Row k = Features(RowOf(qkv.k, b, kv, t));
+    Row k = Features(RowOf(qkv.k, b, kv, t), Side::kKey, t);
+    Raise(k);
     Row u = RowOf(qkv.v, b, kv, t);
     if (r.normalize) u.push_back(1);
     const double beta = r.beta ? (*r.beta)(b, kv, t, 0) : 1.0;
-    for (int64_t c = 0; c < qkv.head_dim; ++c) {
-      const double decay = r.log_decay ? std::exp((*r.log_decay)(b, kv, t, c)) : 1.0;
+    for (size_t c = 0; c < k.size(); ++c) {
+      const double decay =
+          r.log_decay ? std::exp((*r.log_decay)(b, kv, t, static_cast<int64_t>(c))) : 1.0;
       for (double& s : state[c]) s *= decay;
     }
     for (size_t e = 0; e < u.size(); ++e) {
       double known = 0;
-      for (int64_t c = 0; c < qkv.head_dim && r.delta; ++c) known += k[c] * state[c][e];
+      for (size_t c = 0; c < k.size() && r.delta; ++c) known += k[c] * state[c][e];
       const double write = beta * (u[e] - known);
-      for (int64_t c = 0; c < qkv.head_dim; ++c) state[c][e] += k[c] * write;
+      for (size_t c = 0; c < k.size(); ++c) state[c][e] += k[c] * write;
     }
   }
 
+  // What a token gets of its own value.
+  double OwnValue(int64_t h, int64_t t) const {
+    double factor = r.skip.empty() ? 0 : r.skip[h];
+    for (int64_t c = 0; c < qkv.head_dim && !r.bonus.empty(); ++c) {
+      factor += r.scale * qkv.q(b, h, t, c) * r.bonus[h * qkv.head_dim + c] * qkv.k(b, kv, t, c);
+    }
+    return factor;
+  }
+
   Row Read(int64_t h, int64_t t) const {
-    const Row q = Features(RowOf(qkv.q, b, h, t));
+    Row q = Features(RowOf(qkv.q, b, h, t), Side::kQuery, t);
+    Relate(q);
     Row o(qkv.head_dim_v + (r.normalize ? 1 : 0), 0.0);
-    for (int64_t c = 0; c < qkv.head_dim; ++c) {
+    for (size_t c = 0; c < q.size(); ++c) {
       for (size_t e = 0; e < o.size(); ++e) o[e] += r.scale * q[c] * state[c][e];
     }
     if (r.normalize) {
@@ -54,16 +84,15 @@ struct Head {
       o.pop_back();
       for (double& x : o) x = sum == 0 ? 0 : x / sum;
     }
-    for (int64_t e = 0; e < qkv.head_dim_v && !r.skip.empty(); ++e) {
-      o[e] += r.skip[h] * qkv.v(b, kv, t, e);
-    }
+    if (t >= length || (r.skip.empty() && r.bonus.empty())) return o;
+    for (int64_t e = 0; e < qkv.head_dim_v; ++e) o[e] += OwnValue(h, t) * qkv.v(b, kv, t, e);
     return o;
   }
 };
 
-std::optional<Array> ReadInitialState(const Request& request, const Qkv& qkv, int64_t columns) {
+std::optional<Array> ReadInitialState(const Request& request, const Extents& shape) {
   const std::optional<Array> state = ReadFloats(request, "initial_state", 4);
-  if (state && state->shape != Extents{qkv.batch, qkv.num_kv_heads, qkv.head_dim, columns}) {
+  if (state && state->shape != shape) {
     throw Error(ErrorCode::kShape, "initial_state has another shape than the state");
   }
   return state;
@@ -71,34 +100,60 @@ std::optional<Array> ReadInitialState(const Request& request, const Qkv& qkv, in
 
 }  // namespace
 
-std::function<void(std::vector<double>&)> FeaturesByName(const std::string& name) {
+RowFeatures FeaturesByName(const std::string& name) {
   if (name == "elu_plus_one") {
-    return [](Row& row) {
+    return [](Row row, Side, int64_t, int64_t) {
       for (double& x : row) x = x > 0 ? x + 1 : std::exp(x);
+      return row;
     };
   }
   if (name == "relu") {
-    return [](Row& row) {
+    return [](Row row, Side, int64_t, int64_t) {
       for (double& x : row) x = x < 0 ? 0 : x;
+      return row;
     };
   }
   if (name == "softmax") {
-    return [](Row& row) {
+    return [](Row row, Side, int64_t, int64_t) {
       double largest = -INFINITY;
       for (const double x : row) largest = std::max(largest, x);
       double sum = 0;
       for (double& x : row) sum += x = std::exp(x - largest);
       for (double& x : row) x /= sum;
+      return row;
     };
   }
   if (name == "unit") {
-    return [](Row& row) {
+    return [](Row row, Side, int64_t, int64_t) {
       double squares = 0;
       for (const double x : row) squares += x * x;
       for (double& x : row) x = squares == 0 ? 0 : x / std::sqrt(squares);
+      return row;
     };
   }
   return {};
+}
+
+Array ReadRates(const Request& request, const Qkv& qkv,
+                const std::function<double(int64_t)>& rate) {
+  std::vector<double> rates = ReadList(request, "head_log_decay");
+  if (FindInput(request, "head_log_decay") == nullptr) {
+    for (int64_t h = 0; h < qkv.num_kv_heads; ++h) rates.push_back(rate(h));
+  }
+  if (static_cast<int64_t>(rates.size()) != qkv.num_kv_heads) {
+    throw Error(ErrorCode::kShape, "head_log_decay must have one value per KV head");
+  }
+  Array decay;
+  decay.shape = {1, qkv.num_kv_heads, 1, 1};
+  decay.values = rates;
+  return decay;
+}
+
+Recurrence Estimate(const Request& request) {
+  Recurrence r;
+  r.normalize = true;
+  r.causal = ReadFlag(request, "causal");
+  return r;
 }
 
 std::vector<int64_t> ReadKeyLengths(const Request& request, int64_t batch, int64_t len) {
@@ -168,16 +223,23 @@ std::vector<Result> RunRecurrence(const Request& request, const Qkv& qkv, const 
   }
   const std::vector<int64_t> lengths = ReadKeyLengths(request, qkv.batch, qkv.kv_len);
   const int64_t columns = qkv.head_dim_v + (r.normalize ? 1 : 0);
-  const std::optional<Array> initial = ReadInitialState(request, qkv, columns);
+  const int64_t rows = r.features && r.feature_dim > 0 ? r.feature_dim : qkv.head_dim;
+  const Extents shape = {qkv.batch, qkv.num_kv_heads, rows, columns + (r.log_features ? 1 : 0)};
+  const std::optional<Array> initial = ReadInitialState(request, shape);
   Result output = {"output", 4, {qkv.batch, qkv.num_heads, qkv.q_len, qkv.head_dim_v}, {}};
   output.values.resize(qkv.batch * qkv.num_heads * qkv.q_len * qkv.head_dim_v);
-  Result final_state = {"state", 4, {qkv.batch, qkv.num_kv_heads, qkv.head_dim, columns}, {}};
+  Result final_state = {"state", 4, shape, {}};
   const int64_t group = qkv.num_kv_heads == 0 ? 1 : qkv.num_heads / qkv.num_kv_heads;
   for (int64_t b = 0; b < qkv.batch; ++b) {
     for (int64_t kv = 0; kv < qkv.num_kv_heads; ++kv) {
-      Head head = {qkv, r, b, kv, State(qkv.head_dim, Row(columns, 0.0))};
-      for (int64_t c = 0; c < qkv.head_dim && initial; ++c)
-        head.state[c] = RowOf(*initial, b, kv, c);
+      Head head = {qkv, r, b, kv, lengths[b], State(rows, Row(columns, 0.0)), Row(rows, -INFINITY)};
+      for (int64_t c = 0; c < rows && initial; ++c) {
+        Row row = RowOf(*initial, b, kv, c);
+        // Nothing was written where the sum of keys is 0.
+        if (r.log_features && row[qkv.head_dim_v] != 0) head.peaks[c] = row.back();
+        row.resize(columns);
+        head.state[c] = row;
+      }
       const auto read = [&](int64_t t) {
         for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
           const Row o = head.Read(h, t);
@@ -186,11 +248,14 @@ std::vector<Result> RunRecurrence(const Request& request, const Qkv& qkv, const 
         }
       };
       for (int64_t t = 0; t < lengths[b]; ++t) {
+        if (r.causal && r.reads_first) read(t);
         head.Write(t);
-        if (r.causal) read(t);
+        if (r.causal && !r.reads_first) read(t);
       }
       for (int64_t t = r.causal ? lengths[b] : 0; t < qkv.q_len; ++t) read(t);
-      for (const Row& row : head.state) {
+      for (int64_t c = 0; c < rows; ++c) {
+        Row row = head.state[c];
+        if (r.log_features) row.push_back(head.peaks[c] == -INFINITY ? 0 : head.peaks[c]);
         final_state.values.insert(final_state.values.end(), row.begin(), row.end());
       }
     }

@@ -10,9 +10,17 @@
 
 namespace heed::reference {
 
+enum class Side { kQuery, kKey };
+
+// The features of a row of token t of batch entry b.
+using RowFeatures =
+    std::function<std::vector<double>(std::vector<double> row, Side side, int64_t b, int64_t t)>;
+
 // What a row of the family fixes.
 struct Recurrence {
-  std::function<void(std::vector<double>&)> features;  // of q and k; empty = identity
+  RowFeatures features;       // empty = identity
+  int64_t feature_dim = 0;    // 0 = head_dim
+  bool log_features = false;  // they are logarithms: the state is kept relative to the largest
   bool normalize = false;
   bool delta = false;
   bool causal = true;
@@ -20,10 +28,12 @@ struct Recurrence {
   std::optional<Array> log_decay;  // [batch, num_kv_heads, len, 1 or head_dim]
   std::optional<Array> beta;       // [batch, num_kv_heads, len, 1]
   std::vector<double> skip;        // per query head
+  bool reads_first = false;        // tokens read before they decay and write
+  std::vector<double> bonus;  // [num_heads, head_dim]: and what they get of their own value then
 };
 
 // Feature maps by name: "identity", "elu_plus_one", "relu", "softmax", "unit".
-std::function<void(std::vector<double>&)> FeaturesByName(const std::string& name);
+RowFeatures FeaturesByName(const std::string& name);
 
 // key_lengths, `len` for every batch entry when absent.
 std::vector<int64_t> ReadKeyLengths(const Request& request, int64_t batch, int64_t len);
@@ -35,6 +45,12 @@ Array ReadPerChannel(const Request& request, std::string_view name, const Qkv& q
 
 // 1 / sqrt(head_dim), or what the request says.
 double ReadScale(const Request& request, const Qkv& qkv, std::optional<double> fallback = {});
+
+// head_log_decay, or rate(head), as [1, num_kv_heads, 1, 1].
+Array ReadRates(const Request& request, const Qkv& qkv, const std::function<double(int64_t)>& rate);
+
+// What estimates of softmax attention have in common: weights that sum to 1, causal or not.
+Recurrence Estimate(const Request& request);
 
 // What delta rules have in common: key_norm, beta and scale.
 Recurrence DeltaRule(const Request& request, const Qkv& qkv);

@@ -31,7 +31,7 @@ const std::map<std::string, std::pair<double, double>> kNumbers = {
     {"beta_slow", {0.5, 4}},       {"attention_factor", {0.5, 2}},
     {"low_freq_factor", {0.5, 2}}, {"high_freq_factor", {3, 6}},
     {"gamma", {0.2, 2}},           {"scale_base", {50, 500}},
-    {"center", {-5, 30}},
+    {"center", {-5, 30}},          {"layer_depth", {0, 1}},
 };
 
 // Whole numbers in an interval that no extent decides.
@@ -51,6 +51,7 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"pattern_seed", {0, 99}},
     {"original_len", {8, 64}},
     {"seq_len", {1, 100}},
+    {"period", {400, 900}},
     {"relative_max_distance", {260, 600}},
     {"bucket_max_distance", {17, 200}},
 };
@@ -126,6 +127,7 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (Lists("base scaling_factor original_len seq_len", name)) return !r_.has_input("cos");
   if (name == "position_offset") return r_.param("image_height") == nullptr;
   if (name == "compression") return !r_.has_input("key_conv") && !r_.has_input("value_conv");
+  if (Lists("num_features feature_seed", name)) return !r_.has_input("projection");
   if (name == "interpolate") return !r_.has_input("positions");
   if (name == "block_size" && (r_.has_input("block_keep") || r_.has_input("block_indptr"))) {
     return true;
@@ -148,6 +150,7 @@ bool DrawnParams::Needs(const std::string& name) const {
   const bool scaled = !Lists("none", r_.Word("scaling", "none"));
   if (Lists("scaling_factor original_len", name)) return scaled;
   if (name == "width") return normalize() == "kernel_sum";
+  if (name == "num_features") return r_.has_input("initial_state");
   return false;
 }
 
@@ -192,6 +195,7 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
   }
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
   if (name == "num_buckets") return std::max(1.0, 2 * Whole(0, 4));
+  if (name == "num_features") return static_cast<double>(extent("num_features"));
   if (name == "top_k") return Whole(1, extent("kv_len") + 1);
   if (name == "tiles_of_query") return Whole(0, extent("q_len") - 1);
   if (name == "rotary_dim") return 2 * Whole(1, extent("embed_dim") / 2);

@@ -126,7 +126,7 @@ class Drawer {
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
     // Tokens of a recurrence are queries and keys at once.
     const bool one_len =
-        row_.family == "recurrent" ? r_.id != "linear" : Lists("nystrom reformer", r_.id);
+        row_.family == "recurrent" ? !Takes("causal") : Lists("nystrom reformer", r_.id);
     if (one_len && Rule()) extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();
@@ -160,8 +160,7 @@ class Drawer {
       dense_ = draw_ == Draw::kLeast || random_.Chance(0.6);
       if (!dense_) extent("q_len") = extent("kv_len");
     }
-    const bool sums = r_.id == "linear" && r_.Word("weight_sum", "one") == "one";
-    extent("state_cols") = extent("head_dim_v") + (sums ? 1 : 0);
+    DrawStateExtents();
     extent("rope_dim") = 2 * random_.Integer(1, 3);
     extent("vocabulary") = random_.Integer(1, 9);
     extent("num_classes") = random_.Integer(1, 5);
@@ -199,6 +198,18 @@ class Drawer {
     extent("conv_tail") = extent("conv_width") - 1;
     extent("pairs") = extent("embed_dim") / 2;
     extent("rows") = extent("len") + random_.Integer(0, 5);
+  }
+
+  void DrawStateExtents() {
+    const bool sums = Lists("performer cosformer based", r_.id) ||
+                      (r_.id == "linear" && r_.Word("weight_sum", "one") == "one");
+    extent("num_features") = random_.Integer(1, 40);
+    extent("state_cols") = extent("head_dim_v") + (r_.id == "performer" ? 2 : sums ? 1 : 0);
+    const int64_t dim = extent("head_dim");
+    extent("state_rows") = r_.id == "performer"   ? extent("num_features")
+                           : r_.id == "cosformer" ? 2 * dim
+                           : r_.id == "based"     ? 1 + dim + dim * (dim + 1) / 2
+                                                  : dim;
   }
 
   // Whether an optional input is drawn.

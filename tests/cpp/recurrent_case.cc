@@ -5,7 +5,9 @@
 
 #include "gtest/gtest.h"
 #include "heed/recurrent.h"
+#include "heed/registry.h"
 #include "random.h"
+#include "random_request.h"
 
 namespace heed::testing {
 namespace {
@@ -31,10 +33,11 @@ RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& s, 
   builder
       .Floats("q", {s.batch, s.num_heads, s.len, s.head_dim},
               Normals(s.batch * s.num_heads * s.len * s.head_dim, seed))
-      .Floats("k", {s.batch, s.num_kv_heads, s.len, s.head_dim},
-              Normals(s.batch * s.num_kv_heads * s.len * s.head_dim, seed + 1, unit))
       .Floats("v", {s.batch, s.num_kv_heads, s.len, s.head_dim_v},
               Normals(s.batch * s.num_kv_heads * s.len * s.head_dim_v, seed + 2));
+  if (!Lists(FindMechanism(id)->inputs, "k")) return builder;
+  builder.Floats("k", {s.batch, s.num_kv_heads, s.len, s.head_dim},
+                 Normals(s.batch * s.num_kv_heads * s.len * s.head_dim, seed + 1, unit));
   return builder;
 }
 
@@ -99,14 +102,14 @@ void ExpectRowMatchesOracle(const std::string& id, const AddInputs& add) {
 }
 
 void ExpectStatesAndLengthsMatchOracle(const std::string& id, const AddInputs& add,
-                                       int64_t more_cols) {
+                                       int64_t more_cols, int64_t features) {
   const RecurrentSizes s = {2, 4, 2, 90, 12, 10};
-  const int64_t cols = s.head_dim_v + more_cols;
+  const int64_t cols = s.head_dim_v + more_cols, rows = features == 0 ? s.head_dim : features;
   RequestBuilder builder = RecurrentRequest(id, s, 77);
   add(builder, s);
   builder
-      .Floats("initial_state", {s.batch, s.num_kv_heads, s.head_dim, cols},
-              Betas(s.batch * s.num_kv_heads * s.head_dim * cols, 5))
+      .Floats("initial_state", {s.batch, s.num_kv_heads, rows, cols},
+              Betas(s.batch * s.num_kv_heads * rows * cols, 5))
       .Integers("key_lengths", {2}, {0, 70})
       .Param("return_state", true);
   ExpectMatchesOracle(builder.request(), "lengths 0 and 70");

@@ -18,7 +18,7 @@ struct RecurrentSizes {
 // Sizes around chunks, blocks, register tiles and panels; some with grouped heads.
 std::vector<RecurrentSizes> ManySizes();
 
-// Normal q, k and v; keys of length about 1.
+// Normal q, k (where the row has it) and v; keys of length about 1.
 RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& sizes, uint64_t seed);
 
 // Numbers <= 0, and between 0 and 1.
@@ -42,10 +42,10 @@ using AddInputs = std::function<void(RequestBuilder&, const RecurrentSizes&)>;
 // Outputs and states of every size, in chunks of several lengths.
 void ExpectRowMatchesOracle(const std::string& id, const AddInputs& add);
 
-// From a state on, with batch entries of lengths 0 and 70 of 90; `more_cols` is what the state has
-// beyond head_dim_v.
+// From a state on, with batch entries of lengths 0 and 70 of 90, head_dim 12; `more_cols` is what
+// the state has beyond head_dim_v, `features` its rows (0: head_dim).
 void ExpectStatesAndLengthsMatchOracle(const std::string& id, const AddInputs& add,
-                                       int64_t more_cols = 0);
+                                       int64_t more_cols = 0, int64_t features = 0);
 
 }  // namespace heed::testing
 

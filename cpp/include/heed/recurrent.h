@@ -28,7 +28,41 @@ enum class FeatureMap {
   kRelu,        // max(0, x)
   kSoftmax,     // softmax over head_dim
   kUnit,        // x / |x|, 0 where x is a vector of zeros: what delta rules need to stay stable
+  // Keys 1 - exp(x), x <= 0 a logarithm of a gate; queries as they are. Qin 2024, arXiv:2404.07904
+  kComplement,
+  // 1 + head_dim + head_dim (head_dim + 1) / 2 features whose products are 1 + s + s^2 / 2,
+  // s = scale q.k. Arora 2024, arXiv:2402.18668
+  kTaylor,
+  // 2 head_dim features: max(0, x) cos a, max(0, x) sin a, a = pi / 2 * position / period.
+  // Qin 2022, arXiv:2202.08791
+  kCosine,
+  // exp(w.x - |x|^2 / 2) for each row w of `projection`, x = sqrt(scale) times the row: products
+  // estimate exp(scale q.k). Relative to the largest so far, so that nothing overflows or
+  // vanishes. Choromanski 2020, arXiv:2009.14794
+  kRandom,
 };
+
+// Random features, at most.
+inline constexpr int64_t kMaxRandomFeatures = 65536;
+
+// Draws the rows of a projection for FeatureMap::kRandom: blocks of head_dim orthogonal directions,
+// each as long as a vector of independent normal numbers. Another seed is a redraw.
+//
+// Shapes   projection [1, 1, num_features, head_dim], contiguous.
+// Errors   Error(kShape | kRange | kMemory) before anything is written.
+// Cost     2 num_features head_dim^2 multiply-adds in float64; allocates a block of head_dim rows.
+//          The same numbers on every machine but for rounding: words of Philox-4x32-10, key = seed,
+//          counter = (column / 4, row, 0 for directions or 1 for lengths, 0).
+// Source   Choromanski 2020, arXiv:2009.14794, section 2.4.
+void DrawRandomFeatures(uint64_t seed, TensorView<float> projection);
+
+// The largest variance of an estimate of exp(scale q.k), divided by its square:
+// (exp(|scale| |q + k|^2) - 1) / num_features, with q negated where scale is negative. Orthogonal
+// rows stay below it, independent ones reach it. Outputs, ratios of sums of such estimates, come
+// nearer as 1 / sqrt(num_features).
+// Source   Choromanski 2020, arXiv:2009.14794, lemma 2 and theorem 2.
+double RandomFeatureVariance(std::span<const float> q, std::span<const float> k, double scale,
+                             int64_t num_features);
 
 // Options of recurrent attention. One token, with the tensors of its KV head:
 //
@@ -40,11 +74,21 @@ struct RecurrentOptions {
   // Applied to q and k.
   FeatureMap feature_map = FeatureMap::kIdentity;
 
+  // Of kRandom: the directions, [1, 1, num_features, head_dim], last dimension contiguous.
+  TensorView<const float> projection;
+
+  // Of kCosine: positions lie in [0, period); token t of batch entry b stands at position_offset[b]
+  // + t. Empty = 0, else 1 or batch values.
+  int64_t period = 1;
+  std::span<const int64_t> position_offset;
+
   // Divides outputs by scale * q.z, z the sum of keys, decayed as the state is: weights then sum to
-  // 1. Rows whose denominator is 0 are zeros. The state has one more column, z. Refused with delta.
+  // 1. Rows whose denominator is 0 are zeros. The state has one more column, z; with kRandom two:
+  // z, and the logarithm of what the row was divided by (unused where z is 0). Refused with delta.
   bool normalize = false;
 
-  // Factor on the output; absent = 1 / sqrt(head_dim), with normalize 1. Finite.
+  // Factor on the output, with kTaylor and kRandom inside the features; absent = 1 /
+  // sqrt(head_dim), with normalize and none of the two 1. Finite.
   std::optional<double> scale;
 
   // Token i reads what tokens up to i wrote. Not causal: every query reads what all keys wrote, and
@@ -52,7 +96,7 @@ struct RecurrentOptions {
   bool causal = true;
 
   // Logarithm of what the state is multiplied by before a token writes, <= 0; -inf forgets all.
-  // Extents broadcast (1) to [batch, num_kv_heads, kv_len, head_dim]. Absent = no decay.
+  // Extents broadcast (1) to [batch, num_kv_heads, kv_len, features]. Absent = no decay.
   TensorView<const float> log_decay;
 
   // Strength of writing. Extents broadcast (1) to [batch, num_kv_heads, kv_len, 1]. Absent = 1.
@@ -65,11 +109,16 @@ struct RecurrentOptions {
   // num_heads finite values; needs causal.
   std::span<const float> skip;
 
+  // Tokens read the state before it decays and is written to, and get scale * (sum of q bonus k) of
+  // their own value besides: RWKV's u. [1, num_heads, 1, head_dim], last dimension contiguous.
+  // Absent = they read last. Needs causal, kIdentity, and neither normalize nor delta.
+  TensorView<const float> bonus;
+
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].
   std::span<const int32_t> key_lengths;
 
-  // State before the first token, [batch, num_kv_heads, head_dim, head_dim_v], one more column with
+  // State before the first token, [batch, num_kv_heads, features, head_dim_v], more columns with
   // normalize; last dimension contiguous. Absent = zeros.
   TensorView<const float> initial_state;
 
@@ -107,7 +156,8 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
 
 // One token: replaces `state` by the state after it, and reads that.
 //
-// Shapes   as RecurrentAttention() with q_len = kv_len = 1; head_dim <= 1024. `state` is shaped as
+// Shapes   as RecurrentAttention() with q_len = kv_len = 1; up to 4096 features. `state` is shaped
+// as
 //          initial_state, any strides with a contiguous last dimension.
 // Options  initial_state and key_lengths are not used and must be empty; chunk_len has no effect.
 // Errors   Error(kShape | kRange | kOption | kUnsupported) before anything is written.

@@ -6,6 +6,8 @@
 #define HEED_RECURRENT_CHUNK_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "hwy/highway.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/recurrent/problem.h"
@@ -26,19 +28,22 @@ inline constexpr size_t kBlockTokens = 16;
 // Sizes of one call, padded to whole vectors and register tiles.
 struct RecurrentPlan {
   const RecurrentProblem* problem;
-  size_t dim;         // head_dim
-  size_t rows;        // head_dim, whole register tiles and vectors
+  size_t dim;         // feature_dim
+  size_t rows;        // feature_dim, whole register tiles and vectors
   size_t cols;        // columns of the state, whole panels
   size_t decay_step;  // from the factors of one token to those of the next
   size_t chunk_len;
+  AlignedFloats projection;  // of random features, [panel][head_dim][PanelCols()]; filled later
 
   explicit RecurrentPlan(const RecurrentProblem& p)
       : problem(&p),
-        dim(static_cast<size_t>(p.head_dim)),
+        dim(static_cast<size_t>(p.feature_dim)),
         rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
         cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
         decay_step(p.decays_channels ? rows : 1),
-        chunk_len(static_cast<size_t>(p.options.chunk_len)) {}
+        chunk_len(static_cast<size_t>(p.options.chunk_len)),
+        projection(p.has_peaks() ? RoundUp(dim, PanelCols()) * HeadDim() : 0) {}
+  size_t HeadDim() const { return static_cast<size_t>(problem->head_dim); }
 };
 
 // Memory of one worker.
@@ -53,6 +58,8 @@ struct RecurrentScratch {
   AlignedFloats meets;    // [kChunkRows][kChunk]: keys with keys, or queries with keys
   AlignedFloats results;  // [kChunkRows][cols]
   AlignedFloats betas;    // [token]
+  AlignedFloats packed;   // rows that meet the projection, [head_dim][kTileRows]
+  AlignedFloats peaks;    // [2][rows]: of random features, and those to come
 
   explicit RecurrentScratch(const RecurrentPlan& plan)
       : state(plan.rows * plan.cols),
@@ -64,7 +71,9 @@ struct RecurrentScratch {
         writes(kChunkRows * plan.cols),
         meets(kChunkRows * kChunk),
         results(kChunkRows * plan.cols),
-        betas(kChunk) {}
+        betas(kChunk),
+        packed(plan.problem->has_peaks() ? plan.HeadDim() * kTileRows : 0),
+        peaks(plan.problem->has_peaks() ? 2 * plan.rows : 0) {}
 };
 
 }  // namespace HWY_NAMESPACE

@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "src/recurrent/chunk-inl.h"
+#include "src/recurrent/features-inl.h"
 #include "src/recurrent/meet-inl.h"
 #include "src/recurrent/problem.h"
 #include "src/recurrent/token-inl.h"
@@ -24,6 +26,11 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// The peak of a random feature that no key has written.
+inline constexpr float kNoPeak = -std::numeric_limits<float>::infinity();
+// How far exponents may rise within a chunk: e^-40 of a float is still a float.
+inline constexpr float kMaxRise = 40;
 
 // All tokens of one KV head of one batch entry.
 class RecurrentLoop {
@@ -41,6 +48,7 @@ class RecurrentLoop {
   void Run() {
     LoadState();
     const int64_t length = p_.KeyLength(b_);
+    if (p_.reads_first() && length > 0) ReadOnly(0, 1);
     const int64_t step = static_cast<int64_t>(plan_.chunk_len);
     for (int64_t t = 0; t < length; t += step) {
       RunChunk(t, static_cast<size_t>(std::min(step, length - t)));
@@ -58,11 +66,18 @@ class RecurrentLoop {
 
   void LoadState() {
     std::fill_n(s_.state.get(), plan_.rows * plan_.cols, 0.0f);
+    if (p_.has_peaks()) std::fill_n(s_.peaks.get(), plan_.rows, kNoPeak);
     if (!o_.initial_state.has_value()) return;
     for (size_t c = 0; c < plan_.dim; ++c) {
       for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
         StateAt(c, e) = o_.initial_state(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e));
       }
+    }
+    for (size_t c = 0; c < plan_.dim && p_.has_peaks(); ++c) {
+      // Nothing was written where the sum of keys is 0.
+      const int64_t row = static_cast<int64_t>(c);
+      if (o_.initial_state(b_, h_, row, p_.head_dim_v) == 0) continue;
+      s_.peaks.get()[c] = o_.initial_state(b_, h_, row, p_.state_cols);
     }
   }
 
@@ -73,6 +88,9 @@ class RecurrentLoop {
       for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
         to(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e)) = StateAt(c, e);
       }
+      if (!p_.has_peaks()) continue;
+      const float peak = s_.peaks.get()[c];
+      to(b_, h_, static_cast<int64_t>(c), p_.state_cols) = peak == kNoPeak ? 0.0f : peak;
     }
   }
 
@@ -86,12 +104,15 @@ class RecurrentLoop {
   void RunChunk(int64_t first, size_t count) {
     LoadTokens(first, count);
     if (!IsFinite(count)) return RunTokens(first, count);
+    if (p_.has_peaks() && !RaisePeaks(0, count)) return RunTokens(first, count);
     if (NeedsMeeting()) meeting_.PackKeys(s_.keys.get(), count);
     if (o_.delta) Erase(count);
-    if (o_.causal) {
-      for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
-        Answer(first, count, FirstQueryHead() + g);
-      }
+    // Of tokens that read first, each answers the query after it.
+    const int64_t query = first + (p_.reads_first() ? 1 : 0);
+    const size_t queries =
+        static_cast<size_t>(std::min(static_cast<int64_t>(count), p_.KeyLength(b_) - query));
+    for (size_t g = 0; g < static_cast<size_t>(p_.group) && o_.causal && queries > 0; ++g) {
+      Answer(query, queries, FirstQueryHead() + g);
     }
     Write(count);
   }
@@ -100,7 +121,7 @@ class RecurrentLoop {
 
   // Features of keys, values times beta, factors. Rows up to whole register tiles are zeros.
   void LoadTokens(int64_t first, size_t count) {
-    LoadFeatures(p_.k, h_, first, count, 1.0f, s_.keys.get());
+    LoadFeatures(Side::kKey, h_, first, count, s_.keys.get());
     LoadValues(first, count);
     if (!o_.log_decay.has_value()) return;
     std::fill_n(s_.decays.get(), DecayFloats(count), 1.0f);
@@ -141,15 +162,85 @@ class RecurrentLoop {
     return RoundUp(count * plan_.decay_step, hn::Lanes(DF()));
   }
 
-  void LoadFeatures(const TensorView<const float>& from, int64_t head, int64_t first, size_t count,
-                    float factor, float* to) {
+  // Of random keys their logarithms, before RaisePeaks().
+  void LoadFeatures(Side side, int64_t head, int64_t first, size_t count, float* to) {
     const size_t whole = plan_.dim == plan_.rows ? count : 0;
     std::fill(to + whole * plan_.rows, to + RoundUp(count, kTileRows) * plan_.rows, 0.0f);
     if (plan_.dim == 0) return;
+    const TensorView<const float>& from = side == Side::kQuery ? p_.q : p_.k;
+    if (p_.has_peaks()) return LoadRandom(side, from, head, first, count, to);
     for (size_t i = 0; i < count; ++i) {
-      Features(o_.feature_map, &from(b_, head, first + static_cast<int64_t>(i), 0), plan_.dim,
-               factor, to + i * plan_.rows);
+      const int64_t t = first + static_cast<int64_t>(i);
+      Features(p_, side, &from(b_, head, t, 0), b_, t, to + i * plan_.rows);
     }
+  }
+
+  // Exponents() of a chunk, as a matrix product.
+  void LoadRandom(Side side, const TensorView<const float>& from, int64_t head, int64_t first,
+                  size_t count, float* to) {
+    const size_t cols = PanelCols();
+    HWY_ALIGN float tile[kTileRows * PanelCols()];
+    for (size_t i = 0; i < count; i += kTileRows) {
+      const float* rows[kTileRows];
+      float halves[kTileRows];
+      for (size_t r = 0; r < kTileRows; ++r) {
+        rows[r] = &from(b_, head, first + static_cast<int64_t>(std::min(i + r, count - 1)), 0);
+        halves[r] = HalfSquare(p_, side, rows[r]);
+      }
+      TransposeRows(rows, kTileRows, plan_.HeadDim(), s_.packed.get(), kTileRows);
+      for (size_t e = 0; e < plan_.dim; e += cols) {
+        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
+                                                       plan_.projection.get() + e * plan_.HeadDim(),
+                                                       plan_.HeadDim(), tile, cols, StoreOnly());
+        for (size_t r = 0; r < std::min(kTileRows, count - i); ++r) {
+          float* row = to + (i + r) * plan_.rows + e;
+          for (size_t x = 0; x < std::min(cols, plan_.dim - e); ++x) {
+            row[x] = p_.Factor(side) * tile[r * cols + x] - halves[r];
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < count && side == Side::kQuery; ++i) {
+      RelativeToPeaks(s_.peaks.get(), plan_.dim, to + i * plan_.rows);
+    }
+  }
+
+  // Exponents of keys become features relative to the largest so far, and the state follows.
+  // Does nothing and returns false where tokens differ so much that an early one would vanish
+  // beside a later one, which it must not see.
+  bool RaisePeaks(size_t first, size_t count) {
+    const DF d;
+    const size_t width = plan_.rows, lanes = hn::Lanes(d);
+    float* keys = s_.keys.get() + first * width;
+    float* peaks = s_.peaks.get();
+    float* raised = peaks + width;
+    if (count == 1 && !AllFinite(keys, width)) {
+      std::fill_n(keys, plan_.dim, std::numeric_limits<float>::quiet_NaN());
+      return true;
+    }
+    VF most = hn::Zero(d);
+    for (size_t c = 0; c < width; c += lanes) {
+      const VF own = hn::Max(hn::Load(d, peaks + c), hn::Load(d, keys + c));
+      VF largest = own;
+      for (size_t i = 1; i < count; ++i) {
+        largest = hn::Max(largest, hn::Load(d, keys + i * width + c));
+      }
+      most = hn::Max(most, hn::Sub(largest, own));
+      hn::Store(largest, d, raised + c);
+    }
+    if (hn::ReduceMax(d, most) > kMaxRise) return false;
+    for (size_t c = 0; c < plan_.dim; ++c) {
+      if (raised[c] != peaks[c]) ScaleStateRow(c, std::exp(peaks[c] - raised[c]));
+      peaks[c] = raised[c];
+    }
+    for (size_t i = 0; i < count; ++i) {
+      float* row = keys + i * width;
+      for (size_t c = 0; c < plan_.dim; c += lanes) {
+        const VF power = ExpNonPositive(d, hn::Sub(hn::Load(d, row + c), hn::Load(d, peaks + c)));
+        hn::StoreN(power, d, row + c, std::min(lanes, plan_.dim - c));
+      }
+    }
+    return true;
   }
 
   // A token that holds NaN or an infinity must not reach those before it, as 0 x NaN would.
@@ -184,6 +275,7 @@ class RecurrentLoop {
   void RunTokens(int64_t first, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
+      if (p_.has_peaks()) RaisePeaks(i, 1);
       const Token token = {
           .keys = s_.keys.get() + i * plan_.rows,
           .decays = o_.log_decay.has_value() ? s_.decays.get() + i * plan_.decay_step : nullptr,
@@ -198,7 +290,8 @@ class RecurrentLoop {
                      {StatePanel(e) + x, PanelCols(), hn::Lanes(d)});
         }
       }
-      if (o_.causal) ReadOnly(t, 1);
+      const int64_t query = t + (p_.reads_first() ? 1 : 0);
+      if (o_.causal && query < p_.KeyLength(b_)) ReadOnly(query, 1);
     }
   }
 
@@ -272,7 +365,7 @@ class RecurrentLoop {
   // Outputs of a query head for the tokens of the chunk.
   void Answer(int64_t first, size_t count, size_t head) {
     float* queries = s_.queries.get();
-    LoadFeatures(p_.q, static_cast<int64_t>(head), first, count, p_.scale, queries);
+    LoadFeatures(Side::kQuery, static_cast<int64_t>(head), first, count, queries);
     meeting_.Meet(queries, count, true);
     TimesState(Decayed(queries, count), count);
     for (size_t i = 0; i < count; i += kTileRows) {
@@ -290,7 +383,7 @@ class RecurrentLoop {
   void ReadOnly(int64_t first, size_t count) {
     for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
       const int64_t head = static_cast<int64_t>(FirstQueryHead() + g);
-      LoadFeatures(p_.q, head, first, count, p_.scale, s_.queries.get());
+      LoadFeatures(Side::kQuery, head, first, count, s_.queries.get());
       TimesState(s_.queries.get(), count);
       StoreResults(first, count, head);
     }
@@ -303,8 +396,7 @@ class RecurrentLoop {
       const int64_t t = first + static_cast<int64_t>(i);
       float* to = &p_.outputs.output(b_, head, t, 0);
       StoreAnswer(o_.normalize, s_.results.get() + i * plan_.cols, width, to);
-      if (o_.skip.empty()) continue;
-      AddSkip(o_.skip[static_cast<size_t>(head)], &p_.v(b_, h_, t, 0), width, to);
+      AddOwnValue(p_, b_, head, t, to);
     }
   }
 

@@ -2,9 +2,13 @@
 #ifndef HEED_SRC_RECURRENT_PROBLEM_H_
 #define HEED_SRC_RECURRENT_PROBLEM_H_
 
+#include <numbers>
+
 #include "heed/recurrent.h"
 
 namespace heed {
+
+enum class Side { kQuery, kKey };
 
 struct RecurrentProblem {
   TensorView<const float> q, k, v;
@@ -18,14 +22,38 @@ struct RecurrentProblem {
   int64_t kv_len = 0;
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
+  int64_t feature_dim = 0;       // what the feature map makes of head_dim: rows of the state
   int64_t state_cols = 0;        // head_dim_v, and one more with normalize
   bool decays_channels = false;  // does a channel have a decay of its own?
-  float scale = 1;
+  float scale = 1;               // on the output
+  // On rows inside the feature map.
+  float query_factor = 1, key_factor = 1;
+
+  float Factor(Side side) const { return side == Side::kQuery ? query_factor : key_factor; }
+
+  // A token reads the state before it decays and writes, and its own value by the bonus.
+  bool reads_first() const { return options.bonus.has_value(); }
+
+  // Random features: the state is divided by exp(peak), row by row, and peaks are its last column.
+  bool has_peaks() const { return options.feature_map == FeatureMap::kRandom; }
+
+  int64_t Position(int64_t b, int64_t t) const {
+    const std::span<const int64_t> offsets = options.position_offset;
+    return t + (offsets.empty() ? 0 : offsets[offsets.size() == 1 ? 0 : static_cast<size_t>(b)]);
+  }
+  // kCosine.
+  double Angle(int64_t b, int64_t t) const {
+    return std::numbers::pi / 2 * static_cast<double>(Position(b, t)) /
+           static_cast<double>(options.period);
+  }
 
   int64_t KeyLength(int64_t b) const {
     return options.key_lengths.empty() ? kv_len : options.key_lengths[static_cast<size_t>(b)];
   }
 };
+
+// Largest feature_dim of a step: its features and factors live on the stack.
+inline constexpr int64_t kMaxStepDim = 4096;
 
 // Throws Error; fills defaults in.
 RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
@@ -38,6 +66,7 @@ double RecurrentFlops(const RecurrentProblem& p);
 
 // Extents of the state.
 Extents StateShape(const RecurrentProblem& p);
+const char* StateMeaning(const RecurrentProblem& p);
 
 }  // namespace heed
 

@@ -21,11 +21,21 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
+void PackProjection(const RecurrentPlan& plan) {
+  const TensorView<const float>& rows = plan.problem->options.projection;
+  for (size_t e = 0; e < plan.dim; e += PanelCols()) {
+    PackTransposedPanel(Rows{&rows(0, 0, static_cast<int64_t>(e), 0), rows.strides[2]},
+                        std::min(PanelCols(), plan.dim - e), plan.HeadDim(),
+                        plan.projection.get() + e * plan.HeadDim());
+  }
+}
+
 void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
   const int64_t tasks = p.batch * p.num_kv_heads;
   if (tasks == 0) return;
   if (DryRun* const dry = DryRun::Current()) dry->AddFlops(RecurrentFlops(p));
   const RecurrentPlan plan(p);
+  if (p.has_peaks()) pool.Run(1, [&](int64_t, int) { PackProjection(plan); });
   std::vector<std::unique_ptr<RecurrentScratch>> scratch;
   for (int w = 0; w < pool.NumThreads(); ++w) {
     scratch.push_back(std::make_unique<RecurrentScratch>(plan));
@@ -37,24 +47,56 @@ void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
   });
 }
 
-// Largest head_dim of a step: its features and factors live on the stack.
-inline constexpr size_t kMaxStepDim = 1024;
+// Random features of the one key, relative to the largest so far, which is the state's last column;
+// the rest of the state follows.
+void RaisePeaksOfState(const RecurrentProblem& p, const TensorView<float>& state, int64_t b,
+                       int64_t h, float* features) {
+  for (int64_t c = 0; c < p.feature_dim; ++c) {
+    float* row = &state(b, h, c, 0);
+    float& peak = row[p.state_cols];
+    const bool fresh = row[p.head_dim_v] == 0;  // no key has written it
+    const float raised = fresh || features[c] > peak ? features[c] : peak;
+    const float factor = fresh ? 0.0f : std::exp(peak - raised);
+    for (int64_t e = 0; e < p.state_cols && factor != 1; ++e) row[e] *= factor;
+    features[c] = std::exp(features[c] - raised);
+    if (std::isfinite(raised)) peak = raised;
+  }
+}
 
-// One token of one KV head: the state is updated, then read by all query heads of the group.
-void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
+// Random features of a query, relative to those peaks.
+void RelativeToState(const RecurrentProblem& p, const TensorView<float>& state, int64_t b,
+                     int64_t h, float* features) {
+  HWY_ALIGN float peaks[kMaxStepDim];
+  for (int64_t c = 0; c < p.feature_dim; ++c) {
+    const float* row = &state(b, h, c, 0);
+    peaks[c] = row[p.head_dim_v] == 0 ? kNoPeak : row[p.state_cols];
+  }
+  RelativeToPeaks(peaks, static_cast<size_t>(p.feature_dim), features);
+}
+
+void FeaturesOfStep(const RecurrentProblem& p, Side side, const float* from,
+                    const TensorView<float>& state, int64_t b, int64_t h, float* to) {
+  if (!p.has_peaks()) return Features(p, side, from, b, 0, to);
+  Exponents(p, side, from, to);
+  (side == Side::kKey ? RaisePeaksOfState : RelativeToState)(p, state, b, h, to);
+}
+
+// A vector of columns of the state of one KV head.
+StateColumns ColumnsOf(const RecurrentProblem& p, const TensorView<float>& state, int64_t b,
+                       int64_t h, size_t e) {
+  return {&state(b, h, 0, static_cast<int64_t>(e)), static_cast<size_t>(state.strides[2]),
+          std::min(hn::Lanes(DF()), static_cast<size_t>(p.state_cols) - e)};
+}
+
+// The one token of a KV head decays, erases and writes.
+void WriteStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
   const DF d;
   const RecurrentOptions& o = p.options;
-  const size_t dim = static_cast<size_t>(p.head_dim), width = static_cast<size_t>(p.head_dim_v);
-  const size_t cols = static_cast<size_t>(p.state_cols), lanes = hn::Lanes(d);
+  const size_t dim = static_cast<size_t>(p.feature_dim), lanes = hn::Lanes(d);
+  const size_t width = static_cast<size_t>(p.head_dim_v), cols = static_cast<size_t>(p.state_cols);
   HWY_ALIGN float features[kMaxStepDim];
   HWY_ALIGN float decays[kMaxStepDim];
-  if (dim == 0) {
-    for (int64_t g = 0; g < p.group && width > 0; ++g) {
-      std::fill_n(&p.outputs.output(b, h * p.group + g, 0, 0), width, 0.0f);
-    }
-    return;
-  }
-  Features(o.feature_map, &p.k(b, h, 0, 0), dim, 1.0f, features);
+  FeaturesOfStep(p, Side::kKey, &p.k(b, h, 0, 0), state, b, h, features);
   if (o.log_decay.has_value()) {
     MapRow(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays,
            [](DF df, VF x) HWY_ATTR { return ExpNonPositive(df, x); });
@@ -64,41 +106,59 @@ void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t
                        .per_channel = p.decays_channels,
                        .beta = o.beta.has_value() ? o.beta(b, h, 0, 0) : 1.0f,
                        .delta = o.delta};
-  const auto columns = [&](size_t e) {
-    return StateColumns{&state(b, h, 0, static_cast<int64_t>(e)),
-                        static_cast<size_t>(state.strides[2]), std::min(lanes, cols - e)};
-  };
   const float strength = o.delta ? 1.0f : token.beta;
   for (size_t e = 0; e < cols; e += lanes) {
     HWY_ALIGN float value[hn::MaxLanes(DF())] = {};
     for (size_t x = 0; x < std::min(lanes, cols - e); ++x) {
       value[x] = strength * (e + x < width ? p.v(b, h, 0, static_cast<int64_t>(e + x)) : 1.0f);
     }
-    WriteToken(token, dim, hn::Load(d, value), columns(e));
+    WriteToken(token, dim, hn::Load(d, value), ColumnsOf(p, state, b, h, e));
   }
-  for (int64_t g = 0; g < p.group && width > 0; ++g) {
-    const int64_t head = h * p.group + g;
-    Features(o.feature_map, &p.q(b, head, 0, 0), dim, p.scale, features);
-    float sum = 1.0f;
+}
+
+// A query head reads.
+void ReadStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t head) {
+  const DF d;
+  const RecurrentOptions& o = p.options;
+  const int64_t h = head / p.group;
+  const size_t dim = static_cast<size_t>(p.feature_dim), lanes = hn::Lanes(d);
+  const size_t width = static_cast<size_t>(p.head_dim_v);
+  HWY_ALIGN float features[kMaxStepDim];
+  FeaturesOfStep(p, Side::kQuery, &p.q(b, head, 0, 0), state, b, h, features);
+  float sum = 1.0f;
+  if (o.normalize) {
+    HWY_ALIGN float last[hn::MaxLanes(DF())];
+    StateColumns column = ColumnsOf(p, state, b, h, width);
+    column.here = 1;
+    hn::Store(ReadToken(features, dim, column), d, last);
+    sum = last[0];
+  }
+  float* to = &p.outputs.output(b, head, 0, 0);
+  for (size_t e = 0; e < width; e += lanes) {
+    VF answer = ReadToken(features, dim, ColumnsOf(p, state, b, h, e));
     if (o.normalize) {
-      HWY_ALIGN float last[hn::MaxLanes(DF())];
-      const StateColumns column = {&state(b, h, 0, static_cast<int64_t>(width)),
-                                   static_cast<size_t>(state.strides[2]), 1};
-      hn::Store(ReadToken(features, dim, column), d, last);
-      sum = last[0];
+      answer = sum == 0.0f ? hn::Zero(d) : hn::Div(answer, hn::Set(d, sum));
     }
-    float* to = &p.outputs.output(b, head, 0, 0);
-    for (size_t e = 0; e < width; e += lanes) {
-      VF answer = ReadToken(features, dim, columns(e));
-      if (o.normalize) {
-        answer = sum == 0.0f ? hn::Zero(d) : hn::Div(answer, hn::Set(d, sum));
-      }
-      hn::StoreN(answer, d, to + e, std::min(lanes, width - e));
-    }
-    if (!o.skip.empty()) {
-      AddSkip(o.skip[static_cast<size_t>(head)], &p.v(b, h, 0, 0), width, to);
-    }
+    hn::StoreN(answer, d, to + e, std::min(lanes, width - e));
   }
+  AddOwnValue(p, b, head, 0, to);
+}
+
+// One token of one KV head.
+void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
+  const auto read = [&] {
+    for (int64_t g = 0; g < p.group && p.head_dim_v > 0; ++g) {
+      const int64_t head = h * p.group + g;
+      if (p.feature_dim > 0) {
+        ReadStep(p, state, b, head);
+      } else {
+        std::fill_n(&p.outputs.output(b, head, 0, 0), p.head_dim_v, 0.0f);
+      }
+    }
+  };
+  if (p.reads_first()) read();
+  if (p.feature_dim > 0) WriteStep(p, state, b, h);
+  if (!p.reads_first()) read();
 }
 
 void RunStep(const RecurrentProblem& p, const TensorView<float>& state) {
@@ -129,9 +189,7 @@ void CheckRecurrentOutput(const RecurrentProblem& p, const TensorView<float>& ou
 
 void CheckState(const RecurrentProblem& p, std::string_view name, const TensorView<float>& state,
                 const TensorView<float>& output) {
-  CheckOutput(name, StoredOutput(state), StateShape(p),
-              p.options.normalize ? "[batch, num_kv_heads, head_dim, head_dim_v + 1]"
-                                  : "[batch, num_kv_heads, head_dim, head_dim_v]");
+  CheckOutput(name, StoredOutput(state), StateShape(p), StateMeaning(p));
   CheckNoAlias(name, state, "q", p.q);
   CheckNoAlias(name, state, "k", p.k);
   CheckNoAlias(name, state, "v", p.v);
@@ -176,8 +234,9 @@ void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorV
   if (p.q_len != 1 || p.kv_len != 1) {
     Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; a step is one token", {p.q_len, p.kv_len});
   }
-  if (p.head_dim > 1024) {
-    Fail(ErrorCode::kShape, "q has head_dim {}; a step takes up to 1024", {p.head_dim});
+  if (p.feature_dim > kMaxStepDim) {
+    Fail(ErrorCode::kShape, "q has {} features; a step takes up to {}",
+         {p.feature_dim, kMaxStepDim});
   }
   if (options.initial_state.has_value() || !options.key_lengths.empty()) {
     Fail(ErrorCode::kOption,

@@ -1,11 +1,15 @@
 #include "src/recurrent/request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
 
+#include "heed/attention.h"
+#include "heed/linear.h"
 #include "src/choice.h"
 #include "src/message.h"
+#include "src/parallel/dry_run.h"
 #include "src/recurrent/problem.h"
 
 namespace heed {
@@ -16,19 +20,22 @@ struct RecurrentRequest {
   TensorView<const float> q, k, v;
   RecurrentOptions options;
   std::vector<float> rates;  // log_decay of each KV head, when it is the same for all tokens
-  bool return_state = false;
+  std::vector<int64_t> offsets;
+  std::optional<uint64_t> seed;  // of a projection that is drawn in Run()
+  bool return_state = false, return_projection = false;
 
   RecurrentOptions Options() const {
     RecurrentOptions all = options;
     if (!rates.empty()) all.log_decay = {rates.data(), {1, k.shape[1], 1, 1}, {0, 1, 0, 0}};
+    all.position_offset = offsets;
     return all;
   }
 };
 
-RecurrentRequest ReadCommon(const RequestReader& reader) {
+RecurrentRequest ReadCommon(const RequestReader& reader, const char* keys = "k") {
   RecurrentRequest r;
   r.q = reader.RequiredTensor("q");
-  r.k = reader.RequiredTensor("k");
+  r.k = reader.RequiredTensor(keys);
   r.v = reader.RequiredTensor("v");
   r.options.scale = reader.Number("scale");
   r.options.key_lengths = reader.Ints("key_lengths");
@@ -76,6 +83,8 @@ constexpr Choice<bool> kWeightSums[] = {{"one", true}, {"free", false}};
 constexpr Choice<FeatureMap> kKeyNorms[] = {{"unit", FeatureMap::kUnit},
                                             {"none", FeatureMap::kIdentity}};
 
+constexpr int64_t kDefaultRandomFeatures = 256;
+
 // Head h forgets 2^(-5 - h) of its state a token, as in the paper.
 float DefaultRate(int64_t head) {
   return static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(head))));
@@ -91,18 +100,114 @@ RecurrentRequest ReadLinearAttention(const RequestReader& reader) {
   return r;
 }
 
-RecurrentRequest ReadRetention(const RequestReader& reader) {
-  RecurrentRequest r = ReadCommon(reader);
+// One rate per KV head: the given ones, or rate(head).
+template <class Rate>
+void ReadRates(const RequestReader& reader, RecurrentRequest& r, const Rate& rate) {
   const int64_t heads = r.k.shape[1];
   const std::span<const float> given = reader.Floats("head_log_decay");
   r.rates.assign(given.begin(), given.end());
   if (reader.Input("head_log_decay") == nullptr) {
-    for (int64_t h = 0; h < heads; ++h) r.rates.push_back(DefaultRate(h));
+    for (int64_t h = 0; h < heads; ++h) r.rates.push_back(rate(h));
   }
   if (r.rates.size() != static_cast<size_t>(heads)) {
     Fail(ErrorCode::kShape, "head_log_decay has {} values; expected one per KV head ({})",
          {r.rates.size(), heads});
   }
+}
+
+RecurrentRequest ReadRetention(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader);
+  ReadRates(reader, r, DefaultRate);
+  return r;
+}
+
+RecurrentRequest ReadLightning(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader);
+  const double depth = reader.Number("layer_depth").value_or(0);
+  if (depth < 0 || depth > 1) {
+    Fail(ErrorCode::kRange, "layer_depth = {}; it lies in [0, 1]", {depth});
+  }
+  const std::vector<float> slopes = AlibiSlopes(r.k.shape[1]);
+  ReadRates(reader, r, [&](int64_t h) {
+    return static_cast<float>(-double{slopes[static_cast<size_t>(h)]} * (1 - depth));
+  });
+  if (!r.options.scale) r.options.scale = 1.0;
+  return r;
+}
+
+// What estimates of softmax attention have in common: weights that sum to 1.
+RecurrentRequest ReadEstimate(const RequestReader& reader, FeatureMap map) {
+  RecurrentRequest r = ReadCommon(reader);
+  r.options.feature_map = map;
+  r.options.normalize = true;
+  r.options.causal = reader.Flag("causal");
+  return r;
+}
+
+RecurrentRequest ReadBased(const RequestReader& reader) {
+  return ReadEstimate(reader, FeatureMap::kTaylor);
+}
+
+RecurrentRequest ReadPerformer(const RequestReader& reader) {
+  RecurrentRequest r = ReadEstimate(reader, FeatureMap::kRandom);
+  r.return_projection = reader.Flag("return_projection");
+  const std::optional<int64_t> features = reader.Count("num_features");
+  const std::optional<uint64_t> seed = reader.Seed("feature_seed");
+  const AnyTensor* given = reader.Input("projection");
+  if (given == nullptr) {
+    // Enough for shapes; Run() draws the numbers.
+    static const float kNothing = 0;
+    r.seed = seed.value_or(0);
+    r.options.projection = {
+        &kNothing, {1, 1, features.value_or(kDefaultRandomFeatures), r.q.shape[3]}, {0, 0, 0, 1}};
+    return r;
+  }
+  if (features || seed) {
+    Fail(ErrorCode::kOption,
+         "projection is given: num_features and feature_seed would draw another one");
+  }
+  if (given->rank != 2) {
+    Fail(ErrorCode::kShape, "projection has rank {}; expected [num_features, head_dim]",
+         {given->rank});
+  }
+  r.options.projection = reader.FloatTensor("projection");
+  return r;
+}
+
+RecurrentRequest ReadCosformer(const RequestReader& reader) {
+  RecurrentRequest r = ReadEstimate(reader, FeatureMap::kCosine);
+  int64_t last = 0;
+  for (const double number : reader.Numbers("position_offset")) {
+    r.offsets.push_back(WholeNumber("position_offset", number));
+    last = std::max(last, r.offsets.back());
+  }
+  if (reader.Param("position_offset") != nullptr && r.offsets.empty()) {
+    Fail(ErrorCode::kShape, "position_offset is an empty list; expected 1 or batch values");
+  }
+  const int64_t len = std::max<int64_t>({r.q.shape[2], r.k.shape[2], 1});
+  r.options.period = reader.Count("period").value_or(last + len);
+  return r;
+}
+
+RecurrentRequest ReadHgrn2(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader, "channel_log_decay");
+  r.options.feature_map = FeatureMap::kComplement;
+  r.options.log_decay = r.k;
+  if (!r.options.scale) r.options.scale = 1.0;
+  return r;
+}
+
+RecurrentRequest ReadRwkv6(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader);
+  r.options.log_decay = ReadPerChannel(reader, "channel_log_decay", r.k);
+  const AnyTensor* bonus = reader.Input("bonus");
+  if (bonus->rank != 2 || bonus->shape[0] != r.q.shape[1] || bonus->shape[1] != r.q.shape[3]) {
+    Fail(ErrorCode::kShape, "bonus must have the shape [num_heads, head_dim], here [{}, {}]",
+         {r.q.shape[1], r.q.shape[3]});
+  }
+  const TensorView<const float> view = reader.FloatTensor("bonus");
+  r.options.bonus = {view.data, {1, view.shape[2], 1, view.shape[3]}, {0, view.strides[2], 0, 1}};
+  if (!r.options.scale) r.options.scale = 1.0;
   return r;
 }
 
@@ -139,6 +244,7 @@ std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
   std::vector<OutputSpec> specs;
   specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
   if (r.return_state) specs.push_back({"state", 4, StateShape(p)});
+  if (r.return_projection) specs.push_back({"projection", 2, {p.feature_dim, p.head_dim}});
   return specs;
 }
 
@@ -146,7 +252,24 @@ void Run(const RecurrentRequest& r, std::span<const NamedTensor> outputs, Thread
   RecurrentOutputs out;
   out.output = OutputView(outputs, "output");
   if (r.return_state) out.final_state = OutputView(outputs, "state");
-  RecurrentAttention(r.q, r.k, r.v, r.Options(), out, pool);
+  RecurrentOptions options = r.Options();
+  ScratchVector<float> drawn;
+  const TensorView<const float>& directions = options.projection;
+  const int64_t features = directions.shape[2], dim = directions.shape[3];
+  if (r.seed) {
+    ValidateRecurrent(r.q, r.k, r.v, options);
+    drawn.resize(static_cast<size_t>(features * dim));
+    if (DryRun::Current() == nullptr)
+      DrawRandomFeatures(*r.seed, MatrixView(drawn.data(), features, dim));
+    options.projection = MatrixView<const float>(drawn.data(), features, dim);
+  }
+  if (r.return_projection && DryRun::Current() == nullptr) {
+    const TensorView<float> to = OutputView(outputs, "projection");
+    for (int64_t f = 0; f < features; ++f) {
+      for (int64_t c = 0; c < dim; ++c) to(f, c, 0, 0) = options.projection(0, 0, f, c);
+    }
+  }
+  RecurrentAttention(r.q, r.k, r.v, options, out, pool);
 }
 
 }  // namespace
@@ -165,6 +288,12 @@ HEED_RECURRENT(Retention)
 HEED_RECURRENT(GatedLinear)
 HEED_RECURRENT(Mamba2)
 HEED_RECURRENT(DeltaRule)
+HEED_RECURRENT(Performer)
+HEED_RECURRENT(Cosformer)
+HEED_RECURRENT(Based)
+HEED_RECURRENT(Lightning)
+HEED_RECURRENT(Hgrn2)
+HEED_RECURRENT(Rwkv6)
 
 #undef HEED_RECURRENT
 

@@ -22,6 +22,12 @@ HEED_RECURRENT(Retention)
 HEED_RECURRENT(GatedLinear)
 HEED_RECURRENT(Mamba2)
 HEED_RECURRENT(DeltaRule)  // gated_delta_rule and kimi_delta too
+HEED_RECURRENT(Performer)
+HEED_RECURRENT(Cosformer)
+HEED_RECURRENT(Based)
+HEED_RECURRENT(Lightning)
+HEED_RECURRENT(Hgrn2)
+HEED_RECURRENT(Rwkv6)
 HEED_RECURRENT(CausalConv)
 
 #undef HEED_RECURRENT

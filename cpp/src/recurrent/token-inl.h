@@ -1,4 +1,4 @@
-// One token of a recurrent mechanism: its features and factors, writing and reading the state.
+// One token of a recurrent mechanism: writing and reading the state.
 #if defined(HEED_RECURRENT_TOKEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_RECURRENT_TOKEN_INL_H_
 #undef HEED_RECURRENT_TOKEN_INL_H_
@@ -7,85 +7,16 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "hwy/highway.h"
+#include "src/recurrent/features-inl.h"
 #include "src/recurrent/problem.h"
-#include "src/simd/exp2-inl.h"
 #include "src/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// e^x for x <= 0; -inf gives 0, NaN gives NaN.
-HWY_INLINE VF ExpNonPositive(DF d, VF x) {
-  VF power[1] = {hn::Mul(x, hn::Set(d, kLog2E))};
-  Exp2NonPositive(d, power);
-  return power[0];
-}
-
-// to[c] = from[c * stride] mapped by `map(d, vector)`, c < width.
-template <class Map>
-HWY_INLINE void MapRow(const float* HWY_RESTRICT from, size_t width, float* HWY_RESTRICT to,
-                       const Map& map) {
-  const DF d;
-  const size_t lanes = hn::Lanes(d);
-  size_t c = 0;
-  for (; c + lanes <= width; c += lanes) hn::StoreU(map(d, hn::LoadU(d, from + c)), d, to + c);
-  if (c < width) hn::StoreN(map(d, hn::LoadN(d, from + c, width - c)), d, to + c, width - c);
-}
-
-inline void SoftmaxRow(const float* from, size_t width, float* to) {
-  float largest = -std::numeric_limits<float>::infinity();
-  for (size_t c = 0; c < width; ++c) largest = std::max(largest, from[c]);
-  MapRow(from, width, to,
-         [&](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, hn::Sub(x, hn::Set(d, largest))); });
-  float sum = 0;
-  for (size_t c = 0; c < width; ++c) sum += to[c];
-  for (size_t c = 0; c < width; ++c) to[c] /= sum;
-}
-
-inline void UnitRow(const float* from, size_t width, float* to) {
-  // In float64: squares of floats neither overflow nor vanish there.
-  double squares = 0;
-  for (size_t c = 0; c < width; ++c) squares += double{from[c]} * double{from[c]};
-  const double inverse = squares == 0 ? 0 : 1 / std::sqrt(squares);
-  for (size_t c = 0; c < width; ++c) to[c] = static_cast<float>(double{from[c]} * inverse);
-}
-
-inline void ScaleRow(const float* from, size_t width, float factor, float* to) {
-  MapRow(from, width, to, [=](DF d, VF x) HWY_ATTR { return hn::Mul(x, hn::Set(d, factor)); });
-}
-
-// The features of a row, times `factor`.
-inline void Features(FeatureMap map, const float* from, size_t width, float factor, float* to) {
-  switch (map) {
-    case FeatureMap::kIdentity:
-      return ScaleRow(from, width, factor, to);
-    case FeatureMap::kEluPlusOne:
-      MapRow(from, width, to, [](DF d, VF x) HWY_ATTR {
-        const VF zero = hn::Zero(d);
-        // Where x is NaN, neither branch may hide it: x <= 0 is false, and x + 1 is NaN.
-        const auto falls = hn::Le(x, zero);
-        const VF fallen = ExpNonPositive(d, hn::IfThenElseZero(falls, x));
-        return hn::IfThenElse(falls, fallen, hn::Add(x, hn::Set(d, 1.0f)));
-      });
-      break;
-    case FeatureMap::kRelu:
-      MapRow(from, width, to, [](DF d, VF x) HWY_ATTR { return RaiseToBound(x, hn::Zero(d)); });
-      break;
-    case FeatureMap::kSoftmax:
-      SoftmaxRow(from, width, to);
-      break;
-    case FeatureMap::kUnit:
-      UnitRow(from, width, to);
-      break;
-  }
-  if (factor != 1.0f) ScaleRow(to, width, factor, to);
-}
 
 // What a token does to the state.
 struct Token {
@@ -153,13 +84,22 @@ inline void StoreAnswer(bool normalize, const float* from, size_t width, float* 
   for (size_t e = 0; e < width; ++e) to[e] = sum == 0.0f ? 0.0f : from[e] / sum;
 }
 
-// Adds the token's own value.
-inline void AddSkip(float skip, const float* value, size_t width, float* to) {
+// Adds the token's own value, times skip or what query and key give by the bonus.
+inline void AddOwnValue(const RecurrentProblem& p, int64_t b, int64_t head, int64_t t, float* to) {
+  const RecurrentOptions& o = p.options;
+  if ((o.skip.empty() && !p.reads_first()) || t >= p.KeyLength(b)) return;
   const DF d;
+  const int64_t h = head / p.group;
+  float factor = o.skip.empty() ? 0.0f : o.skip[static_cast<size_t>(head)];
+  for (int64_t c = 0; c < p.head_dim && p.reads_first(); ++c) {
+    factor += p.scale * p.q(b, head, t, c) * o.bonus(0, head, 0, c) * p.k(b, h, t, c);
+  }
+  const float* value = &p.v(b, h, t, 0);
+  const size_t width = static_cast<size_t>(p.head_dim_v);
   for (size_t e = 0; e < width; e += hn::Lanes(d)) {
     const size_t here = std::min(hn::Lanes(d), width - e);
-    const VF sum = Fma(hn::Set(d, skip), hn::LoadN(d, value + e, here), hn::LoadN(d, to + e, here));
-    hn::StoreN(sum, d, to + e, here);
+    const VF own = hn::LoadN(d, value + e, here);
+    hn::StoreN(Fma(hn::Set(d, factor), own, hn::LoadN(d, to + e, here)), d, to + e, here);
   }
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "src/message.h"
@@ -30,7 +31,7 @@ void CheckGates(const RecurrentProblem& p) {
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t h = 0; h < p.num_kv_heads; ++h) {
       for (int64_t t = 0; t < p.KeyLength(b); ++t) {
-        for (int64_t c = 0; c < (p.decays_channels ? p.head_dim : 1); ++c) {
+        for (int64_t c = 0; c < (p.decays_channels ? p.feature_dim : 1); ++c) {
           const float gate = gates(b, h, t, c);
           if (gate > 0) {
             Fail(ErrorCode::kRange,
@@ -71,22 +72,112 @@ void CheckSkip(const RecurrentProblem& p) {
   for (const float value : skip) CheckFinite("skip", value);
 }
 
+void CheckBonus(const RecurrentProblem& p) {
+  const RecurrentOptions& o = p.options;
+  if (!o.bonus.has_value()) return;
+  if (!o.causal || o.normalize || o.delta || o.feature_map != FeatureMap::kIdentity) {
+    Fail(ErrorCode::kUnsupported,
+         "bonus: only causal tokens without features, weight sums or erasing read first");
+  }
+  CheckInput("bonus", o.bonus);
+  CheckShape("bonus", o.bonus.shape, {1, p.num_heads, 1, p.head_dim}, "[num_heads, head_dim]");
+}
+
+void SetScale(RecurrentProblem& p) {
+  const FeatureMap map = p.options.feature_map;
+  const bool inside = map == FeatureMap::kTaylor || map == FeatureMap::kRandom;
+  if (p.options.scale.has_value()) {
+    CheckFinite("scale", *p.options.scale);
+    p.scale = static_cast<float>(*p.options.scale);
+    CheckFinite("scale (as float32)", p.scale);
+  } else if (inside || !p.options.normalize) {
+    if (p.head_dim == 0) {
+      Fail(ErrorCode::kShape,
+           "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; give scale");
+    }
+    p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
+  }
+  if (!inside) return;
+  p.key_factor = std::sqrt(std::abs(p.scale));
+  p.query_factor = std::copysign(p.key_factor, p.scale);
+  p.scale = 1;
+}
+
+void SetRandomFeatures(RecurrentProblem& p) {
+  const TensorView<const float>& projection = p.options.projection;
+  if (!p.options.normalize) {
+    Fail(ErrorCode::kUnsupported, "random features: only their ratios mean anything; normalize");
+  }
+  CheckInput("projection", projection);
+  const int64_t features = projection.shape[2];
+  if (features < 1 || features > kMaxRandomFeatures) {
+    Fail(ErrorCode::kRange, "num_features = {}; it must lie in [1, {}]",
+         {features, kMaxRandomFeatures});
+  }
+  CheckShape("projection", projection.shape, {1, 1, features, p.head_dim},
+             "[num_features, head_dim]");
+  p.feature_dim = features;
+}
+
+void SetPeriod(RecurrentProblem& p) {
+  const std::span<const int64_t> offsets = p.options.position_offset;
+  if (!offsets.empty() && offsets.size() != 1 && offsets.size() != static_cast<size_t>(p.batch)) {
+    Fail(ErrorCode::kShape, "position_offset has {} values; expected 1 or batch = {}",
+         {offsets.size(), p.batch});
+  }
+  if (p.options.period < 1) {
+    Fail(ErrorCode::kRange, "period = {}; it must be at least 1", {p.options.period});
+  }
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t first = p.Position(b, 0), len = std::max(p.q_len, p.kv_len);
+    if (first < 0 || first > p.options.period - len) {
+      Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie in [0, period = {})",
+           {first, first + len - 1, p.options.period});
+    }
+  }
+}
+
+void SetFeatures(RecurrentProblem& p) {
+  p.feature_dim = p.head_dim;
+  switch (p.options.feature_map) {
+    case FeatureMap::kTaylor:
+      p.feature_dim = 1 + p.head_dim + p.head_dim * (p.head_dim + 1) / 2;
+      break;
+    case FeatureMap::kCosine:
+      SetPeriod(p);
+      p.feature_dim = 2 * p.head_dim;
+      break;
+    case FeatureMap::kRandom:
+      SetRandomFeatures(p);
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
 
 double RecurrentFlops(const RecurrentProblem& p) {
   double tokens = 0;
   for (int64_t b = 0; b < p.batch; ++b) tokens += static_cast<double>(p.KeyLength(b));
-  const double dim = static_cast<double>(p.head_dim), cols = static_cast<double>(p.state_cols);
+  const double dim = static_cast<double>(p.feature_dim), cols = static_cast<double>(p.state_cols);
   const double group = static_cast<double>(p.group), erases = p.options.delta ? 1 : 0;
   const double reads = static_cast<double>(p.batch * p.q_len) * group;
   double products = tokens * dim * cols * (1 + erases) + reads * dim * cols;
   const double meets = erases + (p.options.causal ? group : 0);
   products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets;
+  if (p.has_peaks()) products += (tokens + reads) * dim * static_cast<double>(p.head_dim);
   return 2 * products * static_cast<double>(p.num_kv_heads);
 }
 
 Extents StateShape(const RecurrentProblem& p) {
-  return {p.batch, p.num_kv_heads, p.head_dim, p.state_cols};
+  return {p.batch, p.num_kv_heads, p.feature_dim, p.state_cols + (p.has_peaks() ? 1 : 0)};
+}
+
+const char* StateMeaning(const RecurrentProblem& p) {
+  if (p.has_peaks()) return "[batch, num_kv_heads, features, head_dim_v + 2]";
+  return p.options.normalize ? "[batch, num_kv_heads, features, head_dim_v + 1]"
+                             : "[batch, num_kv_heads, features, head_dim_v]";
 }
 
 RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
@@ -119,24 +210,16 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
     Fail(ErrorCode::kRange, "chunk_len = {}; it must lie in [1, {}]",
          {options.chunk_len, kMaxChunkLen});
   }
-  if (options.scale.has_value()) {
-    CheckFinite("scale", *options.scale);
-    p.scale = static_cast<float>(*options.scale);
-    CheckFinite("scale (as float32)", p.scale);
-  } else if (!options.normalize) {
-    if (p.head_dim == 0) {
-      Fail(ErrorCode::kShape,
-           "q has head_dim 0, for which 1 / sqrt(head_dim) does not exist; give scale");
-    }
-    p.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
-  }
+  SetScale(p);
+  SetFeatures(p);
   CheckLengths(p);
   CheckSkip(p);
+  CheckBonus(p);
   if (options.log_decay.has_value()) {
-    p.decays_channels = options.log_decay.shape[3] != 1 || p.head_dim == 1;
-    p.options.log_decay =
-        Broadcast("log_decay", options.log_decay, {p.batch, p.num_kv_heads, p.kv_len, p.head_dim},
-                  "[batch, num_kv_heads, kv_len, head_dim]");
+    p.decays_channels = options.log_decay.shape[3] != 1 || p.feature_dim == 1;
+    p.options.log_decay = Broadcast("log_decay", options.log_decay,
+                                    {p.batch, p.num_kv_heads, p.kv_len, p.feature_dim},
+                                    "[batch, num_kv_heads, kv_len, features]");
     CheckGates(p);
   }
   if (options.beta.has_value()) {
@@ -145,9 +228,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
   }
   if (options.initial_state.has_value()) {
     CheckInput("initial_state", options.initial_state);
-    CheckShape("initial_state", options.initial_state.shape, StateShape(p),
-               options.normalize ? "[batch, num_kv_heads, head_dim, head_dim_v + 1]"
-                                 : "[batch, num_kv_heads, head_dim, head_dim_v]");
+    CheckShape("initial_state", options.initial_state.shape, StateShape(p), StateMeaning(p));
   }
   return p;
 }
