@@ -67,7 +67,7 @@ function others({ type, range, name }: Parameter): ExampleParams[string][] {
   if (type === "bool") return [true];
   if (type === "word" || type === "choice") return range.split("|");
   if (type === "expression") return [EXPRESSIONS[name] ?? "1"];
-  return [0, 0.5, 1, 2, 3, 4, 8, [4, 4], [2, 8]];
+  return [0, 0.5, 1, 2, 3, 4, 8, 64, [4, 4], [2, 8]];
 }
 
 /** Parameters that say something only beside another. */

@@ -45,6 +45,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   rope_dim: 4,
   conv_width: 4,
   conv_tail: 3,
+  num_features: 16,
   kernel_len: 5,
   compression: 4,
 };
