@@ -158,6 +158,7 @@ constexpr Runner kRunners[] = {
     Counted("kimi_delta", PlanDeltaRule, RunDeltaRule),
     Counted("block_mixture", PlanBlockMixture, RunBlockMixture),
     Counted("reformer", PlanReformer, RunReformer),
+    Counted("native_sparse", PlanNativeSparse, RunNativeSparse),
 #endif
 };
 

@@ -42,6 +42,10 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"iterations", {1, 8}},
     {"compression", {1, 5}},
     {"hash_rounds", {1, 3}},
+    {"compress_stride", {1, 6}},
+    {"first_blocks", {0, 1}},
+    {"local_blocks", {1, 2}},
+    {"window_len", {1, 12}},
     {"hash_chunk", {1, 9}},
     {"reach", {0, 20}},
     {"stride", {1, 20}},
@@ -151,6 +155,9 @@ bool DrawnParams::Needs(const std::string& name) const {
   if (Lists("scaling_factor original_len", name)) return scaled;
   if (name == "width") return normalize() == "kernel_sum";
   if (name == "num_features") return r_.has_input("initial_state");
+  if (name == "compress_block") {
+    return r_.has_input("compress_k_weight") || r_.has_input("compress_v_weight");
+  }
   return false;
 }
 
@@ -194,6 +201,8 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
     return Whole(name == "local" ? 1 : 0, extent("kv_len"));
   }
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
+  if (name == "compress_block") return static_cast<double>(extent(name));
+  if (name == "top_blocks" && r_.id == "native_sparse") return Whole(3, 6);
   if (name == "num_buckets") return std::max(1.0, 2 * Whole(0, 4));
   if (name == "num_features") return static_cast<double>(extent("num_features"));
   if (name == "top_k") return Whole(1, extent("kv_len") + 1);

@@ -164,6 +164,7 @@ class Drawer {
     extent("rope_dim") = 2 * random_.Integer(1, 3);
     extent("vocabulary") = random_.Integer(1, 9);
     extent("num_classes") = random_.Integer(1, 5);
+    extent("compress_block") = random_.Integer(1, 6);
     extent("hash_rounds") = random_.Integer(1, 3);
     extent("half_buckets") = random_.Integer(1, 4);
     extent("num_units") = random_.Integer(1, 9);

@@ -98,6 +98,56 @@ void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
                        const ReformerOptions& options, const AttentionOutputs& outputs,
                        ThreadPool* pool = nullptr);
 
+struct NativeSparseOptions {
+  std::optional<double> scale;  // absent = 1 / sqrt(head_dim); finite
+  QueryOffset query_offset;     // needed when q_len and kv_len differ
+  // Keys at or beyond the length are never read. Empty = kv_len, else [batch] values.
+  std::span<const int32_t> key_lengths;
+  int64_t compress_block = 32;   // keys of a compressed key, >= 1
+  int64_t compress_stride = 16;  // keys between the beginnings of two, >= 1
+  int64_t key_block = 64;        // keys of a block that is chosen, >= 1
+  int64_t top_blocks = 8;        // blocks that a query sees, those below included (paper: 16)
+  int64_t first_blocks = 1;      // first blocks that it always sees, >= 0
+  int64_t local_blocks = 2;      // last blocks up to its own that it always sees, >= 1
+  int64_t window_len = 512;      // last keys of the window, the own one included, >= 1
+  // What keys and values are multiplied by before they are summed to a compressed one,
+  // [1, 1, 1 or num_kv_heads, compress_block]; absent = the mean.
+  TensorView<const float> compress_k_weight, compress_v_weight;
+
+  int64_t KeyLength(int64_t b, int64_t kv_len) const {
+    return key_lengths.empty() ? kv_len : key_lengths[static_cast<size_t>(b)];
+  }
+};
+
+// Native sparse attention: causal, three views of the same keys, summed with gates.
+//   compressed  attention to sums of compress_block keys and values, as far as they lie wholly at
+//   or
+//               before the query
+//   selected    attention to the best blocks of keys; the score of a block is the weight that the
+//               compressed branch gives to its tokens, summed over the heads that share the KV head
+//   window      attention to the last window_len keys
+//   o[i] = gates[i][0] compressed + gates[i][1] selected + gates[i][2] window
+//
+// Shapes   as Attention(); branch_gates [batch, num_heads, q_len, 3], factors as they are (the
+// paper
+//          has sigmoids). A gate of exactly 0 leaves its branch out, whatever that holds.
+// Empty row  a branch without keys counts 0.
+// Errors   as Attention(), and for the options above.
+// Accuracy kAttentionMaxError times the sum of the absolute gates.
+// Choices  weights of the compressed branch are computed in double from products rounded to
+// float32,
+//          and rounded to float32 before they are summed.
+// Cost     2 * q_len * kv_len / compress_stride * head_dim FLOPs per head to choose, and three
+// calls
+//          of Attention(). Allocates two tensors like the output, compressed keys and values,
+//          4 bytes for each chosen block, and what Attention() does.
+// Threads  as Attention().
+// Source   Yuan et al. 2025, Native Sparse Attention, arXiv:2502.11089, section 3.
+void NativeSparseAttention(TensorView<const float> q, TensorView<const float> k,
+                           TensorView<const float> v, TensorView<const float> branch_gates,
+                           const NativeSparseOptions& options, TensorView<float> output,
+                           ThreadPool* pool = nullptr);
+
 }  // namespace heed
 
 #endif  // HEED_SELECTIVE_H_

@@ -31,24 +31,6 @@ constexpr Choice<Kernel> kKernels[] = {{"gaussian", Kernel::kGaussian},
                                        {"epanechnikov", Kernel::kEpanechnikov},
                                        {"constant", Kernel::kConstant}};
 
-QueryOffset ReadQueryOffset(const RequestReader& reader) {
-  const ParamValue* value = reader.Param("query_offset");
-  if (value == nullptr) return {};
-  if (const double* number = std::get_if<double>(value)) {
-    return QueryOffset::At(WholeNumber("query_offset", *number));
-  }
-  if (const auto* numbers = std::get_if<std::vector<double>>(value)) {
-    std::vector<int64_t> positions;
-    for (const double number : *numbers) {
-      positions.push_back(WholeNumber("query_offset", number));
-    }
-    return QueryOffset::PerBatch(std::move(positions));
-  }
-  const std::string* word = std::get_if<std::string>(value);
-  if (word != nullptr && *word == "end") return QueryOffset::End();
-  Fail(ErrorCode::kOption, "query_offset must be a number, one number per batch entry, or \"end\"");
-}
-
 // [batch] or [batch, q_len]. The options know only how many values there are, which would also let
 // [q_len, batch] pass.
 std::span<const int32_t> ReadKeyLengths(const RequestReader& reader, const StoredTensor& q) {
@@ -210,6 +192,24 @@ StoredTensor ReadLocationKeys(const RequestReader& reader, const StoredTensor& v
 }
 
 }  // namespace
+
+QueryOffset ReadQueryOffset(const RequestReader& reader) {
+  const ParamValue* value = reader.Param("query_offset");
+  if (value == nullptr) return {};
+  if (const double* number = std::get_if<double>(value)) {
+    return QueryOffset::At(WholeNumber("query_offset", *number));
+  }
+  if (const auto* numbers = std::get_if<std::vector<double>>(value)) {
+    std::vector<int64_t> positions;
+    for (const double number : *numbers) {
+      positions.push_back(WholeNumber("query_offset", number));
+    }
+    return QueryOffset::PerBatch(std::move(positions));
+  }
+  const std::string* word = std::get_if<std::string>(value);
+  if (word != nullptr && *word == "end") return QueryOffset::End();
+  Fail(ErrorCode::kOption, "query_offset must be a number, one number per batch entry, or \"end\"");
+}
 
 AttentionOptions OptionsOf(const AttentionRequest& r) {
   AttentionOptions options = r.options;

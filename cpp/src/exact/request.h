@@ -29,6 +29,9 @@ struct AttentionRequest {
 // Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset);
 
+// A number, one per batch entry, or "end".
+QueryOffset ReadQueryOffset(const RequestReader& reader);
+
 // The options alone, for layers: r.q, r.k and r.v have their shapes, their data is not read.
 void ReadExactOptions(const RequestReader& reader, AttentionRequest& r);
 

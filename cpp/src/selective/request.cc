@@ -122,4 +122,63 @@ void RunReformer(const RequestReader& reader, std::span<const NamedTensor> outpu
   ReformerAttention(r.q, r.v, r.options, ResultViews(reader, outputs), pool);
 }
 
+// Native sparse attention.
+
+namespace {
+
+struct NativeSparseRequest {
+  TensorView<const float> q, k, v, gates;
+  NativeSparseOptions options;
+};
+
+// [compress_block], or one row per KV head.
+TensorView<const float> ReadWeight(const RequestReader& reader, const char* name) {
+  const AnyTensor* weight = reader.Input(name);
+  if (weight != nullptr && weight->rank != 1 && weight->rank != 2) {
+    Fail(ErrorCode::kShape, "{} has rank {}; expected 1 or 2 ([num_kv_heads, compress_block])",
+         {name, weight->rank});
+  }
+  return reader.FloatTensor(name);
+}
+
+NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
+  NativeSparseRequest r = {reader.RequiredTensor("q"),
+                           reader.RequiredTensor("k"),
+                           reader.RequiredTensor("v"),
+                           reader.RequiredTensor("branch_gates"),
+                           {}};
+  NativeSparseOptions& o = r.options;
+  o.scale = reader.Number("scale");
+  o.query_offset = ReadQueryOffset(reader);
+  o.key_lengths = ReadLengths(reader);
+  const auto read = [&](const char* name, int64_t& value) {
+    value = reader.Count(name).value_or(value);
+  };
+  read("compress_block", o.compress_block);
+  read("compress_stride", o.compress_stride);
+  read("key_block", o.key_block);
+  read("top_blocks", o.top_blocks);
+  read("first_blocks", o.first_blocks);
+  read("local_blocks", o.local_blocks);
+  read("window_len", o.window_len);
+  o.compress_k_weight = ReadWeight(reader, "compress_k_weight");
+  o.compress_v_weight = ReadWeight(reader, "compress_v_weight");
+  return r;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanNativeSparse(const RequestReader& reader) {
+  const NativeSparseRequest r = ReadNativeSparse(reader);
+  ValidateNativeSparse(r.q, r.k, r.v, r.gates, r.options);
+  const auto [batch, heads, len, dim] = r.q.shape;
+  return {{"output", 4, {batch, heads, len, r.v.shape[3]}}};
+}
+
+void RunNativeSparse(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                     ThreadPool* pool) {
+  const NativeSparseRequest r = ReadNativeSparse(reader);
+  NativeSparseAttention(r.q, r.k, r.v, r.gates, r.options, OutputView(outputs, "output"), pool);
+}
+
 }  // namespace heed

@@ -19,6 +19,7 @@ namespace heed {
 
 HEED_SELECTIVE(BlockMixture)
 HEED_SELECTIVE(Reformer)
+HEED_SELECTIVE(NativeSparse)
 
 #undef HEED_SELECTIVE
 

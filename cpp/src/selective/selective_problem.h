@@ -26,6 +26,11 @@ void ValidateBlockMixture(const BlockMixtureOptions& options, int64_t batch);
 ReformerOptions ValidateReformer(const TensorView<const float>& q, const TensorView<const float>& v,
                                  const ReformerOptions& options);
 
+void ValidateNativeSparse(const TensorView<const float>& q, const TensorView<const float>& k,
+                          const TensorView<const float>& v,
+                          const TensorView<const float>& branch_gates,
+                          const NativeSparseOptions& options);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_SELECTIVE_SELECTIVE_PROBLEM_H_

@@ -178,6 +178,11 @@ const SMALL_PATTERN: ExampleParams = {
   hashChunk: 4,
   hashRounds: 2,
   numBuckets: 4,
+  compressBlock: 2,
+  compressStride: 2,
+  firstBlocks: 0,
+  localBlocks: 1,
+  windowLen: 3,
 };
 const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   block_sparse: { pattern: "strided" },
