@@ -108,7 +108,7 @@ Call ReadCall(const std::string& names, val table, const std::string& param_name
   return {heed::wire::ReadTensors(names, table), heed::wire::ReadParams(param_names, param_values)};
 }
 
-// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, window, sinks.
+// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, window, sinks, page_size.
 val CacheNew(val numbers) {
   return heed::wire::Guarded([&] {
     const std::vector<int64_t> n = Integers(numbers);
@@ -122,6 +122,7 @@ val CacheNew(val numbers) {
     options.dtype = static_cast<heed::DType>(n.at(6));
     options.window = n.at(7);
     options.sinks = n.at(8);
+    options.page_size = n.at(9);
     return val(Keep(heed::KvCache(options)));
   });
 }
@@ -156,6 +157,7 @@ val CacheAttend(int id, const std::string& names, val table, const std::string& 
     options.sink_logits = call.Vector<float>("sinks");
     options.alibi_slopes = call.Vector<float>("alibi_slopes");
     options.query_lengths = query_lengths;
+    if (const auto pages = call.Number("pages")) options.pages = static_cast<int64_t>(*pages);
     heed::Decode(call.Stored("q"), Find(id), options, call.Outputs(),
                  heed::wire::InstancePool().get());
     return val::null();

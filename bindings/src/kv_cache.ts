@@ -39,6 +39,8 @@ export interface KvCacheOptions {
   readonly window?: number | undefined;
   /** With a window: the first tokens, which stay visible to all. */
   readonly sinks?: number | undefined;
+  /** For `pages` of `attend`: tokens of a page, whose smallest and largest keys are kept. Default off. */
+  readonly pageSize?: number | undefined;
 }
 
 /** Options of `append`. */
@@ -60,6 +62,8 @@ export interface CacheAttendOptions {
   readonly queryLengths?: readonly number[] | undefined;
   readonly returnLse?: boolean | undefined;
   readonly layout?: Layout | undefined;
+  /** Quest: each query head sees its own page and the best `pages - 1` others. Default all. */
+  readonly pages?: number | undefined;
 }
 
 /** What a cache holds; blocks that forks share are counted by each of them. */
@@ -123,6 +127,7 @@ const COUNTS = [
   "blockSize",
   "window",
   "sinks",
+  "pageSize",
 ] as const;
 type Sizes = Record<(typeof COUNTS)[number], number>;
 const OPTION_NAMES: ReadonlySet<string> = new Set([...COUNTS, "dtype"]);
@@ -135,6 +140,7 @@ const ATTEND_NAMES: ReadonlySet<string> = new Set([
   "queryLengths",
   "returnLse",
   "layout",
+  "pages",
 ]);
 
 /** Numbers of heed::DType. */
@@ -170,7 +176,21 @@ function readSizes(options: Record<string, unknown>): Sizes {
     blockSize: options.blockSize === undefined ? 0 : count("blockSize", 1),
     window: options.window === undefined ? 0 : count("window", 1),
     sinks: count("sinks", 0, 0),
+    pageSize: options.pageSize === undefined ? 0 : count("pageSize", 1),
   };
+}
+
+/** What does not go together. */
+function checkSizes({ window, sinks, blockSize, pageSize }: Sizes): void {
+  if (sinks > 0 && window === 0) {
+    fail("option", "sinks", sinks, "a window beside it: without one all tokens stay");
+  }
+  if (pageSize > 0 && window > 0) {
+    fail("unsupported", "pageSize", pageSize, "no window, which bounds what is read by itself");
+  }
+  if (pageSize > 0 && blockSize % pageSize !== 0) {
+    fail("range", "blockSize", blockSize, `a multiple of pageSize = ${pageSize}`);
+  }
 }
 
 function readDType(value: unknown): number {
@@ -250,6 +270,10 @@ function readAttend(registry: Registry, sizes: Sizes, given: unknown, q: unknown
     const value = options[name];
     if (value !== undefined) params.set(name, checkParam(registry.parameter(name), name, value));
   }
+  if (options.pages !== undefined) {
+    if (sizes.pageSize === 0) fail("option", "pages", options.pages, "a cache with a pageSize");
+    params.set("pages", checkCount("pages", options.pages, 1));
+  }
   const counts = readLengths("queryLengths", options.queryLengths, batch, qLen);
   if (counts !== undefined) params.set("queryLengths", counts);
   const tensors: Source[] = [];
@@ -326,12 +350,10 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
         const given = asRecord("options", options);
         checkNames("options", given, OPTION_NAMES);
         const sizes = readSizes(given);
-        if (sizes.sinks > 0 && sizes.window === 0) {
-          fail("option", "sinks", sizes.sinks, "a window beside it: without one all tokens stay");
-        }
-        const { batch, numKvHeads, headDim, headDimV, capacity, blockSize, window, sinks } = sizes;
+        checkSizes(sizes);
+        const { batch, numKvHeads, headDim, headDimV, capacity, blockSize } = sizes;
         const numbers = [batch, numKvHeads, headDim, headDimV, capacity, blockSize];
-        numbers.push(readDType(given.dtype), window, sinks);
+        numbers.push(readDType(given.dtype), sizes.window, sizes.sinks, sizes.pageSize);
         this.#sizes = sizes;
         this.#id = heap.callChecked((glue) => glue.cacheNew(numbers));
       }

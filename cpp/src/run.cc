@@ -159,6 +159,8 @@ constexpr Runner kRunners[] = {
     Counted("block_mixture", PlanBlockMixture, RunBlockMixture),
     Counted("reformer", PlanReformer, RunReformer),
     Counted("native_sparse", PlanNativeSparse, RunNativeSparse),
+    Counted("streaming", PlanStreaming, RunStreaming),
+    Counted("quest", PlanQuest, RunQuest),
 #endif
 };
 

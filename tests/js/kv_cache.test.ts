@@ -105,6 +105,32 @@ describe("heed.KvCache", () => {
     for (const each of [cache, alone, fork]) each.dispose();
   });
 
+  it("reads the pages that a query can score in, as the mechanism quest does", () => {
+    using_(new heed.KvCache({ ...SIZES, pageSize: 4 }), (cache) => {
+      for (const [begin, end] of [
+        [0, 30],
+        [30, 31],
+        [31, 40],
+      ] as const) {
+        fill(cache, begin, end);
+        const queries = slice(q, end - 1, end);
+        const inputs = { q: queries, k: slice(k, 0, end), v: slice(v, 0, end) };
+        const wanted = heed.run("quest", inputs, { pageSize: 4, pages: 3, queryOffset: "end" });
+        const got = cache.attend(queries, { pages: 3 });
+        expectClose("pages", got.output.data, wanted.output.data, 2 * MAX_ERROR);
+        const all = cache.attend(queries, { pages: 10 });
+        expectClose("all", all.output.data, cache.attend(queries).output.data, 2 * MAX_ERROR);
+      }
+      expectError("range", ["pages"], () => cache.attend(slice(q, 39, 40), { pages: 0 }));
+    });
+    using_(new heed.KvCache(SIZES), (cache) => {
+      fill(cache, 0, 4);
+      expectError("option", ["pages", "pageSize"], () =>
+        cache.attend(slice(q, 3, 4), { pages: 1 }),
+      );
+    });
+  });
+
   it("keeps a window and its sinks in bounded memory", () => {
     using_(new heed.KvCache({ ...SIZES, batch: 1, blockSize: 4, window: 8, sinks: 2 }), (cache) => {
       const one = (x: Data, i: number): Data => {
@@ -205,6 +231,8 @@ describe("heed.KvCache", () => {
     expectError("range", ["headDim", "1.5"], make({ headDim: 1.5 }));
     expectError("dtype", ["dtype", "int4"], make({ dtype: "int4" }));
     expectError("option", ["sinks", "window"], make({ sinks: 2 }));
+    expectError("unsupported", ["pageSize", "window"], make({ pageSize: 2, window: 8 }));
+    expectError("range", ["blockSize", "pageSize"], make({ pageSize: 4, blockSize: 6 }));
     expectError("option", ["blocksize", "blockSize"], make({ blocksize: 2 }));
     expectError("option", ["numKvHeads"], () => new heed.KvCache({ headDim: 2 } as never));
     using_(new heed.KvCache({ ...SIZES, capacity: 3 }), (cache) => {

@@ -43,6 +43,11 @@ struct KvCacheOptions {
   int64_t window = 0;
   // With a window: the first tokens, which stay visible to all (StreamingLLM).
   int64_t sinks = 0;
+
+  // For DecodeOptions::pages: the smallest and the largest key of each page of so many tokens are
+  // kept as well, 8 * head_dim bytes a page and head. block_size is a multiple of it (by default
+  // made one). 0 = none. Not with a window, which bounds what is read by itself.
+  int64_t page_size = 0;
 };
 
 // What a cache holds. Blocks that forks share are counted in full by each of them.
@@ -117,6 +122,10 @@ struct DecodeOptions {
   // Empty = all. Query i of sequence b stands at length(b) - query_lengths[b] + i: append first,
   // then decode.
   std::span<const int64_t> query_lengths;
+  // Quest (heed/cache_policy.h): each query head sees its own page and the pages - 1 others in
+  // which it can score most, as the bounds of a page tell. >= 1; needs a cache with page_size.
+  // Absent = all pages. Equals QuestAttention() over the stored tokens.
+  std::optional<int64_t> pages;
 };
 
 // Attention of the last tokens of each sequence over its cache: q [batch, num_heads, q_len,
@@ -131,7 +140,9 @@ struct DecodeOptions {
 //
 // Accuracy kAttentionMaxError against the reference on what the cache holds; storage adds its own
 //          rounding to k and v.
-// Cost     of Attention() over the visible tokens: O(window + sinks) per query with a window.
+// Cost     of Attention() over the visible tokens: O(window + sinks) per query with a window; with
+//          pages 4 * head_dim FLOPs a page and query head, and the keys and values of panels that
+//          some query head of a KV head chose.
 //          Allocates what Attention() does, and one pointer a block.
 // Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written.
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,

@@ -6,6 +6,7 @@
 #include "heed/attention.h"
 #include "heed/attention_free.h"
 #include "heed/cache.h"
+#include "heed/cache_policy.h"
 #include "heed/causal_conv.h"
 #include "heed/compose.h"
 #include "heed/cost.h"

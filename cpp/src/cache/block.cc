@@ -71,6 +71,13 @@ BlockLayout MakeLayout(const KvCacheOptions& o) {
     layout.v_scale_offset = layout.bytes + scale_bytes;
     layout.bytes += 2 * scale_bytes;
   }
+  layout.head_dim = o.head_dim;
+  layout.page_size = o.page_size;
+  if (o.page_size > 0) {
+    layout.bounds_offset = layout.bytes;
+    // At most as many pages as tokens: bounded above.
+    layout.bytes += RoundUpToLine(Times(layout.bounds_bytes(), 1));
+  }
   if (static_cast<uint64_t>(layout.bytes) > std::numeric_limits<size_t>::max() / 2) {
     Fail(ErrorCode::kShape, "block_size: a block has more bytes than can be addressed");
   }
@@ -138,6 +145,15 @@ void LoadRow(const BlockLayout& layout, const void* from, float scale, int64_t w
         to[c] = static_cast<const float*>(from)[c];
     }
   }
+}
+
+// The row as floats; `converted` is used when it is stored otherwise.
+const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i, float* converted) {
+  const void* row = from.Row(b, h, i);
+  if (from.dtype == DType::kFloat32) return static_cast<const float*>(row);
+  const BlockLayout type = {.dtype = from.dtype};
+  LoadRow(type, row, 1.0f, from.shape[3], converted);
+  return converted;
 }
 
 }  // namespace heed

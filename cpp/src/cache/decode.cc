@@ -34,6 +34,13 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
     Fail(ErrorCode::kShape, "query_lengths has {} values; expected one per sequence = {}",
          {options.query_lengths.size(), o.batch});
   }
+  if (options.pages && o.page_size == 0) {
+    Fail(ErrorCode::kOption, "pages = {} needs a cache with a page_size", {*options.pages});
+  }
+  if (options.pages && *options.pages < 1) {
+    Fail(ErrorCode::kRange, "pages = {}; it must be at least 1: a query sees its own",
+         {*options.pages});
+  }
   for (int64_t b = 0; b < o.batch; ++b) {
     const int64_t count = QueryCount(q, options, b);
     const Sequence& sequence = state.sequences[static_cast<size_t>(b)];
@@ -130,6 +137,10 @@ void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& op
     AttentionProblem problem = MakeProblem(q, cache, view, options);
     CompleteInputs(problem, outputs.lse.has_value());
     CompleteOutputs(problem, outputs);
+    if (options.pages) {
+      ChoosePages(problem, cache.state(), *options.pages, options.query_lengths,
+                  pool != nullptr ? *pool : DefaultThreadPool());
+    }
     RunProblem(problem, pool);
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the tables of a cache");

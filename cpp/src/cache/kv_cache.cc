@@ -25,6 +25,10 @@ void CheckAtLeast(const char* name, int64_t value, int64_t least) {
   }
 }
 
+int64_t BlockCount(int64_t tokens, int64_t block_size) {
+  return (tokens + block_size - 1) / block_size;
+}
+
 KvCacheOptions Complete(KvCacheOptions o) {
   if (o.head_dim_v == 0) o.head_dim_v = o.head_dim;
   CheckAtLeast("batch", o.batch, 1);
@@ -35,6 +39,12 @@ KvCacheOptions Complete(KvCacheOptions o) {
   CheckAtLeast("block_size", o.block_size, 0);
   CheckAtLeast("window", o.window, 0);
   CheckAtLeast("sinks", o.sinks, 0);
+  CheckAtLeast("page_size", o.page_size, 0);
+  if (o.page_size > 0 && o.window > 0) {
+    Fail(ErrorCode::kUnsupported,
+         "page_size = {} with window = {}: a window bounds what is read by itself",
+         {o.page_size, o.window});
+  }
   if (o.sinks > 0 && o.window == 0) {
     Fail(ErrorCode::kOption, "sinks = {} needs a window: without one every token stays visible",
          {o.sinks});
@@ -45,12 +55,13 @@ KvCacheOptions Complete(KvCacheOptions o) {
   }
   if (o.block_size == 0) {
     o.block_size = o.capacity > 0 && o.window == 0 ? o.capacity : kDefaultBlockSize;
+    if (o.page_size > 0) o.block_size = BlockCount(o.block_size, o.page_size) * o.page_size;
+  }
+  if (o.page_size > 0 && o.block_size % o.page_size != 0) {
+    Fail(ErrorCode::kRange, "block_size = {}; it must be a multiple of page_size = {}",
+         {o.block_size, o.page_size});
   }
   return o;
-}
-
-int64_t BlockCount(int64_t tokens, int64_t block_size) {
-  return (tokens + block_size - 1) / block_size;
 }
 
 // Copies the first `tokens` tokens of every head.
@@ -65,6 +76,9 @@ void CopyTokens(const BlockLayout& l, const Block& from, const Block& to, int64_
   copy(l.v_offset, l.v_row_bytes);
   copy(l.k_scale_offset, sizeof(float));
   copy(l.v_scale_offset, sizeof(float));
+  if (l.bounds_offset < 0) return;
+  std::memcpy(to.data() + l.bounds_offset, from.data() + l.bounds_offset,
+              static_cast<size_t>(l.bounds_bytes()));
 }
 
 // The blocks that an append writes to, made before anything changes.
@@ -96,15 +110,6 @@ Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t token
     }
   }
   return growth;
-}
-
-// The row as floats; `converted` is used when it is stored otherwise.
-const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i, float* converted) {
-  const void* row = from.Row(b, h, i);
-  if (from.dtype == DType::kFloat32) return static_cast<const float*>(row);
-  const BlockLayout type = {.dtype = from.dtype};
-  LoadRow(type, row, 1.0f, from.shape[3], converted);
-  return converted;
 }
 
 struct RowPlace {
@@ -257,6 +262,10 @@ void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
     WriteRows(layout, {layout.v_offset, layout.v_row_bytes, layout.v_scale_offset}, v, b, sequence,
               growth.tokens, converted.data());
     Evict(*state_, sequence.length, sequence);
+    if (layout.page_size > 0) {
+      BoundPages(layout, sequence, sequence.length, sequence.length + growth.tokens,
+                 converted.data());
+    }
     sequence.length += growth.tokens;
   }
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "heed/cache.h"
@@ -23,7 +24,23 @@ struct BlockLayout {
   int64_t v_offset = 0;
   int64_t k_scale_offset = -1;  // -1: the type has no scales
   int64_t v_scale_offset = -1;
+  // Bounds of pages [num_kv_heads, pages of a block, 2 * head_dim]: largest keys, then smallest.
+  int64_t bounds_offset = -1;  // -1: there are none
+  int64_t page_size = 0;
+  int64_t head_dim = 0;
   int64_t bytes = 0;
+
+  int64_t bounds_floats() const { return 2 * head_dim; }
+  int64_t bounds_bytes() const {
+    if (bounds_offset < 0) return 0;
+    return num_kv_heads * (block_size / page_size) * bounds_floats() *
+           static_cast<int64_t>(sizeof(float));
+  }
+  // Of the page that holds a token.
+  float* BoundsOf(char* block, int64_t head, int64_t token) const {
+    const int64_t page = head * (block_size / page_size) + token % block_size / page_size;
+    return reinterpret_cast<float*>(block + bounds_offset) + page * bounds_floats();
+  }
 
   int64_t Slot(int64_t head, int64_t token) const { return head * block_size + token % block_size; }
 };
@@ -65,6 +82,18 @@ struct KvCache::State {
 // Writes one row of floats in the storage type, and reads one.
 void StoreRow(const BlockLayout& layout, const float* from, int64_t width, void* to, float* scale);
 void LoadRow(const BlockLayout& layout, const void* from, float scale, int64_t width, float* to);
+
+// The row as floats; `converted` is used when it is stored otherwise.
+const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i, float* converted);
+
+// Bounds of the pages of a sequence that end in [begin, end), from the keys as they are stored.
+// `row` has head_dim floats.
+void BoundPages(const BlockLayout& layout, const Sequence& sequence, int64_t begin, int64_t end,
+                float* row);
+
+// Lets each query of a completed problem see the pages that it chooses. Throws std::bad_alloc.
+void ChoosePages(AttentionProblem& p, const KvCache::State& state, int64_t pages,
+                 std::span<const int64_t> query_lengths, ThreadPool& pool);
 
 }  // namespace heed
 

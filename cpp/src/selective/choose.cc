@@ -10,7 +10,6 @@
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/selective/dots.h"
-#include "src/sort.h"
 
 namespace heed {
 namespace {
@@ -51,18 +50,6 @@ struct ChoiceScratch {
 };
 
 }  // namespace
-
-void ChooseBest(std::span<const double> scores, std::span<int32_t> order,
-                std::span<int32_t> chosen) {
-  std::iota(order.begin(), order.end(), 0);
-  const auto middle = order.begin() + static_cast<ptrdiff_t>(chosen.size());
-  std::nth_element(order.begin(), middle, order.end(), [&](int32_t a, int32_t b) {
-    const double x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  std::copy(order.begin(), middle, chosen.begin());
-  HeapSort(chosen.begin(), chosen.end());
-}
 
 BlockRows Choose(const AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                  ThreadPool& pool) {

@@ -11,6 +11,7 @@
 #include "heed/thread_pool.h"
 #include "src/exact/keep/block_list.h"
 #include "src/exact/problem.h"
+#include "src/sort.h"
 
 namespace heed {
 
@@ -44,10 +45,6 @@ struct ChoiceLists {
   int64_t most = 1;        // candidates that a query keeps
   int64_t candidates = 0;  // at most
 };
-
-// The `most` best candidates, ascending, to `chosen`; `order` is scratch of scores.size() indices.
-void ChooseBest(std::span<const double> scores, std::span<int32_t> order,
-                std::span<int32_t> chosen);
 
 // Makes the choices of all queries. In a dry run queries keep their first candidates. Throws
 // std::bad_alloc.

@@ -20,6 +20,8 @@ namespace heed {
 HEED_SELECTIVE(BlockMixture)
 HEED_SELECTIVE(Reformer)
 HEED_SELECTIVE(NativeSparse)
+HEED_SELECTIVE(Streaming)
+HEED_SELECTIVE(Quest)
 
 #undef HEED_SELECTIVE
 

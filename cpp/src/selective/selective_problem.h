@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "heed/cache_policy.h"
 #include "heed/selective.h"
 #include "src/exact/problem.h"
 
@@ -30,6 +31,10 @@ void ValidateNativeSparse(const TensorView<const float>& q, const TensorView<con
                           const TensorView<const float>& v,
                           const TensorView<const float>& branch_gates,
                           const NativeSparseOptions& options);
+
+// The options of attention inside, causal.
+AttentionOptions ValidateStreaming(const StreamingOptions& options, int64_t batch);
+AttentionOptions ValidateQuest(const QuestOptions& options, int64_t batch);
 
 }  // namespace heed
 

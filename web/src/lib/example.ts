@@ -194,6 +194,8 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   top_k: { topK: 4 },
   hopfield: { steps: 3 },
   nystrom: { numLandmarks: 4 },
+  streaming: { recentTokens: 4, sinkTokens: 2 },
+  quest: { pageSize: 3, pages: 2 },
 };
 
 /** Inputs that show best without chance: a code alone, and how one vector turns. */

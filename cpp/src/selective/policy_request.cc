@@ -1,0 +1,57 @@
+// Policies of caches behind heed::Run.
+#include "src/compose/composed_request.h"
+#include "src/selective/request.h"
+#include "src/selective/selective_problem.h"
+
+namespace heed {
+namespace {
+
+// A request whose queries see nothing that comes later.
+ComposedRequest ReadCausal(const RequestReader& reader) {
+  ComposedRequest r = ReadComposed(reader);
+  r.rest.options.causal = true;
+  return r;
+}
+
+StreamingOptions ReadStreaming(const RequestReader& reader, const ComposedRequest& r) {
+  StreamingOptions o;
+  o.attention = OptionsOf(r.rest);
+  o.recent_tokens = reader.Count("recent_tokens").value_or(o.recent_tokens);
+  o.sink_tokens = reader.Count("sink_tokens").value_or(o.sink_tokens);
+  return o;
+}
+
+QuestOptions ReadQuest(const RequestReader& reader, const ComposedRequest& r) {
+  QuestOptions o;
+  o.attention = OptionsOf(r.rest);
+  o.page_size = reader.Count("page_size").value_or(o.page_size);
+  o.pages = reader.Count("pages").value_or(o.pages);
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanStreaming(const RequestReader& reader) {
+  const ComposedRequest r = ReadCausal(reader);
+  ValidateStreaming(ReadStreaming(reader, r), r.q.shape[0]);
+  return PlanAttention(r.rest);
+}
+
+void RunStreaming(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                  ThreadPool* pool) {
+  const ComposedRequest r = ReadCausal(reader);
+  StreamingAttention(r.q, r.k, r.v, ReadStreaming(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+std::vector<OutputSpec> PlanQuest(const RequestReader& reader) {
+  const ComposedRequest r = ReadCausal(reader);
+  ValidateQuest(ReadQuest(reader, r), r.q.shape[0]);
+  return PlanAttention(r.rest);
+}
+
+void RunQuest(const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  const ComposedRequest r = ReadCausal(reader);
+  QuestAttention(r.q, r.k, r.v, ReadQuest(reader, r), FloatOutputs(r, outputs), pool);
+}
+
+}  // namespace heed
