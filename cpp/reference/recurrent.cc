@@ -44,17 +44,34 @@ struct Head {
     for (double& x : q) x = largest == -INFINITY ? 0 : std::exp(x - largest);
   }
 
+  // Takes off what the state was before its decay answers to the direction.
+  void Erase(const State& before, int64_t t) {
+    Row direction = RowOf(*r.erase_key, b, kv, t);
+    double squares = 0;
+    for (const double x : direction) squares += x * x;
+    for (double& x : direction) x = squares == 0 ? 0 : x / std::sqrt(squares);
+    for (size_t e = 0; e < static_cast<size_t>(qkv.head_dim_v); ++e) {
+      double known = 0;
+      for (size_t c = 0; c < direction.size(); ++c) known += direction[c] * before[c][e];
+      for (size_t c = 0; c < direction.size(); ++c) {
+        state[c][e] -= (*r.erase_rate)(b, kv, t, static_cast<int64_t>(c)) * direction[c] * known;
+      }
+    }
+  }
+
   void Write(int64_t t) {
     Row k = Features(RowOf(qkv.k, b, kv, t), Side::kKey, t);
     Raise(k);
     Row u = RowOf(qkv.v, b, kv, t);
     if (r.normalize) u.push_back(1);
+    const State before = state;
     const double beta = r.beta ? (*r.beta)(b, kv, t, 0) : 1.0;
     for (size_t c = 0; c < k.size(); ++c) {
       const double decay =
           r.log_decay ? std::exp((*r.log_decay)(b, kv, t, static_cast<int64_t>(c))) : 1.0;
       for (double& s : state[c]) s *= decay;
     }
+    if (r.erase_key) Erase(before, t);
     for (size_t e = 0; e < u.size(); ++e) {
       double known = 0;
       for (size_t c = 0; c < k.size() && r.delta; ++c) known += k[c] * state[c][e];

@@ -28,7 +28,9 @@ struct Recurrence {
   std::optional<Array> log_decay;  // [batch, num_kv_heads, len, 1 or head_dim]
   std::optional<Array> beta;       // [batch, num_kv_heads, len, 1]
   std::vector<double> skip;        // per query head
-  bool reads_first = false;        // tokens read before they decay and write
+  // [batch, num_kv_heads, len, head_dim]: the direction that is erased, and its rates by channel.
+  std::optional<Array> erase_key, erase_rate;
+  bool reads_first = false;   // tokens read before they decay and write
   std::vector<double> bonus;  // [num_heads, head_dim]: and what they get of their own value then
 };
 

@@ -149,6 +149,7 @@ constexpr Runner kRunners[] = {
     Counted("lightning", PlanLightning, RunLightning),
     Counted("hgrn2", PlanHgrn2, RunHgrn2),
     Counted("rwkv6", PlanRwkv6, RunRwkv6),
+    Counted("rwkv7", PlanRwkv7, RunRwkv7),
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),
     Counted("gated_linear", PlanGatedLinear, RunGatedLinear),

@@ -189,6 +189,10 @@ TEST(Cost, FlopsOfRecurrencesGrowWithTheLength) {
   const double state = 2.0 * tokens * kDim * kDim, meets = 2.0 * tokens * 32 * 2 * kDim;
   EXPECT_EQ(Products("retention").Estimate(), 2 * state + meets);
   EXPECT_EQ(Products("gated_delta_rule").Estimate(), 3 * state + 2 * meets);
+  // Two things are written a token, and what both meet is twice as much.
+  EXPECT_EQ(Products("rwkv7").Estimate(), 4 * state + 4 * meets);
+  // The projection of queries and keys, and a state of 256 features and one more column.
+  EXPECT_EQ(Products("performer").Estimate(), 2.0 * tokens * 256 * (2 * (kDim + 1) + 2 * kDim));
 }
 
 TEST(Cost, EveryMechanismIsCounted) {

@@ -15,7 +15,7 @@ namespace heed {
 
 // Largest error of outputs and states against the float64 reference, relative to the largest
 // absolute value of the same output or state of the call, for delta rules with keys of length 1 and
-// beta up to 1. Docs and tests read this constant.
+// beta or erase_rate up to 1. Docs and tests read this constant.
 inline constexpr double kRecurrentMaxError = 1e-5;
 
 // Tokens that the chunked form works through as matrix products, at most.
@@ -113,6 +113,13 @@ struct RecurrentOptions {
   // their own value besides: RWKV's u. [1, num_heads, 1, head_dim], last dimension contiguous.
   // Absent = they read last. Needs causal, kIdentity, and neither normalize nor delta.
   TensorView<const float> bonus;
+
+  // The generalised delta rule: before it writes, a token takes (erase_rate e) (e^T S) off the
+  // state, e = erase_key / |erase_key| and S the state before its decay: what S answers to e,
+  // channel by channel as strongly as erase_rate says. Both [batch, num_kv_heads, kv_len,
+  // head_dim], last dimension contiguous. Absent = off. Needs kIdentity, and neither normalize,
+  // delta nor bonus.
+  TensorView<const float> erase_key, erase_rate;
 
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].

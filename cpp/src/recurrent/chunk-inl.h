@@ -28,11 +28,11 @@ inline constexpr size_t kBlockTokens = 16;
 // Sizes of one call, padded to whole vectors and register tiles.
 struct RecurrentPlan {
   const RecurrentProblem* problem;
-  size_t dim;         // feature_dim
-  size_t rows;        // feature_dim, whole register tiles and vectors
-  size_t cols;        // columns of the state, whole panels
-  size_t decay_step;  // from the factors of one token to those of the next
-  size_t chunk_len;
+  size_t dim;                // feature_dim
+  size_t rows;               // feature_dim, whole register tiles and vectors
+  size_t cols;               // columns of the state, whole panels
+  size_t decay_step;         // from the factors of one token to those of the next
+  size_t chunk_len;          // tokens; rows of a chunk are what they write, p.parts() each
   AlignedFloats projection;  // of random features, [panel][head_dim][PanelCols()]; filled later
 
   explicit RecurrentPlan(const RecurrentProblem& p)
@@ -41,7 +41,7 @@ struct RecurrentPlan {
         rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
         cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
         decay_step(p.decays_channels ? rows : 1),
-        chunk_len(static_cast<size_t>(p.options.chunk_len)),
+        chunk_len(std::min(static_cast<size_t>(p.options.chunk_len), kChunk / p.parts())),
         projection(p.has_peaks() ? RoundUp(dim, PanelCols()) * HeadDim() : 0) {}
   size_t HeadDim() const { return static_cast<size_t>(problem->head_dim); }
 };
@@ -50,6 +50,7 @@ struct RecurrentPlan {
 struct RecurrentScratch {
   AlignedFloats state;    // [panel][rows][PanelCols()]
   AlignedFloats keys;     // [token][rows]: features
+  AlignedFloats erasers;  // what reads what is erased, where that is not the key
   AlignedFloats queries;  // the same of one query head
   AlignedFloats decays;   // [token][decay_step]: factors
   AlignedFloats along;    // [token][rows]: products of factors
@@ -64,6 +65,7 @@ struct RecurrentScratch {
   explicit RecurrentScratch(const RecurrentPlan& plan)
       : state(plan.rows * plan.cols),
         keys(kChunkRows * plan.rows),
+        erasers(plan.problem->parts() > 1 ? kChunkRows * plan.rows : 0),
         queries(kChunkRows * plan.rows),
         decays(kChunkRows * plan.rows),
         along(kChunkRows * plan.rows),

@@ -10,12 +10,10 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "hwy/highway.h"
 #include "src/recurrent/chunk-inl.h"
-#include "src/recurrent/features-inl.h"
+#include "src/recurrent/head_state-inl.h"
 #include "src/recurrent/meet-inl.h"
 #include "src/recurrent/problem.h"
 #include "src/recurrent/token-inl.h"
@@ -27,28 +25,16 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The peak of a random feature that no key has written.
-inline constexpr float kNoPeak = -std::numeric_limits<float>::infinity();
-// How far exponents may rise within a chunk: e^-40 of a float is still a float.
-inline constexpr float kMaxRise = 40;
-
 // All tokens of one KV head of one batch entry.
-class RecurrentLoop {
+class RecurrentLoop : private HeadState {
  public:
   RecurrentLoop(const RecurrentPlan& plan, int64_t batch, int64_t kv_head,
                 RecurrentScratch& scratch)
-      : plan_(plan),
-        p_(*plan.problem),
-        o_(p_.options),
-        b_(batch),
-        h_(kv_head),
-        s_(scratch),
-        meeting_(plan, scratch) {}
+      : HeadState(plan, batch, kv_head, scratch), meeting_(plan, scratch) {}
 
   void Run() {
     LoadState();
     const int64_t length = p_.KeyLength(b_);
-    if (p_.reads_first() && length > 0) ReadOnly(0, 1);
     const int64_t step = static_cast<int64_t>(plan_.chunk_len);
     for (int64_t t = 0; t < length; t += step) {
       RunChunk(t, static_cast<size_t>(std::min(step, length - t)));
@@ -64,239 +50,57 @@ class RecurrentLoop {
  private:
   size_t FirstQueryHead() const { return static_cast<size_t>(h_ * p_.group); }
 
-  void LoadState() {
-    std::fill_n(s_.state.get(), plan_.rows * plan_.cols, 0.0f);
-    if (p_.has_peaks()) std::fill_n(s_.peaks.get(), plan_.rows, kNoPeak);
-    if (!o_.initial_state.has_value()) return;
-    for (size_t c = 0; c < plan_.dim; ++c) {
-      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-        StateAt(c, e) = o_.initial_state(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e));
-      }
-    }
-    for (size_t c = 0; c < plan_.dim && p_.has_peaks(); ++c) {
-      // Nothing was written where the sum of keys is 0.
-      const int64_t row = static_cast<int64_t>(c);
-      if (o_.initial_state(b_, h_, row, p_.head_dim_v) == 0) continue;
-      s_.peaks.get()[c] = o_.initial_state(b_, h_, row, p_.state_cols);
-    }
-  }
-
-  void StoreState() {
-    const TensorView<float>& to = p_.outputs.final_state;
-    if (!to.has_value()) return;
-    for (size_t c = 0; c < plan_.dim; ++c) {
-      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-        to(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e)) = StateAt(c, e);
-      }
-      if (!p_.has_peaks()) continue;
-      const float peak = s_.peaks.get()[c];
-      to(b_, h_, static_cast<int64_t>(c), p_.state_cols) = peak == kNoPeak ? 0.0f : peak;
-    }
-  }
-
-  float& StateAt(size_t c, size_t e) {
-    const size_t cols = PanelCols();
-    return s_.state.get()[(e / cols * plan_.rows + c) * cols + e % cols];
-  }
-  float* StatePanel(size_t e) { return s_.state.get() + e * plan_.rows; }
-  float* WritePanel(size_t e) { return s_.writes.get() + e * kChunkRows; }
-
   void RunChunk(int64_t first, size_t count) {
     LoadTokens(first, count);
-    if (!IsFinite(count)) return RunTokens(first, count);
+    const size_t rows = count * p_.parts();
+    if (!IsFinite(rows)) return RunTokens(first, count);
     if (p_.has_peaks() && !RaisePeaks(0, count)) return RunTokens(first, count);
-    if (NeedsMeeting()) meeting_.PackKeys(s_.keys.get(), count);
-    if (o_.delta) Erase(count);
-    // Of tokens that read first, each answers the query after it.
-    const int64_t query = first + (p_.reads_first() ? 1 : 0);
-    const size_t queries =
-        static_cast<size_t>(std::min(static_cast<int64_t>(count), p_.KeyLength(b_) - query));
-    for (size_t g = 0; g < static_cast<size_t>(p_.group) && o_.causal && queries > 0; ++g) {
-      Answer(query, queries, FirstQueryHead() + g);
+    if (NeedsMeeting()) meeting_.PackKeys(s_.keys.get(), rows);
+    if (p_.erases()) Erase(rows);
+    for (size_t g = 0; g < static_cast<size_t>(p_.group) && o_.causal; ++g) {
+      Answer(first, count, FirstQueryHead() + g);
     }
-    Write(count);
+    Write(rows);
   }
 
-  bool NeedsMeeting() const { return !p_.decays_channels && (o_.causal || o_.delta); }
-
-  // Features of keys, values times beta, factors. Rows up to whole register tiles are zeros.
-  void LoadTokens(int64_t first, size_t count) {
-    LoadFeatures(Side::kKey, h_, first, count, s_.keys.get());
-    LoadValues(first, count);
-    if (!o_.log_decay.has_value()) return;
-    std::fill_n(s_.decays.get(), DecayFloats(count), 1.0f);
-    for (size_t i = 0; i < count; ++i) {
-      const float* from = &o_.log_decay(b_, h_, first + static_cast<int64_t>(i), 0);
-      MapRow(from, p_.decays_channels ? plan_.dim : 1, s_.decays.get() + i * plan_.decay_step,
-             [](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, x); });
-    }
-  }
-
-  void LoadValues(int64_t first, size_t count) {
-    const size_t width = static_cast<size_t>(p_.head_dim_v);
-    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-      std::fill(WritePanel(e) + (e < width ? count : 0) * PanelCols(), WritePanel(e + PanelCols()),
-                0.0f);
-    }
-    if (width > 0) {
-      const float* rows = &p_.v(b_, h_, first, 0);
-      PackPanels(Rows{rows, p_.v.strides[2]}, count, width, kChunkRows, s_.writes.get());
-    }
-    for (size_t i = 0; i < count; ++i) {
-      const float beta =
-          o_.beta.has_value() ? o_.beta(b_, h_, first + static_cast<int64_t>(i), 0) : 1.0f;
-      s_.betas.get()[i] = beta;
-      if (o_.normalize) {
-        WritePanel(width / PanelCols() * PanelCols())[i * PanelCols() + width % PanelCols()] = 1.0f;
-      }
-      if (o_.delta || beta == 1.0f) continue;
-      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        float* row = WritePanel(e) + i * PanelCols();
-        for (size_t x = 0; x < PanelCols(); ++x) row[x] *= beta;
-      }
-    }
-  }
-
-  // Factors of `count` tokens, in whole vectors.
-  size_t DecayFloats(size_t count) const {
-    return RoundUp(count * plan_.decay_step, hn::Lanes(DF()));
-  }
-
-  // Of random keys their logarithms, before RaisePeaks().
-  void LoadFeatures(Side side, int64_t head, int64_t first, size_t count, float* to) {
-    const size_t whole = plan_.dim == plan_.rows ? count : 0;
-    std::fill(to + whole * plan_.rows, to + RoundUp(count, kTileRows) * plan_.rows, 0.0f);
-    if (plan_.dim == 0) return;
-    const TensorView<const float>& from = side == Side::kQuery ? p_.q : p_.k;
-    if (p_.has_peaks()) return LoadRandom(side, from, head, first, count, to);
-    for (size_t i = 0; i < count; ++i) {
-      const int64_t t = first + static_cast<int64_t>(i);
-      Features(p_, side, &from(b_, head, t, 0), b_, t, to + i * plan_.rows);
-    }
-  }
-
-  // Exponents() of a chunk, as a matrix product.
-  void LoadRandom(Side side, const TensorView<const float>& from, int64_t head, int64_t first,
-                  size_t count, float* to) {
-    const size_t cols = PanelCols();
-    HWY_ALIGN float tile[kTileRows * PanelCols()];
-    for (size_t i = 0; i < count; i += kTileRows) {
-      const float* rows[kTileRows];
-      float halves[kTileRows];
-      for (size_t r = 0; r < kTileRows; ++r) {
-        rows[r] = &from(b_, head, first + static_cast<int64_t>(std::min(i + r, count - 1)), 0);
-        halves[r] = HalfSquare(p_, side, rows[r]);
-      }
-      TransposeRows(rows, kTileRows, plan_.HeadDim(), s_.packed.get(), kTileRows);
-      for (size_t e = 0; e < plan_.dim; e += cols) {
-        RegisterTile<ALayout<kTileRows, 1>, kTileRows>(MultiplyAccumulate(), s_.packed.get(),
-                                                       plan_.projection.get() + e * plan_.HeadDim(),
-                                                       plan_.HeadDim(), tile, cols, StoreOnly());
-        for (size_t r = 0; r < std::min(kTileRows, count - i); ++r) {
-          float* row = to + (i + r) * plan_.rows + e;
-          for (size_t x = 0; x < std::min(cols, plan_.dim - e); ++x) {
-            row[x] = p_.Factor(side) * tile[r * cols + x] - halves[r];
-          }
-        }
-      }
-    }
-    for (size_t i = 0; i < count && side == Side::kQuery; ++i) {
-      RelativeToPeaks(s_.peaks.get(), plan_.dim, to + i * plan_.rows);
-    }
-  }
-
-  // Exponents of keys become features relative to the largest so far, and the state follows.
-  // Does nothing and returns false where tokens differ so much that an early one would vanish
-  // beside a later one, which it must not see.
-  bool RaisePeaks(size_t first, size_t count) {
-    const DF d;
-    const size_t width = plan_.rows, lanes = hn::Lanes(d);
-    float* keys = s_.keys.get() + first * width;
-    float* peaks = s_.peaks.get();
-    float* raised = peaks + width;
-    if (count == 1 && !AllFinite(keys, width)) {
-      std::fill_n(keys, plan_.dim, std::numeric_limits<float>::quiet_NaN());
-      return true;
-    }
-    VF most = hn::Zero(d);
-    for (size_t c = 0; c < width; c += lanes) {
-      const VF own = hn::Max(hn::Load(d, peaks + c), hn::Load(d, keys + c));
-      VF largest = own;
-      for (size_t i = 1; i < count; ++i) {
-        largest = hn::Max(largest, hn::Load(d, keys + i * width + c));
-      }
-      most = hn::Max(most, hn::Sub(largest, own));
-      hn::Store(largest, d, raised + c);
-    }
-    if (hn::ReduceMax(d, most) > kMaxRise) return false;
-    for (size_t c = 0; c < plan_.dim; ++c) {
-      if (raised[c] != peaks[c]) ScaleStateRow(c, std::exp(peaks[c] - raised[c]));
-      peaks[c] = raised[c];
-    }
-    for (size_t i = 0; i < count; ++i) {
-      float* row = keys + i * width;
-      for (size_t c = 0; c < plan_.dim; c += lanes) {
-        const VF power = ExpNonPositive(d, hn::Sub(hn::Load(d, row + c), hn::Load(d, peaks + c)));
-        hn::StoreN(power, d, row + c, std::min(lanes, plan_.dim - c));
-      }
-    }
-    return true;
-  }
-
-  // A token that holds NaN or an infinity must not reach those before it, as 0 x NaN would.
-  bool IsFinite(size_t count) const {
-    bool finite = AllFinite(s_.keys.get(), count * plan_.rows);
-    finite = finite && AllFinite(s_.writes.get(), kChunkRows * plan_.cols);
-    if (o_.log_decay.has_value()) {
-      finite = finite && AllFinite(s_.decays.get(), DecayFloats(count));
-    }
-    for (size_t i = 0; i < count; ++i) finite = finite && std::isfinite(s_.betas.get()[i]);
-    return finite;
-  }
-
-  // `count` is a multiple of the vector's.
-  static bool AllFinite(const float* from, size_t count) {
-    // In turns: sums of one chain would wait for each other.
-    const DF d;
-    const size_t lanes = hn::Lanes(d);
-    VF poison[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    size_t n = 0;
-    for (; n + 4 * lanes <= count; n += 4 * lanes) {
-      for (size_t turn = 0; turn < 4; ++turn) {
-        poison[turn] = Fma(hn::Load(d, from + n + turn * lanes), hn::Zero(d), poison[turn]);
-      }
-    }
-    for (; n < count; n += lanes) poison[0] = Fma(hn::Load(d, from + n), hn::Zero(d), poison[0]);
-    const VF all = hn::Add(hn::Add(poison[0], poison[1]), hn::Add(poison[2], poison[3]));
-    return hn::ReduceSum(d, all) == 0.0f;
-  }
+  bool NeedsMeeting() const { return !p_.decays_channels && (o_.causal || p_.erases()); }
 
   // One token after the other.
   void RunTokens(int64_t first, size_t count) {
+    const size_t parts = p_.parts();
     for (size_t i = 0; i < count; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
+      if (o_.causal && p_.reads_first()) ReadOnly(t, 1);
       if (p_.has_peaks()) RaisePeaks(i, 1);
-      const Token token = {
-          .keys = s_.keys.get() + i * plan_.rows,
-          .decays = o_.log_decay.has_value() ? s_.decays.get() + i * plan_.decay_step : nullptr,
-          .per_channel = p_.decays_channels,
-          .beta = s_.betas.get()[i],
-          .delta = o_.delta};
-      const DF d;
-      for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        const float* values = WritePanel(e) + i * PanelCols();
-        for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
-          WriteToken(token, plan_.dim, hn::Load(d, values + x),
-                     {StatePanel(e) + x, PanelCols(), hn::Lanes(d)});
-        }
-      }
-      const int64_t query = t + (p_.reads_first() ? 1 : 0);
-      if (o_.causal && query < p_.KeyLength(b_)) ReadOnly(query, 1);
+      for (size_t r = i * parts; r < (i + 1) * parts; ++r) WriteRow(r);
+      if (o_.causal && !p_.reads_first()) ReadOnly(t, 1);
     }
   }
 
-  // Rows, each times all factors up to its token: in `along`, or as they are without factors.
-  const float* Decayed(const float* rows, size_t count) {
+  void WriteRow(size_t r) {
+    const DF d;
+    const float* key = s_.keys.get() + r * plan_.rows;
+    const Token token = {
+        .keys = key,
+        .decays = o_.log_decay.has_value() ? s_.decays.get() + r * plan_.decay_step : nullptr,
+        .per_channel = p_.decays_channels,
+        .beta = s_.betas.get()[r],
+        .erasers = p_.parts() > 1 ? s_.erasers.get() + r * plan_.rows
+                   : o_.delta     ? key
+                                  : nullptr,
+        .reads_undecayed = p_.parts() > 1};
+    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
+      const float* values = WritePanel(e) + r * PanelCols();
+      for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
+        WriteToken(token, plan_.dim, hn::Load(d, values + x),
+                   {StatePanel(e) + x, PanelCols(), hn::Lanes(d)});
+      }
+    }
+  }
+
+  // Rows, each times all factors that it reaches through: in `along`, or as they are without
+  // factors.
+  const float* Decayed(const float* rows, size_t count, Reach reach) {
     if (!o_.log_decay.has_value()) return rows;
     const size_t width = plan_.rows;
     float* to = s_.along.get();
@@ -305,15 +109,20 @@ class RecurrentLoop {
       for (size_t c = 0; c < width; c += hn::Lanes(d)) {
         VF passed = hn::Set(d, 1.0f);
         for (size_t i = 0; i < count; ++i) {
+          const VF before = passed;
           passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
-          hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d, to + i * width + c);
+          hn::Store(hn::Mul(hn::Load(d, rows + i * width + c),
+                            reach == Reach::kUndecayed ? before : passed),
+                    d, to + i * width + c);
         }
       }
     } else {
       float passed = 1.0f;
       for (size_t i = 0; i < count; ++i) {
+        const float before = passed;
         passed *= s_.decays.get()[i];
-        ScaleRow(rows + i * width, width, passed, to + i * width);
+        ScaleRow(rows + i * width, width, reach == Reach::kUndecayed ? before : passed,
+                 to + i * width);
       }
     }
     std::fill(to + count * width, to + RoundUp(count, kTileRows) * width, 0.0f);
@@ -333,8 +142,10 @@ class RecurrentLoop {
 
   // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
   void Erase(size_t count) {
-    meeting_.Meet(s_.keys.get(), count, false);
-    TimesState(Decayed(s_.keys.get(), count), count);
+    const float* erasers = p_.parts() > 1 ? s_.erasers.get() : s_.keys.get();
+    const Reach reach = p_.parts() > 1 ? Reach::kUndecayed : Reach::kEarlier;
+    meeting_.Meet(erasers, count, reach);
+    TimesState(Decayed(erasers, count, reach), count);
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) ErasePanel(count, e);
   }
 
@@ -365,37 +176,40 @@ class RecurrentLoop {
   // Outputs of a query head for the tokens of the chunk.
   void Answer(int64_t first, size_t count, size_t head) {
     float* queries = s_.queries.get();
-    LoadFeatures(Side::kQuery, static_cast<int64_t>(head), first, count, queries);
-    meeting_.Meet(queries, count, true);
-    TimesState(Decayed(queries, count), count);
-    for (size_t i = 0; i < count; i += kTileRows) {
+    const size_t parts = p_.parts(), rows = count * parts;
+    const Reach reach = p_.reads_first() ? Reach::kUndecayed : Reach::kOwn;
+    LoadFeatures(Side::kQuery, static_cast<int64_t>(head), first, count, parts, queries);
+    meeting_.Meet(queries, rows, reach);
+    TimesState(Decayed(queries, rows, reach), rows);
+    for (size_t i = 0; i < rows; i += kTileRows) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
         RegisterTile<ALayout<1, kChunk>, kTileRows>(
             MultiplyAccumulate(), s_.meets.get() + i * kChunk, WritePanel(e),
-            std::min(count, i + kTileRows), s_.results.get() + i * plan_.cols + e, plan_.cols,
+            std::min(rows, i + kTileRows), s_.results.get() + i * plan_.cols + e, plan_.cols,
             AddToStored());
       }
     }
-    StoreResults(first, count, static_cast<int64_t>(head));
+    StoreResults(first, count, parts, static_cast<int64_t>(head));
   }
 
   // Outputs of all query heads of the group from the state alone.
   void ReadOnly(int64_t first, size_t count) {
     for (size_t g = 0; g < static_cast<size_t>(p_.group); ++g) {
       const int64_t head = static_cast<int64_t>(FirstQueryHead() + g);
-      LoadFeatures(Side::kQuery, head, first, count, s_.queries.get());
+      LoadFeatures(Side::kQuery, head, first, count, 1, s_.queries.get());
       TimesState(s_.queries.get(), count);
-      StoreResults(first, count, head);
+      StoreResults(first, count, 1, head);
     }
   }
 
-  void StoreResults(int64_t first, size_t count, int64_t head) {
+  // Of the last of every `parts` rows.
+  void StoreResults(int64_t first, size_t count, size_t parts, int64_t head) {
     const size_t width = static_cast<size_t>(p_.head_dim_v);
     if (width == 0) return;
     for (size_t i = 0; i < count; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
       float* to = &p_.outputs.output(b_, head, t, 0);
-      StoreAnswer(o_.normalize, s_.results.get() + i * plan_.cols, width, to);
+      StoreAnswer(o_.normalize, s_.results.get() + (i * parts + parts - 1) * plan_.cols, width, to);
       AddOwnValue(p_, b_, head, t, to);
     }
   }
@@ -442,22 +256,6 @@ class RecurrentLoop {
     }
   }
 
-  void ScaleStateRow(size_t c, float factor) {
-    const DF d;
-    const VF by = hn::Set(d, factor);
-    for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-      float* row = StatePanel(e) + c * PanelCols();
-      for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
-        hn::Store(hn::Mul(hn::Load(d, row + x), by), d, row + x);
-      }
-    }
-  }
-
-  const RecurrentPlan& plan_;
-  const RecurrentProblem& p_;
-  const RecurrentOptions& o_;
-  int64_t b_, h_;
-  RecurrentScratch& s_;
   Meeting meeting_;
 };
 

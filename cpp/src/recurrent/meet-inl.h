@@ -19,6 +19,13 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The tokens that a row meets, and the decays on the way.
+enum class Reach {
+  kOwn,        // up to its own, through its own decay
+  kEarlier,    // before its own, through its own decay
+  kUndecayed,  // before its own, and before its own decay
+};
+
 class Meeting {
  public:
   Meeting(const RecurrentPlan& plan, RecurrentScratch& scratch)
@@ -33,10 +40,10 @@ class Meeting {
     }
   }
 
-  // meets[i][j] = decay from j to i * rows[i].keys[j] for j < i, or j <= i with `own`; else 0.
-  void Meet(const float* rows, size_t count, bool own) {
+  // meets[i][j] = decay from j to i * rows[i].keys[j] where i reaches j, else 0.
+  void Meet(const float* rows, size_t count, Reach reach) {
     if (p_.decays_channels) {
-      MeetByChannel(rows, count, own);
+      MeetByChannel(rows, count, reach);
       return;
     }
     float* meets = s_.meets.get();
@@ -50,15 +57,17 @@ class Meeting {
     // Row i of the products of factors is row i - 1 times factor i.
     HWY_ALIGN float passed[kChunk] = {};
     for (size_t i = 0; i < count; ++i) {
-      if (p_.options.log_decay.has_value()) {
-        const float factor = s_.decays.get()[i];
-        for (size_t j = 0; j < i; ++j) passed[j] *= factor;
-      }
+      const auto decay = [&] {
+        if (!p_.options.log_decay.has_value()) return;
+        for (size_t j = 0; j < i; ++j) passed[j] *= s_.decays.get()[i];
+      };
+      if (reach != Reach::kUndecayed) decay();
       passed[i] = 1.0f;
       float* row = meets + i * kChunk;
-      const size_t end = own ? i + 1 : i;
+      const size_t end = reach == Reach::kOwn ? i + 1 : i;
       for (size_t j = 0; j < end; ++j) row[j] *= passed[j];
       std::fill(row + end, row + kChunk, 0.0f);
+      if (reach == Reach::kUndecayed) decay();
     }
     for (size_t i = count; i < RoundUp(count, kTileRows); ++i) {
       std::fill_n(meets + i * kChunk, kChunk, 0.0f);
@@ -68,18 +77,18 @@ class Meeting {
  private:
   // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
   // directly; those of earlier blocks come to its first token, and the rows go back to it.
-  void MeetByChannel(const float* rows, size_t count, bool own) {
+  void MeetByChannel(const float* rows, size_t count, Reach reach) {
     float* meets = s_.meets.get();
     std::fill_n(meets, RoundUp(count, kTileRows) * kChunk, 0.0f);
     for (size_t b = 0; b < count; b += kBlockTokens) {
       const size_t end = std::min(count, b + kBlockTokens);
-      if (b > 0) MeetEarlier(rows, b, end);
-      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, own);
+      if (b > 0) MeetEarlier(rows, b, end, reach);
+      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, reach);
     }
   }
 
   // Rows [b, end) with tokens before b.
-  void MeetEarlier(const float* rows, size_t b, size_t end) {
+  void MeetEarlier(const float* rows, size_t b, size_t end, Reach reach) {
     const DF d;
     const size_t lanes = hn::Lanes(d), width = plan_.rows;
     const float* decays = s_.decays.get();
@@ -100,9 +109,11 @@ class Meeting {
     for (size_t c = 0; c < width; c += lanes) {
       VF passed = hn::Set(d, 1.0f);
       for (size_t i = b; i < end; ++i) {
+        const VF before = passed;
         passed = hn::Mul(passed, hn::Load(d, decays + i * width + c));
-        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d,
-                  moved + (i - b) * width + c);
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c),
+                          reach == Reach::kUndecayed ? before : passed),
+                  d, moved + (i - b) * width + c);
       }
     }
     HWY_ALIGN float tile[kTileRows * PanelCols()];
@@ -120,7 +131,7 @@ class Meeting {
   }
 
   // Token j with the rows from it on.
-  void MeetWithinBlock(const float* rows, size_t j, size_t end, bool own) {
+  void MeetWithinBlock(const float* rows, size_t j, size_t end, Reach reach) {
     const DF d;
     const size_t lanes = hn::Lanes(d), width = plan_.rows;
     const float* key = s_.keys.get() + j * width;
@@ -129,12 +140,15 @@ class Meeting {
     for (size_t c = 0; c < width; c += lanes) {
       VF carried = hn::Load(d, key + c);
       for (size_t i = j; i < end; ++i) {
+        const VF before = carried;
         if (i > j) carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
         float* sum = sums + (i - j) * lanes;
-        hn::Store(Fma(carried, hn::Load(d, rows + i * width + c), hn::Load(d, sum)), d, sum);
+        hn::Store(Fma(reach == Reach::kUndecayed ? before : carried,
+                      hn::Load(d, rows + i * width + c), hn::Load(d, sum)),
+                  d, sum);
       }
     }
-    for (size_t i = own ? j : j + 1; i < end; ++i) {
+    for (size_t i = reach == Reach::kOwn ? j : j + 1; i < end; ++i) {
       s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
     }
   }

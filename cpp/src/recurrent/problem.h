@@ -34,6 +34,10 @@ struct RecurrentProblem {
   // A token reads the state before it decays and writes, and its own value by the bonus.
   bool reads_first() const { return options.bonus.has_value(); }
 
+  bool erases() const { return options.delta || options.erase_key.has_value(); }
+  // What a token writes one after the other: what it erases by a key of its own, and its value.
+  size_t parts() const { return options.erase_key.has_value() ? 2 : 1; }
+
   // Random features: the state is divided by exp(peak), row by row, and peaks are its last column.
   bool has_peaks() const { return options.feature_map == FeatureMap::kRandom; }
 

@@ -88,6 +88,24 @@ StateColumns ColumnsOf(const RecurrentProblem& p, const TensorView<float>& state
           std::min(hn::Lanes(DF()), static_cast<size_t>(p.state_cols) - e)};
 }
 
+// What a token erases by a key of its own, `token` being the other thing that it does.
+void EraseStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h,
+               const Token& token) {
+  const DF d;
+  HWY_ALIGN float eraser[kMaxStepDim];
+  HWY_ALIGN float write[kMaxStepDim];
+  EraserOf(p, b, h, 0, eraser, write);
+  Token erase = token;
+  erase.keys = write;
+  erase.beta = 1;
+  erase.erasers = eraser;
+  erase.reads_undecayed = true;
+  for (size_t e = 0; e < static_cast<size_t>(p.state_cols); e += hn::Lanes(d)) {
+    WriteToken(erase, static_cast<size_t>(p.feature_dim), hn::Zero(d),
+               ColumnsOf(p, state, b, h, e));
+  }
+}
+
 // The one token of a KV head decays, erases and writes.
 void WriteStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
   const DF d;
@@ -101,11 +119,16 @@ void WriteStep(const RecurrentProblem& p, const TensorView<float>& state, int64_
     MapRow(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays,
            [](DF df, VF x) HWY_ATTR { return ExpNonPositive(df, x); });
   }
-  const Token token = {.keys = features,
-                       .decays = o.log_decay.has_value() ? decays : nullptr,
-                       .per_channel = p.decays_channels,
-                       .beta = o.beta.has_value() ? o.beta(b, h, 0, 0) : 1.0f,
-                       .delta = o.delta};
+  Token token = {.keys = features,
+                 .decays = o.log_decay.has_value() ? decays : nullptr,
+                 .per_channel = p.decays_channels,
+                 .beta = o.beta.has_value() ? o.beta(b, h, 0, 0) : 1.0f,
+                 .erasers = o.delta ? features : nullptr,
+                 .reads_undecayed = false};
+  if (p.parts() > 1) {
+    EraseStep(p, state, b, h, token);
+    token.decays = nullptr;
+  }
   const float strength = o.delta ? 1.0f : token.beta;
   for (size_t e = 0; e < cols; e += lanes) {
     HWY_ALIGN float value[hn::MaxLanes(DF())] = {};

@@ -239,6 +239,15 @@ RecurrentRequest ReadDeltaRule(const RequestReader& reader) {
   return r;
 }
 
+RecurrentRequest ReadRwkv7(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader);
+  r.options.log_decay = ReadPerChannel(reader, "channel_log_decay", r.k);
+  r.options.erase_key = ReadPerChannel(reader, "erase_key", r.k);
+  r.options.erase_rate = ReadPerChannel(reader, "erase_rate", r.k);
+  if (!r.options.scale) r.options.scale = 1.0;
+  return r;
+}
+
 std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
   std::vector<OutputSpec> specs;
@@ -294,6 +303,7 @@ HEED_RECURRENT(Based)
 HEED_RECURRENT(Lightning)
 HEED_RECURRENT(Hgrn2)
 HEED_RECURRENT(Rwkv6)
+HEED_RECURRENT(Rwkv7)
 
 #undef HEED_RECURRENT
 

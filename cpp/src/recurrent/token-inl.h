@@ -24,7 +24,8 @@ struct Token {
   const float* decays;  // factors: head_dim of them with per_channel, else one; nullptr for none
   bool per_channel;
   float beta;
-  bool delta;
+  const float* erasers;  // what is read to be erased; nullptr for nothing
+  bool reads_undecayed;  // they read the state before its decay
 
   float Decay(size_t c) const {
     return decays == nullptr ? 1.0f : decays[per_channel ? c : size_t{0}];
@@ -51,22 +52,34 @@ struct StateColumns {
   }
 };
 
-// Decays, erases and writes columns of the state. `value` is v for delta, else beta v.
+// Decays, erases and writes columns of the state. `value` is v to erase, else beta v.
 inline void WriteToken(const Token& token, size_t dim, VF value, const StateColumns& state) {
   const DF d;
+  const bool erases = token.erasers != nullptr;
   VF known = hn::Zero(d);
-  for (size_t c = 0; c < dim && (token.decays != nullptr || token.delta); ++c) {
-    VF s = state.Load(d, c);
+  for (size_t c = 0; c < dim && (token.decays != nullptr || erases); ++c) {
+    const VF before = state.Load(d, c);
+    VF s = before;
     if (token.decays != nullptr) {
       s = hn::Mul(s, hn::Set(d, token.Decay(c)));
       state.Store(d, s, c);
     }
-    if (token.delta) known = Fma(hn::Set(d, token.keys[c]), s, known);
+    if (!erases) continue;
+    known = Fma(hn::Set(d, token.erasers[c]), token.reads_undecayed ? before : s, known);
   }
-  if (token.delta) value = hn::Mul(hn::Set(d, token.beta), hn::Sub(value, known));
+  if (erases) value = hn::Mul(hn::Set(d, token.beta), hn::Sub(value, known));
   for (size_t c = 0; c < dim; ++c) {
     state.Store(d, Fma(hn::Set(d, token.keys[c]), value, state.Load(d, c)), c);
   }
+}
+
+// The direction of the key to erase by, and that times the rates of its channels.
+inline void EraserOf(const RecurrentProblem& p, int64_t b, int64_t h, int64_t t, float* eraser,
+                     float* write) {
+  const size_t width = static_cast<size_t>(p.head_dim);
+  UnitRow(&p.options.erase_key(b, h, t, 0), width, eraser);
+  const float* rate = &p.options.erase_rate(b, h, t, 0);
+  for (size_t c = 0; c < width; ++c) write[c] = rate[c] * eraser[c];
 }
 
 // Columns of the state, read by the features of a query.

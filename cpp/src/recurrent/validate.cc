@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/message.h"
 #include "src/recurrent/problem.h"
@@ -83,6 +84,24 @@ void CheckBonus(const RecurrentProblem& p) {
   CheckShape("bonus", o.bonus.shape, {1, p.num_heads, 1, p.head_dim}, "[num_heads, head_dim]");
 }
 
+void CheckErasing(const RecurrentProblem& p) {
+  const RecurrentOptions& o = p.options;
+  if (o.erase_key.has_value() != o.erase_rate.has_value()) {
+    Fail(ErrorCode::kOption, "erase_key and erase_rate go together; one is missing");
+  }
+  if (!o.erase_key.has_value()) return;
+  if (o.delta || o.normalize || o.bonus.has_value() || o.feature_map != FeatureMap::kIdentity) {
+    Fail(ErrorCode::kUnsupported,
+         "erase_key: not with features, weight sums, a bonus or the delta rule");
+  }
+  const Extents shape = {p.batch, p.num_kv_heads, p.kv_len, p.head_dim};
+  for (const auto& [name, view] :
+       {std::pair("erase_key", o.erase_key), std::pair("erase_rate", o.erase_rate)}) {
+    CheckInput(name, view);
+    CheckShape(name, view.shape, shape, "[batch, num_kv_heads, kv_len, head_dim]");
+  }
+}
+
 void SetScale(RecurrentProblem& p) {
   const FeatureMap map = p.options.feature_map;
   const bool inside = map == FeatureMap::kTaylor || map == FeatureMap::kRandom;
@@ -161,11 +180,12 @@ double RecurrentFlops(const RecurrentProblem& p) {
   double tokens = 0;
   for (int64_t b = 0; b < p.batch; ++b) tokens += static_cast<double>(p.KeyLength(b));
   const double dim = static_cast<double>(p.feature_dim), cols = static_cast<double>(p.state_cols);
-  const double group = static_cast<double>(p.group), erases = p.options.delta ? 1 : 0;
+  const double group = static_cast<double>(p.group), erases = p.erases() ? 1 : 0;
+  const double parts = static_cast<double>(p.parts());
   const double reads = static_cast<double>(p.batch * p.q_len) * group;
-  double products = tokens * dim * cols * (1 + erases) + reads * dim * cols;
+  double products = tokens * dim * cols * (parts + erases) + reads * dim * cols;
   const double meets = erases + (p.options.causal ? group : 0);
-  products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets;
+  products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets * parts;
   if (p.has_peaks()) products += (tokens + reads) * dim * static_cast<double>(p.head_dim);
   return 2 * products * static_cast<double>(p.num_kv_heads);
 }
@@ -215,6 +235,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
   CheckLengths(p);
   CheckSkip(p);
   CheckBonus(p);
+  CheckErasing(p);
   if (options.log_decay.has_value()) {
     p.decays_channels = options.log_decay.shape[3] != 1 || p.feature_dim == 1;
     p.options.log_decay = Broadcast("log_decay", options.log_decay,

@@ -28,11 +28,15 @@ enum class Kind {
   kCosine,
   kComplement,
   kBonus,
+  kErasing,
+  kErasingShared,  // one decay for all channels
+  kBonusShared,
 };
-inline constexpr Kind kKinds[] = {Kind::kPlain,      Kind::kPlainDelta, Kind::kDecay,
-                                  Kind::kDecayDelta, Kind::kChannels,   Kind::kChannelsDelta,
-                                  Kind::kRandom,     Kind::kTaylor,     Kind::kCosine,
-                                  Kind::kComplement, Kind::kBonus};
+inline constexpr Kind kKinds[] = {Kind::kPlain,         Kind::kPlainDelta, Kind::kDecay,
+                                  Kind::kDecayDelta,    Kind::kChannels,   Kind::kChannelsDelta,
+                                  Kind::kRandom,        Kind::kTaylor,     Kind::kCosine,
+                                  Kind::kComplement,    Kind::kBonus,      Kind::kErasing,
+                                  Kind::kErasingShared, Kind::kBonusShared};
 
 // Tokens [from, to) of a view.
 template <class T>
@@ -46,7 +50,8 @@ TensorView<T> Tokens(TensorView<T> view, int64_t from, int64_t to) {
 struct Call {
   int64_t batch = 2, heads = 4, kv_heads = 2, len = 100, dim = 12, dim_v = 10;
   int64_t features = dim, cols = dim_v;  // of the state
-  std::vector<float> q, k, v, gates, betas, skip, bonus, projection, state, output;
+  std::vector<float> q, k, v, gates, betas, skip, bonus, erase_keys, erase_rates, projection;
+  std::vector<float> state, output;
   std::array<int64_t, 1> offset = {0};
   RecurrentOptions options;
   Kind kind;
@@ -59,6 +64,8 @@ struct Call {
     betas = Betas(batch * kv_heads * len, 5);
     skip = Betas(heads, 6);
     bonus = Betas(heads * dim, 7);
+    erase_keys = LogDecays(batch * kv_heads * len * dim, 8);
+    erase_rates = Betas(batch * kv_heads * len * dim, 9);
     output.assign(static_cast<size_t>(batch * heads * len * dim_v), kNan);
     if (kind >= Kind::kRandom) {
       SetFeatures();
@@ -90,6 +97,10 @@ struct Call {
     RecurrentOptions part = options;
     if (part.beta.has_value()) part.beta = Tokens(part.beta, from, to);
     if (part.log_decay.has_value()) part.log_decay = Tokens(part.log_decay, from, to);
+    if (part.erase_key.has_value()) {
+      part.erase_key = Tokens(part.erase_key, from, to);
+      part.erase_rate = Tokens(part.erase_rate, from, to);
+    }
     offset[0] = from;
     part.position_offset = offset;
     return part;
@@ -131,7 +142,14 @@ struct Call {
     } else {
       options.log_decay = Gates();
       if (kind == Kind::kComplement) options.feature_map = FeatureMap::kComplement;
-      if (kind == Kind::kBonus) options.bonus = View<const float>(bonus.data(), 1, heads, 1, dim);
+      const bool shared = kind == Kind::kErasingShared || kind == Kind::kBonusShared;
+      if (shared) options.log_decay.shape[3] = 1;
+      if (kind == Kind::kErasing || kind == Kind::kErasingShared) {
+        options.erase_key = View<const float>(erase_keys.data(), batch, kv_heads, len, dim);
+        options.erase_rate = View<const float>(erase_rates.data(), batch, kv_heads, len, dim);
+      }
+      if (kind == Kind::kBonus || kind == Kind::kBonusShared)
+        options.bonus = View<const float>(bonus.data(), 1, heads, 1, dim);
     }
   }
 };

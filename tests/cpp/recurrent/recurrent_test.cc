@@ -135,6 +135,8 @@ TEST_P(Recurrent, TokensBeyondTheLengthAreNeverRead) {
     spoil(call.v, call.dim_v);
     spoil(call.gates, call.dim);
     spoil(call.betas, 1);
+    spoil(call.erase_keys, call.dim);
+    spoil(call.erase_rates, call.dim);
     call.Run();
     EXPECT_EQ(call.output, expected) << static_cast<int>(kind);
   }
@@ -251,6 +253,12 @@ TEST(RecurrentErrors, OfFeaturesNameTheArgument) {
          [](Call& c) { c.options.position_offset = offsets; });
   expect(Kind::kBonus, ErrorCode::kUnsupported, "bonus", [](Call& c) { c.options.delta = true; });
   expect(Kind::kBonus, ErrorCode::kShape, "bonus", [](Call& c) { c.options.bonus.shape[1] = 2; });
+  expect(Kind::kErasing, ErrorCode::kOption, "erase_rate",
+         [](Call& c) { c.options.erase_rate = {}; });
+  expect(Kind::kErasing, ErrorCode::kShape, "erase_key",
+         [](Call& c) { c.options.erase_key.shape[3] = 2; });
+  expect(Kind::kErasing, ErrorCode::kUnsupported, "erase_key",
+         [](Call& c) { c.options.delta = true; });
   expect(Kind::kComplement, ErrorCode::kRange, "log_decay holds 1",
          [](Call& c) { c.gates[5] = 1; });
 }
