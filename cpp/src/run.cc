@@ -162,6 +162,7 @@ constexpr Runner kRunners[] = {
     Counted("native_sparse", PlanNativeSparse, RunNativeSparse),
     Counted("streaming", PlanStreaming, RunStreaming),
     Counted("quest", PlanQuest, RunQuest),
+    Counted("indexed", PlanIndexed, RunIndexed),
 #endif
 };
 

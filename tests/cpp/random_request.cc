@@ -165,6 +165,8 @@ class Drawer {
     extent("vocabulary") = random_.Integer(1, 9);
     extent("num_classes") = random_.Integer(1, 5);
     extent("compress_block") = random_.Integer(1, 6);
+    extent("index_heads") = random_.Integer(1, 3);
+    extent("index_dim") = random_.Integer(1, 6);
     extent("hash_rounds") = random_.Integer(1, 3);
     extent("half_buckets") = random_.Integer(1, 4);
     extent("num_units") = random_.Integer(1, 9);

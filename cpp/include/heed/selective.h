@@ -148,6 +148,44 @@ void NativeSparseAttention(TensorView<const float> q, TensorView<const float> k,
                            const NativeSparseOptions& options, TensorView<float> output,
                            ThreadPool* pool = nullptr);
 
+// What the indexer sees of queries and keys; last dimensions are contiguous.
+struct IndexTensors {
+  TensorView<const float> q;        // [batch, index_heads, q_len, index_dim]
+  TensorView<const float> k;        // [batch, 1, kv_len, index_dim]
+  TensorView<const float> weights;  // [batch, index_heads, q_len, 1]
+};
+
+struct IndexedOptions {
+  // Choices look at causal, query_offset and key_lengths; other keep rules are refused.
+  // Score::kDot only.
+  AttentionOptions attention;
+  int64_t top_k = 8;  // keys that a query sees, >= 1 (DeepSeek-V3.2: 2048)
+};
+
+// DeepSeek sparse attention: a lightning indexer scores all keys with a few small heads, and every
+// query attends to the best ones, the same for all its heads.
+//   score[t, s] = sum over index heads of weights[t, h] * relu(index_q[t, h] . index_k[s])
+// Products are rounded to float32 before the sum over heads.
+//
+// Shapes   as Attention(), and IndexTensors. What the published model multiplies the weights by
+//          (1 / sqrt(index_heads) and the scale) is part of them.
+// Outputs  output, lse, weights and scores of the attention over chosen keys.
+// Empty row  as Attention().
+// Errors   as Attention(), and for the options above.
+// Accuracy kAttentionMaxError.
+// Cost     2 * q_len * kv_len * index_heads * index_dim FLOPs to choose, where there are more than
+//          top_k keys, in double: half the speed of float32. Then as Attention() with the chosen
+//          keys as a keep pattern: panels that a few neighbouring queries chose. Allocates the
+//          indexer's keys, 4 bytes for each chosen key, a few rows of kv_len per thread, and what
+//          Attention() does.
+// Threads  as Attention().
+// Source   DeepSeek-AI 2025, DeepSeek-V3.2-Exp: Boosting Long-Context Efficiency with DeepSeek
+//          Sparse Attention, equations 1 and 2.
+void IndexedAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const IndexTensors& index,
+                      const IndexedOptions& options, const AttentionOutputs& outputs,
+                      ThreadPool* pool = nullptr);
+
 }  // namespace heed
 
 #endif  // HEED_SELECTIVE_H_

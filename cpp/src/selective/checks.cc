@@ -18,6 +18,11 @@ void CheckLengthsOfBatch(std::span<const int32_t> key_lengths, int64_t batch) {
 }
 
 void CheckChoosable(const AttentionOptions& o, int64_t batch) {
+  CheckKeepRules(o);
+  CheckLengthsOfBatch(o.key_lengths, batch);
+}
+
+void CheckKeepRules(const AttentionOptions& o) {
   const char* refused = nullptr;
   if (o.window) refused = "window";
   if (o.keep.has_value()) refused = "keep";
@@ -33,7 +38,6 @@ void CheckChoosable(const AttentionOptions& o, int64_t batch) {
   if (o.score != Score::kDot) {
     Fail(ErrorCode::kUnsupported, "score: keys are chosen by dot products, and attended by them");
   }
-  CheckLengthsOfBatch(o.key_lengths, batch);
 }
 
 }  // namespace heed

@@ -181,4 +181,52 @@ void RunNativeSparse(const RequestReader& reader, std::span<const NamedTensor> o
   NativeSparseAttention(r.q, r.k, r.v, r.gates, r.options, OutputView(outputs, "output"), pool);
 }
 
+// Indexed attention.
+
+namespace {
+
+// A tensor of rank 3 with another extent of 1 at `axis`.
+TensorView<const float> ReadRankThree(const RequestReader& reader, const char* name, size_t axis) {
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor != nullptr && tensor->rank != 3) {
+    Fail(ErrorCode::kShape, "{} has rank {}; expected 3", {name, tensor->rank});
+  }
+  TensorView<const float> view = reader.FloatTensor(name);
+  for (size_t n = 0; n < axis; ++n) {
+    view.shape[n] = view.shape[n + 1];
+    view.strides[n] = view.strides[n + 1];
+  }
+  view.shape[axis] = 1;
+  view.strides[axis] = 1;
+  return view;
+}
+
+IndexTensors ReadIndex(const RequestReader& reader) {
+  return {reader.RequiredTensor("index_q"), ReadRankThree(reader, "index_k", 1),
+          ReadRankThree(reader, "index_weights", 3)};
+}
+
+IndexedOptions ReadIndexed(const RequestReader& reader, const ComposedRequest& r) {
+  IndexedOptions o;
+  o.attention = OptionsOf(r.rest);
+  o.top_k = reader.Count("top_k").value_or(o.top_k);
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanIndexed(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  const std::vector<OutputSpec> specs = PlanAttention(r.rest);
+  ValidateIndexed(r.q, r.k, ReadIndex(reader), ReadIndexed(reader, r));
+  return specs;
+}
+
+void RunIndexed(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  IndexedAttention(r.q, r.k, r.v, ReadIndex(reader), ReadIndexed(reader, r),
+                   FloatOutputs(r, outputs), pool);
+}
+
 }  // namespace heed

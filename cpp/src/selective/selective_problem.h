@@ -13,6 +13,8 @@
 namespace heed {
 
 // Refuses the options of attention that no choice can look at.
+void CheckKeepRules(const AttentionOptions& options);
+// The same, and lengths per query.
 void CheckChoosable(const AttentionOptions& options, int64_t batch);
 
 // One length for each batch entry, or none.
@@ -35,6 +37,8 @@ void ValidateNativeSparse(const TensorView<const float>& q, const TensorView<con
 // The options of attention inside, causal.
 AttentionOptions ValidateStreaming(const StreamingOptions& options, int64_t batch);
 AttentionOptions ValidateQuest(const QuestOptions& options, int64_t batch);
+void ValidateIndexed(const TensorView<const float>& q, const TensorView<const float>& k,
+                     const IndexTensors& index, const IndexedOptions& options);
 
 }  // namespace heed
 

@@ -192,6 +192,7 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   // Its norms have an epsilon of their own.
   multi_head_latent: { epsilon: 1e-6 },
   top_k: { topK: 4 },
+  indexed: { topK: 4 },
   hopfield: { steps: 3 },
   nystrom: { numLandmarks: 4 },
   streaming: { recentTokens: 4, sinkTokens: 2 },
