@@ -33,6 +33,11 @@ void AppendShapes(const Grid& grid, const Case& base, std::vector<Case>& cases) 
 
 }  // namespace
 
+bool IsAlwaysCausal(const std::string& mechanism) {
+  const Mechanism& row = Lookup(mechanism);
+  return HasWord(row.capabilities, "causal") && !HasWord(row.params, "causal");
+}
+
 std::regex CompileFilter(const std::string& filter) {
   try {
     return std::regex(filter);

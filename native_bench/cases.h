@@ -28,6 +28,9 @@ enum class Mask { kFull, kCausal };
 // "full" or "causal".
 const char* MaskName(Mask mask);
 
+// Whether a row is causal without being asked: recurrences, and policies of a cache.
+bool IsAlwaysCausal(const std::string& mechanism);
+
 // One problem. When q_len != kv_len the queries are the last tokens (QueryOffset::End()).
 struct Case {
   std::string mechanism;  // an id of heed::Mechanisms()

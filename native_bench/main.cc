@@ -8,6 +8,8 @@
 #include <string>
 
 #include "heed/registry.h"
+#include "native_bench/approximation.h"
+#include "native_bench/curves.h"
 #include "native_bench/decode.h"
 #include "native_bench/options.h"
 #include "native_bench/patterns.h"
@@ -16,6 +18,7 @@
 #include "native_bench/report.h"
 #include "native_bench/run.h"
 #include "native_bench/simd_target.h"
+#include "native_bench/steps.h"
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
@@ -96,11 +99,15 @@ int Products(const Options& options) {
   return wrong ? kExitWrong : 0;
 }
 
-// A report of its own kind: printed, written as JSON, judged.
+// A report of its own kind: measured, printed, written as JSON, judged.
 template <typename OwnReport>
-int Finish(const Options& options, const OwnReport& report,
+int Finish(const Options& options, const std::string& command,
+           OwnReport (*measure)(const Options&, Report, const Progress&),
            void (*print)(std::ostream&, const OwnReport&)) {
+  const OwnReport report =
+      measure(options, OpenReport(options, command, {}), MakeProgress(options));
   if (!options.quiet) {
+    if (IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
     PrintContext(std::cout, report.context);
     print(std::cout, report);
   }
@@ -122,17 +129,18 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (line.options.products) return Products(line.options);
-  const Progress progress = MakeProgress(line.options);
-  if (line.options.decode || line.options.patterns) {
-    Report context = OpenReport(line.options, Command(argc, argv), {});
-    if (line.options.patterns) {
-      return Finish(line.options, MeasurePatterns(line.options, context, progress), PrintPatterns);
-    }
-    return Finish(line.options, MeasureDecode(line.options, context, progress), PrintDecode);
+  const Options& options = line.options;
+  const std::string command = Command(argc, argv);
+  if (options.patterns) return Finish(options, command, MeasurePatterns, PrintPatterns);
+  if (options.decode) return Finish(options, command, MeasureDecode, PrintDecode);
+  if (options.curves) return Finish(options, command, MeasureCurves, PrintCurves);
+  if (options.steps) return Finish(options, command, MeasureSteps, PrintSteps);
+  if (options.approximation) {
+    return Finish(options, command, MeasureApproximation, PrintApproximation);
   }
-  const Report report = RunBenchmark(line.options, Command(argc, argv), progress);
-  if (!line.options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
-  Write(line.options, report);
+  const Report report = RunBenchmark(options, command, MakeProgress(options));
+  if (!options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
+  Write(options, report);
   return AnyWrong(report) ? kExitWrong : 0;
 }
 

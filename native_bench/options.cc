@@ -59,6 +59,16 @@ void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
                "unless given, and stop");
   app.add_flag("--patterns", options.patterns,
                "measure whether the cost of keep patterns follows what they leave, and stop");
+  app.add_flag("--curves", options.curves,
+               "measure time and memory against length instead, 1024 to 131072 tokens of one head "
+               "unless given, and stop");
+  app.add_flag("--approximation", options.approximation,
+               "measure how far mechanisms are from the exact attention they stand in for, at 1024 "
+               "and 4096 tokens unless given, and stop");
+  app.add_flag(
+      "--steps", options.steps,
+      "measure one token of every recurrent mechanism, 8 heads of 64 and 128 unless given, "
+      "and stop");
   app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
 }
 
@@ -80,11 +90,21 @@ std::vector<int> ParseThreads(const std::string& text) {
   return threads;
 }
 
-// The shape that --decode measures when the line says nothing else.
-void FillDecodeShape(const CLI::App& app, RawLists& raw) {
-  if (app.count("--heads") == 0) raw.heads = "32:8";
-  if (app.count("--head-dims") == 0) raw.head_dims = "128";
-  if (app.count("--lengths") == 0) raw.lengths = "1024,2048,4096,8192,16384,32768";
+// What a kind of report measures when the line says nothing else; empty leaves the default.
+struct Shape {
+  const char* heads;
+  const char* head_dims;
+  const char* lengths;
+};
+constexpr Shape kDecodeShape = {"32:8", "128", "1024,2048,4096,8192,16384,32768"};
+constexpr Shape kCurveShape = {"1", "64", "1024,2048,4096,8192,16384,32768,65536,131072"};
+constexpr Shape kApproximationShape = {"4", "64", "1024,4096"};
+constexpr Shape kStepShape = {"8", "64,128", "1"};
+
+void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
+  if (app.count("--heads") == 0) raw.heads = shape.heads;
+  if (app.count("--head-dims") == 0) raw.head_dims = shape.head_dims;
+  if (app.count("--lengths") == 0) raw.lengths = shape.lengths;
 }
 
 void ParseLists(const RawLists& raw, Options& options) {
@@ -126,7 +146,10 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   AddOutputFlags(app, line.options);
   try {
     app.parse(argc, argv);
-    if (line.options.decode) FillDecodeShape(app, raw);
+    if (line.options.decode) FillShape(app, kDecodeShape, raw);
+    if (line.options.curves) FillShape(app, kCurveShape, raw);
+    if (line.options.approximation) FillShape(app, kApproximationShape, raw);
+    if (line.options.steps) FillShape(app, kStepShape, raw);
     ParseLists(raw, line.options);
   } catch (const CLI::ParseError& error) {
     line.exit_code = app.exit(error) == 0 ? 0 : 2;

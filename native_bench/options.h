@@ -26,9 +26,12 @@ struct Options {
   std::string markdown_path;  // likewise
   bool list = false;
   bool verify_only = false;
-  bool products = false;  // measure matrix products instead of mechanisms
-  bool decode = false;    // measure decoding over a cache, likewise
-  bool patterns = false;  // measure keep patterns, likewise
+  bool products = false;       // measure matrix products instead of mechanisms
+  bool decode = false;         // measure decoding over a cache, likewise
+  bool patterns = false;       // measure keep patterns, likewise
+  bool curves = false;         // measure time against length, likewise
+  bool approximation = false;  // measure distances from exact attention, likewise
+  bool steps = false;          // measure single tokens of recurrent mechanisms, likewise
   bool quiet = false;
 };
 

@@ -24,7 +24,8 @@ struct Mechanism {
   std::string_view inputs;
   std::string_view params;
   std::string_view cost;          // "quadratic", "linear", ...: growth of time with length
-  std::string_view capabilities;  // "lse weights scores gqa ..."
+  // "lse weights scores gqa ..."; "approximates" stands in for exact attention to q, k and v.
+  std::string_view capabilities;
 };
 
 // A row of params.inc: everything a page, a command line or a check needs to know of a parameter.
