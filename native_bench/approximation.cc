@@ -50,7 +50,6 @@ void AddTopics(const Problem& problem, Generator& generator) {
     topics[static_cast<size_t>(t)] = t % kRun == 0 ? static_cast<int64_t>(generator() % kTopics)
                                                    : topics[static_cast<size_t>(t - 1)];
   }
-  const int64_t group = q.heads / k.heads;
   for (int64_t head = 0; head < k.heads; ++head) {
     std::vector<float> centres(static_cast<size_t>(kTopics * k.width));
     std::vector<float> meanings(static_cast<size_t>(kTopics * v.width));
@@ -67,11 +66,8 @@ void AddTopics(const Problem& problem, Generator& generator) {
       const int64_t own = topics[static_cast<size_t>(t)];
       add(k, head, t, own, centres, kTopicStrength / 2);
       add(v, head, t, own, meanings, kValueStrength);
-      for (int64_t g = 0; g < group; ++g) {
-        const int64_t other = static_cast<int64_t>(generator() % kTopics);
-        const int64_t topic = generator() % 4 == 0 ? other : own;
-        add(q, head * group + g, t, topic, centres, kTopicStrength / 2);
-      }
+      const int64_t other = static_cast<int64_t>(generator() % kTopics);
+      add(q, head, t, generator() % 4 == 0 ? other : own, centres, kTopicStrength / 2);
     }
   }
 }
@@ -79,13 +75,12 @@ void AddTopics(const Problem& problem, Generator& generator) {
 // q_i = noise + strength * k_j for a j before i, so that its logit stands out.
 void AddNeedles(const Problem& problem, Generator& generator) {
   const Table q = TableOf(problem, "q"), k = TableOf(problem, "k");
-  const int64_t group = q.heads / k.heads;
   const float strength = kNeedleLogit / std::sqrt(static_cast<float>(k.width));
   for (int64_t head = 0; head < q.heads; ++head) {
     for (int64_t t = 0; t < q.tokens; ++t) {
       const int64_t needle =
           static_cast<int64_t>(generator() % static_cast<uint64_t>(std::max<int64_t>(t, 1)));
-      const float* key = k.row(head / group, needle);
+      const float* key = k.row(head, needle);
       for (int64_t c = 0; c < k.width; ++c) q.row(head, t)[c] += strength * key[c];
     }
   }
@@ -118,7 +113,6 @@ class ExactProblem {
     Case c = problem.shape();
     if (IsAlwaysCausal(c.mechanism)) c.mask = Mask::kCausal;
     c.mechanism = "scaled_dot_product";
-    if (problem.input("k") == nullptr) c.heads.num_kv_heads = c.heads.num_heads;
     return c;
   }
 
@@ -135,6 +129,14 @@ class ExactProblem {
   Problem problem_;
   Request request_;
 };
+
+// Without the learned tensors that may be left out: what is drawn for them would be no filter.
+Request Untrained(Request request) {
+  std::erase_if(request.inputs, [&](const NamedTensor& input) {
+    return HasWord(FindMechanism(request.id)->inputs, input.name + "?");
+  });
+  return request;
+}
 
 double RelativeError(const Problem& problem, const ExactProblem& exact) {
   const TensorView<float> output = problem.output(), truth = exact.output();
@@ -153,8 +155,9 @@ ApproximationRow MeasureRow(const Case& c, const Options& options, ThreadPool& p
   try {
     Problem problem(c, options.seed);
     ExactProblem exact(problem, options.seed);
-    const std::vector<std::function<void()>> calls = {HeedPeer().prepare(problem, pool),
-                                                      [&] { exact.Run(pool); }};
+    const Request request = Untrained(problem.request());
+    const std::vector<std::function<void()>> calls = {
+        [&] { Run(request, problem.results(), &pool); }, [&] { exact.Run(pool); }};
     // Random data comes last, for the timing.
     for (size_t n = kAllData.size(); n-- > 0;) {
       DrawData(kAllData[n], problem, options.seed);
@@ -203,7 +206,8 @@ ApproximationReport MeasureApproximation(const Options& options, Report context,
   ApproximationReport report = {.context = std::move(context)};
   Grid grid = options.grid;
   grid.mechanisms = ApproximateMechanisms();
-  grid.heads.resize(1);
+  // Not grouped: some mechanisms have no keys of their own to share.
+  grid.heads = {{grid.heads[0].num_heads, grid.heads[0].num_heads}};
   grid.head_dims.resize(1);
   grid.threads.resize(1);
   const std::vector<Case> cases = MakeCases(grid, options.filter);

@@ -46,9 +46,9 @@ std::vector<std::string> ApproximateMechanisms();
 // Overwrites q, k and v of a problem.
 void DrawData(Data data, const Problem& problem, uint64_t seed);
 
-// The grid's lengths with its first heads, head size and thread count, each mask that the mechanism
-// has, learned inputs as they are drawn (untrained). Timed on random data, in turn with exact
-// attention.
+// The grid's lengths with its first query heads (not grouped), head size and thread count, and each
+// mask that the mechanism has. Learned tensors are left out, or random where they must be given
+// (linformer). Timed on random data, in turn with exact attention.
 ApproximationReport MeasureApproximation(const Options& options, Report context,
                                          const Progress& progress);
 

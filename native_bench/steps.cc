@@ -16,6 +16,7 @@ namespace heed::bench {
 namespace {
 
 constexpr char kState[] = "initial_state";
+constexpr char kProjection[] = "projection";
 // Steps whose outputs are compared with the oracle.
 constexpr int kCheckedSteps = 4;
 
@@ -91,6 +92,11 @@ StepProblem::StepProblem(const Case& c, uint64_t seed) {
   for (std::string_view name : ExampleInputs(mechanism)) {
     inputs_.push_back(DrawInput(FindInput(name), extents, seed));
     request_.inputs.push_back({inputs_.back().name(), inputs_.back().any()});
+  }
+  if (HasWord(mechanism.inputs, std::string(kProjection) + "?")) {
+    // Drawn once, as a decoder would, and not again for every token.
+    inputs_.push_back(DrawInput(FindInput(kProjection), extents, seed));
+    request_.inputs.push_back({kProjection, inputs_.back().any()});
   }
   for (const OutputSpec& spec : PlanOutputs(request_)) {
     const std::span<const int64_t> shape =

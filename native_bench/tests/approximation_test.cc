@@ -18,7 +18,7 @@ const Progress kSilent = [](const std::string&, size_t, size_t) {};
 
 Options SmallOptions() {
   Options options;
-  options.grid.heads = {{2, 1}};
+  options.grid.heads = {{2, 2}};
   options.grid.head_dims = {16};
   options.grid.lengths = {{1024, 1024}};
   options.grid.masks = {Mask::kFull, Mask::kCausal};
