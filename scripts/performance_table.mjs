@@ -1,8 +1,9 @@
-// Writes the tables of docs/performance.md between its markers from the raw results that the page
-// names, or checks them (the default). Usage: node scripts/performance_table.mjs [--write]
-import { readFileSync, writeFileSync } from "node:fs";
+// Writes the tables and pictures of docs/performance.md between its markers from the raw results
+// that the page names, or checks them (the default). Usage: node scripts/performance_table.mjs [--write]
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { curvePlot } from "./curve_plot.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/performance.md");
@@ -102,10 +103,77 @@ function decodeTable({ rows }) {
   return markdown(["cache", "tokens", "ms", "GB/s", "of read rate", "max error"], lines);
 }
 
+const thousands = (tokens) => `${tokens / 1024}k`;
+
+/** One line a mechanism: microseconds a token at some lengths, and how they grow. */
+function curveTable({ curves }) {
+  const shown = [1024, 4096, 16384, 131072];
+  const lines = curves.map((curve) => {
+    const cells = shown.map((length) => {
+      const point = curve.points.find((other) => other.length === length);
+      return point ? ((1000 * point.ms.median) / length).toPrecision(3) : "-";
+    });
+    const scratch = curve.points.at(-1)?.scratch_bytes;
+    return [
+      `\`${curve.mechanism}\``,
+      curve.mask,
+      ...cells,
+      curve.exponent === undefined ? "-" : `length^${curve.exponent.toFixed(2)}`,
+      curve.over_linear === undefined ? "-" : ratio(curve.over_linear),
+      scratch === undefined ? "-" : (scratch / 1024).toFixed(0),
+      curve.scratch_growth ? ratio(curve.scratch_growth) : "-",
+    ];
+  });
+  const head = [
+    "mechanism",
+    "mask",
+    ...shown.map((length) => `us/token at ${thousands(length)}`),
+    "time from 4k on",
+    "slowest token / at 4k",
+    "scratch KiB",
+    "growth from 4k",
+  ];
+  return markdown(head, lines);
+}
+
+/** One line a mechanism and mask. */
+function approximationTable({ rows }) {
+  const distance = (value) => value.toPrecision(2);
+  const lines = rows.map(({ mechanism, mask, length, error: by, over_exact }) => [
+    `\`${mechanism}\``,
+    length,
+    mask,
+    distance(by.random),
+    distance(by.topics),
+    distance(by.needle),
+    over_exact === undefined ? "-" : ratio(over_exact),
+  ]);
+  const head = ["mechanism", "length", "mask", "random", "topics", "needle", "time / exact"];
+  return markdown(head, lines);
+}
+
+/** One line a mechanism: a token for every head size. */
+function stepTable({ rows }) {
+  const sizes = [...new Set(rows.map((row) => row.head_dim))];
+  const lines = [...new Set(rows.map((row) => row.mechanism))].map((id) => {
+    const of = (size) => rows.find((row) => row.mechanism === id && row.head_dim === size);
+    const cells = sizes.flatMap((size) => [
+      of(size).us.toPrecision(3),
+      (of(size).state_bytes / 1024).toFixed(0),
+    ]);
+    return [`\`${id}\``, ...cells, error(of(sizes[0]))];
+  });
+  const columns = sizes.flatMap((size) => [`us, head_dim ${size}`, "state KiB"]);
+  return markdown(["mechanism", ...columns, "max error"], lines);
+}
+
 /** What a result file is a table of. */
 function tableOf(result, threads) {
   if (result.schema === "heed-bench-patterns") return patternTable(result);
   if (result.schema === "heed-bench-decode") return decodeTable(result);
+  if (result.schema === "heed-bench-curves") return curveTable(result);
+  if (result.schema === "heed-bench-approximation") return approximationTable(result);
+  if (result.schema === "heed-bench-steps") return stepTable(result);
   const mechanisms = new Set(result.rows.map((row) => row.mechanism));
   return mechanisms.size > 1 ? mechanismTable(result) : caseTable(result, threads);
 }
@@ -120,8 +188,11 @@ function peaks({ probes, machine }, threads) {
   return texts.filter(Boolean).join("");
 }
 
+const readResult = (file) =>
+  JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
+
 function table(file, threads) {
-  const result = JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
+  const result = readResult(file);
   const { machine, build, command, date } = result;
   return [
     `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}` +
@@ -140,15 +211,30 @@ const render = (text) =>
       `<!-- results: ${file} threads=${threads} -->\n${table(file, Number(threads))}\n<!-- end -->`,
   );
 
+/** The pictures that the page shows, by path: drawn from the results that its comments name. */
+function pictures(text) {
+  const picture = /<!-- plot: (\S+) highlights=(\S+) -->\s*!\[[^\]]*\]\((\S+)\)/g;
+  return [...text.matchAll(picture)].map(([, file, highlights, path]) => ({
+    path: join(dirname(page), path),
+    svg: curvePlot(readResult(file), highlights.split(",")),
+  }));
+}
+
+const readIfThere = (path) => (existsSync(path) ? readFileSync(path, "utf8") : undefined);
+
 export const isUpToDate = () => {
   const text = readFileSync(page, "utf8");
-  return render(text) === text;
+  return (
+    render(text) === text && pictures(text).every(({ path, svg }) => readIfThere(path) === svg)
+  );
 };
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const text = readFileSync(page, "utf8");
-  if (process.argv.includes("--write")) writeFileSync(page, render(text));
-  else if (!isUpToDate()) {
+  if (process.argv.includes("--write")) {
+    writeFileSync(page, render(text));
+    for (const { path, svg } of pictures(text)) writeFileSync(path, svg);
+  } else if (!isUpToDate()) {
     console.error("docs/performance.md is out of date: node scripts/performance_table.mjs --write");
     process.exit(1);
   }
