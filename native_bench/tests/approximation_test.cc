@@ -18,9 +18,9 @@ const Progress kSilent = [](const std::string&, size_t, size_t) {};
 
 Options SmallOptions() {
   Options options;
-  options.grid.heads = {{2, 2}};
+  options.grid.heads = {{1, 1}};
   options.grid.head_dims = {16};
-  options.grid.lengths = {{1024, 1024}};
+  options.grid.lengths = {{2048, 2048}};
   options.grid.masks = {Mask::kFull, Mask::kCausal};
   options.grid.threads = {1};
   options.plan = {.min_reps = 1, .min_seconds = 0, .max_seconds = 0};
