@@ -9,28 +9,6 @@
 #include "recurrent.h"
 
 namespace heed::reference::cosformer {
-namespace {
-
-// One position a batch entry.
-std::vector<int64_t> ReadOffsets(const Request& request, int64_t batch) {
-  const ParamValue* value = FindParam(request, "position_offset");
-  std::vector<int64_t> offsets;
-  if (value == nullptr) {
-    offsets = {0};
-  } else if (const auto* list = std::get_if<std::vector<double>>(value)) {
-    for (const double number : *list) offsets.push_back(WholeNumber(number, "position_offset"));
-  } else {
-    offsets = {WholeNumber(std::get<double>(*value), "position_offset")};
-  }
-  if (offsets.size() == 1) offsets.resize(std::max<int64_t>(batch, 1), offsets[0]);
-  if (static_cast<int64_t>(offsets.size()) != std::max<int64_t>(batch, 1)) {
-    throw Error(ErrorCode::kShape, "position_offset must have 1 or batch values");
-  }
-  return offsets;
-}
-
-}  // namespace
-
 std::vector<Result> Run(const Request& request) {
   const Qkv qkv = ReadQkv(request);
   Recurrence r = Estimate(request);

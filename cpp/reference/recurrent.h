@@ -54,6 +54,9 @@ Array ReadRates(const Request& request, const Qkv& qkv, const std::function<doub
 // What estimates of softmax attention have in common: weights that sum to 1, causal or not.
 Recurrence Estimate(const Request& request);
 
+// position_offset, one value a batch entry (at least one).
+std::vector<int64_t> ReadOffsets(const Request& request, int64_t batch);
+
 // What delta rules have in common: key_norm, beta and scale.
 Recurrence DeltaRule(const Request& request, const Qkv& qkv);
 

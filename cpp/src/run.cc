@@ -150,6 +150,7 @@ constexpr Runner kRunners[] = {
     Counted("hgrn2", PlanHgrn2, RunHgrn2),
     Counted("rwkv6", PlanRwkv6, RunRwkv6),
     Counted("rwkv7", PlanRwkv7, RunRwkv7),
+    Counted("log_linear", PlanLogLinear, RunLogLinear),
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),
     Counted("gated_linear", PlanGatedLinear, RunGatedLinear),

@@ -158,7 +158,7 @@ bool DrawnParams::Needs(const std::string& name) const {
   const bool scaled = !Lists("none", r_.Word("scaling", "none"));
   if (Lists("scaling_factor original_len", name)) return scaled;
   if (name == "width") return normalize() == "kernel_sum";
-  if (name == "num_features") return r_.has_input("initial_state");
+  if (Lists("num_features position_offset", name) && r_.has_input("initial_state")) return true;
   if (name == "compress_block") {
     return r_.has_input("compress_k_weight") || r_.has_input("compress_v_weight");
   }

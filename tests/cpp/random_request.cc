@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -209,10 +210,14 @@ class Drawer {
     extent("num_features") = random_.Integer(1, 40);
     extent("state_cols") = extent("head_dim_v") + (r_.id == "performer" ? 2 : sums ? 1 : 0);
     const int64_t dim = extent("head_dim");
-    extent("state_rows") = r_.id == "performer"   ? extent("num_features")
-                           : r_.id == "cosformer" ? 2 * dim
-                           : r_.id == "based"     ? 1 + dim + dim * (dim + 1) / 2
-                                                  : dim;
+    // Offsets are drawn up to 9.
+    extent("levels") =
+        std::bit_width(static_cast<uint64_t>(extent("kv_len") + 10)) + 1 + random_.Integer(0, 1);
+    extent("state_rows") = r_.id == "performer"    ? extent("num_features")
+                           : r_.id == "cosformer"  ? 2 * dim
+                           : r_.id == "log_linear" ? (extent("levels") - 1) * dim
+                           : r_.id == "based"      ? 1 + dim + dim * (dim + 1) / 2
+                                                   : dim;
   }
 
   // Whether an optional input is drawn.

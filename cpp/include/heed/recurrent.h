@@ -21,6 +21,9 @@ inline constexpr double kRecurrentMaxError = 1e-5;
 // Tokens that the chunked form works through as matrix products, at most.
 inline constexpr int64_t kMaxChunkLen = 64;
 
+// Levels of level_weights, at most.
+inline constexpr int64_t kMaxLevels = 48;
+
 // What queries and keys become before they meet, element by element unless said otherwise.
 enum class FeatureMap {
   kIdentity,    // x
@@ -77,8 +80,8 @@ struct RecurrentOptions {
   // Of kRandom: the directions, [1, 1, num_features, head_dim], last dimension contiguous.
   TensorView<const float> projection;
 
-  // Of kCosine: positions lie in [0, period); token t of batch entry b stands at position_offset[b]
-  // + t. Empty = 0, else 1 or batch values.
+  // Of kCosine: positions lie in [0, period). Token t of batch entry b stands at position_offset[b]
+  // + t, there and for level_weights. Empty = 0, else 1 or batch values.
   int64_t period = 1;
   std::span<const int64_t> position_offset;
 
@@ -120,6 +123,18 @@ struct RecurrentOptions {
   // head_dim], last dimension contiguous. Absent = off. Needs kIdentity, and neither normalize,
   // delta nor bonus.
   TensorView<const float> erase_key, erase_rate;
+
+  // One state for each level instead of one for all: query i reads what token j <= i wrote with the
+  // factor level_weights[i, level], level the number of bits of i XOR j (0: itself; 1: the pair;
+  // 2: the four; ...). Positions count from position_offset, the tokens that the state has seen.
+  //
+  //   i = 6   levels of j   3 3 3 3 2 2 0
+  //
+  // [batch, num_heads, len, levels], last dimension contiguous; position_offset + len < 2^(levels -
+  // 1). The state has levels - 1 times as many rows: states of 1, 2, 4, ... tokens. Queries beyond
+  // key_lengths get 0. Absent = off. Needs causal, and neither normalize, delta, erase_key nor
+  // bonus.
+  TensorView<const float> level_weights;
 
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].

@@ -50,7 +50,7 @@ struct RecurrentPlan {
 struct RecurrentScratch {
   AlignedFloats state;    // [panel][rows][PanelCols()]
   AlignedFloats keys;     // [token][rows]: features
-  AlignedFloats erasers;  // what reads what is erased, where that is not the key
+  AlignedFloats erasers;  // what reads what is erased, where that is not the key; of levels queries
   AlignedFloats queries;  // the same of one query head
   AlignedFloats decays;   // [token][decay_step]: factors
   AlignedFloats along;    // [token][rows]: products of factors
@@ -60,12 +60,14 @@ struct RecurrentScratch {
   AlignedFloats results;  // [kChunkRows][cols]
   AlignedFloats betas;    // [token]
   AlignedFloats packed;   // rows that meet the projection, [head_dim][kTileRows]
+  AlignedFloats levels;   // [num_states], each as `state`
   AlignedFloats peaks;    // [2][rows]: of random features, and those to come
 
   explicit RecurrentScratch(const RecurrentPlan& plan)
       : state(plan.rows * plan.cols),
         keys(kChunkRows * plan.rows),
-        erasers(plan.problem->parts() > 1 ? kChunkRows * plan.rows : 0),
+        erasers(plan.problem->parts() > 1 || plan.problem->has_levels() ? kChunkRows * plan.rows
+                                                                        : 0),
         queries(kChunkRows * plan.rows),
         decays(kChunkRows * plan.rows),
         along(kChunkRows * plan.rows),
@@ -75,6 +77,7 @@ struct RecurrentScratch {
         results(kChunkRows * plan.cols),
         betas(kChunk),
         packed(plan.problem->has_peaks() ? plan.HeadDim() * kTileRows : 0),
+        levels(static_cast<size_t>(plan.problem->num_states) * plan.rows * plan.cols),
         peaks(plan.problem->has_peaks() ? 2 * plan.rows : 0) {}
 };
 

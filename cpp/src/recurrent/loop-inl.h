@@ -26,7 +26,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // All tokens of one KV head of one batch entry.
-class RecurrentLoop : private HeadState {
+class RecurrentLoop : protected HeadState {
  public:
   RecurrentLoop(const RecurrentPlan& plan, int64_t batch, int64_t kv_head,
                 RecurrentScratch& scratch)
@@ -47,7 +47,7 @@ class RecurrentLoop : private HeadState {
     StoreState();
   }
 
- private:
+ protected:
   size_t FirstQueryHead() const { return static_cast<size_t>(h_ * p_.group); }
 
   void RunChunk(int64_t first, size_t count) {
@@ -129,15 +129,19 @@ class RecurrentLoop : private HeadState {
     return to;
   }
 
-  // results = rows times the state.
-  void TimesState(const float* rows, size_t count) {
+  // results = rows times a state, or so much is added to them.
+  template <class Update>
+  void TimesState(const float* rows, size_t count, const float* state, Update update) {
     for (size_t i = 0; i < count; i += kTileRows) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), rows + i * plan_.rows, StatePanel(e),
-                                       plan_.dim, s_.results.get() + i * plan_.cols + e, plan_.cols,
-                                       StoreOnly(), {plan_.rows});
+        RegisterTile<ARows, kTileRows>(
+            MultiplyAccumulate(), rows + i * plan_.rows, state + e * plan_.rows, plan_.dim,
+            s_.results.get() + i * plan_.cols + e, plan_.cols, update, {plan_.rows});
       }
     }
+  }
+  void TimesState(const float* rows, size_t count) {
+    TimesState(rows, count, s_.state.get(), StoreOnly());
   }
 
   // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
@@ -181,6 +185,12 @@ class RecurrentLoop : private HeadState {
     LoadFeatures(Side::kQuery, static_cast<int64_t>(head), first, count, parts, queries);
     meeting_.Meet(queries, rows, reach);
     TimesState(Decayed(queries, rows, reach), rows);
+    AddMeets(rows);
+    StoreResults(first, count, parts, static_cast<int64_t>(head));
+  }
+
+  // results += what the tokens of the chunk give each other.
+  void AddMeets(size_t rows) {
     for (size_t i = 0; i < rows; i += kTileRows) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
         RegisterTile<ALayout<1, kChunk>, kTileRows>(
@@ -189,7 +199,6 @@ class RecurrentLoop : private HeadState {
             AddToStored());
       }
     }
-    StoreResults(first, count, parts, static_cast<int64_t>(head));
   }
 
   // Outputs of all query heads of the group from the state alone.
@@ -245,8 +254,9 @@ class RecurrentLoop : private HeadState {
   }
 
   // state = its decay over the whole chunk + keys, decayed from their token on, times writes.
-  void Write(size_t count) {
-    const float* keys = DecayState(count);
+  void Write(size_t count) { AddWrites(DecayState(count), count); }
+
+  void AddWrites(const float* keys, size_t count) {
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
       for (size_t c = 0; c < plan_.dim; c += kTileRows) {
         RegisterTile<AColumns, kTileRows>(MultiplyAccumulate(), keys + c, WritePanel(e), count,

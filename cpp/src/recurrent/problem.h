@@ -23,6 +23,7 @@ struct RecurrentProblem {
   int64_t head_dim = 0;
   int64_t head_dim_v = 0;
   int64_t feature_dim = 0;       // what the feature map makes of head_dim: rows of the state
+  int64_t num_states = 0;        // of levels, else 0
   int64_t state_cols = 0;        // head_dim_v, and one more with normalize
   bool decays_channels = false;  // does a channel have a decay of its own?
   float scale = 1;               // on the output
@@ -34,6 +35,7 @@ struct RecurrentProblem {
   // A token reads the state before it decays and writes, and its own value by the bonus.
   bool reads_first() const { return options.bonus.has_value(); }
 
+  bool has_levels() const { return options.level_weights.has_value(); }
   bool erases() const { return options.delta || options.erase_key.has_value(); }
   // What a token writes one after the other: what it erases by a key of its own, and its value.
   size_t parts() const { return options.erase_key.has_value() ? 2 : 1; }

@@ -4,6 +4,9 @@
 #include "heed/recurrent.h"
 
 #include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -13,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
+#include "src/recurrent/levels-inl.h"
 #include "src/recurrent/loop-inl.h"
 #include "src/recurrent/problem.h"
 #include "src/view_checks.h"
@@ -41,9 +45,10 @@ void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
     scratch.push_back(std::make_unique<RecurrentScratch>(plan));
   }
   pool.Run(tasks, [&](int64_t task, int worker) {
-    RecurrentLoop(plan, task / p.num_kv_heads, task % p.num_kv_heads,
-                  *scratch[static_cast<size_t>(worker)])
-        .Run();
+    RecurrentScratch& own = *scratch[static_cast<size_t>(worker)];
+    const int64_t b = task / p.num_kv_heads, h = task % p.num_kv_heads;
+    if (p.has_levels()) return LevelLoop(plan, b, h, own).Run();
+    RecurrentLoop(plan, b, h, own).Run();
   });
 }
 
@@ -167,8 +172,86 @@ void ReadStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t
   AddOwnValue(p, b, head, 0, to);
 }
 
+// Of levels: the key and its decays, and what a query head reads from all states and from it.
+struct LevelStep {
+  const RecurrentProblem& p;
+  const TensorView<float>& state;
+  int64_t b, h;
+
+  int64_t before() const { return p.Position(b, 0); }
+  size_t lanes() const { return hn::Lanes(DF()); }
+  StateColumns Columns(int64_t level, int64_t e) const {
+    return {&state(b, h, level * p.feature_dim, e), static_cast<size_t>(state.strides[2]),
+            std::min(lanes(), static_cast<size_t>(p.state_cols - e))};
+  }
+
+  void Decay() const {
+    const TensorView<const float>& gates = p.options.log_decay;
+    for (int64_t l = 0; l < p.num_states && gates.has_value(); ++l) {
+      if ((before() >> l & 1) == 0) continue;
+      for (int64_t c = 0; c < p.feature_dim; ++c) {
+        const float factor = std::exp(gates(b, h, 0, p.decays_channels ? c : 0));
+        for (int64_t e = 0; e < p.state_cols; ++e) {
+          float& s = state(b, h, l * p.feature_dim + c, e);
+          s *= factor;
+          if (std::abs(s) < FLT_MIN) s = 0;  // see Faded()
+        }
+      }
+    }
+  }
+
+  void Read(const float* key, int64_t head) const {
+    const DF d;
+    const size_t dim = static_cast<size_t>(p.feature_dim);
+    HWY_ALIGN float query[kMaxStepDim];
+    Features(p, Side::kQuery, &p.q(b, head, 0, 0), b, 0, query);
+    float own = 0;
+    for (size_t c = 0; c < dim; ++c) own += query[c] * key[c];
+    own *= p.options.level_weights(b, head, 0, 0) * Strength();
+    float* to = &p.outputs.output(b, head, 0, 0);
+    for (int64_t e = 0; e < p.head_dim_v; e += static_cast<int64_t>(lanes())) {
+      const size_t here = std::min(lanes(), static_cast<size_t>(p.head_dim_v - e));
+      VF sum = hn::Mul(hn::Set(d, own), hn::LoadN(d, &p.v(b, h, 0, e), here));
+      for (int64_t l = 0; l < p.num_states; ++l) {
+        if ((before() >> l & 1) == 0) continue;
+        const VF weight = hn::Set(d, p.options.level_weights(b, head, 0, l + 1));
+        sum = Fma(weight, ReadToken(query, dim, Columns(l, e)), sum);
+      }
+      hn::StoreN(sum, d, to + e, here);
+    }
+    AddOwnValue(p, b, head, 0, to);
+  }
+
+  float Strength() const { return p.options.beta.has_value() ? p.options.beta(b, h, 0, 0) : 1.0f; }
+
+  // The states of the lowest bits and the key's own become the one of the next bit.
+  void Write(const float* key) const {
+    const int64_t free = std::countr_one(static_cast<uint64_t>(before()));
+    for (int64_t c = 0; c < p.feature_dim; ++c) {
+      for (int64_t e = 0; e < p.state_cols; ++e) {
+        float sum = key[c] * (Strength() * p.v(b, h, 0, e));
+        for (int64_t l = 0; l < free; ++l) {
+          float& old = state(b, h, l * p.feature_dim + c, e);
+          sum += old;
+          old = 0;
+        }
+        state(b, h, free * p.feature_dim + c, e) = sum;
+      }
+    }
+  }
+
+  void Run() const {
+    HWY_ALIGN float key[kMaxStepDim];
+    Features(p, Side::kKey, &p.k(b, h, 0, 0), b, 0, key);
+    Decay();
+    for (int64_t g = 0; g < p.group && p.head_dim_v > 0; ++g) Read(key, h * p.group + g);
+    Write(key);
+  }
+};
+
 // One token of one KV head.
 void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
+  if (p.has_levels()) return LevelStep{p, state, b, h}.Run();
   const auto read = [&] {
     for (int64_t g = 0; g < p.group && p.head_dim_v > 0; ++g) {
       const int64_t head = h * p.group + g;

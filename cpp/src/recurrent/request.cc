@@ -174,16 +174,22 @@ RecurrentRequest ReadPerformer(const RequestReader& reader) {
   return r;
 }
 
-RecurrentRequest ReadCosformer(const RequestReader& reader) {
-  RecurrentRequest r = ReadEstimate(reader, FeatureMap::kCosine);
-  int64_t last = 0;
+std::vector<int64_t> ReadOffsets(const RequestReader& reader) {
+  std::vector<int64_t> offsets;
   for (const double number : reader.Numbers("position_offset")) {
-    r.offsets.push_back(WholeNumber("position_offset", number));
-    last = std::max(last, r.offsets.back());
+    offsets.push_back(WholeNumber("position_offset", number));
   }
-  if (reader.Param("position_offset") != nullptr && r.offsets.empty()) {
+  if (reader.Param("position_offset") != nullptr && offsets.empty()) {
     Fail(ErrorCode::kShape, "position_offset is an empty list; expected 1 or batch values");
   }
+  return offsets;
+}
+
+RecurrentRequest ReadCosformer(const RequestReader& reader) {
+  RecurrentRequest r = ReadEstimate(reader, FeatureMap::kCosine);
+  r.offsets = ReadOffsets(reader);
+  int64_t last = 0;
+  for (const int64_t offset : r.offsets) last = std::max(last, offset);
   const int64_t len = std::max<int64_t>({r.q.shape[2], r.k.shape[2], 1});
   r.options.period = reader.Count("period").value_or(last + len);
   return r;
@@ -248,6 +254,16 @@ RecurrentRequest ReadRwkv7(const RequestReader& reader) {
   return r;
 }
 
+RecurrentRequest ReadLogLinear(const RequestReader& reader) {
+  RecurrentRequest r = ReadCommon(reader);
+  r.options.log_decay = ReadPerToken(reader, "log_decay", r.k);
+  r.options.beta = ReadPerToken(reader, "beta", r.k);
+  r.options.level_weights = reader.RequiredTensor("level_weights");
+  r.offsets = ReadOffsets(reader);
+  if (!r.options.scale) r.options.scale = 1.0;
+  return r;
+}
+
 std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
   std::vector<OutputSpec> specs;
@@ -304,6 +320,7 @@ HEED_RECURRENT(Lightning)
 HEED_RECURRENT(Hgrn2)
 HEED_RECURRENT(Rwkv6)
 HEED_RECURRENT(Rwkv7)
+HEED_RECURRENT(LogLinear)
 
 #undef HEED_RECURRENT
 

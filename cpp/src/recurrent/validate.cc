@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -138,22 +139,56 @@ void SetRandomFeatures(RecurrentProblem& p) {
   p.feature_dim = features;
 }
 
-void SetPeriod(RecurrentProblem& p) {
+void CheckOffsets(const RecurrentProblem& p) {
   const std::span<const int64_t> offsets = p.options.position_offset;
   if (!offsets.empty() && offsets.size() != 1 && offsets.size() != static_cast<size_t>(p.batch)) {
     Fail(ErrorCode::kShape, "position_offset has {} values; expected 1 or batch = {}",
          {offsets.size(), p.batch});
   }
+}
+
+// Positions of queries and keys lie in [0, end).
+void CheckPositions(const RecurrentProblem& p, int64_t end, const char* name) {
+  const int64_t len = std::max(p.q_len, p.kv_len);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t first = p.Position(b, 0);
+    if (first < 0 || first > end - len) {
+      Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie in [0, {}) by {}",
+           {first, first + len - 1, end, name});
+    }
+  }
+}
+
+void SetPeriod(const RecurrentProblem& p) {
+  CheckOffsets(p);
   if (p.options.period < 1) {
     Fail(ErrorCode::kRange, "period = {}; it must be at least 1", {p.options.period});
   }
-  for (int64_t b = 0; b < p.batch; ++b) {
-    const int64_t first = p.Position(b, 0), len = std::max(p.q_len, p.kv_len);
-    if (first < 0 || first > p.options.period - len) {
-      Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie in [0, period = {})",
-           {first, first + len - 1, p.options.period});
-    }
+  CheckPositions(p, p.options.period, "period");
+}
+
+void SetLevels(RecurrentProblem& p) {
+  const RecurrentOptions& o = p.options;
+  if (!o.level_weights.has_value()) return;
+  if (!o.causal || o.normalize || p.erases() || p.reads_first()) {
+    Fail(ErrorCode::kUnsupported,
+         "level_weights: only of causal tokens without weight sums, erasing or a bonus");
   }
+  CheckOffsets(p);
+  if (o.initial_state.has_value() && o.position_offset.empty()) {
+    Fail(ErrorCode::kOption,
+         "initial_state needs position_offset: how many tokens its levels have seen");
+  }
+  CheckInput("level_weights", o.level_weights);
+  const int64_t levels = o.level_weights.shape[3];
+  CheckShape("level_weights", o.level_weights.shape, {p.batch, p.num_heads, p.q_len, levels},
+             "[batch, num_heads, len, levels]");
+  if (levels < 1 || levels > kMaxLevels) {
+    Fail(ErrorCode::kRange, "level_weights has {} levels; expected 1 to {}", {levels, kMaxLevels});
+  }
+  p.num_states = levels - 1;
+  // After 2^num_states tokens there would be another state.
+  CheckPositions(p, (int64_t{1} << p.num_states) - 1, "the number of levels");
 }
 
 void SetFeatures(RecurrentProblem& p) {
@@ -176,6 +211,21 @@ void SetFeatures(RecurrentProblem& p) {
 
 }  // namespace
 
+// How often a query of one head reads a state, in chunks.
+double LevelReads(const RecurrentProblem& p) {
+  const int64_t chunk =
+      static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(p.options.chunk_len)));
+  double reads = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t begin = p.Position(b, 0), end = begin + p.KeyLength(b);
+    for (int64_t n = begin; n < end; n = (n / chunk + 1) * chunk) {
+      const int64_t count = std::min((n / chunk + 1) * chunk, end) - n;
+      reads += static_cast<double>(count * std::popcount(static_cast<uint64_t>(n / chunk)));
+    }
+  }
+  return reads;
+}
+
 double RecurrentFlops(const RecurrentProblem& p) {
   double tokens = 0;
   for (int64_t b = 0; b < p.batch; ++b) tokens += static_cast<double>(p.KeyLength(b));
@@ -186,15 +236,18 @@ double RecurrentFlops(const RecurrentProblem& p) {
   double products = tokens * dim * cols * (parts + erases) + reads * dim * cols;
   const double meets = erases + (p.options.causal ? group : 0);
   products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets * parts;
+  if (p.has_levels()) products += LevelReads(p) * group * dim * cols - reads * dim * cols;
   if (p.has_peaks()) products += (tokens + reads) * dim * static_cast<double>(p.head_dim);
   return 2 * products * static_cast<double>(p.num_kv_heads);
 }
 
 Extents StateShape(const RecurrentProblem& p) {
-  return {p.batch, p.num_kv_heads, p.feature_dim, p.state_cols + (p.has_peaks() ? 1 : 0)};
+  const int64_t states = p.has_levels() ? p.num_states : 1;
+  return {p.batch, p.num_kv_heads, states * p.feature_dim, p.state_cols + (p.has_peaks() ? 1 : 0)};
 }
 
 const char* StateMeaning(const RecurrentProblem& p) {
+  if (p.has_levels()) return "[batch, num_kv_heads, (levels - 1) features, head_dim_v]";
   if (p.has_peaks()) return "[batch, num_kv_heads, features, head_dim_v + 2]";
   return p.options.normalize ? "[batch, num_kv_heads, features, head_dim_v + 1]"
                              : "[batch, num_kv_heads, features, head_dim_v]";
@@ -236,6 +289,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
   CheckSkip(p);
   CheckBonus(p);
   CheckErasing(p);
+  SetLevels(p);
   if (options.log_decay.has_value()) {
     p.decays_channels = options.log_decay.shape[3] != 1 || p.feature_dim == 1;
     p.options.log_decay = Broadcast("log_decay", options.log_decay,

@@ -31,12 +31,13 @@ enum class Kind {
   kErasing,
   kErasingShared,  // one decay for all channels
   kBonusShared,
+  kLevels,
 };
-inline constexpr Kind kKinds[] = {Kind::kPlain,         Kind::kPlainDelta, Kind::kDecay,
-                                  Kind::kDecayDelta,    Kind::kChannels,   Kind::kChannelsDelta,
-                                  Kind::kRandom,        Kind::kTaylor,     Kind::kCosine,
-                                  Kind::kComplement,    Kind::kBonus,      Kind::kErasing,
-                                  Kind::kErasingShared, Kind::kBonusShared};
+inline constexpr Kind kKinds[] = {Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,
+                                  Kind::kDecayDelta,    Kind::kChannels,    Kind::kChannelsDelta,
+                                  Kind::kRandom,        Kind::kTaylor,      Kind::kCosine,
+                                  Kind::kComplement,    Kind::kBonus,       Kind::kErasing,
+                                  Kind::kErasingShared, Kind::kBonusShared, Kind::kLevels};
 
 // Tokens [from, to) of a view.
 template <class T>
@@ -50,7 +51,8 @@ TensorView<T> Tokens(TensorView<T> view, int64_t from, int64_t to) {
 struct Call {
   int64_t batch = 2, heads = 4, kv_heads = 2, len = 100, dim = 12, dim_v = 10;
   int64_t features = dim, cols = dim_v;  // of the state
-  std::vector<float> q, k, v, gates, betas, skip, bonus, erase_keys, erase_rates, projection;
+  std::vector<float> q, k, v, gates, betas, skip, bonus, erase_keys, erase_rates, projection,
+      level_weights;
   std::vector<float> state, output;
   std::array<int64_t, 1> offset = {0};
   RecurrentOptions options;
@@ -101,6 +103,7 @@ struct Call {
       part.erase_key = Tokens(part.erase_key, from, to);
       part.erase_rate = Tokens(part.erase_rate, from, to);
     }
+    if (part.level_weights.has_value()) part.level_weights = Tokens(part.level_weights, from, to);
     offset[0] = from;
     part.position_offset = offset;
     return part;
@@ -142,6 +145,12 @@ struct Call {
     } else {
       options.log_decay = Gates();
       if (kind == Kind::kComplement) options.feature_map = FeatureMap::kComplement;
+      if (kind == Kind::kLevels) {
+        constexpr int64_t kLevels = 8;
+        features = (kLevels - 1) * dim;
+        level_weights = Betas(batch * heads * len * kLevels, 10);
+        options.level_weights = View<const float>(level_weights.data(), batch, heads, len, kLevels);
+      }
       const bool shared = kind == Kind::kErasingShared || kind == Kind::kBonusShared;
       if (shared) options.log_decay.shape[3] = 1;
       if (kind == Kind::kErasing || kind == Kind::kErasingShared) {

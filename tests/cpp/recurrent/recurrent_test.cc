@@ -253,6 +253,14 @@ TEST(RecurrentErrors, OfFeaturesNameTheArgument) {
          [](Call& c) { c.options.position_offset = offsets; });
   expect(Kind::kBonus, ErrorCode::kUnsupported, "bonus", [](Call& c) { c.options.delta = true; });
   expect(Kind::kBonus, ErrorCode::kShape, "bonus", [](Call& c) { c.options.bonus.shape[1] = 2; });
+  expect(Kind::kLevels, ErrorCode::kRange, "positions reach from 0 to 99",
+         [](Call& c) { c.options.level_weights.shape[3] = 7; });
+  expect(Kind::kLevels, ErrorCode::kShape, "level_weights",
+         [](Call& c) { c.options.level_weights.shape[1] = 3; });
+  expect(Kind::kLevels, ErrorCode::kOption, "position_offset",
+         [](Call& c) { c.options.initial_state = c.State(); });
+  expect(Kind::kLevels, ErrorCode::kUnsupported, "level_weights",
+         [](Call& c) { c.options.causal = false; });
   expect(Kind::kErasing, ErrorCode::kOption, "erase_rate",
          [](Call& c) { c.options.erase_rate = {}; });
   expect(Kind::kErasing, ErrorCode::kShape, "erase_key",

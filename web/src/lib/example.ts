@@ -46,6 +46,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   conv_width: 4,
   conv_tail: 3,
   num_features: 16,
+  levels: 8,
   kernel_len: 5,
   compression: 4,
 };
@@ -156,6 +157,7 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   attention_free: ["bias"],
   multi_head_latent: ["normQ", "normKv"],
   causal_conv: ["convBias"],
+  log_linear: ["logDecay", "beta"],
   mamba2: ["logDecay", "beta", "skip"],
   delta_rule: ["beta"],
   gated_delta_rule: ["logDecay", "beta"],
