@@ -108,7 +108,8 @@ Call ReadCall(const std::string& names, val table, const std::string& param_name
   return {heed::wire::ReadTensors(names, table), heed::wire::ReadParams(param_names, param_values)};
 }
 
-// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, window, sinks, page_size.
+// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, window, sinks, page_size,
+// heavy_hitters.
 val CacheNew(val numbers) {
   return heed::wire::Guarded([&] {
     const std::vector<int64_t> n = Integers(numbers);
@@ -123,6 +124,7 @@ val CacheNew(val numbers) {
     options.window = n.at(7);
     options.sinks = n.at(8);
     options.page_size = n.at(9);
+    options.heavy_hitters = n.at(10);
     return val(Keep(heed::KvCache(options)));
   });
 }
@@ -139,6 +141,14 @@ val CacheRewind(int id, double sequence, double length) {
   return heed::wire::Guarded([&] {
     Find(id).Rewind(static_cast<int64_t>(sequence), static_cast<int64_t>(length));
     return val::null();
+  });
+}
+
+// The tokens that a KV head holds.
+val CacheTokens(int id, double sequence, double head) {
+  return heed::wire::Guarded([&] {
+    const auto held = Find(id).tokens(static_cast<int64_t>(sequence), static_cast<int64_t>(head));
+    return val::array(std::vector<double>(held.begin(), held.end()));
   });
 }
 
@@ -225,6 +235,7 @@ EMSCRIPTEN_BINDINGS(heed_cache) {
   emscripten::function("cacheNew", &CacheNew);
   emscripten::function("cacheAppend", &CacheAppend);
   emscripten::function("cacheRewind", &CacheRewind);
+  emscripten::function("cacheTokens", &CacheTokens);
   emscripten::function("cacheFork", &CacheFork);
   emscripten::function("cacheAttend", &CacheAttend);
   emscripten::function("cacheInfo", &CacheInfo);

@@ -126,6 +126,7 @@ export interface KernelGlue extends MemoryGlue {
   cacheNew(numbers: number[]): number | Failure;
   cacheAppend(id: number, names: string, table: number[], lengths: number[]): Failure | null;
   cacheRewind(id: number, sequence: number, length: number): Failure | null;
+  cacheTokens(id: number, sequence: number, head: number): number[] | Failure;
   cacheFork(id: number, sequences: number[]): number | Failure;
   cacheAttend(
     id: number,

@@ -39,6 +39,11 @@ export interface KvCacheOptions {
   readonly window?: number | undefined;
   /** With a window: the first tokens, which stay visible to all. */
   readonly sinks?: number | undefined;
+  /**
+   * With a window: so many of the tokens that fell out of it stay, those that have received the
+   * largest weights (H2O). Attend what is appended, once; `rewind` and ALiBi are refused.
+   */
+  readonly heavyHitters?: number | undefined;
   /** For `pages` of `attend`: tokens of a page, whose smallest and largest keys are kept. Default off. */
   readonly pageSize?: number | undefined;
 }
@@ -104,6 +109,8 @@ export interface KvCacheMembers {
   ): CacheResult<Q, O>;
   /** Forgets the last tokens of a sequence, so that `length` remain. */
   rewind(sequence: number, length: number): void;
+  /** The tokens of a sequence that a KV head holds, ascending. */
+  tokens(sequence: number, head: number): number[];
   /** A cache whose sequences begin as copies of these (default: all). Blocks are shared. */
   fork(sequences?: readonly number[]): KvCache;
   memory(): CacheMemory;
@@ -128,6 +135,7 @@ const COUNTS = [
   "window",
   "sinks",
   "pageSize",
+  "heavyHitters",
 ] as const;
 type Sizes = Record<(typeof COUNTS)[number], number>;
 const OPTION_NAMES: ReadonlySet<string> = new Set([...COUNTS, "dtype"]);
@@ -177,13 +185,16 @@ function readSizes(options: Record<string, unknown>): Sizes {
     window: options.window === undefined ? 0 : count("window", 1),
     sinks: count("sinks", 0, 0),
     pageSize: options.pageSize === undefined ? 0 : count("pageSize", 1),
+    heavyHitters: count("heavyHitters", 0, 0),
   };
 }
 
 /** What does not go together. */
-function checkSizes({ window, sinks, blockSize, pageSize }: Sizes): void {
-  if (sinks > 0 && window === 0) {
-    fail("option", "sinks", sinks, "a window beside it: without one all tokens stay");
+function checkSizes(sizes: Sizes): void {
+  const { window, blockSize, pageSize } = sizes;
+  for (const name of ["sinks", "heavyHitters"] as const) {
+    if (sizes[name] === 0 || window > 0) continue;
+    fail("option", name, sizes[name], "a window beside it: without one all tokens stay");
   }
   if (pageSize > 0 && window > 0) {
     fail("unsupported", "pageSize", pageSize, "no window, which bounds what is read by itself");
@@ -353,7 +364,8 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
         checkSizes(sizes);
         const { batch, numKvHeads, headDim, headDimV, capacity, blockSize } = sizes;
         const numbers = [batch, numKvHeads, headDim, headDimV, capacity, blockSize];
-        numbers.push(readDType(given.dtype), sizes.window, sizes.sinks, sizes.pageSize);
+        numbers.push(readDType(given.dtype), sizes.window, sizes.sinks);
+        numbers.push(sizes.pageSize, sizes.heavyHitters);
         this.#sizes = sizes;
         this.#id = heap.callChecked((glue) => glue.cacheNew(numbers));
       }
@@ -411,6 +423,13 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       checkCount("sequence", sequence, 0, this.#sizes.batch - 1);
       checkCount("length", length, 0);
       heap.callChecked((glue) => glue.cacheRewind(id, sequence, length));
+    }
+
+    tokens(sequence: number, head: number): number[] {
+      const id = this.#number;
+      checkCount("sequence", sequence, 0, this.#sizes.batch - 1);
+      checkCount("head", head, 0, this.#sizes.numKvHeads - 1);
+      return heap.callChecked((glue) => glue.cacheTokens(id, sequence, head));
     }
 
     fork(sequences?: readonly number[]): KvCache {

@@ -164,6 +164,7 @@ constexpr Runner kRunners[] = {
     Counted("streaming", PlanStreaming, RunStreaming),
     Counted("quest", PlanQuest, RunQuest),
     Counted("indexed", PlanIndexed, RunIndexed),
+    Counted("heavy_hitter", PlanHeavyHitter, RunHeavyHitter),
 #endif
 };
 

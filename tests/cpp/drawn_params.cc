@@ -41,6 +41,7 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"top_blocks", {1, 4}},
     {"iterations", {1, 8}},
     {"recent_tokens", {1, 12}},
+    {"heavy_tokens", {1, 8}},
     {"sink_tokens", {0, 4}},
     {"page_size", {1, 9}},
     {"pages", {1, 4}},

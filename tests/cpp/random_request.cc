@@ -126,8 +126,8 @@ class Drawer {
                         Lists("bigbird axial swin_window neighborhood", r_.Word("pattern"));
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
     // Tokens of a recurrence are queries and keys at once.
-    const bool one_len =
-        row_.family == "recurrent" ? !Takes("causal") : Lists("nystrom reformer", r_.id);
+    const bool one_len = row_.family == "recurrent" ? !Takes("causal")
+                                                    : Lists("nystrom reformer heavy_hitter", r_.id);
     if (one_len && Rule()) extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();

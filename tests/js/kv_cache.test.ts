@@ -131,6 +131,26 @@ describe("heed.KvCache", () => {
     });
   });
 
+  it("keeps the tokens that weigh most, as the mechanism heavy_hitter does", () => {
+    const wanted = heed.run("heavy_hitter", { q, k, v }, { recentTokens: 6, heavyTokens: 3 });
+    using_(new heed.KvCache({ ...SIZES, blockSize: 4, window: 6, heavyHitters: 3 }), (cache) => {
+      for (let t = 0; t < 40; t++) {
+        fill(cache, t, t + 1);
+        const { output } = cache.attend(slice(q, t, t + 1));
+        const row = slice(wanted.output as Data, t, t + 1);
+        expectClose(`token ${t}`, output.data, row.data, MAX_ERROR);
+        const held = cache.tokens(1, 0);
+        expect(held.length).toBe(Math.min(t + 1, 9));
+        expect(held.slice(-Math.min(t + 1, 6))).toEqual(
+          Array.from({ length: Math.min(t + 1, 6) }, (_, n) => t + 1 - Math.min(t + 1, 6) + n),
+        );
+      }
+      expect(cache.memory().blocks).toBe(2 * 3);
+      expectError("unsupported", ["length"], () => cache.rewind(0, 20));
+      expectError("range", ["head"], () => cache.tokens(0, 2));
+    });
+  });
+
   it("keeps a window and its sinks in bounded memory", () => {
     using_(new heed.KvCache({ ...SIZES, batch: 1, blockSize: 4, window: 8, sinks: 2 }), (cache) => {
       const one = (x: Data, i: number): Data => {
@@ -231,6 +251,7 @@ describe("heed.KvCache", () => {
     expectError("range", ["headDim", "1.5"], make({ headDim: 1.5 }));
     expectError("dtype", ["dtype", "int4"], make({ dtype: "int4" }));
     expectError("option", ["sinks", "window"], make({ sinks: 2 }));
+    expectError("option", ["heavyHitters", "window"], make({ heavyHitters: 2 }));
     expectError("unsupported", ["pageSize", "window"], make({ pageSize: 2, window: 8 }));
     expectError("range", ["blockSize", "pageSize"], make({ pageSize: 4, blockSize: 6 }));
     expectError("option", ["blocksize", "blockSize"], make({ blocksize: 2 }));

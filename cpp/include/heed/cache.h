@@ -44,6 +44,15 @@ struct KvCacheOptions {
   // With a window: the first tokens, which stay visible to all (StreamingLLM).
   int64_t sinks = 0;
 
+  // With a window: so many of the tokens that fell out of it stay as well, in each KV head its own,
+  // those that have received the largest weights of all queries so far (H2O). A query sees at most
+  // sinks + window + heavy_hitters tokens, its own included, or those and the tokens that were
+  // appended with it: the cache forgets when more is appended. Decode what is appended, once:
+  // weights count as often as they are computed. Positions are lost, so are Rewind and ALiBi.
+  // Source: Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
+  // Language Models, arXiv:2306.14048, section 4.
+  int64_t heavy_hitters = 0;
+
   // For DecodeOptions::pages: the smallest and the largest key of each page of so many tokens are
   // kept as well, 8 * head_dim bytes a page and head. block_size is a multiple of it (by default
   // made one). 0 = none. Not with a window, which bounds what is read by itself.
@@ -93,6 +102,9 @@ class KvCache {
   // sequence may appear several times (a shared prefix). Shares all blocks: O(blocks).
   KvCache Fork(std::span<const int64_t> sequences) const;
   KvCache Fork() const;
+
+  // The tokens of a sequence that a KV head holds, ascending.
+  std::vector<int64_t> tokens(int64_t sequence, int64_t head) const;
 
   // Copies tokens [begin, end) of a sequence out, as they are stored: k [1, num_kv_heads,
   // end - begin, head_dim], v likewise. Throws Error(kRange) for evicted or missing tokens.

@@ -5,6 +5,8 @@
 #define HEED_CACHE_POLICY_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "heed/attention.h"
 
@@ -56,6 +58,37 @@ struct QuestOptions {
 void QuestAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                     const QuestOptions& options, const AttentionOutputs& outputs,
                     ThreadPool* pool = nullptr);
+
+struct HeavyHitterOptions {
+  int64_t recent_tokens = 1024;  // that a query sees, its own included, >= 1
+  int64_t heavy_tokens = 1024;   // of the older ones, >= 1
+  std::optional<double> scale;   // on the scores; absent = 1 / sqrt(head_dim)
+  std::optional<double> softcap;
+  std::span<const float> sinks;            // num_heads logits in the denominator, or none
+  std::span<const int32_t> key_lengths{};  // [batch] values in [0, kv_len], or none
+};
+
+// Heavy hitters: decoding over a cache that keeps the last tokens and, in each KV head, of the
+// older ones those that have received the largest weights so far. What it has forgotten never
+// returns.
+//
+// Shapes   as Attention(); q_len equals kv_len: tokens come one after the other. All extents are at
+//          least 1.
+// Outputs  output, lse and weights [batch, num_heads, q_len, kv_len], 0 for what was forgotten.
+// With
+//          recent_tokens + heavy_tokens of at least kv_len it is causal attention. The weights of a
+//          KV head are those of its query heads together; of equal sums the later token is
+//          forgotten. Sums are float64, of float32 weights: near ties may fall differently on
+//          another machine.
+// Empty row, errors, accuracy  as Attention(), for the same choices.
+// Cost     of Attention() over recent_tokens + heavy_tokens keys a query, scores twice; one query
+// at
+//          a time.
+// Source   Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
+//          Language Models, arXiv:2306.14048, section 4.
+void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const HeavyHitterOptions& options,
+                          const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
 
 }  // namespace heed
 

@@ -19,8 +19,8 @@ struct CacheView {
   std::vector<int64_t> positions;    // [batch]
 };
 
-int64_t QueryCount(const StoredTensor& q, const DecodeOptions& options, int64_t b) {
-  return options.query_lengths.empty() ? q.shape[2] : options.query_lengths[static_cast<size_t>(b)];
+int64_t QueryCount(int64_t q_len, const DecodeOptions& options, int64_t b) {
+  return options.query_lengths.empty() ? q_len : options.query_lengths[static_cast<size_t>(b)];
 }
 
 void CheckQueries(const StoredTensor& q, const KvCache::State& state,
@@ -42,7 +42,7 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
          {*options.pages});
   }
   for (int64_t b = 0; b < o.batch; ++b) {
-    const int64_t count = QueryCount(q, options, b);
+    const int64_t count = QueryCount(q.shape[2], options, b);
     const Sequence& sequence = state.sequences[static_cast<size_t>(b)];
     if (count < 0 || count > q.shape[2]) {
       Fail(ErrorCode::kRange, "query_lengths holds {}; expected 0 to q_len = {}",
@@ -54,6 +54,12 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
            {b, sequence.length, count});
     }
     const int64_t begin = std::max(o.sinks, state.WindowBegin(sequence.length - count));
+    if (count > sequence.appended && sequence.dropped > 0) {
+      Fail(ErrorCode::kRange,
+           "sequence {} has {} queries and got {} tokens last: decode no more queries than were "
+           "appended last",
+           {b, count, sequence.appended});
+    }
     if (count > 0 && begin < sequence.evicted) {
       Fail(ErrorCode::kRange,
            "query 0 of sequence {} sees token {}, which was evicted: decode no more queries than "
@@ -82,36 +88,36 @@ CachedRows RowsOf(const KvCache::State& state, int64_t row_bytes, int64_t offset
   return rows;
 }
 
-CacheView MakeView(const StoredTensor& q, const KvCache::State& state,
-                   const DecodeOptions& options) {
+// Of the `rows` queries from `first` on of a call that has q_len.
+CacheView MakeView(const KvCache::State& state, const DecodeOptions& options, int64_t q_len,
+                   int64_t first, int64_t rows) {
   const BlockLayout& layout = state.layout;
   CacheView view;
   view.k = RowsOf(state, layout.k_row_bytes, 0, layout.k_scale_offset);
   view.v = RowsOf(state, layout.v_row_bytes, layout.v_offset, layout.v_scale_offset);
-  const int64_t rows = options.query_lengths.empty() ? 1 : q.shape[2];
+  const int64_t lengths = options.query_lengths.empty() ? 1 : rows;
   for (int64_t b = 0; b < state.options.batch; ++b) {
-    const int64_t length = state.sequences[static_cast<size_t>(b)].length;
-    const int64_t count = QueryCount(q, options, b);
-    view.positions.push_back(length - count);
-    for (int64_t i = 0; i < rows; ++i) {
+    const int64_t slots = state.sequences[static_cast<size_t>(b)].slots();
+    const int64_t count = QueryCount(q_len, options, b);
+    view.positions.push_back(slots - count + first);
+    for (int64_t i = first; i < first + lengths; ++i) {
       const bool padding = !options.query_lengths.empty() && i >= count;
-      view.key_lengths.push_back(padding ? 0 : static_cast<int32_t>(length));
+      view.key_lengths.push_back(padding ? 0 : static_cast<int32_t>(slots));
     }
   }
   return view;
 }
 
-AttentionProblem MakeProblem(const StoredTensor& q, const KvCache& cache, const CacheView& view,
-                             const DecodeOptions& options) {
-  const KvCacheOptions& o = cache.options();
-  const int64_t kv_len = cache.max_length();
+AttentionProblem MakeProblem(const StoredTensor& q, const KvCache::State& state,
+                             const CacheView& view, const DecodeOptions& options) {
+  const KvCacheOptions& o = state.options;
+  const int64_t kv_len = state.MostSlots();
   AttentionProblem p;
   p.q = q;
   p.k = {nullptr, o.dtype, {o.batch, o.num_kv_heads, kv_len, o.head_dim}, {}};
   p.v = {nullptr, o.dtype, {o.batch, o.num_kv_heads, kv_len, o.head_dim_v}, {}};
   p.cached_k = &view.k;
   p.cached_v = &view.v;
-  p.sink_keys = o.sinks;
   p.options.scale = options.scale;
   p.options.softcap = options.softcap;
   p.options.sinks = options.sink_logits;
@@ -119,11 +125,49 @@ AttentionProblem MakeProblem(const StoredTensor& q, const KvCache& cache, const 
   p.options.causal = true;
   p.options.key_lengths = view.key_lengths;
   p.options.query_offset = QueryOffset::PerBatch(view.positions);
-  if (o.window > 0) p.options.window = Window::LastN(o.window);
+  if (o.window > 0 && !state.weighs()) {
+    p.options.window = Window::LastN(o.window);
+    p.sink_keys = o.sinks;
+  }
   return p;
 }
 
+// Checks all of a call and runs it, or the queries from `first` on.
+void DecodeRowsOf(const StoredTensor& q, const KvCache::State& state, const DecodeOptions& options,
+                  int64_t q_len, int64_t first, const AttentionOutputs& outputs, bool run,
+                  ThreadPool* pool) {
+  const CacheView view = MakeView(state, options, q_len, first, q.shape[2]);
+  AttentionProblem problem = MakeProblem(q, state, view, options);
+  CompleteInputs(problem, outputs.lse.has_value());
+  CompleteOutputs(problem, outputs);
+  if (options.pages) {
+    ChoosePages(problem, state, *options.pages, options.query_lengths,
+                pool != nullptr ? *pool : DefaultThreadPool());
+  }
+  if (run) RunProblem(problem, pool);
+}
+
 }  // namespace
+
+void DecodeSlots(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
+                 const AttentionOutputs& outputs, ThreadPool* pool) {
+  const KvCache::State& state = cache.state();
+  const int64_t q_len = q.shape[2];
+  CheckQueries(q, state, options);
+  if (state.weighs() && !options.alibi_slopes.empty()) {
+    Fail(ErrorCode::kUnsupported, "alibi_slopes: a cache of heavy hitters has lost the positions");
+  }
+  try {
+    if (!state.weighs()) return DecodeRowsOf(q, state, options, q_len, 0, outputs, true, pool);
+    DecodeRowsOf(q, state, options, q_len, 0, outputs, false, pool);
+    const auto rows = [&](const StoredTensor& some, int64_t first, const AttentionOutputs& out) {
+      DecodeRowsOf(some, state, options, q_len, first, out, true, pool);
+    };
+    DecodeWeighing(q, state, outputs, rows);
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the tables of a cache");
+  }
+}
 
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
             const AttentionOutputs& outputs, ThreadPool* pool) {
@@ -131,20 +175,7 @@ void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& op
     Fail(ErrorCode::kUnsupported,
          "weights and scores of a cache are not offered: its sequences have lengths of their own");
   }
-  CheckQueries(q, cache.state(), options);
-  try {
-    const CacheView view = MakeView(q, cache.state(), options);
-    AttentionProblem problem = MakeProblem(q, cache, view, options);
-    CompleteInputs(problem, outputs.lse.has_value());
-    CompleteOutputs(problem, outputs);
-    if (options.pages) {
-      ChoosePages(problem, cache.state(), *options.pages, options.query_lengths,
-                  pool != nullptr ? *pool : DefaultThreadPool());
-    }
-    RunProblem(problem, pool);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the tables of a cache");
-  }
+  DecodeSlots(q, cache, options, outputs, pool);
 }
 
 void Decode(TensorView<const float> q, const KvCache& cache, const DecodeOptions& options,

@@ -39,6 +39,12 @@ KvCacheOptions Complete(KvCacheOptions o) {
   CheckAtLeast("block_size", o.block_size, 0);
   CheckAtLeast("window", o.window, 0);
   CheckAtLeast("sinks", o.sinks, 0);
+  CheckAtLeast("heavy_hitters", o.heavy_hitters, 0);
+  if (o.heavy_hitters > 0 && o.window == 0) {
+    Fail(ErrorCode::kOption,
+         "heavy_hitters = {} need a window: without one every token stays visible",
+         {o.heavy_hitters});
+  }
   CheckAtLeast("page_size", o.page_size, 0);
   if (o.page_size > 0 && o.window > 0) {
     Fail(ErrorCode::kUnsupported,
@@ -92,9 +98,9 @@ Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t token
   const BlockLayout& layout = state.layout;
   Growth growth;
   growth.tokens = tokens;
-  growth.first_block = sequence.length / layout.block_size;
+  growth.first_block = sequence.slots() / layout.block_size;
   if (tokens == 0) return growth;
-  const int64_t end = BlockCount(sequence.length + tokens, layout.block_size);
+  const int64_t end = BlockCount(sequence.slots() + tokens, layout.block_size);
   for (int64_t n = growth.first_block; n < end; ++n) {
     const bool listed = n < static_cast<int64_t>(sequence.blocks.size());
     const std::shared_ptr<Block> old = listed ? sequence.blocks[static_cast<size_t>(n)] : nullptr;
@@ -106,7 +112,7 @@ Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t token
     growth.blocks.push_back(std::make_shared<Block>(layout));
     // An evicted block leaves nothing to copy.
     if (old != nullptr) {
-      CopyTokens(layout, *old, *growth.blocks.back(), sequence.length % layout.block_size);
+      CopyTokens(layout, *old, *growth.blocks.back(), sequence.slots() % layout.block_size);
     }
   }
   return growth;
@@ -121,7 +127,7 @@ struct RowPlace {
 void WriteRows(const BlockLayout& layout, const RowPlace& place, const StoredTensor& from,
                int64_t b, const Sequence& sequence, int64_t tokens, float* converted) {
   for (int64_t i = 0; i < tokens; ++i) {
-    const int64_t token = sequence.length + i;
+    const int64_t token = sequence.slots() + i;
     char* block = sequence.blocks[static_cast<size_t>(token / layout.block_size)]->data();
     for (int64_t h = 0; h < layout.num_kv_heads; ++h) {
       const int64_t slot = layout.Slot(h, token);
@@ -140,7 +146,7 @@ void WriteRows(const BlockLayout& layout, const RowPlace& place, const StoredTen
 
 // Frees the blocks that no query from `position` on sees.
 void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
-  if (state.options.window == 0) return;
+  if (state.options.window == 0 || state.weighs()) return;
   const int64_t size = state.layout.block_size;
   const int64_t first = std::max(BlockCount(state.options.sinks, size), sequence.evicted / size);
   const int64_t last = state.WindowBegin(position) / size;
@@ -240,6 +246,7 @@ void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
     for (int64_t b = 0; b < o.batch; ++b) {
       Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
       const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
+      if (state_->weighs() && tokens > 0) ForgetTokens(*state_, sequence);
       growths.push_back(Grow(*state_, sequence, tokens));
       const size_t end =
           static_cast<size_t>(growths.back().first_block) + growths.back().blocks.size();
@@ -262,6 +269,7 @@ void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
     WriteRows(layout, {layout.v_offset, layout.v_row_bytes, layout.v_scale_offset}, v, b, sequence,
               growth.tokens, converted.data());
     Evict(*state_, sequence.length, sequence);
+    if (state_->weighs()) NoteTokens(*state_, growth.tokens, sequence);
     if (layout.page_size > 0) {
       BoundPages(layout, sequence, sequence.length, sequence.length + growth.tokens,
                  converted.data());
@@ -275,6 +283,11 @@ void KvCache::Rewind(int64_t sequence, int64_t length) {
   Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
   if (length < 0 || length > s.length) {
     Fail(ErrorCode::kRange, "length = {}; sequence {} has {} tokens", {length, sequence, s.length});
+  }
+  if (state_->weighs() && length < s.length) {
+    Fail(ErrorCode::kUnsupported,
+         "length = {}: a cache of heavy hitters cannot tell what its tokens weighed before",
+         {length});
   }
   const int64_t sinks = state_->options.sinks;
   const int64_t begin = std::max(sinks, state_->WindowBegin(length));
@@ -312,6 +325,28 @@ KvCache KvCache::Fork() const {
   return Fork(all);
 }
 
+std::vector<int64_t> KvCache::tokens(int64_t sequence, int64_t head) const {
+  CheckSequence(*state_, sequence);
+  const Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
+  const KvCacheOptions& o = state_->options;
+  if (head < 0 || head >= o.num_kv_heads) {
+    Fail(ErrorCode::kRange, "head = {}; the cache has {}", {head, o.num_kv_heads});
+  }
+  std::vector<int64_t> held;
+  if (state_->weighs()) {
+    for (size_t at = static_cast<size_t>(head); at < s.tokens.size();
+         at += static_cast<size_t>(o.num_kv_heads)) {
+      held.push_back(s.tokens[at]);
+    }
+    HeapSort(held.begin(), held.end());
+    return held;
+  }
+  for (int64_t j = 0; j < s.length; ++j) {
+    if (j < o.sinks || j >= s.evicted) held.push_back(j);
+  }
+  return held;
+}
+
 void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<float> k,
                    TensorView<float> v) const {
   CheckSequence(*state_, sequence);
@@ -320,6 +355,11 @@ void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<floa
   if (begin < 0 || end < begin || end > s.length) {
     Fail(ErrorCode::kRange, "tokens {} to {}; sequence {} has {}",
          {begin, end, sequence, s.length});
+  }
+  if (s.dropped > 0) {
+    Fail(ErrorCode::kUnsupported,
+         "tokens {} to {}: the heads of a cache of heavy hitters hold tokens of their own",
+         {begin, end});
   }
   if (std::max(begin, o.sinks) < std::min(end, s.evicted)) {
     Fail(ErrorCode::kRange, "tokens {} to {}: some below {} were evicted", {begin, end, s.evicted});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -66,6 +67,15 @@ struct Sequence {
   // Tokens [sinks, evicted) are gone. Entries of their blocks are empty.
   int64_t evicted = 0;
   std::vector<std::shared_ptr<Block>> blocks;
+
+  // With heavy hitters each head holds tokens of its own, equally many, in slots: what a token is
+  // to blocks otherwise. Slots of the last `appended` tokens are in their order.
+  int64_t dropped = 0;  // tokens that no slot holds
+  int64_t appended = 0;
+  std::vector<int64_t> tokens;       // [slots, num_kv_heads]
+  mutable std::vector<double> sums;  // the weights that they have received: decoding adds to them
+
+  int64_t slots() const { return length - dropped; }
 };
 
 struct KvCache::State {
@@ -73,6 +83,12 @@ struct KvCache::State {
   BlockLayout layout;
   std::vector<Sequence> sequences;
 
+  bool weighs() const { return options.heavy_hitters > 0; }
+  int64_t MostSlots() const {
+    int64_t most = 0;
+    for (const Sequence& sequence : sequences) most = std::max(most, sequence.slots());
+    return most;
+  }
   // The first token that a query at `position` sees behind the sinks.
   int64_t WindowBegin(int64_t position) const {
     return options.window == 0 ? 0 : std::max<int64_t>(0, position - options.window + 1);
@@ -90,6 +106,22 @@ const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i,
 // `row` has head_dim floats.
 void BoundPages(const BlockLayout& layout, const Sequence& sequence, int64_t begin, int64_t end,
                 float* row);
+
+// With heavy hitters, before more is appended: leaves sinks, the last window - 1 tokens and the
+// heaviest others. Throws Error(kMemory).
+void ForgetTokens(const KvCache::State& state, Sequence& sequence);
+// The next `count` tokens take the slots behind all others.
+void NoteTokens(const KvCache::State& state, int64_t count, Sequence& sequence);
+
+// Decodes some queries from `first` on with their weights over slots, and adds these to the sums.
+using DecodeRows =
+    std::function<void(const StoredTensor& q, int64_t first, const AttentionOutputs& outputs)>;
+void DecodeWeighing(const StoredTensor& q, const KvCache::State& state,
+                    const AttentionOutputs& outputs, const DecodeRows& decode_rows);
+
+// Decode() that also gives weights [batch, num_heads, q_len, slots], for caches of heavy hitters.
+void DecodeSlots(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
+                 const AttentionOutputs& outputs, ThreadPool* pool);
 
 // Lets each query of a completed problem see the pages that it chooses. Throws std::bad_alloc.
 void ChoosePages(AttentionProblem& p, const KvCache::State& state, int64_t pages,

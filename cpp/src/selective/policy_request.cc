@@ -54,4 +54,31 @@ void RunQuest(const RequestReader& reader, std::span<const NamedTensor> outputs,
   QuestAttention(r.q, r.k, r.v, ReadQuest(reader, r), FloatOutputs(r, outputs), pool);
 }
 
+namespace {
+
+HeavyHitterOptions ReadHeavyHitter(const RequestReader& reader, const ComposedRequest& r) {
+  HeavyHitterOptions o;
+  o.recent_tokens = reader.Count("recent_tokens").value_or(o.recent_tokens);
+  o.heavy_tokens = reader.Count("heavy_tokens").value_or(o.heavy_tokens);
+  o.scale = r.rest.options.scale;
+  o.softcap = r.rest.options.softcap;
+  o.sinks = r.rest.options.sinks;
+  o.key_lengths = r.rest.options.key_lengths;
+  return o;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanHeavyHitter(const RequestReader& reader) {
+  const ComposedRequest r = ReadComposed(reader);
+  ValidateHeavyHitter(r.q, r.k, r.v, ReadHeavyHitter(reader, r));
+  return PlanAttention(r.rest);
+}
+
+void RunHeavyHitter(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                    ThreadPool* pool) {
+  const ComposedRequest r = ReadComposed(reader);
+  HeavyHitterAttention(r.q, r.k, r.v, ReadHeavyHitter(reader, r), FloatOutputs(r, outputs), pool);
+}
+
 }  // namespace heed

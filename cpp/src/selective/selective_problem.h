@@ -39,6 +39,10 @@ AttentionOptions ValidateStreaming(const StreamingOptions& options, int64_t batc
 AttentionOptions ValidateQuest(const QuestOptions& options, int64_t batch);
 void ValidateIndexed(const TensorView<const float>& q, const TensorView<const float>& k,
                      const IndexTensors& index, const IndexedOptions& options);
+AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
+                                     const TensorView<const float>& k,
+                                     const TensorView<const float>& v,
+                                     const HeavyHitterOptions& options);
 
 }  // namespace heed
 

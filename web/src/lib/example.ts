@@ -199,6 +199,7 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   nystrom: { numLandmarks: 4 },
   streaming: { recentTokens: 4, sinkTokens: 2 },
   quest: { pageSize: 3, pages: 2 },
+  heavy_hitter: { recentTokens: 3, heavyTokens: 2 },
 };
 
 /** Inputs that show best without chance: a code alone, and how one vector turns. */

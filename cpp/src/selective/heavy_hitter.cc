@@ -1,0 +1,113 @@
+// Heavy hitters over a whole sequence: a cache decodes it token by token.
+#include <algorithm>
+#include <vector>
+
+#include "src/cache/state.h"
+#include "src/compose/compose_problem.h"
+#include "src/compose/rows.h"
+#include "src/message.h"
+#include "src/selective/selective_problem.h"
+
+namespace heed {
+namespace {
+
+template <class T>
+TensorView<T> TokenOf(TensorView<T> view, int64_t t) {
+  view.data += t * view.strides[2];
+  view.shape[2] = 1;
+  return view;
+}
+
+// A dry run cannot decode: nothing weighs anything. Every query sees as many tokens as it may.
+void CountCost(const AttentionProblem& p, const HeavyHitterOptions& o, DryRun& dry) {
+  const int64_t most = std::min(p.kv_len, o.recent_tokens + o.heavy_tokens);
+  double keys = 0;
+  for (int64_t t = 0; t < p.q_len; ++t) keys += static_cast<double>(std::min(t + 1, most));
+  const double heads = static_cast<double>(p.batch * p.num_heads);
+  dry.AddFlops(2 * heads * keys * static_cast<double>(2 * p.head_dim + p.head_dim_v));
+  const int64_t floats =
+      p.batch * most * (p.num_kv_heads * (p.head_dim + p.head_dim_v + 4) + p.num_heads);
+  dry.AddBytes(floats * static_cast<int64_t>(sizeof(float)));
+  dry.AddBytes(-floats * static_cast<int64_t>(sizeof(float)));
+}
+
+// Weights over the slots of a cache, as weights over tokens.
+void Scatter(const TensorView<float>& slots, const KvCache::State& state, int64_t t,
+             const TensorView<float>& weights) {
+  const int64_t kv_heads = state.layout.num_kv_heads, group = slots.shape[1] / kv_heads;
+  for (int64_t b = 0; b < slots.shape[0]; ++b) {
+    const Sequence& sequence = state.sequences[static_cast<size_t>(b)];
+    for (int64_t h = 0; h < slots.shape[1]; ++h) {
+      for (int64_t j = 0; j < weights.shape[3]; ++j) weights(b, h, t, j) = 0;
+      for (int64_t slot = 0; slot < sequence.slots(); ++slot) {
+        const size_t at = static_cast<size_t>(slot * kv_heads + h / group);
+        weights(b, h, t, sequence.tokens[at]) = slots(b, h, 0, slot);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
+                                     const TensorView<const float>& k,
+                                     const TensorView<const float>& v,
+                                     const HeavyHitterOptions& o) {
+  CheckCount("recent_tokens", o.recent_tokens);
+  CheckCount("heavy_tokens", o.heavy_tokens);
+  AttentionOptions options;
+  options.scale = o.scale;
+  options.softcap = o.softcap;
+  options.sinks = o.sinks;
+  options.key_lengths = o.key_lengths;
+  CheckChoosable(options, q.shape[0]);
+  const AttentionProblem p =
+      ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, false);
+  if (p.q_len != p.kv_len) {
+    Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; tokens are queries and keys at once",
+         {p.q_len, p.kv_len});
+  }
+  if (q.size() == 0 || v.size() == 0) {
+    Fail(ErrorCode::kShape, "q has shape {} and v {}; a cache needs extents of at least 1",
+         {q.shape, v.shape});
+  }
+  return options;
+}
+
+void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const HeavyHitterOptions& options,
+                          const AttentionOutputs& outputs, ThreadPool* pool) {
+  const AttentionProblem p =
+      ValidateComposed(q, k, v, ValidateHeavyHitter(q, k, v, options), outputs);
+  if (outputs.scores.has_value()) {
+    Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
+  }
+  if (DryRun* const dry = DryRun::Current()) return CountCost(p, options, *dry);
+  KvCache cache({.batch = p.batch,
+                 .num_kv_heads = p.num_kv_heads,
+                 .head_dim = p.head_dim,
+                 .head_dim_v = p.head_dim_v,
+                 .window = options.recent_tokens,
+                 .heavy_hitters = options.heavy_tokens});
+  std::vector<int64_t> counts(static_cast<size_t>(p.batch));
+  DecodeOptions decode;
+  decode.scale = options.scale;
+  decode.softcap = options.softcap;
+  decode.sink_logits = options.sinks;
+  decode.query_lengths = counts;
+  for (int64_t t = 0; t < p.q_len; ++t) {
+    for (int64_t b = 0; b < p.batch; ++b) {
+      counts[static_cast<size_t>(b)] = t < p.KeyLength(b, 0) ? 1 : 0;
+    }
+    cache.Append(TokenOf(k, t), TokenOf(v, t), counts);
+    const OwnedTensor slots({p.batch, p.num_heads, 1, cache.state().MostSlots()});
+    AttentionOutputs row;
+    row.output = TokenOf(outputs.output, t);
+    if (outputs.lse.has_value()) row.lse = TokenOf(outputs.lse, t);
+    row.weights = slots.view();
+    DecodeSlots(StoredTensor(TokenOf(q, t)), cache, decode, row, pool);
+    if (outputs.weights.has_value()) Scatter(slots.view(), cache.state(), t, outputs.weights);
+  }
+}
+
+}  // namespace heed
