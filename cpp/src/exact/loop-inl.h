@@ -11,8 +11,8 @@
 #include <limits>
 #include <span>
 
-#include "src/exact/keep/keep-inl.h"
 #include "src/exact/plan-inl.h"
+#include "src/exact/seen-inl.h"
 #include "src/exact/trace-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,6 +37,7 @@ class BlockLoop {
         source_(source),
         scratch_(scratch),
         states_{scratch.row_max.get(), scratch.row_sum.get()},
+        seen_(plan, batch_, scratch),
         score_memory_(scratch.scores.get()) {
     const int64_t first = plan.first_row + block * plan.block_rows;
     num_rows_ = static_cast<size_t>(std::min(plan.block_rows, plan.rows - first));
@@ -67,7 +68,7 @@ class BlockLoop {
     const size_t end = std::min(last, EndTile());
     if (tracing) TraceUnseen(0, BeginTile());
     for (size_t t = std::max(first, BeginTile()); t < end; ++t) {
-      if (!MayMeet(t, 0, num_rows_)) {
+      if (!seen_.MayMeet(t, 0, num_rows_)) {
         if (tracing) TraceUnseen(t, t + 1);
         continue;
       }
@@ -140,12 +141,16 @@ class BlockLoop {
 
   void FillRows(int64_t first) {
     keys_ = {p_.kv_len, 0};
+    int64_t query = first / p_.group;
+    int64_t lane = first % p_.group;
+    const int64_t head = unit_ % p_.num_kv_heads * p_.group;
     for (size_t r = 0; r < num_rows_; ++r) {
-      const int64_t index = first + static_cast<int64_t>(r);
-      const int64_t query = index / p_.group;
-      const int64_t head = unit_ % p_.num_kv_heads * p_.group + index % p_.group;
       Row& row = scratch_.rows[r];
-      row = {head, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
+      row = {head + lane, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
+      if (++lane == p_.group) {
+        lane = 0;
+        ++query;
+      }
       NarrowToHulls(plan_.plugs.keep, batch_, row);
       const KeyRange keys = row.keys;
       if (keys.begin == keys.end) continue;
@@ -153,6 +158,7 @@ class BlockLoop {
       keys_.end = std::max(keys_.end, keys.end);
     }
     if (keys_.begin >= keys_.end) keys_ = {0, 0};
+    seen_.FindRuns(num_rows_);
   }
 
   // Groups of kTileRows rows, each [query_depth][rows]; the last group may be shorter.
@@ -207,35 +213,20 @@ class BlockLoop {
     return tile;
   }
 
-  // The part of tile t that lies before the rows [r, r + count).
-  KeepTile MakeKeepTile(size_t t, size_t r, size_t count) const {
-    return {batch_, scratch_.rows.data() + r, count, static_cast<int64_t>(t * kTileKeys),
-            plan_.NumKeys(batch_, t)};
-  }
-
-  // False when the keep plugs know that the rows see nothing of tile t.
-  bool MayMeet(size_t t, size_t r, size_t count) const {
-    for (const auto& keep : plan_.plugs.keep) {
-      if (!keep->MayMeet(MakeKeepTile(t, r, count))) return false;
-    }
-    return true;
-  }
-
   // Runs score, modify and keep on the rows from r and tile t, and calls `visit(tile)` for each run
   // of panels that some row sees: one tile, or several where cells are kept one by one.
   template <class Visit>
   void VisitScores(const PackedTile& packed, size_t t, size_t r, const Visit& visit) {
     ScoreTile tile = MakeScoreTile(t, r);
-    const TileClass ranges = NarrowToRanges(tile);
-    if (ranges == TileClass::kEmpty) return;
     if (plan_.plugs.keep.empty()) {
+      const TileClass ranges = NarrowToRanges(tile, seen_.DistinctRows(r, tile.num_rows));
+      if (ranges == TileClass::kEmpty) return;
       Score(packed, r, tile);
       if (ranges == TileClass::kPartial) ApplyRanges(tile);
       visit(tile);
       return;
     }
-    if (!MayMeet(t, r, tile.num_rows)) return;
-    const VisiblePanels visible = NarrowToCells(tile);
+    const VisiblePanels& visible = seen_.Panels(t, r, tile.num_rows);
     uint64_t panels = visible.any;
     for (ColumnRange run; TakeRun(panels, run);) {
       tile.first = run.begin;
@@ -247,19 +238,6 @@ class BlockLoop {
       if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);
       visit(tile);
     }
-  }
-
-  // Asks all keep plugs which keys of the tile each row sees.
-  VisiblePanels NarrowToCells(const ScoreTile& tile) {
-    KeyBits* bits = scratch_.key_bits.data();
-    for (size_t i = 0; i < tile.num_rows; ++i) {
-      const ColumnRange columns = VisibleColumns(tile, i);
-      bits[i] = {};
-      bits[i].SetRange(columns.begin, columns.end);
-    }
-    const KeepTile keys = {tile.batch, tile.rows, tile.num_rows, tile.key_begin, tile.num_keys};
-    for (const auto& keep : plan_.plugs.keep) keep->Narrow(keys, bits);
-    return FindPanels(bits, tile.num_rows);
   }
 
   void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
@@ -284,18 +262,14 @@ class BlockLoop {
     }
   }
 
-  // Turns the tile's scores into weights and rescales the output rows, which begin at r.
-  void Weigh(const ScoreTile& tile, size_t r) {
-    HWY_ALIGN float rescale[kScoreRows];
+  // Turns the tile's scores into weights. `rescale` is what the output rows, which begin at r, are
+  // still to be multiplied by.
+  void Weigh(const ScoreTile& tile, size_t r, float* rescale) {
     plan_.plugs.normalize->Accumulate(tile, states_.From(r), rescale);
     if (p_.outputs.running_max.has_value()) {
       for (size_t i = 0; i < tile.num_rows; ++i) rescaled_[i] *= rescale[i];
     }
     for (const auto& plug : plan_.plugs.weights) plug->Apply(tile);
-    for (size_t i = 0; i < tile.num_rows; ++i) {
-      if (rescale[i] != kNoRescale) ScaleRow(r + i, rescale[i]);
-    }
-    AddRelativeValues(tile, r);
   }
 
   // All rows, values where they lie. Values that are not finite show in the sums: then the tile is
@@ -306,7 +280,8 @@ class BlockLoop {
     float* HWY_RESTRICT sums = scratch_.tile_sums.get();
     float* HWY_RESTRICT output = scratch_.output.get();
     std::copy_n(tile.scores, num_rows_ * kTileKeys, scratch_.raw_scores.get());
-    Weigh(tile, 0);
+    HWY_ALIGN float rescale[kScoreRows];
+    Weigh(tile, 0, rescale);
     const HeadRows values = ValuesOf(p_, unit_);
     FindValueRows(values, tile, scratch_.zeros.get(), *scratch_.value_rows);
     SumStoredValues(values.dtype(), *scratch_.value_rows, tile, plan_.v_cols, sums);
@@ -317,23 +292,30 @@ class BlockLoop {
     if (hn::ReduceSum(d, poison) != 0.0f) {
       PackValues(plan_, unit_, t, scratch_.buffers(), packed.v);
       NoteVisible(tile, scratch_.raw_scores.get());
-      return AggregateVisible(packed, tile, 0);
+      AggregateVisible(packed, tile, 0, rescale);
+      return AddRelativeValues(tile, 0);
     }
-    for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {
-      hn::Store(hn::Add(hn::Load(d, output + c), hn::Load(d, sums + c)), d, output + c);
+    for (size_t i = 0; i < num_rows_; ++i) {
+      const VF scale = hn::Set(d, rescale[i]);
+      for (size_t c = i * plan_.v_cols; c < (i + 1) * plan_.v_cols; c += hn::Lanes(d)) {
+        hn::Store(Fma(hn::Load(d, output + c), scale, hn::Load(d, sums + c)), d, output + c);
+      }
     }
+    AddRelativeValues(tile, 0);
   }
 
   // One tile of scores through normalize and into the output rows, which begin at r.
   HWY_NOINLINE void Attend(const PackedTile& packed, const ScoreTile& tile, size_t r) {
     const bool select = !packed.v_finite;
     if (select) NoteVisible(tile, tile.scores);
-    Weigh(tile, r);
+    HWY_ALIGN float rescale[kScoreRows];
+    Weigh(tile, r, rescale);
     if (select) {
-      AggregateVisible(packed, tile, r);
+      AggregateVisible(packed, tile, r, rescale);
     } else {
-      Aggregate(packed, tile, r);
+      Aggregate(packed, tile, r, rescale);
     }
+    AddRelativeValues(tile, r);
   }
 
   // Shows the states of rows [r, r + kScoreRows) after tile t.
@@ -363,8 +345,8 @@ class BlockLoop {
     if (values != nullptr) values->Add(tile, scratch_.output.get() + r * plan_.v_cols);
   }
 
-  // output rows += weights x values.
-  void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r) {
+  // output rows = rescale * output rows + weights x values. Rows that see nothing of the tile stay.
+  void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r, const float* rescale) {
     const size_t cols = PanelCols();
     const size_t stride = plan_.v_cols;
     for (size_t c = 0; c < stride; c += cols) {
@@ -375,7 +357,7 @@ class BlockLoop {
         if (columns.begin >= end) return;
         RegisterTile<ALayout<1, kTileKeys>, kRows>(
             MultiplyAccumulate(), tile.row_scores(i) + columns.begin, panel + columns.begin * cols,
-            end - columns.begin, to + i * stride, stride, AddToStored());
+            end - columns.begin, to + i * stride, stride, AddToScaled{rescale + i});
       });
     }
   }
@@ -392,7 +374,8 @@ class BlockLoop {
 
   // Aggregate for tiles that hold values that are not finite: 0 x NaN must not happen, so hidden
   // keys are left out. Same order and same operations, hence the same bits.
-  void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r) {
+  void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r,
+                        const float* rescale) {
     const DF d;
     const size_t cols = PanelCols();
     const size_t end = std::min(tile.last, tile.num_keys);
@@ -406,7 +389,7 @@ class BlockLoop {
           const VF weight = hn::Set(d, tile.row_scores(i)[j]);
           sum = Fma(weight, hn::LoadU(d, values + j * cols), sum);
         }
-        hn::Store(hn::Add(hn::Load(d, output + c), sum), d, output + c);
+        hn::Store(Fma(hn::Load(d, output + c), hn::Set(d, rescale[i]), sum), d, output + c);
       }
     }
   }
@@ -461,6 +444,7 @@ class BlockLoop {
   TileSource source_;
   Scratch& scratch_;
   RowStates states_;
+  SeenKeys seen_;
   float* score_memory_;         // where the next score tile goes
   float rescaled_[kScoreRows];  // what a tile multiplied the rows by; only used to show it
   size_t num_rows_ = 0;

@@ -63,7 +63,7 @@ inline void BlockLoop::ShowWeights(const WeightVisit& visit, int64_t part) {
   const size_t visit_end = (static_cast<size_t>(visit.keys.end) + kTileKeys - 1) / kTileKeys;
   const size_t end = std::min(EndTile(), visit_end);
   for (size_t t = begin; t < end; ++t) {
-    if (!MayMeet(t, 0, num_rows_)) continue;
+    if (!seen_.MayMeet(t, 0, num_rows_)) continue;
     const PackedTile packed = Tile(t);
     for (size_t r = 0; r < num_rows_; r += kScoreRows) {
       VisitScores(packed, t, r, [&](const ScoreTile& tile) {

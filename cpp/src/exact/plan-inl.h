@@ -222,6 +222,7 @@ struct Scratch {
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
+  std::vector<size_t> run_ends;   // of the rows that see the same keys, from each row on
   std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
   std::vector<uint8_t> visible;   // of one score tile; only used when values are not finite
   // Only for normalisers that need whole rows (row_loop-inl.h).
@@ -249,6 +250,7 @@ struct Scratch {
       value_rows = std::make_unique<ValueRows>();
     }
     rows.resize(most);
+    run_ends.resize(most);
     key_bits.resize(kScoreRows);
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));

@@ -64,7 +64,7 @@ inline std::span<const ScoreTile> BlockLoop::FillRowBuffer(size_t r) {
   const bool runs = !plan_.plugs.keep.empty();
   float* place = scratch_.row_buffer.get();
   for (size_t t = BeginTile(); t < EndTile(); ++t) {
-    if (!MayMeet(t, 0, num_rows_)) continue;
+    if (!seen_.MayMeet(t, 0, num_rows_)) continue;
     score_memory_ = runs ? scratch_.scores.get() : place;
     VisitScores(KeyTile(t), t, r, [&](const ScoreTile& tile) {
       ScoreTile& kept = scratch_.tiles.emplace_back(tile);
@@ -102,10 +102,12 @@ inline void BlockLoop::FinishTile(const PackedTile& packed, const ScoreTile& til
     if (!plug->NeedsFinal()) plug->Apply(tile);
   }
   AddRelativeValues(tile, r);
+  HWY_ALIGN float rescale[kScoreRows];
+  std::fill_n(rescale, kScoreRows, kNoRescale);
   if (select) {
-    AggregateVisible(packed, tile, r);
+    AggregateVisible(packed, tile, r, rescale);
   } else {
-    Aggregate(packed, tile, r);
+    Aggregate(packed, tile, r, rescale);
   }
 }
 

@@ -87,22 +87,33 @@ struct ScaledSquaredDifference {
   HWY_INLINE AtDepth At(size_t t) const { return {hn::Set(DF(), factors[t])}; }
 };
 
+// What becomes of the sums of row r.
+
 // C = factor * (A op B).
 struct StoreScaled {
   float factor;
-  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t) const {
     hn::StoreU(hn::Mul(acc, hn::Set(d, factor)), d, to);
   }
 };
 // C = A op B.
 struct StoreOnly {
-  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const { hn::StoreU(acc, d, to); }
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t) const {
+    hn::StoreU(acc, d, to);
+  }
 };
 // C += A op B. One tile of keys is summed by itself before it joins the total: shorter chains, less
 // rounding.
 struct AddToStored {
-  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to) const {
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t) const {
     hn::StoreU(hn::Add(hn::LoadU(d, to), acc), d, to);
+  }
+};
+// C = factors[row] * C + A op B.
+struct AddToScaled {
+  const float* factors;
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t r) const {
+    hn::StoreU(Fma(hn::LoadU(d, to), hn::Set(d, factors[r]), acc), d, to);
   }
 };
 
@@ -129,8 +140,8 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
     a += layout.depth_step;
   }
   for (size_t r = 0; r < kRows; ++r) {
-    store(d, acc0[r], c + r * c_stride);
-    store(d, acc1[r], c + r * c_stride + lanes);
+    store(d, acc0[r], c + r * c_stride, r);
+    store(d, acc1[r], c + r * c_stride + lanes, r);
   }
 }
 

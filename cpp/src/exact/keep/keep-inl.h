@@ -30,13 +30,13 @@ inline void HideColumns(float* row, size_t from, size_t to) {
 }
 
 // Narrows the tile, and each of its row groups, to the panels that some row sees, and classifies
-// it by the range plugs.
-inline TileClass NarrowToRanges(ScoreTile& tile) {
+// it by the range plugs. Only the first `distinct` rows are asked: all, or 1 when all see the same.
+inline TileClass NarrowToRanges(ScoreTile& tile, size_t distinct) {
   ColumnRange all = {tile.last, 0};
   bool full = true;
-  for (size_t group = 0; group < tile.num_rows; group += kTileRows) {
+  for (size_t group = 0; group < distinct; group += kTileRows) {
     ColumnRange seen = {tile.last, 0};
-    for (size_t r = group; r < std::min(group + kTileRows, tile.num_rows); ++r) {
+    for (size_t r = group; r < std::min(group + kTileRows, distinct); ++r) {
       const ColumnRange columns = VisibleColumns(tile, r);
       full = full && columns.begin == 0 && columns.end == tile.num_keys;
       if (columns.begin == columns.end) continue;
@@ -48,6 +48,7 @@ inline TileClass NarrowToRanges(ScoreTile& tile) {
     all.end = std::max(all.end, seen.end);
   }
   if (all.begin >= all.end) return TileClass::kEmpty;
+  if (distinct == 1) std::fill_n(tile.groups, kMaxRowGroups, all);
   tile.first = all.begin;
   tile.last = all.end;
   // Padding columns must be hidden like masked ones.

@@ -38,6 +38,10 @@ class CellKeep {
   // Queries come in runs of so many, from query 0 on, that see the same keys; 1 = nothing is known.
   // Blocks of rows begin with a run where they can.
   virtual int64_t QueryRun() const { return 1; }
+  // Whether two rows with the same key range certainly see the same keys.
+  virtual bool SameKeys(int64_t /*batch*/, const Row& /*a*/, const Row& /*b*/) const {
+    return false;
+  }
   // Clears the bits of keys that a row does not see; bits[r] belongs to rows[r]. What lies outside
   // of a row's key range is clear already.
   virtual void Narrow(const KeepTile& tile, KeyBits* bits) const = 0;

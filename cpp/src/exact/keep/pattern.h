@@ -20,8 +20,6 @@ class PatternKeep : public CellKeep {
   }
 
  protected:
-  // Whether both rows certainly see the same keys.
-  virtual bool SameKeys(int64_t batch, const Row& a, const Row& b) const = 0;
   // Sets the bits of the keys that the row sees; bit 0 is keys.begin.
   virtual void SetKeys(int64_t batch, const Row& row, const KeyRange& keys,
                        KeyBits& seen) const = 0;

@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/exact/normalize/normalize-inl.h"
 #include "src/simd/exp2-inl.h"
+#include "src/simd/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -38,12 +39,11 @@ class Softmax final : public NormalizePlug {
     const size_t count = tile.last - tile.first;
     HWY_ALIGN float shift[kScoreRows];
     HWY_ALIGN float sum[kScoreRows] = {};
-    for (size_t r = 0; r < tile.num_rows; ++r) sum[r] = Max(tile.row_scores(r) + tile.first, count);
-    RaiseMax(sum, tile.num_rows, states, shift, rescale);
-    for (size_t r = 0; r < tile.num_rows; ++r) {
-      sum[r] = ExpInPlace(tile.row_scores(r) + tile.first, count, shift[r]);
-    }
     const DF d;
+    ReduceRows(tile, MaxOf(), sum, [&](float* row, size_t) HWY_ATTR { return Max(row, count); });
+    RaiseMax(sum, tile.num_rows, states, shift, rescale);
+    ReduceRows(tile, SumOf(), sum,
+               [&](float* row, size_t r) HWY_ATTR { return ExpInPlace(row, count, shift[r]); });
     for (size_t r = 0; r < tile.num_rows; r += hn::Lanes(d)) {
       const VF old = hn::Mul(hn::Load(d, states.row_sum + r), hn::Load(d, rescale + r));
       hn::Store(hn::Add(old, hn::Load(d, sum + r)), d, states.row_sum + r);
@@ -147,8 +147,22 @@ class Softmax final : public NormalizePlug {
     }
   }
 
+  // Reduces what `body(row, r)` makes of the rows' visible columns: `to[r]` is that of row r.
+  template <class Op, class Body>
+  static HWY_INLINE void ReduceRows(const ScoreTile& tile, Op op, float* HWY_RESTRICT to,
+                                    const Body& body) {
+    const DF d;
+    for (size_t r = 0; r < tile.num_rows; r += 4) {
+      VF four[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      for (size_t i = 0; i < std::min<size_t>(4, tile.num_rows - r); ++i) {
+        four[i] = body(tile.row_scores(r + i) + tile.first, r + i);
+      }
+      hn::Store(ReduceFour(d, four, op), D4(), to + r);
+    }
+  }
+
   // count is a multiple of PanelCols(), two vectors.
-  static float Max(const float* HWY_RESTRICT row, size_t count) {
+  static VF Max(const float* HWY_RESTRICT row, size_t count) {
     const DF d;
     const size_t lanes = hn::Lanes(d);
     VF max0 = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -157,7 +171,7 @@ class Softmax final : public NormalizePlug {
       max0 = hn::Max(hn::Load(d, row + c), max0);
       max1 = hn::Max(hn::Load(d, row + c + lanes), max1);
     }
-    return hn::ReduceMax(d, hn::Max(max0, max1));
+    return hn::Max(max0, max1);
   }
 
   // Vectors [c, c + kCount) of a row: row = e^(row - shift), added to the sums.
@@ -176,9 +190,9 @@ class Softmax final : public NormalizePlug {
     }
   }
 
-  // row = e^(row - shift); returns the sum. The difference is taken first: exact near the maximum,
-  // and safe for logits up to the largest float.
-  static float ExpInPlace(float* HWY_RESTRICT row, size_t count, float shift) {
+  // row = e^(row - shift); returns the sum of its vectors. The difference is taken first: exact
+  // near the maximum, and safe for logits up to the largest float.
+  static VF ExpInPlace(float* HWY_RESTRICT row, size_t count, float shift) {
     const DF d;
     const size_t lanes = hn::Lanes(d);
     const VF max = hn::Set(d, shift);
@@ -186,7 +200,7 @@ class Softmax final : public NormalizePlug {
     size_t c = 0;
     for (; c + 4 * lanes <= count; c += 4 * lanes) ExpVectors<4>(row + c, max, sum);
     if (c < count) ExpVectors<2>(row + c, max, sum);
-    return hn::ReduceSum(d, hn::Add(sum[0], sum[1]));
+    return hn::Add(sum[0], sum[1]);
   }
 
   std::span<const float> sinks_;
