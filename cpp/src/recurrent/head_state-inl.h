@@ -38,9 +38,9 @@ class HeadState {
     if (p_.has_peaks()) std::fill_n(s_.peaks.get(), plan_.rows, kNoPeak);
     if (!o_.initial_state.has_value()) return;
     for (size_t c = 0; c < plan_.dim; ++c) {
-      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-        StateAt(c, e) = o_.initial_state(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e));
-      }
+      const float* from = &o_.initial_state(b_, h_, static_cast<int64_t>(c), 0);
+      ForStateRow(c,
+                  [&](size_t e, float* row, size_t width) { std::copy_n(from + e, width, row); });
     }
     for (size_t c = 0; c < plan_.dim && p_.has_peaks(); ++c) {
       // Nothing was written where the sum of keys is 0.
@@ -54,18 +54,22 @@ class HeadState {
     const TensorView<float>& to = p_.outputs.final_state;
     if (!to.has_value()) return;
     for (size_t c = 0; c < plan_.dim; ++c) {
-      for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-        to(b_, h_, static_cast<int64_t>(c), static_cast<int64_t>(e)) = StateAt(c, e);
-      }
+      float* row_to = &to(b_, h_, static_cast<int64_t>(c), 0);
+      ForStateRow(c,
+                  [&](size_t e, float* row, size_t width) { std::copy_n(row, width, row_to + e); });
       if (!p_.has_peaks()) continue;
       const float peak = s_.peaks.get()[c];
       to(b_, h_, static_cast<int64_t>(c), p_.state_cols) = peak == kNoPeak ? 0.0f : peak;
     }
   }
 
-  float& StateAt(size_t c, size_t e) {
-    const size_t cols = PanelCols();
-    return s_.state.get()[(e / cols * plan_.rows + c) * cols + e % cols];
+  // The pieces of row c of the state: their first column, where they lie, how wide they are.
+  template <class Body>
+  void ForStateRow(size_t c, const Body& body) {
+    const size_t cols = static_cast<size_t>(p_.state_cols);
+    for (size_t e = 0; e < cols; e += PanelCols()) {
+      body(e, StatePanel(e) + c * PanelCols(), std::min(PanelCols(), cols - e));
+    }
   }
   float* StatePanel(size_t e) { return s_.state.get() + e * plan_.rows; }
   float* WritePanel(size_t e) { return s_.writes.get() + e * kChunkRows; }

@@ -34,24 +34,6 @@ void PackProjection(const RecurrentPlan& plan) {
   }
 }
 
-void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
-  const int64_t tasks = p.batch * p.num_kv_heads;
-  if (tasks == 0) return;
-  if (DryRun* const dry = DryRun::Current()) dry->AddFlops(RecurrentFlops(p));
-  const RecurrentPlan plan(p);
-  if (p.has_peaks()) pool.Run(1, [&](int64_t, int) { PackProjection(plan); });
-  std::vector<std::unique_ptr<RecurrentScratch>> scratch;
-  for (int w = 0; w < pool.NumThreads(); ++w) {
-    scratch.push_back(std::make_unique<RecurrentScratch>(plan));
-  }
-  pool.Run(tasks, [&](int64_t task, int worker) {
-    RecurrentScratch& own = *scratch[static_cast<size_t>(worker)];
-    const int64_t b = task / p.num_kv_heads, h = task % p.num_kv_heads;
-    if (p.has_levels()) return LevelLoop(plan, b, h, own).Run();
-    RecurrentLoop(plan, b, h, own).Run();
-  });
-}
-
 // Random features of the one key, relative to the largest so far, which is the state's last column;
 // the rest of the state follows.
 void RaisePeaksOfState(const RecurrentProblem& p, const TensorView<float>& state, int64_t b,
@@ -271,6 +253,49 @@ void RunStep(const RecurrentProblem& p, const TensorView<float>& state) {
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t h = 0; h < p.num_kv_heads; ++h) StepHead(p, state, b, h);
   }
+}
+
+// Is the call one token after a state? A state is better worked on where it lies than packed.
+bool IsStep(const RecurrentProblem& p) {
+  return p.q_len == 1 && p.kv_len == 1 && p.options.causal && p.options.key_lengths.empty() &&
+         p.outputs.final_state.has_value() && p.feature_dim <= kMaxStepDim;
+}
+
+void RunStepOfCall(const RecurrentProblem& p, ThreadPool& pool) {
+  const TensorView<float>& state = p.outputs.final_state;
+  const TensorView<const float>& initial = p.options.initial_state;
+  const int64_t rows = state.shape[2], cols = state.shape[3];
+  pool.Run(p.batch * p.num_kv_heads, [&](int64_t task, int) {
+    const int64_t b = task / p.num_kv_heads, h = task % p.num_kv_heads;
+    for (int64_t c = 0; c < rows && cols > 0; ++c) {
+      float* const to = &state(b, h, c, 0);
+      if (!initial.has_value()) {
+        std::fill_n(to, cols, 0.0f);
+      } else if (const float* const from = &initial(b, h, c, 0); from != to) {
+        std::copy_n(from, cols, to);
+      }
+    }
+    StepHead(p, state, b, h);
+  });
+}
+
+void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
+  const int64_t tasks = p.batch * p.num_kv_heads;
+  if (tasks == 0) return;
+  if (DryRun* const dry = DryRun::Current()) dry->AddFlops(RecurrentFlops(p));
+  if (IsStep(p)) return RunStepOfCall(p, pool);
+  const RecurrentPlan plan(p);
+  if (p.has_peaks()) pool.Run(1, [&](int64_t, int) { PackProjection(plan); });
+  std::vector<std::unique_ptr<RecurrentScratch>> scratch;
+  for (int w = 0; w < pool.NumThreads(); ++w) {
+    scratch.push_back(std::make_unique<RecurrentScratch>(plan));
+  }
+  pool.Run(tasks, [&](int64_t task, int worker) {
+    RecurrentScratch& own = *scratch[static_cast<size_t>(worker)];
+    const int64_t b = task / p.num_kv_heads, h = task % p.num_kv_heads;
+    if (p.has_levels()) return LevelLoop(plan, b, h, own).Run();
+    RecurrentLoop(plan, b, h, own).Run();
+  });
 }
 
 }  // namespace HWY_NAMESPACE
