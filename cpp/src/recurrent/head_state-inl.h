@@ -37,11 +37,7 @@ class HeadState {
     std::fill_n(s_.state.get(), plan_.rows * plan_.cols, 0.0f);
     if (p_.has_peaks()) std::fill_n(s_.peaks.get(), plan_.rows, kNoPeak);
     if (!o_.initial_state.has_value()) return;
-    for (size_t c = 0; c < plan_.dim; ++c) {
-      const float* from = &o_.initial_state(b_, h_, static_cast<int64_t>(c), 0);
-      ForStateRow(c,
-                  [&](size_t e, float* row, size_t width) { std::copy_n(from + e, width, row); });
-    }
+    CopyFromInitialState(0);
     for (size_t c = 0; c < plan_.dim && p_.has_peaks(); ++c) {
       // Nothing was written where the sum of keys is 0.
       const int64_t row = static_cast<int64_t>(c);
@@ -53,13 +49,25 @@ class HeadState {
   void StoreState() {
     const TensorView<float>& to = p_.outputs.final_state;
     if (!to.has_value()) return;
-    for (size_t c = 0; c < plan_.dim; ++c) {
-      float* row_to = &to(b_, h_, static_cast<int64_t>(c), 0);
-      ForStateRow(c,
-                  [&](size_t e, float* row, size_t width) { std::copy_n(row, width, row_to + e); });
-      if (!p_.has_peaks()) continue;
+    CopyToFinalState(0);
+    for (size_t c = 0; c < plan_.dim && p_.has_peaks(); ++c) {
       const float peak = s_.peaks.get()[c];
       to(b_, h_, static_cast<int64_t>(c), p_.state_cols) = peak == kNoPeak ? 0.0f : peak;
+    }
+  }
+
+  // The state, from rows `first` on of the caller's and back.
+  void CopyFromInitialState(size_t first) {
+    for (size_t c = 0; c < plan_.dim; ++c) {
+      const float* from = &o_.initial_state(b_, h_, static_cast<int64_t>(first + c), 0);
+      ForStateRow(c,
+                  [&](size_t e, float* row, size_t width) { std::copy_n(from + e, width, row); });
+    }
+  }
+  void CopyToFinalState(size_t first) {
+    for (size_t c = 0; c < plan_.dim; ++c) {
+      float* to = &p_.outputs.final_state(b_, h_, static_cast<int64_t>(first + c), 0);
+      ForStateRow(c, [&](size_t e, float* row, size_t width) { std::copy_n(row, width, to + e); });
     }
   }
 

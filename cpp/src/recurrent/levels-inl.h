@@ -59,27 +59,16 @@ class LevelLoop : private RecurrentLoop {
     std::fill_n(s_.levels.get(), NumLevels() * StateFloats(), 0.0f);
     for (size_t l = 0; l < NumLevels() && o_.initial_state.has_value(); ++l) {
       if (!IsSet(p_.Position(b_, 0), l)) continue;
-      for (size_t c = 0; c < plan_.dim; ++c) {
-        for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-          StateAt(c, e) = o_.initial_state(b_, h_, static_cast<int64_t>(l * plan_.dim + c),
-                                           static_cast<int64_t>(e));
-        }
-      }
+      CopyFromInitialState(l * plan_.dim);
       std::copy_n(s_.state.get(), StateFloats(), Level(l));
     }
     std::fill_n(s_.state.get(), StateFloats(), 0.0f);
   }
 
   void StoreLevels() {
-    const TensorView<float>& to = p_.outputs.final_state;
-    for (size_t l = 0; l < NumLevels() && to.has_value(); ++l) {
+    for (size_t l = 0; l < NumLevels() && p_.outputs.final_state.has_value(); ++l) {
       std::copy_n(Level(l), StateFloats(), s_.state.get());
-      for (size_t c = 0; c < plan_.dim; ++c) {
-        for (size_t e = 0; e < static_cast<size_t>(p_.state_cols); ++e) {
-          to(b_, h_, static_cast<int64_t>(l * plan_.dim + c), static_cast<int64_t>(e)) =
-              StateAt(c, e);
-        }
-      }
+      CopyToFinalState(l * plan_.dim);
     }
   }
 

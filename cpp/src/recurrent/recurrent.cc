@@ -255,10 +255,12 @@ void RunStep(const RecurrentProblem& p, const TensorView<float>& state) {
   }
 }
 
-// Is the call one token after a state? A state is better worked on where it lies than packed.
+// Is the call one token after a state? A state is better worked on where it lies than packed. Not
+// with levels: a step leaves old numbers in those that it empties, a call zeros.
 bool IsStep(const RecurrentProblem& p) {
-  return p.q_len == 1 && p.kv_len == 1 && p.options.causal && p.options.key_lengths.empty() &&
-         p.outputs.final_state.has_value() && p.feature_dim <= kMaxStepDim;
+  return !p.has_levels() && p.q_len == 1 && p.kv_len == 1 && p.options.causal &&
+         p.options.key_lengths.empty() && p.outputs.final_state.has_value() &&
+         p.feature_dim <= kMaxStepDim;
 }
 
 void RunStepOfCall(const RecurrentProblem& p, ThreadPool& pool) {
