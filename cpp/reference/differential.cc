@@ -19,11 +19,11 @@ struct Options {
   std::vector<double> weight;  // per dimension of v
 };
 
-std::vector<double> ReadRepeated(const Request& request, const char* name, int64_t count,
-                                 double absent) {
+// `count` numbers; `absent` for each when the input is not there.
+std::vector<double> ReadNumbers(const Request& request, const char* name, int64_t count,
+                                double absent) {
   std::vector<double> values = ReadList(request, name);
-  if (FindInput(request, name) == nullptr) values = {absent};
-  if (values.size() == 1) values = std::vector(count, values[0]);
+  if (FindInput(request, name) == nullptr) values = std::vector(count, absent);
   if (static_cast<int64_t>(values.size()) != count) {
     throw Error(ErrorCode::kShape, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values: expected " + std::to_string(count));
@@ -42,11 +42,14 @@ Options ReadOptions(const Request& request, const Qkv& qkv) {
   if (o.lambda_init < 0.0 || o.lambda_init > 1.0) {
     throw Error(ErrorCode::kRange, "lambda_init must lie in [0, 1]");
   }
-  o.lambda = ReadRepeated(request, "lambda", qkv.num_heads, o.lambda_init);
+  const AnyTensor* lambda = FindInput(request, "lambda");
+  const bool shared = lambda != nullptr && ReadList(request, "lambda").size() == 1;
+  o.lambda = ReadNumbers(request, "lambda", shared ? 1 : qkv.num_heads, o.lambda_init);
+  if (shared) o.lambda = std::vector(qkv.num_heads, o.lambda[0]);
   o.epsilon = ReadNumber(request, "norm_epsilon").value_or(1e-5);
   if (o.epsilon <= 0.0) throw Error(ErrorCode::kRange, "norm_epsilon must be greater than 0");
   o.normalise = ReadWord(request, "sub_norm", {"rms", "none"}).value_or("rms") == "rms";
-  o.weight = ReadRepeated(request, "norm_weight", qkv.head_dim_v, 1.0);
+  o.weight = ReadNumbers(request, "norm_weight", qkv.head_dim_v, 1.0);
   return o;
 }
 

@@ -36,14 +36,16 @@ std::vector<Result> Run(const Request& request) {
   if (interpolate && (moved || FindInput(request, "positions") != nullptr)) {
     throw Error(ErrorCode::kOption, "positions and interpolate are both given");
   }
+  for (const int64_t position : in.position) {
+    if (max_len == 0 || (!interpolate && (position < 0 || position >= max_len))) {
+      throw Error(ErrorCode::kRange, "positions reach beyond the rows of table");
+    }
+  }
   std::vector<double> y;
   for (int64_t b = 0; b < in.batch; ++b) {
     for (int64_t h = 0; h < in.num_heads; ++h) {
       for (int64_t i = 0; i < in.len; ++i) {
         const int64_t position = in.Position(b, i);
-        if (max_len == 0 || (!interpolate && (position < 0 || position >= max_len))) {
-          throw Error(ErrorCode::kRange, "positions reach beyond the rows of table");
-        }
         double place = static_cast<double>(position);
         if (interpolate) {
           place = (i + 0.5) * static_cast<double>(max_len) / static_cast<double>(in.len) - 0.5;
