@@ -149,9 +149,8 @@ void DecodeRowsOf(const StoredTensor& q, const KvCache::State& state, const Deco
 
 }  // namespace
 
-void DecodeSlots(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
+void DecodeSlots(const StoredTensor& q, const KvCache::State& state, const DecodeOptions& options,
                  const AttentionOutputs& outputs, ThreadPool* pool) {
-  const KvCache::State& state = cache.state();
   const int64_t q_len = q.shape[2];
   CheckQueries(q, state, options);
   if (state.weighs() && !options.alibi_slopes.empty()) {
@@ -175,7 +174,7 @@ void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& op
     Fail(ErrorCode::kUnsupported,
          "weights and scores of a cache are not offered: its sequences have lengths of their own");
   }
-  DecodeSlots(q, cache, options, outputs, pool);
+  DecodeSlots(q, cache.state(), options, outputs, pool);
 }
 
 void Decode(TensorView<const float> q, const KvCache& cache, const DecodeOptions& options,

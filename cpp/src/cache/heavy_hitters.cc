@@ -163,7 +163,7 @@ void DecodeWeighing(const StoredTensor& q, const KvCache::State& state,
       out.stored_output.shape[2] = count;
     }
     decode_rows(queries, first, out);
-    AddWeights(out.weights, state);
+    if (DryRun::Current() == nullptr) AddWeights(out.weights, state);
   }
 }
 

@@ -120,7 +120,7 @@ void DecodeWeighing(const StoredTensor& q, const KvCache::State& state,
                     const AttentionOutputs& outputs, const DecodeRows& decode_rows);
 
 // Decode() that also gives weights [batch, num_heads, q_len, slots], for caches of heavy hitters.
-void DecodeSlots(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
+void DecodeSlots(const StoredTensor& q, const KvCache::State& state, const DecodeOptions& options,
                  const AttentionOutputs& outputs, ThreadPool* pool);
 
 // Lets each query of a completed problem see the pages that it chooses. Throws std::bad_alloc.

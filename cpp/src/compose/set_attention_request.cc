@@ -95,8 +95,8 @@ void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
   r.options.attention.attention.scale = reader.Number("scale");
   r.options.attention.attention.key_lengths = reader.Ints("key_lengths");
   const AnyTensor* lengths = reader.Input("key_lengths");
-  if (lengths != nullptr && lengths->rank != 1) {
-    Fail(ErrorCode::kShape, "key_lengths must have the shape [batch]");
+  if (lengths != nullptr && (lengths->rank != 1 || lengths->shape[0] != r.x.shape[0])) {
+    Fail(ErrorCode::kShape, "key_lengths must have the shape [batch] = [{}]", {r.x.shape[0]});
   }
 }
 

@@ -18,17 +18,32 @@ TensorView<T> TokenOf(TensorView<T> view, int64_t t) {
   return view;
 }
 
-// A dry run cannot decode: nothing weighs anything. Every query sees as many tokens as it may.
-void CountCost(const AttentionProblem& p, const HeavyHitterOptions& o, DryRun& dry) {
-  const int64_t most = std::min(p.kv_len, o.recent_tokens + o.heavy_tokens);
+// A dry run cannot fill a cache: it decodes one query over as many tokens as there will ever be,
+// and counts the work of the others.
+void CountCost(const AttentionProblem& p, const StoredTensor& query, const KvCache& cache,
+               const DecodeOptions& decode, const AttentionOutputs& row, DryRun& dry,
+               ThreadPool* pool) {
+  KvCache::State full = cache.state();
+  const int64_t size = full.layout.block_size;
+  const int64_t most = std::min(p.kv_len, full.options.window + full.options.heavy_hitters);
+  for (Sequence& sequence : full.sequences) {
+    sequence.length = most;
+    sequence.blocks.resize(static_cast<size_t>((most + size - 1) / size));
+  }
+  const int64_t blocks = static_cast<int64_t>(full.sequences[0].blocks.size());
+  const int64_t bytes =
+      p.batch * (blocks * full.layout.bytes +
+                 most * p.num_kv_heads * static_cast<int64_t>(sizeof(int64_t) + sizeof(double)));
+  dry.AddBytes(bytes);
+  const OwnedTensor slots({p.batch, p.num_heads, 1, most});
+  AttentionOutputs weighed = row;
+  weighed.weights = slots.view();
+  const double before = dry.flops();
+  DecodeSlots(query, full, decode, weighed, pool);
   double keys = 0;
   for (int64_t t = 0; t < p.q_len; ++t) keys += static_cast<double>(std::min(t + 1, most));
-  const double heads = static_cast<double>(p.batch * p.num_heads);
-  dry.AddFlops(2 * heads * keys * static_cast<double>(2 * p.head_dim + p.head_dim_v));
-  const int64_t floats =
-      p.batch * most * (p.num_kv_heads * (p.head_dim + p.head_dim_v + 4) + p.num_heads);
-  dry.AddBytes(floats * static_cast<int64_t>(sizeof(float)));
-  dry.AddBytes(-floats * static_cast<int64_t>(sizeof(float)));
+  dry.AddFlops((dry.flops() - before) * (keys / static_cast<double>(most) - 1));
+  dry.AddBytes(-bytes);
 }
 
 // Weights over the slots of a cache, as weights over tokens.
@@ -82,7 +97,6 @@ void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
   }
-  if (DryRun* const dry = DryRun::Current()) return CountCost(p, options, *dry);
   KvCache cache({.batch = p.batch,
                  .num_kv_heads = p.num_kv_heads,
                  .head_dim = p.head_dim,
@@ -95,17 +109,25 @@ void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
   decode.softcap = options.softcap;
   decode.sink_logits = options.sinks;
   decode.query_lengths = counts;
+  const auto row_of = [&](int64_t t) {
+    AttentionOutputs row;
+    row.output = TokenOf(outputs.output, t);
+    if (outputs.lse.has_value()) row.lse = TokenOf(outputs.lse, t);
+    return row;
+  };
+  if (DryRun* const dry = DryRun::Current()) {
+    std::ranges::fill(counts, 1);
+    return CountCost(p, StoredTensor(TokenOf(q, 0)), cache, decode, row_of(0), *dry, pool);
+  }
   for (int64_t t = 0; t < p.q_len; ++t) {
     for (int64_t b = 0; b < p.batch; ++b) {
       counts[static_cast<size_t>(b)] = t < p.KeyLength(b, 0) ? 1 : 0;
     }
     cache.Append(TokenOf(k, t), TokenOf(v, t), counts);
     const OwnedTensor slots({p.batch, p.num_heads, 1, cache.state().MostSlots()});
-    AttentionOutputs row;
-    row.output = TokenOf(outputs.output, t);
-    if (outputs.lse.has_value()) row.lse = TokenOf(outputs.lse, t);
+    AttentionOutputs row = row_of(t);
     row.weights = slots.view();
-    DecodeSlots(StoredTensor(TokenOf(q, t)), cache, decode, row, pool);
+    DecodeSlots(StoredTensor(TokenOf(q, t)), cache.state(), decode, row, pool);
     if (outputs.weights.has_value()) Scatter(slots.view(), cache.state(), t, outputs.weights);
   }
 }
