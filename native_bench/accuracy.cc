@@ -41,6 +41,8 @@ constexpr Promise kPromises[] = {
     {"entmax15", {4 * kAttentionMaxError, RelativeTo::kValues}},
     {"stick_breaking", {4 * kAttentionMaxError, RelativeTo::kValues}},
     {"external", {3 * kAttentionMaxError, RelativeTo::kValues}},
+    {"routing", {2 * kAttentionMaxError, RelativeTo::kValues}},
+    {"sinkhorn", {4 * kAttentionMaxError, RelativeTo::kValues}},
     {"native_sparse", {3 * kAttentionMaxError, RelativeTo::kValues}},
     {"reformer", {2 * kAttentionMaxError, RelativeTo::kValues}},
     {"graph", {kGraphMaxError, RelativeTo::kValues}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -24,6 +25,25 @@ double DotInOrder(std::span<const double> a, std::span<const double> b) {
   double sum = 0.0;
   for (size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
   return sum;
+}
+
+std::vector<double> SeededNormals(uint64_t seed, int64_t count) {
+  uint64_t state = seed;
+  const auto next = [&state] {
+    state += 0x9e3779b97f4a7c15u;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (z ^ (z >> 31)) >> 11;
+  };
+  std::vector<double> normals;
+  for (int64_t n = 0; n < count; ++n) {
+    const double u = static_cast<double>(next() + 1) / 9007199254740992.0;
+    const double w = static_cast<double>(next()) / 9007199254740992.0;
+    normals.push_back(
+        static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * w)));
+  }
+  return normals;
 }
 
 int64_t ReadAtLeastOne(const Request& request, std::string_view name, int64_t fallback) {

@@ -25,6 +25,9 @@ std::vector<int64_t> BestOf(std::vector<double> scores, int64_t most,
 // The sum of products in the order of the elements.
 double DotInOrder(std::span<const double> a, std::span<const double> b);
 
+// Numbers by SplitMix64 and Box-Muller, rounded to float32.
+std::vector<double> SeededNormals(uint64_t seed, int64_t count);
+
 // Refuses a parameter below 1; absent is `fallback`.
 int64_t ReadAtLeastOne(const Request& request, std::string_view name, int64_t fallback);
 

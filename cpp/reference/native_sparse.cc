@@ -57,14 +57,14 @@ std::optional<Array> ReadWeight(const Request& request, const char* name, const 
 
 // Rounded to float32: choices look at it. What reaches beyond the length is never seen.
 Array Compressed(const Array& x, const std::optional<Array>& weight, const Sizes& s,
-                 const Visibility& visible) {
+                 const Visibility& visible, int64_t queries) {
   Array out;
   const int64_t count = s.Compressed(x.shape[2]);
   out.shape = {x.shape[0], x.shape[1], count, x.shape[3]};
   for (int64_t b = 0; b < x.shape[0]; ++b) {
     for (int64_t h = 0; h < x.shape[1]; ++h) {
       for (int64_t j = 0; j < count; ++j) {
-        const bool exists = j < s.Compressed(visible.Length(b, 0));
+        const bool exists = queries > 0 && j < s.Compressed(visible.Length(b, 0));
         for (int64_t d = 0; d < x.shape[3]; ++d) {
           double sum = 0.0;
           for (int64_t n = 0; n < s.block && exists; ++n) {
@@ -84,8 +84,10 @@ class Branches {
  public:
   Branches(const Request& request, const Qkv& qkv, const Sizes& s, const Visibility& visible)
       : request_(request), qkv_(qkv), s_(s), visible_(visible) {
-    keys_ = Compressed(qkv.k, ReadWeight(request, "compress_k_weight", qkv, s), s, visible);
-    values_ = Compressed(qkv.v, ReadWeight(request, "compress_v_weight", qkv, s), s, visible);
+    keys_ =
+        Compressed(qkv.k, ReadWeight(request, "compress_k_weight", qkv, s), s, visible, qkv.q_len);
+    values_ =
+        Compressed(qkv.v, ReadWeight(request, "compress_v_weight", qkv, s), s, visible, qkv.q_len);
     scale_ = static_cast<float>(ReadScale(request, qkv));
   }
 

@@ -5,7 +5,6 @@
 // however many rounds bring it: equation 6 with the N of appendix A.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -23,25 +22,10 @@ struct Hash {
   Array rotations;  // [1, rounds, head_dim, buckets / 2]
 };
 
-uint64_t SplitMix(uint64_t& state) {
-  state += 0x9e3779b97f4a7c15u;
-  uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-double Normal(uint64_t& state) {
-  const double u = static_cast<double>((SplitMix(state) >> 11) + 1) / 9007199254740992.0;
-  const double w = static_cast<double>(SplitMix(state) >> 11) / 9007199254740992.0;
-  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * w));
-}
-
 void DrawRotations(const Request& request, const Qkv& qkv, Hash& hash) {
-  uint64_t state = ReadSeed(request, "hash_seed");
   hash.rotations.shape = {1, hash.rounds, qkv.head_dim, hash.buckets / 2};
   const int64_t count = hash.rounds * qkv.head_dim * (hash.buckets / 2);
-  for (int64_t n = 0; n < count; ++n) hash.rotations.values.push_back(Normal(state));
+  hash.rotations.values = SeededNormals(ReadSeed(request, "hash_seed"), count);
 }
 
 Hash ReadHash(const Request& request, const Qkv& qkv) {

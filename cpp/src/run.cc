@@ -165,6 +165,8 @@ constexpr Runner kRunners[] = {
     Counted("quest", PlanQuest, RunQuest),
     Counted("indexed", PlanIndexed, RunIndexed),
     Counted("heavy_hitter", PlanHeavyHitter, RunHeavyHitter),
+    Counted("routing", PlanRouting, RunRouting),
+    Counted("sinkhorn", PlanSinkhorn, RunSinkhorn),
 #endif
 };
 

@@ -31,13 +31,13 @@ const std::map<std::string, std::pair<double, double>> kNumbers = {
     {"beta_slow", {0.5, 4}},       {"attention_factor", {0.5, 2}},
     {"low_freq_factor", {0.5, 2}}, {"high_freq_factor", {3, 6}},
     {"gamma", {0.2, 2}},           {"scale_base", {50, 500}},
-    {"center", {-5, 30}},          {"layer_depth", {0, 1}},
+    {"center", {-5, 30}},          {"sort_temperature", {0.5, 2}},
+    {"layer_depth", {0, 1}},
 };
 
 // Whole numbers in an interval that no extent decides.
 const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"steps", {1, 3}},
-    {"key_block", {1, 12}},
     {"top_blocks", {1, 4}},
     {"iterations", {1, 8}},
     {"recent_tokens", {1, 12}},
@@ -47,6 +47,9 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"pages", {1, 4}},
     {"compression", {1, 5}},
     {"hash_rounds", {1, 3}},
+    {"num_clusters", {1, 5}},
+    {"cluster_tokens", {1, 20}},
+    {"sort_iterations", {1, 9}},
     {"compress_stride", {1, 6}},
     {"first_blocks", {0, 1}},
     {"local_blocks", {1, 2}},
@@ -130,6 +133,7 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (name == "return_lse") return has_lse();
   if (name == "return_tiles") return r_.Word("prob_mod").empty();
   if (Lists("hash_rounds num_buckets hash_seed", name)) return !r_.has_input("rotations");
+  if (Lists("num_clusters centroid_seed", name)) return !r_.has_input("centroids");
   if (name == "average_weights") return r_.param("return_weights") != nullptr;
   if (name == "tiles_of_query") return r_.param("return_tiles") != nullptr;
   if (Lists("image_height image_width", name)) return false;  // drawn together
@@ -160,6 +164,7 @@ bool DrawnParams::Needs(const std::string& name) const {
   if (Lists("scaling_factor original_len", name)) return scaled;
   if (name == "width") return normalize() == "kernel_sum";
   if (Lists("num_features position_offset", name) && r_.has_input("initial_state")) return true;
+  if (name == "key_block") return r_.has_input("sort_logits");
   if (name == "compress_block") {
     return r_.has_input("compress_k_weight") || r_.has_input("compress_v_weight");
   }
@@ -206,7 +211,7 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
     return Whole(name == "local" ? 1 : 0, extent("kv_len"));
   }
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
-  if (name == "compress_block") return static_cast<double>(extent(name));
+  if (Lists("compress_block key_block", name)) return static_cast<double>(extent(name));
   if (name == "top_blocks" && r_.id == "native_sparse") return Whole(3, 6);
   if (name == "num_buckets") return std::max(1.0, 2 * Whole(0, 4));
   if (name == "num_features") return static_cast<double>(extent("num_features"));

@@ -126,8 +126,9 @@ class Drawer {
                         Lists("bigbird axial swin_window neighborhood", r_.Word("pattern"));
     if (inside && Rule()) extent("q_len") = std::min(extent("q_len"), extent("kv_len"));
     // Tokens of a recurrence are queries and keys at once.
-    const bool one_len = row_.family == "recurrent" ? !Takes("causal")
-                                                    : Lists("nystrom reformer heavy_hitter", r_.id);
+    const bool one_len = row_.family == "recurrent"
+                             ? !Takes("causal")
+                             : Lists("nystrom reformer sinkhorn heavy_hitter", r_.id);
     if (one_len && Rule()) extent("q_len") = extent("kv_len");
     if (draw_ == Draw::kWild && random_.Chance(0.25)) DrawZero();
     DrawOwnExtents();
@@ -168,6 +169,9 @@ class Drawer {
     extent("compress_block") = random_.Integer(1, 6);
     extent("index_heads") = random_.Integer(1, 3);
     extent("index_dim") = random_.Integer(1, 6);
+    extent("num_clusters") = random_.Integer(1, 5);
+    extent("key_block") = draw_ == Draw::kLeast ? 64 : random_.Integer(1, 12);
+    extent("token_blocks") = (extent("q_len") + extent("key_block") - 1) / extent("key_block");
     extent("hash_rounds") = random_.Integer(1, 3);
     extent("half_buckets") = random_.Integer(1, 4);
     extent("num_units") = random_.Integer(1, 9);

@@ -295,7 +295,8 @@ double Declared(const DrawnRequest& r, const std::string& result,
   if (r.id == "attention_free") return kAttentionFreeMaxError * v;
   if (r.id == "graph") return kGraphMaxError * shown;
   if (r.id == "native_sparse") return 3 * kAttentionMaxError * shown;  // gates below 1
-  if (r.id == "reformer") return 2 * kAttentionMaxError * shown;
+  if (r.id == "sinkhorn") return 4 * kAttentionMaxError * shown;
+  if (Lists("reformer routing", r.id)) return 2 * kAttentionMaxError * shown;
   if (r.id == "external") return 3 * kAttentionMaxError * shown;
   if (Lists("induced_set perceiver", r.id)) return kSetBlockMaxError * one;
   if (r.id == "transformer_block") return kTransformerBlockMaxError * one;

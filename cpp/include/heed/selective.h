@@ -186,6 +186,84 @@ void IndexedAttention(TensorView<const float> q, TensorView<const float> k,
                       const IndexedOptions& options, const AttentionOutputs& outputs,
                       ThreadPool* pool = nullptr);
 
+struct RoutingOptions {
+  std::optional<double> scale;  // absent = 1 / sqrt(head_dim); finite
+  bool causal = false;
+  QueryOffset query_offset;  // needed with causal when q_len and kv_len differ
+  // Keys at or beyond the length are never read. Empty = kv_len, else [batch] values.
+  std::span<const int32_t> key_lengths;
+  int64_t num_clusters = 16;  // 1 to 2^20
+  int64_t cluster_tokens =
+      0;              // queries and keys of a cluster; 0 = kv_len / num_clusters, rounded up
+  uint64_t seed = 0;  // of the centroids
+  // [1, num_heads, num_clusters, head_dim]; absent = normal numbers by the seed, in this order, as
+  // ReformerOptions::rotations.
+  TensorView<const float> centroids;
+};
+
+// Routing attention: tokens are gathered into clusters, and attend within them.
+//   score[c, t] = centroid[c] . x[t] / |x[t]|, of queries and of keys; 0 where x[t] is 0
+// Every cluster takes the cluster_tokens best queries and as many keys, and attends within itself
+// with q and k as they are. A query averages what the clusters give that took it and showed it a
+// key; without one its row is empty. Centroids are trained elsewhere: k-means moves them towards
+// the tokens they took. With `causal` keys after a query are hidden, but choices look at all
+// tokens, later ones too, as in the paper.
+//
+// Shapes   as Attention(). Query heads cluster for themselves.
+// Outputs  output, and weights: the means of those of the clusters. lse and scores are refused.
+// Empty row  output 0, weights 0.
+// Errors   as Attention(), and for the options above.
+// Accuracy 2 kAttentionMaxError.
+// Cost     2 * (q_len + kv_len) * num_clusters * head_dim FLOPs per head to choose, and
+// num_clusters
+//          times attention of cluster_tokens queries and keys. Allocates tensors of all clusters,
+//          num_heads * num_clusters * cluster_tokens * (2 head_dim + 2 head_dim_v) floats, and the
+//          longer side once per thread.
+// Threads  as Attention().
+// Source   Roy et al. 2020, Efficient Content-Based Sparse Attention with Routing Transformers,
+//          arXiv:2003.05997, section 4.1.
+void RoutingAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const RoutingOptions& options,
+                      const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
+
+struct SinkhornOptions {
+  std::optional<double> scale;  // absent = 1 / sqrt(head_dim); finite
+  bool causal = false;
+  // Tokens at or beyond the length do not exist: never read, their rows are empty. Empty = len,
+  // else [batch] values in [0, len].
+  std::span<const int32_t> key_lengths;
+  int64_t key_block = 64;     // tokens of a block, >= 1; the last one may be shorter
+  int64_t iterations = 8;     // of balancing, 1 to 1000
+  double temperature = 0.75;  // > 0 and finite: small ones sort sharply
+  // What the matrix is balanced from, [batch, num_heads, blocks, blocks]: row n says which blocks
+  // of keys should come to block n; -inf never. Absent = scale * mean query of block n . mean key
+  // of block m, or causal its first query.
+  TensorView<const float> sort_logits;
+};
+
+// Sinkhorn attention: blocks of keys and values are sorted by a soft permutation, and every block
+// of queries attends to the block that came to its place and to its own.
+//   R = exp(logits / temperature), rows and columns divided by their sums, `iterations` times,
+//   sorted[n] = sum_m R[n, m] block[m],  o = attention over [sorted[n]; block[n]].
+// A last block that is not whole is not sorted anywhere. With `causal` only blocks before n come to
+// block n, sums are over these, and those of a column over rows up to n: nothing looks ahead, if
+// sort_logits do not.
+//
+// Shapes   as Attention() with q_len = kv_len. Query heads sort for themselves.
+// Empty row  beyond the length: output 0. Where nothing may come to a place, its own block remains.
+// Errors   as Attention(), and for the options above.
+// Accuracy 4 kAttentionMaxError times the largest row sum of R, which balancing brings near 1 or
+//          below; `causal` rows sum to at most 1 after the columns were divided.
+// Cost     2 * len * blocks * (head_dim + head_dim_v) FLOPs per head to sort, and attention over
+//          2 key_block keys. Allocates blocks^2 doubles per head, tensors like q and output, and
+//          keys and values twice as long, per query head.
+// Threads  as Attention().
+// Source   Tay et al. 2020, Sparse Sinkhorn Attention, arXiv:2002.11296, section 3; sorted and own
+//          blocks share one softmax, as in published code.
+void SinkhornAttention(TensorView<const float> q, TensorView<const float> k,
+                       TensorView<const float> v, const SinkhornOptions& options,
+                       TensorView<float> output, ThreadPool* pool = nullptr);
+
 }  // namespace heed
 
 #endif  // HEED_SELECTIVE_H_

@@ -229,4 +229,98 @@ void RunIndexed(const RequestReader& reader, std::span<const NamedTensor> output
                    FloatOutputs(r, outputs), pool);
 }
 
+// Routing attention.
+
+namespace {
+
+struct RoutingRequest {
+  TensorView<const float> q, k, v;
+  RoutingOptions options;
+};
+
+RoutingRequest ReadRouting(const RequestReader& reader) {
+  RoutingRequest r = {
+      reader.RequiredTensor("q"), reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
+  RoutingOptions& o = r.options;
+  o.scale = reader.Number("scale");
+  o.causal = reader.Flag("causal");
+  o.query_offset = ReadQueryOffset(reader);
+  o.key_lengths = ReadLengths(reader);
+  o.num_clusters = reader.Count("num_clusters").value_or(o.num_clusters);
+  if (const auto count = reader.Count("cluster_tokens")) {
+    CheckCount("cluster_tokens", *count);
+    o.cluster_tokens = *count;
+  }
+  o.seed = reader.Seed("centroid_seed").value_or(0);
+  const AnyTensor* centroids = reader.Input("centroids");
+  o.centroids = reader.FloatTensor("centroids");
+  if (centroids == nullptr) return r;
+  for (const char* name : {"num_clusters", "centroid_seed"}) {
+    if (reader.Param(name) != nullptr) {
+      Fail(ErrorCode::kOption, "{} is what the input centroids says; give one of them", {name});
+    }
+  }
+  if (centroids->rank != 3) {
+    Fail(ErrorCode::kShape,
+         "centroids has rank {}; expected 3 ([num_heads, num_clusters, head_dim])",
+         {centroids->rank});
+  }
+  o.num_clusters = o.centroids.shape[2];
+  return r;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanRouting(const RequestReader& reader) {
+  const RoutingRequest r = ReadRouting(reader);
+  ValidateRouting(r.q, r.k, r.v, r.options);
+  const auto [batch, heads, len, dim] = r.q.shape;
+  return PlanResults(reader, {batch, heads, len, r.v.shape[3]}, r.k.shape[2]);
+}
+
+void RunRouting(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                ThreadPool* pool) {
+  const RoutingRequest r = ReadRouting(reader);
+  RoutingAttention(r.q, r.k, r.v, r.options, ResultViews(reader, outputs), pool);
+}
+
+// Sinkhorn attention.
+
+namespace {
+
+struct SinkhornRequest {
+  TensorView<const float> q, k, v;
+  SinkhornOptions options;
+};
+
+SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
+  SinkhornRequest r = {
+      reader.RequiredTensor("q"), reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
+  SinkhornOptions& o = r.options;
+  o.scale = reader.Number("scale");
+  o.causal = reader.Flag("causal");
+  o.key_lengths = ReadLengths(reader);
+  o.key_block = reader.Count("key_block").value_or(o.key_block);
+  o.iterations = reader.Count("sort_iterations").value_or(o.iterations);
+  o.temperature = reader.Number("sort_temperature").value_or(o.temperature);
+  const AnyTensor* logits = reader.Input("sort_logits");
+  if (logits != nullptr) o.sort_logits = reader.RequiredTensor("sort_logits");
+  return r;
+}
+
+}  // namespace
+
+std::vector<OutputSpec> PlanSinkhorn(const RequestReader& reader) {
+  const SinkhornRequest r = ReadSinkhorn(reader);
+  ValidateSinkhorn(r.q, r.k, r.v, r.options);
+  const auto [batch, heads, len, dim] = r.q.shape;
+  return {{"output", 4, {batch, heads, len, r.v.shape[3]}}};
+}
+
+void RunSinkhorn(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                 ThreadPool* pool) {
+  const SinkhornRequest r = ReadSinkhorn(reader);
+  SinkhornAttention(r.q, r.k, r.v, r.options, OutputView(outputs, "output"), pool);
+}
+
 }  // namespace heed

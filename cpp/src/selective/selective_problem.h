@@ -3,6 +3,7 @@
 #define HEED_SRC_SELECTIVE_SELECTIVE_PROBLEM_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -11,6 +12,9 @@
 #include "src/exact/problem.h"
 
 namespace heed {
+
+// Tokens are counted in 32 bits where they are listed.
+inline constexpr int64_t kMaxTokens = std::numeric_limits<int32_t>::max();
 
 // Refuses the options of attention that no choice can look at.
 void CheckKeepRules(const AttentionOptions& options);
@@ -43,6 +47,13 @@ AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
                                      const TensorView<const float>& k,
                                      const TensorView<const float>& v,
                                      const HeavyHitterOptions& options);
+
+// Returns the options with cluster_tokens filled in.
+RoutingOptions ValidateRouting(const TensorView<const float>& q, const TensorView<const float>& k,
+                               const TensorView<const float>& v, const RoutingOptions& options);
+
+void ValidateSinkhorn(const TensorView<const float>& q, const TensorView<const float>& k,
+                      const TensorView<const float>& v, const SinkhornOptions& options);
 
 }  // namespace heed
 

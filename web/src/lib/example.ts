@@ -43,6 +43,9 @@ const EXTENTS: Readonly<Record<string, number>> = {
   num_biases: 9,
   num_blocks: 2,
   rope_dim: 4,
+  // Blocks of keyBlock tokens, and clusters, as in SMALL_PATTERN.
+  token_blocks: 8,
+  num_clusters: 4,
   conv_width: 4,
   conv_tail: 3,
   num_features: 16,
@@ -180,6 +183,7 @@ const SMALL_PATTERN: ExampleParams = {
   hashChunk: 4,
   hashRounds: 2,
   numBuckets: 4,
+  numClusters: 4,
   compressBlock: 2,
   compressStride: 2,
   firstBlocks: 0,
