@@ -151,6 +151,7 @@ constexpr Runner kRunners[] = {
     Counted("rwkv6", PlanRwkv6, RunRwkv6),
     Counted("rwkv7", PlanRwkv7, RunRwkv7),
     Counted("log_linear", PlanLogLinear, RunLogLinear),
+    Counted("ttt_linear", PlanTttLinear, RunTttLinear),
     Counted("linear", PlanLinearAttention, RunLinearAttention),
     Counted("retention", PlanRetention, RunRetention),
     Counted("gated_linear", PlanGatedLinear, RunGatedLinear),

@@ -189,8 +189,11 @@ TEST(Cost, FlopsOfRecurrencesGrowWithTheLength) {
   const double state = 2.0 * tokens * kDim * kDim, meets = 2.0 * tokens * 32 * 2 * kDim;
   EXPECT_EQ(Products("retention").Estimate(), 2 * state + meets);
   EXPECT_EQ(Products("gated_delta_rule").Estimate(), 3 * state + 2 * meets);
-  // Two things are written a token, and what both meet is twice as much.
-  EXPECT_EQ(Products("rwkv7").Estimate(), 4 * state + 4 * meets);
+  // Two things are written a token, in chunks of half as many tokens.
+  EXPECT_EQ(Products("rwkv7").Estimate(), 4 * state + 2 * meets);
+  // Gradients read the model, and tokens of a mini-batch of 16 meet.
+  EXPECT_EQ(Products("ttt_linear").Estimate(),
+            2.0 * tokens * (kDim + 1) * kDim * 3 + 2.0 * tokens * 8 * (2 * kDim + 1));
   // The projection of queries and keys, and a state of 256 features and one more column.
   EXPECT_EQ(Products("performer").Estimate(), 2.0 * tokens * 256 * (2 * (kDim + 1) + 2 * kDim));
 }

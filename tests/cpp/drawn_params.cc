@@ -64,6 +64,7 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"original_len", {8, 64}},
     {"seq_len", {1, 100}},
     {"period", {400, 900}},
+    {"mini_batch", {1, 20}},
     {"relative_max_distance", {260, 600}},
     {"bucket_max_distance", {17, 200}},
 };

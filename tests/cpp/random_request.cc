@@ -217,9 +217,13 @@ class Drawer {
     // Offsets are drawn up to 9.
     extent("levels") =
         std::bit_width(static_cast<uint64_t>(extent("kv_len") + 10)) + 1 + random_.Integer(0, 1);
+    if (r_.id == "ttt_linear" && Rule()) {
+      extent("state_cols") = extent("head_dim_v") = extent("head_dim");
+    }
     extent("state_rows") = r_.id == "performer"    ? extent("num_features")
                            : r_.id == "cosformer"  ? 2 * dim
                            : r_.id == "log_linear" ? (extent("levels") - 1) * dim
+                           : r_.id == "ttt_linear" ? 2 * (dim + 1)
                            : r_.id == "based"      ? 1 + dim + dim * (dim + 1) / 2
                                                    : dim;
   }

@@ -21,6 +21,9 @@ inline constexpr double kRecurrentMaxError = 1e-5;
 // Tokens that the chunked form works through as matrix products, at most.
 inline constexpr int64_t kMaxChunkLen = 64;
 
+// Tokens of a mini-batch, at most.
+inline constexpr int64_t kMaxMiniBatch = int64_t{1} << 31;
+
 // Levels of level_weights, at most.
 inline constexpr int64_t kMaxLevels = 48;
 
@@ -36,6 +39,7 @@ enum class FeatureMap {
   // 1 + head_dim + head_dim (head_dim + 1) / 2 features whose products are 1 + s + s^2 / 2,
   // s = scale q.k. Arora 2024, arXiv:2402.18668
   kTaylor,
+  kAppendOne,  // x and a 1: set by mini_batch
   // 2 head_dim features: max(0, x) cos a, max(0, x) sin a, a = pi / 2 * position / period.
   // Qin 2022, arXiv:2202.08791
   kCosine,
@@ -81,7 +85,7 @@ struct RecurrentOptions {
   TensorView<const float> projection;
 
   // Of kCosine: positions lie in [0, period). Token t of batch entry b stands at position_offset[b]
-  // + t, there and for level_weights. Empty = 0, else 1 or batch values.
+  // + t, there, for level_weights and mini_batch. Empty = 0, else 1 or batch values.
   int64_t period = 1;
   std::span<const int64_t> position_offset;
 
@@ -135,6 +139,17 @@ struct RecurrentOptions {
   // key_lengths get 0. Absent = off. Needs causal, and neither normalize, delta, erase_key nor
   // bonus.
   TensorView<const float> level_weights;
+
+  // A state that learns: a linear model f(x) = x + norm(W^T x + b), of which every token is a step
+  // of gradient descent on |f(k) - v|^2 / 2 at the rate beta. Gradients of the tokens of a
+  // mini-batch are all taken at the model it began with; mini-batches begin at positions
+  // (position_offset) that are multiples of mini_batch. Outputs are f(q) after the step of their
+  // own token; those of queries beyond key_lengths after the last one. norm is a layer norm with
+  // these factors and sums, [num_kv_heads, head_dim], empty = ones and zeros, and epsilon 1e-6. The
+  // state has 2 (head_dim + 1) rows: W and b as the mini-batch began, then as they are. 0 = off,
+  // else 1 to kMaxMiniBatch. Needs head_dim_v = head_dim, causal, and no other rule.
+  int64_t mini_batch = 0;
+  std::span<const float> norm_weight, norm_bias;
 
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].

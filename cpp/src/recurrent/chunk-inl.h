@@ -41,7 +41,7 @@ struct RecurrentPlan {
         rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
         cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
         decay_step(p.decays_channels ? rows : 1),
-        chunk_len(std::min(static_cast<size_t>(p.options.chunk_len), kChunk / p.parts())),
+        chunk_len(static_cast<size_t>(p.ChunkLen())),
         projection(p.has_peaks() ? RoundUp(dim, PanelCols()) * HeadDim() : 0) {}
   size_t HeadDim() const { return static_cast<size_t>(problem->head_dim); }
 };

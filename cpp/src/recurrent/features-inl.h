@@ -138,6 +138,10 @@ inline void Features(const RecurrentProblem& p, Side side, const float* from, in
     case FeatureMap::kTaylor:
       TaylorRow(from, width, p.Factor(side), to);
       break;
+    case FeatureMap::kAppendOne:
+      ScaleRow(from, width, 1.0f, to);
+      to[width] = 1.0f;
+      break;
     case FeatureMap::kCosine:
       CosineRow(from, width, p.Angle(b, t), to);
       break;

@@ -2,6 +2,7 @@
 #ifndef HEED_SRC_RECURRENT_PROBLEM_H_
 #define HEED_SRC_RECURRENT_PROBLEM_H_
 
+#include <algorithm>
 #include <numbers>
 
 #include "heed/recurrent.h"
@@ -35,10 +36,17 @@ struct RecurrentProblem {
   // A token reads the state before it decays and writes, and its own value by the bonus.
   bool reads_first() const { return options.bonus.has_value(); }
 
+  bool learns() const { return options.mini_batch > 0; }
   bool has_levels() const { return options.level_weights.has_value(); }
   bool erases() const { return options.delta || options.erase_key.has_value(); }
   // What a token writes one after the other: what it erases by a key of its own, and its value.
   size_t parts() const { return options.erase_key.has_value() ? 2 : 1; }
+
+  // Tokens of a chunk.
+  int64_t ChunkLen() const {
+    const int64_t len = std::min(options.chunk_len, kMaxChunkLen / static_cast<int64_t>(parts()));
+    return learns() ? std::min(len, options.mini_batch) : len;
+  }
 
   // Random features: the state is divided by exp(peak), row by row, and peaks are its last column.
   bool has_peaks() const { return options.feature_map == FeatureMap::kRandom; }
@@ -60,6 +68,9 @@ struct RecurrentProblem {
 
 // Largest feature_dim of a step: its features and factors live on the stack.
 inline constexpr int64_t kMaxStepDim = 4096;
+
+// Added to the variance by the norm of a model that learns.
+inline constexpr double kInnerNormEpsilon = 1e-6;
 
 // Throws Error; fills defaults in.
 RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,

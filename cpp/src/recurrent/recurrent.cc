@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
+#include "src/recurrent/inner_model-inl.h"
 #include "src/recurrent/levels-inl.h"
 #include "src/recurrent/loop-inl.h"
 #include "src/recurrent/problem.h"
@@ -233,6 +234,10 @@ struct LevelStep {
 
 // One token of one KV head.
 void StepHead(const RecurrentProblem& p, const TensorView<float>& state, int64_t b, int64_t h) {
+  if (p.learns()) {
+    if (p.head_dim > 0) InnerModelStep(p, state, b, h);
+    return;
+  }
   if (p.has_levels()) return LevelStep{p, state, b, h}.Run();
   const auto read = [&] {
     for (int64_t g = 0; g < p.group && p.head_dim_v > 0; ++g) {
@@ -295,6 +300,7 @@ void RunRecurrent(const RecurrentProblem& p, ThreadPool& pool) {
   pool.Run(tasks, [&](int64_t task, int worker) {
     RecurrentScratch& own = *scratch[static_cast<size_t>(worker)];
     const int64_t b = task / p.num_kv_heads, h = task % p.num_kv_heads;
+    if (p.learns()) return InnerModelLoop(plan, b, h, own).Run();
     if (p.has_levels()) return LevelLoop(plan, b, h, own).Run();
     RecurrentLoop(plan, b, h, own).Run();
   });

@@ -32,20 +32,24 @@ struct RecurrentRequest {
   }
 };
 
-RecurrentRequest ReadCommon(const RequestReader& reader, const char* keys = "k") {
-  RecurrentRequest r;
+void ReadTensors(const RequestReader& reader, const char* keys, RecurrentRequest& r) {
   r.q = reader.RequiredTensor("q");
   r.k = reader.RequiredTensor(keys);
   r.v = reader.RequiredTensor("v");
-  r.options.scale = reader.Number("scale");
   r.options.key_lengths = reader.Ints("key_lengths");
   const AnyTensor* lengths = reader.Input("key_lengths");
   if (lengths != nullptr && lengths->rank != 1) {
     Fail(ErrorCode::kShape, "key_lengths must have the shape [batch], here [{}]", {r.q.shape[0]});
   }
   r.options.initial_state = reader.FloatTensor("initial_state");
-  if (const auto count = reader.Count("chunk_len")) r.options.chunk_len = *count;
   r.return_state = reader.Flag("return_state");
+}
+
+RecurrentRequest ReadCommon(const RequestReader& reader, const char* keys = "k") {
+  RecurrentRequest r;
+  ReadTensors(reader, keys, r);
+  r.options.scale = reader.Number("scale");
+  if (const auto count = reader.Count("chunk_len")) r.options.chunk_len = *count;
   return r;
 }
 
@@ -264,6 +268,32 @@ RecurrentRequest ReadLogLinear(const RequestReader& reader) {
   return r;
 }
 
+// [num_kv_heads, head_dim] values.
+std::span<const float> ReadInnerNorm(const RequestReader& reader, const char* name,
+                                     const TensorView<const float>& k) {
+  const AnyTensor* given = reader.Input(name);
+  if (given == nullptr) return {};
+  if (given->rank != 2 || given->shape[0] != k.shape[1] || given->shape[1] != k.shape[3]) {
+    Fail(ErrorCode::kShape, "{} must have the shape [num_kv_heads, head_dim], here [{}, {}]",
+         {name, k.shape[1], k.shape[3]});
+  }
+  return reader.Floats(name);
+}
+
+RecurrentRequest ReadTttLinear(const RequestReader& reader) {
+  RecurrentRequest r;
+  ReadTensors(reader, "k", r);
+  r.options.beta = ReadPerToken(reader, "beta", r.k);
+  r.options.norm_weight = ReadInnerNorm(reader, "inner_norm_weight", r.k);
+  r.options.norm_bias = ReadInnerNorm(reader, "inner_norm_bias", r.k);
+  r.options.mini_batch = reader.Count("mini_batch").value_or(16);
+  if (r.options.mini_batch < 1) {
+    Fail(ErrorCode::kRange, "mini_batch = {}; it must be at least 1", {r.options.mini_batch});
+  }
+  r.offsets = ReadOffsets(reader);
+  return r;
+}
+
 std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
   std::vector<OutputSpec> specs;
@@ -321,6 +351,7 @@ HEED_RECURRENT(Hgrn2)
 HEED_RECURRENT(Rwkv6)
 HEED_RECURRENT(Rwkv7)
 HEED_RECURRENT(LogLinear)
+HEED_RECURRENT(TttLinear)
 
 #undef HEED_RECURRENT
 

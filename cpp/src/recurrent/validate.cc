@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "src/message.h"
@@ -167,6 +168,42 @@ void SetPeriod(const RecurrentProblem& p) {
   CheckPositions(p, p.options.period, "period");
 }
 
+void CheckNorm(const RecurrentProblem& p, const char* name, std::span<const float> values) {
+  const int64_t count = p.num_kv_heads * p.head_dim;
+  if (!values.empty() && values.size() != static_cast<size_t>(count)) {
+    Fail(ErrorCode::kShape, "{} has {} values; expected [num_kv_heads, head_dim], {} of them",
+         {name, values.size(), count});
+  }
+}
+
+void SetInnerModel(RecurrentProblem& p) {
+  RecurrentOptions& o = p.options;
+  if (o.mini_batch == 0) {
+    if (o.feature_map != FeatureMap::kAppendOne) return;
+    Fail(ErrorCode::kUnsupported, "kAppendOne: only for a state that learns; give mini_batch");
+  }
+  if (o.mini_batch < 0 || o.mini_batch > kMaxMiniBatch) {
+    Fail(ErrorCode::kRange, "mini_batch = {}; it must lie in [1, {}]",
+         {o.mini_batch, kMaxMiniBatch});
+  }
+  if (!o.causal || o.normalize || p.erases() || p.reads_first() || o.log_decay.has_value() ||
+      p.has_levels() || !o.skip.empty() || o.scale) {
+    Fail(ErrorCode::kUnsupported,
+         "mini_batch: a state that learns takes keys, values and beta; no other rule or scale");
+  }
+  if (p.head_dim_v != p.head_dim) {
+    Fail(ErrorCode::kShape, "v has {} columns; a state that learns maps head_dim = {} to as many",
+         {p.head_dim_v, p.head_dim});
+  }
+  CheckNorm(p, "norm_weight", o.norm_weight);
+  CheckNorm(p, "norm_bias", o.norm_bias);
+  CheckOffsets(p);
+  CheckPositions(p, std::numeric_limits<int64_t>::max(), "64 bits");
+  o.feature_map = FeatureMap::kAppendOne;
+  o.scale = 1;
+  p.num_states = 1;  // beside the current one
+}
+
 void SetLevels(RecurrentProblem& p) {
   const RecurrentOptions& o = p.options;
   if (!o.level_weights.has_value()) return;
@@ -196,6 +233,9 @@ void SetFeatures(RecurrentProblem& p) {
   switch (p.options.feature_map) {
     case FeatureMap::kTaylor:
       p.feature_dim = 1 + p.head_dim + p.head_dim * (p.head_dim + 1) / 2;
+      break;
+    case FeatureMap::kAppendOne:
+      p.feature_dim = p.head_dim + 1;
       break;
     case FeatureMap::kCosine:
       SetPeriod(p);
@@ -235,18 +275,20 @@ double RecurrentFlops(const RecurrentProblem& p) {
   const double reads = static_cast<double>(p.batch * p.q_len) * group;
   double products = tokens * dim * cols * (parts + erases) + reads * dim * cols;
   const double meets = erases + (p.options.causal ? group : 0);
-  products += tokens * static_cast<double>(p.options.chunk_len) / 2 * (dim + cols) * meets * parts;
+  products += tokens * static_cast<double>(p.ChunkLen()) / 2 * (dim + cols) * meets * parts;
+  if (p.learns()) products += tokens * dim * cols;  // gradients
   if (p.has_levels()) products += LevelReads(p) * group * dim * cols - reads * dim * cols;
   if (p.has_peaks()) products += (tokens + reads) * dim * static_cast<double>(p.head_dim);
   return 2 * products * static_cast<double>(p.num_kv_heads);
 }
 
 Extents StateShape(const RecurrentProblem& p) {
-  const int64_t states = p.has_levels() ? p.num_states : 1;
+  const int64_t states = p.has_levels() ? p.num_states : p.learns() ? 2 : 1;
   return {p.batch, p.num_kv_heads, states * p.feature_dim, p.state_cols + (p.has_peaks() ? 1 : 0)};
 }
 
 const char* StateMeaning(const RecurrentProblem& p) {
+  if (p.learns()) return "[batch, num_kv_heads, 2 (head_dim + 1), head_dim]";
   if (p.has_levels()) return "[batch, num_kv_heads, (levels - 1) features, head_dim_v]";
   if (p.has_peaks()) return "[batch, num_kv_heads, features, head_dim_v + 2]";
   return p.options.normalize ? "[batch, num_kv_heads, features, head_dim_v + 1]"
@@ -283,6 +325,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
     Fail(ErrorCode::kRange, "chunk_len = {}; it must lie in [1, {}]",
          {options.chunk_len, kMaxChunkLen});
   }
+  SetInnerModel(p);
   SetScale(p);
   SetFeatures(p);
   CheckLengths(p);

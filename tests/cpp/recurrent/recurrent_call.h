@@ -32,12 +32,13 @@ enum class Kind {
   kErasingShared,  // one decay for all channels
   kBonusShared,
   kLevels,
+  kLearning,
 };
-inline constexpr Kind kKinds[] = {Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,
-                                  Kind::kDecayDelta,    Kind::kChannels,    Kind::kChannelsDelta,
-                                  Kind::kRandom,        Kind::kTaylor,      Kind::kCosine,
-                                  Kind::kComplement,    Kind::kBonus,       Kind::kErasing,
-                                  Kind::kErasingShared, Kind::kBonusShared, Kind::kLevels};
+inline constexpr Kind kKinds[] = {
+    Kind::kPlain,         Kind::kPlainDelta,    Kind::kDecay,  Kind::kDecayDelta,
+    Kind::kChannels,      Kind::kChannelsDelta, Kind::kRandom, Kind::kTaylor,
+    Kind::kCosine,        Kind::kComplement,    Kind::kBonus,  Kind::kErasing,
+    Kind::kErasingShared, Kind::kBonusShared,   Kind::kLevels, Kind::kLearning};
 
 // Tokens [from, to) of a view.
 template <class T>
@@ -59,6 +60,7 @@ struct Call {
   Kind kind;
 
   explicit Call(Kind kind = Kind::kPlain) : kind(kind) {
+    if (kind == Kind::kLearning) dim_v = dim;
     q = LogDecays(batch * heads * len * dim, 1);
     k = LogDecays(batch * kv_heads * len * dim, 2);
     v = Betas(batch * kv_heads * len * dim_v, 3);
@@ -124,6 +126,15 @@ struct Call {
   }
 
   void SetFeatures() {
+    if (kind == Kind::kLearning) {
+      options.mini_batch = 16;
+      // From a model of zeros the norm makes the first gradients 1000 times as large.
+      for (float& beta : betas) beta *= 0.001f;
+      options.beta = Beta();
+      features = 2 * (dim + 1);
+      cols = dim;
+      return;
+    }
     options.normalize = kind <= Kind::kCosine;
     if (options.normalize) cols = dim_v + 1;
     if (kind == Kind::kRandom) {

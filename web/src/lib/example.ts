@@ -161,6 +161,7 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   multi_head_latent: ["normQ", "normKv"],
   causal_conv: ["convBias"],
   log_linear: ["logDecay", "beta"],
+  ttt_linear: ["beta"],
   mamba2: ["logDecay", "beta", "skip"],
   delta_rule: ["beta"],
   gated_delta_rule: ["logDecay", "beta"],
