@@ -60,7 +60,8 @@ void RefuseRankOfLengths(const Request& request) {
 
 void RefuseLengthsPerQuery(const Request& request) {
   const AnyTensor* lengths = FindInput(request, "key_lengths");
-  if (lengths == nullptr || lengths->rank < 2 || lengths->shape[1] <= 1) return;
+  if (lengths == nullptr || lengths->rank < 2) return;
+  if (lengths->shape[0] == 0 || lengths->shape[1] <= 1) return;  // as many values as entries
   throw Error(ErrorCode::kUnsupported, "key_lengths per query: choices need one per batch entry");
 }
 
