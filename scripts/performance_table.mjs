@@ -7,7 +7,7 @@ import { curvePlot } from "./curve_plot.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/performance.md");
-const marker = /<!-- results: (\S+) threads=(\d+) -->\n[\s\S]*?<!-- end -->/g;
+const marker = /<!-- results: (\S+) threads=(\d+)(?: groups=(\S+))? -->\n[\s\S]*?<!-- end -->/g;
 
 const percent = (value) => `${(100 * value).toFixed(0)} %`;
 const ratio = (value) => `${value.toFixed(2)}x`;
@@ -88,7 +88,8 @@ function patternTable({ rows, growths }) {
   ]);
   const head = ["rule", "visible", "ms", "GFLOP/s", "over dense", "max error"];
   const growth = growths.map((g) => `${g.group}: time ~ length^${g.exponent.toFixed(2)}`);
-  return [markdown(head, lines), "", `${growth.join("; ")}.`].join("\n");
+  const below = growth.length === 0 ? [] : ["", `${growth.join("; ")}.`];
+  return [markdown(head, lines), ...below].join("\n");
 }
 
 function decodeTable({ rows }) {
@@ -191,8 +192,17 @@ function peaks({ probes, machine }, threads) {
 const readResult = (file) =>
   JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
 
-function table(file, threads) {
+/** The result; of keep patterns only the groups that match, when a page asks for some. */
+function chosenResult(file, groups) {
   const result = readResult(file);
+  if (groups === undefined) return result;
+  const matches = ({ group }) => new RegExp(groups).test(group);
+  const { rows, growths } = result;
+  return { ...result, rows: rows.filter(matches), growths: growths.filter(matches) };
+}
+
+function table(file, threads, groups) {
+  const result = chosenResult(file, groups);
   const { machine, build, command, date } = result;
   return [
     `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}` +
@@ -207,8 +217,8 @@ function table(file, threads) {
 const render = (text) =>
   text.replace(
     marker,
-    (_, file, threads) =>
-      `<!-- results: ${file} threads=${threads} -->\n${table(file, Number(threads))}\n<!-- end -->`,
+    (whole, file, threads, groups) =>
+      `${whole.split("\n")[0]}\n${table(file, Number(threads), groups)}\n<!-- end -->`,
   );
 
 /** The pictures that the page shows, by path: drawn from the results that its comments name. */
