@@ -22,7 +22,8 @@ void CheckConvolution(const TensorView<const float>& conv, int64_t heads) {
   const Extents& s = conv.shape;
   if (s[0] == 1 && s[1] == 1 && (s[2] == 1 || s[2] == heads) && s[3] % 2 == 1) return;
   Fail(ErrorCode::kShape,
-       "depthwise_conv has shape {}; expected [1, 1, 1 or num_heads = {}, an odd number]", {s, heads});
+       "depthwise_conv has shape {}; expected [1, 1, 1 or num_heads = {}, an odd number]",
+       {s, heads});
 }
 
 // Means of segments of the first `len` rows; heads of `to` share those of `rows`.
