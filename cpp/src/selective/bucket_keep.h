@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "heed/tensor.h"
@@ -38,7 +39,18 @@ struct Hashing {
 // a token does not see itself.
 class BucketKeep final : public CellKeep {
  public:
-  BucketKeep(const Hashing& hashing, size_t round) : hashing_(hashing), round_(round) {}
+  BucketKeep(const Hashing& hashing, size_t round) : hashing_(hashing), round_(round) {
+    const ScratchVector<int32_t>& tokens = hashing.rounds[round].tokens;
+    for (size_t n = 0; n < round; ++n) {
+      earlier_.emplace_back(tokens.size());
+      const size_t len = static_cast<size_t>(hashing.rows[2]);
+      for (size_t at = 0; at < tokens.size(); ++at) {
+        if (tokens[at] < 0) continue;
+        const size_t token = at / len * len + static_cast<size_t>(tokens[at]);
+        earlier_.back()[at] = hashing.rounds[n].places[token].place;
+      }
+    }
+  }
 
   KeyRange Hull(int64_t batch, const Row& row) const override {
     const int64_t token = TokenOf(batch, row);
@@ -51,14 +63,7 @@ class BucketKeep final : public CellKeep {
     for (size_t r = 0; r < tile.num_rows; ++r) {
       const Row& row = tile.rows[r];
       const ColumnRange columns = VisibleColumns(row, tile.key_begin, tile.num_keys);
-      const int64_t i = TokenOf(tile.batch, row);
-      KeyBits seen;
-      for (size_t c = columns.begin; c < columns.end; ++c) {
-        const int64_t place = tile.key_begin + static_cast<int64_t>(c);
-        const int64_t j = hashing_.Token(round_, tile.batch, row.head, place);
-        if (Counts(tile.batch, row.head, i, j)) seen.Set(c);
-      }
-      bits[r] &= seen;
+      if (columns.begin < columns.end) NarrowRow(tile, row, columns, bits[r]);
     }
   }
 
@@ -66,15 +71,34 @@ class BucketKeep final : public CellKeep {
   int64_t TokenOf(int64_t batch, const Row& row) const {
     return hashing_.Token(round_, batch, row.head, row.query);
   }
-  // Of two tokens that meet in this round.
-  bool Counts(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    if (i == j || (hashing_.causal && j > i)) return false;
-    for (size_t n = 0; n < round_; ++n) {
-      if (hashing_.Place(n, b, h, i).Sees(hashing_.Place(n, b, h, j))) return false;
+  // Loops that compilers turn into vectors: one byte a column.
+  void NarrowRow(const KeepTile& tile, const Row& row, const ColumnRange& columns,
+                 KeyBits& bits) const {
+    const size_t start =
+        hashing_.HeadStart(tile.batch, row.head) + static_cast<size_t>(tile.key_begin);
+    const int32_t token = static_cast<int32_t>(TokenOf(tile.batch, row));
+    const int32_t end = hashing_.causal ? token : std::numeric_limits<int32_t>::max();
+    const int32_t* const tokens = hashing_.rounds[round_].tokens.data() + start;
+    uint8_t counts[kTileKeys];
+    for (size_t c = columns.begin; c < columns.end; ++c) {
+      counts[c] = (tokens[c] != token) & (tokens[c] < end);
     }
-    return true;
+    for (size_t n = 0; n < round_; ++n) {
+      const HashPlace& met = hashing_.Place(n, tile.batch, row.head, token);
+      const int32_t* const places = earlier_[n].data() + start;
+      for (size_t c = columns.begin; c < columns.end; ++c) {
+        counts[c] &= (places[c] < met.begin) | (places[c] >= met.end);
+      }
+    }
+    KeyBits seen;
+    for (size_t c = columns.begin; c < columns.end; ++c) {
+      seen.words[c / 64] |= uint64_t{counts[c]} << (c % 64);
+    }
+    bits &= seen;
   }
 
+  // Places of the earlier rounds in the order of this one.
+  std::vector<ScratchVector<int32_t>> earlier_;
   const Hashing& hashing_;
   size_t round_;
 };

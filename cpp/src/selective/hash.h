@@ -20,8 +20,6 @@ struct HashRule {
 struct HashPlace {
   int32_t place = 0;
   int32_t begin = 0, end = 0;
-
-  bool Sees(const HashPlace& other) const { return begin <= other.place && other.place < end; }
 };
 
 // Memory of one thread.
