@@ -88,7 +88,7 @@ struct ReformerOptions {
 // Cost     a round: 2 * len * head_dim * num_buckets / 2 FLOPs per head to hash, and at most 2 *
 // len *
 //          2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q, three
-//          like the output, and 16 bytes for each token, head and round; never O(len^2) unless
+//          like the output, and 20 bytes for each token, head and round; never O(len^2) unless
 //          weights are asked for.
 // Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads,
 // and
