@@ -13,6 +13,9 @@ std::vector<Result> Run(const Request& request) {
   const Qkv qkv = ReadQkv(request);
   Recurrence r = Estimate(request);
   r.scale = ReadScale(request, qkv, 1.0);
+  if (r.causal && qkv.q_len != qkv.kv_len) {
+    throw Error(ErrorCode::kShape, "q_len and kv_len must be the same when causal");
+  }
   const std::vector<int64_t> offsets = ReadOffsets(request, qkv.batch);
   const int64_t len = std::max({qkv.q_len, qkv.kv_len, int64_t{1}});
   const int64_t last = std::max(*std::ranges::max_element(offsets), int64_t{0});

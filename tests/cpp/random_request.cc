@@ -230,6 +230,7 @@ class Drawer {
 
   // Whether an optional input is drawn.
   bool Wants(const std::string& name) {
+    if (name == "initial_state" && r_.id == "ttt_linear") return true;  // zeros are no model
     for (const Reader& reader : kReaders) {
       if (name != reader.input || !Rule()) continue;
       const std::string word = std::string_view(reader.param) == "score" ? params_.score()
@@ -385,6 +386,9 @@ class Drawer {
       if (row.draw == "log_gate") x = -0.2 * std::abs(normal);
       if (row.draw == "fraction") x = 1 / (1 + std::exp(-normal));
       if (random_.Chance(hidden)) x = kMinusInfinity;
+    }
+    if (name == "initial_state" && r_.id == "ttt_linear") {
+      for (double& x : tensor.values) x = random_.Normal();
     }
     if (name == "width" && params_.normalize() == "kernel_sum") {
       for (double& x : tensor.values) x = params_.KernelWidth();

@@ -69,7 +69,7 @@ struct RecurrentScratch {
         erasers(plan.problem->parts() > 1 || plan.problem->has_levels() ? kChunkRows * plan.rows
                                                                         : 0),
         queries(kChunkRows * plan.rows),
-        decays(kChunkRows * plan.rows),
+        decays(RoundUp(kChunkRows * plan.decay_step, hn::Lanes(DF()))),
         along(kChunkRows * plan.rows),
         panels(RoundUp(kChunk, PanelCols()) * plan.rows),
         writes(kChunkRows * plan.cols),

@@ -167,6 +167,21 @@ TEST_P(Recurrent, AGateOfMinusInfinityForgetsEverything) {
   }
 }
 
+TEST_P(Recurrent, WithoutChannelsNothingIsRead) {
+  for (const int64_t len : {1, 100}) {
+    const std::vector<float> values(static_cast<size_t>(len), 3.0f), gates(values.size(), -1.0f);
+    std::vector<float> output(values.size(), kNan);
+    RecurrentOptions options;
+    options.scale = 1;
+    options.log_decay = Contiguous(gates.data(), 1, 1, len, 1);
+    const float nothing = 0;
+    const auto rows = Contiguous(&nothing, 1, 1, len, 0);
+    RecurrentAttention(rows, rows, Contiguous(values.data(), 1, 1, len, 1), options,
+                       {Contiguous(output.data(), 1, 1, len, 1)});
+    EXPECT_EQ(output, std::vector<float>(values.size()));
+  }
+}
+
 template <class Change>
 void ExpectError(ErrorCode code, const std::string& part, const Change& change) {
   Call call;
