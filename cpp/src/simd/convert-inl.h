@@ -70,20 +70,20 @@ HWY_INLINE V LoadStored(D d, const int8_t* from) {
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(di8, from)));
 }
 
+// With its bits where a float has exponent and fraction, a code reads as f: wrong only where it is
+// zero or subnormal, because nothing stands for the one before the point there. 2 f - 2^-6 is right
+// for those, and smaller than f for those alone.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadStored(D d, const Float8E4M3* from) {
-  const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  const hn::Rebind<uint8_t, D> du8;
-  const auto bits = hn::PromoteTo(du, hn::LoadU(du8, &from->bits));
-  const auto sign = hn::ShiftLeft<24>(hn::And(bits, hn::Set(du, 0x80)));
-  const auto rest = hn::And(bits, hn::Set(du, 0x7f));
-  const auto subnormal =
-      hn::BitCast(du, hn::Mul(hn::ConvertTo(d, hn::BitCast(di, rest)), hn::Set(d, 0x1p-9f)));
-  const auto normal = hn::Add(hn::ShiftLeft<20>(rest), hn::Set(du, 120u << 23));
-  auto size = hn::IfThenElse(hn::Lt(rest, hn::Set(du, 0x08)), subnormal, normal);
-  size = hn::IfThenElse(hn::Eq(rest, hn::Set(du, 0x7f)), hn::Set(du, 0x7fc00000), size);
-  return hn::BitCast(d, hn::Or(size, sign));
+  const hn::Rebind<int8_t, D> di8;
+  const auto code = hn::PromoteTo(di, hn::LoadU(di8, reinterpret_cast<const int8_t*>(from)));
+  const auto size = hn::And(hn::ShiftLeft<20>(code), hn::Set(di, 0x07f00000));
+  const V f = hn::BitCast(d, hn::Add(size, hn::Set(di, 120 << 23)));
+  const V x = hn::Min(f, hn::MulSub(f, hn::Set(d, 2.0f), hn::Set(d, 0x1p-6f)));
+  const V nan = hn::VecFromMask(d, hn::Eq(f, hn::Set(d, 480.0f)));
+  const V sign = hn::And(hn::BitCast(d, code), hn::SignBit(d));
+  return hn::Or3(x, nan, sign);
 }
 
 template <class D, class V = hn::Vec<D>>
