@@ -10,6 +10,7 @@
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/selective/dots.h"
+#include "src/selective/gather.h"
 
 namespace heed {
 namespace {
@@ -92,8 +93,13 @@ BlockRows Choose(const AttentionProblem& p, const Chooser& chooser, const Choice
 void AttendToChosen(AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                     ThreadPool* pool) {
   try {
-    p.chosen = std::make_shared<BlockListKeep>(Choose(p, chooser, lists, PoolOrDefault(pool)),
-                                               std::vector<int64_t>(), p);
+    BlockRows chosen = Choose(p, chooser, lists, PoolOrDefault(pool));
+    if (lists.candidates > lists.most && CanGather(p, chosen)) {
+      return AttendGathered(p, chosen, PoolOrDefault(pool));
+    }
+    p.chosen = std::make_shared<BlockListKeep>(std::move(chosen), std::vector<int64_t>(), p);
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {
     Fail(ErrorCode::kMemory, "could not allocate the lists of chosen keys");
   }
