@@ -17,6 +17,8 @@ namespace {
 
 constexpr char kState[] = "initial_state";
 constexpr char kProjection[] = "projection";
+// Where the token stands, for those who look: the next one joins all levels but one of log_linear.
+constexpr double kPosition = 1022;
 // Steps whose outputs are compared with the oracle.
 constexpr int kCheckedSteps = 4;
 
@@ -89,6 +91,9 @@ StepProblem::StepProblem(const Case& c, uint64_t seed) {
   request_ = {c.mechanism, {}, ExampleParams(mechanism, extents)};
   if (HasWord(mechanism.params, "causal")) request_.params.push_back({"causal", true});
   request_.params.push_back({"return_state", true});
+  if (HasWord(mechanism.params, "position_offset")) {
+    request_.params.push_back({"position_offset", kPosition});
+  }
   for (std::string_view name : ExampleInputs(mechanism)) {
     inputs_.push_back(DrawInput(FindInput(name), extents, seed));
     request_.inputs.push_back({inputs_.back().name(), inputs_.back().any()});

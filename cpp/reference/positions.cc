@@ -22,8 +22,9 @@ std::vector<int64_t> ReadOffsets(const Request& request, int64_t batch) {
   std::vector<int64_t> offsets;
   for (const double number : *list) offsets.push_back(WholeNumber(number, "position_offset"));
   if (offsets.empty()) throw Error(ErrorCode::kShape, "position_offset is an empty list");
-  if (offsets.size() == 1) offsets = std::vector(std::max<int64_t>(batch, 1), offsets[0]);
-  if (static_cast<int64_t>(offsets.size()) != batch && batch > 0) {
+  const size_t given = offsets.size();
+  if (given == 1) offsets = std::vector(std::max<int64_t>(batch, 1), offsets[0]);
+  if (given > 1 && static_cast<int64_t>(given) != batch) {
     throw Error(ErrorCode::kShape, "position_offset must have 1 or batch values");
   }
   return offsets;

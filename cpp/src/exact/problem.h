@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heed/attention.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed {
 
@@ -76,8 +77,8 @@ struct AttentionProblem {
       inverse_width;              // empty when nothing is left to divide by, else head_dim values
   std::vector<int64_t> position;  // position of query 0, per batch entry
   // Where every query stands and what it may see, when sequences are packed (varlen.h); else empty.
-  std::vector<int64_t> packed_positions;
-  std::vector<KeyRange> packed_keys;
+  ScratchVector<int64_t> packed_positions;
+  ScratchVector<KeyRange> packed_keys;
 
   int64_t Position(int64_t b, int64_t query) const {
     if (!packed_positions.empty()) return packed_positions[static_cast<size_t>(query)];

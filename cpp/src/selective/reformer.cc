@@ -118,6 +118,9 @@ class Reformer {
 
   void Run() {
     if (DryRun* const dry = DryRun::Current()) {
+      // What the last round knows of the earlier ones.
+      const size_t earlier = static_cast<size_t>(o_.hash_rounds) - 1;
+      const ScratchVector<int32_t> places(earlier * hashing_.HeadStart(p_.batch, 0));
       return dry->Repeat(o_.hash_rounds, [&] { Attend(0); });
     }
     for (size_t round = 0; round < hashing_.rounds.size(); ++round) {

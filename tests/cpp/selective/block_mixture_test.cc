@@ -51,6 +51,28 @@ TEST_P(BlockMixture, LengthsAndOffsetsMatchReference) {
   }
 }
 
+// Blocks of 32 and more, plain softmax, no weights: queries are gathered by block. Some slices of
+// queries, or one; a NaN behind the length; a softcap, which is no bias.
+TEST_P(BlockMixture, GatheredQueriesMatchReference) {
+  for (const SelectiveSizes& s :
+       {SelectiveSizes{2, 4, 2, 150, 150, 8, 6}, SelectiveSizes{1, 2, 1, 1500, 1500, 4, 3},
+        SelectiveSizes{1, 3, 3, 70, 200, 16, 33}}) {
+    for (const bool causal : {true, false}) {
+      RequestBuilder builder = Mixture(s, 32, 3, 5);
+      builder.Param("causal", causal).Param("return_lse", true).Param("softcap", 8.0);
+      if (s.q_len != s.kv_len) builder.Param("query_offset", std::string("end"));
+      if (s.batch == 2) builder.Integers("key_lengths", {2}, {150, 101});
+      ExpectChoiceMatchesOracle(builder.request(), "length " + std::to_string(s.kv_len));
+    }
+  }
+}
+
+TEST_P(BlockMixture, GatheredQueriesGiveTheSameBitsOnAnyThreads) {
+  RequestBuilder builder = Mixture({1, 2, 1, 700, 700, 8, 6}, 32, 3, 5);
+  builder.Param("causal", true).Param("return_lse", true);
+  ExpectSameBitsForAnyThreads(builder.request());
+}
+
 TEST_P(BlockMixture, ReducesToScaledDotProductWithAllBlocks) {
   for (const SelectiveSizes& s : SelfSizes()) {
     RequestBuilder mixture = Mixture(s, 16, 1000, 9);
