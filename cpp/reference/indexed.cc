@@ -1,7 +1,7 @@
 // Indexed attention (DeepSeek sparse attention): softmax over the keys that an indexer likes best.
 //
-// Source: DeepSeek-AI 2025, DeepSeek-V3.2-Exp: Boosting Long-Context Efficiency with DeepSeek Sparse
-// Attention, equations 1 and 2.
+// Source: DeepSeek-AI 2025, DeepSeek-V3.2-Exp: Boosting Long-Context Efficiency with DeepSeek
+// Sparse Attention, equations 1 and 2.
 #include <algorithm>
 #include <string>
 #include <vector>

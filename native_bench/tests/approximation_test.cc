@@ -36,7 +36,8 @@ TEST(Approximation, EveryRowRunsAndIsAtADistance) {
   for (const ApproximationRow& row : report.rows) {
     EXPECT_EQ(row.failure, "") << row.shape.Name();
     for (const double error : row.error) {
-      EXPECT_GT(error, 0) << row.shape.Name();
+      // Policies of a cache keep short sequences whole.
+      EXPECT_TRUE(error > 0 || IsAlwaysCausal(row.shape.mechanism)) << row.shape.Name();
       EXPECT_LT(error, 20) << row.shape.Name();
     }
     EXPECT_EQ(row.seconds.count, 0);

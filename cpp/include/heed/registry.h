@@ -23,7 +23,7 @@ struct Mechanism {
   std::string_view formula;  // LaTeX
   std::string_view inputs;
   std::string_view params;
-  std::string_view cost;          // "quadratic", "linear", ...: growth of time with length
+  std::string_view cost;  // "quadratic", "linear", ...: growth of time with length
   // "lse weights scores gqa ..."; "approximates" stands in for exact attention to q, k and v.
   std::string_view capabilities;
 };
