@@ -1,5 +1,7 @@
 #include "src/selective/request.h"
 
+#include <initializer_list>
+
 #include "src/compose/composed_request.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
@@ -25,6 +27,15 @@ AttentionOutputs ResultViews(const RequestReader& reader, std::span<const NamedT
   if (reader.Flag("return_lse")) out.lse = OutputView(outputs, "lse");
   if (reader.Flag("return_weights")) out.weights = OutputView(outputs, "weights");
   return out;
+}
+
+// Parameters that an input already says.
+void RefuseParams(const RequestReader& reader, const char* input,
+                  std::initializer_list<const char*> params) {
+  for (const char* name : params) {
+    if (reader.Param(name) == nullptr) continue;
+    Fail(ErrorCode::kOption, "{} is what the input {} says; give one of them", {name, input});
+  }
 }
 
 // [batch], or the refusal of anything else.
@@ -91,11 +102,7 @@ ReformerRequest ReadReformer(const RequestReader& reader) {
   const AnyTensor* rotations = reader.Input("rotations");
   o.rotations = reader.FloatTensor("rotations");
   if (rotations == nullptr) return r;
-  for (const char* name : {"hash_rounds", "num_buckets", "hash_seed"}) {
-    if (reader.Param(name) != nullptr) {
-      Fail(ErrorCode::kOption, "{} is what the input rotations says; give one of them", {name});
-    }
-  }
+  RefuseParams(reader, "rotations", {"hash_rounds", "num_buckets", "hash_seed"});
   if (rotations->rank != 3) {
     Fail(ErrorCode::kShape,
          "rotations has rank {}; expected 3 ([hash_rounds, head_dim, half_buckets])",
@@ -255,11 +262,7 @@ RoutingRequest ReadRouting(const RequestReader& reader) {
   const AnyTensor* centroids = reader.Input("centroids");
   o.centroids = reader.FloatTensor("centroids");
   if (centroids == nullptr) return r;
-  for (const char* name : {"num_clusters", "centroid_seed"}) {
-    if (reader.Param(name) != nullptr) {
-      Fail(ErrorCode::kOption, "{} is what the input centroids says; give one of them", {name});
-    }
-  }
+  RefuseParams(reader, "centroids", {"num_clusters", "centroid_seed"});
   if (centroids->rank != 3) {
     Fail(ErrorCode::kShape,
          "centroids has rank {}; expected 3 ([num_heads, num_clusters, head_dim])",
