@@ -187,6 +187,12 @@ int64_t OwnedTensor::size() const {
 
 AnyTensor OwnedTensor::any() const { return ContiguousTensor(dtype_, data_.get(), shape_); }
 
+const Input& FindInput(std::string_view name) {
+  const auto rows = Inputs();
+  return *std::find_if(rows.begin(), rows.end(),
+                       [&](const Input& row) { return row.name == name; });
+}
+
 OwnedTensor DrawInput(const Input& input, const Extent& extents, uint64_t seed) {
   std::vector<int64_t> shape;
   for (std::string_view symbol : FirstShape(input)) shape.push_back(Factor(symbol, extents));

@@ -49,6 +49,9 @@ class OwnedTensor {
   std::unique_ptr<std::byte[], Release> data_;
 };
 
+// The row of inputs.inc. The name is one of its.
+const Input& FindInput(std::string_view name);
+
 // The input, of the first of its shapes, filled as it wants. The same seed gives the same numbers
 // in every run of one binary. Throws heed::Error(kUnsupported) for a symbol without an extent.
 OwnedTensor DrawInput(const Input& input, const Extent& extents, uint64_t seed);

@@ -24,12 +24,6 @@ constexpr int64_t kNumGlobal = 16;
 // Odd, so that tiles and blocks have tails; more than a window, and several blocks.
 constexpr int64_t kCheckedLength = 901;
 
-const Input& FindInput(std::string_view name) {
-  const auto rows = Inputs();
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&](const Input& row) { return row.name == name; });
-}
-
 PatternCase Dense(const std::string& group, int64_t length = kDenseLength) {
   return {.group = group, .mechanism = "scaled_dot_product", .length = length};
 }

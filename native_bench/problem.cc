@@ -9,12 +9,6 @@
 namespace heed::bench {
 namespace {
 
-const Input& FindInput(std::string_view name) {
-  const auto rows = Inputs();
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&](const Input& row) { return row.name == name; });
-}
-
 TensorView<float> RankFour(const OwnedTensor& tensor) {
   Extents shape = {1, 1, 1, 1};
   std::copy_backward(tensor.shape().begin(), tensor.shape().end(), shape.end());

@@ -22,12 +22,6 @@ constexpr double kPosition = 1022;
 // Steps whose outputs are compared with the oracle.
 constexpr int kCheckedSteps = 4;
 
-const Input& FindInput(std::string_view name) {
-  const auto rows = Inputs();
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&](const Input& row) { return row.name == name; });
-}
-
 // max |actual - wanted|; NaN counts as infinite.
 double LargestError(const float* actual, const std::vector<double>& wanted) {
   double largest = 0;
