@@ -16,19 +16,35 @@ const Mechanism& Lookup(const std::string& id) {
               "--mechanisms: '" + id + "' is not an id of heed; --list prints them");
 }
 
-void AppendShapes(const Grid& grid, const Case& base, std::vector<Case>& cases) {
-  for (const Lengths& lengths : grid.lengths) {
-    for (Mask mask : grid.masks) {
-      if (mask == Mask::kCausal && !HasWord(Lookup(base.mechanism).params, "causal")) continue;
-      for (int threads : grid.threads) {
-        Case c = base;
-        c.lengths = lengths;
-        c.mask = mask;
-        c.threads = threads;
-        cases.push_back(c);
+// Whether the mechanism has every parameter and input that the case wants.
+bool Takes(const Mechanism& mechanism, const Case& c) {
+  const auto param = [&](std::string_view name) { return HasWord(mechanism.params, name); };
+  if (c.mask == Mask::kCausal && !param("causal")) return false;
+  if (c.window_left.has_value() && !param("window_left")) return false;
+  if (c.softcap.has_value() && !param("softcap")) return false;
+  return !c.sinks || HasWord(mechanism.inputs, "sinks") || HasWord(mechanism.inputs, "sinks?");
+}
+
+// The axes that tensors are made of.
+std::vector<Case> Shapes(const Grid& grid) {
+  std::vector<Case> shapes = grid.shapes;
+  for (Case& shape : shapes) shape.batch = grid.batch;
+  if (!shapes.empty()) return shapes;
+  for (const Heads& heads : grid.heads) {
+    for (int64_t head_dim : grid.head_dims) {
+      for (const Lengths& lengths : grid.lengths) {
+        for (Mask mask : grid.masks) {
+          shapes.push_back({.mechanism = "",
+                            .batch = grid.batch,
+                            .heads = heads,
+                            .lengths = lengths,
+                            .head_dim = head_dim,
+                            .mask = mask});
+        }
       }
     }
   }
+  return shapes;
 }
 
 }  // namespace
@@ -50,13 +66,20 @@ std::regex CompileFilter(const std::string& filter) {
 const char* MaskName(Mask mask) { return mask == Mask::kCausal ? "causal" : "full"; }
 
 std::string Case::Name() const {
-  std::string name = mechanism;
+  std::string name = model.empty() ? mechanism : model + "/" + mechanism;
   if (batch != 1) name += "/b" + std::to_string(batch);
   name += "/h" + std::to_string(heads.num_heads);
   if (heads.num_kv_heads != heads.num_heads) name += ":" + std::to_string(heads.num_kv_heads);
-  name += "/d" + std::to_string(head_dim) + "/l" + std::to_string(lengths.q_len);
+  name += "/d" + std::to_string(head_dim);
+  if (ValueDim() != head_dim) name += ":" + std::to_string(ValueDim());
+  name += "/l" + std::to_string(lengths.q_len);
   if (lengths.kv_len != lengths.q_len) name += "x" + std::to_string(lengths.kv_len);
-  return name + "/" + MaskName(mask) + "/t" + std::to_string(threads);
+  name += std::string("/") + MaskName(mask);
+  if (window_left.has_value()) name += "/w" + std::to_string(*window_left);
+  if (softcap.has_value()) name += "/cap" + std::to_string(static_cast<int64_t>(*softcap));
+  if (sinks) name += "/sinks";
+  if (dtype != DType::kFloat32) name += std::string("/") + DTypeName(dtype);
+  return name + "/t" + std::to_string(threads);
 }
 
 double FlopCount(const Case& c) {
@@ -68,21 +91,23 @@ double FlopCount(const Case& c) {
     const double rows = std::min(q_len, kv_len);
     pairs = rows * (kv_len - rows / 2);
   }
-  return 4.0 * static_cast<double>(c.batch * c.heads.num_heads * c.head_dim) * pairs;
+  const int64_t depth = c.head_dim + c.ValueDim();
+  return 2.0 * static_cast<double>(c.batch * c.heads.num_heads * depth) * pairs;
 }
 
 std::vector<Case> MakeCases(const Grid& grid, const std::string& filter) {
   std::vector<Case> cases;
   for (const std::string& mechanism : grid.mechanisms) {
-    Lookup(mechanism);
-    for (const Heads& heads : grid.heads) {
-      for (int64_t head_dim : grid.head_dims) {
-        Case base;
-        base.mechanism = mechanism;
-        base.batch = grid.batch;
-        base.heads = heads;
-        base.head_dim = head_dim;
-        AppendShapes(grid, base, cases);
+    const Mechanism& row = Lookup(mechanism);
+    for (DType dtype : grid.dtypes) {
+      for (Case c : Shapes(grid)) {
+        c.mechanism = mechanism;
+        c.dtype = dtype;
+        if (!Takes(row, c)) continue;
+        for (int threads : grid.threads) {
+          c.threads = threads;
+          cases.push_back(c);
+        }
       }
     }
   }

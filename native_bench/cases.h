@@ -3,10 +3,12 @@
 #define HEED_NATIVE_BENCH_CASES_H_
 
 #include <cstdint>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "heed/dtype.h"
 #include "heed/registry.h"
 
 namespace heed::bench {
@@ -38,11 +40,20 @@ struct Case {
   Heads heads;
   Lengths lengths;
   int64_t head_dim = 0;
+  int64_t head_dim_v = 0;  // of the values; 0 = head_dim
   Mask mask = Mask::kFull;
+  std::optional<int64_t> window_left = {};  // keys seen before the query's own position
+  std::optional<double> softcap = {};
+  bool sinks = false;             // one more logit a head
+  DType dtype = DType::kFloat32;  // storage of q, k, v and the output
+  std::string model = {};         // "gpt2:prefill" when it is a named shape
   int threads = 1;
 
+  int64_t ValueDim() const { return head_dim_v > 0 ? head_dim_v : head_dim; }
+
   // What --filter matches: "scaled_dot_product/h8/d64/l1024/causal/t1", "h32:8" for grouped heads,
-  // "l1x4096" for q_len x kv_len.
+  // "d192:128" for values of their own size, "l1x4096" for q_len x kv_len; then "w127", "cap50",
+  // "sinks" and "bfloat16" where the case has them. The model of a named shape comes first.
   std::string Name() const;
   bool operator==(const Case&) const = default;
 };
@@ -52,18 +63,21 @@ inline constexpr char kFlopFormula[] =
     "heed::EstimateCost: 2 per multiply-add of the matrix products over the pairs of query and key "
     "that are seen, for peers as for heed; exponentials, masks and normalisation are free";
 
-// 4 * batch * num_heads * pairs * head_dim with pairs = q_len * kv_len, under a causal mask half of
-// a square: the size of a problem, which decides how much of it the oracle computes.
+// 2 * batch * num_heads * pairs * (head_dim + head_dim_v) with pairs = q_len * kv_len, under a
+// causal mask half of a square: the size of a problem, which decides how much of it the oracle
+// computes.
 double FlopCount(const Case& c);
 
 // The axes of the grid; `MakeCases` is their product.
 struct Grid {
   std::vector<std::string> mechanisms;
+  std::vector<Case> shapes;  // named ones, in place of heads, head_dims, lengths and masks
   int64_t batch = 1;
   std::vector<Heads> heads;
   std::vector<int64_t> head_dims;
   std::vector<Lengths> lengths;
   std::vector<Mask> masks;
+  std::vector<DType> dtypes = {DType::kFloat32};
   std::vector<int> threads;
 };
 
@@ -71,8 +85,9 @@ struct Grid {
 std::regex CompileFilter(const std::string& filter);
 
 // The cells whose name contains a match of the ECMAScript regular expression `filter` (empty: all),
-// mechanisms outermost, threads innermost. Causal cells of a mechanism without the parameter
-// `causal` are left out. Throws heed::Error(kOption) for an unknown id or a malformed expression.
+// mechanisms outermost, then types, threads innermost. Cells that want a parameter or an input
+// which the mechanism lacks (`causal`, `softcap`, `sinks`, ...) are left out. Throws
+// heed::Error(kOption) for an unknown id or a malformed expression.
 std::vector<Case> MakeCases(const Grid& grid, const std::string& filter);
 
 }  // namespace heed::bench

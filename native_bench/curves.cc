@@ -156,10 +156,7 @@ void PrintCurves(std::ostream& out, const CurveReport& report) {
     std::array<char, 240> text;
     const char* id = curve.shape.mechanism.c_str();
     if (curve.points.empty()) {
-      std::snprintf(text.data(), text.size(), "%-20s  %s, max error %.1e, bound %.1e %s\n", id,
-                    curve.verdict.Passed() ? "verified" : "WRONG", curve.verdict.max_error,
-                    curve.verdict.bound, curve.verdict.failure.c_str());
-      out << text.data();
+      PrintUntimed(out, curve.shape.mechanism, 20, curve.verdict);
       continue;
     }
     for (const CurvePoint& point : curve.points) {

@@ -151,17 +151,15 @@ void PrintDecode(std::ostream& out, const DecodeReport& report) {
   out << "one token                               median ms         p10         p90    GB/s  "
          "of read  max error\n";
   for (const DecodeRow& row : report.rows) {
-    std::array<char, 240> text;
     if (row.seconds.count == 0) {
-      std::snprintf(text.data(), text.size(), "%-38s  %s, max error %.1e, bound %.1e %s\n",
-                    row.Name().c_str(), row.verdict.Passed() ? "verified" : "WRONG",
-                    row.verdict.max_error, row.verdict.bound, row.verdict.failure.c_str());
-    } else {
-      std::snprintf(text.data(), text.size(),
-                    "%-38s  %9.4f  %10.4f  %10.4f  %6.1f  %5.1f %%  %9.1e\n", row.Name().c_str(),
-                    row.seconds.median * 1e3, row.seconds.p10 * 1e3, row.seconds.p90 * 1e3,
-                    row.Gbps(), 100 * row.fraction_of_read, row.verdict.max_error);
+      PrintUntimed(out, row.Name(), 38, row.verdict);
+      continue;
     }
+    std::array<char, 240> text;
+    std::snprintf(text.data(), text.size(),
+                  "%-38s  %9.4f  %10.4f  %10.4f  %6.1f  %5.1f %%  %9.1e\n", row.Name().c_str(),
+                  row.seconds.median * 1e3, row.seconds.p10 * 1e3, row.seconds.p90 * 1e3,
+                  row.Gbps(), 100 * row.fraction_of_read, row.verdict.max_error);
     out << text.data();
   }
   out << "GB/s: bytes of the cache over time; of read: over the stream-read rate\n";

@@ -162,7 +162,8 @@ Extent ExtentsOf(const Case& c) {
       {"head_dim", c.head_dim},
   };
   for (const ExampleExtent& row : ExampleExtents()) {
-    extents[std::string(row.symbol)] = Product(row.value, extents);
+    const bool own = row.symbol == "head_dim_v" && c.head_dim_v > 0;
+    extents[std::string(row.symbol)] = own ? c.head_dim_v : Product(row.value, extents);
   }
   if (const Example* example = FindExample(c.mechanism)) {
     for (std::string_view word : SplitWords(example->extents)) {
@@ -211,6 +212,24 @@ OwnedTensor DrawInput(const Input& input, const Extent& extents, uint64_t seed) 
     DrawFloats(input, tensor, generator);
   }
   return tensor;
+}
+
+OwnedTensor StoredAs(const OwnedTensor& floats, DType dtype) {
+  OwnedTensor stored(floats.name(), dtype, floats.shape());
+  float* values = floats.floats();
+  uint16_t* bits = stored.halves();
+  for (int64_t n = 0; n < floats.size(); ++n) {
+    if (dtype == DType::kFloat16) {
+      const Float16 half = ToFloat16(values[n]);
+      bits[n] = half.bits;
+      values[n] = ToFloat(half);
+    } else {
+      const BFloat16 half = ToBFloat16(values[n]);
+      bits[n] = half.bits;
+      values[n] = ToFloat(half);
+    }
+  }
+  return stored;
 }
 
 std::vector<std::string_view> ExampleInputs(const Mechanism& mechanism) {

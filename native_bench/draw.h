@@ -36,6 +36,7 @@ class OwnedTensor {
   int64_t size() const;
   float* floats() const { return static_cast<float*>(static_cast<void*>(data_.get())); }
   int32_t* ints() const { return static_cast<int32_t*>(static_cast<void*>(data_.get())); }
+  uint16_t* halves() const { return static_cast<uint16_t*>(static_cast<void*>(data_.get())); }
   uint8_t* bytes() const { return static_cast<uint8_t*>(static_cast<void*>(data_.get())); }
   AnyTensor any() const;
 
@@ -55,6 +56,9 @@ const Input& FindInput(std::string_view name);
 // The input, of the first of its shapes, filled as it wants. The same seed gives the same numbers
 // in every run of one binary. Throws heed::Error(kUnsupported) for a symbol without an extent.
 OwnedTensor DrawInput(const Input& input, const Extent& extents, uint64_t seed);
+
+// The same numbers in float16 or bfloat16, to which those of `floats` are rounded as well.
+OwnedTensor StoredAs(const OwnedTensor& floats, DType dtype);
 
 // The names of the inputs that an example of a mechanism has: required ones, and those of its row
 // of examples.inc.

@@ -1,5 +1,7 @@
 // Parsers of comma-separated lists: the pure half of options.h.
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "heed/error.h"
 #include "native_bench/options.h"
@@ -71,6 +73,18 @@ std::vector<Heads> ParseHeads(std::string_view flag, std::string_view text) {
     heads.push_back({num_heads, num_kv_heads});
   }
   return heads;
+}
+
+std::vector<DType> ParseDTypes(std::string_view flag, std::string_view text) {
+  std::vector<DType> dtypes;
+  for (const std::string& item : ParseNames(flag, text)) {
+    constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                     [&](DType dtype) { return item == DTypeName(dtype); });
+    if (found == std::end(kTypes)) Refuse(flag, item, "float32, float16 or bfloat16");
+    dtypes.push_back(*found);
+  }
+  return dtypes;
 }
 
 std::vector<Mask> ParseMasks(std::string_view flag, std::string_view text) {

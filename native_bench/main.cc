@@ -9,14 +9,19 @@
 
 #include "heed/registry.h"
 #include "native_bench/approximation.h"
+#include "native_bench/backward.h"
+#include "native_bench/compare.h"
 #include "native_bench/curves.h"
 #include "native_bench/decode.h"
+#include "native_bench/html.h"
 #include "native_bench/options.h"
 #include "native_bench/patterns.h"
 #include "native_bench/peer.h"
 #include "native_bench/products.h"
+#include "native_bench/progress.h"
 #include "native_bench/report.h"
 #include "native_bench/run.h"
+#include "native_bench/shapes.h"
 #include "native_bench/simd_target.h"
 #include "native_bench/steps.h"
 
@@ -29,6 +34,7 @@ namespace {
 
 constexpr int kExitWrong = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitSlower = 3;
 
 bool IsTerminal(std::FILE* stream) {
 #if defined(__unix__) || defined(__APPLE__)
@@ -50,6 +56,12 @@ void List(const Options& options) {
     std::cout << "  " << peer.id << ": " << peer.summary;
     std::cout << (details.empty() ? "" : " [" + details + "]") << "\n";
   }
+  std::cout << "named shapes\n";
+  for (const NamedShape& row : NamedShapes()) {
+    Case shape = row.shape;
+    shape.mechanism = row.Name();
+    std::cout << "  " << shape.Name() << ": " << row.source << "\n";
+  }
   std::cout << "SIMD targets\n";
   for (const std::string& target : SupportedTargetNames()) std::cout << "  " << target << "\n";
   std::cout << "cases\n";
@@ -61,8 +73,11 @@ void List(const Options& options) {
 // One line on a terminal, rewritten in place; nothing elsewhere.
 Progress MakeProgress(const Options& options) {
   if (options.quiet || !IsTerminal(stderr)) return [](const std::string&, size_t, size_t) {};
-  return [](const std::string& what, size_t done, size_t total) {
-    std::fprintf(stderr, "\r\x1b[K%zu/%zu %s", done, total, what.c_str());
+  return [start = 0.0](const std::string& what, size_t done, size_t total) mutable {
+    // What comes before the first case, such as measuring peaks, foretells nothing.
+    if (done == 0) start = SecondsNow(Clock::kWall);
+    const double elapsed = SecondsNow(Clock::kWall) - start;
+    std::fprintf(stderr, "\r\x1b[K%s", ProgressLine(what, done, total, elapsed).c_str());
     std::fflush(stderr);
   };
 }
@@ -78,15 +93,45 @@ void WriteTo(const std::string& path, Print print) {
   if (!file) throw Error(ErrorCode::kOption, "cannot write '" + path + "'");
 }
 
-void Write(const Options& options, const Report& report) {
+Style TerminalStyle() { return IsTerminal(stdout) ? Style::kColour : Style::kPlain; }
+
+nlohmann::json ReadReport(const std::string& path) {
+  std::ifstream file(path);
+  nlohmann::json report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object()) {
+    throw Error(ErrorCode::kOption, "'" + path + "' is not a JSON report that can be read");
+  }
+  return report;
+}
+
+// Everything that is made of the JSON. `older` is what --compare names; null without it.
+int WriteJson(const Options& options, const nlohmann::json& report, const nlohmann::json& older) {
+  WriteTo(options.json_path, [&](std::ostream& out) { out << report.dump(1) << "\n"; });
+  WriteTo(options.html_path, [&](std::ostream& out) { PrintHtml(out, report); });
+  if (older.is_null()) return 0;
+  const Comparison comparison = Compare(older, report, options.tolerance);
+  if (!options.quiet) {
+    std::cout << "\n";
+    PrintComparison(std::cout, comparison, TerminalStyle());
+  }
+  return AnySlower(comparison) ? kExitSlower : 0;
+}
+
+// Read before anything is measured, so that a wrong name costs no time.
+nlohmann::json ReadOlder(const Options& options) {
+  return options.compare_path.empty() ? nlohmann::json() : ReadReport(options.compare_path);
+}
+
+int Write(const Options& options, const Report& report, const nlohmann::json& older) {
   if (!options.quiet) {
     PrintContext(std::cout, report);
     std::cout << "\n";
-    PrintTable(std::cout, report, IsTerminal(stdout) ? Style::kColour : Style::kPlain);
+    PrintTable(std::cout, report, TerminalStyle());
   }
-  WriteTo(options.json_path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
   WriteTo(options.csv_path, [&](std::ostream& out) { PrintCsv(out, report); });
   WriteTo(options.markdown_path, [&](std::ostream& out) { PrintMarkdown(out, report); });
+  const int status = WriteJson(options, ToJson(report), older);
+  return AnyWrong(report) ? kExitWrong : status;
 }
 
 int Products(const Options& options) {
@@ -104,6 +149,10 @@ template <typename OwnReport>
 int Finish(const Options& options, const std::string& command,
            OwnReport (*measure)(const Options&, Report, const Progress&),
            void (*print)(std::ostream&, const OwnReport&)) {
+  if (!options.csv_path.empty() || !options.markdown_path.empty() || !options.html_path.empty()) {
+    throw Error(ErrorCode::kOption, "a report of this kind is written by --json only");
+  }
+  const nlohmann::json older = ReadOlder(options);
   const OwnReport report =
       measure(options, OpenReport(options, command, {}), MakeProgress(options));
   if (!options.quiet) {
@@ -111,8 +160,8 @@ int Finish(const Options& options, const std::string& command,
     PrintContext(std::cout, report.context);
     print(std::cout, report);
   }
-  WriteTo(options.json_path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
-  return AnyWrong(report) ? kExitWrong : 0;
+  const int status = WriteJson(options, ToJson(report), older);
+  return AnyWrong(report) ? kExitWrong : status;
 }
 
 std::string Command(int argc, char** argv) {
@@ -130,18 +179,25 @@ int Main(int argc, char** argv) {
   }
   if (line.options.products) return Products(line.options);
   const Options& options = line.options;
+  if (!options.from_path.empty()) {
+    if (options.html_path.empty() && options.compare_path.empty()) {
+      throw Error(ErrorCode::kOption, "--from: wants --html or --compare beside it");
+    }
+    return WriteJson(options, ReadReport(options.from_path), ReadOlder(options));
+  }
   const std::string command = Command(argc, argv);
   if (options.patterns) return Finish(options, command, MeasurePatterns, PrintPatterns);
   if (options.decode) return Finish(options, command, MeasureDecode, PrintDecode);
   if (options.curves) return Finish(options, command, MeasureCurves, PrintCurves);
   if (options.steps) return Finish(options, command, MeasureSteps, PrintSteps);
+  if (options.backward) return Finish(options, command, MeasureBackward, PrintBackward);
   if (options.approximation) {
     return Finish(options, command, MeasureApproximation, PrintApproximation);
   }
+  const nlohmann::json older = ReadOlder(options);
   const Report report = RunBenchmark(options, command, MakeProgress(options));
   if (!options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
-  Write(options, report);
-  return AnyWrong(report) ? kExitWrong : 0;
+  return Write(options, report, older);
 }
 
 }  // namespace

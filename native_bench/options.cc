@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "heed/registry.h"
+#include "native_bench/shapes.h"
 
 namespace heed::bench {
 namespace {
@@ -14,6 +15,8 @@ struct RawLists {
   std::string head_dims = "64";
   std::string heads = "8";
   std::string causal = "both";
+  std::string shapes;
+  std::string dtypes = "float32";
   std::string threads = "1";
   std::string peers;
   std::string clock = "wall";
@@ -21,15 +24,22 @@ struct RawLists {
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--mechanisms", raw.mechanisms, "ids of --list, or all")->capture_default_str();
-  app.add_option("--lengths", raw.lengths, "sequence lengths; 1x4096 is q_len x kv_len")
-      ->capture_default_str();
-  app.add_option("--head-dims", raw.head_dims, "sizes of one head")->capture_default_str();
-  app.add_option("--heads", raw.heads, "query heads; 32:8 has 8 key/value heads")
-      ->capture_default_str();
+  auto* lengths =
+      app.add_option("--lengths", raw.lengths, "sequence lengths; 1x4096 is q_len x kv_len")
+          ->capture_default_str();
+  auto* head_dims =
+      app.add_option("--head-dims", raw.head_dims, "sizes of one head")->capture_default_str();
+  auto* heads = app.add_option("--heads", raw.heads, "query heads; 32:8 has 8 key/value heads")
+                    ->capture_default_str();
   app.add_option("--batch", options.grid.batch, "batch entries")
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
-  app.add_option("--causal", raw.causal, "no, yes or both")->capture_default_str();
+  auto* causal = app.add_option("--causal", raw.causal, "no, yes or both")->capture_default_str();
+  app.add_option("--shapes", raw.shapes,
+                 "named shapes of models instead: gpt2, llama3-8b:decode, ... of --list, or all")
+      ->excludes(lengths, head_dims, heads, causal);
+  app.add_option("--types", raw.dtypes, "storage of q, k, v: float32, float16, bfloat16")
+      ->capture_default_str();
   app.add_option("--threads", raw.threads, "thread counts")->capture_default_str();
   app.add_option("--filter", options.filter, "keep cases whose name matches a regular expression");
 }
@@ -69,6 +79,9 @@ void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
       "--steps", options.steps,
       "measure one token of every recurrent mechanism, 8 heads of 64 and 128 unless given, "
       "and stop");
+  app.add_flag("--backward", options.backward,
+               "measure gradients instead, at 128, 512 and 2048 tokens of 8 heads of 64 unless "
+               "given, and stop");
   app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
 }
 
@@ -77,6 +90,16 @@ void AddOutputFlags(CLI::App& app, Options& options) {
   app.add_option("--csv", options.csv_path, "write the rows as CSV; - is standard output");
   app.add_option("--markdown", options.markdown_path,
                  "write the rows as a Markdown table; - is standard output");
+  app.add_option("--html", options.html_path,
+                 "write the report as one self-contained page; - is standard output");
+  app.add_option("--from", options.from_path,
+                 "measure nothing: read this JSON report for --html and --compare");
+  app.add_option("--compare", options.compare_path,
+                 "an older JSON report: judge every row FASTER, SLOWER, SAME or NOISY");
+  app.add_option("--tolerance", options.tolerance,
+                 "relative difference of medians that --compare calls the same")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--list", options.list, "list mechanisms, peers, SIMD targets and cases, and stop");
   app.add_flag("--quiet", options.quiet, "no progress, no table");
 }
@@ -100,6 +123,7 @@ constexpr Shape kDecodeShape = {"32:8", "128", "1024,2048,4096,8192,16384,32768"
 constexpr Shape kCurveShape = {"1", "64", "1024,2048,4096,8192,16384,32768,65536,131072"};
 constexpr Shape kApproximationShape = {"4", "64", "1024,4096"};
 constexpr Shape kStepShape = {"8", "64,128", "1"};
+constexpr Shape kBackwardShape = {"8", "64", "128,512,2048"};
 
 void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
   if (app.count("--heads") == 0) raw.heads = shape.heads;
@@ -118,6 +142,8 @@ void ParseLists(const RawLists& raw, Options& options) {
   grid.head_dims = ParseCounts("--head-dims", raw.head_dims);
   grid.heads = ParseHeads("--heads", raw.heads);
   grid.masks = ParseMasks("--causal", raw.causal);
+  if (!raw.shapes.empty()) grid.shapes = FindShapes(ParseNames("--shapes", raw.shapes));
+  grid.dtypes = ParseDTypes("--types", raw.dtypes);
   grid.threads = ParseThreads(raw.threads);
   if (raw.clock == "cpu") {
     options.plan.clock = Clock::kCpu;
@@ -140,7 +166,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
       "heed-bench");
   app.footer(
       "Exit status: 0 all verified, 1 a verification failed, 2 the command line is wrong or a file "
-      "cannot be written.");
+      "cannot be read or written, 3 --compare found a SLOWER row.");
   AddGridFlags(app, raw, line.options);
   AddRunFlags(app, raw, line.options);
   AddOutputFlags(app, line.options);
@@ -150,6 +176,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
     if (line.options.curves) FillShape(app, kCurveShape, raw);
     if (line.options.approximation) FillShape(app, kApproximationShape, raw);
     if (line.options.steps) FillShape(app, kStepShape, raw);
+    if (line.options.backward) FillShape(app, kBackwardShape, raw);
     ParseLists(raw, line.options);
   } catch (const CLI::ParseError& error) {
     line.exit_code = app.exit(error) == 0 ? 0 : 2;

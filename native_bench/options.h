@@ -24,6 +24,10 @@ struct Options {
   std::string json_path;      // empty = not written; "-" = standard output
   std::string csv_path;       // likewise
   std::string markdown_path;  // likewise
+  std::string html_path;      // likewise
+  std::string from_path;      // a JSON report to read instead of measuring
+  std::string compare_path;   // an older JSON report to judge the new one by
+  double tolerance = 0.05;    // relative difference of medians that --compare lets pass
   bool list = false;
   bool verify_only = false;
   bool products = false;       // measure matrix products instead of mechanisms
@@ -32,6 +36,7 @@ struct Options {
   bool curves = false;         // measure time against length, likewise
   bool approximation = false;  // measure distances from exact attention, likewise
   bool steps = false;          // measure single tokens of recurrent mechanisms, likewise
+  bool backward = false;       // measure gradients, likewise
   bool quiet = false;
 };
 
@@ -50,6 +55,7 @@ std::vector<int64_t> ParseCounts(std::string_view flag, std::string_view text); 
 std::vector<Lengths> ParseLengths(std::string_view flag, std::string_view text);  // 512,1x4096
 std::vector<Heads> ParseHeads(std::string_view flag, std::string_view text);      // 8,32:8
 std::vector<Mask> ParseMasks(std::string_view flag, std::string_view text);       // no,yes,both
+std::vector<DType> ParseDTypes(std::string_view flag, std::string_view text);  // float32,bfloat16
 std::vector<std::string> ParseNames(std::string_view flag, std::string_view text);
 
 }  // namespace heed::bench

@@ -11,18 +11,16 @@ void PrintPatterns(std::ostream& out, const PatternReport& report) {
   out << "rule                        visible   median ms         p10         p90   GFLOP/s  "
          "over dense  max error\n";
   for (const PatternRow& row : report.rows) {
-    std::array<char, 200> text;
     if (row.seconds.count == 0) {
-      std::snprintf(text.data(), text.size(), "%-26s  %s, max error %.1e, bound %.1e %s\n",
-                    row.shape.Name().c_str(), row.verdict.Passed() ? "verified" : "WRONG",
-                    row.verdict.max_error, row.verdict.bound, row.verdict.failure.c_str());
-    } else {
-      std::snprintf(text.data(), text.size(),
-                    "%-26s  %6.2f %%  %10.3f  %10.3f  %10.3f  %8.1f  %10.2f  %9.1e\n",
-                    row.shape.Name().c_str(), 100 * row.visible, row.seconds.median * 1e3,
-                    row.seconds.p10 * 1e3, row.seconds.p90 * 1e3,
-                    row.flop / row.seconds.median * 1e-9, row.over_dense, row.verdict.max_error);
+      PrintUntimed(out, row.shape.Name(), 26, row.verdict);
+      continue;
     }
+    std::array<char, 200> text;
+    std::snprintf(text.data(), text.size(),
+                  "%-26s  %6.2f %%  %10.3f  %10.3f  %10.3f  %8.1f  %10.2f  %9.1e\n",
+                  row.shape.Name().c_str(), 100 * row.visible, row.seconds.median * 1e3,
+                  row.seconds.p10 * 1e3, row.seconds.p90 * 1e3,
+                  row.flop / row.seconds.median * 1e-9, row.over_dense, row.verdict.max_error);
     out << text.data();
   }
   for (const Growth& growth : report.growths) {

@@ -24,8 +24,8 @@ struct Peer {
 
   // Binds the peer to a problem. What is allocated here is not timed, because an application would
   // keep it between calls; every pass over q, k and v belongs into the returned call. The call
-  // reads problem.q(), k(), v() and writes problem.output(); it may use the workers of `pool` and
-  // no other threads. `problem` and `pool` outlive the call.
+  // reads problem.q(), k(), v() and writes problem.output(); it may use the workers of `pool` or
+  // as many threads of its own. `problem` and `pool` outlive the call.
   std::function<void()> (*prepare)(Problem& problem, ThreadPool& pool);
 };
 
@@ -37,6 +37,8 @@ const Peer* FindPeer(std::string_view id);
 
 // One per file of peers/.
 Peer HeedPeer();
+Peer BlasPeer();
+Peer OneDnnPeer();
 Peer PlainLoopsPeer();
 Peer XsimdPeer();
 

@@ -3,6 +3,7 @@
 #define HEED_NATIVE_BENCH_REPORT_H_
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct Row {
   Summary seconds;         // per call
   double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
   Cost cost;               // of the problem; scratch_bytes only speaks for heed
+  std::optional<int64_t> peak_bytes = {};  // high water of preparing and one call; HighWater
 
   // 0 = not known.
   double Gflops() const { return Rate(cost.flops.value_or(0)); }

@@ -48,20 +48,29 @@ json ProbesJson(const Report& report) {
 }
 
 json ShapeJson(const Case& c) {
-  return {{"batch", c.batch},
-          {"num_heads", c.heads.num_heads},
-          {"num_kv_heads", c.heads.num_kv_heads},
-          {"q_len", c.lengths.q_len},
-          {"kv_len", c.lengths.kv_len},
-          {"head_dim", c.head_dim},
-          {"mask", MaskName(c.mask)}};
+  json shape = {{"batch", c.batch},
+                {"num_heads", c.heads.num_heads},
+                {"num_kv_heads", c.heads.num_kv_heads},
+                {"q_len", c.lengths.q_len},
+                {"kv_len", c.lengths.kv_len},
+                {"head_dim", c.head_dim},
+                {"head_dim_v", c.ValueDim()},
+                {"mask", MaskName(c.mask)}};
+  if (c.window_left.has_value()) shape["window_left"] = *c.window_left;
+  if (c.softcap.has_value()) shape["softcap"] = *c.softcap;
+  if (c.sinks) shape["sinks"] = true;
+  return shape;
 }
 
 json RowJson(const Row& row) {
-  json object = {
-      {"case", row.shape.Name()},        {"mechanism", row.shape.mechanism}, {"dtype", "float32"},
-      {"shape", ShapeJson(row.shape)},   {"threads", row.shape.threads},     {"peer", row.peer},
-      {"status", StatusName(row.status)}};
+  json object = {{"case", row.shape.Name()},
+                 {"mechanism", row.shape.mechanism},
+                 {"shape", ShapeJson(row.shape)},
+                 {"dtype", DTypeName(row.shape.dtype)},
+                 {"peer", row.peer},
+                 {"threads", row.shape.threads},
+                 {"status", StatusName(row.status)}};
+  if (!row.shape.model.empty()) object["model"] = row.shape.model;
   if (!row.reason.empty()) object["reason"] = row.reason;
   if (row.status == Status::kRefused) return object;
   // An infinite error (a NaN in the output) has no number in JSON: nlohmann writes null.
@@ -73,6 +82,7 @@ json RowJson(const Row& row) {
   object["reps"] = row.seconds.count;
   object["bytes"] = row.cost.bytes_read + row.cost.bytes_written;
   object["gbps"] = row.Gbps();
+  if (row.peak_bytes.has_value()) object["peak_bytes"] = *row.peak_bytes;
   if (row.peer == "heed" && row.cost.scratch_bytes.has_value()) {
     object["scratch_bytes"] = *row.cost.scratch_bytes;
   }

@@ -33,6 +33,21 @@ std::string LengthsText(const Lengths& lengths) {
   return text;
 }
 
+std::string DimText(const Case& c) {
+  std::string text = std::to_string(c.head_dim);
+  if (c.ValueDim() != c.head_dim) text += ":" + std::to_string(c.ValueDim());
+  return text;
+}
+
+// "causal w127 cap50 sinks"
+std::string MaskText(const Case& c) {
+  std::string text = MaskName(c.mask);
+  if (c.window_left.has_value()) text += " w" + std::to_string(*c.window_left);
+  if (c.softcap.has_value()) text += Format(" cap%.3g", *c.softcap);
+  if (c.sinks) text += " sinks";
+  return text;
+}
+
 enum class Align { kLeft, kRight };
 
 struct Column {
@@ -43,33 +58,36 @@ struct Column {
 constexpr std::array kColumns = {
     Column{"mechanism", Align::kLeft},  Column{"heads", Align::kRight},
     Column{"dim", Align::kRight},       Column{"length", Align::kRight},
-    Column{"mask", Align::kLeft},       Column{"threads", Align::kRight},
-    Column{"peer", Align::kLeft},       Column{"ms", Align::kRight},
-    Column{"p10", Align::kRight},       Column{"p90", Align::kRight},
-    Column{"GFLOP/s", Align::kRight},   Column{"% of peak", Align::kRight},
-    Column{"GB/s", Align::kRight},      Column{"x heed", Align::kRight},
-    Column{"scratch", Align::kRight},   Column{"reps", Align::kRight},
+    Column{"mask", Align::kLeft},       Column{"type", Align::kLeft},
+    Column{"threads", Align::kRight},   Column{"peer", Align::kLeft},
+    Column{"ms", Align::kRight},        Column{"p10", Align::kRight},
+    Column{"p90", Align::kRight},       Column{"GFLOP/s", Align::kRight},
+    Column{"% of peak", Align::kRight}, Column{"GB/s", Align::kRight},
+    Column{"x heed", Align::kRight},    Column{"scratch", Align::kRight},
+    Column{"memory", Align::kRight},    Column{"reps", Align::kRight},
     Column{"max error", Align::kRight}, Column{"best", Align::kLeft},
 };
-constexpr size_t kTimeColumn = 7;
-constexpr size_t kErrorColumn = 16;
+constexpr size_t kTimeColumn = 8;
+constexpr size_t kErrorColumn = 18;
 // What nobody has counted.
 constexpr char kUnknown[] = "-";
 using Cells = std::array<std::string, kColumns.size()>;
 
 Cells ShapeCells(const Row& row) {
-  return {row.shape.mechanism,
-          HeadsText(row.shape.heads),
-          std::to_string(row.shape.head_dim),
-          LengthsText(row.shape.lengths),
-          MaskName(row.shape.mask),
-          std::to_string(row.shape.threads),
+  const Case& c = row.shape;
+  return {c.model.empty() ? c.mechanism : c.model,
+          HeadsText(c.heads),
+          DimText(c),
+          LengthsText(c.lengths),
+          MaskText(c),
+          DTypeName(c.dtype),
+          std::to_string(c.threads),
           row.peer};
 }
 
-std::string ScratchText(const Row& row) {
-  if (row.peer != "heed" || !row.cost.scratch_bytes.has_value()) return kUnknown;
-  const double kib = static_cast<double>(*row.cost.scratch_bytes) / 1024;
+std::string BytesText(std::optional<int64_t> bytes) {
+  if (!bytes.has_value()) return kUnknown;
+  const double kib = static_cast<double>(*bytes) / 1024;
   return kib < 10240 ? Format("%.0f KiB", kib) : Format("%.0f MiB", kib / 1024);
 }
 
@@ -81,16 +99,20 @@ Cells RowCells(const Report& report, const Row& row) {
     return cells;
   }
   const double ratio = TimeOverHeed(report.rows, row);
-  cells[7] = Milliseconds(row.seconds.median);
-  cells[8] = Milliseconds(row.seconds.p10);
-  cells[9] = Milliseconds(row.seconds.p90);
   const bool counted = row.cost.flops.has_value();
-  cells[10] = counted ? Format("%.1f", row.Gflops()) : kUnknown;
-  cells[11] = counted && row.peak_gflops > 0 ? Format("%.1f", 100 * row.PeakFraction()) : kUnknown;
-  cells[12] = Format("%.1f", row.Gbps());
-  cells[13] = ratio > 0 ? Format("%.2f", ratio) : "";
-  cells[14] = ScratchText(row);
-  cells[15] = std::to_string(row.seconds.count);
+  const bool rated = counted && row.peak_gflops > 0;
+  size_t next = kTimeColumn;
+  const auto put = [&](const std::string& text) { cells[next++] = text; };
+  put(Milliseconds(row.seconds.median));
+  put(Milliseconds(row.seconds.p10));
+  put(Milliseconds(row.seconds.p90));
+  put(counted ? Format("%.1f", row.Gflops()) : kUnknown);
+  put(rated ? Format("%.1f", 100 * row.PeakFraction()) : kUnknown);
+  put(Format("%.1f", row.Gbps()));
+  put(ratio > 0 ? Format("%.2f", ratio) : "");
+  put(BytesText(row.peer == "heed" ? row.cost.scratch_bytes : std::nullopt));
+  put(BytesText(row.peak_bytes));
+  put(std::to_string(row.seconds.count));
   return cells;
 }
 

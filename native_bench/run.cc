@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "native_bench/memory.h"
 #include "native_bench/peer.h"
 #include "native_bench/simd_target.h"
 
@@ -50,12 +51,14 @@ void Judge(Row& row, const Verdict& verdict) {
 void VerifyFull(const Peer& peer, Problem& problem, const Oracle& oracle, ThreadPool& pool,
                 Candidate& candidate) {
   try {
-    candidate.call = peer.prepare(problem, pool);
     problem.FillOutputWithNan();
+    const HighWater memory;
+    candidate.call = peer.prepare(problem, pool);
     const auto start = std::chrono::steady_clock::now();
     candidate.call();
     candidate.warm_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    candidate.row.peak_bytes = memory.Bytes();
   } catch (const std::exception& error) {
     Judge(candidate.row, {.failure = error.what()});
     return;

@@ -169,17 +169,15 @@ void PrintSteps(std::ostream& out, const StepReport& report) {
   out << "one token                               median us         p10         p90    GB/s  "
          "state KiB  max error\n";
   for (const StepRow& row : report.rows) {
-    std::array<char, 240> text;
     if (row.seconds.count == 0) {
-      std::snprintf(text.data(), text.size(), "%-38s  %s, max error %.1e, bound %.1e %s\n",
-                    row.shape.Name().c_str(), row.verdict.Passed() ? "verified" : "WRONG",
-                    row.verdict.max_error, row.verdict.bound, row.verdict.failure.c_str());
-    } else {
-      std::snprintf(text.data(), text.size(), "%-38s  %9.2f  %10.2f  %10.2f  %6.1f  %9.0f  %9.1e\n",
-                    row.shape.Name().c_str(), row.seconds.median * 1e6, row.seconds.p10 * 1e6,
-                    row.seconds.p90 * 1e6, row.Gbps(), static_cast<double>(row.state_bytes) / 1024,
-                    row.verdict.max_error);
+      PrintUntimed(out, row.shape.Name(), 38, row.verdict);
+      continue;
     }
+    std::array<char, 240> text;
+    std::snprintf(text.data(), text.size(), "%-38s  %9.2f  %10.2f  %10.2f  %6.1f  %9.0f  %9.1e\n",
+                  row.shape.Name().c_str(), row.seconds.median * 1e6, row.seconds.p10 * 1e6,
+                  row.seconds.p90 * 1e6, row.Gbps(), static_cast<double>(row.state_bytes) / 1024,
+                  row.verdict.max_error);
     out << text.data();
   }
   out << "GB/s: the state, read and written, over time; all heads together\n";

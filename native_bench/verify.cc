@@ -1,10 +1,14 @@
 #include "native_bench/verify.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <exception>
+#include <iomanip>
 #include <limits>
 
+#include "heed/attention.h"
 #include "heed/reference.h"
 #include "heed/registry.h"
 #include "native_bench/accuracy.h"
@@ -42,12 +46,12 @@ double LargestValue(const Problem& problem) {
   return LargestMagnitude(values->floats(), values->size());
 }
 
-// Rows of exact attention to q, k and v alone, without a pattern of positions.
+// Rows of exact attention to q, k and v alone, but for sinks, without a pattern of positions.
 bool RowsAreIndependent(const Problem& problem) {
   const Mechanism& mechanism = *FindMechanism(problem.shape().mechanism);
   const auto& inputs = problem.request().inputs;
   const bool only_qkv = std::all_of(inputs.begin(), inputs.end(), [](const NamedTensor& input) {
-    return input.name == "q" || input.name == "k" || input.name == "v";
+    return input.name == "q" || input.name == "k" || input.name == "v" || input.name == "sinks";
   });
   return mechanism.family == "exact" && mechanism.cost == "quadratic" && only_qkv;
 }
@@ -69,8 +73,12 @@ TensorView<const float> OneRow(TensorView<const float> view, int64_t batch, int6
 Request RowRequest(const Problem& problem, int64_t batch, int64_t head, int64_t query) {
   const Heads& heads = problem.shape().heads;
   const int64_t kv_head = head / (heads.num_heads / heads.num_kv_heads);
-  Request request = problem.request();
+  Request request = problem.widened();
   for (NamedTensor& input : request.inputs) {
+    if (input.name == "sinks") {
+      input.tensor.data = static_cast<float*>(input.tensor.data) + head;
+      input.tensor.shape[0] = 1;
+    }
     if (input.name == "q") input.tensor = AsAnyTensor(OneRow(problem.q(), batch, head, query));
     if (input.name == "k") input.tensor = AsAnyTensor(OneHead(problem.k(), batch, kv_head));
     if (input.name == "v") input.tensor = AsAnyTensor(OneHead(problem.v(), batch, kv_head));
@@ -81,6 +89,13 @@ Request RowRequest(const Problem& problem, int64_t batch, int64_t head, int64_t 
     }
   }
   return request;
+}
+
+// The rounding of one number that is stored so. Four of them are what attention in two-byte storage
+// may add: a program may keep its weights in that type too, not only its output.
+double StorageRounding(DType dtype) {
+  if (dtype == DType::kFloat16) return kFloat16Rounding;
+  return dtype == DType::kBFloat16 ? kBFloat16Rounding : 0;
 }
 
 // A NaN is a wrong answer, not a missing one.
@@ -107,7 +122,8 @@ Oracle::Oracle(const Problem& problem) {
     AddSampledRows(problem);
   }
   const Accuracy accuracy = AccuracyOf(problem.shape().mechanism);
-  bound_ = accuracy.max_error * SizeOf(problem, accuracy.relative_to);
+  const double rounding = StorageRounding(problem.stored_output().any().dtype);
+  bound_ = (accuracy.max_error + 4 * rounding) * SizeOf(problem, accuracy.relative_to);
 }
 
 // What the accuracy is relative to.
@@ -132,9 +148,10 @@ double Oracle::SizeOf(const Problem& problem, RelativeTo relative_to) const {
 }
 
 void Oracle::AddAllRows(const Problem& problem) {
-  const std::vector<reference::Result> results = reference::Run(problem.request());
+  const std::vector<reference::Result> results = reference::Run(problem.widened());
   const std::vector<double>& values = Output(results);
-  const int64_t width = std::max<int64_t>(1, problem.output().shape[3]);
+  const std::vector<int64_t>& shape = problem.stored_output().shape();
+  const int64_t width = std::max<int64_t>(1, shape.empty() ? 1 : shape.back());
   for (int64_t begin = 0; begin < static_cast<int64_t>(values.size()); begin += width) {
     const auto first = values.begin() + begin;
     rows_.push_back({begin, std::vector<double>(first, first + width)});
@@ -142,7 +159,8 @@ void Oracle::AddAllRows(const Problem& problem) {
 }
 
 void Oracle::AddSampledRows(const Problem& problem) {
-  const auto [batch, num_heads, q_len, width] = problem.output().shape;
+  const std::vector<int64_t>& shape = problem.stored_output().shape();
+  const int64_t batch = shape[0], num_heads = shape[1], q_len = shape[2], width = shape[3];
   const int64_t per_head = std::max<int64_t>(2, kMostRows / (batch * num_heads));
   for (int64_t head = 0; head < batch * num_heads; ++head) {
     for (int64_t i : SpreadQueries(q_len, per_head)) {
@@ -156,10 +174,9 @@ Verdict Oracle::Compare(const Problem& problem) const {
   Verdict verdict;
   verdict.bound = bound_;
   verdict.rows = static_cast<int64_t>(rows_.size());
-  const float* output = problem.output().data;
   for (const Row& row : rows_) {
     for (size_t d = 0; d < row.values.size(); ++d) {
-      const float actual = output[row.begin + static_cast<int64_t>(d)];
+      const float actual = problem.OutputAt(row.begin + static_cast<int64_t>(d));
       verdict.max_error = std::max(verdict.max_error, Difference(actual, row.values[d]));
     }
   }
@@ -171,6 +188,8 @@ Verdict VerifySmall(const Peer& peer, const Case& c, uint64_t seed, ThreadPool& 
   Case small = c;
   small.lengths.q_len = std::min(c.lengths.q_len, kSmallLength);
   small.lengths.kv_len = std::min(c.lengths.kv_len, kSmallLength);
+  // A window of its own, so that it hides something here too.
+  if (c.window_left.has_value()) small.window_left = std::min(*c.window_left, kSmallLength / 4);
   try {
     Problem problem(small, seed);
     problem.FillOutputWithNan();
@@ -179,6 +198,14 @@ Verdict VerifySmall(const Peer& peer, const Case& c, uint64_t seed, ThreadPool& 
   } catch (const std::exception& error) {
     return {.failure = error.what()};
   }
+}
+
+void PrintUntimed(std::ostream& out, const std::string& name, int width, const Verdict& verdict) {
+  std::array<char, 80> numbers;
+  std::snprintf(numbers.data(), numbers.size(), "%s, max error %.1e, bound %.1e",
+                verdict.Passed() ? "verified" : "WRONG", verdict.max_error, verdict.bound);
+  out << std::left << std::setw(width) << name << std::right << "  " << numbers.data() << " "
+      << verdict.failure << "\n";
 }
 
 }  // namespace heed::bench

@@ -3,6 +3,7 @@
 #define HEED_NATIVE_BENCH_VERIFY_H_
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct Verdict {
   std::string failure;   // empty when the peer threw nothing
   bool Passed() const { return failure.empty() && max_error <= bound; }
 };
+
+// The line of a row that was verified only: its name, padded to `width`, and the verdict.
+void PrintUntimed(std::ostream& out, const std::string& name, int width, const Verdict& verdict);
 
 // The oracle's rows of a problem: computed once, compared with every peer.
 class Oracle {

@@ -168,18 +168,70 @@ function stepTable({ rows }) {
   return markdown(["mechanism", ...columns, "max error"], lines);
 }
 
+function backwardTable({ rows }, threads) {
+  const lines = rows
+    .filter((row) => row.threads === threads)
+    .map((row) => [
+      row.q_len,
+      row.mask,
+      row.ms.median.toPrecision(3),
+      row.gflops.toFixed(1),
+      percent(row.fraction_of_peak),
+      ratio(row.ms.median / row.forward_ms.median),
+      error(row),
+    ]);
+  const columns = ["length", "mask", "ms", "GFLOP/s", "of peak", "over forward", "max error"];
+  return markdown(columns, lines);
+}
+
+/** One table for every place and group of `npm run bench:web`: a line a program, a column a length. */
+function webTables({ rows }, threads) {
+  const chosen = rows.filter((row) => row.threads === threads);
+  const kinds = new Map(chosen.map((row) => [`${row.place}, ${row.group}`, row]));
+  const tables = [...kinds].map(([title, { place, group }]) => {
+    const own = chosen.filter((row) => row.place === place && row.group === group);
+    const rate = group === "decode" ? "GB/s" : "GFLOP/s";
+    return `**${title}** (milliseconds a call, ${rate})\n\n${webTable(own)}`;
+  });
+  return tables.join("\n\n");
+}
+
+/** Milliseconds and GFLOP/s; of decoding, which reads more than it computes, GB/s. */
+function webCell(row) {
+  if (row === undefined || row.status === "refused") return "-";
+  if (row.status !== "timed") return row.status;
+  const decodes = row.shape.q_len < row.shape.kv_len;
+  return `${milliseconds(row)}, ${(decodes ? row.gbps : row.gflops).toFixed(1)}`;
+}
+
+function webTable(rows) {
+  const column = ({ shape, resident }) => `${shape.kv_len}${resident ? ", keys kept" : ""}`;
+  const columns = [...new Set(rows.map(column))];
+  const lines = [...new Set(rows.map((row) => row.peer))].map((peer) => {
+    const cells = columns.map((name) =>
+      webCell(rows.find((row) => row.peer === peer && column(row) === name)),
+    );
+    return [`\`${peer}\``, ...cells];
+  });
+  const useful = lines.filter(([, ...cells]) => cells.some((cell) => cell !== "-"));
+  return markdown(["program", ...columns], useful);
+}
+
 /** What a result file is a table of. */
-function tableOf(result, threads) {
+export function tableOf(result, threads) {
+  if (result.schema === "heed-bench-web") return webTables(result, threads);
   if (result.schema === "heed-bench-patterns") return patternTable(result);
   if (result.schema === "heed-bench-decode") return decodeTable(result);
   if (result.schema === "heed-bench-curves") return curveTable(result);
   if (result.schema === "heed-bench-approximation") return approximationTable(result);
   if (result.schema === "heed-bench-steps") return stepTable(result);
+  if (result.schema === "heed-bench-backward") return backwardTable(result, threads);
   const mechanisms = new Set(result.rows.map((row) => row.mechanism));
   return mechanisms.size > 1 ? mechanismTable(result) : caseTable(result, threads);
 }
 
 function peaks({ probes, machine }, threads) {
+  if (probes === undefined) return "";
   const fma = probes.fma.find((p) => p.threads === threads && p.target === machine.simd.chosen);
   const stream = probes.stream.find((rate) => rate.threads === threads);
   const texts = [
@@ -192,13 +244,13 @@ function peaks({ probes, machine }, threads) {
 const readResult = (file) =>
   JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
 
-/** The result; of keep patterns only the groups that match, when a page asks for some. */
+/** The result; only the groups of rows that match, when a page asks for some. */
 function chosenResult(file, groups) {
   const result = readResult(file);
   if (groups === undefined) return result;
   const matches = ({ group }) => new RegExp(groups).test(group);
   const { rows, growths } = result;
-  return { ...result, rows: rows.filter(matches), growths: growths.filter(matches) };
+  return { ...result, rows: rows.filter(matches), growths: growths?.filter(matches) };
 }
 
 function table(file, threads, groups) {

@@ -24,8 +24,11 @@ export const toolFolders = {
   node24: join(cacheFolder, "node-24.21.0"),
 };
 
+// Not the unpacked one, which an environment made of `--print` has on its PATH: that one needs its own
+// tsc and configuration.
 function emscriptenOnPath() {
   const emcc = which("emcc");
+  if (emcc?.startsWith(toolFolders.emscripten)) return null;
   const version = emcc && capture(emcc, ["-dumpversion"]);
   return version && isAtLeast(version, minimumEmscripten) ? { emcc, version } : null;
 }

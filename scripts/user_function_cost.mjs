@@ -1,9 +1,11 @@
 // What expressions cost beside the built-in options that say the same: interleaved medians, on the
-// built package. node scripts/user_function_cost.mjs [--length 1024] [--rounds 15] [--threads 1]
+// built package.
+// node scripts/user_function_cost.mjs [--filter linear] [--length 1024] [--rounds 15] [--threads 1]
 import { parseArgs } from "node:util";
 
 const { values } = parseArgs({
   options: {
+    filter: { type: "string", default: "" },
     length: { type: "string", default: "1024" },
     heads: { type: "string", default: "4" },
     rounds: { type: "string", default: "15" },
@@ -28,7 +30,7 @@ const slope = alibiSlopes(heads);
 const bias = heed.tensor(random(length * length), [1, 1, length, length]);
 
 /** Pairs of options that compute the same, and what stands alone. */
-const CASES = [
+const ALL = [
   { name: "nothing", built: {}, user: { scoreMod: "score" } },
   { name: "nothing, to weights", built: {}, user: { probMod: "prob" } },
   { name: "causal", built: { causal: true }, user: { keepMod: "kvIndex <= position" } },
@@ -52,11 +54,33 @@ const CASES = [
       captured: { slope },
     },
   },
+  {
+    name: "linear: ReLU",
+    id: "linear",
+    built: { featureMap: "relu" },
+    user: { featureMod: "max(x, 0)" },
+  },
+  {
+    name: "linear: ELU + 1",
+    id: "linear",
+    built: { featureMap: "elu_plus_one" },
+    user: { featureMod: "x > 0 ? x + 1 : exp(x)" },
+  },
+  {
+    name: "linear: ELU + 1, causal",
+    id: "linear",
+    built: { featureMap: "elu_plus_one", causal: true },
+    user: { featureMod: "x > 0 ? x + 1 : exp(x)", causal: true },
+  },
 ];
 
-function time(options) {
+const CASES = ALL.filter(({ name }) => name.includes(values.filter));
+if (CASES.length === 0) throw new Error(`--filter: no rule has "${values.filter}" in its name`);
+
+function time(id, options) {
   const begin = performance.now();
-  const { output } = heed.attention(q, k, v, options);
+  const { output } =
+    id === undefined ? heed.attention(q, k, v, options) : heed.run(id, { q, k, v }, options);
   const spent = performance.now() - begin;
   const data = output.data.slice();
   output.dispose();
@@ -68,8 +92,8 @@ const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length /
 const times = CASES.map(() => ({ built: [], user: [] }));
 for (let round = -1; round < rounds; round++) {
   CASES.forEach((pair, n) => {
-    const built = time(pair.built);
-    const user = time(pair.user);
+    const built = time(pair.id, pair.built);
+    const user = time(pair.id, pair.user);
     const worst = built.data.reduce((most, x, i) => Math.max(most, Math.abs(x - user.data[i])), 0);
     if (!(worst < 1e-4)) throw new Error(`${pair.name}: the two differ by ${worst}`);
     if (round < 0) return; // warm-up

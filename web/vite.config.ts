@@ -1,7 +1,9 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
-import { formulas } from "./formulas.mjs";
+import { formulas } from "./vite/formulas.mjs";
+import { pages } from "./vite/pages.mjs";
+import { registry } from "./vite/registry.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
@@ -13,9 +15,9 @@ const headers = {
 
 export default defineConfig({
   root: inRoot("web"),
-  // Relative addresses: the page works from any folder of any host.
+  // Relative addresses: the site works from any folder of any host.
   base: "./",
-  plugins: [svelte(), formulas(inRoot("dist/node.js"))],
+  plugins: [svelte(), formulas(), registry(), pages()],
   resolve: { alias: { heed: inRoot("dist/index.js") } },
   build: {
     outDir: inRoot("build/web"),
@@ -23,6 +25,13 @@ export default defineConfig({
     target: "es2022",
     // Data addresses are refused by `connect-src 'self'`; every asset stays a file.
     assetsInlineLimit: 0,
+    // 7 kB for the whole site: one file comes before the first paint of any page.
+    cssCodeSplit: false,
+    rollupOptions: {
+      input: ["index.html", "gallery.html", "mechanisms/mechanism.html"].map((file) =>
+        inRoot(`web/${file}`),
+      ),
+    },
   },
   server: { headers },
   preview: { headers },

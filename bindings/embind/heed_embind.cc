@@ -29,6 +29,8 @@ namespace {
 
 using emscripten::val;
 using heed::wire::InstancePool;
+using heed::wire::ReadRequest;
+using heed::wire::SpecsToJs;
 
 void SetText(val& object, const char* key, std::string_view text) {
   object.set(key, std::string(text));
@@ -81,25 +83,6 @@ val Parameters() {
     SetText(row, "range", parameter.range);
     SetText(row, "symbol", parameter.symbol);
     SetText(row, "summary", parameter.summary);
-    rows.set(index++, row);
-  }
-  return rows;
-}
-
-heed::Request ReadRequest(const std::string& id, const std::string& input_names, val input_table,
-                          const std::string& param_names, val param_values) {
-  return {id, heed::wire::ReadTensors(input_names, input_table),
-          heed::wire::ReadParams(param_names, param_values)};
-}
-
-val SpecsToJs(const std::vector<heed::OutputSpec>& specs) {
-  val rows = val::array();
-  int index = 0;
-  for (const heed::OutputSpec& spec : specs) {
-    val row = val::object();
-    SetText(row, "name", spec.name);
-    row.set("shape", heed::wire::ShapeToJs(spec.rank, spec.shape));
-    SetText(row, "dtype", heed::DTypeName(spec.dtype));
     rows.set(index++, row);
   }
   return rows;

@@ -110,6 +110,27 @@ inline emscripten::val ShapeToJs(int rank, const Extents& shape) {
   return out;
 }
 
+// A request as it crosses.
+inline Request ReadRequest(const std::string& id, const std::string& input_names,
+                           emscripten::val input_table, const std::string& param_names,
+                           emscripten::val param_values) {
+  return {id, ReadTensors(input_names, input_table), ReadParams(param_names, param_values)};
+}
+
+// [{name, shape, dtype}].
+inline emscripten::val SpecsToJs(const std::vector<OutputSpec>& specs) {
+  emscripten::val rows = emscripten::val::array();
+  int index = 0;
+  for (const OutputSpec& spec : specs) {
+    emscripten::val row = emscripten::val::object();
+    row.set("name", spec.name);
+    row.set("shape", ShapeToJs(spec.rank, spec.shape));
+    row.set("dtype", std::string(DTypeName(spec.dtype)));
+    rows.set(index++, row);
+  }
+  return rows;
+}
+
 }  // namespace heed::wire
 
 #endif  // HEED_BINDINGS_WIRE_H_

@@ -183,7 +183,8 @@ type TensorOption = {
   [key in keyof AttentionOptions]-?: TensorArgument extends AttentionOptions[key] ? key : never;
 }[keyof AttentionOptions];
 
-type KindOf<Q, K, V, O> =
+/** What the arguments of a call are, all together. */
+export type KindOf<Q, K, V, O> =
   | TensorKind<Q>
   | TensorKind<K>
   | TensorKind<V>

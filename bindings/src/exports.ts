@@ -127,3 +127,10 @@ export type {
 } from "./transformer_block.js";
 export type { VarlenFunction, VarlenOptions, VarlenResult } from "./varlen.js";
 export { VERSION } from "./version.js";
+export type {
+  AttentionGradients,
+  AttentionVjp,
+  AttentionVjpFunction,
+  RunVjp,
+  RunVjpFunction,
+} from "./vjp.js";

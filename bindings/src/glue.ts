@@ -46,6 +46,12 @@ export interface OutputSpec {
   dtype: DType;
 }
 
+/** What forward gives, and which inputs have a gradient (heed::BackwardPlan). */
+export interface BackwardPlan {
+  results: OutputSpec[];
+  gradients: OutputSpec[];
+}
+
 export type ParamValue = boolean | number | string | number[];
 
 /** Memory of an instance; the C runtime's allocator. */
@@ -120,6 +126,25 @@ export interface KernelGlue extends MemoryGlue {
     paramValues: ParamValue[],
     threads: number,
   ): CostEstimate | Failure;
+  /** Gradients; only in the full build (bindings/embind/gradient_embind.cc). */
+  planBackward(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+  ): BackwardPlan | Failure;
+  runForward: RunCall;
+  /** Names and tables of the results, of what arrives at them, and of the gradients. */
+  runBackward(
+    id: string,
+    inputNames: string,
+    inputTable: number[],
+    paramNames: string,
+    paramValues: ParamValue[],
+    names: string[],
+    tables: number[][],
+  ): Failure | null;
   /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
   planOperation: PlanCall;
   runOperation: RunCall;

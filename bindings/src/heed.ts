@@ -39,12 +39,13 @@ import { type PositionFunctions, positionsOf } from "./position.js";
 import { type ProductFunctions, productFunctions } from "./products.js";
 import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
-import { prepare } from "./request.js";
+import { prepare, type Request } from "./request.js";
 import { type RowFunctions, rowFunctions } from "./rows.js";
 import type { TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
+import { type AttentionVjpFunction, type RunVjpFunction, vjpsOf } from "./vjp.js";
 
 /** The build in use: {plain, relaxed} SIMD, with or without threads. */
 export type Variant = "simd" | "relaxed" | "simd-threads" | "relaxed-threads";
@@ -100,11 +101,15 @@ export interface AttentionFunction {
     v: V,
     options?: O & OnlyKnown<O>,
   ): AttentionResult<Q, K, V, O>;
+  /** The same with gradients. */
+  readonly vjp: AttentionVjpFunction;
 }
 
 export interface RunFunction {
   /** Runs any mechanism of `heed.mechanisms`. Throws HeedError. */
   (id: string, inputs: RunInputs, params?: RunParams): RunResult;
+  /** The same with gradients. */
+  readonly vjp: RunVjpFunction;
 }
 
 /** What `load()` hands to a new instance. @internal */
@@ -227,15 +232,23 @@ export class Heed {
     this.KvCache = kvCacheOf(heap, registry);
     this.attentionVarlen = varlenOf(heap, registry);
     const names = optionNames(registry);
-    this.attention = ((q: unknown, k: unknown, v: unknown, options?: unknown) => {
-      heap.checkUsable();
+    const prepareAttention = (q: unknown, k: unknown, v: unknown, options: unknown): Request => {
       const { inputs, params } = splitOptions(names, options);
-      return execute(heap, prepare(registry, ATTENTION_ID, { q, k, v, ...inputs }, params));
-    }) as unknown as AttentionFunction;
-    this.run = ((id: unknown, inputs: unknown, params?: unknown) => {
+      return prepare(registry, ATTENTION_ID, { q, k, v, ...inputs }, params);
+    };
+    const attention = (q: unknown, k: unknown, v: unknown, options?: unknown) => {
+      heap.checkUsable();
+      return execute(heap, prepareAttention(q, k, v, options));
+    };
+    const run = (id: unknown, inputs: unknown, params?: unknown) => {
       heap.checkUsable();
       return execute(heap, prepare(registry, id, inputs, params));
-    }) as unknown as RunFunction;
+    };
+    const vjp = vjpsOf(heap, registry, this.build, prepareAttention);
+    this.attention = Object.assign(attention, {
+      vjp: vjp.attention,
+    }) as unknown as AttentionFunction;
+    this.run = Object.assign(run, { vjp: vjp.run }) as unknown as RunFunction;
     this.explain = explainOf(heap, registry);
     this.estimateCost = estimateCostOf(heap, registry, this.threads);
     const analysis = analysisOf(heap, registry);

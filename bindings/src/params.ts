@@ -42,14 +42,22 @@ function checkWord(argument: string, value: unknown, range: string): string {
   return value;
 }
 
+/** An expression for those who gave something else. */
+const EXAMPLES: Readonly<Record<string, string>> = {
+  keepMod: "kvIndex <= position",
+  probMod: "prob < 0.01 ? 0 : prob",
+  featureMod: "x > 0 ? x + 1 : exp(x)",
+};
+
 function checkExpression(argument: string, value: unknown): string {
   if (typeof value === "string") return value;
   const what = typeof value === "function" ? "a function" : value;
+  const example = EXAMPLES[argument] ?? "score - 0.5 * abs(qIndex - kvIndex)";
   return fail(
     "option",
     argument,
     what,
-    'an expression as text, such as "score - 0.5 * abs(qIndex - kvIndex)": it runs on whole tiles, in every thread and worker',
+    `an expression as text, such as "${example}": it runs on whole tiles, in every thread and worker`,
   );
 }
 

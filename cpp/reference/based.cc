@@ -28,8 +28,8 @@ std::vector<Result> Run(const Request& request) {
   Recurrence r = Estimate(request);
   const double scale = ReadScale(request, qkv);
   r.feature_dim = 1 + qkv.head_dim + qkv.head_dim * (qkv.head_dim + 1) / 2;
-  r.features = [&](std::vector<double> row, Side side, int64_t, int64_t) {
-    const double sign = side == Side::kQuery && scale < 0 ? -1 : 1;
+  r.features = [&](std::vector<double> row, const Place& place) {
+    const double sign = place.side == Side::kQuery && scale < 0 ? -1 : 1;
     for (double& x : row) x *= sign * std::sqrt(std::abs(scale));
     return Taylor(row);
   };

@@ -28,9 +28,9 @@ std::vector<Result> Run(const Request& request) {
     }
   }
   r.feature_dim = 2 * qkv.head_dim;
-  r.features = [&](std::vector<double> row, Side, int64_t b, int64_t t) {
-    const double angle =
-        std::numbers::pi * static_cast<double>(offsets[b] + t) / (2 * static_cast<double>(period));
+  r.features = [&](std::vector<double> row, const Place& place) {
+    const double angle = std::numbers::pi * static_cast<double>(offsets[place.b] + place.t) /
+                         (2 * static_cast<double>(period));
     std::vector<double> features;
     for (const double factor : {std::cos(angle), std::sin(angle)}) {
       for (const double x : row) features.push_back((x < 0 ? 0 : x) * factor);

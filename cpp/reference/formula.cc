@@ -216,6 +216,13 @@ class Reader {
     }
     if (name == "b") return [](const Point& p) { return static_cast<double>(p.b); };
     if (name == "h") return [](const Point& p) { return static_cast<double>(p.h); };
+    if (value_ == "x") {
+      if (name == "d") return [](const Point& p) { return static_cast<double>(p.j); };
+      if (name == "isKey" || name == "is_key") {
+        return [](const Point& p) { return static_cast<double>(p.i); };
+      }
+      return Constant(name, begin);
+    }
     if (name == "qIndex" || name == "q_index") {
       return [](const Point& p) { return static_cast<double>(p.i); };
     }
@@ -223,6 +230,11 @@ class Reader {
       return [](const Point& p) { return static_cast<double>(p.j); };
     }
     if (name == "position") return [](const Point& p) { return static_cast<double>(p.position); };
+    return Constant(name, begin);
+  }
+
+  // What all expressions have.
+  Formula Constant(const std::string& name, size_t begin) {
     if (name == "inf") {
       return [](const Point&) { return std::numeric_limits<double>::infinity(); };
     }

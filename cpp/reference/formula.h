@@ -13,7 +13,8 @@ namespace heed::reference {
 
 // What an expression can see.
 struct Point {
-  double value;  // `score` or `prob`
+  double value;  // `score`, `prob`, or `x` of feature maps
+  // Of feature maps, j is the dimension `d`, and i `isKey`.
   int64_t b, h, i, j, position;
 };
 

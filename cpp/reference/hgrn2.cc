@@ -12,8 +12,8 @@ std::vector<Result> Run(const Request& request) {
   const Qkv qkv = ReadQkv(request, KeyWidth::kAsQueries, "channel_log_decay");
   Recurrence r;
   r.log_decay = qkv.k;
-  r.features = [](std::vector<double> row, Side side, int64_t, int64_t) {
-    for (double& x : row) x = side == Side::kKey ? -std::expm1(x) : x;
+  r.features = [](std::vector<double> row, const Place& place) {
+    for (double& x : row) x = place.side == Side::kKey ? -std::expm1(x) : x;
     return row;
   };
   r.scale = ReadScale(request, qkv, 1.0);

@@ -99,14 +99,14 @@ std::vector<Result> Run(const Request& request) {
   const std::vector<Row> projection = ReadProjection(request, qkv.head_dim);
   r.log_features = true;
   r.feature_dim = static_cast<int64_t>(projection.size());
-  r.features = [&](Row row, Side side, int64_t, int64_t) {
+  r.features = [&](Row row, const Place& place) {
     // exp(scale q.k) is exp(x.y) of x and y, both by half of the scale.
-    const double sign = side == Side::kQuery && scale < 0 ? -1 : 1;
+    const double sign = place.side == Side::kQuery && scale < 0 ? -1 : 1;
     Scale(row, sign * std::sqrt(std::abs(scale)));
     Row logarithms;
     for (const Row& w : projection) {
       // A factor of a query cancels where weights are divided by their sum.
-      const double half = side == Side::kQuery ? 0 : Dot(row, row) / 2;
+      const double half = place.side == Side::kQuery ? 0 : Dot(row, row) / 2;
       logarithms.push_back(Dot(w, row) - half);
     }
     return logarithms;

@@ -24,8 +24,8 @@ struct Head {
   State state;
   Row peaks;  // of logarithmic features: what the rows of the state are divided by
 
-  Row Features(Row row, Side side, int64_t t) const {
-    return r.features ? r.features(std::move(row), side, b, t) : row;
+  Row Features(Row row, Side side, int64_t h, int64_t t) const {
+    return r.features ? r.features(std::move(row), {side, b, h, t}) : row;
   }
 
   // Logarithms become features relative to the largest so far.
@@ -60,7 +60,7 @@ struct Head {
   }
 
   void Write(int64_t t) {
-    Row k = Features(RowOf(qkv.k, b, kv, t), Side::kKey, t);
+    Row k = Features(RowOf(qkv.k, b, kv, t), Side::kKey, kv, t);
     Raise(k);
     Row u = RowOf(qkv.v, b, kv, t);
     if (r.normalize) u.push_back(1);
@@ -90,7 +90,7 @@ struct Head {
   }
 
   Row Read(int64_t h, int64_t t) const {
-    Row q = Features(RowOf(qkv.q, b, h, t), Side::kQuery, t);
+    Row q = Features(RowOf(qkv.q, b, h, t), Side::kQuery, h, t);
     Relate(q);
     Row o(qkv.head_dim_v + (r.normalize ? 1 : 0), 0.0);
     for (size_t c = 0; c < q.size(); ++c) {
@@ -119,19 +119,19 @@ std::optional<Array> ReadInitialState(const Request& request, const Extents& sha
 
 RowFeatures FeaturesByName(const std::string& name) {
   if (name == "elu_plus_one") {
-    return [](Row row, Side, int64_t, int64_t) {
+    return [](Row row, const Place&) {
       for (double& x : row) x = x > 0 ? x + 1 : std::exp(x);
       return row;
     };
   }
   if (name == "relu") {
-    return [](Row row, Side, int64_t, int64_t) {
+    return [](Row row, const Place&) {
       for (double& x : row) x = x < 0 ? 0 : x;
       return row;
     };
   }
   if (name == "softmax") {
-    return [](Row row, Side, int64_t, int64_t) {
+    return [](Row row, const Place&) {
       double largest = -INFINITY;
       for (const double x : row) largest = std::max(largest, x);
       double sum = 0;
@@ -141,7 +141,7 @@ RowFeatures FeaturesByName(const std::string& name) {
     };
   }
   if (name == "unit") {
-    return [](Row row, Side, int64_t, int64_t) {
+    return [](Row row, const Place&) {
       double squares = 0;
       for (const double x : row) squares += x * x;
       for (double& x : row) x = squares == 0 ? 0 : x / std::sqrt(squares);

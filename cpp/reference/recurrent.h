@@ -12,9 +12,14 @@ namespace heed::reference {
 
 enum class Side { kQuery, kKey };
 
-// The features of a row of token t of batch entry b.
-using RowFeatures =
-    std::function<std::vector<double>(std::vector<double> row, Side side, int64_t b, int64_t t)>;
+// Whose row it is: token t of batch entry b, of query head h or KV head h.
+struct Place {
+  Side side;
+  int64_t b, h, t;
+};
+
+// The features of a row.
+using RowFeatures = std::function<std::vector<double>(std::vector<double> row, const Place& place)>;
 
 // What a row of the family fixes.
 struct Recurrence {

@@ -1,4 +1,5 @@
 // heed::Run and heed::PlanOutputs: from an id to the mechanism's own functions.
+#include <optional>
 #include <span>
 #include <string>
 
@@ -207,6 +208,13 @@ AnyTensor OutputOfNothing(const OutputSpec& spec) {
 }
 
 }  // namespace
+
+std::optional<AttentionRequest> ReadExactRequest(const Request& request) {
+  const Runner& runner = FindRunner(request.id);
+  const RequestReader reader(*FindMechanism(request.id), request);
+  if (runner.read == nullptr) return std::nullopt;
+  return runner.Read(reader);
+}
 
 Cost EstimateCost(const Request& request, int num_threads) {
   if (num_threads < 1) {

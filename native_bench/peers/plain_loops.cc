@@ -14,15 +14,18 @@ std::string Details() { return ""; }
 
 std::string Refuse(const Case& c) {
   const bool known = c.mechanism == "scaled_dot_product" || c.mechanism == "kernel_regression";
-  return known ? "" : "has no loops for this mechanism";
+  if (!known) return "has no loops for this mechanism";
+  return c.dtype == DType::kFloat32 ? "" : "computes float32 only";
 }
 
-// One head: contiguous q [q_len, head_dim], k and v [kv_len, head_dim], output [q_len, head_dim].
+// One head: contiguous q [q_len, head_dim], k [kv_len, head_dim], v [kv_len, head_dim_v], output
+// [q_len, head_dim_v].
 struct Head {
   const float* q;
   const float* k;
   const float* v;
   float* output;
+  const float* sink;  // nullptr without one
 };
 
 void DotScores(const Head& head, const Problem& problem, float* scores) {
@@ -38,6 +41,12 @@ void DotScores(const Head& head, const Problem& problem, float* scores) {
       scores[i * kv_len + j] = scale * sum;
     }
   }
+}
+
+void Softcap(const Problem& problem, float* scores) {
+  const auto [q_len, kv_len] = problem.shape().lengths;
+  const float cap = static_cast<float>(*problem.shape().softcap);
+  for (int64_t n = 0; n < q_len * kv_len; ++n) scores[n] = cap * std::tanh(scores[n] / cap);
 }
 
 // The logarithm of the gaussian kernel, so that softmax normalises it.
@@ -57,33 +66,28 @@ void DistanceScores(const Head& head, const Problem& problem, float* scores) {
   }
 }
 
-// How many keys query i sees; they are the first ones.
-int64_t VisibleKeys(const Problem& problem, int64_t i) {
-  const int64_t kv_len = problem.shape().lengths.kv_len;
-  if (problem.shape().mask == Mask::kFull) return kv_len;
-  return std::clamp<int64_t>(i + problem.query_offset() + 1, 0, kv_len);
-}
-
-void Softmax(const Problem& problem, float* scores) {
+void Softmax(const Head& head, const Problem& problem, float* scores) {
   const auto [q_len, kv_len] = problem.shape().lengths;
   for (int64_t i = 0; i < q_len; ++i) {
     float* row = scores + i * kv_len;
-    const int64_t visible = VisibleKeys(problem, i);
-    std::fill(row + visible, row + kv_len, 0.0f);
-    if (visible == 0) continue;
-    const float row_max = *std::max_element(row, row + visible);
-    float row_sum = 0;
-    for (int64_t j = 0; j < visible; ++j) {
+    const auto [begin, end] = problem.VisibleKeys(i);
+    std::fill(row, row + begin, 0.0f);
+    std::fill(row + end, row + kv_len, 0.0f);
+    if (begin == end) continue;
+    float row_max = *std::max_element(row + begin, row + end);
+    if (head.sink != nullptr) row_max = std::max(row_max, *head.sink);
+    float row_sum = head.sink != nullptr ? std::exp(*head.sink - row_max) : 0;
+    for (int64_t j = begin; j < end; ++j) {
       row[j] = std::exp(row[j] - row_max);
       row_sum += row[j];
     }
-    for (int64_t j = 0; j < visible; ++j) row[j] /= row_sum;
+    for (int64_t j = begin; j < end; ++j) row[j] /= row_sum;
   }
 }
 
 void WeightValues(const Head& head, const Problem& problem, const float* weights) {
   const auto [q_len, kv_len] = problem.shape().lengths;
-  const int64_t head_dim = problem.shape().head_dim;
+  const int64_t head_dim = problem.shape().ValueDim();
   for (int64_t i = 0; i < q_len; ++i) {
     float* output = head.output + i * head_dim;
     std::fill_n(output, head_dim, 0.0f);
@@ -99,13 +103,15 @@ void AttendHead(const Problem& problem, int64_t batch, int64_t h, float* scores)
   const Heads& heads = problem.shape().heads;
   const int64_t kv_head = h / (heads.num_heads / heads.num_kv_heads);
   const Head head = {&problem.q()(batch, h, 0, 0), &problem.k()(batch, kv_head, 0, 0),
-                     &problem.v()(batch, kv_head, 0, 0), &problem.output()(batch, h, 0, 0)};
+                     &problem.v()(batch, kv_head, 0, 0), &problem.output()(batch, h, 0, 0),
+                     problem.sink(h)};
   if (problem.shape().mechanism == "kernel_regression") {
     DistanceScores(head, problem, scores);
   } else {
     DotScores(head, problem, scores);
   }
-  Softmax(problem, scores);
+  if (problem.shape().softcap.has_value()) Softcap(problem, scores);
+  Softmax(head, problem, scores);
   WeightValues(head, problem, scores);
 }
 

@@ -11,6 +11,12 @@ std::span<const Peer> Peers() {
 #if defined(HEED_BENCH_XSIMD)
     XsimdPeer(),
 #endif
+#if defined(HEED_BENCH_ONEDNN)
+    OneDnnPeer(),
+#endif
+#if defined(HEED_BENCH_BLAS)
+    BlasPeer(),
+#endif
     PlainLoopsPeer(),
   };
   return peers;

@@ -33,6 +33,11 @@ std::string Details() { return std::string("xsimd architecture ") + Best().name;
 
 std::string Refuse(const Case& c) {
   if (c.mechanism != "scaled_dot_product") return "computes only scaled_dot_product";
+  if (c.dtype != DType::kFloat32) return "computes float32 only";
+  if (c.ValueDim() != c.head_dim) return "wants values as wide as keys";
+  if (c.window_left.has_value() || c.softcap.has_value() || c.sinks) {
+    return "knows no window, softcap or sinks";
+  }
   if (c.head_dim % Best().lanes != 0) {
     return "wants a head_dim that is a multiple of " + std::to_string(Best().lanes);
   }

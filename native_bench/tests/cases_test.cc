@@ -76,6 +76,13 @@ TEST(Cases, GridIsAProductWithThreadsInnermost) {
   EXPECT_EQ(MakeCases(SmallGrid(), "").size(), 8u);
 }
 
+TEST(Cases, ValuesOfTheirOwnSizeCount) {
+  Case c = MakeCase({8, 8}, {1024, 1024}, 192, Mask::kFull);
+  c.head_dim_v = 128;
+  EXPECT_DOUBLE_EQ(FlopCount(c), 2.0 * 8 * 1024 * 1024 * (192 + 128));
+  EXPECT_EQ(c.Name(), "scaled_dot_product/h8/d192:128/l1024/full/t1");
+}
+
 TEST(Cases, UnknownMechanismIsAnError) {
   Grid grid = SmallGrid();
   grid.mechanisms = {"no_such_thing"};

@@ -74,6 +74,20 @@ TEST(Options, AllMechanismsAreThoseOfTheRegistry) {
               ::testing::IsSupersetOf({"scaled_dot_product", "kernel_regression"}));
 }
 
+TEST(Options, TypesAreStorageTypes) {
+  EXPECT_THAT(ParseDTypes("--types", "float32,bfloat16"),
+              ElementsAre(DType::kFloat32, DType::kBFloat16));
+  EXPECT_THROW(ParseDTypes("--types", "int8"), Error);
+}
+
+TEST(Options, ShapesTakeThePlaceOfTheAxes) {
+  const CommandLine line = Parse({"--shapes", "gpt2", "--types", "float16", "--threads", "1,2"});
+  ASSERT_FALSE(line.exit_code.has_value());
+  EXPECT_EQ(MakeCases(line.options.grid, "").size(), 4u);
+  EXPECT_EQ(Parse({"--shapes", "gpt2", "--lengths", "128"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--shapes", "gpt9"}).exit_code, 2);
+}
+
 TEST(Options, UsageMistakesExitWithTwo) {
   EXPECT_EQ(Parse({"--no-such-flag"}).exit_code, 2);
   EXPECT_EQ(Parse({"--causal", "maybe"}).exit_code, 2);

@@ -134,12 +134,31 @@ TEST(Report, WhatNobodyCountedIsADash) {
   std::ostringstream csv;
   PrintCsv(csv, report);
   // GFLOP/s and % of peak; then GB/s, x heed and scratch, which are known.
-  EXPECT_THAT(csv.str(), HasSubstr(",-,-,0.0,1.00,5 KiB,"));
+  EXPECT_THAT(csv.str(), HasSubstr(",-,-,0.0,1.00,5 KiB,-,10,"));
   const nlohmann::json row = ToJson(report).at("rows").at(0);
   EXPECT_FALSE(row.contains("gflops"));
   EXPECT_FALSE(row.contains("fraction_of_fma_peak"));
   EXPECT_EQ(row.at("bytes"), 4000);
   EXPECT_EQ(row.at("scratch_bytes"), 5120);
+}
+
+TEST(Report, NamedShapesTellTheirOptions) {
+  Report report = MakeReport();
+  Case& shape = report.rows[0].shape;
+  shape.model = "gemma2-2b:prefill";
+  shape.window_left = 4095;
+  shape.softcap = 50;
+  shape.dtype = DType::kBFloat16;
+  report.rows[0].peak_bytes = 3 << 20;
+  const nlohmann::json row = ToJson(report).at("rows").at(0);
+  EXPECT_EQ(row.at("model"), "gemma2-2b:prefill");
+  EXPECT_EQ(row.at("dtype"), "bfloat16");
+  EXPECT_EQ(row.at("shape").at("window_left"), 4095);
+  EXPECT_EQ(row.at("shape").at("softcap"), 50);
+  EXPECT_EQ(row.at("peak_bytes"), 3 << 20);
+  std::ostringstream csv;
+  PrintCsv(csv, report);
+  EXPECT_THAT(csv.str(), HasSubstr("gemma2-2b:prefill,8,64,1024,full w4095 cap50,bfloat16,1,heed"));
 }
 
 TEST(Report, CsvAndMarkdownHaveOneLineARow) {

@@ -7,7 +7,7 @@
 import { type Heed, load } from "heed";
 import * as ort from "onnxruntime-web";
 import { beforeAll, describe, expect, it } from "vitest";
-import { type Node, oneNodeModel } from "./onnx_model.js";
+import { type Node, oneNodeModel } from "../../web_bench/onnx_model.js";
 
 const SEED = Number(process.env.HEED_SEED ?? 20260);
 const CASES = 40;

@@ -468,20 +468,21 @@ class Drawer {
     DrawInput("x");
   }
 
+  void CaptureSlope() {
+    DrawnTensor slope = {DType::kFloat32, {extent("num_heads")}, {}};
+    for (int64_t h = 0; h < extent("num_heads"); ++h) slope.values.push_back(random_.Uniform());
+    r_.inputs["captured.slope"] = slope;
+  }
+
   // User functions, with the tensors that they read.
   void DrawMods() {
-    const auto capture = [&] {
-      DrawnTensor slope = {DType::kFloat32, {extent("num_heads")}, {}};
-      for (int64_t h = 0; h < extent("num_heads"); ++h) slope.values.push_back(random_.Uniform());
-      r_.inputs["captured.slope"] = slope;
-    };
     if (Takes("score_mod") && !params_.chooses() && random_.Chance(0.15) &&
         (params_.normalize() != "kernel_sum" || !Rule())) {
       constexpr std::array<const char*, 5> kMods = {
           "score * 0.5", "tanh(score)", "score - slope[h] * abs(position - kvIndex) / 8",
           "kvIndex % 3 == b ? -inf : score", "score + slope[h]"};
       const size_t n = static_cast<size_t>(random_.Integer(0, 4));
-      if (std::string_view(kMods[n]).find("slope") != std::string_view::npos) capture();
+      if (std::string_view(kMods[n]).find("slope") != std::string_view::npos) CaptureSlope();
       r_.params["score_mod"] = std::string(kMods[n]);
       r_.added_score = static_cast<double>(extent("q_len") + extent("kv_len"));
     }
@@ -494,6 +495,20 @@ class Drawer {
                                                     "kvIndex <= position", "kvIndex % 3 != 1"};
       r_.params["keep_mod"] = std::string(kMods[static_cast<size_t>(random_.Integer(0, 2))]);
     }
+    if (Takes("feature_mod")) DrawFeatureMod();
+  }
+
+  void DrawFeatureMod() {
+    const bool user = r_.Word("feature_map") == "user";
+    const bool free = r_.param("feature_map") == nullptr || !Rule();
+    if (user ? !Rule() : !free || !random_.Chance(0.3)) return;
+    // Positive, as the words' features are.
+    constexpr std::array<const char*, 4> kMods = {"x > 0 ? x + 1 : exp(x)", "exp(x / 2) + d / 8",
+                                                  "max(x, 0) * (1 + b) + slope[h]",
+                                                  "isKey ? sigmoid(x) : exp(-abs(x))"};
+    const size_t n = static_cast<size_t>(random_.Integer(0, 3));
+    if (n == 2) CaptureSlope();
+    r_.params["feature_mod"] = std::string(kMods[n]);
   }
 
   // What follows from everything else.
@@ -502,9 +517,12 @@ class Drawer {
     if (moves && r_.param("query_offset") == nullptr && draw_ != Draw::kLeast && Rule()) {
       r_.params["query_offset"] = *params_.Value("query_offset");
     }
-    if (r_.has_input("captured.slope") && r_.Word("score_mod").empty()) {
+    if (r_.has_input("captured.slope") && r_.Word("score_mod").empty() &&
+        r_.Word("feature_mod").empty()) {
       r_.inputs.erase("captured.slope");
     }
+    // Signed weights may sum to almost nothing: only positive features are divided by their sum.
+    if (r_.Word("feature_map") == "identity") r_.params["weight_sum"] = std::string("free");
     if (r_.has_input("cos") && Rule()) r_.params.erase("scaling");
     // "end" is one number a batch entry.
     if (r_.Word("query_offset") == "end" && Rule() && r_.has_input("key_lengths") &&

@@ -198,6 +198,15 @@ double StorageError(const DrawnRequest& r, double value) {
   return 0;
 }
 
+// What is added to a row's bound, relative to max |v|, for multiplying in two bytes.
+double ProductError(const DrawnRequest& r) {
+  const auto is_bfloat16 = [&](const char* name) {
+    const auto at = r.inputs.find(name);
+    return at != r.inputs.end() && at->second.dtype == DType::kBFloat16;
+  };
+  return is_bfloat16("q") && is_bfloat16("k") && is_bfloat16("v") ? kBFloat16Products : 0;
+}
+
 // Rows that return scores: the bounds of exact attention (attention_accuracy.h).
 Bounds AttentionBounds(const DrawnRequest& r, const Values& expected) {
   DrawnRequest full = r;
@@ -221,7 +230,9 @@ Bounds AttentionBounds(const DrawnRequest& r, const Values& expected) {
     for (size_t n = 0; n < values.size(); ++n) {
       const RowBound& row = rows[std::min(n / std::max<size_t>(width, 1), rows.size() - 1)];
       double bound = 8 * score * std::max(1.0, std::abs(values[n]));  // statistics of tiles
-      if (name == "output") bound = gate * row.Output() + StorageError(r, values[n]);
+      if (name == "output") {
+        bound = gate * row.Output() + StorageError(r, values[n]) + ProductError(r) * row.max_v;
+      }
       if (name == "weights") bound = row.Weight();
       if (name == "lse") bound = row.Lse(values[n]);
       // Scores of hidden keys may be larger than those that the rows' bounds look at.

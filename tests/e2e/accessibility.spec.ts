@@ -1,11 +1,44 @@
 // Contrast, names, roles, sizes and motion, in both themes, wide and on a phone.
 import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "@playwright/test";
 import { DemoPage, expect, test } from "./page.js";
 
 const SIZES = {
   wide: { width: 1280, height: 860 },
   phone: { width: 390, height: 844 },
 } as const;
+
+/** Pages of every kind, and what is there once they have computed. */
+const PAGES = [
+  ["./gallery.html#family=position", "card-rope"],
+  ["./mechanisms/attention.html", "error-attention"],
+  ["./mechanisms/scaled_dot_product.html", "agreement"],
+  ["./mechanisms/flash.html", "agreement"],
+  ["./mechanisms/delta_rule.html", "agreement"],
+  ["./mechanisms/graph.html", "agreement"],
+  ["./mechanisms/longformer.html", "error-longformer"],
+] as const;
+
+async function expectNothingSerious(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  expect(serious.map(({ id, nodes }) => `${page.url()} ${id}: ${nodes[0]?.html}`)).toEqual([]);
+}
+
+async function expectTouchable(page: Page): Promise<void> {
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+  const small = await page.evaluate(() => {
+    const found: string[] = [];
+    for (const control of document.querySelectorAll("button, select, input, [role=application]")) {
+      // A radio or checkbox is touched through its label.
+      const target = control.closest("label") ?? control;
+      const { width, height } = target.getBoundingClientRect();
+      if (height < 44 || width < 44) found.push(`${target.textContent?.trim()} ${width}x${height}`);
+    }
+    return found;
+  });
+  expect(small, page.url()).toEqual([]);
+}
 
 for (const [size, viewport] of Object.entries(SIZES)) {
   for (const colorScheme of ["light", "dark"] as const) {
@@ -15,14 +48,24 @@ for (const [size, viewport] of Object.entries(SIZES)) {
       await page.emulateMedia({ colorScheme });
       const demo = new DemoPage(page);
       await demo.open("past=1&pin=3,2");
-      await page.getByTestId("open-attention").click();
       for (const asTable of [false, true]) {
         if (asTable) await page.getByLabel("Show as table").check();
-        const { violations } = await new AxeBuilder({ page }).analyze();
-        const serious = violations.filter(
-          ({ impact }) => impact === "serious" || impact === "critical",
-        );
-        expect(serious.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+        await expectNothingSerious(page);
+      }
+    });
+
+    // Each size and each theme once: axe takes seconds a page.
+    if ((size === "wide") !== (colorScheme === "light")) continue;
+    test(`axe finds nothing serious on the mechanisms' pages: ${size}, ${colorScheme}`, async ({
+      page,
+    }) => {
+      test.slow(); // every kind of page
+      await page.setViewportSize(viewport);
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      for (const [path, ready] of PAGES) {
+        await page.goto(path);
+        await expect(page.getByTestId(ready)).toBeVisible();
+        await expectNothingSerious(page);
       }
     });
   }
@@ -58,19 +101,12 @@ test("on a phone nothing scrolls sideways and every control is large enough to t
   const page = await context.newPage();
   const demo = new DemoPage(page);
   await demo.open("text=a+sentence+with+some+extraordinarily+long+words&past=1");
-  await page.getByTestId("open-attention").click();
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-  const small = await page.evaluate(() => {
-    const found: string[] = [];
-    for (const control of document.querySelectorAll("button, select, input, [role=application]")) {
-      // A radio or checkbox is touched through its label.
-      const target = control.closest("label") ?? control;
-      const { width, height } = target.getBoundingClientRect();
-      if (height < 44 || width < 44) found.push(`${target.textContent?.trim()} ${width}x${height}`);
-    }
-    return found;
-  });
-  expect(small).toEqual([]);
+  await expectTouchable(page);
+  for (const [path, ready] of PAGES) {
+    await page.goto(path);
+    await expect(page.getByTestId(ready)).toBeVisible();
+    await expectTouchable(page);
+  }
   await context.close();
 });
 

@@ -101,3 +101,33 @@ test("copy link puts the address on the clipboard", async ({ page, context }) =>
   await expect(demo.button("Copied")).toBeVisible();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(page.url());
 });
+
+test("a focus brings its control into view at once: what is pressed meanwhile stays where it is", async ({
+  page,
+}) => {
+  const demo = new DemoPage(page);
+  await demo.open();
+  const places = await page.evaluate(async () => {
+    const controls = document.querySelectorAll<HTMLElement>("main input[type=range]");
+    controls[controls.length - 1]?.focus();
+    const seen = new Set<number>();
+    for (let frame = 0; frame < 30; frame++) {
+      await new Promise(requestAnimationFrame);
+      seen.add(Math.round(scrollY));
+    }
+    return [...seen];
+  });
+  expect(places).toHaveLength(1);
+  expect(places[0]).toBeGreaterThan(300);
+});
+
+test("the place of the examples is a link that changes no state", async ({ page }) => {
+  const demo = new DemoPage(page);
+  await demo.open("text=kept&past=1");
+  await page.getByRole("link", { name: "Examples" }).click();
+  await expect(page.locator("#examples")).toBeFocused();
+  await expect(demo.sentence).toHaveValue("kept");
+  await page.goBack();
+  await expect(demo.sentence).toHaveValue("kept");
+  expect((await readExport(page)).params.causal).toBe(true);
+});

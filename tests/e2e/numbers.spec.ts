@@ -152,11 +152,3 @@ test("the constant kernel estimates the mean everywhere", async ({ page }) => {
   expect(estimates).toHaveLength(51);
   expect(new Set(estimates).size).toBe(1);
 });
-
-test("the list of mechanisms is the package's own, with formulas", async ({ page }) => {
-  const demo = new DemoPage(page);
-  await demo.open();
-  const items = page.locator("#mechanisms li");
-  await expect(items.locator("code")).toContainText(["scaled_dot_product", "kernel_regression"]);
-  for (const item of await items.all()) await expect(item.locator("math")).toHaveCount(1);
-});

@@ -60,6 +60,7 @@ const EXPRESSIONS: Readonly<Record<string, string>> = {
   scoreMod: "score * qIndex",
   keepMod: "kvIndex != 3",
   probMod: "prob * qIndex",
+  featureMod: "exp(x) + d",
 };
 
 /** Other values of a parameter, to see whether any changes the result. */
@@ -74,6 +75,7 @@ function others({ type, range, name }: Parameter): ExampleParams[string][] {
 const TOGETHER: Readonly<Record<string, ExampleParams>> = {
   imageHeight: { imageHeight: 4, imageWidth: 4 },
   imageWidth: { imageHeight: 4, imageWidth: 4 },
+  featureMod: { featureMap: "user" },
 };
 
 it("every control of every mechanism, and of every word of it, can change the result", () => {

@@ -6,12 +6,14 @@ import { expect } from "vitest";
 export const root: string = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The accuracy that cpp/include/heed/attention.h promises: one constant for docs and all tests. */
-export const MAX_ERROR: number = readConstant("kAttentionMaxError");
+export const MAX_ERROR: number = readConstant("attention.h", "kAttentionMaxError");
+/** That of cpp/include/heed/recurrent.h, relative to the largest value. */
+export const RECURRENT_MAX_ERROR: number = readConstant("recurrent.h", "kRecurrentMaxError");
 
-function readConstant(name: string): number {
-  const header = readFileSync(`${root}cpp/include/heed/attention.h`, "utf8");
+function readConstant(file: string, name: string): number {
+  const header = readFileSync(`${root}cpp/include/heed/${file}`, "utf8");
   const match = new RegExp(`${name} = ([0-9.e-]+);`).exec(header);
-  if (match === null) throw new Error(`attention.h has no ${name}`);
+  if (match === null) throw new Error(`${file} has no ${name}`);
   return Number(match[1]);
 }
 

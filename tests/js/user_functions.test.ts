@@ -1,6 +1,13 @@
 import { type Heed, load } from "heed";
 import { beforeAll, describe, expect, it } from "vitest";
-import { expectClose, expectError, MAX_ERROR, randomData } from "./support.js";
+import {
+  expectClose,
+  expectError,
+  largest,
+  MAX_ERROR,
+  RECURRENT_MAX_ERROR,
+  randomData,
+} from "./support.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -107,5 +114,92 @@ describe("user expressions", () => {
       attend({ scoreMod: "score", captured: { "1x": [1] } }),
     );
     expect(heed.attention(q, k, v).output.shape).toEqual([2, 4, 9, 5]);
+  });
+});
+
+describe("feature maps of the user", () => {
+  const [short, values] = [randomData([2, 2, 9, 16], 6), randomData([2, 2, 9, 5], 7)];
+  const inputs = { q, k: short, v: values };
+
+  it("equal the words that say the same", () => {
+    for (const [featureMap, featureMod] of [
+      ["elu_plus_one", "x > 0 ? x + 1 : exp(x)"],
+      ["relu", "max(x, 0)"],
+    ]) {
+      const built = heed.run("linear", inputs, { featureMap, causal: true });
+      const user = heed.run("linear", inputs, { featureMod, causal: true });
+      expectClose("output", user.output.data, plain(built.output), 2 * RECURRENT_MAX_ERROR);
+    }
+  });
+
+  it("agree with the oracle, causal or not, in 16 bits too", async () => {
+    const captured = { weight: randomData([4, 16], 8) };
+    const numbers = (result?: { toNested(): unknown }): number[] => {
+      if (result === undefined) expect.fail("a result is missing");
+      return (result.toNested() as number[]).flat(9);
+    };
+    for (const dtype of ["float32", "float16", "bfloat16"] as const) {
+      using resident = heed.tensor(Array.from(q.data), q.shape, { dtype });
+      const given = { ...inputs, q: resident, captured };
+      for (const causal of [false, true]) {
+        const params = {
+          featureMap: "user",
+          featureMod: "(isKey ? exp(x / 2) : sigmoid(x)) * abs(weight[h, d]) + b",
+          causal,
+          returnState: true,
+        };
+        const result = heed.run("linear", given, params);
+        const oracle = await heed.reference("linear", given, params);
+        const [output, state] = [numbers(oracle.output), numbers(oracle.state)];
+        // Outputs are stored as q is.
+        const unit = { float32: 0, float16: 2 ** -11, bfloat16: 2 ** -8 }[dtype];
+        const bound = (RECURRENT_MAX_ERROR + unit) * largest(output);
+        expectClose(`${dtype} output`, numbers(result.output), output, bound);
+        const stateBound = RECURRENT_MAX_ERROR * largest(state);
+        expectClose(`${dtype} state`, numbers(result.state), state, stateBound);
+      }
+    }
+  });
+
+  it("give the same token by token", () => {
+    const params = { featureMod: "exp(x) + d / 16", causal: true, returnState: true };
+    const whole = heed.run("linear", inputs, params);
+    const token = ({ data, shape }: typeof q, t: number): typeof q => {
+      const [batch = 0, heads = 0, length = 0, dim = 0] = shape;
+      const picked = Array.from({ length: batch * heads }, (_, n) =>
+        Array.from(data.subarray((n * length + t) * dim, (n * length + t + 1) * dim)),
+      );
+      return { data: Float32Array.from(picked.flat()), shape: [batch, heads, 1, dim] };
+    };
+    let initialState: (typeof whole)["state"];
+    for (let t = 0; t < 9; t++) {
+      const one = { q: token(q, t), k: token(short, t), v: token(values, t) };
+      const step = heed.run("linear", initialState ? { ...one, initialState } : one, params);
+      initialState = step.state;
+      const expected = token({ data: whole.output.data as Float32Array, shape: [2, 4, 9, 5] }, t);
+      expectClose(`token ${t}`, step.output.data, plain(expected), 2 * RECURRENT_MAX_ERROR);
+    }
+  });
+
+  it("are refused with the place of the mistake", () => {
+    const run = (params: object) => () => heed.run("linear", inputs, params as never);
+    expectError(
+      "option",
+      ["featureMod", "`gelu` is unknown", "x, b, h, d, isKey"],
+      run({ featureMod: "gelu(x)" }),
+    );
+    expectError(
+      "option",
+      ["featureMod", "as text", "exp(x)"],
+      run({ featureMod: (x: number) => x }),
+    );
+    expectError("option", ["featureMod", "missing"], run({ featureMap: "user" }));
+    expectError(
+      "option",
+      ["featureMod", "featureMap = relu"],
+      run({ featureMap: "relu", featureMod: "x" }),
+    );
+    expectError("option", ["featureMap", "user"], run({ featureMap: "gelu" }));
+    expectError("option", ["featureMod", "`score` is unknown"], run({ featureMod: "score" }));
   });
 });

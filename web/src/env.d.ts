@@ -5,3 +5,40 @@ declare module "virtual:formulas" {
   /** MathML by name. */
   export const formulas: Readonly<Record<string, string>>;
 }
+
+declare module "virtual:symbols" {
+  /** MathML of a parameter's letter by the parameter's name. */
+  export const symbols: Readonly<Record<string, string>>;
+}
+
+declare module "virtual:mechanisms" {
+  /** The rows of the one list, in its order. */
+  export const mechanisms: readonly {
+    readonly id: string;
+    readonly family: string;
+    readonly title: string;
+    readonly year: number;
+    readonly source: string;
+    readonly summary: string;
+    readonly cost: string;
+    /** Has a page made for it, beside the general one. */
+    readonly crafted: boolean;
+  }[];
+}
+
+declare module "virtual:cost_examples" {
+  /** examples.inc: extents as products of symbols, and what single rows need. */
+  export const costExamples: {
+    readonly extents: Readonly<Record<string, string>>;
+    readonly rows: Readonly<
+      Record<
+        string,
+        {
+          readonly inputs: readonly string[];
+          readonly extents: Readonly<Record<string, string>>;
+          readonly params: Readonly<Record<string, string>>;
+        }
+      >
+    >;
+  };
+}

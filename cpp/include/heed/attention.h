@@ -28,6 +28,9 @@ inline constexpr double kAttentionMaxError = 2e-6;
 inline constexpr double kFloat16Rounding = 0x1p-11;
 inline constexpr double kBFloat16Rounding = 0x1p-8;
 
+// What multiplying in bfloat16 adds, relative to max |v|: see Attention() of stored tensors.
+inline constexpr double kBFloat16Products = 0x1p-8;
+
 // Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
 //
 //   q_len = 2, kv_len = 4, causal:      At(0): x . . .      End(): x x x .
@@ -360,6 +363,11 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 // converted, exactly, as they are packed; everything is computed in float32, and a stored output is
 // rounded once, to nearest. Against the reference on the same stored inputs the error is that of
 // the float32 function plus kFloat16Rounding or kBFloat16Rounding times the output.
+//
+// Where q, k, v and the output are all bfloat16 and the processor multiplies bfloat16
+// (AVX512-BF16), softmax of dot products does so for more than 16 rows: sums stay float32, and
+// weights are rounded to bfloat16 before they meet the values, which adds kBFloat16Products. A
+// float32 output keeps everything in float32.
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs,
                ThreadPool* pool = nullptr);

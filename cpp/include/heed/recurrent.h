@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "heed/feature_map.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
 
@@ -47,6 +48,7 @@ enum class FeatureMap {
   // estimate exp(scale q.k). Relative to the largest so far, so that nothing overflows or
   // vanishes. Choromanski 2020, arXiv:2009.14794
   kRandom,
+  kUser,  // `feature_mod`
 };
 
 // Random features, at most.
@@ -80,6 +82,10 @@ double RandomFeatureVariance(std::span<const float> q, std::span<const float> k,
 struct RecurrentOptions {
   // Applied to q and k.
   FeatureMap feature_map = FeatureMap::kIdentity;
+
+  // Of kUser: what a query and a key become, as many features as head_dim. Wider ones are mapped by
+  // the caller, with kIdentity. What it makes of one head stays in that head. Absent = another map.
+  FeatureFunction feature_mod;
 
   // Of kRandom: the directions, [1, 1, num_features, head_dim], last dimension contiguous.
   TensorView<const float> projection;
@@ -184,7 +190,7 @@ struct RecurrentOutputs {
 //          much again as one query head. Memory O(C * (head_dim + head_dim_v)) and a state per
 //          thread, whatever the length.
 // Threads  one task per batch entry and KV head. Same inputs give the same bits for any number of
-//          threads.
+//          threads. feature_mod is called on them.
 // Source   Katharopoulos 2020, arXiv:2006.16236; chunks: Yang 2023, arXiv:2312.06635, and for delta
 //          rules Yang 2024, arXiv:2406.06484.
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,

@@ -24,7 +24,8 @@ struct Mechanism {
   std::string_view inputs;
   std::string_view params;
   std::string_view cost;  // "quadratic", "linear", ...: growth of time with length
-  // "lse weights scores gqa ..."; "approximates" stands in for exact attention to q, k and v.
+  // "lse weights scores gqa ..."; "approximates" stands in for exact attention to q, k and v;
+  // "gradient" has one, with most options (heed/gradient.h).
   std::string_view capabilities;
 };
 

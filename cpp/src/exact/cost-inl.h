@@ -84,7 +84,9 @@ inline double PairsSeen(const AttentionProblem& p, const KeepPlugs& plugs) {
 
 inline double Flops(const Plan& plan) {
   const AttentionProblem& p = *plan.problem;
-  const double depth = static_cast<double>(plan.depth);
+  // Pairs count as what they are pairs of.
+  const double depth =
+      MultipliesPairs(p) ? static_cast<double>(p.head_dim) : static_cast<double>(plan.depth);
   const double pairs = PairsSeen(p, plan.plugs.keep);
   double flops = 2 * pairs * (depth + static_cast<double>(p.head_dim_v));
   // Normalisers of whole rows keep their scores.

@@ -12,7 +12,7 @@
 #include <span>
 
 #include "src/exact/plan-inl.h"
-#include "src/exact/seen-inl.h"
+#include "src/exact/score_block-inl.h"
 #include "src/exact/trace-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,23 +27,12 @@ struct TileSource {
 };
 
 // One task: rows [first_row, first_row + num_rows) of a unit (batch entry and KV head).
-class BlockLoop {
+class BlockLoop : private ScoreBlock {
  public:
   BlockLoop(const Plan& plan, int64_t unit, int64_t block, TileSource source, Scratch& scratch)
-      : plan_(plan),
-        p_(*plan.problem),
-        unit_(unit),
-        batch_(unit / p_.num_kv_heads),
+      : ScoreBlock(plan, unit, block, scratch),
         source_(source),
-        scratch_(scratch),
-        states_{scratch.row_max.get(), scratch.row_sum.get()},
-        seen_(plan, batch_, scratch),
-        score_memory_(scratch.scores.get()) {
-    const int64_t first = plan.first_row + block * plan.block_rows;
-    num_rows_ = static_cast<size_t>(std::min(plan.block_rows, plan.rows - first));
-    FillRows(first);
-    PackQueries();
-  }
+        states_{scratch.row_max.get(), scratch.row_sum.get()} {}
 
   // Computes and writes output and lse, then weights or scores if asked for; then shows the weights
   // to the visitor, if there is one.
@@ -139,49 +128,6 @@ class BlockLoop {
     return plan_.visit->lse(batch_, row.head, row.query, 0);
   }
 
-  void FillRows(int64_t first) {
-    keys_ = {p_.kv_len, 0};
-    int64_t query = first / p_.group;
-    int64_t lane = first % p_.group;
-    const int64_t head = unit_ % p_.num_kv_heads * p_.group;
-    for (size_t r = 0; r < num_rows_; ++r) {
-      Row& row = scratch_.rows[r];
-      row = {head + lane, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
-      if (++lane == p_.group) {
-        lane = 0;
-        ++query;
-      }
-      NarrowToHulls(plan_.plugs.keep, batch_, row);
-      const KeyRange keys = row.keys;
-      if (keys.begin == keys.end) continue;
-      keys_.begin = std::min(keys_.begin, keys.begin);
-      keys_.end = std::max(keys_.end, keys.end);
-    }
-    if (keys_.begin >= keys_.end) keys_ = {0, 0};
-    seen_.FindRuns(num_rows_);
-  }
-
-  // Groups of kTileRows rows, each [query_depth][rows]; the last group may be shorter.
-  void PackQueries() {
-    const size_t width = static_cast<size_t>(p_.head_dim);
-    float* const packed = scratch_.queries.get();
-    for (size_t group = 0; group < num_rows_; group += kTileRows) {
-      const size_t count = std::min(kTileRows, num_rows_ - group);
-      const Row* queries = scratch_.rows.data() + group;
-      const float* rows[kTileRows];
-      for (size_t i = 0; i < count; ++i) {
-        const RowBuffers buffers = {scratch_.converted.get() + i * width, nullptr};
-        GatherRows({&p_.q, nullptr, batch_, queries[i].head}, queries[i].query, 1, buffers,
-                   rows + i);
-      }
-      plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.query_depth,
-                                     packed + num_rows_ * plan_.query_depth);
-    }
-  }
-
-  size_t BeginTile() const { return static_cast<size_t>(keys_.begin) / kTileKeys; }
-  size_t EndTile() const { return (static_cast<size_t>(keys_.end) + kTileKeys - 1) / kTileKeys; }
-
   PackedTile Tile(size_t t) {
     if (source_.shared != nullptr) return source_.shared[t];
     PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true};
@@ -196,70 +142,6 @@ class BlockLoop {
     PackedTile tile = {scratch_.k_tile.get(), scratch_.v_tile.get(), true, false, !in_place};
     if (!in_place) tile.v_finite = PackValues(plan_, unit_, t, scratch_.buffers(), tile.v);
     return tile;
-  }
-
-  ScoreTile MakeScoreTile(size_t t, size_t r) const {
-    ScoreTile tile;
-    tile.problem = &p_;
-    tile.batch = batch_;
-    tile.rows = scratch_.rows.data() + r;
-    tile.num_rows = std::min(kScoreRows, num_rows_ - r);
-    tile.key_begin = static_cast<int64_t>(t * kTileKeys);
-    tile.num_keys = plan_.NumKeys(batch_, t);
-    tile.first = 0;
-    tile.last = Plan::KeyCols(tile.num_keys);
-    std::fill_n(tile.groups, kMaxRowGroups, ColumnRange{tile.first, tile.last});
-    tile.scores = score_memory_;
-    return tile;
-  }
-
-  // Runs score, modify and keep on the rows from r and tile t, and calls `visit(tile)` for each run
-  // of panels that some row sees: one tile, or several where cells are kept one by one.
-  template <class Visit>
-  void VisitScores(const PackedTile& packed, size_t t, size_t r, const Visit& visit) {
-    ScoreTile tile = MakeScoreTile(t, r);
-    if (plan_.plugs.keep.empty()) {
-      const TileClass ranges = NarrowToRanges(tile, seen_.DistinctRows(r, tile.num_rows));
-      if (ranges == TileClass::kEmpty) return;
-      Score(packed, r, tile);
-      if (ranges == TileClass::kPartial) ApplyRanges(tile);
-      visit(tile);
-      return;
-    }
-    const VisiblePanels& visible = seen_.Panels(t, r, tile.num_rows);
-    uint64_t panels = visible.any;
-    for (ColumnRange run; TakeRun(panels, run);) {
-      tile.first = run.begin;
-      tile.last = run.end;
-      for (size_t g = 0; g < kMaxRowGroups; ++g) {
-        tile.groups[g] = PanelsInRun(visible.groups[g], run);
-      }
-      Score(packed, r, tile);
-      if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);
-      visit(tile);
-    }
-  }
-
-  void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
-    FillScores(packed, r, tile);
-    if (plan_.plugs.softcap != nullptr) plan_.plugs.softcap->Apply(tile);
-    for (const auto& modify : plan_.plugs.additive) modify->Apply(tile);
-  }
-
-  void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
-    const float* queries = scratch_.queries.get() + r * plan_.query_depth;
-    if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
-    ScoreTile panel = tile;
-    const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
-    for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
-      const size_t next = std::min(c + PanelCols(), tile.num_keys);
-      PrefetchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(next),
-                   std::min(PanelCols(), tile.num_keys - next));
-      PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
-      panel.first = c;
-      panel.last = c + PanelCols();
-      plan_.plugs.score->Fill(queries, packed.k, panel);
-    }
   }
 
   // Turns the tile's scores into weights. `rescale` is what the output rows, which begin at r, are
@@ -347,35 +229,84 @@ class BlockLoop {
 
   // output rows = rescale * output rows + weights x values. Rows that see nothing of the tile stay.
   void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r, const float* rescale) {
+#if HWY_NATIVE_DOT_BF16
+    if (plan_.value_pairs) {
+      RoundWeights(tile);
+      return AddProducts<2>(MultiplyPairs(), RowPairs(0), packed, tile, r, rescale);
+    }
+#endif
+    AddProducts<1>(MultiplyAccumulate(), tile.scores, packed, tile, r, rescale);
+  }
+
+  // kKeys weights, and values of as many keys, lie in the place of one float.
+  template <size_t kKeys, class Op>
+  void AddProducts(Op op, const float* weights, const PackedTile& packed, const ScoreTile& tile,
+                   size_t r, const float* rescale) {
     const size_t cols = PanelCols();
     const size_t stride = plan_.v_cols;
     for (size_t c = 0; c < stride; c += cols) {
-      const float* panel = packed.v + c * plan_.TileKeys();
+      const float* panel = packed.v + c * plan_.ValueRowsPacked();
       float* to = scratch_.output.get() + r * stride + c;
       ForEachRowGroup(tile, [&]<size_t kRows>(size_t i, const ColumnRange& columns) HWY_ATTR {
-        const size_t end = std::min(columns.end, tile.num_keys);
-        if (columns.begin >= end) return;
-        RegisterTile<ALayout<1, kTileKeys>, kRows>(
-            MultiplyAccumulate(), tile.row_scores(i) + columns.begin, panel + columns.begin * cols,
-            end - columns.begin, to + i * stride, stride, AddToScaled{rescale + i});
+        const size_t begin = columns.begin / kKeys;
+        const size_t end = (std::min(columns.end, tile.num_keys) + kKeys - 1) / kKeys;
+        if (begin >= end) return;
+        RegisterTile<ALayout<1, kTileKeys / kKeys>, kRows>(
+            op, weights + i * kTileKeys / kKeys + begin, panel + begin * cols, end - begin,
+            to + i * stride, stride, AddToScaled{rescale + i});
       });
     }
   }
 
-  // Remembers which cells are kept, from their scores before they become weights.
-  void NoteVisible(const ScoreTile& tile, const float* scores) {
+#if HWY_NATIVE_DOT_BF16
+  // The weights of a row as pairs of neighbouring keys.
+  float* RowPairs(size_t i) { return scratch_.pairs.get() + i * kTileKeys / 2; }
+  void RoundWeights(const ScoreTile& tile) {
+    const DF d;
     for (size_t i = 0; i < tile.num_rows; ++i) {
-      for (size_t c = tile.first; c < tile.last; ++c) {
-        scratch_.visible[i * kTileKeys + c] =
-            scores[i * kTileKeys + c] != -std::numeric_limits<float>::infinity();
+      for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
+        const float* weights = tile.row_scores(i) + c;
+        const VF pairs = ToPairs(hn::Load(d, weights), hn::Load(d, weights + hn::Lanes(d)));
+        hn::Store(pairs, d, RowPairs(i) + c / 2);
       }
     }
   }
+
+  // AggregateVisible for pairs.
+  void AggregateVisiblePairs(const PackedTile& packed, const ScoreTile& tile, size_t r,
+                             const float* rescale) {
+    RoundWeights(tile);
+    const DF d;
+    const hn::RebindToUnsigned<DF> du;
+    const size_t cols = PanelCols();
+    const size_t end = std::min(tile.last, tile.num_keys);
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const uint8_t* visible = scratch_.visible.data() + i * kTileKeys;
+      float* HWY_RESTRICT output = scratch_.output.get() + (r + i) * plan_.v_cols;
+      for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
+        const float* values = packed.v + c / cols * cols * plan_.ValueRowsPacked() + c % cols;
+        VF sum = hn::Zero(d);
+        for (size_t j = tile.first; j < end; j += 2) {
+          const uint32_t second = j + 1 < end && visible[j + 1] != 0 ? 0xFFFF0000u : 0;
+          const uint32_t seen = second | (visible[j] != 0 ? 0xFFFFu : 0);
+          if (seen == 0) continue;
+          const VF pair = hn::LoadU(d, values + j / 2 * cols);
+          const VF selected = hn::And(pair, hn::BitCast(d, hn::Set(du, seen)));
+          sum = MultiplyPairs().Step(hn::Set(d, RowPairs(i)[j / 2]), selected, sum);
+        }
+        hn::Store(Fma(hn::Load(d, output + c), hn::Set(d, rescale[i]), sum), d, output + c);
+      }
+    }
+  }
+#endif
 
   // Aggregate for tiles that hold values that are not finite: 0 x NaN must not happen, so hidden
   // keys are left out. Same order and same operations, hence the same bits.
   void AggregateVisible(const PackedTile& packed, const ScoreTile& tile, size_t r,
                         const float* rescale) {
+#if HWY_NATIVE_DOT_BF16
+    if (plan_.value_pairs) return AggregateVisiblePairs(packed, tile, r, rescale);
+#endif
     const DF d;
     const size_t cols = PanelCols();
     const size_t end = std::min(tile.last, tile.num_keys);
@@ -437,18 +368,9 @@ class BlockLoop {
   void CopyPairTile(const TensorView<float>& pairs, const ScoreTile& tile) const;
   void WeighRow(const ScoreTile& tile, size_t r, size_t i);
 
-  const Plan& plan_;
-  const AttentionProblem& p_;
-  int64_t unit_;
-  int64_t batch_;
   TileSource source_;
-  Scratch& scratch_;
   RowStates states_;
-  SeenKeys seen_;
-  float* score_memory_;         // where the next score tile goes
   float rescaled_[kScoreRows];  // what a tile multiplied the rows by; only used to show it
-  size_t num_rows_ = 0;
-  KeyRange keys_{};  // what any row of the block sees
 };
 
 }  // namespace HWY_NAMESPACE

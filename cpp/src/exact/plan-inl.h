@@ -19,6 +19,7 @@
 #include "src/exact/tile.h"
 #include "src/exact/visit.h"
 #include "src/parallel/worker_scratch.h"
+#include "src/simd/bfloat16-inl.h"
 #include "src/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -59,6 +60,7 @@ struct Plan {
   Plugs plugs;
   size_t depth;                      // of a packed key
   size_t query_depth;                // of a packed query
+  bool value_pairs;                  // values are packed two keys at a time, as bfloat16
   size_t v_cols;                     // head_dim_v, rounded up to panels
   size_t num_tiles;                  // tiles of kTileKeys keys
   int64_t first_row;                 // rows of a KV head, of q_len * group
@@ -73,6 +75,7 @@ struct Plan {
       : problem(&p), visit(visited), plugs(MakePlugs(p)) {
     depth = plugs.score->Depth();
     query_depth = plugs.score->QueryDepth();
+    value_pairs = visit == nullptr && MultipliesPairs(p);
     v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
     first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
@@ -93,7 +96,9 @@ struct Plan {
   // Packed keys, then the scratch of packing them.
   size_t KTileFloats() const { return PackedKeyFloats() + plugs.score->KeyScratch(); }
   size_t PackedKeyFloats() const { return KeyCols(TileKeys()) * depth; }
-  size_t VTileFloats() const { return TileKeys() * v_cols; }
+  size_t VTileFloats() const { return ValueRowsPacked() * v_cols; }
+  // Rows of a packed tile of values: pairs of keys, or keys.
+  size_t ValueRowsPacked() const { return value_pairs ? (TileKeys() + 1) / 2 : TileKeys(); }
   // Room for a panel of rows that are converted first.
   size_t ConvertedFloats() const {
     const bool all_floats = problem->q.dtype == DType::kFloat32 &&
@@ -193,6 +198,14 @@ inline bool PackValues(const Plan& plan, int64_t unit, size_t t, RowBuffers buff
     const size_t here = std::min(PanelCols(), count - c);
     const float* rows[PanelCols()];
     GatherRows(values, static_cast<int64_t>(t * kTileKeys + c), here, buffers, rows);
+#if HWY_NATIVE_DOT_BF16
+    if (plan.value_pairs) {
+      finite = PackPairPanels(rows, here, values.width(), plan.ValueRowsPacked(),
+                              v + c / 2 * PanelCols()) &&
+               finite;
+      continue;
+    }
+#endif
     finite =
         PackPanels(RowPointers{rows}, here, values.width(), plan.TileKeys(), v + c * PanelCols()) &&
         finite;
@@ -212,6 +225,7 @@ struct Scratch {
   AlignedFloats queries;  // packed rows of a block, then the scratch of packing them
   AlignedFloats scores;   // one score tile
   AlignedFloats output;   // [block rows][v_cols]
+  AlignedFloats pairs;    // the weights of a score tile as pairs of keys; only for those
   AlignedFloats k_tile;   // only when tiles are not shared
   AlignedFloats v_tile;
   AlignedFloats converted;   // rows of q, k or v that are not stored as floats
@@ -235,6 +249,7 @@ struct Scratch {
     queries = AlignedFloats(most * plan.query_depth + plan.plugs.score->QueryScratch());
     scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
     output = AlignedFloats(most * plan.v_cols);
+    if (plan.value_pairs) pairs = AlignedFloats(kScoreRows * kTileKeys / 2);
     if (own_tiles) {
       k_tile = AlignedFloats(plan.KTileFloats());
       v_tile = AlignedFloats(plan.VTileFloats());

@@ -46,6 +46,25 @@ std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p);
 // nullptr for a normaliser that streams.
 std::unique_ptr<RowNormalize> MakeRowNormalize(const AttentionProblem& p);
 
+// Are the products of the call those of bfloat16 pairs? Where everything is stored so, output too,
+// and the processor has an instruction for it. Only for weights that sum to 1 at most: their
+// rounding is then as small as that of the output. Few rows use their tiles too little to pack
+// them.
+inline bool MultipliesPairs([[maybe_unused]] const AttentionProblem& p) {
+#if HWY_NATIVE_DOT_BF16
+  const AttentionOptions& o = p.options;
+  const bool stored = p.q.dtype == DType::kBFloat16 && p.k.dtype == DType::kBFloat16 &&
+                      p.v.dtype == DType::kBFloat16 && p.output.dtype == DType::kBFloat16;
+  const bool sums_to_one =
+      (o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1) && !o.prob_mod &&
+      o.dropout.p == 0;
+  return stored && sums_to_one && p.cached_k == nullptr && o.score == Score::kDot &&
+         !HasRelativeScore(o) && p.q_len * p.group > static_cast<int64_t>(kScoreRows);
+#else
+  return false;
+#endif
+}
+
 // Can the scores be kept in units of log2(e)? Only if no plug and no output reads them.
 inline bool FoldsLog2E(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;

@@ -37,32 +37,17 @@ std::unique_ptr<NormalizePlug> MakeKernelSum(const AttentionProblem& p) {
   return MakeSoftmax(p);
 }
 
-template <class Weight>
-std::unique_ptr<NormalizePlug> MakePointwise(Weight weight, double power) {
-  return std::make_unique<Pointwise<Weight>>(weight, power);
-}
-
 }  // namespace
 
 std::unique_ptr<NormalizePlug> MakeNormalize(const AttentionProblem& p) {
-  const AttentionOptions& o = p.options;
-  switch (o.normalize) {
-    case Normalize::kSoftmax:
-    case Normalize::kSoftmax1:
-      return MakeSoftmax(p);
-    case Normalize::kKernelSum:
-      return MakeKernelSum(p);
-    case Normalize::kSigmoid:
-      return MakePointwise(SigmoidWeight{p.sigmoid_bias}, 0);
-    case Normalize::kRelu:
-      return MakePointwise(ReluWeight(), o.length_power);
-    case Normalize::kReluSquared:
-      return MakePointwise(ReluSquaredWeight(), o.length_power);
-    case Normalize::kAverage:
-      return MakePointwise(AverageWeight(), 1);
-    default:
-      return nullptr;
-  }
+  const Normalize normalize = p.options.normalize;
+  if (normalize == Normalize::kSoftmax || normalize == Normalize::kSoftmax1) return MakeSoftmax(p);
+  if (normalize == Normalize::kKernelSum) return MakeKernelSum(p);
+  std::unique_ptr<NormalizePlug> plug;
+  WithPointwise(p, [&]<class Weight>(Weight weight, double power) {
+    plug = std::make_unique<Pointwise<Weight>>(weight, power);
+  });
+  return plug;
 }
 
 }  // namespace HWY_NAMESPACE

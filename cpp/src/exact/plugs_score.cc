@@ -11,6 +11,7 @@
 #include "src/exact/score/constant-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
+#include "src/exact/score/pair_dot-inl.h"
 #include "src/exact/score/relative-inl.h"
 #include "src/exact/score/squared_distance-inl.h"
 
@@ -37,6 +38,9 @@ std::unique_ptr<ScorePlug> MakeScore(const AttentionProblem& p) {
       break;
   }
   if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotScore>(p, p.scale * units);
+#if HWY_NATIVE_DOT_BF16
+  if (MultipliesPairs(p)) return std::make_unique<PairDotScore>(p.scale * units, head_dim);
+#endif
   return std::make_unique<DotScore>(p.scale * units, head_dim);
 }
 

@@ -3,6 +3,7 @@
 #ifndef HEED_SRC_EXACT_REQUEST_H_
 #define HEED_SRC_EXACT_REQUEST_H_
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct AttentionRequest {
   bool return_tiles = false;
   std::optional<int64_t> tiles_of_query;
 };
+
+// Reads a request of any row of the exact family; nothing for the rows of other families. The
+// request must outlive it. (In run.cc, which lists them.)
+std::optional<AttentionRequest> ReadExactRequest(const Request& request);
 
 // Reads whatever options the mechanism's row lists, on top of what `preset` fixes.
 AttentionRequest ReadExact(const RequestReader& reader, AttentionOptions preset);

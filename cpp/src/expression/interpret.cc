@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "heed/expression.h"
+#include "heed/feature_map.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/expression/operations-inl.h"
@@ -21,8 +22,9 @@ namespace HWY_NAMESPACE {
 // One row of one tile under way.
 class RowRun {
  public:
-  RowRun(const Program& program, const PairTile& tile, float* slots, float* uniforms)
-      : program_(program), tile_(tile), slots_(slots), uniforms_(uniforms) {}
+  // The tile's columns count up to `period` and begin again.
+  RowRun(const Program& program, const PairTile& tile, size_t period, float* slots, float* uniforms)
+      : program_(program), tile_(tile), period_(period), slots_(slots), uniforms_(uniforms) {}
 
   void Run(size_t r) {
     row_ = &tile_.rows[r];
@@ -101,7 +103,8 @@ class RowRun {
         break;
       case Op::kKey:
         for (size_t c = 0; c < count; ++c) {
-          to[c] = static_cast<float>(tile_.key_begin + static_cast<int64_t>(c));
+          to[c] = c < period_ ? static_cast<float>(tile_.key_begin + static_cast<int64_t>(c))
+                              : to[c - period_];
         }
         break;
       default:
@@ -131,6 +134,7 @@ class RowRun {
 
   const Program& program_;
   const PairTile& tile_;
+  size_t period_;
   float* slots_;
   float* uniforms_;
   const PairTile::Row* row_ = nullptr;
@@ -146,8 +150,39 @@ void RunProgram(const Program& program, const PairTile& tile) {
     piece.key_begin += static_cast<int64_t>(begin);
     piece.num_keys = std::min(kSlotFloats, tile.num_keys - begin);
     piece.values += begin;
-    RowRun run(program, piece, slots, uniforms);
+    RowRun run(program, piece, piece.num_keys, slots, uniforms);
     for (size_t r = 0; r < piece.num_rows; ++r) run.Run(r);
+  }
+}
+
+// Narrow rows in a row: operations on as many elements as a slot holds cost least. What does not
+// depend on the element is the same for all of them.
+void RunNarrowRows(const Program& program, const FeatureRows& rows, const PairTile::Row& row) {
+  HWY_ALIGN float slots[kMaxSlots * kSlotFloats];
+  HWY_ALIGN float packed[kSlotFloats];
+  float uniforms[kMaxInstructions];
+  const size_t dims = rows.num_dims, most = kSlotFloats / dims;
+  for (size_t first = 0; first < rows.num_rows; first += most) {
+    const size_t count = std::min(most, rows.num_rows - first);
+    float* from = rows.values + first * rows.row_stride;
+    for (size_t r = 0; r < count; ++r) {
+      std::copy_n(from + r * rows.row_stride, dims, packed + r * dims);
+    }
+    const PairTile tile = {rows.batch, &row, 1, 0, count * dims, packed, kSlotFloats};
+    RowRun(program, tile, dims, slots, uniforms).Run(0);
+    for (size_t r = 0; r < count; ++r) {
+      std::copy_n(packed + r * dims, dims, from + r * rows.row_stride);
+    }
+  }
+}
+
+void RunFeatureProgram(const Program& program, const FeatureRows& rows) {
+  const PairTile::Row row = {rows.head, rows.is_key ? 1 : 0, 0};
+  if (rows.num_dims == 0) return;
+  if (rows.num_dims <= kSlotFloats) return RunNarrowRows(program, rows, row);
+  for (size_t r = 0; r < rows.num_rows; ++r) {
+    float* values = rows.values + r * rows.row_stride;
+    RunProgram(program, {rows.batch, &row, 1, 0, rows.num_dims, values, rows.row_stride});
   }
 }
 
@@ -159,11 +194,12 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 
 HWY_EXPORT(RunProgram);
+HWY_EXPORT(RunFeatureProgram);
 
 Expression MakeExpression(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured) {
-  const auto program =
-      std::make_shared<const Program>(ParseExpression(what, text, value, std::move(captured)));
+  const auto program = std::make_shared<const Program>(
+      ParseExpression(what, text, VocabularyOf(value), std::move(captured)));
   const bool uses_position =
       std::any_of(program->instructions.begin(), program->instructions.end(),
                   [](const Instruction& i) { return i.op == Op::kPosition; });
@@ -177,6 +213,15 @@ Expression MakeExpression(std::string_view what, std::string_view text, Expressi
 TileFunction CompileExpression(std::string_view what, std::string_view text, ExpressionValue value,
                                std::vector<CapturedTensor> captured) {
   return MakeExpression(what, text, value, std::move(captured)).function;
+}
+
+FeatureFunction CompileFeatureMap(std::string_view what, std::string_view text,
+                                  std::vector<CapturedTensor> captured) {
+  return [program = ParseExpression(what, text, FeatureVocabulary(), std::move(captured))](
+             const FeatureRows& rows) {
+    HWY_DYNAMIC_DISPATCH(RunFeatureProgram)
+    (program, rows);
+  };
 }
 
 }  // namespace heed

@@ -31,15 +31,14 @@ constexpr Function kFunctions[] = {
     {"min", Op::kMin, 2}, {"max", Op::kMax, 2},
 };
 
-struct Name {
-  std::string_view name;
-  Op op;
-};
-
-constexpr Name kNames[] = {
+constexpr LeafName kPairNames[] = {
     {"b", Op::kBatch},           {"h", Op::kHead},      {"qIndex", Op::kQuery},
     {"q_index", Op::kQuery},     {"kvIndex", Op::kKey}, {"kv_index", Op::kKey},
     {"position", Op::kPosition},
+};
+constexpr LeafName kFeatureNames[] = {
+    {"b", Op::kBatch},     {"h", Op::kHead},       {"d", Op::kKey},
+    {"isKey", Op::kQuery}, {"is_key", Op::kQuery},
 };
 
 struct Operator {
@@ -64,9 +63,9 @@ constexpr Operator kOperators[kLevels][4] = {
 
 class Parser {
  public:
-  Parser(std::string_view what, std::string_view text, ExpressionValue value,
+  Parser(std::string_view what, std::string_view text, Vocabulary names,
          std::vector<CapturedTensor> captured)
-      : what_(what), text_(text), value_(value) {
+      : what_(what), text_(text), names_(names) {
     program_.captured = std::move(captured);
   }
 
@@ -246,24 +245,24 @@ class Parser {
     for (const Function& function : kFunctions) {
       if (function.name == name) return Call(function);
     }
-    for (const Name& known : kNames) {
+    for (const LeafName& known : names_.others) {
       if (known.name == name) return Emit(known.op);
     }
+    if (name == names_.value && !name.empty()) return Emit(Op::kValue);
     if (name == "inf") return NumberValue(std::numeric_limits<double>::infinity());
-    if (name == ValueName() && !name.empty()) return Emit(Op::kValue);
     at_ = begin;
-    Fail("`" + std::string(name) + "` is unknown; known names are " + KnownNames());
+    Fail(std::string("`").append(name) + "` is unknown; known names are " + KnownNames());
   }
 
-  std::string_view ValueName() const {
-    if (value_ == ExpressionValue::kScore) return "score";
-    return value_ == ExpressionValue::kProb ? "prob" : "";
-  }
-
+  // Of each leaf the first spelling.
   std::string KnownNames() const {
-    std::string names(ValueName());
-    if (!names.empty()) names += ", ";
-    names += "b, h, qIndex, kvIndex, position, inf";
+    std::string names;
+    if (!names_.value.empty()) names.append(names_.value) += ", ";
+    for (size_t n = 0; n < names_.others.size(); ++n) {
+      const LeafName& leaf = names_.others[n];
+      if (n == 0 || leaf.op != names_.others[n - 1].op) names.append(leaf.name) += ", ";
+    }
+    names += "inf";
     for (const CapturedTensor& tensor : program_.captured) names += ", " + tensor.name;
     for (const Function& function : kFunctions) names += ", " + std::string(function.name) + "()";
     return names;
@@ -337,7 +336,7 @@ class Parser {
 
   std::string_view what_;
   std::string_view text_;
-  ExpressionValue value_;
+  Vocabulary names_;
   size_t at_ = 0;
   int depth_ = 0;
   Program program_;
@@ -345,9 +344,16 @@ class Parser {
 
 }  // namespace
 
-Program ParseExpression(std::string_view what, std::string_view text, ExpressionValue value,
+Vocabulary VocabularyOf(ExpressionValue value) {
+  if (value == ExpressionValue::kScore) return {"score", kPairNames};
+  return {value == ExpressionValue::kProb ? "prob" : "", kPairNames};
+}
+
+Vocabulary FeatureVocabulary() { return {"x", kFeatureNames}; }
+
+Program ParseExpression(std::string_view what, std::string_view text, Vocabulary names,
                         std::vector<CapturedTensor> captured) {
-  return Parser(what, text, value, std::move(captured)).Parse();
+  return Parser(what, text, names, std::move(captured)).Parse();
 }
 
 }  // namespace heed

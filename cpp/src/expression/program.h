@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -75,8 +76,25 @@ struct Program {
   std::vector<CapturedTensor> captured;
 };
 
+// A name of a leaf.
+struct LeafName {
+  std::string_view name;
+  Op op;
+};
+
+// What an expression may call its leaves: the value that it starts from (empty: none), and the
+// others. Spellings of the same leaf follow each other.
+struct Vocabulary {
+  std::string_view value;
+  std::span<const LeafName> others;
+};
+Vocabulary VocabularyOf(ExpressionValue value);
+// Of feature maps, whose rows are rows of a tile: a dimension is what a key is there, and the side
+// what the query is.
+Vocabulary FeatureVocabulary();
+
 // Parses and checks an expression; throws Error.
-Program ParseExpression(std::string_view what, std::string_view text, ExpressionValue value,
+Program ParseExpression(std::string_view what, std::string_view text, Vocabulary names,
                         std::vector<CapturedTensor> captured);
 
 // A compiled expression, and what its caller has to know of it.

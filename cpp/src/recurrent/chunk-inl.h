@@ -20,8 +20,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Row stride of the matrices of a chunk: [token][token].
 inline constexpr size_t kChunk = static_cast<size_t>(kMaxChunkLen);
-// Rows of those, whole register tiles of them.
-inline constexpr size_t kChunkRows = RoundUp(kChunk, kTileRows);
+// Rows of those, whole register tiles of them: of the only row of each token, or of every second
+// one.
+inline constexpr size_t kChunkRows = 2 * RoundUp(kChunk / 2, kTileRows);
+static_assert(kChunkRows >= RoundUp(kChunk, kTileRows));
 // Tokens whose decays per channel meet directly; those of earlier tokens meet at the first of them.
 inline constexpr size_t kBlockTokens = 16;
 

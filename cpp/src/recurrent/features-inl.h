@@ -102,9 +102,18 @@ inline void CosineRow(const float* from, size_t width, double angle, float* to) 
   }
 }
 
-// The features of a row of token t, feature_dim of them; of kRandom see Exponents().
-inline void Features(const RecurrentProblem& p, Side side, const float* from, int64_t b, int64_t t,
-                     float* to) {
+// Rows of tokens of one head, `stride` apart, become what the user's function makes of them.
+inline void MapByUser(const RecurrentProblem& p, Side side, const TokenPlace& place, float* rows,
+                      size_t count, size_t stride) {
+  const size_t width = static_cast<size_t>(p.head_dim);
+  p.options.feature_mod({place.b, place.head, side == Side::kKey, count, width, rows, stride});
+  if (side == Side::kKey || p.scale == 1.0f) return;
+  for (size_t i = 0; i < count; ++i) ScaleRow(rows + i * stride, width, p.scale, rows + i * stride);
+}
+
+// The features of a row, feature_dim of them; of kRandom see Exponents().
+inline void Features(const RecurrentProblem& p, Side side, const float* from,
+                     const TokenPlace& place, float* to) {
   const size_t width = static_cast<size_t>(p.head_dim);
   const float factor = side == Side::kKey ? 1.0f : p.scale;
   switch (p.options.feature_map) {
@@ -143,8 +152,11 @@ inline void Features(const RecurrentProblem& p, Side side, const float* from, in
       to[width] = 1.0f;
       break;
     case FeatureMap::kCosine:
-      CosineRow(from, width, p.Angle(b, t), to);
+      CosineRow(from, width, p.Angle(place.b, place.t), to);
       break;
+    case FeatureMap::kUser:
+      std::copy_n(from, width, to);
+      return MapByUser(p, side, place, to, 1, width);
   }
   if (factor != 1.0f) ScaleRow(to, static_cast<size_t>(p.feature_dim), factor, to);
 }

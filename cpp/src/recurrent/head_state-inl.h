@@ -166,10 +166,22 @@ class HeadState {
     if (plan_.dim == 0) return;
     const TensorView<const float>& from = side == Side::kQuery ? p_.q : p_.k;
     if (p_.has_peaks()) return LoadRandom(side, from, head, first, count, to);
+    if (o_.feature_map == FeatureMap::kUser) return LoadUser(side, from, head, first, count, to);
     for (size_t i = 0; i < count; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
-      Features(p_, side, &from(b_, head, t, 0), b_, t, to + (i * parts + parts - 1) * plan_.rows);
+      Features(p_, side, &from(b_, head, t, 0), {b_, head, t},
+               to + (i * parts + parts - 1) * plan_.rows);
     }
+  }
+
+  // In one call of the user's function.
+  void LoadUser(Side side, const TensorView<const float>& from, int64_t head, int64_t first,
+                size_t count, float* to) {
+    for (size_t i = 0; i < count; ++i) {
+      const float* row = &from(b_, head, first + static_cast<int64_t>(i), 0);
+      std::copy_n(row, plan_.dim, to + i * plan_.rows);
+    }
+    MapByUser(p_, side, {b_, head, first}, to, count, plan_.rows);
   }
 
   // Exponents() of a chunk, as a matrix product.

@@ -150,7 +150,7 @@ class InnerModelLoop : private RecurrentLoop {
       LoadFeatures(Side::kQuery, head, first, count, 1, s_.queries.get());
       TimesState(s_.queries.get(), count);
       if (written > 0) {
-        meeting_.Meet(s_.queries.get(), count, Reach::kOwn);
+        meeting_.Meet(s_.queries.get(), count, Reach::kOwn, 0);
         AddMeets(count);
       }
       for (size_t i = 0; i < count && norm_.width > 0; ++i) {
@@ -188,7 +188,7 @@ inline void InnerModelStep(const RecurrentProblem& p, const TensorView<float>& s
       }
     }
   }
-  Features(p, Side::kKey, &p.k(b, h, 0, 0), b, 0, features);
+  Features(p, Side::kKey, &p.k(b, h, 0, 0), {b, h, 0}, features);
   read(0);
   const float rate = p.options.beta.has_value() ? p.options.beta(b, h, 0, 0) : 1.0f;
   norm.Descend(&p.k(b, h, 0, 0), &p.v(b, h, 0, 0), rate, row);
@@ -203,7 +203,7 @@ inline void InnerModelStep(const RecurrentProblem& p, const TensorView<float>& s
     WriteToken(token, width + 1, write, columns(1, e));
   }
   for (int64_t head = h * p.group; head < (h + 1) * p.group; ++head) {
-    Features(p, Side::kQuery, &p.q(b, head, 0, 0), b, 0, features);
+    Features(p, Side::kQuery, &p.q(b, head, 0, 0), {b, head, 0}, features);
     read(1);
     norm.Forward(row, &p.q(b, head, 0, 0), &p.outputs.output(b, head, 0, 0));
   }

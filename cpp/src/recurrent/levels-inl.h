@@ -103,7 +103,7 @@ class LevelLoop : private RecurrentLoop {
   void AnswerLevels(int64_t first, size_t count, int64_t head) {
     const size_t width = plan_.rows;
     LoadFeatures(Side::kQuery, head, first, count, 1, s_.queries.get());
-    meeting_.Meet(s_.queries.get(), count, Reach::kOwn);
+    meeting_.Meet(s_.queries.get(), count, Reach::kOwn, 0);
     for (size_t i = 0; i < count; ++i) {
       for (size_t j = 0; j <= i; ++j) {
         s_.meets.get()[i * kChunk + j] *= Weight(head, first + static_cast<int64_t>(i),

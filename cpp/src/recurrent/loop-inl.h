@@ -25,6 +25,12 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Every `step`-th row, from `first` on: the others are zeros.
+struct RowStep {
+  size_t first = 0;
+  size_t step = 1;
+};
+
 // All tokens of one KV head of one batch entry.
 class RecurrentLoop : protected HeadState {
  public:
@@ -131,25 +137,27 @@ class RecurrentLoop : protected HeadState {
 
   // results = rows times a state, or so much is added to them.
   template <class Update>
-  void TimesState(const float* rows, size_t count, const float* state, Update update) {
-    for (size_t i = 0; i < count; i += kTileRows) {
+  void TimesState(const float* rows, size_t count, const float* state, Update update,
+                  RowStep step = {}) {
+    for (size_t i = step.first; i < count; i += kTileRows * step.step) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ARows, kTileRows>(
-            MultiplyAccumulate(), rows + i * plan_.rows, state + e * plan_.rows, plan_.dim,
-            s_.results.get() + i * plan_.cols + e, plan_.cols, update, {plan_.rows});
+        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), rows + i * plan_.rows,
+                                       state + e * plan_.rows, plan_.dim,
+                                       s_.results.get() + i * plan_.cols + e,
+                                       step.step * plan_.cols, update, {step.step * plan_.rows});
       }
     }
   }
-  void TimesState(const float* rows, size_t count) {
-    TimesState(rows, count, s_.state.get(), StoreOnly());
+  void TimesState(const float* rows, size_t count, RowStep step = {}) {
+    TimesState(rows, count, s_.state.get(), StoreOnly(), step);
   }
 
   // Values become what is written: u_i = beta_i (v_i - what state and earlier writes answer).
   void Erase(size_t count) {
     const float* erasers = p_.parts() > 1 ? s_.erasers.get() : s_.keys.get();
     const Reach reach = p_.parts() > 1 ? Reach::kUndecayed : Reach::kEarlier;
-    meeting_.Meet(erasers, count, reach);
-    TimesState(Decayed(erasers, count, reach), count);
+    meeting_.Meet(erasers, count, reach, 0);
+    TimesState(Decayed(erasers, count, reach), count, RowStep{0, p_.parts()});
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) ErasePanel(count, e);
   }
 
@@ -157,20 +165,22 @@ class RecurrentLoop : protected HeadState {
     const DF d;
     const size_t lanes = hn::Lanes(d);
     float* writes = WritePanel(e);
+    const size_t parts = p_.parts();
     HWY_ALIGN float answered[kTileRows * PanelCols()];
-    for (size_t i = 0; i < count; i += kTileRows) {
-      RegisterTile<ALayout<1, kChunk>, kTileRows>(MultiplyAccumulate(), s_.meets.get() + i * kChunk,
-                                                  writes, i, answered, PanelCols(), StoreOnly());
-      for (size_t r = 0; r < std::min(kTileRows, count - i); ++r) {
-        const float* meets = s_.meets.get() + (i + r) * kChunk;
-        const VF beta = hn::Set(d, s_.betas.get()[i + r]);
+    for (size_t i = 0; i < count; i += kTileRows * parts) {
+      RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), s_.meets.get() + i * kChunk, writes, i,
+                                     answered, PanelCols(), StoreOnly(), {parts * kChunk});
+      for (size_t r = 0; r < kTileRows && i + r * parts < count; ++r) {
+        const size_t row = i + r * parts;
+        const float* meets = s_.meets.get() + row * kChunk;
+        const VF beta = hn::Set(d, s_.betas.get()[row]);
         for (size_t x = 0; x < PanelCols(); x += lanes) {
           VF known = hn::Add(hn::LoadU(d, answered + r * PanelCols() + x),
-                             hn::LoadU(d, s_.results.get() + (i + r) * plan_.cols + e + x));
-          for (size_t j = i; j < i + r; ++j) {
+                             hn::LoadU(d, s_.results.get() + row * plan_.cols + e + x));
+          for (size_t j = i; j < row; ++j) {
             known = Fma(hn::Set(d, meets[j]), hn::LoadU(d, writes + j * PanelCols() + x), known);
           }
-          float* write = writes + (i + r) * PanelCols() + x;
+          float* write = writes + row * PanelCols() + x;
           hn::StoreU(hn::Mul(beta, hn::Sub(hn::LoadU(d, write), known)), d, write);
         }
       }
@@ -183,20 +193,21 @@ class RecurrentLoop : protected HeadState {
     const size_t parts = p_.parts(), rows = count * parts;
     const Reach reach = p_.reads_first() ? Reach::kUndecayed : Reach::kOwn;
     LoadFeatures(Side::kQuery, static_cast<int64_t>(head), first, count, parts, queries);
-    meeting_.Meet(queries, rows, reach);
-    TimesState(Decayed(queries, rows, reach), rows);
-    AddMeets(rows);
+    meeting_.Meet(queries, rows, reach, parts - 1);
+    const RowStep step{parts - 1, parts};
+    TimesState(Decayed(queries, rows, reach), rows, step);
+    AddMeets(rows, step);
     StoreResults(first, count, parts, static_cast<int64_t>(head));
   }
 
   // results += what the tokens of the chunk give each other.
-  void AddMeets(size_t rows) {
-    for (size_t i = 0; i < rows; i += kTileRows) {
+  void AddMeets(size_t rows, RowStep step = {}) {
+    for (size_t i = step.first; i < rows; i += kTileRows * step.step) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ALayout<1, kChunk>, kTileRows>(
-            MultiplyAccumulate(), s_.meets.get() + i * kChunk, WritePanel(e),
-            std::min(rows, i + kTileRows), s_.results.get() + i * plan_.cols + e, plan_.cols,
-            AddToStored());
+        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), s_.meets.get() + i * kChunk,
+                                       WritePanel(e), std::min(rows, i + kTileRows * step.step),
+                                       s_.results.get() + i * plan_.cols + e,
+                                       step.step * plan_.cols, AddToStored(), {step.step * kChunk});
       }
     }
   }

@@ -40,10 +40,11 @@ class Meeting {
     }
   }
 
-  // meets[i][j] = decay from j to i * rows[i].keys[j] where i reaches j, else 0.
-  void Meet(const float* rows, size_t count, Reach reach) {
+  // meets[i][j] = decay from j to i * rows[i].keys[j] where i reaches j, else 0. Where a token has
+  // several rows, all but the one at `part` are zeros.
+  void Meet(const float* rows, size_t count, Reach reach, size_t part) {
     if (p_.decays_channels) {
-      MeetByChannel(rows, count, reach);
+      MeetByChannel(rows, count, reach, part);
       return;
     }
     float* meets = s_.meets.get();
@@ -77,18 +78,18 @@ class Meeting {
  private:
   // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
   // directly; those of earlier blocks come to its first token, and the rows go back to it.
-  void MeetByChannel(const float* rows, size_t count, Reach reach) {
+  void MeetByChannel(const float* rows, size_t count, Reach reach, size_t part) {
     float* meets = s_.meets.get();
     std::fill_n(meets, RoundUp(count, kTileRows) * kChunk, 0.0f);
     for (size_t b = 0; b < count; b += kBlockTokens) {
       const size_t end = std::min(count, b + kBlockTokens);
-      if (b > 0) MeetEarlier(rows, b, end, reach);
-      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, reach);
+      if (b > 0) MeetEarlier(rows, b, end, reach, part);
+      for (size_t j = b; j < end; ++j) MeetWithinBlock(rows, j, end, reach, part);
     }
   }
 
   // Rows [b, end) with tokens before b.
-  void MeetEarlier(const float* rows, size_t b, size_t end, Reach reach) {
+  void MeetEarlier(const float* rows, size_t b, size_t end, Reach reach, size_t part) {
     const DF d;
     const size_t lanes = hn::Lanes(d), width = plan_.rows;
     const float* decays = s_.decays.get();
@@ -117,23 +118,25 @@ class Meeting {
       }
     }
     HWY_ALIGN float tile[kTileRows * PanelCols()];
-    for (size_t i = b; i < end; i += kTileRows) {
+    const size_t parts = p_.parts();
+    for (size_t i = b + part; i < end; i += kTileRows * parts) {
       for (size_t j = 0; j < b; j += PanelCols()) {
         RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), moved + (i - b) * width,
                                        s_.panels.get() + j * plan_.rows, plan_.dim, tile,
-                                       PanelCols(), StoreOnly(), {width});
-        for (size_t r = 0; r < std::min(kTileRows, end - i); ++r) {
+                                       PanelCols(), StoreOnly(), {parts * width});
+        for (size_t r = 0; r < kTileRows && i + r * parts < end; ++r) {
           std::copy_n(tile + r * PanelCols(), std::min(PanelCols(), b - j),
-                      s_.meets.get() + (i + r) * kChunk + j);
+                      s_.meets.get() + (i + r * parts) * kChunk + j);
         }
       }
     }
   }
 
-  // Token j with the rows from it on.
-  void MeetWithinBlock(const float* rows, size_t j, size_t end, Reach reach) {
+  // Token j with the rows from it on. Of the rows of one token only the first decays.
+  void MeetWithinBlock(const float* rows, size_t j, size_t end, Reach reach, size_t part) {
     const DF d;
     const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    const size_t last_part = p_.parts() - 1;  // of 1 or 2
     const float* key = s_.keys.get() + j * width;
     HWY_ALIGN float sums[kBlockTokens * hn::MaxLanes(DF())];
     std::fill_n(sums, kBlockTokens * lanes, 0.0f);
@@ -141,7 +144,10 @@ class Meeting {
       VF carried = hn::Load(d, key + c);
       for (size_t i = j; i < end; ++i) {
         const VF before = carried;
-        if (i > j) carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
+        if (i > j && (i & last_part) == 0) {
+          carried = hn::Mul(carried, hn::Load(d, s_.decays.get() + i * width + c));
+        }
+        if ((i & last_part) != part) continue;
         float* sum = sums + (i - j) * lanes;
         hn::Store(Fma(reach == Reach::kUndecayed ? before : carried,
                       hn::Load(d, rows + i * width + c), hn::Load(d, sum)),
@@ -149,6 +155,7 @@ class Meeting {
       }
     }
     for (size_t i = reach == Reach::kOwn ? j : j + 1; i < end; ++i) {
+      if ((i & last_part) != part) continue;
       s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
     }
   }

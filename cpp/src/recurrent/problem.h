@@ -11,6 +11,11 @@ namespace heed {
 
 enum class Side { kQuery, kKey };
 
+// Whose row it is: a token of a query head, or of a KV head.
+struct TokenPlace {
+  int64_t b, head, t;
+};
+
 struct RecurrentProblem {
   TensorView<const float> q, k, v;
   RecurrentOptions options;  // log_decay and beta have stride 0 where they broadcast

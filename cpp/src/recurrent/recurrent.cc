@@ -62,11 +62,18 @@ void RelativeToState(const RecurrentProblem& p, const TensorView<float>& state, 
   RelativeToPeaks(peaks, static_cast<size_t>(p.feature_dim), features);
 }
 
-void FeaturesOfStep(const RecurrentProblem& p, Side side, const float* from,
-                    const TensorView<float>& state, int64_t b, int64_t h, float* to) {
-  if (!p.has_peaks()) return Features(p, side, from, b, 0, to);
+// `head` is the query head of a query, the KV head of a key.
+void FeaturesOfStep(const RecurrentProblem& p, Side side, const TensorView<float>& state, int64_t b,
+                    int64_t head, float* to) {
+  const bool is_key = side == Side::kKey;
+  const float* from = is_key ? &p.k(b, head, 0, 0) : &p.q(b, head, 0, 0);
+  if (!p.has_peaks()) return Features(p, side, from, {b, head, 0}, to);
   Exponents(p, side, from, to);
-  (side == Side::kKey ? RaisePeaksOfState : RelativeToState)(p, state, b, h, to);
+  if (is_key) {
+    RaisePeaksOfState(p, state, b, head, to);
+  } else {
+    RelativeToState(p, state, b, head / p.group, to);
+  }
 }
 
 // A vector of columns of the state of one KV head.
@@ -102,7 +109,7 @@ void WriteStep(const RecurrentProblem& p, const TensorView<float>& state, int64_
   const size_t width = static_cast<size_t>(p.head_dim_v), cols = static_cast<size_t>(p.state_cols);
   HWY_ALIGN float features[kMaxStepDim];
   HWY_ALIGN float decays[kMaxStepDim];
-  FeaturesOfStep(p, Side::kKey, &p.k(b, h, 0, 0), state, b, h, features);
+  FeaturesOfStep(p, Side::kKey, state, b, h, features);
   if (o.log_decay.has_value()) {
     MapRow(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays,
            [](DF df, VF x) HWY_ATTR { return ExpNonPositive(df, x); });
@@ -135,7 +142,7 @@ void ReadStep(const RecurrentProblem& p, const TensorView<float>& state, int64_t
   const size_t dim = static_cast<size_t>(p.feature_dim), lanes = hn::Lanes(d);
   const size_t width = static_cast<size_t>(p.head_dim_v);
   HWY_ALIGN float features[kMaxStepDim];
-  FeaturesOfStep(p, Side::kQuery, &p.q(b, head, 0, 0), state, b, h, features);
+  FeaturesOfStep(p, Side::kQuery, state, b, head, features);
   float sum = 1.0f;
   if (o.normalize) {
     HWY_ALIGN float last[hn::MaxLanes(DF())];
@@ -187,7 +194,7 @@ struct LevelStep {
     const DF d;
     const size_t dim = static_cast<size_t>(p.feature_dim);
     HWY_ALIGN float query[kMaxStepDim];
-    Features(p, Side::kQuery, &p.q(b, head, 0, 0), b, 0, query);
+    Features(p, Side::kQuery, &p.q(b, head, 0, 0), {b, head, 0}, query);
     float own = 0;
     for (size_t c = 0; c < dim; ++c) own += query[c] * key[c];
     own *= p.options.level_weights(b, head, 0, 0) * Strength();
@@ -225,7 +232,7 @@ struct LevelStep {
 
   void Run() const {
     HWY_ALIGN float key[kMaxStepDim];
-    Features(p, Side::kKey, &p.k(b, h, 0, 0), b, 0, key);
+    Features(p, Side::kKey, &p.k(b, h, 0, 0), {b, h, 0}, key);
     Decay();
     for (int64_t g = 0; g < p.group && p.head_dim_v > 0; ++g) Read(key, h * p.group + g);
     Write(key);

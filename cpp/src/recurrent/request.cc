@@ -82,7 +82,8 @@ TensorView<const float> ReadPerChannel(const RequestReader& reader, const char* 
 constexpr Choice<FeatureMap> kFeatureMaps[] = {{"elu_plus_one", FeatureMap::kEluPlusOne},
                                                {"relu", FeatureMap::kRelu},
                                                {"softmax", FeatureMap::kSoftmax},
-                                               {"identity", FeatureMap::kIdentity}};
+                                               {"identity", FeatureMap::kIdentity},
+                                               {"user", FeatureMap::kUser}};
 constexpr Choice<bool> kWeightSums[] = {{"one", true}, {"free", false}};
 constexpr Choice<FeatureMap> kKeyNorms[] = {{"unit", FeatureMap::kUnit},
                                             {"none", FeatureMap::kIdentity}};
@@ -96,8 +97,18 @@ float DefaultRate(int64_t head) {
 
 RecurrentRequest ReadLinearAttention(const RequestReader& reader) {
   RecurrentRequest r = ReadCommon(reader);
-  r.options.feature_map =
-      ReadChoice(reader, "feature_map", kFeatureMaps).value_or(FeatureMap::kEluPlusOne);
+  const auto text = reader.Word("feature_mod");
+  if (text)
+    r.options.feature_mod = CompileFeatureMap("feature_mod", *text, reader.Named("captured"));
+  const auto word = reader.Word("feature_map");
+  if (text && word && *word != "user") {
+    Fail(ErrorCode::kOption,
+         "feature_mod is given beside feature_map = {}; expected feature_map user, or one of the "
+         "two",
+         {*word});
+  }
+  r.options.feature_map = ReadChoice(reader, "feature_map", kFeatureMaps)
+                              .value_or(text ? FeatureMap::kUser : FeatureMap::kEluPlusOne);
   r.options.normalize = ReadChoice(reader, "weight_sum", kWeightSums).value_or(true);
   r.options.causal = reader.Flag("causal");
   if (!r.options.scale) r.options.scale = 1.0;

@@ -176,6 +176,14 @@ void CheckNorm(const RecurrentProblem& p, const char* name, std::span<const floa
   }
 }
 
+void CheckFeatureMod(const RecurrentOptions& o) {
+  const bool user = o.feature_map == FeatureMap::kUser;
+  if (user == static_cast<bool>(o.feature_mod)) return;
+  Fail(ErrorCode::kOption,
+       user ? "feature_mod is missing; feature_map user is what it says"
+            : "feature_mod is given beside another feature_map; expected one of the two");
+}
+
 void SetInnerModel(RecurrentProblem& p) {
   RecurrentOptions& o = p.options;
   if (o.mini_batch == 0) {
@@ -187,7 +195,7 @@ void SetInnerModel(RecurrentProblem& p) {
          {o.mini_batch, kMaxMiniBatch});
   }
   if (!o.causal || o.normalize || p.erases() || p.reads_first() || o.log_decay.has_value() ||
-      p.has_levels() || !o.skip.empty() || o.scale) {
+      p.has_levels() || !o.skip.empty() || o.scale || o.feature_map == FeatureMap::kUser) {
     Fail(ErrorCode::kUnsupported,
          "mini_batch: a state that learns takes keys, values and beta; no other rule or scale");
   }
@@ -325,6 +333,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
     Fail(ErrorCode::kRange, "chunk_len = {}; it must lie in [1, {}]",
          {options.chunk_len, kMaxChunkLen});
   }
+  CheckFeatureMod(options);
   SetInnerModel(p);
   SetScale(p);
   SetFeatures(p);

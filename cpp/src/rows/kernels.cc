@@ -131,7 +131,7 @@ void RunAlongColumns(const SoftmaxProblem& p, ThreadPool& pool) {
 }
 
 void RunSoftmax(const SoftmaxProblem& p, ThreadPool& pool) {
-  if (p.x.size() == 0) return;
+  if (p.x.size() == 0 || DryRun::Current() != nullptr) return;
   if (p.axis == 3) {
     RunAlongRows(p, pool);
   } else {

@@ -26,6 +26,14 @@ TEST_P(Efficient, MatchesReference) {
   }
 }
 
+TEST_P(Efficient, LongSequencesMatchReferenceBlockAfterBlock) {
+  const LowRankSizes s{.batch = 2, .q_len = 1030, .kv_len = 4100, .head_dim = 3, .head_dim_v = 5};
+  RequestBuilder builder = Tokens(s).Request("efficient");
+  ExpectMatchesLowRankOracle(builder.request(), 5, "whole");
+  builder.Integers("key_lengths", {2}, {4099, 0});
+  ExpectMatchesLowRankOracle(builder.request(), 5, "lengths");
+}
+
 TEST_P(Efficient, LargeQueriesAndKeysMatchReference) {
   Tokens tokens(LowRankSizes{});
   for (float& x : tokens.q) x *= 40;

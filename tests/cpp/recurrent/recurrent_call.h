@@ -25,6 +25,7 @@ enum class Kind {
   kChannelsDelta,
   kRandom,
   kTaylor,
+  kUser,
   kCosine,
   kComplement,
   kBonus,
@@ -34,11 +35,12 @@ enum class Kind {
   kLevels,
   kLearning,
 };
-inline constexpr Kind kKinds[] = {
-    Kind::kPlain,         Kind::kPlainDelta,    Kind::kDecay,  Kind::kDecayDelta,
-    Kind::kChannels,      Kind::kChannelsDelta, Kind::kRandom, Kind::kTaylor,
-    Kind::kCosine,        Kind::kComplement,    Kind::kBonus,  Kind::kErasing,
-    Kind::kErasingShared, Kind::kBonusShared,   Kind::kLevels, Kind::kLearning};
+inline constexpr Kind kKinds[] = {Kind::kPlain,      Kind::kPlainDelta,    Kind::kDecay,
+                                  Kind::kDecayDelta, Kind::kChannels,      Kind::kChannelsDelta,
+                                  Kind::kRandom,     Kind::kTaylor,        Kind::kUser,
+                                  Kind::kCosine,     Kind::kComplement,    Kind::kBonus,
+                                  Kind::kErasing,    Kind::kErasingShared, Kind::kBonusShared,
+                                  Kind::kLevels,     Kind::kLearning};
 
 // Tokens [from, to) of a view.
 template <class T>
@@ -147,6 +149,9 @@ struct Call {
     } else if (kind == Kind::kTaylor) {
       options.feature_map = FeatureMap::kTaylor;
       features = 1 + dim + dim * (dim + 1) / 2;
+    } else if (kind == Kind::kUser) {
+      options.feature_map = FeatureMap::kUser;
+      options.feature_mod = CompileFeatureMap("feature_mod", "exp(2 * x) * (1 + h + isKey) + d");
     } else if (kind == Kind::kCosine) {
       options.feature_map = FeatureMap::kCosine;
       options.period = 200;

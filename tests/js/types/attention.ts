@@ -37,7 +37,23 @@ export async function check(): Promise<void> {
   const maybe = heed.attention(rows, rows, rows, { returnLse: unknown });
   assertType<Equal<typeof maybe.lse, PlainTensor<"float32"> | undefined>>();
 
+  const vjp = heed.attention.vjp(rows, rows, rows, { bias: rows, width: 2, returnLse: true });
+  assertType<Equal<typeof vjp.lse, PlainTensor<"float32">>>();
+  const gradients = vjp.backward(rows);
+  assertType<Equal<typeof gradients.bias, PlainTensor<"float32">>>();
+  // @ts-expect-error sinks were not given
+  gradients.sinks;
+  // @ts-expect-error a number is no tensor
+  gradients.width;
+  // @ts-expect-error lse was not asked for
+  heed.attention.vjp(rows, rows, rows).lse;
+  const byName = heed.run.vjp("sigmoid", { q: rows, k: rows, v: rows });
+  byName.backward(rows).q?.data;
+  byName.dispose();
+
   const tensor = heed.tensor(new Float32Array(4), [2, 2]);
+  const onTensors = heed.attention.vjp(rows, rows, rows).backward(tensor);
+  assertType<Equal<typeof onTensors.q, Tensor<"float32">>>();
   assertType<Equal<typeof tensor.data, Float32Array>>();
   const resident = heed.attention(tensor, rows, rows, { returnWeights: true });
   assertType<Equal<typeof resident.output, Tensor<"float32">>>();

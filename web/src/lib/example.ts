@@ -277,55 +277,79 @@ export interface Picture {
 export interface LiveResult {
   picture: Picture;
   outputShape: readonly number[];
-  results: Readonly<Record<string, { readonly data: ArrayLike<number> }>>;
-  /** Largest difference of any result from the float64 oracle, over max(1, |value|). */
-  error: Promise<number>;
+  results: Readonly<Record<string, Result>>;
   milliseconds: number;
 }
 
-interface Result {
+export interface CheckedResult extends LiveResult {
+  /** Largest difference of any result from the float64 oracle, over max(1, |value|). */
+  error: Promise<number>;
+}
+
+export interface Result {
   readonly data: ArrayLike<number>;
   readonly shape: readonly number[];
 }
 
 type Names = Pick<Picture, "title" | "part" | "rowName" | "columnName">;
 
-/** The first matrix of a result. */
-function firstMatrix(names: Names, { data, shape }: Result): Picture {
+/** The matrix of one head of the first batch entry; results without heads have one matrix. */
+function matrixOfHead(names: Names, { data, shape }: Result, head: number): Picture {
   const columns = shape.at(-1) ?? 1;
   const rows = Math.max(1, shape.at(-2) ?? 1);
-  const values = Float32Array.from({ length: rows * columns }, (_, i) => data[i] ?? 0);
+  const first = shape.length === 4 ? head * rows * columns : 0;
+  const values = Float32Array.from({ length: rows * columns }, (_, i) => data[first + i] ?? 0);
   return { ...names, rows, columns, values };
+}
+
+/** How many heads the picture can be of. */
+export function headsOf({ results }: Pick<LiveResult, "results">, example: Example): number {
+  const { weights, output } = results;
+  if (weights && example.inputs.edges) return weights.shape[1] ?? 1;
+  const { shape = [] } = weights ?? output ?? {};
+  return shape.length === 4 ? (shape[1] ?? 1) : 1;
 }
 
 const QUERIES_BY_KEYS = { title: "Weights", rowName: "query", columnName: "key" } as const;
 
-/** Weights [batch, heads, edges] of the first head, as a matrix of nodes. */
-function pictureOfEdges(weights: Result, edges: ExampleTensor, nodes: number): Picture {
+/** Weights [batch, heads, edges] of one head, as a matrix of nodes. */
+function pictureOfEdges(
+  weights: Result,
+  edges: ExampleTensor,
+  nodes: number,
+  head: number,
+): Picture {
+  const first = (head * edges.data.length) / 2;
   const values = new Float32Array(nodes * nodes);
   const hidden = new Uint8Array(nodes * nodes).fill(1);
   for (let n = 0; 2 * n < edges.data.length; n++) {
     const [source = 0, target = 0] = [edges.data[2 * n], edges.data[2 * n + 1]];
     const cell = target * nodes + source;
-    values[cell] = (values[cell] ?? 0) + (weights.data[n] ?? 0);
+    values[cell] = (values[cell] ?? 0) + (weights.data[first + n] ?? 0);
     hidden[cell] = 0;
   }
   const names = { title: "Weights", rowName: "target", columnName: "source" } as const;
-  return { ...names, part: "head 1", rows: nodes, columns: nodes, values, hidden };
+  return { ...names, part: `head ${head + 1}`, rows: nodes, columns: nodes, values, hidden };
 }
 
-function pictureOf(results: Record<string, Result>, example: Example): Picture {
+/** What is seen of the results. */
+export function pictureOf(
+  results: Readonly<Record<string, Result>>,
+  example: Example,
+  head = 0,
+): Picture {
   const { output, weights } = results;
   const { edges, q } = example.inputs;
-  if (weights && edges) return pictureOfEdges(weights, edges, q?.shape.at(-2) ?? 0);
+  if (weights && edges) return pictureOfEdges(weights, edges, q?.shape.at(-2) ?? 0, head);
+  const one = `head ${head + 1}`;
   if (weights) {
-    const part = weights.shape.length === 4 ? "head 1" : "mean of the heads";
-    return firstMatrix({ ...QUERIES_BY_KEYS, part }, weights);
+    const part = weights.shape.length === 4 ? one : "mean of the heads";
+    return matrixOfHead({ ...QUERIES_BY_KEYS, part }, weights, head);
   }
   if (output === undefined) throw new Error("the call returned no output");
-  const part = output.shape.length === 4 ? "head 1" : "";
+  const part = output.shape.length === 4 ? one : "";
   const rowName = output.shape.length === 2 ? "sequence" : "position";
-  return firstMatrix({ title: "Output", part, rowName, columnName: "dimension" }, output);
+  return matrixOfHead({ title: "Output", part, rowName, columnName: "dimension" }, output, head);
 }
 
 async function compare(
@@ -333,7 +357,7 @@ async function compare(
   id: string,
   example: Example,
   params: ExampleParams,
-  results: Record<string, Result>,
+  results: Readonly<Record<string, Result>>,
 ): Promise<number> {
   const truth = (await heed.reference(id, example.inputs, params)) as unknown as Record<
     string,
@@ -353,30 +377,51 @@ async function compare(
   return largest;
 }
 
-/** Runs the example with these parameters. Throws HeedError. */
-export function runExample(
+/** What the call is asked: the example's parameters, the visitor's, and weights to look at. */
+function paramsOf(mechanism: Mechanism, example: Example, changes: ExampleParams): ExampleParams {
+  const asksWeights = mechanism.params.includes("returnWeights");
+  return { ...example.params, ...changes, ...(asksWeights && { returnWeights: true }) };
+}
+
+/** Computes the example with these parameters. Throws HeedError. */
+export function computeExample(
   heed: Heed,
   mechanism: Mechanism,
   example: Example,
   changes: ExampleParams,
 ): LiveResult {
-  const asksWeights = mechanism.params.includes("returnWeights");
-  const params: ExampleParams = {
-    ...example.params,
-    ...changes,
-    ...(asksWeights && { returnWeights: true }),
-  };
+  const params = paramsOf(mechanism, example, changes);
   const start = performance.now();
   const results = heed.run(mechanism.id, example.inputs, params) as unknown as Record<
     string,
     Result
   >;
   const milliseconds = performance.now() - start;
-  return {
-    picture: pictureOf(results, example),
-    outputShape: results.output?.shape ?? [],
-    results,
-    error: compare(heed, mechanism.id, example, params, results),
-    milliseconds,
-  };
+  const outputShape = results.output?.shape ?? [];
+  return { picture: pictureOf(results, example), outputShape, results, milliseconds };
+}
+
+/** As computeExample, and compares with the float64 oracle, whose module is loaded for it. */
+export function runExample(
+  heed: Heed,
+  mechanism: Mechanism,
+  example: Example,
+  changes: ExampleParams,
+): CheckedResult {
+  const live = computeExample(heed, mechanism, example, changes);
+  const params = paramsOf(mechanism, example, changes);
+  return { ...live, error: compare(heed, mechanism.id, example, params, live.results) };
+}
+
+/** What the normaliser saw: -Infinity where a key is hidden; null where a mechanism has no scores. */
+export function scoresOf(
+  heed: Heed,
+  mechanism: Mechanism,
+  example: Example,
+  changes: ExampleParams,
+): Result | null {
+  if (!mechanism.params.includes("returnScores")) return null;
+  const params = { ...example.params, ...changes, returnScores: "biased" };
+  const { scores } = heed.run(mechanism.id, example.inputs, params);
+  return (scores as unknown as Result | undefined) ?? null;
 }

@@ -4,6 +4,9 @@
 export function goTo(id: string): void {
   const target = document.getElementById(id);
   if (!target) return;
-  target.scrollIntoView();
+  // Only what a visitor asked for glides. Were the page's own `scroll-behavior` smooth, every focus
+  // that brings a control into view would, and a click could land where the control had been.
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  target.scrollIntoView({ behavior: still ? "auto" : "smooth" });
   target.focus({ preventScroll: true });
 }

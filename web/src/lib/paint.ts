@@ -25,11 +25,20 @@ function hatchTile(colour: string, ratio: number): HTMLCanvasElement {
   return tile;
 }
 
+/** The hatching as a fill; coordinates of `context` are CSS pixels. */
+export function hatchFill(
+  context: CanvasRenderingContext2D,
+  colour: string,
+  ratio: number,
+): CanvasPattern | string {
+  const pattern = context.createPattern(hatchTile(colour, ratio), "repeat");
+  pattern?.setTransform(new DOMMatrix().scale(1 / ratio));
+  return pattern ?? colour;
+}
+
 function hatchPattern(context: CanvasRenderingContext2D, scene: Scene, ratio: number) {
   if (!scene.shapes.some((shape) => shape.kind === "hatch")) return scene.hatch;
-  const pattern = context.createPattern(hatchTile(scene.hatch, ratio), "repeat");
-  pattern?.setTransform(new DOMMatrix().scale(1 / ratio));
-  return pattern ?? scene.hatch;
+  return hatchFill(context, scene.hatch, ratio);
 }
 
 function paintText(context: CanvasRenderingContext2D, shape: TextShape) {

@@ -41,6 +41,21 @@ class Alibi final : public Modify {
   std::span<const float> slopes_;
 };
 
+// The gradient of the slopes: adds -|position - key| d_s over the cells of row r to that of its
+// head. `gradients` lie as the scores do; those of hidden cells are 0.
+inline double AlibiSlopeGradient(const ScoreTile& tile, const float* gradients, size_t r) {
+  const DF d;
+  const int64_t ahead = tile.rows[r].position - tile.key_begin;
+  const float* HWY_RESTRICT row = gradients + r * kTileKeys;
+  VF sum = hn::Zero(d);
+  for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {
+    const VF to_first = hn::Set(d, static_cast<float>(ahead - static_cast<int64_t>(c)));
+    const VF distance = hn::Abs(hn::Sub(to_first, hn::Iota(d, 0)));
+    sum = Fma(distance, hn::Load(d, row + c), sum);
+  }
+  return -static_cast<double>(hn::ReduceSum(d, sum));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();

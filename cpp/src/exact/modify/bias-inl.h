@@ -7,6 +7,7 @@
 #define HEED_EXACT_MODIFY_BIAS_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 
 #include "hwy/highway.h"
@@ -71,6 +72,31 @@ class Bias final : public Modify {
 
   TensorView<const float> bias_;
 };
+
+// The gradient of the bias: adds the gradients of the tile's scores, which lie as those do, to the
+// cells of d_bias, which broadcasts by strides of 0. Those of hidden cells are 0.
+inline void AddBiasGradient(const ScoreTile& tile, const float* gradients,
+                            const TensorView<float>& d_bias) {
+  const DF d;
+  for (size_t r = 0; r < tile.num_rows; ++r) {
+    const Row& row = tile.rows[r];
+    const size_t end = std::min(tile.last, tile.num_keys);
+    const float* HWY_RESTRICT from = gradients + r * kTileKeys;
+    float* HWY_RESTRICT to = &d_bias(tile.batch, row.head, row.query, 0);
+    if (d_bias.strides[3] == 0) {
+      double sum = 0;
+      for (size_t c = tile.first; c < end; ++c) sum += static_cast<double>(from[c]);
+      *to += static_cast<float>(sum);
+      continue;
+    }
+    to += tile.key_begin;
+    size_t c = tile.first;
+    for (; c + hn::Lanes(d) <= end; c += hn::Lanes(d)) {
+      hn::StoreU(hn::Add(hn::LoadU(d, to + c), hn::Load(d, from + c)), d, to + c);
+    }
+    for (; c < end; ++c) to[c] += from[c];
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace heed

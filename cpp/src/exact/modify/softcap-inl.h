@@ -32,6 +32,24 @@ class Softcap final : public Modify {
     }
   }
 
+  // Takes gradients of capped scores, which lie as those do, back to gradients of raw ones:
+  // d tanh x = 1 - tanh^2 x. Those of hidden cells are 0 and stay it.
+  void Backward(const ScoreTile& tile, const float* capped, float* gradients) const {
+    const DF d;
+    const VF inverse = hn::Set(d, 1.0f / cap_);
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      const float* HWY_RESTRICT from = capped + r * kTileKeys;
+      float* HWY_RESTRICT to = gradients + r * kTileKeys;
+      for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {
+        const VF tanh = hn::Mul(hn::Load(d, from + c), inverse);
+        const VF slope = hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0f));
+        const VF g = hn::Load(d, to + c);
+        const auto none = hn::Eq(g, hn::Zero(d));
+        hn::Store(hn::IfThenZeroElse(none, hn::Mul(g, slope)), d, to + c);
+      }
+    }
+  }
+
  private:
   float cap_;
 };

@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/normalize/normalize-inl.h"
+#include "src/exact/normalize_gradient-inl.h"
 #include "src/power.h"
 #include "src/simd/sigmoid-inl.h"
 
@@ -20,22 +21,31 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Each function maps a score to a weight. A hidden key arrives as -inf and must get 0.
+// Each function maps a score to a weight. A hidden key arrives as -inf and must get 0. Slope() is
+// its derivative, from the weight; NaN where that is.
 
 // Ramapuram et al. 2024, arXiv:2409.04431.
 struct SigmoidWeight {
   float bias;
   HWY_INLINE VF operator()(DF d, VF s) const { return Sigmoid(d, hn::Add(s, hn::Set(d, bias))); }
+  HWY_INLINE VF Slope(DF, VF weight) const { return hn::NegMulAdd(weight, weight, weight); }
 };
 // Wortsman et al. 2023, arXiv:2309.08586.
 struct ReluWeight {
   HWY_INLINE VF operator()(DF d, VF s) const { return RaiseToBound(s, hn::Zero(d)); }
+  HWY_INLINE VF Slope(DF d, VF weight) const {
+    return hn::IfThenElse(hn::Gt(weight, hn::Zero(d)), hn::Set(d, 1.0f), weight);
+  }
 };
 // So et al. 2021, arXiv:2109.08668.
 struct ReluSquaredWeight {
   HWY_INLINE VF operator()(DF d, VF s) const {
     const VF positive = RaiseToBound(s, hn::Zero(d));
     return hn::Mul(positive, positive);
+  }
+  HWY_INLINE VF Slope(DF, VF weight) const {
+    const VF root = hn::Sqrt(weight);
+    return hn::Add(root, root);
   }
 };
 // All alike: only whether the key is visible matters.
@@ -44,6 +54,7 @@ struct AverageWeight {
     const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
     return hn::IfThenZeroElse(hn::Eq(s, minus_inf), hn::Set(d, 1.0f));
   }
+  HWY_INLINE VF Slope(DF d, VF) const { return hn::Zero(d); }
 };
 
 template <class Weight>
@@ -111,6 +122,55 @@ class Pointwise final : public NormalizePlug {
   Weight weight_;
   double power_;
 };
+
+// p = factor w(s), d_s = factor w'(s) d_p. Where factors depend on how many keys a row sees, those
+// who know count them.
+template <class Weight>
+class PointwiseGradient final : public NormalizeGradient {
+ public:
+  PointwiseGradient(Weight weight, double power) : weight_(weight), power_(power) {}
+
+  double LengthPower() const override { return power_; }
+
+  void Apply(const ScoreTile& tile, float* d_weights, const GradientRows& rows) const override {
+    const DF d;
+    ReplaceScores<1>(tile, d_weights, [&](VF(&s)[1], VF(&g)[1], size_t r) HWY_ATTR {
+      const VF factor = hn::Set(d, rows.factor[r]);
+      const VF weight = weight_(d, s[0]);
+      const VF slope = weight_.Slope(d, weight);
+      s[0] = hn::Mul(factor, weight);
+      // Where the score does not matter, neither does what arrives.
+      const auto flat = hn::Eq(slope, hn::Zero(d));
+      g[0] = hn::IfThenZeroElse(flat, hn::Mul(factor, hn::Mul(slope, g[0])));
+    });
+  }
+
+ private:
+  Weight weight_;
+  double power_;
+};
+
+// Calls body(weight, power) with what the options name; returns whether they name one of these.
+template <class Body>
+bool WithPointwise(const AttentionProblem& p, const Body& body) {
+  const AttentionOptions& o = p.options;
+  switch (o.normalize) {
+    case Normalize::kSigmoid:
+      body(SigmoidWeight{p.sigmoid_bias}, 0.0);
+      return true;
+    case Normalize::kRelu:
+      body(ReluWeight(), o.length_power);
+      return true;
+    case Normalize::kReluSquared:
+      body(ReluSquaredWeight(), o.length_power);
+      return true;
+    case Normalize::kAverage:
+      body(AverageWeight(), 1.0);
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace heed

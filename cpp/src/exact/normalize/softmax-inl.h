@@ -15,6 +15,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/normalize/normalize-inl.h"
+#include "src/exact/normalize_gradient-inl.h"
 #include "src/simd/exp2-inl.h"
 #include "src/simd/reduce-inl.h"
 
@@ -205,6 +206,36 @@ class Softmax final : public NormalizePlug {
 
   std::span<const float> sinks_;
   float sink_;
+};
+
+// p = e^(s - lse), d_s = p (d_p - mean). The sink needs nothing of its own: it is in lse.
+template <class Units>
+class SoftmaxGradient final : public NormalizeGradient {
+ public:
+  bool HasLse() const override { return true; }
+
+  void Apply(const ScoreTile& tile, float* d_weights, const GradientRows& rows) const override {
+    const size_t wide = 4 * hn::Lanes(DF());
+    ScoreTile part = tile;
+    part.last = tile.first + (tile.last - tile.first) / wide * wide;
+    ApplyVectors<4>(part, d_weights, rows);
+    part.first = part.last;
+    part.last = tile.last;
+    ApplyVectors<2>(part, d_weights, rows);
+  }
+
+ private:
+  template <size_t kCount>
+  static void ApplyVectors(const ScoreTile& tile, float* d_weights, const GradientRows& rows) {
+    const DF d;
+    ReplaceScores<kCount>(tile, d_weights, [&](VF(&s)[kCount], VF(&g)[kCount], size_t r) HWY_ATTR {
+      const VF shift = hn::Set(d, rows.lse[r] * Units::kPerNat);
+      const VF mean = hn::Set(d, rows.mean[r]);
+      for (size_t i = 0; i < kCount; ++i) s[i] = Units::ToLog2(d, hn::Sub(s[i], shift));
+      Exp2NonPositive(d, s);
+      for (size_t i = 0; i < kCount; ++i) g[i] = hn::Mul(s[i], hn::Sub(g[i], mean));
+    });
+  }
 };
 
 }  // namespace HWY_NAMESPACE

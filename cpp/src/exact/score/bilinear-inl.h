@@ -7,9 +7,12 @@
 #define HEED_EXACT_SCORE_BILINEAR_INL_H_
 #endif
 
+#include <span>
+
 #include "hwy/highway.h"
 #include "src/exact/projection-inl.h"
 #include "src/exact/score/score-inl.h"
+#include "src/exact/score_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -40,6 +43,63 @@ class BilinearScore final : public ScorePlug {
  private:
   float scale_;
   QueryProjection projection_;
+};
+
+// With g_i = scale sum_j d_s_ij k_j: d_q = M g, d_M = sum_i q_i g_i^T, and d_k_j = sum_i d_s_ij
+// times the packed query, scale M^T q_i.
+class BilinearGradient final : public ScoreGradient {
+ public:
+  BilinearGradient(const AttentionProblem& p, float units) : p_(p), units_(units) {}
+
+  size_t QueryParams() const override { return static_cast<size_t>(p_.group) * MatrixSize(); }
+  size_t NumParams() const override {
+    return static_cast<size_t>(p_.options.score_matrix.shape[1]) * MatrixSize();
+  }
+  size_t ParamOf(int64_t kv_head, size_t n) const override {
+    if (p_.options.score_matrix.shape[1] == 1) return n % MatrixSize();
+    return static_cast<size_t>(kv_head * p_.group) * MatrixSize() + n;
+  }
+
+  void Query(const Row& row, const float* q, const ScoreSums& sums, float* d_q,
+             double* params) const override {
+    const TensorView<const float>& matrix = p_.options.score_matrix;
+    const int64_t head = matrix.shape[1] == 1 ? 0 : row.head;
+    double* to = params == nullptr
+                     ? nullptr
+                     : params + static_cast<size_t>(row.head % p_.group) * MatrixSize();
+    for (int64_t t = 0; t < p_.head_dim; ++t) {
+      const float* m = &matrix(0, head, t, 0);
+      double sum = 0;
+      for (int64_t u = 0; u < p_.head_dim_k; ++u) {
+        const double g = static_cast<double>(p_.scale * sums.vectors[u]);
+        sum += static_cast<double>(m[u]) * g;
+        if (to != nullptr) *to++ += static_cast<double>(q[t]) * g;
+      }
+      d_q[t] = static_cast<float>(sum);
+    }
+  }
+  void Key(const float*, const ScoreSums& sums, float* d_k, double*) const override {
+    for (int64_t u = 0; u < p_.head_dim_k; ++u) d_k[u] = sums.vectors[u] / units_;
+  }
+
+  void Store(std::span<const double> params, const AttentionGradients& to) const override {
+    const TensorView<float>& d_matrix = to.d_score_matrix;
+    if (!d_matrix.has_value()) return;
+    const double* from = params.data();
+    for (int64_t h = 0; h < d_matrix.shape[1]; ++h) {
+      for (int64_t t = 0; t < p_.head_dim; ++t) {
+        for (int64_t u = 0; u < p_.head_dim_k; ++u) {
+          d_matrix(0, h, t, u) = static_cast<float>(*from++);
+        }
+      }
+    }
+  }
+
+ private:
+  size_t MatrixSize() const { return static_cast<size_t>(p_.head_dim * p_.head_dim_k); }
+
+  const AttentionProblem& p_;
+  float units_;
 };
 
 }  // namespace HWY_NAMESPACE

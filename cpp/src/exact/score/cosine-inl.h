@@ -12,9 +12,11 @@
 #include <cfloat>
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include "hwy/highway.h"
 #include "src/exact/score/score-inl.h"
+#include "src/exact/score_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -82,6 +84,65 @@ class CosineScore final : public ScorePlug {
   }
 
   std::span<const float> head_scale_;
+  float units_;
+  size_t head_dim_;
+};
+
+// With q' = q / |q|, d_q = (g - (g.q') q') / |q| for g = head_scale sum_j d_s_ij k'_j; nothing for
+// a vector of zeros. The same for keys, whose sums hold head_scale already.
+class CosineGradient final : public ScoreGradient {
+ public:
+  CosineGradient(const AttentionProblem& p, float units)
+      : p_(p), units_(units), head_dim_(static_cast<size_t>(p.head_dim)) {}
+
+  size_t QueryParams() const override {
+    return p_.options.temperature.empty() ? 0 : static_cast<size_t>(p_.group);
+  }
+  size_t NumParams() const override { return p_.options.temperature.size(); }
+  size_t ParamOf(int64_t kv_head, size_t n) const override {
+    return NumParams() == 1 ? 0 : static_cast<size_t>(kv_head * p_.group) + n;
+  }
+
+  // A score is head_scale / temperature times what it is at 1: d_temperature = -score /
+  // temperature.
+  void Query(const Row& row, const float* q, const ScoreSums& sums, float* d_q,
+             double* params) const override {
+    const float scale = p_.head_scale[static_cast<size_t>(row.head)];
+    const double along = Unproject(q, sums.vectors, static_cast<double>(scale), d_q);
+    if (params == nullptr) return;
+    const std::span<const float> temperature = p_.options.temperature;
+    const float t = temperature[temperature.size() == 1 ? 0 : static_cast<size_t>(row.head)];
+    if (p_.options.min_temperature && t < static_cast<float>(*p_.options.min_temperature)) return;
+    params[row.head % p_.group] -= along / static_cast<double>(t);
+  }
+  void Key(const float* k, const ScoreSums& sums, float* d_k, double*) const override {
+    Unproject(k, sums.vectors, 1.0 / static_cast<double>(units_), d_k);
+  }
+
+  void Store(std::span<const double> params, const AttentionGradients& to) const override {
+    for (size_t h = 0; h < to.d_temperature.size(); ++h) {
+      to.d_temperature[h] = static_cast<float>(params[h]);
+    }
+  }
+
+ private:
+  // Writes the gradient of x for `scale` times that of x / |x|, and returns scale g.x / |x|.
+  double Unproject(const float* x, const float* g, double scale, float* to) const {
+    double squares = 0, dot = 0;
+    for (size_t t = 0; t < head_dim_; ++t) {
+      squares += static_cast<double>(x[t]) * static_cast<double>(x[t]);
+      dot += static_cast<double>(x[t]) * static_cast<double>(g[t]);
+    }
+    const double inverse = squares == 0 ? 0 : 1 / std::sqrt(squares);
+    const double along = scale * dot * inverse;
+    for (size_t t = 0; t < head_dim_; ++t) {
+      to[t] = static_cast<float>(inverse * (scale * static_cast<double>(g[t]) -
+                                            along * inverse * static_cast<double>(x[t])));
+    }
+    return along;
+  }
+
+  const AttentionProblem& p_;
   float units_;
   size_t head_dim_;
 };

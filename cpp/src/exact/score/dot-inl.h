@@ -8,6 +8,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/score/score-inl.h"
+#include "src/exact/score_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -32,6 +33,27 @@ class DotScore final : public ScorePlug {
 
  private:
   float scale_;
+  size_t head_dim_;
+};
+
+// d_q = scale sum_j d_s_ij k_j, d_k = scale sum_i d_s_ij q_i.
+class DotScoreGradient final : public ScoreGradient {
+ public:
+  // Packed queries are q times `packed_scale`, the scale in the units of the tile.
+  DotScoreGradient(float scale, float packed_scale, size_t head_dim)
+      : scale_(scale),
+        key_scale_(packed_scale == 0 ? 0 : scale / packed_scale),
+        head_dim_(head_dim) {}
+
+  void Query(const Row&, const float*, const ScoreSums& sums, float* d_q, double*) const override {
+    for (size_t t = 0; t < head_dim_; ++t) d_q[t] = scale_ * sums.vectors[t];
+  }
+  void Key(const float*, const ScoreSums& sums, float* d_k, double*) const override {
+    for (size_t t = 0; t < head_dim_; ++t) d_k[t] = key_scale_ * sums.vectors[t];
+  }
+
+ private:
+  float scale_, key_scale_;
   size_t head_dim_;
 };
 

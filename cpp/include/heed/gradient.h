@@ -1,0 +1,104 @@
+// Gradients of exact attention: vector-Jacobian products of heed/attention.h.
+#ifndef HEED_GRADIENT_H_
+#define HEED_GRADIENT_H_
+
+#include <span>
+#include <vector>
+
+#include "heed/attention.h"
+#include "heed/request.h"
+#include "heed/tensor.h"
+#include "heed/thread_pool.h"
+
+namespace heed {
+
+// Largest error of a float32 gradient of softmax attention against that of the float64 reference,
+// for logits of size S up to 16, and S / 16 times as much beyond. Gradients are sums of terms of
+// both signs, so errors are relative to the largest element of the same gradient. Docs and tests
+// read this constant.
+inline constexpr double kGradientMaxError = 4e-6;
+
+// Where gradients go; those without a value are not computed. `d_lse` is the one that is read.
+struct AttentionGradients {
+  // The gradient that arrives at lse, [batch, num_heads, q_len, 1]; absent = 0. Only where
+  // Normalize says (lse).
+  TensorView<const float> d_lse{};
+
+  // Shaped as q, k and v; float32, float16 or bfloat16, rounded once.
+  StoredOutput d_q{};
+  StoredOutput d_k{};
+  StoredOutput d_v{};
+
+  // Shaped as options.bias: summed over the extents that broadcast. Cells of -inf get 0.
+  TensorView<float> d_bias{};
+  // As many values as the options of the same name have. Empty = not computed.
+  std::span<float> d_alibi_slopes{};
+  std::span<float> d_sinks{};
+  std::span<float> d_width{};
+  std::span<float> d_temperature{};  // 0 where it is below min_temperature
+  // Shaped as options.score_matrix.
+  TensorView<float> d_score_matrix{};
+};
+
+// Computes the gradients of a scalar L from d_out = dL / d output, for output = Attention(q, k, v):
+// with p the weights, dP_ij = d_out_i . v_j and D_i = d_out_i . output_i - d_lse_i,
+//
+//   d_v_j = sum_i p_ij d_out_i          d_s_ij = p_ij (dP_ij - D_i)
+//   d_q_i = scale sum_j d_s_ij k_j      d_k_j = scale sum_i d_s_ij q_i
+//
+// for softmax and dot products; docs/gradients.md has the others. The weights are computed again
+// from q, k and lse, tile by tile.
+//
+// Shapes   q, k, v, options as in the call of Attention() that gave `out` and `lse`; d_out as out.
+//          `lse` is needed, and `out` read, by normalisers that have one (heed/attention.h); the
+//          others take no lse, and out may be absent.
+// Empty row  every gradient exactly 0. What is not kept cannot matter: NaN or Inf in masked keys,
+//          values, bias or padding, or in d_out of a row, reaches only what sees it.
+// Errors   Error(kShape | kRange | kOption | kMemory), before anything is written; kUnsupported for
+//          what has no gradient (yet), named.
+// Accuracy kGradientMaxError.
+// Cost     2.5 times the FLOPs of Attention(); counting the visible keys of relu and of averages
+//          with masks takes 0.5 times as much more. A bias that broadcasts over batch, heads or
+//          queries takes a second pass, 1 time. Allocates O(kv_len * (head_dim + head_dim_v)) a
+//          KV head in flight, once more for each part of its queries (at most 8, by shapes alone),
+//          and O((head_dim + head_dim_v) * tile) per thread; never O(q_len * kv_len).
+// Threads  As Attention(): the same bits for any number of threads.
+// Source   Dao et al. 2022, arXiv:2205.14135, appendix B.2; Dao 2023, arXiv:2307.08691.
+void AttentionBackward(TensorView<const float> q, TensorView<const float> k,
+                       TensorView<const float> v, TensorView<const float> out,
+                       TensorView<const float> lse, TensorView<const float> d_out,
+                       const AttentionOptions& options, const AttentionGradients& gradients,
+                       ThreadPool* pool = nullptr);
+
+// The same for any storage type, each its own. An `out` that was rounded to two bytes makes D_i,
+// and with it gradients of q and k, as wrong as itself.
+void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                       const StoredTensor& out, TensorView<const float> lse,
+                       const StoredTensor& d_out, const AttentionOptions& options,
+                       const AttentionGradients& gradients, ThreadPool* pool = nullptr);
+
+// Gradients of a request, for any row of the registry with the capability "gradient".
+struct BackwardPlan {
+  // What forward gives and backward needs: output, then lse where there is one.
+  std::vector<OutputSpec> results;
+  // One for each input of the request that has a gradient, under its name and with its shape.
+  std::vector<OutputSpec> gradients;
+};
+
+// Validates the request. Throws Error; kUnsupported, by name, for what has no gradient.
+BackwardPlan PlanBackward(const Request& request);
+
+// Runs forward: `results` holds one tensor for each entry of the plan's.
+void RunForward(const Request& request, std::span<const NamedTensor> results,
+                ThreadPool* pool = nullptr);
+
+// Runs backward on the same request. `results` is what RunForward() wrote, `d_results` what arrives
+// at them, by the same names: "output", and "lse" or not; `gradients` holds those entries of the
+// plan's that are wanted. Vectors and tables are contiguous. Throws Error.
+void RunBackward(const Request& request, std::span<const NamedTensor> results,
+                 std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
+                 ThreadPool* pool = nullptr);
+
+}  // namespace heed
+
+#endif  // HEED_GRADIENT_H_

@@ -1,0 +1,180 @@
+// The rows of one task and their scores, a tile of keys at a time: what forward and backward share.
+#if defined(HEED_EXACT_SCORE_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_SCORE_BLOCK_INL_H_
+#undef HEED_EXACT_SCORE_BLOCK_INL_H_
+#else
+#define HEED_EXACT_SCORE_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "src/exact/plan-inl.h"
+#include "src/exact/seen-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows [plan.first_row + block * plan.block_rows, ...) of a unit (batch entry and KV head): their
+// queries packed, and their scores through the sockets score, modify and keep.
+class ScoreBlock {
+ protected:
+  ScoreBlock(const Plan& plan, int64_t unit, int64_t block, Scratch& scratch)
+      : plan_(plan),
+        p_(*plan.problem),
+        unit_(unit),
+        batch_(unit / p_.num_kv_heads),
+        scratch_(scratch),
+        seen_(plan, batch_, scratch),
+        score_memory_(scratch.scores.get()) {
+    const int64_t first = plan.first_row + block * plan.block_rows;
+    num_rows_ = static_cast<size_t>(std::min(plan.block_rows, plan.rows - first));
+    FillRows(first);
+    PackQueries();
+  }
+
+  size_t BeginTile() const { return static_cast<size_t>(keys_.begin) / kTileKeys; }
+  size_t EndTile() const { return (static_cast<size_t>(keys_.end) + kTileKeys - 1) / kTileKeys; }
+
+  ScoreTile MakeScoreTile(size_t t, size_t r) const {
+    ScoreTile tile;
+    tile.problem = &p_;
+    tile.batch = batch_;
+    tile.rows = scratch_.rows.data() + r;
+    tile.num_rows = std::min(kScoreRows, num_rows_ - r);
+    tile.key_begin = static_cast<int64_t>(t * kTileKeys);
+    tile.num_keys = plan_.NumKeys(batch_, t);
+    tile.first = 0;
+    tile.last = Plan::KeyCols(tile.num_keys);
+    std::fill_n(tile.groups, kMaxRowGroups, ColumnRange{tile.first, tile.last});
+    tile.scores = score_memory_;
+    return tile;
+  }
+
+  // Runs score, modify and keep on the rows from r and tile t, and calls `visit(tile)` for each run
+  // of panels that some row sees: one tile, or several where cells are kept one by one.
+  template <class Visit>
+  void VisitScores(const PackedTile& packed, size_t t, size_t r, const Visit& visit) {
+    ScoreTile tile = MakeScoreTile(t, r);
+    if (plan_.plugs.keep.empty()) {
+      const TileClass ranges = NarrowToRanges(tile, seen_.DistinctRows(r, tile.num_rows));
+      if (ranges == TileClass::kEmpty) return;
+      Score(packed, r, tile);
+      if (ranges == TileClass::kPartial) ApplyRanges(tile);
+      visit(tile);
+      return;
+    }
+    const VisiblePanels& visible = seen_.Panels(t, r, tile.num_rows);
+    uint64_t panels = visible.any;
+    for (ColumnRange run; TakeRun(panels, run);) {
+      tile.first = run.begin;
+      tile.last = run.end;
+      for (size_t g = 0; g < kMaxRowGroups; ++g) {
+        tile.groups[g] = PanelsInRun(visible.groups[g], run);
+      }
+      Score(packed, r, tile);
+      if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);
+      visit(tile);
+    }
+  }
+
+  void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
+    FillScores(packed, r, tile);
+    if (plan_.plugs.softcap != nullptr) plan_.plugs.softcap->Apply(tile);
+    if (capped_memory_ != nullptr) KeepCapped(tile);
+    for (const auto& modify : plan_.plugs.additive) modify->Apply(tile);
+  }
+
+  void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
+    const float* queries = scratch_.queries.get() + r * plan_.query_depth;
+    if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
+    ScoreTile panel = tile;
+    const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
+    for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
+      const size_t next = std::min(c + PanelCols(), tile.num_keys);
+      PrefetchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(next),
+                   std::min(PanelCols(), tile.num_keys - next));
+      PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
+      panel.first = c;
+      panel.last = c + PanelCols();
+      plan_.plugs.score->Fill(queries, packed.k, panel);
+    }
+  }
+
+  // Remembers which cells are kept, from their scores before they become weights.
+  void NoteVisible(const ScoreTile& tile, const float* scores) {
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      for (size_t c = tile.first; c < tile.last; ++c) {
+        scratch_.visible[i * kTileKeys + c] =
+            scores[i * kTileKeys + c] != -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const AttentionProblem& p_;
+  int64_t unit_;
+  int64_t batch_;
+  Scratch& scratch_;
+  SeenKeys seen_;
+  float* score_memory_;             // where the next score tile goes
+  float* capped_memory_ = nullptr;  // where scores are kept as they are before biases; or nowhere
+  size_t num_rows_ = 0;
+  KeyRange keys_{};  // what any row of the block sees
+
+ private:
+  void FillRows(int64_t first) {
+    keys_ = {p_.kv_len, 0};
+    int64_t query = first / p_.group;
+    int64_t lane = first % p_.group;
+    const int64_t head = unit_ % p_.num_kv_heads * p_.group;
+    for (size_t r = 0; r < num_rows_; ++r) {
+      Row& row = scratch_.rows[r];
+      row = {head + lane, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
+      if (++lane == p_.group) {
+        lane = 0;
+        ++query;
+      }
+      NarrowToHulls(plan_.plugs.keep, batch_, row);
+      const KeyRange keys = row.keys;
+      if (keys.begin == keys.end) continue;
+      keys_.begin = std::min(keys_.begin, keys.begin);
+      keys_.end = std::max(keys_.end, keys.end);
+    }
+    if (keys_.begin >= keys_.end) keys_ = {0, 0};
+    seen_.FindRuns(num_rows_);
+  }
+
+  // Groups of kTileRows rows, each [query_depth][rows]; the last group may be shorter.
+  void PackQueries() {
+    const size_t width = static_cast<size_t>(p_.head_dim);
+    float* const packed = scratch_.queries.get();
+    for (size_t group = 0; group < num_rows_; group += kTileRows) {
+      const size_t count = std::min(kTileRows, num_rows_ - group);
+      const Row* queries = scratch_.rows.data() + group;
+      const float* rows[kTileRows];
+      for (size_t i = 0; i < count; ++i) {
+        const RowBuffers buffers = {scratch_.converted.get() + i * width, nullptr};
+        GatherRows({&p_.q, nullptr, batch_, queries[i].head}, queries[i].query, 1, buffers,
+                   rows + i);
+      }
+      plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.query_depth,
+                                     packed + num_rows_ * plan_.query_depth);
+    }
+  }
+
+  void KeepCapped(const ScoreTile& tile) const {
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const float* row = tile.row_scores(i);
+      std::copy(row + tile.first, row + tile.last, capped_memory_ + i * kTileKeys + tile.first);
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_SCORE_BLOCK_INL_H_

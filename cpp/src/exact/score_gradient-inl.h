@@ -1,0 +1,53 @@
+// The derivative side of the score socket: from packed queries and keys back to q, k and what else
+// a score reads.
+#if defined(HEED_EXACT_SCORE_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_SCORE_GRADIENT_INL_H_
+#undef HEED_EXACT_SCORE_GRADIENT_INL_H_
+#else
+#define HEED_EXACT_SCORE_GRADIENT_INL_H_
+#endif
+
+#include <span>
+
+#include "heed/gradient.h"
+#include "hwy/highway.h"
+#include "src/exact/tile.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// What the loop sums for a query over its keys, or for a key over its queries, weighted by the
+// gradients of their scores, d_s.
+struct ScoreSums {
+  const float* vectors;  // sum of d_s * the other side, packed
+  float total;           // sum of d_s; only where NeedsTotals()
+};
+
+class ScoreGradient {
+ public:
+  virtual ~ScoreGradient() = default;
+
+  // d_q of one query, and d_k of one key. They add to the gradients of parameters, `params`:
+  // QueryParams() numbers for the queries of a KV head, KeyParams() for its keys; nullptr where
+  // nobody wants them.
+  virtual void Query(const Row& row, const float* q, const ScoreSums& sums, float* d_q,
+                     double* params) const = 0;
+  virtual void Key(const float* k, const ScoreSums& sums, float* d_k, double* params) const = 0;
+
+  virtual bool NeedsTotals() const { return false; }
+  virtual size_t QueryParams() const { return 0; }
+  virtual size_t KeyParams() const { return 0; }
+
+  // Numbers of all parameters, and which of them the n-th one of a KV head is.
+  virtual size_t NumParams() const { return 0; }
+  virtual size_t ParamOf(int64_t /*kv_head*/, size_t n) const { return n; }
+  // Takes the sums to where the caller wants them.
+  virtual void Store(std::span<const double> /*params*/, const AttentionGradients& /*to*/) const {}
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_SCORE_GRADIENT_INL_H_

@@ -1,0 +1,295 @@
+// One block of query rows on its way back: computes the weights and the gradients of the scores
+// again, tile by tile, and adds them up.
+#if defined(HEED_GRADIENT_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_GRADIENT_BLOCK_INL_H_
+#undef HEED_GRADIENT_BLOCK_INL_H_
+#else
+#define HEED_GRADIENT_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "src/exact/modify/alibi-inl.h"
+#include "src/exact/modify/bias-inl.h"
+#include "src/exact/score_block-inl.h"
+#include "src/gradient/pack-inl.h"
+#include "src/gradient/plan-inl.h"
+#include "src/gradient/products-inl.h"
+#include "src/power.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sums over the rows of a part that belong to no key, one for each query head of the KV head.
+struct HeadSums {
+  std::span<double> slopes;
+  std::span<double> sinks;
+  double* params;  // of the score
+};
+
+class GradientBlock : private ScoreBlock {
+ public:
+  // `tiles` are those of the unit.
+  GradientBlock(const GradientPlan& plan, int64_t unit, int64_t block, const GradientTile* tiles,
+                GradientScratch& scratch)
+      : ScoreBlock(plan.plan, unit, block, scratch.forward),
+        g_(plan),
+        tiles_(tiles),
+        own_(scratch),
+        row_terms_{scratch.lse.get(), scratch.mean.get(), scratch.factor.get()} {
+    capped_memory_ = scratch.capped.get();
+    PackRows();
+    FillFactors();
+  }
+
+  // Adds to the sums of the part, and writes d_q.
+  void Run(const PartSums& sums, const HeadSums& heads) {
+    std::fill_n(own_.d_q.get(), num_rows_ * g_.k_cols, 0.0f);
+    std::fill_n(own_.totals.get(), num_rows_, 0.0f);
+    sums_ = sums;
+    heads_ = heads;
+    ForEachTile(&GradientBlock::AddTile);
+    if (!heads.sinks.empty()) AddSinks(heads.sinks);
+    if (g_.wants_q) WriteQueries(heads.params);
+  }
+
+  // Adds to d_bias only.
+  void RunBias() { ForEachTile(&GradientBlock::AddBias); }
+
+ private:
+  // What to do with a tile of scores, its keys and its first row. A pointer, so that the sockets
+  // before it are compiled once.
+  using Step = void (GradientBlock::*)(const ScoreTile&, const GradientTile&, size_t);
+
+  void ForEachTile(Step step) {
+    for (size_t t = BeginTile(); t < EndTile(); ++t) {
+      if (!seen_.MayMeet(t, 0, num_rows_)) continue;
+      for (size_t r = 0; r < num_rows_; r += kScoreRows) {
+        VisitScores(tiles_[t].keys, t, r,
+                    [&](const ScoreTile& tile) { (this->*step)(tile, tiles_[t], r); });
+      }
+    }
+  }
+
+  void AddTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
+    const ScoreTile d_scores = Differentiate(tile, keys, r);
+    AddHeadSums(d_scores, heads_);
+    if (g_.owns_bias) AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
+    if (g_.plugs.softcap != nullptr) {
+      g_.plugs.softcap->Backward(tile, own_.capped.get(), d_scores.scores);
+    }
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(tile);
+    AddProducts(tile, d_scores, keys, sums_, r);
+  }
+
+  void AddBias(const ScoreTile& tile, const GradientTile& keys, size_t r) {
+    const ScoreTile d_scores = Differentiate(tile, keys, r);
+    AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
+  }
+
+  // Scores of -inf are hidden, as in forward.
+  void CountTile(const ScoreTile& tile, const GradientTile&, size_t r) {
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const float* row = tile.row_scores(i);
+      const auto hidden =
+          std::count(row + tile.first, row + tile.last, -std::numeric_limits<float>::infinity());
+      own_.factor.get()[r + i] +=
+          static_cast<float>(static_cast<int64_t>(tile.last - tile.first) - hidden);
+    }
+  }
+
+  // Packs d_out and the queries as rows, and finds what each row's scores are compared with.
+  void PackRows() {
+    for (size_t group = 0; group < num_rows_; group += kTileRows) {
+      const size_t count = std::min(kTileRows, num_rows_ - group);
+      const float* queries = scratch_.queries.get() + group * plan_.query_depth;
+      UnpackToPanels(queries, count, count, plan_.depth, num_rows_,
+                     own_.query_rows.get() + group * PanelCols());
+      queries_finite_ = AllFinite(queries, count * plan_.depth) && queries_finite_;
+      const float* rows[kTileRows];
+      for (size_t i = 0; i < count; ++i) {
+        rows[i] = StoredRow(g_.problem->d_out, group + i, own_.converted.get() + i * g_.DimV());
+        if (g_.plugs.normalize->HasLse()) FillTerms(group + i, rows[i]);
+      }
+      TransposeRows(rows, count, g_.DimV(), own_.d_out.get() + group * g_.DimV(), count);
+      d_out_finite_ = PackPanels(RowPointers{rows}, count, g_.DimV(), num_rows_,
+                                 own_.d_out_rows.get() + group * PanelCols()) &&
+                      d_out_finite_;
+    }
+  }
+
+  // Row r of a tensor [batch, num_heads, q_len, ...] as floats, converted into `buffer` if need be.
+  const float* StoredRow(const StoredTensor& tensor, size_t r, float* buffer) const {
+    const Row& row = scratch_.rows[r];
+    const void* stored = tensor.Row(batch_, row.head, row.query);
+    if (tensor.dtype == DType::kFloat32) return static_cast<const float*>(stored);
+    StoredRowToFloats(tensor.dtype, stored, static_cast<size_t>(tensor.shape[3]), buffer);
+    return buffer;
+  }
+
+  void FillTerms(size_t r, const float* d_out) {
+    const Row& row = scratch_.rows[r];
+    const GradientProblem& problem = *g_.problem;
+    const float* out = StoredRow(problem.out, r, own_.converted_too(plan_));
+    const auto& d_lse = problem.gradients.d_lse;
+    const float less = d_lse.has_value() ? d_lse(batch_, row.head, row.query, 0) : 0.0f;
+    own_.mean.get()[r] = DotProduct(d_out, out, g_.DimV()) - less;
+    own_.lse.get()[r] = Lse(r);
+  }
+
+  static float DotProduct(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t count) {
+    const DF d;
+    VF sum = hn::Zero(d);
+    size_t c = 0;
+    for (; c + hn::Lanes(d) <= count; c += hn::Lanes(d)) {
+      sum = Fma(hn::LoadU(d, a + c), hn::LoadU(d, b + c), sum);
+    }
+    if (c < count) {
+      sum = Fma(hn::LoadN(d, a + c, count - c), hn::LoadN(d, b + c, count - c), sum);
+    }
+    return hn::ReduceSum(d, sum);
+  }
+
+  // 0 for an empty row, all of whose scores are hidden; NaN for one that is lost.
+  float Lse(size_t r) const {
+    const Row& row = scratch_.rows[r];
+    const float lse = g_.problem->lse(batch_, row.head, row.query, 0);
+    if (lse == -std::numeric_limits<float>::infinity()) return 0.0f;
+    return std::isfinite(lse) ? lse : std::numeric_limits<float>::quiet_NaN();
+  }
+
+  // Weights of normalisers that look at how many keys a row sees.
+  void FillFactors() {
+    float* factor = own_.factor.get();
+    std::fill_n(factor, num_rows_, 1.0f);
+    const double power = g_.plugs.normalize->LengthPower();
+    if (power == 0) return;
+    CountVisible(factor);
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const double count = static_cast<double>(factor[r]);
+      factor[r] = static_cast<float>(power == 1 ? 1 / count : Power(count, -power));
+    }
+  }
+
+  // Where scores may be -inf, all are computed to be counted.
+  void CountVisible(float* count) {
+    if (plan_.plugs.keep.empty() && plan_.plugs.additive.empty()) {
+      for (size_t r = 0; r < num_rows_; ++r) {
+        const KeyRange& keys = scratch_.rows[r].keys;
+        count[r] = static_cast<float>(keys.end - keys.begin);
+      }
+      return;
+    }
+    std::fill_n(count, num_rows_, 0.0f);
+    ForEachTile(&GradientBlock::CountTile);
+  }
+
+  // Turns the tile's scores into weights and returns the gradients of the scores.
+  ScoreTile Differentiate(const ScoreTile& tile, const GradientTile& keys, size_t r) {
+    ScoreTile d_scores = tile;
+    d_scores.scores = own_.d_scores.get();
+    FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, d_scores);
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(d_scores);
+    if (!keys.keys_finite || !queries_finite_ || !d_out_finite_) NoteVisible(tile, tile.scores);
+    g_.plugs.normalize->Apply(tile, d_scores.scores, row_terms_.From(r));
+    return d_scores;
+  }
+
+  void AddHeadSums(const ScoreTile& d_scores, const HeadSums& heads) const {
+    if (heads.slopes.empty()) return;
+    for (size_t r = 0; r < d_scores.num_rows; ++r) {
+      heads.slopes[Lane(d_scores.rows[r])] += AlibiSlopeGradient(d_scores, d_scores.scores, r);
+    }
+  }
+
+  // A sink has the weight e^(sink - lse) and no value: its d_p is 0.
+  void AddSinks(std::span<double> sums) const {
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const Row& row = scratch_.rows[r];
+      const float lse = g_.problem->lse(batch_, row.head, row.query, 0);
+      if (lse == -std::numeric_limits<float>::infinity()) continue;
+      const float sink = p_.options.sinks[static_cast<size_t>(row.head)];
+      if (std::isinf(sink)) continue;
+      const double weight = std::exp(static_cast<double>(sink) - static_cast<double>(lse));
+      sums[Lane(row)] -= weight * static_cast<double>(own_.mean.get()[r]);
+    }
+  }
+
+  // Which of the query heads of the KV head it is.
+  size_t Lane(const Row& row) const { return static_cast<size_t>(row.head % p_.group); }
+
+  void AddProducts(const ScoreTile& weights, const ScoreTile& d_scores, const GradientTile& keys,
+                   const PartSums& sums, size_t r) {
+    const size_t key = static_cast<size_t>(weights.key_begin);
+    const uint8_t* visible = scratch_.visible.data();
+    if (g_.wants_v) {
+      const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
+      float* to = sums.v + key * plan_.v_cols;
+      d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
+    }
+    if (g_.wants_k) {
+      const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
+      float* to = sums.k + key * g_.k_cols;
+      queries_finite_ ? AddRows(d_scores, queries, to)
+                      : AddVisibleRows(d_scores, visible, queries, to);
+    }
+    if (g_.plugs.score->NeedsTotals()) AddTotals(d_scores, sums, r);
+    if (g_.wants_q) {
+      const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
+      float* to = own_.d_q.get() + r * g_.k_cols;
+      keys.keys_finite ? AddKeys(d_scores, rows, to) : AddVisibleKeys(d_scores, visible, rows, to);
+    }
+  }
+
+  void AddTotals(const ScoreTile& d_scores, const PartSums& sums, size_t r) {
+    const size_t last = std::min(d_scores.last, d_scores.num_keys);
+    for (size_t i = 0; i < d_scores.num_rows; ++i) {
+      const float* HWY_RESTRICT row = d_scores.row_scores(i);
+      float total = 0;
+      for (size_t c = d_scores.first; c < last; ++c) total += row[c];
+      own_.totals.get()[r + i] += total;
+      if (!g_.wants_k) continue;
+      float* HWY_RESTRICT to = sums.totals + d_scores.key_begin;
+      for (size_t c = d_scores.first; c < last; ++c) to[c] += row[c];
+    }
+  }
+
+  void WriteQueries(double* params) {
+    const StoredOutput& d_q = g_.gradients().d_q;
+    float* row = own_.row.get();
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const Row& at = scratch_.rows[r];
+      const float* sums = own_.d_q.get() + r * g_.k_cols;
+      const bool none = std::all_of(sums, sums + plan_.depth, [](float x) { return x == 0; });
+      if (none && own_.totals.get()[r] == 0) {
+        std::fill_n(row, p_.head_dim, 0.0f);
+      } else {
+        const float* q = StoredRow(p_.q, r, own_.converted.get());
+        g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r]}, row, params);
+      }
+      if (!d_q.has_value()) continue;
+      FloatsToStoredRow(row, static_cast<size_t>(d_q.shape[3]), d_q.dtype,
+                        d_q.Row(batch_, at.head, at.query));
+    }
+  }
+
+  const GradientPlan& g_;
+  const GradientTile* tiles_;
+  GradientScratch& own_;
+  GradientRows row_terms_;
+  PartSums sums_{};
+  HeadSums heads_{};
+  bool queries_finite_ = true;
+  bool d_out_finite_ = true;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_GRADIENT_BLOCK_INL_H_

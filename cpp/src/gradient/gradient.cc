@@ -1,0 +1,86 @@
+// heed::AttentionBackward: validation and dispatch to the best SIMD target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/gradient/gradient.cc"
+#include "heed/gradient.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "src/gradient/problem.h"
+#include "src/gradient/run-inl.h"
+#include "src/message.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// Writes zeros; extents that broadcast have stride 0.
+void Clear(const TensorView<float>& view) {
+  const auto extent = [&](size_t axis) { return view.strides[axis] == 0 ? 1 : view.shape[axis]; };
+  for (int64_t b = 0; b < extent(0); ++b) {
+    for (int64_t h = 0; h < extent(1); ++h) {
+      for (int64_t i = 0; i < extent(2); ++i) {
+        if (extent(3) > 0) std::fill_n(&view(b, h, i, 0), extent(3), 0.0f);
+      }
+    }
+  }
+}
+
+// Gradients that are sums over batch, queries or keys, of which there may be none.
+void ClearSums(const AttentionGradients& to) {
+  if (to.d_bias.has_value()) Clear(to.d_bias);
+  if (to.d_score_matrix.has_value()) Clear(to.d_score_matrix);
+  for (const std::span<float> sums :
+       {to.d_alibi_slopes, to.d_sinks, to.d_width, to.d_temperature}) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+  }
+}
+
+// In a dry run allocates what it would, and no more.
+void RunGradient(const GradientProblem& problem, ThreadPool& pool) {
+  const AttentionGradients& to = problem.gradients;
+  ClearSums(to);
+  const Plan plan = InRealMemory([&] { return Plan(problem.attention); });
+  if (plan.num_units == 0) return;
+  const GradientPlan gradient(problem, plan);
+  GradientRun run(gradient, pool);
+  if (DryRun::Current() == nullptr) run.Run();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed {
+
+HWY_EXPORT(RunGradient);
+
+void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                       const StoredTensor& out, TensorView<const float> lse,
+                       const StoredTensor& d_out, const AttentionOptions& options,
+                       const AttentionGradients& gradients, ThreadPool* pool) {
+  const GradientProblem problem = ValidateGradient(q, k, v, out, lse, d_out, options, gradients);
+  try {
+    HWY_DYNAMIC_DISPATCH(RunGradient)(problem, pool != nullptr ? *pool : DefaultThreadPool());
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of gradients");
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, "the scratch memory of gradients is more than can be addressed");
+  }
+}
+
+void AttentionBackward(TensorView<const float> q, TensorView<const float> k,
+                       TensorView<const float> v, TensorView<const float> out,
+                       TensorView<const float> lse, TensorView<const float> d_out,
+                       const AttentionOptions& options, const AttentionGradients& gradients,
+                       ThreadPool* pool) {
+  AttentionBackward(StoredTensor(q), StoredTensor(k), StoredTensor(v), StoredTensor(out), lse,
+                    StoredTensor(d_out), options, gradients, pool);
+}
+
+}  // namespace heed
+#endif  // HWY_ONCE

@@ -1,0 +1,150 @@
+// The plan of one backward call: sizes, derivatives of the plugs and memory, fixed before any
+// thread starts.
+#if defined(HEED_GRADIENT_PLAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_GRADIENT_PLAN_INL_H_
+#undef HEED_GRADIENT_PLAN_INL_H_
+#else
+#define HEED_GRADIENT_PLAN_INL_H_
+#endif
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "src/exact/modify/softcap-inl.h"
+#include "src/exact/normalize_gradient-inl.h"
+#include "src/exact/plan-inl.h"
+#include "src/exact/score_gradient-inl.h"
+#include "src/exact/weights/dropout-inl.h"
+#include "src/gradient/problem.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+
+// Derivatives of the sockets.
+struct GradientPlugs {
+  std::unique_ptr<ScoreGradient> score;
+  std::unique_ptr<NormalizeGradient> normalize;
+  std::unique_ptr<Softcap> softcap;         // nullptr: none
+  std::unique_ptr<DropoutWeights> dropout;  // nullptr: none
+};
+
+GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
+
+// Queries of a KV head are dealt to parts, so many tasks, each with sums of its own for keys and
+// values: enough for many threads where there are few heads. Sums cost what 12 queries do.
+inline constexpr int64_t kPartRows = 512;
+inline constexpr int64_t kMostTasks = 8;
+
+struct GradientPlan {
+  const GradientProblem* problem;
+  const Plan& plan;
+  GradientPlugs plugs;
+  size_t k_cols;      // depth of a packed key, rounded up to panels
+  int64_t num_parts;  // of the blocks of a unit
+  size_t params;      // numbers of the score's parameters, 0 when their gradients are not wanted
+  bool wants_q, wants_k, wants_v;
+  bool owns_bias;  // d_bias is wanted, and no two blocks share a cell of it
+
+  GradientPlan(const GradientProblem& g, const Plan& forward)
+      : problem(&g), plan(forward), plugs(MakeGradientPlugs(g.attention)) {
+    const AttentionGradients& to = g.gradients;
+    k_cols = RoundUp(plan.depth, PanelCols());
+    const int64_t tasks = std::max<int64_t>(1, kMostTasks / plan.num_units);
+    num_parts = std::clamp<int64_t>(plan.rows / kPartRows, 1, tasks);
+    // Parameters of scores are differentiated along with queries and keys.
+    params = to.d_width.empty() && to.d_temperature.empty() && !to.d_score_matrix.has_value()
+                 ? 0
+                 : plugs.score->NumParams();
+    wants_q = to.d_q.has_value() || params > 0;
+    wants_k = to.d_k.has_value() || params > 0;
+    wants_v = to.d_v.has_value();
+    owns_bias = to.d_bias.has_value() && !SharesBias(0) && !SharesBias(1) && !SharesBias(2);
+  }
+
+  const AttentionProblem& attention() const { return problem->attention; }
+  const AttentionGradients& gradients() const { return problem->gradients; }
+
+  // Does the bias broadcast over this extent?
+  bool SharesBias(size_t axis) const {
+    const TensorView<float>& d_bias = gradients().d_bias;
+    return d_bias.strides[axis] == 0 && d_bias.shape[axis] > 1;
+  }
+
+  size_t TileKeyCols() const { return Plan::KeyCols(plan.TileKeys()); }
+  size_t DimV() const { return static_cast<size_t>(attention().head_dim_v); }
+  // Of a tile: keys packed for scores with the scratch of packing them, values packed in the same
+  // way, and the keys once more as rows.
+  size_t ValueFloats() const { return TileKeyCols() * DimV(); }
+  size_t KeyRowFloats() const { return plan.TileKeys() * k_cols; }
+  size_t TileFloats() const { return plan.KTileFloats() + ValueFloats() + KeyRowFloats(); }
+  // Sums of a part, one row for each key.
+  size_t SumCols() const {
+    return (wants_k ? k_cols : 0) + (wants_v ? plan.v_cols : 0) + (NeedsTotals() ? 1 : 0);
+  }
+  size_t PartFloats() const {
+    return RoundUp(static_cast<size_t>(attention().kv_len) * SumCols(), PanelCols());
+  }
+  bool NeedsTotals() const { return wants_k && plugs.score->NeedsTotals(); }
+};
+
+// Keys and values of one tile.
+struct GradientTile {
+  PackedTile keys;  // without values
+  float* values;    // [panel of keys][head_dim_v][PanelCols()]
+  float* key_rows;  // [panel of dims][key][PanelCols()]
+  bool keys_finite;
+};
+
+// The sums of a part: d_k and d_v before they are scaled.
+struct PartSums {
+  float* k;       // [kv_len][k_cols], nullptr when d_k is not wanted
+  float* v;       // [kv_len][v_cols]
+  float* totals;  // [kv_len], where the score needs them
+};
+
+// Memory of one worker.
+struct GradientScratch {
+  Scratch forward;
+  AlignedFloats query_rows;  // [panel of dims][block rows][PanelCols()]
+  AlignedFloats d_out;       // row groups, [head_dim_v][rows]
+  AlignedFloats d_out_rows;  // [panel of dims][block rows][PanelCols()]
+  AlignedFloats d_q;         // [block rows][k_cols]
+  AlignedFloats d_scores;    // of one score tile
+  AlignedFloats capped;      // scores of it after softcap
+  AlignedFloats totals;  // gradients of scores, summed over each row; where the score needs them
+  AlignedFloats lse, mean, factor;  // of the rows
+  AlignedFloats converted;          // rows that are not floats where they lie
+  AlignedFloats row;                // one row of d_q, d_k or d_v
+
+  explicit GradientScratch(const GradientPlan& g) : forward(g.plan, false) {
+    const Plan& plan = g.plan;
+    const size_t most = static_cast<size_t>(std::min(plan.rows, plan.block_rows));
+    const size_t tile = std::min(most, kScoreRows) * kTileKeys;
+    query_rows = AlignedFloats(most * g.k_cols);
+    d_out = AlignedFloats(most * g.DimV());
+    d_out_rows = AlignedFloats(most * plan.v_cols);
+    d_q = AlignedFloats(most * g.k_cols);
+    d_scores = AlignedFloats(tile);
+    if (g.plugs.softcap != nullptr) capped = AlignedFloats(tile);
+    const size_t rows = RoundUp(most, kScoreRows);
+    lse = AlignedFloats(rows);
+    mean = AlignedFloats(rows);
+    factor = AlignedFloats(rows);
+    totals = AlignedFloats(rows);
+    converted = AlignedFloats(2 * PanelCols() * plan.LongestRow());
+    row = AlignedFloats(RoundUp(plan.LongestRow(), PanelCols()) + std::max(g.k_cols, plan.v_cols));
+  }
+
+  RowBuffers buffers() const { return {converted.get(), nullptr}; }
+  float* converted_too(const Plan& plan) const {
+    return converted.get() + PanelCols() * plan.LongestRow();
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_GRADIENT_PLAN_INL_H_

@@ -1,0 +1,61 @@
+// heed-bench --backward: gradients, checked against differences of the oracle, then timed.
+#ifndef HEED_NATIVE_BENCH_BACKWARD_H_
+#define HEED_NATIVE_BENCH_BACKWARD_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "native_bench/problem.h"
+#include "native_bench/report.h"
+#include "native_bench/run.h"
+
+namespace heed::bench {
+
+struct BackwardRow {
+  Case shape;
+  Verdict verdict;         // of a short problem of the same heads, along random directions
+  Summary forward = {};    // of one call, lse included
+  Summary seconds = {};    // of the backward call alone
+  double flop = 0;         // kBackwardOverForward times what forward counts
+  double peak_gflops = 0;  // of the machine; 0 = not measured
+  double Gflops() const { return seconds.count ? flop / seconds.median * 1e-9 : 0; }
+};
+
+// Five matrix products for two. By convention, not what a mechanism recomputes.
+inline constexpr double kBackwardOverForward = 2.5;
+
+struct BackwardReport {
+  Report context;
+  std::vector<BackwardRow> rows = {};
+};
+
+// A case forward and backward: every gradient that it has, for random gradients of its results.
+class BackwardProblem {
+ public:
+  BackwardProblem(const Case& c, uint64_t seed);
+  void Forward(ThreadPool& pool) const;
+  void Backward(ThreadPool& pool) const;
+  double flop() const;
+  // The derivative of sum(d_result * result) along random directions of each input, by the
+  // gradients and by differences of the oracle; errors relative to the terms of the sum. After both
+  // calls.
+  Verdict Verify(uint64_t seed) const;
+
+ private:
+  Problem problem_;
+  std::vector<OwnedTensor> results_, d_results_, gradients_;
+  std::vector<NamedTensor> named_results_, named_d_results_, named_gradients_;
+};
+
+// Every case of the grid whose mechanism has a gradient.
+BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress);
+
+bool AnyWrong(const BackwardReport& report);
+void PrintBackward(std::ostream& out, const BackwardReport& report);
+nlohmann::json ToJson(const BackwardReport& report);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_BACKWARD_H_

@@ -1,0 +1,20 @@
+// What a terminal is told while a benchmark runs.
+#ifndef HEED_NATIVE_BENCH_PROGRESS_H_
+#define HEED_NATIVE_BENCH_PROGRESS_H_
+
+#include <cstddef>
+#include <string>
+
+namespace heed::bench {
+
+// "45 s", "3:20 min", "1:05 h".
+std::string DurationText(double seconds);
+
+// "12/40 gpt2:prefill/..., 3:20 min left". The rest is taken to go on as `elapsed_seconds` went for
+// the `done` cases; nothing is said of it before the first case is done.
+std::string ProgressLine(const std::string& what, size_t done, size_t total,
+                         double elapsed_seconds);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_PROGRESS_H_

@@ -1,0 +1,70 @@
+#include "native_bench/backward.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace heed::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Progress kSilent = [](const std::string&, size_t, size_t) {};
+
+Options SmallOptions() {
+  Options options;
+  options.grid.mechanisms = {"scaled_dot_product", "sigmoid", "retention"};
+  options.grid.heads = {{4, 2}};
+  options.grid.head_dims = {16};
+  options.grid.lengths = {{80, 80}};
+  options.grid.masks = {Mask::kFull, Mask::kCausal};
+  options.grid.threads = {1};
+  options.plan = {.min_reps = 1, .min_seconds = 0, .max_seconds = 0};
+  return options;
+}
+
+TEST(Backward, EveryRowWithAGradientIsRight) {
+  Options options = SmallOptions();
+  options.verify_only = true;
+  const BackwardReport report = MeasureBackward(options, {}, kSilent);
+  ASSERT_EQ(report.rows.size(), 4u);  // retention has none
+  for (const BackwardRow& row : report.rows) {
+    EXPECT_TRUE(row.verdict.Passed())
+        << row.shape.Name() << " " << row.verdict.failure << " " << row.verdict.max_error;
+    EXPECT_EQ(row.verdict.rows, 3) << "q, k and v";
+  }
+}
+
+TEST(Backward, AWrongGradientIsNoticed) {
+  const BackwardProblem problem(
+      {.mechanism = "scaled_dot_product", .heads = {1, 1}, .lengths = {9, 9}, .head_dim = 8}, 1);
+  const auto pool = MakeThreadPool(1);
+  problem.Forward(*pool);
+  problem.Backward(*pool);
+  const BackwardProblem other(
+      {.mechanism = "scaled_dot_product", .heads = {1, 1}, .lengths = {9, 9}, .head_dim = 8}, 2);
+  EXPECT_TRUE(problem.Verify(1).Passed());
+  other.Forward(*pool);  // backward never ran: its gradients are not there
+  EXPECT_FALSE(other.Verify(1).Passed());
+}
+
+TEST(Backward, Reports) {
+  Options options = SmallOptions();
+  options.filter = "sigmoid.*full";
+  const BackwardReport report = MeasureBackward(options, {}, kSilent);
+  ASSERT_EQ(report.rows.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.rows[0].flop, 2.5 * 2 * 4 * 80 * 80 * 32);
+  const nlohmann::json json = ToJson(report);
+  EXPECT_EQ(json["schema"], "heed-bench-backward");
+  EXPECT_GT(json["rows"][0]["gflops"], 0);
+  std::ostringstream out;
+  PrintBackward(out, report);
+  EXPECT_THAT(out.str(), HasSubstr("sigmoid"));
+  options.grid.mechanisms = {"retention"};
+  EXPECT_THROW(MeasureBackward(options, {}, kSilent), Error);
+}
+
+}  // namespace
+}  // namespace heed::bench

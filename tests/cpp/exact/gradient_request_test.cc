@@ -1,0 +1,181 @@
+// Gradients by name: every row that has one, against the oracle; every other row refuses.
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gradient_oracle.h"
+#include "gtest/gtest.h"
+#include "heed/gradient.h"
+#include "heed/registry.h"
+#include "random_request.h"
+#include "request_builder.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Tensors for specs, full of NaN.
+class Tensors {
+ public:
+  explicit Tensors(const std::vector<OutputSpec>& specs) {
+    for (const OutputSpec& spec : specs) {
+      const std::vector<int64_t> shape(spec.shape.begin(), spec.shape.begin() + spec.rank);
+      int64_t count = 1;
+      for (const int64_t extent : shape) count *= extent;
+      std::vector<float>& values = values_.emplace_back(static_cast<size_t>(count), kNan);
+      named_.push_back({spec.name, ContiguousTensor(DType::kFloat32, values.data(), shape)});
+    }
+  }
+  std::span<const NamedTensor> named() const { return named_; }
+  std::vector<float>& values(size_t n) { return values_[n]; }
+  size_t size() const { return values_.size(); }
+  void Draw(Random& random) {
+    for (std::vector<float>& values : values_) {
+      for (float& x : values) x = random.Normal();
+    }
+  }
+  Values ByName() const {
+    Values by_name;
+    for (size_t n = 0; n < named_.size(); ++n) {
+      by_name[named_[n].name] = {values_[n].begin(), values_[n].end()};
+    }
+    return by_name;
+  }
+
+ private:
+  std::deque<std::vector<float>> values_;
+  std::vector<NamedTensor> named_;
+};
+
+// Gradients of all inputs along a random direction each, by RunBackward and by the oracle.
+void ExpectGradientsMatch(const Request& request, const std::string& what) {
+  const BackwardPlan plan = PlanBackward(request);
+  Tensors results(plan.results), d_results(plan.results), gradients(plan.gradients);
+  Random random(3);
+  d_results.Draw(random);
+  RunForward(request, results.named());
+  RunBackward(request, results.named(), d_results.named(), gradients.named());
+  Request asked = request;
+  Values cotangents = d_results.ByName();
+  const std::string params(FindMechanism(request.id)->params);
+  if (Lists(params, "return_lse")) {
+    if (cotangents.count("lse") > 0) asked.params.push_back({"return_lse", true});
+  } else if (request.id != "flash" && cotangents.count("lse") > 0) {
+    FAIL() << request.id << " cannot return its lse";
+  }
+  GradientOracle oracle(asked, cotangents);
+  for (const auto& [name, gradient] : gradients.ByName()) {
+    ExpectAlong(oracle, name, gradient, kGradientMaxError, random, what);
+  }
+}
+
+TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
+  int rows = 0;
+  for (const Mechanism& row : Mechanisms()) {
+    if (!Lists(row.capabilities, "gradient")) continue;
+    ++rows;
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const DrawnRequest drawn = DrawRequest(row, Draw::kLeast, seed);
+      ExpectGradientsMatch(drawn.request(), drawn.Describe());
+    }
+  }
+  EXPECT_GE(rows, 19);
+}
+
+TEST(GradientRequest, EveryOtherRowRefuses) {
+  for (const Mechanism& row : Mechanisms()) {
+    if (Lists(row.capabilities, "gradient")) continue;
+    const DrawnRequest drawn = DrawRequest(row, Draw::kLeast, 1);
+    try {
+      PlanBackward(drawn.request());
+      ADD_FAILURE() << row.id << " has no gradient";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << row.id << ": " << error.what();
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("has no gradient")) << row.id;
+    }
+  }
+}
+
+RequestBuilder Small() {
+  RequestBuilder builder("attention");
+  builder.Floats("q", {1, 2, 2, 1}, {0.5f, -1, 2, 1})
+      .Floats("k", {1, 1, 3, 1}, {1, 0.25f, -1})
+      .Floats("v", {1, 1, 3, 1}, {3, -2, 1});
+  return builder;
+}
+
+TEST(GradientRequest, EveryInputWithAGradientIsPlanned) {
+  RequestBuilder builder = Small();
+  builder.Floats("bias", {2, 3}, {0, 1, 2, 3, 4, 5})
+      .Floats("alibi_slopes", {2}, {0.5f, 0.25f})
+      .Floats("sinks", {2}, {0, 1})
+      .Floats("temperature", {2}, {0.5f, 2})
+      .Param("score", "cosine")
+      .Param("query_offset", 0.0);
+  std::vector<std::string> names;
+  for (const OutputSpec& spec : PlanBackward(builder.request()).gradients) {
+    names.push_back(spec.name);
+  }
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("q", "k", "v", "bias", "alibi_slopes", "sinks", "temperature"));
+  ExpectGradientsMatch(builder.request(), "cosine");
+  RequestBuilder widths = Small();
+  widths.Floats("width", {1}, {0.7f}).Param("score", "squared_distance");
+  ExpectGradientsMatch(widths.request(), "width");
+}
+
+TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
+  const auto expect = [](RequestBuilder builder, const std::string& message) {
+    try {
+      PlanBackward(builder.request());
+      ADD_FAILURE() << message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(message));
+    }
+  };
+  expect(Small().Param("normalize", "sparsemax"), "sparsemax");
+  expect(Small().Param("score", "additive").Floats("score_vector", {1}, {1}), "additive");
+  expect(Small().Param("return_weights", true), "return_weights");
+  expect(Small().Floats("distance_bias", {3}, {1, 2, 3}).Param("query_offset", 0.0),
+         "distance_bias");
+  expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
+}
+
+TEST(GradientRequest, TensorsThatAreNotPlannedAreRefused) {
+  const RequestBuilder builder = Small();
+  const Request& request = builder.request();
+  const BackwardPlan plan = PlanBackward(request);
+  Tensors results(plan.results), d_results(plan.results), gradients(plan.gradients);
+  Random random(1);
+  d_results.Draw(random);
+  RunForward(request, results.named());
+  const auto refusal = [&](std::span<const NamedTensor> from, std::span<const NamedTensor> d,
+                           std::span<const NamedTensor> to) -> std::string {
+    try {
+      RunBackward(request, from, d, to);
+    } catch (const Error& error) {
+      return std::string(ErrorCodeName(error.code())) + ": " + error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(results.named(), d_results.named(), gradients.named()), "");
+  EXPECT_EQ(refusal(results.named(), d_results.named().first(1), gradients.named().first(1)), "");
+  EXPECT_THAT(refusal(results.named().first(1), d_results.named(), gradients.named()),
+              ::testing::HasSubstr("option: result \"lse\" is missing"));
+  EXPECT_THAT(refusal(results.named(), d_results.named().last(1), gradients.named()),
+              ::testing::HasSubstr("option: the gradient of result \"output\" is missing"));
+  std::vector<NamedTensor> wrong(gradients.named().begin(), gradients.named().end());
+  wrong[0].tensor.shape[2] = 5;
+  EXPECT_THAT(refusal(results.named(), d_results.named(), wrong),
+              ::testing::HasSubstr("shape: gradient of input \"q\""));
+  wrong[0].name = "keep";
+  EXPECT_THAT(refusal(results.named(), d_results.named(), wrong),
+              ::testing::HasSubstr("option: gradient of input \"keep\""));
+}
+
+}  // namespace
+}  // namespace heed::testing

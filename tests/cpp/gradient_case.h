@@ -1,0 +1,42 @@
+// AttentionBackward() on a case, and what it is compared with.
+#ifndef HEED_TESTS_GRADIENT_CASE_H_
+#define HEED_TESTS_GRADIENT_CASE_H_
+
+#include <string>
+#include <vector>
+
+#include "attention_case.h"
+#include "gradient_oracle.h"
+#include "heed/gradient.h"
+#include "request_builder.h"
+
+namespace heed::testing {
+
+// What arrives at the results of a case.
+struct Cotangents {
+  Buffer<float> output;  // [batch, num_heads, q_len, head_dim_v]
+  Buffer<float> lse;     // [batch, num_heads, q_len, 1]; no value = absent
+};
+
+// ~ N(0, 1), and an lse where there is one.
+Cotangents MakeCotangents(const AttentionCase& c, uint64_t seed = 7,
+                          Layout layout = Layout::kDense);
+
+// Runs forward, then backward into buffers full of NaN, and returns the gradients by input: q, k,
+// v, and of bias, alibi_slopes and sinks those that the case has. Checks that gaps stay as they
+// were.
+Values RunBackward(const AttentionCase& c, const Cotangents& cotangents,
+                   ThreadPool* pool = nullptr);
+
+// The oracle of the case with these cotangents.
+GradientOracle MakeOracle(const AttentionCase& c, const Cotangents& cotangents);
+
+// Compares every element with the oracle: for small cases. `size` is that of the logits.
+void ExpectGradientsMatch(const AttentionCase& c, double size = 16);
+
+// Compares the derivative along `count` random directions of all inputs.
+void ExpectDirectionsMatch(const AttentionCase& c, int count = 3, double size = 16);
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_GRADIENT_CASE_H_

@@ -1,0 +1,69 @@
+// What docs/performance.md makes of the reports of npm run bench:web.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { tableOf } from "../../scripts/performance_table.mjs";
+
+const row = (peer, length, more = {}) => ({
+  place: "node",
+  group: "forward",
+  peer,
+  threads: 1,
+  status: "timed",
+  resident: false,
+  shape: { q_len: length, kv_len: length },
+  ms: { median: length / 100 },
+  gflops: 40,
+  gbps: 8,
+  ...more,
+});
+
+const report = (rows) => ({ schema: "heed-bench-web", schema_version: 2, rows });
+
+test("ProgramsAreLinesAndLengthsColumns", () => {
+  const rows = [row("heed", 128), row("other", 128), row("heed", 512), row("other", 512)];
+  assert.equal(
+    tableOf(report(rows), 1),
+    [
+      "**node, forward** (milliseconds a call, GFLOP/s)",
+      "",
+      "| program | 128 | 512 |",
+      "|---:|---:|---:|",
+      "| `heed` | 1.28, 40.0 | 5.12, 40.0 |",
+      "| `other` | 1.28, 40.0 | 5.12, 40.0 |",
+    ].join("\n"),
+  );
+});
+
+test("WhatFailedSaysSoAndWhatNeverRanIsLeftOut", () => {
+  const rows = [
+    row("heed", 4096),
+    row("other", 4096, { status: "failed" }),
+    row("third", 4096, { status: "refused" }),
+  ];
+  const table = tableOf(report(rows), 1);
+  assert.match(table, /\| `other` \| failed \|/);
+  assert.doesNotMatch(table, /third/);
+});
+
+test("DecodingIsGivenInGigabytesAndKeptKeysAreAColumn", () => {
+  const shape = { q_len: 1, kv_len: 4096 };
+  const rows = [
+    row("heed", 0, { group: "decode", shape, ms: { median: 2 } }),
+    row("heed", 0, { group: "decode", shape, resident: true, ms: { median: 1 } }),
+  ];
+  const table = tableOf(report(rows), 1);
+  assert.match(table, /\| program \| 4096 \| 4096, keys kept \|/);
+  assert.match(table, /\(milliseconds a call, GB\/s\)[\s\S]*\| 2.00, 8.0 \| 1.00, 8.0 \|/);
+});
+
+test("PlacesAndThreadsStandApart", () => {
+  const rows = [
+    row("heed", 128),
+    row("heed", 128, { place: "chromium" }),
+    row("heed", 128, { threads: 2, ms: { median: 0.7 } }),
+  ];
+  const table = tableOf(report(rows), 1);
+  assert.match(table, /\*\*node, forward\*\*[\s\S]*\*\*chromium, forward\*\*/);
+  assert.doesNotMatch(table, /0\.700,/);
+  assert.match(tableOf(report(rows), 2), /0\.700,/);
+});

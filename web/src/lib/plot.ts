@@ -1,0 +1,180 @@
+// Lines over two axes, linear or logarithmic, labelled at their ends.
+import { EM } from "./matrix_layout.js";
+import type { Palette, Role } from "./palette.js";
+import type { Scene, Shape } from "./scene.js";
+
+export type Tone = Role | "soft" | "ink";
+
+export interface Series {
+  name: string;
+  points: readonly (readonly [number, number])[];
+  tone: Tone;
+  dash?: boolean;
+  dots?: boolean;
+  /** Stands at the end of the line; absent: the name. */
+  label?: string;
+}
+
+export interface Axis {
+  name: string;
+  log: boolean;
+  min: number;
+  max: number;
+  ticks: readonly number[];
+  text: (value: number) => string;
+}
+
+export interface Plot {
+  x: Axis;
+  y: Axis;
+  series: readonly Series[];
+  /** A place on the x axis that stands out. */
+  at?: number | null;
+  /** Room at the right for the labels of the lines. */
+  right?: number;
+}
+
+const MARGIN = { left: 56, top: 28, bottom: 40 };
+const SIZE = 12;
+const LABEL_PITCH = 16;
+const DEFAULT_RIGHT = 96;
+
+type Scale = (value: number) => number;
+
+function scaleOf(axis: Axis, from: number, to: number): Scale {
+  const place = (value: number) => (axis.log ? Math.log(value) : value);
+  const [low, high] = [place(axis.min), place(axis.max)];
+  return (value) => from + ((place(value) - low) / (high - low || 1)) * (to - from);
+}
+
+export interface PlotScales {
+  px: Scale;
+  py: Scale;
+  /** The value on the x axis under a position in CSS pixels. */
+  valueAt: (x: number) => number;
+}
+
+export function plotScales(plot: Plot, width: number, height: number): PlotScales {
+  const [left, right] = [MARGIN.left, width - (plot.right ?? DEFAULT_RIGHT)];
+  const px = scaleOf(plot.x, left, right);
+  const py = scaleOf(plot.y, height - MARGIN.bottom, MARGIN.top);
+  const valueAt = (x: number) => {
+    const part = Math.min(1, Math.max(0, (x - left) / (right - left)));
+    const { log, min, max } = plot.x;
+    return log ? min * (max / min) ** part : min + part * (max - min);
+  };
+  return { px, py, valueAt };
+}
+
+export const toneColour = (palette: Palette, tone: Tone): string =>
+  tone === "soft" || tone === "ink" ? palette[tone] : palette.roleText[tone];
+
+function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: number): Shape[] {
+  const { px, py } = scales;
+  const text = { size: SIZE, fill: palette.soft };
+  const shapes: Shape[] = [];
+  for (const y of plot.y.ticks) {
+    const points = [[px(plot.x.min), py(y)] as const, [px(plot.x.max), py(y)] as const];
+    shapes.push({ kind: "path", points, stroke: palette.faint, line: 1 });
+    const words = plot.y.text(y);
+    shapes.push({
+      kind: "text",
+      x: MARGIN.left - 10,
+      y: py(y),
+      text: words,
+      anchor: "end",
+      ...text,
+    });
+  }
+  const bottom = height - MARGIN.bottom + 14;
+  for (const x of plot.x.ticks) {
+    shapes.push({
+      kind: "text",
+      x: px(x),
+      y: bottom,
+      text: plot.x.text(x),
+      anchor: "middle",
+      ...text,
+    });
+  }
+  shapes.push({ kind: "text", x: 4, y: 10, text: plot.y.name, anchor: "start", ...text });
+  const end = px(plot.x.max);
+  shapes.push({ kind: "text", x: end, y: bottom + 18, text: plot.x.name, anchor: "end", ...text });
+  return shapes;
+}
+
+const inside = (axis: Axis, value: number): boolean =>
+  Number.isFinite(value) && (!axis.log || value > 0);
+
+function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
+  return plot.series.flatMap((series) => {
+    const stroke = toneColour(palette, series.tone);
+    const clamp = (y: number) => Math.min(plot.y.max, Math.max(plot.y.min, y));
+    const points = series.points
+      .filter(([x, y]) => inside(plot.x, x) && inside(plot.y, y))
+      .map(([x, y]) => [px(x), py(clamp(y))] as const);
+    const line = series.dash ? 1.5 : 2;
+    const shapes: Shape[] = [
+      { kind: "path", points, stroke, line, ...(series.dash && { dash: true }) },
+    ];
+    if (series.dots) {
+      for (const [x, y] of points) {
+        shapes.push({ kind: "dot", x, y, radius: 3, fill: stroke, stroke: palette.background });
+      }
+    }
+    return shapes;
+  });
+}
+
+/** Names at the ends of the lines, moved apart where they would touch. */
+function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
+  const x = px(plot.x.max) + 10;
+  const labels = plot.series
+    .filter(({ points, label }) => points.length > 0 && label !== "")
+    .map(({ name, label, points, tone }) => {
+      const end = points.findLast(([, y]) => inside(plot.y, y))?.[1] ?? plot.y.min;
+      const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
+      return { text: label ?? name, y, fill: toneColour(palette, tone) };
+    })
+    .sort((a, b) => a.y - b.y);
+  labels.forEach((label, index) => {
+    const before = labels[index - 1];
+    if (before) label.y = Math.max(label.y, before.y + LABEL_PITCH);
+  });
+  return labels.map((label) => ({ kind: "text", x, size: SIZE, anchor: "start", ...label }));
+}
+
+export function plotScene(plot: Plot, palette: Palette, width: number, height: number): Scene {
+  const scales = plotScales(plot, width, height);
+  const shapes = axisShapes(plot, palette, scales, height);
+  if (plot.at !== null && plot.at !== undefined) {
+    const x = scales.px(plot.at);
+    const points = [[x, MARGIN.top] as const, [x, height - MARGIN.bottom] as const];
+    shapes.push({ kind: "path", points, stroke: palette.soft, line: 1 });
+  }
+  shapes.push(...lineShapes(plot, palette, scales), ...endLabels(plot, palette, scales));
+  return { width, height, background: palette.background, hatch: palette.hatch, shapes };
+}
+
+/** Powers of `base` from the one at or below `min` to the one at or above `max`. */
+export function powers(min: number, max: number, base = 10, every = 1): number[] {
+  const first = Math.floor(Math.log(min) / Math.log(base) + 1e-9);
+  const last = Math.ceil(Math.log(max) / Math.log(base) - 1e-9);
+  const found: number[] = [];
+  for (let exponent = first; exponent <= last; exponent += every) found.push(base ** exponent);
+  return found;
+}
+
+const UNITS = ["", "K", "M", "G", "T"] as const;
+
+/** 4096 as "4096", 1.5e6 as "1.5M": axis numbers that stay short. */
+export function shortCount(value: number): string {
+  const step = Math.max(0, Math.min(UNITS.length - 1, Math.floor(Math.log10(value) / 3 + 1e-9)));
+  return value < 10_000
+    ? String(value)
+    : `${Number((value / 1000 ** step).toPrecision(3))}${UNITS[step]}`;
+}
+
+/** The width that labels of these lines need. */
+export const labelRoom = (series: readonly Series[]): number =>
+  20 + Math.max(0, ...series.map(({ name, label }) => (label ?? name).length)) * SIZE * EM;

@@ -1,0 +1,37 @@
+// Where this page stands in the site, and what every page does once.
+import { type ThemeChoice, theme } from "./theme.svelte.js";
+
+/** Leads from this page to the site's first folder: "." or "..". */
+const root = document.documentElement.dataset.root ?? ".";
+
+export const galleryPage = `${root}/gallery.html`;
+export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
+
+/** The header is HTML; its one control is connected here. */
+export function connectHeader(): void {
+  const select = document.querySelector<HTMLSelectElement>("#theme");
+  if (!select) throw new Error("the page has no #theme");
+  select.value = theme.choice;
+  select.addEventListener("change", () => theme.choose(select.value as ThemeChoice));
+}
+
+/** Long after the first numbers are on the page, and never in their way. */
+const KEEP_DELAY_MS = 3000;
+
+async function keepThisVisit(): Promise<void> {
+  await navigator.serviceWorker.register(`${root}/service_worker.js`, { updateViaCache: "none" });
+  const { active } = await navigator.serviceWorker.ready;
+  const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => {
+    document.documentElement.dataset.offline = "ready";
+  };
+  active?.postMessage({ loaded: [...new Set([location.href.split("#")[0], ...loaded])] }, [port2]);
+}
+
+/** Keeps the site for visits without a network, where the browser can. */
+export function keepForOffline(): void {
+  if (import.meta.env.DEV || !isSecureContext || !("serviceWorker" in navigator)) return;
+  // A site that cannot be kept works as before, with a network.
+  setTimeout(() => keepThisVisit().catch(() => {}), KEEP_DELAY_MS);
+}

@@ -1,0 +1,71 @@
+// What the site is built from: the one list of mechanisms, read from the files that C++ reads.
+//   virtual:mechanisms      the rows as cards show them
+//   virtual:cost_examples   how large the tensors of a realistic call are (examples.inc)
+import { existsSync, readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { readMechanisms, readParameters, readRows } from "../../scripts/docs_table.mjs";
+
+export const mechanisms = readMechanisms();
+export const parameters = readParameters();
+
+export const camelCase = (name) =>
+  name.replaceAll(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
+
+const craftedFile = (id) =>
+  fileURLToPath(new URL(`../src/mechanisms/${id}/Page.svelte`, import.meta.url));
+
+const folder = fileURLToPath(new URL("../src/mechanisms/", import.meta.url));
+for (const id of readdirSync(folder)) {
+  if (!mechanisms.some((row) => row.id === id)) {
+    throw new Error(`web/src/mechanisms/${id}: no mechanism of the list has this id`);
+  }
+}
+
+/** Whether the mechanism has a page made for it, beside the general one. */
+export const isCrafted = (id) => existsSync(craftedFile(id));
+
+function cards() {
+  return mechanisms.map(({ id, family, title, year, source, summary, cost }) => ({
+    id,
+    family,
+    title,
+    year,
+    source,
+    summary,
+    cost,
+    crafted: isCrafted(id),
+  }));
+}
+
+const words = (text) => text.split(" ").filter(Boolean);
+const pairs = (text) => Object.fromEntries(words(text).map((word) => word.split("=")));
+
+function costExamples() {
+  const rows = readRows("examples.inc", "HEED_EXAMPLE").map(([id, inputs, extents, params]) => [
+    id,
+    {
+      inputs: words(inputs).map(camelCase),
+      extents: pairs(extents),
+      params: Object.fromEntries(
+        Object.entries(pairs(params)).map(([name, value]) => [camelCase(name), value]),
+      ),
+    },
+  ]);
+  return {
+    extents: Object.fromEntries(readRows("examples.inc", "HEED_EXTENT")),
+    rows: Object.fromEntries(rows),
+  };
+}
+
+const MODULES = {
+  "virtual:mechanisms": () => `export const mechanisms = ${JSON.stringify(cards())};`,
+  "virtual:cost_examples": () => `export const costExamples = ${JSON.stringify(costExamples())};`,
+};
+
+export function registry() {
+  return {
+    name: "heed-registry",
+    resolveId: (id) => (id in MODULES ? `\0${id}` : undefined),
+    load: (id) => MODULES[id.replace(/^\0/, "")]?.(),
+  };
+}
