@@ -37,6 +37,7 @@ async function openTable(page: Page, id: string): Promise<string[][]> {
 async function readFigure(page: Page): Promise<string[][]> {
   const crafted = page.getByTestId("crafted");
   const toggle = crafted.getByLabel("Show as table").first();
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
   await toggle.check();
   await expect(crafted.locator("tbody tr").first()).toBeVisible();
   await expect(crafted.getByText("Loading heed")).toHaveCount(0);

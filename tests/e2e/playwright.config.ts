@@ -12,6 +12,8 @@ export default defineConfig({
   workers: 2,
   forbidOnly: true,
   timeout: 60_000,
+  // A test that passes only the second time is reported as flaky, by name.
+  retries: 1,
   expect: { timeout: 15_000 },
   use: {
     baseURL: `http://localhost:${PORT}/`,
