@@ -38,6 +38,7 @@ const Peer* FindPeer(std::string_view id);
 // One per file of peers/.
 Peer HeedPeer();
 Peer BlasPeer();
+Peer LibtorchPeer();
 Peer OneDnnPeer();
 Peer PlainLoopsPeer();
 Peer XsimdPeer();

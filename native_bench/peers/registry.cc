@@ -14,6 +14,9 @@ std::span<const Peer> Peers() {
 #if defined(HEED_BENCH_ONEDNN)
     OneDnnPeer(),
 #endif
+#if defined(HEED_BENCH_LIBTORCH)
+    LibtorchPeer(),
+#endif
 #if defined(HEED_BENCH_BLAS)
     BlasPeer(),
 #endif
