@@ -43,7 +43,7 @@ RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& s, 
 
 std::vector<float> LogDecays(int64_t count, uint64_t seed) {
   std::vector<float> values = Normals(count, seed);
-  for (float& value : values) value = -0.2f * std::abs(value);
+  for (float& value : values) value = -1e-3f - 0.2f * std::abs(value);
   return values;
 }
 

@@ -21,7 +21,7 @@ std::vector<RecurrentSizes> ManySizes();
 // Normal q, k (where the row has it) and v; keys of length about 1.
 RequestBuilder RecurrentRequest(const std::string& id, const RecurrentSizes& sizes, uint64_t seed);
 
-// Numbers <= 0, and between 0 and 1.
+// Numbers below 0, by more than a step of a difference, and between 0 and 1.
 std::vector<float> LogDecays(int64_t count, uint64_t seed);
 std::vector<float> Betas(int64_t count, uint64_t seed);
 

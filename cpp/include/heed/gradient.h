@@ -1,4 +1,4 @@
-// Gradients of exact attention: vector-Jacobian products of heed/attention.h.
+// Gradients: vector-Jacobian products of heed/attention.h and heed/recurrent.h.
 #ifndef HEED_GRADIENT_H_
 #define HEED_GRADIENT_H_
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/attention.h"
+#include "heed/recurrent.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
@@ -76,6 +77,62 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
                        const StoredTensor& out, TensorView<const float> lse,
                        const StoredTensor& d_out, const AttentionOptions& options,
                        const AttentionGradients& gradients, ThreadPool* pool = nullptr);
+
+// Largest error of a gradient of recurrent attention against that of the float64 reference,
+// relative to the largest element of the same gradient, for what kRecurrentMaxError is promised
+// for. Docs and tests read this constant.
+inline constexpr double kRecurrentGradientMaxError = 2e-5;
+
+// Where gradients of recurrent attention go; those without a value are not computed.
+// `d_final_state` is the one that is read.
+struct RecurrentGradients {
+  // The gradient that arrives at the final state, shaped as it; absent = 0.
+  TensorView<const float> d_final_state{};
+
+  // Shaped as q, k and v, last dimension contiguous. With FeatureMap::kComplement d_k is that of
+  // the logarithms as keys, and d_log_decay that of the same logarithms as gates.
+  TensorView<float> d_q{}, d_k{}, d_v{};
+  // Shaped as the options of the same name: summed over the extents that broadcast. Where log_decay
+  // is -inf (or exp of it 0) its gradient is 0.
+  TensorView<float> d_log_decay{};
+  TensorView<float> d_beta{};
+  std::span<float> d_skip{};  // num_heads values; empty = not computed
+  TensorView<float> d_bonus{};
+  TensorView<float> d_initial_state{};
+};
+
+// Computes the gradients of a scalar L from d_out = dL / d output, for RecurrentAttention(q, k, v,
+// options). Forward is run again for the states; neither outputs nor states of the first time are
+// needed. One token, backwards, with dS = dL / dS:
+//
+//   dS += scale q do^T,  dq = scale S do                  reading
+//   dk = dS u,  du = dS^T k                               writing
+//   dv = beta du,  dbeta = du . (v - S^T k)               erasing, with w = -beta du:
+//   dk += S w,  dS += k w^T
+//   dlog_decay = exp(log_decay) sum(S before it * dS)     decay
+//   dS = diag(exp(log_decay)) dS
+//
+// Shapes   as in RecurrentAttention(); d_out [batch, num_heads, q_len, head_dim_v], last dimension
+//          contiguous.
+// Edges    Tokens beyond their length get exactly 0, and so do all gradients of a row whose
+//          denominator is 0. NaN or Inf of a token, or arriving at it, reaches the gradients of
+//          what it sees and of what sees it, and no other.
+// Errors   Error(kShape | kRange | kOption | kMemory) before anything is written; kUnsupported, by
+//          name, for feature_mod, random features, erase_key, level_weights and mini_batch.
+// Accuracy kRecurrentGradientMaxError.
+// Cost     3 to 5 times the multiply-adds of RecurrentAttention(), in chunks of kMaxChunkLen
+// whatever
+//          options.chunk_len is; from 2048 tokens on, the states once more. Memory for each thread:
+//          a chunk, the states of 32 chunks, and one state for every 2048 tokens; never O(q_len *
+//          kv_len). Chunks that hold NaN or an infinity take 32 times as long.
+// Threads  one task per batch entry and KV head. Same inputs give the same bits for any number of
+//          threads.
+// Source   chunks backwards: Yang 2023, arXiv:2312.06635, and for delta rules Yang 2024,
+//          arXiv:2406.06484.
+void RecurrentBackward(TensorView<const float> q, TensorView<const float> k,
+                       TensorView<const float> v, TensorView<const float> d_out,
+                       const RecurrentOptions& options, const RecurrentGradients& gradients,
+                       ThreadPool* pool = nullptr);
 
 // Gradients of a request, for any row of the registry with the capability "gradient".
 struct BackwardPlan {

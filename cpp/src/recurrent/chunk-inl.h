@@ -31,16 +31,16 @@ inline constexpr size_t kBlockTokens = 16;
 struct RecurrentPlan {
   const RecurrentProblem* problem;
   size_t dim;                // feature_dim
-  size_t rows;               // feature_dim, whole register tiles and vectors
+  size_t rows;               // feature_dim, whole register tiles and multiples of `width`
   size_t cols;               // columns of the state, whole panels
   size_t decay_step;         // from the factors of one token to those of the next
   size_t chunk_len;          // tokens; rows of a chunk are what they write, p.parts() each
   AlignedFloats projection;  // of random features, [panel][head_dim][PanelCols()]; filled later
 
-  explicit RecurrentPlan(const RecurrentProblem& p)
+  explicit RecurrentPlan(const RecurrentProblem& p, size_t width = hn::Lanes(DF()))
       : problem(&p),
         dim(static_cast<size_t>(p.feature_dim)),
-        rows(RoundUp(RoundUp(dim, kTileRows), hn::Lanes(DF()))),
+        rows(RoundUp(RoundUp(dim, kTileRows), width)),
         cols(RoundUp(static_cast<size_t>(p.state_cols), PanelCols())),
         decay_step(p.decays_channels ? rows : 1),
         chunk_len(static_cast<size_t>(p.ChunkLen())),

@@ -82,11 +82,13 @@ class HeadState {
   float* StatePanel(size_t e) { return s_.state.get() + e * plan_.rows; }
   float* WritePanel(size_t e) { return s_.writes.get() + e * kChunkRows; }
 
-  void ScaleStateRow(size_t c, float factor) {
+  void ScaleStateRow(size_t c, float factor) { ScaleRowOfState(s_.state.get(), c, factor); }
+
+  void ScaleRowOfState(float* state, size_t c, float factor) const {
     const DF d;
     const VF by = hn::Set(d, factor);
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-      float* row = StatePanel(e) + c * PanelCols();
+      float* row = state + e * plan_.rows + c * PanelCols();
       for (size_t x = 0; x < PanelCols(); x += hn::Lanes(d)) {
         hn::Store(hn::Mul(hn::Load(d, row + x), by), d, row + x);
       }

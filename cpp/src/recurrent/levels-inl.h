@@ -90,7 +90,7 @@ class LevelLoop : private RecurrentLoop {
       AnswerLevels(first, count, static_cast<int64_t>(FirstQueryHead() + g));
     }
     DecayLevels(p_.Position(b_, first), count);
-    const float* keys = DecayState(count);
+    const float* keys = KeysAtEnd(count);
     std::fill_n(s_.state.get(), StateFloats(), 0.0f);
     AddWrites(keys, count);
     Carry(p_.Position(b_, first), count);

@@ -108,8 +108,15 @@ class RecurrentLoop : protected HeadState {
   // factors.
   const float* Decayed(const float* rows, size_t count, Reach reach) {
     if (!o_.log_decay.has_value()) return rows;
-    const size_t width = plan_.rows;
     float* to = s_.along.get();
+    DecayRows(rows, count, reach, to);
+    std::fill(to + count * plan_.rows, to + RoundUp(count, kTileRows) * plan_.rows, 0.0f);
+    return to;
+  }
+
+  // The same, into `to`, which may be `rows`.
+  void DecayRows(const float* rows, size_t count, Reach reach, float* to) const {
+    const size_t width = plan_.rows;
     if (p_.decays_channels) {
       const DF d;
       for (size_t c = 0; c < width; c += hn::Lanes(d)) {
@@ -122,17 +129,15 @@ class RecurrentLoop : protected HeadState {
                     d, to + i * width + c);
         }
       }
-    } else {
-      float passed = 1.0f;
-      for (size_t i = 0; i < count; ++i) {
-        const float before = passed;
-        passed *= s_.decays.get()[i];
-        ScaleRow(rows + i * width, width, reach == Reach::kUndecayed ? before : passed,
-                 to + i * width);
-      }
+      return;
     }
-    std::fill(to + count * width, to + RoundUp(count, kTileRows) * width, 0.0f);
-    return to;
+    float passed = 1.0f;
+    for (size_t i = 0; i < count; ++i) {
+      const float before = passed;
+      passed *= s_.decays.get()[i];
+      ScaleRow(rows + i * width, width, reach == Reach::kUndecayed ? before : passed,
+               to + i * width);
+    }
   }
 
   // results = rows times a state, or so much is added to them.
@@ -234,20 +239,13 @@ class RecurrentLoop : protected HeadState {
     }
   }
 
-  // Decays the state over the whole chunk; returns keys, each decayed from its token on.
-  const float* DecayState(size_t count) {
-    const float* keys = s_.keys.get();
-    if (!o_.log_decay.has_value()) return keys;
+  // Decays a state over the whole chunk.
+  void DecayState(size_t count, float* state) const {
     const size_t width = plan_.rows;
-    float* to = s_.along.get();
     if (!p_.decays_channels) {
       float passed = 1.0f;
-      for (size_t i = count; i-- > 0;) {
-        ScaleRow(keys + i * width, width, passed, to + i * width);
-        passed *= s_.decays.get()[i];
-      }
-      ScaleRow(s_.state.get(), width * plan_.cols, passed, s_.state.get());
-      return to;
+      for (size_t i = count; i-- > 0;) passed *= s_.decays.get()[i];
+      return ScaleRow(state, width * plan_.cols, passed, state);
     }
     const DF d;
     const size_t lanes = hn::Lanes(d);
@@ -255,24 +253,58 @@ class RecurrentLoop : protected HeadState {
     for (size_t c = 0; c < width; c += lanes) {
       VF passed = hn::Set(d, 1.0f);
       for (size_t i = count; i-- > 0;) {
-        hn::Store(hn::Mul(hn::Load(d, keys + i * width + c), passed), d, to + i * width + c);
         passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
       }
       hn::Store(passed, d, all);
-      for (size_t x = 0; x < lanes; ++x) ScaleStateRow(c + x, all[x]);
+      for (size_t x = 0; x < lanes; ++x) ScaleRowOfState(state, c + x, all[x]);
     }
-    return to;
+  }
+
+  // Rows, each times the factors of all tokens after it.
+  void DecayToEnd(const float* rows, size_t count, float* to) const {
+    const size_t width = plan_.rows;
+    if (!p_.decays_channels) {
+      float passed = 1.0f;
+      for (size_t i = count; i-- > 0;) {
+        ScaleRow(rows + i * width, width, passed, to + i * width);
+        passed *= s_.decays.get()[i];
+      }
+      return;
+    }
+    const DF d;
+    for (size_t c = 0; c < width; c += hn::Lanes(d)) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = count; i-- > 0;) {
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c), passed), d, to + i * width + c);
+        passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
+      }
+    }
+  }
+
+  // Keys, each decayed from its token to the end of the chunk.
+  const float* KeysAtEnd(size_t count) {
+    if (!o_.log_decay.has_value()) return s_.keys.get();
+    DecayToEnd(s_.keys.get(), count, s_.along.get());
+    return s_.along.get();
   }
 
   // state = its decay over the whole chunk + keys, decayed from their token on, times writes.
-  void Write(size_t count) { AddWrites(DecayState(count), count); }
+  void Write(size_t count) {
+    if (o_.log_decay.has_value()) DecayState(count, s_.state.get());
+    AddWrites(KeysAtEnd(count), count);
+  }
 
   void AddWrites(const float* keys, size_t count) {
+    AddOuter(keys, s_.writes.get(), count, s_.state.get());
+  }
+
+  // state += rows^T values, `values` in panels as writes are.
+  void AddOuter(const float* rows, const float* values, size_t count, float* state) const {
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
       for (size_t c = 0; c < plan_.dim; c += kTileRows) {
-        RegisterTile<AColumns, kTileRows>(MultiplyAccumulate(), keys + c, WritePanel(e), count,
-                                          StatePanel(e) + c * PanelCols(), PanelCols(),
-                                          AddToStored(), {plan_.rows});
+        RegisterTile<AColumns, kTileRows>(MultiplyAccumulate(), rows + c, values + e * kChunkRows,
+                                          count, state + e * plan_.rows + c * PanelCols(),
+                                          PanelCols(), AddToStored(), {plan_.rows});
       }
     }
   }

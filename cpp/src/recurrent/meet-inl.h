@@ -75,6 +75,41 @@ class Meeting {
     }
   }
 
+ protected:
+  // Keys before token b, decayed up to token b - 1, each channel by itself.
+  void CarryKeys(size_t b, float* carried) const {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t j = b; j-- > 0;) {
+        hn::Store(hn::Mul(hn::Load(d, s_.keys.get() + j * width + c), passed), d,
+                  carried + j * width + c);
+        passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + j * width + c));
+      }
+    }
+  }
+
+  // Rows [b, end), times the factors from token b on: moved[i - b].
+  void MoveRows(const float* rows, size_t b, size_t end, Reach reach, float* moved) const {
+    const DF d;
+    const size_t lanes = hn::Lanes(d), width = plan_.rows;
+    for (size_t c = 0; c < width; c += lanes) {
+      VF passed = hn::Set(d, 1.0f);
+      for (size_t i = b; i < end; ++i) {
+        const VF before = passed;
+        passed = hn::Mul(passed, hn::Load(d, s_.decays.get() + i * width + c));
+        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c),
+                          reach == Reach::kUndecayed ? before : passed),
+                  d, moved + (i - b) * width + c);
+      }
+    }
+  }
+
+  const RecurrentPlan& plan_;
+  const RecurrentProblem& p_;
+  RecurrentScratch& s_;
+
  private:
   // The same where each channel decays by itself. Tokens of one block of kBlockTokens meet
   // directly; those of earlier blocks come to its first token, and the rows go back to it.
@@ -90,33 +125,12 @@ class Meeting {
 
   // Rows [b, end) with tokens before b.
   void MeetEarlier(const float* rows, size_t b, size_t end, Reach reach, size_t part) {
-    const DF d;
-    const size_t lanes = hn::Lanes(d), width = plan_.rows;
-    const float* decays = s_.decays.get();
-    // Keys, decayed up to token b - 1.
-    float* carried = s_.along.get();
-    for (size_t c = 0; c < width; c += lanes) {
-      VF passed = hn::Set(d, 1.0f);
-      for (size_t j = b; j-- > 0;) {
-        hn::Store(hn::Mul(hn::Load(d, s_.keys.get() + j * width + c), passed), d,
-                  carried + j * width + c);
-        passed = hn::Mul(passed, hn::Load(d, decays + j * width + c));
-      }
-    }
-    PackKeys(carried, b);
-    // Rows, times the factors from token b on.
+    const size_t width = plan_.rows;
+    CarryKeys(b, s_.along.get());
+    PackKeys(s_.along.get(), b);
     float* moved = s_.along.get();
     std::fill_n(moved, RoundUp(kBlockTokens, kTileRows) * width, 0.0f);
-    for (size_t c = 0; c < width; c += lanes) {
-      VF passed = hn::Set(d, 1.0f);
-      for (size_t i = b; i < end; ++i) {
-        const VF before = passed;
-        passed = hn::Mul(passed, hn::Load(d, decays + i * width + c));
-        hn::Store(hn::Mul(hn::Load(d, rows + i * width + c),
-                          reach == Reach::kUndecayed ? before : passed),
-                  d, moved + (i - b) * width + c);
-      }
-    }
+    MoveRows(rows, b, end, reach, moved);
     HWY_ALIGN float tile[kTileRows * PanelCols()];
     const size_t parts = p_.parts();
     for (size_t i = b + part; i < end; i += kTileRows * parts) {
@@ -159,10 +173,6 @@ class Meeting {
       s_.meets.get()[i * kChunk + j] = hn::ReduceSum(d, hn::Load(d, sums + (i - j) * lanes));
     }
   }
-
-  const RecurrentPlan& plan_;
-  const RecurrentProblem& p_;
-  RecurrentScratch& s_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -4,33 +4,26 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "heed/attention.h"
 #include "heed/linear.h"
+#include "heed/registry.h"
 #include "src/choice.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/recurrent/problem.h"
 
 namespace heed {
+
+RecurrentOptions RecurrentRequest::Options() const {
+  RecurrentOptions all = options;
+  if (!rates.empty()) all.log_decay = {rates.data(), {1, k.shape[1], 1, 1}, {0, 1, 0, 0}};
+  all.position_offset = offsets;
+  return all;
+}
+
 namespace {
-
-// A call of RecurrentAttention() read from a request, with the memory that its options point to.
-struct RecurrentRequest {
-  TensorView<const float> q, k, v;
-  RecurrentOptions options;
-  std::vector<float> rates;  // log_decay of each KV head, when it is the same for all tokens
-  std::vector<int64_t> offsets;
-  std::optional<uint64_t> seed;  // of a projection that is drawn in Run()
-  bool return_state = false, return_projection = false;
-
-  RecurrentOptions Options() const {
-    RecurrentOptions all = options;
-    if (!rates.empty()) all.log_decay = {rates.data(), {1, k.shape[1], 1, 1}, {0, 1, 0, 0}};
-    all.position_offset = offsets;
-    return all;
-  }
-};
 
 void ReadTensors(const RequestReader& reader, const char* keys, RecurrentRequest& r) {
   r.q = reader.RequiredTensor("q");
@@ -305,6 +298,26 @@ RecurrentRequest ReadTttLinear(const RequestReader& reader) {
   return r;
 }
 
+constexpr struct {
+  std::string_view id;
+  RecurrentRequest (*read)(const RequestReader&);
+} kReaders[] = {{"linear", ReadLinearAttention},
+                {"retention", ReadRetention},
+                {"gated_linear", ReadGatedLinear},
+                {"mamba2", ReadMamba2},
+                {"delta_rule", ReadDeltaRule},
+                {"gated_delta_rule", ReadDeltaRule},
+                {"kimi_delta", ReadDeltaRule},
+                {"performer", ReadPerformer},
+                {"cosformer", ReadCosformer},
+                {"based", ReadBased},
+                {"lightning", ReadLightning},
+                {"hgrn2", ReadHgrn2},
+                {"rwkv6", ReadRwkv6},
+                {"rwkv7", ReadRwkv7},
+                {"log_linear", ReadLogLinear},
+                {"ttt_linear", ReadTttLinear}};
+
 std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
   std::vector<OutputSpec> specs;
@@ -339,6 +352,13 @@ void Run(const RecurrentRequest& r, std::span<const NamedTensor> outputs, Thread
 }
 
 }  // namespace
+
+std::optional<RecurrentRequest> ReadRecurrentRequest(const Request& request) {
+  for (const auto& [id, read] : kReaders) {
+    if (id == request.id) return read(RequestReader(*FindMechanism(request.id), request));
+  }
+  return std::nullopt;
+}
 
 #define HEED_RECURRENT(Name)                                                        \
   std::vector<OutputSpec> Plan##Name(const RequestReader& reader) {                 \

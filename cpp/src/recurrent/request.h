@@ -2,6 +2,7 @@
 #ifndef HEED_SRC_RECURRENT_REQUEST_H_
 #define HEED_SRC_RECURRENT_REQUEST_H_
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,22 @@
 #include "src/request_reader.h"
 
 namespace heed {
+
+// A call of RecurrentAttention() read from a request, with the memory that its options point to.
+struct RecurrentRequest {
+  TensorView<const float> q, k, v;
+  RecurrentOptions options;
+  std::vector<float> rates;  // log_decay of each KV head, when it is the same for all tokens
+  std::vector<int64_t> offsets;
+  std::optional<uint64_t> seed;  // of a projection that is drawn in Run()
+  bool return_state = false, return_projection = false;
+
+  RecurrentOptions Options() const;
+};
+
+// Reads a request of any row that is a preset of RecurrentOptions; nothing for the others. The
+// request must outlive it.
+std::optional<RecurrentRequest> ReadRecurrentRequest(const Request& request);
 
 // Plan<Name> validates and lists the outputs, Run<Name> computes them.
 #define HEED_RECURRENT(Name)                                                        \

@@ -1,0 +1,125 @@
+// Gradients of the exact family behind requests: from names to AttentionBackward().
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "heed/gradient.h"
+#include "src/exact/problem.h"
+#include "src/exact/request.h"
+#include "src/gradient/problem.h"
+#include "src/gradient/request.h"
+#include "src/message.h"
+
+namespace heed {
+namespace {
+
+// Inputs that may have a gradient, as requests call them.
+constexpr std::string_view kDifferentiable[] = {
+    "q", "k", "v", "bias", "alibi_slopes", "sinks", "width", "temperature", "score_matrix"};
+// Float inputs that have one, which nobody computes yet.
+constexpr std::string_view kNotYet[] = {"distance_bias", "bucket_bias", "log_gates"};
+
+AttentionRequest ReadDifferentiable(const Request& request) {
+  std::optional<AttentionRequest> r = ReadExactRequest(request);
+  if (!r) RefuseMechanism(request);
+  CheckIsDifferentiable(r->options);
+  if (r->return_weights || r->return_scores || r->return_tiles) {
+    Fail(ErrorCode::kUnsupported,
+         "return_weights, return_scores and return_tiles give results without a gradient");
+  }
+  for (const std::string_view name : kNotYet) {
+    if (FindTensor(request.inputs, name) == nullptr) continue;
+    Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {name});
+  }
+  return *std::move(r);
+}
+
+// The tensor with leading extents of 1.
+template <class T>
+TensorView<T> LeadingView(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  TensorView<T> view = {static_cast<T*>(tensor->data), {1, 1, 1, 1}, {0, 0, 0, 1}};
+  const size_t rank = static_cast<size_t>(tensor->rank);
+  for (size_t axis = 0; axis < rank; ++axis) {
+    view.shape[4 - rank + axis] = tensor->shape[axis];
+    view.strides[4 - rank + axis] = tensor->strides[axis];
+  }
+  return view;
+}
+
+StoredOutput Stored(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  return {tensor->data, tensor->dtype, tensor->shape, tensor->strides};
+}
+
+StoredTensor StoredInput(const AnyTensor& tensor) {
+  return {tensor.data, tensor.dtype, tensor.shape, tensor.strides};
+}
+
+std::span<float> Vector(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  const TensorView<float> view = LeadingView<float>(tensor);
+  return {view.data, static_cast<size_t>(view.size())};
+}
+
+// [batch, num_heads, q_len] as [batch, num_heads, q_len, 1].
+TensorView<float> Rows(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  const auto& [batch, heads, len, none] = tensor->shape;
+  const Extents& strides = tensor->strides;
+  return {static_cast<float*>(tensor->data),
+          {batch, heads, len, 1},
+          {strides[0], strides[1], strides[2], 1}};
+}
+
+BackwardPlan PlanOf(const Request& request, const AttentionRequest& r) {
+  const AttentionOptions options = OptionsOf(r);
+  const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
+  BackwardPlan plan;
+  plan.results.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}, p.q.dtype});
+  if (HasLse(options)) plan.results.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});
+  for (const std::string_view name : kDifferentiable) {
+    const AnyTensor* input = FindTensor(request.inputs, name);
+    if (input == nullptr) continue;
+    plan.gradients.push_back({std::string(name), input->rank, input->shape, input->dtype});
+  }
+  return plan;
+}
+
+}  // namespace
+
+BackwardPlan PlanExactBackward(const Request& request) {
+  return PlanOf(request, ReadDifferentiable(request));
+}
+
+void RunExactForward(const Request& request, std::span<const NamedTensor> results,
+                     ThreadPool* pool) {
+  const AttentionRequest r = ReadDifferentiable(request);
+  AttentionOutputs outputs;
+  outputs.stored_output = Stored(FindTensor(results, "output"));
+  outputs.lse = Rows(FindTensor(results, "lse"));
+  Attention(r.q, r.k, r.v, OptionsOf(r), outputs, pool);
+}
+
+void RunExactBackward(const Request& request, std::span<const NamedTensor> results,
+                      std::span<const NamedTensor> d_results,
+                      std::span<const NamedTensor> gradients, ThreadPool* pool) {
+  const AttentionRequest r = ReadDifferentiable(request);
+  AttentionGradients to;
+  to.d_lse = Rows(FindTensor(d_results, "lse"));
+  to.d_q = Stored(FindTensor(gradients, "q"));
+  to.d_k = Stored(FindTensor(gradients, "k"));
+  to.d_v = Stored(FindTensor(gradients, "v"));
+  to.d_bias = LeadingView<float>(FindTensor(gradients, "bias"));
+  to.d_alibi_slopes = Vector(FindTensor(gradients, "alibi_slopes"));
+  to.d_sinks = Vector(FindTensor(gradients, "sinks"));
+  to.d_width = Vector(FindTensor(gradients, "width"));
+  to.d_temperature = Vector(FindTensor(gradients, "temperature"));
+  to.d_score_matrix = LeadingView<float>(FindTensor(gradients, "score_matrix"));
+  AttentionBackward(r.q, r.k, r.v, StoredInput(*FindTensor(results, "output")),
+                    Rows(FindTensor(results, "lse")), StoredInput(*FindTensor(d_results, "output")),
+                    OptionsOf(r), to, pool);
+}
+
+}  // namespace heed

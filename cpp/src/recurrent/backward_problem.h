@@ -1,0 +1,46 @@
+// What backward of the recurrent family works on: the caller's arguments after validation.
+#ifndef HEED_SRC_RECURRENT_BACKWARD_PROBLEM_H_
+#define HEED_SRC_RECURRENT_BACKWARD_PROBLEM_H_
+
+#include <vector>
+
+#include "heed/gradient.h"
+#include "src/recurrent/problem.h"
+
+namespace heed {
+
+// The gradient of a factor of tokens, [batch, num_kv_heads, kv_len, channels]; extents of 1 that
+// broadcast have stride 0, and cells that several tokens or channels share are summed.
+struct FactorGradient {
+  TensorView<float> to;
+  bool is_shared = false;         // some cell belongs to several
+  int64_t len = 0, channels = 0;  // cells of one KV head
+
+  bool has_value() const { return to.has_value(); }
+  // Of the cells of one KV head.
+  int64_t Cell(int64_t t, int64_t c) const {
+    return (to.strides[2] == 0 ? 0 : t * channels) + (to.strides[3] == 0 ? 0 : c);
+  }
+};
+
+struct RecurrentBackwardProblem {
+  RecurrentProblem forward;
+  TensorView<const float> d_out;
+  RecurrentGradients gradients;
+  FactorGradient d_log_decay, d_beta;
+};
+
+// Throws Error(kUnsupported), naming what has no gradient.
+void CheckIsDifferentiable(const RecurrentOptions& options);
+
+// Throws Error.
+RecurrentBackwardProblem ValidateRecurrentBackward(const TensorView<const float>& q,
+                                                   const TensorView<const float>& k,
+                                                   const TensorView<const float>& v,
+                                                   const TensorView<const float>& d_out,
+                                                   const RecurrentOptions& options,
+                                                   const RecurrentGradients& gradients);
+
+}  // namespace heed
+
+#endif  // HEED_SRC_RECURRENT_BACKWARD_PROBLEM_H_
