@@ -158,6 +158,34 @@ export interface ErasureFunction {
   ): { readonly change?: Either; readonly without?: Either };
 }
 
+export interface AttributionOptions extends WeightsOptions {
+  /** Queries that count; default all. */
+  readonly rows?: Range | undefined;
+  /** Keys that count; default all. */
+  readonly columns?: Range | undefined;
+  /** Only terms above 0, as in the source. Default false: all. */
+  readonly positive?: boolean | undefined;
+  /** The sum over queries for each key: [batch, heads, kv_len]. Default true. */
+  readonly columnSums?: boolean | undefined;
+  /** The pairs of `rows` and `columns` themselves: [batch, heads, rows, columns]. Default false. */
+  readonly pairs?: boolean | undefined;
+}
+
+export interface AttributionFunction {
+  /**
+   * Gradient times attention, p_ij (gradOutput_i . v_j): by how much each weight matters to a loss
+   * whose gradient gradOutput, shaped as the output, arrives at the output of attention. Chefer, Gur &
+   * Wolf 2021, arXiv:2103.15679.
+   */
+  (
+    q: TensorArgument,
+    k: TensorArgument,
+    v: TensorArgument,
+    gradOutput: TensorArgument,
+    options?: AttributionOptions,
+  ): { readonly columnSums?: Either; readonly pairs?: Either };
+}
+
 export interface HeadImportanceFunction {
   /**
    * The mean over batch and queries of what each head adds to its layer, |o_h W_h|: also by how much the
@@ -201,6 +229,7 @@ export interface AnalysisFunctions {
   readonly attentionFlow: AttentionFlowFunction;
   readonly multiHop: MultiHopFunction;
   readonly erasure: ErasureFunction;
+  readonly attribution: AttributionFunction;
   readonly headImportance: HeadImportanceFunction;
   readonly pruneHeads: PruneHeadsFunction;
   readonly merge: MergeFunction;

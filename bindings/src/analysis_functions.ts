@@ -74,6 +74,7 @@ const TILE = new Set(["rows", "columns"]);
 const SIMILARITY = new Set(["cosine", "frobenius", "jensenShannon"]);
 const HOPS = new Set(["hops"]);
 const ERASURE = new Set(["rows", "change", "without"]);
+const ATTRIBUTION = new Set(["rows", "columns", "positive", "columnSums", "pairs"]);
 
 function analyzeOwn(own: Record<string, unknown>, request: Request): Own {
   const { qLen, kvLen } = lengths(request);
@@ -101,6 +102,24 @@ function erasureOwn(own: Record<string, unknown>, request: Request): Own {
     fail("range", "rows", [qBegin, qEnd], "one query, [i, i + 1], beside `without`");
   }
   return { params: { qBegin, qEnd, change: flag("change", own.change, true), without } };
+}
+
+function attributionOwn(own: Record<string, unknown>, gradOutput: unknown, request: Request): Own {
+  const { batch = 0, heads = 0, qLen = 0, kvLen = 0, layout } = request.geometry ?? {};
+  const source = { ...readNumbers("gradOutput", gradOutput), name: "dOut" };
+  const view = viewAsHeads("gradOutput", source.shape, layout ?? "bhld");
+  const value = request.inputs.find((input) => input.source.name === "v");
+  const expected = [batch, heads, qLen, value?.view.shape[3]];
+  if (view.shape.some((extent, axis) => extent !== expected[axis])) {
+    fail("shape", "gradOutput.shape", [...source.shape], "the shape of the output");
+  }
+  const [qBegin, qEnd] = range("rows", own.rows, qLen);
+  const [kBegin, kEnd] = range("columns", own.columns, kvLen);
+  const positive = flag("positive", own.positive, false);
+  const columnSums = flag("columnSums", own.columnSums, true);
+  const pairs = flag("pairs", own.pairs, false);
+  const params = { qBegin, qEnd, kBegin, kEnd, positive, columnSums, pairs };
+  return { inputs: [{ source, view }], params };
 }
 
 /** One-hot rows [batch, tokens, len]. */
@@ -178,6 +197,21 @@ export class Analysis {
     const { own, rest } = takeOwn("erasure", options, ERASURE);
     if (v === undefined) throw new HeedError("option", "v: missing, erasure needs it");
     return this.#run(this.#prepare("erasure", { q, k, v }, rest, (r) => erasureOwn(own, r)));
+  };
+
+  attribution = (
+    q: unknown,
+    k: unknown,
+    v: unknown,
+    gradOutput: unknown,
+    options?: unknown,
+  ): Results => {
+    const { own, rest } = takeOwn("attribution", options, ATTRIBUTION);
+    if (v === undefined) throw new HeedError("option", "v: missing, attribution needs it");
+    const request = this.#prepare("attribution", { q, k, v }, rest, (r) =>
+      attributionOwn(own, gradOutput, r),
+    );
+    return this.#run(request);
   };
 
   rollout = (layers: unknown, options?: unknown): Results => {

@@ -3,6 +3,7 @@ export type {
   AnalysisFunctions,
   AnalyzeOptions,
   AnalyzeResult,
+  AttributionOptions,
   ErasureOptions,
   HeadSimilarityOptions,
   PartialAttention,

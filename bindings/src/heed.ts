@@ -180,6 +180,7 @@ export class Heed {
   readonly attentionFlow: AnalysisFunctions["attentionFlow"];
   readonly multiHop: AnalysisFunctions["multiHop"];
   readonly erasure: AnalysisFunctions["erasure"];
+  readonly attribution: AnalysisFunctions["attribution"];
   readonly headImportance: AnalysisFunctions["headImportance"];
   readonly pruneHeads: AnalysisFunctions["pruneHeads"];
   /** Joins attention over parts of the keys. */
@@ -259,6 +260,7 @@ export class Heed {
     this.attentionFlow = analysis.attentionFlow;
     this.multiHop = analysis.multiHop;
     this.erasure = analysis.erasure;
+    this.attribution = analysis.attribution;
     this.headImportance = analysis.headImportance;
     this.pruneHeads = analysis.pruneHeads;
     this.merge = analysis.merge;

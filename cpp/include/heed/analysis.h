@@ -163,6 +163,46 @@ void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& outputs, ThreadPool* pool = nullptr);
 
+// Which of the terms of an attribution count.
+enum class AttributionTerms {
+  kSigned,    // all: where the output would rise and where it would fall with the weight
+  kPositive,  // those above 0, as in the source
+};
+
+// What Attribution() computes: everything that has a value.
+struct AttributionOutputs {
+  // [batch, num_heads, kv_len, 1]: sum over the queries of the range, for every key of the range;
+  // keys outside get 0.
+  TensorView<float> column_sums{};
+  // [batch, num_heads, q_end - q_begin, k_end - k_begin]: the pairs of the range themselves.
+  TensorView<float> pairs{};
+};
+
+// Gradient times attention: by how much a weight matters to a scalar L, of which d_out = dL / d
+// output arrives,
+//
+//   a_ij = p_ij (d_out_i . v_j)     or max(0, that),
+//
+// the weight times the gradient of L with respect to it. Any normaliser: only the weights are
+// needed, not their own gradient. The source takes the positive terms and their mean over heads.
+//
+// Shapes   d_out [batch, num_heads, q_len, head_dim_v], last dimension contiguous; q, k, v and
+//          options as Attention().
+// Empty row, hidden keys   exactly 0, whatever they hold; so has a weight of 0.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written;
+//          relative_values, which are part of what a key gives, are refused.
+// Accuracy a pair: 2 * kAttentionMaxError * |d_out_i| |v_j|, in proportion to logits beyond 16;
+//          column sums times the number of queries.
+// Cost     as Analyze(), and 2 * head_dim_v FLOPs for each visible pair of the tiles that the range
+//          touches. Allocates as Analyze() does, and a copy of v unless it is float32; never
+//          O(q_len * kv_len) but what `pairs` is.
+// Threads  as Attention(): same bits for any number of threads.
+// Source   Chefer, Gur & Wolf 2021, arXiv:2103.15679, equation 5.
+void Attribution(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                 TensorView<const float> d_out, const AttentionOptions& options,
+                 AttributionTerms terms, const WeightsRange& range,
+                 const AttributionOutputs& outputs, ThreadPool* pool = nullptr);
+
 // How much each head adds to the output of its layer: the mean over batch and queries of
 // |o_h W_h|, where W_h are the columns of w_o that head h meets. y = sum_h o_h W_h is a sum, so
 // this is also by how much y changes when the head is ablated.
@@ -203,6 +243,14 @@ inline void Erasure(TensorView<const float> q, TensorView<const float> k, Tensor
                     const ErasureOutputs& outputs, ThreadPool* pool = nullptr) {
   Erasure(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, q_begin, q_end, outputs,
           pool);
+}
+inline void Attribution(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, TensorView<const float> d_out,
+                        const AttentionOptions& options, AttributionTerms terms,
+                        const WeightsRange& range, const AttributionOutputs& outputs,
+                        ThreadPool* pool = nullptr) {
+  Attribution(StoredTensor(q), StoredTensor(k), StoredTensor(v), d_out, options, terms, range,
+              outputs, pool);
 }
 
 }  // namespace heed

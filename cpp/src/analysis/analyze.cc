@@ -161,27 +161,6 @@ void CheckLseUse(const AttentionProblem& p, TensorView<const float> lse,
   }
 }
 
-void WriteColumnSums(const ColumnTotals& columns, const AttentionProblem& p,
-                     TensorView<float> sums) {
-  for (int64_t b = 0; b < p.batch; ++b) {
-    for (int64_t h = 0; h < p.num_heads; ++h) {
-      for (int64_t j = 0; j < p.kv_len; ++j) {
-        sums(b, h, j, 0) = static_cast<float>(columns.OfHead(b, h, j));
-      }
-    }
-  }
-}
-
-void CheckRange(const AttentionProblem& p, const WeightsRange& r) {
-  const auto check = [](const char* what, int64_t begin, int64_t end, int64_t len) {
-    if (begin >= 0 && begin <= end && end <= len) return;
-    Fail(ErrorCode::kRange, "{} = [{}, {}); expected a range within [0, {})",
-         {what, begin, end, len});
-  };
-  check("queries", r.q_begin, r.q_end, p.q_len);
-  check("keys", r.k_begin, r.k_end, p.kv_len);
-}
-
 }  // namespace
 
 void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
@@ -206,7 +185,7 @@ void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOption
     visit.parts = parts;
     VisitWeights(p, visit, pool);
     if (any_row) rows.Write(out);
-    if (out.column_sums.has_value()) WriteColumnSums(columns, p, out.column_sums);
+    if (out.column_sums.has_value()) columns.Write(out.column_sums);
   });
 }
 

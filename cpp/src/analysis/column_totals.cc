@@ -63,6 +63,16 @@ double ColumnTotals::OfHead(int64_t b, int64_t h, int64_t key) const {
   return Total(b * p_.num_kv_heads + h / p_.group, h % p_.group, key);
 }
 
+void ColumnTotals::Write(TensorView<float> sums) const {
+  for (int64_t b = 0; b < p_.batch; ++b) {
+    for (int64_t h = 0; h < p_.num_heads; ++h) {
+      for (int64_t j = 0; j < p_.kv_len; ++j) {
+        sums(b, h, j, 0) = static_cast<float>(OfHead(b, h, j));
+      }
+    }
+  }
+}
+
 double ColumnTotals::OfMixture(int64_t b, int64_t series, int64_t key) const {
   double total = 0;
   for (int64_t h = 0; h < p_.num_kv_heads; ++h) {

@@ -28,6 +28,8 @@ class ColumnTotals {
 
   // Totals over the parts, in their order.
   double OfHead(int64_t b, int64_t h, int64_t key) const;
+  // Of each head, to [batch, num_heads, kv_len, 1].
+  void Write(TensorView<float> sums) const;
   double OfMixture(int64_t b, int64_t series, int64_t key) const;
 
  private:

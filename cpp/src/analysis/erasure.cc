@@ -171,36 +171,6 @@ void EraseRows(const AttentionProblem& p, const TensorView<const float>& v,
   });
 }
 
-// A contiguous view of new memory.
-TensorView<float> Allocate(std::vector<float>& memory, const Extents& shape) {
-  memory.resize(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
-  return Contiguous(memory.data(), shape[0], shape[1], shape[2], shape[3]);
-}
-
-template <typename T>
-void ConvertRow(const void* from, int64_t count, float* to) {
-  const T* elements = static_cast<const T*>(from);
-  for (int64_t d = 0; d < count; ++d) to[d] = ToFloat(elements[d]);
-}
-
-// v as floats: itself, or a copy.
-TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& memory) {
-  if (v.dtype == DType::kFloat32) return {static_cast<const float*>(v.data), v.shape, v.strides};
-  const TensorView<float> copy = Allocate(memory, v.shape);
-  for (int64_t b = 0; b < v.shape[0] && v.size() > 0; ++b) {
-    for (int64_t h = 0; h < v.shape[1]; ++h) {
-      for (int64_t j = 0; j < v.shape[2]; ++j) {
-        if (v.dtype == DType::kFloat16) {
-          ConvertRow<Float16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
-        } else {
-          ConvertRow<BFloat16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
-        }
-      }
-    }
-  }
-  return copy;
-}
-
 }  // namespace
 
 void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,

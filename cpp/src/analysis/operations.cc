@@ -33,6 +33,7 @@ constexpr Operation kOperations[] = {
     {"rollout_layer", true, "rows", "residual"},
     {"multi_hop", true, "x", "hops"},
     {"erasure", true, "", "q_begin q_end change without"},
+    {"attribution", true, "d_out", "q_begin q_end k_begin k_end positive column_sums pairs"},
     {"attention_flow", false, "maps", "sources"},
     {"head_importance", false, "output w_o?", ""},
     {"prune_heads", false, "importance", "num_kept"},
@@ -304,6 +305,25 @@ void RunErasure(const Reading& r, std::span<const NamedTensor> outputs, ThreadPo
           {View(outputs, "change"), View(outputs, "without")}, pool);
 }
 
+std::vector<OutputSpec> PlanAttribution(const Reading& r) {
+  std::vector<OutputSpec> specs;
+  if (r.own().Flag("column_sums")) {
+    specs.push_back({"column_sums", 3, {r.batch(), r.num_heads(), r.kv_len(), 0}});
+  }
+  if (r.own().Flag("pairs")) {
+    specs.push_back({"pairs", 4, PlanWeightsTile(r)[0].shape});
+  }
+  return specs;
+}
+
+void RunAttribution(const Reading& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  const AttentionRequest& a = r.attention();
+  const bool positive = r.own().Flag("positive");
+  Attribution(a.q, a.k, a.v, r.Required("d_out"), a.options,
+              positive ? AttributionTerms::kPositive : AttributionTerms::kSigned, r.Range(),
+              {View(outputs, "column_sums"), View(outputs, "pairs")}, pool);
+}
+
 std::vector<int64_t> Sources(const Reading& r) {
   std::vector<int64_t> sources;
   for (const double source : r.own().Numbers("sources")) {
@@ -365,6 +385,7 @@ constexpr Verbs kVerbs[] = {
     {PlanRolloutLayer, RunRolloutLayer},
     {PlanMultiHop, RunMultiHop},
     {PlanErasure, RunErasure},
+    {PlanAttribution, RunAttribution},
     {PlanAttentionFlow, RunAttentionFlow},
     {PlanHeadImportance, RunHeadImportance},
     {PlanPruneHeads, RunPruneHeads},

@@ -93,6 +93,24 @@ void SumTileColumnsOfTarget(const ScoreTile& tile, size_t first, size_t step,
   for (size_t c = tile.num_keys; c < tile.last; ++c) sums[c] = 0.0f;
 }
 
+void MultiplyByDotsOfTarget(const ScoreTile& tile, size_t begin, size_t end,
+                            const float* const* rows, const TileValues& values) {
+  const DF d;
+  for (size_t r = 0; r < tile.num_rows; ++r) {
+    float* HWY_RESTRICT cells = tile.row_scores(r);
+    for (size_t c = begin; c < end; ++c) {
+      if (cells[c] == 0.0f) continue;
+      const float* value = values.value + static_cast<int64_t>(c) * values.stride;
+      VF sum = hn::Zero(d);
+      for (size_t e = 0; e < values.dim; e += hn::Lanes(d)) {
+        const size_t left = values.dim - e;
+        sum = Fma(hn::LoadN(d, rows[r] + e, left), hn::LoadN(d, value + e, left), sum);
+      }
+      cells[c] *= hn::ReduceSum(d, sum);
+    }
+  }
+}
+
 // Adds term(d, a, b) over two arrays; what is left of the last vector counts as 0.
 template <class Term>
 HWY_INLINE double SumTerms(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t count,
@@ -140,6 +158,7 @@ namespace heed {
 
 HWY_EXPORT(SumTileRowsOfTarget);
 HWY_EXPORT(SumTileColumnsOfTarget);
+HWY_EXPORT(MultiplyByDotsOfTarget);
 HWY_EXPORT(SumProductsOfTarget);
 HWY_EXPORT(SumSquaredDifferencesOfTarget);
 HWY_EXPORT(SumJensenShannonOfTarget);
@@ -150,6 +169,10 @@ void SumTileRows(const ScoreTile& tile, RowSumsAsked asked, RowSums* sums) {
 void SumTileColumns(const ScoreTile& tile, size_t first, size_t step, const float* factors,
                     float* sums) {
   HWY_DYNAMIC_DISPATCH(SumTileColumnsOfTarget)(tile, first, step, factors, sums);
+}
+void MultiplyByDots(const ScoreTile& tile, size_t begin, size_t end, const float* const* rows,
+                    const TileValues& values) {
+  HWY_DYNAMIC_DISPATCH(MultiplyByDotsOfTarget)(tile, begin, end, rows, values);
 }
 double SumProducts(const float* a, const float* b, size_t count) {
   return HWY_DYNAMIC_DISPATCH(SumProductsOfTarget)(a, b, count);

@@ -3,6 +3,7 @@
 #define HEED_SRC_ANALYSIS_TILE_SUMS_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "src/exact/tile.h"
 
@@ -28,6 +29,16 @@ void SumTileRows(const ScoreTile& tile, RowSumsAsked asked, RowSums* sums);
 // columns c. Rows whose factor is 0 are left out, whatever they hold. Padding counts as 0.
 void SumTileColumns(const ScoreTile& tile, size_t first, size_t step, const float* factors,
                     float* sums);
+
+// Row r of a tile, at columns [begin, end), times the products of rows[r] with the values of its
+// keys; `value` is that of key 0 of the tile. Cells of 0 stay 0, whatever their values are.
+struct TileValues {
+  const float* value;
+  int64_t stride;
+  size_t dim;
+};
+void MultiplyByDots(const ScoreTile& tile, size_t begin, size_t end, const float* const* rows,
+                    const TileValues& values);
 
 // Over two rows of weights of any length: sum a b, sum (a - b)^2, and 1/2 sum (a log(a / m) + b
 // log(b / m)) with m = (a + b) / 2.

@@ -36,15 +36,10 @@ class CopyWeights final : public WeightVisitor {
   TensorView<float> weights_;
 };
 
-void Clear(const TensorView<float>& view) {
-  if (view.size() == 0) return;
-  for (int64_t b = 0; b < view.shape[0]; ++b) {
-    for (int64_t h = 0; h < view.shape[1]; ++h) {
-      for (int64_t i = 0; i < view.shape[2]; ++i) {
-        std::fill_n(&view(b, h, i, 0), view.shape[3], 0.0f);
-      }
-    }
-  }
+template <typename T>
+void ConvertRow(const void* from, int64_t count, float* to) {
+  const T* elements = static_cast<const T*>(from);
+  for (int64_t d = 0; d < count; ++d) to[d] = ToFloat(elements[d]);
 }
 
 }  // namespace
@@ -91,6 +86,17 @@ int64_t NumParts(const AttentionProblem& p) {
   return (kParts + units - 1) / units;
 }
 
+void Clear(const TensorView<float>& view) {
+  if (view.size() == 0) return;
+  for (int64_t b = 0; b < view.shape[0]; ++b) {
+    for (int64_t h = 0; h < view.shape[1]; ++h) {
+      for (int64_t i = 0; i < view.shape[2]; ++i) {
+        std::fill_n(&view(b, h, i, 0), view.shape[3], 0.0f);
+      }
+    }
+  }
+}
+
 void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorView<const float> lse,
                   TensorView<float> weights, ThreadPool* pool) {
   Clear(weights);
@@ -103,6 +109,38 @@ void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorVi
   visit.lse = lse;
   visit.parts = NumParts(p);
   VisitWeights(p, visit, pool);
+}
+
+void CheckRange(const AttentionProblem& p, const WeightsRange& r) {
+  const auto check = [](const char* what, int64_t begin, int64_t end, int64_t len) {
+    if (begin >= 0 && begin <= end && end <= len) return;
+    Fail(ErrorCode::kRange, "{} = [{}, {}); expected a range within [0, {})",
+         {what, begin, end, len});
+  };
+  check("queries", r.q_begin, r.q_end, p.q_len);
+  check("keys", r.k_begin, r.k_end, p.kv_len);
+}
+
+TensorView<float> Allocate(std::vector<float>& memory, const Extents& shape) {
+  memory.resize(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
+  return Contiguous(memory.data(), shape[0], shape[1], shape[2], shape[3]);
+}
+
+TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& memory) {
+  if (v.dtype == DType::kFloat32) return {static_cast<const float*>(v.data), v.shape, v.strides};
+  const TensorView<float> copy = Allocate(memory, v.shape);
+  for (int64_t b = 0; b < v.shape[0] && v.size() > 0; ++b) {
+    for (int64_t h = 0; h < v.shape[1]; ++h) {
+      for (int64_t j = 0; j < v.shape[2]; ++j) {
+        if (v.dtype == DType::kFloat16) {
+          ConvertRow<Float16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
+        } else {
+          ConvertRow<BFloat16>(v.Row(b, h, j), v.shape[3], &copy(b, h, j, 0));
+        }
+      }
+    }
+  }
+  return copy;
 }
 
 void WithMemoryErrors(std::string_view what, const std::function<void()>& body) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "heed/analysis.h"
 #include "src/exact/problem.h"
@@ -23,11 +24,23 @@ void CheckAnalysisOutput(const AttentionProblem& p, std::string_view name, Tenso
                          const Extents& expected, std::string_view meaning);
 TensorView<float> AsFloats(const TensorView<int32_t>& view);
 
+// Refuses a range that does not lie within the queries and keys.
+void CheckRange(const AttentionProblem& p, const WeightsRange& range);
+
+// A contiguous view of new memory.
+TensorView<float> Allocate(std::vector<float>& memory, const Extents& shape);
+
+// v as floats: itself, or a copy.
+TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& memory);
+
 // Refuses operations that apply the weights to the tokens that they come from.
 void CheckSquare(const AttentionProblem& p, std::string_view what);
 
 // How many parts the rows of each unit are split into: about 32 in all, whatever the machine.
 int64_t NumParts(const AttentionProblem& p);
+
+// Writes zeros; an absent view stays so.
+void Clear(const TensorView<float>& view);
 
 // Writes weights [batch, num_heads, queries, keys] of a range of pairs.
 void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorView<const float> lse,
