@@ -22,7 +22,15 @@ import { HeapTensor, type PlainTensor, type Tensor, type WithDispose } from "./t
 import { Wire } from "./wire.js";
 
 /** Options that have a gradient, beside q, k and v. */
-type GradientOption = "bias" | "alibiSlopes" | "sinks" | "width" | "temperature" | "scoreMatrix";
+type GradientOption =
+  | "bias"
+  | "distanceBias"
+  | "bucketBias"
+  | "alibiSlopes"
+  | "sinks"
+  | "width"
+  | "temperature"
+  | "scoreMatrix";
 
 /** Gradients of q, k, v and of those options that were given as tensors, each shaped as its input. */
 export type AttentionGradients<Q, K, V, O, Kind> = {
@@ -53,8 +61,8 @@ export type AttentionVjp<Q, K, V, O> = {
 
 export interface AttentionVjpFunction {
   /**
-   * `heed.attention`, and the gradients of its inputs: q, k, v, bias, sinks, alibiSlopes, width,
-   * temperature and scoreMatrix. docs/gradients.md says what has none: HeedError "unsupported" names
+   * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
+   * sinks, alibiSlopes, width, temperature and scoreMatrix. docs/gradients.md says what has none: HeedError "unsupported" names
    * it. Not in "heed/core".
    */
   <

@@ -69,11 +69,15 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   std::vector<float> d_width(c.width.size(), kNan), d_temperature(count("temperature"), kNan);
   gradients.d_width = d_width;
   gradients.d_temperature = d_temperature;
-  Buffer<float> d_matrix;
-  if (count("score_matrix") > 0) {
-    d_matrix = like(c.tensors.at("score_matrix").buffer);
-    gradients.d_score_matrix = d_matrix.view();
-  }
+  Buffer<float> d_matrix, d_distance_bias, d_bucket_bias;
+  const auto add = [&](const char* name, Buffer<float>& buffer, TensorView<float>& to) {
+    if (count(name) == 0) return;
+    buffer = like(c.tensors.at(name).buffer);
+    to = buffer.view();
+  };
+  add("score_matrix", d_matrix, gradients.d_score_matrix);
+  add("distance_bias", d_distance_bias, gradients.d_distance_bias);
+  add("bucket_bias", d_bucket_bias, gradients.d_bucket_bias);
   TensorView<const float> lse;
   if (HasLse(c)) lse = std::as_const(forward.lse).view();
   if (cotangents.lse.has_value()) gradients.d_lse = cotangents.lse.view();
@@ -82,7 +86,8 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   Values values;
   for (const auto& [name, buffer] :
        {std::pair{"q", &d_q}, std::pair{"k", &d_k}, std::pair{"v", &d_v},
-        std::pair{"bias", &d_bias}, std::pair{"score_matrix", &d_matrix}}) {
+        std::pair{"bias", &d_bias}, std::pair{"score_matrix", &d_matrix},
+        std::pair{"distance_bias", &d_distance_bias}, std::pair{"bucket_bias", &d_bucket_bias}}) {
     if (!buffer->has_value()) continue;
     values[name] = Doubles(buffer->Elements());
     EXPECT_TRUE(buffer->GapsAreUntouched()) << name << ": " << c.Describe();

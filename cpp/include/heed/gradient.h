@@ -32,6 +32,9 @@ struct AttentionGradients {
 
   // Shaped as options.bias: summed over the extents that broadcast. Cells of -inf get 0.
   TensorView<float> d_bias{};
+  // Shaped as options.distance_bias and options.bucket_bias.
+  TensorView<float> d_distance_bias{};
+  TensorView<float> d_bucket_bias{};
   // As many values as the options of the same name have. Empty = not computed.
   std::span<float> d_alibi_slopes{};
   std::span<float> d_sinks{};

@@ -14,6 +14,7 @@
 
 #include "src/exact/modify/alibi-inl.h"
 #include "src/exact/modify/bias-inl.h"
+#include "src/exact/modify/distance_bias-inl.h"
 #include "src/exact/score_block-inl.h"
 #include "src/gradient/pack-inl.h"
 #include "src/gradient/plan-inl.h"
@@ -29,7 +30,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct HeadSums {
   std::span<double> slopes;
   std::span<double> sinks;
-  double* params;  // of the score
+  std::span<double> curves;  // by distance, one after the other
+  double* params;            // of the score
 };
 
 class GradientBlock : private ScoreBlock {
@@ -201,9 +203,12 @@ class GradientBlock : private ScoreBlock {
   }
 
   void AddHeadSums(const ScoreTile& d_scores, const HeadSums& heads) const {
-    if (heads.slopes.empty()) return;
-    for (size_t r = 0; r < d_scores.num_rows; ++r) {
+    for (size_t r = 0; r < d_scores.num_rows && !heads.slopes.empty(); ++r) {
       heads.slopes[Lane(d_scores.rows[r])] += AlibiSlopeGradient(d_scores, d_scores.scores, r);
+    }
+    for (size_t r = 0; r < d_scores.num_rows && !heads.curves.empty(); ++r) {
+      double* const curve = heads.curves.data() + Lane(d_scores.rows[r]) * g_.CurveFloats();
+      AddDistanceGradient(d_scores, d_scores.scores, r, g_.reach, curve);
     }
   }
 

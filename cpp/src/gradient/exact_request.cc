@@ -16,9 +16,8 @@ namespace {
 
 // Inputs that may have a gradient, as requests call them.
 constexpr std::string_view kDifferentiable[] = {
-    "q", "k", "v", "bias", "alibi_slopes", "sinks", "width", "temperature", "score_matrix"};
-// Float inputs that have one, which nobody computes yet.
-constexpr std::string_view kNotYet[] = {"distance_bias", "bucket_bias", "log_gates"};
+    "q",     "k",     "v",           "bias",        "distance_bias", "bucket_bias", "alibi_slopes",
+    "sinks", "width", "temperature", "score_matrix"};
 
 AttentionRequest ReadDifferentiable(const Request& request) {
   std::optional<AttentionRequest> r = ReadExactRequest(request);
@@ -28,9 +27,8 @@ AttentionRequest ReadDifferentiable(const Request& request) {
     Fail(ErrorCode::kUnsupported,
          "return_weights, return_scores and return_tiles give results without a gradient");
   }
-  for (const std::string_view name : kNotYet) {
-    if (FindTensor(request.inputs, name) == nullptr) continue;
-    Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {name});
+  if (FindTensor(request.inputs, "log_gates") != nullptr) {
+    Fail(ErrorCode::kUnsupported, "log_gates has no gradient in heed");
   }
   return *std::move(r);
 }
@@ -112,6 +110,8 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   to.d_k = Stored(FindTensor(gradients, "k"));
   to.d_v = Stored(FindTensor(gradients, "v"));
   to.d_bias = LeadingView<float>(FindTensor(gradients, "bias"));
+  to.d_distance_bias = LeadingView<float>(FindTensor(gradients, "distance_bias"));
+  to.d_bucket_bias = LeadingView<float>(FindTensor(gradients, "bucket_bias"));
   to.d_alibi_slopes = Vector(FindTensor(gradients, "alibi_slopes"));
   to.d_sinks = Vector(FindTensor(gradients, "sinks"));
   to.d_width = Vector(FindTensor(gradients, "width"));

@@ -32,7 +32,9 @@ void Clear(const TensorView<float>& view) {
 // Gradients that are sums over batch, queries or keys, of which there may be none.
 void ClearSums(const AttentionGradients& to) {
   if (to.d_bias.has_value()) Clear(to.d_bias);
-  if (to.d_score_matrix.has_value()) Clear(to.d_score_matrix);
+  for (const TensorView<float>& sums : {to.d_score_matrix, to.d_distance_bias, to.d_bucket_bias}) {
+    if (sums.has_value()) Clear(sums);
+  }
   for (const std::span<float> sums :
        {to.d_alibi_slopes, to.d_sinks, to.d_width, to.d_temperature}) {
     std::fill(sums.begin(), sums.end(), 0.0f);

@@ -45,7 +45,8 @@ struct GradientPlan {
   int64_t num_parts;  // of the blocks of a unit
   size_t params;      // numbers of the score's parameters, 0 when their gradients are not wanted
   bool wants_q, wants_k, wants_v;
-  bool owns_bias;  // d_bias is wanted, and no two blocks share a cell of it
+  int64_t reach = -1;  // of gradients by distance; -1 when nobody wants them
+  bool owns_bias;      // d_bias is wanted, and no two blocks share a cell of it
 
   GradientPlan(const GradientProblem& g, const Plan& forward)
       : problem(&g), plan(forward), plugs(MakeGradientPlugs(g.attention)) {
@@ -57,6 +58,10 @@ struct GradientPlan {
     params = to.d_width.empty() && to.d_temperature.empty() && !to.d_score_matrix.has_value()
                  ? 0
                  : plugs.score->NumParams();
+    const AttentionProblem& p = g.attention;
+    if (to.d_distance_bias.has_value()) reach = (to.d_distance_bias.shape[3] - 1) / 2;
+    if (to.d_bucket_bias.has_value()) reach = std::max(reach, p.options.bucket_max_distance);
+    reach = std::min(reach, FarthestDistance(p));
     wants_q = to.d_q.has_value() || params > 0;
     wants_k = to.d_k.has_value() || params > 0;
     wants_v = to.d_v.has_value();
@@ -86,6 +91,8 @@ struct GradientPlan {
   size_t PartFloats() const {
     return RoundUp(static_cast<size_t>(attention().kv_len) * SumCols(), PanelCols());
   }
+  // Numbers of a head by distance.
+  size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
   bool NeedsTotals() const { return wants_k && plugs.score->NeedsTotals(); }
 };
 

@@ -95,9 +95,7 @@ const AnyTensor* FindTensor(std::span<const NamedTensor> tensors, std::string_vi
   return nullptr;
 }
 
-BackwardPlan PlanBackward(const Request& request) {
-  return VerbsOf(request).plan(request);
-}
+BackwardPlan PlanBackward(const Request& request) { return VerbsOf(request).plan(request); }
 
 void RunForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);

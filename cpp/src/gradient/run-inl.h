@@ -43,6 +43,7 @@ class GradientRun {
     const size_t heads = static_cast<size_t>(plan_.num_units * g.num_parts * Group());
     if (!g.gradients().d_alibi_slopes.empty()) slopes_.assign(heads, 0.0);
     if (!g.gradients().d_sinks.empty()) sinks_.assign(heads, 0.0);
+    curves_.assign(heads * g.CurveFloats(), 0.0);
     if (g.params == 0) return;
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
@@ -69,6 +70,7 @@ class GradientRun {
     }
     WriteHeads(slopes_, g_.gradients().d_alibi_slopes);
     WriteHeads(sinks_, g_.gradients().d_sinks);
+    if (!curves_.empty()) WriteCurves();
     if (g_.params > 0) WriteParams();
   }
 
@@ -87,10 +89,12 @@ class GradientRun {
     return {k, v, g_.wants_v ? v + keys * plan_.v_cols : v};
   }
 
-  std::span<double> HeadsOf(std::vector<double>& sums, int64_t unit, int64_t part) const {
+  // `each` numbers for every query head of the KV head.
+  template <class Sums>
+  std::span<double> HeadsOf(Sums& sums, int64_t unit, int64_t part, size_t each = 1) const {
     if (sums.empty()) return {};
-    const size_t group = static_cast<size_t>(Group());
-    return {sums.data() + static_cast<size_t>(unit * g_.num_parts + part) * group, group};
+    const size_t count = static_cast<size_t>(Group()) * each;
+    return {sums.data() + static_cast<size_t>(unit * g_.num_parts + part) * count, count};
   }
 
   // Of the n-th task; nullptr where nobody wants them.
@@ -105,6 +109,7 @@ class GradientRun {
     std::fill_n(sums.k, g_.PartFloats(), 0.0f);
     const HeadSums heads = {
         HeadsOf(slopes_, unit, part), HeadsOf(sinks_, unit, part),
+        HeadsOf(curves_, unit, part, g_.CurveFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams())};
     for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
@@ -227,6 +232,27 @@ class GradientRun {
     }
   }
 
+  // Adds up batch entries and parts, in ascending order, then distances.
+  void WriteCurves() {
+    const size_t each = g_.CurveFloats();
+    const AttentionProblem& p = g_.attention();
+    ScratchVector<double> curve(each);
+    for (int64_t h = 0; h < p.num_heads; ++h) {
+      std::fill(curve.begin(), curve.end(), 0.0);
+      for (int64_t b = 0; b < p.batch; ++b) {
+        for (int64_t part = 0; part < g_.num_parts; ++part) {
+          const int64_t unit = b * p.num_kv_heads + h / Group();
+          const double* from =
+              HeadsOf(curves_, unit, part, each).data() + static_cast<size_t>(h % Group()) * each;
+          for (size_t n = 0; n < each; ++n) curve[n] += from[n];
+        }
+      }
+      const AttentionGradients& to = g_.gradients();
+      if (to.d_distance_bias.has_value()) AddToDistanceTable(curve, h, to.d_distance_bias);
+      if (to.d_bucket_bias.has_value()) AddToBuckets(p.options, curve, h, to.d_bucket_bias);
+    }
+  }
+
   // Adds up KV heads, and of each its parts and tiles, in ascending order.
   void WriteParams() const {
     std::vector<double> sums(g_.params);
@@ -252,6 +278,7 @@ class GradientRun {
   ScratchVector<GradientTile> tiles_;
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
   std::vector<double> slopes_, sinks_;             // [unit][part][query head of the group]
+  ScratchVector<double> curves_;                   // [unit][part][query head][distance]
   std::vector<double> query_params_, key_params_;  // [unit][part or tile][parameters]
 };
 

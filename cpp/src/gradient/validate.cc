@@ -1,4 +1,5 @@
 // The boundary of AttentionBackward(): everything that can be wrong with a call is found here.
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -110,18 +111,33 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
                               vector(to.d_sinks),
                               vector(to.d_width),
                               vector(to.d_temperature),
-                              SpanOf(to.d_score_matrix)};
-  const char* names[] = {"d_q",     "d_k",     "d_v",           "d_bias",        "d_alibi_slopes",
-                         "d_sinks", "d_width", "d_temperature", "d_score_matrix"};
+                              SpanOf(to.d_score_matrix),
+                              SpanOf(to.d_distance_bias),
+                              SpanOf(to.d_bucket_bias)};
+  const char* names[] = {
+      "d_q",          "d_k",     "d_v",           "d_bias",         "d_alibi_slopes",
+      "d_sinks",      "d_width", "d_temperature", "d_score_matrix", "d_distance_bias",
+      "d_bucket_bias"};
   const AttentionProblem& p = g.attention;
-  const ViewSpan inputs[] = {SpanOf(p.q),      SpanOf(p.k),        SpanOf(p.v),
-                             SpanOf(g.out),    SpanOf(g.d_out),    SpanOf(g.lse),
-                             SpanOf(to.d_lse), SpanOf(given.bias), SpanOf(given.score_matrix)};
-  const char* input_names[] = {"q",   "k",     "v",    "out",         "d_out",
-                               "lse", "d_lse", "bias", "score_matrix"};
-  for (int i = 0; i < 9; ++i) {
-    for (int j = 0; j < 9; ++j) CheckNoAlias(names[i], outputs[i], input_names[j], inputs[j]);
-    for (int j = 0; j < i; ++j) CheckNoAlias(names[i], outputs[i], names[j], outputs[j]);
+  const ViewSpan inputs[] = {SpanOf(p.q),
+                             SpanOf(p.k),
+                             SpanOf(p.v),
+                             SpanOf(g.out),
+                             SpanOf(g.d_out),
+                             SpanOf(g.lse),
+                             SpanOf(to.d_lse),
+                             SpanOf(given.bias),
+                             SpanOf(given.score_matrix),
+                             SpanOf(given.distance_bias),
+                             SpanOf(given.bucket_bias)};
+  const char* input_names[] = {"q",          "k",     "v",    "out",          "d_out",
+                               "lse",        "d_lse", "bias", "score_matrix", "distance_bias",
+                               "bucket_bias"};
+  for (size_t i = 0; i < std::size(outputs); ++i) {
+    for (size_t j = 0; j < std::size(inputs); ++j) {
+      CheckNoAlias(names[i], outputs[i], input_names[j], inputs[j]);
+    }
+    for (size_t j = 0; j < i; ++j) CheckNoAlias(names[i], outputs[i], names[j], outputs[j]);
   }
 }
 
@@ -157,6 +173,8 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   CheckVector("d_width", gradients.d_width, "width", options.width);
   CheckVector("d_temperature", gradients.d_temperature, "temperature", options.temperature);
   CheckTensor("d_bias", gradients.d_bias, "bias", options.bias);
+  CheckTensor("d_distance_bias", gradients.d_distance_bias, "distance_bias", options.distance_bias);
+  CheckTensor("d_bucket_bias", gradients.d_bucket_bias, "bucket_bias", options.bucket_bias);
   CheckTensor("d_score_matrix", gradients.d_score_matrix, "score_matrix", options.score_matrix);
   CheckAliases(g, options);
   if (!gradients.d_bias.has_value()) return g;

@@ -105,8 +105,11 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
   expect(Small().Param("normalize", "sparsemax"), "sparsemax");
   expect(Small().Param("score", "additive").Floats("score_vector", {1}, {1}), "additive");
   expect(Small().Param("return_weights", true), "return_weights");
-  expect(Small().Floats("distance_bias", {3}, {1, 2, 3}).Param("query_offset", 0.0),
-         "distance_bias");
+  expect(Small()
+             .Floats("log_gates", {1, 2, 3}, {-1, -2, -3, -1, -2, -3})
+             .Param("causal", true)
+             .Param("query_offset", 0.0),
+         "log_gates");
   expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
 }
 

@@ -131,6 +131,36 @@ TEST_P(Gradient, MatchesForEveryModifier) {
   ExpectGradientsMatch(c);
 }
 
+TEST_P(Gradient, MatchesForBiasesByDistance) {
+  Random random(7);
+  for (const int64_t heads : {1, 4}) {
+    for (const int64_t reach : {0, 2, 20}) {
+      AttentionCase c = MakeCase(kSmall);
+      c.scalars.query_offset = QueryOffset::At(1);
+      c.AddTensor("distance_bias", {heads, 2 * reach + 1}, random);
+      if (reach == 2) c.tensors["distance_bias"].buffer(0, 0, 0, 1) = -kInf;
+      if (heads == 1) c.scalars.softcap = 2;
+      ExpectGradientsMatch(c);
+      c.scalars.bucket_direction = heads == 1 ? T5Direction::kCausal : T5Direction::kBidirectional;
+      c.scalars.bucket_max_distance = 6;
+      c.AddTensor("bucket_bias", {heads == 1 ? 3 : 6, 4}, random);
+      ExpectGradientsMatch(c);
+    }
+  }
+  // Several tiles, parts and tables that the sequences leave.
+  AttentionCase c = MakeCase({.batch = 1,
+                              .num_heads = 2,
+                              .num_kv_heads = 1,
+                              .q_len = 700,
+                              .kv_len = 300,
+                              .head_dim = 5,
+                              .head_dim_v = 4});
+  c.scalars.query_offset = QueryOffset::At(-200);
+  c.AddTensor("distance_bias", {2, 61}, random);
+  c.AddTensor("bucket_bias", {16, 2}, random);
+  ExpectDirectionsMatch(c, 1);
+}
+
 TEST_P(Gradient, SumsABiasOverTheExtentsThatBroadcast) {
   Random random(6);
   for (const Extents shape :

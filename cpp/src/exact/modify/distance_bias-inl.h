@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "heed/position.h"
@@ -107,6 +108,43 @@ class DistanceBias final : public Modify {
   int64_t reach_;      // distances beyond it have the value at it
   ScratchVector<float> curves_;
 };
+
+// The gradient of a curve of distances -reach to reach: adds d_s over the cells of row r to that of
+// their distance, as far as it is at most `reach`. `gradients` lie as the scores do; those of
+// hidden cells are 0.
+inline void AddDistanceGradient(const ScoreTile& tile, const float* gradients, size_t r,
+                                int64_t reach, double* curve) {
+  const int64_t ahead = tile.rows[r].position - tile.key_begin;
+  const float* row = gradients + r * kTileKeys;
+  const size_t end = std::min(tile.last, tile.num_keys);
+  for (size_t c = tile.first; c < end; ++c) {
+    const int64_t distance = std::clamp(static_cast<int64_t>(c) - ahead, -reach, reach);
+    curve[distance + reach] += static_cast<double>(row[c]);
+  }
+}
+
+// From such a curve of a head to the cells of its table.
+inline void AddToDistanceTable(std::span<const double> curve, int64_t head,
+                               const TensorView<float>& d_table) {
+  const int64_t reach = static_cast<int64_t>(curve.size() / 2);
+  const int64_t most = (d_table.shape[3] - 1) / 2;
+  const int64_t h = d_table.shape[2] == 1 ? 0 : head;
+  for (int64_t n = -reach; n <= reach; ++n) {
+    const float sum = static_cast<float>(curve[static_cast<size_t>(n + reach)]);
+    d_table(0, 0, h, most + std::clamp(n, -most, most)) += sum;
+  }
+}
+
+// And to T5's buckets.
+inline void AddToBuckets(const AttentionOptions& o, std::span<const double> curve, int64_t head,
+                         const TensorView<float>& d_buckets) {
+  const int64_t reach = static_cast<int64_t>(curve.size() / 2);
+  for (int64_t n = -reach; n <= reach; ++n) {
+    const int64_t bucket =
+        T5Bucket(n, o.bucket_direction, d_buckets.shape[2], o.bucket_max_distance);
+    d_buckets(0, 0, bucket, head) += static_cast<float>(curve[static_cast<size_t>(n + reach)]);
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
