@@ -26,6 +26,7 @@ type GradientOption =
   | "bias"
   | "distanceBias"
   | "bucketBias"
+  | "logGates"
   | "alibiSlopes"
   | "sinks"
   | "width"
@@ -62,7 +63,7 @@ export type AttentionVjp<Q, K, V, O> = {
 export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
-   * sinks, alibiSlopes, width, temperature and scoreMatrix. docs/gradients.md says what has none: HeedError "unsupported" names
+   * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. docs/gradients.md says what has none: HeedError "unsupported" names
    * it. Not in "heed/core".
    */
   <

@@ -69,7 +69,7 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   std::vector<float> d_width(c.width.size(), kNan), d_temperature(count("temperature"), kNan);
   gradients.d_width = d_width;
   gradients.d_temperature = d_temperature;
-  Buffer<float> d_matrix, d_distance_bias, d_bucket_bias;
+  Buffer<float> d_matrix, d_distance_bias, d_bucket_bias, d_gates;
   const auto add = [&](const char* name, Buffer<float>& buffer, TensorView<float>& to) {
     if (count(name) == 0) return;
     buffer = like(c.tensors.at(name).buffer);
@@ -78,6 +78,14 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   add("score_matrix", d_matrix, gradients.d_score_matrix);
   add("distance_bias", d_distance_bias, gradients.d_distance_bias);
   add("bucket_bias", d_bucket_bias, gradients.d_bucket_bias);
+  add("log_gates", d_gates, gradients.d_log_gates);
+  if (d_gates.has_value()) {
+    // [1, batch, heads, kv_len] as the options take it.
+    const TensorView<float> view = d_gates.view();
+    gradients.d_log_gates = {view.data,
+                             {view.shape[1], view.shape[2], 1, view.shape[3]},
+                             {view.strides[1], view.strides[2], 0, view.strides[3]}};
+  }
   TensorView<const float> lse;
   if (HasLse(c)) lse = std::as_const(forward.lse).view();
   if (cotangents.lse.has_value()) gradients.d_lse = cotangents.lse.view();
@@ -87,7 +95,8 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   for (const auto& [name, buffer] :
        {std::pair{"q", &d_q}, std::pair{"k", &d_k}, std::pair{"v", &d_v},
         std::pair{"bias", &d_bias}, std::pair{"score_matrix", &d_matrix},
-        std::pair{"distance_bias", &d_distance_bias}, std::pair{"bucket_bias", &d_bucket_bias}}) {
+        std::pair{"distance_bias", &d_distance_bias}, std::pair{"bucket_bias", &d_bucket_bias},
+        std::pair{"log_gates", &d_gates}}) {
     if (!buffer->has_value()) continue;
     values[name] = Doubles(buffer->Elements());
     EXPECT_TRUE(buffer->GapsAreUntouched()) << name << ": " << c.Describe();

@@ -274,6 +274,58 @@ describe("rollout, flow and hops", () => {
   });
 });
 
+describe("attribution", () => {
+  const dim = v.shape.at(-1) as number;
+  const gradOutput = randomData([BATCH, HEADS, LEN, dim], 9);
+
+  it("is the weight times its gradient", () => {
+    const { pairs, columnSums } = heed.attribution(q, k, v, gradOutput, {
+      ...options,
+      pairs: true,
+    });
+    const { weights } = heed.attention(q, k, v, { ...options, returnWeights: true });
+    const group = HEADS / (v.shape[1] as number);
+    const sums = new Float64Array(BATCH * HEADS * KEYS);
+    for (let row = 0; row < BATCH * HEADS * LEN; row++) {
+      const unit = Math.floor(row / LEN);
+      for (let j = 0; j < KEYS; j++) {
+        const value = (Math.floor(unit / group) * KEYS + j) * dim;
+        let along = 0;
+        for (let e = 0; e < dim; e++) {
+          along += (gradOutput.data[row * dim + e] as number) * (v.data[value + e] as number);
+        }
+        const term = (weights.data[row * KEYS + j] as number) * along;
+        expect(Math.abs((pairs?.data[row * KEYS + j] as number) - term)).toBeLessThan(1e-5);
+        sums[unit * KEYS + j] = (sums[unit * KEYS + j] as number) + term;
+      }
+    }
+    expectClose("columnSums", columnSums?.data as Float32Array, sums, 1e-4);
+  });
+
+  it("counts what it is asked for", () => {
+    const positive = heed.attribution(q, k, v, gradOutput, { ...options, positive: true });
+    expect(Object.keys(positive)).toEqual(["columnSums"]);
+    expect(Math.min(...(positive.columnSums?.data ?? []))).toBeGreaterThanOrEqual(0);
+    const part = heed.attribution(q, k, v, gradOutput, {
+      ...options,
+      rows: [2, 5],
+      columns: [1, 4],
+      pairs: true,
+      columnSums: false,
+    });
+    expect(Object.keys(part)).toEqual(["pairs"]);
+    expect(part.pairs?.shape).toEqual([BATCH, HEADS, 3, 3]);
+  });
+
+  it("refuses what does not fit", () => {
+    const wrong = { data: new Float32Array(6), shape: [1, 1, 2, 3] };
+    expectError("shape", ["gradOutput"], () => heed.attribution(q, k, v, wrong, options));
+    expectError("range", ["rows"], () =>
+      heed.attribution(q, k, v, gradOutput, { ...options, rows: [0, LEN + 1] }),
+    );
+  });
+});
+
 describe("erasure and heads", () => {
   it("is attention without the key", async () => {
     const row = 20;

@@ -83,6 +83,29 @@ describe("heed.run.vjp", () => {
     );
   });
 
+  it("matches for biases by distance and forget gates", async () => {
+    const bucketBias = randomData([6, 4], 11);
+    const distanceBias = randomData([1, 5], 12);
+    const logGates = randomData([2, 4, 7], 13);
+    logGates.data.forEach((x, n) => {
+      logGates.data[n] = -0.01 - Math.abs(x);
+    });
+    await expectGradients(
+      {
+        id: "t5_relative",
+        inputs: { q, k, v, bucketBias, distanceBias },
+        params: { queryOffset: 1, bucketMaxDistance: 6 },
+      },
+      gradOutput,
+      gradLse,
+    );
+    await expectGradients(
+      { id: "forgetting", inputs: { q, k, v, logGates }, params: { queryOffset: 2 } },
+      gradOutput,
+      gradLse,
+    );
+  });
+
   it("matches for other scores and normalisers", async () => {
     const width = { data: Float32Array.of(0.8, 1.1, 1.5), shape: [3] };
     const temperature = { data: Float32Array.of(0.5, 1, 1.5, 2), shape: [4] };
@@ -101,7 +124,7 @@ describe("heed.run.vjp", () => {
   it("lists rows with a gradient as capabilities, and refuses the others by name", () => {
     const able = heed.mechanisms.filter(({ capabilities }) => capabilities.includes("gradient"));
     expect(able.length).toBeGreaterThan(15);
-    expectError("unsupported", ["retention", "gradient"], () =>
+    expectError("unsupported", ["retention", "no gradient in this build"], () =>
       heed.run.vjp("retention", { q, k, v: k }),
     );
     expectError("unsupported", ["sparsemax"], () => heed.run.vjp("sparsemax", { q, k, v }));

@@ -35,6 +35,8 @@ struct AttentionGradients {
   // Shaped as options.distance_bias and options.bucket_bias.
   TensorView<float> d_distance_bias{};
   TensorView<float> d_bucket_bias{};
+  // Shaped as options.log_gates, summed over the extents that broadcast.
+  TensorView<float> d_log_gates{};
   // As many values as the options of the same name have. Empty = not computed.
   std::span<float> d_alibi_slopes{};
   std::span<float> d_sinks{};

@@ -31,6 +31,7 @@ struct HeadSums {
   std::span<double> slopes;
   std::span<double> sinks;
   std::span<double> curves;  // by distance, one after the other
+  std::span<double> gates;   // by key, one after the other
   double* params;            // of the score
 };
 
@@ -55,7 +56,9 @@ class GradientBlock : private ScoreBlock {
     std::fill_n(own_.totals.get(), num_rows_, 0.0f);
     sums_ = sums;
     heads_ = heads;
+    if (!heads.gates.empty()) StartGates();
     ForEachTile(&GradientBlock::AddTile);
+    for (size_t r = 0; r < num_rows_ && !heads.gates.empty(); ++r) own_.gates[r].Finish();
     if (!heads.sinks.empty()) AddSinks(heads.sinks);
     if (g_.wants_q) WriteQueries(heads.params);
   }
@@ -81,6 +84,9 @@ class GradientBlock : private ScoreBlock {
   void AddTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     const ScoreTile d_scores = Differentiate(tile, keys, r);
     AddHeadSums(d_scores, heads_);
+    for (size_t i = 0; i < d_scores.num_rows && !heads_.gates.empty(); ++i) {
+      own_.gates[r + i].Add(d_scores, d_scores.scores, i);
+    }
     if (g_.owns_bias) AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
     if (g_.plugs.softcap != nullptr) {
       g_.plugs.softcap->Backward(tile, own_.capped.get(), d_scores.scores);
@@ -209,6 +215,14 @@ class GradientBlock : private ScoreBlock {
     for (size_t r = 0; r < d_scores.num_rows && !heads.curves.empty(); ++r) {
       double* const curve = heads.curves.data() + Lane(d_scores.rows[r]) * g_.CurveFloats();
       AddDistanceGradient(d_scores, d_scores.scores, r, g_.reach, curve);
+    }
+  }
+
+  void StartGates() {
+    for (size_t r = 0; r < num_rows_; ++r) {
+      const Row& row = scratch_.rows[r];
+      const int64_t last = std::min(row.position, p_.KeyLength(batch_, row.query) - 1);
+      own_.gates[r] = GateSums(heads_.gates.data() + Lane(row) * g_.GateFloats(), last);
     }
   }
 

@@ -15,9 +15,18 @@ namespace heed {
 namespace {
 
 // Inputs that may have a gradient, as requests call them.
-constexpr std::string_view kDifferentiable[] = {
-    "q",     "k",     "v",           "bias",        "distance_bias", "bucket_bias", "alibi_slopes",
-    "sinks", "width", "temperature", "score_matrix"};
+constexpr std::string_view kDifferentiable[] = {"q",
+                                                "k",
+                                                "v",
+                                                "bias",
+                                                "distance_bias",
+                                                "bucket_bias",
+                                                "log_gates",
+                                                "alibi_slopes",
+                                                "sinks",
+                                                "width",
+                                                "temperature",
+                                                "score_matrix"};
 
 AttentionRequest ReadDifferentiable(const Request& request) {
   std::optional<AttentionRequest> r = ReadExactRequest(request);
@@ -26,9 +35,6 @@ AttentionRequest ReadDifferentiable(const Request& request) {
   if (r->return_weights || r->return_scores || r->return_tiles) {
     Fail(ErrorCode::kUnsupported,
          "return_weights, return_scores and return_tiles give results without a gradient");
-  }
-  if (FindTensor(request.inputs, "log_gates") != nullptr) {
-    Fail(ErrorCode::kUnsupported, "log_gates has no gradient in heed");
   }
   return *std::move(r);
 }
@@ -59,6 +65,16 @@ std::span<float> Vector(const AnyTensor* tensor) {
   if (tensor == nullptr) return {};
   const TensorView<float> view = LeadingView<float>(tensor);
   return {view.data, static_cast<size_t>(view.size())};
+}
+
+// [batch, num_heads, kv_len] as [batch, num_heads, 1, kv_len].
+TensorView<float> Gates(const AnyTensor* tensor) {
+  if (tensor == nullptr) return {};
+  const auto& [batch, heads, len, none] = tensor->shape;
+  const Extents& strides = tensor->strides;
+  return {static_cast<float*>(tensor->data),
+          {batch, heads, 1, len},
+          {strides[0], strides[1], 0, strides[2]}};
 }
 
 // [batch, num_heads, q_len] as [batch, num_heads, q_len, 1].
@@ -112,6 +128,7 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   to.d_bias = LeadingView<float>(FindTensor(gradients, "bias"));
   to.d_distance_bias = LeadingView<float>(FindTensor(gradients, "distance_bias"));
   to.d_bucket_bias = LeadingView<float>(FindTensor(gradients, "bucket_bias"));
+  to.d_log_gates = Gates(FindTensor(gradients, "log_gates"));
   to.d_alibi_slopes = Vector(FindTensor(gradients, "alibi_slopes"));
   to.d_sinks = Vector(FindTensor(gradients, "sinks"));
   to.d_width = Vector(FindTensor(gradients, "width"));

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/exact/modify/forgetting-inl.h"
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/exact/plan-inl.h"
@@ -91,6 +92,10 @@ struct GradientPlan {
   size_t PartFloats() const {
     return RoundUp(static_cast<size_t>(attention().kv_len) * SumCols(), PanelCols());
   }
+  // Sums of gates of a head.
+  size_t GateFloats() const {
+    return gradients().d_log_gates.has_value() ? static_cast<size_t>(attention().kv_len) : 0;
+  }
   // Numbers of a head by distance.
   size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
   bool NeedsTotals() const { return wants_k && plugs.score->NeedsTotals(); }
@@ -124,6 +129,7 @@ struct GradientScratch {
   AlignedFloats lse, mean, factor;  // of the rows
   AlignedFloats converted;          // rows that are not floats where they lie
   AlignedFloats row;                // one row of d_q, d_k or d_v
+  ScratchVector<GateSums> gates;    // of the rows, where gradients of gates are wanted
 
   explicit GradientScratch(const GradientPlan& g) : forward(g.plan, false) {
     const Plan& plan = g.plan;
@@ -141,6 +147,7 @@ struct GradientScratch {
     factor = AlignedFloats(rows);
     totals = AlignedFloats(rows);
     converted = AlignedFloats(2 * PanelCols() * plan.LongestRow());
+    if (g.GateFloats() > 0) gates.resize(rows);
     row = AlignedFloats(RoundUp(plan.LongestRow(), PanelCols()) + std::max(g.k_cols, plan.v_cols));
   }
 

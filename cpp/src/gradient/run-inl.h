@@ -44,6 +44,7 @@ class GradientRun {
     if (!g.gradients().d_alibi_slopes.empty()) slopes_.assign(heads, 0.0);
     if (!g.gradients().d_sinks.empty()) sinks_.assign(heads, 0.0);
     curves_.assign(heads * g.CurveFloats(), 0.0);
+    gates_.assign(heads * g.GateFloats(), 0.0);
     if (g.params == 0) return;
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
@@ -71,6 +72,7 @@ class GradientRun {
     WriteHeads(slopes_, g_.gradients().d_alibi_slopes);
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
+    if (!gates_.empty()) WriteGates();
     if (g_.params > 0) WriteParams();
   }
 
@@ -110,6 +112,7 @@ class GradientRun {
     const HeadSums heads = {
         HeadsOf(slopes_, unit, part), HeadsOf(sinks_, unit, part),
         HeadsOf(curves_, unit, part, g_.CurveFloats()),
+        HeadsOf(gates_, unit, part, g_.GateFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams())};
     for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
@@ -253,6 +256,29 @@ class GradientRun {
     }
   }
 
+  // Adds up parts, and what heads or batch entries share, in ascending order.
+  void WriteGates() {
+    const size_t each = g_.GateFloats();
+    const AttentionProblem& p = g_.attention();
+    const TensorView<float>& to = g_.gradients().d_log_gates;
+    ScratchVector<double> sums(static_cast<size_t>(to.size()));
+    for (int64_t n = 0; n < p.batch * p.num_heads * g_.num_parts; ++n) {
+      const int64_t part = n % g_.num_parts, head = n / g_.num_parts % p.num_heads;
+      const int64_t b = n / g_.num_parts / p.num_heads;
+      const int64_t unit = b * p.num_kv_heads + head / Group();
+      const double* from =
+          HeadsOf(gates_, unit, part, each).data() + static_cast<size_t>(head % Group()) * each;
+      const int64_t cell = (to.shape[0] == 1 ? 0 : b) * to.shape[1] + (to.shape[1] == 1 ? 0 : head);
+      double* sum = sums.data() + static_cast<size_t>(cell) * each;
+      for (size_t j = 0; j < each; ++j) sum[j] += from[j];
+    }
+    for (size_t n = 0; n < sums.size(); ++n) {
+      const int64_t cell = static_cast<int64_t>(n / each);
+      to(cell / to.shape[1], cell % to.shape[1], 0, static_cast<int64_t>(n % each)) =
+          static_cast<float>(sums[n]);
+    }
+  }
+
   // Adds up KV heads, and of each its parts and tiles, in ascending order.
   void WriteParams() const {
     std::vector<double> sums(g_.params);
@@ -278,7 +304,7 @@ class GradientRun {
   ScratchVector<GradientTile> tiles_;
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
   std::vector<double> slopes_, sinks_;             // [unit][part][query head of the group]
-  ScratchVector<double> curves_;                   // [unit][part][query head][distance]
+  ScratchVector<double> curves_, gates_;           // [unit][part][query head][distance or key]
   std::vector<double> query_params_, key_params_;  // [unit][part or tile][parameters]
 };
 

@@ -113,11 +113,12 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
                               vector(to.d_temperature),
                               SpanOf(to.d_score_matrix),
                               SpanOf(to.d_distance_bias),
-                              SpanOf(to.d_bucket_bias)};
+                              SpanOf(to.d_bucket_bias),
+                              SpanOf(to.d_log_gates)};
   const char* names[] = {
-      "d_q",          "d_k",     "d_v",           "d_bias",         "d_alibi_slopes",
-      "d_sinks",      "d_width", "d_temperature", "d_score_matrix", "d_distance_bias",
-      "d_bucket_bias"};
+      "d_q",           "d_k",        "d_v",           "d_bias",         "d_alibi_slopes",
+      "d_sinks",       "d_width",    "d_temperature", "d_score_matrix", "d_distance_bias",
+      "d_bucket_bias", "d_log_gates"};
   const AttentionProblem& p = g.attention;
   const ViewSpan inputs[] = {SpanOf(p.q),
                              SpanOf(p.k),
@@ -129,10 +130,11 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
                              SpanOf(given.bias),
                              SpanOf(given.score_matrix),
                              SpanOf(given.distance_bias),
-                             SpanOf(given.bucket_bias)};
-  const char* input_names[] = {"q",          "k",     "v",    "out",          "d_out",
-                               "lse",        "d_lse", "bias", "score_matrix", "distance_bias",
-                               "bucket_bias"};
+                             SpanOf(given.bucket_bias),
+                             SpanOf(given.log_gates)};
+  const char* input_names[] = {"q",           "k",        "v",    "out",          "d_out",
+                               "lse",         "d_lse",    "bias", "score_matrix", "distance_bias",
+                               "bucket_bias", "log_gates"};
   for (size_t i = 0; i < std::size(outputs); ++i) {
     for (size_t j = 0; j < std::size(inputs); ++j) {
       CheckNoAlias(names[i], outputs[i], input_names[j], inputs[j]);
@@ -175,6 +177,7 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   CheckTensor("d_bias", gradients.d_bias, "bias", options.bias);
   CheckTensor("d_distance_bias", gradients.d_distance_bias, "distance_bias", options.distance_bias);
   CheckTensor("d_bucket_bias", gradients.d_bucket_bias, "bucket_bias", options.bucket_bias);
+  CheckTensor("d_log_gates", gradients.d_log_gates, "log_gates", options.log_gates);
   CheckTensor("d_score_matrix", gradients.d_score_matrix, "score_matrix", options.score_matrix);
   CheckAliases(g, options);
   if (!gradients.d_bias.has_value()) return g;

@@ -161,6 +161,60 @@ TEST_P(Gradient, MatchesForBiasesByDistance) {
   ExpectDirectionsMatch(c, 1);
 }
 
+AttentionCase MakeGated(const Sizes& sizes, int64_t batch, int64_t heads) {
+  AttentionCase c = MakeCase(sizes);
+  Random random(8);
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::End();
+  c.AddTensor("log_gates", {batch, heads, sizes.kv_len}, random, 0.3);
+  c.tensors["log_gates"].buffer.ForEach(
+      [](int64_t, int64_t, int64_t, int64_t, float& x) { x = -1e-3f - std::abs(x); });
+  return c;
+}
+
+TEST_P(Gradient, MatchesForForgetGates) {
+  for (const int64_t batch : {1, 2}) {
+    AttentionCase c = MakeGated(kSmall, batch, batch == 1 ? 1 : 4);
+    ExpectGradientsMatch(c);
+    c.tensors["log_gates"].buffer(0, 0, 0, 4) = -kInf;
+    c.key_lengths = {6, 3};
+    ExpectGradientsMatch(c);
+    c.scalars.window = Window{.left = 1, .right = {}};
+    c.sinks = {0.3f, -1.0f, 2.0f, -kInf};
+    ExpectGradientsMatch(c);
+  }
+  AttentionCase c = MakeGated({.batch = 1,
+                               .num_heads = 2,
+                               .num_kv_heads = 1,
+                               .q_len = 600,
+                               .kv_len = 700,
+                               .head_dim = 5,
+                               .head_dim_v = 4},
+                              1, 2);
+  ExpectDirectionsMatch(c, 1);
+  // Gates count where their key does not.
+  Random random(9);
+  c.lists.q_block = c.lists.kv_block = 32;
+  c.lists.block_keep = MakeKeep({1, 1, 19, 22}, random, 0.2);
+  ExpectDirectionsMatch(c, 1);
+}
+
+TEST_P(Gradient, NanReachesTheGatesBetweenItAndItsKeysOnly) {
+  AttentionCase c = MakeGated({.batch = 1,
+                               .num_heads = 1,
+                               .num_kv_heads = 1,
+                               .q_len = 9,
+                               .kv_len = 9,
+                               .head_dim = 2,
+                               .head_dim_v = 2},
+                              1, 1);
+  c.scalars.window = Window{.left = 2, .right = {}};
+  Cotangents cotangents = MakeCotangents(c);
+  cotangents.output(0, 0, 6, 0) = kNan;  // sees keys 4, 5, 6
+  const std::vector<double> gates = RunBackward(c, cotangents).at("log_gates");
+  for (size_t l = 0; l < 9; ++l) EXPECT_EQ(std::isnan(gates[l]), l == 5 || l == 6) << l;
+}
+
 TEST_P(Gradient, SumsABiasOverTheExtentsThatBroadcast) {
   Random random(6);
   for (const Extents shape :
@@ -284,6 +338,10 @@ TEST_P(Gradient, ThreadsChangeNoBit) {
   c.bias = MakeBias({1, 1, 600, 300}, random);
   c.alibi_slopes = {0.1f, 0.2f};
   c.sinks = {0.5f, 0.0f};
+  c.AddTensor("distance_bias", {2, 31}, random);
+  c.AddTensor("log_gates", {1, 2, 300}, random);
+  c.tensors["log_gates"].buffer.ForEach(
+      [](int64_t, int64_t, int64_t, int64_t, float& x) { x = -std::abs(x); });
   const Cotangents cotangents = MakeCotangents(c);
   const auto one = MakeThreadPool(1);
   const Values expected = RunBackward(c, cotangents, one.get());

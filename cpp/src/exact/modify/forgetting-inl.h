@@ -106,6 +106,44 @@ class Forgetting final : public Modify {
   ScratchVector<int64_t> resets_, lost_;  // the last gate of -inf, of NaN; empty when there is none
 };
 
+// The gradient of the gates of a head. Gate l counts in the scores of all keys before it, for
+// queries from it on: it gets the sum of d_s over those keys, row by row, up to the row's last
+// gate.
+class GateSums {
+ public:
+  GateSums() = default;
+  // The sums of the row's head, and its last gate.
+  GateSums(double* gates, int64_t last) : gates_(gates), last_(last) {}
+
+  // Adds the cells of row r of a tile, which comes after those before it; `gradients` lie as the
+  // scores do, those of hidden cells are 0.
+  void Add(const ScoreTile& tile, const float* gradients, size_t r) {
+    AddUntil(tile.key_begin + static_cast<int64_t>(tile.first));
+    const size_t end = std::min(tile.last, tile.num_keys);
+    const float* row = gradients + r * kTileKeys;
+    for (size_t c = tile.first; c < end; ++c) {
+      AddUntil(tile.key_begin + static_cast<int64_t>(c) + 1);
+      before_ += static_cast<double>(row[c]);
+    }
+  }
+  void Finish() { AddUntil(last_ + 1); }
+
+ private:
+  // Gates up to `end` get what keys before them have.
+  void AddUntil(int64_t end) {
+    if (before_ == 0) {
+      next_ = end;
+      return;
+    }
+    for (; next_ < std::min(end, last_ + 1); ++next_) gates_[next_] += before_;
+  }
+
+  double* gates_ = nullptr;
+  int64_t last_ = -1;
+  int64_t next_ = 0;   // the first gate that has not got anything
+  double before_ = 0;  // d_s of the keys so far
+};
+
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();
