@@ -85,7 +85,7 @@ describe("heed.run.vjp", () => {
 
   it("matches for biases by distance and forget gates", async () => {
     const bucketBias = randomData([6, 4], 11);
-    const distanceBias = randomData([1, 5], 12);
+    const distanceBias = randomData([5], 12);
     const logGates = randomData([2, 4, 7], 13);
     logGates.data.forEach((x, n) => {
       logGates.data[n] = -0.01 - Math.abs(x);
@@ -242,8 +242,11 @@ describe("heed.attention.vjp", () => {
     expectError("unsupported", ["returnWeights"], () =>
       heed.attention.vjp(q, k, v, { returnWeights: true }),
     );
-    expectError("unsupported", ["distanceBias"], () =>
-      heed.attention.vjp(q, k, v, { distanceBias: [1, 2, 3], queryOffset: 0 }),
+    expectError("unsupported", ["relativeValues"], () =>
+      heed.attention.vjp(q, k, v, {
+        relativeValues: { data: new Float32Array(15), shape: [3, 5] },
+        queryOffset: 0,
+      }),
     );
     const tensor = heed.tensor(q.data, q.shape);
     const resident = heed.attention.vjp(tensor, k, v);
