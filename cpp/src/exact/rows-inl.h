@@ -110,16 +110,21 @@ inline constexpr size_t kDotRows = 4;
 // that are read one after the other, not four at once (three times the time; Zen 4, 268 MB). Lanes
 // are summed last: no key is transposed.
 template <class T, size_t kRows>
-HWY_INLINE void DotFour(const T* const (&keys)[4], const float* HWY_RESTRICT queries, size_t depth,
-                        V4 scales, float* HWY_RESTRICT scores) {
+HWY_INLINE void DotFour(const T* const (&keys)[4], const float (&scales)[4],
+                        const float* HWY_RESTRICT queries, size_t depth,
+                        float* HWY_RESTRICT scores) {
   const DF d;
   VF sums[kRows][4];
   HWY_UNROLL(2)
   for (size_t j = 0; j < 4; j += 2) {
     for (size_t r = 0; r < kRows; ++r) sums[r][j] = sums[r][j + 1] = hn::Zero(d);
     for (size_t t = 0; t < depth; t += hn::Lanes(d)) {
-      const VF key0 = InRegister(LoadStored(d, keys[j] + t));
-      const VF key1 = InRegister(LoadStored(d, keys[j + 1] + t));
+      VF key0 = InRegister(LoadStored(d, keys[j] + t));
+      VF key1 = InRegister(LoadStored(d, keys[j + 1] + t));
+      if constexpr (kHasScale<T>) {
+        key0 = hn::Mul(key0, hn::Set(d, scales[j]));
+        key1 = hn::Mul(key1, hn::Set(d, scales[j + 1]));
+      }
       HWY_UNROLL(4)
       for (size_t r = 0; r < kRows; ++r) {
         const VF query = InRegister(hn::LoadU(d, queries + r * depth + t));
@@ -129,9 +134,7 @@ HWY_INLINE void DotFour(const T* const (&keys)[4], const float* HWY_RESTRICT que
     }
   }
   for (size_t r = 0; r < kRows; ++r) {
-    V4 four = ReduceFour(d, sums[r], SumOf());
-    if constexpr (kHasScale<T>) four = hn::Mul(four, scales);
-    hn::StoreU(four, D4(), scores + r * kTileKeys);
+    hn::StoreU(ReduceFour(d, sums[r], SumOf()), D4(), scores + r * kTileKeys);
   }
 }
 
@@ -143,7 +146,7 @@ void DotKeys(const StoredRows& stored, const float* HWY_RESTRICT queries, size_t
   const size_t last_key = std::min(tile.last, tile.num_keys) - 1;
   for (size_t c = tile.first; c < tile.last; c += 4) {
     const T* keys[4];
-    HWY_ALIGN float scales[4] = {};
+    float scales[4] = {};
     for (size_t j = 0; j < 4; ++j) {
       const size_t key = std::min(c + j, last_key);
       keys[j] = static_cast<const T*>(stored.rows[key]);
@@ -151,8 +154,7 @@ void DotKeys(const StoredRows& stored, const float* HWY_RESTRICT queries, size_t
     }
     for (size_t r = 0; r < tile.num_rows; r += kDotRows) {
       WithRows<kDotRows>(std::min(kDotRows, tile.num_rows - r), [&]<size_t kRows>() HWY_ATTR {
-        DotFour<T, kRows>(keys, queries + r * depth, depth, hn::Load(D4(), scales),
-                          tile.row_scores(r) + c);
+        DotFour<T, kRows>(keys, scales, queries + r * depth, depth, tile.row_scores(r) + c);
       });
     }
   }
