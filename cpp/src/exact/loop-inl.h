@@ -165,8 +165,8 @@ class BlockLoop : private ScoreBlock {
     HWY_ALIGN float rescale[kScoreRows];
     Weigh(tile, 0, rescale);
     const HeadRows values = ValuesOf(p_, unit_);
-    FindValueRows(values, tile, scratch_.zeros.get(), *scratch_.value_rows);
-    SumStoredValues(values.dtype(), *scratch_.value_rows, tile, plan_.v_cols, sums);
+    FindRows(values, tile, scratch_.zeros.get(), *scratch_.stored_rows);
+    SumStoredValues(values.dtype(), *scratch_.stored_rows, tile, plan_.v_cols, sums);
     VF poison = hn::Zero(d);
     for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {
       poison = hn::MulAdd(hn::Load(d, sums + c), hn::Zero(d), poison);

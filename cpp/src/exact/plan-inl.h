@@ -119,6 +119,12 @@ struct Plan {
   bool ReadsValuesInPlace() const {
     return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
   }
+  // So few rows read keys where they lie, too, if their scores are products of the rows as they are
+  // stored: packing a key would cost as much as its products.
+  bool ReadsKeysInPlace() const {
+    return HasFewRows() && rows - first_row <= static_cast<int64_t>(kTileRows) &&
+           plugs.score->MeetsStoredKeys();
+  }
   size_t NumSplits() const { return (num_tiles + kSplitTiles - 1) / kSplitTiles; }
   // Are the keys of a KV head spread over several tasks? Depends on shapes and options only.
   bool IsSplit() const {
@@ -228,11 +234,11 @@ struct Scratch {
   AlignedFloats pairs;    // the weights of a score tile as pairs of keys; only for those
   AlignedFloats k_tile;   // only when tiles are not shared
   AlignedFloats v_tile;
-  AlignedFloats converted;   // rows of q, k or v that are not stored as floats
-  AlignedFloats zeros;       // a row; only for caches
-  AlignedFloats tile_sums;   // [score rows][v_cols]; this and the rest only for unpacked values
+  AlignedFloats converted;                  // rows of q, k or v that are not stored as floats
+  AlignedFloats zeros;                      // a row; only for caches
+  std::unique_ptr<StoredRows> stored_rows;  // where keys, then values of a tile lie
+  AlignedFloats tile_sums;   // [score rows][v_cols]; this and the next only for unpacked values
   AlignedFloats raw_scores;  // the scores of a tile before they became weights
-  std::unique_ptr<ValueRows> value_rows;
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
@@ -259,10 +265,10 @@ struct Scratch {
       zeros = AlignedFloats(plan.LongestRow());
       std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
     }
+    if (plan.HasFewRows()) stored_rows = std::make_unique<StoredRows>();
     if (plan.ReadsValuesInPlace()) {
       tile_sums = AlignedFloats(kScoreRows * plan.v_cols);
       raw_scores = AlignedFloats(kScoreRows * kTileKeys);
-      value_rows = std::make_unique<ValueRows>();
     }
     rows.resize(most);
     run_ends.resize(most);
