@@ -8,7 +8,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
-#include "src/exact/rows-inl.h"
+#include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/pack-inl.h"
 #include "src/simd/register_tile-inl.h"
