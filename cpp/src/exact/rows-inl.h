@@ -1,5 +1,5 @@
-// Rows of q, k and v as floats, wherever and in whatever type they are stored; scores with keys,
-// and sums over values, that are used where they lie.
+// Rows of q, k and v as floats, wherever and in whatever type they are stored; and where the stored
+// ones lie.
 #if defined(HEED_EXACT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_ROWS_INL_H_
 #undef HEED_EXACT_ROWS_INL_H_
