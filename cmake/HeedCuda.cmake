@@ -1,0 +1,30 @@
+# The device path. Kernels are compiled for sm_80, with PTX that newer GPUs translate, and for
+# sm_90a; HEED_CUDA_ARCHITECTURES chooses others (sm_80 and newer).
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(FATAL_ERROR "HEED_CUDA is on, but no CUDA compiler was found: put nvcc on the PATH or set "
+                      "CMAKE_CUDA_COMPILER")
+endif()
+set(HEED_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING "What HEED_CUDA compiles for")
+set(CMAKE_CUDA_ARCHITECTURES 80)  # asked for by enable_language
+enable_language(CUDA)
+find_package(CUDAToolkit 12.4 REQUIRED)
+
+# An object library of its own: CMake 3.25 does not know how nvcc is asked for C++20, so the flag is
+# given here, and the library's own cxx_std_20 must stay out. Further flags: constexpr functions of
+# dtype.h on the device; a conversion that TensorView of const elements never uses is no warning.
+function(heed_add_cuda target)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cpp/src/cuda/*.cu")
+  add_library(heed_cuda OBJECT ${sources})
+  set_target_properties(heed_cuda PROPERTIES
+    CUDA_STANDARD 17  # nvcc's default: adds no flag
+    CUDA_ARCHITECTURES "${HEED_CUDA_ARCHITECTURES}"
+    POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(heed_cuda PRIVATE
+    "${PROJECT_SOURCE_DIR}/cpp" "${PROJECT_SOURCE_DIR}/cpp/include")
+  target_compile_options(heed_cuda PRIVATE
+    -std=c++20 --expt-relaxed-constexpr -diag-suppress=554)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:heed_cuda>)
+  target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+endfunction()
