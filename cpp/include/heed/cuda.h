@@ -62,13 +62,20 @@ struct DeviceArrays {
 //          64 packed rows are skipped; `keep` and `bias` skip none. Allocates from the stream's
 //          pool the host arrays and, where keys are split, splits * batch * num_heads * q_len *
 //          (head_dim_v + 2) floats.
-// Threads  any; asynchronous to the host, never synchronises, may be captured in a graph.
+// Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
+//          once before, so that CUDA has loaded the kernels).
 //          Deterministic: splits depend on shapes and the device, and merge in ascending order.
 // Source   Dao 2023 (FlashAttention-2, arXiv:2307.08691); split keys: Dao et al. 2023,
 //          Flash-Decoding.
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, Stream stream,
                const DeviceArrays& arrays = {});
+inline void Attention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const AttentionOptions& options,
+                      const AttentionOutputs& outputs, Stream stream,
+                      const DeviceArrays& arrays = {}) {
+  Attention(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs, stream, arrays);
+}
 
 // Keys and values of many sequences in pages of a pool, device memory: token j of sequence b is row
 // j % page_size of page table[b][j / page_size]. A page number outside of [0, num_pages) counts as

@@ -47,6 +47,7 @@ void Launch(const DeviceProblem& call, Stream stream) {
   const Device device = CurrentDevice();
   const AttentionPlan plan(call, device.processors);
   if (plan.IsEmpty()) return;
+  GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // refused before memory is taken
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   const DeviceMemory split(static_cast<size_t>(plan.split_floats()) * sizeof(float), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
@@ -55,8 +56,8 @@ void Launch(const DeviceProblem& call, Stream stream) {
   WithElement(plan, [&](auto element) {
     LaunchAttention<decltype(element)>(plan, params, device, stream);
   });
-  if (plan.num_splits() == 1) return;
-  CombineRows<<<GridOf(params.units * params.rows), kBlockThreads, 0, stream>>>(params);
+  if (plan.num_merges() == 0) return;
+  CombineRows<<<GridOf(plan.num_merges()), kBlockThreads, 0, stream>>>(params);
   ThrowOnError(cudaGetLastError(), "launching the merge of splits");
 }
 

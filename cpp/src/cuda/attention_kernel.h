@@ -151,7 +151,7 @@ class AttentionKernel {
     if (tile == tiles.end) return;
     CopyQueries();
     CopyTile(k_, p_.k, tile);
-    HEED_NO_UNROLL while (tile < tiles.end) {
+    while (tile < tiles.end) {
       CopyTile(v_, p_.v, tile);
       block_.template WaitCopies<1>();
       block_.Sync();  // keys (and queries) are there
@@ -175,7 +175,7 @@ class AttentionKernel {
   // The first tile from `tile` on that may hold a visible key, as far as documents tell.
   HEED_DEVICE int32_t NextTile(int32_t tile, int32_t end) {
     if (p_.documents.keys == nullptr) return tile;
-    HEED_NO_UNROLL while (tile < end && !MeetsDocuments(tile))++ tile;
+    while (tile < end && !MeetsDocuments(tile)) ++tile;
     return tile;
   }
   HEED_DEVICE bool MeetsDocuments(int32_t tile) {

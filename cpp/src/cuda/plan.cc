@@ -78,8 +78,8 @@ KernelShape ShapeOf(int64_t head_dim, int64_t head_dim_v) {
   const int64_t dim = std::max(head_dim, head_dim_v);
   if (dim <= 64) return {64, 64};
   if (dim <= 128) return {128, 64};
-  // 64 keys of 256 columns: float32 would not fit sm_80's shared memory, and the 16-bit types would
-  // need 8 bytes of local memory beside their 255 registers (nvcc 13.0, sm_80).
+  // With 64 keys float32 would not fit sm_80's shared memory, and the 16-bit kernels spilled
+  // registers (nvcc 13.0, sm_80).
   return {256, 32};
 }
 

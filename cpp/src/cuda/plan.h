@@ -70,7 +70,8 @@ class AttentionPlan {
   DType dtype() const { return dtype_; }
   KernelShape shape() const { return shape_; }
   int64_t num_blocks() const { return params_.row_blocks * params_.units * params_.splits; }
-  int64_t num_splits() const { return params_.splits; }
+  // Rows that the second kernel merges; 0 when keys are not split.
+  int64_t num_merges() const { return params_.splits > 1 ? params_.units * params_.rows : 0; }
   bool IsEmpty() const { return num_blocks() == 0; }
 
   // What the device needs besides the tensors.

@@ -1,5 +1,5 @@
-// The device path of a build without CUDA, which leaves this file out otherwise: everything that can
-// be said about a call is said, then that it cannot run.
+// The device path of a build without CUDA, which leaves this file out otherwise: everything that
+// can be said about a call is said, then that it cannot run.
 #include "heed/cuda.h"
 #include "src/cuda/plan.h"
 #include "src/message.h"

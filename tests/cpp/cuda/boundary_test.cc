@@ -137,12 +137,17 @@ TEST(DeviceAvailability, SaysWhatIsMissing) {
   EXPECT_THAT(state.needed, HasSubstr("compute capability 8.0"));
   const Call call;
   try {
-    cuda::Attention(call.q, call.k, call.v, call.options, call.outputs, nullptr);
+    cuda::Attention(call.c.q.view(), call.c.k.view(), call.c.v.view(), call.options, call.outputs,
+                    nullptr);
     ADD_FAILURE() << "ran without a device";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
     EXPECT_THAT(error.what(), AllOf(HasSubstr(state.found), HasSubstr("it needs")));
   }
+  const int32_t table[] = {0, 0};
+  EXPECT_THROW(cuda::Attention(call.q, cuda::PagedKeys{call.k, call.v, table, 2}, call.options,
+                               call.outputs, nullptr),
+               Error);
   EXPECT_THROW(cuda::Check(nullptr), Error);
 }
 

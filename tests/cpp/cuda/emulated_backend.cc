@@ -48,7 +48,7 @@ std::string RunOnDevice(const DeviceCall& call) {
     cuda::WithProductsOf<decltype(element)>(
         plan.shape(), [&](auto products) { RunBlocks<decltype(products)>(plan, params); });
   });
-  for (int64_t row = 0; plan.num_splits() > 1 && row < params.units * params.rows; ++row) {
+  for (int64_t row = 0; row < plan.num_merges(); ++row) {
     HostBlock block;
     cuda::CombineRow(block, params, row);
   }
