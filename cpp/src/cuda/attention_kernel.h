@@ -340,9 +340,14 @@ class AttentionKernel {
     });
   }
   HEED_DEVICE void TakePoisonOut() {
-    MarkHidden(-1);
-    AddPoison<Products>(block_, scores_, v_, out_);
-    MarkHidden(0);
+    Registers<uint32_t, 1> positive;
+    block_.Each([&](int t) {
+      positive(t, 0) = 0;
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        if (scores_(t, n) > 0) positive(t, 0) |= 1u << n;
+      }
+    });
+    AddPoison<Products>(block_, visible_, positive, v_, out_);
     block_.Sync();
     block_.Each([&](int t) {
       EachValue(t, [&](int at) {
@@ -350,13 +355,6 @@ class AttentionKernel {
       });
     });
     block_.Sync();
-  }
-  HEED_DEVICE void MarkHidden(float weight) {
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        if ((visible_(t, 0) >> n & 1) == 0) scores_(t, n) = weight;
-      }
-    });
   }
 
   HEED_DEVICE void StoreRows() {

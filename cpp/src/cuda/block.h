@@ -101,9 +101,9 @@ class DeviceBlock {
     }
   }
   // to(n_to) of each thread becomes from(n_from) of the thread at `place` in its quad.
-  template <int N, int M>
-  HEED_DEVICE void FromQuad(Registers<float, N>& from, int n_from, int place,
-                            Registers<float, M>& to, int n_to) {
+  template <class T, int N, int M>
+  HEED_DEVICE void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to,
+                            int n_to) {
     to(0, n_to) = __shfl_sync(kAll, from(0, n_from), place, 4);
   }
 

@@ -141,27 +141,28 @@ struct FloatProducts {
 
 HEED_DEVICE bool IsFinite(float x) { return fabsf(x) < HUGE_VALF; }
 
-// Adds what values that are not finite do to the rows that see their keys; a weight below 0 marks a
-// key as hidden.
-template <class Products, class Block, class Shared, class Scores, class Out>
-HEED_DEVICE void AddPoison(Block& block, Scores& weights, const Shared& v, Out& out) {
-  typename Block::template Registers<float, 2> p;
-  HEED_UNROLL for (int n = 0; n < Products::kScores; n += 4) {
-    HEED_UNROLL for (int e = 0; e < 2; ++e) {
-      HEED_NO_UNROLL for (int place = 0; place < 4; ++place) {
-        block.FromQuad(weights, n + e, place, p, 0);
-        block.FromQuad(weights, n + 2 + e, place, p, 1);
-        const int key = 2 * n + 2 * place + e;
-        block.Each([&](int t) {
-          HEED_UNROLL for (int m = 0; m < Products::kOut; ++m) {
-            const float weight = p(t, Products::Half(m));
-            const int at = key * Products::kStride + Products::Column(t % kWarp, m);
-            const float value = Widen(v.Load(t, at));
-            if (!(weight < 0) && !IsFinite(value)) out(t, m) += weight * value;
-          }
-        });
+// The bit of a cell in a word that has one for each score of a thread.
+HEED_DEVICE bool BitOf(uint32_t word, int key, int half) {
+  return (word >> (key / 8 * 4 + 2 * half + key % 2) & 1) != 0;
+}
+
+// Adds what values that are not finite do to the rows that see their keys. Bits of `visible` say
+// which rows do, those of `positive` whose weight is above 0: 0 times infinity is NaN.
+template <class Products, class Block, class Shared, class Bits, class Out>
+HEED_DEVICE void AddPoison(Block& block, Bits& visible, Bits& positive, const Shared& v, Out& out) {
+  Bits seen, weighted;
+  HEED_NO_UNROLL for (int key = 0; key < Products::kKeys; ++key) {
+    block.FromQuad(visible, 0, key % 8 / 2, seen, 0);
+    block.FromQuad(positive, 0, key % 8 / 2, weighted, 0);
+    block.Each([&](int t) {
+      HEED_UNROLL for (int m = 0; m < Products::kOut; ++m) {
+        const int half = Products::Half(m);
+        const float value =
+            Widen(v.Load(t, key * Products::kStride + Products::Column(t % kWarp, m)));
+        if (IsFinite(value) || !BitOf(seen(t, 0), key, half)) continue;
+        out(t, m) += BitOf(weighted(t, 0), key, half) ? value : value * 0.0f;
       }
-    }
+    });
   }
 }
 

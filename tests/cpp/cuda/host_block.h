@@ -160,9 +160,8 @@ class HostBlock {
   void QuadSum(Registers<float, N>& r) {
     Reduce(r, [](float a, float b) { return a + b; });
   }
-  template <int N, int M>
-  void FromQuad(Registers<float, N>& from, int n_from, int place, Registers<float, M>& to,
-                int n_to) {
+  template <class T, int N, int M>
+  void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to, int n_to) {
     Each([&](int t) { to(t, n_to) = from(t / 4 * 4 + place, n_from); });
   }
 

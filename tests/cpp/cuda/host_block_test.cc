@@ -3,6 +3,7 @@
 #include "host_block.h"
 
 #include <cmath>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -155,7 +156,6 @@ TYPED_TEST(DeviceProducts, ValuesAreWeightedByTheirRow) {
     }
     for (int n = 0; n < TypeParam::kOut; ++n) run.out(t, n) = 0;
   });
-  cuda::AddPoison<TypeParam>(run.block, run.scores, run.k, run.out);  // there is none
   TypeParam::AddValues(run.block, run.scores, run.k, run.out);
   for (int t = 0; t < HostBlock::kThreads; ++t) {
     for (int n = 0; n < TypeParam::kOut; ++n) {
@@ -163,6 +163,55 @@ TYPED_TEST(DeviceProducts, ValuesAreWeightedByTheirRow) {
       float sum = 0;
       for (int j = 0; j < run.kKeys; ++j) sum += weight(row, j) * run.At(run.k, j, d);
       ASSERT_EQ(run.out(t, n), sum) << "thread " << t << ", column " << d;
+    }
+  }
+  EXPECT_EQ(run.block.complaint(), "");
+}
+
+TYPED_TEST(DeviceProducts, PoisonReachesTheRowsThatSeeIt) {
+  ProductsRun<TypeParam> run;
+  using Element = typename TypeParam::Element;
+  Random random(3);
+  run.Fill(run.k, run.kKeys, random);
+  const auto store = [&](int key, int d, float x) {
+    Element element{};
+    if constexpr (std::is_same_v<Element, float>) element = x;
+    if constexpr (std::is_same_v<Element, Float16>) element = ToFloat16(x);
+    if constexpr (std::is_same_v<Element, BFloat16>) element = ToBFloat16(x);
+    run.k.Store(0, key * TypeParam::kStride + d, element);
+  };
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  store(3, 7, kInf);
+  store(30, 7, -kInf);
+  store(13, 9, std::nanf(""));
+  run.block.Sync();
+  // Row r sees keys from r / 2 on; key 3 has a weight in odd rows only.
+  HostBlock::Registers<uint32_t, 1> visible, positive;
+  run.block.Each([&](int t) {
+    visible(t, 0) = positive(t, 0) = 0;
+    for (int n = 0; n < TypeParam::kScores; ++n) {
+      const int row = t / 32 * 16 + cuda::AccumulatorRow(t % 32, n % 4);
+      const int key = n / 4 * 8 + cuda::AccumulatorCol(t % 32, n % 4);
+      if (key >= row / 2) visible(t, 0) |= 1u << n;
+      if (key >= row / 2 && (key != 3 || row % 2 == 1)) positive(t, 0) |= 1u << n;
+    }
+    for (int n = 0; n < TypeParam::kOut; ++n) run.out(t, n) = 1;
+  });
+  cuda::AddPoison<TypeParam>(run.block, visible, positive, run.k, run.out);
+  for (int t = 0; t < HostBlock::kThreads; ++t) {
+    for (int n = 0; n < TypeParam::kOut; ++n) {
+      const int row = t / 32 * 16 + t % 32 / 4 + 8 * TypeParam::Half(n);
+      const int d = TypeParam::Column(t % 32, n);
+      const float x = run.out(t, n);
+      if (d == 7 && row < 8) {
+        EXPECT_TRUE(std::isnan(x)) << row;  // both infinities, or 0 times one
+      } else if (d == 7 && row < 62) {
+        EXPECT_EQ(x, -kInf) << row;
+      } else if (d == 9 && row < 28) {
+        EXPECT_TRUE(std::isnan(x)) << row;
+      } else {
+        EXPECT_EQ(x, 1.0f) << row << " " << d;
+      }
     }
   }
   EXPECT_EQ(run.block.complaint(), "");
