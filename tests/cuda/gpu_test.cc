@@ -59,7 +59,9 @@ TEST_P(OnGpu, ACapturedCallReplaysWithItsArrays) {
   ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
   cuda::Check(stream);
   copies.Fetch();
-  if (GetParam() == DType::kFloat32) EXPECT_EQ(Bits(output), Bits(expected.output));
+  if (GetParam() == DType::kFloat32) {
+    EXPECT_EQ(Bits(output), Bits(expected.output));
+  }
   for (const float x : output.Elements()) EXPECT_TRUE(std::isfinite(x));
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
