@@ -23,6 +23,9 @@ set(cxx_runtime -lstdc++)
 if(APPLE)
   set(cxx_runtime -lc++)
 endif()
+if(HEED_CUDA)
+  set(cuda_runtime "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+endif()
 configure_file(cmake/heed.pc.in heed.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/heedConfig.cmake"
               "${PROJECT_BINARY_DIR}/heedConfigVersion.cmake"

@@ -10,6 +10,7 @@
 #include "heed/causal_conv.h"
 #include "heed/compose.h"
 #include "heed/cost.h"
+#include "heed/cuda.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/examples.h"

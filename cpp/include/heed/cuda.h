@@ -1,0 +1,101 @@
+// Exact attention on an NVIDIA GPU: the same options as Attention(), device pointers and a stream.
+//
+// In a build without -DHEED_CUDA=ON these functions exist and say what is missing. docs/cuda.md
+// lists what has been compiled, run and measured: nothing here has run on a GPU yet.
+#ifndef HEED_CUDA_H_
+#define HEED_CUDA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "heed/attention.h"
+#include "heed/error.h"
+#include "heed/tensor.h"
+
+struct CUstream_st;  // what cudaStream_t points to
+
+namespace heed::cuda {
+
+using Stream = CUstream_st*;  // cudaStream_t; nullptr is the default stream
+
+// What multiplying in the storage type adds to the bound of Attention() of stored tensors, relative
+// to the sum of the weights times max |v|: weights are rounded to the type of v before they meet
+// the values. float32 adds nothing: its products are float32.
+inline constexpr double kFloat16Products = 0x1p-10;
+inline constexpr double kBFloat16Products = 0x1p-8;
+
+// Whether attention can run on the current device, and if not, why not.
+struct Availability {
+  bool usable = false;
+  std::string found;   // "NVIDIA H100, sm_90, driver 13.0", "no CUDA device", ...
+  std::string needed;  // "a GPU of compute capability 8.0 or newer", ...; empty when usable
+};
+Availability Available();
+
+// Arrays of a call that lie in device memory, in place of the host arrays of the options. The host
+// cannot check them: a kernel treats a length outside of [0, kv_len] as the nearest one inside and
+// records it for Check(). Giving an array here and in the options is an error.
+struct DeviceArrays {
+  const int32_t* key_lengths = nullptr;      // [batch]; QueryOffset::End() follows them
+  const int32_t* query_documents = nullptr;  // [q_len]
+  const int32_t* key_documents = nullptr;    // [kv_len]; both or none
+};
+
+// Computes o = softmax(...) v as Attention() does: same shapes, meaning, empty rows, dropout bits
+// and errors. Tensor views (q, k, v, bias, keep, outputs) are device memory; spans of the options
+// (alibi_slopes, sinks, key_lengths, ...) are host memory, read before the call returns and sent
+// with it.
+//
+// Takes    Score::kDot with any scale; softmax, softmax1, sigmoid, relu, relu_squared and average;
+//          causal, window, query_offset, key_lengths, prefix_lengths, documents, keep, bias,
+//          alibi_slopes, softcap, sinks, dropout; grouped heads; head_dim and head_dim_v up to 256;
+//          q, k and v of one type (float32, float16, bfloat16), an output of any of them; lse.
+//          relu and relu_squared need float32 or bfloat16: their weights overflow float16. All else
+//          is an Error(kUnsupported) that names the option.
+// Errors   as Attention(), before anything is launched; kUnsupported without a GPU of compute
+//          capability 8.0, kMemory when the device is out of memory. What the device finds, Check()
+//          tells.
+// Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
+//          the output add in those types.
+// Cost     that of Attention(): tiles of 64 keys that causal, window, lengths or documents hide
+// from
+//          64 packed rows are skipped; `keep` and `bias` skip none. Allocates from the stream's
+//          pool the host arrays and, where keys are split, splits * batch * num_heads * q_len *
+//          (head_dim_v + 2) floats.
+// Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
+//          once before, so that CUDA has loaded the kernels).
+//          Deterministic: splits depend on shapes and the device, and merge in ascending order.
+// Source   Dao 2023 (FlashAttention-2, arXiv:2307.08691); split keys: Dao et al. 2023,
+//          Flash-Decoding.
+void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+               const AttentionOptions& options, const AttentionOutputs& outputs, Stream stream,
+               const DeviceArrays& arrays = {});
+inline void Attention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const AttentionOptions& options,
+                      const AttentionOutputs& outputs, Stream stream,
+                      const DeviceArrays& arrays = {}) {
+  Attention(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs, stream, arrays);
+}
+
+// Keys and values of many sequences in pages of a pool, device memory: token j of sequence b is row
+// j % page_size of page table[b][j / page_size]. A page number outside of [0, num_pages) counts as
+// a page of zeros and is recorded for Check().
+struct PagedKeys {
+  StoredTensor k_pages;            // [num_pages, num_kv_heads, page_size, head_dim]
+  StoredTensor v_pages;            // [num_pages, num_kv_heads, page_size, head_dim_v]
+  const int32_t* table = nullptr;  // [batch, table_width], dense
+  int64_t table_width = 0;         // pages of the longest sequence; kv_len = it * page_size
+};
+
+// The same over a paged cache. Entries of the table for tokens beyond the key lengths are not read.
+void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
+               const AttentionOutputs& outputs, Stream stream, const DeviceArrays& arrays = {});
+
+// Waits for the stream, and throws Error(kRange) for the first bad value that a kernel of the
+// current device found in device memory since the last check, Error(kUnsupported) for an error of
+// CUDA itself.
+void Check(Stream stream);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_CUDA_H_

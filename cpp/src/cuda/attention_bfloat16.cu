@@ -1,0 +1,5 @@
+#include "src/cuda/launch.h"
+
+template void heed::cuda::LaunchAttention<heed::BFloat16>(const AttentionPlan&,
+                                                          const AttentionParams&, const Device&,
+                                                          Stream);

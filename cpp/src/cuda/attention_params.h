@@ -1,0 +1,96 @@
+// What an attention kernel is given: plain numbers and device pointers, passed by value.
+#ifndef HEED_SRC_CUDA_ATTENTION_PARAMS_H_
+#define HEED_SRC_CUDA_ATTENTION_PARAMS_H_
+
+#include <cstdint>
+
+#include "heed/attention.h"
+#include "heed/dtype.h"
+#include "src/cuda/device.h"
+#include "src/cuda/fault.h"
+#include "src/cuda/row_rules.h"
+
+namespace heed::cuda {
+
+// Query heads of a group are packed: row r of KV head h is query r / group of head
+// h * group + r % group. A block takes so many rows, 16 for each of its warps.
+inline constexpr int kBlockRows = 64;
+inline constexpr int kBlockThreads = 128;
+
+// Rows [batch, heads, len, width] of q, k or v, or the pages of a cache: then the first dimension
+// counts pages, and token j of entry b lies in page table[b * table_width + j / page_size].
+struct DeviceRows {
+  const char* data;
+  int64_t strides[3];  // bytes
+  int32_t width;
+  bool vectors;  // every row begins at 16 bytes and is a multiple of them
+  const int32_t* table;
+  int32_t table_width, page_size, num_pages;
+};
+
+// A broadcast view of [batch, num_heads, q_len, kv_len]; data == nullptr: absent.
+template <class T>
+struct DevicePairs {
+  const T* data;
+  int64_t strides[4];
+
+  HEED_DEVICE T At(int b, int h, int i, int j) const {
+    return data[b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3]];
+  }
+};
+
+// Results [batch, num_heads, q_len, width].
+struct DeviceOutput {
+  char* data;
+  int64_t strides[3];  // bytes
+  DType dtype;
+};
+
+struct DropoutRule {
+  uint32_t key[2];
+  uint32_t threshold;
+  float keep_factor;  // 0: no dropout
+};
+
+// Documents of queries and keys; nullptr: absent. A stride of 0 shares them between batch entries.
+struct DocumentRule {
+  const int32_t* queries;
+  const int32_t* keys;
+  int64_t query_stride, key_stride;
+};
+
+struct AttentionParams {
+  DeviceRows q, k, v;
+  DeviceOutput output;  // data == nullptr: there are no values
+  DeviceOutput lse;     // floats; data == nullptr: not asked for
+  int32_t batch, num_heads, num_kv_heads, group, q_len, kv_len;
+
+  float scale;
+  float softcap;  // 0: off
+  DevicePairs<float> bias;
+  DevicePairs<uint8_t> keep;
+  const float* alibi_slopes;  // [num_heads] or nullptr
+  const float* sinks;         // [num_heads] or nullptr
+  RowRules rules;
+  DocumentRule documents;
+  Normalize normalize;
+  float sigmoid_bias, length_power;
+  DropoutRule dropout;
+
+  // The schedule (plan.h).
+  int64_t rows;  // group * q_len
+  int64_t row_blocks;
+  int64_t units;  // batch * num_kv_heads
+  int32_t splits;
+  // Results of splits, merged by a second kernel: [splits, units, rows] maxima, as many sums, and
+  // [splits, units, rows, head_dim_v] sums of weighted values.
+  float* split_max;
+  float* split_sum;
+  float* split_values;
+
+  Fault* fault;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_ATTENTION_PARAMS_H_

@@ -1,0 +1,149 @@
+// A thread block as kernels see it, on the device. The tests have the same class for the host,
+// tests/cpp/cuda/host_block.h, which runs every thread of a phase in turn, and tells when a barrier
+// is missing.
+//
+//   Registers<T, N>   N registers of each thread: r(thread, n)
+//   Shared<T>         an array of the block: Load, LoadFour, Store, CopyAsync, by a thread
+//   Each(body)        body(thread) for every thread; no barrier
+//   Sync()            a barrier; Any(test) is one too
+//   collectives       of a quad or a warp, called by all threads of the block alike
+//
+// On the device all of this is inlined away: Registers are registers, Each is a call.
+#ifndef HEED_SRC_CUDA_BLOCK_H_
+#define HEED_SRC_CUDA_BLOCK_H_
+
+#include <cstdint>
+
+#include "src/cuda/device.h"
+#include "src/cuda/fault.h"
+#include "src/cuda/fragments.h"
+#include "src/cuda/ptx.h"
+
+namespace heed::cuda {
+
+class DeviceBlock {
+ public:
+  template <class T, int N>
+  class Registers {
+   public:
+    HEED_DEVICE T& operator()(int /*thread*/, int n) { return values_[n]; }
+    HEED_DEVICE T (&all())[N] { return values_; }
+
+   private:
+    T values_[N];
+  };
+
+  template <class T>
+  class Shared {
+   public:
+    HEED_DEVICE explicit Shared(T* data) : data_(data) {}
+    HEED_DEVICE T Load(int /*thread*/, int i) const { return data_[i]; }
+    HEED_DEVICE void LoadFour(int /*thread*/, int i, float (&x)[4]) const {
+      const float4 four = *reinterpret_cast<const float4*>(data_ + i);
+      x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    }
+    HEED_DEVICE T LoadUniform(int i) const { return data_[i]; }  // by all threads at once
+    HEED_DEVICE void Store(int /*thread*/, int i, T x) { data_[i] = x; }
+    // 16 bytes; both places are aligned to them. There after WaitCopies() by the same thread.
+    HEED_DEVICE void CopyAsync(int /*thread*/, int i, const void* from) {
+      ptx::CopyAsync16(data_ + i, from);
+    }
+    HEED_DEVICE const T* at(int i) const { return data_ + i; }
+
+   private:
+    T* data_;
+  };
+
+  // `memory` is the block's dynamic shared memory, aligned to 16 bytes.
+  HEED_DEVICE explicit DeviceBlock(char* memory) : memory_(memory) {}
+
+  template <class T>
+  HEED_DEVICE Shared<T> Allocate(int count) {
+    T* data = reinterpret_cast<T*>(memory_);
+    memory_ += (count * sizeof(T) + 15) / 16 * 16;
+    return Shared<T>(data);
+  }
+
+  template <class Body>
+  HEED_DEVICE void Each(const Body& body) {
+    body(static_cast<int>(threadIdx.x));
+  }
+  HEED_DEVICE void Sync() { __syncthreads(); }
+
+  // Whether test(thread) holds for some thread: the same answer for all of them.
+  template <class Test>
+  HEED_DEVICE bool Any(const Test& test) {
+    return __syncthreads_or(test(static_cast<int>(threadIdx.x)) ? 1 : 0) != 0;
+  }
+
+  HEED_DEVICE void CommitCopies() { ptx::CommitCopies(); }
+  // All but the last kPending groups have arrived, those of this thread: Sync() for the others.
+  template <int kPending>
+  HEED_DEVICE void WaitCopies() {
+    ptx::WaitCopies<kPending>();
+  }
+
+  // The largest number of a quad (NaN is passed over), and the sum.
+  template <int N>
+  HEED_DEVICE void QuadMax(Registers<float, N>& r) {
+    HEED_UNROLL for (int n = 0; n < N; ++n) {
+      float& x = r(0, n);
+      x = fmaxf(x, __shfl_xor_sync(kAll, x, 1));
+      x = fmaxf(x, __shfl_xor_sync(kAll, x, 2));
+    }
+  }
+  template <int N>
+  HEED_DEVICE void QuadSum(Registers<float, N>& r) {
+    HEED_UNROLL for (int n = 0; n < N; ++n) {
+      float& x = r(0, n);
+      x += __shfl_xor_sync(kAll, x, 1);
+      x += __shfl_xor_sync(kAll, x, 2);
+    }
+  }
+  // to(n_to) of each thread becomes from(n_from) of the thread at `place` in its quad.
+  template <class T, int N, int M>
+  HEED_DEVICE void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to,
+                            int n_to) {
+    to(0, n_to) = __shfl_sync(kAll, from(0, n_from), place, 4);
+  }
+
+  // ldmatrix.x4: element(thread) is where in `matrix` the lane's row of 8 begins.
+  template <class T, class Element>
+  HEED_DEVICE void LoadMatrix(Registers<uint32_t, 4>& r, const Shared<T>& matrix,
+                              const Element& element) {
+    ptx::LoadMatrix(r.all(), matrix.at(element(static_cast<int>(threadIdx.x))));
+  }
+  template <class T, class Element>
+  HEED_DEVICE void LoadMatrixTransposed(Registers<uint32_t, 4>& r, const Shared<T>& matrix,
+                                        const Element& element) {
+    ptx::LoadMatrixTransposed(r.all(), matrix.at(element(static_cast<int>(threadIdx.x))));
+  }
+  // c(4 tile + e) += a b, where b is the lower or upper half of what LoadMatrix left.
+  template <class T, int N>
+  HEED_DEVICE void Mma(T type, Registers<float, N>& c, int tile, Registers<uint32_t, 4>& a,
+                       Registers<uint32_t, 4>& b, int half) {
+    float sums[4];
+    HEED_UNROLL for (int e = 0; e < 4; ++e) sums[e] = c(0, 4 * tile + e);
+    ptx::Mma(type, sums, a.all(), b(0, 2 * half), b(0, 2 * half + 1));
+    HEED_UNROLL for (int e = 0; e < 4; ++e) c(0, 4 * tile + e) = sums[e];
+  }
+  template <class T>
+  HEED_DEVICE static uint32_t Pack(T type, float low, float high) {
+    return ptx::Pack(type, low, high);
+  }
+
+  // Keeps the first fault of all blocks.
+  HEED_DEVICE void Report(Fault* fault, FaultKind kind, int64_t place, int64_t value) {
+    if (atomicCAS(&fault->kind, 0, static_cast<int>(kind)) != 0) return;
+    fault->place = place;
+    fault->value = value;
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xffffffffu;
+  char* memory_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_BLOCK_H_

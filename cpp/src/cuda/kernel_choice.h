@@ -1,0 +1,37 @@
+// From a plan's type and sizes to the kernel's template arguments.
+#ifndef HEED_SRC_CUDA_KERNEL_CHOICE_H_
+#define HEED_SRC_CUDA_KERNEL_CHOICE_H_
+
+#include "src/cuda/plan.h"
+#include "src/cuda/products.h"
+
+namespace heed::cuda {
+
+template <class T, int kDim, int kKeys>
+struct ProductsOf {
+  using Type = MmaProducts<T, kDim, kKeys>;
+};
+template <int kDim, int kKeys>
+struct ProductsOf<float, kDim, kKeys> {
+  using Type = FloatProducts<kDim, kKeys>;
+};
+
+// Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
+template <class T, class Body>
+void WithProductsOf(const KernelShape& shape, const Body& body) {
+  if (shape.dim == 64) return body(typename ProductsOf<T, 64, 64>::Type());
+  if (shape.dim == 128) return body(typename ProductsOf<T, 128, 64>::Type());
+  body(typename ProductsOf<T, 256, 32>::Type());
+}
+
+// Calls body(T()) with the plan's element type.
+template <class Body>
+void WithElement(const AttentionPlan& plan, const Body& body) {
+  if (plan.dtype() == DType::kFloat16) return body(Float16());
+  if (plan.dtype() == DType::kBFloat16) return body(BFloat16());
+  body(float());
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_KERNEL_CHOICE_H_

@@ -1,0 +1,68 @@
+// Launches of the attention kernel. Each storage type is a file of its own, attention_*.cu: kernels
+// take long to compile. Only in builds with CUDA.
+#ifndef HEED_SRC_CUDA_LAUNCH_H_
+#define HEED_SRC_CUDA_LAUNCH_H_
+
+#include <limits>
+
+#include "src/cuda/attention_kernel.h"
+#include "src/cuda/block.h"
+#include "src/cuda/kernel_choice.h"
+#include "src/cuda/plan.h"
+#include "src/cuda/runtime.h"
+#include "src/message.h"
+
+namespace heed::cuda {
+
+template <class Products>
+__global__ void __launch_bounds__(kBlockThreads)
+    AttentionBlocks(const __grid_constant__ AttentionParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  AttentionKernel<DeviceBlock, Products>(block, params).Run(blockIdx.x);
+}
+
+inline unsigned GridOf(int64_t blocks) {
+  if (blocks > std::numeric_limits<int32_t>::max()) {
+    Fail(ErrorCode::kUnsupported, "the call needs {} thread blocks; a grid has at most 2^31 - 1",
+         {blocks});
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+template <class Products>
+void LaunchBlocks(const AttentionPlan& plan, const AttentionParams& params, const Device& device,
+                  Stream stream) {
+  constexpr int kBytes = SharedBytes<Products>();
+  if (kBytes > device.shared_bytes) {
+    Fail(ErrorCode::kUnsupported,
+         "head_dim or head_dim_v up to {} in {} needs {} bytes of shared memory a block; this GPU "
+         "has {}",
+         {Products::kDim, DTypeName(plan.dtype()), kBytes, device.shared_bytes});
+  }
+  ThrowOnError(cudaFuncSetAttribute(AttentionBlocks<Products>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+               "setting the size of shared memory");
+  AttentionBlocks<Products><<<GridOf(plan.num_blocks()), kBlockThreads, kBytes, stream>>>(params);
+  ThrowOnError(cudaGetLastError(), "launching attention");
+}
+
+// The kernel of the plan, whose element type is T.
+template <class T>
+void LaunchAttention(const AttentionPlan& plan, const AttentionParams& params, const Device& device,
+                     Stream stream) {
+  WithProductsOf<T>(plan.shape(), [&](auto products) {
+    LaunchBlocks<decltype(products)>(plan, params, device, stream);
+  });
+}
+
+extern template void LaunchAttention<float>(const AttentionPlan&, const AttentionParams&,
+                                            const Device&, Stream);
+extern template void LaunchAttention<Float16>(const AttentionPlan&, const AttentionParams&,
+                                              const Device&, Stream);
+extern template void LaunchAttention<BFloat16>(const AttentionPlan&, const AttentionParams&,
+                                               const Device&, Stream);
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_LAUNCH_H_

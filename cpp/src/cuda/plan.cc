@@ -1,0 +1,206 @@
+#include "src/cuda/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace heed::cuda {
+namespace {
+
+bool IsMultiple(int64_t value, int64_t of) { return value % of == 0; }
+
+// May every row be read 16 bytes at a time?
+bool HasVectors(const StoredTensor& t) {
+  const int64_t size = ElementSize(t.dtype);
+  bool aligned = IsMultiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(t.data)), 16) &&
+                 IsMultiple(t.shape[3] * size, 16);
+  for (int axis = 0; axis < 3; ++axis) {
+    aligned = aligned && (t.shape[axis] <= 1 || IsMultiple(t.strides[axis] * size, 16));
+  }
+  return aligned;
+}
+
+DeviceRows RowsOf(const StoredTensor& t) {
+  const int64_t size = ElementSize(t.dtype);
+  DeviceRows rows{};
+  rows.data = static_cast<const char*>(t.data);
+  for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
+  rows.width = static_cast<int32_t>(t.shape[3]);
+  rows.vectors = HasVectors(t);
+  return rows;
+}
+
+DeviceRows PagesOf(const StoredTensor& pages, const DeviceProblem& call) {
+  DeviceRows rows = RowsOf(pages);
+  rows.table = call.table;
+  rows.table_width = static_cast<int32_t>(call.table_width);
+  rows.page_size = static_cast<int32_t>(pages.shape[2]);
+  rows.num_pages = static_cast<int32_t>(pages.shape[0]);
+  return rows;
+}
+
+DeviceOutput OutputOf(const StoredOutput& t) {
+  const int64_t size = ElementSize(t.dtype);
+  DeviceOutput output{};
+  output.dtype = t.dtype;
+  if (t.size() == 0) return output;
+  output.data = static_cast<char*>(t.data);
+  for (int axis = 0; axis < 3; ++axis) output.strides[axis] = t.strides[axis] * size;
+  return output;
+}
+
+template <class T>
+DevicePairs<T> PairsOf(const TensorView<const T>& view) {
+  DevicePairs<T> pairs{};
+  pairs.data = view.data;
+  std::copy(view.strides.begin(), view.strides.end(), pairs.strides);
+  return pairs;
+}
+
+template <class T>
+const T* At(const char* arrays, int64_t offset) {
+  return offset < 0 ? nullptr : reinterpret_cast<const T*>(arrays + offset);
+}
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How full the waves of `blocks` blocks are.
+double Efficiency(int64_t blocks, int64_t processors) {
+  return static_cast<double>(blocks) /
+         static_cast<double>(CeilDiv(blocks, processors) * processors);
+}
+
+constexpr int64_t kFewTiles = 4;
+constexpr int64_t kMostSplits = 128;
+
+}  // namespace
+
+KernelShape ShapeOf(int64_t head_dim, int64_t head_dim_v) {
+  const int64_t dim = std::max(head_dim, head_dim_v);
+  if (dim <= 64) return {64, 64};
+  if (dim <= 128) return {128, 64};
+  // With 64 keys float32 would not fit sm_80's shared memory, and the 16-bit kernels spilled
+  // registers (nvcc 13.0, sm_80).
+  return {256, 32};
+}
+
+int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors) {
+  if (blocks == 0 || 5 * blocks >= 4 * processors || tiles <= kFewTiles) return 1;
+  const int64_t most = std::min({kMostSplits, processors, tiles});
+  double best = 0;
+  for (int64_t s = 1; s <= most; ++s) best = std::max(best, Efficiency(blocks * s, processors));
+  for (int64_t s = 1; s <= most; ++s) {
+    if (Efficiency(blocks * s, processors) >= 0.85 * best) return s;
+  }
+  return most;
+}
+
+AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors)
+    : dtype_(call.problem.q.dtype),
+      shape_(ShapeOf(call.problem.head_dim, call.problem.head_dim_v)) {
+  SetSizes(call, processors);
+  SetRows(call);
+  SetSockets(call.problem);
+  SetRules(call);
+}
+
+void AttentionPlan::SetSizes(const DeviceProblem& call, int64_t processors) {
+  const AttentionProblem& p = call.problem;
+  params_.batch = static_cast<int32_t>(p.batch);
+  params_.num_heads = static_cast<int32_t>(p.num_heads);
+  params_.num_kv_heads = static_cast<int32_t>(p.num_kv_heads);
+  params_.group = static_cast<int32_t>(p.group);
+  params_.q_len = static_cast<int32_t>(p.q_len);
+  params_.kv_len = static_cast<int32_t>(p.kv_len);
+  params_.rows = p.group * p.q_len;
+  params_.row_blocks = CeilDiv(params_.rows, kBlockRows);
+  const bool asks = p.output.size() > 0 || (p.outputs.lse.has_value() && p.outputs.lse.size() > 0);
+  params_.units = asks ? p.batch * p.num_kv_heads : 0;
+  params_.splits = static_cast<int32_t>(NumSplits(params_.row_blocks * params_.units,
+                                                  CeilDiv(p.kv_len, shape_.tile_keys), processors));
+}
+
+void AttentionPlan::SetRows(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
+  params_.q = RowsOf(p.q);
+  params_.k = call.table != nullptr ? PagesOf(call.k_pages, call) : RowsOf(p.k);
+  params_.v = call.table != nullptr ? PagesOf(call.v_pages, call) : RowsOf(p.v);
+  params_.output = OutputOf(p.output);
+  if (p.outputs.lse.has_value()) params_.lse = OutputOf(StoredOutput(p.outputs.lse));
+}
+
+void AttentionPlan::SetSockets(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  params_.scale = p.scale;
+  params_.softcap = static_cast<float>(o.softcap.value_or(0));
+  params_.bias = PairsOf(o.bias);
+  params_.keep = PairsOf(o.keep);
+  params_.normalize = o.normalize;
+  params_.sigmoid_bias = p.sigmoid_bias;
+  params_.length_power =
+      o.normalize == Normalize::kAverage ? 1 : static_cast<float>(o.length_power);
+  alibi_ = arrays_.Add(o.alibi_slopes);
+  sinks_ = arrays_.Add(o.sinks);
+  if (o.dropout.p > 0) {
+    params_.dropout.key[0] = static_cast<uint32_t>(o.dropout.seed);
+    params_.dropout.key[1] = static_cast<uint32_t>(o.dropout.seed >> 32);
+    params_.dropout.threshold = static_cast<uint32_t>(o.dropout.p * 4294967296.0);
+    params_.dropout.keep_factor = static_cast<float>(1 / (1 - o.dropout.p));
+  }
+}
+
+void AttentionPlan::SetRules(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
+  const AttentionOptions& o = p.options;
+  RowRules& rules = params_.rules;
+  rules.causal = o.causal;
+  rules.window_left = o.window ? o.window->left.value_or(-1) : -1;
+  rules.window_right = o.window ? o.window->right.value_or(-1) : -1;
+  const auto same = [&](int64_t offset) { return offset == p.position[0]; };
+  if (std::all_of(p.position.begin(), p.position.end(), same)) {
+    rules.offset = p.position.empty() ? 0 : p.position[0];
+  } else {
+    offsets_ = arrays_.Add(std::span<const int64_t>(p.position));
+  }
+  rules.offset_is_end =
+      call.arrays.key_lengths != nullptr && o.query_offset.kind() == QueryOffset::Kind::kEnd;
+  rules.key_lengths = call.arrays.key_lengths;
+  rules.lengths_per_query = o.key_lengths.size() > static_cast<size_t>(p.batch);
+  lengths_ = arrays_.Add(o.key_lengths);
+  prefixes_ = arrays_.Add(o.prefix_lengths);
+  DocumentRule& documents = params_.documents;
+  documents.queries = call.arrays.query_documents;
+  documents.keys = call.arrays.key_documents;
+  query_documents_ = arrays_.Add(o.query_documents);
+  key_documents_ = arrays_.Add(o.key_documents);
+  const auto stride = [](std::span<const int32_t> ids, int64_t len) {
+    return static_cast<int64_t>(ids.size()) > len ? len : 0;
+  };
+  documents.query_stride = stride(o.query_documents, p.q_len);
+  documents.key_stride = stride(o.key_documents, p.kv_len);
+}
+
+int64_t AttentionPlan::split_floats() const {
+  if (params_.splits == 1) return 0;
+  return params_.splits * params_.units * params_.rows * (params_.v.width + 2);
+}
+
+AttentionParams AttentionPlan::Params(const char* arrays, float* split, Fault* fault) const {
+  AttentionParams params = params_;
+  params.alibi_slopes = At<float>(arrays, alibi_);
+  params.sinks = At<float>(arrays, sinks_);
+  params.rules.offsets = At<int64_t>(arrays, offsets_);
+  if (lengths_ >= 0) params.rules.key_lengths = At<int32_t>(arrays, lengths_);
+  params.rules.prefix_lengths = At<int32_t>(arrays, prefixes_);
+  if (query_documents_ >= 0) {
+    params.documents.queries = At<int32_t>(arrays, query_documents_);
+    params.documents.keys = At<int32_t>(arrays, key_documents_);
+  }
+  const int64_t rows = params.splits * params.units * params.rows;
+  params.split_max = split;
+  params.split_sum = split == nullptr ? nullptr : split + rows;
+  params.split_values = split == nullptr ? nullptr : split + 2 * rows;
+  params.fault = fault;
+  return params;
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,101 @@
+// The plan of a call on the device, made on the host: what is refused, which kernel runs, how keys
+// are split, and the kernel's parameters. No CUDA here, so that all of it is tested everywhere.
+#ifndef HEED_SRC_CUDA_PLAN_H_
+#define HEED_SRC_CUDA_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "heed/cuda.h"
+#include "src/cuda/attention_params.h"
+#include "src/exact/problem.h"
+
+namespace heed::cuda {
+
+// A checked call.
+struct DeviceProblem {
+  AttentionProblem problem;
+  DeviceArrays arrays;
+  const int32_t* table = nullptr;  // paged keys, else nullptr
+  int64_t table_width = 0;
+  StoredTensor k_pages, v_pages;
+};
+
+// Refuses what the device path lacks, then validates as Attention() does. Throws Error.
+DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                                const AttentionOptions& options, const AttentionOutputs& outputs,
+                                const DeviceArrays& arrays);
+DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
+                                const AttentionOptions& options, const AttentionOutputs& outputs,
+                                const DeviceArrays& arrays);
+
+// The kernel's template arguments: 64, 128 or 256 columns, and keys of a tile.
+struct KernelShape {
+  int dim;
+  int tile_keys;
+};
+KernelShape ShapeOf(int64_t head_dim, int64_t head_dim_v);
+
+// How many parts the keys are split into, so that `blocks` blocks of `tiles` tiles each occupy
+// `processors` multiprocessors: 1 when they already do or there is little to split; else the
+// smallest count whose last wave is nearly as full as that of the best one (FlashAttention-3's
+// rule: 85 %).
+int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors);
+
+// Host arrays of a call, one after the other, each aligned to 8 bytes.
+class HostArrays {
+ public:
+  // Where the array begins; -1 when it is empty.
+  template <class T>
+  int64_t Add(std::span<const T> values) {
+    if (values.empty()) return -1;
+    const int64_t at = static_cast<int64_t>(bytes_.size());
+    const char* begin = reinterpret_cast<const char*>(values.data());
+    bytes_.insert(bytes_.end(), begin, begin + values.size_bytes());
+    bytes_.resize((bytes_.size() + 7) / 8 * 8);
+    return at;
+  }
+  const std::vector<char>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+class AttentionPlan {
+ public:
+  AttentionPlan(const DeviceProblem& call, int64_t processors);
+
+  DType dtype() const { return dtype_; }
+  KernelShape shape() const { return shape_; }
+  int64_t num_blocks() const { return params_.row_blocks * params_.units * params_.splits; }
+  // Rows that the second kernel merges; 0 when keys are not split.
+  int64_t num_merges() const { return params_.splits > 1 ? params_.units * params_.rows : 0; }
+  bool IsEmpty() const { return num_blocks() == 0; }
+
+  // What the device needs besides the tensors.
+  const std::vector<char>& host_arrays() const { return arrays_.bytes(); }
+  int64_t split_floats() const;
+
+  // The parameters, given where copies of host_arrays() and split_floats() floats lie.
+  AttentionParams Params(const char* arrays, float* split, Fault* fault) const;
+
+ private:
+  void SetSizes(const DeviceProblem& call, int64_t processors);
+  void SetRows(const DeviceProblem& call);
+  void SetSockets(const AttentionProblem& p);
+  void SetRules(const DeviceProblem& call);
+
+  DType dtype_;
+  KernelShape shape_;
+  AttentionParams params_{};
+  HostArrays arrays_;
+  // Offsets in arrays_; -1: absent.
+  int64_t alibi_ = -1, sinks_ = -1, offsets_ = -1, lengths_ = -1, prefixes_ = -1;
+  int64_t query_documents_ = -1, key_documents_ = -1;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_PLAN_H_

@@ -1,0 +1,171 @@
+// The two products of attention on a tile in shared memory: scores += q k^T and out += weights v.
+// A thread owns the same cells of the scores in both forms, those of an mma.sync accumulator;
+// which columns of the output it owns is the form's own matter.
+//
+//   scores(4 n + e)  row AccumulatorRow(lane, e) of the warp, key 8 n + AccumulatorCol(lane, e)
+//   out(n)           row lane / 4 + 8 * Half(n) of the warp, column Column(lane, n)
+#ifndef HEED_SRC_CUDA_PRODUCTS_H_
+#define HEED_SRC_CUDA_PRODUCTS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "heed/dtype.h"
+#include "src/cuda/device.h"
+#include "src/cuda/fragments.h"
+
+namespace heed::cuda {
+
+HEED_DEVICE float Widen(float x) { return x; }
+HEED_DEVICE float Widen(Float16 x) { return ToFloat(x); }
+HEED_DEVICE float Widen(BFloat16 x) { return ToFloat(x); }
+
+// Tensor cores on float16 or bfloat16; sums are float32, weights are rounded to the element first.
+// Rows in shared memory are 8 elements longer than kDim: ldmatrix then meets no bank twice.
+template <class T, int kDim_, int kKeys_>
+struct MmaProducts {
+  using Element = T;
+  static constexpr int kDim = kDim_;
+  static constexpr int kKeys = kKeys_;
+  static constexpr int kStride = kDim + 8;
+  static constexpr int kScores = kKeys / 2;
+  static constexpr int kOut = kDim / 2;
+
+  HEED_DEVICE static constexpr int Half(int n) { return n / 2 % 2; }
+  HEED_DEVICE static constexpr int Column(int lane, int n) {
+    return n / 4 * 8 + AccumulatorCol(lane, n % 2);
+  }
+
+  template <class Block, class Shared, class Scores>
+  HEED_DEVICE static void ScoreTile(Block& block, const Shared& q, const Shared& k,
+                                    Scores& scores) {
+    typename Block::template Registers<uint32_t, 4> a, b;
+    HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
+      block.LoadMatrix(a, q, [d](int t) {
+        return (t / kWarp * kWarpRows + RowOfA(t % kWarp)) * kStride + d + ColOfA(t % kWarp);
+      });
+      HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
+        block.LoadMatrix(b, k, [d, key](int t) {
+          return (key + RowOfB(t % kWarp)) * kStride + d + ColOfB(t % kWarp);
+        });
+        block.Mma(T{}, scores, key / 8, a, b, 0);
+        block.Mma(T{}, scores, key / 8 + 1, a, b, 1);
+      }
+    }
+  }
+
+  template <class Block, class Shared, class Scores, class Out>
+  HEED_DEVICE static void AddValues(Block& block, Scores& weights, const Shared& v, Out& out) {
+    typename Block::template Registers<uint32_t, 4> a, b;
+    HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
+      // Two neighbouring accumulators are an A operand, pair by pair.
+      block.Each([&](int t) {
+        HEED_UNROLL for (int pair = 0; pair < 4; ++pair) {
+          const int n = key / 2 + 2 * pair;
+          a(t, pair) = Block::Pack(T{}, weights(t, n), weights(t, n + 1));
+        }
+      });
+      HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
+        block.LoadMatrixTransposed(b, v, [d, key](int t) {
+          return (key + RowOfTransposedB(t % kWarp)) * kStride + d + ColOfTransposedB(t % kWarp);
+        });
+        block.Mma(T{}, out, d / 8, a, b, 0);
+        block.Mma(T{}, out, d / 8 + 1, a, b, 1);
+      }
+    }
+  }
+};
+
+// float32 multiply-adds. Rows are 4 floats longer than kDim: loads of four meet no bank twice.
+template <int kDim_, int kKeys_>
+struct FloatProducts {
+  using Element = float;
+  static constexpr int kDim = kDim_;
+  static constexpr int kKeys = kKeys_;
+  static constexpr int kStride = kDim + 4;
+  static constexpr int kScores = kKeys / 2;
+  static constexpr int kOut = kDim / 2;
+
+  HEED_DEVICE static constexpr int Half(int n) { return n / 4 % 2; }
+  HEED_DEVICE static constexpr int Column(int lane, int n) {
+    return n / 8 * 16 + lane % 4 * 4 + n % 4;
+  }
+
+  template <class Block, class Shared, class Scores>
+  HEED_DEVICE static void ScoreTile(Block& block, const Shared& q, const Shared& k,
+                                    Scores& scores) {
+    block.Each([&](int t) {
+      const int lane = t % kWarp;
+      const int row = t / kWarp * kWarpRows + lane / 4;
+      HEED_NO_UNROLL for (int d = 0; d < kDim; d += 4) {
+        float upper[4], lower[4], key[4];
+        q.LoadFour(t, row * kStride + d, upper);
+        q.LoadFour(t, (row + 8) * kStride + d, lower);
+        HEED_UNROLL for (int n = 0; n < kScores; n += 4) {
+          HEED_UNROLL for (int e = 0; e < 2; ++e) {
+            k.LoadFour(t, (2 * n + AccumulatorCol(lane, e)) * kStride + d, key);
+            HEED_UNROLL for (int x = 0; x < 4; ++x) {
+              scores(t, n + e) += upper[x] * key[x];
+              scores(t, n + 2 + e) += lower[x] * key[x];
+            }
+          }
+        }
+      }
+    });
+  }
+
+  template <class Block, class Shared, class Scores, class Out>
+  HEED_DEVICE static void AddValues(Block& block, Scores& weights, const Shared& v, Out& out) {
+    typename Block::template Registers<float, 2> p;
+    HEED_UNROLL for (int n = 0; n < kScores; n += 4) {
+      HEED_UNROLL for (int e = 0; e < 2; ++e) {
+        HEED_NO_UNROLL for (int place = 0; place < 4; ++place) {
+          block.FromQuad(weights, n + e, place, p, 0);
+          block.FromQuad(weights, n + 2 + e, place, p, 1);
+          const int key = 2 * n + 2 * place + e;
+          block.Each([&](int t) {
+            HEED_UNROLL for (int m = 0; m < kOut; m += 8) {
+              float value[4];
+              v.LoadFour(t, key * kStride + Column(t % kWarp, m), value);
+              HEED_UNROLL for (int x = 0; x < 4; ++x) {
+                out(t, m + x) += p(t, 0) * value[x];
+                out(t, m + 4 + x) += p(t, 1) * value[x];
+              }
+            }
+          });
+        }
+      }
+    }
+  }
+};
+
+HEED_DEVICE bool IsFinite(float x) { return fabsf(x) < HUGE_VALF; }
+
+// The bit of a cell in a word that has one for each score of a thread.
+HEED_DEVICE bool BitOf(uint32_t word, int key, int half) {
+  return (word >> (key / 8 * 4 + 2 * half + key % 2) & 1) != 0;
+}
+
+// Adds what values that are not finite do to the rows that see their keys. Bits of `visible` say
+// which rows do, those of `positive` whose weight is above 0: 0 times infinity is NaN.
+template <class Products, class Block, class Shared, class Bits, class Out>
+HEED_DEVICE void AddPoison(Block& block, Bits& visible, Bits& positive, const Shared& v, Out& out) {
+  Bits seen, weighted;
+  HEED_NO_UNROLL for (int key = 0; key < Products::kKeys; ++key) {
+    block.FromQuad(visible, 0, key % 8 / 2, seen, 0);
+    block.FromQuad(positive, 0, key % 8 / 2, weighted, 0);
+    block.Each([&](int t) {
+      HEED_UNROLL for (int m = 0; m < Products::kOut; ++m) {
+        const int half = Products::Half(m);
+        const float value =
+            Widen(v.Load(t, key * Products::kStride + Products::Column(t % kWarp, m)));
+        if (IsFinite(value) || !BitOf(seen(t, 0), key, half)) continue;
+        out(t, m) += BitOf(weighted(t, 0), key, half) ? value : value * 0.0f;
+      }
+    });
+  }
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_PRODUCTS_H_

@@ -1,0 +1,57 @@
+// Rows of q, k and v: where they lie, and how a block brings them into shared memory.
+#ifndef HEED_SRC_CUDA_ROWS_IN_MEMORY_H_
+#define HEED_SRC_CUDA_ROWS_IN_MEMORY_H_
+
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+
+namespace heed::cuda {
+
+// The row of token j, or nullptr where the table names a page that does not exist.
+template <class Block>
+HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h, int j,
+                              Fault* fault) {
+  if (rows.table == nullptr) {
+    return rows.data + b * rows.strides[0] + h * rows.strides[1] + j * rows.strides[2];
+  }
+  const int64_t entry = static_cast<int64_t>(b) * rows.table_width + j / rows.page_size;
+  const int32_t page = rows.table[entry];
+  if (page < 0 || page >= rows.num_pages) {
+    block.Report(fault, FaultKind::kPage, entry, page);
+    return nullptr;
+  }
+  return rows.data + page * rows.strides[0] + h * rows.strides[1] +
+         j % rows.page_size * rows.strides[2];
+}
+
+// Starts to copy kRows rows into a tile of Products (products.h). row(r) is where row r begins;
+// what has no row, and what lies behind `width`, becomes 0. All threads, no barrier: the rows are
+// there after CommitCopies(), WaitCopies() and a barrier.
+template <class Products, int kRows, class Block, class Shared, class RowPointer>
+HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, const RowPointer& row) {
+  using Element = typename Products::Element;
+  constexpr int kChunk = 16 / sizeof(Element);
+  constexpr int kChunks = Products::kDim / kChunk;
+  constexpr int kStride = Products::kStride;
+  block.Each([&](int t) {
+    HEED_NO_UNROLL for (int c = t; c < kRows * kChunks; c += kBlockThreads) {
+      const int r = c / kChunks;
+      const int d = c % kChunks * kChunk;
+      const Element* from = reinterpret_cast<const Element*>(row(r));
+      if (from != nullptr && rows.vectors && d < rows.width) {
+        to.CopyAsync(t, r * kStride + d, from + d);
+        continue;
+      }
+      HEED_UNROLL for (int x = 0; x < kChunk; ++x) {
+        const bool inside = from != nullptr && d + x < rows.width;
+        to.Store(t, r * kStride + d + x, inside ? from[d + x] : Element{});
+      }
+    }
+  });
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_ROWS_IN_MEMORY_H_

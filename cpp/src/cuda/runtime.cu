@@ -1,0 +1,89 @@
+#include <string>
+
+#include "src/cuda/runtime.h"
+#include "src/message.h"
+
+namespace heed::cuda {
+namespace {
+
+__device__ Fault first_fault;
+
+constexpr const char* kNeeded =
+    "a GPU of compute capability 8.0 or newer and a driver for this build's CUDA";
+
+std::string VersionText(int version) {
+  return Join("{}.{}", {version / 1000, version % 1000 / 10});
+}
+
+}  // namespace
+
+void ThrowOnError(cudaError_t error, const char* doing) {
+  if (error == cudaSuccess) return;
+  const bool memory = error == cudaErrorMemoryAllocation;
+  Fail(memory ? ErrorCode::kMemory : ErrorCode::kUnsupported, "CUDA: {} while {} ({})",
+       {cudaGetErrorString(error), doing, cudaGetErrorName(error)});
+}
+
+Availability Available() {
+  int count = 0, device = 0, driver = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    cudaGetLastError();  // not sticky: the next call may succeed
+    return {false, Join("no CUDA device ({})", {cudaGetErrorString(error)}), kNeeded};
+  }
+  cudaDeviceProp properties;
+  ThrowOnError(cudaGetDevice(&device), "asking for the current device");
+  ThrowOnError(cudaGetDeviceProperties(&properties, device), "asking what the device is");
+  ThrowOnError(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  const std::string found =
+      Join("{}, compute capability {}.{}, driver for CUDA {}",
+           {properties.name, properties.major, properties.minor, VersionText(driver)});
+  return {properties.major >= 8, found, properties.major >= 8 ? "" : kNeeded};
+}
+
+Device CurrentDevice() {
+  int device = 0, major = 0, processors = 0, shared_bytes = 0;
+  const auto ask = [&](int& value, cudaDeviceAttr attribute) {
+    return cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess;
+  };
+  const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                     ask(major, cudaDevAttrComputeCapabilityMajor) &&
+                     ask(processors, cudaDevAttrMultiProcessorCount) &&
+                     ask(shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (!known || major < 8) {
+    cudaGetLastError();
+    const Availability state = Available();
+    Fail(ErrorCode::kUnsupported, "heed::cuda found {}; it needs {}", {state.found, kNeeded});
+  }
+  return {processors, shared_bytes};
+}
+
+Fault* DeviceFault() {
+  void* address = nullptr;
+  ThrowOnError(cudaGetSymbolAddress(&address, first_fault), "asking for the record of faults");
+  return static_cast<Fault*>(address);
+}
+
+DeviceMemory::DeviceMemory(size_t bytes, Stream stream) : stream_(stream) {
+  if (bytes == 0) return;
+  void* data = nullptr;
+  ThrowOnError(cudaMallocAsync(&data, bytes, stream), "allocating scratch memory");
+  data_ = static_cast<char*>(data);
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+}
+
+void Check(Stream stream) {
+  CurrentDevice();
+  ThrowOnError(cudaStreamSynchronize(stream), "running kernels");
+  Fault fault;
+  ThrowOnError(cudaMemcpyFromSymbol(&fault, first_fault, sizeof(Fault)), "reading the fault");
+  if (fault.kind == 0) return;
+  const Fault none;
+  ThrowOnError(cudaMemcpyToSymbol(first_fault, &none, sizeof(Fault)), "clearing the fault");
+  Fail(ErrorCode::kRange, FaultText(fault));
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,46 @@
+// The CUDA runtime as the library uses it: errors as heed::Error, memory of a stream's pool, what
+// the current device is. Only in builds with CUDA.
+#ifndef HEED_SRC_CUDA_RUNTIME_H_
+#define HEED_SRC_CUDA_RUNTIME_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "heed/cuda.h"
+#include "src/cuda/fault.h"
+
+namespace heed::cuda {
+
+// Throws Error(kMemory | kUnsupported) for anything but success.
+void ThrowOnError(cudaError_t error, const char* doing);
+
+struct Device {
+  int64_t processors;  // multiprocessors
+  int shared_bytes;    // that a block may have
+};
+
+// Throws Error(kUnsupported) with what was found when there is no usable device.
+Device CurrentDevice();
+
+// Where kernels of the current device record a fault.
+Fault* DeviceFault();
+
+// Memory in the stream's order: allocated and freed as kernels are, so that nothing waits.
+class DeviceMemory {
+ public:
+  DeviceMemory(size_t bytes, Stream stream);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  char* get() const { return data_; }  // nullptr for 0 bytes
+
+ private:
+  char* data_ = nullptr;
+  Stream stream_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_RUNTIME_H_

@@ -1,0 +1,39 @@
+// The device path of a build without CUDA, which leaves this file out otherwise: everything that
+// can be said about a call is said, then that it cannot run.
+#include "heed/cuda.h"
+#include "src/cuda/plan.h"
+#include "src/message.h"
+
+namespace heed::cuda {
+namespace {
+
+[[noreturn]] void Refuse() {
+  const Availability state = Available();
+  Fail(ErrorCode::kUnsupported, "heed::cuda found {}; it needs {}", {state.found, state.needed});
+}
+
+}  // namespace
+
+Availability Available() {
+  return {
+      false, "a build of heed without CUDA",
+      "one configured with -DHEED_CUDA=ON (CUDA 12.4 or newer), and a GPU of compute capability "
+      "8.0 or newer"};
+}
+
+void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+               const AttentionOptions& options, const AttentionOutputs& outputs, Stream /*stream*/,
+               const DeviceArrays& arrays) {
+  ValidateForDevice(q, k, v, options, outputs, arrays);
+  Refuse();
+}
+
+void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
+               const AttentionOutputs& outputs, Stream /*stream*/, const DeviceArrays& arrays) {
+  ValidateForDevice(q, keys, options, outputs, arrays);
+  Refuse();
+}
+
+void Check(Stream /*stream*/) { Refuse(); }
+
+}  // namespace heed::cuda

@@ -1,0 +1,155 @@
+// The boundary of the device path: what it refuses and what it says, with and without CUDA.
+#include <limits>
+
+#include "attention_case.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "heed/cuda.h"
+#include "src/cuda/fault.h"
+#include "src/cuda/plan.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A call that is legal until a test changes it.
+struct Call {
+  AttentionCase c = MakeCase({.q_len = 5, .kv_len = 9, .head_dim = 8, .head_dim_v = 8});
+  Buffer<float> output = Buffer<float>({1, 2, 5, 8}, Layout::kDense, 0);
+  StoredTensor q{c.q.view()}, k{c.k.view()}, v{c.v.view()};
+  AttentionOptions options;
+  AttentionOutputs outputs{.output = output.view()};
+  cuda::DeviceArrays arrays;
+
+  void Validate() const { cuda::ValidateForDevice(q, k, v, options, outputs, arrays); }
+};
+
+template <class Change>
+void ExpectRefused(ErrorCode code, const char* text, const Change& change) {
+  Call call;
+  change(call);
+  try {
+    call.Validate();
+    ADD_FAILURE() << "not refused: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(text));
+  }
+}
+
+// An address that must not be read: what lies in device memory.
+template <class T>
+TensorView<const T> OnDeviceOnly(const Extents& shape) {
+  return {reinterpret_cast<const T*>(uintptr_t{64}), shape, {0, 0, 0, 1}};
+}
+
+TEST(DeviceBoundary, TakesWhatItOffers) { Call().Validate(); }
+
+TEST(DeviceBoundary, NamesTheOptionThatItLacks) {
+  constexpr auto kUnsupported = ErrorCode::kUnsupported;
+  ExpectRefused(kUnsupported, "a score other than dot",
+                [](Call& c) { c.options.score = Score::kCosine; });
+  ExpectRefused(kUnsupported, "normalize = top_k",
+                [](Call& c) { c.options.normalize = Normalize::kTopK; });
+  ExpectRefused(kUnsupported, "a keep pattern",
+                [](Call& c) { c.options.patterns.push_back(Strided{}); });
+  ExpectRefused(kUnsupported, "log_gates is not offered on the GPU yet", [](Call& c) {
+    c.options.causal = true;
+    c.options.query_offset = QueryOffset::End();
+    c.options.log_gates = OnDeviceOnly<float>({1, 2, 1, 9});
+  });
+  ExpectRefused(kUnsupported, "distance_bias", [](Call& c) {
+    c.options.distance_bias = OnDeviceOnly<float>({1, 1, 1, 3});
+  });
+  ExpectRefused(kUnsupported, "prob_mod", [](Call& c) {
+    c.options.prob_mod = CompileExpression("prob_mod", "prob * 2", ExpressionValue::kProb);
+  });
+  ExpectRefused(kUnsupported, "weights", [](Call& c) { c.outputs.weights = c.output.view(); });
+}
+
+TEST(DeviceBoundary, RefusesWhatTheKernelsCannotHold) {
+  ExpectRefused(ErrorCode::kUnsupported, "head_dim = 257; on the GPU it is at most 256",
+                [](Call& c) {
+                  c.q.shape[3] = c.k.shape[3] = 257;
+                  c.q.strides = c.k.strides = {0, 0, 0, 1};
+                });
+  ExpectRefused(ErrorCode::kUnsupported, "k is float16",
+                [](Call& c) { c.k.dtype = DType::kFloat16; });
+  ExpectRefused(ErrorCode::kUnsupported, "relu with float16", [](Call& c) {
+    c.q.dtype = c.k.dtype = c.v.dtype = DType::kFloat16;
+    c.options.normalize = Normalize::kRelu;
+  });
+}
+
+TEST(DeviceBoundary, HasTheChecksOfTheCpu) {
+  ExpectRefused(ErrorCode::kShape, "v has shape", [](Call& c) { c.v.shape[2] = 8; });
+  ExpectRefused(ErrorCode::kOption, "query_offset is needed",
+                [](Call& c) { c.options.causal = true; });
+  ExpectRefused(ErrorCode::kRange, "softcap = 0", [](Call& c) { c.options.softcap = 0.0; });
+}
+
+TEST(DeviceBoundary, AnArrayLiesInOnePlace) {
+  static const int32_t kLengths[] = {9};
+  ExpectRefused(ErrorCode::kOption, "key_lengths is given as a host array and as a device array",
+                [](Call& c) { c.options.key_lengths = kLengths, c.arrays.key_lengths = kLengths; });
+  ExpectRefused(ErrorCode::kOption, "go together",
+                [](Call& c) { c.arrays.key_documents = kLengths; });
+}
+
+TEST(DeviceBoundary, TensorsOnTheDeviceAreNotRead) {
+  Call call;
+  call.options.bias = OnDeviceOnly<float>({1, 2, 5, 9});
+  call.options.keep = OnDeviceOnly<uint8_t>({1, 1, 5, 9});
+  call.q.data = call.k.data = call.v.data = reinterpret_cast<const void*>(uintptr_t{128});
+  call.Validate();
+}
+
+TEST(DeviceBoundary, PagesFitTogether) {
+  const Call call;
+  const auto refused = [&](cuda::PagedKeys keys) {
+    try {
+      cuda::ValidateForDevice(call.q, keys, call.options, call.outputs, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  const int32_t table[] = {0, 0, 0};
+  EXPECT_EQ(refused({call.k, call.v, table, 3}), "not refused");
+  EXPECT_THAT(refused({call.k, call.v, nullptr, 3}), HasSubstr("table is missing"));
+  EXPECT_THAT(refused({call.k, call.v, table, int64_t{1} << 40}), HasSubstr("table_width"));
+  StoredTensor shorter = call.v;
+  shorter.shape[2] = 8;
+  EXPECT_THAT(refused({call.k, shorter, table, 3}), HasSubstr("v_pages has shape"));
+}
+
+TEST(DeviceFaults, SayWhereAndWhat) {
+  EXPECT_EQ(cuda::FaultText({}), "");
+  EXPECT_THAT(cuda::FaultText({1, 3, 70}), HasSubstr("key_lengths holds 70 at [3]"));
+}
+
+TEST(DeviceAvailability, SaysWhatIsMissing) {
+  const cuda::Availability state = cuda::Available();
+  EXPECT_NE(state.found, "");
+  if (state.usable) GTEST_SKIP() << "found " << state.found;
+  EXPECT_THAT(state.needed, HasSubstr("compute capability 8.0"));
+  const Call call;
+  try {
+    cuda::Attention(call.c.q.view(), call.c.k.view(), call.c.v.view(), call.options, call.outputs,
+                    nullptr);
+    ADD_FAILURE() << "ran without a device";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(state.found), HasSubstr("it needs")));
+  }
+  const int32_t table[] = {0, 0};
+  EXPECT_THROW(cuda::Attention(call.q, cuda::PagedKeys{call.k, call.v, table, 2}, call.options,
+                               call.outputs, nullptr),
+               Error);
+  EXPECT_THROW(cuda::Check(nullptr), Error);
+}
+
+}  // namespace
+}  // namespace heed::testing

@@ -1,0 +1,38 @@
+// What runs the device path in these tests. heed_tests links the emulated thread blocks
+// (emulated_backend.cc), heed_cuda_tests a GPU (tests/cuda/gpu_backend.cc); the tests are the same.
+#ifndef HEED_TESTS_CUDA_DEVICE_BACKEND_H_
+#define HEED_TESTS_CUDA_DEVICE_BACKEND_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heed/cuda.h"
+
+namespace heed::testing {
+
+// One call of heed::cuda::Attention(), every pointer to host memory. With a table, k and v are
+// ignored.
+struct DeviceCall {
+  StoredTensor q, k, v;
+  AttentionOptions options;
+  AttentionOutputs outputs;
+  std::vector<int32_t> key_lengths;                     // the device array; empty = none
+  std::vector<int32_t> query_documents, key_documents;  // likewise
+  StoredTensor k_pages, v_pages;
+  std::vector<int32_t> table;  // [batch, table_width]; empty = keys are not paged
+  int64_t table_width = 0;
+  // Multiprocessors of the GPU that is emulated: keys are split only where many are. A real GPU
+  // has its own.
+  int64_t processors = 1;
+};
+
+// Runs the call. Returns what Check() then says; empty when it finds nothing.
+std::string RunOnDevice(const DeviceCall& call);
+
+// Why RunOnDevice() cannot run here; empty when it can.
+std::string WhyNoDevice();
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_CUDA_DEVICE_BACKEND_H_

@@ -1,0 +1,77 @@
+#include "device_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention_accuracy.h"
+#include "stored_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+// What the products and the output of a type add to the bound of float32.
+struct TypeBound {
+  double products;
+  double rounding;
+};
+
+TypeBound BoundOf(DType dtype) {
+  if (dtype == DType::kFloat16) return {cuda::kFloat16Products, kFloat16Rounding};
+  if (dtype == DType::kBFloat16) return {cuda::kBFloat16Products, kBFloat16Rounding};
+  return {0, 0};
+}
+
+}  // namespace
+
+Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices) {
+  const StoredBuffer q(c.q, dtype, choices.layout), k(c.k, dtype, choices.layout),
+      v(c.v, dtype, choices.layout);
+  const Extents shape = {c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v};
+  Buffer<float> blank(shape, c.output_layout, std::nanf(""));
+  StoredBuffer output(blank, dtype, c.output_layout);
+  Results results;
+  DeviceCall call;
+  call.q = q.view(), call.k = k.view(), call.v = v.view();
+  call.options = c.options();
+  call.outputs.stored_output = output.output();
+  if (HasLse(c)) {
+    results.lse = Buffer<float>({shape[0], shape[1], shape[2], 1}, c.output_layout, std::nanf(""));
+    call.outputs.lse = results.lse.view();
+  }
+  call.processors = choices.processors;
+  EXPECT_EQ(RunOnDevice(call), "") << c.Describe();
+  EXPECT_TRUE(output.GapsAreUntouched()) << c.Describe();
+  EXPECT_TRUE(!results.lse.has_value() || results.lse.GapsAreUntouched()) << c.Describe();
+  results.output = output.Widened();
+  return results;
+}
+
+void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results& results) {
+  const Values expected = RunOracle(c);
+  const std::vector<RowBound> rows = RowBounds(c, expected);
+  const TypeBound type = BoundOf(dtype);
+  const std::vector<double>& output = expected.at("output");
+  const size_t width = static_cast<size_t>(c.sizes.head_dim_v);
+  std::vector<double> bounds;
+  for (size_t n = 0; n < output.size(); ++n) {
+    const RowBound& row = rows[n / width];
+    const double size = std::isfinite(output[n]) ? std::abs(output[n]) : 0;
+    bounds.push_back(row.Output() + type.products * row.condition * row.max_v +
+                     type.rounding * size + (type.rounding > 0 ? 0x1p-25 : 0));
+  }
+  const std::string text = std::string(" of ") + DTypeName(dtype) + " " + c.Describe();
+  ExpectWithin(results.output.Elements(), output, bounds, "output" + text);
+  if (!results.lse.has_value()) return;
+  const std::vector<double>& lse = expected.at("lse");
+  std::vector<double> lse_bounds;
+  for (size_t r = 0; r < rows.size(); ++r) lse_bounds.push_back(rows[r].Lse(lse[r]));
+  ExpectWithin(results.lse.Elements(), lse, lse_bounds, "lse" + text);
+}
+
+void ExpectDeviceMatches(AttentionCase c, DType dtype, const DeviceChoices& choices) {
+  const Results results = RunDevice(c, dtype, choices);
+  ExpectWithinDeviceBounds(c, dtype, results);
+}
+
+}  // namespace heed::testing

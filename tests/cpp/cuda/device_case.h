@@ -1,0 +1,44 @@
+// Attention cases (attention_case.h) on the device path, in every storage type.
+#ifndef HEED_TESTS_CUDA_DEVICE_CASE_H_
+#define HEED_TESTS_CUDA_DEVICE_CASE_H_
+
+#include <cstdint>
+
+#include "attention_case.h"
+#include "device_backend.h"
+#include "gtest/gtest.h"
+
+namespace heed::testing {
+
+// Base of suites that need a backend; skips, with the reason, where it has no device.
+class OnDevice : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoDevice(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+// One suite for each storage type of q, k, v and the output.
+#define HEED_IN_EVERY_TYPE(Suite)                                                                 \
+  INSTANTIATE_TEST_SUITE_P(EveryType, Suite,                                                      \
+                           ::testing::Values(DType::kFloat32, DType::kFloat16, DType::kBFloat16), \
+                           [](const auto& info) { return DTypeName(info.param); })
+
+struct DeviceChoices {
+  Layout layout = Layout::kDense;  // of q, k and v where they are 16 bits wide
+  int64_t processors = 1;
+};
+
+// Rounds q, k and v of the case to the type, runs it, and compares output and lse with the oracle
+// on the rounded numbers.
+void ExpectDeviceMatches(AttentionCase c, DType dtype, const DeviceChoices& choices = {});
+
+// The output and lse of the device, as floats.
+Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices = {});
+
+// Compares results in a storage type with the oracle.
+void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results& results);
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_CUDA_DEVICE_CASE_H_

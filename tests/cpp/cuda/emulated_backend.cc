@@ -1,0 +1,60 @@
+#include <limits>
+#include <vector>
+
+#include "device_backend.h"
+#include "gtest/gtest.h"
+#include "host_block.h"
+#include "src/cuda/attention_kernel.h"
+#include "src/cuda/combine_kernel.h"
+#include "src/cuda/kernel_choice.h"
+#include "src/cuda/plan.h"
+
+namespace heed::testing {
+namespace {
+
+template <class Products>
+void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params) {
+  for (int64_t index = 0; index < plan.num_blocks(); ++index) {
+    HostBlock block;
+    cuda::AttentionKernel<HostBlock, Products>(block, params).Run(index);
+    ASSERT_EQ(block.complaint(), "") << "block " << index;
+    ASSERT_EQ(block.shared_bytes(), cuda::SharedBytes<Products>());
+  }
+}
+
+const int32_t* DataOf(const std::vector<int32_t>& array) {
+  return array.empty() ? nullptr : array.data();
+}
+
+cuda::DeviceProblem Validate(const DeviceCall& call) {
+  const cuda::DeviceArrays arrays = {DataOf(call.key_lengths), DataOf(call.query_documents),
+                                     DataOf(call.key_documents)};
+  if (call.table.empty()) {
+    return cuda::ValidateForDevice(call.q, call.k, call.v, call.options, call.outputs, arrays);
+  }
+  const cuda::PagedKeys keys = {call.k_pages, call.v_pages, call.table.data(), call.table_width};
+  return cuda::ValidateForDevice(call.q, keys, call.options, call.outputs, arrays);
+}
+
+}  // namespace
+
+std::string RunOnDevice(const DeviceCall& call) {
+  const cuda::AttentionPlan plan(Validate(call), call.processors);
+  std::vector<float> split(static_cast<size_t>(plan.split_floats()),
+                           std::numeric_limits<float>::quiet_NaN());
+  cuda::Fault fault;
+  const cuda::AttentionParams params = plan.Params(plan.host_arrays().data(), split.data(), &fault);
+  cuda::WithElement(plan, [&](auto element) {
+    cuda::WithProductsOf<decltype(element)>(
+        plan.shape(), [&](auto products) { RunBlocks<decltype(products)>(plan, params); });
+  });
+  for (int64_t row = 0; row < plan.num_merges(); ++row) {
+    HostBlock block;
+    cuda::CombineRow(block, params, row);
+  }
+  return cuda::FaultText(fault);
+}
+
+std::string WhyNoDevice() { return ""; }
+
+}  // namespace heed::testing

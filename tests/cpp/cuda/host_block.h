@@ -1,0 +1,273 @@
+// A thread block on the host: the interface of src/cuda/block.h, with every thread of a phase run
+// in turn and warp operations spelled out from the PTX manual's tables of fragments.
+//
+// It is stricter than a GPU. Fresh shared memory and registers are NaN. Copies arrive when they are
+// waited for and no sooner. And each element of shared memory knows who touched it since the last
+// barrier: two threads that meet without one, at least one of them writing, are a race, and so is a
+// barrier that is missing.
+#ifndef HEED_TESTS_CUDA_HOST_BLOCK_H_
+#define HEED_TESTS_CUDA_HOST_BLOCK_H_
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heed/dtype.h"
+#include "src/cuda/attention_params.h"
+#include "src/cuda/fault.h"
+#include "src/cuda/fragments.h"
+
+namespace heed::testing {
+
+template <class T>
+T Poison() {
+  if constexpr (std::is_same_v<T, float>) return std::numeric_limits<float>::quiet_NaN();
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) return T{0x7fff};
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(0x5a5a5a5a);
+}
+
+class HostBlock {
+ public:
+  static constexpr int kThreads = cuda::kBlockThreads;
+  static constexpr int kWarp = cuda::kWarp;
+
+  template <class T, int N>
+  class Registers {
+   public:
+    Registers() : values_(kThreads * N, Poison<T>()) {}
+    T& operator()(int thread, int n) { return values_.at(static_cast<size_t>(thread * N + n)); }
+
+   private:
+    std::vector<T> values_;
+  };
+
+  template <class T>
+  class Shared {
+   public:
+    Shared(HostBlock* block, int count) : block_(block), memory_(std::make_shared<Memory>(count)) {}
+
+    T Load(int thread, int i) const { return Read(thread, i); }
+    void LoadFour(int thread, int i, float (&x)[4]) const {
+      if (i % 4 != 0) block_->Complain("a load of four floats that is not aligned");
+      for (int n = 0; n < 4; ++n) x[n] = Read(thread, i + n);
+    }
+    T LoadUniform(int i) const { return Read(kEveryone, i); }
+    void Store(int thread, int i, T x) {
+      MarkWrite(thread, i);
+      At(i) = x;
+    }
+    void CopyAsync(int thread, int i, const void* from) {
+      constexpr int kCount = 16 / sizeof(T);
+      if (i % kCount != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+        block_->Complain("an asynchronous copy that is not aligned to 16 bytes");
+      }
+      std::array<T, kCount> elements;
+      std::memcpy(elements.data(), from, 16);
+      for (int n = 0; n < kCount; ++n) Store(thread, i + n, Poison<T>());
+      block_->open_group_.push_back([*this, thread, i, elements]() mutable {
+        for (int n = 0; n < kCount; ++n) Store(thread, i + n, elements[static_cast<size_t>(n)]);
+      });
+    }
+
+   private:
+    static constexpr int kNobody = -1;
+    static constexpr int kEveryone = -2;
+    struct Touch {
+      int writer = kNobody;
+      int reader = kNobody;
+      int64_t write_epoch = -1;
+      int64_t read_epoch = -1;
+    };
+    struct Memory {
+      explicit Memory(int count)
+          : values(static_cast<size_t>(count), Poison<T>()), touches(values.size()) {}
+      std::vector<T> values;
+      std::vector<Touch> touches;
+    };
+
+    T& At(int i) const { return memory_->values.at(static_cast<size_t>(i)); }
+    T Read(int thread, int i) const {
+      Touch& touch = memory_->touches.at(static_cast<size_t>(i));
+      if (touch.write_epoch == block_->epoch_ && touch.writer != thread) {
+        block_->Complain("shared memory is read before the barrier after its write");
+      }
+      const bool first = touch.read_epoch != block_->epoch_;
+      touch.reader = first || touch.reader == thread ? thread : kEveryone;
+      touch.read_epoch = block_->epoch_;
+      return At(i);
+    }
+    void MarkWrite(int thread, int i) {
+      Touch& touch = memory_->touches.at(static_cast<size_t>(i));
+      if (touch.write_epoch == block_->epoch_ && touch.writer != thread) {
+        block_->Complain("two threads write the same shared memory between barriers");
+      }
+      if (touch.read_epoch == block_->epoch_ && touch.reader != thread) {
+        block_->Complain("shared memory is written before the barrier after its read");
+      }
+      touch.writer = thread;
+      touch.write_epoch = block_->epoch_;
+    }
+
+    HostBlock* block_;
+    std::shared_ptr<Memory> memory_;
+  };
+
+  // What went wrong first; empty when nothing did.
+  const std::string& complaint() const { return complaint_; }
+  int shared_bytes() const { return shared_bytes_; }
+
+  template <class T>
+  Shared<T> Allocate(int count) {
+    shared_bytes_ += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    return Shared<T>(this, count);
+  }
+
+  template <class Body>
+  void Each(const Body& body) {
+    for (int t = 0; t < kThreads; ++t) body(t);
+  }
+  void Sync() { ++epoch_; }
+  template <class Test>
+  bool Any(const Test& test) {
+    bool any = false;
+    Each([&](int t) { any = test(t) || any; });
+    Sync();
+    return any;
+  }
+
+  void CommitCopies() { groups_.push_back(std::exchange(open_group_, {})); }
+  template <int kPending>
+  void WaitCopies() {
+    while (groups_.size() > kPending) {
+      for (auto& copy : groups_.front()) copy();
+      groups_.erase(groups_.begin());
+    }
+  }
+
+  template <int N>
+  void QuadMax(Registers<float, N>& r) {
+    Reduce(r, [](float a, float b) { return std::fmax(a, b); });
+  }
+  template <int N>
+  void QuadSum(Registers<float, N>& r) {
+    Reduce(r, [](float a, float b) { return a + b; });
+  }
+  template <class T, int N, int M>
+  void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to, int n_to) {
+    Each([&](int t) { to(t, n_to) = from(t / 4 * 4 + place, n_from); });
+  }
+
+  // Lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next.
+  template <class T, class Element>
+  void LoadMatrix(Registers<uint32_t, 4>& r, const Shared<T>& matrix, const Element& element) {
+    LoadMatrices(r, matrix, element, [](int lane, int e) {
+      return std::pair{lane / 4, lane % 4 * 2 + e};
+    });
+  }
+  // The same of the transposed matrix.
+  template <class T, class Element>
+  void LoadMatrixTransposed(Registers<uint32_t, 4>& r, const Shared<T>& matrix,
+                            const Element& element) {
+    LoadMatrices(r, matrix, element, [](int lane, int e) {
+      return std::pair{lane % 4 * 2 + e, lane / 4};
+    });
+  }
+
+  template <class T, int N>
+  void Mma(T, Registers<float, N>& c, int tile, Registers<uint32_t, 4>& a,
+           Registers<uint32_t, 4>& b, int half) {
+    for (int first = 0; first < kThreads; first += kWarp)
+      MultiplyWarp<T>(first, c, tile, a, b, half);
+  }
+  template <class T>
+  static uint32_t Pack(T, float low, float high) {
+    return Bits(T{}, low) | Bits(T{}, high) << 16;
+  }
+
+  void Report(cuda::Fault* fault, cuda::FaultKind kind, int64_t place, int64_t value) {
+    if (fault->kind == 0) *fault = {static_cast<int>(kind), place, value};
+  }
+
+ private:
+  static uint32_t Bits(Float16, float x) { return ToFloat16(x).bits; }
+  static uint32_t Bits(BFloat16, float x) { return ToBFloat16(x).bits; }
+  template <class T>
+  static float HalfOf(uint32_t pair, int e) {
+    return ToFloat(T{static_cast<uint16_t>(pair >> 16 * e)});
+  }
+
+  void Complain(const char* what) {
+    if (complaint_.empty()) complaint_ = what;
+  }
+
+  template <int N, class Op>
+  void Reduce(Registers<float, N>& r, const Op& op) {
+    for (const int mask : {1, 2}) {
+      Registers<float, N> before = r;
+      Each([&](int t) {
+        for (int n = 0; n < N; ++n) r(t, n) = op(before(t, n), before(t ^ mask, n));
+      });
+    }
+  }
+
+  template <class T, class Element, class Place>
+  void LoadMatrices(Registers<uint32_t, 4>& r, const Shared<T>& matrix, const Element& element,
+                    const Place& place) {
+    Each([&](int t) {
+      const int lane = t % kWarp;
+      for (int m = 0; m < 4; ++m) {
+        uint32_t pair = 0;
+        for (int e = 0; e < 2; ++e) {
+          const auto [row, col] = place(lane, e);
+          const int owner = t - lane + 8 * m + row;
+          if (element(owner) % 8 != 0) Complain("a row of ldmatrix that is not aligned");
+          pair |= uint32_t{matrix.Load(owner, element(owner) + col).bits} << 16 * e;
+        }
+        r(t, m) = pair;
+      }
+    });
+  }
+
+  // mma.sync m16n8k16: A is 16 x 16 (registers: rows g and g + 8, then columns 8 on), B is 16 x 8.
+  template <class T, int N>
+  void MultiplyWarp(int first, Registers<float, N>& c, int tile, Registers<uint32_t, 4>& a,
+                    Registers<uint32_t, 4>& b, int half) {
+    float left[16][16], right[16][8];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const int g = lane / 4, col = lane % 4 * 2;
+      for (int e = 0; e < 2; ++e) {
+        left[g][col + e] = HalfOf<T>(a(first + lane, 0), e);
+        left[g + 8][col + e] = HalfOf<T>(a(first + lane, 1), e);
+        left[g][col + 8 + e] = HalfOf<T>(a(first + lane, 2), e);
+        left[g + 8][col + 8 + e] = HalfOf<T>(a(first + lane, 3), e);
+        right[col + e][g] = HalfOf<T>(b(first + lane, 2 * half), e);
+        right[col + 8 + e][g] = HalfOf<T>(b(first + lane, 2 * half + 1), e);
+      }
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      for (int e = 0; e < 4; ++e) {
+        const int row = lane / 4 + (e < 2 ? 0 : 8), col = lane % 4 * 2 + e % 2;
+        float& sum = c(first + lane, 4 * tile + e);
+        for (int k = 0; k < 16; ++k) sum += left[row][k] * right[k][col];
+      }
+    }
+  }
+
+  int64_t epoch_ = 0;
+  int shared_bytes_ = 0;
+  std::string complaint_;
+  std::vector<std::function<void()>> open_group_;
+  std::vector<std::vector<std::function<void()>>> groups_;
+};
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_CUDA_HOST_BLOCK_H_

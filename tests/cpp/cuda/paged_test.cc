@@ -1,0 +1,167 @@
+// Keys in pages, and arrays that only the device can read.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "device_case.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "stored_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DevicePages : public OnDevice {};
+HEED_IN_EVERY_TYPE(DevicePages);
+
+// A case whose keys also lie in shuffled pages of a pool full of NaN.
+struct PagedCase {
+  AttentionCase dense;
+  int64_t page_size;
+  Buffer<float> k_pool, v_pool;
+  std::vector<int32_t> table;
+
+  PagedCase(const AttentionCase& c, int64_t page) : dense(c), page_size(page) {
+    const Sizes& s = c.sizes;
+    const int64_t width = s.kv_len / page, pages = s.batch * width + 3;
+    k_pool =
+        Buffer<float>({pages, s.num_kv_heads, page, s.head_dim}, Layout::kDense, std::nanf(""));
+    v_pool =
+        Buffer<float>({pages, s.num_kv_heads, page, s.head_dim_v}, Layout::kDense, std::nanf(""));
+    for (int64_t n = 0; n < s.batch * width; ++n) {
+      // A step that shares no factor with the number of places visits each once.
+      table.push_back(static_cast<int32_t>(1 + n * 7 % (s.batch * width)));
+    }
+    Copy(c.k, k_pool);
+    Copy(c.v, v_pool);
+  }
+
+  void Copy(const Buffer<float>& from, Buffer<float>& pool) {
+    const Sizes& s = dense.sizes;
+    const_cast<Buffer<float>&>(from).ForEach(
+        [&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) {
+          const int64_t at = b * (s.kv_len / page_size) + j / page_size;
+          pool(table[static_cast<size_t>(at)], h, j % page_size, d) = x;
+        });
+  }
+};
+
+// Runs the paged form; the dense one is rounded to the type, for the oracle.
+struct PagedRun {
+  Results results;
+  std::string fault;
+};
+PagedRun RunPaged(PagedCase& c, DType dtype, std::vector<int32_t> device_lengths,
+                  int64_t processors) {
+  const Sizes& s = c.dense.sizes;
+  const StoredBuffer q(c.dense.q, dtype, Layout::kDense), k(c.dense.k, dtype, Layout::kDense),
+      v(c.dense.v, dtype, Layout::kDense), k_pool(c.k_pool, dtype, Layout::kDense),
+      v_pool(c.v_pool, dtype, Layout::kDense);
+  Buffer<float> blank({s.batch, s.num_heads, s.q_len, s.head_dim_v}, Layout::kDense, std::nanf(""));
+  StoredBuffer output(blank, dtype, Layout::kDense);
+  PagedRun run;
+  run.results.lse =
+      Buffer<float>({s.batch, s.num_heads, s.q_len, 1}, Layout::kDense, std::nanf(""));
+  DeviceCall call;
+  call.q = q.view(), call.k_pages = k_pool.view(), call.v_pages = v_pool.view();
+  call.options = c.dense.options();
+  if (!device_lengths.empty()) call.options.key_lengths = {};
+  call.key_lengths = std::move(device_lengths);
+  call.outputs.stored_output = output.output();
+  call.outputs.lse = run.results.lse.view();
+  call.table = c.table;
+  call.table_width = s.kv_len / c.page_size;
+  call.processors = processors;
+  run.fault = RunOnDevice(call);
+  run.results.output = output.Widened();
+  return run;
+}
+
+AttentionCase Decoding(int64_t q_len) {
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 8,
+                              .num_kv_heads = 2,
+                              .q_len = q_len,
+                              .kv_len = 480,
+                              .head_dim = 32,
+                              .head_dim_v = 24});
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::End();
+  c.key_lengths = {301, 480};
+  return c;
+}
+
+TEST_P(DevicePages, PagesAreReadThroughTheTable) {
+  for (const int64_t page_size : {1, 5, 16, 120}) {
+    for (const int64_t processors : {1, 40}) {
+      PagedCase c(Decoding(3), page_size);
+      const PagedRun run = RunPaged(c, GetParam(), {}, processors);
+      EXPECT_EQ(run.fault, "");
+      ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+    }
+  }
+}
+
+TEST_P(DevicePages, LengthsAndTheirEndMayLieOnTheDevice) {
+  PagedCase c(Decoding(2), 16);
+  const PagedRun run = RunPaged(c, GetParam(), {301, 480}, 40);
+  EXPECT_EQ(run.fault, "");
+  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+}
+
+TEST_P(DevicePages, TableEntriesBeyondTheLengthAreNotRead) {
+  PagedCase c(Decoding(1), 16);
+  for (size_t page = 19; page < 30; ++page) c.table[page] = 1 << 30;  // 301 tokens are 19 pages
+  const PagedRun run = RunPaged(c, GetParam(), {}, 40);
+  EXPECT_EQ(run.fault, "");
+  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+}
+
+TEST_P(DevicePages, APageThatDoesNotExistIsToldAndCountsAsZeros) {
+  PagedCase c(Decoding(1), 16);
+  c.table[4] = -3;
+  const PagedRun run = RunPaged(c, GetParam(), {}, 1);
+  EXPECT_THAT(run.fault, HasSubstr("the page table holds -3 at [4]"));
+  for (int64_t j = 64; j < 80; ++j) {
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t d = 0; d < 32; ++d) c.dense.k(0, h, j, d) = 0;
+      for (int64_t d = 0; d < 24; ++d) c.dense.v(0, h, j, d) = 0;
+    }
+  }
+  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+}
+
+TEST_P(DevicePages, ALengthOutsideIsToldAndTakenAsTheNearestInside) {
+  PagedCase c(Decoding(1), 16);
+  const PagedRun run = RunPaged(c, GetParam(), {301, 481}, 1);
+  EXPECT_THAT(run.fault, HasSubstr("key_lengths holds 481 at [1]"));
+  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+}
+
+TEST_P(DevicePages, DocumentsMayLieOnTheDevice) {
+  AttentionCase c = Decoding(70);
+  c.key_lengths.clear();
+  c.scalars.causal = false;
+  for (int i = 0; i < 70; ++i) c.query_documents.push_back(i / 30);
+  for (int j = 0; j < 480; ++j) c.key_documents.push_back(j / 190 - (j > 400 ? 5 : 0));
+  const Results host = RunDevice(c, GetParam());
+  ExpectWithinDeviceBounds(c, GetParam(), host);
+  DeviceCall call;
+  const StoredBuffer q(c.q, GetParam(), Layout::kDense), k(c.k, GetParam(), Layout::kDense),
+      v(c.v, GetParam(), Layout::kDense);
+  Buffer<float> output({2, 8, 70, 24}, Layout::kDense, std::nanf(""));
+  call.q = q.view(), call.k = k.view(), call.v = v.view();
+  call.options.query_offset = QueryOffset::End();
+  call.query_documents = c.query_documents;
+  call.key_documents = c.key_documents;
+  call.outputs.stored_output = output.view();
+  EXPECT_EQ(RunOnDevice(call), "");
+  Results device;
+  device.output = output;
+  ExpectWithinDeviceBounds(c, GetParam(), device);
+}
+
+}  // namespace
+}  // namespace heed::testing

@@ -1,0 +1,106 @@
+#include "gpu_backend.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "device_backend.h"
+
+namespace heed::testing {
+namespace {
+
+void Require(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+}  // namespace
+
+DeviceCopies::~DeviceCopies() {
+  for (const Span& span : spans_) cudaFree(span.device);
+}
+
+char* DeviceCopies::CopyBytes(char* host, size_t bytes) {
+  void* device = nullptr;
+  Require(cudaMalloc(&device, bytes));
+  Require(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+  spans_.push_back({host, static_cast<char*>(device), bytes});
+  return static_cast<char*>(device);
+}
+
+void* DeviceCopies::CopySpan(void* data, const Extents& shape, const Extents& strides,
+                             size_t element_size) {
+  int64_t low = 0, high = 1;
+  for (size_t axis = 0; axis < 4; ++axis) {
+    if (shape[axis] == 0) return data;  // nothing is read or written
+    const int64_t reach = (shape[axis] - 1) * strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t size = static_cast<int64_t>(element_size);
+  // The copy keeps the alignment of the original to 16 bytes.
+  char* first = static_cast<char*>(data) + low * size;
+  const int64_t lead = static_cast<int64_t>(reinterpret_cast<uintptr_t>(first) % 16);
+  char* device = CopyBytes(first - lead, static_cast<size_t>((high - low) * size + lead));
+  return device + lead - low * size;
+}
+
+StoredTensor DeviceCopies::Copy(const StoredTensor& t) {
+  const size_t size = static_cast<size_t>(ElementSize(t.dtype));
+  return {CopySpan(const_cast<void*>(t.data), t.shape, t.strides, size), t.dtype, t.shape,
+          t.strides};
+}
+
+StoredOutput DeviceCopies::Copy(const StoredOutput& t) {
+  const size_t size = static_cast<size_t>(ElementSize(t.dtype));
+  return {CopySpan(t.data, t.shape, t.strides, size), t.dtype, t.shape, t.strides};
+}
+
+const int32_t* DeviceCopies::Copy(const std::vector<int32_t>& array) {
+  if (array.empty()) return nullptr;
+  char* bytes = reinterpret_cast<char*>(const_cast<int32_t*>(array.data()));
+  return reinterpret_cast<const int32_t*>(CopyBytes(bytes, array.size() * sizeof(int32_t)));
+}
+
+void DeviceCopies::Fetch() {
+  for (const Span& span : spans_) {
+    Require(cudaMemcpy(span.host, span.device, span.bytes, cudaMemcpyDeviceToHost));
+  }
+}
+
+std::string RunOnDevice(const DeviceCall& call) {
+  DeviceCopies copies;
+  AttentionOptions options = call.options;
+  options.bias = copies.Copy(options.bias);
+  options.keep = copies.Copy(options.keep);
+  AttentionOutputs outputs;
+  outputs.stored_output = copies.Copy(call.outputs.stored_output);
+  outputs.lse = copies.Copy(call.outputs.lse);
+  const cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths),
+                                     copies.Copy(call.query_documents),
+                                     copies.Copy(call.key_documents)};
+  if (call.table.empty()) {
+    cuda::Attention(copies.Copy(call.q), copies.Copy(call.k), copies.Copy(call.v), options, outputs,
+                    nullptr, arrays);
+  } else {
+    const cuda::PagedKeys keys = {copies.Copy(call.k_pages), copies.Copy(call.v_pages),
+                                  copies.Copy(call.table), call.table_width};
+    cuda::Attention(copies.Copy(call.q), keys, options, outputs, nullptr, arrays);
+  }
+  std::string fault;
+  try {
+    cuda::Check(nullptr);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kRange) throw;
+    fault = error.what();
+  }
+  copies.Fetch();
+  return fault;
+}
+
+std::string WhyNoDevice() {
+  const cuda::Availability state = cuda::Available();
+  return state.usable ? "" : "no GPU: found " + state.found + "; needed is " + state.needed;
+}
+
+}  // namespace heed::testing

@@ -1,0 +1,49 @@
+// Tensors of the tests in device memory.
+#ifndef HEED_TESTS_CUDA_GPU_BACKEND_H_
+#define HEED_TESTS_CUDA_GPU_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "heed/cuda.h"
+#include "heed/tensor.h"
+
+namespace heed::testing {
+
+// All bytes between the first and the last element of host tensors, copied to the device.
+class DeviceCopies {
+ public:
+  ~DeviceCopies();
+
+  StoredTensor Copy(const StoredTensor& tensor);
+  StoredOutput Copy(const StoredOutput& tensor);
+  template <class T>
+  TensorView<T> Copy(const TensorView<T>& view) {
+    if (!view.has_value()) return view;
+    void* data = CopySpan(const_cast<std::remove_const_t<T>*>(view.data), view.shape, view.strides,
+                          sizeof(T));
+    return {static_cast<T*>(data), view.shape, view.strides};
+  }
+  // nullptr for an empty array.
+  const int32_t* Copy(const std::vector<int32_t>& array);
+
+  // Copies everything back: outputs, with the gaps around them.
+  void Fetch();
+
+ private:
+  struct Span {
+    char* host;
+    char* device;
+    size_t bytes;
+  };
+  void* CopySpan(void* data, const Extents& shape, const Extents& strides, size_t element_size);
+  char* CopyBytes(char* host, size_t bytes);
+
+  std::vector<Span> spans_;
+};
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_CUDA_GPU_BACKEND_H_

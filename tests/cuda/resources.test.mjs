@@ -1,0 +1,96 @@
+// What ptxas says of the kernels, without a GPU: each is compiled for sm_80 and sm_90a, and none may
+// use local memory (a stack frame or spilled registers). Registers are reported. Skipped where nvcc
+// is missing. Run by `node --test tests/cuda/`; takes minutes.
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const sources = readdirSync(join(root, "cpp/src/cuda")).filter((file) => file.endsWith(".cu"));
+
+/** The CUDA compiler: the one on the PATH, or where the toolkit installs itself. */
+function findNvcc() {
+  for (const nvcc of ["nvcc", "/usr/local/cuda/bin/nvcc"]) {
+    try {
+      if (nvcc === "nvcc" || existsSync(nvcc)) {
+        execFileSync(nvcc, ["--version"], { stdio: "ignore" });
+        return nvcc;
+      }
+    } catch {
+      // Not this one.
+    }
+  }
+  return undefined;
+}
+
+/** What ptxas -v reports, one entry a kernel. */
+function parseReport(text) {
+  const pattern =
+    /Compiling entry function '(\S+)'[\s\S]*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\s+ptxas info\s+: Used (\d+) registers/g;
+  return [...text.matchAll(pattern)].map(([, name, stack, stores, loads, registers]) => ({
+    name: readableName(name),
+    localBytes: Number(stack) + Number(stores) + Number(loads),
+    registers: Number(registers),
+  }));
+}
+
+/** "FloatProducts 64 x 64" of a mangled name, or the kernel's own name. */
+function readableName(mangled) {
+  const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
+  if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
+  return mangled.match(/(CombineRows|Unpack)/)?.[1] ?? mangled;
+}
+
+async function compile(nvcc, file, arch, folder) {
+  const { stderr, stdout } = await promisify(execFile)(
+    nvcc,
+    [
+      "-std=c++20",
+      "-O3",
+      "--expt-relaxed-constexpr",
+      "-diag-suppress=554",
+      `-I${join(root, "cpp")}`,
+      `-I${join(root, "cpp/include")}`,
+      `-arch=${arch}`,
+      "-Xptxas=-v",
+      "-cubin",
+      "-o",
+      join(folder, `${file}.${arch}.cubin`),
+      join(root, "cpp/src/cuda", file),
+    ],
+    { maxBuffer: 1 << 24 },
+  );
+  return parseReport(stdout + stderr);
+}
+
+test("TheReportIsRead", () => {
+  const text = `ptxas info    : Compiling entry function '_ZN1KMmaProductsINS_8BFloat16ELi64ELi32EEE' for 'sm_80'
+ptxas info    : Function properties for _ZN1K
+    8 bytes stack frame, 4 bytes spill stores, 2 bytes spill loads
+ptxas info    : Used 254 registers, used 1 barriers`;
+  assert.deepEqual(parseReport(text), [
+    { name: "MmaProducts, 64 columns, 32 keys", localBytes: 14, registers: 254 },
+  ]);
+});
+
+const nvcc = findNvcc();
+for (const arch of ["sm_80", "sm_90a"]) {
+  for (const file of sources) {
+    const skip = nvcc === undefined && "nvcc is neither on the PATH nor in /usr/local/cuda/bin";
+    test(`${file} uses no local memory on ${arch}`, { skip }, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), "heed-cubin-"));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const kernels = await compile(nvcc, file, arch, folder);
+      if (file.startsWith("attention_")) assert.equal(kernels.length, 3, "one kernel a width");
+      for (const { name, localBytes, registers } of kernels) {
+        t.diagnostic(`${name}: ${registers} registers`);
+        assert.equal(localBytes, 0, `${name} on ${arch} uses ${localBytes} bytes of local memory`);
+      }
+    });
+  }
+}
