@@ -58,7 +58,5 @@ declare module "virtual:conformance" {
 }
 
 declare module "virtual:benchmarks" {
-  import type { Benchmarks } from "./benchmarks/results.js";
-
-  export const benchmarks: Benchmarks;
+  export const benchmarks: import("./benchmarks/results.js").Benchmarks;
 }
