@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
+import { element } from "./vite/element.mjs";
 import { formulas } from "./vite/formulas.mjs";
 import { PAGE_FILES, pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
@@ -17,7 +18,7 @@ export default defineConfig({
   root: inRoot("web"),
   // Relative addresses: the site works from any folder of any host.
   base: "./",
-  plugins: [svelte(), formulas(), registry(), pages()],
+  plugins: [svelte(), formulas(), registry(), pages(), element()],
   resolve: { alias: { heed: inRoot("dist/index.js") } },
   build: {
     outDir: inRoot("build/web"),
