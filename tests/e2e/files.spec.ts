@@ -97,7 +97,7 @@ test("?embed=1 shows the figure alone, in the state of its link", async ({ page 
   }
   await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
   await expect(page.getByTestId("cost")).toHaveCount(0);
-  const whole = page.getByRole("link", { name: "Flash attention: heed" });
+  const whole = page.getByRole("link", { name: await page.title() });
   expect(await whole.getAttribute("href")).toBe("/mechanisms/flash.html#v=1&figure.after-tile=1");
   await page.goto("./mechanisms/cosine.html?embed=1#v=1&head=2");
   await expect(page.getByRole("heading", { name: "Weights, head 2" })).toBeVisible();

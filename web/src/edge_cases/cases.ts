@@ -309,7 +309,7 @@ const softNumber: EdgeCase = {
   variants: [
     {
       name: "scores −20 000 and 0",
-      inputs: { ...scored([1], [-20_000, -20_001, 0], [1, 2, 3]), keep: keepOf([[1, 1, 0]]) },
+      inputs: { ...scored([1], [-20_000, -20_000, 0], [1, 2, 3]), keep: keepOf([[1, 1, 0]]) },
       params: UNIT,
     },
     {
