@@ -138,7 +138,7 @@ test("the table, the CSV file and the plot say the same as the JSON", async ({ p
   expect(csv).toHaveLength(rows.length + 1);
   const race = page.getByTestId("race");
   const svg = await saved(page, "SVG");
-  for (const words of ["time of a call", "Linear attention", "plain JavaScript"]) {
+  for (const words of ["time of a call", "Linear attention", "exact attention"]) {
     expect(svg).toContain(words);
   }
   await race.getByLabel("Show as table").check();

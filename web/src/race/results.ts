@@ -2,6 +2,7 @@
 import type { Rows } from "../lib/file.js";
 import { milliseconds, scientific } from "../lib/format.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+import { shortened } from "../lib/scene.js";
 import { EXACT } from "./request.js";
 import type { RaceRow } from "./run.js";
 
@@ -49,6 +50,9 @@ function ticksAround(values: readonly number[], base: number): number[] {
   return ticks.filter((_, index) => index % every === 0 || index === ticks.length - 1);
 }
 
+/** On a phone a longer name would leave no room for its line. */
+const LABEL_LETTERS = 18;
+
 const TONES = { exact: "ink", chosen: "output", other: "soft" } as const;
 
 /** One line a contestant; exact attention in ink, the chosen one in colour, peers dashed. */
@@ -64,7 +68,9 @@ function seriesOf(rows: readonly RaceRow[], measure: Measure, chosen: string | n
     });
     if (points.length === 0) return [];
     const tone = id === chosen ? TONES.chosen : id === EXACT ? TONES.exact : TONES.other;
-    return [{ name: own[0]?.title ?? id, points, tone, dots: true, dash: own[0]?.kind === "peer" }];
+    const name = own[0]?.title ?? id;
+    const label = id === EXACT ? "exact attention" : shortened(name, LABEL_LETTERS);
+    return [{ name, label, points, tone, dots: true, dash: own[0]?.kind === "peer" }];
   });
 }
 
