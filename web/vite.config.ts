@@ -1,8 +1,9 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
+import { element } from "./vite/element.mjs";
 import { formulas } from "./vite/formulas.mjs";
-import { pages } from "./vite/pages.mjs";
+import { PAGE_FILES, pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
@@ -17,7 +18,7 @@ export default defineConfig({
   root: inRoot("web"),
   // Relative addresses: the site works from any folder of any host.
   base: "./",
-  plugins: [svelte(), formulas(), registry(), pages()],
+  plugins: [svelte(), formulas(), registry(), pages(), element()],
   resolve: { alias: { heed: inRoot("dist/index.js") } },
   build: {
     outDir: inRoot("build/web"),
@@ -28,11 +29,11 @@ export default defineConfig({
     // 7 kB for the whole site: one file comes before the first paint of any page.
     cssCodeSplit: false,
     rollupOptions: {
-      input: ["index.html", "gallery.html", "mechanisms/mechanism.html"].map((file) =>
-        inRoot(`web/${file}`),
-      ),
+      input: [...PAGE_FILES, "mechanisms/mechanism"].map((page) => inRoot(`web/${page}.html`)),
     },
   },
+  // Workers load WebAssembly with import(), which only modules have.
+  worker: { format: "es", plugins: () => [registry()] },
   server: { headers },
   preview: { headers },
 });

@@ -36,6 +36,24 @@ async function sample(call, calls) {
   return performance.now() - begin;
 }
 
+/**
+ * Calls once and goes on for `seconds`: engines compile again what runs often.
+ * @param {() => unknown} call
+ * @param {number} seconds
+ * @returns {Promise<number>} milliseconds of the quickest call
+ */
+export async function warmUp(call, seconds) {
+  let quickest = Infinity;
+  for (let spent = 0; quickest === Infinity || spent < 1000 * seconds; ) {
+    const begin = performance.now();
+    await call();
+    const took = performance.now() - begin;
+    quickest = Math.min(quickest, took);
+    spent += Math.max(took, 1e-3);
+  }
+  return quickest;
+}
+
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
@@ -44,8 +62,9 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
  * for a while when their work is done would take it from the next program: with more than one,
  * `restMs` pass between samples.
  * @param {{call: () => unknown, warm: number}[]} candidates
- * @param plan {min_reps, min_seconds, max_seconds}
- * @returns per candidate {ms: summary of one call, reps: samples}
+ * @param {{min_reps: number, min_seconds: number, max_seconds: number}} plan
+ * @param {number} [restMs]
+ * @returns per candidate {ms: summary of one call, reps: how many samples, samples: milliseconds of one call}
  */
 export async function measureInterleaved(candidates, plan, restMs = 0) {
   const states = candidates.map(({ call, warm }) => ({
@@ -66,5 +85,5 @@ export async function measureInterleaved(candidates, plan, restMs = 0) {
       any = true;
     }
   }
-  return states.map(({ samples }) => ({ ms: summarize(samples), reps: samples.length }));
+  return states.map(({ samples }) => ({ ms: summarize(samples), reps: samples.length, samples }));
 }

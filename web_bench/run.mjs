@@ -1,7 +1,7 @@
 // The run, in whichever engine this module is loaded: verify every program on every case, time those
 // that are right. Knows nothing of Node or pages: `environment` supplies the packages.
 import { makeCases, nameOf } from "./cases.mjs";
-import { measureInterleaved } from "./measure.mjs";
+import { measureInterleaved, warmUp } from "./measure.mjs";
 import { measurePeaks } from "./peak.mjs";
 import { selectPeers } from "./peers/index.mjs";
 import { costOf, makeProblem } from "./problem.mjs";
@@ -41,21 +41,11 @@ function soon(promise, what) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/**
- * Prepares, calls once and goes on for `warmSeconds`: engines compile again what runs often. `warm` is
- * the quickest call in milliseconds. The caller disposes.
- */
+/** Prepares and warms up. `warm` is the quickest call in milliseconds. The caller disposes. */
 async function tryOut(peer, problem, environment, warmSeconds = 0) {
   const prepared = await soon(peer.prepare(problem, environment), "prepare");
   try {
-    let warm = Infinity;
-    for (let spent = 0; warm === Infinity || spent < 1000 * warmSeconds; ) {
-      const begin = performance.now();
-      await soon(prepared.call(), "call");
-      const took = performance.now() - begin;
-      warm = Math.min(warm, took);
-      spent += Math.max(took, 1e-3);
-    }
+    const warm = await warmUp(() => soon(prepared.call(), "call"), warmSeconds);
     return { prepared, warm };
   } catch (error) {
     await prepared.dispose();

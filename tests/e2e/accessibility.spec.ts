@@ -11,6 +11,9 @@ const SIZES = {
 /** Pages of every kind, and what is there once they have computed. */
 const PAGES = [
   ["./gallery.html#family=position", "card-rope"],
+  ["./race.html", "race"],
+  ["./edge_cases.html", "case-empty_row"],
+  ["./benchmarks.html", "peers"],
   ["./mechanisms/attention.html", "error-attention"],
   ["./mechanisms/scaled_dot_product.html", "agreement"],
   ["./mechanisms/flash.html", "agreement"],

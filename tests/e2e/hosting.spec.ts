@@ -75,7 +75,7 @@ test("it works from a folder of a host that sends no special headers", async ({ 
     await expect(demo.caption).toContainText(/output \d/);
     expect(await page.evaluate(() => crossOriginIsolated)).toBe(false);
     expect((await readExport(page)).weights).toHaveLength(4);
-    await page.getByRole("link", { name: "Mechanisms" }).click();
+    await page.getByRole("link", { name: "Gallery" }).click();
     await page.getByTestId("card-graph").getByRole("link").click();
     await expect(page).toHaveURL(`${url}mechanisms/graph.html`);
     await expect(page.getByTestId("agreement")).toContainText("10⁻");

@@ -56,7 +56,7 @@ test("a control changes the picture, the call that is shown and the address", as
   await panel.getByLabel("reach").press("Enter");
   await expect(panel.locator("pre")).toContainText("reach: 1");
   expect(before.equals(await canvas.screenshot())).toBe(false);
-  await expect.poll(() => page.url()).toMatch(/#reach=1$/);
+  await expect.poll(() => page.url()).toMatch(/#v=1&reach=1$/);
   await expect(page.getByTestId("code")).toContainText("reach: 1,");
   await panel.getByRole("button", { name: "Back to the start" }).click();
   await expect(panel.locator("pre")).toContainText("reach: 2");
@@ -67,7 +67,7 @@ test("an address restores parameters; what is none is left out", async ({ page }
   const panel = await openMechanism(
     page,
     "attention",
-    "#normalize=top_k&topK=3&secret=1&causal=true",
+    "#v=1&normalize=top_k&topK=3&secret=1&causal=true",
   );
   await expect(panel.getByLabel("normalize")).toHaveValue("top_k");
   await expect(panel.getByLabel("topK")).toHaveValue("3");

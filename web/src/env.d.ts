@@ -23,6 +23,8 @@ declare module "virtual:mechanisms" {
     readonly cost: string;
     /** Has a page made for it, beside the general one. */
     readonly crafted: boolean;
+    /** Can race against exact attention. */
+    readonly races: boolean;
   }[];
 }
 
@@ -41,4 +43,20 @@ declare module "virtual:cost_examples" {
       >
     >;
   };
+}
+
+declare module "virtual:conformance" {
+  /** Suites of cases that outside projects published, as docs/conformance.md counts them. */
+  export const conformance: readonly {
+    readonly suite: string;
+    readonly from: string;
+    readonly cases: number;
+    readonly pass: number;
+    /** What does not pass; empty: nothing. */
+    readonly notYet: string;
+  }[];
+}
+
+declare module "virtual:benchmarks" {
+  export const benchmarks: import("./benchmarks/results.js").Benchmarks;
 }

@@ -1,12 +1,6 @@
 // Styles first: what draws reads its colours from them as soon as it is imported.
-import "./styles/colour.css";
-import "./styles/base.css";
-import "./styles/site.css";
-import { mount } from "svelte";
+import "./styles/index.css";
 import Gallery from "./gallery/Gallery.svelte";
-import { connectHeader } from "./lib/site.js";
+import { start } from "./lib/start.js";
 
-const target = document.getElementById("app");
-if (!target) throw new Error("gallery.html has no #app");
-connectHeader();
-mount(Gallery, { target });
+start(Gallery);

@@ -1,9 +1,7 @@
 // One mechanism's page. The crafted part, where there is one, is a file of its own that arrives
 // together with this one: its address stands in the HTML.
 // Styles first: what draws reads its colours from them as soon as it is imported.
-import "./styles/colour.css";
-import "./styles/base.css";
-import "./styles/site.css";
+import "./styles/index.css";
 import { type Component, mount } from "svelte";
 import { connectHeader } from "./lib/site.js";
 import MechanismPage from "./mechanism/MechanismPage.svelte";

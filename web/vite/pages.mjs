@@ -18,21 +18,30 @@ const escaped = (text) =>
     (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark],
   );
 
-/** `root` leads from the page to the site's first folder; `here` is the page's own link. */
+/** The header's links: file, words. The first page is its folder. */
+const PLACES = [
+  ["index", "Home"],
+  ["gallery", "Gallery"],
+  ["race", "Race"],
+  ["edge_cases", "Edge cases"],
+  ["benchmarks", "Benchmarks"],
+];
+
+/** The pages that are files of their own, without ".html". */
+export const PAGE_FILES = PLACES.map(([file]) => file);
+
+/** `root` leads from the page to the site's first folder; `here` is the page's own file, or "". */
 function header(root, here) {
-  const link = (name, address, text) => {
-    const mark = name === here ? ' aria-current="page"' : "";
+  const links = PLACES.map(([file, text]) => {
+    const mark = file === here ? ' aria-current="page"' : "";
+    const address = file === "index" ? `${root}/` : `${root}/${file}.html`;
     return `<li><a href="${address}"${mark}>${text}</a></li>`;
-  };
-  // From the first page, its parts are reached without loading it again.
-  const examples = here === "home" ? "#examples" : `${root}/#examples`;
+  });
   return `<header class="site">
         <a class="name" href="${root}/">heed</a>
         <nav aria-label="Site">
           <ul>
-            ${link("home", `${root}/`, "Sentence")}
-            ${link("examples", examples, "Examples")}
-            ${link("gallery", `${root}/gallery.html`, "Mechanisms")}
+            ${links.join("\n            ")}
           </ul>
         </nav>
         <label class="theme">
@@ -142,7 +151,7 @@ export function pages() {
       order: "pre",
       handler(html, { path, originalUrl }) {
         const inFolder = path.startsWith("/mechanisms/");
-        const here = inFolder ? "" : path.includes("gallery") ? "gallery" : "home";
+        const here = inFolder ? "" : (path.match(/(\w+)\.html$/)?.[1] ?? "index");
         const id = originalUrl?.match(PAGE)?.[1];
         const own = id ? { ...partsOf(id), links: "" } : {};
         return fill(html, { ...own, header: header(inFolder ? ".." : ".", here) });

@@ -1,9 +1,13 @@
 // What the site is built from: the one list of mechanisms, read from the files that C++ reads.
 //   virtual:mechanisms      the rows as cards show them
 //   virtual:cost_examples   how large the tensors of a realistic call are (examples.inc)
+//   virtual:conformance     what docs/conformance.md says of suites that others made
+//   virtual:benchmarks      the committed results of heed-bench
 import { existsSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { readMechanisms, readParameters, readRows } from "../../scripts/docs_table.mjs";
+import { readBenchmarks } from "./benchmarks.mjs";
+import { readConformance } from "./conformance.mjs";
 
 export const mechanisms = readMechanisms();
 export const parameters = readParameters();
@@ -24,8 +28,16 @@ for (const id of readdirSync(folder)) {
 /** Whether the mechanism has a page made for it, beside the general one. */
 export const isCrafted = (id) => existsSync(craftedFile(id));
 
+/** Whether q, k and v are all that a race must give; an approximation may share keys and queries. */
+function races({ inputs, capabilities }) {
+  const required = inputs.split(" ").filter((name) => !name.endsWith("?"));
+  const has = (name) => required.includes(name);
+  const keys = has("k") || capabilities.split(" ").includes("approximates");
+  return has("q") && has("v") && keys && !has("edges");
+}
+
 function cards() {
-  return mechanisms.map(({ id, family, title, year, source, summary, cost }) => ({
+  return mechanisms.map(({ id, family, title, year, source, summary, cost, ...row }) => ({
     id,
     family,
     title,
@@ -34,6 +46,7 @@ function cards() {
     summary,
     cost,
     crafted: isCrafted(id),
+    races: id !== "scaled_dot_product" && races(row),
   }));
 }
 
@@ -59,6 +72,8 @@ function costExamples() {
 
 const MODULES = {
   "virtual:mechanisms": () => `export const mechanisms = ${JSON.stringify(cards())};`,
+  "virtual:conformance": () => `export const conformance = ${JSON.stringify(readConformance())};`,
+  "virtual:benchmarks": () => `export const benchmarks = ${JSON.stringify(readBenchmarks())};`,
   "virtual:cost_examples": () => `export const costExamples = ${JSON.stringify(costExamples())};`,
 };
 

@@ -113,7 +113,12 @@ function drawInts(input: MechanismInput, count: number, seed: number): Int32Arra
   return new Int32Array(count).fill(extentOf("kv_len"));
 }
 
-function drawFloats(input: MechanismInput, shape: readonly number[], seed: number): Float32Array {
+/** Numbers of the kind that an input wants, the same for a seed on every machine. */
+export function drawFloats(
+  input: MechanismInput,
+  shape: readonly number[],
+  seed: number,
+): Float32Array {
   const normal = normalSource(seed);
   const count = shape.reduce((product, extent) => product * extent, 1);
   const scale = input.draw === "weight" ? 1 / Math.sqrt(shape.at(-1) ?? 1) : 1;

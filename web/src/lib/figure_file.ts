@@ -1,10 +1,11 @@
-// The figure as a file: PNG and SVG with title, colour key, pinned cell and caption; CSV and JSON
-// with the numbers.
+// The figure as a file: PNG and SVG with title, colour key, pinned cell and caption; CSV with the
+// numbers.
+import { csvBlob } from "./file.js";
 import { KEY_HEIGHT, keyShapes } from "./key_scene.js";
 import type { Matrix } from "./matrix.js";
 import { layoutMatrix } from "./matrix_layout.js";
 import { type Marks, matrixShapes } from "./matrix_scene.js";
-import { paint } from "./paint.js";
+import { paint, sceneOn } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { moved, type Scene, type Shape } from "./scene.js";
 import { toSvg } from "./svg.js";
@@ -16,18 +17,17 @@ export interface FigureWords {
   caption: string;
 }
 
-const WIDTH = 720;
+const WIDTH = 672;
 const MATRIX_HEIGHT = 640;
 const MARGIN = 24;
 const LINE = 18;
 const TEXT_SIZE = 12;
-const LETTERS_A_LINE = Math.floor((WIDTH - 2 * MARGIN) / (TEXT_SIZE * 0.56));
 
-function wrapped(text: string): string[] {
+function wrapped(text: string, letters: number): string[] {
   const lines: string[] = [];
   let line = "";
   for (const word of text.split(/\s+/)) {
-    if (line && line.length + word.length + 1 > LETTERS_A_LINE) {
+    if (line && line.length + word.length + 1 > letters) {
       lines.push(line);
       line = word;
     } else {
@@ -37,12 +37,14 @@ function wrapped(text: string): string[] {
   return line ? [...lines, line] : lines;
 }
 
-export function figureScene(
-  matrix: Matrix,
-  marks: Marks,
-  words: FigureWords,
-  palette: Palette,
-): Scene {
+/** Shapes as wide as a file's picture, and how tall they are. */
+interface Body {
+  shapes: readonly Shape[];
+  height: number;
+}
+
+/** A picture between its title above, its reading and its caption below. */
+function framed(words: FigureWords, palette: Palette, width: number, body: Body): Scene {
   const shapes: Shape[] = [];
   let y = MARGIN + 8;
   const line = (text: string, size: number, fill: string, bold = false) => {
@@ -51,20 +53,57 @@ export function figureScene(
   };
   line(words.title, 18, palette.ink, true);
   y += 8;
-  const layout = layoutMatrix(matrix, WIDTH - 2 * MARGIN, MATRIX_HEIGHT);
-  shapes.push(...moved(matrixShapes(matrix, layout, palette, marks), MARGIN, y));
-  y += layout.height + 12;
-  shapes.push(...moved(keyShapes(matrix, palette, WIDTH - 2 * MARGIN), MARGIN + layout.left, y));
-  y += KEY_HEIGHT + 16;
-  for (const text of wrapped(words.reading)) line(text, TEXT_SIZE + 1, palette.ink, true);
-  for (const text of wrapped(words.caption)) line(text, TEXT_SIZE, palette.soft);
+  shapes.push(...moved(body.shapes, MARGIN, y));
+  y += body.height + 16;
+  const letters = Math.floor(width / (TEXT_SIZE * 0.56));
+  for (const text of wrapped(words.reading, letters)) line(text, TEXT_SIZE + 1, palette.ink, true);
+  for (const text of wrapped(words.caption, letters)) line(text, TEXT_SIZE, palette.soft);
   return {
-    width: WIDTH,
+    width: width + 2 * MARGIN,
     height: y + MARGIN - LINE / 2,
     background: palette.background,
     hatch: palette.hatch,
     shapes,
   };
+}
+
+export function figureScene(
+  matrix: Matrix,
+  marks: Marks,
+  words: FigureWords,
+  palette: Palette,
+): Scene {
+  const layout = layoutMatrix(matrix, WIDTH, MATRIX_HEIGHT);
+  const key = moved(keyShapes(matrix, palette, WIDTH), layout.left, layout.height + 12);
+  const shapes = [...matrixShapes(matrix, layout, palette, marks), ...key];
+  return framed(words, palette, WIDTH, { shapes, height: layout.height + 12 + KEY_HEIGHT });
+}
+
+/** Text that stands on one line between the pictures of a figure. */
+function lineOf(element: HTMLElement, from: DOMRect, palette: Palette): Shape[] {
+  const box = element.getBoundingClientRect();
+  const size = Number.parseFloat(getComputedStyle(element).fontSize);
+  if (box.height === 0 || box.height > 3 * size) return [];
+  const [x, y] = [box.left - from.left, box.top - from.top + box.height / 2];
+  const text = element.innerText;
+  return [{ kind: "text", x, y, text, size, fill: palette.soft, anchor: "start" }];
+}
+
+/** What the canvases inside `picture` show, framed. */
+export function pictureScene(picture: HTMLElement, words: FigureWords, palette: Palette): Scene {
+  const from = picture.getBoundingClientRect();
+  const shapes: Shape[] = [];
+  for (const canvas of picture.querySelectorAll("canvas")) {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const [x, y] = [left - from.left, top - from.top];
+    const scene = sceneOn(canvas);
+    if (scene) shapes.push(...moved(scene.shapes, x, y));
+    else shapes.push({ kind: "image", canvas, x, y, width, height });
+  }
+  for (const line of picture.querySelectorAll<HTMLElement>("p:not(.spoken)")) {
+    shapes.push(...lineOf(line, from, palette));
+  }
+  return framed(words, palette, from.width, { shapes, height: from.height });
 }
 
 export function svgFile(scene: Scene, words: FigureWords): Blob {
@@ -81,35 +120,17 @@ export async function pngFile(scene: Scene): Promise<Blob> {
   });
 }
 
-function csvField(text: string): string {
-  // A leading =, +, - or @ would be a formula to a spreadsheet.
-  const safe = /^[=+\-@\t]/.test(text) ? `'${text}` : text;
-  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-}
-
 /** One line per row; hidden cells are empty. Numbers keep every digit of their float32 value. */
 export function csvFile(matrix: Matrix): Blob {
-  const head = [`${matrix.rowName}/${matrix.columnName}`, ...matrix.columnLabels].map(csvField);
-  const lines = [head.join(",")];
+  const lines = [[`${matrix.rowName}/${matrix.columnName}`, ...matrix.columnLabels]];
   for (let row = 0; row < matrix.rowCount; row++) {
-    const cells = [csvField(matrix.rowLabels[row] ?? "")];
+    const cells = [matrix.rowLabels[row] ?? ""];
     for (let column = 0; column < matrix.columnCount; column++) {
       const value = matrix.values[row * matrix.columnCount + column] ?? Number.NaN;
       const shown = matrix.kind === "mask" ? 1 : value;
       cells.push(matrix.hidden(row, column) ? (matrix.kind === "mask" ? "0" : "") : String(shown));
     }
-    lines.push(cells.join(","));
+    lines.push(cells);
   }
-  return new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" });
-}
-
-/** Hands a file to the browser's downloads. */
-export function save(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  // Some browsers read the URL after the click has returned.
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  return csvBlob(lines);
 }

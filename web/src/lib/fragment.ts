@@ -1,18 +1,42 @@
-// What a visitor changed on a mechanism's page, in the address: "#reach=1&causal=true". A link is
-// input from a stranger: only parameters of the mechanism are read, and heed checks their values.
+// The state of a mechanism's page in the address: "#v=1&reach=1&head=2&pin=3,4&figure.scale=2". A link
+// is input from a stranger: only parameters of the mechanism are read, and heed checks their values.
 import type { Mechanism, Parameter } from "heed";
 import { readTyped } from "./controls.js";
 import type { ExampleParams, ExampleValue } from "./example.js";
+import type { Cell } from "./matrix.js";
 
+export interface MechanismState {
+  /** Parameters that differ from the example's. */
+  changes: ExampleParams;
+  head: number;
+  pin: Cell | null;
+  /** Controls of the page's own figure that were moved, by name. */
+  figure: Readonly<Record<string, number>>;
+}
+
+const VERSION = "1";
 const MAX_LENGTH = 2048;
+const FIGURE = "figure.";
 
-export function fragmentOf(changes: ExampleParams): string {
+/** With "#"; "" where nothing was changed, or too much for a link. */
+export function fragmentOf({ changes, head, pin, figure }: MechanismState): string {
   const fields = Object.entries(changes).map(([name, value]): [string, string] => [
     name,
     Array.isArray(value) ? value.join(" ") : String(value),
   ]);
-  const text = new URLSearchParams(fields).toString();
-  return text === "" || text.length > MAX_LENGTH ? "" : `#${text}`;
+  if (head > 0) fields.push(["head", String(head + 1)]);
+  if (pin) fields.push(["pin", `${pin.row + 1},${pin.column + 1}`]);
+  for (const [name, value] of Object.entries(figure)) fields.push([FIGURE + name, String(value)]);
+  const text = new URLSearchParams([["v", VERSION], ...fields]).toString();
+  return fields.length === 0 || text.length > MAX_LENGTH ? "" : `#${text}`;
+}
+
+/** The fields of a link of this version; of others, and of endless ones, none. */
+function fieldsOf(fragment: string): URLSearchParams {
+  const fields = new URLSearchParams(
+    fragment.length > MAX_LENGTH ? "" : fragment.replace(/^#/, ""),
+  );
+  return fields.get("v") === VERSION ? fields : new URLSearchParams();
 }
 
 function readValue(type: string, text: string): ExampleValue | undefined {
@@ -21,17 +45,42 @@ function readValue(type: string, text: string): ExampleValue | undefined {
   return readTyped(type, text);
 }
 
-export function changesFromFragment(
+/** A count from 1 as an index; NaN where it is none. */
+const indexOf = (text: string | undefined): number =>
+  text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) - 1 : Number.NaN;
+
+function readPin(text: string | null): Cell | null {
+  const [row, column] = (text ?? "").split(",").map(indexOf);
+  return row !== undefined && column !== undefined && row + column >= 0 ? { row, column } : null;
+}
+
+export function figureFromFragment(fragment: string): Record<string, number> {
+  const figure: Record<string, number> = {};
+  for (const [name, text] of fieldsOf(fragment)) {
+    const value = Number(text);
+    if (!name.startsWith(FIGURE) || text.trim() === "" || !Number.isFinite(value)) continue;
+    figure[name.slice(FIGURE.length)] = value;
+  }
+  return figure;
+}
+
+export function stateFromFragment(
   fragment: string,
   mechanism: Mechanism,
   parameters: ReadonlyMap<string, Parameter>,
-): ExampleParams {
+): MechanismState {
+  const fields = fieldsOf(fragment);
   const changes: ExampleParams = {};
-  if (fragment.length > MAX_LENGTH) return changes;
-  for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+  for (const [name, text] of fields) {
     const type = mechanism.params.includes(name) ? parameters.get(name)?.type : undefined;
     const value = type && readValue(type, text);
     if (value !== undefined && value !== "") changes[name] = value;
   }
-  return changes;
+  const head = indexOf(fields.get("head") ?? undefined);
+  return {
+    changes,
+    head: Number.isNaN(head) ? 0 : head,
+    pin: readPin(fields.get("pin")),
+    figure: figureFromFragment(fragment),
+  };
 }

@@ -79,6 +79,9 @@ function paintShape(
       context.fillStyle = shape.kind === "rect" ? shape.fill : hatch;
       context.fillRect(shape.x, shape.y, shape.width, shape.height);
       break;
+    case "image":
+      context.drawImage(shape.canvas, shape.x, shape.y, shape.width, shape.height);
+      break;
     case "frame":
       context.strokeStyle = shape.stroke;
       context.lineWidth = shape.line;
@@ -101,8 +104,14 @@ function paintShape(
   }
 }
 
+const painted = new WeakMap<HTMLCanvasElement, Scene>();
+
+/** The scene that was painted last, for whoever makes a file of it. */
+export const sceneOn = (canvas: HTMLCanvasElement): Scene | undefined => painted.get(canvas);
+
 /** Sizes `canvas` to the scene (in CSS pixels) and paints it. */
 export function paint(canvas: HTMLCanvasElement, scene: Scene, ratio = devicePixelRatio): void {
+  painted.set(canvas, scene);
   const width = Math.max(1, Math.round(scene.width * ratio));
   const height = Math.max(1, Math.round(scene.height * ratio));
   if (canvas.width !== width) canvas.width = width;

@@ -16,22 +16,18 @@ export interface Palette {
 
 const ROLES: readonly Role[] = ["query", "key", "value", "output", "plain"];
 
-function readColour(style: CSSStyleDeclaration, name: string): string {
-  const value = style.getPropertyValue(name).trim();
-  if (!/^#[0-9a-f]{6}$/i.test(value)) throw new Error(`${name} is "${value}", not #rrggbb`);
-  return value;
-}
-
-/** The palette of the theme that the page shows now. */
-export function readPalette(): Palette {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => readColour(style, `--${name}`);
+/** From the colours of a theme, by their names in colour.css without the dashes. */
+export function makePalette(read: (name: string) => string, dark: boolean): Palette {
+  const colour = (name: string) => {
+    const value = read(name).trim();
+    if (!/^#[0-9a-f]{6}$/i.test(value)) throw new Error(`--${name} is "${value}", not #rrggbb`);
+    return value;
+  };
   const background = colour("background");
   const below = colour("below-zero");
   const ramps = Object.fromEntries(
     ROLES.map((role) => [role, mixRamp(below, background, colour(`${role}-fill`))]),
   ) as Record<Role, Ramp>;
-  const dark = document.documentElement.dataset.theme === "dark";
   return {
     background,
     ink: colour("ink"),
@@ -48,4 +44,11 @@ export function readPalette(): Palette {
       score: mixRamp(colour("score-low"), background, colour("score-high")),
     },
   };
+}
+
+/** The palette of the theme that the page shows now. */
+export function readPalette(): Palette {
+  const style = getComputedStyle(document.documentElement);
+  const dark = document.documentElement.dataset.theme === "dark";
+  return makePalette((name) => style.getPropertyValue(`--${name}`), dark);
 }

@@ -3,7 +3,7 @@ import { EM } from "./matrix_layout.js";
 import type { Palette, Role } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
 
-export type Tone = Role | "soft" | "ink";
+export type Tone = Role | "soft" | "ink" | "faint";
 
 export interface Series {
   name: string;
@@ -11,6 +11,8 @@ export interface Series {
   tone: Tone;
   dash?: boolean;
   dots?: boolean;
+  /** Of the dots; absent: 3. */
+  radius?: number;
   /** Stands at the end of the line; absent: the name. */
   label?: string;
 }
@@ -67,7 +69,11 @@ export function plotScales(plot: Plot, width: number, height: number): PlotScale
 }
 
 export const toneColour = (palette: Palette, tone: Tone): string =>
-  tone === "soft" || tone === "ink" ? palette[tone] : palette.roleText[tone];
+  tone === "soft" || tone === "ink"
+    ? palette[tone]
+    : tone === "faint"
+      ? palette.hatch
+      : palette.roleText[tone];
 
 function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: number): Shape[] {
   const { px, py } = scales;
@@ -87,15 +93,14 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
     });
   }
   const bottom = height - MARGIN.bottom + 14;
-  for (const x of plot.x.ticks) {
-    shapes.push({
-      kind: "text",
-      x: px(x),
-      y: bottom,
-      text: plot.x.text(x),
-      anchor: "middle",
-      ...text,
-    });
+  let free = -Infinity;
+  for (const tick of plot.x.ticks) {
+    const [x, words] = [px(tick), plot.x.text(tick)];
+    const half = (words.length * SIZE * EM) / 2;
+    // On a narrow plot some numbers would touch their neighbours: those are left out.
+    if (x - half < free) continue;
+    free = x + half + SIZE / 2;
+    shapes.push({ kind: "text", x, y: bottom, text: words, anchor: "middle", ...text });
   }
   shapes.push({ kind: "text", x: 4, y: 10, text: plot.y.name, anchor: "start", ...text });
   const end = px(plot.x.max);
@@ -119,7 +124,14 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
     ];
     if (series.dots) {
       for (const [x, y] of points) {
-        shapes.push({ kind: "dot", x, y, radius: 3, fill: stroke, stroke: palette.background });
+        shapes.push({
+          kind: "dot",
+          x,
+          y,
+          radius: series.radius ?? 3,
+          fill: stroke,
+          stroke: palette.background,
+        });
       }
     }
     return shapes;
@@ -154,6 +166,27 @@ export function plotScene(plot: Plot, palette: Palette, width: number, height: n
   }
   shapes.push(...lineShapes(plot, palette, scales), ...endLabels(plot, palette, scales));
   return { width, height, background: palette.background, hatch: palette.hatch, shapes };
+}
+
+/** How far from a point, in CSS pixels, one still points at it. */
+const REACH = 24;
+
+/** The name of the series whose point is nearest to a position, if one is near. */
+export function seriesAt(
+  plot: Plot,
+  width: number,
+  height: number,
+  at: { x: number; y: number },
+): string | null {
+  const { px, py } = plotScales(plot, width, height);
+  let [best, name]: [number, string | null] = [REACH, null];
+  for (const series of plot.series.filter(({ dots }) => dots)) {
+    for (const [x, y] of series.points) {
+      const distance = Math.hypot(px(x) - at.x, py(y) - at.y);
+      if (distance < best) [best, name] = [distance, series.name];
+    }
+  }
+  return name;
 }
 
 /** Powers of `base` from the one at or below `min` to the one at or above `max`. */

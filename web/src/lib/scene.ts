@@ -12,6 +12,8 @@ export type Shape =
   | ({ kind: "rect"; fill: string } & Box)
   /** Diagonal hatching: a cell that is not there, as opposed to one whose value is zero. */
   | ({ kind: "hatch" } & Box)
+  /** Pixels that were never shapes. */
+  | ({ kind: "image"; canvas: HTMLCanvasElement } & Box)
   | ({ kind: "frame"; stroke: string; line: number } & Box)
   | {
       kind: "path";

@@ -7,6 +7,20 @@ const root = document.documentElement.dataset.root ?? ".";
 export const galleryPage = `${root}/gallery.html`;
 export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
 
+/** Shown inside another page: "?embed=1", read before the first paint by public/theme.js. */
+export const embedded = document.documentElement.dataset.embed === "1";
+
+/** The address without "?embed=1": the page as a whole. */
+export const wholePage = (): string => location.pathname + location.hash;
+
+/** HTML that shows a page's figure, in the state of its address, inside another page. */
+export function embedCode(address: string): string {
+  const url = new URL(address);
+  url.search = "?embed=1";
+  const src = url.href.replaceAll("&", "&amp;").replaceAll('"', "%22");
+  return `<iframe src="${src}" title="heed" width="100%" height="720" loading="lazy"></iframe>`;
+}
+
 /** The header is HTML; its one control is connected here. */
 export function connectHeader(): void {
   const select = document.querySelector<HTMLSelectElement>("#theme");

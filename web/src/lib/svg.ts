@@ -29,6 +29,8 @@ function shapeMarkup(shape: Shape): string {
       return `<rect ${box(shape)} fill="url(#hatch)"/>`;
     case "frame":
       return `<rect ${box(shape)} fill="none" stroke="${shape.stroke}" stroke-width="${shape.line}"/>`;
+    case "image":
+      return `<image ${box(shape)} href="${shape.canvas.toDataURL()}"/>`;
     case "dot":
       return `<circle cx="${number(shape.x)}" cy="${number(shape.y)}" r="${number(shape.radius)}" fill="${shape.fill}" stroke="${shape.stroke}"/>`;
     case "path": {

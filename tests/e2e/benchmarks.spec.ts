@@ -1,0 +1,156 @@
+// The page of committed results: what its tables say is what the files in native_bench/results say,
+// read here once more.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Locator } from "@playwright/test";
+import { expect, test } from "./page.js";
+
+const FOLDER = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
+
+interface ResultRow {
+  peer: string;
+  mechanism: string;
+  status: string;
+  dtype: string;
+  threads: number;
+  shape: { kv_len: number; head_dim: number; mask: string };
+  ms: { median: number };
+  gflops?: number;
+  max_error: number;
+  error_bound: number;
+  flop: number;
+  bytes: number;
+}
+
+const FILES = readdirSync(FOLDER)
+  .filter((file) => file.endsWith(".json"))
+  .map((file) => ({ file, result: JSON.parse(readFileSync(FOLDER + file, "utf8")) }));
+
+/** The file that the caption of a section names. */
+async function fileOf(section: Locator) {
+  const caption = (await section.locator("figcaption").first().textContent()) ?? "";
+  const found = FILES.find(({ file }) => caption.includes(file));
+  if (!found) throw new Error(`no committed file in "${caption}"`);
+  const { machine, build, date } = found.result;
+  for (const part of [machine.cpu_model, build.commit, date.slice(0, 10)]) {
+    expect(caption).toContain(part);
+  }
+  return found.result;
+}
+
+async function tableOf(section: Locator, figure = 0): Promise<string[][]> {
+  const place = section.locator("figure").nth(figure);
+  await place.getByLabel("Show as table").check();
+  return place
+    .locator("tbody tr")
+    .evaluateAll((all) =>
+      all.map((row) => [...row.querySelectorAll("th, td")].map((cell) => cell.textContent ?? "")),
+    );
+}
+
+test("every run with peers is there, and its table has the numbers of its file", async ({
+  page,
+}) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("peers");
+  const run = section.getByLabel("Run");
+  const count = await run.locator("option").count();
+  const withPeers = FILES.filter(
+    ({ result }) =>
+      result.schema === "heed-bench" &&
+      new Set(result.rows.map(({ peer }: ResultRow) => peer)).size > 1,
+  );
+  expect(count).toBe(withPeers.length);
+  for (let index = 0; index < count; index++) {
+    await run.selectOption({ index });
+    await section.getByRole("button", { name: "only its past" }).click();
+    await section.getByRole("button", { name: "head size 128" }).click();
+    const result = await fileOf(section);
+    const wanted = result.rows.filter(
+      (row: ResultRow) =>
+        row.status === "timed" &&
+        row.dtype === "float32" &&
+        row.threads === 1 &&
+        row.shape.mask === "causal" &&
+        row.shape.head_dim === 128,
+    ) as ResultRow[];
+    expect(wanted.length).toBeGreaterThan(5);
+    const shown = await tableOf(section);
+    expect(shown).toHaveLength(wanted.length);
+    for (const { peer, shape, ms, gflops } of wanted) {
+      const row = shown.find((cells) => cells[0] === peer && Number(cells[1]) === shape.kv_len);
+      expect(Number(row?.[2]) / ms.median, `${peer} ${shape.kv_len}`).toBeCloseTo(1, 4);
+      expect(Number(row?.[5]) / (gflops as number)).toBeCloseTo(1, 4);
+    }
+    await section.locator("figure").first().getByLabel("Show as table").uncheck();
+  }
+});
+
+test("the curves are those of their file, and the read-out follows the mechanism", async ({
+  page,
+}) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("growth");
+  const { curves } = await fileOf(section);
+  await section.getByLabel("Mechanism that stands out").selectOption("linear");
+  const of = (id: string) =>
+    curves.find((curve: { mechanism: string }) => curve.mechanism === id).points as {
+      length: number;
+      ms: { median: number };
+    }[];
+  const last = of("scaled_dot_product").at(-1);
+  const linear = of("linear").find(({ length }) => length === last?.length);
+  await expect(section.getByTestId("readout")).toHaveText(
+    `${last?.length} tokens: linear ${linear?.ms.median.toFixed(2)} ms, exact attention ${last?.ms.median.toFixed(2)} ms.`,
+  );
+  const rows = await tableOf(section);
+  expect(rows).toHaveLength(curves.length);
+  const cells = rows.find(([name]) => name === "linear")?.slice(2) ?? [];
+  const points = of("linear");
+  expect(cells.filter(Boolean)).toHaveLength(points.length);
+  for (const [at, { ms }] of points.entries()) {
+    expect(Number(cells[at]) / ms.median).toBeCloseTo(1, 4);
+  }
+});
+
+test("the roofline and the errors are computed from their file", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("mechanisms");
+  const { rows, probes, machine } = await fileOf(section);
+  const peak = probes.fma.find(
+    (row: { target: string; threads: number }) =>
+      row.target === machine.simd.chosen && row.threads === 1,
+  ).gflops;
+  const rate = probes.stream.find((row: { threads: number }) => row.threads === 1).read_gbps;
+  const shown = await tableOf(section);
+  const counted = (rows as ResultRow[]).filter((row) => (row.gflops ?? 0) > 0 && row.flop > 0);
+  expect(shown).toHaveLength(counted.length);
+  for (const { mechanism, shape, gflops, flop, bytes } of counted) {
+    const row = shown.find((cells) => cells[0] === mechanism && cells[1] === shape.mask);
+    const ceiling = Math.min(peak, (rate * flop) / bytes);
+    const percent = Math.round((100 * (gflops as number)) / ceiling);
+    expect(Math.abs(Number.parseInt(row?.[5] ?? "", 10) - percent), mechanism).toBeLessThan(2);
+  }
+  const errors = await tableOf(section, 1);
+  for (const { mechanism, shape, max_error, error_bound } of rows as ResultRow[]) {
+    const row = errors.find((cells) => cells[0] === mechanism && cells[1] === shape.mask);
+    expect(Number(row?.[2])).toBeCloseTo(max_error, 9);
+    expect(Number(row?.[3])).toBeGreaterThanOrEqual(Number(row?.[2]));
+    expect(Number(row?.[3])).toBeCloseTo(error_bound, 9);
+  }
+});
+
+test("pointing at a point says which mechanism it is", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const figure = page.getByTestId("mechanisms").locator("figure").nth(1);
+  await figure.scrollIntoViewIfNeeded();
+  const box = await figure.locator("canvas").boundingBox();
+  if (!box) throw new Error("no canvas");
+  const seen = new Set<string>();
+  for (let part = 0.3; part < 0.9; part += 0.05) {
+    await page.mouse.move(box.x + part * box.width, box.y + 0.55 * box.height);
+    seen.add((await figure.getByTestId("readout").textContent()) ?? "");
+  }
+  expect(seen.size).toBeGreaterThan(1);
+  for (const text of seen) expect(text).toMatch(/^\w+, (full|causal): largest error /);
+});

@@ -1,0 +1,6 @@
+// Styles first: what draws reads its colours from them as soon as it is imported.
+import "./styles/index.css";
+import Benchmarks from "./benchmarks/Benchmarks.svelte";
+import { start } from "./lib/start.js";
+
+start(Benchmarks);

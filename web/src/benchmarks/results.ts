@@ -1,0 +1,226 @@
+// What the committed results hold, as the build hands it over, and the plots of it.
+import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+
+export interface Context {
+  file: string;
+  date: string;
+  commit: string;
+  compiler: string;
+  cpu: string;
+  simd: string;
+  clock: string;
+  command: string;
+  /** Multiply-adds that the same run reached, by thread count. */
+  peaks: readonly { threads: number; gflops: number }[];
+  /** What it read from memory. */
+  reads: readonly { threads: number; gbps: number }[];
+}
+
+export interface Row {
+  mechanism: string;
+  peer: string;
+  dtype: string;
+  headDim: number;
+  length: number;
+  mask: string;
+  threads: number;
+  /** Milliseconds of a call: median, and the tenths below and above it. */
+  ms: number;
+  low: number;
+  high: number;
+  /** Absent where the work has not been counted. */
+  gflops?: number;
+  flop?: number;
+  bytes?: number;
+  error: number;
+  bound: number;
+}
+
+export interface Run extends Context {
+  rows: readonly Row[];
+}
+
+export interface Curves extends Context {
+  curves: readonly {
+    mechanism: string;
+    mask: string;
+    points: readonly (readonly [number, number])[];
+  }[];
+}
+
+export interface Benchmarks {
+  runs: readonly Run[];
+  curves: readonly Curves[];
+}
+
+export const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];
+
+/** "2026-11-22 · AMD EPYC … · AVX3_ZEN4": how a run is chosen. */
+export const contextTitle = ({ date, cpu, simd }: Context): string => `${date} · ${cpu}, ${simd}`;
+
+export const contextSentence = ({ cpu, simd, compiler, commit, date, clock, file }: Context) =>
+  `${cpu}, ${simd}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? "processor time" : "wall time"}; native_bench/results/${file}.`;
+
+export const peakOf = ({ peaks }: Context, threads: number): number | undefined =>
+  peaks.find((row) => row.threads === threads)?.gflops;
+
+export const readRateOf = ({ reads }: Context, threads: number): number | undefined =>
+  reads.find((row) => row.threads === threads)?.gbps;
+
+/** Runs of one mechanism at several lengths beside peers, and runs of many mechanisms. */
+export const comesWithPeers = ({ rows }: Run): boolean =>
+  distinct(rows.map(({ peer }) => peer)).length > 1;
+export const hasManyMechanisms = ({ rows }: Run): boolean =>
+  distinct(rows.map(({ mechanism }) => mechanism)).length > 1;
+
+const number = (value: number): string => String(Number(value.toPrecision(3)));
+
+const lengthAxis = (lengths: readonly number[]) => ({
+  name: "tokens",
+  log: true,
+  min: Math.min(...lengths),
+  max: Math.max(...lengths),
+  ticks: lengths,
+  text: (length: number) => (length >= 1024 ? `${length / 1024}k` : String(length)),
+});
+
+/** GFLOP/s of each program against length, and what the machine can reach. */
+export function speedPlot(rows: readonly Row[], peak: number | undefined, at: number | null): Plot {
+  const lengths = distinct(rows.map(({ length }) => length)).sort((a, b) => a - b);
+  const series = distinct(rows.map(({ peer }) => peer)).map((peer): Series => {
+    const own = rows.filter((row) => row.peer === peer);
+    const points = own.map((row) => [row.length, row.gflops ?? Number.NaN] as const);
+    return { name: peer, points, tone: peer === "heed" ? "ink" : "soft", dots: true };
+  });
+  if (peak !== undefined) {
+    const points = lengths.map((length) => [length, peak] as const);
+    series.push({ name: "measured peak", points, tone: "soft", dash: true });
+  }
+  const most = Math.max(peak ?? 0, ...rows.map(({ gflops }) => gflops ?? 0));
+  const step =
+    10 ** Math.floor(Math.log10(most)) / (most / 10 ** Math.floor(Math.log10(most)) < 3 ? 2 : 1);
+  const ticks = Array.from({ length: Math.ceil(most / step) + 1 }, (_, n) => n * step);
+  return {
+    x: lengthAxis(lengths),
+    y: { name: "GFLOP/s", log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: number },
+    series,
+    at,
+    right: labelRoom(series),
+  };
+}
+
+/** Every curve in grey, exact attention in ink, the chosen one in colour. */
+export function curvesPlot({ curves }: Curves, chosen: string, at: number | null): Plot {
+  const all = curves.flatMap(({ points }) => points);
+  const times = powers(Math.min(...all.map(([, ms]) => ms)), Math.max(...all.map(([, ms]) => ms)));
+  const named = ["scaled_dot_product", chosen];
+  const rank = (id: string) => named.indexOf(id);
+  const series = [...curves]
+    .sort((a, b) => rank(a.mechanism) - rank(b.mechanism))
+    .map(({ mechanism, points }): Series => {
+      const place = rank(mechanism);
+      const tone = mechanism === chosen ? "output" : place === 0 ? "ink" : "faint";
+      return {
+        name: mechanism,
+        points,
+        tone,
+        label: place < 0 ? "" : place === 0 ? "exact" : mechanism,
+      };
+    });
+  return {
+    x: lengthAxis(distinct(all.map(([length]) => length)).sort((a, b) => a - b)),
+    y: {
+      name: "time of a call",
+      log: true,
+      min: times[0] ?? 1,
+      max: times.at(-1) ?? 10,
+      ticks: times,
+      text: (ms) =>
+        ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? `${ms} ms` : `${number(ms * 1000)} µs`,
+    },
+    series,
+    at,
+    right: labelRoom(series.map((row) => ({ ...row, name: "" }))),
+  };
+}
+
+interface Counted extends Row {
+  gflops: number;
+  flop: number;
+  bytes: number;
+}
+
+export const counted = (rows: readonly Row[]): Counted[] =>
+  rows.filter((row): row is Counted =>
+    [row.gflops, row.flop, row.bytes].every((value) => value !== undefined && value > 0),
+  );
+
+/** A point as a series of its own, so that it can be pointed at by name. */
+const point = (name: string, x: number, y: number, chosen: string): Series => ({
+  name,
+  points: [[x, y]],
+  tone: name === chosen ? "output" : "soft",
+  dots: true,
+  label: "",
+  radius: name === chosen ? 5 : 3,
+});
+
+/** The chosen one is drawn last, above its neighbours. */
+const chosenLast = (points: readonly Series[], chosen: string): Series[] =>
+  [...points].sort((a, b) => Number(a.name === chosen) - Number(b.name === chosen));
+
+export const rowName = ({ mechanism, mask }: Row): string => `${mechanism}, ${mask}`;
+
+/** Speed against operations a byte, under what memory and multiply-adds allow. */
+export function rooflinePlot(run: Run, chosen: string): Plot {
+  const rows = counted(run.rows);
+  const [peak = Number.NaN, rate = Number.NaN] = [peakOf(run, 1), readRateOf(run, 1)];
+  const intensity = rows.map(({ flop, bytes }) => flop / bytes);
+  const xs = powers(Math.min(...intensity, peak / rate), Math.max(...intensity, peak / rate));
+  const [low, high] = [xs[0] ?? 1, xs.at(-1) ?? 10];
+  const ys = powers(Math.min(...rows.map(({ gflops }) => gflops)), peak);
+  const floor = ys[0] ?? 1;
+  const roof: Series = {
+    name: "measured ceiling",
+    points: [
+      [Math.max(low, floor / rate), rate * Math.max(low, floor / rate)],
+      [peak / rate, peak],
+      [high, peak],
+    ],
+    tone: "ink",
+    label: "",
+  };
+  const points = rows.map((row) => point(rowName(row), row.flop / row.bytes, row.gflops, chosen));
+  return {
+    x: { name: "operations a byte", log: true, min: low, max: high, ticks: xs, text: shortCount },
+    y: { name: "GFLOP/s", log: true, min: floor, max: ys.at(-1) ?? peak, ticks: ys, text: number },
+    series: [roof, ...chosenLast(points, chosen)],
+    right: 24,
+  };
+}
+
+/** Largest error against the bound that the mechanism declares: the line is where they are equal. */
+export function errorPlot({ rows }: Run, chosen: string): Plot {
+  const measured = rows.filter(({ error }) => error > 0);
+  const all = measured.flatMap(({ error, bound }) => [error, bound]);
+  const ticks = powers(Math.min(...all), Math.max(...all));
+  const [low, high] = [ticks[0] ?? 1e-9, ticks.at(-1) ?? 1];
+  const text = (value: number) => `1e${Math.round(Math.log10(value))}`;
+  const axis = { log: true, min: low, max: high, ticks, text };
+  const diagonal: Series = {
+    name: "bound",
+    points: [
+      [low, low],
+      [high, high],
+    ],
+    tone: "ink",
+    label: "",
+  };
+  const points = measured.map((row) => point(rowName(row), row.bound, row.error, chosen));
+  return {
+    x: { name: "declared bound", ...axis },
+    y: { name: "largest error", ...axis },
+    series: [diagonal, ...chosenLast(points, chosen)],
+    right: 24,
+  };
+}

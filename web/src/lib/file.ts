@@ -1,0 +1,39 @@
+// Numbers as files, and how a file reaches the visitor.
+
+export interface Rows {
+  columns: readonly string[];
+  rows: readonly (readonly (string | number)[])[];
+}
+
+function csvField(value: string | number): string {
+  const text = String(value);
+  // A leading =, +, - or @ would be a formula to a spreadsheet; numbers may have their sign.
+  const safe = /^[=+\-@\t]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+export function csvBlob(lines: readonly (readonly (string | number)[])[]): Blob {
+  const text = lines.map((cells) => `${cells.map(csvField).join(",")}\r\n`).join("");
+  return new Blob([text], { type: "text/csv" });
+}
+
+/** As the page shows them, but with a minus sign that programs read. */
+export function rowsCsv({ columns, rows }: Rows): Blob {
+  const plain = (cell: string | number) =>
+    typeof cell === "string" && /^−[\d.]/.test(cell) ? cell.replace("−", "-") : cell;
+  return csvBlob([columns, ...rows.map((row) => row.map(plain))]);
+}
+
+export const jsonBlob = (value: object): Blob =>
+  new Blob([JSON.stringify(value, null, 1)], { type: "application/json" });
+
+/** Hands a file to the browser's downloads. */
+export function save(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  // Some browsers read the URL after the click has returned.
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,74 @@
+// The committed results of heed-bench, without what no plot shows. A new file is on the page with the
+// next build.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const folder = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
+
+const short = (value) => (typeof value === "number" ? Number(value.toPrecision(6)) : undefined);
+
+/** What was measured on, and the ceilings that the same run found. */
+function contextOf(file, { machine, build, probes, plan, date, command }) {
+  const { chosen } = machine.simd;
+  return {
+    file,
+    date: date.slice(0, 10),
+    commit: build.commit,
+    compiler: build.compiler,
+    cpu: machine.cpu_model,
+    simd: chosen,
+    clock: plan.clock,
+    command: command.replace(/^\S*heed-bench/, "heed-bench"),
+    peaks: (probes?.fma ?? [])
+      .filter(({ target }) => target === chosen)
+      .map(({ threads, gflops }) => ({ threads, gflops: short(gflops) })),
+    reads: (probes?.stream ?? []).map((row) => ({
+      threads: row.threads,
+      gbps: short(row.read_gbps),
+    })),
+  };
+}
+
+const rowOf = ({ mechanism, peer, dtype, shape, threads, ms, ...row }) => ({
+  mechanism,
+  peer,
+  dtype,
+  headDim: shape.head_dim,
+  length: shape.kv_len,
+  mask: shape.mask,
+  threads,
+  ms: short(ms.median),
+  low: short(ms.p10),
+  high: short(ms.p90),
+  gflops: short(row.gflops),
+  flop: row.flop,
+  bytes: row.bytes,
+  error: short(row.max_error),
+  bound: short(row.error_bound),
+});
+
+const curveOf = ({ mechanism, mask, points }) => ({
+  mechanism,
+  mask,
+  points: points.map(({ length, ms }) => [length, short(ms.median)]),
+});
+
+/** @returns {import("../src/benchmarks/results.js").Benchmarks} the newest first */
+export function readBenchmarks() {
+  const results = readdirSync(folder)
+    .filter((name) => name.endsWith(".json"))
+    .sort()
+    .reverse()
+    .map((file) => ({ file, result: JSON.parse(readFileSync(folder + file, "utf8")) }));
+  const of = (schema) => results.filter(({ result }) => result.schema === schema);
+  return {
+    runs: of("heed-bench").map(({ file, result }) => ({
+      ...contextOf(file, result),
+      rows: result.rows.filter(({ status }) => status === "timed").map(rowOf),
+    })),
+    curves: of("heed-bench-curves").map(({ file, result }) => ({
+      ...contextOf(file, result),
+      curves: result.curves.filter(({ points }) => points.length > 1).map(curveOf),
+    })),
+  };
+}
