@@ -1,6 +1,7 @@
 // The race: its statistics are those of its samples, its distances those of plain float64 loops, its
 // files say what the page says.
 import { readFile } from "node:fs/promises";
+import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
 import { problemOf } from "../../web/src/race/run.js";
 import { expect, test } from "./page.js";
@@ -211,4 +212,17 @@ test("a race can be stopped, and what was measured stays", async ({ page }) => {
   await expect(page.getByTestId("race-status")).toContainText("Stopped.");
   await expect(race.getByTestId("readout")).toContainText("64 tokens:");
   await expect(page.getByRole("button", { name: "Start the race" })).toBeEnabled();
+});
+
+test("axe finds nothing serious in results, as a picture or a table", async ({ page }) => {
+  await openRace(page, "#v=1&with=linear&lengths=64");
+  await finish(page);
+  for (const asTable of [false, true]) {
+    if (asTable) await page.getByTestId("race").getByLabel("Show as table").check();
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    const serious = violations.filter(({ impact }) =>
+      ["serious", "critical"].includes(impact ?? ""),
+    );
+    expect(serious.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+  }
 });
