@@ -3,6 +3,7 @@
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
@@ -41,6 +42,17 @@ async function minifyGlue(from, to) {
   writeFileSync(to, code);
 }
 
+// What heed/inline holds: a module as text, and glue that names no file: bundlers would ship it.
+function writeInline(folder) {
+  const packed = gzipSync(readFileSync(join(folder, "heed-simd.wasm")), { level: 9 });
+  const text = JSON.stringify(packed.toString("base64"));
+  writeFileSync(join(folder, "heed-simd.bytes.js"), `export default ${text};\n`);
+  const glue = readFileSync(join(folder, "heed-simd.mjs"), "utf8");
+  const address = /new URL\([`"']heed-simd\.wasm[`"'],\s*import\.meta\.url\)\.href/;
+  if (!address.test(glue)) throw new Error("heed-simd.mjs: the address of its file was not found");
+  writeFileSync(join(folder, "heed-simd.inline.mjs"), glue.replace(address, '""'));
+}
+
 // dist/: the compiled TypeScript with the WASM modules beside it.
 export async function buildPackage(tools) {
   const dist = join(root, "dist");
@@ -55,6 +67,7 @@ export async function buildPackage(tools) {
     if (name.endsWith(".mjs")) await minifyGlue(from, to);
     else cpSync(from, to);
   }
+  writeInline(join(dist, "wasm"));
 }
 
 export const siteFolder = join(root, "build/web");

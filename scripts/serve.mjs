@@ -24,9 +24,12 @@ const contentTypes = {
   ".woff2": "font/woff2",
 };
 
-const headers = {
+const isolation = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
+};
+
+const policy = {
   "Cross-Origin-Resource-Policy": "same-origin",
   "X-Content-Type-Options": "nosniff",
   "Cache-Control": "no-cache",
@@ -55,7 +58,7 @@ function locate(folder, request) {
   }
 }
 
-function answer(folder, request, response) {
+function answer(folder, headers, request, response) {
   const found = ["GET", "HEAD"].includes(request.method) ? locate(folder, request) : null;
   if (!found) {
     response.writeHead(404, { ...headers, "Content-Type": contentTypes[".txt"] });
@@ -70,9 +73,10 @@ function answer(folder, request, response) {
 }
 
 // Resolves with { url, close() } once it listens; port 0 takes any free one.
-export function serve(folder, port = 0) {
+export function serve(folder, port = 0, { isolated = true } = {}) {
   const base = resolve(folder);
-  const server = createServer((request, response) => answer(base, request, response));
+  const headers = isolated ? { ...isolation, ...policy } : policy;
+  const server = createServer((request, response) => answer(base, headers, request, response));
   return new Promise((resolvePromise, reject) => {
     server.once("error", reject);
     server.listen(port, "127.0.0.1", () => {

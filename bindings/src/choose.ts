@@ -27,13 +27,16 @@ export function checkWish(threads: unknown, simd: unknown, ownFile: boolean): Wi
   return { threads: threads ?? "auto", simd: simd ?? "auto", ownFile };
 }
 
+function checkSimd(features: Features): void {
+  if (features.simd) return;
+  throw new HeedError(
+    "unsupported",
+    "heed: this engine has no WebAssembly SIMD; it needs Chrome 91, Firefox 89, Safari 16.4, Node 16.4 or newer",
+  );
+}
+
 function chooseSimd(wish: Wish, features: Features): { simd: "plain" | "relaxed"; reason: string } {
-  if (!features.simd) {
-    throw new HeedError(
-      "unsupported",
-      "heed: this engine has no WebAssembly SIMD; it needs Chrome 91, Firefox 89, Safari 16.4, Node 16.4 or newer",
-    );
-  }
+  checkSimd(features);
   if (wish.simd === "plain") return { simd: "plain", reason: "plain SIMD was asked for" };
   if (wish.simd === "relaxed") {
     if (features.relaxed) return { simd: "relaxed", reason: "relaxed SIMD was asked for" };
@@ -85,4 +88,13 @@ export function choose(wish: Wish, features: Features, limit: ThreadLimit): Choi
     choices.push(make("plain", 1, { ...single, simd: "relaxed SIMD failed its self-test" }));
   }
   return choices;
+}
+
+/** The only variant of an entry that holds one. */
+export function chooseSingle(wish: Wish, features: Features, reason: string): Choice[] {
+  checkSimd(features);
+  if (wish.simd === "relaxed") throw new HeedError("unsupported", `simd: ${reason}`);
+  return [
+    { variant: "simd", threads: 1, simd: "plain", reasons: { threads: reason, simd: reason } },
+  ];
 }

@@ -61,7 +61,7 @@ export type {
   KvCacheMembers,
   KvCacheOptions,
 } from "./kv_cache.js";
-export type { LoadOptions, Url, WasmModule } from "./load_options.js";
+export type { LoadOptions, LoadProgress, Url, WasmModule } from "./load_options.js";
 export {
   type AlibiOptions,
   alibiSlopes,

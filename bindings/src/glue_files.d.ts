@@ -3,3 +3,9 @@ declare module "*.mjs" {
   const factory: (moduleArguments: Record<string, unknown>) => Promise<unknown>;
   export default factory;
 }
+
+// A module as gzip in base64; scripts/build.mjs writes it.
+declare module "*.bytes.js" {
+  const packed: string;
+  export default packed;
+}

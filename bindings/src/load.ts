@@ -1,10 +1,10 @@
-import { checkWish, choose } from "./choose.js";
-import { HeedError } from "./errors.js";
+import { checkWish, choose, chooseSingle } from "./choose.js";
+import { fail, HeedError } from "./errors.js";
 import { detectFeatures } from "./features.js";
 import type { KernelGlue, MemoryGlue, ReferenceGlue } from "./glue.js";
 import { Heap } from "./heap.js";
 import { type Choice, Heed } from "./heed.js";
-import type { LoadOptions } from "./load_options.js";
+import type { LoadOptions, LoadProgress } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { FileKey, Platform } from "./platform.js";
 import { Registry } from "./registry.js";
@@ -12,7 +12,14 @@ import { selfTest } from "./self_test.js";
 import { VERSION } from "./version.js";
 import { compileBytes, compileUrl } from "./wasm_file.js";
 
-const NAMES: ReadonlySet<string> = new Set(["threads", "simd", "wasmUrl", "wasmBinary", "module"]);
+const NAMES: ReadonlySet<string> = new Set([
+  "threads",
+  "simd",
+  "wasmUrl",
+  "wasmBinary",
+  "module",
+  "onProgress",
+]);
 
 function toUrl(given: string | URL): URL {
   const base = (globalThis as { location?: { href?: string } }).location?.href;
@@ -27,13 +34,36 @@ function toUrl(given: string | URL): URL {
 const fileName = (file: FileKey, platform: Platform): string =>
   platform.build === "core" && file !== "reference" ? `core-${file}` : file;
 
+/** Also of a module that another realm compiled, as hosts do that forbid compiling. */
+function isModule(given: unknown): given is WebAssembly.Module {
+  try {
+    WebAssembly.Module.exports(given as WebAssembly.Module);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The caller's function, checked, and never in the way of loading. */
+function progressOf({ onProgress }: LoadOptions): ((progress: LoadProgress) => void) | undefined {
+  if (onProgress === undefined) return undefined;
+  if (typeof onProgress !== "function") fail("option", "onProgress", onProgress, "a function");
+  return (progress) => {
+    try {
+      onProgress(progress);
+    } catch {
+      // A progress bar that fails is no reason to have no heed.
+    }
+  };
+}
+
 async function compile(
   file: FileKey,
   options: LoadOptions,
   platform: Platform,
 ): Promise<WebAssembly.Module> {
   if (options.module !== undefined) {
-    if (!(options.module instanceof WebAssembly.Module)) {
+    if (!isModule(options.module)) {
       throw new HeedError("option", "module: expected a WebAssembly.Module");
     }
     return options.module;
@@ -49,10 +79,15 @@ async function compile(
     return compileBytes(view, "wasmBinary");
   }
   const { wasmUrl } = options;
-  if (wasmUrl === undefined) return compileUrl(platform.files[file].url(), platform);
+  const report = progressOf(options);
+  if (wasmUrl === undefined) {
+    const { bytes, url } = platform.files[file];
+    if (bytes !== undefined) return compileBytes(await bytes(), `heed-${file}.wasm`);
+    return compileUrl(url(), platform, report);
+  }
   const given =
     typeof wasmUrl === "function" ? wasmUrl(`heed-${fileName(file, platform)}.wasm`) : wasmUrl;
-  return compileUrl(toUrl(given), platform);
+  return compileUrl(toUrl(given), platform, report);
 }
 
 /** Instantiates a compiled module through Emscripten's glue. */
@@ -176,12 +211,17 @@ export function makeLoad(platform: Platform): (options?: LoadOptions) => Promise
     const given = asRecord("load", options) as LoadOptions;
     checkNames("load", given, NAMES);
     const { wasmUrl, wasmBinary, module } = given;
+    progressOf(given);
     const ownFile =
       module !== undefined ||
       wasmBinary !== undefined ||
       (wasmUrl !== undefined && typeof wasmUrl !== "function");
     const wish = checkWish(given.threads, given.simd, ownFile);
-    const choices = choose(wish, detectFeatures(), platform.threadLimit());
+    const features = detectFeatures();
+    const choices =
+      platform.single === undefined
+        ? choose(wish, features, platform.threadLimit())
+        : chooseSingle(wish, features, platform.single);
     let first: unknown;
     for (const choice of choices) {
       try {

@@ -10,6 +10,14 @@ export type Url = typeof globalThis extends { URL: { prototype: infer U } }
   ? U
   : { readonly href: string };
 
+/** How much of a WebAssembly file has arrived. */
+export interface LoadProgress {
+  /** Bytes so far, uncompressed. */
+  readonly loaded: number;
+  /** Bytes of the whole file; absent where the server does not say (compressed answers). */
+  readonly total: number | undefined;
+}
+
 /** Options of `load()`. */
 export interface LoadOptions {
   /**
@@ -28,4 +36,6 @@ export interface LoadOptions {
   readonly wasmBinary?: ArrayBuffer | Uint8Array | undefined;
   /** The compiled file: for hosts that forbid compiling. */
   readonly module?: WasmModule | undefined;
+  /** Called while the WebAssembly file arrives. What it throws is ignored. */
+  readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }

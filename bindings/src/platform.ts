@@ -13,6 +13,8 @@ export interface WasmFile {
   glue(): Promise<{ default: GlueFactory }>;
   /** Where it lies. */
   url(): URL;
+  /** Its bytes, where the package holds them in JavaScript. */
+  bytes?(): Promise<Uint8Array>;
 }
 
 /** The kernels' variants and the oracle. */
@@ -23,6 +25,8 @@ export type WasmFiles = Record<FileKey, WasmFile>;
 export interface Platform {
   build: Build;
   files: WasmFiles;
+  /** Why there is no choice of variants; the plainest is the only one then. */
+  single?: string;
   /** Bytes of a file URL, where files can be read. */
   readFile?(url: URL): Promise<Uint8Array>;
   threadLimit(): ThreadLimit;

@@ -87,7 +87,7 @@ function isDetached(view: ArrayBufferView): boolean {
   }
 }
 
-function checkAttached(name: string, view: ArrayBufferView): void {
+export function checkAttached(name: string, view: ArrayBufferView): void {
   if (isDetached(view)) {
     throw new HeedError("disposed", `${name}: its buffer was transferred away (detached)`);
   }

@@ -165,3 +165,6 @@ export function plainTensor<D extends DType>(
 ): PlainTensor<D> {
   return new OwnedTensor(data, shape, dtype, float16Array) as unknown as PlainTensor<D>;
 }
+
+/** Whether a value is a result that owns its memory. */
+export const isPlainTensor = (value: object): value is PlainTensor => value instanceof OwnedTensor;

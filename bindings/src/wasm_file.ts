@@ -1,4 +1,5 @@
 import { HeedError } from "./errors.js";
+import type { LoadProgress } from "./load_options.js";
 import type { Platform } from "./platform.js";
 
 const MAGIC = [0, 0x61, 0x73, 0x6d];
@@ -48,13 +49,47 @@ async function readBytes(read: () => Promise<Uint8Array | ArrayBuffer>, from: st
   }
 }
 
+type Report = (progress: LoadProgress) => void;
+
+/** The size that the server states, if it is that of the uncompressed file. */
+function statedSize({ headers }: Response): number | undefined {
+  const length = headers.get("content-encoding") === null ? headers.get("content-length") : null;
+  return length === null ? undefined : Number(length);
+}
+
+/** The same response, which reports its bytes as they pass. */
+function counted(response: Response, report: Report): Response {
+  if (response.body === null) return response;
+  const stated = statedSize(response);
+  let loaded = 0;
+  const count = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      loaded += chunk.byteLength;
+      // More than was stated: a compressed answer whose headers do not say so.
+      report({ loaded, total: stated !== undefined && loaded <= stated ? stated : undefined });
+      controller.enqueue(chunk);
+    },
+  });
+  const body = (response.body as ReadableStream<Uint8Array>).pipeThrough(count);
+  return new Response(body as ReadableStream<Uint8Array<ArrayBuffer>>, {
+    headers: response.headers,
+  });
+}
+
 /** Fetches and compiles a module. Servers that send a wrong MIME type only cost the streaming. */
-export async function compileUrl(url: URL, platform: Platform): Promise<WebAssembly.Module> {
+export async function compileUrl(
+  url: URL,
+  platform: Platform,
+  report?: Report,
+): Promise<WebAssembly.Module> {
   const { readFile } = platform;
   if (url.protocol === "file:" && readFile !== undefined) {
-    return compileBytes(await readBytes(() => readFile(url), url.href), url.href);
+    const bytes = await readBytes(() => readFile(url), url.href);
+    report?.({ loaded: bytes.length, total: bytes.length });
+    return compileBytes(bytes, url.href);
   }
-  const response = await fetchResponse(url);
+  const answer = await fetchResponse(url);
+  const response = report === undefined ? answer : counted(answer, report);
   const type = response.headers.get("content-type") ?? "";
   if (type.startsWith("application/wasm") && typeof WebAssembly.compileStreaming === "function") {
     try {

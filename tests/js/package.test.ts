@@ -1,37 +1,21 @@
-import { execFileSync } from "node:child_process";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { toolchain } from "../../scripts/toolchain.mjs";
+import { filesIn, fixtures, installPacked, runIn } from "./packed.js";
 import { expectClose, root } from "./support.js";
 
-const fixtures = `${root}bindings/fixtures`;
+let packed: ReturnType<typeof installPacked>;
 let folder: string;
 
-const runIn = (cwd: string, program: string, ...args: string[]): string =>
-  execFileSync(program, args, {
-    cwd,
-    encoding: "utf8",
-    stdio: ["ignore", "pipe", "pipe"],
-    timeout: 110_000,
-  });
-
-/** An empty folder with the packed package installed in it, and nothing else. */
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "heed-package-"));
-  runIn(root, "npm", "pack", "--ignore-scripts", "--pack-destination", folder);
-  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
-  writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }');
-  runIn(folder, "npm", "install", "--no-audit", "--no-fund", "--offline", `./${tarball}`);
+  packed = installPacked();
+  ({ folder } = packed);
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterAll(() => packed?.remove());
 
 const installed = (path: string): string => join(folder, "node_modules/heed", path);
-
-/** Files below a folder, as paths relative to it. */
-const filesIn = (path: string): string[] =>
-  readdirSync(path, { recursive: true }).map(String).sort();
 
 describe("the packed package", () => {
   it("brings everything it exports, no dependencies and no install scripts", () => {
@@ -78,52 +62,34 @@ describe("the packed package", () => {
         expect(text, name).not.toMatch(/require\(|from "node:|import\("node:|import\("module"\)/);
     }
   });
+});
 
-  it("attends in Node", () => {
-    cpSync(`${fixtures}/node/run.mjs`, join(folder, "run.mjs"));
-    const { output, exact, code } = JSON.parse(runIn(folder, process.execPath, "run.mjs"));
+/** This Node, and the newer one that the set-up provides. */
+const nodes = [process.execPath, toolchain().node24].filter((path) => path !== null);
+
+describe.each([...new Set(nodes)])("in %s", (node) => {
+  const runFixture = (name: string) => {
+    cpSync(`${fixtures}/node/${name}`, join(folder, name));
+    return JSON.parse(runIn(folder, node, name));
+  };
+
+  it("import attends", () => {
+    const { output, exact, code } = runFixture("run.mjs");
     expectClose("output", output.flat(), exact.flat(), 1e-6);
     expect(code).toBe("option");
   });
 
-  it("is found by require() where Node can require modules", () => {
-    const script = 'require("heed").load({ threads: 1 }).then((heed) => console.log(heed.simd));';
-    writeFileSync(join(folder, "run.cjs"), script);
-    const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-    const flags =
-      major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19)
-        ? []
-        : ["--experimental-require-module"];
-    expect(runIn(folder, process.execPath, ...flags, "run.cjs")).toMatch(/plain|relaxed/);
+  it("require() gives what import() gives", () => {
+    expect(runFixture("run.cjs")).toMatchObject({ same: true });
   });
-});
 
-describe("a Vite page", () => {
-  it.each([
-    ["heed", "heed-"],
-    ["heed/core", "heed-core-"],
-  ])("that imports %s builds with its WebAssembly, and no other, as assets", (entry, prefix) => {
-    const page = join(folder, prefix);
-    cpSync(`${fixtures}/vite`, page, { recursive: true });
-    const main = readFileSync(join(page, "main.js"), "utf8");
-    writeFileSync(join(page, "main.js"), main.replace('"heed"', JSON.stringify(entry)));
-    runIn(
-      page,
-      process.execPath,
-      `${root}node_modules/vite/bin/vite.js`,
-      "build",
-      "--logLevel",
-      "error",
-    );
-    const files = filesIn(join(page, "dist"));
-    const kernels = ["simd", "relaxed", "simd-threads", "relaxed-threads"];
-    const modules = [...kernels.map((variant) => prefix + variant), "heed-reference"];
-    const built = files.filter((name) => name.endsWith(".wasm"));
-    expect(built.map((name) => name.replace(/^.*\/|-[\w-]{8}\.wasm$/g, "")).sort()).toEqual(
-      modules.sort(),
-    );
-    const scripts = files.filter((name) => name.endsWith(".js"));
-    const text = scripts.map((name) => readFileSync(join(page, "dist", name), "utf8")).join("");
-    expect(text).not.toMatch(/require\("|node:fs"|worker_threads/);
+  it("a worker attends with all cores, and lets the process end", () => {
+    const { threads, value } = runFixture("worker.mjs");
+    expect(value).toBeCloseTo(0.731, 3);
+    expect(threads).toBeGreaterThanOrEqual(1);
+  });
+
+  it("heed/inline attends", () => {
+    expect(runFixture("inline.mjs")).toEqual({ variant: "simd", value: expect.closeTo(0.731, 3) });
   });
 });

@@ -1,0 +1,134 @@
+import { fail, HeedError } from "./errors.js";
+import { handleOf, type Owner } from "./remote_handles.js";
+import type { Handle } from "./remote_messages.js";
+import { checkAttached } from "./source.js";
+
+/** Which buffers of the arguments a call gives away. */
+export type Transfer = boolean | readonly ArrayBuffer[];
+
+/** Stands for an object of the worker. */
+interface Reference {
+  readonly heedReference: Handle;
+}
+
+const isReference = (value: object): value is Reference => "heedReference" in value;
+
+/** Whether an array is a row of numbers or booleans: those are long, and need no look at each. */
+const isRow = (array: readonly unknown[]): boolean =>
+  typeof array[0] === "number" || typeof array[0] === "boolean";
+
+type AnyView = ArrayBufferView & { readonly length?: number };
+type ViewClass = new (buffer: ArrayBuffer, offset?: number, length?: number) => ArrayBufferView;
+
+/** The same elements in `buffer`. */
+const viewOf = (view: AnyView, buffer: ArrayBuffer, offset: number): ArrayBufferView =>
+  new (view.constructor as ViewClass)(buffer, offset, view.length ?? view.byteLength);
+
+/** Takes a buffer's memory over at once, where the engine can; else the message does. */
+function take(buffer: ArrayBuffer): ArrayBuffer {
+  const { transfer } = buffer as { transfer?: () => ArrayBuffer };
+  if (transfer !== undefined) return transfer.call(buffer);
+  if (typeof structuredClone !== "function") return buffer;
+  return structuredClone(buffer, { transfer: [buffer] });
+}
+
+/**
+ * The arguments of one call in a form that can be sent. Elements are copied when the call is made, or
+ * taken over: what the caller does to the arrays afterwards does not matter, however long the call waits.
+ */
+export class PackedArguments {
+  /** Buffers that the message takes along. */
+  readonly transfer: ArrayBuffer[] = [];
+  /** Objects of the worker that the call refers to: they must live until it is sent. */
+  readonly objects: object[] = [];
+  readonly #owner: Owner;
+  readonly #given: Transfer;
+  readonly #taken = new Map<ArrayBuffer, ArrayBuffer>();
+
+  constructor(owner: Owner, given: Transfer) {
+    this.#owner = owner;
+    this.#given = given;
+  }
+
+  pack(name: string, value: unknown): unknown {
+    if (typeof value === "function" || typeof value === "symbol") {
+      fail("option", name, value, "something that can be sent to a worker");
+    }
+    if (value === null || typeof value !== "object") return value;
+    const handle = handleOf(this.#owner, name, value);
+    if (handle !== undefined) {
+      this.objects.push(value);
+      return { heedReference: handle } satisfies Reference;
+    }
+    if (ArrayBuffer.isView(value)) return this.#packView(name, value);
+    if (Array.isArray(value)) {
+      return isRow(value)
+        ? value.slice()
+        : value.map((item, n) => this.pack(`${name}[${n}]`, item));
+    }
+    if (value instanceof Map) {
+      return new Map([...value].map(([key, item]) => [key, this.pack(`${name}.${key}`, item)]));
+    }
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, this.pack(`${name}.${key}`, item)]),
+    );
+  }
+
+  #packView(name: string, view: ArrayBufferView): ArrayBufferView {
+    checkAttached(name, view);
+    const { buffer, byteOffset, byteLength } = view;
+    if (buffer instanceof ArrayBuffer && this.#isGiven(buffer)) {
+      return viewOf(view, this.#take(buffer), byteOffset);
+    }
+    const copy = new ArrayBuffer(byteLength);
+    new Uint8Array(copy).set(new Uint8Array(buffer, byteOffset, byteLength));
+    this.transfer.push(copy);
+    return viewOf(view, copy, 0);
+  }
+
+  #isGiven(buffer: ArrayBuffer): boolean {
+    return typeof this.#given === "boolean" ? this.#given : this.#given.includes(buffer);
+  }
+
+  /** Several arguments may lie in one buffer: it is taken once. */
+  #take(buffer: ArrayBuffer): ArrayBuffer {
+    let taken = this.#taken.get(buffer);
+    if (taken === undefined) {
+      taken = takeChecked(buffer);
+      this.#taken.set(buffer, taken);
+      this.transfer.push(taken);
+    }
+    return taken;
+  }
+}
+
+function takeChecked(buffer: ArrayBuffer): ArrayBuffer {
+  try {
+    return take(buffer);
+  } catch (cause) {
+    throw new HeedError(
+      "option",
+      `transfer: an argument lies in memory that cannot be transferred: ${String(cause)}`,
+      { cause },
+    );
+  }
+}
+
+/** In the worker: the arguments again, with its own objects in place of references. */
+export function unpackArguments(value: unknown, objects: ReadonlyMap<Handle, object>): unknown {
+  if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+  if (Array.isArray(value)) {
+    return isRow(value) ? value : value.map((item) => unpackArguments(item, objects));
+  }
+  if (value instanceof Map) {
+    return new Map([...value].map(([key, item]) => [key, unpackArguments(item, objects)]));
+  }
+  if (isReference(value)) {
+    const object = objects.get(value.heedReference);
+    if (object === undefined) throw new HeedError("disposed", "heed: an argument is gone");
+    return object;
+  }
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, unpackArguments(item, objects)]),
+  );
+}

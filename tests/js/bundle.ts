@@ -1,0 +1,99 @@
+// What the bundlers make of a page of bindings/fixtures, with their defaults.
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import nodeResolve from "@rollup/plugin-node-resolve";
+import { build as esbuild } from "esbuild";
+import { rollup } from "rollup";
+import { build as vite } from "vite";
+import webpack from "webpack";
+
+/** A page to build: `main.js` in `folder` is its script. Built into `to`. */
+export interface Page {
+  folder: string;
+  to: string;
+}
+
+export type Bundler = (page: Page) => Promise<void>;
+
+export async function bundleWithVite({ folder, to }: Page): Promise<void> {
+  await vite({
+    root: folder,
+    base: "./",
+    configFile: false,
+    logLevel: "error",
+    build: { outDir: to, emptyOutDir: true },
+  });
+}
+
+export function bundleWithWebpack({ folder, to }: Page): Promise<void> {
+  const compiler = webpack({
+    mode: "production",
+    context: folder,
+    entry: "./main.js",
+    output: { path: to, filename: "main.js" },
+  });
+  copyHtml(folder, to);
+  return new Promise((resolve, reject) => {
+    compiler.run((error, stats) => {
+      const problem = error ?? stats?.toJson({ all: false, errors: true }).errors?.[0]?.message;
+      compiler.close(() => (problem ? reject(new Error(String(problem))) : resolve()));
+    });
+  });
+}
+
+export async function bundleWithRollup({ folder, to }: Page): Promise<void> {
+  const bundle = await rollup({ input: join(folder, "main.js"), plugins: [nodeResolve()] });
+  await bundle.write({ dir: to, format: "es" });
+  await bundle.close();
+  copyHtml(folder, to);
+  copyWasm(folder, to);
+}
+
+export async function bundleWithEsbuild({ folder, to }: Page): Promise<void> {
+  await esbuild({
+    entryPoints: [join(folder, "main.js")],
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    outdir: to,
+    logLevel: "error",
+  });
+  copyHtml(folder, to);
+  copyWasm(folder, to);
+}
+
+/** Rollup and esbuild leave addresses as they are: the files have to lie beside the bundle. */
+function copyWasm(folder: string, to: string): void {
+  cpSync(join(folder, "../node_modules/heed/dist/wasm"), join(to, "wasm"), { recursive: true });
+}
+
+function copyHtml(folder: string, to: string): void {
+  mkdirSync(to, { recursive: true });
+  writeFileSync(join(to, "index.html"), readFileSync(join(folder, "index.html"), "utf8"));
+}
+
+/** One classic script; each import of a `.wasm` file is what the host put into `modules`. */
+export async function bundleForEdge(script: string): Promise<string> {
+  const { outputFiles } = await esbuild({
+    entryPoints: [script],
+    bundle: true,
+    write: false,
+    format: "iife",
+    globalName: "worker",
+    conditions: ["workerd", "worker", "browser"],
+    logLevel: "error",
+    logOverride: { "empty-import-meta": "silent" },
+    plugins: [
+      {
+        name: "compiled-wasm",
+        setup(build) {
+          build.onResolve({ filter: /\.wasm$/ }, ({ path }) => ({ path, namespace: "wasm" }));
+          build.onLoad({ filter: /.*/, namespace: "wasm" }, ({ path }) => ({
+            contents: `export default modules[${JSON.stringify(path)}];`,
+          }));
+        },
+      },
+    ],
+  });
+  return outputFiles[0]?.text ?? "";
+}
