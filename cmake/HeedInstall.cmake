@@ -4,7 +4,11 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
 
 # An interface library that only carries private flags still has to be in the export set of a
 # static library that uses it; it installs nothing.
-install(TARGETS heed heed_reference heed_warnings heed_simd_targets EXPORT heedTargets)
+set(heed_libraries heed heed_reference)
+if(TARGET heed_shared)
+  list(APPEND heed_libraries heed_shared)
+endif()
+install(TARGETS ${heed_libraries} heed_warnings heed_simd_targets EXPORT heedTargets)
 set_target_properties(heed_reference PROPERTIES EXPORT_NAME reference)
 install(EXPORT heedTargets NAMESPACE heed:: DESTINATION "${package_folder}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/cpp/include/heed" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")

@@ -1,42 +1,145 @@
-// Installs the library and builds tests/consumer against it, as a stranger's project would.
-import { mkdirSync, rmSync } from "node:fs";
+// Installs the library and uses it as strangers' projects would: find_package, pkg-config, shared,
+// as a subproject, and the examples.
+//   node scripts/consumer.mjs
+import { readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { capture, run, which } from "./process.mjs";
-import { root } from "./toolchain.mjs";
+import { main } from "./steps.mjs";
+import { root, toolchain } from "./toolchain.mjs";
 
-export async function checkConsumer(tools) {
-  const prefix = join(root, "build/prefix");
-  const binary = join(root, "build/consumer");
-  const source = join(root, "tests/consumer");
-  rmSync(prefix, { recursive: true, force: true });
-  rmSync(binary, { recursive: true, force: true });
-  const options = { cwd: root, env: tools.env };
-  await run("cmake", ["--install", "build/native", "--prefix", prefix], {
-    ...options,
-    quiet: true,
-  });
+const build = (name) => join(root, "build/consumer", name);
 
-  const configure = ["-S", source, "-B", binary, "-G", "Ninja", `-DCMAKE_PREFIX_PATH=${prefix}`];
-  await run("cmake", configure, { ...options, quiet: true });
-  await run("cmake", ["--build", binary], options);
-  await run(join(binary, "consumer"), [], options);
-  await checkPkgConfig(prefix, binary, source, options);
+// A configured and built project; `definitions` as CMake takes them.
+async function buildProject({ env }, source, name, definitions = []) {
+  const binary = build(name);
+  const configure = ["-S", join(root, source), "-B", binary, "-G", "Ninja", ...definitions];
+  await run("cmake", configure, { cwd: root, env, quiet: true });
+  await run("cmake", ["--build", binary], { cwd: root, env, quiet: true });
+  return binary;
 }
 
-async function checkPkgConfig(prefix, binary, source, options) {
+// An installed prefix may be moved: what is tested does not lie where it was installed.
+async function install({ env }, from = "build/native") {
+  rmSync(build("."), { recursive: true, force: true });
+  await run("cmake", ["--install", from, "--prefix", build("installed")], {
+    cwd: root,
+    env,
+    quiet: true,
+  });
+  renameSync(build("installed"), build("prefix"));
+  return build("prefix");
+}
+
+async function checkFindPackage(tools, prefix) {
+  const where = `-DCMAKE_PREFIX_PATH=${prefix}`;
+  const binary = await buildProject(tools, "tests/consumer", "find-package", [where]);
+  await run(join(binary, "consumer"), [], { cwd: root, env: tools.env });
+
+  const source = join(root, "tests/consumer");
+  const newer = ["-S", source, "-B", build("newer"), "-G", "Ninja", where, "-DHEED_WANTED=0.2"];
+  if (capture("cmake", newer, { env: tools.env }) !== null) {
+    throw new Error("find_package(heed 0.2) accepted an older heed");
+  }
+}
+
+async function checkExamples(tools, prefix, hasShared) {
+  for (const shared of hasShared ? ["OFF", "ON"] : ["OFF"]) {
+    const binary = await buildProject(tools, "examples", `examples-${shared}`, [
+      `-DCMAKE_PREFIX_PATH=${prefix}`,
+      `-DHEED_EXAMPLES_SHARED=${shared}`,
+    ]);
+    await run("ctest", ["--test-dir", binary, "--output-on-failure"], {
+      cwd: root,
+      env: tools.env,
+      quiet: true,
+    });
+  }
+}
+
+// What a shared library shows that is not heed's own interface.
+export function strangeSymbols(listing) {
+  const shown = listing.split("\n").map((line) => line.replace(/^\w*\s+\w\s/, ""));
+  return shown.filter(
+    (symbol) => symbol !== "" && !/^((typeinfo|vtable)( name)? for )?heed::(?!N_)/.test(symbol),
+  );
+}
+
+function checkSymbols(prefix) {
+  const file = capture("find", [prefix, "-name", "libheed.so"]);
+  if (!which("nm") || !file) {
+    console.log("nm or a shared library is not here: its symbols stay unchecked");
+    return false;
+  }
+  const listing = capture("nm", ["-DC", "--defined-only", file]) ?? "";
+  for (const name of ["heed::Attention(", "heed::AttentionBackward(", "heed::Decode("]) {
+    if (!listing.includes(` ${name}`)) throw new Error(`libheed.so does not show ${name}...)`);
+  }
+  const strange = strangeSymbols(listing);
+  if (strange.length > 0) {
+    throw new Error(`libheed.so shows ${strange.length} foreign symbols: ${strange[0]}, ...`);
+  }
+  console.log(`libheed.so shows ${listing.split("\n").length} symbols, all of heed`);
+  return true;
+}
+
+const compiler = () => process.env.CXX ?? "c++";
+
+async function checkPkgConfig({ env }, prefix, hasShared) {
   if (!which("pkg-config")) {
     console.log("pkg-config is not here: heed.pc stays untested");
     return;
   }
-  const folders = ["lib", "lib64"].map((name) => join(prefix, name, "pkgconfig"));
-  const triplet = capture("gcc", ["-print-multiarch"]);
-  if (triplet) folders.push(join(prefix, "lib", triplet, "pkgconfig"));
-  const env = { ...options.env, PKG_CONFIG_PATH: folders.join(":") };
-  const flags = capture("pkg-config", ["--static", "--cflags", "--libs", "heed"], { env });
-  if (!flags) throw new Error("pkg-config does not find heed in its install prefix");
-  mkdirSync(binary, { recursive: true });
-  const program = join(binary, "consumer-pkg-config");
-  const compile = ["-std=c++20", join(source, "main.cc"), "-o", program, ...flags.split(/\s+/)];
-  await run(process.env.CXX ?? "c++", compile, options);
-  await run(program, [], options);
+  const triplet = capture(compiler(), ["-print-multiarch"]) ?? "";
+  const folders = ["lib", "lib64", `lib/${triplet}`].map((name) => join(prefix, name));
+  const found = { ...env, PKG_CONFIG_PATH: folders.map((at) => join(at, "pkgconfig")).join(":") };
+  const version = capture("pkg-config", ["--modversion", "heed"], { env: found });
+  if (!version?.startsWith("0.1.")) throw new Error(`pkg-config says that heed is ${version}`);
+  for (const kind of hasShared ? ["--static", "--shared"] : ["--static"]) {
+    const flags = capture("pkg-config", [kind, "--cflags", "--libs", "heed"], { env: found });
+    if (!flags) throw new Error("pkg-config does not find heed in its install prefix");
+    const program = build(`pkg-config${kind}`);
+    const rest = [...flags.split(/\s+/), ...folders.map((at) => `-Wl,-rpath,${at}`)];
+    if (kind === "--static") rest.unshift("-Wl,-Bstatic", "-lheed", "-Wl,-Bdynamic");
+    const compile = ["-std=c++20", join(root, "tests/consumer/main.cc"), "-o", program];
+    await run(compiler(), [...compile, ...folders.map((at) => `-L${at}`), ...rest], { cwd: root });
+    await run(program, [], { cwd: root });
+  }
+}
+
+// The objects are those of the native tests: with ccache this takes seconds, without it minutes.
+async function checkSubproject(tools) {
+  const highway = tools.highway ? [`-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=${tools.highway}`] : [];
+  if (!tools.ccache) {
+    console.log("ccache is not here: heed as a subproject stays untested");
+    return;
+  }
+  const binary = await buildProject(tools, "tests/consumer/subproject", "subproject", [
+    ...highway,
+    `-DCMAKE_CXX_COMPILER_LAUNCHER=${tools.ccache}`,
+    "-DCMAKE_CXX_FLAGS=-O3 -DNDEBUG",
+    "-DHEED_ALL_TARGETS=ON",
+    "-DHEED_WERROR=ON",
+  ]);
+  await run(join(binary, "consumer"), [], { cwd: root, env: tools.env });
+  await run("cmake", ["--install", binary, "--prefix", build("of-subproject")], {
+    cwd: root,
+    env: tools.env,
+    quiet: true,
+  });
+  const installed = readdirSync(build("of-subproject"));
+  if (installed.join() !== "bin") throw new Error(`a subproject installs heed's ${installed}`);
+}
+
+export async function checkConsumer(tools, from) {
+  const prefix = await install(tools, from);
+  const hasShared = checkSymbols(prefix);
+  await checkFindPackage(tools, prefix);
+  await checkExamples(tools, prefix, hasShared);
+  await checkPkgConfig(tools, prefix, hasShared);
+  await checkSubproject(tools);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  await main(() => checkConsumer(toolchain(), process.argv[2]));
 }
