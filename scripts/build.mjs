@@ -4,6 +4,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } f
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { buildApi } from "./api.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
@@ -77,6 +78,7 @@ export async function buildWeb(tools) {
   const output = ["--outDir", siteFolder, "--emptyOutDir"];
   const build = [vite, "build", "--config", "web/vite.config.ts", ...output];
   await run(process.execPath, build, inRoot(tools));
+  await buildApi(tools, join(siteFolder, "api"));
 }
 
 const parts = {

@@ -87,7 +87,7 @@ export interface AttentionOptions extends PatternOptions {
   readonly keyLengths?: TensorArgument | undefined;
   /** [num_heads] logits inside the softmax denominator; 0 gives softmax-off-by-one. */
   readonly sinks?: TensorArgument | undefined;
-  /** [num_heads]: adds -slope * |i + queryOffset - j|; `alibiSlopes(n)` makes the paper's. */
+  /** [num_heads], adds -slope * |i + queryOffset - j|; `alibiSlopes(n)` makes the paper's. */
   readonly alibiSlopes?: TensorArgument | undefined;
   /**
    * Expression of the new score, from score, b, h, qIndex, kvIndex, position (qIndex + queryOffset)
@@ -153,7 +153,7 @@ export interface AttentionOptions extends PatternOptions {
   readonly relativeMaxDistance?: number | undefined;
   /** [2 m + 1] or [num_heads, 2 m + 1]: added to scores by key minus query position, clipped. */
   readonly distanceBias?: TensorArgument | undefined;
-  /** [num_buckets, num_heads]: added to scores by T5's buckets of the distance. */
+  /** [num_buckets, num_heads], added to scores by T5's buckets of the distance. */
   readonly bucketBias?: TensorArgument | undefined;
   /** Whether T5's buckets tell before and after apart. Default "bidirectional". */
   readonly bucketDirection?: "bidirectional" | "causal" | undefined;

@@ -1,3 +1,10 @@
+/**
+ * Every attention mechanism, in WebAssembly. `load()` gives an instance of {@link Heed}; all else hangs
+ * on that. `"heed/core"` has the same API with fewer mechanisms, `"heed/inline"` the same with the
+ * WebAssembly inside, `"heed/worker"` the same with promises.
+ *
+ * @module heed
+ */
 import { fullFiles } from "./full_files.js";
 import type { Heed } from "./heed.js";
 import { makeLoad } from "./load.js";

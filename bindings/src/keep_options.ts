@@ -24,7 +24,7 @@ export type OneOrEach = number | readonly number[];
 
 /** Options that say which keys a query sees by documents, prefixes, patterns and lists. */
 export interface PatternOptions {
-  /** [batch]: keys that every query sees; beyond them those up to its position. Off when absent. */
+  /** [batch], how many keys every query sees; beyond them those up to its position. Off when absent. */
   readonly prefixLengths?: TensorArgument | undefined;
   /**
    * Document ids [q_len] or [batch, q_len]: a query sees the keys with its own id; negative ids are
@@ -72,6 +72,6 @@ export interface PatternOptions {
   readonly blockIndptr?: TensorArgument | undefined;
   /** Blocks of keys, row after row. */
   readonly blockIndices?: TensorArgument | undefined;
-  /** [num_pairs, 2]: pairs (query, key) of what is visible: a graph, or a matrix in COO. */
+  /** [num_pairs, 2], pairs (query, key) of what is visible: a graph, or a matrix in COO. */
   readonly keepPairs?: TensorArgument | undefined;
 }

@@ -1,3 +1,8 @@
+/**
+ * heed in a worker: the API of `"heed"` with promises. `spawn()` gives a {@link RemoteHeed}.
+ *
+ * @module heed/worker
+ */
 import type { WorkerEvents, WorkerPort } from "./remote_client.js";
 import type { RemoteHeed } from "./remote_heed.js";
 import type { FromWorker } from "./remote_messages.js";
