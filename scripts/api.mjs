@@ -33,7 +33,8 @@ function moveScripts(folder) {
   }
   writeFileSync(join(folder, "assets/page.js"), `${moved}\n`);
   const script = readFileSync(join(folder, "assets/main.js"), "utf8");
-  if (!script.includes(styleSheet)) throw new Error("TypeDoc's script is not the one that was known");
+  if (!script.includes(styleSheet))
+    throw new Error("TypeDoc's script is not the one that was known");
   writeFileSync(
     join(folder, "assets/main.js"),
     script.replace(styleSheet, 'document.createElement("style")'),

@@ -44,6 +44,7 @@ function checks() {
       [program("@biomejs/biome/bin/biome"), "check", ...(fix ? ["--write"] : []), "."],
     ],
     ["layout", node, ["--test", "--test-reporter=dot", ...treeTests()]],
+    ["version and change log", node, ["scripts/release.mjs", "--check"]],
     ["types of bindings", node, [program("typescript/bin/tsc"), "-p", "bindings", "--noEmit"]],
     hasPackage
       ? [

@@ -1,7 +1,9 @@
 // The API reference, which lies beside the site: under the same policy, with its search.
 import { expect, test } from "./page.js";
 
-test("the API reference is found, linked and searched under the strict policy", async ({ page }) => {
+test("the API reference is found, linked and searched under the strict policy", async ({
+  page,
+}) => {
   await page.goto("./api/");
   await expect(page.getByRole("heading", { name: /heed/ })).toBeVisible();
   await page.goto("./api/modules/heed_worker.html");

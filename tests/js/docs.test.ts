@@ -65,7 +65,7 @@ describe("the docs", () => {
   it("have examples", () => expect(examples.length).toBeGreaterThan(12));
 
   it.each(examples)("$name", ({ name, page, code }) => {
-    const loads = code.includes("await load()");
+    const loads = /await (load|spawn)\(/.test(code);
     const opening = loads ? "" : 'import { load } from "heed";\nconst heed = await load();\n';
     const hand = AT_HAND[page] ?? "";
     const latent = code.includes("Latent") ? LATENT : "";

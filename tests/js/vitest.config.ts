@@ -6,7 +6,14 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 // Tests run against dist/, as a user would: `npm run build` makes it.
 export default defineConfig({
   root,
-  resolve: { alias: { "heed/core": `${root}dist/node_core.js`, heed: `${root}dist/node.js` } },
+  resolve: {
+    alias: {
+      "heed/core": `${root}dist/node_core.js`,
+      "heed/worker": `${root}dist/node_worker.js`,
+      "heed/inline": `${root}dist/inline.js`,
+      heed: `${root}dist/node.js`,
+    },
+  },
   test: {
     include: ["tests/js/**/*.test.ts", "tests/conformance/**/*.test.ts"],
     testTimeout: 120_000,
