@@ -1,5 +1,5 @@
-// Token by token with a cache, as a language model generates. The last rows equal attention over the
-// whole sequence at once.
+// Token by token with a cache, as a language model generates. The last rows equal attention over
+// the whole sequence at once.
 #include <heed/heed.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ int main() {
     difference = std::max(difference, std::abs(static_cast<double>(decoded[i]) - whole[i]));
   }
   std::printf("%lld tokens in %lld blocks; largest difference from attention at once: %.1e\n",
-              static_cast<long long>(cache.length(0)), static_cast<long long>(cache.memory().blocks),
-              difference);
+              static_cast<long long>(cache.length(0)),
+              static_cast<long long>(cache.memory().blocks), difference);
   return difference < 1e-6 ? 0 : 1;
 }

@@ -8,7 +8,7 @@ import { capture, run, which } from "./process.mjs";
 import { main } from "./steps.mjs";
 import { root, toolchain } from "./toolchain.mjs";
 
-const build = (name) => join(root, "build/consumer", name);
+const build = (name) => join(root, "build", `consumer-${name}`);
 
 // A configured and built project; `definitions` as CMake takes them.
 async function buildProject({ env }, source, name, definitions = []) {
@@ -21,7 +21,9 @@ async function buildProject({ env }, source, name, definitions = []) {
 
 // An installed prefix may be moved: what is tested does not lie where it was installed.
 async function install({ env }, from = "build/native") {
-  rmSync(build("."), { recursive: true, force: true });
+  for (const name of readdirSync(join(root, "build"))) {
+    if (name.startsWith("consumer")) rmSync(join(root, "build", name), { recursive: true });
+  }
   await run("cmake", ["--install", from, "--prefix", build("installed")], {
     cwd: root,
     env,
@@ -107,7 +109,8 @@ async function checkPkgConfig({ env }, prefix, hasShared) {
   }
 }
 
-// The objects are those of the native tests: with ccache this takes seconds, without it minutes.
+// The objects are those of the native tests: with ccache this takes seconds, without it minutes. It
+// finds them from a folder as deep as theirs, where paths relative to it are the same.
 async function checkSubproject(tools) {
   const highway = tools.highway ? [`-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=${tools.highway}`] : [];
   if (!tools.ccache) {

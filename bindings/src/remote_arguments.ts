@@ -20,9 +20,27 @@ const isRow = (array: readonly unknown[]): boolean =>
 type AnyView = ArrayBufferView & { readonly length?: number };
 type ViewClass = new (buffer: ArrayBuffer, offset?: number, length?: number) => ArrayBufferView;
 
-/** The same elements in `buffer`. */
-const viewOf = (view: AnyView, buffer: ArrayBuffer, offset: number): ArrayBufferView =>
-  new (view.constructor as ViewClass)(buffer, offset, view.length ?? view.byteLength);
+/** What a view says of itself until its buffer is taken. */
+interface Extent {
+  readonly buffer: ArrayBuffer;
+  readonly offset: number;
+  readonly length: number;
+}
+
+const lengthOf = (view: AnyView): number => view.length ?? view.byteLength;
+
+/** Elements of the kind that `view` has. */
+const viewLike = (view: AnyView, buffer: ArrayBuffer, offset: number, length: number) =>
+  new (view.constructor as ViewClass)(buffer, offset, length);
+
+/** Calls `visit` with every view in a value. */
+function visitViews(value: unknown, visit: (view: AnyView) => void): void {
+  if (value === null || typeof value !== "object") return;
+  if (ArrayBuffer.isView(value)) visit(value);
+  else if (value instanceof Map) for (const item of value.values()) visitViews(item, visit);
+  else if (!Array.isArray(value)) for (const item of Object.values(value)) visitViews(item, visit);
+  else if (!isRow(value)) for (const item of value) visitViews(item, visit);
+}
 
 /** Takes a buffer's memory over at once, where the engine can; else the message does. */
 function take(buffer: ArrayBuffer): ArrayBuffer {
@@ -44,13 +62,27 @@ export class PackedArguments {
   readonly #owner: Owner;
   readonly #given: Transfer;
   readonly #taken = new Map<ArrayBuffer, ArrayBuffer>();
+  readonly #extents = new Map<ArrayBufferView, Extent>();
+  readonly #args: readonly unknown[];
 
-  constructor(owner: Owner, given: Transfer) {
+  constructor(owner: Owner, args: readonly unknown[], given: Transfer) {
     this.#owner = owner;
+    this.#args = args;
     this.#given = given;
+    if (given !== false) visitViews(args, (view) => this.#note(view));
   }
 
-  pack(name: string, value: unknown): unknown {
+  all(): unknown[] {
+    return this.#args.map((argument, n) => this.#pack(`argument ${n + 1}`, argument));
+  }
+
+  #note(view: AnyView): void {
+    const { buffer, byteOffset } = view;
+    if (!(buffer instanceof ArrayBuffer) || !this.#isGiven(buffer)) return;
+    this.#extents.set(view, { buffer, offset: byteOffset, length: lengthOf(view) });
+  }
+
+  #pack(name: string, value: unknown): unknown {
     if (typeof value === "function" || typeof value === "symbol") {
       fail("option", name, value, "something that can be sent to a worker");
     }
@@ -64,26 +96,28 @@ export class PackedArguments {
     if (Array.isArray(value)) {
       return isRow(value)
         ? value.slice()
-        : value.map((item, n) => this.pack(`${name}[${n}]`, item));
+        : value.map((item, n) => this.#pack(`${name}[${n}]`, item));
     }
     if (value instanceof Map) {
-      return new Map([...value].map(([key, item]) => [key, this.pack(`${name}.${key}`, item)]));
+      return new Map([...value].map(([key, item]) => [key, this.#pack(`${name}.${key}`, item)]));
     }
     return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, this.pack(`${name}.${key}`, item)]),
+      Object.entries(value).map(([key, item]) => [key, this.#pack(`${name}.${key}`, item)]),
     );
   }
 
   #packView(name: string, view: ArrayBufferView): ArrayBufferView {
-    checkAttached(name, view);
-    const { buffer, byteOffset, byteLength } = view;
-    if (buffer instanceof ArrayBuffer && this.#isGiven(buffer)) {
-      return viewOf(view, this.#take(buffer), byteOffset);
+    const extent = this.#extents.get(view);
+    // Checked before anything of this call is taken: the same array may be several arguments.
+    if (extent === undefined || !this.#taken.has(extent.buffer)) checkAttached(name, view);
+    if (extent !== undefined) {
+      return viewLike(view, this.#take(extent.buffer), extent.offset, extent.length);
     }
+    const { buffer, byteOffset, byteLength } = view;
     const copy = new ArrayBuffer(byteLength);
     new Uint8Array(copy).set(new Uint8Array(buffer, byteOffset, byteLength));
     this.transfer.push(copy);
-    return viewOf(view, copy, 0);
+    return viewLike(view, copy, 0, lengthOf(view));
   }
 
   #isGiven(buffer: ArrayBuffer): boolean {

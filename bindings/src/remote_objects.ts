@@ -121,8 +121,8 @@ export class RemoteObjects {
       );
     }
     if (self !== undefined && call.path[0] === "dispose") this.#disposed.add(self);
-    const packed = new PackedArguments(client, controls.transfer);
-    const sent = controls.args.map((argument, n) => packed.pack(`argument ${n + 1}`, argument));
+    const packed = new PackedArguments(client, controls.args, controls.transfer);
+    const sent = packed.all();
     const objects = self === undefined ? packed.objects : [self, ...packed.objects];
     const { transfer } = packed;
     const answer = await client.call({ ...call, args: sent }, transfer, objects, controls.signal);

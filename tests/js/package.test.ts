@@ -1,4 +1,5 @@
 import { cpSync, readdirSync, readFileSync } from "node:fs";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -48,6 +49,40 @@ describe("the packed package", () => {
       );
       const kilobytes = sizes.reduce((sum, size) => sum + size) / 1000;
       expect(kilobytes, name).toBeLessThan(Number.parseFloat(limit));
+    }
+  });
+
+  it("holds these files and no others", () => {
+    const variants = ["", "core-"].flatMap((build) =>
+      ["simd", "relaxed"].flatMap((simd) =>
+        ["", "-threads"].map((t) => `heed-${build}${simd}${t}`),
+      ),
+    );
+    const modules = [...variants, "heed-reference"];
+    const glue = variants.filter((name) => name.endsWith("-threads")).map((name) => `${name}.node`);
+    const wasm = [
+      ...modules.map((name) => `${name}.wasm`),
+      ...[...modules, ...glue, "heed-simd.inline"].map((name) => `${name}.mjs`),
+      "heed-simd.bytes.js",
+      "heed-simd.d.mts",
+    ];
+    const sources = filesIn(`${root}bindings/src`).filter((name) => !name.endsWith(".d.ts"));
+    const compiled = sources.flatMap((name) =>
+      ["js", "d.ts"].map((ending) => name.replace(/ts$/, ending)),
+    );
+    const expected = [
+      ...["CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "package.json"],
+      ...[...compiled, ...wasm.map((name) => `wasm/${name}`)].map((name) => `dist/${name}`),
+    ];
+    const files = filesIn(installed(".")).filter((name) => name !== "dist" && name !== "dist/wasm");
+    expect(files).toEqual(expected.sort());
+  });
+
+  it("says nothing of the machine that it was built on", () => {
+    const machine = [root, homedir(), "/tmp/"].map((path) => path.replace(/\/$/, ""));
+    for (const name of filesIn(installed("dist/wasm"))) {
+      const text = readFileSync(installed(`dist/wasm/${name}`), "latin1");
+      for (const path of machine) expect(text.includes(`${path}/`), `${name}: ${path}`).toBe(false);
     }
   });
 

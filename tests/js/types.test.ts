@@ -41,6 +41,7 @@ describe("the published types", () => {
     expect(compile("position.ts", ...options)).toBe("");
     expect(compile("keep.ts", ...options)).toBe("");
     expect(compile("rows.ts", ...options)).toBe("");
+    expect(compile("worker.ts", ...options)).toBe("");
   });
 
   it("work with using, fetch and WebAssembly where the libraries know them", () => {

@@ -117,7 +117,9 @@ describe("heed/worker", () => {
 
     const layer = await new heed.MultiHeadAttention({ embedDim: 8, numHeads: 2 });
     expect(await layer.options).toMatchObject({ embedDim: 8, numHeads: 2, headDim: 4 });
-    await expectRejection("shape", [], () => layer.forward(randomData([1, 3, 9], 6)));
+    await expectRejection("option", ["loadStateDict"], () =>
+      layer.forward(randomData([1, 3, 8], 6)),
+    );
     await layer.dispose();
   });
 

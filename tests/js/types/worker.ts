@@ -1,0 +1,69 @@
+// Compiled by types.test.ts, never run: every line must type-check, and every @ts-expect-error must
+// find an error.
+import {
+  type HeedErrorCode,
+  type PlainTensor,
+  type RemoteHeed,
+  type RemoteTensor,
+  spawn,
+} from "heed/worker";
+
+type Equal<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const assertType = <_T extends true>(): void => {};
+
+export async function check(signal: {
+  aborted: boolean;
+  addEventListener(type: "abort", listener: () => void): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}): Promise<void> {
+  const heed: RemoteHeed = await spawn({ threads: "auto", simd: "plain" });
+  const rows = [
+    [1, 0],
+    [0, 1],
+  ];
+  const threads: number = heed.threads;
+  const ids: string[] = heed.mechanisms.map(({ id }) => id);
+
+  const plain = await heed.attention(rows, rows, rows, { returnLse: true, transfer: true });
+  assertType<Equal<typeof plain.output, PlainTensor<"float32">>>();
+  assertType<Equal<typeof plain.lse, PlainTensor<"float32">>>();
+  const resident = await heed.tensor(new Float32Array(4), [2, 2]);
+  assertType<Equal<typeof resident, RemoteTensor<"float32">>>();
+  const mixed = await heed.attention(resident, rows, rows, { signal, causal: true });
+  const data: Float32Array = await mixed.output.data;
+  const other = await heed.run("retention", { q: resident, k: rows, v: rows }, { signal });
+  const elements: Float32Array = await other.output.data;
+
+  const vjp = await heed.attention.vjp(rows, rows, rows);
+  const { q } = await vjp.backward(rows);
+  const gradient: Float32Array | Uint16Array = await q.data;
+  await vjp.dispose();
+
+  const cache = await new heed.KvCache({ numKvHeads: 1, headDim: 2 });
+  await cache.append(rows, rows);
+  const lengths: readonly number[] = await cache.lengths;
+  const fork = await cache.fork([0]);
+  await fork.attend(rows, { signal });
+  const layer = await new heed.MultiHeadAttention({ embedDim: 8, numHeads: 2 });
+  const { embedDim } = await layer.options;
+  await heed.linear(rows, rows, undefined, { signal });
+  const exact = await heed.reference("rope", { x: rows });
+  const double: Float64Array = exact.output.data;
+  const code: HeedErrorCode = "aborted";
+  await heed.dispose();
+  console_(gradient, threads, ids, data, elements, lengths, embedDim, double, code);
+
+  // @ts-expect-error a promise is not its value
+  heed.attention(rows, rows, rows).output;
+  // @ts-expect-error weights were not asked for
+  plain.weights.data;
+  // @ts-expect-error PyTorch's word
+  await heed.attention(rows, rows, rows, { attnMask: rows });
+  // @ts-expect-error not a signal
+  await heed.attention(rows, rows, rows, { signal: true });
+  // @ts-expect-error a function cannot be a tensor
+  await heed.softmax(() => rows);
+}
+
+declare function console_(...values: unknown[]): void;
