@@ -56,8 +56,10 @@ function chooseThreads(wish: Wish, features: Features, limit: ThreadLimit): Thre
   if (wish.threads === "auto" && wish.ownFile) {
     return { count: 1, reason: "an own WebAssembly file was given" };
   }
+  // Where a page may not have threads, engines hide that they could: the page's reason is the true one.
+  if (limit.count === 1) return limit;
   if (!features.threads) return { count: 1, reason: "the engine has no WebAssembly threads" };
-  if (wish.threads === "auto" || limit.count === 1) {
+  if (wish.threads === "auto") {
     const count = Math.min(limit.count, MOST_THREADS);
     return { count, reason: limit.reason };
   }

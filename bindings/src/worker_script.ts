@@ -1,5 +1,6 @@
-// The file that heed/worker starts in a browser.
-import { load } from "./index.js";
+// The file that heed/worker starts in a browser. It imports no entry of the package: Vite's development
+// server replaces those by bundled copies, whose classes are not the ones that are asked for here.
+import { load } from "./load_full.js";
 import { host } from "./remote_host.js";
 import type { FromWorker, ToWorker } from "./remote_messages.js";
 

@@ -31,6 +31,8 @@ export function bundleWithWebpack({ folder, to }: Page): Promise<void> {
     context: folder,
     entry: "./main.js",
     output: { path: to, filename: "main.js" },
+    // What is tested does not depend on it, and takes most of the time.
+    optimization: { minimize: false },
   });
   copyHtml(folder, to);
   return new Promise((resolve, reject) => {

@@ -153,6 +153,8 @@ describe("the choice of a variant", () => {
     expect(variants({ ...auto, threads: 3, simd: "plain" }, all, many)).toEqual(["simd-threads 3"]);
     const [single] = choose({ ...auto, threads: 4 }, all, one);
     expect(single).toMatchObject({ threads: 1, reasons: { threads: "not isolated" } });
+    const hidden = choose(auto, { ...all, threads: false }, one);
+    expect(hidden[0]?.reasons.threads).toBe("not isolated");
     expectError("unsupported", ["relaxed"], () =>
       choose({ ...auto, simd: "relaxed" }, { ...all, relaxed: false }, one),
     );
