@@ -284,18 +284,25 @@ describe("spawn", () => {
     const seen: { loaded: number; total: number | undefined }[] = [];
     const asked: string[] = [];
     const heed = await spawn({
-      threads: 2,
-      simd: "plain",
+      ...ONE,
       onProgress: (progress) => seen.push(progress),
       wasmUrl(file) {
         asked.push(file);
         return new URL(`file://${root}dist/wasm/${file}`);
       },
     });
-    expect(heed).toMatchObject({ threads: 2, variant: "simd-threads" });
+    expect(heed.variant).toBe("simd");
     expect(asked).toContain("heed-simd-threads.wasm");
     expect(seen.at(-1)?.loaded).toBeGreaterThan(1000);
     expect(seen.at(-1)?.total).toBe(seen.at(-1)?.loaded);
+    const { output } = await heed.attention(q, k, v);
+    expect(output.data).toEqual(here.attention(q, k, v).output.data);
+    await heed.dispose();
+  });
+
+  it("has threads of its own in the worker", async () => {
+    const heed = await spawn({ threads: 2, simd: "plain" });
+    expect(heed).toMatchObject({ threads: 2, variant: "simd-threads" });
     const { output } = await heed.attention(q, k, v);
     expect(output.data).toEqual(here.attention(q, k, v).output.data);
     await heed.dispose();
