@@ -57,11 +57,10 @@ struct DeviceArrays {
 //          tells.
 // Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
 //          the output add in those types.
-// Cost     that of Attention(): tiles of 64 keys that causal, window, lengths or documents hide
-// from
-//          64 packed rows are skipped; `keep` and `bias` skip none. Allocates from the stream's
-//          pool the host arrays and, where keys are split, splits * batch * num_heads * q_len *
-//          (head_dim_v + 2) floats.
+// Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths or documents
+//          hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates from the
+//          stream's pool the host arrays and, where keys are split, splits * batch * num_heads *
+//          q_len * (head_dim_v + 2) floats.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
 //          once before, so that CUDA has loaded the kernels).
 //          Deterministic: splits depend on shapes and the device, and merge in ascending order.

@@ -74,12 +74,12 @@ constexpr int64_t kMostSplits = 128;
 
 }  // namespace
 
-KernelShape ShapeOf(int64_t head_dim, int64_t head_dim_v) {
+KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
   const int64_t dim = std::max(head_dim, head_dim_v);
+  // Wider rows get tiles of 32 keys. With 64 both products on 256 columns, and float32 on 128,
+  // spilled registers (nvcc 13.0, sm_80).
   if (dim <= 64) return {64, 64};
-  if (dim <= 128) return {128, 64};
-  // With 64 keys float32 would not fit sm_80's shared memory, and the 16-bit kernels spilled
-  // registers (nvcc 13.0, sm_80).
+  if (dim <= 128) return {128, dtype == DType::kFloat32 ? 32 : 64};
   return {256, 32};
 }
 
@@ -96,7 +96,7 @@ int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors) {
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors)
     : dtype_(call.problem.q.dtype),
-      shape_(ShapeOf(call.problem.head_dim, call.problem.head_dim_v)) {
+      shape_(ShapeOf(dtype_, call.problem.head_dim, call.problem.head_dim_v)) {
   SetSizes(call, processors);
   SetRows(call);
   SetSockets(call.problem);

@@ -36,7 +36,7 @@ struct KernelShape {
   int dim;
   int tile_keys;
 };
-KernelShape ShapeOf(int64_t head_dim, int64_t head_dim_v);
+KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v);
 
 // How many parts the keys are split into, so that `blocks` blocks of `tiles` tiles each occupy
 // `processors` multiprocessors: 1 when they already do or there is little to split; else the

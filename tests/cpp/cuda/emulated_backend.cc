@@ -14,6 +14,8 @@ namespace {
 
 template <class Products>
 void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params) {
+  ASSERT_EQ(plan.shape().dim, Products::kDim);
+  ASSERT_EQ(plan.shape().tile_keys, Products::kKeys);
   for (int64_t index = 0; index < plan.num_blocks(); ++index) {
     HostBlock block;
     cuda::AttentionKernel<HostBlock, Products>(block, params).Run(index);

@@ -67,16 +67,16 @@ TEST(DevicePlan, SplitsNeverExceedTilesOrProcessors) {
 }
 
 TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {
-  EXPECT_EQ(cuda::ShapeOf(64, 1).dim, 64);
-  EXPECT_EQ(cuda::ShapeOf(64, 65).dim, 128);
-  EXPECT_EQ(cuda::ShapeOf(129, 64).dim, 256);
-  EXPECT_EQ(cuda::ShapeOf(256, 256).tile_keys, 32);
+  EXPECT_EQ(cuda::ShapeOf(DType::kFloat16, 64, 1).dim, 64);
+  EXPECT_EQ(cuda::ShapeOf(DType::kFloat16, 64, 65).dim, 128);
+  EXPECT_EQ(cuda::ShapeOf(DType::kFloat16, 129, 64).dim, 256);
+  EXPECT_EQ(cuda::ShapeOf(DType::kFloat32, 256, 256).tile_keys, 32);
 }
 
 TEST(DevicePlan, SharedMemoryFitsTheSmallestDevice) {
   // 163 KiB a block on sm_80, the CUDA programming guide, table of compute capabilities.
   constexpr int kSm80 = 163 * 1024;
-  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<128, 64>>()), kSm80);
+  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<128, 32>>()), kSm80);
   EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<256, 32>>()), kSm80);
   EXPECT_LE((cuda::SharedBytes<cuda::MmaProducts<Float16, 256, 32>>()), kSm80);
 }
