@@ -21,9 +21,9 @@ struct ProductsOf<float, kDim, kKeys> {
 // Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
 template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
-  constexpr int kMiddleKeys = std::is_same_v<T, float> ? 32 : 64;
-  if (shape.dim == 64) return body(typename ProductsOf<T, 64, 64>::Type());
-  if (shape.dim == 128) return body(typename ProductsOf<T, 128, kMiddleKeys>::Type());
+  constexpr int kNarrowKeys = std::is_same_v<T, float> ? 32 : 64;
+  if (shape.dim == 64) return body(typename ProductsOf<T, 64, kNarrowKeys>::Type());
+  if (shape.dim == 128) return body(typename ProductsOf<T, 128, kNarrowKeys>::Type());
   body(typename ProductsOf<T, 256, 32>::Type());
 }
 

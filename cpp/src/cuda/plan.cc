@@ -76,10 +76,10 @@ constexpr int64_t kMostSplits = 128;
 
 KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
   const int64_t dim = std::max(head_dim, head_dim_v);
-  // Wider rows get tiles of 32 keys. With 64 both products on 256 columns, and float32 on 128,
-  // spilled registers (nvcc 13.0, sm_80).
-  if (dim <= 64) return {64, 64};
-  if (dim <= 128) return {128, dtype == DType::kFloat32 ? 32 : 64};
+  // With 64 keys float32, and all types on 256 columns, spilled registers (nvcc 13.0).
+  const int narrow_keys = dtype == DType::kFloat32 ? 32 : 64;
+  if (dim <= 64) return {64, narrow_keys};
+  if (dim <= 128) return {128, narrow_keys};
   return {256, 32};
 }
 

@@ -118,7 +118,7 @@ struct ProductsRun {
 template <class Products>
 class DeviceProducts : public ::testing::Test {};
 using AllProducts =
-    ::testing::Types<cuda::FloatProducts<64, 64>, cuda::FloatProducts<256, 32>,
+    ::testing::Types<cuda::FloatProducts<64, 32>, cuda::FloatProducts<256, 32>,
                      cuda::MmaProducts<Float16, 64, 64>, cuda::MmaProducts<BFloat16, 128, 64>>;
 TYPED_TEST_SUITE(DeviceProducts, AllProducts);
 
