@@ -2,6 +2,7 @@
 // fused CPU kernel.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/version.h>
 
 #include <cstddef>
@@ -46,7 +47,7 @@ std::function<void()> Prepare(Problem& problem, ThreadPool& pool) {
   const int threads = pool.NumThreads();
   return [=] {
     at::set_num_threads(threads);
-    const at::NoGradGuard no_gradients;
+    const c10::InferenceMode no_gradients;
     output.copy_(at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal, {}, grouped));
   };
 }
