@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
+import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
@@ -33,14 +34,6 @@ export async function buildWasm(tools) {
   const configure = ["cmake", "--preset", "wasm", ...cmakeDefinitions(tools)];
   await run("emcmake", configure, inRoot(tools));
   await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
-}
-
-// Emscripten's glue keeps its long names; a third of its download goes without them.
-async function minifyGlue(from, to) {
-  const { minify } = await import("vite");
-  const { code, errors } = await minify(from, readFileSync(from, "utf8"), { module: true });
-  if (errors.length > 0) throw new Error(`${from}: ${errors[0].message}`);
-  writeFileSync(to, code);
 }
 
 // What heed/inline holds: a module as text, and glue that names no file: bundlers would ship it.

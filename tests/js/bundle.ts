@@ -66,7 +66,9 @@ export async function bundleWithEsbuild({ folder, to }: Page): Promise<void> {
 
 /** Rollup and esbuild leave addresses as they are: the files have to lie beside the bundle. */
 function copyWasm(folder: string, to: string): void {
-  cpSync(join(folder, "../node_modules/heed/dist/wasm"), join(to, "wasm"), { recursive: true });
+  const from = join(folder, "../node_modules/heed/dist/wasm");
+  const filter = (file: string) => !file.endsWith(".node.mjs");
+  cpSync(from, join(to, "wasm"), { recursive: true, filter });
 }
 
 function copyHtml(folder: string, to: string): void {

@@ -31,8 +31,9 @@ struct StoredRows {
 template <class T>
 inline constexpr bool kHasScale = std::is_same_v<T, int8_t> || std::is_same_v<T, Float8E4M3>;
 
-// Rows whose products with keys are in flight at once, two accumulators each.
-inline constexpr size_t kDotRows = 4;
+// Rows whose products with keys are in flight at once, two accumulators each. Fewer where vectors
+// are short: the code of so many types and rows is a part of what the WASM package weighs.
+inline constexpr size_t kDotRows = hn::MaxLanes(DF()) > 4 ? 4 : 2;
 
 // Products of kRows queries with four keys, two at a time: the processor's prefetchers follow rows
 // that are read one after the other, not four at once (three times the time; Zen 4, 268 MB). Lanes
@@ -43,9 +44,9 @@ HWY_INLINE void DotFour(const T* const (&keys)[4], const float (&scales)[4],
                         float* HWY_RESTRICT scores) {
   const DF d;
   VF sums[kRows][4];
-  HWY_UNROLL(2)
   for (size_t j = 0; j < 4; j += 2) {
-    for (size_t r = 0; r < kRows; ++r) sums[r][j] = sums[r][j + 1] = hn::Zero(d);
+    VF sum0[kRows], sum1[kRows];
+    for (size_t r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
     for (size_t t = 0; t < depth; t += hn::Lanes(d)) {
       VF key0 = InRegister(LoadStored(d, keys[j] + t));
       VF key1 = InRegister(LoadStored(d, keys[j + 1] + t));
@@ -56,9 +57,13 @@ HWY_INLINE void DotFour(const T* const (&keys)[4], const float (&scales)[4],
       HWY_UNROLL(4)
       for (size_t r = 0; r < kRows; ++r) {
         const VF query = InRegister(hn::LoadU(d, queries + r * depth + t));
-        sums[r][j] = Fma(query, key0, sums[r][j]);
-        sums[r][j + 1] = Fma(query, key1, sums[r][j + 1]);
+        sum0[r] = Fma(query, key0, sum0[r]);
+        sum1[r] = Fma(query, key1, sum1[r]);
       }
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r][j] = sum0[r];
+      sums[r][j + 1] = sum1[r];
     }
   }
   for (size_t r = 0; r < kRows; ++r) {
@@ -111,7 +116,7 @@ inline constexpr size_t kValueKeys = 32;
 // the same reason as in DotFour: panels of two vectors, which leave a value half read, take nearly
 // twice the time (Zen 4, 268 MB, with or without prefetching).
 inline constexpr size_t kSumRows = kTileRows == 8 ? 2 : 1;
-inline constexpr size_t kSumVectors = 8;
+inline constexpr size_t kSumVectors = hn::MaxLanes(DF()) > 4 ? 8 : 4;
 
 // Keys [begin, end) of kRows rows and kVectors vectors of columns: sums += weights x values, one
 // chain of multiply-adds per number in ascending order of keys.
@@ -142,7 +147,7 @@ HWY_INLINE void SumColumns(const StoredRows& values, size_t column,
   }
 }
 
-// The same for all columns of kRows rows: 8, 4 and 2 vectors at a time.
+// The same for all columns of kRows rows, as many vectors at a time as there are.
 template <class T, size_t kRows>
 void SumRows(const StoredRows& values, const float* weights, size_t begin, size_t end, float* sums,
              size_t v_cols) {
@@ -154,7 +159,7 @@ void SumRows(const StoredRows& values, const float* weights, size_t begin, size_
     }
   };
   pass.template operator()<kSumVectors>();
-  pass.template operator()<4>();
+  if constexpr (kSumVectors > 4) pass.template operator()<4>();
   pass.template operator()<2>();
 }
 

@@ -1,0 +1,39 @@
+// Glue is minified as strict code, and may run as sloppy code.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import vm from "node:vm";
+import { minify, parseAst } from "vite";
+import { withoutBlockFunctions } from "../../scripts/glue.mjs";
+
+const SOURCE = `
+var factory = ((address) => {
+  return (threaded) => {
+    var folder = address.startsWith("a") ? "yes" : "no";
+    if (threaded) {
+      function print(...words) { return words.join("{") }
+      self.print = print;
+      if (folder) { function alarm(text) { return text } self.alarm = alarm }
+    }
+    return folder + outer();
+    function outer() { return "!" }
+  };
+});
+self.factory = factory;`;
+
+test("WithoutBlockFunctionsMeansTheSame", () => {
+  const text = withoutBlockFunctions(SOURCE, parseAst);
+  assert.match(text, /var print=function\(\.\.\.words\) \{ return words\.join\("\{"\) \};/);
+  assert.match(text, /var alarm=function\(text\)/);
+  assert.match(text, /function outer\(\)/, "a function's own functions stay");
+});
+
+test("MinifiedGlueRunsInAClassicScript", async () => {
+  const { code } = await minify("glue.mjs", withoutBlockFunctions(SOURCE, parseAst), {
+    module: true,
+  });
+  const self = {};
+  vm.runInNewContext(code, { self });
+  assert.equal(self.factory("about")(true), "yes!");
+  assert.equal(self.print(1, 2), "1{2");
+  assert.equal(self.alarm("x"), "x");
+});
