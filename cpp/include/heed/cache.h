@@ -146,9 +146,9 @@ struct DecodeOptions {
 //
 // Equals Attention() over the stored tokens, causal, with query_offset, key_lengths and window
 // filled in, bit for bit; and so does not depend on block size. Token by token or many at once
-// differ within the accuracy bound: few queries meet keys where they lie, and cut them into splits
-// of 1024 for the threads, whose parts are merged exactly. Sequences that share blocks (forks) read
-// them from memory once.
+// differ within the accuracy bound when a sequence has more than 1024 tokens: few queries cut the
+// keys into splits of 1024 for the threads, and merge the parts exactly. Sequences that share
+// blocks (forks) read them from memory once.
 //
 // Accuracy kAttentionMaxError against the reference on what the cache holds; storage adds its own
 //          rounding to k and v.

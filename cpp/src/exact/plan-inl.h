@@ -119,12 +119,6 @@ struct Plan {
   bool ReadsValuesInPlace() const {
     return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
   }
-  // So few rows read keys where they lie, too, if their scores are products of the rows as they are
-  // stored: packing a key would cost as much as its products.
-  bool ReadsKeysInPlace() const {
-    return HasFewRows() && rows - first_row <= static_cast<int64_t>(kTileRows) &&
-           plugs.score->MeetsStoredKeys();
-  }
   size_t NumSplits() const { return (num_tiles + kSplitTiles - 1) / kSplitTiles; }
   // Are the keys of a KV head spread over several tasks? Depends on shapes and options only.
   bool IsSplit() const {
@@ -236,7 +230,7 @@ struct Scratch {
   AlignedFloats v_tile;
   AlignedFloats converted;                  // rows of q, k or v that are not stored as floats
   AlignedFloats zeros;                      // a row; only for caches
-  std::unique_ptr<StoredRows> stored_rows;  // where keys, then values of a tile lie
+  std::unique_ptr<StoredRows> stored_rows;  // where the values of a tile lie
   AlignedFloats tile_sums;   // [score rows][v_cols]; this and the next only for unpacked values
   AlignedFloats raw_scores;  // the scores of a tile before they became weights
   AlignedFloats row_max;
@@ -265,8 +259,8 @@ struct Scratch {
       zeros = AlignedFloats(plan.LongestRow());
       std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
     }
-    if (plan.HasFewRows()) stored_rows = std::make_unique<StoredRows>();
     if (plan.ReadsValuesInPlace()) {
+      stored_rows = std::make_unique<StoredRows>();
       tile_sums = AlignedFloats(kScoreRows * plan.v_cols);
       raw_scores = AlignedFloats(kScoreRows * kTileKeys);
     }

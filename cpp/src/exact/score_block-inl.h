@@ -90,17 +90,11 @@ class ScoreBlock {
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
     const float* queries = scratch_.queries.get() + r * plan_.query_depth;
     if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
-    const HeadRows keys = KeysOf(p_, unit_);
-    if (plan_.ReadsKeysInPlace()) {
-      FindRows(keys, tile, scratch_.zeros.get(), *scratch_.stored_rows);
-      return plan_.plugs.score->FillStored(queries, keys.dtype(), *scratch_.stored_rows, packed.k,
-                                           tile);
-    }
     ScoreTile panel = tile;
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
       const size_t next = std::min(c + PanelCols(), tile.num_keys);
-      PrefetchRows(keys, tile.key_begin + static_cast<int64_t>(next),
+      PrefetchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(next),
                    std::min(PanelCols(), tile.num_keys - next));
       PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
       panel.first = c;

@@ -38,15 +38,6 @@ HWY_INLINE V RaiseToBound(V x, V bound) {
 #endif
 }
 
-// A loaded vector that many operations use. GCC would rather read it again from memory for each.
-template <class V>
-HWY_INLINE V InRegister(V v) {
-#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-  asm("" : "+v"(v.raw));
-#endif
-  return v;
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();

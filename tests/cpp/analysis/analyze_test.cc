@@ -185,7 +185,7 @@ TEST_P(AnalyzeTest, GivenLseSparesTheFirstPass) {
     if (!HasLse(c)) continue;
     SCOPED_TRACE(c.Describe());
     const Results attended = RunAttention(c);
-    ExpectMatchesOracle(c, RunAnalyze(c, 1));
+    EXPECT_EQ(Bits(RunAnalyze(c, 1).lse), Bits(attended.lse));
     ExpectMatchesOracle(c, RunAnalyze(c, 1, attended.lse.view()));
   }
 }

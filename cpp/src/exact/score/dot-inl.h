@@ -30,16 +30,6 @@ class DotScore final : public ScorePlug {
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
     FillDots(head_dim_, head_dim_, queries, panels, tile);
   }
-  bool MeetsStoredKeys() const override { return head_dim_ % hn::Lanes(DF()) == 0; }
-  void FillStored(const float* queries, DType dtype, const StoredRows& keys, float* scratch,
-                  ScoreTile& tile) const override {
-    for (size_t r = 0; r < tile.num_rows; ++r) {
-      for (size_t t = 0; t < head_dim_; ++t) {
-        scratch[r * head_dim_ + t] = queries[t * tile.num_rows + r];
-      }
-    }
-    DotStoredKeys(dtype, keys, scratch, head_dim_, tile);
-  }
 
  private:
   float scale_;

@@ -8,7 +8,6 @@
 
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
-#include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/pack-inl.h"
 #include "src/simd/register_tile-inl.h"
@@ -44,12 +43,6 @@ class ScorePlug {
   // Writes columns [first, last) of the tile. `queries` holds row groups of kTileRows (the last one
   // may be shorter), `panels` the tile's packed keys.
   virtual void Fill(const float* queries, const float* panels, ScoreTile& tile) const = 0;
-
-  // Can the score meet keys where they lie? Then FillStored does for one row group what Fill does,
-  // with other rounding; `scratch` has the size of a packed panel.
-  virtual bool MeetsStoredKeys() const { return false; }
-  virtual void FillStored(const float* /*queries*/, DType, const StoredRows& /*keys*/,
-                          float* /*scratch*/, ScoreTile&) const {}
 };
 
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group
