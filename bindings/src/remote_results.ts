@@ -1,6 +1,6 @@
 import type { DType, DTypeArray } from "./dtype.js";
 import type { Face, Handle } from "./remote_messages.js";
-import { HeapTensor, isPlainTensor } from "./tensor.js";
+import { isHeapTensor, isPlainTensor } from "./tensor.js";
 
 /** What a result is on its way to the page. */
 export type Parcel =
@@ -78,7 +78,7 @@ export class ResultPacker {
   pack(value: unknown): Parcel {
     if (typeof value === "function") return { is: "function", handle: this.keep(value) };
     if (value === null || typeof value !== "object") return { is: "value", value };
-    if (value instanceof HeapTensor) {
+    if (isHeapTensor(value)) {
       const { shape, dtype } = value;
       return { is: "tensor", handle: this.keep(value), shape, dtype };
     }

@@ -65,6 +65,12 @@ export interface PlainTensor<D extends DType = DType> {
   toNested(): NestedNumbers;
 }
 
+/** Where a tensor says what it is. `instanceof` fails where a development server loads this file twice. */
+const KIND: unique symbol = Symbol.for("heed.tensor");
+
+const isOfKind = (value: object, kind: string): boolean =>
+  (value as { readonly [KIND]?: unknown })[KIND] === kind;
+
 /** What a `Tensor` is at run time. Not exported by the package: `heed.tensor()` makes them. */
 export class HeapTensor implements TensorMembers {
   readonly heap: Heap;
@@ -74,6 +80,11 @@ export class HeapTensor implements TensorMembers {
   readonly float16Array: boolean;
   readonly #pointer: number;
   #disposed = false;
+
+  /** @internal */
+  get [KIND](): string {
+    return "heap";
+  }
 
   /** Takes over `pointer`, a block of the heap that holds the elements. */
   constructor(
@@ -144,6 +155,10 @@ class OwnedTensor {
   readonly dtype: DType;
   readonly #elements: DTypeArray;
 
+  get [KIND](): string {
+    return "plain";
+  }
+
   constructor(elements: DTypeArray, shape: readonly number[], dtype: DType, float16Array: boolean) {
     this.#elements = elements;
     this.data = float16Array ? asFloat16Array(elements as Uint16Array) : elements;
@@ -167,4 +182,7 @@ export function plainTensor<D extends DType>(
 }
 
 /** Whether a value is a result that owns its memory. */
-export const isPlainTensor = (value: object): value is PlainTensor => value instanceof OwnedTensor;
+export const isPlainTensor = (value: object): value is PlainTensor => isOfKind(value, "plain");
+
+/** Whether a value is a tensor in the memory of heed. */
+export const isHeapTensor = (value: object): value is HeapTensor => isOfKind(value, "heap");

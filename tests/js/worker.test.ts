@@ -1,4 +1,5 @@
 // heed/worker: the same numbers as heed, by promises; and what happens when a worker ends.
+import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { load, VERSION } from "heed";
 import { type RemoteHeed, type SpawnOptions, spawn } from "heed/worker";
@@ -180,6 +181,18 @@ describe("arguments", () => {
     const part = { data: whole.subarray(50, 50 + q.data.length), shape: q.shape };
     const { output } = await heed.attention(part, k, v);
     expect(output.data).toEqual(here.attention(q, k, v).output.data);
+  });
+});
+
+describe("results", () => {
+  it("are known where a development server has loaded a file of the package twice", async () => {
+    const dist = new URL("dist/", pathToFileURL(root));
+    const { ResultPacker } = await import(new URL("remote_results.js", dist).href);
+    const { plainTensor } = await import(new URL("tensor.js?again", dist).href);
+    const data = new Float32Array([1, 2]);
+    const packed = new ResultPacker().pack({ output: plainTensor(data, [2], "float32") });
+    const output = { is: "plain", data, shape: [2], dtype: "float32" };
+    expect(packed).toEqual({ is: "record", fields: { output } });
   });
 });
 
