@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,60 +33,50 @@ using heed::wire::InstancePool;
 using heed::wire::ReadRequest;
 using heed::wire::SpecsToJs;
 
-void SetText(val& object, const char* key, std::string_view text) {
-  object.set(key, std::string(text));
+// Rows of texts as one string, the names of the columns first. Thousands of crossings, one for each
+// cell, would take longer than all the rest of loading.
+class Table {
+ public:
+  Table(std::initializer_list<std::string_view> columns) { Add(columns); }
+
+  void Add(std::initializer_list<std::string_view> cells) {
+    for (std::string_view cell : cells) text_.append(cell).push_back(kEndOfCell);
+    text_.back() = kEndOfRow;
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  // The separators that ASCII has for this; registry_table.ts knows them too.
+  static constexpr char kEndOfCell = 0x1f;
+  static constexpr char kEndOfRow = 0x1e;
+  std::string text_;
+};
+
+std::string Mechanisms() {
+  Table table = {"id",      "family", "title",  "year", "source",      "summary",
+                 "formula", "inputs", "params", "cost", "capabilities"};
+  for (const heed::Mechanism& row : heed::Mechanisms()) {
+    table.Add({row.id, row.family, row.title, std::to_string(row.year), row.source, row.summary,
+               row.formula, row.inputs, row.params, row.cost, row.capabilities});
+  }
+  return table.text();
 }
 
-val Mechanisms() {
-  val rows = val::array();
-  int index = 0;
-  for (const heed::Mechanism& mechanism : heed::Mechanisms()) {
-    val row = val::object();
-    SetText(row, "id", mechanism.id);
-    SetText(row, "family", mechanism.family);
-    SetText(row, "title", mechanism.title);
-    row.set("year", mechanism.year);
-    SetText(row, "source", mechanism.source);
-    SetText(row, "summary", mechanism.summary);
-    SetText(row, "formula", mechanism.formula);
-    SetText(row, "inputs", mechanism.inputs);
-    SetText(row, "params", mechanism.params);
-    SetText(row, "cost", mechanism.cost);
-    SetText(row, "capabilities", mechanism.capabilities);
-    rows.set(index++, row);
+std::string Inputs() {
+  Table table = {"name", "kind", "shape", "draw", "summary"};
+  for (const heed::Input& row : heed::Inputs()) {
+    table.Add({row.name, row.kind, row.shape, row.draw, row.summary});
   }
-  return rows;
+  return table.text();
 }
 
-val Inputs() {
-  val rows = val::array();
-  int index = 0;
-  for (const heed::Input& input : heed::Inputs()) {
-    val row = val::object();
-    SetText(row, "name", input.name);
-    SetText(row, "kind", input.kind);
-    SetText(row, "shape", input.shape);
-    SetText(row, "draw", input.draw);
-    SetText(row, "summary", input.summary);
-    rows.set(index++, row);
+std::string Parameters() {
+  Table table = {"name", "type", "default", "range", "symbol", "summary"};
+  for (const heed::Parameter& row : heed::Parameters()) {
+    table.Add({row.name, row.type, row.default_value, row.range, row.symbol, row.summary});
   }
-  return rows;
-}
-
-val Parameters() {
-  val rows = val::array();
-  int index = 0;
-  for (const heed::Parameter& parameter : heed::Parameters()) {
-    val row = val::object();
-    SetText(row, "name", parameter.name);
-    SetText(row, "type", parameter.type);
-    SetText(row, "default", parameter.default_value);
-    SetText(row, "range", parameter.range);
-    SetText(row, "symbol", parameter.symbol);
-    SetText(row, "summary", parameter.summary);
-    rows.set(index++, row);
-  }
-  return rows;
+  return table.text();
 }
 
 // [{name, shape, dtype}] of what the request produces, or {code, message}.

@@ -11,7 +11,7 @@ export interface MechanismRow {
   id: string;
   family: string;
   title: string;
-  year: number;
+  year: string;
   source: string;
   summary: string;
   formula: string;
@@ -102,11 +102,12 @@ export interface CostEstimate {
 
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
-  mechanisms(): MechanismRow[];
-  inputs(): InputRow[];
+  /** Tables as text: bindings/src/registry_table.ts. */
+  mechanisms(): string;
+  inputs(): string;
   /** The T5 bucket, or a Failure. */
   t5Bucket(relative: number, causal: boolean, numBuckets: number, maxDistance: number): number;
-  parameters(): ParameterRow[];
+  parameters(): string;
   planOutputs: PlanCall;
   run: RunCall;
   /** Writes the 0/1 picture of the keep rules into the one tensor of the last table. */

@@ -92,12 +92,11 @@ async function compile(
 
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
-  file: FileKey,
+  imported: ReturnType<Platform["files"][FileKey]["glue"]>,
   module: WebAssembly.Module,
-  platform: Platform,
   threads: number,
 ): Promise<Glue> {
-  const { default: factory } = await platform.files[file].glue();
+  const { default: factory } = await imported;
   const glue = await new Promise<unknown>((resolve, reject) => {
     const silent = (): void => {};
     const instantiateWasm = (
@@ -144,10 +143,13 @@ async function open<Glue extends MemoryGlue>(
   platform: Platform,
   threads: number,
 ): Promise<Glue> {
+  // Imported while the module is fetched and compiled; a failure is reported where it is awaited.
+  const imported = platform.files[file].glue();
+  imported.catch(() => {});
   const module = await compile(file, options, platform);
   checkBelongs(module, fileName(file, platform));
   try {
-    return await instantiate<Glue>(file, module, platform, threads);
+    return await instantiate<Glue>(imported, module, threads);
   } catch (cause) {
     if (cause instanceof RangeError) {
       throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });

@@ -2,6 +2,7 @@ import { describe, HeedError } from "./errors.js";
 import type { InputRow, KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
 import type { Build } from "./heed.js";
 import { nearest } from "./option_names.js";
+import { readTable } from "./registry_table.js";
 
 /** A tensor that a mechanism takes: enough to check one, or to make an example. */
 export interface MechanismInput {
@@ -54,20 +55,28 @@ export interface Parameter {
   readonly summary: string;
 }
 
-export const camelCase = (name: string): string =>
-  name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
-
-const snakeNames = new Map<string, string>();
-
-/** The C++ word of a name. Remembered: every call asks for the same few. */
-export function snakeCase(name: string): string {
-  let snake = snakeNames.get(name);
-  if (snake === undefined) {
-    snake = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    snakeNames.set(name, snake);
-  }
-  return snake;
+/** `translate`, remembered: every call asks for the same few names. */
+function remembered(translate: (name: string) => string): (name: string) => string {
+  const known = new Map<string, string>();
+  return (name) => {
+    let translated = known.get(name);
+    if (translated === undefined) {
+      translated = translate(name);
+      known.set(name, translated);
+    }
+    return translated;
+  };
 }
+
+/** A name as JavaScript spells it. */
+export const camelCase: (name: string) => string = remembered((name) =>
+  name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()),
+);
+
+/** A name as C++ spells it. */
+export const snakeCase: (name: string) => string = remembered((name) =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+);
 
 const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
 
@@ -86,6 +95,7 @@ function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
   });
   return Object.freeze({
     ...row,
+    year: Number(row.year),
     inputs: Object.freeze(inputs),
     params: Object.freeze(words(row.params).map(camelCase)),
     capabilities: Object.freeze(words(row.capabilities)),
@@ -95,7 +105,7 @@ function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
 const toParameter = (row: ParameterRow): Parameter =>
   Object.freeze({ ...row, name: camelCase(row.name) });
 
-/** The names that a call of a mechanism may use, made once. */
+/** The names that a call of a mechanism may use, made when it is first called. */
 export interface CallNames {
   readonly mechanism: Mechanism;
   readonly inputs: ReadonlySet<string>;
@@ -118,7 +128,8 @@ function toCallNames(mechanism: Mechanism): CallNames {
 export class Registry {
   readonly mechanisms: readonly Mechanism[];
   readonly parameters: readonly Parameter[];
-  readonly #byId: ReadonlyMap<string, CallNames>;
+  readonly #byId: ReadonlyMap<string, Mechanism>;
+  readonly #callNames = new Map<string, CallNames>();
   readonly #byName: ReadonlyMap<string, Parameter>;
 
   readonly #build: Build;
@@ -126,18 +137,27 @@ export class Registry {
   constructor(glue: KernelGlue, build: Build) {
     this.#build = build;
     const inputs = new Map(
-      glue
-        .inputs()
+      readTable<InputRow>(glue.inputs())
         .map(toInput)
         .map((input) => [input.name, input]),
     );
-    this.mechanisms = Object.freeze(glue.mechanisms().map((row) => toMechanism(row, inputs)));
-    this.parameters = Object.freeze(glue.parameters().map(toParameter));
-    this.#byId = new Map(this.mechanisms.map((row) => [row.id, toCallNames(row)]));
+    this.mechanisms = Object.freeze(
+      readTable<MechanismRow>(glue.mechanisms()).map((row) => toMechanism(row, inputs)),
+    );
+    this.parameters = Object.freeze(readTable<ParameterRow>(glue.parameters()).map(toParameter));
+    this.#byId = new Map(this.mechanisms.map((row) => [row.id, row]));
     this.#byName = new Map(this.parameters.map((parameter) => [parameter.name, parameter]));
   }
 
   callNames(id: unknown): CallNames {
+    const known = this.#callNames.get(id as string);
+    if (known !== undefined) return known;
+    const names = toCallNames(this.#find(id));
+    this.#callNames.set(names.mechanism.id, names);
+    return names;
+  }
+
+  #find(id: unknown): Mechanism {
     const found = typeof id === "string" ? this.#byId.get(id) : undefined;
     if (found !== undefined) return found;
     const near = typeof id === "string" ? nearest(id, this.#byId.keys()) : undefined;
