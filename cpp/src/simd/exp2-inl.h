@@ -8,6 +8,7 @@
 
 #include "hwy/highway.h"
 #include "src/simd/fma-inl.h"
+#include "src/simd/in_memory-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -85,26 +86,36 @@ HWY_INLINE void Exp2NonPositive(D d, V (&x)[kCount]) {
 // minimax polynomial of degree 6 (relative error 2.6e-9 before rounding), by Estrin's scheme, whose
 // chains are shorter; 2^n is built from bits. The last step multiplies instead of adding to the
 // exponent, which costs one instruction and keeps NaN a NaN.
+struct Exp2Constants {
+  float least = -127.0f;
+  float magic = 12582912.0f;
+  float c[7] = {1.0f,           0x1.62e432p-1f,  0x1.ebfbe2p-3f, 0x1.c6ae72p-5f,
+                0x1.3b270ep-7f, 0x1.5f7276p-10f, 0x1.470b4ap-13f};
+};
+inline constexpr Exp2Constants kExp2;
+
 template <size_t kCount, class D, class V = hn::Vec<D>>
 HWY_INLINE void Exp2NonPositive(D d, V (&x)[kCount]) {
   const hn::RebindToSigned<D> di;
-  const V magic = hn::Set(d, 12582912.0f);
+  const Exp2Constants& k = InMemory(kExp2);
+  const auto constant = [&](const float& value) HWY_ATTR { return hn::Set(d, value); };
+  const V magic = constant(k.magic);
   V power[kCount];
   V p[kCount];
-  for (size_t i = 0; i < kCount; ++i) x[i] = RaiseToBound(x[i], hn::Set(d, -127.0f));
+  for (size_t i = 0; i < kCount; ++i) x[i] = RaiseToBound(x[i], constant(k.least));
   for (size_t i = 0; i < kCount; ++i) power[i] = hn::Add(x[i], magic);
   for (size_t i = 0; i < kCount; ++i) x[i] = hn::Sub(x[i], hn::Sub(power[i], magic));
   for (size_t i = 0; i < kCount; ++i) {
     const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, power[i]));
-    power[i] = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 127 << 23)));
+    power[i] = hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, constant(k.c[0]))));
   }
   for (size_t i = 0; i < kCount; ++i) {
     const V f = x[i];
     const V f2 = hn::Mul(f, f);
-    const V low = Fma(f, hn::Set(d, 0x1.62e432p-1f), hn::Set(d, 1.0f));
-    const V middle = Fma(f, hn::Set(d, 0x1.c6ae72p-5f), hn::Set(d, 0x1.ebfbe2p-3f));
-    const V high = Fma(f, hn::Set(d, 0x1.5f7276p-10f), hn::Set(d, 0x1.3b270ep-7f));
-    p[i] = Fma(f2, hn::Set(d, 0x1.470b4ap-13f), high);
+    const V low = Fma(f, constant(k.c[1]), constant(k.c[0]));
+    const V middle = Fma(f, constant(k.c[3]), constant(k.c[2]));
+    const V high = Fma(f, constant(k.c[5]), constant(k.c[4]));
+    p[i] = Fma(f2, constant(k.c[6]), high);
     p[i] = Fma(f2, p[i], middle);
     p[i] = Fma(f2, p[i], low);
   }

@@ -125,6 +125,7 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
   const size_t lanes = hn::Lanes(d);
   VF acc0[kRows];
   VF acc1[kRows];
+  HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
   for (size_t t = 0; t < depth; ++t) {
     const VF b0 = hn::LoadU(d, panel);
@@ -139,6 +140,7 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
     }
     a += layout.depth_step;
   }
+  HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
     store(d, acc0[r], c + r * c_stride, r);
     store(d, acc1[r], c + r * c_stride + lanes, r);
