@@ -93,9 +93,10 @@ class ScoreBlock {
     ScoreTile panel = tile;
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
-      const size_t next = std::min(c + PanelCols(), tile.num_keys);
-      PrefetchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(next),
-                   std::min(PanelCols(), tile.num_keys - next));
+      if (plan_.streams_rows) {
+        const size_t count = std::min(PanelCols(), tile.num_keys - std::min(c, tile.num_keys));
+        TouchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(c), count);
+      }
       PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
       panel.first = c;
       panel.last = c + PanelCols();

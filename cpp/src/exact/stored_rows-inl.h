@@ -25,19 +25,32 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct StoredRows {
   const void* rows[kTileKeys];
   float scales[kTileKeys];
+  bool streamed;  // Plan::streams_rows
 };
 
 template <class T>
 inline constexpr bool kHasScale = std::is_same_v<T, int8_t> || std::is_same_v<T, Float8E4M3>;
 
+// Reads a byte of every cache line.
+HWY_INLINE void Touch(const void* row, size_t bytes) {
+  constexpr size_t kLine = 64;
+  const auto* lines = static_cast<const volatile char*>(row);
+  for (size_t byte = 0; byte < bytes; byte += kLine) (void)lines[byte];
+}
+
 // Keys whose values stay in L1 while all rows pass over them.
 inline constexpr size_t kValueKeys = 32;
 
-// Rows and vectors of columns whose sums are in registers while keys pass. As wide as can be: the
-// processor's prefetchers follow rows that are read whole, one after the other. Panels of two
-// vectors take nearly twice the time (Zen 4, 268 MB, with or without prefetching).
-inline constexpr size_t kSumRows = kTileRows == 8 ? 2 : 1;
-inline constexpr size_t kSumVectors = hn::MaxLanes(DF()) > 4 ? 8 : 4;
+// Rows and vectors of columns whose sums are in registers while keys pass. As wide as can be for
+// floats: the processor's prefetchers follow rows that are read whole, one after the other. Panels
+// of two vectors take nearly twice the time (Zen 4, 268 MB, with or without prefetching). As many
+// rows as can be for what takes long to convert.
+template <class T>
+inline constexpr size_t kValueRows = kTileRows == 8 ? (kHasScale<T> ? 4 : 2) : 1;
+template <class T>
+inline constexpr size_t kValueVectors = kTileRows == 8           ? 16 / kValueRows<T>
+                                        : hn::MaxLanes(DF()) > 4 ? 8
+                                                                 : 4;
 
 // Keys [begin, end) of kRows rows and kVectors vectors of columns: sums += weights x values, one
 // chain of multiply-adds per number in ascending order of keys.
@@ -59,7 +72,7 @@ HWY_INLINE void SumColumns(const StoredRows& values, size_t column,
     for (size_t i = 0; i < kVectors; ++i) {
       VF value = LoadStored(d, row + i * lanes);
       if constexpr (kHasScale<T>) value = hn::Mul(value, hn::Set(d, values.scales[j]));
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (size_t r = 0; r < kRows; ++r) sum[r][i] = Fma(weight[r], value, sum[r][i]);
     }
   }
@@ -79,8 +92,8 @@ void SumRows(const StoredRows& values, const float* weights, size_t begin, size_
       SumColumns<T, kRows, kVectors>(values, c, weights, begin, end, sums + c, v_cols);
     }
   };
-  pass.template operator()<kSumVectors>();
-  if constexpr (kSumVectors > 4) pass.template operator()<4>();
+  pass.template operator()<kValueVectors<T>>();
+  if constexpr (kValueVectors < T >> 4) pass.template operator()<4>();
   pass.template operator()<2>();
 }
 
@@ -92,14 +105,19 @@ void SumValues(const StoredRows& values, const ScoreTile& tile, size_t v_cols,
   std::fill_n(sums, tile.num_rows * v_cols, 0.0f);
   const size_t last = std::min(tile.last, tile.num_keys);
   for (size_t key = tile.first; key < last; key += kValueKeys) {
-    for (size_t r = 0; r < tile.num_rows; r += kSumRows) {
+    // The sums wait for their multiply-adds: memory should not wait with them.
+    for (size_t j = key; values.streamed && j < std::min(last, key + kValueKeys); ++j) {
+      Touch(values.rows[j], v_cols * sizeof(T));
+    }
+    for (size_t r = 0; r < tile.num_rows; r += kValueRows<T>) {
       const ColumnRange& columns = tile.groups[r / kTileRows];
       const size_t begin = std::max(columns.begin, key);
       const size_t end = std::min({columns.end, last, key + kValueKeys});
       if (begin >= end) continue;
-      WithRows<kSumRows>(std::min(kSumRows, tile.num_rows - r), [&]<size_t kRows>() HWY_ATTR {
-        SumRows<T, kRows>(values, tile.row_scores(r), begin, end, sums + r * v_cols, v_cols);
-      });
+      WithRows<kValueRows<T>>(
+          std::min(kValueRows<T>, tile.num_rows - r), [&]<size_t kRows>() HWY_ATTR {
+            SumRows<T, kRows>(values, tile.row_scores(r), begin, end, sums + r * v_cols, v_cols);
+          });
     }
   }
 }

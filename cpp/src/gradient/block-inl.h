@@ -136,7 +136,7 @@ class GradientBlock : private ScoreBlock {
     const Row& row = scratch_.rows[r];
     const void* stored = tensor.Row(batch_, row.head, row.query);
     if (tensor.dtype == DType::kFloat32) return static_cast<const float*>(stored);
-    StoredRowToFloats(tensor.dtype, stored, static_cast<size_t>(tensor.shape[3]), buffer);
+    StoredRowToFloats(tensor.dtype, stored, 1.0f, static_cast<size_t>(tensor.shape[3]), buffer);
     return buffer;
   }
 

@@ -146,6 +146,19 @@ inline void RowToFloats(const T* HWY_RESTRICT from, size_t count, float* HWY_RES
   for (; c < count; ++c) to[c] = StoredToFloat(from[c]);
 }
 
+// The same times `scale`.
+template <class T>
+inline void ScaledRowToFloats(const T* HWY_RESTRICT from, float scale, size_t count,
+                              float* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t c = 0;
+  for (; c + lanes <= count; c += lanes) {
+    hn::StoreU(hn::Mul(LoadStored(d, from + c), hn::Set(d, scale)), d, to + c);
+  }
+  for (; c < count; ++c) to[c] = StoredToFloat(from[c]) * scale;
+}
+
 template <class T>
 inline void RowFromFloats(const float* HWY_RESTRICT from, size_t count, T* HWY_RESTRICT to) {
   const hn::ScalableTag<float> d;
@@ -155,17 +168,17 @@ inline void RowFromFloats(const float* HWY_RESTRICT from, size_t count, T* HWY_R
   for (; c < count; ++c) FloatToStored(from[c], to + c);
 }
 
-// `from` as floats. Any storage type of dtype.h.
-inline void StoredRowToFloats(DType dtype, const void* from, size_t count, float* to) {
+// `from` as floats. Any storage type of dtype.h; only int8 and float8 have a scale.
+inline void StoredRowToFloats(DType dtype, const void* from, float scale, size_t count, float* to) {
   switch (dtype) {
     case DType::kFloat16:
       return RowToFloats(static_cast<const Float16*>(from), count, to);
     case DType::kBFloat16:
       return RowToFloats(static_cast<const BFloat16*>(from), count, to);
     case DType::kInt8:
-      return RowToFloats(static_cast<const int8_t*>(from), count, to);
+      return ScaledRowToFloats(static_cast<const int8_t*>(from), scale, count, to);
     case DType::kFloat8E4M3:
-      return RowToFloats(static_cast<const Float8E4M3*>(from), count, to);
+      return ScaledRowToFloats(static_cast<const Float8E4M3*>(from), scale, count, to);
     default:
       std::memcpy(to, from, count * sizeof(float));
   }

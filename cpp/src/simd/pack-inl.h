@@ -31,38 +31,93 @@ struct RowPointers {
   const float* row(size_t i) const { return rows[i]; }
 };
 
-// Writes 4 columns of 4 rows transposed: to[c * to_stride + r].
-HWY_INLINE void Transpose4x4(const float* const* HWY_RESTRICT rows, size_t column,
-                             float* HWY_RESTRICT to, size_t to_stride) {
-  const hn::FixedTag<float, 4> d4;
-  const auto r0 = hn::LoadU(d4, rows[0] + column);
-  const auto r1 = hn::LoadU(d4, rows[1] + column);
-  const auto r2 = hn::LoadU(d4, rows[2] + column);
-  const auto r3 = hn::LoadU(d4, rows[3] + column);
-  const auto low01 = hn::InterleaveLower(d4, r0, r1);
-  const auto high01 = hn::InterleaveUpper(d4, r0, r1);
-  const auto low23 = hn::InterleaveLower(d4, r2, r3);
-  const auto high23 = hn::InterleaveUpper(d4, r2, r3);
-  hn::StoreU(hn::ConcatLowerLower(d4, low23, low01), d4, to);
-  hn::StoreU(hn::ConcatUpperUpper(d4, low23, low01), d4, to + to_stride);
-  hn::StoreU(hn::ConcatLowerLower(d4, high23, high01), d4, to + 2 * to_stride);
-  hn::StoreU(hn::ConcatUpperUpper(d4, high23, high01), d4, to + 3 * to_stride);
+// Vectors of kBlocks blocks of 4 floats each; afterwards vector b holds block b of every vector.
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE void TransposeBlocks(hn::Vec512<float> (&x)[4]) {
+  const __m512 even01 = _mm512_shuffle_f32x4(x[0].raw, x[1].raw, 0x88);
+  const __m512 even23 = _mm512_shuffle_f32x4(x[2].raw, x[3].raw, 0x88);
+  const __m512 odd01 = _mm512_shuffle_f32x4(x[0].raw, x[1].raw, 0xdd);
+  const __m512 odd23 = _mm512_shuffle_f32x4(x[2].raw, x[3].raw, 0xdd);
+  x[0].raw = _mm512_shuffle_f32x4(even01, even23, 0x88);
+  x[1].raw = _mm512_shuffle_f32x4(odd01, odd23, 0x88);
+  x[2].raw = _mm512_shuffle_f32x4(even01, even23, 0xdd);
+  x[3].raw = _mm512_shuffle_f32x4(odd01, odd23, 0xdd);
+}
+#endif
+template <class V>
+HWY_INLINE void TransposeBlocks(V (&x)[2]) {
+  const hn::DFromV<V> d;
+  const V low = hn::ConcatLowerLower(d, x[1], x[0]);
+  x[1] = hn::ConcatUpperUpper(d, x[1], x[0]);
+  x[0] = low;
+}
+template <class V>
+HWY_INLINE void TransposeBlocks(V (&)[1]) {}
+
+// Writes kSquare columns of as many rows transposed: to[c * to_stride + r]. Squares as wide as a
+// vector are loaded and stored a fourth as often as squares of 4.
+template <size_t kSquare>
+HWY_INLINE void TransposeSquare(const float* const* HWY_RESTRICT rows, size_t column,
+                                float* HWY_RESTRICT to, size_t to_stride) {
+  constexpr size_t kBlocks = kSquare / 4;
+  const hn::FixedTag<float, kSquare> d;
+  const hn::RepartitionToWide<decltype(d)> d2;
+  using V = hn::Vec<decltype(d)>;
+  V x[4][kBlocks];  // x[i][g], block b: column 4 b + i of rows 4 g to 4 g + 3
+  HWY_UNROLL(4)
+  for (size_t g = 0; g < kBlocks; ++g) {
+    const float* const* four = rows + 4 * g;
+    const V r0 = hn::LoadU(d, four[0] + column);
+    const V r1 = hn::LoadU(d, four[1] + column);
+    const V r2 = hn::LoadU(d, four[2] + column);
+    const V r3 = hn::LoadU(d, four[3] + column);
+    const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
+    const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
+    const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
+    const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
+    x[0][g] = hn::BitCast(d, hn::InterleaveLower(d2, low01, low23));
+    x[1][g] = hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23));
+    x[2][g] = hn::BitCast(d, hn::InterleaveLower(d2, high01, high23));
+    x[3][g] = hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23));
+  }
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < 4; ++i) {
+    TransposeBlocks(x[i]);
+    HWY_UNROLL(4)
+    for (size_t b = 0; b < kBlocks; ++b) hn::StoreU(x[i][b], d, to + (4 * b + i) * to_stride);
+  }
+}
+
+// Rows [begin, count) of `width` floats transposed, in squares of kSquare and then smaller ones:
+// to[t * to_stride + r].
+template <size_t kSquare>
+HWY_INLINE void TransposeFrom(size_t begin, const float* const* HWY_RESTRICT rows, size_t count,
+                              size_t width, float* HWY_RESTRICT to, size_t to_stride) {
+  const size_t whole_width = width / kSquare * kSquare;
+  size_t r = begin;
+  for (; r + kSquare <= count; r += kSquare) {
+    for (size_t t = 0; t < whole_width; t += kSquare) {
+      TransposeSquare<kSquare>(rows + r, t, to + t * to_stride + r, to_stride);
+    }
+    for (size_t t = whole_width; t < width; ++t) {
+      for (size_t i = r; i < r + kSquare; ++i) to[t * to_stride + i] = rows[i][t];
+    }
+  }
+  if constexpr (kSquare > 4) {
+    TransposeFrom<kSquare / 2>(r, rows, count, width, to, to_stride);
+  } else {
+    for (size_t i = 0; i < count % 4; ++i) {
+      const float* HWY_RESTRICT row = rows[r + i];
+      for (size_t t = 0; t < width; ++t) to[t * to_stride + r + i] = row[t];
+    }
+  }
 }
 
 // Writes `count` rows of `width` floats transposed: to[t * to_stride + r].
 inline void TransposeRows(const float* const* HWY_RESTRICT rows, size_t count, size_t width,
                           float* HWY_RESTRICT to, size_t to_stride) {
-  const size_t rows4 = count / 4 * 4;
-  const size_t width4 = width / 4 * 4;
-  for (size_t r = 0; r < rows4; r += 4) {
-    for (size_t t = 0; t < width4; t += 4) {
-      Transpose4x4(rows + r, t, to + t * to_stride + r, to_stride);
-    }
-  }
-  for (size_t r = 0; r < count; ++r) {
-    const float* HWY_RESTRICT row = rows[r];
-    for (size_t t = r < rows4 ? width4 : 0; t < width; ++t) to[t * to_stride + r] = row[t];
-  }
+  constexpr size_t kLanes = hn::MaxLanes(DF());
+  TransposeFrom<kLanes <= 16 ? kLanes : 4>(0, rows, count, width, to, to_stride);
 }
 
 // Packs up to PanelCols() rows of keys as one transposed panel [width][PanelCols()]; missing rows

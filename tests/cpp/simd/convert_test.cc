@@ -21,7 +21,7 @@ namespace heed::testing {
 namespace HWY_NAMESPACE {
 
 void ToFloats(DType dtype, const void* from, size_t count, float* to) {
-  heed::HWY_NAMESPACE::StoredRowToFloats(dtype, from, count, to);
+  heed::HWY_NAMESPACE::StoredRowToFloats(dtype, from, 1.0f, count, to);
 }
 void FromFloats(const float* from, size_t count, DType dtype, void* to) {
   heed::HWY_NAMESPACE::FloatsToStoredRow(from, count, dtype, to);

@@ -64,7 +64,7 @@ class Cope final : public SingleRowNormalize {
     const StoredTensor& q = tile.problem->q;
     const void* query = q.Row(tile.batch, row.head, row.query);
     if (q.dtype == DType::kFloat32) return static_cast<const float*>(query);
-    StoredRowToFloats(q.dtype, query, static_cast<size_t>(q.shape[3]), converted);
+    StoredRowToFloats(q.dtype, query, 1.0f, static_cast<size_t>(q.shape[3]), converted);
     return converted;
   }
 
