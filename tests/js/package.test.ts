@@ -2,7 +2,7 @@ import { cpSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { toolchain } from "../../scripts/toolchain.mjs";
 import { filesIn, fixtures, installPacked, runIn } from "./packed.js";
 import { expectClose, root } from "./support.js";
@@ -99,13 +99,20 @@ describe("the packed package", () => {
   });
 });
 
-/** This Node, and the newer one that the set-up provides. */
-const nodes = [process.execPath, toolchain().node24].filter((path) => path !== null);
+/** This Node, and what the set-up provides; tests of what it could not provide are skipped. */
+const { node24, bun, deno } = toolchain();
+const runtimes: [string, string | null, string[]][] = [
+  [`Node ${process.versions.node}`, process.execPath, []],
+  ["Node 22 or newer", node24, []],
+  ["Bun", bun, ["run"]],
+  ["Deno", deno, ["run", "--no-prompt", "--allow-read"]],
+];
 
-describe.each([...new Set(nodes)])("in %s", (node) => {
+describe.each(runtimes)("in %s", (_, program, args) => {
+  const it = test.skipIf(program === null);
   const runFixture = (name: string) => {
     cpSync(`${fixtures}/node/${name}`, join(folder, name));
-    return JSON.parse(runIn(folder, node, name));
+    return JSON.parse(runIn(folder, program as string, ...args, name));
   };
 
   it("import attends", () => {
