@@ -26,9 +26,10 @@ export function cppExamples() {
     .flatMap((page) => examplesIn(page, "cpp"));
 }
 
-// Includes and functions stand before main(), whatever their place on the page; a loop that decodes for
+// A page may show a whole program. Else includes and functions stand before main(), whatever their place on the page; a loop that decodes for
 // ever ends after three tokens.
 export function programOf({ name, page, code }) {
+  if (/^int main\(\)/m.test(code)) return `// From ${page}.\n${code}`;
   const functions = [...code.matchAll(/^(?:\w[\w:]* )+\w+\([^)]*\) \{\n[\s\S]*?^\}\n/gm)].map(
     ([text]) => text,
   );
