@@ -1,10 +1,11 @@
-import { cpSync, readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
+import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { toolchain } from "../../scripts/toolchain.mjs";
-import { filesIn, fixtures, installPacked, runIn } from "./packed.js";
+import { filesIn, fixtures, installPacked, runIn, tarballIn } from "./packed.js";
 import { expectClose, root } from "./support.js";
 
 let packed: ReturnType<typeof installPacked>;
@@ -50,6 +51,24 @@ describe("the packed package", () => {
       const kilobytes = sizes.reduce((sum, size) => sum + size) / 1000;
       expect(kilobytes, name).toBeLessThan(Number.parseFloat(limit));
     }
+  });
+
+  it("has no fault that publint knows, nor a type that resolves wrongly", async () => {
+    const { messages } = await publint({ pkgDir: installed("."), strict: true });
+    expect(messages).toEqual([]);
+    const attw = `${root}node_modules/@arethetypeswrong/cli/dist/index.js`;
+    const options = ["--profile", "esm-only", "--format", "json"];
+    const said = runIn(folder, process.execPath, attw, tarballIn(folder), ...options);
+    const { analysis } = JSON.parse(said);
+    expect(Object.keys(analysis.entrypoints)).toContain("./worker");
+  });
+
+  it("is the same bytes each time it is packed", () => {
+    const again = join(folder, "again");
+    mkdirSync(again);
+    runIn(root, "npm", "pack", "--ignore-scripts", "--pack-destination", again);
+    const [first, second] = [folder, again].map((at) => readFileSync(join(at, tarballIn(at))));
+    expect(second?.equals(first as Buffer)).toBe(true);
   });
 
   it("holds these files and no others", () => {

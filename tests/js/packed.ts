@@ -19,15 +19,17 @@ export const runIn = (cwd: string, program: string, ...args: string[]): string =
 export const filesIn = (path: string): string[] =>
   readdirSync(path, { recursive: true }).map(String).sort();
 
+export const tarballIn = (folder: string): string =>
+  readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
+
 /** A new folder with the packed package installed in it, and nothing else than a copy of `project`. */
 export function installPacked(project?: string): { folder: string; remove: () => void } {
   const folder = mkdtempSync(join(tmpdir(), "heed-package-"));
   runIn(root, "npm", "pack", "--ignore-scripts", "--pack-destination", folder);
-  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
   const manifest = '{ "private": true, "type": "module" }';
   if (project === undefined) writeFileSync(join(folder, "package.json"), manifest);
   else cpSync(project, folder, { recursive: true });
   const options = ["--no-audit", "--no-fund", "--offline", "--no-save", "--ignore-scripts"];
-  runIn(folder, "npm", "install", ...options, `./${tarball}`);
+  runIn(folder, "npm", "install", ...options, `./${tarballIn(folder)}`);
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
