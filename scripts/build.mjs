@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
+import { buildCppApi } from "./api_cpp.mjs";
 import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
@@ -72,6 +73,7 @@ export async function buildWeb(tools) {
   const build = [vite, "build", "--config", "web/vite.config.ts", ...output];
   await run(process.execPath, build, inRoot(tools));
   await buildApi(tools, join(siteFolder, "api"));
+  await buildCppApi(tools, join(siteFolder, "api-cpp"));
 }
 
 const parts = {

@@ -1,9 +1,10 @@
 // Installs the library and uses it as strangers' projects would: find_package, pkg-config, shared,
 // as a subproject, and the examples.
 //   node scripts/consumer.mjs
-import { readdirSync, renameSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { cmakeProjects, writePrograms } from "./docs_examples.mjs";
 import { capture, run, which } from "./process.mjs";
 import { main } from "./steps.mjs";
 import { root, toolchain } from "./toolchain.mjs";
@@ -43,6 +44,38 @@ async function checkFindPackage(tools, prefix) {
   if (capture("cmake", newer, { env: tools.env }) !== null) {
     throw new Error("find_package(heed 0.2) accepted an older heed");
   }
+}
+
+async function checkDocs(tools, prefix) {
+  const programs = build("docs-programs");
+  const count = writePrograms(programs);
+  const binary = await buildProject(tools, "tests/docs", "docs", [
+    `-DCMAKE_PREFIX_PATH=${prefix}`,
+    `-DHEED_DOCS_PROGRAMS=${programs}`,
+  ]);
+  const options = ["--test-dir", binary, "--output-on-failure", "--no-tests=error"];
+  await run("ctest", options, { cwd: root, env: tools.env, quiet: true });
+  console.log(`${count} C++ examples of the docs run as they are written`);
+}
+
+// What the README and docs/setup.md tell to write into a CMakeLists.txt. The way through heed's sources
+// is only configured: checkSubproject() builds it.
+async function checkCMakeExamples({ env, highway }, prefix) {
+  const projects = ["README.md", "docs/setup.md"].flatMap((page) => cmakeProjects(page, root));
+  for (const [i, text] of projects.entries()) {
+    const source = build(`docs-cmake-${i}`);
+    mkdirSync(source, { recursive: true });
+    writeFileSync(join(source, "CMakeLists.txt"), text);
+    cpSync(join(root, "tests/consumer/main.cc"), join(source, "main.cc"));
+    const found = highway ? [`-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=${highway}`] : [];
+    const where = [`-DCMAKE_PREFIX_PATH=${prefix}`, ...found];
+    const configure = ["-S", source, "-B", join(source, "build"), "-G", "Ninja", ...where];
+    await run("cmake", configure, { cwd: root, env, quiet: true });
+    if (text.includes("FetchContent")) continue;
+    await run("cmake", ["--build", join(source, "build")], { cwd: root, env, quiet: true });
+    await run(join(source, "build/your_program"), [], { cwd: root, env, quiet: true });
+  }
+  console.log(`${projects.length} CMake examples of the docs work as they are written`);
 }
 
 async function checkExamples(tools, prefix, hasShared) {
@@ -139,6 +172,8 @@ export async function checkConsumer(tools, from) {
   const hasShared = checkSymbols(prefix);
   await checkFindPackage(tools, prefix);
   await checkExamples(tools, prefix, hasShared);
+  await checkDocs(tools, prefix);
+  await checkCMakeExamples(tools, prefix);
   await checkPkgConfig(tools, prefix, hasShared);
   await checkSubproject(tools);
 }

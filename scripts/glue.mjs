@@ -32,10 +32,43 @@ export function withoutBlockFunctions(source, parse) {
   );
 }
 
+function replaceOnce(source, pattern, text, what) {
+  const count = [...source.matchAll(new RegExp(pattern, "g"))].length;
+  if (count !== 1)
+    throw new Error(`${what}: found ${count} times in Emscripten's glue, expected 1`);
+  return source.replace(pattern, text);
+}
+
+// Bundlers find a worker's file by reading `new Worker(new URL(...))`. In the glue that line names the
+// file it stands in, and a worker that may start itself holds Turbopack's builds for ever
+// (vercel/next.js#97399). So the package says the line (bindings/src/full_files.ts), outside of what it
+// starts, and glue calls it.
+export function withGivenThreads(source) {
+  const start = /new Worker\(new URL\("[\w.-]+\.mjs",\s*import\.meta\.url\),\s*[^()]+\)/;
+  return replaceOnce(source, start, 'Module["newThread"]()', "the line that starts a worker");
+}
+
+// Node's glue names a file of its own, which is the web's and is not kept twice. Nobody reads it, but
+// bundlers for servers want it to be there.
+export function withSharedFile(source) {
+  return replaceOnce(
+    source,
+    /new URL\("([\w-]+)\.node\.wasm",\s*import\.meta\.url\)/,
+    'new URL("$1.wasm",import.meta.url)',
+    "the address of its WebAssembly",
+  );
+}
+
+function prepare(source, name) {
+  if (name.endsWith(".node.mjs")) return withSharedFile(source);
+  return name.endsWith("-threads.mjs") ? withGivenThreads(source) : source;
+}
+
 // Emscripten's glue keeps its long names; a third of its download goes without them.
 export async function minifyGlue(from, to) {
   const { minify, parseAst } = await import("vite");
-  const source = withoutBlockFunctions(readFileSync(from, "utf8"), parseAst);
+  const prepared = prepare(readFileSync(from, "utf8"), from);
+  const source = withoutBlockFunctions(prepared, parseAst);
   const { code, errors } = await minify(from, source, { module: true });
   if (errors.length > 0) throw new Error(`${from}: ${errors[0].message}`);
   writeFileSync(to, code);

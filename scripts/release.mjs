@@ -6,8 +6,9 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { capture, run } from "./process.mjs";
+import { reproduce } from "./reproduce.mjs";
 import { main, step } from "./steps.mjs";
-import { root } from "./toolchain.mjs";
+import { root, toolchain } from "./toolchain.mjs";
 
 const read = (file) => readFileSync(join(root, file), "utf8");
 
@@ -114,6 +115,7 @@ async function release() {
   checkTree(version);
   await step("Checks", () => run("npm", ["run", "check"], { cwd: root }));
   await step("Tests", () => run("npm", ["test"], { cwd: root }));
+  await step("Build the WASM elsewhere", () => reproduce(toolchain()));
   const packed = await step("Pack", () => pack(join(root, "build/release")));
   const message = `heed ${heading.trim()}\n\n${text}\n`;
   await run("git", ["tag", "-a", `v${version}`, "-m", message], { cwd: root });

@@ -3,6 +3,7 @@
 //   node scripts/serve.mjs [folder] [--port N]
 import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
+import { networkInterfaces } from "node:os";
 import { extname, join, normalize, resolve } from "node:path";
 import { pipeline } from "node:stream";
 import { fileURLToPath } from "node:url";
@@ -72,15 +73,25 @@ function answer(folder, headers, request, response) {
   else pipeline(createReadStream(found.file), response, () => {});
 }
 
-// Resolves with { url, close() } once it listens; port 0 takes any free one.
-export function serve(folder, port = 0, { isolated = true } = {}) {
+// This machine's address in its own network, for a phone beside it.
+function lanAddress() {
+  const addresses = Object.values(networkInterfaces()).flat();
+  const own = addresses.find(({ family, internal }) => family === "IPv4" && !internal);
+  if (!own) throw new Error("--lan: this machine has no address in a network");
+  return own.address;
+}
+
+// Resolves with { url, close() } once it listens; port 0 takes any free one. Only this machine can ask,
+// or with `lan` every machine in its network, which gets one thread: plain HTTP isolates no page.
+export function serve(folder, port = 0, { isolated = true, lan = false } = {}) {
   const base = resolve(folder);
-  const headers = isolated ? { ...isolation, ...policy } : policy;
+  const host = lan ? lanAddress() : "localhost";
+  const headers = isolated && !lan ? { ...isolation, ...policy } : policy;
   const server = createServer((request, response) => answer(base, headers, request, response));
   return new Promise((resolvePromise, reject) => {
     server.once("error", reject);
-    server.listen(port, "127.0.0.1", () => {
-      const url = `http://localhost:${server.address().port}/`;
+    server.listen(port, lan ? "0.0.0.0" : "127.0.0.1", () => {
+      const url = `http://${host}:${server.address().port}/`;
       const close = () => {
         server.closeAllConnections();
         server.close();
@@ -91,10 +102,10 @@ export function serve(folder, port = 0, { isolated = true } = {}) {
 }
 
 // The port asked for, or the next free one after it.
-export async function serveNear(folder, port) {
+export async function serveNear(folder, port, options) {
   for (let candidate = port; ; ++candidate) {
     try {
-      return await serve(folder, candidate);
+      return await serve(folder, candidate, options);
     } catch (error) {
       if (error.code !== "EADDRINUSE" || candidate >= port + 20) throw error;
     }

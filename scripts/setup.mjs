@@ -7,6 +7,7 @@ import { run, which } from "./process.mjs";
 import { withLock } from "./setup/lock.mjs";
 import { privateApt } from "./setup/private_apt.mjs";
 import { provide } from "./setup/provide.mjs";
+import { provideRuntimes } from "./setup/runtimes.mjs";
 import { debian, installPackages, isRoot, provideSystem } from "./setup/system.mjs";
 import { unpackEmscripten, unpackHighway, unpackNode24, unpackXsimd } from "./setup/unpacked.mjs";
 import { cacheFolder, minimumEmscripten, root, toolchain, toolFolders } from "./toolchain.mjs";
@@ -99,6 +100,7 @@ export async function setup() {
     await provideSources(aptGet);
     await provideEmscripten(aptGet);
     await provideNode24();
+    await provideRuntimes(report);
     await provideModules();
   });
 }

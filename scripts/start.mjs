@@ -1,6 +1,7 @@
 // npm start: from whatever is there to the demo page in a browser.
 //   npm start                  set up, build, serve, print the address
 //   npm start -- --port 8080
+//   npm start -- --lan         for phones in the same network too
 //   npm start -- --check       load the page in headless Chromium, prove that it computes, exit
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -26,7 +27,11 @@ async function check(chromium) {
 
 await main(async () => {
   const { values } = parseArgs({
-    options: { check: { type: "boolean" }, port: { type: "string", default: "4173" } },
+    options: {
+      check: { type: "boolean" },
+      lan: { type: "boolean", default: false },
+      port: { type: "string", default: "4173" },
+    },
   });
   const port = Number(values.port);
   if (!Number.isInteger(port) || port < 0 || port > 65535) {
@@ -39,6 +44,6 @@ await main(async () => {
     await step("Check the page in Chromium", () => check(tools.chromium));
     return;
   }
-  const { url } = await serveNear(siteFolder, port);
+  const { url } = await serveNear(siteFolder, port, { lan: values.lan });
   console.log(`\nheed is at ${url}   (Ctrl+C stops it)`);
 });

@@ -1,7 +1,8 @@
 // Where every tool is, and the environment that makes cmake, emcc and npm programs use it.
 //   import { toolchain } from "./toolchain.mjs"
 //   eval "$(node scripts/toolchain.mjs --print)"      # the same for a shell
-import { existsSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,12 +17,51 @@ export const cacheFolder =
   process.env.HEED_TOOLCHAIN ??
   join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "heed", "toolchain");
 
+const { platform, arch } = process;
+const isKnown = ["linux", "darwin"].includes(platform) && ["x64", "arm64"].includes(arch);
+
+// Programs of other JavaScript runtimes, as npm packages of one platform each.
+export const runtimes = [
+  {
+    name: "Bun",
+    key: "bun",
+    version: "1.4.5",
+    package: `@oven/bun-${platform}-${arch === "arm64" ? "aarch64" : arch}`,
+    program: "bin/bun",
+  },
+  {
+    name: "Deno",
+    key: "deno",
+    version: "2.9.5",
+    package: `@deno/${platform}-${arch}${platform === "linux" ? "-glibc" : ""}`,
+    program: "deno",
+  },
+  {
+    name: "workerd",
+    key: "workerd",
+    version: "1.20261023.1",
+    package: `@cloudflare/workerd-${platform}-${arch === "x64" ? "64" : arch}`,
+    program: "bin/workerd",
+  },
+].map((runtime) => (isKnown ? runtime : { ...runtime, package: null }));
+
+export const nextFixture = join(root, "bindings/fixtures/next");
+
+function lockHash() {
+  const lock = readFileSync(join(nextFixture, "package-lock.json"));
+  return createHash("sha256").update(lock).digest("hex").slice(0, 12);
+}
+
 // The folder names carry a version: a change of recipe is a change of name.
 export const toolFolders = {
   highway: join(cacheFolder, "highway-1.2.0"),
   xsimd: join(cacheFolder, "xsimd-13"),
   emscripten: join(cacheFolder, "emscripten-3.1.69"),
   node24: join(cacheFolder, "node-24.21.0"),
+  next: join(cacheFolder, `next-${lockHash()}`),
+  ...Object.fromEntries(
+    runtimes.map(({ key, version }) => [key, join(cacheFolder, `${key}-${version}`)]),
+  ),
 };
 
 // Not the unpacked one, which an environment made of `--print` has on its PATH: that one needs its own
@@ -62,6 +102,15 @@ function node24() {
   return paths.find((path) => existsSync(path)) ?? null;
 }
 
+function runtimePrograms() {
+  return Object.fromEntries(
+    runtimes.map(({ key, package: packageName, program }) => {
+      const path = join(toolFolders[key], "node_modules", packageName ?? "", program);
+      return [key, packageName && isProvided(toolFolders[key]) && existsSync(path) ? path : null];
+    }),
+  );
+}
+
 export function toolchain() {
   const emscripten = emscriptenOnPath() ?? unpackedEmscripten();
   const paths = {
@@ -71,6 +120,8 @@ export function toolchain() {
     xsimd: xsimdInclude(),
     chromium: chromium(),
     node24: node24(),
+    next: isProvided(toolFolders.next) ? toolFolders.next : null,
+    ...runtimePrograms(),
     ccache: which("ccache"),
   };
   // Emscripten's own tsc comes first: --emit-tsd calls whichever is found.

@@ -15,10 +15,20 @@ export const coreFiles: WasmFiles = {
   "simd-threads": {
     glue: () => import("./wasm/heed-core-simd-threads.mjs"),
     url: () => new URL("./wasm/heed-core-simd-threads.wasm", import.meta.url),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-core-simd-threads.mjs", import.meta.url), {
+        type: "module",
+        name: "em-pthread",
+      }),
   },
   "relaxed-threads": {
     glue: () => import("./wasm/heed-core-relaxed-threads.mjs"),
     url: () => new URL("./wasm/heed-core-relaxed-threads.wasm", import.meta.url),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-core-relaxed-threads.mjs", import.meta.url), {
+        type: "module",
+        name: "em-pthread",
+      }),
   },
   reference: {
     glue: () => import("./wasm/heed-reference.mjs"),

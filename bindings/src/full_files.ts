@@ -15,10 +15,20 @@ export const fullFiles: WasmFiles = {
   "simd-threads": {
     glue: () => import("./wasm/heed-simd-threads.mjs"),
     url: () => new URL("./wasm/heed-simd-threads.wasm", import.meta.url),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-simd-threads.mjs", import.meta.url), {
+        type: "module",
+        name: "em-pthread",
+      }),
   },
   "relaxed-threads": {
     glue: () => import("./wasm/heed-relaxed-threads.mjs"),
     url: () => new URL("./wasm/heed-relaxed-threads.wasm", import.meta.url),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-relaxed-threads.mjs", import.meta.url), {
+        type: "module",
+        name: "em-pthread",
+      }),
   },
   reference: {
     glue: () => import("./wasm/heed-reference.mjs"),

@@ -6,7 +6,7 @@ import { Heap } from "./heap.js";
 import { type Choice, Heed } from "./heed.js";
 import type { LoadOptions, LoadProgress } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
-import type { FileKey, Platform } from "./platform.js";
+import type { FileKey, Platform, WasmFile } from "./platform.js";
 import { Registry } from "./registry.js";
 import { selfTest } from "./self_test.js";
 import { VERSION } from "./version.js";
@@ -92,9 +92,9 @@ async function compile(
 
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
-  imported: ReturnType<Platform["files"][FileKey]["glue"]>,
+  imported: ReturnType<WasmFile["glue"]>,
   module: WebAssembly.Module,
-  threads: number,
+  threading: { pthreadPoolSize: number; newThread: WasmFile["newThread"] | undefined },
 ): Promise<Glue> {
   const { default: factory } = await imported;
   const glue = await new Promise<unknown>((resolve, reject) => {
@@ -110,7 +110,7 @@ async function instantiate<Glue extends MemoryGlue>(
       return {};
     };
     const settings = {
-      pthreadPoolSize: threads - 1,
+      ...threading,
       print: silent,
       printErr: silent,
       instantiateWasm,
@@ -144,12 +144,13 @@ async function open<Glue extends MemoryGlue>(
   threads: number,
 ): Promise<Glue> {
   // Imported while the module is fetched and compiled; a failure is reported where it is awaited.
-  const imported = platform.files[file].glue();
+  const { glue, newThread } = platform.files[file];
+  const imported = glue();
   imported.catch(() => {});
   const module = await compile(file, options, platform);
   checkBelongs(module, fileName(file, platform));
   try {
-    return await instantiate<Glue>(imported, module, threads);
+    return await instantiate<Glue>(imported, module, { pthreadPoolSize: threads - 1, newThread });
   } catch (cause) {
     if (cause instanceof RangeError) {
       throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });

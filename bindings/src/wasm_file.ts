@@ -30,12 +30,18 @@ export async function compileBytes(bytes: Uint8Array, from: string): Promise<Web
   }
 }
 
+/** Bundlers may write `new URL()` as a path, which only a page can fetch: what helps then. */
+const adviceFor = (url: URL): string =>
+  String(url).startsWith("/")
+    ? '; a server must keep heed out of its bundle (Next.js: serverExternalPackages: ["heed"])'
+    : "";
+
 async function fetchResponse(url: URL): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url);
   } catch (cause) {
-    return refuse(`heed: ${url} could not be fetched: ${String(cause)}`, cause);
+    return refuse(`heed: ${url} could not be fetched: ${String(cause)}${adviceFor(url)}`, cause);
   }
   if (!response.ok) refuse(`heed: ${url} answered ${response.status} ${response.statusText}`);
   return response;

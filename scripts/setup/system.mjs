@@ -50,6 +50,13 @@ const systemTools = [
     optional: true,
   },
   {
+    name: "Doxygen",
+    packages: ["doxygen"],
+    found: () => program("doxygen", "1.9"),
+    advice: "for the C++ API reference, which is skipped without it",
+    optional: true,
+  },
+  {
     name: "Chromium",
     packages: ["chromium"],
     found: () => process.env.HEED_CHROMIUM ?? which("chromium") ?? which("google-chrome"),

@@ -23,7 +23,7 @@ async function unpackPackages(aptGet, folder, packages, excluded = []) {
   rmSync(downloads, { recursive: true });
 }
 
-async function installModules(folder, packages) {
+export async function installModules(folder, packages) {
   writeFileSync(join(folder, "package.json"), `{ "private": true }\n`);
   const options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
   await run("npm", ["install", ...options, ...packages], { cwd: folder, quiet: true });

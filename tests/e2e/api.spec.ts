@@ -1,4 +1,6 @@
 // The API reference, which lies beside the site: under the same policy, with its search.
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "./page.js";
 
 test("the API reference is found, linked and searched under the strict policy", async ({
@@ -12,4 +14,15 @@ test("the API reference is found, linked and searched under the strict policy", 
   await page.locator("#tsd-search-trigger").click();
   await page.locator("#tsd-search-input").fill("KvCacheOptions");
   await expect(page.locator("#tsd-search-results")).toContainText("KvCacheOptions");
+});
+
+const cppReference = fileURLToPath(new URL("../../build/web/api-cpp/index.html", import.meta.url));
+
+test("the C++ reference leads from a header to a function and its options", async ({ page }) => {
+  test.skip(!existsSync(cppReference), "built without Doxygen");
+  await page.goto("./api-cpp/");
+  await page.getByRole("link", { name: "attention.h", exact: true }).click();
+  await expect(page.getByText("one tiled loop with four sockets").first()).toBeVisible();
+  await page.getByRole("link", { name: "heed::AttentionOptions", exact: true }).first().click();
+  await expect(page.getByRole("link", { name: "softcap" }).first()).toBeVisible();
 });

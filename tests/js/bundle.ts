@@ -101,3 +101,17 @@ export async function bundleForEdge(script: string): Promise<string> {
   });
   return outputFiles[0]?.text ?? "";
 }
+
+/** A module of JavaScript alone; its imports of `.wasm` files stay, and the runtime answers them. */
+export async function bundleForWorkerd(script: string): Promise<string> {
+  const { outputFiles } = await esbuild({
+    entryPoints: [script],
+    bundle: true,
+    write: false,
+    format: "esm",
+    conditions: ["workerd", "worker", "browser"],
+    external: ["*.wasm"],
+    logLevel: "error",
+  });
+  return outputFiles[0]?.text ?? "";
+}

@@ -6,6 +6,7 @@ import { type LoadOptions, load, VERSION } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { choose } from "../../dist/choose.js";
 import { load as loadOnWeb } from "../../dist/index.js";
+import { compileUrl } from "../../dist/wasm_file.js";
 import { expectError, expectRejection, root } from "./support.js";
 
 const file = `${root}dist/wasm/heed-simd.wasm`;
@@ -66,6 +67,15 @@ describe("load", () => {
     ["/empty.wasm", ["0 bytes"]],
   ])("explains what is wrong with %s", async (path, words) => {
     await expectRejection("wasm-load", words, () => load({ wasmUrl: `${address}${path}` }));
+  });
+
+  it("says what to do where a bundler for servers wrote a path instead of an address", async () => {
+    // What Turbopack and webpack make of `new URL("x.wasm", import.meta.url)` there.
+    const path = "/_next/static/media/heed-simd.wasm";
+    const relative = { href: path, protocol: "", toString: () => path } as URL;
+    const words = [path, 'serverExternalPackages: ["heed"]'];
+    const platform = {} as Parameters<typeof compileUrl>[1];
+    await expectRejection("wasm-load", words, () => compileUrl(relative, platform));
   });
 
   it("explains a server that is not there, and a file that is not there", async () => {

@@ -1,10 +1,11 @@
-import { cpSync, readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { publint } from "publint";
+import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { toolchain } from "../../scripts/toolchain.mjs";
-import { filesIn, fixtures, installPacked, runIn } from "./packed.js";
+import { filesIn, fixtures, installPacked, runIn, tarballIn } from "./packed.js";
 import { expectClose, root } from "./support.js";
 
 let packed: ReturnType<typeof installPacked>;
@@ -50,6 +51,24 @@ describe("the packed package", () => {
       const kilobytes = sizes.reduce((sum, size) => sum + size) / 1000;
       expect(kilobytes, name).toBeLessThan(Number.parseFloat(limit));
     }
+  });
+
+  it("has no fault that publint knows, nor a type that resolves wrongly", async () => {
+    const { messages } = await publint({ pkgDir: installed("."), strict: true });
+    expect(messages).toEqual([]);
+    const attw = `${root}node_modules/@arethetypeswrong/cli/dist/index.js`;
+    const options = ["--profile", "esm-only", "--format", "json"];
+    const said = runIn(folder, process.execPath, attw, tarballIn(folder), ...options);
+    const { analysis } = JSON.parse(said);
+    expect(Object.keys(analysis.entrypoints)).toContain("./worker");
+  });
+
+  it("is the same bytes each time it is packed", () => {
+    const again = join(folder, "again");
+    mkdirSync(again);
+    runIn(root, "npm", "pack", "--ignore-scripts", "--pack-destination", again);
+    const [first, second] = [folder, again].map((at) => readFileSync(join(at, tarballIn(at))));
+    expect(second?.equals(first as Buffer)).toBe(true);
   });
 
   it("holds these files and no others", () => {
@@ -99,13 +118,20 @@ describe("the packed package", () => {
   });
 });
 
-/** This Node, and the newer one that the set-up provides. */
-const nodes = [process.execPath, toolchain().node24].filter((path) => path !== null);
+/** This Node, and what the set-up provides; tests of what it could not provide are skipped. */
+const { node24, bun, deno } = toolchain();
+const runtimes: [string, string | null, string[]][] = [
+  [`Node ${process.versions.node}`, process.execPath, []],
+  ["Node 22 or newer", node24, []],
+  ["Bun", bun, ["run"]],
+  ["Deno", deno, ["run", "--no-prompt", "--allow-read"]],
+];
 
-describe.each([...new Set(nodes)])("in %s", (node) => {
+describe.each(runtimes)("in %s", (_, program, args) => {
+  const it = test.skipIf(program === null);
   const runFixture = (name: string) => {
     cpSync(`${fixtures}/node/${name}`, join(folder, name));
-    return JSON.parse(runIn(folder, node, name));
+    return JSON.parse(runIn(folder, program as string, ...args, name));
   };
 
   it("import attends", () => {

@@ -1,6 +1,6 @@
 // The packed package, installed where nothing else is.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { root } from "./support.js";
@@ -19,12 +19,17 @@ export const runIn = (cwd: string, program: string, ...args: string[]): string =
 export const filesIn = (path: string): string[] =>
   readdirSync(path, { recursive: true }).map(String).sort();
 
-/** An empty folder with the packed package installed in it, and nothing else. */
-export function installPacked(): { folder: string; remove: () => void } {
+export const tarballIn = (folder: string): string =>
+  readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
+
+/** A new folder with the packed package installed in it, and nothing else than a copy of `project`. */
+export function installPacked(project?: string): { folder: string; remove: () => void } {
   const folder = mkdtempSync(join(tmpdir(), "heed-package-"));
   runIn(root, "npm", "pack", "--ignore-scripts", "--pack-destination", folder);
-  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
-  writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }');
-  runIn(folder, "npm", "install", "--no-audit", "--no-fund", "--offline", `./${tarball}`);
+  const manifest = '{ "private": true, "type": "module" }';
+  if (project === undefined) writeFileSync(join(folder, "package.json"), manifest);
+  else cpSync(project, folder, { recursive: true });
+  const options = ["--no-audit", "--no-fund", "--offline", "--no-save", "--ignore-scripts"];
+  runIn(folder, "npm", "install", ...options, `./${tarballIn(folder)}`);
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

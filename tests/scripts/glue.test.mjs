@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import vm from "node:vm";
 import { minify, parseAst } from "vite";
-import { withoutBlockFunctions } from "../../scripts/glue.mjs";
+import { withGivenThreads, withoutBlockFunctions, withSharedFile } from "../../scripts/glue.mjs";
 
 const SOURCE = `
 var factory = ((address) => {
@@ -36,4 +36,17 @@ test("MinifiedGlueRunsInAClassicScript", async () => {
   assert.equal(self.factory("about")(true), "yes!");
   assert.equal(self.print(1, 2), "1{2");
   assert.equal(self.alarm("x"), "x");
+});
+
+test("TheGlueNamesNoWorkerOfItsOwn", () => {
+  const worker = 'new Worker(new URL("heed-simd-threads.mjs",import.meta.url),workerOptions)';
+  assert.equal(withGivenThreads(`worker=${worker};`), 'worker=Module["newThread"]();');
+  assert.throws(() => withGivenThreads("worker=1"), /starts a worker: found 0 times/);
+  assert.throws(() => withGivenThreads(worker + worker), /found 2 times/);
+});
+
+test("TheGlueOfNodeNamesTheFileOfTheWeb", () => {
+  const address = (name) => `return new URL("${name}",import.meta.url).href`;
+  assert.equal(withSharedFile(address("heed-simd.node.wasm")), address("heed-simd.wasm"));
+  assert.throws(() => withSharedFile(address("heed-simd.wasm")), /found 0 times/);
 });

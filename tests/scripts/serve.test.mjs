@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
+import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { serve, serveNear } from "../../scripts/serve.mjs";
@@ -61,4 +61,18 @@ test("TakesTheNextPortWhenOneIsBusy", async () => {
   const second = await serveNear(folder, busy);
   assert.ok(Number(new URL(second.url).port) > busy);
   second.close();
+});
+
+const isLan = ({ family, internal }) => family === "IPv4" && !internal;
+const lan = Object.values(networkInterfaces()).flat().find(isLan);
+
+test("AnswersItsNetworkOnlyWhenAsked", { skip: !lan && "no network" }, async () => {
+  await assert.rejects(fetch(`http://${lan.address}:${new URL(server.url).port}/`));
+  const open = await serve(folder, 0, { lan: true });
+  try {
+    assert.equal(new URL(open.url).hostname, lan.address);
+    assert.equal((await fetch(open.url)).status, 200);
+  } finally {
+    open.close();
+  }
 });
