@@ -428,20 +428,6 @@ test("scaled dot product: heads are softmax of q·k, in the order of their entro
   expect(await bits()).not.toEqual(sorted);
 });
 
-test("scaled dot product: thousands of tokens, strip by strip, rows that sum to one", async ({
-  page,
-}) => {
-  await page.goto("./mechanisms/scaled_dot_product.html");
-  const long = page.getByTestId("long");
-  await long.getByRole("button", { name: "1024 tokens" }).click();
-  await expect(long.getByTestId("readout")).toContainText("1024 × 1024 weights in");
-  await long.getByRole("application").focus();
-  await page.keyboard.press("ArrowDown");
-  for (let step = 0; step < 5; step++) await page.keyboard.press("Shift+ArrowDown");
-  await expect(long).toContainText("weights sum to 1.000");
-  await expect(long.locator("table tbody tr")).toHaveCount(12);
-});
-
 /** The threshold t for which the sum of weight(score - t) is 1, by bisection. */
 function threshold(scores: readonly number[], weight: (above: number) => number): number {
   let [low, high] = [Math.min(...scores) - 2, Math.max(...scores)];

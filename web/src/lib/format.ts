@@ -9,6 +9,10 @@ export function fixed(value: number, digits = 3): string {
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
+/** Whole numbers from 10 000 on in groups of three, as SI writes them. */
+export const grouped = (value: number): string =>
+  value < 10_000 ? String(value) : String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
 /** Two significant digits and a power of ten: 1.2 × 10⁻⁷. */
 export function scientific(value: number): string {
   if (value === 0) return "0";

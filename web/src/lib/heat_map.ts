@@ -84,7 +84,8 @@ function packed(hex: string): number {
   return (0xff000000 | ((rgb & 0xff) << 16) | (rgb & 0xff00) | (rgb >> 16)) >>> 0;
 }
 
-function shadesOf(matrix: BigMatrix, palette: Palette): Uint32Array {
+/** Colours from the low end to the high end, SHADES of them. */
+function shadesOf(matrix: Pick<BigMatrix, "kind">, palette: Palette): Uint32Array {
   if (matrix.kind === "pattern") return new Uint32Array(SHADES).fill(packed(palette.soft));
   const name: RampName = matrix.kind === "weight" ? "weight" : "score";
   const ramp = palette.ramps[name];
@@ -149,6 +150,23 @@ export function rasterise(
         clamp(Math.round((signed - low) * toShade), 0, SHADES - 1)
       ] as number;
     }
+  }
+  return pixels;
+}
+
+/** Pixels of weights from 0 to `limit`, 0 (transparent) where a value is NaN. */
+export function colourWeights(
+  values: Float32Array,
+  limit: number,
+  palette: Palette,
+): Uint32Array<ArrayBuffer> {
+  const shades = shadesOf({ kind: "weight" }, palette);
+  const toShade = (SHADES - 1) / limit;
+  const pixels = new Uint32Array(values.length);
+  for (let at = 0; at < values.length; at++) {
+    const value = values[at] as number;
+    if (Number.isNaN(value)) continue;
+    pixels[at] = shades[Math.min(SHADES - 1, Math.round(value * toShade))] as number;
   }
   return pixels;
 }

@@ -1,6 +1,6 @@
 // The colour key: which number is which colour, and what hatching means.
 import { fixed } from "./format.js";
-import { type Matrix, rampPosition } from "./matrix.js";
+import { rampPosition, type Scale } from "./matrix.js";
 import type { Palette } from "./palette.js";
 import { rampColour } from "./ramp.js";
 import type { Shape } from "./scene.js";
@@ -10,13 +10,13 @@ const BAR_HEIGHT = 10;
 const STEPS = 80;
 const SIZE = 11;
 
-function ticks(matrix: Matrix): number[] {
+function ticks(matrix: Scale): number[] {
   if (matrix.kind === "weight") return [0, 0.05, 0.2, 0.5, 1].map((t) => t * matrix.limit);
   return [-matrix.limit, 0, matrix.limit];
 }
 
 /** The numbers under the bar; one that would touch its neighbour is left out, the last never. */
-function tickShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
+function tickShapes(matrix: Scale, palette: Palette, width: number): Shape[] {
   const shapes: Shape[] = [];
   const all = ticks(matrix);
   let end = -Infinity;
@@ -41,7 +41,7 @@ function tickShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
   return shapes;
 }
 
-function barShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
+function barShapes(matrix: Scale, palette: Palette, width: number): Shape[] {
   const ramp = palette.ramps[matrix.ramp];
   const step = width / STEPS;
   const shapes: Shape[] = Array.from({ length: STEPS }, (_, index) => ({
@@ -66,7 +66,7 @@ function barShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
 }
 
 /** The key in a box of `width` x KEY_HEIGHT with its corner at (0, 0). */
-export function keyShapes(matrix: Matrix, palette: Palette, width: number): Shape[] {
+export function keyShapes(matrix: Scale, palette: Palette, width: number): Shape[] {
   const barWidth = matrix.kind === "mask" ? 0 : Math.min(220, width - 110);
   const shapes = matrix.kind === "mask" ? [] : barShapes(matrix, palette, barWidth);
   if (matrix.kind === "vector") return shapes;

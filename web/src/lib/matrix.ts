@@ -25,6 +25,9 @@ export interface Matrix {
   limit: number;
 }
 
+/** Which number is which colour. */
+export type Scale = Pick<Matrix, "kind" | "ramp" | "limit">;
+
 export interface Cell {
   row: number;
   column: number;
@@ -48,7 +51,7 @@ export function signedPosition(value: number, limit: number): number {
 }
 
 /** Position on the matrix's ramp, 0 to 1. */
-export function rampPosition(matrix: Matrix, value: number): number {
+export function rampPosition(matrix: Scale, value: number): number {
   const position = matrix.kind === "weight" ? weightPosition : signedPosition;
   return position(value, matrix.limit);
 }

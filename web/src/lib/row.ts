@@ -10,6 +10,25 @@ export interface RowEntry {
   share: number;
 }
 
+/** The indexes of the `top` largest that `isSeen`, in order; of equal ones the first comes first. */
+function largestOf(
+  weights: ArrayLike<number>,
+  top: number,
+  isSeen: (index: number) => boolean,
+): number[] {
+  const order: number[] = [];
+  for (let index = 0; index < weights.length; index++) {
+    const weight = weights[index] as number;
+    if (!isSeen(index)) continue;
+    if (order.length === top && weight <= (weights[order[top - 1] as number] as number)) continue;
+    let place = order.length;
+    while (place > 0 && (weights[order[place - 1] as number] as number) < weight) place--;
+    order.splice(place, 0, index);
+    order.length = Math.min(top, order.length);
+  }
+  return order;
+}
+
 /** The `top` largest weights; a column in focus that is not among them takes the last place. */
 export function inspectRow(
   weights: ArrayLike<number>,
@@ -17,28 +36,20 @@ export function inspectRow(
   top: number,
   focus: number | null,
 ): RowEntry[] {
-  const order = Array.from(weights, (_, index) => index)
-    .filter((index) => scores?.[index] !== -Infinity)
-    .sort((a, b) => (weights[b] as number) - (weights[a] as number) || a - b);
-  const largest = Math.max(Number.MIN_VALUE, weights[order[0] ?? 0] ?? 0);
-  const entries = order.map((index, place): RowEntry => {
+  const isSeen = (index: number) => scores?.[index] !== -Infinity;
+  const shown = largestOf(weights, top, isSeen);
+  const inFocus = focus !== null && focus < weights.length && isSeen(focus);
+  if (inFocus && !shown.includes(focus)) shown[Math.min(top - 1, shown.length)] = focus;
+  const largest = Math.max(Number.MIN_VALUE, weights[shown[0] ?? 0] ?? 0);
+  return shown.map((index) => {
     const weight = weights[index] as number;
-    return {
-      index,
-      weight,
-      score: scores?.[index] ?? null,
-      rank: place + 1,
-      share: weight / largest,
-    };
+    let rank = 1;
+    for (let other = 0; other < weights.length; other++) {
+      if ((weights[other] as number) > weight && isSeen(other)) rank++;
+    }
+    const share = Math.max(0, weight / largest);
+    return { index, weight, score: scores?.[index] ?? null, rank, share };
   });
-  entries.forEach((entry, place) => {
-    const before = entries[place - 1];
-    if (before && before.weight === entry.weight) entry.rank = before.rank;
-  });
-  const shown = entries.slice(0, top);
-  const inFocus = entries.find(({ index }) => index === focus);
-  if (inFocus && !shown.includes(inFocus)) shown[top - 1] = inFocus;
-  return shown.map((entry) => ({ ...entry, share: Math.max(0, entry.share) }));
 }
 
 /** The mean over rows of -sum p log2 p, in bits; empty rows count as 0. */
