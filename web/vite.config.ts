@@ -3,6 +3,7 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 import { element } from "./vite/element.mjs";
 import { formulas } from "./vite/formulas.mjs";
+import { messages } from "./vite/messages.mjs";
 import { PAGE_FILES, pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
 
@@ -18,7 +19,7 @@ export default defineConfig({
   root: inRoot("web"),
   // Relative addresses: the site works from any folder of any host.
   base: "./",
-  plugins: [svelte(), formulas(), registry(), pages(), element()],
+  plugins: [svelte({ preprocess: messages() }), formulas(), registry(), pages(), element()],
   resolve: { alias: { heed: inRoot("dist/index.js") } },
   build: {
     outDir: inRoot("build/web"),

@@ -1,16 +1,32 @@
-// Runs before the first paint, so that a dark page never flashes white, nor an embedded one its header.
+// Runs before the first paint, so that a dark page never flashes white, an embedded one its header, nor
+// a page its other language.
 (() => {
+  const html = document.documentElement;
+  const search = new URLSearchParams(location.search);
   let choice = "auto";
+  let language = search.get("lang");
   try {
     choice = localStorage.getItem("heed-theme") ?? "auto";
+    if (language) localStorage.setItem("heed-language", language);
+    else language = localStorage.getItem("heed-language");
   } catch {
-    // Storage may be forbidden: follow the system.
+    // Storage may be forbidden: follow the system, and the address.
+  }
+  if (["en", "de"].includes(language) && language !== html.lang) {
+    const home = new URL(`${html.dataset.home}/`, location.href);
+    const path = location.pathname.slice(home.pathname.length).replace(/^de\//, "");
+    search.delete("lang");
+    home.pathname += (language === "de" ? "de/" : "") + path;
+    home.search = String(search);
+    home.hash = location.hash;
+    location.replace(home);
+    return;
   }
   const dark =
     choice === "dark" || (choice !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  html.dataset.theme = dark ? "dark" : "light";
   // A figure inside another page: nothing else of this one is painted.
-  if (new URLSearchParams(location.search).get("embed") === "1") {
-    document.documentElement.dataset.embed = "1";
+  if (search.get("embed") === "1") {
+    html.dataset.embed = "1";
   }
 })();

@@ -1,16 +1,21 @@
 // One HTML file per mechanism, made from mechanisms/mechanism.html: its title, sentence, source and
-// formula are there before any script runs. Also the header that all pages share, and the service
-// worker with the list of files that it keeps.
+// formula are there before any script runs. Also the header that all pages share, every page once more
+// in German below de/, and the service worker with the list of files that it keeps.
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, relative, sep } from "node:path";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { familyTitle } from "../src/lib/families.ts";
+import { FAMILIES } from "../src/lib/families.ts";
 import { toMathml } from "./formulas.mjs";
+import { readMessages } from "./messages.mjs";
 import { isCrafted, mechanisms } from "./registry.mjs";
 
 const TEMPLATE = "mechanisms/mechanism.html";
 const PAGE = /\/mechanisms\/(\w+)\.html(\?.*)?$/;
+
+/** The other language, its folder, and what its own speakers call it. */
+const GERMAN = { language: "de", name: "Deutsch", folder: "de/" };
+const ENGLISH = { language: "en", name: "English", folder: "" };
 
 const escaped = (text) =>
   text.replace(
@@ -20,11 +25,11 @@ const escaped = (text) =>
 
 /** The header's links: file, words. The first page is its folder. */
 const PLACES = [
-  ["index", "Home"],
-  ["gallery", "Gallery"],
-  ["race", "Race"],
-  ["edge_cases", "Edge cases"],
-  ["benchmarks", "Benchmarks"],
+  ["index", "{{Home}}"],
+  ["gallery", "{{Gallery}}"],
+  ["race", "{{Race}}"],
+  ["edge_cases", "{{Edge cases}}"],
+  ["benchmarks", "{{Benchmarks}}"],
 ];
 
 /** The pages that are files of their own, without ".html". */
@@ -39,14 +44,19 @@ function header(root, here) {
   });
   return `<header class="site">
         <a class="name" href="${root}/">heed</a>
-        <nav aria-label="Site">
+        <nav aria-label="{{Site}}">
           <ul>
             ${links.join("\n            ")}
           </ul>
         </nav>
+        <a id="language" href="__other__" lang="__otherLanguage__" hreflang="__otherLanguage__">__otherName__</a>
         <label class="theme">
-          <span class="soft word">Theme</span>
-          <select id="theme"><option>auto</option><option>light</option><option>dark</option></select>
+          <span class="soft word">{{Theme}}</span>
+          <select id="theme">
+            <option value="auto">{{auto}}</option>
+            <option value="light">{{light}}</option>
+            <option value="dark">{{dark}}</option>
+          </select>
         </label>
       </header>`;
 }
@@ -63,8 +73,13 @@ function neighbour(offset, index) {
   const { id, title } = mechanisms[(index + offset + count) % count];
   const [arrow, rel] = offset < 0 ? ["←", "prev"] : ["→", "next"];
   const words = offset < 0 ? `${arrow} ${escaped(title)}` : `${escaped(title)} ${arrow}`;
-  return `<a href="./${id}.html" rel="${rel}">${words}</a>`;
+  return `<a href="./${id}.html" rel="${rel}" lang="en">${words}</a>`;
 }
+
+/** Families and costs have messages in src/lib/families.ts. */
+const familyName = (family) => `{{${FAMILIES.find((row) => row.family === family)?.title}}}`;
+const COST_NAMES = { pattern: "{{with the pattern}}", edges: "{{with the edges}}" };
+for (const cost of ["linear", "quadratic"]) COST_NAMES[cost] = `{{${cost}}}`;
 
 /** What replaces the marks `<!--name-->` of the template. */
 function partsOf(id) {
@@ -75,9 +90,9 @@ function partsOf(id) {
     id,
     title: escaped(row.title),
     summary: escaped(row.summary),
-    family: `<a href="../gallery.html#family=${row.family}">${escaped(familyTitle(row.family))}</a>`,
+    family: `<a href="../gallery.html#family=${row.family}">${familyName(row.family)}</a>`,
     year: String(row.year),
-    cost: escaped(row.cost),
+    cost: COST_NAMES[row.cost] ?? escaped(row.cost),
     source: sourceMarkup(row.source),
     formula: toMathml(row.formula),
     crafted: isCrafted(id) ? "crafted" : "plain",
@@ -86,8 +101,36 @@ function partsOf(id) {
   };
 }
 
+/** A page that stands at `file` below the folder of its language, in that language. */
+function localised(html, file, { language, folder }, links = "") {
+  const up = file.includes("/") ? ".." : ".";
+  const home = folder === "" ? up : file.includes("/") ? "../.." : "..";
+  const other = folder === "" ? GERMAN : ENGLISH;
+  const messages = language === "en" ? {} : readMessages(language);
+  const said = html.replace(/\{\{([^{}]+)\}\}/g, (_, message) =>
+    escaped(messages[message] ?? message),
+  );
+  const page = fill(said, {
+    lang: language,
+    home,
+    other: `${home}/${other.folder}${file === "index.html" ? "" : file}`,
+    otherLanguage: other.language,
+    otherName: other.name,
+  });
+  if (folder === "") return page;
+  // Pages are in the folder of their language, everything else is where it was.
+  const moved = page.replace(
+    /((?:href|src)=")\.{1,2}\/(?=(?:assets|src|api)\/|icon\.svg|theme\.js)/g,
+    `$1${home}/`,
+  );
+  return moved.replace("</head>", `${links}</head>`);
+}
+
 const fill = (html, parts) =>
-  html.replace(/<!--(\w+)-->|__(\w+)__/g, (mark, comment, word) => parts[comment ?? word] ?? mark);
+  html.replace(
+    /<!--(\w+)-->|__([a-zA-Z]+)__/g,
+    (mark, comment, word) => parts[comment ?? word] ?? mark,
+  );
 
 /** Tags that fetch the code of a crafted page together with the rest. */
 function craftedLinks(id, bundle) {
@@ -103,17 +146,36 @@ function craftedLinks(id, bundle) {
   ].join("\n    ");
 }
 
+/** What a German page needs before it can say anything. */
+function germanLinks(bundle) {
+  const chunk = Object.values(bundle).find(({ facadeModuleId }) =>
+    facadeModuleId?.endsWith("/messages/de.json"),
+  );
+  return (home) => `<link rel="modulepreload" href="${home}/${chunk.fileName}" />\n  `;
+}
+
 function writePages(folder, bundle) {
-  const file = join(folder, TEMPLATE);
-  const template = readFileSync(file, "utf8");
+  const links = germanLinks(bundle);
+  const write = (file, html) => {
+    const german = join(folder, GERMAN.folder, file);
+    mkdirSync(dirname(german), { recursive: true });
+    writeFileSync(
+      german,
+      localised(html, file, GERMAN, links(file.includes("/") ? "../.." : "..")),
+    );
+    writeFileSync(join(folder, file), localised(html, file, ENGLISH));
+  };
+  const read = (file) => readFileSync(join(folder, file), "utf8");
+  for (const name of PAGE_FILES) write(`${name}.html`, read(`${name}.html`));
+  const template = read(TEMPLATE);
   for (const { id } of mechanisms) {
-    const links = craftedLinks(id, bundle);
     const known = (tag) => template.includes(tag.match(/(?:href)="([^"]+)"/)[1]);
-    const added = links.split("\n").filter((tag) => tag.trim() && !known(tag));
-    const html = fill(template, { ...partsOf(id), links: added.join("\n") });
-    writeFileSync(join(folder, `mechanisms/${id}.html`), html);
+    const added = craftedLinks(id, bundle)
+      .split("\n")
+      .filter((tag) => tag.trim() && !known(tag));
+    write(`mechanisms/${id}.html`, fill(template, { ...partsOf(id), links: added.join("\n") }));
   }
-  rmSync(file);
+  rmSync(join(folder, TEMPLATE));
 }
 
 function filesOf(folder) {
@@ -140,30 +202,48 @@ function writeServiceWorker(folder) {
   writeFileSync(join(folder, "service_worker.js"), head + source);
 }
 
+/** The page that an address of the development server asks for, or null. */
+function pageAt(address) {
+  const [, german, path] = address.match(/^\/(de\/)?([^?#]*)/);
+  const id = `/${path}`.match(PAGE)?.[1];
+  if (id) return partsOf(id) && { template: TEMPLATE, file: path, german };
+  const file = path === "" ? "index.html" : path;
+  return PAGE_FILES.includes(file.replace(/\.html$/, "")) && { template: file, file, german };
+}
+
 export function pages() {
-  let outDir = "";
+  let [outDir, isBuild] = ["", false];
   return {
     name: "heed-pages",
     configResolved: (config) => {
       outDir = config.build.outDir;
+      isBuild = config.command === "build";
     },
     transformIndexHtml: {
       order: "pre",
       handler(html, { path, originalUrl }) {
         const inFolder = path.startsWith("/mechanisms/");
         const here = inFolder ? "" : (path.match(/(\w+)\.html$/)?.[1] ?? "index");
-        const id = originalUrl?.match(PAGE)?.[1];
+        const whole = fill(html, { header: header(inFolder ? ".." : ".", here) });
+        // A build writes every page in every language once it knows its files.
+        if (isBuild) return whole;
+        const page = pageAt(originalUrl ?? path);
+        const id = page?.file.match(/^mechanisms\/(\w+)\.html$/)?.[1];
         const own = id ? { ...partsOf(id), links: "" } : {};
-        return fill(html, { ...own, header: header(inFolder ? ".." : ".", here) });
+        return localised(
+          fill(whole, own),
+          page?.file ?? path.slice(1),
+          page?.german ? GERMAN : ENGLISH,
+        );
       },
     },
     /** The development server makes each page when it is asked for. */
     configureServer(server) {
       server.middlewares.use(async (request, response, next) => {
-        const id = request.url?.match(PAGE)?.[1];
-        if (!id || !partsOf(id)) return next();
-        const template = readFileSync(join(server.config.root, TEMPLATE), "utf8");
-        const html = await server.transformIndexHtml(`/${TEMPLATE}`, template, request.url);
+        const page = pageAt(request.url ?? "/");
+        if (!page || (page.template === page.file && !page.german)) return next();
+        const template = readFileSync(join(server.config.root, page.template), "utf8");
+        const html = await server.transformIndexHtml(`/${page.template}`, template, request.url);
         response.setHeader("Content-Type", "text/html; charset=utf-8");
         response.end(html);
       });

@@ -1,4 +1,5 @@
 // What the committed results hold, as the build hands it over, and the plots of it.
+import { decimal, t } from "../lib/messages.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 
 export interface Context {
@@ -59,7 +60,7 @@ export const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];
 export const contextTitle = ({ date, cpu, simd }: Context): string => `${date} · ${cpu}, ${simd}`;
 
 export const contextSentence = ({ cpu, simd, compiler, commit, date, clock, file }: Context) =>
-  `${cpu}, ${simd}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? "processor time" : "wall time"}; native_bench/results/${file}.`;
+  `${cpu}, ${simd}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : t`wall time`}; native_bench/results/${file}.`;
 
 export const peakOf = ({ peaks }: Context, threads: number): number | undefined =>
   peaks.find((row) => row.threads === threads)?.gflops;
@@ -73,10 +74,10 @@ export const comesWithPeers = ({ rows }: Run): boolean =>
 export const hasManyMechanisms = ({ rows }: Run): boolean =>
   distinct(rows.map(({ mechanism }) => mechanism)).length > 1;
 
-const number = (value: number): string => String(Number(value.toPrecision(3)));
+const number = (value: number): string => decimal(String(Number(value.toPrecision(3))));
 
 const lengthAxis = (lengths: readonly number[]) => ({
-  name: "tokens",
+  name: t`tokens`,
   log: true,
   min: Math.min(...lengths),
   max: Math.max(...lengths),
@@ -94,7 +95,7 @@ export function speedPlot(rows: readonly Row[], peak: number | undefined, at: nu
   });
   if (peak !== undefined) {
     const points = lengths.map((length) => [length, peak] as const);
-    series.push({ name: "measured peak", points, tone: "soft", dash: true });
+    series.push({ name: t`measured peak`, points, tone: "soft", dash: true });
   }
   const most = Math.max(peak ?? 0, ...rows.map(({ gflops }) => gflops ?? 0));
   const step =
@@ -124,13 +125,13 @@ export function curvesPlot({ curves }: Curves, chosen: string, at: number | null
         name: mechanism,
         points,
         tone,
-        label: place < 0 ? "" : place === 0 ? "exact" : mechanism,
+        label: place < 0 ? "" : place === 0 ? t`exact` : mechanism,
       };
     });
   return {
     x: lengthAxis(distinct(all.map(([length]) => length)).sort((a, b) => a - b)),
     y: {
-      name: "time of a call",
+      name: t`time of a call`,
       log: true,
       min: times[0] ?? 1,
       max: times.at(-1) ?? 10,
@@ -181,7 +182,7 @@ export function rooflinePlot(run: Run, chosen: string): Plot {
   const ys = powers(Math.min(...rows.map(({ gflops }) => gflops)), peak);
   const floor = ys[0] ?? 1;
   const roof: Series = {
-    name: "measured ceiling",
+    name: t`measured ceiling`,
     points: [
       [Math.max(low, floor / rate), rate * Math.max(low, floor / rate)],
       [peak / rate, peak],
@@ -192,7 +193,7 @@ export function rooflinePlot(run: Run, chosen: string): Plot {
   };
   const points = rows.map((row) => point(rowName(row), row.flop / row.bytes, row.gflops, chosen));
   return {
-    x: { name: "operations a byte", log: true, min: low, max: high, ticks: xs, text: shortCount },
+    x: { name: t`operations a byte`, log: true, min: low, max: high, ticks: xs, text: shortCount },
     y: { name: "GFLOP/s", log: true, min: floor, max: ys.at(-1) ?? peak, ticks: ys, text: number },
     series: [roof, ...chosenLast(points, chosen)],
     right: 24,
@@ -208,7 +209,7 @@ export function errorPlot({ rows }: Run, chosen: string): Plot {
   const text = (value: number) => `1e${Math.round(Math.log10(value))}`;
   const axis = { log: true, min: low, max: high, ticks, text };
   const diagonal: Series = {
-    name: "bound",
+    name: t`bound`,
     points: [
       [low, low],
       [high, high],
@@ -218,8 +219,8 @@ export function errorPlot({ rows }: Run, chosen: string): Plot {
   };
   const points = measured.map((row) => point(rowName(row), row.bound, row.error, chosen));
   return {
-    x: { name: "declared bound", ...axis },
-    y: { name: "largest error", ...axis },
+    x: { name: t`declared bound`, ...axis },
+    y: { name: t`largest error`, ...axis },
     series: [diagonal, ...chosenLast(points, chosen)],
     right: 24,
   };

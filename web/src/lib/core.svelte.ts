@@ -1,6 +1,8 @@
 // Loads heed once for the whole page. Nothing is computed before it is ready, and nothing else
 // computes in its place: if WebAssembly cannot run, the page says so.
+
 import { type Heed, load } from "heed";
+import { t } from "./messages.js";
 
 class Core {
   heed = $state.raw<Heed | null>(null);
@@ -10,7 +12,7 @@ class Core {
   readonly backend = $derived.by(() => {
     if (!this.heed) return "loading";
     const { simd, threads } = this.heed;
-    return `${simd} SIMD, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+    return t`${simd} SIMD, ${threads} ${threads === 1 ? t`thread` : t`threads`}`;
   });
 
   async start(): Promise<void> {

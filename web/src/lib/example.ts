@@ -1,7 +1,9 @@
 // An example of any mechanism, drawn from what the registry says of its inputs: a new row of the list
 // has a live picture at once. The tables below name the few whose optional inputs or sizes a picture
 // needs.
+
 import type { Heed, Mechanism, MechanismInput, Parameter } from "heed";
+import { t } from "./messages.js";
 import { hashText, normalSource, uniformSource } from "./random.js";
 
 export interface ExampleTensor {
@@ -214,10 +216,10 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
 
 /** Inputs that show best without chance: a code alone, and how one vector turns. */
 const FILLED: Readonly<Record<string, { input: string; value: number; note: string }>> = {
-  sinusoidal: { input: "x", value: 0, note: "x is 0 everywhere: the code alone" },
-  learned_position: { input: "x", value: 0, note: "x is 0 everywhere: the rows that are added" },
-  rope: { input: "x", value: 1, note: "x is 1 everywhere: the same vector at every position" },
-  xpos: { input: "x", value: 1, note: "x is 1 everywhere: the same vector at every position" },
+  sinusoidal: { input: "x", value: 0, note: t`x is 0 everywhere: the code alone` },
+  learned_position: { input: "x", value: 0, note: t`x is 0 everywhere: the rows that are added` },
+  rope: { input: "x", value: 1, note: t`x is 1 everywhere: the same vector at every position` },
+  xpos: { input: "x", value: 1, note: t`x is 1 everywhere: the same vector at every position` },
 };
 
 /** What follows the words that are chosen. */
@@ -262,7 +264,7 @@ export function drawExample(
       follows.params[name] ?? EXAMPLE_PARAMS[mechanism.id]?.[name] ?? SMALL_PATTERN[name];
     if (small !== undefined) params[name] = small;
   }
-  return { inputs, params, note: filled?.note ?? "Seeded random inputs" };
+  return { inputs, params, note: filled?.note ?? t`Seeded random inputs` };
 }
 
 /** A matrix to look at: weights where there are any, else the output. */
@@ -315,7 +317,7 @@ export function headsOf({ results }: Pick<LiveResult, "results">, example: Examp
   return shape.length === 4 ? (shape[1] ?? 1) : 1;
 }
 
-const QUERIES_BY_KEYS = { title: "Weights", rowName: "query", columnName: "key" } as const;
+const QUERIES_BY_KEYS = { title: "Weights", rowName: t`query`, columnName: t`key` } as const;
 
 /** Weights [batch, heads, edges] of one head, as a matrix of nodes. */
 function pictureOfEdges(
@@ -333,8 +335,8 @@ function pictureOfEdges(
     values[cell] = (values[cell] ?? 0) + (weights.data[first + n] ?? 0);
     hidden[cell] = 0;
   }
-  const names = { title: "Weights", rowName: "target", columnName: "source" } as const;
-  return { ...names, part: `head ${head + 1}`, rows: nodes, columns: nodes, values, hidden };
+  const names = { title: "Weights", rowName: t`target`, columnName: t`source` } as const;
+  return { ...names, part: t`head ${head + 1}`, rows: nodes, columns: nodes, values, hidden };
 }
 
 /** What is seen of the results. */
@@ -346,15 +348,15 @@ export function pictureOf(
   const { output, weights } = results;
   const { edges, q } = example.inputs;
   if (weights && edges) return pictureOfEdges(weights, edges, q?.shape.at(-2) ?? 0, head);
-  const one = `head ${head + 1}`;
+  const one = t`head ${head + 1}`;
   if (weights) {
-    const part = weights.shape.length === 4 ? one : "mean of the heads";
+    const part = weights.shape.length === 4 ? one : t`mean of the heads`;
     return matrixOfHead({ ...QUERIES_BY_KEYS, part }, weights, head);
   }
   if (output === undefined) throw new Error("the call returned no output");
   const part = output.shape.length === 4 ? one : "";
-  const rowName = output.shape.length === 2 ? "sequence" : "position";
-  return matrixOfHead({ title: "Output", part, rowName, columnName: "dimension" }, output, head);
+  const rowName = output.shape.length === 2 ? t`sequence` : t`position`;
+  return matrixOfHead({ title: "Output", part, rowName, columnName: t`dimension` }, output, head);
 }
 
 async function compare(

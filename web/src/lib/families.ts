@@ -1,5 +1,6 @@
 // The families of mechanisms, in the order in which a reader meets them.
 
+import { t } from "./messages.js";
 export interface Family {
   family: string;
   title: string;
@@ -9,33 +10,33 @@ export interface Family {
 export const FAMILIES: readonly Family[] = [
   {
     family: "exact",
-    title: "Exact attention",
-    sentence: "Every query meets every key that it may see: scores, modifiers, masks, normalisers.",
+    title: t`Exact attention`,
+    sentence: t`Every query meets every key that it may see: scores, modifiers, masks, normalisers.`,
   },
   {
     family: "selective",
-    title: "Selective attention",
-    sentence: "First choose a few keys by hash, cluster or block, then attend to those.",
+    title: t`Selective attention`,
+    sentence: t`First choose a few keys by hash, cluster or block, then attend to those.`,
   },
   {
     family: "low_rank",
-    title: "Low rank",
-    sentence: "Make keys and values few, or the matrix of weights a product of small ones.",
+    title: t`Low rank`,
+    sentence: t`Make keys and values few, or the matrix of weights a product of small ones.`,
   },
   {
     family: "recurrent",
-    title: "Recurrent",
-    sentence: "A matrix of fixed size is read and rewritten at every token.",
+    title: t`Recurrent`,
+    sentence: t`A matrix of fixed size is read and rewritten at every token.`,
   },
   {
     family: "layer",
-    title: "Layers",
-    sentence: "Projections around a mechanism, as networks use it.",
+    title: t`Layers`,
+    sentence: t`Projections around a mechanism, as networks use it.`,
   },
   {
     family: "position",
-    title: "Positions",
-    sentence: "How a token tells where it stands.",
+    title: t`Positions`,
+    sentence: t`How a token tells where it stands.`,
   },
 ];
 
@@ -44,9 +45,9 @@ export const familyTitle = (family: string): string =>
 
 /** Growth of time with length, as a filter says it. */
 export const COSTS: Readonly<Record<string, string>> = {
-  linear: "linear",
+  linear: t`linear`,
   "n log n": "n log n",
-  pattern: "with the pattern",
-  edges: "with the edges",
-  quadratic: "quadratic",
+  pattern: t`with the pattern`,
+  edges: t`with the edges`,
+  quadratic: t`quadratic`,
 };

@@ -1,5 +1,6 @@
 // The sliders and scrubbers of a crafted figure by name, so that a link can say where they stand.
 import { figureFromFragment } from "./fragment.js";
+import { inEnglish } from "./messages.js";
 
 interface Control {
   min: number;
@@ -8,7 +9,11 @@ interface Control {
   move: (value: number) => void;
 }
 
-const nameOf = (label: string): string => label.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+/** The same in every language: links are shared across them. */
+const nameOf = (label: string): string =>
+  inEnglish(label)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, "-");
 
 class FigureControls {
   /** Those that do not rest. */

@@ -17,10 +17,12 @@ export function csvBlob(lines: readonly (readonly (string | number)[])[]): Blob 
   return new Blob([text], { type: "text/csv" });
 }
 
-/** As the page shows them, but with a minus sign that programs read. */
+/** As the page shows them, but with a minus sign and a decimal point that programs read. */
 export function rowsCsv({ columns, rows }: Rows): Blob {
   const plain = (cell: string | number) =>
-    typeof cell === "string" && /^−[\d.]/.test(cell) ? cell.replace("−", "-") : cell;
+    typeof cell === "string" && /^−?[\d.,]+$/.test(cell)
+      ? cell.replace("−", "-").replace(",", ".")
+      : cell;
   return csvBlob([columns, ...rows.map((row) => row.map(plain))]);
 }
 

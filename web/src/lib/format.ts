@@ -1,12 +1,13 @@
 // Numbers as the page writes them: a true minus sign and a fixed number of decimals, so that
 // nothing jumps while a slider moves.
 
+import { decimal, t } from "./messages.js";
 export function fixed(value: number, digits = 3): string {
-  if (Number.isNaN(value)) return "not a number";
+  if (Number.isNaN(value)) return t`not a number`;
   if (value === Infinity) return "∞";
   if (value === -Infinity) return "−∞";
   const text = Math.abs(value).toFixed(digits);
-  return value < 0 && Number(text) !== 0 ? `−${text}` : text;
+  return decimal(value < 0 && Number(text) !== 0 ? `−${text}` : text);
 }
 
 /** Whole numbers from 10 000 on in groups of three, as SI writes them. */
@@ -19,7 +20,7 @@ export function scientific(value: number): string {
   if (!Number.isFinite(value)) return fixed(value);
   const [mantissa = "", exponent = "0"] = value.toExponential(1).split("e");
   const raised = [...exponent.replace("+", "")].map((digit) => SUPERSCRIPT[digit] ?? digit);
-  return `${mantissa}\u00a0×\u00a010${raised.join("")}`;
+  return `${decimal(mantissa)}\u00a0×\u00a010${raised.join("")}`;
 }
 
 const SUPERSCRIPT: Record<string, string> = {
@@ -37,5 +38,5 @@ const SUPERSCRIPT: Record<string, string> = {
 };
 
 export function milliseconds(value: number): string {
-  return value < 0.0995 ? `${(value * 1000).toFixed(0)} µs` : `${value.toFixed(2)} ms`;
+  return value < 0.0995 ? `${(value * 1000).toFixed(0)} µs` : `${decimal(value.toFixed(2))} ms`;
 }

@@ -1,6 +1,7 @@
 // The colour key: which number is which colour, and what hatching means.
 import { fixed } from "./format.js";
 import { rampPosition, type Scale } from "./matrix.js";
+import { decimal, t } from "./messages.js";
 import type { Palette } from "./palette.js";
 import { rampColour } from "./ramp.js";
 import type { Shape } from "./scene.js";
@@ -21,7 +22,8 @@ function tickShapes(matrix: Scale, palette: Palette, width: number): Shape[] {
   const all = ticks(matrix);
   let end = -Infinity;
   all.forEach((value, index) => {
-    const text = matrix.kind === "weight" ? String(Number(value.toPrecision(2))) : fixed(value, 1);
+    const text =
+      matrix.kind === "weight" ? decimal(String(Number(value.toPrecision(2)))) : fixed(value, 1);
     const x = rampPosition(matrix, value) * width;
     const wide = text.length * SIZE * 0.6;
     const anchor = index === 0 ? "start" : index === all.length - 1 ? "end" : "middle";
@@ -86,7 +88,7 @@ export function keyShapes(matrix: Scale, palette: Palette, width: number): Shape
     });
     x += BAR_HEIGHT + 16 + text.length * SIZE * 0.6 + 12;
   };
-  if (matrix.kind === "mask") swatch(palette.faint, "visible");
-  swatch(null, "hidden");
+  if (matrix.kind === "mask") swatch(palette.faint, t`visible`);
+  swatch(null, t`hidden`);
   return shapes;
 }

@@ -1,6 +1,7 @@
 // The state of the page in the URL fragment: `#v=1&text=...`, only what differs from the defaults.
 // A link is input from a stranger: every field is checked, and what does not fit is left out.
 
+import { t } from "./messages.js";
 import {
   ALIBI_RANGE,
   DEFAULTS,
@@ -125,14 +126,15 @@ export function decodeLink(fragment: string): { state: Snapshot; problem: string
   const text = fragment.replace(/^#/, "");
   const state: Snapshot = { ...DEFAULTS };
   if (text === "") return { state, problem: null };
-  if (text.length > MAX_LINK) return { state, problem: "This link is too long to be one of ours." };
+  if (text.length > MAX_LINK)
+    return { state, problem: t`This link is too long to be one of ours.` };
   const fields = new URLSearchParams(text);
   const version = fields.get("v");
   if (version === null) return { state, problem: null };
   if (version !== LINK_VERSION) {
     return {
       state,
-      problem: `This link has format ${version.slice(0, 8)}; this page reads format 1.`,
+      problem: t`This link has format ${version.slice(0, 8)}; this page reads format 1.`,
     };
   }
   const words = [0, MAX_TOKENS] as const;

@@ -1,5 +1,7 @@
 // A matrix for the views from what differs between pictures.
+
 import { largestMagnitude, type Matrix } from "./matrix.js";
+import { t } from "./messages.js";
 
 type Needed = Pick<Matrix, "title" | "kind" | "values" | "rowLabels" | "columnLabels">;
 
@@ -12,8 +14,8 @@ export function makeMatrix(given: Needed & Partial<Matrix>): Matrix {
     hidden: () => false,
     rowRole: "query",
     columnRole: "key",
-    rowName: "query",
-    columnName: "key",
+    rowName: t`query`,
+    columnName: t`key`,
     limit: largestMagnitude(values),
     ...given,
   };

@@ -1,4 +1,5 @@
 // Who may look at whom: rules (past only, a window, the first n words) plus painted cells.
+import { t } from "./messages.js";
 import { MAX_TOKENS } from "./tokens.js";
 
 /** Everything that decides visibility. `null` means the rule is off. */
@@ -44,18 +45,18 @@ export function paintedKeep(
 
 /** Why (row, column) is hidden, as a phrase that completes "Hidden by ..."; null if visible. */
 export function hiddenBy(rules: MaskRules, row: number, column: number): string | null {
-  if (rules.hidden.has(cellKey(row, column))) return "a painted cell";
+  if (rules.hidden.has(cellKey(row, column))) return t`a painted cell`;
   return hiddenByRule(rules, row, column);
 }
 
 /** As hiddenBy, for the rules alone: painting cannot show what a rule hides. */
 export function hiddenByRule(rules: MaskRules, row: number, column: number): string | null {
-  if (rules.causal && column > row) return "the rule “only its past”";
+  if (rules.causal && column > row) return t`the rule “only its past”`;
   if (rules.first !== null && column >= rules.first) {
-    return `the rule “only the first ${rules.first}”`;
+    return t`the rule “only the first ${rules.first}”`;
   }
-  if (rules.left !== null && column < row - rules.left) return "the left window";
-  if (rules.right !== null && column > row + rules.right) return "the right window";
+  if (rules.left !== null && column < row - rules.left) return t`the left window`;
+  if (rules.right !== null && column > row + rules.right) return t`the right window`;
   return null;
 }
 

@@ -1,5 +1,6 @@
 // What a view needs to know to draw a matrix and to speak about it. Views know nothing else.
 import { fixed } from "./format.js";
+import { t } from "./messages.js";
 import type { RampName, Role } from "./palette.js";
 
 export type MatrixKind = "weight" | "score" | "mask" | "vector";
@@ -87,8 +88,8 @@ export function isEmptyRow(matrix: Matrix, row: number): boolean {
 
 /** The number as a table or a tooltip shows it. */
 export function cellText(matrix: Matrix, cell: Cell, digits = 3): string {
-  if (matrix.hidden(cell.row, cell.column)) return "hidden";
-  if (matrix.kind === "mask") return "visible";
+  if (matrix.hidden(cell.row, cell.column)) return t`hidden`;
+  if (matrix.kind === "mask") return t`visible`;
   return fixed(valueAt(matrix, cell.row, cell.column), digits);
 }
 

@@ -20,9 +20,9 @@ const NUMBER_CELL = 30;
 /** ".40" for weights, "1.2" for scores: what fits into a cell. Weights that round to 0 stay bare. */
 function shortNumber(matrix: Matrix, value: number): string {
   if (matrix.kind !== "weight") return fixed(value, 1);
-  const text = value.toFixed(2);
-  if (text === "0.00") return "";
-  return text === "1.00" ? "1" : text.replace(/^0/, "");
+  const text = fixed(value, 2);
+  if (Number(value.toFixed(2)) === 0) return "";
+  return Number(value.toFixed(2)) === 1 ? "1" : text.replace(/^0/, "");
 }
 
 function cellShapes(matrix: Matrix, layout: Layout, palette: Palette): Shape[] {

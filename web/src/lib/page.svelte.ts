@@ -11,6 +11,7 @@ import {
 import { decodeLink, encodeLink } from "./link.js";
 import { cellKey, EVERYTHING, hiddenByRule, type MaskRules, paintRules } from "./mask.js";
 import type { Cell } from "./matrix.js";
+import { t } from "./messages.js";
 import { DEFAULTS, type Snapshot, type View } from "./snapshot.js";
 import { RecentTimes } from "./timing.js";
 import { tokenise } from "./tokens.js";
@@ -139,7 +140,7 @@ class Page {
   paint(cell: Cell, hide: boolean): void {
     const rule = hiddenByRule(this.rules, cell.row, cell.column);
     if (rule && !hide) {
-      this.notice = `This cell is hidden by ${rule}; paint can only hide more. Turn the rules into paint to edit every cell.`;
+      this.notice = t`This cell is hidden by ${rule}; paint can only hide more. Turn the rules into paint to edit every cell.`;
       return;
     }
     const key = cellKey(cell.row, cell.column);
@@ -170,7 +171,7 @@ class Page {
   writeLink(): void {
     const fragment = encodeLink(this.settings);
     if (fragment === null) {
-      this.notice = "This state is too large for a link; export it as JSON instead.";
+      this.notice = t`This state is too large for a link; export it as JSON instead.`;
       return;
     }
     const wanted = fragment ? `#${fragment}` : "";

@@ -1,6 +1,8 @@
 // The picture of an example as a matrix that the views draw.
+
 import type { Picture } from "./example.js";
 import { largestMagnitude, type Matrix } from "./matrix.js";
+import { t } from "./messages.js";
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => String(n + 1));
 
@@ -10,7 +12,7 @@ export function matrixOfPicture(picture: Picture): Matrix {
   // A difference of two maps has both signs.
   const sequential = isWeights && values.every((value) => value >= 0);
   return {
-    title,
+    title: isWeights ? t`Weights` : t`Output`,
     kind: sequential ? "weight" : isWeights ? "score" : "vector",
     ramp: sequential ? "weight" : isWeights ? "score" : "output",
     rowCount: rows,

@@ -1,5 +1,6 @@
 // Lines over two axes, linear or logarithmic, labelled at their ends.
 import { EM } from "./matrix_layout.js";
+import { decimal } from "./messages.js";
 import type { Palette, Role } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
 
@@ -205,7 +206,7 @@ export function shortCount(value: number): string {
   const step = Math.max(0, Math.min(UNITS.length - 1, Math.floor(Math.log10(value) / 3 + 1e-9)));
   return value < 10_000
     ? String(value)
-    : `${Number((value / 1000 ** step).toPrecision(3))}${UNITS[step]}`;
+    : `${decimal(String(Number((value / 1000 ** step).toPrecision(3))))}${UNITS[step]}`;
 }
 
 /** The width that labels of these lines need. */

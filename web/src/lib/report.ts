@@ -1,6 +1,8 @@
 // Everything the sentence figure shows, as JSON: enough to compute it again elsewhere.
+
 import { type Attended, request } from "./engine.js";
 import { fixed } from "./format.js";
+import { t } from "./messages.js";
 import type { Snapshot } from "./snapshot.js";
 import { HEADS, type Projected } from "./vectors.js";
 
@@ -10,16 +12,16 @@ export const REPORT_FORMAT = "heed-figure-1";
 export function settingsSentence(settings: Snapshot): string {
   const { temperature, softcap, alibi, causal, left, right, first, hidden } = settings;
   const parts = [
-    temperature !== 1 && `temperature ${fixed(temperature, 2)}`,
-    softcap !== null && `softcap ${fixed(softcap, 1)}`,
-    alibi > 0 && `ALiBi slope ${fixed(alibi, 2)}`,
-    causal && "each word sees only its past",
-    left !== null && `at most ${left} before`,
-    right !== null && `at most ${right} after`,
-    first !== null && `only the first ${first}`,
-    hidden.size > 0 && `${hidden.size} painted cells`,
+    temperature !== 1 && t`temperature ${fixed(temperature, 2)}`,
+    softcap !== null && t`softcap ${fixed(softcap, 1)}`,
+    alibi > 0 && t`ALiBi slope ${fixed(alibi, 2)}`,
+    causal && t`each word sees only its past`,
+    left !== null && t`at most ${left} before`,
+    right !== null && t`at most ${right} after`,
+    first !== null && t`only the first ${first}`,
+    hidden.size > 0 && t`${hidden.size} painted cells`,
   ].filter((part) => part !== false);
-  return parts.length ? `Settings: ${parts.join(", ")}.` : "";
+  return parts.length ? t`Settings: ${parts.join(", ")}.` : "";
 }
 
 /** [heads, rows, columns] as nested arrays; -Infinity (a hidden score) becomes null. */

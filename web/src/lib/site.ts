@@ -1,8 +1,11 @@
 // Where this page stands in the site, and what every page does once.
 import { type ThemeChoice, theme } from "./theme.svelte.js";
 
-/** Leads from this page to the site's first folder: "." or "..". */
+/** Leads from this page to the first folder of its language: "." or "..". */
 const root = document.documentElement.dataset.root ?? ".";
+
+/** The site's first folder, whatever the language. */
+const home = document.documentElement.dataset.home ?? ".";
 
 export const galleryPage = `${root}/gallery.html`;
 export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
@@ -21,8 +24,21 @@ export function embedCode(address: string): string {
   return `<iframe src="${src}" title="heed" width="100%" height="720" loading="lazy"></iframe>`;
 }
 
-/** The header is HTML; its one control is connected here. */
+function rememberLanguage(language: string): void {
+  try {
+    localStorage.setItem("heed-language", language);
+  } catch {
+    // Storage may be forbidden; the address then says it alone.
+  }
+}
+
+/** The header is HTML; its controls are connected here. */
 export function connectHeader(): void {
+  const other = document.querySelector<HTMLAnchorElement>("#language");
+  other?.addEventListener("click", () => {
+    rememberLanguage(other.lang);
+    other.hash = location.hash;
+  });
   const select = document.querySelector<HTMLSelectElement>("#theme");
   if (!select) throw new Error("the page has no #theme");
   select.value = theme.choice;
@@ -33,7 +49,7 @@ export function connectHeader(): void {
 const KEEP_DELAY_MS = 3000;
 
 async function keepThisVisit(): Promise<void> {
-  await navigator.serviceWorker.register(`${root}/service_worker.js`, { updateViaCache: "none" });
+  await navigator.serviceWorker.register(`${home}/service_worker.js`, { updateViaCache: "none" });
   const { active } = await navigator.serviceWorker.ready;
   const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
   const { port1, port2 } = new MessageChannel();

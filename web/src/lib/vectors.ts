@@ -1,5 +1,6 @@
 // From tokens to X, Q, K and V. Nothing is learned here: every number follows from the letters of
 // the token, its position, and four fixed seeds, so a reader can predict what each head will do.
+import { t } from "./messages.js";
 import { hashText, normalSource } from "./random.js";
 
 /** The first half of a token vector says what the token is, the second half where it stands. */
@@ -20,13 +21,16 @@ export interface Head {
 }
 
 export const HEADS: readonly Head[] = [
-  { title: "Similar letters", looks: "compares spelling: a word finds itself and its look-alikes" },
-  { title: "The word before", looks: "asks for the position just before its own" },
   {
-    title: "Near neighbours",
-    looks: "compares positions softly: close words count, far ones fade",
+    title: t`Similar letters`,
+    looks: t`compares spelling: a word finds itself and its look-alikes`,
   },
-  { title: "Spread out", looks: "has small random projections: a little of everything" },
+  { title: t`The word before`, looks: t`asks for the position just before its own` },
+  {
+    title: t`Near neighbours`,
+    looks: t`compares positions softly: close words count, far ones fade`,
+  },
+  { title: t`Spread out`, looks: t`has small random projections: a little of everything` },
 ];
 
 export interface Projections {

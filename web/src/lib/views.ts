@@ -1,6 +1,8 @@
 // The eight matrices of one head, as the views draw them.
+
 import type { Attended } from "./engine.js";
 import { largestMagnitude, type Matrix } from "./matrix.js";
+import { t } from "./messages.js";
 import type { Role } from "./palette.js";
 import type { View } from "./snapshot.js";
 import { HEAD_DIM, MODEL_DIM, type Projected } from "./vectors.js";
@@ -14,14 +16,14 @@ export interface ViewWords {
 }
 
 export const VIEW_WORDS: Record<View, ViewWords> = {
-  x: { tab: "Vectors", symbol: "X", title: "Each token as 32 numbers" },
-  q: { tab: "Queries", symbol: "Q", title: "What each word looks for" },
-  k: { tab: "Keys", symbol: "K", title: "What each word offers" },
-  v: { tab: "Values", symbol: "V", title: "What each word hands over" },
-  scores: { tab: "Scores", symbol: "S", title: "How well each query fits each key" },
-  mask: { tab: "Mask", symbol: "M", title: "Which words may be looked at" },
-  weights: { tab: "Weights", symbol: "P", title: "How much each word looks at each other" },
-  output: { tab: "Output", symbol: "O", title: "What each word has gathered" },
+  x: { tab: t`Vectors`, symbol: "X", title: t`Each token as 32 numbers` },
+  q: { tab: t`Queries`, symbol: "Q", title: t`What each word looks for` },
+  k: { tab: t`Keys`, symbol: "K", title: t`What each word offers` },
+  v: { tab: t`Values`, symbol: "V", title: t`What each word hands over` },
+  scores: { tab: t`Scores`, symbol: "S", title: t`How well each query fits each key` },
+  mask: { tab: t`Mask`, symbol: "M", title: t`Which words may be looked at` },
+  weights: { tab: t`Weights`, symbol: "P", title: t`How much each word looks at each other` },
+  output: { tab: t`Output`, symbol: "O", title: t`What each word has gathered` },
 };
 
 const ROLE_OF: Partial<Record<View, Role>> = { q: "query", k: "key", v: "value", output: "output" };
@@ -47,8 +49,8 @@ function vectorMatrix(
     columnLabels: Array.from({ length: dim }, (_, d) => String(d + 1)),
     rowRole: role,
     columnRole: "plain",
-    rowName: "token",
-    columnName: "dimension",
+    rowName: t`token`,
+    columnName: t`dimension`,
     limit: largestMagnitude(values),
   };
 }
@@ -73,8 +75,8 @@ function pairMatrix(
     columnLabels: tokens,
     rowRole: "query",
     columnRole: "key",
-    rowName: "query",
-    columnName: "key",
+    rowName: t`query`,
+    columnName: t`key`,
     limit,
   };
 }

@@ -1,10 +1,12 @@
 // Who runs: mechanisms of heed, each in an instance of its own, so that its memory is its own; plain
 // loops; onnxruntime-web.
+
 import type { Heed, Mechanism, Parameter } from "heed";
 import { onnxPeers } from "../../../web_bench/peers/onnxruntime.mjs";
 import { plainPeer } from "../../../web_bench/peers/plain_js.mjs";
 import type { makeProblem } from "../../../web_bench/problem.mjs";
 import { drawFloats, type ExampleTensor } from "../lib/example.js";
+import { t } from "../lib/messages.js";
 import { hashText } from "../lib/random.js";
 import { realisticCall } from "../lib/realistic.js";
 import { type RaceRow, SEED } from "./run.js";
@@ -98,13 +100,13 @@ function peerContestant(peer: Peer, title: string, causal: boolean, onnx: OnnxRu
 const none: OnnxRuntime = () => Promise.reject(new Error("onnxruntime-web was not asked for"));
 
 export const plainContestant = (causal: boolean): Contestant =>
-  peerContestant(plainPeer, "plain JavaScript", causal, none);
+  peerContestant(plainPeer, t`plain JavaScript`, causal, none);
 
 /** onnxruntime-web in the two ways that fit: the standard's operator and its own. */
 export function onnxContestants(causal: boolean, onnx: OnnxRuntime): Contestant[] {
   const titles = [
-    ["onnxruntime_web_attention", "onnxruntime Attention"],
-    ["onnxruntime_web_multi_head", "onnxruntime MultiHead"],
+    ["onnxruntime_web_attention", t`onnxruntime Attention`],
+    ["onnxruntime_web_multi_head", t`onnxruntime MultiHead`],
   ] as const;
   return titles.map(([id, title]) => {
     const peer = onnxPeers.find((row) => row.id === id);

@@ -1,4 +1,5 @@
 // A race as the page sees it: asked for, under way, finished or stopped.
+import { t } from "../lib/messages.js";
 import type { RaceRequest } from "./request.js";
 import type { Progress, RaceRow } from "./run.js";
 
@@ -42,7 +43,7 @@ class Race {
     this.worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     this.worker.onmessage = ({ data }: MessageEvent<News>) => this.hear(data);
     this.worker.onerror = (event) =>
-      this.hear({ problem: event.message || "the worker did not start" });
+      this.hear({ problem: event.message || t`the worker did not start` });
     this.worker.postMessage($state.snapshot(request));
   }
 

@@ -1,6 +1,8 @@
 // What a race says: lines of a plot, rows of a table, files, and whether its numbers can be trusted.
+
 import type { Rows } from "../lib/file.js";
-import { milliseconds, scientific } from "../lib/format.js";
+import { fixed, milliseconds, scientific } from "../lib/format.js";
+import { decimal, t } from "../lib/messages.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import { shortened } from "../lib/scene.js";
 import { EXACT } from "./request.js";
@@ -9,9 +11,9 @@ import type { RaceRow } from "./run.js";
 export type Measure = "time" | "memory" | "distance";
 
 export const MEASURES: readonly { measure: Measure; title: string; axis: string }[] = [
-  { measure: "time", title: "Time", axis: "time of a call" },
-  { measure: "memory", title: "Memory", axis: "WebAssembly memory" },
-  { measure: "distance", title: "Distance", axis: "distance from exact attention" },
+  { measure: "time", title: t`Time`, axis: t`time of a call` },
+  { measure: "memory", title: t`Memory`, axis: t`WebAssembly memory` },
+  { measure: "distance", title: t`Distance`, axis: t`distance from exact attention` },
 ];
 
 /** The middle 80 % of samples may spread over this part of the median. */
@@ -26,18 +28,20 @@ export function measured(row: RaceRow, measure: Measure): number | undefined {
 }
 
 const bytes = (count: number): string =>
-  count < 2 ** 20 ? `${(count / 1024).toFixed(0)} KiB` : `${(count / 2 ** 20).toFixed(1)} MiB`;
+  count < 2 ** 20
+    ? `${(count / 1024).toFixed(0)} KiB`
+    : `${decimal((count / 2 ** 20).toFixed(1))} MiB`;
 
 export function valueText(value: number | undefined, measure: Measure): string {
-  if (value === undefined) return "not measured";
+  if (value === undefined) return t`not measured`;
   if (measure === "time") return milliseconds(value);
   if (measure === "memory") return bytes(value);
-  return value < 0.01 ? scientific(value) : value.toFixed(3);
+  return value < 0.01 ? scientific(value) : fixed(value);
 }
 
 const AXIS_TEXT: Readonly<Record<Measure, (value: number) => string>> = {
-  time: (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? `${ms} ms` : `${ms * 1000} µs`),
-  memory: (count) => `${Math.round(count / 2 ** 20)} MiB`,
+  time: (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? t`${ms} ms` : `${ms * 1000} µs`),
+  memory: (count) => t`${Math.round(count / 2 ** 20)} MiB`,
   distance: (value) => (value >= 0.01 ? String(value) : `1e${Math.round(Math.log10(value))}`),
 };
 
@@ -69,7 +73,7 @@ function seriesOf(rows: readonly RaceRow[], measure: Measure, chosen: string | n
     if (points.length === 0) return [];
     const tone = id === chosen ? TONES.chosen : id === EXACT ? TONES.exact : TONES.other;
     const name = own[0]?.title ?? id;
-    const label = id === EXACT ? "exact attention" : shortened(name, LABEL_LETTERS);
+    const label = id === EXACT ? t`exact attention` : shortened(name, LABEL_LETTERS);
     return [{ name, label, points, tone, dots: true, dash: own[0]?.kind === "peer" }];
   });
 }
@@ -90,7 +94,7 @@ export function racePlot(
   const axis = MEASURES.find((row) => row.measure === measure)?.axis ?? "";
   return {
     x: {
-      name: "tokens",
+      name: t`tokens`,
       log: true,
       min: first,
       max: last > first ? last : 2 * first,
@@ -113,21 +117,21 @@ export function racePlot(
 
 const COLUMNS = [
   "contestant",
-  "tokens",
-  "median ms",
+  t`tokens`,
+  t`median ms`,
   "p10 ms",
   "p90 ms",
   "runs",
   "distance",
-  "memory bytes",
-  "scratch bytes",
+  t`memory bytes`,
+  t`scratch bytes`,
   "sees",
   "note",
 ];
 
 function noteOf(row: RaceRow): string {
   if (row.status !== "timed") return `${row.status}: ${row.reason ?? ""}`;
-  return isNoisy(row) ? "noisy" : "";
+  return isNoisy(row) ? t`noisy` : "";
 }
 
 /** Every number as it was measured, for the table and the CSV file. */
@@ -157,10 +161,10 @@ export function noiseSentence(rows: readonly RaceRow[], wasHidden: boolean): str
   const timed = rows.filter(({ status }) => status === "timed");
   const noisy = timed.filter(isNoisy);
   const hidden = wasHidden
-    ? "The page was in the background for a while, where browsers slow it down: run it again. "
+    ? t`The page was in the background for a while, where browsers slow it down: run it again. `
     : "";
   const percent = Math.round(100 * NOISY_SPREAD);
-  const rule = `the middle 80 % of samples lie within ${percent} % of the median`;
-  if (noisy.length === 0) return `${hidden}Quiet: in all ${timed.length} measurements ${rule}.`;
-  return `${hidden}Noisy: in ${noisy.length} of ${timed.length} measurements it is not so that ${rule}. Close what else runs, plug in, and run it again.`;
+  const rule = t`the middle 80 % of samples lie within ${percent} % of the median`;
+  if (noisy.length === 0) return t`${hidden}Quiet: in all ${timed.length} measurements ${rule}.`;
+  return t`${hidden}Noisy: in ${noisy.length} of ${timed.length} measurements it is not so that ${rule}. Close what else runs, plug in, and run it again.`;
 }

@@ -1,9 +1,11 @@
 // The race itself, in whichever worker or process this module is loaded: the same problem for all, in
 // turn, with the clock and the statistics of web_bench.
+
 import type { Heed } from "heed";
 import { measureInterleaved, warmUp } from "../../../web_bench/measure.mjs";
 import { makeProblem } from "../../../web_bench/problem.mjs";
 import { oracleRows, relativeDistance } from "../../../web_bench/verify.mjs";
+import { t } from "../lib/messages.js";
 import type { Contestant, Problem, Ready } from "./contestants.js";
 import type { Effort, RaceRequest } from "./request.js";
 
@@ -147,7 +149,7 @@ export async function race(request: RaceRequest, track: Track): Promise<void> {
     const row: RaceRow = { contestant: id, title, kind, length, sees, status: "skipped" };
     const foreseen = pace.foresee(contestant, length);
     if (foreseen > MOST_CALL_MS[request.effort]) {
-      row.reason = `a call might take ${(foreseen / 1000).toFixed(0)} s`;
+      row.reason = t`a call might take ${(foreseen / 1000).toFixed(0)} s`;
       return { row };
     }
     let ready: Ready | undefined;
@@ -167,12 +169,12 @@ export async function race(request: RaceRequest, track: Track): Promise<void> {
     const exact = new Exact(length, reference);
     const runners: Runner[] = [];
     for (const contestant of contestants) {
-      step(`${length} tokens: ${contestant.title} warms up`);
+      step(t`${length} tokens: ${contestant.title} warms up`);
       const { row, runner } = await enter(contestant, length, exact);
       if (runner) runners.push(runner);
       else tell({ row });
     }
-    step(`${length} tokens: ${runners.length} in turn`);
+    step(t`${length} tokens: ${runners.length} in turn`);
     const calls = runners.map(({ ready, warm }) => ({ call: ready.call, warm }));
     const results = await measureInterleaved(calls, PLANS[request.effort]);
     for (const [index, { row, ready }] of runners.entries()) {

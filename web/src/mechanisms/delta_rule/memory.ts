@@ -1,11 +1,13 @@
 // People and their colours, written one after another into a state of fixed size. Every number comes
 // from heed: the state after t tokens is that of a call with t tokens.
+
 import type { Heed } from "heed";
 import { type Called, floats, make, resultOf } from "../../lib/call.js";
 import type { ExampleTensor } from "../../lib/example.js";
+import { t } from "../../lib/messages.js";
 
 export const PEOPLE = ["Ada", "Ben", "Cleo", "Dan"] as const;
-export const COLOURS = ["red", "blue", "green", "gold"] as const;
+export const COLOURS = [t`red`, t`blue`, t`green`, t`gold`] as const;
 export const DIM = 4;
 
 /** Person and colour of each token: two people change their minds. */

@@ -1,5 +1,7 @@
 // The picture of a walk over tiles: scores as bars, the running maximum as a staircase, the running
 // sum below it; tiles that are still to come are hatched.
+import { fixed } from "../../lib/format.js";
+import { t } from "../../lib/messages.js";
 import type { Palette } from "../../lib/palette.js";
 import { rampColour } from "../../lib/ramp.js";
 import type { Scene, Shape } from "../../lib/scene.js";
@@ -45,8 +47,8 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
   const line = (points: [number, number][], stroke: string, wide: number) =>
     shapes.push({ kind: "path", points, stroke, line: wide });
 
-  text("score of each key", 0, 10);
-  text("running sum ℓ", 0, TOP + SCORES_HEIGHT + GAP - 14);
+  text(t`score of each key`, 0, 10);
+  text(t`running sum ℓ`, 0, TOP + SCORES_HEIGHT + GAP - 14);
   line(
     [
       [LEFT, y(0)],
@@ -56,7 +58,7 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
     1,
   );
   text("0", LEFT - 8, y(0), { anchor: "end" });
-  text(top.toFixed(1), LEFT - 8, y(top), { anchor: "end" });
+  text(fixed(top, 1), LEFT - 8, y(top), { anchor: "end" });
 
   const seenTo = (step + 1) * TILE;
   const middle = rampColour(palette.ramps.key, 0.8);
@@ -98,7 +100,7 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
   line(stairs, palette.roleText.output, 2.5);
   const [endX, endY] = stairs.at(-1) as [number, number];
   const flip = endX > width - 120;
-  text("running max m", flip ? endX - 4 : endX + 6, endY - 10, {
+  text(t`running max m`, flip ? endX - 4 : endX + 6, endY - 10, {
     fill: palette.roleText.output,
     bold: true,
     anchor: flip ? "end" : "start",

@@ -1,6 +1,8 @@
 // Six small images of +1 and -1, a damaged one, and its way back.
+
 import type { Heed } from "heed";
 import { type Called, floats, make } from "../../lib/call.js";
+import { t } from "../../lib/messages.js";
 import { hashText, uniformSource } from "../../lib/random.js";
 
 export const SIDE = 16;
@@ -17,7 +19,17 @@ const inks: Readonly<Record<string, (x: number, y: number) => boolean>> = {
   triangle: (x, y) => y > -5 && y < 6 && Math.abs(x) < (y + 6) * 0.6,
 };
 
-export const NAMES: readonly string[] = Object.keys(inks);
+const KINDS = Object.keys(inks);
+
+/** In the order of the memories. */
+export const NAMES: readonly string[] = [
+  t`ring`,
+  t`cross`,
+  t`plus`,
+  t`frame`,
+  t`stripes`,
+  t`triangle`,
+];
 
 function image(name: string): Float32Array {
   return Float32Array.from({ length: PIXELS }, (_, at) =>
@@ -25,7 +37,7 @@ function image(name: string): Float32Array {
   );
 }
 
-export const MEMORIES: readonly Float32Array[] = NAMES.map(image);
+export const MEMORIES: readonly Float32Array[] = KINDS.map(image);
 
 export interface Damage {
   memory: number;

@@ -1,6 +1,8 @@
 // Which keys each query sees, asked of heed without any q and k, and what that saves.
+
 import type { Heed } from "heed";
 import type { ExampleParams, ExampleTensor } from "../../lib/example.js";
+import { t } from "../../lib/messages.js";
 
 export const LENGTHS = [64, 256, 1024, 4096] as const;
 export type Length = (typeof LENGTHS)[number];
@@ -68,9 +70,9 @@ export function runsOf({ picture, length }: Pattern, row: number, most = 6): str
     }
     let end = column;
     while (end + 1 < length && picture[row * length + end + 1] === 1) end++;
-    runs.push(end === column ? String(column + 1) : `${column + 1} to ${end + 1}`);
+    runs.push(end === column ? String(column + 1) : t`${column + 1} to ${end + 1}`);
     column = end + 1;
   }
   const rest = runs.length - most;
-  return rest > 0 ? `${runs.slice(0, most).join(", ")} and ${rest} more runs` : runs.join(", ");
+  return rest > 0 ? t`${runs.slice(0, most).join(", ")} and ${rest} more runs` : runs.join(", ");
 }

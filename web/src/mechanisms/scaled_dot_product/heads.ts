@@ -1,13 +1,14 @@
 // Twelve heads over one sentence: the four of the home page at three temperatures.
 import type { Heed } from "heed";
 import { type Called, floats, make } from "../../lib/call.js";
+import { decimal } from "../../lib/messages.js";
 import { HEAD_DIM, HEADS, projectTokens } from "../../lib/vectors.js";
 
 export const TEMPERATURES = [0.5, 1, 2] as const;
 export const COUNT = HEADS.length * TEMPERATURES.length;
 
 export const headTitle = (head: number): string =>
-  `${HEADS[head % HEADS.length]?.title}, T\u00a0=\u00a0${TEMPERATURES[Math.floor(head / HEADS.length)]}`;
+  `${HEADS[head % HEADS.length]?.title}, T\u00a0=\u00a0${decimal(String(TEMPERATURES[Math.floor(head / HEADS.length)]))}`;
 
 export interface Heads {
   called: Called;

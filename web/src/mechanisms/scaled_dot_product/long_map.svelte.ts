@@ -1,6 +1,8 @@
 // What the page knows of the long map: which part is in sight, the tiles that have arrived, the row
 // that was asked for. Tiles come from a worker; at most KEPT of them are held.
+
 import type { Cell } from "../../lib/matrix.js";
+import { t } from "../../lib/messages.js";
 import {
   ancestor,
   type Box,
@@ -49,7 +51,7 @@ export class LongMap {
     this.worker = new Worker(new URL("./long_worker.ts", import.meta.url), { type: "module" });
     this.worker.onmessage = ({ data }: MessageEvent<Tell>) => this.hear(data);
     this.worker.onerror = (event) => {
-      this.problem = event.message || "the worker did not start";
+      this.problem = event.message || t`the worker did not start`;
     };
     this.ask({ length });
   }

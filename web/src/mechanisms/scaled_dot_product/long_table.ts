@@ -2,6 +2,7 @@
 
 import type { Rows } from "../../lib/file.js";
 import { grouped, scientific } from "../../lib/format.js";
+import { t } from "../../lib/messages.js";
 import type { LongMap } from "./long_map.svelte.js";
 
 const BLOCKS = 8;
@@ -36,7 +37,7 @@ function meanOf(map: LongMap, rows: readonly [number, number], columns: readonly
 
 function cellText(value: number | undefined): string {
   if (value === undefined) return "…";
-  return Number.isNaN(value) ? "hidden" : scientific(value);
+  return Number.isNaN(value) ? t`hidden` : scientific(value);
 }
 
 /** At most 8 x 8 blocks. */
@@ -49,10 +50,10 @@ export function blocksOf(map: LongMap): Rows {
   const pairs = (all: number[]) => all.slice(1).map((end, at) => [all[at] as number, end] as const);
   const name = (what: string, [first, end]: readonly [number, number]) => {
     const [from, to] = [first * span + 1, Math.min(length, end * span)];
-    return from === to ? `${what} ${grouped(from)}` : `${what} ${grouped(from)} to ${grouped(to)}`;
+    return from === to ? `${what} ${grouped(from)}` : t`${what} ${grouped(from)} to ${grouped(to)}`;
   };
   return {
-    columns: ["mean weight", ...pairs(columns).map((pair) => name("key", pair))],
+    columns: [t`mean weight`, ...pairs(columns).map((pair) => name("key", pair))],
     rows: pairs(rows).map((own) => [
       name("query", own),
       ...pairs(columns).map((pair) => cellText(meanOf(map, own, pair))),

@@ -1,6 +1,8 @@
 // The long head in a worker: tiles in the order in which the page wants them now, each step short
 // enough that what the page no longer wants is given up soon.
+
 import { load } from "heed";
+import { t } from "../../lib/messages.js";
 import { nameOf, type Pixels, type Tile } from "../../lib/tile_map.js";
 import { LongHead, type LongRow, PASSES } from "./long.js";
 
@@ -82,8 +84,8 @@ async function work(from: LongHead): Promise<void> {
 async function begin(length: number): Promise<void> {
   const heed = await load();
   head = new LongHead(heed, length);
-  const threads = heed.threads === 1 ? "1 thread" : `${heed.threads} threads`;
-  tell({ backend: `${heed.simd} SIMD, ${threads}` });
+  const threads = heed.threads === 1 ? "1 thread" : t`${heed.threads} threads`;
+  tell({ backend: t`${heed.simd} SIMD, ${threads}` });
 }
 
 self.onmessage = async ({ data }: MessageEvent<Ask>) => {

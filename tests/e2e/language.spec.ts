@@ -1,0 +1,121 @@
+// German: the switch, the address, numbers, and that no page has a word of English left that does not
+// say so.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Page } from "@playwright/test";
+import { readMechanisms } from "../../scripts/docs_table.mjs";
+import { misfit, problemsOf } from "../../web/vite/messages.mjs";
+import { expect, test } from "./page.js";
+
+const MESSAGES = JSON.parse(
+  readFileSync(fileURLToPath(new URL("../../web/messages/de.json", import.meta.url)), "utf8"),
+) as Record<string, string>;
+
+/** English messages that read differently in German, without tags and values. */
+const ENGLISH = Object.entries(MESSAGES)
+  .filter(([message, translation]) => message !== translation && !/[<{]/.test(message))
+  .map(([message]) => message.trim())
+  .filter((message) => !Object.values(MESSAGES).includes(message));
+
+test("every message has a translation that fits, and none is left over", () => {
+  expect(problemsOf("de")).toEqual({ missing: [], unused: [], wrong: [] });
+  expect(misfit("all <em>{}</em>", "alle <b>{}</b>")).toContain("in place of");
+  expect(misfit("<em>{}</em> keys", "viele <em>{}</em> Keys")).toContain("viele");
+});
+
+const TITLES = readMechanisms().map(({ title }) => title);
+/** Tokens of example sentences, which are English. */
+const TOKENS = /^[\d ]*(the|all|and|is)$|gathers|sammelt am meisten/;
+/** An expression or a number as it is typed. */
+const EXPRESSION = /\d \* abs\(|^0\.2$/;
+
+/** What is read on the page, by eye or ear, and is not said to be English or code. */
+const wordsOf = (page: Page): Promise<string[]> =>
+  page.evaluate(() => {
+    const apart = "[lang=en], code, pre, math, script, style, textarea, noscript";
+    const found: string[] = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (!node.parentElement?.closest(apart)) found.push(node.textContent ?? "");
+    }
+    for (const element of document.querySelectorAll("[aria-label], [title], [placeholder]")) {
+      if (element.closest(apart)) continue;
+      for (const name of ["aria-label", "title", "placeholder"]) {
+        found.push(element.getAttribute(name) ?? "");
+      }
+    }
+    return [...new Set(found.map((text) => text.replace(/\s+/g, " ").trim()))].filter(Boolean);
+  });
+
+const STOP_WORDS = /\b(the|of|and|is|are|with|from|each|every|this|that|not|its|by)\b/;
+const DECIMAL_POINT = /\d\.\d/;
+/** Versions, names and code that are the same in every language. */
+const SAME =
+  /onnxruntime-web 1\.30|PyTorch (vor )?2\.|FlashAttention 2\.1|Apache-2\.0|heed \d|0\.0 |left|commit|gcc|clang|AMD|Intel/;
+
+async function expectGerman(page: Page): Promise<void> {
+  const words = await wordsOf(page);
+  expect(words.length).toBeGreaterThan(20);
+  const own = words
+    .map((text) => TITLES.reduce((rest: string, title) => rest.replace(`${title}`, ""), text))
+    .filter((text) => ![SAME, TOKENS, EXPRESSION].some((pattern) => pattern.test(text)));
+  const wrong = own.filter(
+    (text) => ENGLISH.includes(text) || STOP_WORDS.test(text) || DECIMAL_POINT.test(text),
+  );
+  expect(wrong, page.url()).toEqual([]);
+}
+
+const PAGES = [
+  ["de/", "caption"],
+  ["de/gallery.html", "card-attention"],
+  ["de/race.html", "race-status"],
+  ["de/edge_cases.html", "case-empty_row"],
+  ["de/benchmarks.html", "peers"],
+  ["de/mechanisms/rwkv7.html", "error-rwkv7"],
+] as const;
+
+for (const [path, ready] of PAGES) {
+  test(`${path} is German`, async ({ page }) => {
+    await page.goto(path);
+    await expect(page.locator("html")).toHaveAttribute("lang", "de");
+    await expect(page.getByTestId(ready).first()).toContainText(/\d|Noch/);
+    await expect(page.getByText(/wird geladen|Vergleich mit/)).toHaveCount(0);
+    await expectGerman(page);
+  });
+}
+
+const CRAFTED = [
+  "additive bigbird block_sparse delta_rule entmax15 flash graph hopfield kernel_regression linear",
+  "longformer neighborhood performer reformer retention rope scaled_dot_product sink softmax1",
+  "sparsemax swin_window",
+].flatMap((ids) => ids.split(" "));
+
+for (const id of CRAFTED) {
+  test(`the page of ${id} is German, its table too`, async ({ page }) => {
+    await page.goto(`de/mechanisms/${id}.html`);
+    const crafted = page.getByTestId("crafted");
+    await expect(crafted.first()).toHaveAttribute("aria-busy", "false");
+    await page.getByTestId("cost").scrollIntoViewIfNeeded();
+    await expect(page.getByTestId("code")).toBeVisible();
+    await expectGerman(page);
+    for (const table of await page.getByLabel("Als Tabelle").all()) await table.check();
+    await expectGerman(page);
+  });
+}
+
+test("the switch keeps the state, is remembered, and gives way to an address that says lang", async ({
+  page,
+  baseURL,
+}) => {
+  await page.goto("./race.html");
+  await page.getByRole("link", { name: "Deutsch" }).click();
+  await expect(page).toHaveURL(`${baseURL}de/race.html`);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Wettlauf in Ihrem Browser");
+  await page.goto("./mechanisms/flash.html#v=1&figure.after-tile=3");
+  await expect(page).toHaveURL(`${baseURL}de/mechanisms/flash.html#v=1&figure.after-tile=3`);
+  await expect(page.getByTestId("crafted").first().getByTestId("readout")).toContainText(
+    "Kachel 4",
+  );
+  await page.goto("./de/mechanisms/flash.html?lang=en#v=1&figure.after-tile=2");
+  await expect(page).toHaveURL(`${baseURL}mechanisms/flash.html#v=1&figure.after-tile=2`);
+});
