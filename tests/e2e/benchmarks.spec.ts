@@ -22,6 +22,21 @@ interface ResultRow {
   bytes: number;
 }
 
+interface CallRow {
+  status: string;
+  mechanism: string;
+  dtype: string;
+  mask: string;
+  group: string;
+  length: number;
+  kv_len: number;
+  head_dim: number;
+  visible: number;
+  gbps: number;
+  ms: { median: number };
+  forward_ms: { median: number };
+}
+
 const FILES = readdirSync(FOLDER)
   .filter((file) => file.endsWith(".json"))
   .map((file) => ({ file, result: JSON.parse(readFileSync(FOLDER + file, "utf8")) }));
@@ -147,6 +162,42 @@ test("the roofline and the errors are computed from their file", async ({ page }
     expect(Number(row?.[3])).toBeGreaterThanOrEqual(Number(row?.[2]));
     expect(Number(row?.[3])).toBeCloseTo(error_bound, 9);
   }
+});
+
+test("decoding, gradients, patterns and steps are those of their files", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const timed = (result: { rows: CallRow[] }) =>
+    result.rows.filter((row) => row.status === "timed");
+  const decode = page.getByTestId("decode");
+  const decoded = timed(await fileOf(decode));
+  const shown = await tableOf(decode);
+  expect(shown).toHaveLength(decoded.length);
+  for (const { dtype, length, gbps } of decoded) {
+    const row = shown.find(([name, keys]) => name === dtype && Number(keys) === length);
+    expect(Number(row?.[2]) / gbps).toBeCloseTo(1, 4);
+  }
+  const backward = page.getByTestId("backward");
+  const gradients = timed(await fileOf(backward));
+  const times = await tableOf(backward);
+  expect(times).toHaveLength(gradients.length);
+  for (const { mask, kv_len, ms, forward_ms } of gradients) {
+    const row = times.find(([name, keys]) => name === mask && Number(keys) === kv_len);
+    expect(Number(row?.[3]) / ms.median).toBeCloseTo(1, 4);
+    expect(Number(row?.[4]) / forward_ms.median).toBeCloseTo(1, 4);
+  }
+  const patterns = page.getByTestId("patterns");
+  const all = timed(await fileOf(patterns)).filter(({ group }) => group === "blocks of 64 in 4096");
+  const dense = all.find(({ visible }) => visible === 1)?.ms.median ?? Number.NaN;
+  const shares = await tableOf(patterns);
+  expect(shares).toHaveLength(all.length);
+  for (const { visible, ms } of all) {
+    const row = shares.find(([, share]) => Math.abs(Number(share) - 100 * visible) < 1e-3);
+    expect(Number(row?.[2])).toBeCloseTo((100 * ms.median) / dense, 2);
+  }
+  const steps = page.getByTestId("steps");
+  const made = timed(await fileOf(steps)).filter(({ head_dim }) => head_dim === 64);
+  const bars = await tableOf(steps);
+  expect(bars.map(([name]) => name)).toEqual(made.map(({ mechanism }) => mechanism));
 });
 
 test("pointing at a point says which mechanism it is", async ({ page }) => {

@@ -53,6 +53,50 @@ const curveOf = ({ mechanism, mask, points }) => ({
   points: points.map(({ length, ms }) => [length, short(ms.median)]),
 });
 
+const timed = ({ rows }) => rows.filter(({ status }) => status === "timed");
+
+/** The rows of each kind of call, as src/benchmarks/calls.ts describes them. */
+const CALLS = {
+  decode: (result) =>
+    timed(result).map(({ num_heads, num_kv_heads, head_dim, dtype, length, gbps, ms }) => ({
+      group: `${num_heads}:${num_kv_heads}, ${head_dim}`,
+      name: dtype,
+      x: length,
+      y: short(gbps),
+      ms: short(ms.median),
+    })),
+  backward: (result) =>
+    timed(result).map(({ head_dim, mask, kv_len, gflops, ms, forward_ms }) => ({
+      group: String(head_dim),
+      name: mask,
+      x: kv_len,
+      y: short(gflops),
+      ms: short(ms.median),
+      forward: short(forward_ms.median),
+    })),
+  patterns: (result) => {
+    const rows = timed(result).filter(({ group }) => group.startsWith("blocks"));
+    const dense = (group) => rows.find((row) => row.group === group && row.visible === 1);
+    return rows
+      .sort((a, b) => a.visible - b.visible)
+      .map(({ group, visible, ms }) => ({
+        group,
+        name: "block_sparse",
+        x: short(100 * visible),
+        y: short((100 * ms.median) / dense(group).ms.median),
+        ms: short(ms.median),
+      }));
+  },
+  steps: (result) =>
+    timed(result).map(({ mechanism, head_dim, us, ms }) => ({
+      group: String(head_dim),
+      name: mechanism,
+      x: 0,
+      y: short(us),
+      ms: short(ms.median),
+    })),
+};
+
 /** @returns {import("../src/benchmarks/results.js").Benchmarks} the newest first */
 export function readBenchmarks() {
   const results = readdirSync(folder)
@@ -66,6 +110,13 @@ export function readBenchmarks() {
       ...contextOf(file, result),
       rows: result.rows.filter(({ status }) => status === "timed").map(rowOf),
     })),
+    calls: Object.entries(CALLS).flatMap(([kind, rowsOf]) =>
+      of(`heed-bench-${kind}`).map(({ file, result }) => ({
+        ...contextOf(file, result),
+        kind,
+        rows: rowsOf(result),
+      })),
+    ),
     curves: of("heed-bench-curves").map(({ file, result }) => ({
       ...contextOf(file, result),
       curves: result.curves.filter(({ points }) => points.length > 1).map(curveOf),

@@ -108,10 +108,11 @@ function markupOf(source) {
   return found;
 }
 
-function textEdit({ node, piece }, name, isFirst, isLast) {
+/** `last` is the number of the message's last piece. Only the outer spaces are not in the pieces. */
+function textEdit({ node, piece }, name, last) {
   const { data, start, end } = node;
-  const before = isFirst ? data.match(/^\s*/)[0] : "";
-  const after = isLast ? data.match(/\s*$/)[0] : "";
+  const before = piece === 0 ? data.match(/^\s*/)[0] : "";
+  const after = piece === last ? data.match(/\s*$/)[0] : "";
   return { start, end, text: `${before}{${name}[${piece}]}${after}` };
 }
 
@@ -132,11 +133,10 @@ export function translatable(source) {
     ...attributes.map(({ value }) => value[0].data),
   ];
   if (messages.length === 0) return source;
-  const edits = runs.flatMap(({ texts }, at) =>
-    texts.map((text, index) =>
-      textEdit(text, `said${at}`, index === 0, index === texts.length - 1),
-    ),
-  );
+  const edits = runs.flatMap(({ texts, message }, at) => {
+    const last = message.split(MARK).length - 1;
+    return texts.map((text) => textEdit(text, `said${at}`, last));
+  });
   attributes.forEach(({ name, start, end }, at) => {
     edits.push({ start, end, text: `${name}={said${runs.length + at}[0]}` });
   });

@@ -1,6 +1,8 @@
 // What the committed results hold, as the build hands it over, and the plots of it.
+
 import { decimal, t } from "../lib/messages.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+import type { CallRun } from "./calls.js";
 
 export interface Context {
   file: string;
@@ -52,6 +54,7 @@ export interface Curves extends Context {
 export interface Benchmarks {
   runs: readonly Run[];
   curves: readonly Curves[];
+  calls: readonly CallRun[];
 }
 
 export const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];

@@ -91,7 +91,7 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
     };
     text(String(tile + 1), x((tile + 0.5) * TILE), sumBottom + 14, at);
   }
-  text("tile", 0, sumBottom + 14);
+  text(t`tile`, 0, sumBottom + 14);
 
   const stairs = Array.from({ length: step + 1 }, (_, tile): [number, number][] => [
     [x(tile * TILE), y(walk.max[tile] as number)],
