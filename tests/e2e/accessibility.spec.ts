@@ -20,6 +20,11 @@ const PAGES = [
   ["./mechanisms/delta_rule.html", "agreement"],
   ["./mechanisms/graph.html", "agreement"],
   ["./mechanisms/longformer.html", "error-longformer"],
+  ["./de/gallery.html#family=position", "card-rope"],
+  ["./de/race.html", "race"],
+  ["./de/edge_cases.html", "case-empty_row"],
+  ["./de/benchmarks.html", "peers"],
+  ["./de/mechanisms/flash.html", "agreement"],
 ] as const;
 
 async function expectNothingSerious(page: Page): Promise<void> {

@@ -16,6 +16,9 @@ const KINDS = [
   ["./mechanisms/rwkv7.html", /10⁻/, "error-rwkv7"],
   ["./mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],
   ["./mechanisms/flash.html", /10⁻|^0$/, "agreement"],
+  ["./de/", /Ausgabe \d/, "caption"],
+  ["./de/benchmarks.html", /GFLOP/, "peers"],
+  ["./de/mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],
 ] as const;
 
 for (const [path, text, id] of KINDS) {

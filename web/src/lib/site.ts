@@ -7,6 +7,9 @@ const root = document.documentElement.dataset.root ?? ".";
 /** The site's first folder, whatever the language. */
 const home = document.documentElement.dataset.home ?? ".";
 
+/** The reference that TypeDoc makes of the npm package. */
+export const apiPage = `${home}/api/index.html`;
+
 export const galleryPage = `${root}/gallery.html`;
 export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
 
