@@ -6,6 +6,7 @@ import { formulas } from "./vite/formulas.mjs";
 import { messages } from "./vite/messages.mjs";
 import { PAGE_FILES, pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
+import { translations } from "./vite/translations.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
@@ -19,7 +20,14 @@ export default defineConfig({
   root: inRoot("web"),
   // Relative addresses: the site works from any folder of any host.
   base: "./",
-  plugins: [svelte({ preprocess: messages() }), formulas(), registry(), pages(), element()],
+  plugins: [
+    svelte({ preprocess: messages() }),
+    formulas(),
+    registry(),
+    translations(),
+    pages(),
+    element(),
+  ],
   resolve: { alias: { heed: inRoot("dist/index.js") } },
   build: {
     outDir: inRoot("build/web"),
@@ -34,7 +42,7 @@ export default defineConfig({
     },
   },
   // Workers load WebAssembly with import(), which only modules have.
-  worker: { format: "es", plugins: () => [registry()] },
+  worker: { format: "es", plugins: () => [registry(), translations()] },
   server: { headers },
   preview: { headers },
 });

@@ -6,6 +6,11 @@ declare module "virtual:formulas" {
   export const formulas: Readonly<Record<string, string>>;
 }
 
+declare module "virtual:messages/de" {
+  /** German messages by the hash of the English one. */
+  export const messages: Readonly<Record<string, string>>;
+}
+
 declare module "virtual:symbols" {
   /** MathML of a parameter's letter by the parameter's name. */
   export const symbols: Readonly<Record<string, string>>;

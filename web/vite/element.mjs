@@ -2,6 +2,13 @@
 import { fileURLToPath } from "node:url";
 import { build } from "vite";
 
+/** One file speaks one language: English. */
+const englishOnly = {
+  name: "heed-english-only",
+  resolveId: (id) => (id.startsWith("virtual:messages/") ? `\0${id}` : undefined),
+  load: (id) => (id.startsWith("\0virtual:messages/") ? "export const messages = {};" : undefined),
+};
+
 const entry = fileURLToPath(new URL("../src/element/attention_map.ts", import.meta.url));
 
 export function element() {
@@ -17,11 +24,15 @@ export function element() {
         configFile: false,
         logLevel: "warn",
         publicDir: false,
+        plugins: [englishOnly],
         build: {
           outDir,
           emptyOutDir: false,
           target: "es2022",
-          rollupOptions: { input: entry, output: { entryFileNames: "attention-map.js" } },
+          rollupOptions: {
+            input: entry,
+            output: { entryFileNames: "attention-map.js", inlineDynamicImports: true },
+          },
         },
       });
     },

@@ -149,7 +149,7 @@ function craftedLinks(id, bundle) {
 /** What a German page needs before it can say anything. */
 function germanLinks(bundle) {
   const chunk = Object.values(bundle).find(({ facadeModuleId }) =>
-    facadeModuleId?.endsWith("/messages/de.json"),
+    facadeModuleId?.endsWith("virtual:messages/de"),
   );
   return (home) => `<link rel="modulepreload" href="${home}/${chunk.fileName}" />\n  `;
 }

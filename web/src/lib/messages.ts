@@ -2,6 +2,7 @@
 // of their messages in another one, and arrives before anything that needs it is evaluated.
 //   t`Query ${i} sees ${n} keys`   in code; the message is "Query {} sees {} keys"
 // The text between tags in .svelte files needs no mark: web/vite/messages.mjs calls `pieces` for it.
+import { hashText } from "./random.js";
 
 export type Language = "en" | "de";
 
@@ -10,17 +11,28 @@ const page = typeof document === "undefined" ? null : document.documentElement;
 
 export const language: Language = page?.lang === "de" ? "de" : "en";
 
-type Messages = Readonly<Record<string, string>>;
+/** By the hash of the English message; null in English. */
+const messages = language === "de" ? (await import("virtual:messages/de")).messages : null;
 
-const messages: Messages =
-  language === "de" ? ((await import("../../messages/de.json")).default as Messages) : {};
+/** The English messages of what has been said. */
+const english = new Map<string, string>();
+
+function said(message: string): string {
+  const translation = messages?.[hashText(message).toString(36)];
+  if (translation === undefined) return message;
+  english.set(translation, message);
+  return translation;
+}
+
+/** The message that a translation is of. */
+export const inEnglish = (translation: string): string => english.get(translation) ?? translation;
 
 /** What stands for a value; a translation may name them out of order: {1} before {0}. */
 const SLOT = /\{(\d*)\}/g;
 
 export function t(strings: TemplateStringsArray, ...values: readonly unknown[]): string {
   let at = 0;
-  return (messages[strings.join("{}")] ?? strings.join("{}")).replace(SLOT, (_, index: string) =>
+  return said(strings.join("{}")).replace(SLOT, (_, index: string) =>
     String(values[index === "" ? at++ : Number(index)]),
   );
 }
@@ -29,18 +41,7 @@ export function t(strings: TemplateStringsArray, ...values: readonly unknown[]):
 const MARK = /<\/?\w+>|\{\}/;
 
 /** The pieces of a message between its tags and values, which a translation keeps in their order. */
-export const pieces = (message: string): readonly string[] =>
-  (messages[message] ?? message).split(MARK);
-
-/** A message that is known only when it is read: a title from the list of mechanisms. */
-export const translated = (message: string): string => messages[message] ?? message;
-
-/** The message that a translation is of. */
-export const inEnglish = (said: string): string =>
-  Object.keys(messages).find((message) => messages[message] === said) ?? said;
-
-/** Whether the message has a translation, or needs none. */
-export const isTranslated = (message: string): boolean => language === "en" || message in messages;
+export const pieces = (message: string): readonly string[] => said(message).split(MARK);
 
 /** A number as JavaScript writes it, with the language's decimal mark. */
 export const decimal = (text: string): string =>
