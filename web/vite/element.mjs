@@ -31,7 +31,7 @@ export function element() {
           target: "es2022",
           rollupOptions: {
             input: entry,
-            output: { entryFileNames: "attention-map.js", inlineDynamicImports: true },
+            output: { entryFileNames: "attention-map.js", codeSplitting: false },
           },
         },
       });

@@ -68,6 +68,11 @@ export const WORDS: Readonly<Record<Kind, Words>> = {
 
 export const groupsOf = ({ rows }: CallRun): string[] => distinct(rows.map(({ group }) => group));
 
+export function groupWords(group: string): string {
+  const [, block, length] = group.match(/^blocks of (\d+) in (\d+)$/) ?? [];
+  return block && length ? t`blocks of ${block} in ${length}` : t`${group} dimensions`;
+}
+
 export const rowsOf = ({ rows }: CallRun, group: string): CallRow[] =>
   rows.filter((row) => row.group === group);
 
