@@ -73,7 +73,17 @@ std::string RunOnDevice(const DeviceCall& call) {
   AttentionOptions options = call.options;
   options.bias = copies.Copy(options.bias);
   options.keep = copies.Copy(options.keep);
+  for (TensorView<const float>* tensor :
+       {&options.score_matrix, &options.query_weight, &options.key_weight, &options.score_vector,
+        &options.relative_keys, &options.relative_queries, &options.relative_values,
+        &options.content_bias, &options.position_bias, &options.distance_bias, &options.bucket_bias,
+        &options.log_gates, &options.cope_table}) {
+    *tensor = copies.Copy(*tensor);
+  }
   AttentionOutputs outputs;
+  outputs.weights = copies.Copy(call.outputs.weights);
+  outputs.scores = copies.Copy(call.outputs.scores);
+  outputs.score_stage = call.outputs.score_stage;
   outputs.stored_output = copies.Copy(call.outputs.stored_output);
   outputs.lse = copies.Copy(call.outputs.lse);
   const cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths),

@@ -46,21 +46,29 @@ struct DeviceArrays {
 // (alibi_slopes, sinks, key_lengths, ...) are host memory, read before the call returns and sent
 // with it.
 //
-// Takes    Score::kDot with any scale; softmax, softmax1, sigmoid, relu, relu_squared and average;
-//          causal, window, query_offset, key_lengths, prefix_lengths, documents, keep, bias,
-//          alibi_slopes, softcap, sinks, dropout; grouped heads; head_dim and head_dim_v up to 256;
-//          q, k and v of one type (float32, float16, bfloat16), an output of any of them; lse.
-//          relu and relu_squared need float32 or bfloat16: their weights overflow float16. All else
-//          is an Error(kUnsupported) that names the option.
+// Takes    every option but the user functions score_mod, keep_mod and prob_mod; dimensions up to
+//          4096; q, k and v of float32, float16 or bfloat16, each its own, an output of any of
+//          them; lse, weights and scores, not the running statistics. What it lacks is an
+//          Error(kUnsupported) that names the option. Lists of keep patterns (BlockList::keep
+//          included) are host memory. log_gates above 0 and relative_values that are not finite
+//          are not found, as the host cannot read them.
+//          The tile kernel runs Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or
+//          average; causal, window, query_offset, key_lengths, prefix_lengths, documents, keep,
+//          patterns, bias, alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to
+//          256; q, k and v of one type. All else, and relu and relu_squared of float16, takes the
+//          row kernel, which is plain: it reads every key for every query.
 // Errors   as Attention(), before anything is launched; kUnsupported without a GPU of compute
 //          capability 8.0, kMemory when the device is out of memory. What the device finds, Check()
 //          tells.
 // Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
-//          the output add in those types.
-// Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths or documents
-//          hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates from the
-//          stream's pool the host arrays and, where keys are split, splits * batch * num_heads *
-//          q_len * (head_dim_v + 2) floats.
+//          the output add in those types. The row kernel computes in float32.
+// Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
+//          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
+//          from the stream's pool the host arrays and, where keys are split, splits * batch *
+//          num_heads * q_len * (head_dim_v + 2) floats; the row kernel at most 256 MiB of scores
+//          (never less than one row), and key_weight a projected copy of the keys. Patterns are
+//          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
+//          one of. More than 1 MB of arrays are copied, which waits for the stream.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
 //          once before, so that CUDA has loaded the kernels).
 //          Deterministic: splits depend on shapes and the device, and merge in ascending order.

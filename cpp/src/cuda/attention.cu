@@ -2,15 +2,16 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstring>
-#include <vector>
 
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/combine_kernel.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/row_launch.h"
+#include "src/cuda/row_plan.h"
 #include "src/cuda/runtime.h"
+#include "src/cuda/send.h"
 
 namespace heed::cuda {
 namespace {
@@ -21,30 +22,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   CombineRow(block, params, blockIdx.x);
 }
 
-// Host arrays travel as kernel parameters: a launch copies those at the call, even under stream
-// capture, where a copy from pageable memory would read it at every replay.
-struct Parcel {
-  static constexpr int kBytes = 4000;
-  char bytes[kBytes];
-};
-__global__ void Unpack(const __grid_constant__ Parcel parcel, char* to, int count) {
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    to[i] = parcel.bytes[i];
-  }
-}
-
-void SendArrays(const std::vector<char>& bytes, char* to, Stream stream) {
-  for (size_t at = 0; at < bytes.size(); at += Parcel::kBytes) {
-    const size_t count = std::min<size_t>(Parcel::kBytes, bytes.size() - at);
-    Parcel parcel;
-    std::memcpy(parcel.bytes, bytes.data() + at, count);
-    Unpack<<<1, 256, 0, stream>>>(parcel, to + at, static_cast<int>(count));
-  }
-  ThrowOnError(cudaGetLastError(), "sending arrays");
-}
-
 void Launch(const DeviceProblem& call, Stream stream) {
   const Device device = CurrentDevice();
+  if (NeedsRows(call)) return LaunchRows(call, device, stream);
   const AttentionPlan plan(call, device.processors);
   if (plan.IsEmpty()) return;
   GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // refused before memory is taken

@@ -10,6 +10,7 @@
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
 #include "src/cuda/row_rules.h"
@@ -22,7 +23,8 @@ template <class Products>
 constexpr int SharedBytes() {
   constexpr int kElements = (kBlockRows + 2 * Products::kKeys) * Products::kStride;
   return kElements * static_cast<int>(sizeof(typename Products::Element)) +
-         3 * kBlockRows * static_cast<int>(sizeof(int32_t));
+         3 * kBlockRows * static_cast<int>(sizeof(int32_t)) +
+         kBlockRows * static_cast<int>(sizeof(uint64_t));
 }
 
 template <class Block, class Products>
@@ -36,7 +38,8 @@ class AttentionKernel {
         v_(block.template Allocate<Element>(kKeys * kStride)),
         row_begins_(block.template Allocate<int32_t>(kBlockRows)),
         row_ends_(block.template Allocate<int32_t>(kBlockRows)),
-        row_documents_(block.template Allocate<int32_t>(kBlockRows)) {}
+        row_documents_(block.template Allocate<int32_t>(kBlockRows)),
+        row_words_(block.template Allocate<uint64_t>(kBlockRows)) {}
 
   HEED_DEVICE void Run(int64_t index) {
     place_ = PlaceOf(index, p_.row_blocks, p_.units, p_.splits);
@@ -88,10 +91,8 @@ class AttentionKernel {
         RowKeys shared = {-1, -1};
         int32_t document = -1;
         if (row < p_.rows) {
-          keys = shared = KeysOf(t, half, QueryOf(row));
-          if (p_.documents.queries != nullptr) {
-            document = p_.documents.queries[batch_ * p_.documents.query_stride + QueryOf(row)];
-          }
+          keys = shared = KeysOf(t, half, row);
+          document = DocumentOf(p_, batch_, QueryOf(row));
         }
         row_keys_(t, 2 * half) = keys.begin;
         row_keys_(t, 2 * half + 1) = keys.end;
@@ -105,16 +106,11 @@ class AttentionKernel {
     block_.Sync();
   }
 
-  HEED_DEVICE RowKeys KeysOf(int t, int half, int query) {
-    const int32_t stored = StoredLength(p_.rules, batch_, query, p_.q_len, p_.kv_len);
-    const int32_t length = ClampToKeys(stored, p_.kv_len);
-    if (stored != length) {
-      const int64_t at =
-          p_.rules.lengths_per_query ? static_cast<int64_t>(batch_) * p_.q_len + query : batch_;
-      block_.Report(p_.fault, FaultKind::kKeyLength, at, stored);
-    }
+  HEED_DEVICE RowKeys KeysOf(int t, int half, int64_t row) {
+    const int query = QueryOf(row);
+    const int32_t length = LengthOf(block_, p_, batch_, query);
     position_(t, half) = PositionOf(p_.rules, batch_, query, p_.q_len, length);
-    return KeysOfRow(p_.rules, batch_, position_(t, half), length, p_.kv_len);
+    return HullOfRow(p_, batch_, HeadOf(row), query, position_(t, half), length);
   }
 
   // The keys that some row sees, those that all rows see, and the documents of the rows.
@@ -156,8 +152,8 @@ class AttentionKernel {
       block_.template WaitCopies<1>();
       block_.Sync();  // keys (and queries) are there
       ScoreTile(tile);
+      block_.Sync();  // keys, and the words of patterns, are read
       const int32_t next = NextTile(tile + 1, tiles.end);
-      block_.Sync();  // keys are read
       if (next < tiles.end) {
         CopyTile(k_, p_.k, next);
       } else {
@@ -172,11 +168,16 @@ class AttentionKernel {
     block_.template WaitCopies<0>();
   }
 
-  // The first tile from `tile` on that may hold a visible key, as far as documents tell.
+  // The first tile from `tile` on that may hold a visible key, as far as documents and patterns
+  // tell. Leaves the words of its rows in shared memory.
   HEED_DEVICE int32_t NextTile(int32_t tile, int32_t end) {
-    if (p_.documents.keys == nullptr) return tile;
-    while (tile < end && !MeetsDocuments(tile)) ++tile;
-    return tile;
+    while (tile < end) {
+      const bool meets = (p_.documents.keys == nullptr || MeetsDocuments(tile)) &&
+                         (p_.patterns.ids == nullptr || MeetsPatterns(tile));
+      if (meets) return tile;
+      ++tile;
+    }
+    return end;
   }
   HEED_DEVICE bool MeetsDocuments(int32_t tile) {
     return block_.Any([&](int t) {
@@ -184,6 +185,21 @@ class AttentionKernel {
       if (t >= kKeys || key >= p_.kv_len) return false;
       const int32_t id = p_.documents.keys[batch_ * p_.documents.key_stride + key];
       return id >= documents_.begin && id <= documents_.end;
+    });
+  }
+
+  HEED_DEVICE bool MeetsPatterns(int32_t tile) {
+    return block_.Any([&](int t) {
+      if (t >= kBlockRows) return false;
+      uint64_t word = 0;
+      if (const int64_t row = PackedRow(t); row < p_.rows) {
+        const int64_t first = static_cast<int64_t>(tile) * kKeys;
+        const int32_t id = PatternIdOf(p_, batch_, HeadOf(row), QueryOf(row));
+        word = PatternWord(p_.patterns, id, static_cast<int32_t>(first / 64)) >> first % 64;
+        if (kKeys < 64) word &= (uint64_t{1} << kKeys % 64) - 1;
+      }
+      row_words_.Store(t, t, word);
+      return word != 0;
     });
   }
 
@@ -209,7 +225,8 @@ class AttentionKernel {
     Products::ScoreTile(block_, q_, k_, scores_);
     const int64_t first = static_cast<int64_t>(tile) * kKeys;
     const bool whole = first >= full_.begin && first + kKeys <= full_.end &&
-                       p_.documents.keys == nullptr && p_.keep.data == nullptr;
+                       p_.documents.keys == nullptr && p_.keep.data == nullptr &&
+                       p_.patterns.ids == nullptr;
     block_.Each([&](int t) {
       visible_(t, 0) = 0;
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
@@ -228,31 +245,20 @@ class AttentionKernel {
 
   HEED_DEVICE bool Sees(int t, int half, int key) {
     if (key < row_keys_(t, 2 * half) || key >= row_keys_(t, 2 * half + 1)) return false;
-    if (p_.documents.keys != nullptr) {
-      const int32_t id = p_.documents.keys[batch_ * p_.documents.key_stride + key];
-      if (id < 0 || id != row_document_(t, half)) return false;
+    const int row_in_block = RowInBlock(t, half);
+    if (p_.patterns.ids != nullptr && (row_words_.Load(t, row_in_block) >> key % kKeys & 1) == 0) {
+      return false;
     }
-    if (p_.keep.data == nullptr) return true;
-    const int64_t row = PackedRow(RowInBlock(t, half));
-    return p_.keep.At(batch_, HeadOf(row), QueryOf(row), key) != 0;
+    const int64_t row = PackedRow(row_in_block);
+    return SeesKey(p_, batch_, HeadOf(row), QueryOf(row), row_document_(t, half), key);
   }
 
   // The score of a visible pair; a bias of -inf hides it.
   HEED_DEVICE float ModifiedScore(int t, int half, int key, float dot) {
-    float score = ScaledScore(p_, dot);
-    if (p_.bias.data == nullptr && p_.alibi_slopes == nullptr) return score;
+    const float score = ScaledScore(p_, dot);
     const int64_t row = PackedRow(RowInBlock(t, half));
     if (row >= p_.rows) return score;
-    if (p_.bias.data != nullptr) {
-      const float bias = p_.bias.At(batch_, HeadOf(row), QueryOf(row), key);
-      if (bias == kMinusInfinity) return kMinusInfinity;
-      score += bias;
-    }
-    if (p_.alibi_slopes != nullptr) {
-      const float distance = fabsf(static_cast<float>(position_(t, half) - key));
-      score -= p_.alibi_slopes[HeadOf(row)] * distance;
-    }
-    return score;
+    return BiasedScore(p_, batch_, HeadOf(row), QueryOf(row), position_(t, half), key, score);
   }
 
   // Scores become weights, and join the sums of their rows.
@@ -404,6 +410,7 @@ class AttentionKernel {
   const AttentionParams& p_;
   Shared q_, k_, v_;
   SharedInts row_begins_, row_ends_, row_documents_;
+  typename Block::template Shared<uint64_t> row_words_;  // of a tile, where there are patterns
 
   BlockPlace place_;
   int batch_, kv_head_;

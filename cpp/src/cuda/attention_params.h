@@ -21,6 +21,7 @@ inline constexpr int kBlockThreads = 128;
 // counts pages, and token j of entry b lies in page table[b * table_width + j / page_size].
 struct DeviceRows {
   const char* data;
+  DType dtype;
   int64_t strides[3];  // bytes
   int32_t width;
   bool vectors;  // every row begins at 16 bytes and is a multiple of them
@@ -59,6 +60,17 @@ struct DocumentRule {
   int64_t query_stride, key_stride;
 };
 
+// Keep patterns, as words of 64 keys: row ids[b, h, i] sees of keys [64 tiles[n], 64 tiles[n] + 64)
+// those whose bit of words[n] is set, n in [starts[id], starts[id + 1]); tiles ascend. Rows that
+// see the same keys share an id. ids == nullptr: there are no patterns.
+struct PatternRule {
+  const int32_t* ids;
+  int64_t batch_stride, head_stride;
+  const int64_t* starts;
+  const int32_t* tiles;
+  const uint64_t* words;
+};
+
 struct AttentionParams {
   DeviceRows q, k, v;
   DeviceOutput output;  // data == nullptr: there are no values
@@ -73,6 +85,7 @@ struct AttentionParams {
   const float* sinks;         // [num_heads] or nullptr
   RowRules rules;
   DocumentRule documents;
+  PatternRule patterns;
   Normalize normalize;
   float sigmoid_bias, length_power;
   DropoutRule dropout;

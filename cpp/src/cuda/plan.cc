@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/cuda/pattern_rows.h"
+
 namespace heed::cuda {
 namespace {
 
@@ -23,6 +25,7 @@ DeviceRows RowsOf(const StoredTensor& t) {
   const int64_t size = ElementSize(t.dtype);
   DeviceRows rows{};
   rows.data = static_cast<const char*>(t.data);
+  rows.dtype = t.dtype;
   for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
   rows.width = static_cast<int32_t>(t.shape[3]);
   rows.vectors = HasVectors(t);
@@ -54,11 +57,6 @@ DevicePairs<T> PairsOf(const TensorView<const T>& view) {
   pairs.data = view.data;
   std::copy(view.strides.begin(), view.strides.end(), pairs.strides);
   return pairs;
-}
-
-template <class T>
-const T* At(const char* arrays, int64_t offset) {
-  return offset < 0 ? nullptr : reinterpret_cast<const T*>(arrays + offset);
 }
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -177,6 +175,18 @@ void AttentionPlan::SetRules(const DeviceProblem& call) {
   };
   documents.query_stride = stride(o.query_documents, p.q_len);
   documents.key_stride = stride(o.key_documents, p.kv_len);
+  SetPatterns(p);
+}
+
+void AttentionPlan::SetPatterns(const AttentionProblem& p) {
+  const PatternRows rows = RowsOfPatterns(p);
+  params_.patterns.batch_stride = rows.batch_stride;
+  params_.patterns.head_stride = rows.head_stride;
+  pattern_ids_ = arrays_.Add(std::span<const int32_t>(rows.ids));
+  if (pattern_ids_ < 0) return;
+  pattern_starts_ = arrays_.Add(std::span<const int64_t>(rows.starts));
+  pattern_tiles_ = arrays_.Add(std::span<const int32_t>(rows.tiles));
+  pattern_words_ = arrays_.Add(std::span<const uint64_t>(rows.words));
 }
 
 int64_t AttentionPlan::split_floats() const {
@@ -186,15 +196,19 @@ int64_t AttentionPlan::split_floats() const {
 
 AttentionParams AttentionPlan::Params(const char* arrays, float* split, Fault* fault) const {
   AttentionParams params = params_;
-  params.alibi_slopes = At<float>(arrays, alibi_);
-  params.sinks = At<float>(arrays, sinks_);
-  params.rules.offsets = At<int64_t>(arrays, offsets_);
-  if (lengths_ >= 0) params.rules.key_lengths = At<int32_t>(arrays, lengths_);
-  params.rules.prefix_lengths = At<int32_t>(arrays, prefixes_);
+  params.alibi_slopes = ArrayAt<float>(arrays, alibi_);
+  params.sinks = ArrayAt<float>(arrays, sinks_);
+  params.rules.offsets = ArrayAt<int64_t>(arrays, offsets_);
+  if (lengths_ >= 0) params.rules.key_lengths = ArrayAt<int32_t>(arrays, lengths_);
+  params.rules.prefix_lengths = ArrayAt<int32_t>(arrays, prefixes_);
   if (query_documents_ >= 0) {
-    params.documents.queries = At<int32_t>(arrays, query_documents_);
-    params.documents.keys = At<int32_t>(arrays, key_documents_);
+    params.documents.queries = ArrayAt<int32_t>(arrays, query_documents_);
+    params.documents.keys = ArrayAt<int32_t>(arrays, key_documents_);
   }
+  params.patterns.ids = ArrayAt<int32_t>(arrays, pattern_ids_);
+  params.patterns.starts = ArrayAt<int64_t>(arrays, pattern_starts_);
+  params.patterns.tiles = ArrayAt<int32_t>(arrays, pattern_tiles_);
+  params.patterns.words = ArrayAt<uint64_t>(arrays, pattern_words_);
   const int64_t rows = params.splits * params.units * params.rows;
   params.split_max = split;
   params.split_sum = split == nullptr ? nullptr : split + rows;

@@ -44,6 +44,9 @@ KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v);
 // rule: 85 %).
 int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors);
 
+// Columns of q, k and v that the tile kernel has room for.
+inline constexpr int64_t kMaxTileDim = 256;
+
 // Host arrays of a call, one after the other, each aligned to 8 bytes.
 class HostArrays {
  public:
@@ -62,6 +65,12 @@ class HostArrays {
  private:
   std::vector<char> bytes_;
 };
+
+// The array that begins at `offset`; nullptr for -1.
+template <class T>
+const T* ArrayAt(const char* arrays, int64_t offset) {
+  return offset < 0 ? nullptr : reinterpret_cast<const T*>(arrays + offset);
+}
 
 class AttentionPlan {
  public:
@@ -86,6 +95,7 @@ class AttentionPlan {
   void SetRows(const DeviceProblem& call);
   void SetSockets(const AttentionProblem& p);
   void SetRules(const DeviceProblem& call);
+  void SetPatterns(const AttentionProblem& p);
 
   DType dtype_;
   KernelShape shape_;
@@ -94,6 +104,7 @@ class AttentionPlan {
   // Offsets in arrays_; -1: absent.
   int64_t alibi_ = -1, sinks_ = -1, offsets_ = -1, lengths_ = -1, prefixes_ = -1;
   int64_t query_documents_ = -1, key_documents_ = -1;
+  int64_t pattern_ids_ = -1, pattern_starts_ = -1, pattern_tiles_ = -1, pattern_words_ = -1;
 };
 
 }  // namespace heed::cuda

@@ -24,11 +24,14 @@ HEED_DEVICE bool HasDenominator(Normalize normalize) {
   return normalize == Normalize::kSoftmax || normalize == Normalize::kSoftmax1;
 }
 
+HEED_DEVICE float Capped(const AttentionParams& p, float score) {
+  return p.softcap == 0 ? score : p.softcap * tanhf(score / p.softcap);
+}
+
 // A visible score before the biases: scaled, capped.
 HEED_DEVICE float ScaledScore(const AttentionParams& p, float dot) {
   if (p.normalize == Normalize::kAverage) dot = 0;  // not even NaN matters
-  const float score = dot * p.scale;
-  return p.softcap == 0 ? score : p.softcap * tanhf(score / p.softcap);
+  return Capped(p, dot * p.scale);
 }
 
 // The weight of a visible score where keys do not compete.

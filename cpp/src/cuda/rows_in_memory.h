@@ -26,6 +26,15 @@ HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h
          j % rows.page_size * rows.strides[2];
 }
 
+// A number of a row in any storage type, as a float.
+HEED_DEVICE float LoadAs(DType dtype, const char* row, int d) {
+  if (dtype == DType::kFloat16) return ToFloat(reinterpret_cast<const Float16*>(row)[d]);
+  if (dtype == DType::kBFloat16) return ToFloat(reinterpret_cast<const BFloat16*>(row)[d]);
+  if (dtype == DType::kInt8) return static_cast<float>(reinterpret_cast<const int8_t*>(row)[d]);
+  if (dtype == DType::kFloat8E4M3) return ToFloat(reinterpret_cast<const Float8E4M3*>(row)[d]);
+  return reinterpret_cast<const float*>(row)[d];
+}
+
 // Starts to copy kRows rows into a tile of Products (products.h). row(r) is where row r begins;
 // what has no row, and what lies behind `width`, becomes 0. All threads, no barrier: the rows are
 // there after CommitCopies(), WaitCopies() and a barrier.

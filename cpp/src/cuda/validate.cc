@@ -4,13 +4,13 @@
 #include <limits>
 
 #include "src/cuda/plan.h"
+#include "src/cuda/row_plan.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
 namespace heed::cuda {
 namespace {
 
-constexpr int64_t kMaxDim = 256;
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
 
 void RefuseWhen(bool given, const char* option) {
@@ -20,75 +20,25 @@ void RefuseWhen(bool given, const char* option) {
   }
 }
 
-const char* NormalizeText(Normalize normalize) {
-  switch (normalize) {
-    case Normalize::kKernelSum:
-      return "normalize = kernel_sum";
-    case Normalize::kHard:
-      return "normalize = hard";
-    case Normalize::kTopK:
-      return "normalize = top_k";
-    case Normalize::kSparsemax:
-      return "normalize = sparsemax";
-    case Normalize::kEntmax15:
-      return "normalize = entmax15";
-    case Normalize::kStickBreaking:
-      return "normalize = stick_breaking";
-    case Normalize::kCope:
-      return "normalize = cope";
-    default:
-      return nullptr;  // offered
-  }
-}
-
 void RefuseOptions(const AttentionOptions& o) {
-  RefuseWhen(o.score != Score::kDot, "a score other than dot");
-  const char* normalize = NormalizeText(o.normalize);
-  RefuseWhen(normalize != nullptr, normalize);
-  RefuseWhen(o.relative_keys.has_value(), "relative_keys");
-  RefuseWhen(o.relative_queries.has_value(), "relative_queries");
-  RefuseWhen(o.relative_values.has_value(), "relative_values");
-  RefuseWhen(o.content_bias.has_value(), "content_bias");
-  RefuseWhen(o.position_bias.has_value(), "position_bias");
-  RefuseWhen(o.distance_bias.has_value(), "distance_bias");
-  RefuseWhen(o.bucket_bias.has_value(), "bucket_bias");
-  RefuseWhen(o.log_gates.has_value(), "log_gates");
-  RefuseWhen(o.cope_table.has_value(), "cope_table");
-  RefuseWhen(!o.patterns.empty(), "a keep pattern");
   RefuseWhen(static_cast<bool>(o.score_mod), "score_mod");
   RefuseWhen(static_cast<bool>(o.keep_mod), "keep_mod");
   RefuseWhen(static_cast<bool>(o.prob_mod), "prob_mod");
 }
 
 void RefuseOutputs(const AttentionOutputs& outputs) {
-  RefuseWhen(outputs.weights.has_value(), "weights");
-  RefuseWhen(outputs.scores.has_value(), "scores");
   RefuseWhen(outputs.running_max.has_value(), "running_max");
   RefuseWhen(outputs.running_sum.has_value(), "running_sum");
   RefuseWhen(outputs.rescale.has_value(), "rescale");
 }
 
-void CheckTypes(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                const AttentionOptions& o) {
-  if (k.dtype != q.dtype || v.dtype != q.dtype) {
-    Fail(ErrorCode::kUnsupported,
-         "q is {}, k is {}, v is {}; on the GPU the three have the same element type",
-         {DTypeName(q.dtype), DTypeName(k.dtype), DTypeName(v.dtype)});
-  }
-  const bool unbounded = o.normalize == Normalize::kRelu || o.normalize == Normalize::kReluSquared;
-  if (unbounded && q.dtype == DType::kFloat16) {
-    Fail(ErrorCode::kUnsupported,
-         "normalize = {} with float16: weights without a bound overflow it; use bfloat16 or "
-         "float32",
-         {o.normalize == Normalize::kRelu ? "relu" : "relu_squared"});
-  }
-}
-
 void CheckSizes(const AttentionProblem& p) {
   for (const auto& [name, dim] :
-       {std::pair{"head_dim", p.head_dim}, std::pair{"head_dim_v", p.head_dim_v}}) {
-    if (dim > kMaxDim) {
-      Fail(ErrorCode::kUnsupported, "{} = {}; on the GPU it is at most {}", {name, dim, kMaxDim});
+       {std::pair{"head_dim", p.head_dim}, std::pair{"head_dim of k", p.head_dim_k},
+        std::pair{"head_dim_v", p.head_dim_v}, std::pair{"hidden_dim", p.hidden_dim}}) {
+    if (dim > kMaxRowDim) {
+      Fail(ErrorCode::kUnsupported, "{} = {}; on the GPU it is at most {}",
+           {name, dim, kMaxRowDim});
     }
   }
   for (const auto& [name, count] : {std::pair{"q_len", p.q_len}, std::pair{"kv_len", p.kv_len},
@@ -101,6 +51,12 @@ void CheckSizes(const AttentionProblem& p) {
 }
 
 void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
+  if (!o.patterns.empty() && arrays.key_lengths != nullptr &&
+      o.query_offset.kind() == QueryOffset::Kind::kEnd) {
+    Fail(ErrorCode::kUnsupported,
+         "keep patterns with query_offset \"end\" and key_lengths on the device: patterns are "
+         "spread out on the host, which does not know where the queries stand; give positions");
+  }
   if (arrays.key_lengths != nullptr && !o.key_lengths.empty()) {
     Fail(ErrorCode::kOption, "key_lengths is given as a host array and as a device array");
   }
@@ -143,9 +99,15 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, co
   CheckArrays(options, arrays);
   DeviceProblem call;
   call.arrays = arrays;
-  call.problem = ValidateAttention(q, k, v, options, outputs);
-  CheckTypes(q, k, v, options);
-  CheckSizes(call.problem);
+  AttentionProblem& p = call.problem;
+  p.q = q;
+  p.k = k;
+  p.v = v;
+  p.options = options;
+  p.tensors_on_device = true;
+  CompleteInputs(p, outputs.lse.has_value());
+  CompleteOutputs(p, outputs);
+  CheckSizes(p);
   return call;
 }
 
@@ -153,6 +115,8 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays) {
   CheckPages(keys);
+  RefuseWhen(outputs.scores.has_value() && outputs.score_stage != ScoreStage::kBiased,
+             "scores before the biases, which show keys beyond the lengths, of pages");
   const int64_t kv_len = keys.table_width * keys.k_pages.shape[2];
   DeviceProblem call =
       ValidateForDevice(q, ViewOfPages(keys.k_pages, q.shape[0], kv_len),

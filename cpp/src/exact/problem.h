@@ -70,6 +70,8 @@ struct AttentionProblem {
   int64_t hidden_dim = 0;  // kAdditive
   int64_t relative_table_rows = 0;
 
+  bool tensors_on_device = false;  // what tensors hold cannot be checked on the host
+
   float sigmoid_bias = 0;
   std::vector<float> head_scale;  // kCosine: the factor of each query head
   float scale = 1;                // with what FoldWidth takes out of a single width

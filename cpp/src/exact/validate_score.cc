@@ -189,7 +189,8 @@ void CheckRelative(AttentionProblem& p) {
          "position_bias is added to queries that meet relative_keys; give them");
   }
   const TensorView<const float>& values = o.relative_values;
-  for (int64_t h = 0; values.has_value() && h < values.shape[1]; ++h) {
+  const bool readable = values.has_value() && !p.tensors_on_device;
+  for (int64_t h = 0; readable && h < values.shape[1]; ++h) {
     for (int64_t r = 0; r < values.shape[2]; ++r) {
       for (int64_t d = 0; d < values.shape[3]; ++d) {
         CheckFinite("relative_values", values(0, h, r, d));
@@ -273,7 +274,8 @@ void CheckDistanceBiases(AttentionProblem& p) {
 
 void CheckGates(const AttentionProblem& p) {
   const TensorView<const float>& gates = p.options.log_gates;
-  for (int64_t b = 0; gates.has_value() && b < p.batch; ++b) {
+  const bool readable = gates.has_value() && !p.tensors_on_device;
+  for (int64_t b = 0; readable && b < p.batch; ++b) {
     int64_t length = 0;
     for (int64_t i = 0; i < p.q_len; ++i) length = std::max(length, p.KeyLength(b, i));
     for (int64_t h = 0; h < p.num_heads; ++h) {

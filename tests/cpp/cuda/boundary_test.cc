@@ -7,6 +7,7 @@
 #include "heed/cuda.h"
 #include "src/cuda/fault.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/row_plan.h"
 
 namespace heed::testing {
 namespace {
@@ -49,38 +50,42 @@ TEST(DeviceBoundary, TakesWhatItOffers) { Call().Validate(); }
 
 TEST(DeviceBoundary, NamesTheOptionThatItLacks) {
   constexpr auto kUnsupported = ErrorCode::kUnsupported;
-  ExpectRefused(kUnsupported, "a score other than dot",
-                [](Call& c) { c.options.score = Score::kCosine; });
-  ExpectRefused(kUnsupported, "normalize = top_k",
-                [](Call& c) { c.options.normalize = Normalize::kTopK; });
-  ExpectRefused(kUnsupported, "a keep pattern",
-                [](Call& c) { c.options.patterns.push_back(Strided{}); });
-  ExpectRefused(kUnsupported, "log_gates is not offered on the GPU yet", [](Call& c) {
-    c.options.causal = true;
-    c.options.query_offset = QueryOffset::End();
-    c.options.log_gates = OnDeviceOnly<float>({1, 2, 1, 9});
-  });
-  ExpectRefused(kUnsupported, "distance_bias", [](Call& c) {
-    c.options.distance_bias = OnDeviceOnly<float>({1, 1, 1, 3});
-  });
-  ExpectRefused(kUnsupported, "prob_mod", [](Call& c) {
+  ExpectRefused(kUnsupported, "prob_mod is not offered on the GPU yet", [](Call& c) {
     c.options.prob_mod = CompileExpression("prob_mod", "prob * 2", ExpressionValue::kProb);
   });
-  ExpectRefused(kUnsupported, "weights", [](Call& c) { c.outputs.weights = c.output.view(); });
+  ExpectRefused(kUnsupported, "running_max",
+                [](Call& c) { c.outputs.running_max = c.output.view(); });
+  ExpectRefused(kUnsupported, "keep patterns with query_offset", [](Call& c) {
+    static const int32_t kLengths[] = {9};
+    c.options.patterns.push_back(Strided{});
+    c.options.query_offset = QueryOffset::End();
+    c.arrays.key_lengths = kLengths;
+  });
 }
 
 TEST(DeviceBoundary, RefusesWhatTheKernelsCannotHold) {
-  ExpectRefused(ErrorCode::kUnsupported, "head_dim = 257; on the GPU it is at most 256",
+  ExpectRefused(ErrorCode::kUnsupported, "head_dim = 4097; on the GPU it is at most 4096",
                 [](Call& c) {
-                  c.q.shape[3] = c.k.shape[3] = 257;
+                  c.q.shape[3] = c.k.shape[3] = 4097;
                   c.q.strides = c.k.strides = {0, 0, 0, 1};
                 });
-  ExpectRefused(ErrorCode::kUnsupported, "k is float16",
-                [](Call& c) { c.k.dtype = DType::kFloat16; });
-  ExpectRefused(ErrorCode::kUnsupported, "relu with float16", [](Call& c) {
-    c.q.dtype = c.k.dtype = c.v.dtype = DType::kFloat16;
-    c.options.normalize = Normalize::kRelu;
-  });
+}
+
+// What each kernel is for.
+TEST(DeviceBoundary, TheRowKernelTakesWhatTheTileKernelCannot) {
+  const auto needs_rows = [](const auto& change) {
+    Call c;
+    change(c);
+    return cuda::NeedsRows(cuda::ValidateForDevice(c.q, c.k, c.v, c.options, c.outputs, c.arrays));
+  };
+  EXPECT_FALSE(needs_rows([](Call&) {}));
+  EXPECT_FALSE(needs_rows([](Call& c) {
+    c.options.patterns = {Strided{}};
+    c.options.query_offset = QueryOffset::End();
+  }));
+  EXPECT_TRUE(needs_rows([](Call& c) { c.options.score = Score::kCosine; }));
+  EXPECT_TRUE(needs_rows([](Call& c) { c.options.normalize = Normalize::kTopK; }));
+  EXPECT_TRUE(needs_rows([](Call& c) { c.k.dtype = DType::kFloat16; }));
 }
 
 TEST(DeviceBoundary, HasTheChecksOfTheCpu) {
@@ -102,6 +107,10 @@ TEST(DeviceBoundary, TensorsOnTheDeviceAreNotRead) {
   Call call;
   call.options.bias = OnDeviceOnly<float>({1, 2, 5, 9});
   call.options.keep = OnDeviceOnly<uint8_t>({1, 1, 5, 9});
+  call.options.causal = true;
+  call.options.query_offset = QueryOffset::End();
+  call.options.log_gates = OnDeviceOnly<float>({1, 2, 1, 9});
+  call.options.relative_values = OnDeviceOnly<float>({1, 1, 3, 8});
   call.q.data = call.k.data = call.v.data = reinterpret_cast<const void*>(uintptr_t{128});
   call.Validate();
 }

@@ -39,6 +39,13 @@ Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices) {
     results.lse = Buffer<float>({shape[0], shape[1], shape[2], 1}, c.output_layout, std::nanf(""));
     call.outputs.lse = results.lse.view();
   }
+  if (choices.pairs) {
+    const Extents pairs = {shape[0], shape[1], shape[2], c.sizes.kv_len};
+    results.weights = Buffer<float>(pairs, c.output_layout, std::nanf(""));
+    results.scores = Buffer<float>(pairs, c.output_layout, std::nanf(""));
+    call.outputs.weights = results.weights.view();
+    call.outputs.scores = results.scores.view();
+  }
   call.processors = choices.processors;
   EXPECT_EQ(RunOnDevice(call), "") << c.Describe();
   EXPECT_TRUE(output.GapsAreUntouched()) << c.Describe();
@@ -62,6 +69,18 @@ void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results
   }
   const std::string text = std::string(" of ") + DTypeName(dtype) + " " + c.Describe();
   ExpectWithin(results.output.Elements(), output, bounds, "output" + text);
+  for (const auto& [name, pairs] :
+       {std::pair{"weights", &results.weights}, std::pair{"scores", &results.scores}}) {
+    if (!pairs->has_value()) continue;
+    std::vector<double> pair_bounds;
+    for (const RowBound& row : rows) {
+      const bool weights = pairs == &results.weights;
+      pair_bounds.insert(pair_bounds.end(), static_cast<size_t>(c.sizes.kv_len),
+                         weights ? row.Weight() : row.Score());
+    }
+    EXPECT_TRUE(pairs->GapsAreUntouched());
+    ExpectWithin(pairs->Elements(), expected.at(name), pair_bounds, name + text);
+  }
   if (!results.lse.has_value()) return;
   const std::vector<double>& lse = expected.at("lse");
   std::vector<double> lse_bounds;

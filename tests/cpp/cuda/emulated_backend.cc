@@ -8,6 +8,8 @@
 #include "src/cuda/combine_kernel.h"
 #include "src/cuda/kernel_choice.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/row_kernel.h"
+#include "src/cuda/row_plan.h"
 
 namespace heed::testing {
 namespace {
@@ -38,10 +40,32 @@ cuda::DeviceProblem Validate(const DeviceCall& call) {
   return cuda::ValidateForDevice(call.q, keys, call.options, call.outputs, arrays);
 }
 
+std::string RunRows(const cuda::DeviceProblem& problem, int64_t processors) {
+  const cuda::RowPlan plan(problem, processors);
+  std::vector<float> scratch(static_cast<size_t>(plan.scratch_floats()),
+                             std::numeric_limits<float>::quiet_NaN());
+  cuda::Fault fault;
+  const cuda::RowParams params =
+      plan.Params(plan.shared_arrays().data(), plan.row_arrays().data(), scratch.data(), &fault);
+  for (int64_t key = 0; key < plan.num_projections(); ++key) {
+    HostBlock block;
+    cuda::ProjectKey(block, params, key);
+  }
+  for (int64_t slot = 0; slot < plan.num_slots(); ++slot) {
+    HostBlock block;
+    cuda::RowKernel<HostBlock>(block, params).Run(slot);
+    EXPECT_EQ(block.complaint(), "") << "slot " << slot;
+    EXPECT_EQ(block.shared_bytes(), cuda::RowScore<HostBlock>::SharedBytes(params));
+  }
+  return cuda::FaultText(fault);
+}
+
 }  // namespace
 
 std::string RunOnDevice(const DeviceCall& call) {
-  const cuda::AttentionPlan plan(Validate(call), call.processors);
+  const cuda::DeviceProblem problem = Validate(call);
+  if (cuda::NeedsRows(problem)) return RunRows(problem, call.processors);
+  const cuda::AttentionPlan plan(problem, call.processors);
   std::vector<float> split(static_cast<size_t>(plan.split_floats()),
                            std::numeric_limits<float>::quiet_NaN());
   cuda::Fault fault;

@@ -29,7 +29,7 @@ namespace heed::testing {
 
 template <class T>
 T Poison() {
-  if constexpr (std::is_same_v<T, float>) return std::numeric_limits<float>::quiet_NaN();
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) return T{0x7fff};
   if constexpr (std::is_integral_v<T>) return static_cast<T>(0x5a5a5a5a);
 }

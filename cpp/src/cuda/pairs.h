@@ -1,0 +1,97 @@
+// Which keys a row of queries sees and what biases do to its scores, one pair at a time. Every
+// kernel of exact attention uses these.
+#ifndef HEED_SRC_CUDA_PAIRS_H_
+#define HEED_SRC_CUDA_PAIRS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+#include "src/cuda/plugs.h"
+#include "src/cuda/row_rules.h"
+
+namespace heed::cuda {
+
+// How many keys the row's length allows. One that lies outside of them is reported.
+template <class Block>
+HEED_DEVICE int32_t LengthOf(Block& block, const AttentionParams& p, int batch, int query) {
+  const int32_t stored = StoredLength(p.rules, batch, query, p.q_len, p.kv_len);
+  const int32_t length = ClampToKeys(stored, p.kv_len);
+  if (stored != length) {
+    const int64_t at =
+        p.rules.lengths_per_query ? static_cast<int64_t>(batch) * p.q_len + query : batch;
+    block.Report(p.fault, FaultKind::kKeyLength, at, stored);
+  }
+  return length;
+}
+
+HEED_DEVICE int32_t PatternIdOf(const AttentionParams& p, int batch, int head, int query) {
+  return p.patterns.ids[batch * p.patterns.batch_stride + head * p.patterns.head_stride + query];
+}
+
+// The keys [64 tile, 64 tile + 64) that the patterns leave a row.
+HEED_DEVICE uint64_t PatternWord(const PatternRule& patterns, int32_t id, int32_t tile) {
+  int64_t low = patterns.starts[id];
+  int64_t high = patterns.starts[id + 1];
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (patterns.tiles[middle] < tile) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  const bool found = low < patterns.starts[id + 1] && patterns.tiles[low] == tile;
+  return found ? patterns.words[low] : 0;
+}
+
+// From the first to the last key that causal, window, lengths, prefix and patterns leave a row.
+HEED_DEVICE RowKeys HullOfRow(const AttentionParams& p, int batch, int head, int query,
+                              int64_t position, int32_t length) {
+  RowKeys keys = KeysOfRow(p.rules, batch, position, length, p.kv_len);
+  if (p.patterns.ids == nullptr) return keys;
+  const int32_t id = PatternIdOf(p, batch, head, query);
+  const int64_t first = p.patterns.starts[id];
+  const int64_t last = p.patterns.starts[id + 1] - 1;
+  if (last < first) return {0, 0};
+  const int32_t begin = p.patterns.tiles[first] * 64;
+  const int32_t end = p.patterns.tiles[last] * 64 + 64;
+  keys = {begin > keys.begin ? begin : keys.begin, end < keys.end ? end : keys.end};
+  return keys.begin < keys.end ? keys : RowKeys{0, 0};
+}
+
+// The document of a query; -1: none.
+HEED_DEVICE int32_t DocumentOf(const AttentionParams& p, int batch, int query) {
+  if (p.documents.queries == nullptr) return -1;
+  return p.documents.queries[batch * p.documents.query_stride + query];
+}
+
+// What documents and keep say of a key that nothing else hides.
+HEED_DEVICE bool SeesKey(const AttentionParams& p, int batch, int head, int query, int32_t document,
+                         int key) {
+  if (p.documents.keys != nullptr) {
+    const int32_t id = p.documents.keys[batch * p.documents.key_stride + key];
+    if (id < 0 || id != document) return false;
+  }
+  return p.keep.data == nullptr || p.keep.At(batch, head, query, key) != 0;
+}
+
+// A capped score with bias and ALiBi; a bias of -inf hides the key.
+HEED_DEVICE float BiasedScore(const AttentionParams& p, int batch, int head, int query,
+                              int64_t position, int key, float score) {
+  if (p.bias.data != nullptr) {
+    const float bias = p.bias.At(batch, head, query, key);
+    if (bias == kMinusInfinity) return kMinusInfinity;
+    score += bias;
+  }
+  if (p.alibi_slopes != nullptr) {
+    const float distance = fabsf(static_cast<float>(position - key));
+    score -= p.alibi_slopes[head] * distance;
+  }
+  return score;
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_PAIRS_H_
