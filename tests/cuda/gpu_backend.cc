@@ -93,8 +93,9 @@ std::string RunOnDevice(const DeviceCall& call) {
     cuda::Attention(copies.Copy(call.q), copies.Copy(call.k), copies.Copy(call.v), options, outputs,
                     nullptr, arrays);
   } else {
-    const cuda::PagedKeys keys = {copies.Copy(call.k_pages), copies.Copy(call.v_pages),
-                                  copies.Copy(call.table), call.table_width};
+    const cuda::PagedKeys keys = {copies.Copy(call.k_pages),  copies.Copy(call.v_pages),
+                                  copies.Copy(call.table),    call.table_width,
+                                  copies.Copy(call.k_scales), copies.Copy(call.v_scales)};
     cuda::Attention(copies.Copy(call.q), keys, options, outputs, nullptr, arrays);
   }
   std::string fault;

@@ -87,11 +87,17 @@ inline void Attention(TensorView<const float> q, TensorView<const float> k,
 // Keys and values of many sequences in pages of a pool, device memory: token j of sequence b is row
 // j % page_size of page table[b][j / page_size]. A page number outside of [0, num_pages) counts as
 // a page of zeros and is recorded for Check().
+//
+// Pages may also be int8 or float8_e4m3, keys and values each, as in a KvCache: a row is its
+// numbers times its scale. They meet the queries as they are (exact in every type), scales multiply
+// scores and weights in float32. A contiguous cache is one page a sequence.
 struct PagedKeys {
-  StoredTensor k_pages;            // [num_pages, num_kv_heads, page_size, head_dim]
-  StoredTensor v_pages;            // [num_pages, num_kv_heads, page_size, head_dim_v]
-  const int32_t* table = nullptr;  // [batch, table_width], dense
-  int64_t table_width = 0;         // pages of the longest sequence; kv_len = it * page_size
+  StoredTensor k_pages;                // [num_pages, num_kv_heads, page_size, head_dim]
+  StoredTensor v_pages;                // [num_pages, num_kv_heads, page_size, head_dim_v]
+  const int32_t* table = nullptr;      // [batch, table_width], dense
+  int64_t table_width = 0;             // pages of the longest sequence; kv_len = it * page_size
+  TensorView<const float> k_scales{};  // [num_pages, num_kv_heads, page_size, 1], device memory:
+  TensorView<const float> v_scales{};  // of int8 and float8_e4m3 pages, and of no others
 };
 
 // The same over a paged cache. Entries of the table for tokens beyond the key lengths are not read.

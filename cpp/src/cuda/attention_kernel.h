@@ -255,6 +255,7 @@ class AttentionKernel {
 
   // The score of a visible pair; a bias of -inf hides it.
   HEED_DEVICE float ModifiedScore(int t, int half, int key, float dot) {
+    if (p_.k.scales != nullptr) dot *= ScaleOf(p_.k, batch_, kv_head_, key);
     const float score = ScaledScore(p_, dot);
     const int64_t row = PackedRow(RowInBlock(t, half));
     if (row >= p_.rows) return score;
@@ -282,6 +283,19 @@ class AttentionKernel {
       });
     }
     if (p_.dropout.keep_factor != 0) Drop(tile);
+    if (p_.v.scales != nullptr) ScaleValues(tile);
+  }
+
+  // What values of 8 bits are multiplied by joins their weights.
+  HEED_DEVICE void ScaleValues(int32_t tile) {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        const int key = tile * kKeys + n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
+        const bool visible = PackedRow(RowInBlock(t, n % 4 / 2)) < p_.rows && key < p_.kv_len &&
+                             (visible_(t, 0) >> n & 1) != 0;
+        if (visible) scores_(t, n) *= ScaleOf(p_.v, batch_, kv_head_, key);
+      }
+    });
   }
 
   // The running maximum takes the tile in; sums so far shrink to match.

@@ -27,6 +27,8 @@ struct DeviceRows {
   bool vectors;  // every row begins at 16 bytes and is a multiple of them
   const int32_t* table;
   int32_t table_width, page_size, num_pages;
+  const float* scales;  // of the rows of int8 and float8 pages, else nullptr
+  int64_t scale_strides[3];
 };
 
 // A broadcast view of [batch, num_heads, q_len, kv_len]; data == nullptr: absent.

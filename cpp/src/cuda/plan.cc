@@ -32,12 +32,17 @@ DeviceRows RowsOf(const StoredTensor& t) {
   return rows;
 }
 
-DeviceRows PagesOf(const StoredTensor& pages, const DeviceProblem& call) {
+DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& scales,
+                   const DeviceProblem& call) {
   DeviceRows rows = RowsOf(pages);
   rows.table = call.table;
   rows.table_width = static_cast<int32_t>(call.table_width);
   rows.page_size = static_cast<int32_t>(pages.shape[2]);
   rows.num_pages = static_cast<int32_t>(pages.shape[0]);
+  if (!scales.has_value()) return rows;
+  rows.scales = scales.data;
+  std::copy_n(scales.strides.begin(), 3, rows.scale_strides);
+  rows.vectors = false;  // bytes become elements on their way
   return rows;
 }
 
@@ -120,8 +125,8 @@ void AttentionPlan::SetSizes(const DeviceProblem& call, int64_t processors) {
 void AttentionPlan::SetRows(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   params_.q = RowsOf(p.q);
-  params_.k = call.table != nullptr ? PagesOf(call.k_pages, call) : RowsOf(p.k);
-  params_.v = call.table != nullptr ? PagesOf(call.v_pages, call) : RowsOf(p.v);
+  params_.k = call.table != nullptr ? PagesOf(call.k_pages, call.k_scales, call) : RowsOf(p.k);
+  params_.v = call.table != nullptr ? PagesOf(call.v_pages, call.v_scales, call) : RowsOf(p.v);
   params_.output = OutputOf(p.output);
   if (p.outputs.lse.has_value()) params_.lse = OutputOf(StoredOutput(p.outputs.lse));
 }

@@ -21,6 +21,7 @@ struct DeviceProblem {
   const int32_t* table = nullptr;  // paged keys, else nullptr
   int64_t table_width = 0;
   StoredTensor k_pages, v_pages;
+  TensorView<const float> k_scales, v_scales;
 };
 
 // Refuses what the device path lacks, then validates as Attention() does. Throws Error.

@@ -19,15 +19,16 @@ namespace heed::cuda {
 struct StoredRow {
   const char* data;
   DType dtype;
+  float scale;
 
   HEED_DEVICE float operator[](int d) const {
-    return data == nullptr ? 0.0f : LoadAs(dtype, data, d);
+    return data == nullptr ? 0.0f : scale * LoadAs(dtype, data, d);
   }
 };
 template <class Block>
 HEED_DEVICE StoredRow StoredRowOf(Block& block, const RowParams& p, const DeviceRows& rows, int b,
                                   int h, int j) {
-  return {RowOf(block, rows, b, h, j, p.base.fault), rows.dtype};
+  return {RowOf(block, rows, b, h, j, p.base.fault), rows.dtype, ScaleOf(rows, b, h, j)};
 }
 
 template <class Block>

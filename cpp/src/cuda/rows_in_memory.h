@@ -26,6 +26,15 @@ HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h
          j % rows.page_size * rows.strides[2];
 }
 
+// What the numbers of row j of int8 or float8 pages are multiplied by.
+HEED_DEVICE float ScaleOf(const DeviceRows& rows, int b, int h, int j) {
+  if (rows.scales == nullptr) return 1.0f;
+  const int32_t page = rows.table[static_cast<int64_t>(b) * rows.table_width + j / rows.page_size];
+  if (page < 0 || page >= rows.num_pages) return 1.0f;  // its numbers are zeros
+  return rows.scales[page * rows.scale_strides[0] + h * rows.scale_strides[1] +
+                     j % rows.page_size * rows.scale_strides[2]];
+}
+
 // A number of a row in any storage type, as a float.
 HEED_DEVICE float LoadAs(DType dtype, const char* row, int d) {
   if (dtype == DType::kFloat16) return ToFloat(reinterpret_cast<const Float16*>(row)[d]);
@@ -33,6 +42,19 @@ HEED_DEVICE float LoadAs(DType dtype, const char* row, int d) {
   if (dtype == DType::kInt8) return static_cast<float>(reinterpret_cast<const int8_t*>(row)[d]);
   if (dtype == DType::kFloat8E4M3) return ToFloat(reinterpret_cast<const Float8E4M3*>(row)[d]);
   return reinterpret_cast<const float*>(row)[d];
+}
+
+// A number of a row as an element of a tile; those of 8 bits are exact in every type.
+HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, float& x) {
+  x = LoadAs(rows.dtype, row, d);
+}
+HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, Float16& x) {
+  x = rows.scales == nullptr ? reinterpret_cast<const Float16*>(row)[d]
+                             : ToFloat16(LoadAs(rows.dtype, row, d));
+}
+HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, BFloat16& x) {
+  x = rows.scales == nullptr ? reinterpret_cast<const BFloat16*>(row)[d]
+                             : ToBFloat16(LoadAs(rows.dtype, row, d));
 }
 
 // Starts to copy kRows rows into a tile of Products (products.h). row(r) is where row r begins;
@@ -48,14 +70,16 @@ HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, cons
     HEED_NO_UNROLL for (int c = t; c < kRows * kChunks; c += kBlockThreads) {
       const int r = c / kChunks;
       const int d = c % kChunks * kChunk;
-      const Element* from = reinterpret_cast<const Element*>(row(r));
+      const char* from = row(r);
       if (from != nullptr && rows.vectors && d < rows.width) {
-        to.CopyAsync(t, r * kStride + d, from + d);
+        to.CopyAsync(t, r * kStride + d, from + d * sizeof(Element));
         continue;
       }
       HEED_UNROLL for (int x = 0; x < kChunk; ++x) {
         const bool inside = from != nullptr && d + x < rows.width;
-        to.Store(t, r * kStride + d + x, inside ? from[d + x] : Element{});
+        Element element{};
+        if (inside) LoadElement(rows, from, d + x, element);
+        to.Store(t, r * kStride + d + x, element);
       }
     }
   });

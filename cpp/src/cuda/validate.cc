@@ -70,13 +70,37 @@ void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
 
 // The pages as Attention() would see them: [batch, num_kv_heads, kv_len, width]. Strides of 0, as
 // nothing but the extents is read of this view.
-StoredTensor ViewOfPages(const StoredTensor& pages, int64_t batch, int64_t kv_len) {
-  return {pages.data, pages.dtype, {batch, pages.shape[1], kv_len, pages.shape[3]}, {0, 0, 0, 1}};
+StoredTensor ViewOfPages(const StoredTensor& pages, DType dtype, int64_t batch, int64_t kv_len) {
+  return {pages.data, dtype, {batch, pages.shape[1], kv_len, pages.shape[3]}, {0, 0, 0, 1}};
+}
+
+bool HasScales(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kFloat8E4M3; }
+
+// The pages of one kind and, where they are of 8 bits, their scales.
+void CheckPool(const char* name, StoredTensor pages, const char* scales_name,
+               const TensorView<const float>& scales) {
+  const bool needed = HasScales(pages.dtype);
+  if (needed != scales.has_value()) {
+    Fail(ErrorCode::kOption, "{} is {}: {} has element type {}; int8 and float8_e4m3 have scales",
+         {scales_name, needed ? "missing" : "given", name, DTypeName(pages.dtype)});
+  }
+  if (needed) {
+    pages.dtype = DType::kFloat32;  // for the checks of a layout
+    CheckInput(scales_name, scales);
+    CheckShape(scales_name, scales.shape, {pages.shape[0], pages.shape[1], pages.shape[2], 1},
+               "[num_pages, num_kv_heads, page_size, 1]");
+  }
+  CheckStored(name, pages);
+}
+
+// What a kernel multiplies pages as.
+DType ElementOf(const StoredTensor& pages, DType query) {
+  return HasScales(pages.dtype) ? query : pages.dtype;
 }
 
 void CheckPages(const PagedKeys& keys) {
-  CheckStored("k_pages", keys.k_pages);
-  CheckStored("v_pages", keys.v_pages);
+  CheckPool("k_pages", keys.k_pages, "k_scales", keys.k_scales);
+  CheckPool("v_pages", keys.v_pages, "v_scales", keys.v_scales);
   const Extents& k = keys.k_pages.shape;
   const Extents& v = keys.v_pages.shape;
   CheckShape("v_pages", v, {k[0], k[1], k[2], v[3]},
@@ -118,15 +142,18 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
   RefuseWhen(outputs.scores.has_value() && outputs.score_stage != ScoreStage::kBiased,
              "scores before the biases, which show keys beyond the lengths, of pages");
   const int64_t kv_len = keys.table_width * keys.k_pages.shape[2];
-  DeviceProblem call =
-      ValidateForDevice(q, ViewOfPages(keys.k_pages, q.shape[0], kv_len),
-                        ViewOfPages(keys.v_pages, q.shape[0], kv_len), options, outputs, arrays);
+  DeviceProblem call = ValidateForDevice(
+      q, ViewOfPages(keys.k_pages, ElementOf(keys.k_pages, q.dtype), q.shape[0], kv_len),
+      ViewOfPages(keys.v_pages, ElementOf(keys.v_pages, q.dtype), q.shape[0], kv_len), options,
+      outputs, arrays);
   CheckNoAlias("output", SpanOf(call.problem.output), "k_pages", SpanOf(keys.k_pages));
   CheckNoAlias("output", SpanOf(call.problem.output), "v_pages", SpanOf(keys.v_pages));
   call.table = keys.table;
   call.table_width = keys.table_width;
   call.k_pages = keys.k_pages;
   call.v_pages = keys.v_pages;
+  call.k_scales = keys.k_scales;
+  call.v_scales = keys.v_scales;
   return call;
 }
 

@@ -36,7 +36,8 @@ cuda::DeviceProblem Validate(const DeviceCall& call) {
   if (call.table.empty()) {
     return cuda::ValidateForDevice(call.q, call.k, call.v, call.options, call.outputs, arrays);
   }
-  const cuda::PagedKeys keys = {call.k_pages, call.v_pages, call.table.data(), call.table_width};
+  const cuda::PagedKeys keys = {call.k_pages,     call.v_pages,  call.table.data(),
+                                call.table_width, call.k_scales, call.v_scales};
   return cuda::ValidateForDevice(call.q, keys, call.options, call.outputs, arrays);
 }
 

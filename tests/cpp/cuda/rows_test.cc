@@ -10,7 +10,7 @@
 namespace heed::testing {
 namespace {
 
-constexpr uint64_t kCases = 40;
+constexpr uint64_t kCases = 24;
 
 class DeviceRowsOfScores : public OnDevice {};
 HEED_IN_EVERY_TYPE(DeviceRowsOfScores);

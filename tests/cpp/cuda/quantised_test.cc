@@ -1,0 +1,135 @@
+// Pages of int8 and float8_e4m3: the numbers that a cache would store, against the oracle on them.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "device_case.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/cuda/plan.h"
+#include "stored_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+class DeviceQuantised : public OnDevice {};
+HEED_IN_EVERY_TYPE(DeviceQuantised);
+
+// Rows in bytes, one page a sequence, each row with its scale.
+struct QuantisedPages {
+  DType dtype;
+  Buffer<uint8_t> bytes;
+  Buffer<float> scales;
+
+  // Rounds the floats it is made of.
+  QuantisedPages(Buffer<float>& from, DType type)
+      : dtype(type),
+        bytes(from.shape(), Layout::kPadded, 0x7f),
+        scales({from.shape()[0], from.shape()[1], from.shape()[2], 1}, Layout::kPadded,
+               std::nanf("")) {
+    const float largest = type == DType::kInt8 ? 127.0f : 448.0f;
+    scales.ForEach([&](int64_t b, int64_t h, int64_t j, int64_t, float& scale) {
+      scale = 0;
+      for (int64_t d = 0; d < from.shape()[3]; ++d) {
+        scale = std::max(scale, std::abs(from(b, h, j, d)) / largest);
+      }
+    });
+    from.ForEach([&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) {
+      const float scale = scales(b, h, j, 0);
+      if (type == DType::kInt8) {
+        const int8_t number = static_cast<int8_t>(std::lround(x / scale));
+        bytes(b, h, j, d) = static_cast<uint8_t>(number);
+        x = scale * static_cast<float>(number);
+      } else {
+        const Float8E4M3 number = ToFloat8E4M3(x / scale);
+        bytes(b, h, j, d) = number.bits;
+        x = scale * ToFloat(number);
+      }
+    });
+  }
+
+  StoredTensor view() const {
+    const AnyTensor any = bytes.any(DType::kUint8);
+    return {any.data, dtype, any.shape, any.strides};
+  }
+};
+
+void ExpectQuantisedMatches(AttentionCase c, DType dtype, DType stored, int64_t processors) {
+  const Sizes& s = c.sizes;
+  const StoredBuffer q(c.q, dtype, Layout::kDense);
+  const QuantisedPages k(c.k, stored), v(c.v, stored);
+  Buffer<float> blank({s.batch, s.num_heads, s.q_len, s.head_dim_v}, Layout::kDense, std::nanf(""));
+  StoredBuffer output(blank, dtype, Layout::kDense);
+  DeviceCall call;
+  call.q = q.view(), call.k_pages = k.view(), call.v_pages = v.view();
+  call.k_scales = k.scales.view(), call.v_scales = v.scales.view();
+  call.options = c.options();
+  call.outputs.stored_output = output.output();
+  for (int32_t b = 0; b < s.batch; ++b) call.table.push_back(b);
+  call.table_width = 1;
+  call.processors = processors;
+  EXPECT_EQ(RunOnDevice(call), "");
+  ExpectWithinDeviceBounds(c, dtype,
+                           {.output = output.Widened(), .lse = {}, .weights = {}, .scores = {}});
+}
+
+AttentionCase Decoding(int64_t kv_len) {
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 6,
+                              .num_kv_heads = 2,
+                              .q_len = 1,
+                              .kv_len = kv_len,
+                              .head_dim = 40,
+                              .head_dim_v = 24});
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::End();
+  c.key_lengths = {static_cast<int32_t>(kv_len), static_cast<int32_t>(kv_len / 3)};
+  return c;
+}
+
+TEST_P(DeviceQuantised, DecodingMatchesTheReference) {
+  for (const DType stored : {DType::kInt8, DType::kFloat8E4M3}) {
+    ExpectQuantisedMatches(Decoding(70), GetParam(), stored, 1);
+    ExpectQuantisedMatches(Decoding(600), GetParam(), stored, 64);  // split
+  }
+}
+
+TEST_P(DeviceQuantised, TheRowKernelReadsThemToo) {
+  AttentionCase c = Decoding(90);
+  c.scalars.normalize = Normalize::kSparsemax;
+  for (const DType stored : {DType::kInt8, DType::kFloat8E4M3}) {
+    ExpectQuantisedMatches(c, GetParam(), stored, 2);
+  }
+}
+
+// A cache stores rows that are not finite as NaN: behind the length they reach nobody.
+TEST_P(DeviceQuantised, HiddenNaNReachesNoRow) {
+  AttentionCase c = Decoding(70);
+  c.k(1, 0, 40, 3) = c.v(1, 1, 30, 2) = std::nanf("");
+  ExpectQuantisedMatches(c, GetParam(), DType::kFloat8E4M3, 1);
+}
+
+TEST(DeviceQuantisedPages, ScalesAndTypesGoTogether) {
+  AttentionCase c = Decoding(8);
+  QuantisedPages k(c.k, DType::kInt8), v(c.v, DType::kInt8);
+  Buffer<float> output({2, 6, 1, 24}, Layout::kDense, 0);
+  const int32_t table[] = {0, 1};
+  const auto refused = [&](const cuda::PagedKeys& keys) {
+    try {
+      cuda::ValidateForDevice(StoredTensor(c.q.view()), keys, {}, {.output = output.view()}, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  EXPECT_EQ(refused({k.view(), v.view(), table, 1, k.scales.view(), v.scales.view()}),
+            "not refused");
+  EXPECT_THAT(refused({k.view(), v.view(), table, 1, {}, v.scales.view()}),
+              ::testing::HasSubstr("k_scales is missing"));
+  EXPECT_THAT(
+      refused({StoredTensor(c.k.view()), v.view(), table, 1, k.scales.view(), v.scales.view()}),
+      ::testing::HasSubstr("k_scales is given"));
+}
+
+}  // namespace
+}  // namespace heed::testing
