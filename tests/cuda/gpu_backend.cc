@@ -15,6 +15,16 @@ void Require(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
 }
 
+RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& copies) {
+  RecurrentOptions copied = options;
+  for (TensorView<const float>* tensor :
+       {&copied.log_decay, &copied.beta, &copied.bonus, &copied.erase_key, &copied.erase_rate,
+        &copied.initial_state}) {
+    *tensor = copies.Copy(*tensor);
+  }
+  return copied;
+}
+
 }  // namespace
 
 DeviceCopies::~DeviceCopies() {
@@ -107,6 +117,32 @@ std::string RunOnDevice(const DeviceCall& call) {
   }
   copies.Fetch();
   return fault;
+}
+
+void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const RecurrentOptions& options,
+                          const RecurrentOutputs& outputs) {
+  DeviceCopies copies;
+  RecurrentOptions on_device = CopiedOptions(options, copies);
+  RecurrentOutputs results = {copies.Copy(outputs.output), copies.Copy(outputs.final_state)};
+  // A state in place stays in place.
+  const bool in_place = options.initial_state.data == outputs.final_state.data;
+  if (in_place && results.final_state.has_value()) on_device.initial_state = results.final_state;
+  cuda::RecurrentAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), on_device, results,
+                           nullptr);
+  cuda::Check(nullptr);
+  copies.Fetch();
+}
+
+void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
+                     TensorView<const float> v, const RecurrentOptions& options,
+                     TensorView<float> state, TensorView<float> output) {
+  DeviceCopies copies;
+  cuda::RecurrentStep(copies.Copy(q), copies.Copy(k), copies.Copy(v),
+                      CopiedOptions(options, copies), copies.Copy(state), copies.Copy(output),
+                      nullptr);
+  cuda::Check(nullptr);
+  copies.Fetch();
 }
 
 std::string WhyNoDevice() {

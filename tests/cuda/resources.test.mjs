@@ -48,7 +48,9 @@ function parseReport(text) {
 function readableName(mangled) {
   const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
-  return mangled.match(/(CombineRows|Unpack|AttentionRows|ProjectKeys)/)?.[1] ?? mangled;
+  const tokens = mangled.match(/RecurrentTokensILi(\d+)E/);
+  if (tokens) return `RecurrentTokens, ${16 * tokens[1]} features`;
+  return mangled.match(/(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums)/)?.[1] ?? mangled;
 }
 
 async function compile(nvcc, file, arch, folder) {

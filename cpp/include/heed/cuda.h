@@ -1,4 +1,5 @@
-// Exact attention on an NVIDIA GPU: the same options as Attention(), device pointers and a stream.
+// Exact and recurrent attention on an NVIDIA GPU: the same options as Attention() and
+// RecurrentAttention(), device pointers and a stream.
 //
 // In a build without -DHEED_CUDA=ON these functions exist and say what is missing. docs/cuda.md
 // lists what has been compiled, run and measured: nothing here has run on a GPU yet.
@@ -10,6 +11,7 @@
 
 #include "heed/attention.h"
 #include "heed/error.h"
+#include "heed/recurrent.h"
 #include "heed/tensor.h"
 
 struct CUstream_st;  // what cudaStream_t points to
@@ -103,6 +105,27 @@ struct PagedKeys {
 // The same over a paged cache. Entries of the table for tokens beyond the key lengths are not read.
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream stream, const DeviceArrays& arrays = {});
+
+// Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
+// and errors. Tensor views are device memory, spans of the options host memory.
+//
+// Takes    the feature maps identity, elu_plus_one, relu, softmax, unit and complement, up to 256
+//          features; normalize, scale, log_decay for heads or channels, beta, delta, skip, bonus,
+//          erase_key, key_lengths, initial_state, also in place, and both causal forms. What it
+//          lacks is an Error(kUnsupported) that names the option. Gates above 0 are not found.
+// Errors   as the functions of the CPU, before anything is launched; kUnsupported without a GPU,
+//          kMemory when the device is out of memory.
+// Accuracy kRecurrentMaxError; states and sums are float32.
+// Cost     token by token, also where the CPU multiplies chunks: chunk_len has no effect. One block
+//          for each 8 to 32 columns of the state of a KV head. Allocates the host arrays and, for
+//          an initial state with normalize, its sums of keys.
+// Threads  any; asynchronous to the host, never synchronises, deterministic.
+void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const RecurrentOptions& options,
+                        const RecurrentOutputs& outputs, Stream stream);
+void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                   const RecurrentOptions& options, TensorView<float> state,
+                   TensorView<float> output, Stream stream);
 
 // Waits for the stream, and throws Error(kRange) for the first bad value that a kernel of the
 // current device found in device memory since the last check, Error(kUnsupported) for an error of

@@ -49,7 +49,7 @@ class AttentionKernel {
     FindKeys();
     Clear();
     VisitTiles(TilesOf(keys_.begin, keys_.end, kKeys, place_.split, p_.splits));
-    block_.QuadSum(row_sum_);
+    block_.template GroupSum<4>(row_sum_);
     if (p_.splits > 1) {
       StoreSplit();
     } else {
@@ -307,7 +307,7 @@ class AttentionKernel {
         highest(t, n % 4 / 2) = fmaxf(highest(t, n % 4 / 2), scores_(t, n));
       }
     });
-    block_.QuadMax(highest);
+    block_.template GroupMax<4>(highest);
     block_.Each([&](int t) {
       float shrink[2];
       HEED_UNROLL for (int half = 0; half < 2; ++half) {

@@ -83,21 +83,21 @@ class DeviceBlock {
     ptx::WaitCopies<kPending>();
   }
 
-  // The largest number of a quad (NaN is passed over), and the sum.
-  template <int N>
-  HEED_DEVICE void QuadMax(Registers<float, N>& r) {
+  // The largest number of a group of kLanes neighbours (NaN is passed over), and the sum.
+  template <int kLanes, int N>
+  HEED_DEVICE void GroupMax(Registers<float, N>& r) {
     HEED_UNROLL for (int n = 0; n < N; ++n) {
-      float& x = r(0, n);
-      x = fmaxf(x, __shfl_xor_sync(kAll, x, 1));
-      x = fmaxf(x, __shfl_xor_sync(kAll, x, 2));
+      HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
+        r(0, n) = fmaxf(r(0, n), __shfl_xor_sync(kAll, r(0, n), mask));
+      }
     }
   }
-  template <int N>
-  HEED_DEVICE void QuadSum(Registers<float, N>& r) {
+  template <int kLanes, int N>
+  HEED_DEVICE void GroupSum(Registers<float, N>& r) {
     HEED_UNROLL for (int n = 0; n < N; ++n) {
-      float& x = r(0, n);
-      x += __shfl_xor_sync(kAll, x, 1);
-      x += __shfl_xor_sync(kAll, x, 2);
+      HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
+        r(0, n) += __shfl_xor_sync(kAll, r(0, n), mask);
+      }
     }
   }
   // to(n_to) of each thread becomes from(n_from) of the thread at `place` in its quad.

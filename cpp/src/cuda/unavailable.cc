@@ -2,6 +2,7 @@
 // can be said about a call is said, then that it cannot run.
 #include "heed/cuda.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/recurrent_plan.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -31,6 +32,20 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream /*stream*/, const DeviceArrays& arrays) {
   ValidateForDevice(q, keys, options, outputs, arrays);
+  Refuse();
+}
+
+void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const RecurrentOptions& options,
+                        const RecurrentOutputs& outputs, Stream /*stream*/) {
+  ValidateRecurrentForDevice(q, k, v, options, outputs);
+  Refuse();
+}
+
+void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+                   const RecurrentOptions& options, TensorView<float> state,
+                   TensorView<float> output, Stream /*stream*/) {
+  ValidateStepForDevice(q, k, v, options, state, output);
   Refuse();
 }
 

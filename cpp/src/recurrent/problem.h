@@ -83,6 +83,15 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
                                    const TensorView<const float>& v,
                                    const RecurrentOptions& options);
 
+// The part of it that belongs to options.log_decay, but for what it holds: makes it broadcast.
+void SetLogDecay(RecurrentProblem& p);
+
+// Checks the outputs of a call, and the state and output of a step, and sets p.outputs; of a step
+// its output only. Throws Error.
+void CompleteRecurrent(RecurrentProblem& p, const RecurrentOutputs& outputs);
+void CompleteStep(RecurrentProblem& p, const TensorView<float>& state,
+                  const TensorView<float>& output);
+
 // Multiplications and additions of the chunked form, as heed/recurrent.h counts them.
 double RecurrentFlops(const RecurrentProblem& p);
 

@@ -323,49 +323,11 @@ namespace heed {
 HWY_EXPORT(RunRecurrent);
 HWY_EXPORT(RunStep);
 
-namespace {
-
-void CheckRecurrentOutput(const RecurrentProblem& p, const TensorView<float>& output) {
-  CheckOutput("output", StoredOutput(output), {p.batch, p.num_heads, p.q_len, p.head_dim_v},
-              "[batch, num_heads, q_len, head_dim_v]");
-  CheckNoAlias("output", output, "q", p.q);
-  CheckNoAlias("output", output, "k", p.k);
-  CheckNoAlias("output", output, "v", p.v);
-}
-
-void CheckState(const RecurrentProblem& p, std::string_view name, const TensorView<float>& state,
-                const TensorView<float>& output) {
-  CheckOutput(name, StoredOutput(state), StateShape(p), StateMeaning(p));
-  CheckNoAlias(name, state, "q", p.q);
-  CheckNoAlias(name, state, "k", p.k);
-  CheckNoAlias(name, state, "v", p.v);
-  CheckNoAlias(name, state, "output", output);
-}
-
-// The same memory in the same layout is read before it is written; anything else that overlaps is
-// not.
-bool IsSameView(const TensorView<float>& a, const TensorView<const float>& b) {
-  return a.data == b.data && a.strides == b.strides;
-}
-
-}  // namespace
-
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, ThreadPool* pool) {
   RecurrentProblem p = ValidateRecurrent(q, k, v, options);
-  CheckRecurrentOutput(p, outputs.output);
-  if (outputs.final_state.has_value()) {
-    CheckState(p, "final_state", outputs.final_state, outputs.output);
-    const TensorView<const float>& initial = options.initial_state;
-    if (initial.has_value() && !IsSameView(outputs.final_state, initial)) {
-      CheckNoAlias("final_state", outputs.final_state, "initial_state", initial);
-    }
-  }
-  if (options.initial_state.has_value()) {
-    CheckNoAlias("output", outputs.output, "initial_state", options.initial_state);
-  }
-  p.outputs = outputs;
+  CompleteRecurrent(p, outputs);
   try {
     HWY_DYNAMIC_DISPATCH(RunRecurrent)(p, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
@@ -377,20 +339,7 @@ void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorV
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output) {
   RecurrentProblem p = ValidateRecurrent(q, k, v, options);
-  if (p.q_len != 1 || p.kv_len != 1) {
-    Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; a step is one token", {p.q_len, p.kv_len});
-  }
-  if (p.feature_dim > kMaxStepDim) {
-    Fail(ErrorCode::kShape, "q has {} features; a step takes up to {}",
-         {p.feature_dim, kMaxStepDim});
-  }
-  if (options.initial_state.has_value() || !options.key_lengths.empty()) {
-    Fail(ErrorCode::kOption,
-         "initial_state and key_lengths are not used by a step: the state is its argument");
-  }
-  CheckRecurrentOutput(p, output);
-  CheckState(p, "state", state, output);
-  p.outputs.output = output;
+  CompleteStep(p, state, output);
   HWY_DYNAMIC_DISPATCH(RunStep)(p, state);
 }
 

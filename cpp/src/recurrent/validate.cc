@@ -257,6 +257,29 @@ void SetFeatures(RecurrentProblem& p) {
   }
 }
 
+void CheckRecurrentOutput(const RecurrentProblem& p, const TensorView<float>& output) {
+  CheckOutput("output", StoredOutput(output), {p.batch, p.num_heads, p.q_len, p.head_dim_v},
+              "[batch, num_heads, q_len, head_dim_v]");
+  CheckNoAlias("output", output, "q", p.q);
+  CheckNoAlias("output", output, "k", p.k);
+  CheckNoAlias("output", output, "v", p.v);
+}
+
+void CheckState(const RecurrentProblem& p, std::string_view name, const TensorView<float>& state,
+                const TensorView<float>& output) {
+  CheckOutput(name, StoredOutput(state), StateShape(p), StateMeaning(p));
+  CheckNoAlias(name, state, "q", p.q);
+  CheckNoAlias(name, state, "k", p.k);
+  CheckNoAlias(name, state, "v", p.v);
+  CheckNoAlias(name, state, "output", output);
+}
+
+// The same memory in the same layout is read before it is written; anything else that overlaps is
+// not.
+bool IsSameView(const TensorView<float>& a, const TensorView<const float>& b) {
+  return a.data == b.data && a.strides == b.strides;
+}
+
 }  // namespace
 
 // How often a query of one head reads a state, in chunks.
@@ -303,6 +326,47 @@ const char* StateMeaning(const RecurrentProblem& p) {
                              : "[batch, num_kv_heads, features, head_dim_v]";
 }
 
+void SetLogDecay(RecurrentProblem& p) {
+  TensorView<const float>& gates = p.options.log_decay;
+  if (!gates.has_value()) return;
+  p.decays_channels = gates.shape[3] != 1 || p.feature_dim == 1;
+  gates = Broadcast("log_decay", gates, {p.batch, p.num_kv_heads, p.kv_len, p.feature_dim},
+                    "[batch, num_kv_heads, kv_len, features]");
+}
+
+void CompleteRecurrent(RecurrentProblem& p, const RecurrentOutputs& outputs) {
+  CheckRecurrentOutput(p, outputs.output);
+  if (outputs.final_state.has_value()) {
+    CheckState(p, "final_state", outputs.final_state, outputs.output);
+    const TensorView<const float>& initial = p.options.initial_state;
+    if (initial.has_value() && !IsSameView(outputs.final_state, initial)) {
+      CheckNoAlias("final_state", outputs.final_state, "initial_state", initial);
+    }
+  }
+  if (p.options.initial_state.has_value()) {
+    CheckNoAlias("output", outputs.output, "initial_state", p.options.initial_state);
+  }
+  p.outputs = outputs;
+}
+
+void CompleteStep(RecurrentProblem& p, const TensorView<float>& state,
+                  const TensorView<float>& output) {
+  if (p.q_len != 1 || p.kv_len != 1) {
+    Fail(ErrorCode::kShape, "q_len is {} and kv_len {}; a step is one token", {p.q_len, p.kv_len});
+  }
+  if (p.feature_dim > kMaxStepDim) {
+    Fail(ErrorCode::kShape, "q has {} features; a step takes up to {}",
+         {p.feature_dim, kMaxStepDim});
+  }
+  if (p.options.initial_state.has_value() || !p.options.key_lengths.empty()) {
+    Fail(ErrorCode::kOption,
+         "initial_state and key_lengths are not used by a step: the state is its argument");
+  }
+  CheckRecurrentOutput(p, output);
+  CheckState(p, "state", state, output);
+  p.outputs.output = output;
+}
+
 RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
                                    const TensorView<const float>& k,
                                    const TensorView<const float>& v,
@@ -342,13 +406,8 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
   CheckBonus(p);
   CheckErasing(p);
   SetLevels(p);
-  if (options.log_decay.has_value()) {
-    p.decays_channels = options.log_decay.shape[3] != 1 || p.feature_dim == 1;
-    p.options.log_decay = Broadcast("log_decay", options.log_decay,
-                                    {p.batch, p.num_kv_heads, p.kv_len, p.feature_dim},
-                                    "[batch, num_kv_heads, kv_len, features]");
-    CheckGates(p);
-  }
+  SetLogDecay(p);
+  CheckGates(p);
   if (options.beta.has_value()) {
     p.options.beta = Broadcast("beta", options.beta, {p.batch, p.num_kv_heads, p.kv_len, 1},
                                "[batch, num_kv_heads, kv_len, 1]");

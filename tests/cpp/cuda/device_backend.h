@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/cuda.h"
+#include "heed/recurrent.h"
 
 namespace heed::testing {
 
@@ -30,6 +31,15 @@ struct DeviceCall {
 
 // Runs the call. Returns what Check() then says; empty when it finds nothing.
 std::string RunOnDevice(const DeviceCall& call);
+
+// cuda::RecurrentAttention(), every pointer to host memory.
+void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const RecurrentOptions& options,
+                          const RecurrentOutputs& outputs);
+// cuda::RecurrentStep().
+void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
+                     TensorView<const float> v, const RecurrentOptions& options,
+                     TensorView<float> state, TensorView<float> output);
 
 // Why RunOnDevice() cannot run here; empty when it can.
 std::string WhyNoDevice();

@@ -8,6 +8,8 @@
 #include "src/cuda/combine_kernel.h"
 #include "src/cuda/kernel_choice.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/recurrent_kernel.h"
+#include "src/cuda/recurrent_plan.h"
 #include "src/cuda/row_kernel.h"
 #include "src/cuda/row_plan.h"
 
@@ -61,6 +63,23 @@ std::string RunRows(const cuda::DeviceProblem& problem, int64_t processors) {
   return cuda::FaultText(fault);
 }
 
+void RunTokens(const RecurrentProblem& problem) {
+  const cuda::RecurrentPlan plan(problem);
+  std::vector<float> sums(static_cast<size_t>(plan.scratch_floats()),
+                          std::numeric_limits<float>::quiet_NaN());
+  const cuda::RecurrentParams params = plan.Params(plan.host_arrays().data(), sums.data());
+  for (int64_t unit = 0; unit < plan.num_copies(); ++unit) {
+    HostBlock block;
+    cuda::CopySums(block, params, unit);
+  }
+  cuda::WithLanes(plan, [&](auto lanes) {
+    for (int64_t index = 0; index < plan.num_blocks(); ++index) {
+      HostBlock block;
+      cuda::RecurrentKernel<HostBlock, decltype(lanes)::value>(block, params).Run(index);
+    }
+  });
+}
+
 }  // namespace
 
 std::string RunOnDevice(const DeviceCall& call) {
@@ -80,6 +99,18 @@ std::string RunOnDevice(const DeviceCall& call) {
     cuda::CombineRow(block, params, row);
   }
   return cuda::FaultText(fault);
+}
+
+void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const RecurrentOptions& options,
+                          const RecurrentOutputs& outputs) {
+  RunTokens(cuda::ValidateRecurrentForDevice(q, k, v, options, outputs));
+}
+
+void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
+                     TensorView<const float> v, const RecurrentOptions& options,
+                     TensorView<float> state, TensorView<float> output) {
+  RunTokens(cuda::ValidateStepForDevice(q, k, v, options, state, output));
 }
 
 std::string WhyNoDevice() { return ""; }

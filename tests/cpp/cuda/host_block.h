@@ -152,13 +152,13 @@ class HostBlock {
     }
   }
 
-  template <int N>
-  void QuadMax(Registers<float, N>& r) {
-    Reduce(r, [](float a, float b) { return std::fmax(a, b); });
+  template <int kLanes, int N>
+  void GroupMax(Registers<float, N>& r) {
+    Reduce<kLanes>(r, [](float a, float b) { return std::fmax(a, b); });
   }
-  template <int N>
-  void QuadSum(Registers<float, N>& r) {
-    Reduce(r, [](float a, float b) { return a + b; });
+  template <int kLanes, int N>
+  void GroupSum(Registers<float, N>& r) {
+    Reduce<kLanes>(r, [](float a, float b) { return a + b; });
   }
   template <class T, int N, int M>
   void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to, int n_to) {
@@ -208,9 +208,9 @@ class HostBlock {
     if (complaint_.empty()) complaint_ = what;
   }
 
-  template <int N, class Op>
+  template <int kLanes, int N, class Op>
   void Reduce(Registers<float, N>& r, const Op& op) {
-    for (const int mask : {1, 2}) {
+    for (int mask = 1; mask < kLanes; mask *= 2) {
       Registers<float, N> before = r;
       Each([&](int t) {
         for (int n = 0; n < N; ++n) r(t, n) = op(before(t, n), before(t ^ mask, n));

@@ -69,8 +69,8 @@ TEST(HostBlock, QuadsReduceAndShare) {
   HostBlock block;
   HostBlock::Registers<float, 1> sum, largest, shared;
   block.Each([&](int t) { sum(t, 0) = largest(t, 0) = static_cast<float>(t); });
-  block.QuadSum(sum);
-  block.QuadMax(largest);
+  block.GroupSum<4>(sum);
+  block.GroupMax<4>(largest);
   block.FromQuad(sum, 0, 2, shared, 0);
   EXPECT_EQ(sum(9, 0), 8 + 9 + 10 + 11);
   EXPECT_EQ(largest(9, 0), 11);

@@ -1,0 +1,49 @@
+// What the recurrent kernel is given: plain numbers and device pointers, passed by value.
+#ifndef HEED_SRC_CUDA_RECURRENT_PARAMS_H_
+#define HEED_SRC_CUDA_RECURRENT_PARAMS_H_
+
+#include <cstdint>
+
+#include "heed/recurrent.h"
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+
+namespace heed::cuda {
+
+// Rows of floats [batch, heads, len, width]; data == nullptr: absent.
+template <class T>
+struct FloatRows {
+  T* data;
+  int64_t strides[3];
+
+  HEED_DEVICE T* Row(int b, int h, int64_t i) const {
+    return data + b * strides[0] + h * strides[1] + i * strides[2];
+  }
+};
+
+// Rows of a column of the state in a thread. A column has as many threads as its rows want, 4, 8 or
+// 16 neighbours.
+inline constexpr int kStateRows = 16;
+
+struct RecurrentParams {
+  FloatRows<const float> q, k, v;
+  FloatRows<float> output, final_state;
+  FloatRows<const float> initial_state, erase_key, erase_rate, bonus;
+  DevicePairs<float> log_decay, beta;
+  const float* skip;           // [num_heads] or nullptr
+  const int32_t* key_lengths;  // [batch] or nullptr
+  // The sums of keys of the initial state, [batch, num_kv_heads, features], copied before any block
+  // may write them; nullptr: zeros.
+  float* initial_sums;
+
+  int32_t num_heads, num_kv_heads, group, q_len, kv_len;
+  int32_t features, width;  // rows of the state; columns of v
+  int32_t col_blocks;       // of a state
+  FeatureMap feature_map;
+  float scale;
+  bool normalize, causal, delta;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_RECURRENT_PARAMS_H_
