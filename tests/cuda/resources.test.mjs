@@ -50,7 +50,9 @@ function readableName(mangled) {
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
   const tokens = mangled.match(/RecurrentTokensILi(\d+)E/);
   if (tokens) return `RecurrentTokens, ${16 * tokens[1]} features`;
-  return mangled.match(/(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums)/)?.[1] ?? mangled;
+  return (
+    mangled.match(/(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums)/)?.[1] ?? mangled
+  );
 }
 
 async function compile(nvcc, file, arch, folder) {
