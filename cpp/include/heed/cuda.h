@@ -109,10 +109,10 @@ void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOpti
 // Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
 // and errors. Tensor views are device memory, spans of the options host memory.
 //
-// Takes    the feature maps identity, elu_plus_one, relu, softmax, unit and complement, up to 256
-//          features; normalize, scale, log_decay for heads or channels, beta, delta, skip, bonus,
-//          erase_key, key_lengths, initial_state, also in place, and both causal forms. What it
-//          lacks is an Error(kUnsupported) that names the option. Gates above 0 are not found.
+// Takes    all feature maps but random and user ones, up to 256 features; normalize, scale,
+//          log_decay for heads or channels, beta, delta, skip, bonus, erase_key, key_lengths,
+//          initial_state, also in place, and both causal forms. What it lacks is an
+//          Error(kUnsupported) that names the option. Gates above 0 are not found.
 // Errors   as the functions of the CPU, before anything is launched; kUnsupported without a GPU,
 //          kMemory when the device is out of memory.
 // Accuracy kRecurrentMaxError; states and sums are float32.

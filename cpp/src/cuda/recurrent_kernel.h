@@ -92,9 +92,49 @@ class RecurrentKernel {
     });
   }
 
-  // row_ becomes the features of a row.
-  HEED_DEVICE void LoadFeatures(const float* from, bool is_key) {
-    EachRow([&](int thread, int n, int c) { row_(thread, n) = from[c]; });
+  // row_ becomes the features of the row of token t.
+  HEED_DEVICE void LoadFeatures(const float* from, int t, bool is_key) {
+    switch (p_.feature_map) {
+      case FeatureMap::kTaylor:
+        LoadTaylor(from, is_key ? p_.key_factor : p_.query_factor);
+        break;
+      case FeatureMap::kCosine:
+        LoadCosine(from, t);
+        break;
+      default:
+        EachRow([&](int thread, int n, int c) { row_(thread, n) = from[c]; });
+        MapElements(is_key);
+        break;
+    }
+    if (is_key || p_.scale == 1) return;
+    EachFeature([&](float x) { return p_.scale * x; });
+  }
+  // 1, x and all products of two elements: see TaylorRow() of the CPU.
+  HEED_DEVICE void LoadTaylor(const float* from, float factor) {
+    EachRow([&](int thread, int n, int c) {
+      if (c <= p_.head_dim) {
+        row_(thread, n) = c == 0 ? 1.0f : factor * from[c - 1];
+        return;
+      }
+      int i = 0, ahead = c - 1 - p_.head_dim;  // the pair (i, i + ahead), row after row
+      for (; ahead >= p_.head_dim - i; ++i) ahead -= p_.head_dim - i;
+      const float x = factor * factor * from[i] * from[i + ahead];
+      row_(thread, n) = ahead == 0 ? x * 0.70710678f : x;
+    });
+  }
+  // max(0, x) times the cosine, then the sine, of the token's angle.
+  HEED_DEVICE void LoadCosine(const float* from, int t) {
+    constexpr double kHalfPi = 1.57079632679489662;
+    const int64_t position = t + (p_.positions == nullptr ? 0 : p_.positions[batch_]);
+    const float angle = static_cast<float>(kHalfPi * static_cast<double>(position) /
+                                           static_cast<double>(p_.period));
+    const float cosine = cosf(angle), sine = sinf(angle);
+    EachRow([&](int thread, int n, int c) {
+      const float x = from[c % p_.head_dim];
+      row_(thread, n) = (x <= 0 ? 0.0f : x) * (c < p_.head_dim ? cosine : sine);
+    });
+  }
+  HEED_DEVICE void MapElements(bool is_key) {
     switch (p_.feature_map) {
       case FeatureMap::kEluPlusOne:
         EachFeature([](float x) { return x <= 0 ? Exp(x) : x + 1; });
@@ -114,8 +154,6 @@ class RecurrentKernel {
       default:
         break;
     }
-    if (is_key) return;
-    EachFeature([&](float x) { return p_.scale * x; });
   }
   template <class Map>
   HEED_DEVICE void EachFeature(const Map& map) {
@@ -163,7 +201,7 @@ class RecurrentKernel {
       state_(thread, n) -=
           p_.erase_rate.Row(batch_, head_, t)[c] * row_(thread, n) * known_(thread, 0);
     });
-    LoadFeatures(p_.k.Row(batch_, head_, t), true);
+    LoadFeatures(p_.k.Row(batch_, head_, t), t, true);
     if (p_.delta) Answer();
     const float beta = p_.beta.data == nullptr ? 1.0f : p_.beta.At(batch_, head_, t, 0);
     block_.Each([&](int thread) {
@@ -192,7 +230,7 @@ class RecurrentKernel {
   }
   HEED_DEVICE void ReadHead(int head, int t) {
     Registers<float, 1> denominator, own;
-    LoadFeatures(p_.q.Row(batch_, head, t), false);
+    LoadFeatures(p_.q.Row(batch_, head, t), t, false);
     Answer();
     if (p_.normalize) {
       Sum(denominator, [&](int thread, int n, int) { return row_(thread, n) * sums_(thread, n); });

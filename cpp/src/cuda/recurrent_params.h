@@ -32,15 +32,17 @@ struct RecurrentParams {
   DevicePairs<float> log_decay, beta;
   const float* skip;           // [num_heads] or nullptr
   const int32_t* key_lengths;  // [batch] or nullptr
+  const int64_t* positions;    // [batch], of the first token, or nullptr: 0
   // The sums of keys of the initial state, [batch, num_kv_heads, features], copied before any block
   // may write them; nullptr: zeros.
   float* initial_sums;
 
   int32_t num_heads, num_kv_heads, group, q_len, kv_len;
-  int32_t features, width;  // rows of the state; columns of v
-  int32_t col_blocks;       // of a state
+  int32_t head_dim, features, width;  // of q and k; rows of the state; columns of v
+  int32_t col_blocks;                 // of a state
   FeatureMap feature_map;
-  float scale;
+  int64_t period;  // kCosine
+  float scale, query_factor, key_factor;
   bool normalize, causal, delta;
 };
 

@@ -15,8 +15,6 @@ void RefuseWhen(bool given, const char* option) {
 }
 
 void RefuseOptions(const RecurrentOptions& o) {
-  RefuseWhen(o.feature_map == FeatureMap::kTaylor, "feature_map = taylor");
-  RefuseWhen(o.feature_map == FeatureMap::kCosine, "feature_map = cosine");
   RefuseWhen(o.feature_map == FeatureMap::kRandom, "feature_map = random");
   RefuseWhen(o.feature_map == FeatureMap::kUser, "feature_mod");
   RefuseWhen(o.level_weights.has_value(), "level_weights");
@@ -33,9 +31,10 @@ RecurrentProblem ValidateInputs(const TensorView<const float>& q, const TensorVi
   p.options.log_decay = log_decay;
   SetLogDecay(p);
   if (p.feature_dim > kMaxFeatures) {
-    Fail(ErrorCode::kUnsupported,
-         "q has head_dim {}; recurrent attention on the GPU takes up to {}",
-         {p.head_dim, kMaxFeatures});
+    Fail(
+        ErrorCode::kUnsupported,
+        "q has head_dim {}, which makes {} features; recurrent attention on the GPU takes up to {}",
+        {p.head_dim, p.feature_dim, kMaxFeatures});
   }
   return p;
 }
@@ -94,18 +93,26 @@ RecurrentPlan::RecurrentPlan(const RecurrentProblem& p) : num_units_(p.batch * p
   params_.group = static_cast<int32_t>(p.group);
   params_.q_len = static_cast<int32_t>(p.q_len);
   params_.kv_len = static_cast<int32_t>(p.kv_len);
+  params_.head_dim = static_cast<int32_t>(p.head_dim);
   params_.features = static_cast<int32_t>(p.feature_dim);
   params_.width = static_cast<int32_t>(p.head_dim_v);
   const int64_t cols = kBlockThreads / lanes();
   // A state without columns of values may still have sums of keys.
   params_.col_blocks = static_cast<int32_t>((std::max<int64_t>(p.head_dim_v, 1) + cols - 1) / cols);
   params_.feature_map = o.feature_map;
+  params_.period = o.period;
   params_.scale = p.scale;
+  params_.query_factor = p.query_factor;
+  params_.key_factor = p.key_factor;
   params_.normalize = o.normalize;
   params_.causal = o.causal;
   params_.delta = o.delta;
   skip_ = arrays_.Add(o.skip);
   lengths_ = arrays_.Add(o.key_lengths);
+  if (o.position_offset.empty()) return;
+  std::vector<int64_t> positions;
+  for (int64_t b = 0; b < p.batch; ++b) positions.push_back(p.Position(b, 0));
+  positions_ = arrays_.Add(std::span<const int64_t>(positions));
 }
 
 int RecurrentPlan::lanes() const {
@@ -120,6 +127,7 @@ RecurrentParams RecurrentPlan::Params(const char* arrays, float* scratch) const 
   RecurrentParams params = params_;
   params.skip = ArrayAt<float>(arrays, skip_);
   params.key_lengths = ArrayAt<int32_t>(arrays, lengths_);
+  params.positions = ArrayAt<int64_t>(arrays, positions_);
   params.initial_sums = scratch;
   return params;
 }

@@ -47,7 +47,7 @@ class RecurrentPlan {
   int64_t num_units_;  // batch * num_kv_heads
   RecurrentParams params_{};
   HostArrays arrays_;
-  int64_t skip_ = -1, lengths_ = -1;  // offsets in arrays_; -1: absent
+  int64_t skip_ = -1, lengths_ = -1, positions_ = -1;  // offsets in arrays_; -1: absent
 };
 
 // Calls body(std::integral_constant<int, lanes>()) with the plan's threads a column.

@@ -22,10 +22,11 @@ class DeviceRecurrent : public ::testing::Test {
   }
 };
 
-constexpr std::array<Kind, 11> kOffered = {
-    Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,        Kind::kDecayDelta,
-    Kind::kChannels,      Kind::kComplement,  Kind::kBonus,        Kind::kErasing,
-    Kind::kErasingShared, Kind::kBonusShared, Kind::kChannelsDelta};
+constexpr std::array<Kind, 13> kOffered = {
+    Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,         Kind::kDecayDelta,
+    Kind::kChannels,      Kind::kComplement,  Kind::kBonus,         Kind::kErasing,
+    Kind::kErasingShared, Kind::kBonusShared, Kind::kChannelsDelta, Kind::kTaylor,
+    Kind::kCosine};
 
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
                 const std::string& what) {
@@ -97,6 +98,13 @@ TEST_F(DeviceRecurrent, EveryWidthMatchesTheCpu) {
   }
 }
 
+TEST_F(DeviceRecurrent, CosinesCountFromThePositionsOfTheirSequences) {
+  Call c(Kind::kCosine);
+  const std::array<int64_t, 2> positions = {3, 80};
+  c.options.position_offset = positions;
+  ExpectMatchesCpu(c, "cosine with offsets");
+}
+
 TEST_F(DeviceRecurrent, LengthsSkipAndBothForms) {
   for (const bool causal : {true, false}) {
     Call c(Kind::kChannels);
@@ -146,8 +154,7 @@ TEST_F(DeviceRecurrent, StepsAndStatesInPlaceContinueACall) {
 }
 
 TEST(DeviceRecurrentBoundary, NamesWhatItLacks) {
-  for (const Kind kind :
-       {Kind::kRandom, Kind::kTaylor, Kind::kUser, Kind::kCosine, Kind::kLevels, Kind::kLearning}) {
+  for (const Kind kind : {Kind::kRandom, Kind::kUser, Kind::kLevels, Kind::kLearning}) {
     Call c(kind);
     try {
       cuda::ValidateRecurrentForDevice(c.Q(), c.K(), c.V(), c.options, {c.Output(), c.State()});
