@@ -124,15 +124,22 @@ class RecurrentKernel {
   }
   // max(0, x) times the cosine, then the sine, of the token's angle.
   HEED_DEVICE void LoadCosine(const float* from, int t) {
-    constexpr double kHalfPi = 1.57079632679489662;
     const int64_t position = t + (p_.positions == nullptr ? 0 : p_.positions[batch_]);
-    const float angle = static_cast<float>(kHalfPi * static_cast<double>(position) /
-                                           static_cast<double>(p_.period));
-    const float cosine = cosf(angle), sine = sinf(angle);
+    const float half_turns =
+        static_cast<float>(static_cast<double>(position) / (2 * static_cast<double>(p_.period)));
+    const float cosine = CosineOfPi(half_turns), sine = CosineOfPi(half_turns - 0.5f);
     EachRow([&](int thread, int n, int c) {
       const float x = from[c % p_.head_dim];
       row_(thread, n) = (x <= 0 ? 0.0f : x) * (c < p_.head_dim ? cosine : sine);
     });
+  }
+  // cos(pi x). cosf() of CUDA has a way for huge numbers that needs local memory.
+  HEED_DEVICE static float CosineOfPi(float x) {
+#ifdef __CUDACC__
+    return cospif(x);
+#else
+    return static_cast<float>(std::cos(3.14159265358979324 * static_cast<double>(x)));
+#endif
   }
   HEED_DEVICE void MapElements(bool is_key) {
     switch (p_.feature_map) {
