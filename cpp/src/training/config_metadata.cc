@@ -1,7 +1,7 @@
 #include "src/training/config_metadata.h"
 
+#include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 #include <variant>
@@ -21,16 +21,25 @@ constexpr const char* kFormat = "transformer 1";
   Fail(ErrorCode::kOption, "metadata: \"{}\" is no value of {}", {text, key});
 }
 
+// Before the bits of a number that has no short text.
+constexpr std::string_view kBits = "bits:";
+
+// Six digits where they are the number, else its bits: every number comes back as it was. (printf
+// would bring its decimal arithmetic into the WebAssembly files.)
 std::string Text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.17g", number);
-  return text;
+  std::string text = Join("{}", {number});
+  if (std::strtod(text.c_str(), nullptr) == number) return text;
+  text = kBits;
+  return text += std::to_string(std::bit_cast<uint64_t>(number));
 }
 
 double Number(const std::string& key, const std::string& text) {
+  const bool bits = text.starts_with(kBits);
+  const char* begin = text.c_str() + (bits ? kBits.size() : 0);
   char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || end != text.c_str() + text.size()) RefuseValue(key, text);
+  const double number = bits ? std::bit_cast<double>(uint64_t{std::strtoull(begin, &end, 10)})
+                             : std::strtod(begin, &end);
+  if (end == begin || end != text.c_str() + text.size()) RefuseValue(key, text);
   return number;
 }
 

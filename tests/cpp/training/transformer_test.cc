@@ -156,7 +156,8 @@ TEST(Transformer, JoinsTheGradientsOfItsParts) {
 TEST(Transformer, SavesAndLoadsItself) {
   TransformerConfig config = SmallConfig();
   config.mechanism = "scaled_dot_product";
-  config.params = {{"window_left", 3.0}, {"softcap", 30.0}};
+  config.params = {{"window_left", 3.0}, {"softcap", 30.1234567890123}};
+  config.rope_base = 1e9 / 3;
   config.position = ModelPosition::kLearned;
   config.max_len = 9;
   config.norm = Norm::kLayer;
@@ -167,6 +168,7 @@ TEST(Transformer, SavesAndLoadsItself) {
   const std::vector<uint8_t> bytes = model.Save();
   const std::unique_ptr<Transformer> loaded = Transformer::Load(bytes);
   EXPECT_EQ(loaded->Save(), bytes);
+  EXPECT_EQ(loaded->config().rope_base, 1e9 / 3);
   EXPECT_EQ(loaded->config().activation, Activation::kGeluTanh);
   const std::vector<int32_t> tokens = RandomTokens(2 * 6, 5, 1);
   const Matrix logits = model.Forward({2, tokens});
