@@ -19,7 +19,9 @@ export default defineConfig({
   // Relative addresses: the site works from any folder of any host.
   base: "./",
   plugins: [svelte(), formulas(), registry(), pages(), element()],
-  resolve: { alias: { heed: inRoot("dist/index.js") } },
+  resolve: {
+    alias: { "heed/training": inRoot("dist/training.js"), heed: inRoot("dist/index.js") },
+  },
   build: {
     outDir: inRoot("build/web"),
     emptyOutDir: true,

@@ -12,6 +12,7 @@ const SIZES = {
 const PAGES = [
   ["./gallery.html#family=position", "card-rope"],
   ["./race.html", "race"],
+  ["./training.html", "training-status"],
   ["./edge_cases.html", "case-empty_row"],
   ["./benchmarks.html", "peers"],
   ["./mechanisms/attention.html", "error-attention"],

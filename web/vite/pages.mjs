@@ -23,6 +23,7 @@ const PLACES = [
   ["index", "Home"],
   ["gallery", "Gallery"],
   ["race", "Race"],
+  ["training", "Training"],
   ["edge_cases", "Edge cases"],
   ["benchmarks", "Benchmarks"],
 ];
