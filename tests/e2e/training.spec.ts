@@ -20,12 +20,15 @@ async function open(page: Page, fragment = ""): Promise<void> {
   await expect(status(page)).toContainText("Not trained yet");
 }
 
+/** After so many steps training pauses by itself. */
+const SCHEDULE = 400;
+
 /** Trains until so many steps are done, then pauses. */
 async function train(page: Page, steps: number): Promise<void> {
   await button(page, "Train").click();
   const number = async () => Number(await page.getByTestId("training").getAttribute("data-step"));
   await expect.poll(number, { timeout: 90_000, intervals: [250] }).toBeGreaterThanOrEqual(steps);
-  await button(page, "Pause").click();
+  if (steps < SCHEDULE) await button(page, "Pause").click();
   await expect(button(page, "Train")).toBeVisible();
 }
 
@@ -38,8 +41,9 @@ async function saved(page: Page): Promise<Saved> {
 test("two layers learn to copy in the tab", async ({ page }) => {
   test.slow();
   await open(page);
-  await train(page, 400);
+  await train(page, SCHEDULE);
   const { points, looks, look } = await saved(page);
+  expect(points).toHaveLength(SCHEDULE);
   expect(points.map(({ step }) => step)).toEqual(points.map((_, n) => n + 1));
   expect(points[0]?.loss).toBeGreaterThan(2.5);
   expect(points.at(-1)?.loss).toBeLessThan(0.1);
@@ -121,7 +125,5 @@ test("the last picture of a slow pace comes with the pause", async ({ page }) =>
   await button(page, "Train").click();
   await expect(status(page)).toContainText("Step 1:");
   await button(page, "Pause").click();
-  const text = await status(page).textContent();
-  const [, step, look] = /Step (\d+):.*at step (\d+)/.exec(text ?? "") ?? [];
-  expect(look).toBe(step);
+  await expect(status(page)).toContainText(/Step (\d+): .*\(at step \1\)/);
 });

@@ -43,6 +43,15 @@ function axes(measure: Measure, last: number): Pick<Plot, "x" | "y"> {
   return { x, y: { ...(measure === "loss" ? loss : accuracy), log: false, min: 0 } };
 }
 
+/** More points than this are no finer line. */
+const MOST_POINTS = 800;
+
+/** Some of the points, evenly, and the last one. */
+function thinned(points: readonly Point[]): readonly Point[] {
+  const every = Math.ceil(points.length / MOST_POINTS);
+  return points.filter((_, n) => n % every === 0 || n === points.length - 1);
+}
+
 export function curve(
   points: readonly Point[],
   looks: readonly Known[],
@@ -52,7 +61,7 @@ export function curve(
   const { x, y } = axes(measure, points.at(-1)?.step ?? 0);
   const own: [number, number][] =
     measure === "loss"
-      ? points.map(({ step, loss }) => [step, loss])
+      ? thinned(points).map(({ step, loss }) => [step, loss])
       : looks.map(({ step, accuracy }) => [step, 100 * accuracy]);
   const guessing: [number, number][] = [
     [0, GUESSING],

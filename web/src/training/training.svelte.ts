@@ -15,7 +15,13 @@ export interface Kit {
   parameters: number;
 }
 
-type News = { kit: Kit } | { point: Point } | { look: Look } | { problem: string };
+type News =
+  | { kit: Kit }
+  | { point: Point }
+  | { look: Look }
+  /** By itself: the schedule is over, or training diverged. */
+  | { paused: true }
+  | { problem: string };
 
 class TrainingState {
   points = $state.raw<readonly Point[]>([]);
@@ -69,10 +75,8 @@ class TrainingState {
 
   private hear(news: News): void {
     if ("kit" in news) this.kit = news.kit;
-    if ("point" in news) {
-      this.points = [...this.points, news.point];
-      if (news.point.diverged) this.running = false;
-    }
+    if ("point" in news) this.points = [...this.points, news.point];
+    if ("paused" in news) this.running = false;
     if ("look" in news) {
       const { step, accuracy } = news.look;
       this.look = news.look;

@@ -1,6 +1,6 @@
 // Training in a worker: a step never holds up the page, and the page is heard between two steps.
 import { load, type Training } from "heed/training";
-import { Session } from "./session.js";
+import { Session, STEPS } from "./session.js";
 import type { Settings } from "./settings.js";
 
 export type Order =
@@ -26,14 +26,15 @@ function look(): void {
   tell({ look: session.look() });
 }
 
-/** One step; false where training has ended. */
+/** One step; false where training has ended, or stands at the end of its schedule. */
 function advance(): boolean {
   if (session === undefined) return false;
   const begin = performance.now();
   const result = session.step();
   tell({ point: { ...result, milliseconds: performance.now() - begin } });
-  if (result.diverged || performance.now() - lastLook >= LOOK_MS) look();
-  return !result.diverged;
+  const done = result.diverged || result.step === STEPS;
+  if (done || performance.now() - lastLook >= LOOK_MS) look();
+  return !done;
 }
 
 function stop(): void {
@@ -43,8 +44,11 @@ function stop(): void {
 
 function run(): void {
   stop();
-  const goOn = advance();
-  if (goOn) timer = setTimeout(guarded(run), pace);
+  if (advance()) {
+    timer = setTimeout(guarded(run), pace);
+  } else {
+    tell({ paused: true });
+  }
 }
 
 function guarded(work: () => void | Promise<void>): () => Promise<void> {
