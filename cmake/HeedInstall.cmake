@@ -4,12 +4,13 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
 
 # An interface library that only carries private flags still has to be in the export set of a
 # static library that uses it; it installs nothing.
-set(heed_libraries heed heed_reference)
+set(heed_libraries heed heed_reference heed_training)
 if(TARGET heed_shared)
   list(APPEND heed_libraries heed_shared)
 endif()
 install(TARGETS ${heed_libraries} heed_warnings heed_simd_targets EXPORT heedTargets)
 set_target_properties(heed_reference PROPERTIES EXPORT_NAME reference)
+set_target_properties(heed_training PROPERTIES EXPORT_NAME training)
 install(EXPORT heedTargets NAMESPACE heed:: DESTINATION "${package_folder}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/cpp/include/heed" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 

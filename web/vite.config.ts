@@ -28,7 +28,9 @@ export default defineConfig({
     pages(),
     element(),
   ],
-  resolve: { alias: { heed: inRoot("dist/index.js") } },
+  resolve: {
+    alias: { "heed/training": inRoot("dist/training.js"), heed: inRoot("dist/index.js") },
+  },
   build: {
     outDir: inRoot("build/web"),
     emptyOutDir: true,

@@ -1,7 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { Build } from "./heed.js";
-import type { Platform, ThreadLimit, WasmFile, WasmFiles } from "./platform.js";
+import type {
+  Platform,
+  ThreadLimit,
+  TrainingFiles,
+  TrainingPlatform,
+  WasmFile,
+  WasmFiles,
+} from "./platform.js";
 
 function threadLimit(): ThreadLimit {
   // Workers inherit this flag, and die of it because they are started from a file.
@@ -14,21 +21,31 @@ function threadLimit(): ThreadLimit {
 
 type Threaded = "simd-threads" | "relaxed-threads";
 
+type ThreadedGlue = Record<Threaded, WasmFile["glue"]>;
+
 /** Node starts its workers in its own way: `glue` is other JavaScript around the same files. */
-export function node(
-  build: Build,
-  files: WasmFiles,
-  glue: Record<Threaded, WasmFile["glue"]>,
-): Platform {
-  const withGlue = (file: Threaded): WasmFile => ({ ...files[file], glue: glue[file] });
+function withGlue<Files extends Record<Threaded, WasmFile>>(
+  files: Files,
+  glue: ThreadedGlue,
+): Files {
+  const file = (name: Threaded): WasmFile => ({ ...files[name], glue: glue[name] });
   return {
-    build,
-    files: {
-      ...files,
-      "simd-threads": withGlue("simd-threads"),
-      "relaxed-threads": withGlue("relaxed-threads"),
-    },
-    readFile,
-    threadLimit,
+    ...files,
+    "simd-threads": file("simd-threads"),
+    "relaxed-threads": file("relaxed-threads"),
   };
 }
+
+export const node = (build: Build, files: WasmFiles, glue: ThreadedGlue): Platform => ({
+  build,
+  files: withGlue(files, glue),
+  readFile,
+  threadLimit,
+});
+
+export const nodeTraining = (files: TrainingFiles, glue: ThreadedGlue): TrainingPlatform => ({
+  build: "training",
+  files: withGlue(files, glue),
+  readFile,
+  threadLimit,
+});

@@ -23,13 +23,20 @@ export interface WasmFile {
 export type FileKey = Variant | "reference";
 export type WasmFiles = Record<FileKey, WasmFile>;
 
-/** What differs between Node and the web, and between the two builds. */
-export interface Platform {
-  build: Build;
-  files: WasmFiles;
+/** What differs between Node and the web, and between the builds. */
+interface PlatformOf<B extends string, Files> {
+  build: B;
+  files: Files;
   /** Why there is no choice of variants; the plainest is the only one then. */
   single?: string;
   /** Bytes of a file URL, where files can be read. */
   readFile?(url: URL): Promise<Uint8Array>;
   threadLimit(): ThreadLimit;
 }
+
+/** Of an entry with mechanisms and the oracle. */
+export type Platform = PlatformOf<Build, WasmFiles>;
+/** Of the entry that trains. */
+export type TrainingFiles = Record<Variant, WasmFile>;
+export type TrainingPlatform = PlatformOf<"training", TrainingFiles>;
+export type AnyPlatform = Platform | TrainingPlatform;

@@ -1,6 +1,6 @@
 import { HeedError } from "./errors.js";
 import type { LoadProgress } from "./load_options.js";
-import type { Platform } from "./platform.js";
+import type { AnyPlatform } from "./platform.js";
 
 const MAGIC = [0, 0x61, 0x73, 0x6d];
 
@@ -85,7 +85,7 @@ function counted(response: Response, report: Report): Response {
 /** Fetches and compiles a module. Servers that send a wrong MIME type only cost the streaming. */
 export async function compileUrl(
   url: URL,
-  platform: Platform,
+  platform: AnyPlatform,
   report?: Report,
 ): Promise<WebAssembly.Module> {
   const { readFile } = platform;

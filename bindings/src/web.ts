@@ -1,5 +1,11 @@
 import type { Build } from "./heed.js";
-import type { Platform, ThreadLimit, WasmFiles } from "./platform.js";
+import type {
+  Platform,
+  ThreadLimit,
+  TrainingFiles,
+  TrainingPlatform,
+  WasmFiles,
+} from "./platform.js";
 
 interface WebGlobals {
   crossOriginIsolated?: boolean;
@@ -35,6 +41,13 @@ async function readFile(url: URL): Promise<Uint8Array> {
 
 export const web = (build: Build, files: WasmFiles): Platform => ({
   build,
+  files,
+  readFile,
+  threadLimit,
+});
+
+export const webTraining = (files: TrainingFiles): TrainingPlatform => ({
+  build: "training",
   files,
   readFile,
   threadLimit,

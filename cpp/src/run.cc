@@ -62,11 +62,18 @@ constexpr Runner Exact(std::string_view id, AttentionOptions (*preset)(),
   return {id, nullptr, nullptr, true, preset, read};
 }
 
-// A runner whose steps are Attention(), matrix products and tasks of its pool (see DryRun).
-constexpr Runner Counted(std::string_view id, std::vector<OutputSpec> (*plan)(const RequestReader&),
-                         void (*run)(const RequestReader&, std::span<const NamedTensor>,
-                                     ThreadPool*)) {
+// A runner whose steps are Attention(), matrix products and tasks of its pool (see DryRun). Modules
+// that train (HEED_TRAINING) only ask how rows of the exact family are read: what the others would
+// run is not linked.
+constexpr Runner Counted(std::string_view id,
+                         [[maybe_unused]] std::vector<OutputSpec> (*plan)(const RequestReader&),
+                         [[maybe_unused]] void (*run)(const RequestReader&,
+                                                      std::span<const NamedTensor>, ThreadPool*)) {
+#ifdef HEED_TRAINING
+  return {id, nullptr, nullptr};
+#else
   return {id, plan, run, true};
+#endif
 }
 
 // A runner of the position family: one output, shaped as x.

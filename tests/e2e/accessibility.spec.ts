@@ -12,6 +12,7 @@ const SIZES = {
 const PAGES = [
   ["./gallery.html#family=position", "card-rope"],
   ["./race.html", "race"],
+  ["./training.html", "training-status"],
   ["./edge_cases.html", "case-empty_row"],
   ["./benchmarks.html", "peers"],
   ["./mechanisms/attention.html", "error-attention"],
@@ -22,6 +23,7 @@ const PAGES = [
   ["./mechanisms/longformer.html", "error-longformer"],
   ["./de/gallery.html#family=position", "card-rope"],
   ["./de/race.html", "race"],
+  ["./de/training.html", "training-status"],
   ["./de/edge_cases.html", "case-empty_row"],
   ["./de/benchmarks.html", "peers"],
   ["./de/mechanisms/flash.html", "agreement"],

@@ -69,6 +69,7 @@ const PAGES = [
   ["de/", "caption"],
   ["de/gallery.html", "card-attention"],
   ["de/race.html", "race-status"],
+  ["de/training.html", "training-status"],
   ["de/edge_cases.html", "case-empty_row"],
   ["de/benchmarks.html", "peers"],
   ["de/mechanisms/rwkv7.html", "error-rwkv7"],

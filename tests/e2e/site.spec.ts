@@ -11,6 +11,7 @@ const KINDS = [
   ["./", /output \d/, "caption"],
   ["./gallery.html", /./, "card-attention"],
   ["./race.html", /Nothing has been measured yet/, "race-status"],
+  ["./training.html", /Not trained yet/, "training-status"],
   ["./edge_cases.html", /10⁻|^0$/, "agreement"],
   ["./benchmarks.html", /GFLOP/, "peers"],
   ["./mechanisms/rwkv7.html", /10⁻/, "error-rwkv7"],

@@ -102,12 +102,13 @@ describe.each([
 
 describe("Vite", () => {
   it.each([
-    ["heed", "heed-"],
-    ["heed/core", "heed-core-"],
-  ])("ships the WebAssembly of %s and no other", async (entry, prefix) => {
+    ["heed", "heed-", ["heed-reference"]],
+    ["heed/core", "heed-core-", ["heed-reference"]],
+    ["heed/training", "heed-training-", []],
+  ])("ships the WebAssembly of %s and no other", async (entry, prefix, others) => {
     const to = await build(bundleWithVite, `vite-${prefix}files`, "main.js", entry);
     const kernels = ["simd", "relaxed", "simd-threads", "relaxed-threads"];
-    const modules = [...kernels.map((variant) => prefix + variant), "heed-reference"];
+    const modules = [...kernels.map((variant) => prefix + variant), ...others];
     expect(
       wasmIn(to)
         .map((name) => name.replace(/-[\w-]{8}\.wasm$/, ""))

@@ -9,6 +9,7 @@ export default defineConfig({
   resolve: {
     alias: {
       "heed/core": `${root}dist/node_core.js`,
+      "heed/training": `${root}dist/node_training.js`,
       "heed/worker": `${root}dist/node_worker.js`,
       "heed/inline": `${root}dist/inline.js`,
       heed: `${root}dist/node.js`,

@@ -210,7 +210,15 @@ export function siteMessages() {
     add(runs.map(({ message }) => message));
     add(attributes.map(({ value }) => value[0].data));
   }
-  const pages = ["index", "gallery", "race", "edge_cases", "benchmarks", "mechanisms/mechanism"];
+  const pages = [
+    "index",
+    "gallery",
+    "race",
+    "training",
+    "edge_cases",
+    "benchmarks",
+    "mechanisms/mechanism",
+  ];
   for (const file of [...pages.map((page) => `${page}.html`), "vite/pages.mjs"]) {
     const source = readFileSync(join(web, file), "utf8");
     add([...source.matchAll(/\{\{([^{}]+)\}\}/g)].map(([, message]) => message));

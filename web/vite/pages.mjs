@@ -28,6 +28,7 @@ const PLACES = [
   ["index", "{{Home}}"],
   ["gallery", "{{Gallery}}"],
   ["race", "{{Race}}"],
+  ["training", "{{Training}}"],
   ["edge_cases", "{{Edge cases}}"],
   ["benchmarks", "{{Benchmarks}}"],
 ];

@@ -1,0 +1,204 @@
+import { checkWish, choose, chooseSingle } from "./choose.js";
+import { fail, HeedError } from "./errors.js";
+import { detectFeatures } from "./features.js";
+import type { MemoryGlue } from "./glue.js";
+import type { Choice } from "./heed.js";
+import type { LoadOptions, LoadProgress } from "./load_options.js";
+import { asRecord, checkNames } from "./option_names.js";
+import type { AnyPlatform, FileKey, WasmFile } from "./platform.js";
+import { VERSION } from "./version.js";
+import { compileBytes, compileUrl } from "./wasm_file.js";
+
+const NAMES: ReadonlySet<string> = new Set([
+  "threads",
+  "simd",
+  "wasmUrl",
+  "wasmBinary",
+  "module",
+  "onProgress",
+]);
+
+function toUrl(given: string | URL): URL {
+  const base = (globalThis as { location?: { href?: string } }).location?.href;
+  try {
+    return new URL(given, base);
+  } catch (cause) {
+    throw new HeedError("option", `wasmUrl: ${String(given)} is not an address`, { cause });
+  }
+}
+
+/** A file's name without "heed-" and ".wasm"; also its label. */
+const fileName = (file: FileKey, platform: AnyPlatform): string =>
+  platform.build === "full" || file === "reference" ? file : `${platform.build}-${file}`;
+
+/** The file of a platform; one that it has not is none of those that it may be asked for. */
+function fileOf(file: FileKey, platform: AnyPlatform): WasmFile {
+  const files: Partial<Record<FileKey, WasmFile>> = platform.files;
+  return files[file] as WasmFile;
+}
+
+/** Also of a module that another realm compiled, as hosts do that forbid compiling. */
+function isModule(given: unknown): given is WebAssembly.Module {
+  try {
+    WebAssembly.Module.exports(given as WebAssembly.Module);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The caller's function, checked, and never in the way of loading. */
+function progressOf({ onProgress }: LoadOptions): ((progress: LoadProgress) => void) | undefined {
+  if (onProgress === undefined) return undefined;
+  if (typeof onProgress !== "function") fail("option", "onProgress", onProgress, "a function");
+  return (progress) => {
+    try {
+      onProgress(progress);
+    } catch {
+      // A progress bar that fails is no reason to have no heed.
+    }
+  };
+}
+
+async function compile(
+  file: FileKey,
+  options: LoadOptions,
+  platform: AnyPlatform,
+): Promise<WebAssembly.Module> {
+  if (options.module !== undefined) {
+    if (!isModule(options.module)) {
+      throw new HeedError("option", "module: expected a WebAssembly.Module");
+    }
+    return options.module;
+  }
+  if (options.wasmBinary !== undefined) {
+    const bytes = options.wasmBinary;
+    if (!ArrayBuffer.isView(bytes) && !(bytes instanceof ArrayBuffer)) {
+      throw new HeedError("option", "wasmBinary: expected an ArrayBuffer or a Uint8Array");
+    }
+    const view = ArrayBuffer.isView(bytes)
+      ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+      : new Uint8Array(bytes);
+    return compileBytes(view, "wasmBinary");
+  }
+  const { wasmUrl } = options;
+  const report = progressOf(options);
+  if (wasmUrl === undefined) {
+    const { bytes, url } = fileOf(file, platform);
+    if (bytes !== undefined) return compileBytes(await bytes(), `heed-${file}.wasm`);
+    return compileUrl(url(), platform, report);
+  }
+  const given =
+    typeof wasmUrl === "function" ? wasmUrl(`heed-${fileName(file, platform)}.wasm`) : wasmUrl;
+  return compileUrl(toUrl(given), platform, report);
+}
+
+/** Instantiates a compiled module through Emscripten's glue. */
+async function instantiate<Glue extends MemoryGlue>(
+  imported: ReturnType<WasmFile["glue"]>,
+  module: WebAssembly.Module,
+  threading: { pthreadPoolSize: number; newThread: WasmFile["newThread"] | undefined },
+): Promise<Glue> {
+  const { default: factory } = await imported;
+  const glue = await new Promise<unknown>((resolve, reject) => {
+    const silent = (): void => {};
+    const instantiateWasm = (
+      imports: WebAssembly.Imports,
+      receive: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void,
+    ): object => {
+      // Constructors run inside receive(): what they throw must reject as well.
+      WebAssembly.instantiate(module, imports)
+        .then((made) => receive(made, module))
+        .catch(reject);
+      return {};
+    };
+    const settings = {
+      ...threading,
+      print: silent,
+      printErr: silent,
+      instantiateWasm,
+    };
+    factory(settings).then(resolve, reject);
+  });
+  return glue as Glue;
+}
+
+/** Which variant of which version a file is: bindings/embind/label.h puts it there. */
+function readLabel(module: WebAssembly.Module): string {
+  const [section] = WebAssembly.Module.customSections(module, "heed");
+  return section === undefined ? "something else" : new TextDecoder().decode(section);
+}
+
+/** A stale file would trap or compute nonsense: it must not even be instantiated. */
+function checkBelongs(module: WebAssembly.Module, file: string): void {
+  const label = readLabel(module);
+  const wanted = `${file} ${VERSION}`;
+  if (label === wanted) return;
+  throw new HeedError(
+    "wasm-load",
+    `heed: the WebAssembly file is ${label}, expected ${wanted}; a stale copy in a cache or on a CDN?`,
+  );
+}
+
+/** Compiles, checks and instantiates a file. */
+export async function open<Glue extends MemoryGlue>(
+  file: FileKey,
+  options: LoadOptions,
+  platform: AnyPlatform,
+  threads: number,
+): Promise<Glue> {
+  // Imported while the module is fetched and compiled; a failure is reported where it is awaited.
+  const { glue, newThread } = fileOf(file, platform);
+  const imported = glue();
+  imported.catch(() => {});
+  const module = await compile(file, options, platform);
+  checkBelongs(module, fileName(file, platform));
+  try {
+    return await instantiate<Glue>(imported, module, { pthreadPoolSize: threads - 1, newThread });
+  } catch (cause) {
+    if (cause instanceof RangeError) {
+      throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
+    }
+    throw new HeedError(
+      "wasm-load",
+      `heed: heed-${fileName(file, platform)}.wasm does not fit this version's JavaScript: ${String(cause)}`,
+      { cause },
+    );
+  }
+}
+
+/** Whether a lesser variant is worth a try: the file was there, but this one cannot run here. */
+const mayFallBack = (error: unknown): boolean =>
+  error instanceof HeedError && ["memory", "unsupported", "crashed"].includes(error.code);
+
+/** Makes what `load` gives of the best variant that runs here. */
+export async function openBest<Instance>(
+  options: LoadOptions | undefined,
+  platform: AnyPlatform,
+  start: (choice: Choice, given: LoadOptions) => Promise<Instance>,
+): Promise<Instance> {
+  const given = asRecord("load", options) as LoadOptions;
+  checkNames("load", given, NAMES);
+  const { wasmUrl, wasmBinary, module } = given;
+  progressOf(given);
+  const ownFile =
+    module !== undefined ||
+    wasmBinary !== undefined ||
+    (wasmUrl !== undefined && typeof wasmUrl !== "function");
+  const wish = checkWish(given.threads, given.simd, ownFile);
+  const features = detectFeatures();
+  const choices =
+    platform.single === undefined
+      ? choose(wish, features, platform.threadLimit())
+      : chooseSingle(wish, features, platform.single);
+  let first: unknown;
+  for (const choice of choices) {
+    try {
+      return await start(choice, given);
+    } catch (error) {
+      if (!mayFallBack(error)) throw error;
+      first ??= error;
+    }
+  }
+  throw first;
+}

@@ -1,0 +1,51 @@
+// Training steps that notice when they fail.
+#ifndef HEED_TRAINING_TRAINER_H_
+#define HEED_TRAINING_TRAINER_H_
+
+#include <cstdint>
+#include <span>
+
+#include "heed/thread_pool.h"
+#include "heed/training/adamw.h"
+#include "heed/training/loss.h"
+#include "heed/training/transformer.h"
+
+namespace heed::training {
+
+struct StepResult {
+  int64_t step = 0;          // of this step, from 1; of the last good one where it diverged
+  double loss = 0;           // before the update
+  int64_t counted = 0;       // targets that were not ignored
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;  // that the update took
+  bool diverged = false;     // the loss or the norm was not finite: nothing was updated
+};
+
+// Forward, cross-entropy, backward and AdamW.
+class Trainer {
+ public:
+  // The model must outlive it. Throws Error(kRange | kMemory).
+  Trainer(Transformer& model, const AdamWOptions& options)
+      : model_(model), adam_(model.parameters(), options) {}
+
+  // One step. Targets: one a token, negative = ignored. A loss or a gradient norm that is not
+  // finite ends the training: the result says so, weights and moments stay those of the step
+  // before, and further calls throw Error(kUnsupported). Errors as Transformer::Forward() and
+  // CrossEntropy(); nothing is updated then. Same bits for any number of threads.
+  StepResult Step(const TokenBatch& batch, std::span<const int32_t> targets,
+                  ThreadPool* pool = nullptr);
+
+  bool diverged() const { return diverged_; }
+  int64_t steps() const { return adam_.steps(); }
+  const AdamW& optimizer() const { return adam_; }
+
+ private:
+  Transformer& model_;
+  AdamW adam_;
+  Matrix d_logits_;
+  bool diverged_ = false;
+};
+
+}  // namespace heed::training
+
+#endif  // HEED_TRAINING_TRAINER_H_

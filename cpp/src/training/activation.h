@@ -1,0 +1,21 @@
+// The activations of feed-forward networks and their derivatives.
+#ifndef HEED_SRC_TRAINING_ACTIVATION_H_
+#define HEED_SRC_TRAINING_ACTIVATION_H_
+
+#include <cstdint>
+
+#include "heed/layers.h"
+#include "heed/thread_pool.h"
+
+namespace heed::training {
+
+// y[n] = act(x[n]).
+void Activate(Activation activation, const float* x, int64_t count, float* y, ThreadPool* pool);
+
+// d_x[n] = d_y[n] act'(x[n]). d_x may be d_y. Relu's derivative at 0 is 0.
+void ActivateBackward(Activation activation, const float* x, const float* d_y, int64_t count,
+                      float* d_x, ThreadPool* pool);
+
+}  // namespace heed::training
+
+#endif  // HEED_SRC_TRAINING_ACTIVATION_H_

@@ -1,0 +1,19 @@
+#include "src/training/checks.h"
+
+namespace heed::training {
+
+void CheckCount(std::string_view name, int64_t value) {
+  if (value < 1) Fail(ErrorCode::kRange, "{} = {}; it must be at least 1", {name, value});
+}
+
+void CheckSize(std::string_view name, const Matrix& matrix, int64_t rows, int64_t dim) {
+  if (matrix.rows() == rows && matrix.dim() == dim) return;
+  Fail(ErrorCode::kShape, "{} has {} rows of {} values; expected {} of {}",
+       {name, matrix.rows(), matrix.dim(), rows, dim});
+}
+
+void CheckHasForward(const void* input) {
+  if (input == nullptr) Fail(ErrorCode::kOption, "Backward() is called before Forward()");
+}
+
+}  // namespace heed::training

@@ -1,0 +1,184 @@
+#include "src/training/config_metadata.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+#include <variant>
+
+#include "src/message.h"
+
+namespace heed::training {
+namespace {
+
+constexpr std::string_view kPrefix = "heed.";
+// Before the names of the mechanism's parameters.
+constexpr std::string_view kParam = "heed.params.";
+// Makes the file known, and its form: another form gets another number.
+constexpr const char* kFormat = "transformer 1";
+
+[[noreturn]] void RefuseValue(const std::string& key, const std::string& text) {
+  Fail(ErrorCode::kOption, "metadata: \"{}\" is no value of {}", {text, key});
+}
+
+// Before the bits of a number that has no short text.
+constexpr std::string_view kBits = "bits:";
+
+// Six digits where they are the number, else its bits: every number comes back as it was. (printf
+// would bring its decimal arithmetic into the WebAssembly files.)
+std::string Text(double number) {
+  std::string text = Join("{}", {number});
+  if (std::strtod(text.c_str(), nullptr) == number) return text;
+  text = kBits;
+  return text += std::to_string(std::bit_cast<uint64_t>(number));
+}
+
+double Number(const std::string& key, const std::string& text) {
+  const bool bits = text.starts_with(kBits);
+  const char* begin = text.c_str() + (bits ? kBits.size() : 0);
+  char* end = nullptr;
+  const double number = bits ? std::bit_cast<double>(uint64_t{std::strtoull(begin, &end, 10)})
+                             : std::strtod(begin, &end);
+  if (end == begin || end != text.c_str() + text.size()) RefuseValue(key, text);
+  return number;
+}
+
+template <class T>
+T Whole(const std::string& key, const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  const long long number = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || errno != 0 || end != text.c_str() + text.size()) RefuseValue(key, text);
+  return static_cast<T>(number);
+}
+
+// A parameter as its kind and its value: "flag 1", "number 0.5", "word relu", "numbers 1 2".
+std::string ParamText(const ParamValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "flag 1" : "flag 0";
+  if (const double* number = std::get_if<double>(&value)) return "number " + Text(*number);
+  if (const auto* word = std::get_if<std::string>(&value)) return "word " + *word;
+  std::string text = "numbers";
+  for (const double number : std::get<std::vector<double>>(value)) text += " " + Text(number);
+  return text;
+}
+
+ParamValue ParamOf(const std::string& key, const std::string& text) {
+  const size_t space = text.find(' ');
+  const std::string kind = text.substr(0, space);
+  std::string rest = space == text.npos ? "" : text.substr(space + 1);
+  if (kind == "flag") return Whole<int>(key, rest) != 0;
+  if (kind == "number") return Number(key, rest);
+  if (kind == "word") return rest;
+  if (kind != "numbers") RefuseValue(key, text);
+  std::vector<double> numbers;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    numbers.push_back(Number(key, rest.substr(0, end)));
+    rest.erase(0, std::min(end + 1, rest.size()));
+  }
+  return numbers;
+}
+
+// Passes every field to visit(key, field): one list for both directions.
+template <class Config, class Visit>
+void ForEachField(Config& c, const Visit& visit) {
+  visit("vocabulary", c.vocabulary);
+  visit("embed_dim", c.embed_dim);
+  visit("num_layers", c.num_layers);
+  visit("num_heads", c.num_heads);
+  visit("num_kv_heads", c.num_kv_heads);
+  visit("ff_dim", c.ff_dim);
+  visit("max_len", c.max_len);
+  visit("mechanism", c.mechanism);
+  visit("causal", c.causal);
+  visit("position", c.position);
+  visit("rope_base", c.rope_base);
+  visit("norm", c.norm);
+  visit("activation", c.activation);
+  visit("gated", c.gated);
+  visit("bias", c.bias);
+  visit("tied", c.tied);
+  visit("encoder_layers", c.encoder_layers);
+  visit("cross_mechanism", c.cross_mechanism);
+  visit("seed", c.seed);
+}
+
+struct Writer {
+  Metadata& metadata;
+
+  void Put(const char* key, std::string text) const {
+    metadata[std::string(kPrefix) + key] = std::move(text);
+  }
+  void operator()(const char* key, const std::string& word) const { Put(key, word); }
+  void operator()(const char* key, double number) const { Put(key, Text(number)); }
+  template <class T>
+  void operator()(const char* key, const T& whole) const {
+    Put(key, std::to_string(static_cast<int64_t>(whole)));
+  }
+};
+
+// How many values an enumeration has, as far as files are concerned; 0 for other types.
+template <class T>
+constexpr int64_t kValues = 0;
+template <>
+constexpr int64_t kValues<bool> = 2;
+template <>
+constexpr int64_t kValues<ModelPosition> = 4;
+template <>
+constexpr int64_t kValues<Norm> = 2;
+template <>
+constexpr int64_t kValues<Activation> = 4;
+
+// Takes what it reads out of the metadata.
+struct Reader {
+  Metadata& metadata;
+
+  std::string Take(const std::string& key) const {
+    const auto place = metadata.find(key);
+    if (place == metadata.end()) Fail(ErrorCode::kOption, "metadata: {} is missing", {key});
+    return metadata.extract(place).mapped();
+  }
+  void operator()(const char* name, std::string& word) const {
+    word = Take(std::string(kPrefix) + name);
+  }
+  void operator()(const char* name, double& number) const {
+    const std::string key = std::string(kPrefix) + name;
+    number = Number(key, Take(key));
+  }
+  template <class T>
+  void operator()(const char* name, T& field) const {
+    const std::string key = std::string(kPrefix) + name, text = Take(key);
+    const int64_t whole = Whole<int64_t>(key, text);
+    if (kValues<T> != 0 && (whole < 0 || whole >= kValues<T>)) RefuseValue(key, text);
+    field = static_cast<T>(whole);
+  }
+};
+
+}  // namespace
+
+Metadata ToMetadata(const TransformerConfig& config) {
+  Metadata metadata = {{std::string(kPrefix) + "format", kFormat}};
+  ForEachField(config, Writer{metadata});
+  for (const NamedParam& param : config.params) {
+    metadata[std::string(kParam) + param.name] = ParamText(param.value);
+  }
+  return metadata;
+}
+
+TransformerConfig FromMetadata(const Metadata& metadata) {
+  Metadata rest = metadata;
+  const Reader reader{rest};
+  const std::string format = reader.Take(std::string(kPrefix) + "format");
+  if (format != kFormat) RefuseValue("heed.format", format);
+  TransformerConfig config;
+  ForEachField(config, reader);
+  for (const auto& [key, text] : rest) {
+    if (!key.starts_with(kParam)) {
+      Fail(ErrorCode::kOption, "metadata: \"{}\" is none of a heed transformer", {key});
+    }
+    config.params.push_back({key.substr(kParam.size()), ParamOf(key, text)});
+  }
+  return config;
+}
+
+}  // namespace heed::training

@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "heed/training/layers.h"
+#include "src/training/checks.h"
+#include "src/training/parallel.h"
+
+namespace heed::training {
+
+EmbeddingLayer::EmbeddingLayer(ParameterSet& parameters, const std::string& name, int64_t count,
+                               int64_t dim, double deviation)
+    : table_(&parameters.Add(name + ".weight", {count, dim}, {.deviation = deviation})) {}
+
+const Matrix& EmbeddingLayer::Forward(std::span<const int32_t> ids, ThreadPool* pool) {
+  const int64_t count = table_->shape[0], dim = table_->shape[1];
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < count) continue;
+    Fail(ErrorCode::kRange, "id {} at place {}; ids of {} lie in [0, {})",
+         {ids[i], i, table_->name, count});
+  }
+  ids_.assign(ids.begin(), ids.end());
+  y_.Resize(static_cast<int64_t>(ids.size()), dim);
+  ForEachRows(y_.rows(), dim, pool, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::copy_n(table_->value.data() + ids_[static_cast<size_t>(i)] * dim, dim, y_.Row(i));
+    }
+  });
+  return y_;
+}
+
+void EmbeddingLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
+  CheckSize("d_y", d_y, y_.rows(), y_.dim());
+  const int64_t dim = d_y.dim();
+  // A task owns columns: rows with the same id meet in it, in order.
+  ForEachPiece(dim, kTaskColumns, pool, [&](int64_t begin, int64_t end, int64_t) {
+    for (int64_t i = 0; i < d_y.rows(); ++i) {
+      float* to = table_->gradient.data() + ids_[static_cast<size_t>(i)] * dim;
+      for (int64_t c = begin; c < end; ++c) to[c] += d_y.Row(i)[c];
+    }
+  });
+}
+
+}  // namespace heed::training

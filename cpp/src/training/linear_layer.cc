@@ -1,0 +1,81 @@
+#include <cmath>
+
+#include "heed/linear.h"
+#include "heed/training/layers.h"
+#include "src/training/checks.h"
+#include "src/training/parallel.h"
+
+namespace heed::training {
+namespace {
+
+TensorView<const float> ViewOf(const Parameter& weight) {
+  return MatrixView<const float>(weight.value.data(), weight.shape[0], weight.shape[1]);
+}
+
+// Rows and columns of a block that is turned at once: both sides stay in L1.
+constexpr int64_t kBlock = 32;
+
+void Transpose(const Matrix& x, Matrix& to, ThreadPool* pool) {
+  to.Resize(x.dim(), x.rows());
+  ForEachPiece(x.dim(), kBlock, pool, [&](int64_t begin, int64_t end, int64_t) {
+    for (int64_t row = 0; row < x.rows(); row += kBlock) {
+      const int64_t last = std::min(x.rows(), row + kBlock);
+      for (int64_t c = begin; c < end; ++c) {
+        for (int64_t i = row; i < last; ++i) to.Row(c)[i] = x.Row(i)[c];
+      }
+    }
+  });
+}
+
+}  // namespace
+
+LinearLayer::LinearLayer(ParameterSet& parameters, const std::string& name,
+                         const LinearLayerOptions& options) {
+  CheckCount("in_dim", options.in_dim);
+  CheckCount("out_dim", options.out_dim);
+  const double deviation =
+      options.deviation.value_or(1 / std::sqrt(static_cast<double>(options.in_dim)));
+  weight_ = &parameters.Add(name + ".weight", {options.out_dim, options.in_dim},
+                            {.deviation = deviation});
+  if (options.bias) {
+    bias_ = &parameters.Add(name + ".bias", {options.out_dim}, {.mean = options.bias_start});
+  }
+}
+
+LinearLayer::LinearLayer(Parameter& weight) : weight_(&weight) {
+  if (weight.shape.size() == 2) return;
+  Fail(ErrorCode::kShape, "{} has {} extents; a weight has 2", {weight.name, weight.shape.size()});
+}
+
+const Matrix& LinearLayer::Forward(const Matrix& x, ThreadPool* pool) {
+  CheckSize("x", x, x.rows(), weight_->shape[1]);
+  y_.Resize(x.rows(), weight_->shape[0]);
+  std::span<const float> bias;
+  if (bias_ != nullptr) bias = bias_->value;
+  Linear(x.View(), ViewOf(*weight_), bias, y_.View(), pool);
+  x_ = &x;
+  return y_;
+}
+
+const Matrix& LinearLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
+  CheckHasForward(x_);
+  CheckSize("d_y", d_y, y_.rows(), y_.dim());
+  AddWeightGradient(d_y, pool);
+  if (bias_ != nullptr) {
+    AddColumnSums(d_y.rows(), d_y.dim(), pool, bias_->gradient.data(),
+                  [&](int64_t i, int64_t c) { return d_y.Row(i)[c]; });
+  }
+  d_x_.Resize(x_->rows(), x_->dim());
+  Linear(d_y.View(), TransposedView(ViewOf(*weight_)), {}, d_x_.View(), pool);
+  return d_x_;
+}
+
+void LinearLayer::AddWeightGradient(const Matrix& d_y, ThreadPool* pool) {
+  Transpose(d_y, transposed_, pool);
+  product_.Resize(weight_->shape[0], weight_->shape[1]);
+  const Matrix& left = transposed_;
+  Bmm(left.View(), x_->View(), product_.View(), pool);
+  AddTo(product_.data(), product_.size(), pool, weight_->gradient.data());
+}
+
+}  // namespace heed::training

@@ -1,0 +1,91 @@
+#include "src/training/mechanism_row.h"
+
+#include <algorithm>
+
+#include "heed/training/attention_layer.h"
+#include "src/message.h"
+
+namespace heed::training {
+namespace {
+
+constexpr std::string_view kGates[] = {"beta", "log_decay", "channel_log_decay", "log_gates"};
+constexpr std::string_view kLearned[] = {"sinks", "skip", "bonus", "score_matrix"};
+constexpr std::string_view kProjected[] = {"q", "k", "v"};
+
+template <class Names>
+bool Contains(const Names& names, std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// Takes the first word off; the mark of optional inputs is part of it.
+std::string_view NextWord(std::string_view& words) {
+  const size_t end = std::min(words.find(' '), words.size());
+  const std::string_view word = words.substr(0, end);
+  words.remove_prefix(std::min(end + 1, words.size()));
+  return word;
+}
+
+// Those of `names` that the row needs, or in the recurrent family may have.
+template <class Names>
+std::vector<std::string_view> Made(const Mechanism& row, const Names& names) {
+  std::vector<std::string_view> made;
+  for (std::string_view words = row.inputs; !words.empty();) {
+    std::string_view word = NextWord(words);
+    const bool optional = word.ends_with('?');
+    if (optional) word.remove_suffix(1);
+    if (Contains(names, word) && (!optional || row.family == "recurrent")) made.push_back(word);
+  }
+  return made;
+}
+
+// The first input that a row needs and no layer makes, or nothing.
+std::string_view FirstLacking(const Mechanism& row) {
+  for (std::string_view words = row.inputs; !words.empty();) {
+    const std::string_view word = NextWord(words);
+    if (word.ends_with('?') || Contains(kProjected, word) || Contains(kGates, word) ||
+        Contains(kLearned, word)) {
+      continue;
+    }
+    return word;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool HasWord(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    if (NextWord(words) == word) return true;
+  }
+  return false;
+}
+
+const Mechanism& TrainableMechanism(const std::string& id) {
+  const Mechanism* row = FindMechanism(id);
+  if (row == nullptr) Fail(ErrorCode::kOption, "mechanism: there is no mechanism \"{}\"", {id});
+  if (!HasWord(row->capabilities, "gradient")) {
+    Fail(ErrorCode::kUnsupported, "mechanism: \"{}\" has no gradient in heed", {id});
+  }
+  const std::string_view lacks = FirstLacking(*row);
+  if (lacks.empty()) return *row;
+  Fail(ErrorCode::kUnsupported, "mechanism: \"{}\" needs {}, which an attention layer has not",
+       {id, lacks});
+}
+
+std::vector<std::string_view> TrainableMechanisms() {
+  std::vector<std::string_view> ids;
+  for (const Mechanism& row : Mechanisms()) {
+    if (HasWord(row.capabilities, "gradient") && FirstLacking(row).empty()) ids.push_back(row.id);
+  }
+  return ids;
+}
+
+std::vector<std::string_view> GateInputs(const Mechanism& row) { return Made(row, kGates); }
+
+std::vector<std::string_view> LearnedInputs(const Mechanism& row) { return Made(row, kLearned); }
+
+bool HasUnboundedOutputs(const Mechanism& row) {
+  return row.family == "recurrent" && !HasWord(row.capabilities, "approximates");
+}
+
+}  // namespace heed::training

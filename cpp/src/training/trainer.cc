@@ -1,0 +1,33 @@
+#include "heed/training/trainer.h"
+
+#include <cmath>
+
+#include "src/message.h"
+
+namespace heed::training {
+
+StepResult Trainer::Step(const TokenBatch& batch, std::span<const int32_t> targets,
+                         ThreadPool* pool) {
+  if (diverged_) {
+    Fail(ErrorCode::kUnsupported,
+         "training has stopped: after step {} a loss or a gradient was not finite", {steps()});
+  }
+  StepResult result = {.step = steps(), .learning_rate = adam_.learning_rate()};
+  const Loss loss = CrossEntropy(model_.Forward(batch, pool), targets, d_logits_, pool);
+  result.loss = loss.value;
+  result.counted = loss.counted;
+  diverged_ = !std::isfinite(loss.value);
+  if (!diverged_) {
+    model_.parameters().ZeroGradients();
+    model_.Backward(d_logits_, pool);
+    result.gradient_norm = GradientNorm(model_.parameters(), pool);
+    diverged_ = !std::isfinite(result.gradient_norm);
+  }
+  result.diverged = diverged_;
+  if (diverged_) return result;
+  adam_.Step(result.gradient_norm, pool);
+  result.step = steps();
+  return result;
+}
+
+}  // namespace heed::training

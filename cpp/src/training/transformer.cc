@@ -1,0 +1,202 @@
+#include "heed/training/transformer.h"
+
+#include <cmath>
+#include <utility>
+
+#include "src/training/checks.h"
+#include "src/training/config_metadata.h"
+#include "src/training/parallel.h"
+
+namespace heed::training {
+namespace {
+
+// More layers than this are a mistake, not a model.
+constexpr int64_t kMaxLayers = 1000;
+
+TransformerConfig Checked(TransformerConfig c) {
+  CheckCount("vocabulary", c.vocabulary);
+  CheckCount("embed_dim", c.embed_dim);
+  CheckCount("num_layers", c.num_layers);
+  CheckCount("max_len", c.max_len);
+  if (c.encoder_layers < 0) {
+    Fail(ErrorCode::kRange, "encoder_layers = {}; it must not be negative", {c.encoder_layers});
+  }
+  if (c.num_layers > kMaxLayers || c.encoder_layers > kMaxLayers) {
+    Fail(ErrorCode::kRange, "{} layers; at most {}",
+         {std::max(c.num_layers, c.encoder_layers), kMaxLayers});
+  }
+  if (c.num_kv_heads == 0) c.num_kv_heads = c.num_heads;
+  if (c.ff_dim == 0) c.ff_dim = 4 * c.embed_dim;
+  CheckCount("ff_dim", c.ff_dim);
+  return c;
+}
+
+HeadPosition InHeads(ModelPosition position) {
+  if (position == ModelPosition::kRope) return HeadPosition::kRope;
+  if (position == ModelPosition::kAlibi) return HeadPosition::kAlibi;
+  return HeadPosition::kNone;
+}
+
+// What adds to the rows starts smaller the more often that happens (Radford et al. 2019, 2.3).
+double Smaller(int64_t in_dim, int64_t num_layers) {
+  return 1 / std::sqrt(2 * static_cast<double>(in_dim * num_layers));
+}
+
+BlockOptions BlockOf(const TransformerConfig& c, int64_t num_layers) {
+  BlockOptions block;
+  block.norm = c.norm;
+  AttentionLayerOptions& attention = block.attention;
+  attention.embed_dim = c.embed_dim;
+  attention.num_heads = c.num_heads;
+  attention.num_kv_heads = c.num_kv_heads;
+  attention.bias = c.bias;
+  attention.position = InHeads(c.position);
+  attention.rope_base = c.rope_base;
+  attention.out_deviation = Smaller(c.embed_dim, num_layers);
+  block.feed_forward = {.embed_dim = c.embed_dim,
+                        .ff_dim = c.ff_dim,
+                        .activation = c.activation,
+                        .gated = c.gated,
+                        .bias = c.bias,
+                        .down_deviation = Smaller(c.ff_dim, num_layers)};
+  return block;
+}
+
+BlockOptions DecoderBlock(const TransformerConfig& c) {
+  BlockOptions block = BlockOf(c, c.num_layers);
+  if (c.encoder_layers > 0) {
+    block.cross_attention = block.attention;
+    block.cross_attention->mechanism = c.cross_mechanism;
+    block.cross_attention->position = HeadPosition::kNone;
+  }
+  block.attention.mechanism = c.mechanism;
+  block.attention.params = c.params;
+  block.attention.causal = c.causal;
+  return block;
+}
+
+int64_t LengthOf(const char* name, std::span<const int32_t> tokens, int64_t batch) {
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  if (batch >= 1 && count >= batch && count % batch == 0) return count / batch;
+  Fail(ErrorCode::kShape, "{} has {} ids; expected as many for each of {} sequences",
+       {name, count, batch});
+}
+
+}  // namespace
+
+TokenStack::TokenStack(ParameterSet& parameters, const std::string& name,
+                       const TransformerConfig& config, const BlockOptions& block,
+                       int64_t num_layers)
+    : embedding_(parameters, name + ".embed_tokens", config.vocabulary, config.embed_dim,
+                 1 / std::sqrt(static_cast<double>(config.embed_dim))),
+      norm_(parameters, name + ".norm", {.dim = config.embed_dim, .norm = config.norm}) {
+  if (config.position == ModelPosition::kLearned) {
+    positions_.emplace(parameters, name + ".embed_positions", config.max_len, config.embed_dim,
+                       1 / std::sqrt(static_cast<double>(config.embed_dim)));
+  }
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    blocks_.emplace_back(parameters, name + ".layers." + std::to_string(layer), block);
+  }
+}
+
+const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, int64_t batch,
+                                  const Matrix* context, int64_t context_len, ThreadPool* pool) {
+  const int64_t len = static_cast<int64_t>(tokens.size()) / batch;
+  const Matrix* rows = &embedding_.Forward(tokens, pool);
+  if (positions_) {
+    std::vector<int32_t> places(tokens.size());
+    for (size_t i = 0; i < places.size(); ++i) {
+      places[i] = static_cast<int32_t>(static_cast<int64_t>(i) % len);
+    }
+    embedded_ = *rows;
+    AddTo(positions_->Forward(places, pool).data(), embedded_.size(), pool, embedded_.data());
+    rows = &embedded_;
+  }
+  has_context_ = context != nullptr;
+  for (Block& block : blocks_) {
+    const SequenceShape shape = {batch, len, len};
+    rows = has_context_ ? &block.Forward(*rows, shape, *context, context_len, pool)
+                        : &block.Forward(*rows, shape, pool);
+  }
+  return norm_.Forward(*rows, pool);
+}
+
+void TokenStack::Backward(const Matrix& d_y, ThreadPool* pool) {
+  const Matrix* d_rows = &norm_.Backward(d_y, pool);
+  bool first = true;
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+    d_rows = &block->Backward(*d_rows, pool);
+    if (!has_context_) continue;
+    const Matrix& more = block->context_gradient();
+    if (first) {
+      d_context_ = more;
+    } else {
+      AddTo(more.data(), more.size(), pool, d_context_.data());
+    }
+    first = false;
+  }
+  embedding_.Backward(*d_rows, pool);
+  if (positions_) positions_->Backward(*d_rows, pool);
+}
+
+Transformer::Transformer(const TransformerConfig& config)
+    : config_(Checked(config)),
+      parameters_(config.seed),
+      decoder_(parameters_, "model", config_, DecoderBlock(config_), config_.num_layers),
+      output_(config_.tied
+                  ? LinearLayer(decoder_.embedding().table())
+                  : LinearLayer(parameters_, "lm_head",
+                                {.in_dim = config_.embed_dim, .out_dim = config_.vocabulary})) {
+  if (config_.encoder_layers == 0) return;
+  encoder_.emplace(parameters_, "encoder", config_, BlockOf(config_, config_.encoder_layers),
+                   config_.encoder_layers);
+}
+
+const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
+  LengthOf("tokens", batch.tokens, batch.batch);
+  if (batch.source.empty() != !encoder_) {
+    Fail(ErrorCode::kOption, encoder_ ? "source: a model with an encoder needs it"
+                                      : "source: the model has no encoder that would read it");
+  }
+  const Matrix* context = nullptr;
+  int64_t context_len = 0;
+  if (encoder_) {
+    context_len = LengthOf("source", batch.source, batch.batch);
+    context = &encoder_->Forward(batch.source, batch.batch, nullptr, 0, pool);
+  }
+  const Matrix& hidden = decoder_.Forward(batch.tokens, batch.batch, context, context_len, pool);
+  return output_.Forward(hidden, pool);
+}
+
+void Transformer::Backward(const Matrix& d_logits, ThreadPool* pool) {
+  decoder_.Backward(output_.Backward(d_logits, pool), pool);
+  if (encoder_) encoder_->Backward(decoder_.context_gradient(), pool);
+}
+
+void Transformer::Weights(Heads heads, int64_t layer, TensorView<float> weights, ThreadPool* pool) {
+  const bool of_encoder = heads == Heads::kEncoder;
+  const int64_t layers = of_encoder ? config_.encoder_layers : config_.num_layers;
+  if (layer < 0 || layer >= layers) {
+    Fail(ErrorCode::kRange, "layer = {}; it must lie in [0, {})", {layer, layers});
+  }
+  const TokenStack& stack = of_encoder ? *encoder_ : decoder_;
+  const Block& block = stack.blocks()[static_cast<size_t>(layer)];
+  if (heads != Heads::kCross) return block.attention().Weights(weights, pool);
+  if (block.cross_attention() == nullptr) {
+    Fail(ErrorCode::kOption, "heads: the model has no cross-attention");
+  }
+  block.cross_attention()->Weights(weights, pool);
+}
+
+std::vector<uint8_t> Transformer::Save(DType dtype) const {
+  return SaveSafetensors(parameters_, ToMetadata(config_), dtype);
+}
+
+std::unique_ptr<Transformer> Transformer::Load(std::span<const uint8_t> bytes) {
+  const SafetensorsFile file(bytes);
+  auto model = std::make_unique<Transformer>(FromMetadata(file.metadata()));
+  LoadParameters(file, model->parameters());
+  return model;
+}
+
+}  // namespace heed::training

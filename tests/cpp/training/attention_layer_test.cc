@@ -1,0 +1,190 @@
+// The attention layer around mechanisms of both families, against finite differences of the oracle.
+#include "heed/training/attention_layer.h"
+
+#include <cmath>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "heed/registry.h"
+#include "training/plain.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using training::AttentionLayer;
+using training::AttentionLayerOptions;
+using training::HeadPosition;
+using training::Matrix;
+using training::ParameterSet;
+using training::SequenceShape;
+
+constexpr double kBound = 1e-4;
+
+AttentionLayerOptions Options(const std::string& mechanism, std::vector<NamedParam> params = {}) {
+  return {.embed_dim = 12,
+          .num_heads = 2,
+          .mechanism = mechanism,
+          .params = std::move(params),
+          .causal = true};
+}
+
+// Compares outputs and all gradients; the context is x where `kv_len` is 0.
+void ExpectMatches(const AttentionLayerOptions& options, int64_t q_len, int64_t kv_len) {
+  SCOPED_TRACE(options.mechanism);
+  ParameterSet parameters(5);
+  AttentionLayer layer(parameters, "attn", options);
+  Scramble(parameters, 6, 0.2);
+  const bool self = kv_len == 0;
+  const SequenceShape shape = {2, q_len, self ? q_len : kv_len};
+  const Matrix x = RandomMatrix(2 * q_len, 12, 7);
+  const Matrix other = RandomMatrix(2 * shape.kv_len, 12, 8);
+  const Matrix& context = self ? x : other;
+  const Matrix y = layer.Forward(x, context, shape);
+  const Matrix cotangent = RandomMatrix(y.rows(), y.dim(), 9);
+  parameters.ZeroGradients();
+  const Matrix d_x = layer.Backward(cotangent);
+  Tensors at = ToTensors(parameters);
+  at["x"] = ToPlain(x).values;
+  at["context"] = ToPlain(context).values;
+  const auto plain = [&](const Tensors& t) {
+    const Plain rows = {12, t.at("x")}, keys = {12, t.at(self ? "x" : "context")};
+    return PlainAttention(t, "attn", options, rows, keys, shape);
+  };
+  const Plain expected = plain(at);
+  for (int64_t n = 0; n < y.size(); ++n) {
+    ASSERT_NEAR(double(y.data()[n]), expected.values[static_cast<size_t>(n)], 3e-5) << n;
+  }
+  const auto value = [&](const Tensors& t) { return Dot(plain(t), cotangent); };
+  ExpectGradient(value, at, "x", d_x.data(), kBound);
+  if (!self) ExpectGradient(value, at, "context", layer.context_gradient().data(), kBound);
+  ExpectGradients(value, at, parameters, kBound);
+}
+
+TEST(AttentionLayer, ExactMechanismsMatchFiniteDifferences) {
+  for (const char* id : {"scaled_dot_product", "sigmoid", "relu_squared", "softmax1", "sink",
+                         "luong_general", "cosine", "gaussian", "forgetting"}) {
+    ExpectMatches(Options(id), 5, 0);
+  }
+  ExpectMatches(Options("scaled_dot_product", {{"window_left", 2.0}}), 7, 0);
+}
+
+TEST(AttentionLayer, RecurrentMechanismsMatchFiniteDifferences) {
+  for (const char* id :
+       {"linear", "retention", "gated_linear", "mamba2", "delta_rule", "gated_delta_rule",
+        "kimi_delta", "rwkv6", "lightning", "hgrn2", "based"}) {
+    ExpectMatches(Options(id), 5, 0);
+  }
+}
+
+TEST(AttentionLayer, PositionsAndGroupsMatchFiniteDifferences) {
+  AttentionLayerOptions options = Options("scaled_dot_product");
+  options.num_heads = 3;
+  options.num_kv_heads = 1;
+  options.position = HeadPosition::kRope;
+  ExpectMatches(options, 7, 0);
+  options.position = HeadPosition::kAlibi;
+  ExpectMatches(options, 7, 0);
+  options = Options("retention");
+  options.position = HeadPosition::kRope;
+  ExpectMatches(options, 6, 0);
+}
+
+TEST(AttentionLayer, AnotherContextMatchesFiniteDifferences) {
+  for (const char* id : {"scaled_dot_product", "sigmoid", "linear"}) {
+    AttentionLayerOptions options = Options(id);
+    options.causal = false;
+    ExpectMatches(options, 3, 7);
+  }
+}
+
+// Every row with a gradient is either trained here or refused by name.
+TEST(AttentionLayer, TakesOrRefusesEveryMechanism) {
+  std::vector<std::string_view> taken;
+  for (const Mechanism& row : Mechanisms()) {
+    ParameterSet parameters(1);
+    try {
+      AttentionLayer layer(parameters, "attn", Options(std::string(row.id)));
+      taken.push_back(row.id);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << row.id;
+      EXPECT_THAT(error.what(), HasSubstr(row.id));
+    }
+  }
+  EXPECT_GE(taken.size(), 30u);
+  EXPECT_EQ(taken, training::TrainableMechanisms());
+}
+
+TEST(AttentionLayer, WeightsAreThoseOfSoftmax) {
+  ParameterSet parameters(5);
+  AttentionLayer layer(parameters, "attn", Options("scaled_dot_product"));
+  const Matrix x = RandomMatrix(2 * 6, 12, 7);
+  layer.Forward(x, x, {2, 6, 6});
+  std::vector<float> weights(2 * 2 * 6 * 6);
+  const TensorView<float> view = Contiguous(weights.data(), 2, 2, 6, 6);
+  layer.Weights(view);
+  for (int64_t i = 0; i < 6; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < 6; ++j) {
+      sum += double(view(1, 1, i, j));
+      EXPECT_TRUE(j <= i || view(1, 1, i, j) == 0) << i << " sees " << j;
+    }
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+}
+
+// The picture of a recurrent mechanism, times its values, is its output.
+TEST(AttentionLayer, WeightsOfARecurrentMechanismGiveItsOutput) {
+  ParameterSet parameters(5);
+  AttentionLayerOptions options = Options("gated_delta_rule");
+  options.num_heads = 1;
+  AttentionLayer layer(parameters, "attn", options);
+  // Output projection and norm are the identity: y is the normed output of the mechanism.
+  std::vector<float>& w_o = parameters.Find("attn.o_proj.weight")->value;
+  for (size_t n = 0; n < w_o.size(); ++n) w_o[n] = n % 13 == 0 ? 1 : 0;
+  const Matrix x = RandomMatrix(9, 12, 7);
+  const Matrix y = layer.Forward(x, x, {1, 9, 9});
+  std::vector<float> weights(81);
+  layer.Weights(Contiguous(weights.data(), 1, 1, 9, 9));
+  const Plain v = PlainLinear(ToTensors(parameters), "attn.v_proj", ToPlain(x));
+  for (int64_t i = 0; i < 9; ++i) {
+    double row[12] = {}, squares = 0;
+    for (int64_t c = 0; c < 12; ++c) {
+      for (int64_t j = 0; j < 9; ++j) row[c] += double(weights[size_t(i * 9 + j)]) * v(j, c);
+      squares += row[c] * row[c] / 12;
+    }
+    for (int64_t c = 0; c < 12; ++c) {
+      EXPECT_NEAR(double(y.Row(i)[c]), row[c] / std::sqrt(squares + 1e-5), 1e-4) << i;
+    }
+  }
+}
+
+void ExpectRefused(const AttentionLayerOptions& options, ErrorCode code, const char* words) {
+  ParameterSet parameters(1);
+  try {
+    AttentionLayer layer(parameters, "attn", options);
+    FAIL() << "expected: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(words));
+  }
+}
+
+TEST(AttentionLayer, RefusesWhatCannotWork) {
+  ExpectRefused(Options("nonsense"), ErrorCode::kOption, "nonsense");
+  ExpectRefused(Options("top_k"), ErrorCode::kUnsupported, "has no gradient");
+  AttentionLayerOptions options = Options("retention");
+  options.causal = false;
+  ExpectRefused(options, ErrorCode::kUnsupported, "causal by nature");
+  options.causal = true;
+  options.position = HeadPosition::kAlibi;
+  ExpectRefused(options, ErrorCode::kUnsupported, "ALiBi");
+  options = Options("scaled_dot_product");
+  options.num_heads = 5;
+  ExpectRefused(options, ErrorCode::kRange, "multiple of num_heads = 5");
+  ExpectRefused(Options("sigmoid", {{"causal", true}}), ErrorCode::kOption, "causal");
+}
+
+}  // namespace
+}  // namespace heed::testing

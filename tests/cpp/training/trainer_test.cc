@@ -1,0 +1,155 @@
+// Training that learns, and training that fails.
+#include "heed/training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "random.h"
+
+namespace heed::testing {
+namespace {
+
+using training::AdamWOptions;
+using training::Matrix;
+using training::ModelPosition;
+using training::StepResult;
+using training::TokenBatch;
+using training::Trainer;
+using training::Transformer;
+using training::TransformerConfig;
+
+constexpr int32_t kVocabulary = 12;
+constexpr int64_t kHalf = 8, kLen = 2 * kHalf - 1;
+
+// Random tokens, then the same once more: from the second half on the next token is what followed
+// last time. What stands before cannot be known, and is ignored.
+struct CopyTask {
+  std::vector<int32_t> tokens, targets;
+
+  CopyTask(int64_t batch, Random& random) {
+    for (int64_t b = 0; b < batch; ++b) {
+      int32_t half[kHalf];
+      for (int32_t& token : half) {
+        token = static_cast<int32_t>(random.Integer(0, kVocabulary - 1));
+      }
+      for (int64_t i = 0; i < kLen; ++i) {
+        tokens.push_back(half[i % kHalf]);
+        targets.push_back(i + 1 < kHalf ? -1 : half[(i + 1) % kHalf]);
+      }
+    }
+  }
+};
+
+TransformerConfig CopyConfig(const char* mechanism) {
+  TransformerConfig config;
+  config.vocabulary = kVocabulary;
+  config.embed_dim = 32;
+  config.num_heads = 4;
+  config.mechanism = mechanism;
+  config.seed = 1;
+  return config;
+}
+
+double Accuracy(Transformer& model) {
+  Random random(99);
+  const CopyTask task(64, random);
+  const Matrix& logits = model.Forward({64, task.tokens});
+  int64_t right = 0, counted = 0;
+  for (int64_t i = 0; i < logits.rows(); ++i) {
+    const int32_t target = task.targets[static_cast<size_t>(i)];
+    if (target < 0) continue;
+    const float* row = logits.Row(i);
+    right += std::max_element(row, row + kVocabulary) - row == target ? 1 : 0;
+    ++counted;
+  }
+  return static_cast<double>(right) / static_cast<double>(counted);
+}
+
+double TrainedAccuracy(const char* mechanism, int steps) {
+  Transformer model(CopyConfig(mechanism));
+  AdamWOptions options;
+  options.schedule = {.peak = 5e-3, .warmup_steps = 20, .total_steps = steps};
+  Trainer trainer(model, options);
+  Random random(7);
+  for (int step = 0; step < steps; ++step) {
+    const CopyTask task(32, random);
+    trainer.Step({32, task.tokens}, task.targets);
+  }
+  return Accuracy(model);
+}
+
+TEST(Trainer, LearnsToCopy) { EXPECT_GE(TrainedAccuracy("scaled_dot_product", 400), 0.97); }
+
+// An average sees no contents, so that nothing can be copied: the task is no gift.
+TEST(Trainer, DoesNotLearnToCopyWithoutScores) { EXPECT_LE(TrainedAccuracy("average", 400), 0.5); }
+
+TEST(Trainer, ReportsWhatAStepDid) {
+  Transformer model(CopyConfig("scaled_dot_product"));
+  AdamWOptions options;
+  options.schedule = {.peak = 1e-3, .warmup_steps = 2};
+  Trainer trainer(model, options);
+  Random random(7);
+  const CopyTask task(2, random);
+  const StepResult first = trainer.Step({2, task.tokens}, task.targets);
+  EXPECT_EQ(first.step, 1);
+  EXPECT_EQ(first.counted, 2 * kHalf);
+  EXPECT_NEAR(first.loss, std::log(kVocabulary), 1.5);
+  EXPECT_GT(first.gradient_norm, 0);
+  EXPECT_DOUBLE_EQ(first.learning_rate, 5e-4);
+  EXPECT_FALSE(first.diverged);
+  EXPECT_DOUBLE_EQ(trainer.Step({2, task.tokens}, task.targets).learning_rate, 1e-3);
+}
+
+TEST(Trainer, StopsAndKeepsTheWeightsWhereALossIsNotFinite) {
+  Transformer model(CopyConfig("scaled_dot_product"));
+  Trainer trainer(model, {});
+  Random random(7);
+  const CopyTask task(2, random);
+  trainer.Step({2, task.tokens}, task.targets);
+  model.parameters().Find("lm_head.weight")->value[0] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<uint8_t> before = model.Save();
+  const StepResult result = trainer.Step({2, task.tokens}, task.targets);
+  EXPECT_TRUE(result.diverged);
+  EXPECT_EQ(result.step, 1);
+  EXPECT_TRUE(std::isnan(result.loss));
+  EXPECT_TRUE(trainer.diverged());
+  EXPECT_EQ(trainer.steps(), 1);
+  EXPECT_TRUE(model.Save() == before);
+  EXPECT_THROW(trainer.Step({2, task.tokens}, task.targets), Error);
+}
+
+// Tiny factors times huge ones: logits of an ordinary size, and gradients beyond float32.
+TEST(Trainer, StopsWhereAGradientIsNotFinite) {
+  Transformer model(CopyConfig("scaled_dot_product"));
+  Trainer trainer(model, {});
+  for (float& x : model.parameters().Find("model.norm.weight")->value) x = 1e-39f;
+  std::vector<float>& output = model.parameters().Find("lm_head.weight")->value;
+  for (size_t n = 0; n < output.size(); ++n) output[n] = n / 32 % 2 == 0 ? 3e38f : -3e38f;
+  Random random(7);
+  CopyTask task(1, random);
+  std::fill(task.targets.begin(), task.targets.end() - 1, -1);
+  const std::vector<uint8_t> before = model.Save();
+  const StepResult result = trainer.Step({1, task.tokens}, task.targets);
+  EXPECT_TRUE(std::isfinite(result.loss));
+  EXPECT_FALSE(std::isfinite(result.gradient_norm));
+  EXPECT_TRUE(result.diverged);
+  EXPECT_TRUE(model.Save() == before);
+}
+
+TEST(Trainer, ChangesNothingWhereABatchDoesNotFit) {
+  Transformer model(CopyConfig("scaled_dot_product"));
+  Trainer trainer(model, {});
+  const std::vector<int32_t> tokens = {0, 1, 2, 3}, beyond = {0, 1, 2, kVocabulary}, few = {0};
+  const std::vector<uint8_t> before = model.Save();
+  EXPECT_THROW(trainer.Step({1, tokens}, beyond), Error);
+  EXPECT_THROW(trainer.Step({1, tokens}, few), Error);
+  EXPECT_THROW(trainer.Step({1, beyond}, tokens), Error);
+  EXPECT_TRUE(model.Save() == before);
+  EXPECT_FALSE(trainer.diverged());
+  EXPECT_EQ(trainer.Step({1, tokens}, tokens).step, 1);
+}
+
+}  // namespace
+}  // namespace heed::testing

@@ -1,0 +1,262 @@
+// The whole model: gradients, files, the same bits for any number of threads.
+#include "heed/training/transformer.h"
+
+#include <cmath>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "training/plain.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using training::BlockOptions;
+using training::CrossEntropy;
+using training::Matrix;
+using training::ModelPosition;
+using training::ParameterSet;
+using training::SequenceShape;
+using training::StepResult;
+using training::TokenBatch;
+using training::Trainer;
+using training::Transformer;
+using training::TransformerConfig;
+
+BlockOptions SmallBlock() {
+  BlockOptions options;
+  // Turned keys make a bias of keys matter.
+  options.attention = {.embed_dim = 8,
+                       .num_heads = 2,
+                       .causal = true,
+                       .position = training::HeadPosition::kRope,
+                       .bias = true};
+  options.feed_forward = {.embed_dim = 8, .ff_dim = 5};
+  options.norm = Norm::kLayer;
+  return options;
+}
+
+TEST(Block, MatchesFiniteDifferences) {
+  for (const bool crosses : {false, true}) {
+    BlockOptions options = SmallBlock();
+    if (crosses) options.cross_attention = {.embed_dim = 8, .num_heads = 4};
+    ParameterSet parameters(2);
+    training::Block block(parameters, "block", options);
+    Scramble(parameters, 3, 0.2);
+    const SequenceShape shape = {2, 3, 3};
+    const Matrix x = RandomMatrix(6, 8, 4), context = RandomMatrix(10, 8, 5);
+    const Matrix y = crosses ? block.Forward(x, shape, context, 5) : block.Forward(x, shape);
+    const Matrix cotangent = RandomMatrix(6, 8, 6);
+    const Matrix d_x = block.Backward(cotangent);
+    Tensors at = ToTensors(parameters);
+    at["x"] = ToPlain(x).values;
+    at["context"] = ToPlain(context).values;
+    const auto plain = [&](const Tensors& t) {
+      return PlainBlock(t, "block", options, {8, t.at("x")}, {8, t.at("context")}, shape, 5);
+    };
+    const Plain expected = plain(at);
+    for (int64_t n = 0; n < y.size(); ++n) {
+      ASSERT_NEAR(double(y.data()[n]), expected.values[static_cast<size_t>(n)], 3e-5) << n;
+    }
+    const auto value = [&](const Tensors& t) { return Dot(plain(t), cotangent); };
+    ExpectGradient(value, at, "x", d_x.data(), 1e-4);
+    if (crosses) ExpectGradient(value, at, "context", block.context_gradient().data(), 1e-4);
+    ExpectGradients(value, at, parameters, 1e-4);
+  }
+}
+
+TEST(Block, RefusesAContextThatDoesNotFit) {
+  ParameterSet parameters(2);
+  training::Block without(parameters, "a", SmallBlock());
+  const Matrix x = RandomMatrix(6, 8, 4);
+  EXPECT_THROW(without.Forward(x, {2, 3, 3}, x, 3), Error);
+  BlockOptions options = SmallBlock();
+  options.cross_attention = {.embed_dim = 8, .num_heads = 4};
+  training::Block with(parameters, "b", options);
+  EXPECT_THROW(with.Forward(x, {2, 3, 3}), Error);
+  options.cross_attention->embed_dim = 12;
+  EXPECT_THROW(training::Block(parameters, "c", options), Error);
+}
+
+std::vector<int32_t> RandomTokens(int64_t count, int32_t vocabulary, uint64_t seed) {
+  Random random(seed);
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<int32_t>(random.Integer(0, vocabulary - 1)));
+  }
+  return tokens;
+}
+
+TransformerConfig SmallConfig() {
+  TransformerConfig config;
+  config.vocabulary = 5;
+  config.embed_dim = 8;
+  config.num_heads = 2;
+  config.ff_dim = 7;
+  config.seed = 3;
+  return config;
+}
+
+// The gradient of the loss along a random direction of all parameters together, against a
+// difference of losses of the model itself: what the parts' own tests leave is how they are joined.
+void ExpectJoined(const TransformerConfig& config, int64_t source_len) {
+  Transformer model(config);
+  Scramble(model.parameters(), 4, 0.1);
+  const std::vector<int32_t> tokens = RandomTokens(2 * 6, 5, 1);
+  const std::vector<int32_t> source = RandomTokens(2 * source_len, 5, 2);
+  const std::vector<int32_t> targets = RandomTokens(2 * 6, 5, 3);
+  const TokenBatch batch = {2, tokens, source};
+  Matrix d;
+  CrossEntropy(model.Forward(batch), targets, d);
+  model.parameters().ZeroGradients();
+  model.Backward(d);
+  Random random(5);
+  double along = 0;
+  std::vector<std::vector<float>> directions;
+  for (const training::Parameter& p : model.parameters()) {
+    std::vector<float>& direction = directions.emplace_back();
+    double own = 0;
+    for (const float g : p.gradient) {
+      direction.push_back(random.Normal());
+      along += double(g) * double(direction.back());
+      own += std::abs(double(g));
+    }
+    EXPECT_GT(own, 0) << p.name << " has no gradient";
+  }
+  const auto loss_at = [&](float step) {
+    size_t n = 0;
+    for (training::Parameter& p : model.parameters()) {
+      for (size_t i = 0; i < p.value.size(); ++i) p.value[i] += step * directions[n][i];
+      ++n;
+    }
+    return CrossEntropy(model.Forward(batch), targets, d).value;
+  };
+  constexpr float kStep = 1e-3f;
+  const double up = loss_at(kStep), down = loss_at(-2 * kStep);
+  EXPECT_NEAR((up - down) / (2 * double(kStep)), along, 3e-3 * std::max(1.0, std::abs(along)));
+}
+
+TEST(Transformer, JoinsTheGradientsOfItsParts) {
+  for (const bool tied : {false, true}) {
+    for (const ModelPosition position : {ModelPosition::kNone, ModelPosition::kLearned,
+                                         ModelPosition::kRope, ModelPosition::kAlibi}) {
+      TransformerConfig config = SmallConfig();
+      config.tied = tied;
+      config.position = position;
+      config.max_len = 6;
+      SCOPED_TRACE(std::to_string(int(position)) + (tied ? " tied" : ""));
+      ExpectJoined(config, 0);
+      config.encoder_layers = 2;
+      ExpectJoined(config, 4);
+    }
+  }
+}
+
+TEST(Transformer, SavesAndLoadsItself) {
+  TransformerConfig config = SmallConfig();
+  config.mechanism = "scaled_dot_product";
+  config.params = {{"window_left", 3.0}, {"softcap", 30.1234567890123}};
+  config.rope_base = 1e9 / 3;
+  config.position = ModelPosition::kLearned;
+  config.max_len = 9;
+  config.norm = Norm::kLayer;
+  config.activation = Activation::kGeluTanh;
+  config.gated = false;
+  config.bias = true;
+  Transformer model(config);
+  const std::vector<uint8_t> bytes = model.Save();
+  const std::unique_ptr<Transformer> loaded = Transformer::Load(bytes);
+  EXPECT_EQ(loaded->Save(), bytes);
+  EXPECT_EQ(loaded->config().rope_base, 1e9 / 3);
+  EXPECT_EQ(loaded->config().activation, Activation::kGeluTanh);
+  const std::vector<int32_t> tokens = RandomTokens(2 * 6, 5, 1);
+  const Matrix logits = model.Forward({2, tokens});
+  const Matrix& again = loaded->Forward({2, tokens});
+  for (int64_t n = 0; n < logits.size(); ++n) EXPECT_EQ(logits.data()[n], again.data()[n]);
+}
+
+TEST(Transformer, RefusesFilesOfSomethingElse) {
+  Transformer model(SmallConfig());
+  const auto refuse = [](const std::vector<uint8_t>& bytes, const char* words) {
+    try {
+      Transformer::Load(bytes);
+      ADD_FAILURE() << "expected: " << words;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  };
+  refuse(SaveSafetensors(model.parameters()), "heed.format is missing");
+  const std::vector<uint8_t> good = model.Save();
+  const auto with = [&](std::string key, std::string text) {
+    const training::SafetensorsFile file(good);
+    std::map<std::string, std::string> metadata = file.metadata();
+    metadata[key] = text;
+    return SaveSafetensors(model.parameters(), metadata);
+  };
+  refuse(with("heed.format", "transformer 2"), "no value of heed.format");
+  refuse(with("heed.norm", "9"), "no value of heed.norm");
+  refuse(with("heed.embed_dim", "8x"), "no value of heed.embed_dim");
+  refuse(with("heed.embed_dim", "16"), "another shape");
+  refuse(with("heed.mechanism", "top_k"), "has no gradient");
+  refuse(with("heed.colour", "1"), "none of a heed transformer");
+  refuse(with("heed.num_layers", "3"), "is missing");
+  refuse(with("heed.num_layers", "1000000"), "at most 1000");
+}
+
+TEST(Transformer, RefusesWhatDoesNotFit) {
+  Transformer model(SmallConfig());
+  const std::vector<int32_t> tokens = {0, 1, 2, 3, 4}, outside = {0, 5};
+  EXPECT_THROW(model.Forward({2, tokens}), Error);
+  EXPECT_THROW(model.Forward({0, tokens}), Error);
+  EXPECT_THROW(model.Forward({1, outside}), Error);
+  EXPECT_THROW(model.Forward({1, tokens, tokens}), Error);
+  model.Forward({1, tokens});
+  std::vector<float> weights(2 * 5 * 5);
+  const TensorView<float> view = Contiguous(weights.data(), 1, 2, 5, 5);
+  model.Weights(Transformer::Heads::kSelf, 1, view);
+  EXPECT_THROW(model.Weights(Transformer::Heads::kSelf, 2, view), Error);
+  EXPECT_THROW(model.Weights(Transformer::Heads::kCross, 0, view), Error);
+  EXPECT_THROW(model.Weights(Transformer::Heads::kEncoder, 0, view), Error);
+  const TensorView<float> small = Contiguous(weights.data(), 1, 2, 4, 5);
+  EXPECT_THROW(model.Weights(Transformer::Heads::kSelf, 0, small), Error);
+  for (auto change : {+[](TransformerConfig& c) { c.vocabulary = 0; },
+                      +[](TransformerConfig& c) { c.num_heads = 3; },
+                      +[](TransformerConfig& c) { c.num_layers = 0; },
+                      +[](TransformerConfig& c) { c.encoder_layers = -1; },
+                      +[](TransformerConfig& c) { c.mechanism = "hard"; },
+                      +[](TransformerConfig& c) {
+                        c.params = {{"no_such", 1.0}};
+                      }}) {
+    TransformerConfig config = SmallConfig();
+    change(config);
+    EXPECT_THROW(Transformer(config).Forward({1, tokens}), Error);
+  }
+}
+
+TEST(Transformer, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const char* mechanism : {"scaled_dot_product", "delta_rule"}) {
+    std::vector<uint8_t> expected;
+    for (const int threads : {1, 2, 5}) {
+      const std::unique_ptr<ThreadPool> pool = MakeThreadPool(threads);
+      TransformerConfig config = SmallConfig();
+      config.embed_dim = 40;
+      config.mechanism = mechanism;
+      Transformer model(config);
+      Trainer trainer(model, {});
+      double loss = 0;
+      for (uint64_t step = 0; step < 4; ++step) {
+        const std::vector<int32_t> tokens = RandomTokens(40 * 33, 5, step);
+        const std::vector<int32_t> targets = RandomTokens(40 * 33, 5, step + 9);
+        loss = trainer.Step({40, tokens}, targets, pool.get()).loss;
+      }
+      EXPECT_GT(loss, 0);
+      const std::vector<uint8_t> bytes = model.Save();
+      if (expected.empty()) expected = bytes;
+      EXPECT_TRUE(bytes == expected) << threads << " threads: " << mechanism;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heed::testing

@@ -1,0 +1,248 @@
+// heed/training: models that learn in WebAssembly, the same bits for any number of threads.
+import { readFileSync } from "node:fs";
+import { load, type Training, type TransformerModel, type TransformerOptions } from "heed/training";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { load as loadOnWeb } from "../../dist/training.js";
+import { expectError, expectRejection, random, root } from "./support.js";
+
+const ONE = { threads: 1, simd: "plain" } as const;
+const VOCABULARY = 10;
+const HALF = 6;
+const LEN = 2 * HALF - 1;
+
+/** Random tokens twice: from the second half on the next token is what followed last time. */
+function copyBatch(batch: number, next: () => number) {
+  const tokens = new Int32Array(batch * LEN);
+  const targets = new Int32Array(batch * LEN);
+  for (let b = 0; b < batch; b++) {
+    const half = Array.from({ length: HALF }, () => Math.floor(((next() + 1) / 2) * VOCABULARY));
+    for (let i = 0; i < LEN; i++) {
+      tokens[b * LEN + i] = half[i % HALF] as number;
+      targets[b * LEN + i] = i + 1 < HALF ? -1 : (half[(i + 1) % HALF] as number);
+    }
+  }
+  return { tokens, targets, batch };
+}
+
+function accuracy(model: TransformerModel): number {
+  const { targets, ...batch } = copyBatch(64, random(99));
+  const { data } = model.predict(batch);
+  let [right, counted] = [0, 0];
+  targets.forEach((target, i) => {
+    if (target < 0) return;
+    const row = data.subarray(i * VOCABULARY, (i + 1) * VOCABULARY);
+    if (row.indexOf(Math.max(...row)) === target) right++;
+    counted++;
+  });
+  return right / counted;
+}
+
+/** Faster than a comparison that could show where. */
+const equal = (a: Uint8Array, b: Uint8Array): boolean => Buffer.compare(a, b) === 0;
+
+const OPTIONS = { vocabulary: VOCABULARY, embedDim: 32, seed: 1 } as const;
+
+function train(training: Training, options: Partial<TransformerOptions>, steps: number) {
+  const model = training.transformer({ ...OPTIONS, ...options });
+  model.setOptimizer({
+    learningRate: 5e-3,
+    warmupSteps: Math.min(20, steps - 1),
+    totalSteps: steps,
+  });
+  const next = random(7);
+  let loss = 0;
+  for (let step = 0; step < steps; step++) loss = model.trainStep(copyBatch(32, next)).loss;
+  return { model, loss };
+}
+
+let training: Training;
+beforeAll(async () => {
+  training = await load(ONE);
+});
+afterAll(() => training.dispose());
+
+describe("heed/training", () => {
+  it("learns to copy", () => {
+    const { model, loss } = train(training, {}, 400);
+    expect(loss).toBeLessThan(0.2);
+    expect(accuracy(model)).toBeGreaterThanOrEqual(0.97);
+    model.dispose();
+  });
+
+  it("trains around a recurrent mechanism, which it pictures too", () => {
+    const { model, loss } = train(training, { mechanism: "gated_delta_rule" }, 300);
+    expect(loss).toBeLessThan(1);
+    model.predict({ tokens: copyBatch(2, random(3)).tokens, batch: 2 });
+    const { data, shape } = model.heads({ layer: 1 });
+    expect(shape).toEqual([2, 4, LEN, LEN]);
+    const above = data.filter((_, n) => n % LEN > Math.floor(n / LEN) % LEN);
+    expect(above.every((x) => x === 0)).toBe(true);
+    expect(data.some((x) => x !== 0)).toBe(true);
+    model.dispose();
+  });
+
+  it("gives the same bits for any number of threads on plain SIMD", async () => {
+    const files = [];
+    for (const threads of [1, 2, 3]) {
+      const kit = await load({ threads, simd: "plain" });
+      expect(kit.threads).toBe(threads);
+      const { model } = train(kit, { embedDim: 64 }, 4);
+      files.push(model.save());
+      kit.dispose();
+    }
+    const [one, two, three] = files as [Uint8Array, Uint8Array, Uint8Array];
+    expect([equal(one, two), equal(one, three)]).toEqual([true, true]);
+  });
+
+  it("trains every mechanism that it lists", () => {
+    expect(training.mechanisms).toContain("scaled_dot_product");
+    expect(training.mechanisms).toContain("delta_rule");
+    expect(training.mechanisms).not.toContain("top_k");
+    const needs: Record<string, TransformerOptions["params"]> = {
+      cosformer: { period: 64 },
+      swin_window: { grid: [1, LEN], windowSize: [1, LEN] },
+      neighborhood: { grid: [1, LEN], windowSize: [1, 3] },
+      block_sparse: { pattern: "strided", stride: 3 },
+      attention: {},
+    };
+    for (const mechanism of training.mechanisms) {
+      const params = needs[mechanism] ?? {};
+      const position = mechanism === "hgrn2" ? "learned" : "rope";
+      const model = training.transformer({ ...OPTIONS, mechanism, params, position });
+      const { loss } = model.trainStep(copyBatch(2, random(1)));
+      expect(loss, mechanism).toBeGreaterThan(0);
+      expect(model.heads({ layer: 0 }).data.every(Number.isFinite), mechanism).toBe(true);
+      model.dispose();
+    }
+  });
+
+  it("saves and loads itself", () => {
+    const { model } = train(training, { position: "learned", maxLen: LEN, norm: "layer" }, 3);
+    const again = training.loadTransformer(model.save());
+    expect(again.sizes).toEqual(model.sizes);
+    expect(again.sizes).toMatchObject({ position: "learned", norm: "layer", numKvHeads: 4 });
+    const { tokens, batch } = copyBatch(2, random(3));
+    expect(again.predict({ tokens, batch }).data).toEqual(model.predict({ tokens, batch }).data);
+    const half = model.save({ dtype: "bfloat16" });
+    expect(half.length).toBeLessThan(0.6 * model.save().length);
+    expect(training.loadTransformer(half).sizes).toEqual(model.sizes);
+  });
+
+  it("attends to a source", () => {
+    const model = training.transformer({ ...OPTIONS, encoderLayers: 1 });
+    const tokens = [1, 2, 3, 4];
+    const source = [5, 6, 7, 8, 9, 0];
+    const batch = { tokens, source, batch: 2 };
+    const { shape } = model.predict(batch);
+    expect(shape).toEqual([2, 2, VOCABULARY]);
+    expect(model.heads({ layer: 0, of: "cross" }).shape).toEqual([2, 4, 2, 3]);
+    const { data, shape: square } = model.heads({ layer: 0, of: "encoder" });
+    expect(square).toEqual([2, 4, 3, 3]);
+    for (let n = 0; n < data.length; n += 3) {
+      expect(data.subarray(n, n + 3).reduce((a, b) => a + b)).toBeCloseTo(1, 5);
+    }
+    const first = model.trainStep({ ...batch, targets: [1, 1, 2, 2] }).loss;
+    for (let step = 0; step < 20; step++) model.trainStep({ ...batch, targets: [1, 1, 2, 2] });
+    expect(model.trainStep({ ...batch, targets: [1, 1, 2, 2] }).loss).toBeLessThan(first);
+    expectError("option", ["source"], () => model.predict({ tokens }));
+    model.dispose();
+  });
+
+  it("stops where training diverges and keeps the weights", () => {
+    const model = training.transformer(OPTIONS);
+    model.setOptimizer({ learningRate: 1e30, maxGradientNorm: Infinity });
+    const batch = copyBatch(4, random(1));
+    let result = model.trainStep(batch);
+    for (let step = 0; step < 5 && !result.diverged; step++) result = model.trainStep(batch);
+    expect(result.diverged).toBe(true);
+    const before = model.save();
+    expectError("unsupported", ["training has stopped"], () => model.trainStep(batch));
+    expect(equal(model.save(), before)).toBe(true);
+    model.setOptimizer();
+    expect(model.trainStep(batch).diverged).toBe(true);
+    model.dispose();
+  });
+
+  it("names what is wrong with options", () => {
+    const make = (options: unknown) => () => training.transformer(options as TransformerOptions);
+    expectError("option", ["vocabulary"], make({}));
+    expectError("range", ["vocabulary", "-1"], make({ vocabulary: -1 }));
+    expectError("option", ["embed_dim", "embedDim"], make({ ...OPTIONS, embed_dim: 8 }));
+    expectError("range", ["multiple of num_heads"], make({ ...OPTIONS, numHeads: 5 }));
+    expectError("option", ["norm", '"rms"'], make({ ...OPTIONS, norm: "batch" }));
+    expectError("option", ["nonsense"], make({ ...OPTIONS, mechanism: "nonsense" }));
+    expectError("unsupported", ["top_k"], make({ ...OPTIONS, mechanism: "top_k" }));
+    expectError("range", ["ropeBase"], make({ ...OPTIONS, ropeBase: Number.NaN }));
+    expectError("option", ["params.windowLeft"], make({ ...OPTIONS, params: { windowLeft: {} } }));
+    const model = training.transformer(OPTIONS);
+    expectError("range", ["learningRate", "0"], () => model.setOptimizer({ learningRate: 0 }));
+    expectError("range", ["minLearningRate"], () => model.setOptimizer({ minLearningRate: 1 }));
+    expectError("range", ["beta2"], () => model.setOptimizer({ beta2: 1 }));
+    expectError("range", ["totalSteps"], () =>
+      model.setOptimizer({ warmupSteps: 5, totalSteps: 5 }),
+    );
+    model.dispose();
+  });
+
+  it("names what is wrong with a batch, and updates nothing", () => {
+    const model = training.transformer(OPTIONS);
+    const before = model.save();
+    const step = (batch: object) => () => model.trainStep(batch as never);
+    const good = { tokens: [0, 1], targets: [1, 2] };
+    expectError("option", ["tokens"], step({ targets: [1] }));
+    expectError("option", ["targets"], step({ tokens: [1] }));
+    expectError("range", ["tokens[1]", "1.5"], step({ ...good, tokens: [0, 1.5] }));
+    expectError("range", ["id 10"], step({ ...good, tokens: [0, 10] }));
+    expectError("range", ["target 10"], step({ ...good, targets: [0, 10] }));
+    expectError("shape", ["1 targets"], step({ ...good, targets: [1] }));
+    expectError("shape", ["3 ids"], step({ tokens: [0, 1, 2], targets: [0, 1, 2], batch: 2 }));
+    expectError("range", ["batch"], step({ ...good, batch: 0 }));
+    expectError("option", ["target"], step({ ...good, target: [1] }));
+    expectError("option", ["no predict()"], () => model.heads({ layer: 0 }));
+    model.predict({ tokens: [0, 1] });
+    expectError("range", ["layer = 2"], () => model.heads({ layer: 2 }));
+    expectError("option", ["cross-attention"], () => model.heads({ layer: 0, of: "cross" }));
+    expect(equal(model.save(), before)).toBe(true);
+    model.dispose();
+  });
+
+  it("refuses files of something else", () => {
+    const load = (bytes: Uint8Array) => () => training.loadTransformer(bytes);
+    const model = training.transformer(OPTIONS);
+    const good = model.save();
+    expectError("option", ["safetensors"], load(new Uint8Array(0)));
+    expectError("option", ["safetensors"], load(new Uint8Array(100)));
+    expectError("range", ["data"], load(good.slice(0, -1)));
+    const huge = good.slice();
+    huge.fill(255, 0, 8);
+    expectError("option", ["safetensors"], load(huge));
+    model.dispose();
+  });
+
+  it("gives memory back", () => {
+    const before = training.memory().bytes;
+    for (let round = 0; round < 3; round++) {
+      const model = training.transformer(OPTIONS);
+      model.trainStep(copyBatch(4, random(1)));
+      model.heads({ layer: 0 });
+      model.save();
+      model.dispose();
+      model.dispose();
+      expectError("disposed", ["model"], () => model.save());
+    }
+    expect(training.memory().bytes).toBe(before);
+  });
+
+  it("has a web entry, and tells other files apart", async () => {
+    const bytes = (file: string) => new Uint8Array(readFileSync(`${root}dist/wasm/${file}`));
+    const wasmBinary = bytes("heed-training-simd.wasm");
+    const kit = await loadOnWeb({ ...ONE, wasmBinary });
+    expect([kit.variant, kit.simd]).toEqual(["simd", "plain"]);
+    kit.dispose();
+    expectError("disposed", ["instance"], () => kit.transformer(OPTIONS));
+    const other = bytes("heed-core-simd.wasm");
+    await expectRejection("wasm-load", ["expected training-simd"], () =>
+      load({ ...ONE, wasmBinary: other }),
+    );
+  });
+});

@@ -1,0 +1,94 @@
+// Training as the page sees it.
+import type { StepResult } from "heed/training";
+import { t } from "../lib/messages.js";
+import type { Look } from "./session.js";
+import type { Settings } from "./settings.js";
+import type { Order } from "./worker.js";
+
+export interface Point extends StepResult {
+  milliseconds: number;
+}
+
+export interface Kit {
+  simd: string;
+  version: string;
+  threads: number;
+  parameters: number;
+}
+
+type News =
+  | { kit: Kit }
+  | { point: Point }
+  | { look: Look }
+  /** By itself: the schedule is over, or training diverged. */
+  | { paused: true }
+  | { problem: string };
+
+class TrainingState {
+  points = $state.raw<readonly Point[]>([]);
+  looks = $state.raw<readonly Pick<Look, "step" | "accuracy">[]>([]);
+  look = $state.raw<Look | null>(null);
+  kit = $state.raw<Kit | null>(null);
+  problem = $state<string | null>(null);
+  running = $state(false);
+  private worker: Worker | undefined;
+
+  /** A new model; it waits for `run` or `step`. */
+  begin(settings: Settings): void {
+    this.points = [];
+    this.looks = [];
+    this.look = null;
+    this.problem = null;
+    this.running = false;
+    this.order({ begin: $state.snapshot(settings) });
+  }
+
+  run(on: boolean): void {
+    this.running = on;
+    this.order({ run: on });
+  }
+
+  step(): void {
+    this.running = false;
+    this.order({ step: true });
+  }
+
+  pace(milliseconds: number): void {
+    this.order({ pace: milliseconds });
+  }
+
+  end(): void {
+    this.worker?.terminate();
+    this.worker = undefined;
+  }
+
+  private order(order: Order): void {
+    this.worker ??= this.start();
+    this.worker.postMessage(order);
+  }
+
+  private start(): Worker {
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+    worker.onmessage = ({ data }: MessageEvent<News>) => this.hear(data);
+    worker.onerror = (event) =>
+      this.hear({ problem: event.message || t`the worker did not start` });
+    return worker;
+  }
+
+  private hear(news: News): void {
+    if ("kit" in news) this.kit = news.kit;
+    if ("point" in news) this.points = [...this.points, news.point];
+    if ("paused" in news) this.running = false;
+    if ("look" in news) {
+      const { step, accuracy } = news.look;
+      this.look = news.look;
+      this.looks = [...this.looks.filter((look) => look.step < step), { step, accuracy }];
+    }
+    if ("problem" in news) {
+      this.problem = news.problem;
+      this.running = false;
+    }
+  }
+}
+
+export const training = new TrainingState();

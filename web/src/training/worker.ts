@@ -1,0 +1,92 @@
+// Training in a worker: a step never holds up the page, and the page is heard between two steps.
+import { load, type Training } from "heed/training";
+import { Session, STEPS } from "./session.js";
+import type { Settings } from "./settings.js";
+
+export type Order =
+  | { begin: Settings }
+  | { run: boolean }
+  | { step: true }
+  /** Milliseconds between two steps. */
+  | { pace: number };
+
+/** Milliseconds between two looks at the model: pictures cost a step's time each. */
+const LOOK_MS = 250;
+
+const tell = (news: object) => self.postMessage(news);
+const loading: Promise<Training> = load({ threads: 1 });
+let session: Session | undefined;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let pace = 0;
+let lastLook = 0;
+
+function look(): void {
+  if (session === undefined) return;
+  lastLook = performance.now();
+  tell({ look: session.look() });
+}
+
+/** One step; false where training has ended, or stands at the end of its schedule. */
+function advance(): boolean {
+  if (session === undefined) return false;
+  const begin = performance.now();
+  const result = session.step();
+  tell({ point: { ...result, milliseconds: performance.now() - begin } });
+  const done = result.diverged || result.step === STEPS;
+  if (done || performance.now() - lastLook >= LOOK_MS) look();
+  return !done;
+}
+
+function stop(): void {
+  clearTimeout(timer);
+  timer = undefined;
+}
+
+function run(): void {
+  stop();
+  if (advance()) {
+    timer = setTimeout(guarded(run), pace);
+  } else {
+    tell({ paused: true });
+  }
+}
+
+function guarded(work: () => void | Promise<void>): () => Promise<void> {
+  return async () => {
+    try {
+      await work();
+    } catch (error) {
+      stop();
+      tell({ problem: error instanceof Error ? error.message : String(error) });
+    }
+  };
+}
+
+async function begin(settings: Settings): Promise<void> {
+  stop();
+  const training = await loading;
+  session?.dispose();
+  session = new Session(training, settings);
+  const { simd, version, threads } = training;
+  tell({ kit: { simd, version, threads, parameters: session.parameters } });
+  look();
+}
+
+function obey(order: Order): void | Promise<void> {
+  if ("begin" in order) return begin(order.begin);
+  if ("pace" in order) {
+    pace = order.pace;
+    if (timer !== undefined) run();
+    return;
+  }
+  if ("run" in order && order.run) return run();
+  stop();
+  if ("step" in order) advance();
+  look();
+}
+
+// One after the other: an order that comes while the kit is loading waits for its turn.
+let turn: Promise<void> = Promise.resolve();
+self.onmessage = ({ data }: MessageEvent<Order>) => {
+  turn = turn.then(guarded(() => obey(data)));
+};
