@@ -73,7 +73,12 @@ export async function buildWeb(tools) {
   const build = [vite, "build", "--config", "web/vite.config.ts", ...output];
   await run(process.execPath, build, inRoot(tools));
   await buildApi(tools, join(siteFolder, "api"));
-  await buildCppApi(tools, join(siteFolder, "api-cpp"));
+  try {
+    await buildCppApi(tools, join(siteFolder, "api-cpp"));
+  } catch (error) {
+    // Other releases of Doxygen warn of other things; a test says so, and the site does without.
+    console.error(`the C++ API reference is skipped: ${error.message}`);
+  }
 }
 
 const parts = {

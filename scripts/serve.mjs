@@ -52,7 +52,11 @@ function locate(folder, request) {
     const { pathname } = new URL(request.url, "http://localhost");
     let file = join(folder, normalize(decodeURIComponent(pathname)));
     if (file !== folder && !file.startsWith(`${folder}/`)) return null;
-    if (statSync(file).isDirectory()) file = join(file, "index.html");
+    if (statSync(file).isDirectory()) {
+      // Addresses on the page are relative to it: a folder has a slash at its end.
+      if (!pathname.endsWith("/")) return { moved: `${pathname}/` };
+      file = join(file, "index.html");
+    }
     return { file, size: statSync(file).size };
   } catch {
     return null;
@@ -64,6 +68,12 @@ function answer(folder, headers, request, response) {
   if (!found) {
     response.writeHead(404, { ...headers, "Content-Type": contentTypes[".txt"] });
     response.end("not here\n");
+    return;
+  }
+  if (found.moved) {
+    const { search } = new URL(request.url, "http://localhost");
+    response.writeHead(301, { ...headers, Location: found.moved + search });
+    response.end();
     return;
   }
   const type = contentTypes[extname(found.file)] ?? "application/octet-stream";
@@ -82,7 +92,8 @@ function lanAddress() {
 }
 
 // Resolves with { url, close() } once it listens; port 0 takes any free one. Only this machine can ask,
-// or with `lan` every machine in its network, which gets one thread: plain HTTP isolates no page.
+// or with `lan` every machine in the networks of this one, which gets one thread: plain HTTP isolates no
+// page.
 export function serve(folder, port = 0, { isolated = true, lan = false } = {}) {
   const base = resolve(folder);
   const host = lan ? lanAddress() : "localhost";

@@ -92,7 +92,8 @@ async function provideNode24() {
   report("Node 22+", state, node24 ?? "without it relaxed SIMD is tested in the browser only");
 }
 
-export async function setup() {
+// `runtimes`: also what only tests need.
+export async function setup({ runtimes = false } = {}) {
   console.log(`setup: tools in ${cacheFolder}`);
   await withLock(cacheFolder, async () => {
     await provideSystem(report);
@@ -100,14 +101,14 @@ export async function setup() {
     await provideSources(aptGet);
     await provideEmscripten(aptGet);
     await provideNode24();
-    await provideRuntimes(report);
+    if (runtimes) await provideRuntimes(report);
     await provideModules();
   });
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
-    await setup();
+    await setup({ runtimes: true });
   } catch (error) {
     console.error(`setup: ${error.message}`);
     process.exitCode = 1;

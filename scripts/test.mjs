@@ -37,7 +37,7 @@ function steps(tools, tally) {
 const tally = new Tally();
 let failure = null;
 try {
-  await step("Set-up", setup);
+  await step("Set-up", () => setup({ runtimes: true }));
   const list = steps(toolchain(), tally);
   const unknown = only?.find((name) => !list.some(([known]) => known === name));
   if (unknown) throw new Error(`no step "${unknown}"; steps: ${list.map(([n]) => n).join(", ")}`);

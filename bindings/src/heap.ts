@@ -1,6 +1,7 @@
 import { type DType, type DTypeArray, makeView } from "./dtype.js";
 import { HeedError, type HeedErrorCode } from "./errors.js";
 import type { Failure, MemoryGlue } from "./glue.js";
+import { MAX_BYTES } from "./shape.js";
 
 /** What `heed.memory()` reports. */
 export interface MemoryReport {
@@ -77,7 +78,9 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
 
   /** Address of `bytes` new bytes, never 0: an empty tensor has an address too. */
   allocate(argument: string, bytes: number): number {
-    const pointer = this.call((glue) => glue._malloc(Math.max(bytes, 16))) >>> 0;
+    // malloc() would take what is left of a number beyond 32 bits.
+    const fits = bytes < MAX_BYTES;
+    const pointer = fits ? this.call((glue) => glue._malloc(Math.max(bytes, 16))) >>> 0 : 0;
     if (pointer === 0) {
       throw new HeedError(
         "memory",

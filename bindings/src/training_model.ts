@@ -76,15 +76,22 @@ const HEADS = ["self", "cross", "encoder"] as const;
 const SAVED = { float32: 0, float16: 4, bfloat16: 5 } as const;
 
 /** The ids as 32-bit integers; numbers that are none are refused here, ids out of range by C++. */
+/** Of a call: more would not fit a 32-bit memory with what is made of them. */
+const MOST_IDS = 2 ** 28;
+
 function readIds(name: string, given: unknown): Int32Array {
   if (given instanceof Int32Array) return given;
   const list = given as Ids | null | undefined;
   if (typeof list !== "object" || list === null || typeof list.length !== "number") {
     fail("option", name, given, "an array of ids");
   }
+  if (!(list.length <= MOST_IDS)) {
+    fail("range", `${name}.length`, list.length, `at most ${MOST_IDS}`);
+  }
   return Int32Array.from({ length: list.length }, (_, i) => {
     const id = list[i] as number;
-    if ((id | 0) !== id) fail("range", `${name}[${i}]`, id, "a whole number of 32 bits");
+    if (typeof id !== "number" || (id | 0) !== id)
+      fail("range", `${name}[${i}]`, id, "a whole number of 32 bits");
     return id;
   });
 }

@@ -25,7 +25,13 @@ async function unpackPackages(aptGet, folder, packages, excluded = []) {
 
 export async function installModules(folder, packages) {
   writeFileSync(join(folder, "package.json"), `{ "private": true }\n`);
-  const options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+  const options = [
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--loglevel=error",
+    "--fetch-retries=1",
+  ];
   await run("npm", ["install", ...options, ...packages], { cwd: folder, quiet: true });
 }
 

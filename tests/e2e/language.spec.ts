@@ -117,6 +117,8 @@ test("the switch keeps the state, is remembered, and gives way to an address tha
   await expect(page.getByTestId("crafted").first().getByTestId("readout")).toContainText(
     "Kachel 4",
   );
+  await page.goto("./de?lang=xx");
+  await expect(page).toHaveURL(`${baseURL}de/`);
   await page.goto("./de/mechanisms/flash.html?lang=en#v=1&figure.after-tile=2");
   await expect(page).toHaveURL(`${baseURL}mechanisms/flash.html#v=1&figure.after-tile=2`);
 });

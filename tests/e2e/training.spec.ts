@@ -100,6 +100,18 @@ test("the same seed gives the same losses, another one others", async ({ page })
   expect(await losses()).not.toEqual(first);
 });
 
+test("starting over while it trains begins at the first step", async ({ page }) => {
+  await open(page);
+  await button(page, "Train").click();
+  await expect(status(page)).toContainText(/Step \d+:/);
+  await button(page, "Start over").click();
+  await expect(status(page)).toContainText("Not trained yet");
+  expect((await saved(page)).points).toEqual([]);
+  await button(page, "One step").click();
+  await expect(status(page)).toContainText("Step 1:");
+  expect((await saved(page)).points.map(({ step }) => step)).toEqual([1]);
+});
+
 test("every mechanism takes a step and shows its heads", async ({ page }) => {
   test.slow();
   await open(page);

@@ -206,6 +206,22 @@ describe("heed/training", () => {
     model.dispose();
   });
 
+  it("refuses sizes that no 32-bit memory holds, and goes on", () => {
+    const small = { vocabulary: 4, embedDim: 16, numHeads: 2, numLayers: 1 } as const;
+    const places = { position: "learned", maxLen: 2 ** 28 } as const;
+    expectError("memory", ["more elements"], () => training.transformer({ ...small, ...places }));
+    const model = training.transformer({ ...small, mechanism: "linear" });
+    const tokens = new Int32Array(2 ** 15);
+    expectError("shape", ["tokens", "sequences"], () => model.predict({ tokens, batch: 3 }));
+    model.predict({ tokens });
+    // 2 heads of 2^15 x 2^15 floats.
+    expectError("memory", ["no room", "8589934592"], () => model.heads({ layer: 0 }));
+    const ids = new BigInt64Array(2) as unknown as number[];
+    expectError("range", ["tokens[0]", "32 bits"], () => model.predict({ tokens: ids }));
+    expect(model.predict({ tokens: [0, 1] }).shape).toEqual([1, 2, 4]);
+    model.dispose();
+  });
+
   it("refuses files of something else", () => {
     const load = (bytes: Uint8Array) => () => training.loadTransformer(bytes);
     const model = training.transformer(OPTIONS);

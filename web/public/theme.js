@@ -3,24 +3,30 @@
 (() => {
   const html = document.documentElement;
   const search = new URLSearchParams(location.search);
+  const known = (language) => ["en", "de"].includes(language);
   let choice = "auto";
   let language = search.get("lang");
   try {
     choice = localStorage.getItem("heed-theme") ?? "auto";
-    if (language) localStorage.setItem("heed-language", language);
+    if (known(language)) localStorage.setItem("heed-language", language);
     else language = localStorage.getItem("heed-language");
   } catch {
     // Storage may be forbidden: follow the system, and the address.
   }
-  if (["en", "de"].includes(language) && language !== html.lang) {
+  if (known(language) && language !== html.lang) {
     const home = new URL(`${html.dataset.home}/`, location.href);
-    const path = location.pathname.slice(home.pathname.length).replace(/^de\//, "");
+    const path = location.pathname.slice(home.pathname.length).replace(/^de(\/|$)/, "");
     search.delete("lang");
     home.pathname += (language === "de" ? "de/" : "") + path;
     home.search = String(search);
     home.hash = location.hash;
     location.replace(home);
     return;
+  }
+  if (search.has("lang")) {
+    search.delete("lang");
+    const rest = search.size > 0 ? `?${search}` : "";
+    history.replaceState(null, "", location.pathname + rest + location.hash);
   }
   const dark =
     choice === "dark" || (choice !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);

@@ -234,6 +234,9 @@ export function misfit(message, translation) {
   const marks = (text) =>
     (text.match(/<\/?\w+>|\{\d*\}/g) ?? []).map((mark) => mark.replace(/\d/, ""));
   const [own, other] = [marks(message), marks(translation)];
+  const numbers = [...translation.matchAll(/\{(\d+)\}/g)].map(([, digits]) => Number(digits));
+  if (numbers.length > 0 && numbers.sort((a, b) => a - b).some((number, at) => number !== at))
+    return `numbers its values ${numbers.join(", ")}`;
   if (own.join(" ") !== other.join(" "))
     return `has ${other.join(" ")} in place of ${own.join(" ")}`;
   const hasTags = message.includes("</");

@@ -50,7 +50,7 @@ function header(root, here) {
             ${links.join("\n            ")}
           </ul>
         </nav>
-        <a id="language" href="__other__" lang="__otherLanguage__" hreflang="__otherLanguage__">__otherName__</a>
+        <a id="language" href="__other__?lang=__otherLanguage__" lang="__otherLanguage__" hreflang="__otherLanguage__">__otherName__</a>
         <label class="theme">
           <span class="soft word">{{Theme}}</span>
           <select id="theme">

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "../instance.h"
 #include "../label.h"
@@ -197,7 +198,8 @@ val TrainerNew(int id, val given) {
     options.weight_decay = number("weightDecay");
     options.max_gradient_norm = number("maxGradientNorm");
     Model& model = Find(id);
-    model.trainer.emplace(*model.transformer, options);
+    heed::training::Trainer next(*model.transformer, options);
+    model.trainer.emplace(std::move(next));
     return val::null();
   });
 }

@@ -71,8 +71,11 @@ bool NeedsRows(const DeviceProblem& call) {
   const bool types = p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype;
   // Weights without a bound overflow float16.
   const bool unbounded = o.normalize == Normalize::kRelu || o.normalize == Normalize::kReluSquared;
-  return o.score != Score::kDot || !StreamsNormalize(o.normalize) || terms || results || types ||
-         std::max(p.head_dim, p.head_dim_v) > kMaxTileDim ||
+  // Weights times scales of values lie below what float16 resolves: 1e-4 is a scale of values to
+  // 0.01.
+  const bool scaled = call.v_scales.has_value() && p.q.dtype == DType::kFloat16;
+  return scaled || o.score != Score::kDot || !StreamsNormalize(o.normalize) || terms || results ||
+         types || std::max(p.head_dim, p.head_dim_v) > kMaxTileDim ||
          (unbounded && p.q.dtype == DType::kFloat16);
 }
 

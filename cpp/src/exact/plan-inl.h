@@ -126,10 +126,11 @@ struct Plan {
   // it gains a fourth (Zen 4).
   bool StreamsRows() const {
     constexpr int64_t kCached = 16 << 20;
+    if (num_units == 0 || !HasFewRows()) return false;
     const HeadRows keys = KeysOf(*problem, 0);
     const HeadRows values = ValuesOf(*problem, 0);
     const auto bytes = static_cast<int64_t>(keys.RowBytes() + values.RowBytes());
-    return HasFewRows() && keys.dtype() == DType::kFloat32 && values.dtype() == DType::kFloat32 &&
+    return keys.dtype() == DType::kFloat32 && values.dtype() == DType::kFloat32 &&
            num_units * problem->kv_len * bytes > kCached;
   }
   size_t NumSplits() const { return (num_tiles + kSplitTiles - 1) / kSplitTiles; }

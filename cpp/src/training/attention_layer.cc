@@ -143,6 +143,7 @@ const Matrix& AttentionLayer::Forward(const Matrix& x, const Matrix& context,
   CheckSize("context", context, shape.batch * shape.kv_len, options_.embed_dim);
   shape_ = shape;
   self_ = &x == &context;
+  request_ = {};  // of rows that are about to change
   q_.Forward(x, pool);
   v_.Forward(context, pool);
   if (k_) k_->Forward(context, pool);

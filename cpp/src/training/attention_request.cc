@@ -84,8 +84,9 @@ Request AttentionLayer::MakeRequest() {
   add("v", Strided(v_.y().data(), keys));
   for (Gate& gate : gates_) add(gate.input, GateTensor(gate, gate.activated));
   for (Learned& learned : learned_) {
-    Parameter& parameter = *learned.parameter;
-    add(learned.input, ContiguousTensor(DType::kFloat32, parameter.value.data(), parameter.shape));
+    const Parameter& parameter = *learned.parameter;
+    learned.value = parameter.value;
+    add(learned.input, ContiguousTensor(DType::kFloat32, learned.value.data(), parameter.shape));
   }
   if (!slopes_.empty()) {
     add("alibi_slopes", ContiguousTensor(DType::kFloat32, slopes_.data(), {{options_.num_heads}}));

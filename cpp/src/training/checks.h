@@ -9,7 +9,7 @@
 
 namespace heed::training {
 
-// At least 1.
+// At least 1, at most 2^31 - 1.
 void CheckCount(std::string_view name, int64_t value);
 
 void CheckSize(std::string_view name, const Matrix& matrix, int64_t rows, int64_t dim);

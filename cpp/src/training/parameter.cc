@@ -52,6 +52,11 @@ void Draw(uint64_t seed, std::string_view name, const Initial& initial, std::vec
   }
 }
 
+// On a machine of 32 bits a count may not even fit std::size_t.
+bool CanHold(int64_t count) {
+  return static_cast<uint64_t>(count) <= std::vector<float>().max_size();
+}
+
 int64_t CountOf(const std::string& name, const std::vector<int64_t>& shape) {
   int64_t count = 1;
   for (const int64_t extent : shape) {
@@ -61,6 +66,9 @@ int64_t CountOf(const std::string& name, const std::vector<int64_t>& shape) {
     if (__builtin_mul_overflow(count, extent, &count)) {
       Fail(ErrorCode::kMemory, "{} has more elements than can be addressed", {name});
     }
+  }
+  if (!CanHold(count)) {
+    Fail(ErrorCode::kMemory, "{} has more elements than can be addressed", {name});
   }
   return count;
 }
@@ -73,7 +81,7 @@ void Matrix::Resize(int64_t rows, int64_t dim) {
     Fail(ErrorCode::kRange, "a matrix of {} rows of {} values; neither may be negative",
          {rows, dim});
   }
-  if (__builtin_mul_overflow(rows, dim, &count)) {
+  if (__builtin_mul_overflow(rows, dim, &count) || !CanHold(count)) {
     Fail(ErrorCode::kMemory, "{} rows of {} values cannot be addressed", {rows, dim});
   }
   try {

@@ -223,7 +223,10 @@ void LoadParameters(const SafetensorsFile& file, ParameterSet& parameters) {
     ReadFloats(*entry, values.emplace_back(parameter.value.size()));
   }
   size_t n = 0;
-  for (Parameter& parameter : parameters) parameter.value = std::move(values[n++]);
+  for (Parameter& parameter : parameters) {
+    std::copy(values[n].begin(), values[n].end(), parameter.value.begin());
+    ++n;
+  }
 }
 
 }  // namespace heed::training

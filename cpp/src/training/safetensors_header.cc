@@ -95,7 +95,8 @@ class Parser {
 
   void Metadata(Header& header) {
     Object([&](std::string key) {
-      if (!header.metadata.emplace(std::move(key), String()).second) {
+      if (header.metadata.size() == kMaxSafetensorsEntries) Refuse("more metadata than is read");
+      if (!header.metadata.emplace(std::move(key), String(text_.size())).second) {
         Refuse("a key of __metadata__ that occurs twice");
       }
     });
@@ -149,12 +150,12 @@ class Parser {
     return number;
   }
 
-  std::string String() {
+  std::string String(size_t most = kMaxSafetensorsName) {
     Expect('"', "no text");
     std::string string;
     while (true) {
       if (at_ == text_.size()) Refuse("a text that does not end");
-      if (string.size() > kMaxSafetensorsName) Refuse("a text that is too long");
+      if (string.size() > most) Refuse("a text that is too long");
       const char c = text_[at_];
       if (c == '"') break;
       if (c == '\\') {

@@ -39,7 +39,7 @@ HeadPosition InHeads(ModelPosition position) {
 
 // What adds to the rows starts smaller the more often that happens (Radford et al. 2019, 2.3).
 double Smaller(int64_t in_dim, int64_t num_layers) {
-  return 1 / std::sqrt(2 * static_cast<double>(in_dim * num_layers));
+  return 1 / std::sqrt(2 * static_cast<double>(in_dim) * static_cast<double>(num_layers));
 }
 
 BlockOptions BlockOf(const TransformerConfig& c, int64_t num_layers) {
@@ -73,6 +73,27 @@ BlockOptions DecoderBlock(const TransformerConfig& c) {
   block.attention.params = c.params;
   block.attention.causal = c.causal;
   return block;
+}
+
+// Elements that a model of these sizes has at the very least: those of its matrices.
+double LeastElements(const TransformerConfig& c) {
+  const auto number = [](int64_t x) { return static_cast<double>(x); };
+  const double dim = number(c.embed_dim);
+  const double places = c.position == ModelPosition::kLearned ? number(c.max_len) : 0;
+  const double layers = number(c.num_layers + c.encoder_layers);
+  return dim * (number(c.vocabulary) + places + layers * 2 * (dim + number(c.ff_dim)));
+}
+
+// A file's own words decide how much is allocated for it: they must not exceed what it holds.
+void CheckFits(const TransformerConfig& config, const SafetensorsFile& file) {
+  double elements = 0;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    double count = 1;
+    for (const int64_t extent : entry.shape) count *= static_cast<double>(extent);
+    elements += count;
+  }
+  if (LeastElements(Checked(config)) <= elements) return;
+  Fail(ErrorCode::kOption, "metadata: a model of these sizes has more weights than the file");
 }
 
 int64_t LengthOf(const char* name, std::span<const int32_t> tokens, int64_t batch) {
@@ -194,7 +215,9 @@ std::vector<uint8_t> Transformer::Save(DType dtype) const {
 
 std::unique_ptr<Transformer> Transformer::Load(std::span<const uint8_t> bytes) {
   const SafetensorsFile file(bytes);
-  auto model = std::make_unique<Transformer>(FromMetadata(file.metadata()));
+  const TransformerConfig config = FromMetadata(file.metadata());
+  CheckFits(config, file);
+  auto model = std::make_unique<Transformer>(config);
   LoadParameters(file, model->parameters());
   return model;
 }

@@ -94,6 +94,15 @@ TEST_P(DeviceQuantised, DecodingMatchesTheReference) {
   }
 }
 
+// Their scales are below what float16 holds in full.
+TEST_P(DeviceQuantised, SmallValuesKeepTheirPrecision) {
+  AttentionCase c = Decoding(600);
+  c.v.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x *= 1e-4f; });
+  for (const DType stored : {DType::kInt8, DType::kFloat8E4M3}) {
+    ExpectQuantisedMatches(c, GetParam(), stored, 64);
+  }
+}
+
 TEST_P(DeviceQuantised, TheRowKernelReadsThemToo) {
   AttentionCase c = Decoding(90);
   c.scalars.normalize = Normalize::kSparsemax;

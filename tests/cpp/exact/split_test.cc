@@ -36,6 +36,22 @@ TEST_P(SplitKv, MatchesReference) {
   }
 }
 
+// More than 16 MB of keys and values, which are touched before they are used: rows with gaps, whole
+// panels and the end of one.
+TEST_P(SplitKv, MatchesReferenceWhereKeysComeFromMemory) {
+  const Sizes sizes = {.batch = 1,
+                       .num_heads = 4,
+                       .num_kv_heads = 1,
+                       .q_len = 1,
+                       .kv_len = 9003,
+                       .head_dim = 256,
+                       .head_dim_v = 256};
+  ExpectMatchesReference(MakeCase(sizes, 11, Layout::kPadded));
+  AttentionCase hidden = MakeCase(sizes, 12);
+  hidden.key_lengths = {8197};
+  ExpectMatchesReference(hidden);
+}
+
 TEST_P(SplitKv, MatchesReferenceWithMasksAndModifiers) {
   Random random(3);
   AttentionCase c = Decode(3000, 4, 2);

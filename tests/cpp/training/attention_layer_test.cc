@@ -116,6 +116,27 @@ TEST(AttentionLayer, TakesOrRefusesEveryMechanism) {
   EXPECT_EQ(taken, training::TrainableMechanisms());
 }
 
+// Whatever becomes of the parameters since.
+TEST(AttentionLayer, WeightsAreThoseOfTheLastForward) {
+  ParameterSet parameters(5);
+  AttentionLayer layer(parameters, "attn", Options("sink"));
+  Scramble(parameters, 3, 0.5);
+  const Matrix x = RandomMatrix(6, 12, 7);
+  layer.Forward(x, x, {1, 6, 6});
+  std::vector<float> before(2 * 6 * 6), after(2 * 6 * 6);
+  layer.Weights(Contiguous(before.data(), 1, 2, 6, 6));
+  ParameterSet others(5);
+  AttentionLayer(others, "attn", Options("sink"));
+  Scramble(others, 4, 0.5);
+  const std::vector<uint8_t> bytes = training::SaveSafetensors(others);
+  training::LoadParameters(training::SafetensorsFile(bytes), parameters);
+  layer.Weights(Contiguous(after.data(), 1, 2, 6, 6));
+  EXPECT_EQ(before, after);
+  layer.Forward(x, x, {1, 6, 6});
+  layer.Weights(Contiguous(after.data(), 1, 2, 6, 6));
+  EXPECT_NE(before, after);
+}
+
 TEST(AttentionLayer, WeightsAreThoseOfSoftmax) {
   ParameterSet parameters(5);
   AttentionLayer layer(parameters, "attn", Options("scaled_dot_product"));
@@ -131,6 +152,29 @@ TEST(AttentionLayer, WeightsAreThoseOfSoftmax) {
       EXPECT_TRUE(j <= i || view(1, 1, i, j) == 0) << i << " sees " << j;
     }
     EXPECT_NEAR(sum, 1, 1e-5);
+  }
+}
+
+// Times the values they are the heads' outputs: of both heads, of both sequences.
+TEST(AttentionLayer, WeightsTimesValuesAreTheOutput) {
+  ParameterSet parameters(5);
+  AttentionLayer layer(parameters, "attn", Options("scaled_dot_product"));
+  std::vector<float>& w_o = parameters.Find("attn.o_proj.weight")->value;
+  for (size_t n = 0; n < w_o.size(); ++n) w_o[n] = n % 13 == 0 ? 1 : 0;  // the identity
+  const Matrix x = RandomMatrix(2 * 6, 12, 7);
+  const Matrix y = layer.Forward(x, x, {2, 6, 6});
+  std::vector<float> weights(2 * 2 * 6 * 6);
+  const TensorView<float> view = Contiguous(weights.data(), 2, 2, 6, 6);
+  layer.Weights(view);
+  const Plain v = PlainLinear(ToTensors(parameters), "attn.v_proj", ToPlain(x));
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t i = 0; i < 6; ++i) {
+      for (int64_t c = 0; c < 12; ++c) {
+        double sum = 0;
+        for (int64_t j = 0; j < 6; ++j) sum += double(view(b, c / 6, i, j)) * v(b * 6 + j, c);
+        EXPECT_NEAR(double(y.Row(b * 6 + i)[c]), sum, 1e-5) << b << " " << i << " " << c;
+      }
+    }
   }
 }
 

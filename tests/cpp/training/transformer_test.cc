@@ -197,10 +197,16 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
   refuse(with("heed.format", "transformer 2"), "no value of heed.format");
   refuse(with("heed.norm", "9"), "no value of heed.norm");
   refuse(with("heed.embed_dim", "8x"), "no value of heed.embed_dim");
-  refuse(with("heed.embed_dim", "16"), "another shape");
+  refuse(with("heed.embed_dim", "4"), "another shape");
+  // Nothing is allocated for what the file does not hold.
+  refuse(with("heed.embed_dim", "16"), "more weights than the file");
+  refuse(with("heed.vocabulary", "2000000000"), "more weights than the file");
+  refuse(with("heed.vocabulary", "9000000000000000000"), "at most 2147483647");
+  refuse(with("heed.ff_dim", "2147483647"), "more weights than the file");
+  refuse(with("heed.num_layers", "1000"), "more weights than the file");
   refuse(with("heed.mechanism", "top_k"), "has no gradient");
   refuse(with("heed.colour", "1"), "none of a heed transformer");
-  refuse(with("heed.num_layers", "3"), "is missing");
+  refuse(with("heed.bias", "1"), "is missing");
   refuse(with("heed.num_layers", "1000000"), "at most 1000");
 }
 

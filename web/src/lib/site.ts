@@ -40,6 +40,7 @@ export function connectHeader(): void {
   const other = document.querySelector<HTMLAnchorElement>("#language");
   other?.addEventListener("click", () => {
     rememberLanguage(other.lang);
+    other.search = "";
     other.hash = location.hash;
   });
   const select = document.querySelector<HTMLSelectElement>("#theme");

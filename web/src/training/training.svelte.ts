@@ -16,13 +16,15 @@ export interface Kit {
   parameters: number;
 }
 
-type News =
+/** What the worker says, of the run that it has begun. */
+type News = { run: number } & (
   | { kit: Kit }
   | { point: Point }
   | { look: Look }
   /** By itself: the schedule is over, or training diverged. */
   | { paused: true }
-  | { problem: string };
+  | { problem: string }
+);
 
 class TrainingState {
   points = $state.raw<readonly Point[]>([]);
@@ -32,15 +34,20 @@ class TrainingState {
   problem = $state<string | null>(null);
   running = $state(false);
   private worker: Worker | undefined;
+  /** Of `begin` calls: news of an earlier model may still be under way. */
+  private runNumber = 0;
 
   /** A new model; it waits for `run` or `step`. */
   begin(settings: Settings): void {
+    // A worker that failed, perhaps to load, is not asked again.
+    if (this.problem !== null) this.end();
+    this.runNumber++;
     this.points = [];
     this.looks = [];
     this.look = null;
     this.problem = null;
     this.running = false;
-    this.order({ begin: $state.snapshot(settings) });
+    this.order({ begin: $state.snapshot(settings), number: this.runNumber });
   }
 
   run(on: boolean): void {
@@ -71,11 +78,12 @@ class TrainingState {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     worker.onmessage = ({ data }: MessageEvent<News>) => this.hear(data);
     worker.onerror = (event) =>
-      this.hear({ problem: event.message || t`the worker did not start` });
+      this.hear({ run: this.runNumber, problem: event.message || t`the worker did not start` });
     return worker;
   }
 
   private hear(news: News): void {
+    if (news.run !== this.runNumber) return;
     if ("kit" in news) this.kit = news.kit;
     if ("point" in news) this.points = [...this.points, news.point];
     if ("paused" in news) this.running = false;

@@ -4,7 +4,8 @@ import { Session, STEPS } from "./session.js";
 import type { Settings } from "./settings.js";
 
 export type Order =
-  | { begin: Settings }
+  /** All news until the next of these carry its number. */
+  | { begin: Settings; number: number }
   | { run: boolean }
   | { step: true }
   /** Milliseconds between two steps. */
@@ -13,7 +14,8 @@ export type Order =
 /** Milliseconds between two looks at the model: pictures cost a step's time each. */
 const LOOK_MS = 250;
 
-const tell = (news: object) => self.postMessage(news);
+let run = 0;
+const tell = (news: object) => self.postMessage({ run, ...news });
 const loading: Promise<Training> = load({ threads: 1 });
 let session: Session | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -42,10 +44,10 @@ function stop(): void {
   timer = undefined;
 }
 
-function run(): void {
+function goOn(): void {
   stop();
   if (advance()) {
-    timer = setTimeout(guarded(run), pace);
+    timer = setTimeout(guarded(goOn), pace);
   } else {
     tell({ paused: true });
   }
@@ -62,8 +64,9 @@ function guarded(work: () => void | Promise<void>): () => Promise<void> {
   };
 }
 
-async function begin(settings: Settings): Promise<void> {
+async function begin(settings: Settings, number: number): Promise<void> {
   stop();
+  run = number;
   const training = await loading;
   session?.dispose();
   session = new Session(training, settings);
@@ -73,13 +76,13 @@ async function begin(settings: Settings): Promise<void> {
 }
 
 function obey(order: Order): void | Promise<void> {
-  if ("begin" in order) return begin(order.begin);
+  if ("begin" in order) return begin(order.begin, order.number);
   if ("pace" in order) {
     pace = order.pace;
-    if (timer !== undefined) run();
+    if (timer !== undefined) goOn();
     return;
   }
-  if ("run" in order && order.run) return run();
+  if ("run" in order && order.run) return goOn();
   stop();
   if ("step" in order) advance();
   look();

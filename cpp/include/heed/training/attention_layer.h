@@ -99,7 +99,8 @@ class AttentionLayer {
   struct Learned {
     std::string input;
     Parameter* parameter;
-    std::vector<float> gradient{};
+    // As of the last Forward(): the parameter may have changed since.
+    std::vector<float> value{}, gradient{};
   };
 
   void AddGate(ParameterSet& parameters, const std::string& name, const std::string& input);

@@ -70,14 +70,17 @@ async function makeTile(from: LongHead, tile: Tile, most: number): Promise<void>
 
 async function work(from: LongHead): Promise<void> {
   busy = true;
-  for (;;) {
-    await messages();
-    await answerRow(from);
-    const job = next();
-    if (!job) break;
-    await makeTile(from, job.tile, job.most);
+  try {
+    for (;;) {
+      await messages();
+      await answerRow(from);
+      const job = next();
+      if (!job) break;
+      await makeTile(from, job.tile, job.most);
+    }
+  } finally {
+    busy = false;
   }
-  busy = false;
   tell({ idle: true });
 }
 
