@@ -1,5 +1,5 @@
 //   virtual:messages/de   the German messages by the hash of the English one, half as large as the file
-import { hashText } from "../src/lib/random.ts";
+import { messageKey } from "../src/lib/message_key.ts";
 import { readMessages } from "./messages.mjs";
 
 const ID = /^virtual:messages\/(\w+)$/;
@@ -7,7 +7,7 @@ const ID = /^virtual:messages\/(\w+)$/;
 function hashed(language) {
   const table = {};
   for (const [message, translation] of Object.entries(readMessages(language))) {
-    const key = hashText(message).toString(36);
+    const key = messageKey(message);
     if (key in table) throw new Error(`two messages have one hash, ${key}: “${message}”`);
     table[key] = translation;
   }

@@ -2,7 +2,7 @@
 // of their messages in another one, and arrives before anything that needs it is evaluated.
 //   t`Query ${i} sees ${n} keys`   in code; the message is "Query {} sees {} keys"
 // The text between tags in .svelte files needs no mark: web/vite/messages.mjs calls `pieces` for it.
-import { hashText } from "./random.js";
+import { messageKey } from "./message_key.js";
 
 export type Language = "en" | "de";
 
@@ -18,7 +18,7 @@ const messages = language === "de" ? (await import("virtual:messages/de")).messa
 const english = new Map<string, string>();
 
 function said(message: string): string {
-  const translation = messages?.[hashText(message).toString(36)];
+  const translation = messages?.[messageKey(message)];
   if (translation === undefined) return message;
   english.set(translation, message);
   return translation;
