@@ -27,7 +27,7 @@ function axes(measure: Measure, last: number): Pick<Plot, "x" | "y"> {
   const end = Math.max(STEPS, Math.ceil(last / 100) * 100);
   const every = end / 4;
   const x = {
-    name: t`steps`,
+    name: t`step`,
     log: false,
     min: 0,
     max: end,
