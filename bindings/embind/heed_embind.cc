@@ -17,15 +17,6 @@
 
 HEED_LABEL(HEED_WASM_FILE);
 
-namespace heed::wire {
-
-std::unique_ptr<ThreadPool>& InstancePool() {
-  static std::unique_ptr<ThreadPool> pool;
-  return pool;
-}
-
-}  // namespace heed::wire
-
 namespace {
 
 using emscripten::val;

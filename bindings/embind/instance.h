@@ -9,7 +9,10 @@
 namespace heed::wire {
 
 // The pool of this instance. JavaScript calls from one thread only.
-std::unique_ptr<ThreadPool>& InstancePool();
+inline std::unique_ptr<ThreadPool>& InstancePool() {
+  static std::unique_ptr<ThreadPool> pool;
+  return pool;
+}
 
 }  // namespace heed::wire
 
