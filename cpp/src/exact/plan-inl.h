@@ -124,8 +124,8 @@ struct Plan {
   bool ReadsKeysInPlace() const {
     return HasFewRows() && plugs.score->FillsStored(static_cast<size_t>(rows - first_row));
   }
-  // Are keys and values read once, and from memory rather than from a cache? Then `TouchRows` pays: for 8 MB in a cache it would cost a tenth, for 32 MB
-  // it gains a fourth (Zen 4).
+  // Are keys and values read once, and from memory rather than from a cache? Then `TouchRows` pays:
+  // for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen 4).
   bool StreamsRows() const {
     constexpr int64_t kCached = 16 << 20;
     if (num_units == 0 || !HasFewRows()) return false;
