@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
 import { buildCppApi } from "./api_cpp.mjs";
+import { markBuild } from "./build_id.mjs";
 import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
@@ -62,6 +63,7 @@ export async function buildPackage(tools) {
     if (name.endsWith(".mjs")) await minifyGlue(from, to);
     else cpSync(from, to);
   }
+  markBuild(join(dist, "wasm"));
   writeInline(join(dist, "wasm"));
 }
 
