@@ -82,13 +82,17 @@ test("a link from a stranger changes nothing that it does not fit", async ({ pag
   expect(await state(page)).toMatchObject({ pin: "none", position: "6" });
 });
 
-test("a place of the long map is a link: length, middle, how close, pinned cell", async ({ page }) => {
+test("a place of the long map is a link: length, middle, how close, pinned cell", async ({
+  page,
+}) => {
   const place = "#v=1&figure.map=4096%2C3000%2C1200%2C64&figure.map-pin=3001%2C1201";
   await open(page, "scaled_dot_product", place);
   const long = page.getByTestId("long");
   const map = long.getByRole("application");
   await expect(map).toBeInViewport();
-  await expect(long.getByTestId("readout")).toContainText(/^Query 3001, key 1201: weight [\d.]+\s×/);
+  await expect(long.getByTestId("readout")).toContainText(
+    /^Query 3001, key 1201: weight [\d.]+\s×/,
+  );
   await expect(long.getByTestId("meaning")).toContainText("A pixel is a weight");
   await long.getByLabel("Show as table").check();
   await expect(long.locator("tbody tr").first()).toContainText("query 2969 to 2976");

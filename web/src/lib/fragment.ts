@@ -27,7 +27,8 @@ export function fragmentOf({ changes, head, pin, figure }: MechanismState): stri
   if (head > 0) fields.push(["head", String(head + 1)]);
   if (pin) fields.push(["pin", `${pin.row + 1},${pin.column + 1}`]);
   // One state has one link, however it was reached.
-  for (const name of Object.keys(figure).sort()) fields.push([FIGURE + name, figure[name] as string]);
+  for (const name of Object.keys(figure).sort())
+    fields.push([FIGURE + name, figure[name] as string]);
   const text = new URLSearchParams([["v", VERSION], ...fields]).toString();
   return fields.length === 0 || text.length > MAX_LENGTH ? "" : `#${text}`;
 }
