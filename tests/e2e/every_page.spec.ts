@@ -99,12 +99,15 @@ for (const path of EVERY_PAGE.flatMap((name) => [name, `de/${name}`])) {
 function watchFocus() {
   const reached = new Set<Element>();
   const unseen: string[] = [];
-  // A card or a label may be framed in place of what it holds.
+  const isFramed = (element: Element) => {
+    const { outlineStyle, boxShadow, stroke } = getComputedStyle(element);
+    return outlineStyle !== "none" || boxShadow !== "none" || stroke !== "none";
+  };
+  // A card or a label may be framed in place of what it holds, and inside of a drawing its first shape.
   const isSeen = (element: Element) =>
-    [element, element.closest("label, article")].some((item) => {
-      const style = item && getComputedStyle(item);
-      return style && (style.outlineStyle !== "none" || style.boxShadow !== "none");
-    });
+    [element, element.closest("label, article"), element.querySelector("g > circle")].some(
+      (item) => item !== null && isFramed(item),
+    );
   document.addEventListener("focusin", ({ target }) => {
     const element = target as Element;
     reached.add(element);
