@@ -1,7 +1,8 @@
 // A place of the long map in a link: "65536" as a whole, "65536,30000,1200,512" with the query and key in
 // the middle and the keys across. Independent of the size of the picture.
 import { type Box, type Sight, wholeSight } from "../../lib/tile_map.js";
-import { LENGTHS } from "./long.js";
+
+export const LENGTHS = [4096, 16384, 65536, 100000] as const;
 
 export interface Place {
   length: number;
