@@ -143,7 +143,8 @@ async function checkPkgConfig({ env }, prefix, hasShared) {
     if (!flags) throw new Error(`pkg-config does not find ${name} in its install prefix`);
     const program = build(`pkg-config-${name}${kind}`);
     const rest = [...flags.split(/\s+/), ...folders.map((at) => `-Wl,-rpath,${at}`)];
-    if (kind === "--static") rest.unshift("-Wl,-Bstatic", `-l${name.replace("-", "_")}`, "-Wl,-Bdynamic");
+    if (kind === "--static")
+      rest.unshift("-Wl,-Bstatic", `-l${name.replace("-", "_")}`, "-Wl,-Bdynamic");
     const compile = ["-std=c++20", join(root, "tests/consumer", source), "-o", program];
     await run(compiler(), [...compile, ...folders.map((at) => `-L${at}`), ...rest], { cwd: root });
     await run(program, [], { cwd: root });

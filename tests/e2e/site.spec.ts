@@ -58,7 +58,10 @@ for (const [folder, home, caption] of [
   ["", "Home", /output \d/],
   ["de/", "Start", /Ausgabe \d/],
 ] as const) {
-  test(`after one visit the site works without a network: /${folder}`, async ({ page, context }) => {
+  test(`after one visit the site works without a network: /${folder}`, async ({
+    page,
+    context,
+  }) => {
     test.slow(); // the whole site is fetched once
     await page.goto(`./${folder}gallery.html`);
     await expect(page.getByTestId("card-attention").locator("canvas")).toBeVisible();
