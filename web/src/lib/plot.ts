@@ -155,6 +155,11 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
     const before = labels[index - 1];
     if (before) label.y = Math.max(label.y, before.y + LABEL_PITCH);
   });
+  let room = py(plot.y.min);
+  for (const label of labels.toReversed()) {
+    label.y = Math.min(label.y, room);
+    room = label.y - LABEL_PITCH;
+  }
   return labels.map((label) => ({ kind: "text", x, size: SIZE, anchor: "start", ...label }));
 }
 

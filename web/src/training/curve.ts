@@ -41,7 +41,7 @@ function linesOf(measure: Measure, points: readonly Point[], looks: readonly Kno
   const loss = some.map(({ step, loss }) => [step, loss] as const);
   const held = heldOut(looks);
   if (held.length === 0) return [own(loss)];
-  return [own(loss, t`trained`), { name: t`new`, points: held, tone: "query" }];
+  return [own(loss, t`trained`), { name: t`new`, points: held, tone: "ink" }];
 }
 
 export function curve(

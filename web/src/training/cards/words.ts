@@ -44,7 +44,7 @@ export const cardsWords: TaskWords = {
       id: "loss",
       words: t`Loss`,
       title: t`Loss against steps`,
-      axis: { name: t`nats a hand`, max: 4, ticks: [0, 1, 2, 3, 4] },
+      axis: { name: t`nats a hand`, max: 5, ticks: [0, 1, 2, 3, 4, 5] },
       reference: { name: t`guessing`, value: Math.log(SUITS.length) },
     },
     {

@@ -59,7 +59,7 @@ export const variants = new Variants<KernelVariant>(200, [
   {
     id: "dot",
     words: t`dot product`,
-    remark: t`Softmax of products knows size, not nearness: every place looks at the ends, whatever the width.`,
+    remark: t`Softmax of products knows size, not nearness: places look at the ends, or everywhere alike.`,
     weights: "dot",
     slope: "gradient",
     start: 1,
