@@ -77,18 +77,16 @@ export const PERCENT = { max: 100, ticks: [0, 25, 50, 75, 100] };
 export const kindOf = (values: Float32Array): "weight" | "score" =>
   values.every((value) => value >= 0) ? "weight" : "score";
 
-/** The mean weight over the rows whose column is known, and in how many of them it is the largest. */
+/** The mean weight of a column in each row, and in how many rows it is larger than all others. */
 export function meanAt({ matrix }: Picture, columns: readonly number[]) {
-  let [sum, most, count] = [0, 0, 0];
+  let [sum, most] = [0, 0];
   columns.forEach((column, row) => {
-    if (column < 0) return;
-    const own = valueAt(matrix, row, column);
-    const others = Array.from({ length: matrix.columnCount }, (_, at) => valueAt(matrix, row, at));
+    const weights = Array.from({ length: matrix.columnCount }, (_, at) => valueAt(matrix, row, at));
+    const own = weights.splice(column, 1)[0] ?? 0;
     sum += own;
-    if (own === Math.max(...others)) most++;
-    count++;
+    if (own > Math.max(...weights)) most++;
   });
-  return { mean: sum / count, most, count };
+  return { mean: sum / columns.length, most, count: columns.length };
 }
 
 export const stateOf = (guess: number, target: number) =>
