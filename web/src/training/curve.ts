@@ -77,7 +77,7 @@ export function curve(
     },
     y: { ...measure.axis, log: false, min: 0, text: (value) => decimal(String(value)) },
     at,
-    right: 80,
+    right: 100,
     series: [...compared, ...linesOf(measure, points, looks)],
   };
 }

@@ -17,7 +17,7 @@ export interface KernelVariant extends Variant {
 export const variants = new Variants<KernelVariant>(200, [
   {
     id: "gaussian",
-    words: t`gaussian`,
+    words: "gaussian",
     remark: t`Each sample is predicted from the others, and the width follows the gradient of that error.`,
     weights: "gaussian",
     slope: "gradient",
@@ -42,7 +42,7 @@ export const variants = new Variants<KernelVariant>(200, [
   },
   {
     id: "epanechnikov",
-    words: t`epanechnikov`,
+    words: "epanechnikov",
     remark: t`A parabola that ends at one width. heed has no gradient for it: the slope is measured, by two more predictions a step.`,
     weights: "epanechnikov",
     slope: "difference",
@@ -50,7 +50,7 @@ export const variants = new Variants<KernelVariant>(200, [
   },
   {
     id: "boxcar",
-    words: t`boxcar`,
+    words: "boxcar",
     remark: t`All samples within one width count alike: the loss is a staircase, its slope is noise, and the fit jumps.`,
     weights: "boxcar",
     slope: "difference",

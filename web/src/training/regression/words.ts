@@ -85,7 +85,7 @@ export const regressionWords: TaskWords = {
       words: t`Loss`,
       title: t`Loss against steps`,
       axis: { name: t`mean squared error`, max: 0.8, ticks: LOSS_TICKS },
-      reference: { name: t`noise`, value: NOISE ** 2 },
+      reference: { name: t`noise alone`, value: NOISE ** 2 },
     },
     {
       id: "width",
