@@ -8,10 +8,18 @@ import { LEN } from "../../web/src/training/copying/sequences.js";
 import { COUNT } from "../../web/src/training/regression/samples.js";
 import { expect, test } from "./page.js";
 
+interface Point {
+  step: number;
+  loss: number;
+  gradientNorm: number;
+  milliseconds: number;
+  width?: number;
+}
+
 interface Saved {
   settings: { task: string; mechanism: string; seed: number };
   kit: { threads: number };
-  points: { step: number; loss: number; gradientNorm: number; width?: number }[];
+  points: Point[];
   looks: { step: number; accuracy: number; heldOut?: number }[];
   look: { tokens: number[]; targets: number[]; guesses: number[]; heads: number[][] };
 }
@@ -38,6 +46,12 @@ async function train(page: Page, steps: number, end = SCHEDULE): Promise<void> {
   await expect(button(page, "Train")).toBeVisible();
 }
 
+/** What the page promises: on one thread, steps that take less than a minute together. */
+function expectQuick({ kit, points }: Saved): void {
+  expect(kit.threads).toBe(1);
+  expect(points.reduce((sum, { milliseconds }) => sum + milliseconds, 0)).toBeLessThan(60_000);
+}
+
 /** The places of the largest weights, row by row. */
 const peaksOf = (matrix: readonly number[], columns: number): number[] =>
   Array.from({ length: matrix.length / columns }, (_, row) => {
@@ -55,7 +69,9 @@ test("two layers learn to copy in the tab", async ({ page }) => {
   test.slow();
   await open(page);
   await train(page, SCHEDULE);
-  const { points, looks, look } = await saved(page);
+  const run = await saved(page);
+  expectQuick(run);
+  const { points, looks, look } = run;
   expect(points).toHaveLength(SCHEDULE);
   expect(points.map(({ step }) => step)).toEqual(points.map((_, n) => n + 1));
   expect(points[0]?.loss).toBeGreaterThan(2.5);
@@ -89,8 +105,9 @@ for (const task of ["reverse", "sort"]) {
     test.slow();
     await open(page, `#task=${task}`);
     await train(page, SHORT, SHORT);
-    const { kit, points, looks, look } = await saved(page);
-    expect(kit.threads).toBe(1);
+    const run = await saved(page);
+    expectQuick(run);
+    const { points, looks, look } = run;
     expect(points).toHaveLength(SHORT);
     expect(looks[0]?.accuracy).toBeLessThan(0.2);
     expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.97);
@@ -138,8 +155,9 @@ test("attention pooling finds the card that is asked for, a mean does not", asyn
   test.slow();
   await open(page, "#task=cards");
   await train(page, SHORT, SHORT);
-  const { kit, looks, look } = await saved(page);
-  expect(kit.threads).toBe(1);
+  const run = await saved(page);
+  expectQuick(run);
+  const { looks, look } = run;
   expect(looks[0]?.accuracy).toBeLessThan(0.2);
   expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.98);
   await expect(status(page)).toContainText(/(9[89]\.\d|100\.0) % of unseen hands/);
@@ -161,8 +179,9 @@ test("a kernel finds its width, and loses it when samples see themselves", async
   await expect(button(page, "ten a second")).toHaveAttribute("aria-pressed", "true");
   await button(page, "as fast as it goes").click();
   await train(page, WIDTH_STEPS, WIDTH_STEPS);
-  const { kit, points, looks, look } = await saved(page);
-  expect(kit.threads).toBe(1);
+  const run = await saved(page);
+  expectQuick(run);
+  const { points, looks, look } = run;
   expect(points[0]?.width).toBeCloseTo(0.951, 2);
   const width = points.at(-1)?.width as number;
   expect(width).toBeGreaterThan(0.05);

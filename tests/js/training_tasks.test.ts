@@ -26,6 +26,7 @@ import { COUNT, drawSamples, explained, GRID } from "../../web/src/training/regr
 import { RegressionSession } from "../../web/src/training/regression/session.js";
 import { variants as kernels } from "../../web/src/training/regression/variants.js";
 import type { Look, Session } from "../../web/src/training/session.js";
+import { fragmentOf, settingsOf } from "../../web/src/training/settings.js";
 
 const heed = await loadHeed({ threads: 1 });
 const training = await loadTraining({ threads: 1, simd: "plain" });
@@ -98,6 +99,19 @@ describe("what is drawn", () => {
   });
 });
 
+test("an address says what differs, and nothing that is not there", () => {
+  expect(fragmentOf(settingsOf(""))).toBe("");
+  for (const fragment of [
+    "#task=sort&mechanism=sigmoid&seed=7",
+    "#task=regression",
+    "#mechanism=window",
+  ]) {
+    expect(fragmentOf(settingsOf(fragment))).toBe(fragment);
+  }
+  expect(settingsOf("#task=cards&mechanism=boxcar")).toEqual(settingsOf("#task=cards"));
+  expect(settingsOf("#task=__proto__&seed=1e9")).toEqual(settingsOf(""));
+});
+
 test("accuracy counts only what can be known", () => {
   expect(accuracyOf([1, 2, 3], [1, -1, 0])).toBe(0.5);
   expect(favourites(Float32Array.of(0, 2, 1, 5, 4, 3), 3)).toEqual([1, 0]);
@@ -161,7 +175,6 @@ describe("the width of a kernel", () => {
     const looks = new Map(
       kernels.all.map(({ id }) => [id, trained(new RegressionSession(heed, id, 1))]),
     );
-    console.log([...looks].map(([id, l]) => [id, l.accuracy, l.heldOut, l.fit?.width]));
     const [gaussian, narrow, itself] = ["gaussian", "narrow", "itself"].map((id) => looks.get(id));
     expect(gaussian?.accuracy).toBeGreaterThan(0.95);
     expect(narrow?.fit?.width).toBeCloseTo(gaussian?.fit?.width as number, 3);
@@ -191,7 +204,6 @@ describe("what is learned", () => {
   test("attention pooling finds the card, a mean does not", () => {
     const look = trained(new ModelSession(training, cards("softmax"), 1));
     const mean = trained(new ModelSession(training, cards("average"), 1));
-    console.log(look.accuracy, mean.accuracy);
     expect(look.accuracy).toBeGreaterThanOrEqual(0.98);
     expect(mean.accuracy).toBeLessThan(0.8);
     // Row by row the rank that is asked for: what the heads give together peaks on the diagonal.
@@ -200,7 +212,6 @@ describe("what is learned", () => {
       const given = together.subarray(row * RANKS.length, (row + 1) * RANKS.length);
       return given.indexOf(Math.max(...given)) === row;
     });
-    console.log(found.length);
     expect(found.length).toBeGreaterThanOrEqual(11);
   });
 });
