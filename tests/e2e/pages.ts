@@ -18,8 +18,11 @@ const crafted = mechanisms.filter((name) =>
 /** Of pages that are alike but for their numbers, two. */
 const plain = ["mechanisms/attention.html", "mechanisms/rwkv7.html"];
 
+/** What pages show when their address asks for it. */
+const states = ["sort", "cards", "regression"].map((task) => `training.html#task=${task}`);
+
 /** Every page that is made by hand, and some of the others, below the folder of their language. */
-export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...crafted, ...plain];
+export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...crafted, ...plain];
 
 /** Opens a page and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {

@@ -17,6 +17,7 @@ const KINDS = [
   ["./mechanisms/rwkv7.html", /10⁻/, "error-rwkv7"],
   ["./mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],
   ["./mechanisms/flash.html", /10⁻|^0$/, "agreement"],
+  ["./de/training.html#task=regression", /Noch nicht/, "training-status"],
   ["./de/", /Ausgabe \d/, "caption"],
   ["./de/benchmarks.html", /GFLOP/, "peers"],
   ["./de/mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],

@@ -7,8 +7,11 @@ declare module "virtual:formulas" {
 }
 
 declare module "virtual:messages/de" {
+  type Messages = Readonly<Record<string, string>>;
   /** German messages by the hash of the English one. */
-  export const messages: Readonly<Record<string, string>>;
+  export const messages: Messages;
+  /** Of those that one page has apart, by what its `data-messages` says. */
+  export const parts: Readonly<Record<string, () => Promise<{ messages: Messages }>>>;
 }
 
 declare module "virtual:symbols" {

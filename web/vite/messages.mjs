@@ -193,23 +193,37 @@ function filesIn(folder, ending) {
     .map((name) => join(folder, name));
 }
 
+/** The messages of a script or a component. */
+function sourceMessages(file) {
+  const source = readFileSync(file, "utf8");
+  if (!file.endsWith(".svelte")) return codeMessages(source);
+  const { runs, attributes } = markupOf(source);
+  return [
+    ...codeMessages(source),
+    ...runs.map(({ message }) => message),
+    ...attributes.map(({ value }) => value[0].data),
+  ];
+}
+
+const sources = () => [".svelte", ".ts"].flatMap((ending) => filesIn(join(web, "src"), ending));
+
+/** The messages that no script or component outside of a folder of src/ has. */
+export function messagesOnlyIn(folder) {
+  const [own, others] = [new Set(), new Set()];
+  for (const file of sources()) {
+    const found = file.startsWith(join(web, "src", folder, "/")) ? own : others;
+    for (const message of sourceMessages(file)) found.add(message);
+  }
+  return [...own].filter((message) => !others.has(message));
+}
+
 /** Every message of the site, in English. */
 export function siteMessages() {
   const found = new Set();
   const add = (all) => {
     for (const message of all) found.add(message);
   };
-  for (const file of [
-    ...filesIn(join(web, "src"), ".svelte"),
-    ...filesIn(join(web, "src"), ".ts"),
-  ]) {
-    const source = readFileSync(file, "utf8");
-    add(codeMessages(source));
-    if (!file.endsWith(".svelte")) continue;
-    const { runs, attributes } = markupOf(source);
-    add(runs.map(({ message }) => message));
-    add(attributes.map(({ value }) => value[0].data));
-  }
+  for (const file of sources()) add(sourceMessages(file));
   const pages = [
     "index",
     "gallery",

@@ -11,8 +11,15 @@ const page = typeof document === "undefined" ? null : document.documentElement;
 
 export const language: Language = page?.lang === "de" ? "de" : "en";
 
+/** Those of all pages, and those that this page has apart. */
+async function germanMessages(): Promise<Readonly<Record<string, string>>> {
+  const { messages, parts } = await import("virtual:messages/de");
+  const own = await parts[page?.dataset.messages ?? ""]?.();
+  return { ...messages, ...own?.messages };
+}
+
 /** By the hash of the English message; null in English. */
-const messages = language === "de" ? (await import("virtual:messages/de")).messages : null;
+const messages = language === "de" ? await germanMessages() : null;
 
 /** The English messages of what has been said. */
 const english = new Map<string, string>();

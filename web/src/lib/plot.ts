@@ -12,6 +12,8 @@ export interface Series {
   tone: Tone;
   dash?: boolean;
   dots?: boolean;
+  /** Dots without a line between them. */
+  scatter?: boolean;
   /** Of the dots; absent: 3. */
   radius?: number;
   /** Stands at the end of the line; absent: the name. */
@@ -120,10 +122,9 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
       .filter(([x, y]) => inside(plot.x, x) && inside(plot.y, y))
       .map(([x, y]) => [px(x), py(clamp(y))] as const);
     const line = series.dash ? 1.5 : 2;
-    const shapes: Shape[] = [
-      { kind: "path", points, stroke, line, ...(series.dash && { dash: true }) },
-    ];
-    if (series.dots) {
+    const path: Shape = { kind: "path", points, stroke, line, ...(series.dash && { dash: true }) };
+    const shapes: Shape[] = series.scatter ? [] : [path];
+    if (series.dots || series.scatter) {
       for (const [x, y] of points) {
         shapes.push({
           kind: "dot",
@@ -154,6 +155,11 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
     const before = labels[index - 1];
     if (before) label.y = Math.max(label.y, before.y + LABEL_PITCH);
   });
+  let room = py(plot.y.min);
+  for (const label of labels.toReversed()) {
+    label.y = Math.min(label.y, room);
+    room = label.y - LABEL_PITCH;
+  }
   return labels.map((label) => ({ kind: "text", x, size: SIZE, anchor: "start", ...label }));
 }
 

@@ -1,48 +1,15 @@
-// Loss and accuracy against steps, as a plot and as a table.
+// What is measured, against steps, as a plot and as a table.
 import type { Rows } from "../lib/file.js";
 import { fixed } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import type { Plot } from "../lib/plot.js";
-import { STEPS } from "./session.js";
-import { LETTERS } from "./task.js";
+import type { Plot, Series } from "../lib/plot.js";
+import type { Look } from "./session.js";
 import type { Point } from "./training.svelte.js";
+import type { Measure } from "./words.js";
 
-export type Measure = "loss" | "accuracy";
-
-export const MEASURES: readonly { value: Measure; words: string }[] = [
-  { value: "loss", words: t`Loss` },
-  { value: "accuracy", words: t`Accuracy` },
-];
-
-interface Known {
-  step: number;
-  accuracy: number;
-}
-
-/** Of guessing any letter. */
-const GUESSING = Math.log(LETTERS.length);
-const ACCURACY_TICKS = [0, 25, 50, 75, 100];
-
-function axes(measure: Measure, last: number): Pick<Plot, "x" | "y"> {
-  const end = Math.max(STEPS, Math.ceil(last / 100) * 100);
-  const every = end / 4;
-  const x = {
-    name: t`step`,
-    log: false,
-    min: 0,
-    max: end,
-    ticks: [0, every, 2 * every, 3 * every, end],
-    text: (step: number) => String(Math.round(step)),
-  };
-  const loss = { name: t`nats a letter`, max: 4, ticks: [0, 1, 2, 3, 4], text: String };
-  const accuracy = {
-    name: t`% of the letters that can be known`,
-    max: 100,
-    ticks: ACCURACY_TICKS,
-    text: String,
-  };
-  return { x, y: { ...(measure === "loss" ? loss : accuracy), log: false, min: 0 } };
-}
+type Pairs = Series["points"];
+/** What is kept of each look. */
+export type Known = Pick<Look, "step" | "accuracy" | "heldOut">;
 
 /** More points than this are no finer line. */
 const MOST_POINTS = 800;
@@ -53,45 +20,88 @@ function thinned(points: readonly Point[]): readonly Point[] {
   return points.filter((_, n) => n % every === 0 || n === points.length - 1);
 }
 
+const heldOut = (looks: readonly Known[]): Pairs =>
+  looks.flatMap((look) => (look.heldOut === undefined ? [] : [[look.step, look.heldOut] as const]));
+
+/** The model's own line, and another one of examples that it does not train on. */
+function linesOf(measure: Measure, points: readonly Point[], looks: readonly Known[]): Series[] {
+  const own = (pairs: Pairs, label = t`model`): Series => ({
+    name: measure.id,
+    label,
+    points: pairs,
+    tone: "output",
+  });
+  if (measure.id === "accuracy") {
+    return [own(looks.map(({ step, accuracy }) => [step, 100 * accuracy]))];
+  }
+  const some = thinned(points);
+  if (measure.id === "width") {
+    return [own(some.flatMap(({ step, width }) => (width === undefined ? [] : [[step, width]])))];
+  }
+  const loss = some.map(({ step, loss }) => [step, loss] as const);
+  const held = heldOut(looks);
+  if (held.length === 0) return [own(loss)];
+  return [own(loss, t`trained`), { name: t`new`, points: held, tone: "ink" }];
+}
+
 export function curve(
+  measure: Measure,
+  steps: number,
   points: readonly Point[],
   looks: readonly Known[],
-  measure: Measure,
   at: number | null,
 ): Plot {
-  const { x, y } = axes(measure, points.at(-1)?.step ?? 0);
-  const own: [number, number][] =
-    measure === "loss"
-      ? thinned(points).map(({ step, loss }) => [step, loss])
-      : looks.map(({ step, accuracy }) => [step, 100 * accuracy]);
-  const guessing: [number, number][] = [
-    [0, GUESSING],
-    [x.max, GUESSING],
-  ];
+  const end = Math.max(steps, Math.ceil((points.at(-1)?.step ?? 0) / 100) * 100);
+  const { reference } = measure;
+  const compared: Series[] = reference
+    ? [
+        {
+          name: reference.name,
+          points: [
+            [0, reference.value],
+            [end, reference.value],
+          ],
+          tone: "soft",
+          dash: true,
+        },
+      ]
+    : [];
   return {
-    x,
-    y,
+    x: {
+      name: t`step`,
+      log: false,
+      min: 0,
+      max: end,
+      ticks: [0, end / 4, end / 2, (3 * end) / 4, end],
+      text: (step) => String(Math.round(step)),
+    },
+    y: { ...measure.axis, log: false, min: 0, text: (value) => decimal(String(value)) },
     at,
-    right: 72,
-    series: [
-      ...(measure === "loss"
-        ? [{ name: t`guessing`, points: guessing, tone: "soft" as const, dash: true }]
-        : []),
-      { name: measure, label: t`model`, points: own, tone: "output" },
-    ],
+    right: 100,
+    series: [...compared, ...linesOf(measure, points, looks)],
   };
 }
 
-export const curveTable = (points: readonly Point[], looks: readonly Known[]): Rows => {
-  const known = new Map(looks.map(({ step, accuracy }) => [step, fixed(100 * accuracy, 1)]));
-  return {
-    columns: [t`step`, t`loss`, t`gradient norm`, t`learning rate`, t`accuracy %`],
-    rows: points.map(({ step, loss, gradientNorm, learningRate }) => [
+export function curveTable(points: readonly Point[], looks: readonly Known[]): Rows {
+  const known = new Map(looks.map((look) => [look.step, look]));
+  const widths = points.some(({ width }) => width !== undefined);
+  const others = looks.some((look) => look.heldOut !== undefined);
+  const shown = (value: number | undefined, digits = 4) =>
+    value === undefined ? "" : fixed(value, digits);
+  const rows = points.map(({ step, loss, gradientNorm, learningRate, width }) => {
+    const look = known.get(step);
+    return [
       String(step),
       fixed(loss, 4),
       fixed(gradientNorm, 4),
       decimal(learningRate.toExponential(3)),
-      known.get(step) ?? "",
-    ]),
-  };
-};
+      shown(look && 100 * look.accuracy, 1),
+      ...(others ? [shown(look?.heldOut)] : []),
+      ...(widths ? [shown(width)] : []),
+    ];
+  });
+  const columns = [t`step`, t`loss`, t`gradient norm`, t`learning rate`, t`accuracy %`];
+  if (others) columns.push(t`loss of new samples`);
+  if (widths) columns.push(t`width`);
+  return { columns, rows };
+}

@@ -1,84 +1,52 @@
-// One training: a model, its batches, and looks at what it has learned. Knows no page and no worker.
-import type { StepResult, Training, TransformerModel } from "heed/training";
-import { uniformSource } from "../lib/random.js";
-import { choiceOf, type Settings } from "./settings.js";
-import { accuracyOf, drawSequences, favourites, LEN, LETTERS, type Sequences } from "./task.js";
+// One training: what learns, its batches, and looks at what it has learned. Knows no page and no worker.
+import type { StepResult } from "heed/training";
 
-export const LAYERS = 2;
-export const HEADS = 4;
-/** Steps until the rate has fallen. */
-export const STEPS = 400;
-const BATCH = 32;
-const TEST_BATCH = 64;
-/** Batches, test sequences and the shown sequence have generators of their own. */
-const SEEDS = { test: 7_000_001, shown: 7_000_003 };
+/** A step, and the width of the kernel after it where there is one. */
+export interface Step extends StepResult {
+  readonly width?: number;
+}
 
-/** A look at the model between two steps. */
+/** Noisy samples of a curve, and what is made of them. */
+export interface Fit {
+  /** Of the samples, ascending. */
+  x: number[];
+  y: number[];
+  /** Where the curve and its fit are known. */
+  grid: number[];
+  truth: number[];
+  fitted: number[];
+  width: number | null;
+  /** Whether a sample counts towards its own prediction. */
+  seesItself: boolean;
+}
+
+/** A look at what has been learned, between two steps. */
 export interface Look {
   step: number;
-  /** Share of the letters of unseen sequences that can be known and are right. */
+  /** Of examples that are never trained on: the share that is right, or that is explained. */
   accuracy: number;
-  /** Of the sequence that is shown. */
+  /** The loss of examples that are never trained on, where it is the same measure. */
+  heldOut?: number;
+  /** Of what is shown: what is given, what is right (-1: nobody can know), what is guessed. */
   tokens: number[];
   targets: number[];
   guesses: number[];
-  /** [LAYERS][HEADS, LEN, LEN]. */
+  /** Weights, one matrix a picture. */
   heads: Float32Array[];
+  fit?: Fit;
 }
 
-export class Session {
-  readonly #model: TransformerModel;
-  readonly #next: () => number;
-  readonly #test: Sequences = drawSequences(TEST_BATCH, uniformSource(SEEDS.test));
-  readonly #shown: Sequences = drawSequences(1, uniformSource(SEEDS.shown));
-  #step = 0;
-
-  constructor(training: Training, settings: Settings) {
-    const { mechanism, params = {} } = choiceOf(settings.mechanism);
-    this.#model = training.transformer({
-      vocabulary: LETTERS.length,
-      embedDim: 64,
-      numLayers: LAYERS,
-      numHeads: HEADS,
-      mechanism,
-      params,
-      seed: settings.seed,
-    });
-    this.#model.setOptimizer({
-      learningRate: 3e-3,
-      minLearningRate: 3e-4,
-      warmupSteps: 50,
-      totalSteps: STEPS,
-    });
-    this.#next = uniformSource(settings.seed);
-  }
-
-  get parameters(): number {
-    return this.#model.sizes.numParameters;
-  }
-
-  step(): StepResult {
-    const result = this.#model.trainStep(drawSequences(BATCH, this.#next));
-    this.#step = result.step;
-    return result;
-  }
-
-  look(): Look {
-    const { tokens, targets, batch } = this.#test;
-    const accuracy = accuracyOf(this.#model.predict({ tokens, batch }).data, targets);
-    const shown = this.#model.predict({ tokens: this.#shown.tokens });
-    const heads = Array.from({ length: LAYERS }, (_, layer) => this.#model.heads({ layer }).data);
-    return {
-      step: this.#step,
-      accuracy,
-      tokens: [...this.#shown.tokens],
-      targets: [...this.#shown.targets],
-      guesses: favourites(shown.data).slice(0, LEN),
-      heads,
-    };
-  }
-
-  dispose(): void {
-    this.#model.dispose();
-  }
+export interface Session {
+  /** Weights that are learned. */
+  readonly parameters: number;
+  /** Steps after which it pauses by itself. */
+  readonly steps: number;
+  /** Milliseconds between two looks while it trains. */
+  readonly lookEvery: number;
+  step(): Step;
+  look(): Look;
+  dispose(): void;
 }
+
+/** Examples that are trained on, that are tested on and that are shown have generators of their own. */
+export const SEEDS = { test: 7_000_001, shown: 7_000_003 };

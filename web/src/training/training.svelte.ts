@@ -1,11 +1,11 @@
 // Training as the page sees it.
-import type { StepResult } from "heed/training";
 import { t } from "../lib/messages.js";
-import type { Look } from "./session.js";
+import type { Known } from "./curve.js";
+import type { Look, Step } from "./session.js";
 import type { Settings } from "./settings.js";
 import type { Order } from "./worker.js";
 
-export interface Point extends StepResult {
+export interface Point extends Step {
   milliseconds: number;
 }
 
@@ -28,26 +28,26 @@ type News = { run: number } & (
 
 class TrainingState {
   points = $state.raw<readonly Point[]>([]);
-  looks = $state.raw<readonly Pick<Look, "step" | "accuracy">[]>([]);
+  looks = $state.raw<readonly Known[]>([]);
   look = $state.raw<Look | null>(null);
   kit = $state.raw<Kit | null>(null);
   problem = $state<string | null>(null);
   running = $state(false);
-  private worker: Worker | undefined;
   /** Of `begin` calls: news of an earlier model may still be under way. */
-  private runNumber = 0;
+  begun = $state(0);
+  private worker: Worker | undefined;
 
   /** A new model; it waits for `run` or `step`. */
   begin(settings: Settings): void {
     // A worker that failed, perhaps to load, is not asked again.
     if (this.problem !== null) this.end();
-    this.runNumber++;
+    this.begun++;
     this.points = [];
     this.looks = [];
     this.look = null;
     this.problem = null;
     this.running = false;
-    this.order({ begin: $state.snapshot(settings), number: this.runNumber });
+    this.order({ begin: $state.snapshot(settings), number: this.begun });
   }
 
   run(on: boolean): void {
@@ -78,19 +78,20 @@ class TrainingState {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     worker.onmessage = ({ data }: MessageEvent<News>) => this.hear(data);
     worker.onerror = (event) =>
-      this.hear({ run: this.runNumber, problem: event.message || t`the worker did not start` });
+      this.hear({ run: this.begun, problem: event.message || t`the worker did not start` });
     return worker;
   }
 
   private hear(news: News): void {
-    if (news.run !== this.runNumber) return;
+    if (news.run !== this.begun) return;
     if ("kit" in news) this.kit = news.kit;
     if ("point" in news) this.points = [...this.points, news.point];
     if ("paused" in news) this.running = false;
     if ("look" in news) {
-      const { step, accuracy } = news.look;
+      const { step, accuracy, heldOut } = news.look;
+      const known = { step, accuracy, ...(heldOut !== undefined && { heldOut }) };
       this.look = news.look;
-      this.looks = [...this.looks.filter((look) => look.step < step), { step, accuracy }];
+      this.looks = [...this.looks.filter((look) => look.step < step), known];
     }
     if ("problem" in news) {
       this.problem = news.problem;

@@ -1,6 +1,6 @@
 // Training in a worker: a step never holds up the page, and the page is heard between two steps.
-import { load, type Training } from "heed/training";
-import { Session, STEPS } from "./session.js";
+import { openSession } from "./open.js";
+import type { Session } from "./session.js";
 import type { Settings } from "./settings.js";
 
 export type Order =
@@ -11,12 +11,8 @@ export type Order =
   /** Milliseconds between two steps. */
   | { pace: number };
 
-/** Milliseconds between two looks at the model: pictures cost a step's time each. */
-const LOOK_MS = 250;
-
 let run = 0;
 const tell = (news: object) => self.postMessage({ run, ...news });
-const loading: Promise<Training> = load({ threads: 1 });
 let session: Session | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let pace = 0;
@@ -34,8 +30,8 @@ function advance(): boolean {
   const begin = performance.now();
   const result = session.step();
   tell({ point: { ...result, milliseconds: performance.now() - begin } });
-  const done = result.diverged || result.step === STEPS;
-  if (done || performance.now() - lastLook >= LOOK_MS) look();
+  const done = result.diverged || result.step === session.steps;
+  if (done || performance.now() - lastLook >= session.lookEvery) look();
   return !done;
 }
 
@@ -67,10 +63,10 @@ function guarded(work: () => void | Promise<void>): () => Promise<void> {
 async function begin(settings: Settings, number: number): Promise<void> {
   stop();
   run = number;
-  const training = await loading;
+  const opened = await openSession(settings);
   session?.dispose();
-  session = new Session(training, settings);
-  const { simd, version, threads } = training;
+  session = opened.session;
+  const { simd, version, threads } = opened.kit;
   tell({ kit: { simd, version, threads, parameters: session.parameters } });
   look();
 }

@@ -36,19 +36,3 @@ export function drawSequences(batch: number, next: () => number): Sequences {
   }
   return { batch, tokens, targets };
 }
-
-/** The letter that a row of logits favours, for each place. */
-export function favourites(logits: Float32Array): number[] {
-  const count = LETTERS.length;
-  return Array.from({ length: logits.length / count }, (_, place) => {
-    const row = logits.subarray(place * count, (place + 1) * count);
-    return row.indexOf(Math.max(...row));
-  });
-}
-
-/** The share of the places whose letter can be known that a model gets right. */
-export function accuracyOf(logits: Float32Array, targets: Int32Array): number {
-  const guesses = favourites(logits);
-  const known = [...targets.keys()].filter((place) => (targets[place] as number) >= 0);
-  return known.filter((place) => guesses[place] === targets[place]).length / known.length;
-}
