@@ -4,7 +4,7 @@ export const RECIPE = {
   vocabulary: 2048,
   /** Tokens a window: as far as the model ever looks back. */
   context: 256,
-  model: { embedDim: 160, numLayers: 4, numHeads: 5, ffDim: 432 },
+  model: { embedDim: 128, numLayers: 4, numHeads: 4, ffDim: 352 },
   optimizer: {
     learningRate: 3e-3,
     lastLearningRate: 0,
@@ -14,9 +14,9 @@ export const RECIPE = {
     beta2: 0.99,
   },
   /** Windows a step. */
-  batch: 8,
-  steps: 3000,
-  evaluateEvery: 200,
+  batch: 4,
+  steps: 3600,
+  evaluateEvery: 300,
   seed: 1,
 };
 
