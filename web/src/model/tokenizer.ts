@@ -63,7 +63,7 @@ export class Tokenizer {
     for (const section of this.sections(given)) {
       if (typeof section === "string") {
         const own = this.normalized(section);
-        pieces.push(...this.encodeSection(own, text.length));
+        for (const piece of this.encodeSection(own, text.length)) pieces.push(piece);
         text += own;
       } else {
         const { id, content, special } = section;
@@ -71,7 +71,7 @@ export class Tokenizer {
         text += content;
       }
     }
-    pieces.push(...this.file.after.map((id) => this.piece(id, text.length, text.length, true)));
+    for (const id of this.file.after) pieces.push(this.piece(id, text.length, text.length, true));
     return { text, ids: pieces.map(({ id }) => id), pieces };
   }
 
