@@ -6,7 +6,7 @@ export const RECIPE = {
   context: 256,
   model: { embedDim: 128, numLayers: 4, numHeads: 4, ffDim: 352 },
   optimizer: {
-    learningRate: 3e-3,
+    learningRate: 2.5e-3,
     lastLearningRate: 0,
     /** Of all steps. */
     warmup: 0.04,
@@ -14,9 +14,9 @@ export const RECIPE = {
     beta2: 0.99,
   },
   /** Windows a step. */
-  batch: 4,
-  steps: 3600,
-  evaluateEvery: 300,
+  batch: 2,
+  steps: 2200,
+  evaluateEvery: 550,
   seed: 1,
 };
 

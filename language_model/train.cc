@@ -14,10 +14,14 @@
 #include <vector>
 
 #include "heed/training.h"
+#include "language_model/sharded_trainer.h"
 #include "language_model/token_windows.h"
 
 namespace heed::language_model {
 namespace {
+
+// Parts of a batch that are computed side by side. Another number gives other bits.
+constexpr int kShards = 2;
 
 struct Options {
   std::string train_file, held_out_file, weights_file;
@@ -116,24 +120,27 @@ void Train(const Options& options) {
   const std::vector<int32_t> held_out = ReadTokens(options.held_out_file);
   CheckPassage(options, held_out);
   const std::unique_ptr<ThreadPool> pool = MakeThreadPool(options.threads);
+  const std::unique_ptr<ThreadPool> alone = MakeThreadPool(1);
 
-  training::Transformer model(options.model);
-  training::Trainer trainer(model, options.optimizer);
+  ShardedTrainer trainer(options.model, options.optimizer, kShards);
   ShuffledWindows windows(train, options.context, options.model.seed);
   WindowBatch batch;
   Progress progress;
+  const auto evaluate = [&] {
+    return MeanLoss(trainer.model(), held_out, options.context, options.batch, alone.get());
+  };
   const int64_t steps = options.optimizer.schedule.total_steps;
   for (int64_t step = 1; step <= steps; ++step) {
     windows.Next(options.batch, batch);
-    const training::StepResult result = trainer.Step(batch.view(), batch.targets, pool.get());
+    const training::StepResult result = trainer.Step(batch, *pool);
     if (result.diverged) throw std::runtime_error("the training diverged; see --learning-rate");
     progress.Add(result, batch.tokens.size());
     if (step % options.evaluate_every != 0 && step != steps) continue;
-    WriteFile(options.weights_file, model.Save(DType::kBFloat16));
-    progress.Print(result, MeanLoss(model, held_out, options.context, options.batch, pool.get()));
+    WriteFile(options.weights_file, trainer.model().Save(DType::kBFloat16));
+    progress.Print(result, evaluate());
     progress.Restart();
   }
-  PrintResult(model.Save(DType::kBFloat16), options, train, held_out, pool.get());
+  PrintResult(trainer.model().Save(DType::kBFloat16), options, train, held_out, alone.get());
 }
 
 void AddOptions(CLI::App& app, Options& options) {

@@ -1,6 +1,6 @@
 // npm run train:language: learns a tokenizer and a language model from a text, and writes what the
 // site needs to run the model and to say what it is.
-//   npm run train:language                 the King James Bible, into web/public/language_model
+//   npm run train:language                 the King James Bible, into web/language_model
 //   npm run train:language -- --text FILE --out FOLDER [--steps N] [--threads N] [--program FILE]
 // --program: a heed-language-model that is already built.
 import { spawn } from "node:child_process";
@@ -23,7 +23,7 @@ const SECTION_MARK = "<|endoftext|>";
 const { values: given } = parseArgs({
   options: {
     text: { type: "string" },
-    out: { type: "string", default: join(root, "web/public/language_model") },
+    out: { type: "string", default: join(root, "web/language_model") },
     steps: { type: "string", default: String(RECIPE.steps) },
     program: { type: "string" },
     threads: { type: "string", default: String(availableParallelism()) },
