@@ -47,7 +47,7 @@ export const asBFloat16 = (x: number): number =>
     Uint32Array.of((new Uint32Array(Float32Array.of(x).buffer)[0] as number) & 0xffff0000).buffer,
   )[0] as number;
 
-export const asFloat16 = (x: number): number => Math.round(x * 1024) / 1024;
+export const asFloat16 = (x: number): number => Math.round(x * 1024) / 1024 || 0;
 
 /** The file of tensors, in their order. */
 export function safetensors(tensors: Tensors, metadata?: Record<string, string>): Blob {
