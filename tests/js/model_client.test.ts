@@ -283,7 +283,7 @@ describe("where weights lie", () => {
   });
 
   test("more than a tab can hold is refused", async () => {
-    await expectModelError("memory", ["4.2 GB", "4.0 GB"], async () =>
+    await expectModelError("memory", ["4.2 GB", "4 GB"], async () =>
       placementOf([entry("F16", 1500e6), entry("F16", 600e6)]),
     );
   });
