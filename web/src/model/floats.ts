@@ -60,5 +60,5 @@ export function firstNonFinite(numbers: Float32Array, length: number): number {
 
 /** "1.2 GB", in the powers of 1000 that file managers show. */
 export function bytesText(bytes: number): Message {
-  return bytes < 1e9 ? t`${Math.ceil(bytes / 1e6)} MB` : t`${(bytes / 1e9).toFixed(1)} GB`;
+  return bytes < 1e9 ? t`${Math.ceil(bytes / 1e6)} MB` : t`${Math.round(bytes / 1e8) / 10} GB`;
 }

@@ -1,5 +1,5 @@
 // The page's side of an opened model.
-import { t as say } from "../lib/messages.js";
+import { decimal, t as say } from "../lib/messages.js";
 import { type Message, spell, t } from "./message.js";
 import { ModelError } from "./model_error.js";
 import type {
@@ -36,8 +36,10 @@ interface Pending {
 
 /** The error in the page's language. */
 function errorOf(code: ModelErrorCode, said: Message): ModelError {
+  const numbered = (value: string | number) =>
+    typeof value === "number" ? decimal(String(value)) : value;
   const message = spell(said, (words, values) =>
-    say(words as unknown as TemplateStringsArray, ...values),
+    say(words as unknown as TemplateStringsArray, ...values.map(numbered)),
   );
   return new ModelError(code, said, message);
 }
