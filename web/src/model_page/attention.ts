@@ -54,15 +54,26 @@ export function pictureOf(result: RunResult, head: Head, labels: readonly string
   });
 }
 
-/** The mean over a layer's heads of the weights that `query` gives. */
-function meanRow(layer: LayerHeads, query: number, len: number): Float32Array {
-  const numHeads = layer.weights.length / (len * len);
-  const mean = new Float32Array(len);
-  for (let head = 0; head < numHeads; head++) {
-    const row = rowOf(layer, head, query, len);
-    for (let key = 0; key <= query; key++) mean[key] = (mean[key] ?? 0) + (row[key] ?? 0) / numHeads;
-  }
+/** The mean of rows of `width` that stand one after the other. */
+export function meanOfRows(rows: Float32Array, width: number): Float32Array {
+  const mean = new Float32Array(width);
+  const count = rows.length / width;
+  rows.forEach((weight, at) => {
+    mean[at % width] = (mean[at % width] ?? 0) + weight / count;
+  });
   return mean;
+}
+
+/** The rows of all heads of these layers, one after the other: the weights that `query` gives. */
+export function rowsOf(layers: readonly LayerHeads[], query: number, len: number): Float32Array {
+  const numHeads = (layers[0]?.weights.length ?? 0) / (len * len);
+  const rows = new Float32Array(layers.length * numHeads * len);
+  layers.forEach((layer, n) => {
+    for (let head = 0; head < numHeads; head++) {
+      rows.set(rowOf(layer, head, query, len), (n * numHeads + head) * len);
+    }
+  });
+  return rows;
 }
 
 /**
@@ -78,7 +89,7 @@ export function rollout({ len, heads }: RunResult, query: number): Float32Array 
     for (let token = 0; token <= query; token++) {
       const share = row[token] ?? 0;
       if (share === 0) continue;
-      meanRow(layer, token, len).forEach((weight, key) => {
+      meanOfRows(rowsOf([layer], token, len), len).forEach((weight, key) => {
         next[key] = (next[key] ?? 0) + (share * weight) / 2;
       });
     }
@@ -86,12 +97,6 @@ export function rollout({ len, heads }: RunResult, query: number): Float32Array 
   }
   return row;
 }
-
-/** The most that is looked at, largest first. */
-export const strongest = (weights: ArrayLike<number>, count: number): readonly number[] =>
-  Array.from({ length: weights.length }, (_, at) => at)
-    .sort((a, b) => (weights[b] ?? 0) - (weights[a] ?? 0))
-    .slice(0, count);
 
 export const mean = (values: ArrayLike<number>): number => {
   let sum = 0;

@@ -6,7 +6,6 @@ import type {
   GeneratedToken,
   Head,
   ModelClient,
-  ModelFiles,
   OpenProgress,
   RunResult,
 } from "../model/model_types.js";
@@ -56,7 +55,11 @@ class Reader {
   async openShipped(): Promise<void> {
     try {
       const files = await shippedFiles();
-      const options = { onProgress: (progress: OpenProgress) => { this.progress = progress; } };
+      const options = {
+        onProgress: (progress: OpenProgress) => {
+          this.progress = progress;
+        },
+      };
       await this.show(await openModel(files, options), true);
     } catch (error) {
       this.problem = messageOf(error);
@@ -90,8 +93,7 @@ class Reader {
   /** Reads a text; an earlier one that is still being read is left. */
   async read(text: string): Promise<void> {
     this.text = text;
-    this.stop();
-    this.written = [];
+    this.forget();
     this.reading.abort();
     this.reading = new AbortController();
     const { signal } = this.reading;
@@ -152,7 +154,15 @@ class Reader {
     const drawn = topK > 0 ? { topK } : {};
     await this.guarded(async () => {
       const { pruned } = this;
-      const tokens = client.generate({ ids, maxTokens, temperature, seed, pruned, signal, ...drawn });
+      const tokens = client.generate({
+        ids,
+        maxTokens,
+        temperature,
+        seed,
+        pruned,
+        signal,
+        ...drawn,
+      });
       for await (const token of tokens) {
         if (signal.aborted) return;
         this.written = [...this.written, token];
@@ -164,6 +174,12 @@ class Reader {
   stop(): void {
     this.generating.abort();
     this.writing = false;
+  }
+
+  /** Forgets what was written. */
+  forget(): void {
+    this.stop();
+    this.written = [];
   }
 
   private get contextLength(): number {
