@@ -275,7 +275,8 @@ describe("where weights lie", () => {
     ["F32", 10e6, { resident: true, threads: "auto" }],
     ["BF16", 60e6, { resident: true, threads: "auto" }],
     ["F32", 124e6, { resident: true, threads: 1 }],
-    ["BF16", 124e6, { resident: false, threads: 1 }],
+    ["BF16", 124e6, { resident: true, threads: 1 }],
+    ["BF16", 200e6, { resident: false, threads: 1 }],
     ["F32", 600e6, { resident: false, threads: 1 }],
     ["F16", 1500e6, { resident: false, threads: 1 }],
   ] as const)("%s, %d numbers", (dtype, count, wanted) => {

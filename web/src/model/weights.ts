@@ -16,6 +16,8 @@ import type { TensorEntry } from "./safetensors.js";
 
 /** Up to here, as float32, weights and all threads share the fixed memory of a threaded build. */
 const SMALL_BYTES = 256e6;
+/** Up to here, as float32, 16-bit weights are converted once; beyond, whenever they are used. */
+const CONVERTED_BYTES = 640e6;
 /** Up to here float32 files lie in the growing memory of one thread, which ends at 4 GiB. */
 const RESIDENT_BYTES = 2e9;
 /** The most that is read: what a tab may hold. */
@@ -53,7 +55,8 @@ export function placementOf(entries: Iterable<TensorEntry>): Placement {
     );
   const [dtype] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? (["F32"] as const);
   const small = 4 * numParameters <= SMALL_BYTES;
-  const resident = small || (dtype === "F32" && 4 * numParameters <= RESIDENT_BYTES);
+  const room = dtype === "F32" ? RESIDENT_BYTES : CONVERTED_BYTES;
+  const resident = 4 * numParameters <= room;
   return { numParameters, bytes, dtype, resident, threads: small ? "auto" : 1 };
 }
 
