@@ -5,7 +5,6 @@ import { ModelError, refuse } from "./model_error.js";
 import type { GeneratedToken, GenerateRequest } from "./model_types.js";
 import { type LoadHeed, type OpenedModel, openFiles } from "./opened_model.js";
 import { checkIds, readGeneration, readRun } from "./requests.js";
-import type { Tokenizer } from "./tokenizer.js";
 import type { Answered, Asked, CallName, Calls } from "./wire.js";
 
 /** So long the page is not heard while a call is computed; a layer may take longer. */
@@ -100,11 +99,8 @@ export class ModelHost {
     return this.model ?? refuse("bad-request", t`No model is open.`);
   }
 
-  private get tokenizer(): Tokenizer {
-    return (
-      this.opened.tokenizer ??
-      refuse("missing", t`There is no tokenizer.json: tokens are given by their numbers.`)
-    );
+  private checked(ids: readonly number[]): readonly number[] {
+    return checkIds(ids, this.opened.sizes.vocabSize);
   }
 
   private readonly handlers: Handlers = {
@@ -112,9 +108,9 @@ export class ModelHost {
       this.model = await openFiles(files, this.load, (progress) => this.tell({ call, progress }));
       return this.model.facts;
     },
-    encode: async (text) => this.tokenizer.encode(text),
-    decode: async (ids) => this.tokenizer.decode(checkIds(ids, this.opened.sizes.vocabSize)),
-    pieces: async (ids) => this.tokenizer.pieces(checkIds(ids, this.opened.sizes.vocabSize)),
+    encode: async (text) => this.opened.coder.encode(text),
+    decode: async (ids) => this.opened.coder.decode(this.checked(ids)),
+    pieces: async (ids) => this.opened.coder.pieces(this.checked(ids)),
     run: async (request) => {
       const { engine, sizes } = this.opened;
       return engine.run(readRun(request, sizes), this.pause);
@@ -141,7 +137,7 @@ export class ModelHost {
     const generation = this.generations.get(number);
     const token = generation && (await generation.tokens.next()).value;
     if (!generation || !token) return null;
-    const bytes = this.opened.tokenizer?.textBytes(token.id) ?? new Uint8Array();
+    const bytes = this.opened.coder.textBytes(token.id);
     return { ...token, text: generation.decoder.decode(bytes, { stream: true }) };
   }
 }

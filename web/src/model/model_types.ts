@@ -5,7 +5,7 @@
 export interface ModelFiles {
   /** safetensors with the tensor names of Hugging Face's GPT-2 or Llama. */
   readonly weights: Blob;
-  /** tokenizer.json. Without one, text cannot be encoded: ids are given by number. */
+  /** tokenizer.json. Without one, a text is the numbers of its tokens: "464 2068 7586". */
   readonly tokenizer?: Blob | undefined;
   /** config.json: heads, epsilon, rotation. GPT-2 does without. */
   readonly config?: Blob | undefined;
@@ -125,7 +125,7 @@ export interface GenerateRequest {
 
 export interface GeneratedToken {
   readonly id: number;
-  /** Text that is complete with this token: "" while a character lacks bytes, or without a tokenizer. */
+  /** Text that is complete with this token: "" while a character lacks bytes. */
   readonly text: string;
   /** What the model gave it, at temperature 1, before topK. */
   readonly probability: number;

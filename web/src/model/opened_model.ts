@@ -7,9 +7,10 @@ import { planLlama } from "./llama.js";
 import { t } from "./message.js";
 import { refuse } from "./model_error.js";
 import type { ModelFacts, ModelFiles, OpenProgress } from "./model_types.js";
+import { NumberText } from "./number_text.js";
 import { readHeader, type SafetensorsHeader } from "./safetensors.js";
 import type { ModelPlan, Sizes } from "./style.js";
-import { Tokenizer } from "./tokenizer.js";
+import { type TextCoder, Tokenizer } from "./tokenizer.js";
 import { readTokenizer } from "./tokenizer_file.js";
 import { type Placement, placementOf, Weights } from "./weights.js";
 
@@ -17,7 +18,8 @@ export interface OpenedModel {
   readonly facts: ModelFacts;
   readonly sizes: Sizes;
   readonly engine: Engine;
-  readonly tokenizer: Tokenizer | null;
+  /** The tokenizer, or without one the numbers of tokens. */
+  readonly coder: TextCoder;
   dispose(): void;
 }
 
@@ -67,18 +69,19 @@ export async function openFiles(
   const { entries } = plan.plan;
   const placement = placementOf(entries.values());
   onProgress({ stage: "tokenizer", fraction: 0 });
-  const { tokenizer: own } = files;
-  const tokenizer = own ? await openTokenizer(own, plan.sizes.vocabSize) : null;
+  const { tokenizer } = files;
+  const { vocabSize } = plan.sizes;
+  const coder = tokenizer ? await openTokenizer(tokenizer, vocabSize) : new NumberText(vocabSize);
   onProgress({ stage: "engine", fraction: 0 });
   const heed = await load({ threads: placement.threads });
   const { resident, bytes } = placement;
   const onBytes = (read: number) => onProgress({ stage: "weights", fraction: read / bytes });
   const weights = await Weights.read(entries, { heed, file: files.weights, resident, onBytes });
   return {
-    facts: factsOf(plan, placement, tokenizer !== null),
+    facts: factsOf(plan, placement, tokenizer !== undefined),
     sizes: plan.sizes,
     engine: new Engine(heed, plan.make(heed, weights), plan.sizes, plan.endTokens),
-    tokenizer,
+    coder,
     dispose: () => weights.dispose(),
   };
 }

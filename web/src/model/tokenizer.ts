@@ -21,7 +21,18 @@ const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 /** A section of a text: words to encode, or a token that stands in it. */
 type Section = string | AddedToken;
 
-export class Tokenizer {
+/** Text to tokens and back. */
+export interface TextCoder {
+  /** Throws ModelError. */
+  encode(text: string): Encoded;
+  decode(ids: readonly number[]): string;
+  /** Of ids that were not encoded from a text. */
+  pieces(ids: readonly number[]): readonly Piece[];
+  /** What a token adds to a text that is being written. */
+  textBytes(id: number): Uint8Array;
+}
+
+export class Tokenizer implements TextCoder {
   /** By id; undefined where the file has none. */
   private readonly bytes: (Uint8Array | undefined)[] = [];
   private readonly specials = new Set<number>();
