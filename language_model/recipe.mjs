@@ -15,7 +15,7 @@ export const RECIPE = {
   },
   /** Windows a step. */
   batch: 2,
-  steps: 2200,
+  steps: 5500,
   evaluateEvery: 550,
   seed: 1,
 };

@@ -70,6 +70,7 @@ const PAGES = [
   ["de/gallery.html", "card-attention"],
   ["de/race.html", "race-status"],
   ["de/training.html", "training-status"],
+  ["de/model.html", "predictions"],
   ["de/edge_cases.html", "case-empty_row"],
   ["de/benchmarks.html", "peers"],
   ["de/mechanisms/rwkv7.html", "error-rwkv7"],
