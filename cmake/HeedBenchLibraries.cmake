@@ -1,20 +1,7 @@
 # What heed-bench leans on: a command line, JSON, and xsimd for an independent peer. Installed ones
 # are used (Debian: libcli11-dev nlohmann-json3-dev), others downloaded.
-include(FetchContent)
-
-# Declares a download that takes the place of a missing package.
-macro(heed_download name url hash)
-  message(STATUS "${name} not found: downloading it (-DHEED_BUILD_BENCH=OFF does without)")
-  FetchContent_Declare(${name} SYSTEM DOWNLOAD_EXTRACT_TIMESTAMP ON
-    URL "https://github.com/${url}" URL_HASH SHA256=${hash} ${ARGN})
-  FetchContent_MakeAvailable(${name})
-endmacro()
-
-find_package(CLI11 2.1 QUIET)
-if(NOT CLI11_FOUND)
-  heed_download(cli11 CLIUtils/CLI11/archive/refs/tags/v2.4.2.tar.gz
-    f2d893a65c3b1324c50d4e682c0cdc021dd0477ae2c048544f39eed6654b699a)
-endif()
+include(HeedCli11)
+include(HeedDownload)
 
 find_package(nlohmann_json 3.11 QUIET)
 if(NOT nlohmann_json_FOUND)

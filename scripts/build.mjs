@@ -26,10 +26,11 @@ function cmakeDefinitions(tools) {
   return set.map(([name, value]) => `-D${name}=${value}`);
 }
 
-// `preset` is one of CMakePresets.json.
-export async function buildNative(tools, preset = "native-tests") {
+// `preset` is one of CMakePresets.json; default: all targets.
+export async function buildNative(tools, preset = "native-tests", targets = []) {
   await run("cmake", ["--preset", preset, ...cmakeDefinitions(tools)], inRoot(tools));
-  await run("cmake", ["--build", "--preset", preset], inRoot(tools));
+  const only = targets.flatMap((target) => ["--target", target]);
+  await run("cmake", ["--build", "--preset", preset, ...only], inRoot(tools));
 }
 
 export async function buildWasm(tools) {

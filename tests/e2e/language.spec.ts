@@ -58,6 +58,8 @@ async function expectGerman(page: Page): Promise<void> {
   expect(words.length).toBeGreaterThan(20);
   const own = words
     .map((text) => TITLES.reduce((rest: string, title) => rest.replace(`${title}`, ""), text))
+    // Quoted tokens of a text, which is English.
+    .map((text) => text.replace(/„·?\w+“/g, ""))
     .filter((text) => ![SAME, TOKENS, EXPRESSION].some((pattern) => pattern.test(text)));
   const wrong = own.filter(
     (text) => ENGLISH.includes(text) || STOP_WORDS.test(text) || DECIMAL_POINT.test(text),
@@ -73,6 +75,7 @@ const PAGES = [
   ["de/training.html#task=sort", "training-status"],
   ["de/training.html#task=cards", "training-status"],
   ["de/training.html#task=regression", "training-status"],
+  ["de/model.html", "predictions"],
   ["de/edge_cases.html", "case-empty_row"],
   ["de/benchmarks.html", "peers"],
   ["de/mechanisms/rwkv7.html", "error-rwkv7"],

@@ -12,6 +12,7 @@ const KINDS = [
   ["./gallery.html", /./, "card-attention"],
   ["./race.html", /Nothing has been measured yet/, "race-status"],
   ["./training.html", /Not trained yet/, "training-status"],
+  ["./model.html", /nats a token/, "model-status"],
   ["./edge_cases.html", /10⁻|^0$/, "agreement"],
   ["./benchmarks.html", /GFLOP/, "peers"],
   ["./mechanisms/rwkv7.html", /10⁻/, "error-rwkv7"],
@@ -28,7 +29,7 @@ for (const [path, text, id] of KINDS) {
     const sizes: Promise<[string, number]>[] = [];
     page.on("response", (response) => {
       const { pathname } = new URL(response.url());
-      if (!response.ok() || /\.wasm$/.test(pathname)) return;
+      if (!response.ok() || /\.(wasm|safetensors)$/.test(pathname)) return;
       sizes.push(response.body().then((body) => [pathname, gzipSync(body).length]));
     });
     await page.addInitScript(() => {

@@ -229,6 +229,7 @@ export function siteMessages() {
     "gallery",
     "race",
     "training",
+    "model",
     "edge_cases",
     "benchmarks",
     "mechanisms/mechanism",

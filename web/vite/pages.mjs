@@ -29,6 +29,7 @@ const PLACES = [
   ["gallery", "{{Gallery}}"],
   ["race", "{{Race}}"],
   ["training", "{{Training}}"],
+  ["model", "{{Model}}"],
   ["edge_cases", "{{Edge cases}}"],
   ["benchmarks", "{{Benchmarks}}"],
 ];

@@ -1,0 +1,105 @@
+// What the page shows of the weights of all layers: pictures of heads, and who looks at whom.
+import { makeMatrix } from "../lib/make_matrix.js";
+import type { Matrix } from "../lib/matrix.js";
+import { t } from "../lib/messages.js";
+import type { Head, LayerHeads, Piece, RunResult } from "../model/model_types.js";
+
+/** Pictures show so many tokens; more cells would be too small to see. */
+export const MOST_SHOWN = 64;
+
+export const headName = ({ layer, head }: Head): string => t`Layer ${layer + 1}, head ${head + 1}`;
+
+export const sameHead = (a: Head, b: Head): boolean => a.layer === b.layer && a.head === b.head;
+
+export const allHeads = (numLayers: number, numHeads: number): readonly Head[] =>
+  Array.from({ length: numLayers * numHeads }, (_, n) => ({
+    layer: Math.floor(n / numHeads),
+    head: n % numHeads,
+  }));
+
+/** A token as it is written where it must be seen: spaces and line ends as marks. */
+export function shownToken({ text, special }: Pick<Piece, "text" | "special">): string {
+  if (special) return t`(start)`;
+  return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/^ /, "·");
+}
+
+/** The weights that `query` gives, one for each of the `len` tokens. */
+export function rowOf(
+  { weights }: LayerHeads,
+  head: number,
+  query: number,
+  len: number,
+): Float32Array {
+  const start = (head * len + query) * len;
+  return weights.subarray(start, start + len);
+}
+
+/** The picture of a head over the first tokens. */
+export function pictureOf(result: RunResult, head: Head, labels: readonly string[]): Matrix {
+  const { len, heads } = result;
+  const side = Math.min(len, MOST_SHOWN);
+  const layer = heads[head.layer] as LayerHeads;
+  const values = new Float32Array(side * side);
+  for (let row = 0; row < side; row++) {
+    values.set(rowOf(layer, head.head, row, len).subarray(0, side), row * side);
+  }
+  const shown = labels.slice(0, side);
+  return makeMatrix({
+    title: headName(head),
+    kind: "weight",
+    values,
+    rowLabels: shown,
+    columnLabels: shown,
+    hidden: (row, column) => column > row,
+  });
+}
+
+/** The mean of rows of `width` that stand one after the other. */
+export function meanOfRows(rows: Float32Array, width: number): Float32Array {
+  const mean = new Float32Array(width);
+  const count = rows.length / width;
+  rows.forEach((weight, at) => {
+    mean[at % width] = (mean[at % width] ?? 0) + weight / count;
+  });
+  return mean;
+}
+
+/** The rows of all heads of these layers, one after the other: the weights that `query` gives. */
+export function rowsOf(layers: readonly LayerHeads[], query: number, len: number): Float32Array {
+  const numHeads = (layers[0]?.weights.length ?? 0) / (len * len);
+  const rows = new Float32Array(layers.length * numHeads * len);
+  layers.forEach((layer, n) => {
+    for (let head = 0; head < numHeads; head++) {
+      rows.set(rowOf(layer, head, query, len), (n * numHeads + head) * len);
+    }
+  });
+  return rows;
+}
+
+/**
+ * How much of each token reaches `query` through all layers, if every layer passes on half of what it
+ * is given and half of what its heads, on average, take: row `query` of the product of (I + A) / 2.
+ * Sums to 1. Abnar & Zuidema 2020, arXiv:2005.00928, section 3.
+ */
+export function rollout({ len, heads }: RunResult, query: number): Float32Array {
+  let row = new Float32Array(len);
+  row[query] = 1;
+  for (const layer of [...heads].reverse()) {
+    const next = row.map((share) => share / 2);
+    for (let token = 0; token <= query; token++) {
+      const share = row[token] ?? 0;
+      if (share === 0) continue;
+      meanOfRows(rowsOf([layer], token, len), len).forEach((weight, key) => {
+        next[key] = (next[key] ?? 0) + (share * weight) / 2;
+      });
+    }
+    row = next;
+  }
+  return row;
+}
+
+export const mean = (values: ArrayLike<number>): number => {
+  let sum = 0;
+  for (let at = 0; at < values.length; at++) sum += values[at] ?? 0;
+  return sum / values.length;
+};
