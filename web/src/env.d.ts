@@ -6,6 +6,11 @@ declare module "virtual:formulas" {
   export const formulas: Readonly<Record<string, string>>;
 }
 
+declare module "virtual:messages/de/model" {
+  /** Those that only the page of the language model says. */
+  export const messages: Readonly<Record<string, string>>;
+}
+
 declare module "virtual:messages/de" {
   /** German messages by the hash of the English one. */
   export const messages: Readonly<Record<string, string>>;

@@ -193,23 +193,39 @@ function filesIn(folder, ending) {
     .map((name) => join(folder, name));
 }
 
+const sources = () => [".svelte", ".ts"].flatMap((ending) => filesIn(join(web, "src"), ending));
+
+/** The messages of a component or a module. */
+function sourceMessages(file) {
+  const source = readFileSync(file, "utf8");
+  if (!file.endsWith(".svelte")) return codeMessages(source);
+  const { runs, attributes } = markupOf(source);
+  return [
+    ...codeMessages(source),
+    ...runs.map(({ message }) => message),
+    ...attributes.map(({ value }) => value[0].data),
+  ];
+}
+
+/** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
+const OWN_FOLDERS = { model: ["model", "model_page"] };
+
+/** The messages that nobody but the page with this name says. */
+export function ownMessages(page) {
+  const folders = OWN_FOLDERS[page].map((folder) => join(web, "src", folder, "/"));
+  const isOwn = (file) => folders.some((folder) => file.startsWith(folder));
+  const others = new Set(sources().flatMap((file) => (isOwn(file) ? [] : sourceMessages(file))));
+  const own = new Set(sources().flatMap((file) => (isOwn(file) ? sourceMessages(file) : [])));
+  return new Set([...own].filter((message) => !others.has(message)));
+}
+
 /** Every message of the site, in English. */
 export function siteMessages() {
   const found = new Set();
   const add = (all) => {
     for (const message of all) found.add(message);
   };
-  for (const file of [
-    ...filesIn(join(web, "src"), ".svelte"),
-    ...filesIn(join(web, "src"), ".ts"),
-  ]) {
-    const source = readFileSync(file, "utf8");
-    add(codeMessages(source));
-    if (!file.endsWith(".svelte")) continue;
-    const { runs, attributes } = markupOf(source);
-    add(runs.map(({ message }) => message));
-    add(attributes.map(({ value }) => value[0].data));
-  }
+  for (const file of sources()) add(sourceMessages(file));
   const pages = [
     "index",
     "gallery",

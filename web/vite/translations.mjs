@@ -1,17 +1,20 @@
-//   virtual:messages/de   the German messages by the hash of the English one, half as large as the file
+//   virtual:messages/de         the German messages by the hash of the English one, half as large as the file
+//   virtual:messages/de/model   those that only the page model.html says; the first table lacks them
 import { messageKey } from "../src/lib/message_key.ts";
-import { readMessages } from "./messages.mjs";
+import { ownMessages, readMessages } from "./messages.mjs";
 
-const ID = /^virtual:messages\/(\w+)$/;
+const ID = /^virtual:messages\/(\w+)(?:\/(model))?$/;
 
-function hashed(language) {
+function hashed(language, page) {
+  const own = ownMessages("model");
   const table = {};
   for (const [message, translation] of Object.entries(readMessages(language))) {
     const key = messageKey(message);
     if (key in table) throw new Error(`two messages have one hash, ${key}: “${message}”`);
-    table[key] = translation;
+    table[key] = { translation, page: own.has(message) ? "model" : undefined };
   }
-  return table;
+  const wanted = Object.entries(table).filter(([, message]) => message.page === page);
+  return Object.fromEntries(wanted.map(([key, { translation }]) => [key, translation]));
 }
 
 export function translations() {
@@ -19,8 +22,9 @@ export function translations() {
     name: "heed-translations",
     resolveId: (id) => (ID.test(id) ? `\0${id}` : undefined),
     load(id) {
-      const language = id.replace(/^\0/, "").match(ID)?.[1];
-      return language ? `export const messages = ${JSON.stringify(hashed(language))};` : undefined;
+      const [, language, page] = id.replace(/^\0/, "").match(ID) ?? [];
+      if (!language) return undefined;
+      return `export const messages = ${JSON.stringify(hashed(language, page))};`;
     },
   };
 }

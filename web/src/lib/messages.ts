@@ -11,8 +11,15 @@ const page = typeof document === "undefined" ? null : document.documentElement;
 
 export const language: Language = page?.lang === "de" ? "de" : "en";
 
+/** The site's messages, and those that only this page says. */
+async function german(): Promise<Readonly<Record<string, string>>> {
+  const tables = [import("virtual:messages/de")];
+  if (page?.dataset.messages === "model") tables.push(import("virtual:messages/de/model"));
+  return Object.assign({}, ...(await Promise.all(tables)).map(({ messages }) => messages));
+}
+
 /** By the hash of the English message; null in English. */
-const messages = language === "de" ? (await import("virtual:messages/de")).messages : null;
+const messages = language === "de" ? await german() : null;
 
 /** The English messages of what has been said. */
 const english = new Map<string, string>();
