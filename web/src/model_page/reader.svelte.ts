@@ -36,8 +36,8 @@ class Reader {
   encoded = $state.raw<Encoded | null>(null);
   result = $state.raw<RunResult | null>(null);
   pruned = $state.raw<readonly Head[]>([]);
-  /** Nats a token of the held-out passage: as the heads are now, and with all of them. */
-  passageLoss = $state<number | null>(null);
+  /** Nats a token of the held-out passage without so many heads, and with all of them. */
+  passage = $state.raw<{ loss: number; without: number } | null>(null);
   wholeLoss = $state<number | null>(null);
   /** What the passage loses without one head, in the order of all heads. */
   costs = $state.raw<readonly number[]>([]);
@@ -73,6 +73,7 @@ class Reader {
     this.isShipped = isShipped;
     this.pruned = [];
     this.costs = [];
+    this.passage = null;
     this.wholeLoss = null;
     await this.guarded(async () => {
       const { ids } = await client.encode(facts.passage.text);
@@ -196,7 +197,7 @@ class Reader {
     const loss = await this.lossWithout(pruned);
     // Another head may have been taken out meanwhile.
     if (pruned !== this.pruned || client !== this.client) return;
-    this.passageLoss = loss;
+    this.passage = { loss, without: pruned.length };
     if (pruned.length === 0) this.wholeLoss = loss;
   }
 
