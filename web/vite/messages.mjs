@@ -210,13 +210,20 @@ function sourceMessages(file) {
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
 const OWN_FOLDERS = { model: ["model", "model_page"] };
 
-/** The messages that nobody but the page with this name says. */
-export function ownMessages(page) {
-  const folders = OWN_FOLDERS[page].map((folder) => join(web, "src", folder, "/"));
-  const isOwn = (file) => folders.some((folder) => file.startsWith(folder));
-  const others = new Set(sources().flatMap((file) => (isOwn(file) ? [] : sourceMessages(file))));
-  const own = new Set(sources().flatMap((file) => (isOwn(file) ? sourceMessages(file) : [])));
-  return new Set([...own].filter((message) => !others.has(message)));
+/**
+ * What scripts say, by message: the page that alone says it, or "" for what others say too. What stands in
+ * the HTML files only is said when the site is built.
+ */
+export function spokenMessages() {
+  const pages = new Map();
+  for (const file of sources()) {
+    const isOwn = ([, folders]) =>
+      folders.some((name) => file.startsWith(join(web, "src", name, "/")));
+    const page = Object.entries(OWN_FOLDERS).find(isOwn)?.[0] ?? "";
+    for (const message of sourceMessages(file))
+      pages.set(message, (pages.get(message) ?? page) === page ? page : "");
+  }
+  return pages;
 }
 
 /** Every message of the site, in English. */

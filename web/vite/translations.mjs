@@ -1,17 +1,17 @@
 //   virtual:messages/de         the German messages by the hash of the English one, half as large as the file
 //   virtual:messages/de/model   those that only the page model.html says; the first table lacks them
 import { messageKey } from "../src/lib/message_key.ts";
-import { ownMessages, readMessages } from "./messages.mjs";
+import { readMessages, spokenMessages } from "./messages.mjs";
 
 const ID = /^virtual:messages\/(\w+)(?:\/(model))?$/;
 
 function hashed(language, page) {
-  const own = ownMessages("model");
+  const spoken = spokenMessages();
   const table = {};
   for (const [message, translation] of Object.entries(readMessages(language))) {
     const key = messageKey(message);
     if (key in table) throw new Error(`two messages have one hash, ${key}: “${message}”`);
-    table[key] = { translation, page: own.has(message) ? "model" : undefined };
+    table[key] = { translation, page: spoken.get(message) };
   }
   const wanted = Object.entries(table).filter(([, message]) => message.page === page);
   return Object.fromEntries(wanted.map(([key, { translation }]) => [key, translation]));
@@ -24,7 +24,7 @@ export function translations() {
     load(id) {
       const [, language, page] = id.replace(/^\0/, "").match(ID) ?? [];
       if (!language) return undefined;
-      return `export const messages = ${JSON.stringify(hashed(language, page))};`;
+      return `export const messages = ${JSON.stringify(hashed(language, page ?? ""))};`;
     },
   };
 }
