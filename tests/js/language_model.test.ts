@@ -90,23 +90,24 @@ function plainLoss(): number {
     const project = (part: string) => normed.map((row) => times(`${name}.self_attn.${part}`, row));
     const [q, k] = ["q_proj", "k_proj"].map((part) => project(part).map(turn));
     const v = project("v_proj");
-    rows = rows.map((row, i) => {
-      const heads = new Float64Array(row.length);
-      for (let from = 0; from < row.length; from += dim) {
-        const part = (x: Float64Array | undefined) =>
-          (x as Float64Array).subarray(from, from + dim);
-        const weights = Array.from({ length: i + 1 }, (_, j) =>
-          Math.exp(dot(part(q?.[i]), part(k?.[j])) / Math.sqrt(dim)),
-        );
+    const heads = rows.map((row) => new Float64Array(row.length));
+    for (let from = 0; from < config.hidden_size; from += dim) {
+      const parts = (all: Float64Array[] = []) => all.map((x) => x.subarray(from, from + dim));
+      const [queries, keys, values, output] = [q, k, v, heads].map(parts) as Float64Array[][];
+      queries?.forEach((query, i) => {
+        const seen = keys?.slice(0, i + 1) ?? [];
+        const weights = seen.map((key) => Math.exp(dot(query, key) / Math.sqrt(dim)));
         const sum = weights.reduce((a, b) => a + b, 0);
-        weights.forEach((weight, j) => {
-          part(v[j]).forEach((value, n) => {
-            heads[from + n] = (heads[from + n] as number) + (weight / sum) * value;
-          });
-        });
-      }
-      return plus(row, times(`${name}.self_attn.o_proj`, heads));
-    });
+        for (let n = 0; n < dim; n++)
+          (output?.[i] as Float64Array)[n] = weights.reduce(
+            (total, weight, j) => total + (weight / sum) * (values?.[j]?.[n] as number),
+            0,
+          );
+      });
+    }
+    rows = rows.map((row, i) =>
+      plus(row, times(`${name}.self_attn.o_proj`, heads[i] as Float64Array)),
+    );
     rows = rows.map((row) => {
       const x = norm(`${name}.post_attention_layernorm`, row);
       const up = times(`${name}.mlp.up_proj`, x);

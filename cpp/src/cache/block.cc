@@ -3,15 +3,37 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <string>
 
-#include "hwy/aligned_allocator.h"
 #include "src/cache/state.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace heed {
 namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// A token reads all pages of a cache, and with small ones finding them takes a tenth of its time
+// (Zen 4): blocks that fill a huge page begin at one.
+std::align_val_t AlignmentOf(int64_t bytes) {
+  return std::align_val_t{static_cast<size_t>(bytes) < kHugePage ? kLine : kHugePage};
+}
+
+// Asks for huge pages where a process has to ask, as most Linux systems are set. Where it is
+// refused nothing is lost.
+void AskForHugePages([[maybe_unused]] char* data, [[maybe_unused]] int64_t bytes) {
+#ifdef __linux__
+  const size_t whole = static_cast<size_t>(bytes) / kHugePage * kHugePage;
+  if (whole > 0) madvise(data, whole, MADV_HUGEPAGE);
+#endif
+}
 
 // Sums and products of sizes that say so when they do not fit.
 int64_t Times(int64_t a, int64_t b) {
@@ -22,7 +44,10 @@ int64_t Times(int64_t a, int64_t b) {
   return product;
 }
 
-int64_t RoundUpToLine(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t RoundUpToLine(int64_t bytes) {
+  constexpr auto kBytes = static_cast<int64_t>(kLine);
+  return (bytes + kBytes - 1) / kBytes * kBytes;
+}
 
 float LargestSize(const float* row, int64_t width) {
   float largest = 0.0f;
@@ -84,15 +109,16 @@ BlockLayout MakeLayout(const KvCacheOptions& o) {
   return layout;
 }
 
-Block::Block(const BlockLayout& layout)
-    : data_(static_cast<char*>(
-          hwy::AllocateAlignedBytes(static_cast<size_t>(layout.bytes), nullptr, nullptr))) {
+Block::Block(const BlockLayout& layout) : bytes_(layout.bytes) {
+  data_ = static_cast<char*>(
+      ::operator new(static_cast<size_t>(bytes_), AlignmentOf(bytes_), std::nothrow));
   if (data_ == nullptr) {
-    Fail(ErrorCode::kMemory, "could not allocate a cache block of {} bytes", {layout.bytes});
+    Fail(ErrorCode::kMemory, "could not allocate a cache block of {} bytes", {bytes_});
   }
+  AskForHugePages(data_, bytes_);
 }
 
-Block::~Block() { hwy::FreeAlignedBytes(data_, nullptr, nullptr); }
+Block::~Block() { ::operator delete(data_, AlignmentOf(bytes_)); }
 
 void StoreRow(const BlockLayout& layout, const float* from, int64_t width, void* to, float* scale) {
   switch (layout.dtype) {

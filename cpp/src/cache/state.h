@@ -59,6 +59,7 @@ class Block {
   char* data() const { return data_; }
 
  private:
+  int64_t bytes_;
   char* data_;
 };
 

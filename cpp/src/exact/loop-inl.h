@@ -243,20 +243,31 @@ class BlockLoop : private ScoreBlock {
   template <size_t kKeys, class Op>
   void AddProducts(Op op, const float* weights, const PackedTile& packed, const ScoreTile& tile,
                    size_t r, const float* rescale) {
-    const size_t cols = PanelCols();
-    const size_t stride = plan_.v_cols;
-    for (size_t c = 0; c < stride; c += cols) {
-      const float* panel = packed.v + c * plan_.ValueRowsPacked();
-      float* to = scratch_.output.get() + r * stride + c;
-      ForEachRowGroup(tile, [&]<size_t kRows>(size_t i, const ColumnRange& columns) HWY_ATTR {
-        const size_t begin = columns.begin / kKeys;
-        const size_t end = (std::min(columns.end, tile.num_keys) + kKeys - 1) / kKeys;
-        if (begin >= end) return;
-        RegisterTile<ALayout<1, kTileKeys / kKeys>, kRows>(
-            op, weights + i * kTileKeys / kKeys + begin, panel + begin * cols, end - begin,
-            to + i * stride, stride, AddToScaled{rescale + i});
-      });
+    for (size_t c = 0; c < plan_.v_cols; c += PanelCols()) {
+      // Vectors of 4 leave so few columns over that code of their own does not pay.
+      if (hn::MaxLanes(DF()) > 4 && c + hn::Lanes(DF()) >= static_cast<size_t>(p_.head_dim_v)) {
+        AddPanel<kKeys, 1>(op, weights, packed, tile, r, c, rescale);
+      } else {
+        AddPanel<kKeys, 2>(op, weights, packed, tile, r, c, rescale);
+      }
     }
+  }
+
+  // The same for the panel of values, or its first vector, from column c on.
+  template <size_t kKeys, size_t kVectors, class Op>
+  void AddPanel(Op op, const float* weights, const PackedTile& packed, const ScoreTile& tile,
+                size_t r, size_t c, const float* rescale) {
+    const size_t stride = plan_.v_cols;
+    const float* panel = packed.v + c * plan_.ValueRowsPacked();
+    float* to = scratch_.output.get() + r * stride + c;
+    ForEachRowGroup(tile, [&]<size_t kRows>(size_t i, const ColumnRange& columns) HWY_ATTR {
+      const size_t begin = columns.begin / kKeys;
+      const size_t end = (std::min(columns.end, tile.num_keys) + kKeys - 1) / kKeys;
+      if (begin >= end) return;
+      RegisterTile<ALayout<1, kTileKeys / kKeys>, kRows, kVectors>(
+          op, weights + i * kTileKeys / kKeys + begin, panel + begin * PanelCols(), end - begin,
+          to + i * stride, stride, AddToScaled{rescale + i});
+    });
   }
 
 #if HWY_NATIVE_DOT_BF16

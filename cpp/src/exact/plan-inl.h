@@ -121,17 +121,20 @@ struct Plan {
   bool ReadsValuesInPlace() const {
     return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
   }
-  // Are keys and values read once, from memory rather than from a cache, and not in order while
-  // they are converted? Then `TouchRows` pays: for 8 MB in a cache it would cost a tenth, for 32 MB
-  // it gains a fourth (Zen 4).
+  bool ReadsKeysInPlace() const {
+    return HasFewRows() && plugs.score->FillsStored(static_cast<size_t>(rows - first_row));
+  }
+  // Are keys and values read once, and from memory rather than from a cache? Then `TouchRows` pays:
+  // for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen 4).
   bool StreamsRows() const {
     constexpr int64_t kCached = 16 << 20;
     if (num_units == 0 || !HasFewRows()) return false;
     const HeadRows keys = KeysOf(*problem, 0);
     const HeadRows values = ValuesOf(*problem, 0);
     const auto bytes = static_cast<int64_t>(keys.RowBytes() + values.RowBytes());
-    return keys.dtype() == DType::kFloat32 && values.dtype() == DType::kFloat32 &&
-           num_units * problem->kv_len * bytes > kCached;
+    // What is stored in a byte takes longer to convert than to read.
+    const bool converts = ElementSize(keys.dtype()) == 1 || ElementSize(values.dtype()) == 1;
+    return !converts && num_units * problem->kv_len * bytes > kCached;
   }
   size_t NumSplits() const { return (num_tiles + kSplitTiles - 1) / kSplitTiles; }
   // Are the keys of a KV head spread over several tasks? Depends on shapes and options only.
@@ -244,7 +247,7 @@ struct Scratch {
   AlignedFloats v_tile;
   AlignedFloats converted;                  // rows of q, k or v that are not stored as floats
   AlignedFloats zeros;                      // a row; only for caches
-  std::unique_ptr<StoredRows> stored_rows;  // where the values of a tile lie
+  std::unique_ptr<StoredRows> stored_rows;  // where keys or values of a tile lie
   AlignedFloats tile_sums;   // [score rows][v_cols]; this and the next only for unpacked values
   AlignedFloats raw_scores;  // the scores of a tile before they became weights
   AlignedFloats row_max;
@@ -273,8 +276,10 @@ struct Scratch {
       zeros = AlignedFloats(plan.LongestRow());
       std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
     }
-    if (plan.ReadsValuesInPlace()) {
+    if (plan.ReadsKeysInPlace() || plan.ReadsValuesInPlace()) {
       stored_rows = std::make_unique<StoredRows>();
+    }
+    if (plan.ReadsValuesInPlace()) {
       tile_sums = AlignedFloats(kScoreRows * plan.v_cols);
       raw_scores = AlignedFloats(kScoreRows * kTileKeys);
     }

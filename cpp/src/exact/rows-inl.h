@@ -62,18 +62,18 @@ inline void GatherRows(const HeadRows& from, int64_t first, size_t count, RowBuf
   }
 }
 
-// Reads rows [first, first + count) once, in the order of memory, so that what follows finds them
-// in the cache. Squares of them are transposed one by one, which the prefetchers of the processor
-// take for many slow streams: half the speed (Zen 4).
-inline void TouchRows(const HeadRows& from, int64_t first, size_t count) {
+// Reads the rows of columns [first, last) of the tile once, in the order of memory, so that what
+// follows finds them in the cache. Squares of them are transposed one by one, which the prefetchers
+// of the processor take for many slow streams: half the speed (Zen 4).
+inline void TouchRows(const HeadRows& from, const ScoreTile& tile) {
   const size_t bytes = from.RowBytes();
-  for (size_t r = 0; r < count; ++r) {
-    const void* row = from.Row(first + static_cast<int64_t>(r));
+  for (size_t c = tile.first; c < std::min(tile.last, tile.num_keys); ++c) {
+    const void* row = from.Row(tile.key_begin + static_cast<int64_t>(c));
     if (row != nullptr) Touch(row, bytes);
   }
 }
 
-// Finds those of columns [first, end) of the tile.
+// Finds those of columns [first, last) of the tile.
 inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* zeros,
                      StoredRows& stored) {
   const size_t end = std::min(tile.last, tile.num_keys);
@@ -83,6 +83,10 @@ inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* z
     const void* row = from.Row(j);
     stored.rows[c] = row == nullptr ? zeros : row;
     if (scaled) stored.scales[c] = row == nullptr ? 0.0f : from.Scale(j);
+  }
+  for (size_t c = end; c < tile.last; ++c) {
+    stored.rows[c] = stored.rows[end - 1];
+    stored.scales[c] = 0.0f;
   }
 }
 

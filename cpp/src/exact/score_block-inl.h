@@ -91,16 +91,20 @@ class ScoreBlock {
     const float* queries = scratch_.queries.get() + r * plan_.query_depth;
     if (packed.k_packed) return plan_.plugs.score->Fill(queries, packed.k, tile);
     ScoreTile panel = tile;
+    const bool in_place = plan_.ReadsKeysInPlace();
+    const HeadRows keys = KeysOf(p_, unit_);
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
-      if (plan_.streams_rows) {
-        const size_t count = std::min(PanelCols(), tile.num_keys - std::min(c, tile.num_keys));
-        TouchRows(KeysOf(p_, unit_), tile.key_begin + static_cast<int64_t>(c), count);
-      }
-      PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
       panel.first = c;
       panel.last = c + PanelCols();
-      plan_.plugs.score->Fill(queries, packed.k, panel);
+      if (plan_.streams_rows) TouchRows(keys, panel);
+      if (in_place) {
+        FindRows(keys, panel, scratch_.zeros.get(), *scratch_.stored_rows);
+        plan_.plugs.score->FillStored(queries, keys.dtype(), *scratch_.stored_rows, panel);
+      } else {
+        PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
+        plan_.plugs.score->Fill(queries, packed.k, panel);
+      }
     }
   }
 

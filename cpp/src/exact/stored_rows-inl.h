@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The stored rows of a tile of keys or values, and what they are multiplied by; only int8 and
-// float8 have scales.
+// float8 have scales. Columns of padding repeat the last row.
 struct StoredRows {
   const void* rows[kTileKeys];
   float scales[kTileKeys];
@@ -30,6 +30,13 @@ struct StoredRows {
 
 template <class T>
 inline constexpr bool kHasScale = std::is_same_v<T, int8_t> || std::is_same_v<T, Float8E4M3>;
+
+template <class T>
+HWY_INLINE VF LoadScaled(const T* from, const float* scale) {
+  const DF d;
+  const VF x = LoadStored(d, from);
+  return kHasScale<T> ? hn::Mul(x, hn::Set(d, *scale)) : x;
+}
 
 // Reads a byte of every cache line.
 HWY_INLINE void Touch(const void* row, size_t bytes) {
@@ -70,8 +77,7 @@ HWY_INLINE void SumColumns(const StoredRows& values, size_t column,
     for (size_t r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * kTileKeys + j]);
     HWY_UNROLL(8)
     for (size_t i = 0; i < kVectors; ++i) {
-      VF value = LoadStored(d, row + i * lanes);
-      if constexpr (kHasScale<T>) value = hn::Mul(value, hn::Set(d, values.scales[j]));
+      const VF value = LoadScaled(row + i * lanes, values.scales + j);
       HWY_UNROLL(4)
       for (size_t r = 0; r < kRows; ++r) sum[r][i] = Fma(weight[r], value, sum[r][i]);
     }
@@ -122,20 +128,26 @@ void SumValues(const StoredRows& values, const ScoreTile& tile, size_t v_cols,
   }
 }
 
-inline void SumStoredValues(DType dtype, const StoredRows& values, const ScoreTile& tile,
-                            size_t v_cols, float* sums) {
+// Calls `body.template operator()<T>()` for the storage type T.
+template <class Body>
+HWY_INLINE void WithStored(DType dtype, const Body& body) {
   switch (dtype) {
     case DType::kFloat16:
-      return SumValues<Float16>(values, tile, v_cols, sums);
+      return body.template operator()<Float16>();
     case DType::kBFloat16:
-      return SumValues<BFloat16>(values, tile, v_cols, sums);
+      return body.template operator()<BFloat16>();
     case DType::kInt8:
-      return SumValues<int8_t>(values, tile, v_cols, sums);
+      return body.template operator()<int8_t>();
     case DType::kFloat8E4M3:
-      return SumValues<Float8E4M3>(values, tile, v_cols, sums);
+      return body.template operator()<Float8E4M3>();
     default:
-      return SumValues<float>(values, tile, v_cols, sums);
+      return body.template operator()<float>();
   }
+}
+
+inline void SumStoredValues(DType dtype, const StoredRows& values, const ScoreTile& tile,
+                            size_t v_cols, float* sums) {
+  WithStored(dtype, [&]<class T>() HWY_ATTR { SumValues<T>(values, tile, v_cols, sums); });
 }
 
 }  // namespace HWY_NAMESPACE

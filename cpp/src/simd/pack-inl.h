@@ -54,38 +54,52 @@ HWY_INLINE void TransposeBlocks(V (&x)[2]) {
 template <class V>
 HWY_INLINE void TransposeBlocks(V (&)[1]) {}
 
+// kSquare columns of as many rows, transposed: (*this)(c) is column c of them. `row(r)` loads row
+// r.
+template <size_t kSquare>
+struct TransposedSquare {
+  static constexpr size_t kBlocks = kSquare / 4;
+  using D = hn::FixedTag<float, kSquare>;
+  using V = hn::Vec<D>;
+
+  template <class LoadRow>
+  HWY_INLINE explicit TransposedSquare(const LoadRow& row) {
+    const D d;
+    const hn::RepartitionToWide<D> d2;
+    HWY_UNROLL(4)
+    for (size_t g = 0; g < kBlocks; ++g) {
+      const V r0 = row(4 * g);
+      const V r1 = row(4 * g + 1);
+      const V r2 = row(4 * g + 2);
+      const V r3 = row(4 * g + 3);
+      const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
+      const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
+      const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
+      const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
+      x[0][g] = hn::BitCast(d, hn::InterleaveLower(d2, low01, low23));
+      x[1][g] = hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23));
+      x[2][g] = hn::BitCast(d, hn::InterleaveLower(d2, high01, high23));
+      x[3][g] = hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23));
+    }
+    HWY_UNROLL(4)
+    for (size_t i = 0; i < 4; ++i) TransposeBlocks(x[i]);
+  }
+
+  HWY_INLINE V operator()(size_t column) const { return x[column % 4][column / 4]; }
+
+  V x[4][kBlocks];
+};
+
 // Writes kSquare columns of as many rows transposed: to[c * to_stride + r]. Squares as wide as a
 // vector are loaded and stored a fourth as often as squares of 4.
 template <size_t kSquare>
 HWY_INLINE void TransposeSquare(const float* const* HWY_RESTRICT rows, size_t column,
                                 float* HWY_RESTRICT to, size_t to_stride) {
-  constexpr size_t kBlocks = kSquare / 4;
   const hn::FixedTag<float, kSquare> d;
-  const hn::RepartitionToWide<decltype(d)> d2;
-  using V = hn::Vec<decltype(d)>;
-  V x[4][kBlocks];  // x[i][g], block b: column 4 b + i of rows 4 g to 4 g + 3
-  HWY_UNROLL(4)
-  for (size_t g = 0; g < kBlocks; ++g) {
-    const float* const* four = rows + 4 * g;
-    const V r0 = hn::LoadU(d, four[0] + column);
-    const V r1 = hn::LoadU(d, four[1] + column);
-    const V r2 = hn::LoadU(d, four[2] + column);
-    const V r3 = hn::LoadU(d, four[3] + column);
-    const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r0, r1));
-    const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r0, r1));
-    const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r2, r3));
-    const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r2, r3));
-    x[0][g] = hn::BitCast(d, hn::InterleaveLower(d2, low01, low23));
-    x[1][g] = hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23));
-    x[2][g] = hn::BitCast(d, hn::InterleaveLower(d2, high01, high23));
-    x[3][g] = hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23));
-  }
-  HWY_UNROLL(4)
-  for (size_t i = 0; i < 4; ++i) {
-    TransposeBlocks(x[i]);
-    HWY_UNROLL(4)
-    for (size_t b = 0; b < kBlocks; ++b) hn::StoreU(x[i][b], d, to + (4 * b + i) * to_stride);
-  }
+  const TransposedSquare<kSquare> square([&](size_t r)
+                                             HWY_ATTR { return hn::LoadU(d, rows[r] + column); });
+  HWY_UNROLL(16)
+  for (size_t c = 0; c < kSquare; ++c) hn::StoreU(square(c), d, to + c * to_stride);
 }
 
 // Rows [begin, count) of `width` floats transposed, in squares of kSquare and then smaller ones:

@@ -117,10 +117,12 @@ struct AddToScaled {
   }
 };
 
-template <class Layout, size_t kRows, class Op, class Store>
+// kVectors = 1: only the first vector of each panel row, the second stays as it is.
+template <class Layout, size_t kRows, size_t kVectors = 2, class Op, class Store>
 HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HWY_RESTRICT panel,
                              size_t depth, float* HWY_RESTRICT c, size_t c_stride, Store store,
                              Layout layout = {}) {
+  constexpr bool kBoth = kVectors == 2;
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF acc0[kRows];
@@ -129,21 +131,21 @@ HWY_INLINE void RegisterTile(Op op, const float* HWY_RESTRICT a, const float* HW
   for (size_t r = 0; r < kRows; ++r) acc0[r] = acc1[r] = hn::Zero(d);
   for (size_t t = 0; t < depth; ++t) {
     const VF b0 = hn::LoadU(d, panel);
-    const VF b1 = hn::LoadU(d, panel + lanes);
+    const VF b1 = kBoth ? hn::LoadU(d, panel + lanes) : b0;
     panel += 2 * lanes;
     const auto at = op.At(t);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       const VF ar = hn::Set(d, a[r * layout.row_step]);
       acc0[r] = at.Step(ar, b0, acc0[r]);
-      acc1[r] = at.Step(ar, b1, acc1[r]);
+      if constexpr (kBoth) acc1[r] = at.Step(ar, b1, acc1[r]);
     }
     a += layout.depth_step;
   }
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
     store(d, acc0[r], c + r * c_stride, r);
-    store(d, acc1[r], c + r * c_stride + lanes, r);
+    if constexpr (kBoth) store(d, acc1[r], c + r * c_stride + lanes, r);
   }
 }
 

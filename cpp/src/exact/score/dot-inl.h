@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "src/exact/score/score-inl.h"
 #include "src/exact/score_gradient-inl.h"
+#include "src/exact/stored_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -29,6 +30,13 @@ class DotScore final : public ScorePlug {
   }
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
     FillDots(head_dim_, head_dim_, queries, panels, tile);
+  }
+  bool FillsStored(size_t num_queries) const override {
+    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0;
+  }
+  void FillStored(const float* queries, DType dtype, const StoredRows& keys,
+                  ScoreTile& tile) const override {
+    DotStoredKeys(dtype, keys, queries, head_dim_, tile);
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
+#include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/pack-inl.h"
 #include "src/simd/register_tile-inl.h"
@@ -43,6 +44,11 @@ class ScorePlug {
   // Writes columns [first, last) of the tile. `queries` holds row groups of kTileRows (the last one
   // may be shorter), `panels` the tile's packed keys.
   virtual void Fill(const float* queries, const float* panels, ScoreTile& tile) const = 0;
+
+  // Can FillStored() take the place of PackKeys() and Fill() where there are so few queries?
+  virtual bool FillsStored(size_t) const { return false; }
+  // The same scores, bit for bit, from keys where they lie and as they are stored.
+  virtual void FillStored(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
 
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group

@@ -1,0 +1,93 @@
+// Dot products with keys that are used where they lie and as they are stored.
+#if defined(HEED_EXACT_STORED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_STORED_KEYS_INL_H_
+#undef HEED_EXACT_STORED_KEYS_INL_H_
+#else
+#define HEED_EXACT_STORED_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "src/exact/stored_rows-inl.h"
+#include "src/exact/tile.h"
+#include "src/simd/pack-inl.h"
+#include "src/simd/register_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Adds dimensions [t, t + lanes) of the keys of a vector of columns, which begins at c, to the
+// scores of kRows queries. Keys are transposed in registers. A score is one chain of multiply-adds
+// in ascending order of dimensions, as in a register tile: the same bits.
+template <class T, size_t kRows>
+HWY_INLINE void AddKeySquare(const StoredRows& keys, size_t c, size_t t,
+                             const float* HWY_RESTRICT queries, VF (&scores)[kRows]) {
+  constexpr size_t kLanes = hn::MaxLanes(DF());
+  const TransposedSquare<kLanes> square([&](size_t r) HWY_ATTR {
+    return LoadScaled(static_cast<const T*>(keys.rows[c + r]) + t, keys.scales + c + r);
+  });
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < kLanes; ++i) {
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) {
+      scores[r] = Fma(hn::Set(DF(), queries[(t + i) * kRows + r]), square(i), scores[r]);
+    }
+  }
+}
+
+// Columns [c, c + PanelCols()) of the scores of kRows queries, [depth][kRows]. Where vectors are
+// short, a query or two have too few chains to fill the pipelines: then both vectors of columns
+// pass at once. Long ones would not fit the registers.
+template <class T, size_t kRows>
+HWY_INLINE void DotKeyPanel(const StoredRows& keys, size_t c, const float* HWY_RESTRICT queries,
+                            size_t depth, float* HWY_RESTRICT scores) {
+  constexpr size_t kLanes = hn::MaxLanes(DF());
+  constexpr size_t kVectors = kLanes == 4 && 2 * kRows <= kTileRows ? 2 : 1;
+  const DF d;
+  for (size_t first = c; first < c + PanelCols(); first += kVectors * kLanes) {
+    VF sums[kVectors][kRows];
+    HWY_UNROLL(2)
+    for (size_t i = 0; i < kVectors; ++i) {
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r) sums[i][r] = hn::Zero(d);
+    }
+    for (size_t t = 0; t < depth; t += kLanes) {
+      HWY_UNROLL(2)
+      for (size_t i = 0; i < kVectors; ++i) {
+        AddKeySquare<T, kRows>(keys, first + i * kLanes, t, queries, sums[i]);
+      }
+    }
+    HWY_UNROLL(2)
+    for (size_t i = 0; i < kVectors; ++i) {
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kRows; ++r) {
+        hn::Store(sums[i][r], d, scores + r * kTileKeys + first + i * kLanes);
+      }
+    }
+  }
+}
+
+// The scores of a tile of at most kTileRows queries, packed as one group. `depth` is a multiple of
+// a vector.
+template <class T>
+void DotKeys(const StoredRows& keys, const float* queries, size_t depth, const ScoreTile& tile) {
+  for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
+    WithRows(tile.num_rows, [&]<size_t kRows>() HWY_ATTR {
+      DotKeyPanel<T, kRows>(keys, c, queries, depth, tile.scores);
+    });
+  }
+}
+
+HWY_NOINLINE inline void DotStoredKeys(DType dtype, const StoredRows& keys, const float* queries,
+                                       size_t depth, const ScoreTile& tile) {
+  WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeys<T>(keys, queries, depth, tile); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEED_EXACT_STORED_KEYS_INL_H_
