@@ -1,4 +1,5 @@
-# cmake --install: libraries, headers, heedConfig.cmake (find_package) and heed.pc (pkg-config).
+# cmake --install: libraries, headers, heedConfig.cmake (find_package), heed.pc and heed-training.pc
+# (pkg-config).
 include(CMakePackageConfigHelpers)
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
 
@@ -31,8 +32,10 @@ endif()
 if(HEED_CUDA)
   set(cuda_runtime "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
 endif()
-configure_file(cmake/heed.pc.in heed.pc @ONLY)
+foreach(name heed heed-training)
+  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()
 install(FILES "${PROJECT_BINARY_DIR}/heedConfig.cmake"
               "${PROJECT_BINARY_DIR}/heedConfigVersion.cmake"
         DESTINATION "${package_folder}")
-install(FILES "${PROJECT_BINARY_DIR}/heed.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -39,10 +39,30 @@ function copyPages(from, to) {
   return pages.length;
 }
 
-// Warnings are errors. Without Doxygen there is no reference, and the site does without.
+const ABSENT = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <title>The C++ API reference: heed</title>
+  </head>
+  <body>
+    <p>This copy of the site was built without Doxygen: the headers in cpp/include/heed are the reference.</p>
+  </body>
+</html>
+`;
+
+// What the site's links lead to where there is no reference.
+export function writeAbsence(folder) {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "index.html"), ABSENT);
+}
+
+// Warnings are errors. Without Doxygen a page says that there is no reference.
 export async function buildCppApi({ env }, folder) {
   if (!which("doxygen", env.PATH)) {
     console.log("doxygen is not here: the C++ API reference is skipped");
+    writeAbsence(folder);
     return;
   }
   const output = mkdtempSync(join(tmpdir(), "heed-doxygen-"));

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
-import { buildCppApi } from "./api_cpp.mjs";
+import { buildCppApi, writeAbsence } from "./api_cpp.mjs";
+import { markBuild } from "./build_id.mjs";
 import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
@@ -63,6 +64,7 @@ export async function buildPackage(tools) {
     if (name.endsWith(".mjs")) await minifyGlue(from, to);
     else cpSync(from, to);
   }
+  markBuild(join(dist, "wasm"));
   writeInline(join(dist, "wasm"));
 }
 
@@ -79,6 +81,7 @@ export async function buildWeb(tools) {
   } catch (error) {
     // Other releases of Doxygen warn of other things; a test says so, and the site does without.
     console.error(`the C++ API reference is skipped: ${error.message}`);
+    writeAbsence(join(siteFolder, "api-cpp"));
   }
 }
 

@@ -37,7 +37,9 @@ async function install({ env }, from = "build/native") {
 async function checkFindPackage(tools, prefix) {
   const where = `-DCMAKE_PREFIX_PATH=${prefix}`;
   const binary = await buildProject(tools, "tests/consumer", "find-package", [where]);
-  await run(join(binary, "consumer"), [], { cwd: root, env: tools.env });
+  for (const name of ["consumer", "consumer_training"]) {
+    await run(join(binary, name), [], { cwd: root, env: tools.env });
+  }
 
   const source = join(root, "tests/consumer");
   const newer = ["-S", source, "-B", build("newer"), "-G", "Ninja", where, "-DHEED_WANTED=0.2"];
@@ -128,15 +130,22 @@ async function checkPkgConfig({ env }, prefix, hasShared) {
   const triplet = capture(compiler(), ["-print-multiarch"]) ?? "";
   const folders = ["lib", "lib64", `lib/${triplet}`].map((name) => join(prefix, name));
   const found = { ...env, PKG_CONFIG_PATH: folders.map((at) => join(at, "pkgconfig")).join(":") };
-  const version = capture("pkg-config", ["--modversion", "heed"], { env: found });
+  const ask = (...args) => capture("pkg-config", args, { env: found });
+  const version = ask("--modversion", "heed");
   if (!version?.startsWith("0.1.")) throw new Error(`pkg-config says that heed is ${version}`);
-  for (const kind of hasShared ? ["--static", "--shared"] : ["--static"]) {
-    const flags = capture("pkg-config", [kind, "--cflags", "--libs", "heed"], { env: found });
-    if (!flags) throw new Error("pkg-config does not find heed in its install prefix");
-    const program = build(`pkg-config${kind}`);
+  const cuda = ask("--variable=cuda", "heed");
+  if (!["ON", "OFF"].includes(cuda)) throw new Error(`pkg-config says of CUDA: ${cuda}`);
+  const programs = [["heed", "main.cc", "--static"]];
+  if (hasShared) programs.push(["heed", "main.cc", "--shared"]);
+  else programs.push(["heed-training", "training.cc", "--static"]);
+  for (const [name, source, kind] of programs) {
+    const flags = ask(kind, "--cflags", "--libs", name);
+    if (!flags) throw new Error(`pkg-config does not find ${name} in its install prefix`);
+    const program = build(`pkg-config-${name}${kind}`);
     const rest = [...flags.split(/\s+/), ...folders.map((at) => `-Wl,-rpath,${at}`)];
-    if (kind === "--static") rest.unshift("-Wl,-Bstatic", "-lheed", "-Wl,-Bdynamic");
-    const compile = ["-std=c++20", join(root, "tests/consumer/main.cc"), "-o", program];
+    if (kind === "--static")
+      rest.unshift("-Wl,-Bstatic", `-l${name.replace("-", "_")}`, "-Wl,-Bdynamic");
+    const compile = ["-std=c++20", join(root, "tests/consumer", source), "-o", program];
     await run(compiler(), [...compile, ...folders.map((at) => `-L${at}`), ...rest], { cwd: root });
     await run(program, [], { cwd: root });
   }

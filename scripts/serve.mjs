@@ -83,31 +83,31 @@ function answer(folder, headers, request, response) {
   else pipeline(createReadStream(found.file), response, () => {});
 }
 
-// This machine's address in its own network, for a phone beside it.
-function lanAddress() {
+// This machine's addresses in its networks, for a phone beside it: which network that is in is not known.
+function lanAddresses() {
   const addresses = Object.values(networkInterfaces()).flat();
-  const own = addresses.find(({ family, internal }) => family === "IPv4" && !internal);
-  if (!own) throw new Error("--lan: this machine has no address in a network");
-  return own.address;
+  const own = addresses.filter(({ family, internal }) => family === "IPv4" && !internal);
+  if (own.length === 0) throw new Error("--lan: this machine has no address in a network");
+  return own.map(({ address }) => address);
 }
 
-// Resolves with { url, close() } once it listens; port 0 takes any free one. Only this machine can ask,
-// or with `lan` every machine in the networks of this one, which gets one thread: plain HTTP isolates no
-// page.
+// Resolves with { url, urls, close() } once it listens; port 0 takes any free one. Only this machine can
+// ask, or with `lan` every machine in the networks of this one, which gets one thread: plain HTTP
+// isolates no page. `urls` are all addresses, `url` is the first.
 export function serve(folder, port = 0, { isolated = true, lan = false } = {}) {
   const base = resolve(folder);
-  const host = lan ? lanAddress() : "localhost";
+  const hosts = lan ? lanAddresses() : ["localhost"];
   const headers = isolated && !lan ? { ...isolation, ...policy } : policy;
   const server = createServer((request, response) => answer(base, headers, request, response));
   return new Promise((resolvePromise, reject) => {
     server.once("error", reject);
     server.listen(port, lan ? "0.0.0.0" : "127.0.0.1", () => {
-      const url = `http://${host}:${server.address().port}/`;
+      const urls = hosts.map((host) => `http://${host}:${server.address().port}/`);
       const close = () => {
         server.closeAllConnections();
         server.close();
       };
-      resolvePromise({ url, close });
+      resolvePromise({ url: urls[0], urls, close });
     });
   });
 }

@@ -44,6 +44,6 @@ await main(async () => {
     await step("Check the page in Chromium", () => check(tools.chromium));
     return;
   }
-  const { url } = await serveNear(siteFolder, port, { lan: values.lan });
-  console.log(`\nheed is at ${url}   (Ctrl+C stops it)`);
+  const { urls } = await serveNear(siteFolder, port, { lan: values.lan });
+  console.log(`\nheed is at ${urls.join("\n     or at ")}   (Ctrl+C stops it)`);
 });

@@ -59,6 +59,8 @@ export interface MemoryGlue {
   _malloc(bytes: number): number;
   _free(pointer: number): void;
   wasmMemory: { readonly buffer: ArrayBufferLike };
+  /** Its workers, where it has threads. */
+  PThread?: { terminateAllThreads(): void };
 }
 
 type PlanCall = (
@@ -172,7 +174,6 @@ export interface KernelGlue extends MemoryGlue {
   setThreads(count: number): Failure | null;
   alibiSlopes(heads: number, maxExponent: number): number[];
   heapInUse(): number;
-  PThread?: { terminateAllThreads(): void };
 }
 
 /** The oracle's module: bindings/embind/reference/reference_embind.cc. */

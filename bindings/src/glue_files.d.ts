@@ -4,6 +4,11 @@ declare module "*.mjs" {
   export default factory;
 }
 
+// Which build the files beside it are of; scripts/build_id.mjs writes it.
+declare module "*/build_id.js" {
+  export const BUILD_ID: string;
+}
+
 // A module as gzip in base64; scripts/build.mjs writes it.
 declare module "*.bytes.js" {
   const packed: string;

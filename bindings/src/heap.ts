@@ -107,11 +107,11 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     return makeView(dtype, this.#glue.wasmMemory.buffer, pointer, length);
   }
 
-  /** Ends the instance; `stop` may fail on one that crashed. */
-  close(stop: (glue: Glue) => void): void {
+  /** Ends the instance and its threads. */
+  close(): void {
     this.#closed = true;
     try {
-      stop(this.#glue);
+      this.#glue.PThread?.terminateAllThreads();
     } catch {
       // A trapped instance has nothing left to stop.
     }

@@ -291,6 +291,6 @@ export class Heed {
   dispose(): void {
     const { heap } = this.#parts;
     if (heap.closed) return;
-    heap.close((glue) => glue.PThread?.terminateAllThreads());
+    heap.close();
   }
 }

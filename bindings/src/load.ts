@@ -31,22 +31,23 @@ function lazyReference(
 async function start(choice: Choice, options: LoadOptions, platform: Platform): Promise<Heed> {
   const glue = await open<KernelGlue>(choice.variant, options, platform, choice.threads);
   const heap = new Heap(glue);
-  heap.callChecked((module) => module.setThreads(choice.threads));
-  const heed = new Heed({
-    heap,
-    registry: new Registry(glue, platform.build),
-    choice,
-    build: platform.build,
-    version: VERSION,
-    loadReference: lazyReference(options, platform),
-  });
+  // Its workers live on until they are stopped.
   try {
+    heap.callChecked((module) => module.setThreads(choice.threads));
+    const heed = new Heed({
+      heap,
+      registry: new Registry(glue, platform.build),
+      choice,
+      build: platform.build,
+      version: VERSION,
+      loadReference: lazyReference(options, platform),
+    });
     selfTest(heed);
+    return heed;
   } catch (error) {
-    heed.dispose();
+    heap.close();
     throw error;
   }
-  return heed;
 }
 
 /** The `load` of a platform. */

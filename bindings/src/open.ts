@@ -7,6 +7,7 @@ import type { LoadOptions, LoadProgress } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { AnyPlatform, FileKey, WasmFile } from "./platform.js";
 import { VERSION } from "./version.js";
+import { BUILD_ID } from "./wasm/build_id.js";
 import { compileBytes, compileUrl } from "./wasm_file.js";
 
 const NAMES: ReadonlySet<string> = new Set([
@@ -123,16 +124,26 @@ async function instantiate<Glue extends MemoryGlue>(
   return glue as Glue;
 }
 
-/** Which variant of which version a file is: bindings/embind/label.h puts it there. */
+/** The text in a custom section of a file. */
+function readSection(module: WebAssembly.Module, name: string): string | undefined {
+  const [section] = WebAssembly.Module.customSections(module, name);
+  return section && new TextDecoder().decode(section);
+}
+
+/**
+ * Which variant of which version a file is, which bindings/embind/label.h says, and of which build,
+ * which scripts/build_id.mjs says.
+ */
 function readLabel(module: WebAssembly.Module): string {
-  const [section] = WebAssembly.Module.customSections(module, "heed");
-  return section === undefined ? "something else" : new TextDecoder().decode(section);
+  const label = readSection(module, "heed");
+  if (label === undefined) return "something else";
+  return `${label}, build ${readSection(module, "heed.build") ?? "unknown"}`;
 }
 
 /** A stale file would trap or compute nonsense: it must not even be instantiated. */
 function checkBelongs(module: WebAssembly.Module, file: string): void {
   const label = readLabel(module);
-  const wanted = `${file} ${VERSION}`;
+  const wanted = `${file} ${VERSION}, build ${BUILD_ID}`;
   if (label === wanted) return;
   throw new HeedError(
     "wasm-load",

@@ -21,5 +21,4 @@ export interface TrainingGlue extends MemoryGlue {
   trainableMechanisms(): string[];
   setThreads(count: number): Failure | null;
   heapInUse(): number;
-  PThread?: { terminateAllThreads(): void };
 }

@@ -67,7 +67,7 @@ export class Training {
   /** Ends the instance with its models and threads. May be called again. */
   dispose(): void {
     if (this.disposed) return;
-    this.#heap.close((glue) => glue.PThread?.terminateAllThreads());
+    this.#heap.close();
   }
 }
 

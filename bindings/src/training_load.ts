@@ -14,15 +14,16 @@ async function start(
 ): Promise<Training> {
   const glue = await open<TrainingGlue>(choice.variant, options, platform, choice.threads);
   const heap = new Heap(glue);
-  heap.callChecked((module) => module.setThreads(choice.threads));
-  const training = new Training(heap, choice, VERSION);
+  // Its workers live on until they are stopped.
   try {
+    heap.callChecked((module) => module.setThreads(choice.threads));
+    const training = new Training(heap, choice, VERSION);
     selfTestTraining(training);
+    return training;
   } catch (error) {
-    training.dispose();
+    heap.close();
     throw error;
   }
-  return training;
 }
 
 /** The `load` of heed/training on a platform. */

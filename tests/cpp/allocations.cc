@@ -1,14 +1,19 @@
 #include "allocations.h"
 
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace {
 
+constexpr size_t kAll = std::numeric_limits<size_t>::max();
+
 thread_local int64_t allocations = 0;
+thread_local size_t largest = kAll;
 
 void* Allocate(std::size_t size) {
   ++allocations;
+  if (size > largest) throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -26,5 +31,8 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 namespace heed::testing {
 
 int64_t Allocations() { return allocations; }
+
+LargestAllocation::LargestAllocation(size_t bytes) { largest = bytes; }
+LargestAllocation::~LargestAllocation() { largest = kAll; }
 
 }  // namespace heed::testing

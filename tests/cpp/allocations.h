@@ -1,13 +1,21 @@
-// Counts what operator new is asked for, by this thread.
+// What operator new is asked for, by this thread: counted, and refused.
 #ifndef HEED_TESTS_ALLOCATIONS_H_
 #define HEED_TESTS_ALLOCATIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace heed::testing {
 
 // Calls of operator new since the thread began.
 int64_t Allocations();
+
+// While it lives, operator new throws std::bad_alloc for more than `bytes` at once.
+class LargestAllocation {
+ public:
+  explicit LargestAllocation(size_t bytes);
+  ~LargestAllocation();
+};
 
 }  // namespace heed::testing
 

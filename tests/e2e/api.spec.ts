@@ -6,7 +6,8 @@ import { expect, test } from "./page.js";
 test("the API reference is found, linked and searched under the strict policy", async ({
   page,
 }) => {
-  await page.goto("./api/");
+  await page.goto("./de/mechanisms/flash.html");
+  await page.getByRole("link", { name: "Referenz des JavaScript-Pakets" }).click();
   await expect(page.getByRole("heading", { name: /heed/ })).toBeVisible();
   await page.goto("./api/modules/heed_worker.html");
   await page.getByRole("link", { name: "RemoteHeed", exact: true }).first().click();
@@ -16,11 +17,12 @@ test("the API reference is found, linked and searched under the strict policy", 
   await expect(page.locator("#tsd-search-results")).toContainText("KvCacheOptions");
 });
 
-const cppReference = fileURLToPath(new URL("../../build/web/api-cpp/index.html", import.meta.url));
+const cppReference = fileURLToPath(new URL("../../build/web/api-cpp/files.html", import.meta.url));
 
 test("the C++ reference leads from a header to a function and its options", async ({ page }) => {
   test.skip(!existsSync(cppReference), "built without Doxygen");
-  await page.goto("./api-cpp/");
+  await page.goto("./gallery.html");
+  await page.getByRole("link", { name: "Reference of the C++ library" }).click();
   await page.getByRole("link", { name: "attention.h", exact: true }).click();
   await expect(page.getByText("one tiled loop with four sockets").first()).toBeVisible();
   await page.getByRole("link", { name: "heed::AttentionOptions", exact: true }).first().click();

@@ -214,3 +214,30 @@ test("pointing at a point says which mechanism it is", async ({ page }) => {
   expect(seen.size).toBeGreaterThan(1);
   for (const text of seen) expect(text).toMatch(/^\w+, (full|causal): largest error /);
 });
+
+test("the run of a section and what was chosen in it are in its link", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("peers");
+  await section.getByLabel("Run").selectOption({ index: 1 });
+  await expect(page).toHaveURL(/#peers&v=1&run=\d{4}-\d\d-\d\d_/);
+  const mask = section.getByRole("group", { name: "Mask" }).getByRole("button").nth(1);
+  if ((await mask.count()) > 0) await mask.click();
+  const growth = page.getByTestId("growth");
+  const caption = await section.locator("figcaption").first().textContent();
+  const link = new URL(page.url()).hash;
+  await page.goto("about:blank");
+  await page.goto(`./benchmarks.html${link}`);
+  await expect(section.getByLabel("Run")).toHaveValue("1");
+  await expect(section.locator("figcaption").first()).toHaveText(caption ?? "");
+  await expect(section).toBeInViewport();
+  await growth.getByLabel("Mechanism that stands out").selectOption("linear");
+  await expect(page).toHaveURL(/#growth&v=1&mechanism=linear$/);
+  await page.goto("about:blank");
+  await page.goto("./benchmarks.html?embed=1#growth&v=1&mechanism=linear");
+  await expect(growth.getByTestId("readout")).toContainText("tokens: linear");
+  await expect(section).toHaveCount(0);
+  // What is not one of ours chooses nothing.
+  await page.goto("about:blank");
+  await page.goto("./benchmarks.html#peers&v=1&run=none&mask=%3Cb%3E&x=1");
+  await expect(section.getByLabel("Run")).toHaveValue("0");
+});

@@ -28,7 +28,7 @@ test("head and pin are in the address, and a link restores them", async ({ page 
 });
 
 test("a link of another version, or an endless one, changes nothing", async ({ page }) => {
-  for (const fragment of ["#v=2&causal=true&head=2", `#v=1&head=2&pin=${"1".repeat(3000)}`]) {
+  for (const fragment of ["#v=2&causal=true&head=2", `#v=1&head=2&pin=${"1".repeat(5000)}`]) {
     await page.goto("about:blank");
     await page.goto(`./mechanisms/cosine.html${fragment}`);
     await expect(

@@ -47,7 +47,7 @@ function plainHost(): Promise<{ server: Server; url: string }> {
   };
   const server = createServer(async (request, response) => {
     const path = (request.url ?? "").replace(/[?#].*/, "").replace(/^\/some\/folder\//, "");
-    const file = join(SITE, path || "index.html");
+    const file = join(SITE, path.replace(/(^|\/)$/, "$1index.html"));
     try {
       await stat(file);
       response.writeHead(200, {
@@ -79,6 +79,14 @@ test("it works from a folder of a host that sends no special headers", async ({ 
     await page.getByTestId("card-graph").getByRole("link").click();
     await expect(page).toHaveURL(`${url}mechanisms/graph.html`);
     await expect(page.getByTestId("agreement")).toContainText("10⁻");
+    await page.getByRole("link", { name: "Deutsch" }).click();
+    await expect(page).toHaveURL(`${url}de/mechanisms/graph.html`);
+    await expect(page.getByTestId("agreement")).toContainText("10⁻");
+    await page.getByRole("link", { name: "Start", exact: true }).click();
+    await expect(page).toHaveURL(`${url}de/`);
+    await expect(demo.caption).toContainText(/Ausgabe \d/);
+    await page.getByRole("link", { name: "Referenz des JavaScript-Pakets" }).click();
+    await expect(page).toHaveURL(`${url}api/index.html`);
   } finally {
     server.closeAllConnections();
     server.close();

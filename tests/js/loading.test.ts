@@ -5,8 +5,15 @@ import { pathToFileURL } from "node:url";
 import { type LoadOptions, load, VERSION } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { choose } from "../../dist/choose.js";
+import { fullFiles } from "../../dist/full_files.js";
 import { load as loadOnWeb } from "../../dist/index.js";
+import { makeLoad } from "../../dist/load.js";
+import { node, nodeTraining } from "../../dist/node_platform.js";
+import { trainingFiles } from "../../dist/training_files.js";
+import { openTraining } from "../../dist/training_load.js";
+import { BUILD_ID } from "../../dist/wasm/build_id.js";
 import { compileUrl } from "../../dist/wasm_file.js";
+import { withSection } from "../../scripts/build_id.mjs";
 import { expectError, expectRejection, root } from "./support.js";
 
 const file = `${root}dist/wasm/heed-simd.wasm`;
@@ -98,9 +105,20 @@ describe("load", () => {
     await expectRejection("wasm-load", ["something else"], () => load({ wasmBinary: foreign }));
   });
 
+  it("refuses a file of another build of the same version, which a cache may have kept", async () => {
+    expect(BUILD_ID).toMatch(/^[0-9a-f]{16}$/);
+    const stale = Buffer.from(bytes);
+    stale.write("0123456789abcdef", stale.lastIndexOf(BUILD_ID));
+    const words = ["build 0123456789abcdef", `build ${BUILD_ID}`, "a stale copy"];
+    await expectRejection("wasm-load", words, () => load({ wasmBinary: stale }));
+    const unmarked = bytes.subarray(0, bytes.lastIndexOf("heed.build") - 3);
+    await expectRejection("wasm-load", ["build unknown"], () => load({ wasmBinary: unmarked }));
+  });
+
   it("explains a file whose imports are not those of the glue", async () => {
     const label = Buffer.from(`\0\x0f\x04heedsimd ${VERSION}`, "latin1");
-    const wasmBinary = Buffer.concat([Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0), label]);
+    const bare = Buffer.concat([Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0), label]);
+    const wasmBinary = withSection(bare, BUILD_ID);
     await expectRejection("wasm-load", ["does not fit"], () => load({ wasmBinary }));
   });
 
@@ -140,6 +158,43 @@ describe("load", () => {
     const before = Object.getOwnPropertyNames(globalThis).length;
     await import("../../dist/index.js");
     expect(Object.getOwnPropertyNames(globalThis).length).toBe(before);
+  });
+});
+
+describe("threads that cannot be used", () => {
+  /** Glue whose module refuses threads, and how often its workers were stopped. */
+  function refusing(name: string) {
+    const stopped = { count: 0 };
+    const glue = async () => {
+      const { default: factory } = await import(`../../dist/wasm/${name}.node.mjs`);
+      const make = async (settings: Record<string, unknown>) => {
+        const module = await factory(settings);
+        const stop = module.PThread.terminateAllThreads.bind(module.PThread);
+        module.PThread.terminateAllThreads = () => {
+          stopped.count++;
+          stop();
+        };
+        module.setThreads = () => ({ code: "memory", message: "no threads" });
+        return module;
+      };
+      return { default: make };
+    };
+    return { stopped, glue: { "simd-threads": glue, "relaxed-threads": glue } };
+  }
+  const wish = { simd: "plain", threads: 2 } as const;
+
+  it("are stopped: heed", async () => {
+    const { stopped, glue } = refusing("heed-simd-threads");
+    const open = makeLoad(node("full", fullFiles, glue));
+    await expectRejection("memory", ["no threads"], () => open(wish));
+    expect(stopped.count).toBe(1);
+  });
+
+  it("are stopped: heed/training", async () => {
+    const { stopped, glue } = refusing("heed-training-simd-threads");
+    const platform = nodeTraining(trainingFiles, glue);
+    await expectRejection("memory", ["no threads"], () => openTraining(platform, wish));
+    expect(stopped.count).toBe(1);
   });
 });
 

@@ -82,6 +82,7 @@ describe("the packed package", () => {
     const wasm = [
       ...modules.map((name) => `${name}.wasm`),
       ...[...modules, ...glue, "heed-simd.inline"].map((name) => `${name}.mjs`),
+      "build_id.js",
       "heed-simd.bytes.js",
       "heed-simd.d.mts",
     ];

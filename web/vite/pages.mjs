@@ -122,7 +122,7 @@ function localised(html, file, { language, folder }, links = "") {
   if (folder === "") return page;
   // Pages are in the folder of their language, everything else is where it was.
   const moved = page.replace(
-    /((?:href|src)=")\.{1,2}\/(?=(?:assets|src|api)\/|icon\.svg|theme\.js)/g,
+    /((?:href|src)=")\.{1,2}\/(?=(?:assets|src|api|api-cpp)\/|icon\.svg|theme\.js)/g,
     `$1${home}/`,
   );
   return moved.replace("</head>", `${links}</head>`);

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string_view>
 
-#include "src/message.h"
+#include "src/training/checks.h"
 #include "src/training/parallel.h"
 
 namespace heed::training {
@@ -65,7 +65,7 @@ double GradientNorm(const ParameterSet& parameters, ThreadPool* pool) {
   for (const Parameter& parameter : parameters) {
     const std::vector<float>& gradient = parameter.gradient;
     const int64_t count = static_cast<int64_t>(gradient.size());
-    sums.assign(static_cast<size_t>((count + kTaskElements - 1) / kTaskElements), 0);
+    MakeRoom("the sums of squares", PiecesOf(count, kTaskElements), sums);
     ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t piece) {
       double sum = 0;
       for (int64_t n = begin; n < end; ++n) {

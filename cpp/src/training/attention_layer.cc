@@ -179,9 +179,7 @@ void AttentionLayer::Turn(Matrix& rows, int64_t heads, int64_t len, RopeOptions 
 }
 
 void AttentionLayer::AddProjectionGradients(ThreadPool* pool) {
-  const Matrix& by_q = q_.Backward(d_q_, pool);
-  d_x_.Resize(by_q.rows(), by_q.dim());
-  std::copy_n(by_q.data(), by_q.size(), d_x_.data());
+  Copy(q_.Backward(d_q_, pool), d_x_);
   if (!self_) {
     d_context_.Resize(shape_.batch * shape_.kv_len, options_.embed_dim);
     d_context_.Fill(0);

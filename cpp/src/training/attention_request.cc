@@ -129,9 +129,10 @@ std::vector<NamedTensor> AttentionLayer::GradientPlaces() {
     places.push_back({gate.input, GateTensor(gate, gate.gradient)});
   }
   for (Learned& learned : learned_) {
-    learned.gradient.resize(learned.parameter->value.size());
-    places.push_back({learned.input, ContiguousTensor(DType::kFloat32, learned.gradient.data(),
-                                                      learned.parameter->shape)});
+    const Parameter& parameter = *learned.parameter;
+    MakeRoom(parameter.name, static_cast<int64_t>(parameter.value.size()), learned.gradient);
+    places.push_back({learned.input,
+                      ContiguousTensor(DType::kFloat32, learned.gradient.data(), parameter.shape)});
   }
   return places;
 }

@@ -2,7 +2,11 @@
 #ifndef HEED_SRC_TRAINING_CHECKS_H_
 #define HEED_SRC_TRAINING_CHECKS_H_
 
+#include <cstdint>
+#include <new>
+#include <stdexcept>
 #include <string_view>
+#include <vector>
 
 #include "heed/training/parameter.h"
 #include "src/message.h"
@@ -13,6 +17,18 @@ namespace heed::training {
 void CheckCount(std::string_view name, int64_t value);
 
 void CheckSize(std::string_view name, const Matrix& matrix, int64_t rows, int64_t dim);
+
+// Makes `to` hold `count` elements; new ones are zero. Throws Error(kMemory).
+template <class T>
+void MakeRoom(std::string_view name, int64_t count, std::vector<T>& to) {
+  try {
+    to.resize(static_cast<size_t>(count));
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate {} elements of {}", {count, name});
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, "{} elements of {} cannot be addressed", {count, name});
+  }
+}
 
 // Backward() comes after Forward().
 void CheckHasForward(const void* input);

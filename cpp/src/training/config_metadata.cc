@@ -1,8 +1,10 @@
 #include "src/training/config_metadata.h"
 
+#include <algorithm>
 #include <bit>
-#include <cerrno>
+#include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -24,41 +26,86 @@ constexpr const char* kFormat = "transformer 1";
 // Before the bits of a number that has no short text.
 constexpr std::string_view kBits = "bits:";
 
+// All of the text as a whole number.
+template <class T>
+std::optional<T> WholeOf(std::string_view text) {
+  T number = 0;
+  const char* end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
+
+// Up to 15 digits and 10^22 a decimal number is one exact product or quotient (Clinger 1990).
+constexpr size_t kMaxDigits = 15;
+constexpr int kMaxPower = 22;
+
+// The number that a short decimal text is; longer ones are written as bits. strtod would read as
+// the program's locale does, and libc++ has no from_chars of double before LLVM 20.
+std::optional<double> DecimalOf(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  int power = 0;
+  if (const size_t e = text.find_first_of("eE"); e != text.npos) {
+    std::string_view exponent = text.substr(e + 1);
+    if (exponent.starts_with('+')) exponent.remove_prefix(1);
+    const std::optional<int16_t> read = WholeOf<int16_t>(exponent);
+    if (!read) return std::nullopt;
+    power = *read;
+    text = text.substr(0, e);
+  }
+  std::string digits(text);
+  if (const size_t point = digits.find('.'); point != digits.npos) {
+    digits.erase(point, 1);
+    power -= static_cast<int>(digits.size() - point);
+  }
+  const std::optional<uint64_t> whole = WholeOf<uint64_t>(digits);
+  if (!whole || digits.size() > kMaxDigits || std::abs(power) > kMaxPower) return std::nullopt;
+  double scale = 1;
+  for (int n = std::abs(power); n > 0; --n) scale *= 10;
+  const double size = static_cast<double>(*whole);
+  const double number = power < 0 ? size / scale : size * scale;
+  return negative ? -number : number;
+}
+
 // Six digits where they are the number, else its bits: every number comes back as it was. (printf
 // would bring its decimal arithmetic into the WebAssembly files.)
 std::string Text(double number) {
   std::string text = Join("{}", {number});
-  if (std::strtod(text.c_str(), nullptr) == number) return text;
+  if (DecimalOf(text) == number) return text;
   text = kBits;
   return text += std::to_string(std::bit_cast<uint64_t>(number));
 }
 
 double Number(const std::string& key, const std::string& text) {
-  const bool bits = text.starts_with(kBits);
-  const char* begin = text.c_str() + (bits ? kBits.size() : 0);
-  char* end = nullptr;
-  const double number = bits ? std::bit_cast<double>(uint64_t{std::strtoull(begin, &end, 10)})
-                             : std::strtod(begin, &end);
-  if (end == begin || end != text.c_str() + text.size()) RefuseValue(key, text);
-  return number;
+  if (!text.starts_with(kBits)) {
+    const std::optional<double> number = DecimalOf(text);
+    if (!number) RefuseValue(key, text);
+    return *number;
+  }
+  const std::optional<uint64_t> bits =
+      WholeOf<uint64_t>(std::string_view(text).substr(kBits.size()));
+  if (!bits) RefuseValue(key, text);
+  return std::bit_cast<double>(*bits);
 }
 
 template <class T>
 T Whole(const std::string& key, const std::string& text) {
-  char* end = nullptr;
-  errno = 0;
-  const long long number = std::strtoll(text.c_str(), &end, 10);
-  if (text.empty() || errno != 0 || end != text.c_str() + text.size()) RefuseValue(key, text);
-  return static_cast<T>(number);
+  const std::optional<T> number = WholeOf<T>(text);
+  if (!number) RefuseValue(key, text);
+  return *number;
 }
 
 // A parameter as its kind and its value: "flag 1", "number 0.5", "word relu", "numbers 1 2".
 std::string ParamText(const ParamValue& value) {
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "flag 1" : "flag 0";
-  if (const double* number = std::get_if<double>(&value)) return "number " + Text(*number);
-  if (const auto* word = std::get_if<std::string>(&value)) return "word " + *word;
+  if (const double* number = std::get_if<double>(&value)) return Join("number {}", {Text(*number)});
+  if (const auto* word = std::get_if<std::string>(&value)) return Join("word {}", {*word});
   std::string text = "numbers";
-  for (const double number : std::get<std::vector<double>>(value)) text += " " + Text(number);
+  for (const double number : std::get<std::vector<double>>(value)) {
+    text += ' ';
+    text += Text(number);
+  }
   return text;
 }
 

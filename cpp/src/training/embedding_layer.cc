@@ -17,7 +17,8 @@ const Matrix& EmbeddingLayer::Forward(std::span<const int32_t> ids, ThreadPool* 
     Fail(ErrorCode::kRange, "id {} at place {}; ids of {} lie in [0, {})",
          {ids[i], i, table_->name, count});
   }
-  ids_.assign(ids.begin(), ids.end());
+  MakeRoom("ids", static_cast<int64_t>(ids.size()), ids_);
+  std::copy(ids.begin(), ids.end(), ids_.begin());
   y_.Resize(static_cast<int64_t>(ids.size()), dim);
   ForEachRows(y_.rows(), dim, pool, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

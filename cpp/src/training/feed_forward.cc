@@ -54,9 +54,7 @@ const Matrix& FeedForward::Backward(const Matrix& d_y, ThreadPool* pool) {
   Multiply(d_hidden, *ups_, d_gate_, pool);
   ActivateBackward(options_.activation, gates_->data(), d_gate_.data(), d_gate_.size(),
                    d_gate_.data(), pool);
-  const Matrix& by_up = up_.Backward(d_up_, pool);
-  d_x_.Resize(by_up.rows(), by_up.dim());
-  std::copy_n(by_up.data(), by_up.size(), d_x_.data());
+  Copy(up_.Backward(d_up_, pool), d_x_);
   AddTo(gate_->Backward(d_gate_, pool).data(), d_x_.size(), pool, d_x_.data());
   return d_x_;
 }

@@ -52,7 +52,8 @@ Loss CrossEntropy(const Matrix& logits, std::span<const int32_t> targets, Matrix
   const int64_t counted = CheckTargets(logits, targets), classes = logits.dim();
   d_logits.Resize(logits.rows(), classes);
   Softmax(logits.View(), d_logits.View(), 3, pool);
-  std::vector<double> losses(targets.size());
+  std::vector<double> losses;
+  MakeRoom("losses", logits.rows(), losses);
   const float factor = 1 / static_cast<float>(std::max<int64_t>(1, counted));
   ForEachRows(logits.rows(), classes, pool, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -75,7 +76,8 @@ Loss MeanSquaredError(const Matrix& y, const Matrix& target, Matrix& d_y, Thread
   d_y.Resize(y.rows(), y.dim());
   const int64_t count = y.size();
   const double share = 1 / static_cast<double>(std::max<int64_t>(1, count));
-  std::vector<double> sums(static_cast<size_t>((count + kTaskElements - 1) / kTaskElements));
+  std::vector<double> sums;
+  MakeRoom("the sums of squares", PiecesOf(count, kTaskElements), sums);
   ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t piece) {
     double sum = 0;
     for (int64_t n = begin; n < end; ++n) {

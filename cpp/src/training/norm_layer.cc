@@ -82,7 +82,7 @@ const Matrix& NormLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
   CheckSize("d_y", d_y, y_.rows(), y_.dim());
   const int64_t dim = options_.dim, groups = d_y.size() / dim;
   d_x_.Resize(d_y.rows(), d_y.dim());
-  moments_.resize(static_cast<size_t>(groups));
+  MakeRoom("moments", groups, moments_);
   ForEachRows(groups, dim, pool,
               [&](int64_t begin, int64_t end) { InputGradients(d_y, begin, end); });
   AddColumnSums(groups, dim, pool, weight_->gradient.data(), [&](int64_t i, int64_t c) {

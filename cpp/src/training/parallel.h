@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "heed/thread_pool.h"
+#include "heed/training/parameter.h"
 
 namespace heed::training {
 
@@ -16,11 +17,14 @@ inline ThreadPool& PoolOf(ThreadPool* pool) {
   return pool != nullptr ? *pool : DefaultThreadPool();
 }
 
+inline int64_t PiecesOf(int64_t count, int64_t piece_len) {
+  return (count + piece_len - 1) / piece_len;
+}
+
 // Calls body(begin, end, piece) for pieces of `piece_len` of [0, count).
 template <class Body>
 void ForEachPiece(int64_t count, int64_t piece_len, ThreadPool* pool, const Body& body) {
-  const int64_t pieces = (count + piece_len - 1) / piece_len;
-  PoolOf(pool).Run(pieces, [&](int64_t piece, int) {
+  PoolOf(pool).Run(PiecesOf(count, piece_len), [&](int64_t piece, int) {
     body(piece * piece_len, std::min(count, (piece + 1) * piece_len), piece);
   });
 }
@@ -45,6 +49,12 @@ void AddColumnSums(int64_t rows, int64_t dim, ThreadPool* pool, float* to, const
     }
     for (int64_t c = begin; c < end; ++c) to[c] += static_cast<float>(sums[c - begin]);
   });
+}
+
+// Throws Error(kMemory).
+inline void Copy(const Matrix& from, Matrix& to) {
+  to.Resize(from.rows(), from.dim());
+  std::copy_n(from.data(), from.size(), to.data());
 }
 
 // to[n] += from[n].

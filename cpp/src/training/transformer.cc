@@ -125,11 +125,12 @@ const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, int64_t batch
   const int64_t len = static_cast<int64_t>(tokens.size()) / batch;
   const Matrix* rows = &embedding_.Forward(tokens, pool);
   if (positions_) {
-    std::vector<int32_t> places(tokens.size());
+    std::vector<int32_t> places;
+    MakeRoom("places", static_cast<int64_t>(tokens.size()), places);
     for (size_t i = 0; i < places.size(); ++i) {
       places[i] = static_cast<int32_t>(static_cast<int64_t>(i) % len);
     }
-    embedded_ = *rows;
+    Copy(*rows, embedded_);
     AddTo(positions_->Forward(places, pool).data(), embedded_.size(), pool, embedded_.data());
     rows = &embedded_;
   }
@@ -150,7 +151,7 @@ void TokenStack::Backward(const Matrix& d_y, ThreadPool* pool) {
     if (!has_context_) continue;
     const Matrix& more = block->context_gradient();
     if (first) {
-      d_context_ = more;
+      Copy(more, d_context_);
     } else {
       AddTo(more.data(), more.size(), pool, d_context_.data());
     }

@@ -1,8 +1,11 @@
 // The whole model: gradients, files, the same bits for any number of threads.
 #include "heed/training/transformer.h"
 
+#include <clocale>
 #include <cmath>
+#include <map>
 #include <string>
+#include <variant>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -176,6 +179,31 @@ TEST(Transformer, SavesAndLoadsItself) {
   for (int64_t n = 0; n < logits.size(); ++n) EXPECT_EQ(logits.data()[n], again.data()[n]);
 }
 
+TEST(Transformer, WritesEveryNumberAsItWas) {
+  for (const double base : {10000.0, 0.1, 123456.0, 1e-22, 2.5e22, 1e300, 5e-324, 2.0 / 3}) {
+    TransformerConfig config = SmallConfig();
+    config.rope_base = 7;
+    config.params = {{"softcap", base}};
+    const Transformer model(config);
+    EXPECT_EQ(std::get<double>(Transformer::Load(model.Save())->config().params.at(0).value), base);
+  }
+}
+
+// A program may have a locale in which numbers have a comma.
+TEST(Transformer, ReadsNumbersInAnyLocale) {
+  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+  const Transformer model(SmallConfig());
+  const training::SafetensorsFile file(model.Save());
+  std::map<std::string, std::string> metadata = file.metadata();
+  metadata["heed.rope_base"] = "2.5e+03";
+  const std::vector<uint8_t> bytes = SaveSafetensors(model.parameters(), metadata);
+  for (const char* name : {"C", "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "fr_FR"}) {
+    if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
+    EXPECT_EQ(Transformer::Load(bytes)->config().rope_base, 2500) << name;
+  }
+  std::setlocale(LC_NUMERIC, before.c_str());
+}
+
 TEST(Transformer, RefusesFilesOfSomethingElse) {
   Transformer model(SmallConfig());
   const auto refuse = [](const std::vector<uint8_t>& bytes, const char* words) {
@@ -197,6 +225,10 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
   refuse(with("heed.format", "transformer 2"), "no value of heed.format");
   refuse(with("heed.norm", "9"), "no value of heed.norm");
   refuse(with("heed.embed_dim", "8x"), "no value of heed.embed_dim");
+  for (const char* text :
+       {"", ".", "-", "1,5", "1.5.", " 1", "1e", "0x1p3", "nan", "1e23", "bits:"}) {
+    refuse(with("heed.rope_base", text), "no value of heed.rope_base");
+  }
   refuse(with("heed.embed_dim", "4"), "another shape");
   // Nothing is allocated for what the file does not hold.
   refuse(with("heed.embed_dim", "16"), "more weights than the file");

@@ -1,12 +1,24 @@
-// The sliders and scrubbers of a crafted figure by name, so that a link can say where they stand.
+// What was set in a crafted figure by name, so that a link can say it: sliders and scrubbers by
+// themselves, pinned cells and all else where the page asks for it.
+import { getContext, onMount, untrack } from "svelte";
 import { figureFromFragment } from "./fragment.js";
+import type { Cell } from "./matrix.js";
 import { inEnglish } from "./messages.js";
 
-interface Control {
+/** A state of a figure, as the text that a link has of it. */
+interface Linked {
+  /** As the page begins: a link then says nothing. */
+  resting: () => string;
+  text: () => string;
+  /** A link is input from a stranger: what does not fit must change nothing. */
+  set: (text: string) => void;
+}
+
+interface LinkedNumber {
   min: number;
   max: number;
   resting: number;
-  move: (value: number) => void;
+  value: number;
 }
 
 /** The same in every language: links are shared across them. */
@@ -17,40 +29,35 @@ const nameOf = (label: string): string =>
 
 class FigureControls {
   /** Those that do not rest. */
-  moved = $state.raw<Readonly<Record<string, number>>>({});
-  private readonly controls = new Map<string, Control>();
+  moved = $state.raw<Readonly<Record<string, string>>>({});
+  private readonly states = new Map<string, Linked>();
   private asked = figureFromFragment(location.hash);
 
   /** Where a link wants them; the others rest. */
   follow(fragment: string): void {
     this.asked = figureFromFragment(fragment);
-    for (const [name, { resting, move }] of this.controls) {
-      if (!this.obey(name)) move(resting);
-    }
+    for (const [name, { resting, set }] of this.states) set(this.asked[name] ?? resting());
   }
 
-  /** Returns how the control leaves. */
-  add(label: string, control: Control): () => void {
-    const name = nameOf(label);
-    this.controls.set(name, control);
-    this.obey(name);
+  /** Returns how the state leaves. */
+  add(name: string, state: Linked): () => void {
+    this.states.set(name, state);
+    const asked = this.asked[name];
+    if (asked !== undefined) state.set(asked);
     return () => {
-      this.controls.delete(name);
+      this.states.delete(name);
     };
   }
 
-  report(label: string, value: number, resting: number): void {
-    const name = nameOf(label);
-    if (this.moved[name] === (value === resting ? undefined : value)) return;
-    const { [name]: _, ...others } = this.moved;
-    this.moved = value === resting ? others : { ...others, [name]: value };
+  /** All of them as they are now. */
+  now(): Record<string, string> {
+    return Object.fromEntries([...this.states].map(([name, { text }]) => [name, text()]));
   }
 
-  private obey(name: string): boolean {
-    const [control, value] = [this.controls.get(name), this.asked[name]];
-    if (!control || value === undefined || value < control.min || value > control.max) return false;
-    control.move(value);
-    return true;
+  report(name: string, text: string, resting: string): void {
+    if (this.moved[name] === (text === resting ? undefined : text)) return;
+    const { [name]: _, ...others } = this.moved;
+    this.moved = text === resting ? others : { ...others, [name]: text };
   }
 }
 
@@ -58,3 +65,54 @@ export const figureControls = new FigureControls();
 
 /** What a control needs of its frame: set by CraftedFrame. */
 export const IN_FIGURE = Symbol("in a crafted figure");
+
+/** Keeps a state of a figure in the page's link. Called while a component is made. */
+export function linked(name: string, state: Linked): void {
+  onMount(() => figureControls.add(name, state));
+  $effect(() => {
+    const text = state.text();
+    const resting = state.resting();
+    untrack(() => figureControls.report(name, text, resting));
+  });
+}
+
+/** The same of a control, by its label; outside of figures links do not know it. */
+export function linkedControl(
+  label: string,
+  control: () => LinkedNumber,
+  move: (value: number) => void,
+): void {
+  if (!getContext(IN_FIGURE)) return;
+  linked(nameOf(label), {
+    resting: () => String(control().resting),
+    text: () => String(control().value),
+    set: (text) => {
+      const { min, max } = control();
+      const asked = Number(text);
+      if (text.trim() !== "" && asked >= min && asked <= max) move(asked);
+    },
+  });
+}
+
+const NONE = "none";
+const cellText = (cell: Cell | null) => (cell ? `${cell.row + 1},${cell.column + 1}` : NONE);
+
+/** The same of a pinned cell, "3,4" from 1; `inside` says whether there is such a cell. */
+export function linkedCell(
+  name: string,
+  resting: Cell | null,
+  cell: () => Cell | null,
+  inside: (cell: Cell) => boolean,
+  pin: (cell: Cell | null) => void,
+): void {
+  linked(name, {
+    resting: () => cellText(resting),
+    text: () => cellText(cell()),
+    set: (text) => {
+      const [, row, column] = /^([1-9]\d{0,5}),([1-9]\d{0,5})$/.exec(text) ?? [];
+      const asked = { row: Number(row) - 1, column: Number(column) - 1 };
+      if (text === NONE) pin(null);
+      else if (inside(asked)) pin(asked);
+    },
+  });
+}

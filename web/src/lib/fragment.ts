@@ -10,12 +10,12 @@ export interface MechanismState {
   changes: ExampleParams;
   head: number;
   pin: Cell | null;
-  /** Controls of the page's own figure that were moved, by name. */
-  figure: Readonly<Record<string, number>>;
+  /** What was set in the page's own figures, by name. */
+  figure: Readonly<Record<string, string>>;
 }
 
 const VERSION = "1";
-const MAX_LENGTH = 2048;
+const MAX_LENGTH = 4096;
 const FIGURE = "figure.";
 
 /** With "#"; "" where nothing was changed, or too much for a link. */
@@ -26,7 +26,9 @@ export function fragmentOf({ changes, head, pin, figure }: MechanismState): stri
   ]);
   if (head > 0) fields.push(["head", String(head + 1)]);
   if (pin) fields.push(["pin", `${pin.row + 1},${pin.column + 1}`]);
-  for (const [name, value] of Object.entries(figure)) fields.push([FIGURE + name, String(value)]);
+  // One state has one link, however it was reached.
+  for (const name of Object.keys(figure).sort())
+    fields.push([FIGURE + name, figure[name] as string]);
   const text = new URLSearchParams([["v", VERSION], ...fields]).toString();
   return fields.length === 0 || text.length > MAX_LENGTH ? "" : `#${text}`;
 }
@@ -54,12 +56,10 @@ function readPin(text: string | null): Cell | null {
   return row !== undefined && column !== undefined && row + column >= 0 ? { row, column } : null;
 }
 
-export function figureFromFragment(fragment: string): Record<string, number> {
-  const figure: Record<string, number> = {};
+export function figureFromFragment(fragment: string): Record<string, string> {
+  const figure: Record<string, string> = {};
   for (const [name, text] of fieldsOf(fragment)) {
-    const value = Number(text);
-    if (!name.startsWith(FIGURE) || text.trim() === "" || !Number.isFinite(value)) continue;
-    figure[name.slice(FIGURE.length)] = value;
+    if (name.startsWith(FIGURE)) figure[name.slice(FIGURE.length)] = text;
   }
   return figure;
 }

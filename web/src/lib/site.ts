@@ -10,6 +10,9 @@ const home = document.documentElement.dataset.home ?? ".";
 /** The reference that TypeDoc makes of the npm package. */
 export const apiPage = `${home}/api/index.html`;
 
+/** The one that Doxygen makes of the headers. */
+export const cppApiPage = `${home}/api-cpp/index.html`;
+
 export const galleryPage = `${root}/gallery.html`;
 export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
 

@@ -8,8 +8,8 @@
 
 #include "hwy/highway.h"
 #include "src/exact/score/score-inl.h"
+#include "src/exact/score/stored_keys-inl.h"
 #include "src/exact/score_gradient-inl.h"
-#include "src/exact/stored_keys-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {

@@ -4,7 +4,6 @@ import type { Heed } from "heed";
 import { hashText, normalSource } from "../../lib/random.js";
 import { type Pixels, placesOf, TILE, type Tile } from "../../lib/tile_map.js";
 
-export const LENGTHS = [4096, 16384, 65536, 100000] as const;
 export const DIM = 16;
 const TOPICS = 6;
 /** Sections of a topic: what shows when a block is looked at closer. */

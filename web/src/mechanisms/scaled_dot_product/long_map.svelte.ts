@@ -15,9 +15,9 @@ import {
   type Tile,
   tilesIn,
   topLevel,
-  wholeSight,
 } from "../../lib/tile_map.js";
 import type { LongRow } from "./long.js";
+import { type Place, sightAt } from "./long_place.js";
 import type { Ask, Tell, Wanted } from "./long_worker.js";
 
 /** 96 tiles of 256 KB and as much again for their colours: 48 MB. */
@@ -39,7 +39,6 @@ export class LongMap {
   row = $state.raw<(LongRow & { row: number }) | null>(null);
   backend = $state("");
   problem = $state<string | null>(null);
-  working = $state(true);
   /** Grows with every tile that arrives. */
   version = $state(0);
   /** The value at the strong end of the colours. */
@@ -47,7 +46,12 @@ export class LongMap {
   private readonly tiles = new Map<string, Pixels>();
   private readonly worker: Worker;
 
-  constructor(readonly length: number) {
+  readonly length: number;
+
+  /** `start` is in sight as soon as the picture has a size. */
+  constructor(private readonly start: Place) {
+    const { length } = start;
+    this.length = length;
     this.worker = new Worker(new URL("./long_worker.ts", import.meta.url), { type: "module" });
     this.worker.onmessage = ({ data }: MessageEvent<Tell>) => this.hear(data);
     this.worker.onerror = (event) => {
@@ -65,7 +69,7 @@ export class LongMap {
   fit(box: Box): void {
     const first = this.box.width === 0;
     this.box = box;
-    this.look(first ? wholeSight(this.length, box) : this.sight);
+    this.look(first ? sightAt(this.start, box) : this.sight);
   }
 
   look(sight: Sight): void {
@@ -125,7 +129,6 @@ export class LongMap {
       if (known) this.keep(tile, known);
       return { tile, samples: known?.samples ?? 0 };
     });
-    this.working = true;
     this.ask({ want: wanted });
     this.scaleColours();
   }
@@ -159,7 +162,6 @@ export class LongMap {
       this.scaleColours();
     } else if ("row" in news) {
       if (news.row === this.pin?.row) this.row = { row: news.row, ...news.found };
-    } else if ("idle" in news) this.working = false;
-    else this.problem = news.problem;
+    } else this.problem = news.problem;
   }
 }

@@ -19,7 +19,6 @@ export type Tell =
   | { backend: string }
   | { tile: Tile; pixels: Pixels }
   | { row: number; found: LongRow }
-  | { idle: true }
   | { problem: string };
 
 const tell = (message: Tell, transfer: Transferable[] = []) =>
@@ -81,7 +80,6 @@ async function work(from: LongHead): Promise<void> {
   } finally {
     busy = false;
   }
-  tell({ idle: true });
 }
 
 async function begin(length: number): Promise<void> {

@@ -1,9 +1,9 @@
 // Dot products with keys that are used where they lie and as they are stored.
-#if defined(HEED_EXACT_STORED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef HEED_EXACT_STORED_KEYS_INL_H_
-#undef HEED_EXACT_STORED_KEYS_INL_H_
+#if defined(HEED_EXACT_SCORE_STORED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_EXACT_SCORE_STORED_KEYS_INL_H_
+#undef HEED_EXACT_SCORE_STORED_KEYS_INL_H_
 #else
-#define HEED_EXACT_STORED_KEYS_INL_H_
+#define HEED_EXACT_SCORE_STORED_KEYS_INL_H_
 #endif
 
 #include <algorithm>
@@ -90,4 +90,4 @@ HWY_NOINLINE inline void DotStoredKeys(DType dtype, const StoredRows& keys, cons
 }  // namespace heed
 HWY_AFTER_NAMESPACE();
 
-#endif  // HEED_EXACT_STORED_KEYS_INL_H_
+#endif  // HEED_EXACT_SCORE_STORED_KEYS_INL_H_

@@ -1,0 +1,160 @@
+// What holds for every page: axe in both themes, both sizes and both languages; nothing is seen to
+// move; nothing scrolls sideways; every control is large enough to touch and reached by keyboard.
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "@playwright/test";
+import { expect, test } from "./page.js";
+import { EVERY_PAGE, openSettled } from "./pages.js";
+
+const SIZES = {
+  wide: { width: 1280, height: 860 },
+  phone: { width: 390, height: 844 },
+} as const;
+const THEMES = ["light", "dark"] as const;
+const MOST_SHIFT = 0.02;
+const TARGET = 44;
+
+const watchShifts = (page: Page) =>
+  page.addInitScript(() => {
+    const shifts: number[] = [];
+    Object.assign(window, { shifts });
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries())
+        shifts.push((entry as unknown as { value: number }).value);
+    }).observe({ type: "layout-shift", buffered: true });
+  });
+
+const shiftOf = (page: Page) =>
+  page.evaluate(() =>
+    (window as unknown as { shifts: number[] }).shifts.reduce((sum, shift) => sum + shift, 0),
+  );
+
+async function expectNothingSerious(page: Page, where: string): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  expect(
+    serious.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`),
+    where,
+  ).toEqual([]);
+}
+
+/** Controls that are shown and too small, on a phone. */
+const tooSmall = (page: Page) =>
+  page.evaluate((least) => {
+    const found: string[] = [];
+    for (const control of document.querySelectorAll("button, select, input, [role=application]")) {
+      // A radio or checkbox is touched through its label.
+      const target = control.closest("label") ?? control;
+      const { width, height } = target.getBoundingClientRect();
+      const isShown = (control as HTMLElement).checkVisibility();
+      if (isShown && (height < least || width < least)) {
+        found.push(`${target.textContent?.trim()} ${width}x${height}`);
+      }
+    }
+    return found;
+  }, TARGET);
+
+/** What still moves under reduced motion. */
+const moving = (page: Page) =>
+  page.evaluate(() =>
+    [...document.querySelectorAll("*")]
+      .filter((element) => {
+        const { transitionDuration, animationName } = getComputedStyle(element);
+        return transitionDuration !== "0s" || animationName !== "none";
+      })
+      .map((element) => element.outerHTML.slice(0, 80)),
+  );
+
+/** A page that has just been opened in one of the sizes. */
+async function expectInPlace(page: Page, size: keyof typeof SIZES): Promise<void> {
+  expect(await shiftOf(page), `layout shifts, ${size}`).toBeLessThan(MOST_SHIFT);
+  const across = await page.evaluate(() => document.documentElement.scrollWidth);
+  expect(across, `sideways, ${size}`).toBeLessThanOrEqual(SIZES[size].width);
+  if (size === "phone") expect(await tooSmall(page)).toEqual([]);
+}
+
+/** All four; of mechanisms in German each size and each theme once, for axe takes a second a page. */
+const themesOf = (path: string, size: string) =>
+  path.startsWith("de/mechanisms/") ? ([size === "wide" ? "dark" : "light"] as const) : THEMES;
+
+for (const path of EVERY_PAGE.flatMap((name) => [name, `de/${name}`])) {
+  test(`${path}: axe, sizes, motion and shifts`, async ({ page }) => {
+    test.slow(); // two sizes, two themes
+    await watchShifts(page);
+    for (const size of ["wide", "phone"] as const) {
+      await page.setViewportSize(SIZES[size]);
+      await page.emulateMedia({ colorScheme: "light", reducedMotion: "no-preference" });
+      await openSettled(page, `./${path}`);
+      await expectInPlace(page, size);
+      await page.emulateMedia({ reducedMotion: "reduce" });
+      expect(await moving(page)).toEqual([]);
+      for (const colorScheme of themesOf(path, size)) {
+        await page.emulateMedia({ colorScheme });
+        await expectNothingSerious(page, `${size}, ${colorScheme}`);
+      }
+    }
+  });
+}
+
+/** Notes what takes the focus and whether that is seen; names what could and has not. */
+function watchFocus() {
+  const reached = new Set<Element>();
+  const unseen: string[] = [];
+  const isFramed = (element: Element) => {
+    const { outlineStyle, boxShadow, stroke } = getComputedStyle(element);
+    return outlineStyle !== "none" || boxShadow !== "none" || stroke !== "none";
+  };
+  // A card or a label may be framed in place of what it holds, and inside of a drawing its first shape.
+  const isSeen = (element: Element) =>
+    [element, element.closest("label, article"), element.querySelector("g > circle")].some(
+      (item) => item !== null && isFramed(item),
+    );
+  document.addEventListener("focusin", ({ target }) => {
+    const element = target as Element;
+    reached.add(element);
+    if (!isSeen(element)) unseen.push(element.outerHTML.slice(0, 120));
+  });
+  const missed = () =>
+    [
+      ...document.querySelectorAll<HTMLElement>(
+        "a[href], button, input, select, textarea, [tabindex='0']",
+      ),
+    ]
+      .filter(
+        (element) => element.checkVisibility() && !element.matches(":disabled, [tabindex='-1']"),
+      )
+      // Of a group of radio buttons Tab reaches one; arrows lead to the others.
+      .filter((element) => {
+        const { name, type } = element as HTMLInputElement;
+        const group = type === "radio" ? `input[name="${name}"]` : null;
+        const same = group ? [...document.querySelectorAll(group)] : [element];
+        return !same.some((one) => reached.has(one));
+      })
+      .map((element) => element.outerHTML.slice(0, 120));
+  Object.assign(window, { focusWatch: { unseen, missed, count: () => reached.size } });
+}
+
+interface FocusWatch {
+  focusWatch: { unseen: string[]; missed: () => string[]; count: () => number };
+}
+
+const MOST_STOPS = 400;
+
+for (const path of EVERY_PAGE) {
+  test(`${path}: Tab reaches every control, and the focus is always seen`, async ({ page }) => {
+    test.slow(); // a page may have some hundred
+    await page.setViewportSize(SIZES.wide);
+    await openSettled(page, `./${path}`);
+    await page.evaluate(watchFocus);
+    for (let stop = 0, before = -1; stop < MOST_STOPS; stop += 20) {
+      for (let press = 0; press < 20; press++) await page.keyboard.press("Tab");
+      const count = await page.evaluate(() => (window as unknown as FocusWatch).focusWatch.count());
+      if (count === before) break;
+      before = count;
+    }
+    const found = await page.evaluate(() => {
+      const { unseen, missed } = (window as unknown as FocusWatch).focusWatch;
+      return { unseen, missed: missed() };
+    });
+    expect(found).toEqual({ unseen: [], missed: [] });
+  });
+}

@@ -1,0 +1,32 @@
+// The pages of the built site: tests that look at all of them find new ones by themselves.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { expect, type Page } from "@playwright/test";
+
+const SITE = fileURLToPath(new URL("../../build/web/", import.meta.url));
+
+const htmlIn = (folder: string): string[] =>
+  readdirSync(SITE + folder)
+    .filter((name) => name.endsWith(".html"))
+    .map((name) => folder + name);
+
+const mechanisms = htmlIn("mechanisms/");
+const crafted = mechanisms.filter((name) =>
+  readFileSync(SITE + name, "utf8").includes('id="app" class="crafted"'),
+);
+
+/** Of pages that are alike but for their numbers, two. */
+const plain = ["mechanisms/attention.html", "mechanisms/rwkv7.html"];
+
+/** Every page that is made by hand, and some of the others, below the folder of their language. */
+export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...crafted, ...plain];
+
+/** Opens a page and waits until it has computed. */
+export async function openSettled(page: Page, path: string): Promise<void> {
+  await page.goto("about:blank");
+  await page.goto(path);
+  await expect(page.locator("h1").first()).toBeVisible();
+  await expect(page.locator("#app > *").first()).toBeVisible();
+  await expect(page.locator("[aria-busy=true]")).toHaveCount(0);
+  await expect(page.getByText(/^(Loading heed …|heed wird geladen …)$/)).toHaveCount(0);
+}
