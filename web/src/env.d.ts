@@ -7,11 +7,18 @@ declare module "virtual:formulas" {
 }
 
 declare module "virtual:messages/de" {
-  type Messages = Readonly<Record<string, string>>;
   /** German messages by the hash of the English one. */
-  export const messages: Messages;
-  /** Of those that one page has apart, by what its `data-messages` says. */
-  export const parts: Readonly<Record<string, () => Promise<{ messages: Messages }>>>;
+  export const messages: Readonly<Record<string, string>>;
+}
+
+declare module "virtual:messages/de/model" {
+  /** Those that only the page of the language model says. */
+  export const messages: Readonly<Record<string, string>>;
+}
+
+declare module "virtual:messages/de/training" {
+  /** Those that only the training page says. */
+  export const messages: Readonly<Record<string, string>>;
 }
 
 declare module "virtual:symbols" {

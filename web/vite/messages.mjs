@@ -193,7 +193,9 @@ function filesIn(folder, ending) {
     .map((name) => join(folder, name));
 }
 
-/** The messages of a script or a component. */
+const sources = () => [".svelte", ".ts"].flatMap((ending) => filesIn(join(web, "src"), ending));
+
+/** The messages of a component or a module. */
 function sourceMessages(file) {
   const source = readFileSync(file, "utf8");
   if (!file.endsWith(".svelte")) return codeMessages(source);
@@ -205,16 +207,23 @@ function sourceMessages(file) {
   ];
 }
 
-const sources = () => [".svelte", ".ts"].flatMap((ending) => filesIn(join(web, "src"), ending));
+/** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
+const OWN_FOLDERS = { model: ["model", "model_page"], training: ["training"] };
 
-/** The messages that no script or component outside of a folder of src/ has. */
-export function messagesOnlyIn(folder) {
-  const [own, others] = [new Set(), new Set()];
+/**
+ * What scripts say, by message: the page that alone says it, or "" for what others say too. What stands in
+ * the HTML files only is said when the site is built.
+ */
+export function spokenMessages() {
+  const pages = new Map();
   for (const file of sources()) {
-    const found = file.startsWith(join(web, "src", folder, "/")) ? own : others;
-    for (const message of sourceMessages(file)) found.add(message);
+    const isOwn = ([, folders]) =>
+      folders.some((name) => file.startsWith(join(web, "src", name, "/")));
+    const page = Object.entries(OWN_FOLDERS).find(isOwn)?.[0] ?? "";
+    for (const message of sourceMessages(file))
+      pages.set(message, (pages.get(message) ?? page) === page ? page : "");
   }
-  return [...own].filter((message) => !others.has(message));
+  return pages;
 }
 
 /** Every message of the site, in English. */

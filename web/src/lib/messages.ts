@@ -11,15 +11,20 @@ const page = typeof document === "undefined" ? null : document.documentElement;
 
 export const language: Language = page?.lang === "de" ? "de" : "en";
 
-/** Those of all pages, and those that this page has apart. */
-async function germanMessages(): Promise<Readonly<Record<string, string>>> {
-  const { messages, parts } = await import("virtual:messages/de");
-  const own = await parts[page?.dataset.messages ?? ""]?.();
-  return { ...messages, ...own?.messages };
+/** Messages that only one page says, by its `data-messages`. */
+const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, string> }>>> = {
+  model: () => import("virtual:messages/de/model"),
+  training: () => import("virtual:messages/de/training"),
+};
+
+/** The site's messages, and those of this page. */
+async function german(): Promise<Readonly<Record<string, string>>> {
+  const tables = [import("virtual:messages/de"), OWN[page?.dataset.messages ?? ""]?.()];
+  return Object.assign({}, ...(await Promise.all(tables)).map((table) => table?.messages));
 }
 
 /** By the hash of the English message; null in English. */
-const messages = language === "de" ? await germanMessages() : null;
+const messages = language === "de" ? await german() : null;
 
 /** The English messages of what has been said. */
 const english = new Map<string, string>();
