@@ -117,6 +117,10 @@ describe("heed.run.vjp", () => {
       { id: "luong_general", inputs: { q, k, v, scoreMatrix }, params: {} },
       { id: "sigmoid", inputs: { q, k, v }, params: { dropout: { p: 0.3, seed: 4 } } },
       { id: "relu_squared", inputs: { q, k, v }, params: {} },
+      { id: "top_k", inputs: { q, k, v }, params: { topK: 3 } },
+      { id: "sparsemax", inputs: { q, k, v }, params: { softcap: 3 } },
+      { id: "entmax15", inputs: { q, k, v }, params: {} },
+      { id: "stick_breaking", inputs: { q, k, v }, params: {} },
     ];
     for (const call of calls) await expectGradients(call, gradOutput);
   });
@@ -127,7 +131,7 @@ describe("heed.run.vjp", () => {
     expectError("unsupported", ["retention", "no gradient in this build"], () =>
       heed.run.vjp("retention", { q, k, v: k }),
     );
-    expectError("unsupported", ["sparsemax"], () => heed.run.vjp("sparsemax", { q, k, v }));
+    expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
   });
 });
 

@@ -57,19 +57,29 @@ class GradientBlock : private ScoreBlock {
     sums_ = sums;
     heads_ = heads;
     if (!heads.gates.empty()) StartGates();
-    ForEachTile(&GradientBlock::AddTile);
+    ForEachGradient(&GradientBlock::AddTile);
     for (size_t r = 0; r < num_rows_ && !heads.gates.empty(); ++r) own_.gates[r].Finish();
     if (!heads.sinks.empty()) AddSinks(heads.sinks);
     if (g_.wants_q) WriteQueries(heads.params);
   }
 
   // Adds to d_bias only.
-  void RunBias() { ForEachTile(&GradientBlock::AddBias); }
+  void RunBias() { ForEachGradient(&GradientBlock::AddBias); }
 
  private:
   // What to do with a tile of scores, its keys and its first row. A pointer, so that the sockets
   // before it are compiled once.
   using Step = void (GradientBlock::*)(const ScoreTile&, const GradientTile&, size_t);
+
+  // A tile of weights, whose keys are known, and what arrives at its scores.
+  struct Differentiated {
+    const ScoreTile& weights;
+    const ScoreTile& d_scores;
+    const float* capped;  // its scores after softcap, where there is one
+    const GradientTile& keys;
+    size_t r;  // its first row
+  };
+  using GradientStep = void (GradientBlock::*)(const Differentiated&);
 
   void ForEachTile(Step step) {
     for (size_t t = BeginTile(); t < EndTile(); ++t) {
@@ -81,23 +91,38 @@ class GradientBlock : private ScoreBlock {
     }
   }
 
-  void AddTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
+  void ForEachGradient(GradientStep step) {
+    if (g_.plugs.rows != nullptr) return ForEachBuffered(step);
+    gradient_step_ = step;
+    ForEachTile(&GradientBlock::DifferentiateTile);
+  }
+
+  // The same for normalisers that need whole rows: row_block-inl.h.
+  void ForEachBuffered(GradientStep step);
+  void DifferentiateRows(size_t r);
+  void FinishWeights(const ScoreTile& weights, const GradientTile& keys);
+
+  void DifferentiateTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     const ScoreTile d_scores = Differentiate(tile, keys, r);
+    (this->*gradient_step_)({tile, d_scores, own_.capped.get(), keys, r});
+  }
+
+  void AddTile(const Differentiated& tile) {
+    const ScoreTile& d_scores = tile.d_scores;
     AddHeadSums(d_scores, heads_);
     for (size_t i = 0; i < d_scores.num_rows && !heads_.gates.empty(); ++i) {
-      own_.gates[r + i].Add(d_scores, d_scores.scores, i);
+      own_.gates[tile.r + i].Add(d_scores, d_scores.scores, i);
     }
     if (g_.owns_bias) AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
     if (g_.plugs.softcap != nullptr) {
-      g_.plugs.softcap->Backward(tile, own_.capped.get(), d_scores.scores);
+      g_.plugs.softcap->Backward(d_scores, tile.capped, d_scores.scores);
     }
-    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(tile);
-    AddProducts(tile, d_scores, keys, sums_, r);
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(tile.weights);
+    AddProducts(tile.weights, d_scores, tile.keys, sums_, tile.r);
   }
 
-  void AddBias(const ScoreTile& tile, const GradientTile& keys, size_t r) {
-    const ScoreTile d_scores = Differentiate(tile, keys, r);
-    AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
+  void AddBias(const Differentiated& tile) {
+    AddBiasGradient(tile.d_scores, tile.d_scores.scores, g_.gradients().d_bias);
   }
 
   // Scores of -inf are hidden, as in forward.
@@ -122,7 +147,7 @@ class GradientBlock : private ScoreBlock {
       const float* rows[kTileRows];
       for (size_t i = 0; i < count; ++i) {
         rows[i] = StoredRow(g_.problem->d_out, group + i, own_.converted.get() + i * g_.DimV());
-        if (g_.plugs.normalize->HasLse()) FillTerms(group + i, rows[i]);
+        if (HasLse(p_.options)) FillTerms(group + i, rows[i]);
       }
       TransposeRows(rows, count, g_.DimV(), own_.d_out.get() + group * g_.DimV(), count);
       d_out_finite_ = PackPanels(RowPointers{rows}, count, g_.DimV(), num_rows_,
@@ -175,7 +200,7 @@ class GradientBlock : private ScoreBlock {
   void FillFactors() {
     float* factor = own_.factor.get();
     std::fill_n(factor, num_rows_, 1.0f);
-    const double power = g_.plugs.normalize->LengthPower();
+    const double power = g_.plugs.normalize == nullptr ? 0 : g_.plugs.normalize->LengthPower();
     if (power == 0) return;
     CountVisible(factor);
     for (size_t r = 0; r < num_rows_; ++r) {
@@ -201,11 +226,21 @@ class GradientBlock : private ScoreBlock {
   ScoreTile Differentiate(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     ScoreTile d_scores = tile;
     d_scores.scores = own_.d_scores.get();
-    FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, d_scores);
-    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(d_scores);
-    if (!keys.keys_finite || !queries_finite_ || !d_out_finite_) NoteVisible(tile, tile.scores);
+    FillWeightGradients(keys, r, d_scores);
+    if (MustSelect(keys)) NoteVisible(tile, tile.scores);
     g_.plugs.normalize->Apply(tile, d_scores.scores, row_terms_.From(r));
     return d_scores;
+  }
+
+  // d_p_ij = d_out_i . v_j, through dropout.
+  void FillWeightGradients(const GradientTile& keys, size_t r, const ScoreTile& to) const {
+    FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, to);
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(to);
+  }
+
+  // Must products leave hidden cells out?
+  bool MustSelect(const GradientTile& keys) const {
+    return !keys.keys_finite || !queries_finite_ || !d_out_finite_;
   }
 
   void AddHeadSums(const ScoreTile& d_scores, const HeadSums& heads) const {
@@ -303,6 +338,7 @@ class GradientBlock : private ScoreBlock {
   GradientRows row_terms_;
   PartSums sums_{};
   HeadSums heads_{};
+  GradientStep gradient_step_ = nullptr;
   bool queries_finite_ = true;
   bool d_out_finite_ = true;
 };

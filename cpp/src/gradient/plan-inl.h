@@ -15,6 +15,7 @@
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/exact/plan-inl.h"
+#include "src/exact/row_gradient-inl.h"
 #include "src/exact/score_gradient-inl.h"
 #include "src/exact/weights/dropout-inl.h"
 #include "src/gradient/problem.h"
@@ -26,9 +27,10 @@ namespace HWY_NAMESPACE {
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
-  std::unique_ptr<NormalizeGradient> normalize;
-  std::unique_ptr<Softcap> softcap;         // nullptr: none
-  std::unique_ptr<DropoutWeights> dropout;  // nullptr: none
+  std::unique_ptr<NormalizeGradient> normalize;  // nullptr where `rows` is not
+  std::unique_ptr<RowGradient> rows;             // for normalisers that need whole rows
+  std::unique_ptr<Softcap> softcap;              // nullptr: none
+  std::unique_ptr<DropoutWeights> dropout;       // nullptr: none
 };
 
 GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
@@ -125,6 +127,10 @@ struct GradientScratch {
   AlignedFloats d_q;         // [block rows][k_cols]
   AlignedFloats d_scores;    // of one score tile
   AlignedFloats capped;      // scores of it after softcap
+  // Only for normalisers that need whole rows (row_block-inl.h): d_scores and capped lie in a row
+  // buffer as the scores do.
+  ScratchVector<ScoreTile> d_tiles;  // those in the buffer
+  AlignedFloats row_scratch;         // what the plug asked for
   AlignedFloats totals;  // gradients of scores, summed over each row; where the score needs them
   AlignedFloats lse, mean, factor;  // of the rows
   AlignedFloats converted;          // rows that are not floats where they lie
@@ -134,7 +140,8 @@ struct GradientScratch {
   explicit GradientScratch(const GradientPlan& g) : forward(g.plan, false) {
     const Plan& plan = g.plan;
     const size_t most = static_cast<size_t>(std::min(plan.rows, plan.block_rows));
-    const size_t tile = std::min(most, kScoreRows) * kTileKeys;
+    const bool buffered = g.plugs.rows != nullptr;
+    const size_t tile = buffered ? plan.BufferFloats() : std::min(most, kScoreRows) * kTileKeys;
     query_rows = AlignedFloats(most * g.k_cols);
     d_out = AlignedFloats(most * g.DimV());
     d_out_rows = AlignedFloats(most * plan.v_cols);
@@ -148,6 +155,10 @@ struct GradientScratch {
     totals = AlignedFloats(rows);
     converted = AlignedFloats(2 * PanelCols() * plan.LongestRow());
     if (g.GateFloats() > 0) gates.resize(rows);
+    if (buffered) {
+      d_tiles.reserve(plan.MostBufferedTiles());
+      row_scratch = AlignedFloats(g.plugs.rows->ScratchFloats(plan.num_tiles));
+    }
     row = AlignedFloats(RoundUp(plan.LongestRow(), PanelCols()) + std::max(g.k_cols, plan.v_cols));
   }
 

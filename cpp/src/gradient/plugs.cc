@@ -5,8 +5,13 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/exact/normalize/entmax15-inl.h"
+#include "src/exact/normalize/hard-inl.h"
 #include "src/exact/normalize/pointwise-inl.h"
 #include "src/exact/normalize/softmax-inl.h"
+#include "src/exact/normalize/sparsemax-inl.h"
+#include "src/exact/normalize/stick_breaking-inl.h"
+#include "src/exact/normalize/top_k-inl.h"
 #include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
@@ -26,6 +31,23 @@ std::unique_ptr<NormalizeGradient> MakeNormalizeGradient(const AttentionProblem&
   if (pointwise) return gradient;
   if (FoldsLog2E(p)) return std::make_unique<SoftmaxGradient<Log2Units>>();
   return std::make_unique<SoftmaxGradient<NaturalUnits>>();
+}
+
+std::unique_ptr<RowGradient> MakeRowGradient(const AttentionProblem& p) {
+  switch (p.options.normalize) {
+    case Normalize::kHard:
+      return std::make_unique<HardGradient>();
+    case Normalize::kStickBreaking:
+      return std::make_unique<StickBreakingGradient>();
+    case Normalize::kTopK:
+      return std::make_unique<TopKGradient>();
+    case Normalize::kSparsemax:
+      return std::make_unique<SparsemaxGradient>();
+    case Normalize::kEntmax15:
+      return std::make_unique<Entmax15Gradient>();
+    default:
+      return nullptr;
+  }
 }
 
 std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
@@ -52,7 +74,8 @@ GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   GradientPlugs plugs;
   plugs.score = MakeScoreGradient(p);
-  plugs.normalize = MakeNormalizeGradient(p);
+  plugs.rows = MakeRowGradient(p);
+  if (plugs.rows == nullptr) plugs.normalize = MakeNormalizeGradient(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.dropout.p > 0) plugs.dropout = std::make_unique<DropoutWeights>(o.dropout);
   return plugs;

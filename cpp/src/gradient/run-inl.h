@@ -13,6 +13,7 @@
 
 #include "src/gradient/block-inl.h"
 #include "src/gradient/plan-inl.h"
+#include "src/gradient/row_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {

@@ -35,20 +35,15 @@ void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
     case Normalize::kRelu:
     case Normalize::kReluSquared:
     case Normalize::kAverage:
+    case Normalize::kHard:
+    case Normalize::kStickBreaking:
+    case Normalize::kTopK:
+    case Normalize::kSparsemax:
+    case Normalize::kEntmax15:
       return;
     case Normalize::kKernelSum:
       if (o.kernel == Kernel::kGaussian) return;
       Refuse("normalize \"kernel_sum\" with another kernel than gaussian");
-    case Normalize::kHard:
-      Refuse("normalize \"hard\"");
-    case Normalize::kTopK:
-      Refuse("normalize \"top_k\"");
-    case Normalize::kSparsemax:
-      Refuse("normalize \"sparsemax\"");
-    case Normalize::kEntmax15:
-      Refuse("normalize \"entmax15\"");
-    case Normalize::kStickBreaking:
-      Refuse("normalize \"stick_breaking\"");
     case Normalize::kCope:
       Refuse("normalize \"cope\"");
   }
