@@ -67,9 +67,12 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
     return found == c.tensors.end() ? 0 : static_cast<size_t>(found->second.buffer.size());
   };
   std::vector<float> d_width(c.width.size(), kNan), d_temperature(count("temperature"), kNan);
+  std::vector<float> d_score_bias(count("score_bias"), kNan);
   gradients.d_width = d_width;
   gradients.d_temperature = d_temperature;
+  gradients.d_score_bias = d_score_bias;
   Buffer<float> d_matrix, d_distance_bias, d_bucket_bias, d_gates;
+  Buffer<float> d_query_weight, d_key_weight, d_score_vector;
   const auto add = [&](const char* name, Buffer<float>& buffer, TensorView<float>& to) {
     if (count(name) == 0) return;
     buffer = like(c.tensors.at(name).buffer);
@@ -78,6 +81,9 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   add("score_matrix", d_matrix, gradients.d_score_matrix);
   add("distance_bias", d_distance_bias, gradients.d_distance_bias);
   add("bucket_bias", d_bucket_bias, gradients.d_bucket_bias);
+  add("query_weight", d_query_weight, gradients.d_query_weight);
+  add("key_weight", d_key_weight, gradients.d_key_weight);
+  add("score_vector", d_score_vector, gradients.d_score_vector);
   add("log_gates", d_gates, gradients.d_log_gates);
   if (d_gates.has_value()) {
     // [1, batch, heads, kv_len] as the options take it.
@@ -96,14 +102,16 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
        {std::pair{"q", &d_q}, std::pair{"k", &d_k}, std::pair{"v", &d_v},
         std::pair{"bias", &d_bias}, std::pair{"score_matrix", &d_matrix},
         std::pair{"distance_bias", &d_distance_bias}, std::pair{"bucket_bias", &d_bucket_bias},
-        std::pair{"log_gates", &d_gates}}) {
+        std::pair{"log_gates", &d_gates}, std::pair{"query_weight", &d_query_weight},
+        std::pair{"key_weight", &d_key_weight}, std::pair{"score_vector", &d_score_vector}}) {
     if (!buffer->has_value()) continue;
     values[name] = Doubles(buffer->Elements());
     EXPECT_TRUE(buffer->GapsAreUntouched()) << name << ": " << c.Describe();
   }
   for (const auto& [name, sums] :
        {std::pair{"alibi_slopes", &d_slopes}, std::pair{"sinks", &d_sinks},
-        std::pair{"width", &d_width}, std::pair{"temperature", &d_temperature}}) {
+        std::pair{"width", &d_width}, std::pair{"temperature", &d_temperature},
+        std::pair{"score_bias", &d_score_bias}}) {
     if (!sums->empty()) values[name] = Doubles(*sums);
   }
   return values;

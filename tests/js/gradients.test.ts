@@ -110,11 +110,19 @@ describe("heed.run.vjp", () => {
     const width = { data: Float32Array.of(0.8, 1.1, 1.5), shape: [3] };
     const temperature = { data: Float32Array.of(0.5, 1, 1.5, 2), shape: [4] };
     const scoreMatrix = randomData([3, 3], 9);
+    const queryWeight = randomData([6, 3], 14);
+    const keyWeight = randomData([2, 6, 3], 15);
+    const scoreVector = randomData([4, 6], 16);
+    const concatWeight = randomData([6, 6], 17);
+    const locationWeight = randomData([7, 3], 18);
     const calls: Call[] = [
       { id: "gaussian", inputs: { q, k, v, width }, params: {} },
       { id: "kernel_regression", inputs: { q, k, v, width }, params: { kernel: "gaussian" } },
       { id: "cosine", inputs: { q, k, v, temperature }, params: {} },
       { id: "luong_general", inputs: { q, k, v, scoreMatrix }, params: {} },
+      { id: "additive", inputs: { q, k, v, queryWeight, keyWeight, scoreVector }, params: {} },
+      { id: "luong_concat", inputs: { q, k, v, concatWeight, scoreVector }, params: {} },
+      { id: "luong_location", inputs: { q, v, locationWeight }, params: {} },
       { id: "sigmoid", inputs: { q, k, v }, params: { dropout: { p: 0.3, seed: 4 } } },
       { id: "relu_squared", inputs: { q, k, v }, params: {} },
       { id: "top_k", inputs: { q, k, v }, params: { topK: 3 } },

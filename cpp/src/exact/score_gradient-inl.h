@@ -12,6 +12,7 @@
 #include "heed/gradient.h"
 #include "hwy/highway.h"
 #include "src/exact/tile.h"
+#include "src/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -24,24 +25,51 @@ struct ScoreSums {
   float total;           // sum of d_s; only where NeedsTotals()
 };
 
+// Vectors in panels, [panel of dims][row][PanelCols()].
+struct PanelRows {
+  const float* data;
+  size_t rows;  // of a panel
+  size_t cols;  // dims, whole panels
+  PanelRows From(size_t row) const { return {data + row * PanelCols(), rows, cols}; }
+  // Dims [c, c + PanelCols()) of a row; c is a multiple of PanelCols().
+  const float* At(size_t row, size_t c) const { return data + c * rows + row * PanelCols(); }
+};
+
+// Where the sums of queries and keys go, rows of as many floats as panels have dims: nullptr where
+// nobody wants them. `params` are those of the queries.
+struct PairSums {
+  float* queries;
+  float* keys;
+  double* params;
+};
+
 class ScoreGradient {
  public:
   virtual ~ScoreGradient() = default;
+
+  // For scores that are no dot product of what they pack: adds to the sums what a tile of d_s gives
+  // to its packed queries and keys. A d_s of 0 gives nothing, whatever the vectors hold.
+  virtual bool HasPairs() const { return false; }
+  virtual void AddPairs(const ScoreTile& /*d_scores*/, const PanelRows& /*queries*/,
+                        const PanelRows& /*keys*/, const PairSums& /*sums*/) const {}
 
   // d_q of one query, and d_k of one key. They add to the gradients of parameters, `params`:
   // QueryParams() numbers for the queries of a KV head, KeyParams() for its keys; nullptr where
   // nobody wants them.
   virtual void Query(const Row& row, const float* q, const ScoreSums& sums, float* d_q,
                      double* params) const = 0;
-  virtual void Key(const float* k, const ScoreSums& sums, float* d_k, double* params) const = 0;
+  virtual void Key(int64_t kv_head, const float* k, const ScoreSums& sums, float* d_k,
+                   double* params) const = 0;
 
   virtual bool NeedsTotals() const { return false; }
   virtual size_t QueryParams() const { return 0; }
   virtual size_t KeyParams() const { return 0; }
 
-  // Numbers of all parameters, and which of them the n-th one of a KV head is.
+  // Numbers of all parameters, and which of them the n-th one of the queries or keys of a KV head
+  // is.
   virtual size_t NumParams() const { return 0; }
-  virtual size_t ParamOf(int64_t /*kv_head*/, size_t n) const { return n; }
+  virtual size_t QueryParamOf(int64_t /*kv_head*/, size_t n) const { return n; }
+  virtual size_t KeyParamOf(int64_t /*kv_head*/, size_t n) const { return n; }
   // Takes the sums to where the caller wants them.
   virtual void Store(std::span<const double> /*params*/, const AttentionGradients& /*to*/) const {}
 };

@@ -286,6 +286,7 @@ class GradientBlock : private ScoreBlock {
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
+    if (g_.plugs.score->HasPairs()) return AddPairs(d_scores, keys, sums, r);
     if (g_.wants_k) {
       const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
       float* to = sums.k + key * g_.k_cols;
@@ -298,6 +299,16 @@ class GradientBlock : private ScoreBlock {
       float* to = own_.d_q.get() + r * g_.k_cols;
       keys.keys_finite ? AddKeys(d_scores, rows, to) : AddVisibleKeys(d_scores, visible, rows, to);
     }
+  }
+
+  void AddPairs(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                size_t r) const {
+    const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
+    const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    float* d_queries = g_.wants_q ? own_.d_q.get() + r * g_.k_cols : nullptr;
+    float* d_keys = g_.wants_k ? sums.k + key * g_.k_cols : nullptr;
+    g_.plugs.score->AddPairs(d_scores, queries, rows, {d_queries, d_keys, heads_.params});
   }
 
   void AddTotals(const ScoreTile& d_scores, const PartSums& sums, size_t r) {

@@ -57,10 +57,7 @@ struct GradientPlan {
     k_cols = RoundUp(plan.depth, PanelCols());
     const int64_t tasks = std::max<int64_t>(1, kMostTasks / plan.num_units);
     num_parts = std::clamp<int64_t>(plan.rows / kPartRows, 1, tasks);
-    // Parameters of scores are differentiated along with queries and keys.
-    params = to.d_width.empty() && to.d_temperature.empty() && !to.d_score_matrix.has_value()
-                 ? 0
-                 : plugs.score->NumParams();
+    params = WantsScoreParams(to) ? plugs.score->NumParams() : 0;
     const AttentionProblem& p = g.attention;
     if (to.d_distance_bias.has_value()) reach = (to.d_distance_bias.shape[3] - 1) / 2;
     if (to.d_bucket_bias.has_value()) reach = std::max(reach, p.options.bucket_max_distance);

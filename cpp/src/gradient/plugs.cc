@@ -5,6 +5,7 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/exact/additive_gradient-inl.h"
 #include "src/exact/normalize/entmax15-inl.h"
 #include "src/exact/normalize/hard-inl.h"
 #include "src/exact/normalize/pointwise-inl.h"
@@ -59,6 +60,8 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
         return std::make_unique<SquaredDistanceGradient>(p);
       case Score::kCosine:
         return std::make_unique<CosineGradient>(p, units);
+      case Score::kAdditive:
+        return std::make_unique<AdditiveGradient>(p);
       case Score::kBilinear:
         return std::make_unique<BilinearGradient>(p, units);
       default:

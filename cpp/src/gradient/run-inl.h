@@ -182,7 +182,7 @@ class GradientRun {
     } else {
       const float* k = nullptr;
       GatherRows(keys, j, 1, scratch.buffers(), &k);
-      g_.plugs.score->Key(k, sums, row, params);
+      g_.plugs.score->Key(keys.head, k, sums, row, params);
     }
     if (!d_k.has_value()) return;
     FloatsToStoredRow(row, width, d_k.dtype, d_k.Row(keys.batch, keys.head, j));
@@ -283,16 +283,19 @@ class GradientRun {
   // Adds up KV heads, and of each its parts and tiles, in ascending order.
   void WriteParams() const {
     std::vector<double> sums(g_.params);
-    const auto add = [&](const std::vector<double>& from, size_t tasks, size_t count) {
+    const ScoreGradient& score = *g_.plugs.score;
+    using ParamOf = size_t (ScoreGradient::*)(int64_t, size_t) const;
+    const auto add = [&](const std::vector<double>& from, size_t tasks, size_t count, ParamOf of) {
       for (size_t n = 0; n < from.size(); ++n) {
         const int64_t unit = static_cast<int64_t>(n / count / tasks);
         const int64_t kv_head = unit % g_.attention().num_kv_heads;
-        sums[g_.plugs.score->ParamOf(kv_head, n % count)] += from[n];
+        sums[(score.*of)(kv_head, n % count)] += from[n];
       }
     };
-    add(query_params_, static_cast<size_t>(g_.num_parts), g_.plugs.score->QueryParams());
-    add(key_params_, plan_.num_tiles, g_.plugs.score->KeyParams());
-    g_.plugs.score->Store(sums, g_.gradients());
+    add(query_params_, static_cast<size_t>(g_.num_parts), score.QueryParams(),
+        &ScoreGradient::QueryParamOf);
+    add(key_params_, plan_.num_tiles, score.KeyParams(), &ScoreGradient::KeyParamOf);
+    score.Store(sums, g_.gradients());
   }
 
   const GradientPlan& g_;

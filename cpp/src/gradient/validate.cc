@@ -1,7 +1,7 @@
 // The boundary of AttentionBackward(): everything that can be wrong with a call is found here.
-#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/gradient/problem.h"
 #include "src/message.h"
@@ -16,7 +16,6 @@ namespace {
 
 void CheckScoreIsDifferentiable(const AttentionOptions& o) {
   if (o.normalize == Normalize::kAverage) return;  // reads no score
-  if (o.score == Score::kAdditive) Refuse("score \"additive\"");
   const std::pair<const char*, const TensorView<const float>*> tensors[] = {
       {"relative_keys", &o.relative_keys},
       {"relative_queries", &o.relative_queries},
@@ -92,49 +91,34 @@ void CheckTensor(const char* name, const TensorView<float>& gradient, const char
   CheckOutput(name, gradient, tensor.shape, Join("as {}", {option}));
 }
 
+struct NamedSpan {
+  const char* name;
+  ViewSpan span;
+};
+
 void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
   const AttentionGradients& to = g.gradients;
-  const auto vector = [](std::span<float> values) {
-    return SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
-                  sizeof(float));
-  };
-  const ViewSpan outputs[] = {SpanOf(to.d_q),
-                              SpanOf(to.d_k),
-                              SpanOf(to.d_v),
-                              SpanOf(to.d_bias),
-                              vector(to.d_alibi_slopes),
-                              vector(to.d_sinks),
-                              vector(to.d_width),
-                              vector(to.d_temperature),
-                              SpanOf(to.d_score_matrix),
-                              SpanOf(to.d_distance_bias),
-                              SpanOf(to.d_bucket_bias),
-                              SpanOf(to.d_log_gates)};
-  const char* names[] = {
-      "d_q",           "d_k",        "d_v",           "d_bias",         "d_alibi_slopes",
-      "d_sinks",       "d_width",    "d_temperature", "d_score_matrix", "d_distance_bias",
-      "d_bucket_bias", "d_log_gates"};
   const AttentionProblem& p = g.attention;
-  const ViewSpan inputs[] = {SpanOf(p.q),
-                             SpanOf(p.k),
-                             SpanOf(p.v),
-                             SpanOf(g.out),
-                             SpanOf(g.d_out),
-                             SpanOf(g.lse),
-                             SpanOf(to.d_lse),
-                             SpanOf(given.bias),
-                             SpanOf(given.score_matrix),
-                             SpanOf(given.distance_bias),
-                             SpanOf(given.bucket_bias),
-                             SpanOf(given.log_gates)};
-  const char* input_names[] = {"q",           "k",        "v",    "out",          "d_out",
-                               "lse",         "d_lse",    "bias", "score_matrix", "distance_bias",
-                               "bucket_bias", "log_gates"};
-  for (size_t i = 0; i < std::size(outputs); ++i) {
-    for (size_t j = 0; j < std::size(inputs); ++j) {
-      CheckNoAlias(names[i], outputs[i], input_names[j], inputs[j]);
-    }
-    for (size_t j = 0; j < i; ++j) CheckNoAlias(names[i], outputs[i], names[j], outputs[j]);
+  std::vector<NamedSpan> outputs = {
+      {"d_q", SpanOf(to.d_q)}, {"d_k", SpanOf(to.d_k)}, {"d_v", SpanOf(to.d_v)}};
+  std::vector<NamedSpan> inputs = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
+                                   {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
+                                   {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
+                                   {"d_lse", SpanOf(to.d_lse)}};
+  for (const TensorGradient& tensor : kTensorGradients) {
+    outputs.push_back({tensor.gradient_name, SpanOf(to.*tensor.gradient)});
+    inputs.push_back({tensor.name, SpanOf(given.*tensor.option)});
+  }
+  for (const VectorGradient& vector : kVectorGradients) {
+    const std::span<float> values = to.*vector.gradient;
+    outputs.push_back(
+        {vector.gradient_name, SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())},
+                                      {0, 0, 0, 1}, sizeof(float))});
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [name, span] = outputs[i];
+    for (const NamedSpan& input : inputs) CheckNoAlias(name, span, input.name, input.span);
+    for (size_t j = 0; j < i; ++j) CheckNoAlias(name, span, outputs[j].name, outputs[j].span);
   }
 }
 
@@ -165,15 +149,12 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   if (gradients.d_q.has_value()) CheckOutput("d_q", gradients.d_q, p.q.shape, "as q");
   if (gradients.d_k.has_value()) CheckOutput("d_k", gradients.d_k, p.k.shape, "as k");
   if (gradients.d_v.has_value()) CheckOutput("d_v", gradients.d_v, p.v.shape, "as v");
-  CheckVector("d_alibi_slopes", gradients.d_alibi_slopes, "alibi_slopes", options.alibi_slopes);
-  CheckVector("d_sinks", gradients.d_sinks, "sinks", options.sinks);
-  CheckVector("d_width", gradients.d_width, "width", options.width);
-  CheckVector("d_temperature", gradients.d_temperature, "temperature", options.temperature);
-  CheckTensor("d_bias", gradients.d_bias, "bias", options.bias);
-  CheckTensor("d_distance_bias", gradients.d_distance_bias, "distance_bias", options.distance_bias);
-  CheckTensor("d_bucket_bias", gradients.d_bucket_bias, "bucket_bias", options.bucket_bias);
-  CheckTensor("d_log_gates", gradients.d_log_gates, "log_gates", options.log_gates);
-  CheckTensor("d_score_matrix", gradients.d_score_matrix, "score_matrix", options.score_matrix);
+  for (const VectorGradient& v : kVectorGradients) {
+    CheckVector(v.gradient_name, gradients.*v.gradient, v.name, options.*v.option);
+  }
+  for (const TensorGradient& t : kTensorGradients) {
+    CheckTensor(t.gradient_name, gradients.*t.gradient, t.name, options.*t.option);
+  }
   CheckAliases(g, options);
   if (!gradients.d_bias.has_value()) return g;
   g.gradients.d_bias =
