@@ -35,7 +35,12 @@ type GradientOption =
   | "queryWeight"
   | "keyWeight"
   | "scoreBias"
-  | "scoreVector";
+  | "scoreVector"
+  | "relativeKeys"
+  | "relativeQueries"
+  | "relativeValues"
+  | "contentBias"
+  | "positionBias";
 
 /** Gradients of q, k, v and of those options that were given as tensors, each shaped as its input. */
 export type AttentionGradients<Q, K, V, O, Kind> = {
@@ -67,8 +72,8 @@ export type AttentionVjp<Q, K, V, O> = {
 export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
-   * logGates, sinks, alibiSlopes, width, temperature, scoreMatrix, queryWeight, keyWeight, scoreBias
-   * and scoreVector. docs/gradients.md says what has none: HeedError "unsupported" names it. Not in
+   * logGates, sinks, alibiSlopes, width, temperature, scoreMatrix, queryWeight, keyWeight, scoreBias,
+   * scoreVector, relativeKeys, relativeQueries, relativeValues, contentBias and positionBias. docs/gradients.md says what has none: HeedError "unsupported" names it. Not in
    * "heed/core".
    */
   <

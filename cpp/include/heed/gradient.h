@@ -48,6 +48,11 @@ struct AttentionGradients {
   TensorView<float> d_query_weight{};
   TensorView<float> d_key_weight{};
   TensorView<float> d_score_vector{};
+  TensorView<float> d_relative_keys{};
+  TensorView<float> d_relative_queries{};
+  TensorView<float> d_relative_values{};
+  TensorView<float> d_content_bias{};
+  TensorView<float> d_position_bias{};
 };
 
 // Computes the gradients of a scalar L from d_out = dL / d output, for output = Attention(q, k, v):

@@ -189,14 +189,6 @@ class AdditiveGradient final : public ScoreGradient {
     }
   }
 
-  static void StoreTensor(const double* from, const TensorView<float>& to) {
-    for (int64_t h = 0; to.has_value() && h < to.shape[1]; ++h) {
-      for (int64_t u = 0; u < to.shape[2]; ++u) {
-        for (int64_t t = 0; t < to.shape[3]; ++t) to(0, h, u, t) = static_cast<float>(*from++);
-      }
-    }
-  }
-
   const AttentionProblem& p_;
   size_t cols_;            // hidden_dim, whole panels
   AlignedFloats vectors_;  // [num_heads][cols_], times the scale

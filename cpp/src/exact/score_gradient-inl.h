@@ -21,8 +21,9 @@ namespace HWY_NAMESPACE {
 // What the loop sums for a query over its keys, or for a key over its queries, weighted by the
 // gradients of their scores, d_s.
 struct ScoreSums {
-  const float* vectors;  // sum of d_s * the other side, packed
-  float total;           // sum of d_s; only where NeedsTotals()
+  const float* vectors;          // sum of d_s * the other side, packed
+  float total;                   // sum of d_s; only where NeedsTotals()
+  const float* terms = nullptr;  // of a query, what AddTerms() gave it; only where HasTerms()
 };
 
 // Vectors in panels, [panel of dims][row][PanelCols()].
@@ -43,6 +44,23 @@ struct PairSums {
   double* params;
 };
 
+// The same for terms beside a dot product, and memory for one vector.
+struct TermSums {
+  float* queries;
+  float* keys;
+  double* params;
+  float* row;
+};
+
+// Writes all numbers of a tensor [1, heads, rows, cols], if it is wanted.
+inline void StoreTensor(const double* from, const TensorView<float>& to) {
+  for (int64_t h = 0; to.has_value() && h < to.shape[1]; ++h) {
+    for (int64_t r = 0; r < to.shape[2]; ++r) {
+      for (int64_t c = 0; c < to.shape[3]; ++c) to(0, h, r, c) = static_cast<float>(*from++);
+    }
+  }
+}
+
 class ScoreGradient {
  public:
   virtual ~ScoreGradient() = default;
@@ -52,6 +70,12 @@ class ScoreGradient {
   virtual bool HasPairs() const { return false; }
   virtual void AddPairs(const ScoreTile& /*d_scores*/, const PanelRows& /*queries*/,
                         const PanelRows& /*keys*/, const PairSums& /*sums*/) const {}
+
+  // For scores with more terms than the dot product of what they pack: adds what those give.
+  // `queries` are row groups, as in ScorePlug::Fill().
+  virtual bool HasTerms() const { return false; }
+  virtual void AddTerms(const ScoreTile& /*d_scores*/, const float* /*queries*/,
+                        const PanelRows& /*keys*/, const TermSums& /*sums*/) const {}
 
   // d_q of one query, and d_k of one key. They add to the gradients of parameters, `params`:
   // QueryParams() numbers for the queries of a KV head, KeyParams() for its keys; nullptr where

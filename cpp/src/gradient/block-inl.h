@@ -32,6 +32,7 @@ struct HeadSums {
   std::span<double> sinks;
   std::span<double> curves;  // by distance, one after the other
   std::span<double> gates;   // by key, one after the other
+  std::span<double> values;  // tables of relative values, one after the other
   double* params;            // of the score
 };
 
@@ -54,6 +55,7 @@ class GradientBlock : private ScoreBlock {
   void Run(const PartSums& sums, const HeadSums& heads) {
     std::fill_n(own_.d_q.get(), num_rows_ * g_.k_cols, 0.0f);
     std::fill_n(own_.totals.get(), num_rows_, 0.0f);
+    if (own_.terms.get() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
     sums_ = sums;
     heads_ = heads;
     if (!heads.gates.empty()) StartGates();
@@ -235,6 +237,10 @@ class GradientBlock : private ScoreBlock {
   // d_p_ij = d_out_i . v_j, through dropout.
   void FillWeightGradients(const GradientTile& keys, size_t r, const ScoreTile& to) const {
     FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, to);
+    if (g_.plugs.relative_values != nullptr) {
+      const PanelRows d_out = {own_.d_out_rows.get(), num_rows_, plan_.v_cols};
+      g_.plugs.relative_values->AddDots(to, d_out.From(r));
+    }
     if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(to);
   }
 
@@ -280,20 +286,32 @@ class GradientBlock : private ScoreBlock {
   void AddProducts(const ScoreTile& weights, const ScoreTile& d_scores, const GradientTile& keys,
                    const PartSums& sums, size_t r) {
     const size_t key = static_cast<size_t>(weights.key_begin);
-    const uint8_t* visible = scratch_.visible.data();
+    const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
     if (g_.wants_v) {
-      const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
+      const uint8_t* visible = scratch_.visible.data();
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
-    if (g_.plugs.score->HasPairs()) return AddPairs(d_scores, keys, sums, r);
+    if (!heads_.values.empty()) {
+      g_.plugs.relative_values->AddSums(weights, d_out, heads_.values.data());
+    }
+    const ScoreGradient& score = *g_.plugs.score;
+    if (score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
+    AddScoreProducts(d_scores, keys, sums, r);
+    if (score.HasTerms()) AddTerms(d_scores, keys, sums, r);
+    if (score.NeedsTotals()) AddTotals(d_scores, sums, r);
+  }
+
+  void AddScoreProducts(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                        size_t r) {
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    const uint8_t* visible = scratch_.visible.data();
     if (g_.wants_k) {
       const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
       float* to = sums.k + key * g_.k_cols;
       queries_finite_ ? AddRows(d_scores, queries, to)
                       : AddVisibleRows(d_scores, visible, queries, to);
     }
-    if (g_.plugs.score->NeedsTotals()) AddTotals(d_scores, sums, r);
     if (g_.wants_q) {
       const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
       float* to = own_.d_q.get() + r * g_.k_cols;
@@ -309,6 +327,16 @@ class GradientBlock : private ScoreBlock {
     float* d_queries = g_.wants_q ? own_.d_q.get() + r * g_.k_cols : nullptr;
     float* d_keys = g_.wants_k ? sums.k + key * g_.k_cols : nullptr;
     g_.plugs.score->AddPairs(d_scores, queries, rows, {d_queries, d_keys, heads_.params});
+  }
+
+  void AddTerms(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                size_t r) const {
+    const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    float* d_queries = g_.wants_q ? own_.terms.get() + r * g_.k_cols : nullptr;
+    float* d_keys = g_.wants_k ? sums.k + key * g_.k_cols : nullptr;
+    g_.plugs.score->AddTerms(d_scores, scratch_.queries.get() + r * plan_.query_depth, rows,
+                             {d_queries, d_keys, heads_.params, own_.row.get()});
   }
 
   void AddTotals(const ScoreTile& d_scores, const PartSums& sums, size_t r) {
@@ -330,12 +358,16 @@ class GradientBlock : private ScoreBlock {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& at = scratch_.rows[r];
       const float* sums = own_.d_q.get() + r * g_.k_cols;
-      const bool none = std::all_of(sums, sums + plan_.depth, [](float x) { return x == 0; });
+      const float* terms = own_.terms.get();
+      if (terms != nullptr) terms += r * g_.k_cols;
+      const auto is_zero = [](float x) { return x == 0; };
+      const bool none = std::all_of(sums, sums + plan_.depth, is_zero) &&
+                        (terms == nullptr || std::all_of(terms, terms + plan_.depth, is_zero));
       if (none && own_.totals.get()[r] == 0) {
         std::fill_n(row, p_.head_dim, 0.0f);
       } else {
         const float* q = StoredRow(p_.q, r, own_.converted.get());
-        g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r]}, row, params);
+        g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r], terms}, row, params);
       }
       if (!d_q.has_value()) continue;
       FloatsToStoredRow(row, static_cast<size_t>(d_q.shape[3]), d_q.dtype,

@@ -15,6 +15,7 @@
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/exact/plan-inl.h"
+#include "src/exact/relative_gradient-inl.h"
 #include "src/exact/row_gradient-inl.h"
 #include "src/exact/score_gradient-inl.h"
 #include "src/exact/weights/dropout-inl.h"
@@ -27,10 +28,11 @@ namespace HWY_NAMESPACE {
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
-  std::unique_ptr<NormalizeGradient> normalize;  // nullptr where `rows` is not
-  std::unique_ptr<RowGradient> rows;             // for normalisers that need whole rows
-  std::unique_ptr<Softcap> softcap;              // nullptr: none
-  std::unique_ptr<DropoutWeights> dropout;       // nullptr: none
+  std::unique_ptr<NormalizeGradient> normalize;             // nullptr where `rows` is not
+  std::unique_ptr<RowGradient> rows;                        // for normalisers that need whole rows
+  std::unique_ptr<Softcap> softcap;                         // nullptr: none
+  std::unique_ptr<DropoutWeights> dropout;                  // nullptr: none
+  std::unique_ptr<RelativeValuesGradient> relative_values;  // nullptr: none
 };
 
 GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
@@ -95,6 +97,10 @@ struct GradientPlan {
   size_t GateFloats() const {
     return gradients().d_log_gates.has_value() ? static_cast<size_t>(attention().kv_len) : 0;
   }
+  // Numbers of a table of relative values.
+  size_t ValueTableFloats() const {
+    return gradients().d_relative_values.has_value() ? plugs.relative_values->Size() : 0;
+  }
   // Numbers of a head by distance.
   size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
   bool NeedsTotals() const { return wants_k && plugs.score->NeedsTotals(); }
@@ -122,6 +128,7 @@ struct GradientScratch {
   AlignedFloats d_out;       // row groups, [head_dim_v][rows]
   AlignedFloats d_out_rows;  // [panel of dims][block rows][PanelCols()]
   AlignedFloats d_q;         // [block rows][k_cols]
+  AlignedFloats terms;       // the same for terms beside the product, where the score has some
   AlignedFloats d_scores;    // of one score tile
   AlignedFloats capped;      // scores of it after softcap
   // Only for normalisers that need whole rows (row_block-inl.h): d_scores and capped lie in a row
@@ -143,6 +150,7 @@ struct GradientScratch {
     d_out = AlignedFloats(most * g.DimV());
     d_out_rows = AlignedFloats(most * plan.v_cols);
     d_q = AlignedFloats(most * g.k_cols);
+    if (g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
     d_scores = AlignedFloats(tile);
     if (g.plugs.softcap != nullptr) capped = AlignedFloats(tile);
     const size_t rows = RoundUp(most, kScoreRows);

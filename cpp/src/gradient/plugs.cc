@@ -68,6 +68,7 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
         break;
     }
   }
+  if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotGradient>(p, p.scale * units);
   return std::make_unique<DotScoreGradient>(p.scale, p.scale * units, head_dim);
 }
 
@@ -81,6 +82,9 @@ GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
   if (plugs.rows == nullptr) plugs.normalize = MakeNormalizeGradient(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.dropout.p > 0) plugs.dropout = std::make_unique<DropoutWeights>(o.dropout);
+  if (o.relative_values.has_value()) {
+    plugs.relative_values = std::make_unique<RelativeValuesGradient>(p);
+  }
   return plugs;
 }
 

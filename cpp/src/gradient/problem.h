@@ -41,7 +41,17 @@ inline constexpr TensorGradient kTensorGradients[] = {
     {"key_weight", "d_key_weight", &AttentionOptions::key_weight, &AttentionGradients::d_key_weight,
      true},
     {"score_vector", "d_score_vector", &AttentionOptions::score_vector,
-     &AttentionGradients::d_score_vector, true}};
+     &AttentionGradients::d_score_vector, true},
+    {"relative_keys", "d_relative_keys", &AttentionOptions::relative_keys,
+     &AttentionGradients::d_relative_keys, true},
+    {"relative_queries", "d_relative_queries", &AttentionOptions::relative_queries,
+     &AttentionGradients::d_relative_queries, true},
+    {"relative_values", "d_relative_values", &AttentionOptions::relative_values,
+     &AttentionGradients::d_relative_values, false},
+    {"content_bias", "d_content_bias", &AttentionOptions::content_bias,
+     &AttentionGradients::d_content_bias, true},
+    {"position_bias", "d_position_bias", &AttentionOptions::position_bias,
+     &AttentionGradients::d_position_bias, true}};
 
 // The same for options that are lists of numbers.
 struct VectorGradient {

@@ -46,6 +46,7 @@ class GradientRun {
     if (!g.gradients().d_sinks.empty()) sinks_.assign(heads, 0.0);
     curves_.assign(heads * g.CurveFloats(), 0.0);
     gates_.assign(heads * g.GateFloats(), 0.0);
+    value_tables_.assign(heads * g.ValueTableFloats(), 0.0);
     if (g.params == 0) return;
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
@@ -74,6 +75,7 @@ class GradientRun {
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
     if (!gates_.empty()) WriteGates();
+    if (!value_tables_.empty()) WriteValueTables();
     if (g_.params > 0) WriteParams();
   }
 
@@ -111,9 +113,11 @@ class GradientRun {
     const PartSums sums = SumsOf(index, part);
     std::fill_n(sums.k, g_.PartFloats(), 0.0f);
     const HeadSums heads = {
-        HeadsOf(slopes_, unit, part), HeadsOf(sinks_, unit, part),
+        HeadsOf(slopes_, unit, part),
+        HeadsOf(sinks_, unit, part),
         HeadsOf(curves_, unit, part, g_.CurveFloats()),
         HeadsOf(gates_, unit, part, g_.GateFloats()),
+        HeadsOf(value_tables_, unit, part, g_.ValueTableFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams())};
     for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
@@ -257,6 +261,23 @@ class GradientRun {
     }
   }
 
+  // Adds up batch entries and parts, and heads where they share a table, in ascending order.
+  void WriteValueTables() {
+    const size_t each = g_.ValueTableFloats();
+    const AttentionProblem& p = g_.attention();
+    const TensorView<float>& to = g_.gradients().d_relative_values;
+    ScratchVector<double> sums(static_cast<size_t>(to.shape[1]) * each);
+    for (int64_t n = 0; n < p.batch * p.num_heads * g_.num_parts; ++n) {
+      const int64_t part = n % g_.num_parts, head = n / g_.num_parts % p.num_heads;
+      const int64_t unit = n / g_.num_parts / p.num_heads * p.num_kv_heads + head / Group();
+      const double* from = HeadsOf(value_tables_, unit, part, each).data() +
+                           static_cast<size_t>(head % Group()) * each;
+      double* sum = sums.data() + (to.shape[1] == 1 ? 0 : static_cast<size_t>(head) * each);
+      for (size_t i = 0; i < each; ++i) sum[i] += from[i];
+    }
+    StoreTensor(sums.data(), to);
+  }
+
   // Adds up parts, and what heads or batch entries share, in ascending order.
   void WriteGates() {
     const size_t each = g_.GateFloats();
@@ -309,6 +330,7 @@ class GradientRun {
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
   std::vector<double> slopes_, sinks_;             // [unit][part][query head of the group]
   ScratchVector<double> curves_, gates_;           // [unit][part][query head][distance or key]
+  ScratchVector<double> value_tables_;             // [unit][part][query head][row][head_dim_v]
   std::vector<double> query_params_, key_params_;  // [unit][part or tile][parameters]
 };
 

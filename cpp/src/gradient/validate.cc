@@ -14,18 +14,6 @@ namespace {
   Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {what});
 }
 
-void CheckScoreIsDifferentiable(const AttentionOptions& o) {
-  if (o.normalize == Normalize::kAverage) return;  // reads no score
-  const std::pair<const char*, const TensorView<const float>*> tensors[] = {
-      {"relative_keys", &o.relative_keys},
-      {"relative_queries", &o.relative_queries},
-      {"content_bias", &o.content_bias},
-      {"position_bias", &o.position_bias}};
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor->has_value()) Refuse(name);
-  }
-}
-
 void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
   switch (o.normalize) {
     case Normalize::kSoftmax:
@@ -126,10 +114,8 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
 
 void CheckIsDifferentiable(const AttentionOptions& o) {
   CheckNormalizeIsDifferentiable(o);
-  CheckScoreIsDifferentiable(o);
   if (o.score_mod) Refuse("score_mod");
   if (o.prob_mod) Refuse("prob_mod");
-  if (o.relative_values.has_value()) Refuse("relative_values");
 }
 
 GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,

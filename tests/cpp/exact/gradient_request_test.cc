@@ -59,7 +59,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 41);
+  EXPECT_EQ(rows, 44);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
@@ -115,7 +115,6 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
     }
   };
   expect(Small().Param("normalize", "cope").Floats("cope_table", {1, 1}, {1}), "cope");
-  expect(Small().Floats("relative_keys", {1, 1}, {1}).Param("query_offset", 0.0), "relative_keys");
   expect(Small().Param("return_weights", true), "return_weights");
   expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
 }

@@ -83,16 +83,7 @@ class BilinearGradient final : public ScoreGradient {
   }
 
   void Store(std::span<const double> params, const AttentionGradients& to) const override {
-    const TensorView<float>& d_matrix = to.d_score_matrix;
-    if (!d_matrix.has_value()) return;
-    const double* from = params.data();
-    for (int64_t h = 0; h < d_matrix.shape[1]; ++h) {
-      for (int64_t t = 0; t < p_.head_dim; ++t) {
-        for (int64_t u = 0; u < p_.head_dim_k; ++u) {
-          d_matrix(0, h, t, u) = static_cast<float>(*from++);
-        }
-      }
-    }
+    StoreTensor(params.data(), to.d_score_matrix);
   }
 
  private:
