@@ -44,8 +44,8 @@ class AdditiveGradient final : public ScoreGradient {
   void AddPairs(const ScoreTile& d_scores, const PanelRows& queries, const PanelRows& keys,
                 const PairSums& sums) const override {
     for (size_t r = 0; r < d_scores.num_rows; ++r) {
-      for (size_t c = 0; c < cols_; c += PanelCols()) {
-        AddRow(d_scores, r, c, queries.At(r, c), keys, sums);
+      for (size_t c = 0; c < cols_; c += hn::Lanes(DF())) {
+        AddRow(d_scores, r, c, queries, keys, sums);
       }
     }
   }
@@ -117,44 +117,36 @@ class AdditiveGradient final : public ScoreGradient {
     return params + static_cast<size_t>(row.head % p_.group) * LaneSize();
   }
 
-  // Row r of the tile and one panel of dims, from c on.
-  void AddRow(const ScoreTile& d_scores, size_t r, size_t c, const float* HWY_RESTRICT query,
+  // Row r of the tile and a vector of dims, from c on.
+  void AddRow(const ScoreTile& d_scores, size_t r, size_t c, const PanelRows& queries,
               const PanelRows& keys, const PairSums& sums) const {
     const DF d;
-    const size_t lanes = hn::Lanes(d);
+    const size_t panel = c / PanelCols() * PanelCols();
     const Row& row = d_scores.rows[r];
-    const float* weights = vectors_.get() + static_cast<size_t>(row.head) * cols_ + c;
+    const VF query = hn::LoadU(d, queries.At(r, panel) + (c - panel));
+    const VF weight = hn::LoadU(d, vectors_.get() + static_cast<size_t>(row.head) * cols_ + c);
     const float* HWY_RESTRICT d_s = d_scores.row_scores(r);
     const size_t last = std::min(d_scores.last, d_scores.num_keys);
-    VF d_query[2] = {hn::Zero(d), hn::Zero(d)};
-    VF d_vector[2] = {hn::Zero(d), hn::Zero(d)};
+    VF d_query = hn::Zero(d);
+    VF d_vector = hn::Zero(d);
     for (size_t key = d_scores.first; key < last; ++key) {
       if (d_s[key] == 0) continue;
       const VF g = hn::Set(d, d_s[key]);
-      const float* HWY_RESTRICT k = keys.At(key, c);
-      VF x[2];
-      for (size_t n = 0; n < 2; ++n) {
-        x[n] = hn::Add(hn::LoadU(d, query + n * lanes), hn::LoadU(d, k + n * lanes));
-      }
+      VF x[1] = {hn::Add(query, hn::LoadU(d, keys.At(key, panel) + (c - panel)))};
       Tanh(d, x);
-      for (size_t n = 0; n < 2; ++n) {
-        d_vector[n] = Fma(g, x[n], d_vector[n]);
-        const VF slope = hn::NegMulAdd(x[n], x[n], hn::Set(d, 1.0f));
-        const VF a = hn::Mul(hn::Mul(g, hn::LoadU(d, weights + n * lanes)), slope);
-        d_query[n] = hn::Add(d_query[n], a);
-        if (sums.keys == nullptr) continue;
-        float* to = sums.keys + key * cols_ + c + n * lanes;
-        hn::StoreU(hn::Add(hn::LoadU(d, to), a), d, to);
-      }
+      d_vector = Fma(g, x[0], d_vector);
+      const VF slope = hn::NegMulAdd(x[0], x[0], hn::Set(d, 1.0f));
+      const VF a = hn::Mul(hn::Mul(g, weight), slope);
+      d_query = hn::Add(d_query, a);
+      if (sums.keys == nullptr) continue;
+      float* to = sums.keys + key * cols_ + c;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), a), d, to);
     }
-    for (size_t n = 0; n < 2; ++n) {
-      const size_t at = c + n * lanes;
-      if (sums.queries != nullptr) {
-        float* to = sums.queries + r * cols_ + at;
-        hn::StoreU(hn::Add(hn::LoadU(d, to), d_query[n]), d, to);
-      }
-      if (sums.params != nullptr) AddVector(d_vector[n], at, LaneParams(sums.params, row));
+    if (sums.queries != nullptr) {
+      float* to = sums.queries + r * cols_ + c;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), d_query), d, to);
     }
+    if (sums.params != nullptr) AddVector(d_vector, c, LaneParams(sums.params, row));
   }
 
   // Dims [at, at + a vector) of d_v.

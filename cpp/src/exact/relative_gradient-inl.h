@@ -215,16 +215,14 @@ class RelativeDotGradient final : public ScoreGradient {
 };
 
 // With w the row of relative_values of a pair: d_p_ij gets d_out_i . w, and w gets p_ij d_out_i.
-class RelativeValuesGradient {
+class RelativeValuesGradient final : public ValueTermsGradient {
  public:
   explicit RelativeValuesGradient(const AttentionProblem& p)
       : p_(p), index_(p), values_(p.options.relative_values, index_) {}
 
-  // Numbers for each query head.
-  size_t Size() const { return values_.Size(); }
+  size_t Size() const override { return values_.Size(); }
 
-  // Adds to gradients of weights.
-  void AddDots(const ScoreTile& d_weights, const PanelRows& d_out) const {
+  void AddDots(const ScoreTile& d_weights, const PanelRows& d_out) const override {
     float dots[kTileTableRows];
     const size_t last = std::min(d_weights.last, d_weights.num_keys);
     for (size_t r = 0; r < d_weights.num_rows && d_weights.first < last; ++r) {
@@ -238,8 +236,7 @@ class RelativeValuesGradient {
     }
   }
 
-  // Adds to the sums of a KV head, a table for each of its query heads.
-  void AddSums(const ScoreTile& weights, const PanelRows& d_out, double* sums) const {
+  void AddSums(const ScoreTile& weights, const PanelRows& d_out, double* sums) const override {
     const size_t dim = values_.dim();
     for (size_t r = 0; r < weights.num_rows; ++r) {
       double* table = sums + static_cast<size_t>(weights.rows[r].head % p_.group) * Size();

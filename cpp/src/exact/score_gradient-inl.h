@@ -52,12 +52,13 @@ struct TermSums {
   float* row;
 };
 
-// Writes all numbers of a tensor [1, heads, rows, cols], if it is wanted.
+// Writes all numbers of a tensor, if it is wanted.
 inline void StoreTensor(const double* from, const TensorView<float>& to) {
-  for (int64_t h = 0; to.has_value() && h < to.shape[1]; ++h) {
-    for (int64_t r = 0; r < to.shape[2]; ++r) {
-      for (int64_t c = 0; c < to.shape[3]; ++c) to(0, h, r, c) = static_cast<float>(*from++);
-    }
+  if (!to.has_value()) return;
+  const auto& [batch, heads, rows, cols] = to.shape;
+  for (int64_t n = 0; n < batch * heads * rows * cols; ++n) {
+    const int64_t row = n / cols;
+    to(row / rows / heads, row / rows % heads, row % rows, n % cols) = static_cast<float>(from[n]);
   }
 }
 
@@ -96,6 +97,18 @@ class ScoreGradient {
   virtual size_t KeyParamOf(int64_t /*kv_head*/, size_t n) const { return n; }
   // Takes the sums to where the caller wants them.
   virtual void Store(std::span<const double> /*params*/, const AttentionGradients& /*to*/) const {}
+};
+
+// What values by distance (relative_values-inl.h) add to gradients.
+class ValueTermsGradient {
+ public:
+  virtual ~ValueTermsGradient() = default;
+  // Numbers of a table.
+  virtual size_t Size() const = 0;
+  // Adds to gradients of weights.
+  virtual void AddDots(const ScoreTile& d_weights, const PanelRows& d_out) const = 0;
+  // Adds to the sums of a KV head, a table for each of its query heads.
+  virtual void AddSums(const ScoreTile& weights, const PanelRows& d_out, double* sums) const = 0;
 };
 
 }  // namespace HWY_NAMESPACE

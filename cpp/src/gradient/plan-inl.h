@@ -15,7 +15,6 @@
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/exact/plan-inl.h"
-#include "src/exact/relative_gradient-inl.h"
 #include "src/exact/row_gradient-inl.h"
 #include "src/exact/score_gradient-inl.h"
 #include "src/exact/weights/dropout-inl.h"
@@ -28,11 +27,11 @@ namespace HWY_NAMESPACE {
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
-  std::unique_ptr<NormalizeGradient> normalize;             // nullptr where `rows` is not
-  std::unique_ptr<RowGradient> rows;                        // for normalisers that need whole rows
-  std::unique_ptr<Softcap> softcap;                         // nullptr: none
-  std::unique_ptr<DropoutWeights> dropout;                  // nullptr: none
-  std::unique_ptr<RelativeValuesGradient> relative_values;  // nullptr: none
+  std::unique_ptr<NormalizeGradient> normalize;         // nullptr where `rows` is not
+  std::unique_ptr<RowGradient> rows;                    // for normalisers that need whole rows
+  std::unique_ptr<Softcap> softcap;                     // nullptr: none
+  std::unique_ptr<DropoutWeights> dropout;              // nullptr: none
+  std::unique_ptr<ValueTermsGradient> relative_values;  // nullptr: none
 };
 
 GradientPlugs MakeGradientPlugs(const AttentionProblem& p);

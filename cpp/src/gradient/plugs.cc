@@ -13,6 +13,7 @@
 #include "src/exact/normalize/sparsemax-inl.h"
 #include "src/exact/normalize/stick_breaking-inl.h"
 #include "src/exact/normalize/top_k-inl.h"
+#include "src/exact/relative_gradient-inl.h"
 #include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"

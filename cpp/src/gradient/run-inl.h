@@ -74,8 +74,10 @@ class GradientRun {
     WriteHeads(slopes_, g_.gradients().d_alibi_slopes);
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
-    if (!gates_.empty()) WriteGates();
-    if (!value_tables_.empty()) WriteValueTables();
+    if (!gates_.empty()) WriteShared(gates_, g_.GateFloats(), g_.gradients().d_log_gates);
+    if (!value_tables_.empty()) {
+      WriteShared(value_tables_, g_.ValueTableFloats(), g_.gradients().d_relative_values);
+    }
     if (g_.params > 0) WriteParams();
   }
 
@@ -261,44 +263,25 @@ class GradientRun {
     }
   }
 
-  // Adds up batch entries and parts, and heads where they share a table, in ascending order.
-  void WriteValueTables() {
-    const size_t each = g_.ValueTableFloats();
+  // Adds up parts, and what heads or batch entries share, in ascending order: `each` numbers for a
+  // batch entry and head of `to`.
+  void WriteShared(const ScratchVector<double>& sums, size_t each,
+                   const TensorView<float>& to) const {
     const AttentionProblem& p = g_.attention();
-    const TensorView<float>& to = g_.gradients().d_relative_values;
-    ScratchVector<double> sums(static_cast<size_t>(to.shape[1]) * each);
-    for (int64_t n = 0; n < p.batch * p.num_heads * g_.num_parts; ++n) {
-      const int64_t part = n % g_.num_parts, head = n / g_.num_parts % p.num_heads;
-      const int64_t unit = n / g_.num_parts / p.num_heads * p.num_kv_heads + head / Group();
-      const double* from = HeadsOf(value_tables_, unit, part, each).data() +
-                           static_cast<size_t>(head % Group()) * each;
-      double* sum = sums.data() + (to.shape[1] == 1 ? 0 : static_cast<size_t>(head) * each);
-      for (size_t i = 0; i < each; ++i) sum[i] += from[i];
-    }
-    StoreTensor(sums.data(), to);
-  }
-
-  // Adds up parts, and what heads or batch entries share, in ascending order.
-  void WriteGates() {
-    const size_t each = g_.GateFloats();
-    const AttentionProblem& p = g_.attention();
-    const TensorView<float>& to = g_.gradients().d_log_gates;
-    ScratchVector<double> sums(static_cast<size_t>(to.size()));
+    const int64_t batch = to.shape[0], heads = to.shape[1];
+    ScratchVector<double> shared(static_cast<size_t>(to.size()));
     for (int64_t n = 0; n < p.batch * p.num_heads * g_.num_parts; ++n) {
       const int64_t part = n % g_.num_parts, head = n / g_.num_parts % p.num_heads;
       const int64_t b = n / g_.num_parts / p.num_heads;
       const int64_t unit = b * p.num_kv_heads + head / Group();
       const double* from =
-          HeadsOf(gates_, unit, part, each).data() + static_cast<size_t>(head % Group()) * each;
-      const int64_t cell = (to.shape[0] == 1 ? 0 : b) * to.shape[1] + (to.shape[1] == 1 ? 0 : head);
-      double* sum = sums.data() + static_cast<size_t>(cell) * each;
-      for (size_t j = 0; j < each; ++j) sum[j] += from[j];
+          sums.data() +
+          static_cast<size_t>((unit * g_.num_parts + part) * Group() + head % Group()) * each;
+      const int64_t cell = (batch == 1 ? 0 : b) * heads + (heads == 1 ? 0 : head);
+      double* sum = shared.data() + static_cast<size_t>(cell) * each;
+      for (size_t i = 0; i < each; ++i) sum[i] += from[i];
     }
-    for (size_t n = 0; n < sums.size(); ++n) {
-      const int64_t cell = static_cast<int64_t>(n / each);
-      to(cell / to.shape[1], cell % to.shape[1], 0, static_cast<int64_t>(n % each)) =
-          static_cast<float>(sums[n]);
-    }
+    StoreTensor(shared.data(), to);
   }
 
   // Adds up KV heads, and of each its parts and tiles, in ascending order.

@@ -1,7 +1,6 @@
 // The boundary of AttentionBackward(): everything that can be wrong with a call is found here.
+#include <iterator>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "src/gradient/problem.h"
 #include "src/message.h"
@@ -87,26 +86,31 @@ struct NamedSpan {
 void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
   const AttentionGradients& to = g.gradients;
   const AttentionProblem& p = g.attention;
-  std::vector<NamedSpan> outputs = {
+  constexpr size_t kNumTensors = std::size(kTensorGradients);
+  NamedSpan outputs[3 + kNumTensors + std::size(kVectorGradients)] = {
       {"d_q", SpanOf(to.d_q)}, {"d_k", SpanOf(to.d_k)}, {"d_v", SpanOf(to.d_v)}};
-  std::vector<NamedSpan> inputs = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
-                                   {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
-                                   {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
-                                   {"d_lse", SpanOf(to.d_lse)}};
-  for (const TensorGradient& tensor : kTensorGradients) {
-    outputs.push_back({tensor.gradient_name, SpanOf(to.*tensor.gradient)});
-    inputs.push_back({tensor.name, SpanOf(given.*tensor.option)});
+  NamedSpan inputs[7 + kNumTensors] = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
+                                       {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
+                                       {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
+                                       {"d_lse", SpanOf(to.d_lse)}};
+  for (size_t n = 0; n < kNumTensors; ++n) {
+    const TensorGradient& tensor = kTensorGradients[n];
+    outputs[3 + n] = {tensor.gradient_name, SpanOf(to.*tensor.gradient)};
+    inputs[7 + n] = {tensor.name, SpanOf(given.*tensor.option)};
   }
+  NamedSpan* next = outputs + 3 + kNumTensors;
   for (const VectorGradient& vector : kVectorGradients) {
     const std::span<float> values = to.*vector.gradient;
-    outputs.push_back(
-        {vector.gradient_name, SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())},
-                                      {0, 0, 0, 1}, sizeof(float))});
+    *next++ = {vector.gradient_name,
+               SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
+                      sizeof(float))};
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [name, span] = outputs[i];
+  for (const NamedSpan* output = outputs; output != next; ++output) {
+    const auto& [name, span] = *output;
     for (const NamedSpan& input : inputs) CheckNoAlias(name, span, input.name, input.span);
-    for (size_t j = 0; j < i; ++j) CheckNoAlias(name, span, outputs[j].name, outputs[j].span);
+    for (const NamedSpan* other = outputs; other != output; ++other) {
+      CheckNoAlias(name, span, other->name, other->span);
+    }
   }
 }
 
