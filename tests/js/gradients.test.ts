@@ -113,24 +113,20 @@ describe("heed.run.vjp", () => {
     const queryWeight = randomData([6, 3], 14);
     const keyWeight = randomData([2, 6, 3], 15);
     const scoreVector = randomData([4, 6], 16);
-    const concatWeight = randomData([6, 6], 17);
     const relativeKeys = randomData([5, 3], 19);
     const relativeValues = randomData([4, 5, 5], 20);
     const contentBias = randomData([4, 3], 21);
     const relativeQueries = randomData([8, 3], 22);
     const offset = { queryOffset: 1 };
-    const locationWeight = randomData([7, 3], 18);
     const calls: Call[] = [
       { id: "gaussian", inputs: { q, k, v, width }, params: {} },
       { id: "kernel_regression", inputs: { q, k, v, width }, params: { kernel: "gaussian" } },
       { id: "cosine", inputs: { q, k, v, temperature }, params: {} },
       { id: "luong_general", inputs: { q, k, v, scoreMatrix }, params: {} },
       { id: "additive", inputs: { q, k, v, queryWeight, keyWeight, scoreVector }, params: {} },
-      { id: "luong_concat", inputs: { q, k, v, concatWeight, scoreVector }, params: {} },
       { id: "shaw_relative", inputs: { q, k, v, relativeKeys, relativeValues }, params: offset },
       { id: "transformer_xl", inputs: { q, k, v, relativeKeys, contentBias }, params: offset },
       { id: "disentangled", inputs: { q, k, v, relativeQueries }, params: offset },
-      { id: "luong_location", inputs: { q, v, locationWeight }, params: {} },
       { id: "sigmoid", inputs: { q, k, v }, params: { dropout: { p: 0.3, seed: 4 } } },
       { id: "relu_squared", inputs: { q, k, v }, params: {} },
       { id: "top_k", inputs: { q, k, v }, params: { topK: 3 } },

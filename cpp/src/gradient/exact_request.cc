@@ -7,7 +7,6 @@
 #include "src/exact/request.h"
 #include "src/gradient/problem.h"
 #include "src/gradient/request.h"
-#include "src/gradient/shared_inputs.h"
 #include "src/message.h"
 
 namespace heed {
@@ -86,7 +85,6 @@ BackwardPlan PlanOf(const Request& request, const AttentionRequest& r) {
   for (const char* name : {"q", "k", "v"}) add(name);
   for (const TensorGradient& tensor : kTensorGradients) add(tensor.name);
   for (const VectorGradient& vector : kVectorGradients) add(vector.name);
-  for (const char* name : kSharedInputs) add(name);
   return plan;
 }
 
@@ -121,11 +119,9 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   for (const VectorGradient& vector : kVectorGradients) {
     to.*vector.gradient = Vector(FindTensor(gradients, vector.name));
   }
-  const SharedGradients shared(r, gradients, to);
   AttentionBackward(r.q, r.k, r.v, StoredInput(*FindTensor(results, "output")),
                     Rows(FindTensor(results, "lse")), StoredInput(*FindTensor(d_results, "output")),
                     OptionsOf(r), to, pool);
-  shared.Write();
 }
 
 }  // namespace heed

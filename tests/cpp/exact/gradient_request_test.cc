@@ -59,7 +59,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 44);
+  EXPECT_EQ(rows, 42);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
