@@ -31,7 +31,16 @@ type GradientOption =
   | "sinks"
   | "width"
   | "temperature"
-  | "scoreMatrix";
+  | "scoreMatrix"
+  | "queryWeight"
+  | "keyWeight"
+  | "scoreBias"
+  | "scoreVector"
+  | "relativeKeys"
+  | "relativeQueries"
+  | "relativeValues"
+  | "contentBias"
+  | "positionBias";
 
 /** Gradients of q, k, v and of those options that were given as tensors, each shaped as its input. */
 export type AttentionGradients<Q, K, V, O, Kind> = {
@@ -63,8 +72,9 @@ export type AttentionVjp<Q, K, V, O> = {
 export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
-   * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. docs/gradients.md says what has none: HeedError "unsupported" names
-   * it. Not in "heed/core".
+   * logGates, sinks, alibiSlopes, width, temperature, scoreMatrix, queryWeight, keyWeight, scoreBias,
+   * scoreVector, relativeKeys, relativeQueries, relativeValues, contentBias and positionBias. docs/gradients.md says what has none: HeedError "unsupported" names it. Not in
+   * "heed/core".
    */
   <
     const Q extends TensorArgument,

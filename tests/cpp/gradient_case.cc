@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -11,6 +12,21 @@ namespace heed::testing {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Gradients of the named tensors of a case.
+constexpr std::pair<const char*, TensorView<float> AttentionGradients::*> kTensors[] = {
+    {"distance_bias", &AttentionGradients::d_distance_bias},
+    {"bucket_bias", &AttentionGradients::d_bucket_bias},
+    {"log_gates", &AttentionGradients::d_log_gates},
+    {"score_matrix", &AttentionGradients::d_score_matrix},
+    {"query_weight", &AttentionGradients::d_query_weight},
+    {"key_weight", &AttentionGradients::d_key_weight},
+    {"score_vector", &AttentionGradients::d_score_vector},
+    {"relative_keys", &AttentionGradients::d_relative_keys},
+    {"relative_queries", &AttentionGradients::d_relative_queries},
+    {"relative_values", &AttentionGradients::d_relative_values},
+    {"content_bias", &AttentionGradients::d_content_bias},
+    {"position_bias", &AttentionGradients::d_position_bias}};
 
 Buffer<float> MakeNormal(const Extents& shape, Random& random, Layout layout) {
   Buffer<float> buffer(shape, layout, kNan);
@@ -67,21 +83,19 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
     return found == c.tensors.end() ? 0 : static_cast<size_t>(found->second.buffer.size());
   };
   std::vector<float> d_width(c.width.size(), kNan), d_temperature(count("temperature"), kNan);
+  std::vector<float> d_score_bias(count("score_bias"), kNan);
   gradients.d_width = d_width;
   gradients.d_temperature = d_temperature;
-  Buffer<float> d_matrix, d_distance_bias, d_bucket_bias, d_gates;
-  const auto add = [&](const char* name, Buffer<float>& buffer, TensorView<float>& to) {
-    if (count(name) == 0) return;
-    buffer = like(c.tensors.at(name).buffer);
-    to = buffer.view();
-  };
-  add("score_matrix", d_matrix, gradients.d_score_matrix);
-  add("distance_bias", d_distance_bias, gradients.d_distance_bias);
-  add("bucket_bias", d_bucket_bias, gradients.d_bucket_bias);
-  add("log_gates", d_gates, gradients.d_log_gates);
-  if (d_gates.has_value()) {
+  gradients.d_score_bias = d_score_bias;
+  std::map<std::string, Buffer<float>> tensors;
+  for (const auto& [name, to] : kTensors) {
+    if (count(name) == 0) continue;
+    Buffer<float>& buffer = tensors[name] = like(c.tensors.at(name).buffer);
+    gradients.*to = buffer.view();
+  }
+  if (gradients.d_log_gates.has_value()) {
     // [1, batch, heads, kv_len] as the options take it.
-    const TensorView<float> view = d_gates.view();
+    const TensorView<float> view = gradients.d_log_gates;
     gradients.d_log_gates = {view.data,
                              {view.shape[1], view.shape[2], 1, view.shape[3]},
                              {view.strides[1], view.strides[2], 0, view.strides[3]}};
@@ -92,18 +106,18 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   AttentionBackward(c.q.view(), c.k.view(), c.v.view(), forward.output.view(), lse,
                     cotangents.output.view(), c.options(), gradients, pool);
   Values values;
-  for (const auto& [name, buffer] :
-       {std::pair{"q", &d_q}, std::pair{"k", &d_k}, std::pair{"v", &d_v},
-        std::pair{"bias", &d_bias}, std::pair{"score_matrix", &d_matrix},
-        std::pair{"distance_bias", &d_distance_bias}, std::pair{"bucket_bias", &d_bucket_bias},
-        std::pair{"log_gates", &d_gates}}) {
-    if (!buffer->has_value()) continue;
-    values[name] = Doubles(buffer->Elements());
-    EXPECT_TRUE(buffer->GapsAreUntouched()) << name << ": " << c.Describe();
+  tensors["q"] = d_q;
+  tensors["k"] = d_k;
+  tensors["v"] = d_v;
+  if (d_bias.has_value()) tensors["bias"] = d_bias;
+  for (const auto& [name, buffer] : tensors) {
+    values[name] = Doubles(buffer.Elements());
+    EXPECT_TRUE(buffer.GapsAreUntouched()) << name << ": " << c.Describe();
   }
   for (const auto& [name, sums] :
        {std::pair{"alibi_slopes", &d_slopes}, std::pair{"sinks", &d_sinks},
-        std::pair{"width", &d_width}, std::pair{"temperature", &d_temperature}}) {
+        std::pair{"width", &d_width}, std::pair{"temperature", &d_temperature},
+        std::pair{"score_bias", &d_score_bias}}) {
     if (!sums->empty()) values[name] = Doubles(*sums);
   }
   return values;

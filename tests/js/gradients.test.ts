@@ -110,13 +110,29 @@ describe("heed.run.vjp", () => {
     const width = { data: Float32Array.of(0.8, 1.1, 1.5), shape: [3] };
     const temperature = { data: Float32Array.of(0.5, 1, 1.5, 2), shape: [4] };
     const scoreMatrix = randomData([3, 3], 9);
+    const queryWeight = randomData([6, 3], 14);
+    const keyWeight = randomData([2, 6, 3], 15);
+    const scoreVector = randomData([4, 6], 16);
+    const relativeKeys = randomData([5, 3], 19);
+    const relativeValues = randomData([4, 5, 5], 20);
+    const contentBias = randomData([4, 3], 21);
+    const relativeQueries = randomData([8, 3], 22);
+    const offset = { queryOffset: 1 };
     const calls: Call[] = [
       { id: "gaussian", inputs: { q, k, v, width }, params: {} },
       { id: "kernel_regression", inputs: { q, k, v, width }, params: { kernel: "gaussian" } },
       { id: "cosine", inputs: { q, k, v, temperature }, params: {} },
       { id: "luong_general", inputs: { q, k, v, scoreMatrix }, params: {} },
+      { id: "additive", inputs: { q, k, v, queryWeight, keyWeight, scoreVector }, params: {} },
+      { id: "shaw_relative", inputs: { q, k, v, relativeKeys, relativeValues }, params: offset },
+      { id: "transformer_xl", inputs: { q, k, v, relativeKeys, contentBias }, params: offset },
+      { id: "disentangled", inputs: { q, k, v, relativeQueries }, params: offset },
       { id: "sigmoid", inputs: { q, k, v }, params: { dropout: { p: 0.3, seed: 4 } } },
       { id: "relu_squared", inputs: { q, k, v }, params: {} },
+      { id: "top_k", inputs: { q, k, v }, params: { topK: 3 } },
+      { id: "sparsemax", inputs: { q, k, v }, params: { softcap: 3 } },
+      { id: "entmax15", inputs: { q, k, v }, params: {} },
+      { id: "stick_breaking", inputs: { q, k, v }, params: {} },
     ];
     for (const call of calls) await expectGradients(call, gradOutput);
   });
@@ -127,7 +143,7 @@ describe("heed.run.vjp", () => {
     expectError("unsupported", ["retention", "no gradient in this build"], () =>
       heed.run.vjp("retention", { q, k, v: k }),
     );
-    expectError("unsupported", ["sparsemax"], () => heed.run.vjp("sparsemax", { q, k, v }));
+    expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
   });
 });
 
@@ -241,12 +257,6 @@ describe("heed.attention.vjp", () => {
     );
     expectError("unsupported", ["returnWeights"], () =>
       heed.attention.vjp(q, k, v, { returnWeights: true }),
-    );
-    expectError("unsupported", ["relativeValues"], () =>
-      heed.attention.vjp(q, k, v, {
-        relativeValues: { data: new Float32Array(15), shape: [3, 5] },
-        queryOffset: 0,
-      }),
     );
     const tensor = heed.tensor(q.data, q.shape);
     const resident = heed.attention.vjp(tensor, k, v);

@@ -97,7 +97,7 @@ describe("heed/training", () => {
   it("trains every mechanism that it lists", () => {
     expect(training.mechanisms).toContain("scaled_dot_product");
     expect(training.mechanisms).toContain("delta_rule");
-    expect(training.mechanisms).not.toContain("top_k");
+    expect(training.mechanisms).not.toContain("reformer");
     const needs: Record<string, TransformerOptions["params"]> = {
       cosformer: { period: 64 },
       swin_window: { grid: [1, LEN], windowSize: [1, LEN] },
@@ -171,7 +171,7 @@ describe("heed/training", () => {
     expectError("range", ["multiple of num_heads"], make({ ...OPTIONS, numHeads: 5 }));
     expectError("option", ["norm", '"rms"'], make({ ...OPTIONS, norm: "batch" }));
     expectError("option", ["nonsense"], make({ ...OPTIONS, mechanism: "nonsense" }));
-    expectError("unsupported", ["top_k"], make({ ...OPTIONS, mechanism: "top_k" }));
+    expectError("unsupported", ["reformer"], make({ ...OPTIONS, mechanism: "reformer" }));
     expectError("range", ["ropeBase"], make({ ...OPTIONS, ropeBase: Number.NaN }));
     expectError("option", ["params.windowLeft"], make({ ...OPTIONS, params: { windowLeft: {} } }));
     const model = training.transformer(OPTIONS);

@@ -42,8 +42,17 @@ struct AttentionGradients {
   std::span<float> d_sinks{};
   std::span<float> d_width{};
   std::span<float> d_temperature{};  // 0 where it is below min_temperature
-  // Shaped as options.score_matrix.
+  std::span<float> d_score_bias{};
+  // Shaped as the options of the same name.
   TensorView<float> d_score_matrix{};
+  TensorView<float> d_query_weight{};
+  TensorView<float> d_key_weight{};
+  TensorView<float> d_score_vector{};
+  TensorView<float> d_relative_keys{};
+  TensorView<float> d_relative_queries{};
+  TensorView<float> d_relative_values{};
+  TensorView<float> d_content_bias{};
+  TensorView<float> d_position_bias{};
 };
 
 // Computes the gradients of a scalar L from d_out = dL / d output, for output = Attention(q, k, v):

@@ -102,7 +102,6 @@ class BlockLoop : private ScoreBlock {
 
   // The same for normalisers that need whole rows: row_loop-inl.h.
   void RunBuffered(int64_t part);
-  std::span<const ScoreTile> FillRowBuffer(size_t r);
   void FinishTile(const PackedTile& packed, const ScoreTile& tile, size_t r, int64_t part);
   void ReplaceWeights(const ScoreTile& tile);
   PackedTile KeyTile(size_t t);

@@ -15,8 +15,9 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What is known of the rows of a tile before their scores. A plug says which of them it reads.
+// What is known of the rows of a tile before their scores.
 struct GradientRows {
+  // The first two only for normalisers that have an lse.
   const float* lse;     // log denominators, 0 for empty rows, NaN for rows that are lost
   const float* mean;    // sum_j p_ij dP_ij - d_lse: what softmax takes from every dP
   const float* factor;  // what weights are multiplied by
@@ -31,9 +32,6 @@ class NormalizeGradient {
   // lies as the scores do, by the gradients of the scores. A hidden score, -inf, gives two exact
   // zeros, whatever its d_weight is.
   virtual void Apply(const ScoreTile& tile, float* d_weights, const GradientRows& rows) const = 0;
-
-  // Does it read lse and mean?
-  virtual bool HasLse() const { return false; }
 
   // Weights are divided by the number of visible keys to this power.
   virtual double LengthPower() const { return 0; }

@@ -158,6 +158,13 @@ struct Plan {
     return static_cast<size_t>(
         std::min<int64_t>(rows - first_row, static_cast<int64_t>(kScoreRows)));
   }
+  // Of the row buffer, for a tile of keys.
+  size_t BufferedTileFloats() const { return BufferRows() * kTileKeys; }
+  size_t BufferFloats() const { return num_tiles * BufferedTileFloats(); }
+  // Tiles of scores in it, of which keep rules may make several runs.
+  size_t MostBufferedTiles() const {
+    return num_tiles * (plugs.keep.empty() ? 1 : kTileKeys / PanelCols() / 2);
+  }
   // Keys of the largest tile: fewer than kTileKeys when there are fewer keys.
   size_t TileKeys() const { return std::min(kTileKeys, static_cast<size_t>(problem->kv_len)); }
 
@@ -290,10 +297,9 @@ struct Scratch {
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(kScoreRows * kTileKeys);
     if (plan.plugs.rows == nullptr) return;
-    row_buffer = AlignedFloats(plan.num_tiles * plan.BufferRows() * kTileKeys);
+    row_buffer = AlignedFloats(plan.BufferFloats());
     row_scratch = AlignedFloats(plan.plugs.rows->ScratchFloats());
-    const size_t runs = plan.plugs.keep.empty() ? 1 : kTileKeys / PanelCols() / 2;
-    tiles.reserve(plan.num_tiles * runs);
+    tiles.reserve(plan.MostBufferedTiles());
   }
 
   RowBuffers buffers() const { return {converted.get(), zeros.get()}; }

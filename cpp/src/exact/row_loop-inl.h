@@ -22,7 +22,7 @@ inline void BlockLoop::RunBuffered(int64_t part) {
   std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
   if (p_.outputs.weights.has_value()) FillPairs(p_.outputs.weights, 0.0f);
   for (size_t r = 0; r < num_rows_; r += kScoreRows) {
-    const std::span<const ScoreTile> tiles = FillRowBuffer(r);
+    const std::span<const ScoreTile> tiles = FillRowBuffer(r, [&](size_t t) { return KeyTile(t); });
     const size_t count = std::min(kScoreRows, num_rows_ - r);
     float* lse = scratch_.row_max.get() + r;
     plan_.plugs.rows->Normalize({tiles, count, scratch_.row_scratch.get()}, lse);
@@ -54,29 +54,6 @@ inline PackedTile BlockLoop::ValueTile(size_t t) {
   PackedTile tile = {nullptr, scratch_.v_tile.get(), true};
   tile.v_finite = PackValues(plan_, unit_, t, scratch_.buffers(), tile.v);
   return tile;
-}
-
-// Scores all tiles that some of the rows [r, r + kScoreRows) see. Runs of panels of one tile share
-// its place in the buffer; each is scored apart and copied there, because modifiers may touch
-// columns of other runs.
-inline std::span<const ScoreTile> BlockLoop::FillRowBuffer(size_t r) {
-  scratch_.tiles.clear();
-  const bool runs = !plan_.plugs.keep.empty();
-  float* place = scratch_.row_buffer.get();
-  for (size_t t = BeginTile(); t < EndTile(); ++t) {
-    if (!seen_.MayMeet(t, 0, num_rows_)) continue;
-    score_memory_ = runs ? scratch_.scores.get() : place;
-    VisitScores(KeyTile(t), t, r, [&](const ScoreTile& tile) {
-      ScoreTile& kept = scratch_.tiles.emplace_back(tile);
-      kept.scores = place;
-      for (size_t i = 0; runs && i < tile.num_rows; ++i) {
-        const float* scores = tile.row_scores(i);
-        std::copy(scores + tile.first, scores + tile.last, kept.row_scores(i) + tile.first);
-      }
-    });
-    place += plan_.BufferRows() * kTileKeys;
-  }
-  return scratch_.tiles;
 }
 
 // Weights of a tile to wherever they are wanted, then through the weight plugs to the values.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "src/exact/plan-inl.h"
 #include "src/exact/seen-inl.h"
@@ -78,6 +79,31 @@ class ScoreBlock {
       if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);
       visit(tile);
     }
+  }
+
+  // Scores all tiles that some of the rows [r, r + kScoreRows) see into the row buffer, with the
+  // keys that key_tile(t) gives. Runs of panels of one tile share its place in the buffer; each is
+  // scored apart and copied there, because modifiers may touch columns of other runs.
+  template <class KeyTile>
+  std::span<const ScoreTile> FillRowBuffer(size_t r, const KeyTile& key_tile) {
+    scratch_.tiles.clear();
+    const bool runs = !plan_.plugs.keep.empty();
+    float* place = scratch_.row_buffer.get();
+    for (size_t t = BeginTile(); t < EndTile(); ++t) {
+      if (!seen_.MayMeet(t, 0, num_rows_)) continue;
+      score_memory_ = runs ? scratch_.scores.get() : place;
+      VisitScores(key_tile(t), t, r, [&](const ScoreTile& tile) {
+        ScoreTile& kept = scratch_.tiles.emplace_back(tile);
+        kept.scores = place;
+        for (size_t i = 0; runs && i < tile.num_rows; ++i) {
+          const float* scores = tile.row_scores(i);
+          std::copy(scores + tile.first, scores + tile.last, kept.row_scores(i) + tile.first);
+        }
+      });
+      place += plan_.BufferedTileFloats();
+      if (capped_memory_ != nullptr) capped_memory_ += plan_.BufferedTileFloats();
+    }
+    return scratch_.tiles;
   }
 
   void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {

@@ -32,6 +32,7 @@ struct HeadSums {
   std::span<double> sinks;
   std::span<double> curves;  // by distance, one after the other
   std::span<double> gates;   // by key, one after the other
+  std::span<double> values;  // tables of relative values, one after the other
   double* params;            // of the score
 };
 
@@ -54,22 +55,33 @@ class GradientBlock : private ScoreBlock {
   void Run(const PartSums& sums, const HeadSums& heads) {
     std::fill_n(own_.d_q.get(), num_rows_ * g_.k_cols, 0.0f);
     std::fill_n(own_.totals.get(), num_rows_, 0.0f);
+    if (own_.terms.get() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
     sums_ = sums;
     heads_ = heads;
     if (!heads.gates.empty()) StartGates();
-    ForEachTile(&GradientBlock::AddTile);
+    ForEachGradient(&GradientBlock::AddTile);
     for (size_t r = 0; r < num_rows_ && !heads.gates.empty(); ++r) own_.gates[r].Finish();
     if (!heads.sinks.empty()) AddSinks(heads.sinks);
     if (g_.wants_q) WriteQueries(heads.params);
   }
 
   // Adds to d_bias only.
-  void RunBias() { ForEachTile(&GradientBlock::AddBias); }
+  void RunBias() { ForEachGradient(&GradientBlock::AddBias); }
 
  private:
   // What to do with a tile of scores, its keys and its first row. A pointer, so that the sockets
   // before it are compiled once.
   using Step = void (GradientBlock::*)(const ScoreTile&, const GradientTile&, size_t);
+
+  // A tile of weights, whose keys are known, and what arrives at its scores.
+  struct Differentiated {
+    const ScoreTile& weights;
+    const ScoreTile& d_scores;
+    const float* capped;  // its scores after softcap, where there is one
+    const GradientTile& keys;
+    size_t r;  // its first row
+  };
+  using GradientStep = void (GradientBlock::*)(const Differentiated&);
 
   void ForEachTile(Step step) {
     for (size_t t = BeginTile(); t < EndTile(); ++t) {
@@ -81,23 +93,38 @@ class GradientBlock : private ScoreBlock {
     }
   }
 
-  void AddTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
+  void ForEachGradient(GradientStep step) {
+    if (g_.plugs.rows != nullptr) return ForEachBuffered(step);
+    gradient_step_ = step;
+    ForEachTile(&GradientBlock::DifferentiateTile);
+  }
+
+  // The same for normalisers that need whole rows: row_block-inl.h.
+  void ForEachBuffered(GradientStep step);
+  void DifferentiateRows(size_t r);
+  void FinishWeights(const ScoreTile& weights, const GradientTile& keys);
+
+  void DifferentiateTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     const ScoreTile d_scores = Differentiate(tile, keys, r);
+    (this->*gradient_step_)({tile, d_scores, own_.capped.get(), keys, r});
+  }
+
+  void AddTile(const Differentiated& tile) {
+    const ScoreTile& d_scores = tile.d_scores;
     AddHeadSums(d_scores, heads_);
     for (size_t i = 0; i < d_scores.num_rows && !heads_.gates.empty(); ++i) {
-      own_.gates[r + i].Add(d_scores, d_scores.scores, i);
+      own_.gates[tile.r + i].Add(d_scores, d_scores.scores, i);
     }
     if (g_.owns_bias) AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
     if (g_.plugs.softcap != nullptr) {
-      g_.plugs.softcap->Backward(tile, own_.capped.get(), d_scores.scores);
+      g_.plugs.softcap->Backward(d_scores, tile.capped, d_scores.scores);
     }
-    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(tile);
-    AddProducts(tile, d_scores, keys, sums_, r);
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(tile.weights);
+    AddProducts(tile.weights, d_scores, tile.keys, sums_, tile.r);
   }
 
-  void AddBias(const ScoreTile& tile, const GradientTile& keys, size_t r) {
-    const ScoreTile d_scores = Differentiate(tile, keys, r);
-    AddBiasGradient(d_scores, d_scores.scores, g_.gradients().d_bias);
+  void AddBias(const Differentiated& tile) {
+    AddBiasGradient(tile.d_scores, tile.d_scores.scores, g_.gradients().d_bias);
   }
 
   // Scores of -inf are hidden, as in forward.
@@ -122,7 +149,7 @@ class GradientBlock : private ScoreBlock {
       const float* rows[kTileRows];
       for (size_t i = 0; i < count; ++i) {
         rows[i] = StoredRow(g_.problem->d_out, group + i, own_.converted.get() + i * g_.DimV());
-        if (g_.plugs.normalize->HasLse()) FillTerms(group + i, rows[i]);
+        if (HasLse(p_.options)) FillTerms(group + i, rows[i]);
       }
       TransposeRows(rows, count, g_.DimV(), own_.d_out.get() + group * g_.DimV(), count);
       d_out_finite_ = PackPanels(RowPointers{rows}, count, g_.DimV(), num_rows_,
@@ -175,7 +202,7 @@ class GradientBlock : private ScoreBlock {
   void FillFactors() {
     float* factor = own_.factor.get();
     std::fill_n(factor, num_rows_, 1.0f);
-    const double power = g_.plugs.normalize->LengthPower();
+    const double power = g_.plugs.normalize == nullptr ? 0 : g_.plugs.normalize->LengthPower();
     if (power == 0) return;
     CountVisible(factor);
     for (size_t r = 0; r < num_rows_; ++r) {
@@ -201,11 +228,25 @@ class GradientBlock : private ScoreBlock {
   ScoreTile Differentiate(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     ScoreTile d_scores = tile;
     d_scores.scores = own_.d_scores.get();
-    FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, d_scores);
-    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(d_scores);
-    if (!keys.keys_finite || !queries_finite_ || !d_out_finite_) NoteVisible(tile, tile.scores);
+    FillWeightGradients(keys, r, d_scores);
+    if (MustSelect(keys)) NoteVisible(tile, tile.scores);
     g_.plugs.normalize->Apply(tile, d_scores.scores, row_terms_.From(r));
     return d_scores;
+  }
+
+  // d_p_ij = d_out_i . v_j, through dropout.
+  void FillWeightGradients(const GradientTile& keys, size_t r, const ScoreTile& to) const {
+    FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, to);
+    if (g_.plugs.relative_values != nullptr) {
+      const PanelRows d_out = {own_.d_out_rows.get(), num_rows_, plan_.v_cols};
+      g_.plugs.relative_values->AddDots(to, d_out.From(r));
+    }
+    if (g_.plugs.dropout != nullptr) g_.plugs.dropout->Apply(to);
+  }
+
+  // Must products leave hidden cells out?
+  bool MustSelect(const GradientTile& keys) const {
+    return !keys.keys_finite || !queries_finite_ || !d_out_finite_;
   }
 
   void AddHeadSums(const ScoreTile& d_scores, const HeadSums& heads) const {
@@ -245,24 +286,57 @@ class GradientBlock : private ScoreBlock {
   void AddProducts(const ScoreTile& weights, const ScoreTile& d_scores, const GradientTile& keys,
                    const PartSums& sums, size_t r) {
     const size_t key = static_cast<size_t>(weights.key_begin);
-    const uint8_t* visible = scratch_.visible.data();
+    const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
     if (g_.wants_v) {
-      const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
+      const uint8_t* visible = scratch_.visible.data();
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
+    if (!heads_.values.empty()) {
+      g_.plugs.relative_values->AddSums(weights, d_out, heads_.values.data());
+    }
+    const ScoreGradient& score = *g_.plugs.score;
+    if (score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
+    AddScoreProducts(d_scores, keys, sums, r);
+    if (score.HasTerms()) AddTerms(d_scores, keys, sums, r);
+    if (score.NeedsTotals()) AddTotals(d_scores, sums, r);
+  }
+
+  void AddScoreProducts(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                        size_t r) {
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    const uint8_t* visible = scratch_.visible.data();
     if (g_.wants_k) {
       const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
       float* to = sums.k + key * g_.k_cols;
       queries_finite_ ? AddRows(d_scores, queries, to)
                       : AddVisibleRows(d_scores, visible, queries, to);
     }
-    if (g_.plugs.score->NeedsTotals()) AddTotals(d_scores, sums, r);
     if (g_.wants_q) {
       const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
       float* to = own_.d_q.get() + r * g_.k_cols;
       keys.keys_finite ? AddKeys(d_scores, rows, to) : AddVisibleKeys(d_scores, visible, rows, to);
     }
+  }
+
+  void AddPairs(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                size_t r) const {
+    const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
+    const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    float* d_queries = g_.wants_q ? own_.d_q.get() + r * g_.k_cols : nullptr;
+    float* d_keys = g_.wants_k ? sums.k + key * g_.k_cols : nullptr;
+    g_.plugs.score->AddPairs(d_scores, queries, rows, {d_queries, d_keys, heads_.params});
+  }
+
+  void AddTerms(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
+                size_t r) const {
+    const PanelRows rows = {keys.key_rows, plan_.TileKeys(), g_.k_cols};
+    const size_t key = static_cast<size_t>(d_scores.key_begin);
+    float* d_queries = g_.wants_q ? own_.terms.get() + r * g_.k_cols : nullptr;
+    float* d_keys = g_.wants_k ? sums.k + key * g_.k_cols : nullptr;
+    g_.plugs.score->AddTerms(d_scores, scratch_.queries.get() + r * plan_.query_depth, rows,
+                             {d_queries, d_keys, heads_.params, own_.row.get()});
   }
 
   void AddTotals(const ScoreTile& d_scores, const PartSums& sums, size_t r) {
@@ -284,12 +358,16 @@ class GradientBlock : private ScoreBlock {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& at = scratch_.rows[r];
       const float* sums = own_.d_q.get() + r * g_.k_cols;
-      const bool none = std::all_of(sums, sums + plan_.depth, [](float x) { return x == 0; });
+      const float* terms = own_.terms.get();
+      if (terms != nullptr) terms += r * g_.k_cols;
+      const auto is_zero = [](float x) { return x == 0; };
+      const bool none = std::all_of(sums, sums + plan_.depth, is_zero) &&
+                        (terms == nullptr || std::all_of(terms, terms + plan_.depth, is_zero));
       if (none && own_.totals.get()[r] == 0) {
         std::fill_n(row, p_.head_dim, 0.0f);
       } else {
         const float* q = StoredRow(p_.q, r, own_.converted.get());
-        g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r]}, row, params);
+        g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r], terms}, row, params);
       }
       if (!d_q.has_value()) continue;
       FloatsToStoredRow(row, static_cast<size_t>(d_q.shape[3]), d_q.dtype,
@@ -303,6 +381,7 @@ class GradientBlock : private ScoreBlock {
   GradientRows row_terms_;
   PartSums sums_{};
   HeadSums heads_{};
+  GradientStep gradient_step_ = nullptr;
   bool queries_finite_ = true;
   bool d_out_finite_ = true;
 };

@@ -1,7 +1,5 @@
 // Gradients of the exact family behind requests: from names to AttentionBackward().
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "heed/gradient.h"
@@ -13,20 +11,6 @@
 
 namespace heed {
 namespace {
-
-// Inputs that may have a gradient, as requests call them.
-constexpr std::string_view kDifferentiable[] = {"q",
-                                                "k",
-                                                "v",
-                                                "bias",
-                                                "distance_bias",
-                                                "bucket_bias",
-                                                "log_gates",
-                                                "alibi_slopes",
-                                                "sinks",
-                                                "width",
-                                                "temperature",
-                                                "score_matrix"};
 
 AttentionRequest ReadDifferentiable(const Request& request) {
   std::optional<AttentionRequest> r = ReadExactRequest(request);
@@ -93,11 +77,14 @@ BackwardPlan PlanOf(const Request& request, const AttentionRequest& r) {
   BackwardPlan plan;
   plan.results.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}, p.q.dtype});
   if (HasLse(options)) plan.results.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});
-  for (const std::string_view name : kDifferentiable) {
+  const auto add = [&](const char* name) {
     const AnyTensor* input = FindTensor(request.inputs, name);
-    if (input == nullptr) continue;
-    plan.gradients.push_back({std::string(name), input->rank, input->shape, input->dtype});
-  }
+    if (input == nullptr) return;
+    plan.gradients.push_back({name, input->rank, input->shape, input->dtype});
+  };
+  for (const char* name : {"q", "k", "v"}) add(name);
+  for (const TensorGradient& tensor : kTensorGradients) add(tensor.name);
+  for (const VectorGradient& vector : kVectorGradients) add(vector.name);
   return plan;
 }
 
@@ -125,15 +112,13 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   to.d_q = Stored(FindTensor(gradients, "q"));
   to.d_k = Stored(FindTensor(gradients, "k"));
   to.d_v = Stored(FindTensor(gradients, "v"));
-  to.d_bias = LeadingView<float>(FindTensor(gradients, "bias"));
-  to.d_distance_bias = LeadingView<float>(FindTensor(gradients, "distance_bias"));
-  to.d_bucket_bias = LeadingView<float>(FindTensor(gradients, "bucket_bias"));
+  for (const TensorGradient& tensor : kTensorGradients) {
+    to.*tensor.gradient = LeadingView<float>(FindTensor(gradients, tensor.name));
+  }
   to.d_log_gates = Gates(FindTensor(gradients, "log_gates"));
-  to.d_alibi_slopes = Vector(FindTensor(gradients, "alibi_slopes"));
-  to.d_sinks = Vector(FindTensor(gradients, "sinks"));
-  to.d_width = Vector(FindTensor(gradients, "width"));
-  to.d_temperature = Vector(FindTensor(gradients, "temperature"));
-  to.d_score_matrix = LeadingView<float>(FindTensor(gradients, "score_matrix"));
+  for (const VectorGradient& vector : kVectorGradients) {
+    to.*vector.gradient = Vector(FindTensor(gradients, vector.name));
+  }
   AttentionBackward(r.q, r.k, r.v, StoredInput(*FindTensor(results, "output")),
                     Rows(FindTensor(results, "lse")), StoredInput(*FindTensor(d_results, "output")),
                     OptionsOf(r), to, pool);

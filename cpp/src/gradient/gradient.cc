@@ -31,13 +31,11 @@ void Clear(const TensorView<float>& view) {
 
 // Gradients that are sums over batch, queries or keys, of which there may be none.
 void ClearSums(const AttentionGradients& to) {
-  if (to.d_bias.has_value()) Clear(to.d_bias);
-  for (const TensorView<float>& sums :
-       {to.d_score_matrix, to.d_distance_bias, to.d_bucket_bias, to.d_log_gates}) {
-    if (sums.has_value()) Clear(sums);
+  for (const TensorGradient& tensor : kTensorGradients) {
+    if ((to.*tensor.gradient).has_value()) Clear(to.*tensor.gradient);
   }
-  for (const std::span<float> sums :
-       {to.d_alibi_slopes, to.d_sinks, to.d_width, to.d_temperature}) {
+  for (const VectorGradient& vector : kVectorGradients) {
+    const std::span<float> sums = to.*vector.gradient;
     std::fill(sums.begin(), sums.end(), 0.0f);
   }
 }

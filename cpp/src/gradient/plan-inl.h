@@ -15,6 +15,7 @@
 #include "src/exact/modify/softcap-inl.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/exact/plan-inl.h"
+#include "src/exact/row_gradient-inl.h"
 #include "src/exact/score_gradient-inl.h"
 #include "src/exact/weights/dropout-inl.h"
 #include "src/gradient/problem.h"
@@ -26,9 +27,11 @@ namespace HWY_NAMESPACE {
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
-  std::unique_ptr<NormalizeGradient> normalize;
-  std::unique_ptr<Softcap> softcap;         // nullptr: none
-  std::unique_ptr<DropoutWeights> dropout;  // nullptr: none
+  std::unique_ptr<NormalizeGradient> normalize;         // nullptr where `rows` is not
+  std::unique_ptr<RowGradient> rows;                    // for normalisers that need whole rows
+  std::unique_ptr<Softcap> softcap;                     // nullptr: none
+  std::unique_ptr<DropoutWeights> dropout;              // nullptr: none
+  std::unique_ptr<ValueTermsGradient> relative_values;  // nullptr: none
 };
 
 GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
@@ -55,10 +58,7 @@ struct GradientPlan {
     k_cols = RoundUp(plan.depth, PanelCols());
     const int64_t tasks = std::max<int64_t>(1, kMostTasks / plan.num_units);
     num_parts = std::clamp<int64_t>(plan.rows / kPartRows, 1, tasks);
-    // Parameters of scores are differentiated along with queries and keys.
-    params = to.d_width.empty() && to.d_temperature.empty() && !to.d_score_matrix.has_value()
-                 ? 0
-                 : plugs.score->NumParams();
+    params = WantsScoreParams(to) ? plugs.score->NumParams() : 0;
     const AttentionProblem& p = g.attention;
     if (to.d_distance_bias.has_value()) reach = (to.d_distance_bias.shape[3] - 1) / 2;
     if (to.d_bucket_bias.has_value()) reach = std::max(reach, p.options.bucket_max_distance);
@@ -96,6 +96,10 @@ struct GradientPlan {
   size_t GateFloats() const {
     return gradients().d_log_gates.has_value() ? static_cast<size_t>(attention().kv_len) : 0;
   }
+  // Numbers of a table of relative values.
+  size_t ValueTableFloats() const {
+    return gradients().d_relative_values.has_value() ? plugs.relative_values->Size() : 0;
+  }
   // Numbers of a head by distance.
   size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
   bool NeedsTotals() const { return wants_k && plugs.score->NeedsTotals(); }
@@ -123,8 +127,13 @@ struct GradientScratch {
   AlignedFloats d_out;       // row groups, [head_dim_v][rows]
   AlignedFloats d_out_rows;  // [panel of dims][block rows][PanelCols()]
   AlignedFloats d_q;         // [block rows][k_cols]
+  AlignedFloats terms;       // the same for terms beside the product, where the score has some
   AlignedFloats d_scores;    // of one score tile
   AlignedFloats capped;      // scores of it after softcap
+  // Only for normalisers that need whole rows (row_block-inl.h): d_scores and capped lie in a row
+  // buffer as the scores do.
+  ScratchVector<ScoreTile> d_tiles;  // those in the buffer
+  AlignedFloats row_scratch;         // what the plug asked for
   AlignedFloats totals;  // gradients of scores, summed over each row; where the score needs them
   AlignedFloats lse, mean, factor;  // of the rows
   AlignedFloats converted;          // rows that are not floats where they lie
@@ -134,11 +143,13 @@ struct GradientScratch {
   explicit GradientScratch(const GradientPlan& g) : forward(g.plan, false) {
     const Plan& plan = g.plan;
     const size_t most = static_cast<size_t>(std::min(plan.rows, plan.block_rows));
-    const size_t tile = std::min(most, kScoreRows) * kTileKeys;
+    const bool buffered = g.plugs.rows != nullptr;
+    const size_t tile = buffered ? plan.BufferFloats() : std::min(most, kScoreRows) * kTileKeys;
     query_rows = AlignedFloats(most * g.k_cols);
     d_out = AlignedFloats(most * g.DimV());
     d_out_rows = AlignedFloats(most * plan.v_cols);
     d_q = AlignedFloats(most * g.k_cols);
+    if (g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
     d_scores = AlignedFloats(tile);
     if (g.plugs.softcap != nullptr) capped = AlignedFloats(tile);
     const size_t rows = RoundUp(most, kScoreRows);
@@ -148,6 +159,10 @@ struct GradientScratch {
     totals = AlignedFloats(rows);
     converted = AlignedFloats(2 * PanelCols() * plan.LongestRow());
     if (g.GateFloats() > 0) gates.resize(rows);
+    if (buffered) {
+      d_tiles.reserve(plan.MostBufferedTiles());
+      row_scratch = AlignedFloats(g.plugs.rows->ScratchFloats(plan.num_tiles));
+    }
     row = AlignedFloats(RoundUp(plan.LongestRow(), PanelCols()) + std::max(g.k_cols, plan.v_cols));
   }
 

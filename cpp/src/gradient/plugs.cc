@@ -5,8 +5,15 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/exact/additive_gradient-inl.h"
+#include "src/exact/normalize/entmax15-inl.h"
+#include "src/exact/normalize/hard-inl.h"
 #include "src/exact/normalize/pointwise-inl.h"
 #include "src/exact/normalize/softmax-inl.h"
+#include "src/exact/normalize/sparsemax-inl.h"
+#include "src/exact/normalize/stick_breaking-inl.h"
+#include "src/exact/normalize/top_k-inl.h"
+#include "src/exact/relative_gradient-inl.h"
 #include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
@@ -28,6 +35,23 @@ std::unique_ptr<NormalizeGradient> MakeNormalizeGradient(const AttentionProblem&
   return std::make_unique<SoftmaxGradient<NaturalUnits>>();
 }
 
+std::unique_ptr<RowGradient> MakeRowGradient(const AttentionProblem& p) {
+  switch (p.options.normalize) {
+    case Normalize::kHard:
+      return std::make_unique<HardGradient>();
+    case Normalize::kStickBreaking:
+      return std::make_unique<StickBreakingGradient>();
+    case Normalize::kTopK:
+      return std::make_unique<TopKGradient>();
+    case Normalize::kSparsemax:
+      return std::make_unique<SparsemaxGradient>();
+    case Normalize::kEntmax15:
+      return std::make_unique<Entmax15Gradient>();
+    default:
+      return nullptr;
+  }
+}
+
 std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
   const float units = FoldsLog2E(p) ? Log2Units::kPerNat : NaturalUnits::kPerNat;
   const size_t head_dim = static_cast<size_t>(p.head_dim);
@@ -37,12 +61,15 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
         return std::make_unique<SquaredDistanceGradient>(p);
       case Score::kCosine:
         return std::make_unique<CosineGradient>(p, units);
+      case Score::kAdditive:
+        return std::make_unique<AdditiveGradient>(p);
       case Score::kBilinear:
         return std::make_unique<BilinearGradient>(p, units);
       default:
         break;
     }
   }
+  if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotGradient>(p, p.scale * units);
   return std::make_unique<DotScoreGradient>(p.scale, p.scale * units, head_dim);
 }
 
@@ -52,9 +79,13 @@ GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   GradientPlugs plugs;
   plugs.score = MakeScoreGradient(p);
-  plugs.normalize = MakeNormalizeGradient(p);
+  plugs.rows = MakeRowGradient(p);
+  if (plugs.rows == nullptr) plugs.normalize = MakeNormalizeGradient(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.dropout.p > 0) plugs.dropout = std::make_unique<DropoutWeights>(o.dropout);
+  if (o.relative_values.has_value()) {
+    plugs.relative_values = std::make_unique<RelativeValuesGradient>(p);
+  }
   return plugs;
 }
 

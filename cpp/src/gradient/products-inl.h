@@ -12,6 +12,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/exact/row_groups-inl.h"
+#include "src/exact/score_gradient-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/register_tile-inl.h"
 
@@ -19,14 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Vectors in panels, [panel of dims][row][PanelCols()].
-struct PanelRows {
-  const float* data;
-  size_t rows;  // of a panel
-  size_t cols;  // dims, whole panels
-  PanelRows From(size_t row) const { return {data + row * PanelCols(), rows, cols}; }
-};
 
 // to[row of the tile] += sum over its keys of cell * keys[key].
 inline void AddKeys(const ScoreTile& cells, const PanelRows& keys, float* to) {

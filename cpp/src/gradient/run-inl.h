@@ -13,6 +13,7 @@
 
 #include "src/gradient/block-inl.h"
 #include "src/gradient/plan-inl.h"
+#include "src/gradient/row_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -45,6 +46,7 @@ class GradientRun {
     if (!g.gradients().d_sinks.empty()) sinks_.assign(heads, 0.0);
     curves_.assign(heads * g.CurveFloats(), 0.0);
     gates_.assign(heads * g.GateFloats(), 0.0);
+    value_tables_.assign(heads * g.ValueTableFloats(), 0.0);
     if (g.params == 0) return;
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
@@ -72,7 +74,10 @@ class GradientRun {
     WriteHeads(slopes_, g_.gradients().d_alibi_slopes);
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
-    if (!gates_.empty()) WriteGates();
+    if (!gates_.empty()) WriteShared(gates_, g_.GateFloats(), g_.gradients().d_log_gates);
+    if (!value_tables_.empty()) {
+      WriteShared(value_tables_, g_.ValueTableFloats(), g_.gradients().d_relative_values);
+    }
     if (g_.params > 0) WriteParams();
   }
 
@@ -110,9 +115,11 @@ class GradientRun {
     const PartSums sums = SumsOf(index, part);
     std::fill_n(sums.k, g_.PartFloats(), 0.0f);
     const HeadSums heads = {
-        HeadsOf(slopes_, unit, part), HeadsOf(sinks_, unit, part),
+        HeadsOf(slopes_, unit, part),
+        HeadsOf(sinks_, unit, part),
         HeadsOf(curves_, unit, part, g_.CurveFloats()),
         HeadsOf(gates_, unit, part, g_.GateFloats()),
+        HeadsOf(value_tables_, unit, part, g_.ValueTableFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams())};
     for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
@@ -181,7 +188,7 @@ class GradientRun {
     } else {
       const float* k = nullptr;
       GatherRows(keys, j, 1, scratch.buffers(), &k);
-      g_.plugs.score->Key(k, sums, row, params);
+      g_.plugs.score->Key(keys.head, k, sums, row, params);
     }
     if (!d_k.has_value()) return;
     FloatsToStoredRow(row, width, d_k.dtype, d_k.Row(keys.batch, keys.head, j));
@@ -256,42 +263,43 @@ class GradientRun {
     }
   }
 
-  // Adds up parts, and what heads or batch entries share, in ascending order.
-  void WriteGates() {
-    const size_t each = g_.GateFloats();
+  // Adds up parts, and what heads or batch entries share, in ascending order: `each` numbers for a
+  // batch entry and head of `to`.
+  void WriteShared(const ScratchVector<double>& sums, size_t each,
+                   const TensorView<float>& to) const {
     const AttentionProblem& p = g_.attention();
-    const TensorView<float>& to = g_.gradients().d_log_gates;
-    ScratchVector<double> sums(static_cast<size_t>(to.size()));
+    const int64_t batch = to.shape[0], heads = to.shape[1];
+    ScratchVector<double> shared(static_cast<size_t>(to.size()));
     for (int64_t n = 0; n < p.batch * p.num_heads * g_.num_parts; ++n) {
       const int64_t part = n % g_.num_parts, head = n / g_.num_parts % p.num_heads;
       const int64_t b = n / g_.num_parts / p.num_heads;
       const int64_t unit = b * p.num_kv_heads + head / Group();
       const double* from =
-          HeadsOf(gates_, unit, part, each).data() + static_cast<size_t>(head % Group()) * each;
-      const int64_t cell = (to.shape[0] == 1 ? 0 : b) * to.shape[1] + (to.shape[1] == 1 ? 0 : head);
-      double* sum = sums.data() + static_cast<size_t>(cell) * each;
-      for (size_t j = 0; j < each; ++j) sum[j] += from[j];
+          sums.data() +
+          static_cast<size_t>((unit * g_.num_parts + part) * Group() + head % Group()) * each;
+      const int64_t cell = (batch == 1 ? 0 : b) * heads + (heads == 1 ? 0 : head);
+      double* sum = shared.data() + static_cast<size_t>(cell) * each;
+      for (size_t i = 0; i < each; ++i) sum[i] += from[i];
     }
-    for (size_t n = 0; n < sums.size(); ++n) {
-      const int64_t cell = static_cast<int64_t>(n / each);
-      to(cell / to.shape[1], cell % to.shape[1], 0, static_cast<int64_t>(n % each)) =
-          static_cast<float>(sums[n]);
-    }
+    StoreTensor(shared.data(), to);
   }
 
   // Adds up KV heads, and of each its parts and tiles, in ascending order.
   void WriteParams() const {
     std::vector<double> sums(g_.params);
-    const auto add = [&](const std::vector<double>& from, size_t tasks, size_t count) {
+    const ScoreGradient& score = *g_.plugs.score;
+    using ParamOf = size_t (ScoreGradient::*)(int64_t, size_t) const;
+    const auto add = [&](const std::vector<double>& from, size_t tasks, size_t count, ParamOf of) {
       for (size_t n = 0; n < from.size(); ++n) {
         const int64_t unit = static_cast<int64_t>(n / count / tasks);
         const int64_t kv_head = unit % g_.attention().num_kv_heads;
-        sums[g_.plugs.score->ParamOf(kv_head, n % count)] += from[n];
+        sums[(score.*of)(kv_head, n % count)] += from[n];
       }
     };
-    add(query_params_, static_cast<size_t>(g_.num_parts), g_.plugs.score->QueryParams());
-    add(key_params_, plan_.num_tiles, g_.plugs.score->KeyParams());
-    g_.plugs.score->Store(sums, g_.gradients());
+    add(query_params_, static_cast<size_t>(g_.num_parts), score.QueryParams(),
+        &ScoreGradient::QueryParamOf);
+    add(key_params_, plan_.num_tiles, score.KeyParams(), &ScoreGradient::KeyParamOf);
+    score.Store(sums, g_.gradients());
   }
 
   const GradientPlan& g_;
@@ -305,6 +313,7 @@ class GradientRun {
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
   std::vector<double> slopes_, sinks_;             // [unit][part][query head of the group]
   ScratchVector<double> curves_, gates_;           // [unit][part][query head][distance or key]
+  ScratchVector<double> value_tables_;             // [unit][part][query head][row][head_dim_v]
   std::vector<double> query_params_, key_params_;  // [unit][part or tile][parameters]
 };
 

@@ -1,7 +1,6 @@
 // The boundary of AttentionBackward(): everything that can be wrong with a call is found here.
 #include <iterator>
 #include <string>
-#include <utility>
 
 #include "src/gradient/problem.h"
 #include "src/message.h"
@@ -14,19 +13,6 @@ namespace {
   Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {what});
 }
 
-void CheckScoreIsDifferentiable(const AttentionOptions& o) {
-  if (o.normalize == Normalize::kAverage) return;  // reads no score
-  if (o.score == Score::kAdditive) Refuse("score \"additive\"");
-  const std::pair<const char*, const TensorView<const float>*> tensors[] = {
-      {"relative_keys", &o.relative_keys},
-      {"relative_queries", &o.relative_queries},
-      {"content_bias", &o.content_bias},
-      {"position_bias", &o.position_bias}};
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor->has_value()) Refuse(name);
-  }
-}
-
 void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
   switch (o.normalize) {
     case Normalize::kSoftmax:
@@ -35,20 +21,15 @@ void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
     case Normalize::kRelu:
     case Normalize::kReluSquared:
     case Normalize::kAverage:
+    case Normalize::kHard:
+    case Normalize::kStickBreaking:
+    case Normalize::kTopK:
+    case Normalize::kSparsemax:
+    case Normalize::kEntmax15:
       return;
     case Normalize::kKernelSum:
       if (o.kernel == Kernel::kGaussian) return;
       Refuse("normalize \"kernel_sum\" with another kernel than gaussian");
-    case Normalize::kHard:
-      Refuse("normalize \"hard\"");
-    case Normalize::kTopK:
-      Refuse("normalize \"top_k\"");
-    case Normalize::kSparsemax:
-      Refuse("normalize \"sparsemax\"");
-    case Normalize::kEntmax15:
-      Refuse("normalize \"entmax15\"");
-    case Normalize::kStickBreaking:
-      Refuse("normalize \"stick_breaking\"");
     case Normalize::kCope:
       Refuse("normalize \"cope\"");
   }
@@ -97,49 +78,39 @@ void CheckTensor(const char* name, const TensorView<float>& gradient, const char
   CheckOutput(name, gradient, tensor.shape, Join("as {}", {option}));
 }
 
+struct NamedSpan {
+  const char* name;
+  ViewSpan span;
+};
+
 void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
   const AttentionGradients& to = g.gradients;
-  const auto vector = [](std::span<float> values) {
-    return SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
-                  sizeof(float));
-  };
-  const ViewSpan outputs[] = {SpanOf(to.d_q),
-                              SpanOf(to.d_k),
-                              SpanOf(to.d_v),
-                              SpanOf(to.d_bias),
-                              vector(to.d_alibi_slopes),
-                              vector(to.d_sinks),
-                              vector(to.d_width),
-                              vector(to.d_temperature),
-                              SpanOf(to.d_score_matrix),
-                              SpanOf(to.d_distance_bias),
-                              SpanOf(to.d_bucket_bias),
-                              SpanOf(to.d_log_gates)};
-  const char* names[] = {
-      "d_q",           "d_k",        "d_v",           "d_bias",         "d_alibi_slopes",
-      "d_sinks",       "d_width",    "d_temperature", "d_score_matrix", "d_distance_bias",
-      "d_bucket_bias", "d_log_gates"};
   const AttentionProblem& p = g.attention;
-  const ViewSpan inputs[] = {SpanOf(p.q),
-                             SpanOf(p.k),
-                             SpanOf(p.v),
-                             SpanOf(g.out),
-                             SpanOf(g.d_out),
-                             SpanOf(g.lse),
-                             SpanOf(to.d_lse),
-                             SpanOf(given.bias),
-                             SpanOf(given.score_matrix),
-                             SpanOf(given.distance_bias),
-                             SpanOf(given.bucket_bias),
-                             SpanOf(given.log_gates)};
-  const char* input_names[] = {"q",           "k",        "v",    "out",          "d_out",
-                               "lse",         "d_lse",    "bias", "score_matrix", "distance_bias",
-                               "bucket_bias", "log_gates"};
-  for (size_t i = 0; i < std::size(outputs); ++i) {
-    for (size_t j = 0; j < std::size(inputs); ++j) {
-      CheckNoAlias(names[i], outputs[i], input_names[j], inputs[j]);
+  constexpr size_t kNumTensors = std::size(kTensorGradients);
+  NamedSpan outputs[3 + kNumTensors + std::size(kVectorGradients)] = {
+      {"d_q", SpanOf(to.d_q)}, {"d_k", SpanOf(to.d_k)}, {"d_v", SpanOf(to.d_v)}};
+  NamedSpan inputs[7 + kNumTensors] = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
+                                       {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
+                                       {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
+                                       {"d_lse", SpanOf(to.d_lse)}};
+  for (size_t n = 0; n < kNumTensors; ++n) {
+    const TensorGradient& tensor = kTensorGradients[n];
+    outputs[3 + n] = {tensor.gradient_name, SpanOf(to.*tensor.gradient)};
+    inputs[7 + n] = {tensor.name, SpanOf(given.*tensor.option)};
+  }
+  NamedSpan* next = outputs + 3 + kNumTensors;
+  for (const VectorGradient& vector : kVectorGradients) {
+    const std::span<float> values = to.*vector.gradient;
+    *next++ = {vector.gradient_name,
+               SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
+                      sizeof(float))};
+  }
+  for (const NamedSpan* output = outputs; output != next; ++output) {
+    const auto& [name, span] = *output;
+    for (const NamedSpan& input : inputs) CheckNoAlias(name, span, input.name, input.span);
+    for (const NamedSpan* other = outputs; other != output; ++other) {
+      CheckNoAlias(name, span, other->name, other->span);
     }
-    for (size_t j = 0; j < i; ++j) CheckNoAlias(names[i], outputs[i], names[j], outputs[j]);
   }
 }
 
@@ -147,10 +118,8 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
 
 void CheckIsDifferentiable(const AttentionOptions& o) {
   CheckNormalizeIsDifferentiable(o);
-  CheckScoreIsDifferentiable(o);
   if (o.score_mod) Refuse("score_mod");
   if (o.prob_mod) Refuse("prob_mod");
-  if (o.relative_values.has_value()) Refuse("relative_values");
 }
 
 GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
@@ -170,15 +139,12 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   if (gradients.d_q.has_value()) CheckOutput("d_q", gradients.d_q, p.q.shape, "as q");
   if (gradients.d_k.has_value()) CheckOutput("d_k", gradients.d_k, p.k.shape, "as k");
   if (gradients.d_v.has_value()) CheckOutput("d_v", gradients.d_v, p.v.shape, "as v");
-  CheckVector("d_alibi_slopes", gradients.d_alibi_slopes, "alibi_slopes", options.alibi_slopes);
-  CheckVector("d_sinks", gradients.d_sinks, "sinks", options.sinks);
-  CheckVector("d_width", gradients.d_width, "width", options.width);
-  CheckVector("d_temperature", gradients.d_temperature, "temperature", options.temperature);
-  CheckTensor("d_bias", gradients.d_bias, "bias", options.bias);
-  CheckTensor("d_distance_bias", gradients.d_distance_bias, "distance_bias", options.distance_bias);
-  CheckTensor("d_bucket_bias", gradients.d_bucket_bias, "bucket_bias", options.bucket_bias);
-  CheckTensor("d_log_gates", gradients.d_log_gates, "log_gates", options.log_gates);
-  CheckTensor("d_score_matrix", gradients.d_score_matrix, "score_matrix", options.score_matrix);
+  for (const VectorGradient& v : kVectorGradients) {
+    CheckVector(v.gradient_name, gradients.*v.gradient, v.name, options.*v.option);
+  }
+  for (const TensorGradient& t : kTensorGradients) {
+    CheckTensor(t.gradient_name, gradients.*t.gradient, t.name, options.*t.option);
+  }
   CheckAliases(g, options);
   if (!gradients.d_bias.has_value()) return g;
   g.gradients.d_bias =

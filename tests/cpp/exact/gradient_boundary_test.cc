@@ -151,9 +151,12 @@ TEST(GradientBoundary, WhatHasNoGradientIsRefusedByName) {
   const auto expect = [](const std::string& name, const std::function<void(Call&)>& change) {
     ExpectRefusal(change, "unsupported: " + name);
   };
-  expect("normalize \"hard\"", [](Call& c) { c.options.normalize = Normalize::kHard; });
-  expect("normalize \"top_k\"", [](Call& c) { c.options.normalize = Normalize::kTopK; });
-  expect("normalize \"sparsemax\"", [](Call& c) { c.options.normalize = Normalize::kSparsemax; });
+  expect("normalize \"kernel_sum\"", [](Call& c) {
+    c.options.normalize = Normalize::kKernelSum;
+    c.options.score = Score::kSquaredDistance;
+    c.options.kernel = Kernel::kBoxcar;
+    c.lse = {};
+  });
   expect("score_mod", [](Call& c) {
     c.options.score_mod = CompileExpression("score_mod", "score * 2", ExpressionValue::kScore);
   });

@@ -300,6 +300,42 @@ TEST_P(Gradient, MatchesForBilinearScores) {
   }
 }
 
+TEST_P(Gradient, MatchesForAdditiveScores) {
+  Random random(4);
+  AttentionCase c = MakeCase(kSmall);
+  c.scalars.score = Score::kAdditive;
+  c.scalars.scale = 0.8;
+  ExpectGradientsMatch(c);  // no parameters
+  for (const int64_t heads : {1, 4}) {
+    c.k = MakeCase({.batch = 2, .num_heads = 2, .q_len = 1, .kv_len = 7, .head_dim = 6}).k;
+    const int64_t kv_heads = heads == 1 ? 1 : 2;
+    c.AddTensor("query_weight", {heads, 9, 3}, random, 0.5);
+    c.AddTensor("key_weight", {kv_heads, 9, 6}, random, 0.4);
+    c.AddTensor("score_bias", {9}, random, 0.5);
+    c.AddTensor("score_vector", {heads, 9}, random, 0.7);
+    ExpectGradientsMatch(c);
+    c.scalars.softcap = 2;
+    c.scalars.causal = true;
+    c.scalars.query_offset = QueryOffset::At(-1);
+    c.bias = MakeBias({2, 1, 5, 7}, random, 0.2);
+    ExpectGradientsMatch(c);
+  }
+  // Large arguments of tanh; several tiles and parts.
+  c = MakeCase({.num_heads = 2,
+                .num_kv_heads = 1,
+                .q_len = 600,
+                .kv_len = 270,
+                .head_dim = 5,
+                .head_dim_v = 4});
+  c.scalars.score = Score::kAdditive;
+  c.AddTensor("query_weight", {2, 17, 5}, random, 3);
+  c.AddTensor("score_vector", {17}, random, 1);
+  c.AddTensor("key_weight", {17, 5}, random, 0.5);
+  c.scalars.window = Window{100, 20};
+  c.scalars.query_offset = QueryOffset::At(-50);
+  ExpectDirectionsMatch(c, 1);
+}
+
 TEST_P(Gradient, AveragesPassNothingToScores) {
   AttentionCase c = MakeCase(kSmall);
   c.scalars.normalize = Normalize::kAverage;

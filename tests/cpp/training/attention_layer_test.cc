@@ -64,7 +64,8 @@ void ExpectMatches(const AttentionLayerOptions& options, int64_t q_len, int64_t 
 
 TEST(AttentionLayer, ExactMechanismsMatchFiniteDifferences) {
   for (const char* id : {"scaled_dot_product", "sigmoid", "relu_squared", "softmax1", "sink",
-                         "luong_general", "cosine", "gaussian", "forgetting"}) {
+                         "luong_general", "cosine", "gaussian", "forgetting", "sparsemax", "entmax15",
+                         "stick_breaking"}) {
     ExpectMatches(Options(id), 5, 0);
   }
   ExpectMatches(Options("scaled_dot_product", {{"window_left", 2.0}}), 7, 0);
@@ -217,7 +218,7 @@ void ExpectRefused(const AttentionLayerOptions& options, ErrorCode code, const c
 
 TEST(AttentionLayer, RefusesWhatCannotWork) {
   ExpectRefused(Options("nonsense"), ErrorCode::kOption, "nonsense");
-  ExpectRefused(Options("top_k"), ErrorCode::kUnsupported, "has no gradient");
+  ExpectRefused(Options("reformer"), ErrorCode::kUnsupported, "has no gradient");
   AttentionLayerOptions options = Options("retention");
   options.causal = false;
   ExpectRefused(options, ErrorCode::kUnsupported, "causal by nature");

@@ -11,6 +11,7 @@
 
 #include "src/exact/normalize/rows-inl.h"
 #include "src/exact/normalize/threshold-inl.h"
+#include "src/exact/row_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -59,6 +60,25 @@ class Entmax15 final : public SingleRowNormalize {
       if (!(step > kSmallStep)) break;
     }
     return Threshold(tau);
+  }
+};
+
+// With u = sqrt(p): d_s = u (d_p - sum u d_p / sum u).
+class Entmax15Gradient final : public WeightRowGradient {
+ protected:
+  void ApplyToRow(const RowPair& rows, size_t r, const GradientRows&) const override {
+    const DF d;
+    const auto root = [&](VF w)
+                          HWY_ATTR { return hn::IfThenElseZero(InSupport(d, w), hn::Sqrt(w)); };
+    const double roots = SumOverPairs(rows, r, [&](VF w, VF) HWY_ATTR { return root(w); });
+    if (roots == 0) return ReplaceGradients(rows, r, [&](VF, VF) HWY_ATTR { return hn::Zero(d); });
+    const double sum = SumOverPairs(rows, r, [&](VF w, VF g) HWY_ATTR {
+      return hn::IfThenElseZero(InSupport(d, w), hn::Mul(root(w), g));
+    });
+    const VF mean = hn::Set(d, static_cast<float>(sum / roots));
+    ReplaceGradients(rows, r, [&](VF w, VF g) HWY_ATTR {
+      return hn::IfThenElseZero(InSupport(d, w), hn::Mul(root(w), hn::Sub(g, mean)));
+    });
   }
 };
 

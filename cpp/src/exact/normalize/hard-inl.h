@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "src/exact/normalize/rows-inl.h"
+#include "src/exact/row_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -38,6 +39,15 @@ class Hard final : public SingleRowNormalize {
       }
     }
     return nullptr;  // not reached: value is the row's maximum
+  }
+};
+
+// The choice is constant almost everywhere: values have a gradient, scores have not.
+class HardGradient final : public WeightRowGradient {
+ protected:
+  void ApplyToRow(const RowPair& rows, size_t r, const GradientRows&) const override {
+    const DF d;
+    ReplaceGradients(rows, r, [&](VF, VF) HWY_ATTR { return hn::Zero(d); });
   }
 };
 

@@ -212,8 +212,6 @@ class Softmax final : public NormalizePlug {
 template <class Units>
 class SoftmaxGradient final : public NormalizeGradient {
  public:
-  bool HasLse() const override { return true; }
-
   void Apply(const ScoreTile& tile, float* d_weights, const GradientRows& rows) const override {
     const size_t wide = 4 * hn::Lanes(DF());
     ScoreTile part = tile;

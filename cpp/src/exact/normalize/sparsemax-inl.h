@@ -11,6 +11,7 @@
 
 #include "src/exact/normalize/rows-inl.h"
 #include "src/exact/normalize/threshold-inl.h"
+#include "src/exact/row_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -49,6 +50,26 @@ class Sparsemax final : public SingleRowNormalize {
       if (count == support) return Threshold(tau);
       support = count;
     }
+  }
+};
+
+// d_s = d_p - the mean of d_p over the support; 0 outside of it.
+class SparsemaxGradient final : public WeightRowGradient {
+ protected:
+  void ApplyToRow(const RowPair& rows, size_t r, const GradientRows&) const override {
+    const DF d;
+    const double count = SumOverPairs(rows, r, [&](VF w, VF) HWY_ATTR {
+      return hn::IfThenElseZero(InSupport(d, w), hn::Set(d, 1.0f));
+    });
+    if (count == 0) return ReplaceGradients(rows, r, [&](VF, VF) HWY_ATTR { return hn::Zero(d); });
+    const double sum = SumOverPairs(
+        rows, r, [&](VF w, VF g) HWY_ATTR { return hn::IfThenElseZero(InSupport(d, w), g); });
+    const VF mean = hn::Set(d, static_cast<float>(sum / count));
+    ReplaceGradients(rows, r, [&](VF w, VF g) HWY_ATTR {
+      // Weights that are NaN make gradients NaN.
+      const VF moved = hn::MulAdd(w, hn::Zero(d), hn::Sub(g, mean));
+      return hn::IfThenElseZero(InSupport(d, w), moved);
+    });
   }
 };
 

@@ -11,6 +11,7 @@
 #endif
 
 #include "src/exact/normalize/rows-inl.h"
+#include "src/exact/row_gradient-inl.h"
 #include "src/simd/sigmoid-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,10 +20,15 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 class StickBreaking final : public SingleRowNormalize {
- protected:
-  float NormalizeRow(const ScoreRows& rows, size_t r) const override {
+ public:
+  static void BreakRow(const ScoreRows& rows, size_t r) {
     double left = 1;
     for (size_t t = rows.tiles.size(); t-- > 0;) left = BreakTile(rows.tiles[t], r, left);
+  }
+
+ protected:
+  float NormalizeRow(const ScoreRows& rows, size_t r) const override {
+    BreakRow(rows, r);
     return 0.0f;
   }
 
@@ -44,6 +50,54 @@ class StickBreaking final : public SingleRowNormalize {
       left *= positive ? small : large;
     }
     return left;
+  }
+};
+
+// d_s_j = (1 - sigmoid(s_j)) p_j d_p_j - sigmoid(s_j) sum of p_l d_p_l over the keys l before j,
+// which got what j left.
+class StickBreakingGradient final : public RowGradient {
+ public:
+  // The scores of a row.
+  size_t ScratchFloats(size_t num_tiles) const override { return num_tiles * kTileKeys; }
+
+  void Apply(const RowNormalize&, const RowPair& rows, const GradientRows&) const override {
+    float* const scores = rows.gradients.scratch;
+    for (size_t r = 0; r < rows.scores.num_rows; ++r) {
+      for (const ScoreTile& tile : rows.scores.tiles) {
+        const float* row = tile.row_scores(r);
+        std::copy(row + tile.first, row + tile.last, scores + tile.key_begin + tile.first);
+      }
+      StickBreaking::BreakRow(rows.scores, r);
+      double before = 0;
+      for (size_t t = 0; t < rows.scores.tiles.size(); ++t) {
+        const ScoreTile& tile = rows.scores.tiles[t];
+        before = ApplyToTile(tile, r, scores + tile.key_begin,
+                             rows.gradients.tiles[t].row_scores(r), before);
+      }
+    }
+  }
+
+ private:
+  static double ApplyToTile(const ScoreTile& tile, size_t r, const float* HWY_RESTRICT scores,
+                            float* HWY_RESTRICT gradients, double before) {
+    const DF d;
+    HWY_ALIGN float shares[kTileKeys];
+    const float* HWY_RESTRICT weights = tile.row_scores(r);
+    for (size_t c = tile.first; c < tile.last; c += hn::Lanes(d)) {
+      hn::Store(Sigmoid(d, hn::Load(d, scores + c)), d, shares + c);
+    }
+    for (size_t c = tile.first; c < tile.last; ++c) {
+      float& g = gradients[c];
+      if (weights[c] == kMinusInfinity) {
+        g = 0;
+        continue;
+      }
+      const double share = static_cast<double>(shares[c]);
+      const double own = static_cast<double>(weights[c]) * static_cast<double>(g);
+      g = static_cast<float>((1 - share) * own - share * before);
+      before += own;
+    }
+    return before;
   }
 };
 

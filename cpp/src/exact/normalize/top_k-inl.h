@@ -13,6 +13,7 @@
 #include <span>
 
 #include "src/exact/normalize/rows-inl.h"
+#include "src/exact/row_gradient-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -92,6 +93,19 @@ class TopK final : public SingleRowNormalize {
 
   size_t k_;
   std::span<const float> sinks_;
+};
+
+// That of softmax over the keys that were chosen.
+class TopKGradient final : public WeightRowGradient {
+ protected:
+  void ApplyToRow(const RowPair& rows, size_t r, const GradientRows& terms) const override {
+    const DF d;
+    const VF mean = hn::Set(d, terms.mean[0]);
+    ReplaceGradients(rows, r, [&](VF w, VF g) HWY_ATTR {
+      const auto left_out = hn::Eq(w, hn::Set(d, kMinusInfinity));
+      return hn::IfThenZeroElse(left_out, hn::Mul(w, hn::Sub(g, mean)));
+    });
+  }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -55,7 +55,7 @@ class BilinearGradient final : public ScoreGradient {
   size_t NumParams() const override {
     return static_cast<size_t>(p_.options.score_matrix.shape[1]) * MatrixSize();
   }
-  size_t ParamOf(int64_t kv_head, size_t n) const override {
+  size_t QueryParamOf(int64_t kv_head, size_t n) const override {
     if (p_.options.score_matrix.shape[1] == 1) return n % MatrixSize();
     return static_cast<size_t>(kv_head * p_.group) * MatrixSize() + n;
   }
@@ -78,21 +78,12 @@ class BilinearGradient final : public ScoreGradient {
       d_q[t] = static_cast<float>(sum);
     }
   }
-  void Key(const float*, const ScoreSums& sums, float* d_k, double*) const override {
+  void Key(int64_t, const float*, const ScoreSums& sums, float* d_k, double*) const override {
     for (int64_t u = 0; u < p_.head_dim_k; ++u) d_k[u] = sums.vectors[u] / units_;
   }
 
   void Store(std::span<const double> params, const AttentionGradients& to) const override {
-    const TensorView<float>& d_matrix = to.d_score_matrix;
-    if (!d_matrix.has_value()) return;
-    const double* from = params.data();
-    for (int64_t h = 0; h < d_matrix.shape[1]; ++h) {
-      for (int64_t t = 0; t < p_.head_dim; ++t) {
-        for (int64_t u = 0; u < p_.head_dim_k; ++u) {
-          d_matrix(0, h, t, u) = static_cast<float>(*from++);
-        }
-      }
-    }
+    StoreTensor(params.data(), to.d_score_matrix);
   }
 
  private:

@@ -99,7 +99,7 @@ class CosineGradient final : public ScoreGradient {
     return p_.options.temperature.empty() ? 0 : static_cast<size_t>(p_.group);
   }
   size_t NumParams() const override { return p_.options.temperature.size(); }
-  size_t ParamOf(int64_t kv_head, size_t n) const override {
+  size_t QueryParamOf(int64_t kv_head, size_t n) const override {
     return NumParams() == 1 ? 0 : static_cast<size_t>(kv_head * p_.group) + n;
   }
 
@@ -115,7 +115,7 @@ class CosineGradient final : public ScoreGradient {
     if (p_.options.min_temperature && t < static_cast<float>(*p_.options.min_temperature)) return;
     params[row.head % p_.group] -= along / static_cast<double>(t);
   }
-  void Key(const float* k, const ScoreSums& sums, float* d_k, double*) const override {
+  void Key(int64_t, const float* k, const ScoreSums& sums, float* d_k, double*) const override {
     Unproject(k, sums.vectors, 1.0 / static_cast<double>(units_), d_k);
   }
 

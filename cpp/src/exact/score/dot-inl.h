@@ -56,7 +56,7 @@ class DotScoreGradient final : public ScoreGradient {
   void Query(const Row&, const float*, const ScoreSums& sums, float* d_q, double*) const override {
     for (size_t t = 0; t < head_dim_; ++t) d_q[t] = scale_ * sums.vectors[t];
   }
-  void Key(const float*, const ScoreSums& sums, float* d_k, double*) const override {
+  void Key(int64_t, const float*, const ScoreSums& sums, float* d_k, double*) const override {
     for (size_t t = 0; t < head_dim_; ++t) d_k[t] = key_scale_ * sums.vectors[t];
   }
 

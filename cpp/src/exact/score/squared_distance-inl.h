@@ -75,7 +75,8 @@ class SquaredDistanceGradient final : public ScoreGradient {
           x * (x * static_cast<double>(sums.total) - 2 * static_cast<double>(sums.vectors[t]));
     }
   }
-  void Key(const float* k, const ScoreSums& sums, float* d_k, double* params) const override {
+  void Key(int64_t, const float* k, const ScoreSums& sums, float* d_k,
+           double* params) const override {
     for (size_t t = 0; t < factor_.size(); ++t) {
       d_k[t] = factor_[t] * (sums.vectors[t] - sums.total * k[t]);
       if (params == nullptr) continue;

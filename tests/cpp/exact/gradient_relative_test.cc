@@ -1,0 +1,182 @@
+// AttentionBackward() through relative tables, against central differences of the float64 oracle.
+#include <limits>
+
+#include "attention_case.h"
+#include "gmock/gmock.h"
+#include "gradient_case.h"
+#include "gtest/gtest.h"
+#include "simd_targets.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class RelativeGradient : public OnEveryTarget {};
+HEED_ON_EVERY_TARGET(RelativeGradient);
+
+// Odd sizes, two query heads a KV head.
+constexpr Sizes kSmall = {.batch = 2,
+                          .num_heads = 4,
+                          .num_kv_heads = 2,
+                          .q_len = 5,
+                          .kv_len = 7,
+                          .head_dim = 3,
+                          .head_dim_v = 5};
+
+constexpr Sizes kLong = {.batch = 1,
+                         .num_heads = 2,
+                         .num_kv_heads = 1,
+                         .q_len = 600,
+                         .kv_len = 300,
+                         .head_dim = 9,
+                         .head_dim_v = 17};
+
+AttentionCase MakeRelative(const Sizes& sizes) {
+  AttentionCase c = MakeCase(sizes);
+  c.scalars.query_offset = QueryOffset::At(1);
+  return c;
+}
+
+// Tables of keys and values (Shaw), one or one a head.
+AttentionCase MakeShaw(const Sizes& sizes, int64_t heads, int64_t rows) {
+  AttentionCase c = MakeRelative(sizes);
+  Random random(3);
+  c.AddTensor("relative_keys", {heads, rows, sizes.head_dim}, random);
+  c.AddTensor("relative_values", {heads, rows, sizes.head_dim_v}, random);
+  return c;
+}
+
+// Keys by distance and two biases (Transformer-XL).
+AttentionCase MakeBiased(const Sizes& sizes, int64_t heads, int64_t rows) {
+  AttentionCase c = MakeRelative(sizes);
+  Random random(4);
+  c.AddTensor("relative_keys", {heads, rows, sizes.head_dim}, random);
+  c.AddTensor("content_bias", {sizes.num_heads, sizes.head_dim}, random);
+  c.AddTensor("position_bias", {sizes.num_heads, sizes.head_dim}, random);
+  return c;
+}
+
+// Tables for both sides, in log buckets (DeBERTa).
+AttentionCase MakeDisentangled(const Sizes& sizes, int64_t heads, int64_t rows) {
+  AttentionCase c = MakeRelative(sizes);
+  Random random(5);
+  c.AddTensor("relative_keys", {heads, rows, sizes.head_dim}, random);
+  c.AddTensor("relative_queries", {heads, rows, sizes.head_dim}, random);
+  c.scalars.relative_rows = RelativeRows::kLogSpan;
+  c.scalars.relative_max_distance = 60;
+  return c;
+}
+
+TEST_P(RelativeGradient, MatchesDifferencesOfReference) {
+  for (const int64_t heads : {1, 4}) {
+    for (const int64_t rows : {1, 5, 21}) {
+      ExpectGradientsMatch(MakeShaw(kSmall, heads, rows));
+      ExpectGradientsMatch(MakeBiased(kSmall, heads, rows));
+    }
+    ExpectGradientsMatch(MakeDisentangled(kSmall, heads, 8));
+    AttentionCase c = MakeDisentangled(kSmall, heads, 6);
+    c.scalars.relative_rows = RelativeRows::kSpan;
+    ExpectGradientsMatch(c);
+  }
+}
+
+TEST_P(RelativeGradient, EachTableMayBeLeftOut) {
+  for (const char* name : {"relative_keys", "relative_values"}) {
+    AttentionCase c = MakeShaw(kSmall, 4, 5);
+    c.tensors.erase(name);
+    ExpectGradientsMatch(c);
+  }
+  for (const char* name : {"content_bias", "position_bias"}) {
+    AttentionCase c = MakeBiased(kSmall, 1, 5);
+    c.tensors.erase(name);
+    ExpectGradientsMatch(c);
+  }
+  AttentionCase c = MakeDisentangled(kSmall, 1, 8);
+  c.tensors.erase("relative_keys");
+  ExpectGradientsMatch(c);
+}
+
+TEST_P(RelativeGradient, MatchesWithOtherPlugs) {
+  Random random(6);
+  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeBiased(kSmall, 1, 9)}) {
+    c.scalars.causal = true;
+    c.scalars.query_offset = QueryOffset::At(-1);  // an empty row
+    c.scalars.softcap = 2;
+    c.scalars.dropout = {.p = 0.3, .seed = 3};
+    c.bias = MakeBias({2, 1, 5, 7}, random, 0.2);
+    c.sinks = {0.3f, -1.0f, 2.0f, 0.1f};
+    ExpectGradientsMatch(c);
+    c.scalars.causal = false;
+    c.scalars.window = Window{2, 1};
+    c.key_lengths = {6, 3};
+    ExpectGradientsMatch(c);
+  }
+  // Values take any score and any normaliser.
+  AttentionCase c = MakeShaw(kSmall, 1, 5);
+  c.tensors.erase("relative_keys");
+  c.scalars.score = Score::kCosine;
+  c.scalars.normalize = Normalize::kSparsemax;
+  ExpectGradientsMatch(c);
+  c.scalars.normalize = Normalize::kSigmoid;
+  ExpectGradientsMatch(c);
+}
+
+TEST_P(RelativeGradient, MatchesForLargeLogits) {
+  AttentionCase c = MakeDisentangled(kSmall, 1, 8);
+  c.scalars.scale = 20;
+  ExpectGradientsMatch(c, 500);
+}
+
+// Several tiles and parts, and distances beyond the tables.
+TEST_P(RelativeGradient, MatchesAlongRandomDirectionsForLongerSequences) {
+  for (const int64_t rows : {33, 641}) {
+    for (AttentionCase c : {MakeShaw(kLong, 2, rows), MakeBiased(kLong, 1, rows)}) {
+      c.scalars.query_offset = QueryOffset::At(-200);
+      ExpectDirectionsMatch(c, 1);
+    }
+  }
+  AttentionCase c = MakeDisentangled(kLong, 1, 64);
+  ExpectDirectionsMatch(c, 1);
+  Random random(7);
+  c.lists.q_block = c.lists.kv_block = 32;
+  c.lists.block_keep = MakeKeep({1, 1, 19, 10}, random, 0.5);
+  ExpectDirectionsMatch(c, 1);
+}
+
+TEST_P(RelativeGradient, ThreadsChangeNoBit) {
+  for (const AttentionCase& c : {MakeShaw(kLong, 2, 33), MakeDisentangled(kLong, 1, 32)}) {
+    const Cotangents cotangents = MakeCotangents(c);
+    const auto one = MakeThreadPool(1), three = MakeThreadPool(3);
+    EXPECT_EQ(RunBackward(c, cotangents, three.get()), RunBackward(c, cotangents, one.get()));
+  }
+}
+
+TEST_P(RelativeGradient, EmptyRowsHaveZeroGradients) {
+  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeDisentangled(kSmall, 1, 8)}) {
+    c.key_lengths = {0, 0};
+    Cotangents cotangents = MakeCotangents(c);
+    cotangents.output(0, 0, 0, 0) = kNan;
+    for (const auto& [name, gradient] : RunBackward(c, cotangents)) {
+      EXPECT_THAT(gradient, ::testing::Each(0.0)) << name;
+    }
+  }
+}
+
+TEST_P(RelativeGradient, MaskedNonFiniteValuesDoNotMatter) {
+  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeDisentangled(kSmall, 1, 8)}) {
+    c.key_lengths = {4, 5};
+    const Cotangents cotangents = MakeCotangents(c);
+    const Values expected = RunBackward(c, cotangents);
+    for (int64_t b = 0; b < 2; ++b) {
+      for (int64_t j = 4 + b; j < 7; ++j) {
+        c.k(b, 0, j, 1) = c.k(b, 1, j, 2) = kNan;
+        c.v(b, 0, j, 1) = kNan;
+      }
+    }
+    EXPECT_EQ(RunBackward(c, cotangents), expected);
+  }
+}
+
+}  // namespace
+}  // namespace heed::testing
