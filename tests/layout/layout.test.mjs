@@ -218,7 +218,7 @@ test("TheSpeedTablesAreTheCommittedResults", () => {
 
 test("NoFileNamesARegistry", () => {
   const registry = new RegExp(
-    ["registry", "npmjs"].join("\\.") + "|" + ["deb", "debian", "org"].join("\\."),
+    `${["registry", "npmjs"].join("\\.")}|${["deb", "debian", "org"].join("\\.")}`,
   );
   for (const file of files.filter((f) => !/\.(png|wasm|pb|onnx|woff2?|ico)$/.test(f))) {
     assert.doesNotMatch(read(file), registry, `${file} names a package registry's host`);

@@ -36,10 +36,11 @@ const cmake = `${read("CMakeLists.txt")} CMAKE_BUILD_TYPE`;
 const definitions = (text) => [...text.matchAll(/-D(\w+)=/g)].map(([, name]) => name);
 
 function knowsFlags(name, text = "") {
-  const sources = { bench: "native_bench/options.cc", test: "scripts/test.mjs" };
+  // What heed-bench takes, its script hands on.
+  const sources = { bench: "native_bench/options.cc" };
   const flags = text.match(/--[a-z-]+/g) ?? [];
   if (flags.length === 0) return true;
-  const source = read(sources[name] ?? `scripts/${name.replace(":", "_")}.mjs`);
+  const source = read(sources[name] ?? scripts[name].replace(/^node /, ""));
   return flags.every((flag) => source.includes(flag) || source.includes(flag.slice(2)));
 }
 
