@@ -122,7 +122,9 @@ struct Plan {
     return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
   }
   bool ReadsKeysInPlace() const {
-    return HasFewRows() && plugs.score->FillsStored(static_cast<size_t>(rows - first_row));
+    return HasFewRows() && num_units > 0 &&
+           plugs.score->FillsStored(static_cast<size_t>(rows - first_row),
+                                    KeysOf(*problem, 0).dtype());
   }
   // Are keys and values read once, and from memory rather than from a cache? Then `TouchRows` pays:
   // for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen 4).

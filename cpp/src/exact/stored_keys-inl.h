@@ -81,9 +81,18 @@ void DotKeys(const StoredRows& keys, const float* queries, size_t depth, const S
   }
 }
 
+// Types that DotStoredKeys() takes. In WebAssembly, where the size of code counts, only floats: the
+// others are converted and packed.
+inline bool DotsStored(DType dtype) { return !HWY_ARCH_WASM || dtype == DType::kFloat32; }
+
 HWY_NOINLINE inline void DotStoredKeys(DType dtype, const StoredRows& keys, const float* queries,
                                        size_t depth, const ScoreTile& tile) {
+#if HWY_ARCH_WASM
+  (void)dtype;
+  DotKeys<float>(keys, queries, depth, tile);
+#else
   WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeys<T>(keys, queries, depth, tile); });
+#endif
 }
 
 }  // namespace HWY_NAMESPACE

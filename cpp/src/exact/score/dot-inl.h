@@ -31,8 +31,8 @@ class DotScore final : public ScorePlug {
   void Fill(const float* queries, const float* panels, ScoreTile& tile) const override {
     FillDots(head_dim_, head_dim_, queries, panels, tile);
   }
-  bool FillsStored(size_t num_queries) const override {
-    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0;
+  bool FillsStored(size_t num_queries, DType dtype) const override {
+    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0 && DotsStored(dtype);
   }
   void FillStored(const float* queries, DType dtype, const StoredRows& keys,
                   ScoreTile& tile) const override {

@@ -45,8 +45,9 @@ class ScorePlug {
   // may be shorter), `panels` the tile's packed keys.
   virtual void Fill(const float* queries, const float* panels, ScoreTile& tile) const = 0;
 
-  // Can FillStored() take the place of PackKeys() and Fill() where there are so few queries?
-  virtual bool FillsStored(size_t) const { return false; }
+  // Can FillStored() take the place of PackKeys() and Fill() where there are so few queries, and
+  // keys are stored so?
+  virtual bool FillsStored(size_t, DType) const { return false; }
   // The same scores, bit for bit, from keys where they lie and as they are stored.
   virtual void FillStored(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
