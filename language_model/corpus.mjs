@@ -76,14 +76,15 @@ export function textFile(path) {
 }
 
 /** Of so many sections the last is never learned from. */
-export const HELD_OUT_EVERY = 20;
+const HELD_OUT_EVERY = 20;
 
-/** { train, heldOut }: lists of sections. A text of fewer sections holds out its last. */
+/** { every, train, heldOut }: of so many sections one is held out, and lists of sections. A text of fewer sections holds out its last. */
 export function divide(sections) {
   const every = Math.min(HELD_OUT_EVERY, sections.length);
   if (every < 2) throw new Error("the text needs two sections, with an empty line between them");
   const isHeldOut = (_, i) => i % every === every - 1;
   return {
+    every,
     train: sections.filter((section, i) => !isHeldOut(section, i)),
     heldOut: sections.filter(isHeldOut),
   };

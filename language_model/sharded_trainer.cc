@@ -1,5 +1,6 @@
 #include "language_model/sharded_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <span>
@@ -40,18 +41,22 @@ void ShardedTrainer::Run(const WindowBatch& batch, size_t index) {
   shard.model->parameters().ZeroGradients();
   const training::Matrix& logits = shard.model->Forward(own, alone_.get());
   const auto targets = part(batch.targets);
-  shard.loss = training::CrossEntropy(logits, targets, shard.d_logits, alone_.get()).value;
+  shard.loss = training::CrossEntropy(logits, targets, shard.d_logits, alone_.get());
   shard.model->Backward(shard.d_logits, alone_.get());
 }
 
-void ShardedTrainer::AverageGradients() {
-  const float share = 1 / static_cast<float>(shards_.size());
+void ShardedTrainer::AverageGradients(int64_t counted) {
+  const auto share = [&](const Shard& shard) {
+    return static_cast<float>(static_cast<double>(shard.loss.counted) /
+                              static_cast<double>(counted));
+  };
   for (training::Parameter& parameter : model().parameters()) {
+    for (float& gradient : parameter.gradient) gradient *= share(shards_.front());
     for (size_t i = 1; i < shards_.size(); ++i) {
       const auto& other = shards_[i].model->parameters().Find(parameter.name)->gradient;
-      for (size_t at = 0; at < other.size(); ++at) parameter.gradient[at] += other[at];
+      const float weight = share(shards_[i]);
+      for (size_t at = 0; at < other.size(); ++at) parameter.gradient[at] += weight * other[at];
     }
-    for (float& gradient : parameter.gradient) gradient *= share;
   }
 }
 
@@ -83,11 +88,15 @@ training::StepResult ShardedTrainer::Step(const WindowBatch& batch, ThreadPool& 
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  AverageGradients();
-
   training::StepResult result;
-  for (const Shard& shard : shards_) result.loss += shard.loss / static_cast<double>(count);
-  result.counted = static_cast<int64_t>(batch.targets.size());
+  for (const Shard& shard : shards_) {
+    result.counted += shard.loss.counted;
+    result.loss += shard.loss.value * static_cast<double>(shard.loss.counted);
+  }
+  const int64_t counted = std::max<int64_t>(1, result.counted);
+  result.loss /= static_cast<double>(counted);
+  AverageGradients(counted);
+
   result.gradient_norm = training::GradientNorm(model().parameters(), alone_.get());
   result.learning_rate = adam_.learning_rate();
   diverged_ = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);

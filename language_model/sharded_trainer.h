@@ -33,13 +33,13 @@ class ShardedTrainer {
   struct Shard {
     std::unique_ptr<training::Transformer> model;
     training::Matrix d_logits{};
-    double loss = 0;
+    training::Loss loss{};
   };
 
   // Forward and backward of its part of the batch; gradients stay in the shard's model.
   void Run(const WindowBatch& batch, size_t index);
-  // Into the first model, the mean of all.
-  void AverageGradients();
+  // Into the first model, the mean over all targets that count.
+  void AverageGradients(int64_t counted);
   // From the first model to all others.
   void ShareValues();
 

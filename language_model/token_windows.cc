@@ -16,6 +16,12 @@ void CheckLength(std::span<const int32_t> tokens, int64_t context) {
                                      std::to_string(count) + " tokens of the text");
 }
 
+void CheckPositive(const char* name, int64_t value) {
+  if (value >= 1) return;
+  throw Error(ErrorCode::kRange,
+              std::string(name) + " = " + std::to_string(value) + "; it must be at least 1");
+}
+
 }  // namespace
 
 ShuffledWindows::ShuffledWindows(std::span<const int32_t> tokens, int64_t context, uint64_t seed)
@@ -54,6 +60,8 @@ void ShuffledWindows::Next(int64_t batch, WindowBatch& windows) {
 double MeanLoss(training::Transformer& model, std::span<const int32_t> tokens, int64_t context,
                 int64_t batch, ThreadPool* pool) {
   CheckLength(tokens, 1);
+  CheckPositive("context", context);
+  CheckPositive("batch", batch);
   const size_t last = tokens.size() - 1;
   const size_t step = static_cast<size_t>(context * batch);
   training::Matrix d_logits;

@@ -14,7 +14,7 @@ import { setup } from "../scripts/setup.mjs";
 import { main, step } from "../scripts/steps.mjs";
 import { root, toolchain } from "../scripts/toolchain.mjs";
 import { learnBpe, makeEncoder, tokenizerJson } from "./bpe.mjs";
-import { divide, HELD_OUT_EVERY, kingJamesBible, textFile } from "./corpus.mjs";
+import { divide, kingJamesBible, textFile } from "./corpus.mjs";
 import { configJson, flagsOf, passageOf, RECIPE } from "./recipe.mjs";
 
 /** Stands before every section, and ends what the model writes. */
@@ -40,7 +40,7 @@ function writeIds(path, idsOf, sections) {
 
 /** The text as ids, in files below `folder`. */
 function tokenize({ sections }, folder) {
-  const { train, heldOut } = divide(sections);
+  const { every, train, heldOut } = divide(sections);
   const texts = train.map(({ text }) => text);
   const bpe = learnBpe(texts, RECIPE.vocabulary, SECTION_MARK);
   const encode = makeEncoder(bpe);
@@ -53,7 +53,7 @@ function tokenize({ sections }, folder) {
     files,
     passage: passageOf(heldOut[0], idsOf, RECIPE.context),
     train: writeIds(files.train, idsOf, train),
-    heldOut: { every: HELD_OUT_EVERY, ...writeIds(files.heldOut, idsOf, heldOut) },
+    heldOut: { every, ...writeIds(files.heldOut, idsOf, heldOut) },
   };
 }
 
@@ -82,12 +82,21 @@ async function buildProgram() {
   return join(root, "build/release/language_model/heed-language-model");
 }
 
+/** What was typed; where the program came from and on how many threads it ran change nothing. */
+function commandGiven() {
+  const chosen = ["text", "steps"].filter((name) =>
+    process.argv.some((arg) => arg === `--${name}`),
+  );
+  const options = chosen.map((name) => ` --${name} ${given[name]}`).join("");
+  return `npm run train:language${options && ` --${options}`}`;
+}
+
 /** What the page and the tests know of the model; every number is counted or measured here. */
 function factsOf(text, tokens, steps, lines) {
   const { parameters, passageLoss, trainLoss, heldOutLoss } = lines.at(-1);
   const { bytes, tokens: heldOutTokens } = tokens.heldOut;
   return {
-    command: "npm run train:language",
+    command: commandGiven(),
     text: { name: text.name, source: text.source },
     train: tokens.train,
     heldOut: tokens.heldOut,

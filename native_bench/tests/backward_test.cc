@@ -15,7 +15,7 @@ const Progress kSilent = [](const std::string&, size_t, size_t) {};
 
 Options SmallOptions() {
   Options options;
-  options.grid.mechanisms = {"scaled_dot_product", "sigmoid", "retention", "sparsemax"};
+  options.grid.mechanisms = {"scaled_dot_product", "sigmoid", "retention", "cope"};
   options.grid.heads = {{4, 2}};
   options.grid.head_dims = {16};
   options.grid.lengths = {{80, 80}};
@@ -29,7 +29,7 @@ TEST(Backward, EveryRowWithAGradientIsRight) {
   Options options = SmallOptions();
   options.verify_only = true;
   const BackwardReport report = MeasureBackward(options, {}, kSilent);
-  ASSERT_EQ(report.rows.size(), 5u);  // retention is always causal; sparsemax has no gradient
+  ASSERT_EQ(report.rows.size(), 5u);  // retention is always causal; cope has no gradient
   for (const BackwardRow& row : report.rows) {
     EXPECT_TRUE(row.verdict.Passed())
         << row.shape.Name() << " " << row.verdict.failure << " " << row.verdict.max_error;

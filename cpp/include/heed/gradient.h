@@ -74,9 +74,13 @@ struct AttentionGradients {
 // Accuracy kGradientMaxError.
 // Cost     2.5 times the FLOPs of Attention(); counting the visible keys of relu and of averages
 //          with masks takes 0.5 times as much more. A bias that broadcasts over batch, heads or
-//          queries takes a second pass, 1 time. Allocates O(kv_len * (head_dim + head_dim_v)) a
-//          KV head in flight, once more for each part of its queries (at most 8, by shapes alone),
-//          and O((head_dim + head_dim_v) * tile) per thread; never O(q_len * kv_len).
+//          queries takes a second pass, 1 time. Normalisers that need whole rows run forward once
+//          more; additive scores repeat every tanh, and add to each query and key pair by pair;
+//          relative tables take plain loops beside the products. Allocates O(kv_len * (head_dim +
+//          head_dim_v)) a KV head in flight, once more for each part of its queries (at most 8, by
+//          shapes alone), what parameters and tables have in float64 for each of at most 8 parts
+//          of a KV head, O((head_dim + head_dim_v) * tile) per thread, and 48 to 72 * kv_len
+//          floats per thread for whole rows; never O(q_len * kv_len).
 // Threads  As Attention(): the same bits for any number of threads.
 // Source   Dao et al. 2022, arXiv:2205.14135, appendix B.2; Dao 2023, arXiv:2307.08691.
 void AttentionBackward(TensorView<const float> q, TensorView<const float> k,

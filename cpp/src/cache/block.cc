@@ -18,12 +18,15 @@ namespace heed {
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr size_t kHugePage = size_t{2} << 20;
+[[maybe_unused]] constexpr size_t kHugePage = size_t{2} << 20;
 
 // A token reads all pages of a cache, and with small ones finding them takes a tenth of its time
 // (Zen 4): blocks that fill a huge page begin at one.
-std::align_val_t AlignmentOf(int64_t bytes) {
-  return std::align_val_t{static_cast<size_t>(bytes) < kHugePage ? kLine : kHugePage};
+std::align_val_t AlignmentOf([[maybe_unused]] int64_t bytes) {
+#ifdef __linux__
+  if (static_cast<size_t>(bytes) >= kHugePage) return std::align_val_t{kHugePage};
+#endif
+  return std::align_val_t{kLine};
 }
 
 // Asks for huge pages where a process has to ask, as most Linux systems are set. Where it is

@@ -46,7 +46,7 @@ void RunGradient(const GradientProblem& problem, ThreadPool& pool) {
   ClearSums(to);
   const Plan plan = InRealMemory([&] { return Plan(problem.attention); });
   if (plan.num_units == 0) return;
-  const GradientPlan gradient(problem, plan);
+  const GradientPlan gradient = InRealMemory([&] { return GradientPlan(problem, plan); });
   GradientRun run(gradient, pool);
   if (DryRun::Current() == nullptr) run.Run();
 }

@@ -68,8 +68,10 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
       default:
         break;
     }
+    if (HasRelativeScore(p.options)) {
+      return std::make_unique<RelativeDotGradient>(p, p.scale * units);
+    }
   }
-  if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotGradient>(p, p.scale * units);
   return std::make_unique<DotScoreGradient>(p.scale, p.scale * units, head_dim);
 }
 

@@ -51,7 +51,7 @@ class GradientRun {
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
                          0);
-    key_params_.assign(units * plan_.num_tiles * g.plugs.score->KeyParams(), 0);
+    key_params_.assign(units * static_cast<size_t>(KeyChunks()) * g.plugs.score->KeyParams(), 0);
   }
 
   void Run() {
@@ -67,8 +67,9 @@ class GradientRun {
       });
       if (g_.gradients().d_bias.has_value() && !g_.owns_bias) RunSharedBias();
       if (!g_.wants_k && !g_.wants_v) continue;
-      pool_.Run(units_ * tiles, [&](int64_t index, int worker) {
-        WriteTile(index / tiles, index % tiles, Worker(worker));
+      const int64_t chunks = KeyChunks();
+      pool_.Run(units_ * chunks, [&](int64_t index, int worker) {
+        WriteChunk(index / chunks, index % chunks, Worker(worker));
       });
     }
     WriteHeads(slopes_, g_.gradients().d_alibi_slopes);
@@ -105,7 +106,7 @@ class GradientRun {
   }
 
   // Of the n-th task; nullptr where nobody wants them.
-  static double* ParamsOf(std::vector<double>& params, int64_t task, size_t count) {
+  static double* ParamsOf(ScratchVector<double>& params, int64_t task, size_t count) {
     return params.empty() ? nullptr : params.data() + static_cast<size_t>(task) * count;
   }
 
@@ -126,17 +127,24 @@ class GradientRun {
     }
   }
 
-  // Adds up the parts of the keys of a tile, and writes their gradients.
-  void WriteTile(int64_t index, int64_t tile, GradientScratch& scratch) {
+  // Tasks that write the keys of a KV head: each tile one, or a few that have sums of parameters.
+  int64_t KeyChunks() const {
+    const int64_t tiles = static_cast<int64_t>(plan_.num_tiles);
+    return g_.params > 0 && g_.plugs.score->KeyParams() > 0 ? std::min(tiles, kMostTasks) : tiles;
+  }
+
+  // Adds up the parts of the keys of some tiles, and writes their gradients.
+  void WriteChunk(int64_t index, int64_t chunk, GradientScratch& scratch) {
     const AttentionProblem& p = g_.attention();
     const int64_t unit = first_ + index;
-    const int64_t begin = tile * static_cast<int64_t>(kTileKeys);
-    const int64_t end = std::min(begin + static_cast<int64_t>(kTileKeys), p.kv_len);
+    const int64_t tiles = static_cast<int64_t>(plan_.num_tiles), chunks = KeyChunks();
+    const int64_t tile_keys = static_cast<int64_t>(kTileKeys);
+    const int64_t begin = chunk * tiles / chunks * tile_keys;
+    const int64_t end = std::min((chunk + 1) * tiles / chunks * tile_keys, p.kv_len);
     const HeadRows keys = KeysOf(p, unit);
     float* const buffer = scratch.row.get() + RoundUp(plan_.LongestRow(), PanelCols());
     double* const params =
-        ParamsOf(key_params_, unit * static_cast<int64_t>(plan_.num_tiles) + tile,
-                 g_.plugs.score->KeyParams());
+        ParamsOf(key_params_, unit * chunks + chunk, g_.plugs.score->KeyParams());
     for (int64_t j = begin; j < end; ++j) {
       if (g_.wants_k) {
         const float* sum = SumOf(index, j, g_.k_cols, &PartSums::k, buffer);
@@ -226,7 +234,7 @@ class GradientRun {
   }
 
   // Adds up batch entries and parts, in ascending order.
-  void WriteHeads(const std::vector<double>& sums, std::span<float> gradient) const {
+  void WriteHeads(const ScratchVector<double>& sums, std::span<float> gradient) const {
     const int64_t group = Group();
     const int64_t kv_heads = g_.attention().num_kv_heads;
     for (size_t h = 0; h < gradient.size(); ++h) {
@@ -284,12 +292,13 @@ class GradientRun {
     StoreTensor(shared.data(), to);
   }
 
-  // Adds up KV heads, and of each its parts and tiles, in ascending order.
+  // Adds up KV heads, and of each its parts and chunks, in ascending order.
   void WriteParams() const {
     std::vector<double> sums(g_.params);
     const ScoreGradient& score = *g_.plugs.score;
     using ParamOf = size_t (ScoreGradient::*)(int64_t, size_t) const;
-    const auto add = [&](const std::vector<double>& from, size_t tasks, size_t count, ParamOf of) {
+    const auto add = [&](const ScratchVector<double>& from, size_t tasks, size_t count,
+                         ParamOf of) {
       for (size_t n = 0; n < from.size(); ++n) {
         const int64_t unit = static_cast<int64_t>(n / count / tasks);
         const int64_t kv_head = unit % g_.attention().num_kv_heads;
@@ -298,7 +307,8 @@ class GradientRun {
     };
     add(query_params_, static_cast<size_t>(g_.num_parts), score.QueryParams(),
         &ScoreGradient::QueryParamOf);
-    add(key_params_, plan_.num_tiles, score.KeyParams(), &ScoreGradient::KeyParamOf);
+    add(key_params_, static_cast<size_t>(KeyChunks()), score.KeyParams(),
+        &ScoreGradient::KeyParamOf);
     score.Store(sums, g_.gradients());
   }
 
@@ -311,10 +321,10 @@ class GradientRun {
   AlignedFloats packed_, sums_;
   ScratchVector<GradientTile> tiles_;
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
-  std::vector<double> slopes_, sinks_;             // [unit][part][query head of the group]
-  ScratchVector<double> curves_, gates_;           // [unit][part][query head][distance or key]
-  ScratchVector<double> value_tables_;             // [unit][part][query head][row][head_dim_v]
-  std::vector<double> query_params_, key_params_;  // [unit][part or tile][parameters]
+  ScratchVector<double> slopes_, sinks_;             // [unit][part][query head of the group]
+  ScratchVector<double> curves_, gates_;             // [unit][part][query head][distance or key]
+  ScratchVector<double> value_tables_;               // [unit][part][query head][row][head_dim_v]
+  ScratchVector<double> query_params_, key_params_;  // [unit][part or chunk][parameters]
 };
 
 }  // namespace HWY_NAMESPACE

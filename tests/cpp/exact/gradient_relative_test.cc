@@ -178,5 +178,18 @@ TEST_P(RelativeGradient, MaskedNonFiniteValuesDoNotMatter) {
   }
 }
 
+// Averages have no scores: what only scores read learns nothing.
+TEST_P(RelativeGradient, AveragesPassNothingToTablesOfScores) {
+  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeBiased(kSmall, 4, 5)}) {
+    c.scalars.normalize = Normalize::kAverage;
+    const Values gradients = RunBackward(c, MakeCotangents(c));
+    for (const auto& [name, gradient] : gradients) {
+      if (name == "v" || name == "relative_values") continue;
+      EXPECT_THAT(gradient, ::testing::Each(0.0)) << name;
+    }
+    EXPECT_TRUE(gradients.contains("relative_keys"));
+  }
+}
+
 }  // namespace
 }  // namespace heed::testing

@@ -197,11 +197,15 @@ TEST(Transformer, ReadsNumbersInAnyLocale) {
   std::map<std::string, std::string> metadata = file.metadata();
   metadata["heed.rope_base"] = "2.5e+03";
   const std::vector<uint8_t> bytes = SaveSafetensors(model.parameters(), metadata);
-  for (const char* name : {"C", "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "fr_FR"}) {
+  int others = 0;
+  for (const char* name : {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "fr_FR"}) {
     if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
+    ++others;
     EXPECT_EQ(Transformer::Load(bytes)->config().rope_base, 2500) << name;
   }
   std::setlocale(LC_NUMERIC, before.c_str());
+  EXPECT_EQ(Transformer::Load(bytes)->config().rope_base, 2500);
+  if (others == 0) GTEST_SKIP() << "this machine has no locale in which numbers have a comma";
 }
 
 TEST(Transformer, RefusesFilesOfSomethingElse) {
@@ -236,7 +240,7 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
   refuse(with("heed.vocabulary", "9000000000000000000"), "at most 2147483647");
   refuse(with("heed.ff_dim", "2147483647"), "more weights than the file");
   refuse(with("heed.num_layers", "1000"), "more weights than the file");
-  refuse(with("heed.mechanism", "top_k"), "has no gradient");
+  refuse(with("heed.mechanism", "reformer"), "has no gradient");
   refuse(with("heed.colour", "1"), "none of a heed transformer");
   refuse(with("heed.bias", "1"), "is missing");
   refuse(with("heed.num_layers", "1000000"), "at most 1000");
@@ -262,7 +266,7 @@ TEST(Transformer, RefusesWhatDoesNotFit) {
                       +[](TransformerConfig& c) { c.num_heads = 3; },
                       +[](TransformerConfig& c) { c.num_layers = 0; },
                       +[](TransformerConfig& c) { c.encoder_layers = -1; },
-                      +[](TransformerConfig& c) { c.mechanism = "hard"; },
+                      +[](TransformerConfig& c) { c.mechanism = "cope"; },
                       +[](TransformerConfig& c) {
                         c.params = {{"no_such", 1.0}};
                       }}) {
