@@ -87,6 +87,10 @@ for (const path of EVERY_PAGE.flatMap((name) => [name, `de/${name}`])) {
       await expectInPlace(page, size);
       await page.emulateMedia({ reducedMotion: "reduce" });
       expect(await moving(page)).toEqual([]);
+      const { scrollBehavior } = await page.evaluate(() => ({
+        scrollBehavior: getComputedStyle(document.documentElement).scrollBehavior,
+      }));
+      expect(scrollBehavior).toBe("auto");
       for (const colorScheme of themesOf(path, size)) {
         await page.emulateMedia({ colorScheme });
         await expectNothingSerious(page, `${size}, ${colorScheme}`);

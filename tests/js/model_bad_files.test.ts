@@ -286,6 +286,25 @@ describe("a model that this page does not know", () => {
     );
   });
 
+  test("more heads or layers than can be shown", async () => {
+    const wide = tensorsOf(
+      gpt2Numbers({ ...SIZES, heads: 257, kvHeads: 257, headDim: 1, embed: 257 }),
+    );
+    await expectModelError("unknown-model", ["257 heads", "256"], () =>
+      openHere({ weights: safetensors(wide), config: config({ n_head: 257 }) }),
+    );
+    const small = safetensors(tensorsOf(llamaNumbers(SIZES, { tied: true })));
+    await expectModelError("unknown-model", ["257 heads", "256"], () =>
+      openHere({ weights: small, config: llama({ num_attention_heads: 257 }) }),
+    );
+    const deep = gpt2((all) => {
+      for (let n = 0; n < 1025; n++) all.set(`h.${n}.ln_1.weight`, zeros([8]));
+    });
+    await expectModelError("unknown-model", ["1025 layers", "1024"], () =>
+      openHere({ weights: deep, config: config() }),
+    );
+  });
+
   const configs: [object, Parameters<typeof expectModelError>[0], string[]][] = [
     [{ model_type: "gptj" }, "unknown-model", ["model_type is gptj"]],
     [{ activation_function: "relu" }, "unknown-model", ["activation_function", "gelu_new"]],

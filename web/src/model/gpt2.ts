@@ -5,7 +5,7 @@ import { t } from "./message.js";
 import { refuse } from "./model_error.js";
 import type { SafetensorsHeader } from "./safetensors.js";
 import { addTo, conv1d, type ModelPlan, type Projected, type Sizes, type Style } from "./style.js";
-import { TensorPlan } from "./tensor_plan.js";
+import { checkHeads, TensorPlan } from "./tensor_plan.js";
 import type { Weights } from "./weights.js";
 
 /** All published sizes have heads of this width; config.json may say otherwise. */
@@ -65,6 +65,7 @@ export function planGpt2({ tensors }: SafetensorsHeader, config: Config): ModelP
   plan.want("wte.weight", [vocabSize, embedDim]);
   plan.want("wpe.weight", [contextLength, embedDim]);
   const numHeads = headsOf(config, embedDim);
+  checkHeads(numHeads);
   const numLayers = plan.countLayers("h.");
   for (let layer = 0; layer < numLayers; layer++) planLayer(plan, layer, embedDim);
   plan.want("ln_f.weight", [embedDim]);

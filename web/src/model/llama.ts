@@ -5,7 +5,7 @@ import { t } from "./message.js";
 import { refuse } from "./model_error.js";
 import type { SafetensorsHeader } from "./safetensors.js";
 import { addTo, linear, type ModelPlan, type Projected, type Sizes, type Style } from "./style.js";
-import { TensorPlan } from "./tensor_plan.js";
+import { checkHeads, TensorPlan } from "./tensor_plan.js";
 import type { Weights } from "./weights.js";
 
 /** LlamaConfig's. */
@@ -40,6 +40,7 @@ function headsOf(plan: TensorPlan, config: Config) {
       "missing",
       t`How many heads the model has stands in no file: config.json is needed (num_attention_heads).`,
     );
+  checkHeads(numHeads);
   const headDim = config.count("head_dim") ?? queryRows / numHeads;
   const numKvHeads = config.count("num_key_value_heads") ?? keyRows / headDim;
   const fits =

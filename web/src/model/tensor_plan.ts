@@ -6,6 +6,18 @@ import type { TensorEntry } from "./safetensors.js";
 /** What can be computed with; files may hold others beside. */
 const FLOATS = new Set(["F64", "F32", "F16", "BF16"]);
 
+/** Each head of each layer is drawn: a hostile file may claim any number. */
+const MOST_HEADS = 256;
+const MOST_LAYERS = 1024;
+
+export function checkHeads(numHeads: number): void {
+  if (numHeads > MOST_HEADS)
+    refuse(
+      "unknown-model",
+      t`The model has ${numHeads} heads a layer; at most ${MOST_HEADS} are opened.`,
+    );
+}
+
 /** Collects the tensors of a style by their names; `prefix` is what some files have before all names. */
 export class TensorPlan {
   readonly entries: Map<string, TensorEntry> = new Map();
@@ -77,6 +89,11 @@ export class TensorPlan {
       const digits = name.startsWith(from) && /^(0|[1-9]\d{0,3})\./.exec(name.slice(from.length));
       if (digits) numbers.add(Number(digits[1]));
     }
+    if (numbers.size > MOST_LAYERS)
+      refuse(
+        "unknown-model",
+        t`The model has ${numbers.size} layers; at most ${MOST_LAYERS} are opened.`,
+      );
     for (let layer = 0; layer < numbers.size; layer++)
       if (!numbers.has(layer))
         refuse(

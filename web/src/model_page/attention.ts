@@ -17,10 +17,16 @@ export const allHeads = (numLayers: number, numHeads: number): readonly Head[] =
     head: n % numHeads,
   }));
 
-/** A token as it is written where it must be seen: spaces and line ends as marks. */
-export function shownToken({ text, special }: Pick<Piece, "text" | "special">): string {
-  if (special) return t`(start)`;
-  return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/^ /, "·");
+/**
+ * A token as it is written where it must be seen: spaces and line ends as marks. `at` is its place in
+ * the text, where it has one. What has no text of its own, such as a part of a character, is "…".
+ */
+export function shownToken(
+  { text, special }: Pick<Piece, "text" | "special">,
+  at?: number,
+): string {
+  if (special && at === 0) return t`(start)`;
+  return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/^ /, "·") || "…";
 }
 
 /** The weights that `query` gives, one for each of the `len` tokens. */
