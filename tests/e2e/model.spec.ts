@@ -31,7 +31,7 @@ test("after the first verse the earth is expected, and the page says how good th
   expect((await predictions(page).allTextContents()).slice(0, 5)).toContain("·earth");
   const { heldOutPerplexity } = facts.result;
   await expect(page.locator(".lead")).toContainText(
-    `perplexity is ${heldOutPerplexity.toFixed(1)} `,
+    `perplexity is ${heldOutPerplexity.toFixed(1)}:`,
   );
   expect(Math.abs((await lossOf(page)) - facts.passage.loss)).toBeLessThan(1e-4);
 });
@@ -64,7 +64,7 @@ test("a head that is taken out changes the loss and comes back", async ({ page }
   expect(await lossOf(page)).toBe(whole);
 
   // Measured one by one, the first head costs what taking it out has cost.
-  await button(page, "What does each head matter?").click();
+  await button(page, "How much does each head matter?").click();
   await expect(page.locator(".cost").last()).toHaveText(/^[+−]/);
   await expect(page.locator(".cost")).toHaveCount(16);
 });
