@@ -47,22 +47,28 @@ class Reader {
   private reading = new AbortController();
   private generating = new AbortController();
   private passageIds: readonly number[] = [];
+  /** Models that were asked for: an earlier one that arrives later is not shown. */
+  private openings = 0;
 
   readonly heads = $derived(
     this.client ? allHeads(this.client.facts.numLayers, this.client.facts.numHeads) : [],
   );
 
   async openShipped(): Promise<void> {
+    const opening = ++this.openings;
+    const isLatest = () => opening === this.openings;
+    const onProgress = (progress: OpenProgress) => {
+      if (isLatest()) this.progress = progress;
+    };
     try {
       const files = await shippedFiles();
-      const options = {
-        onProgress: (progress: OpenProgress) => {
-          this.progress = progress;
-        },
-      };
-      await this.show(await openModel(files, options), true);
+      if (!isLatest()) return;
+      const client = await openModel(files, { onProgress });
+      // A visitor's model was opened meanwhile.
+      if (!isLatest()) return client.dispose();
+      await this.show(client, true);
     } catch (error) {
-      this.problem = messageOf(error);
+      if (isLatest()) this.problem = messageOf(error);
     }
   }
 
@@ -77,12 +83,14 @@ class Reader {
     this.wholeLoss = null;
     await this.guarded(async () => {
       const { ids } = await client.encode(facts.passage.text);
+      if (client !== this.client) return;
       this.passageIds = ids.slice(0, this.contextLength);
       await Promise.all([this.read(this.text), this.measurePassage()]);
     });
   }
 
   close(): void {
+    this.openings++;
     this.stop();
     this.reading.abort();
     this.client?.dispose();
