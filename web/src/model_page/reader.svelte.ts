@@ -45,14 +45,19 @@ class Reader {
   written = $state.raw<readonly GeneratedToken[]>([]);
   writing = $state(false);
   private reading = new AbortController();
+  private passing = new AbortController();
+  private weighing = new AbortController();
   private generating = new AbortController();
-  private passageIds: readonly number[] = [];
+  private passageIds = $state.raw<readonly number[]>([]);
   /** Models that were asked for: an earlier one that arrives later is not shown. */
   private openings = 0;
 
   readonly heads = $derived(
     this.client ? allHeads(this.client.facts.numLayers, this.client.facts.numHeads) : [],
   );
+
+  /** The passage is text: a model without a tokenizer cannot read it. */
+  readonly hasPassage = $derived(this.passageIds.length > 1);
 
   async openShipped(): Promise<void> {
     const opening = ++this.openings;
@@ -81,18 +86,15 @@ class Reader {
     this.costs = [];
     this.passage = null;
     this.wholeLoss = null;
-    await this.guarded(async () => {
-      const { ids } = await client.encode(facts.passage.text);
-      if (client !== this.client) return;
-      this.passageIds = ids.slice(0, this.contextLength);
-      await Promise.all([this.read(this.text), this.measurePassage()]);
-    });
+    await Promise.all([this.read(this.text), this.openPassage(client)]);
   }
 
   close(): void {
     this.openings++;
     this.stop();
+    this.stopMeasuring();
     this.reading.abort();
+    this.passing.abort();
     this.client?.dispose();
     this.client = null;
     this.encoded = null;
@@ -108,7 +110,7 @@ class Reader {
     const { signal } = this.reading;
     const { client } = this;
     if (!client) return;
-    await this.guarded(async () => {
+    await this.guarded(signal, async () => {
       const encoded = await client.encode(text);
       const ids = encoded.ids.slice(0, this.contextLength);
       const result =
@@ -125,27 +127,35 @@ class Reader {
   async toggle(head: Head): Promise<void> {
     const rest = this.pruned.filter((other) => !sameHead(head, other));
     this.pruned = rest.length < this.pruned.length ? rest : [...rest, head];
-    await Promise.all([this.read(this.text), this.guarded(() => this.measurePassage())]);
+    await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
   async restoreHeads(): Promise<void> {
     this.pruned = [];
-    await Promise.all([this.read(this.text), this.guarded(() => this.measurePassage())]);
+    await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
   /** What the passage loses without each single head. */
   async measureHeads(): Promise<void> {
-    const { client } = this;
+    this.weighing.abort();
+    this.weighing = new AbortController();
+    const { signal } = this.weighing;
     this.measuring = true;
     this.costs = [];
-    await this.guarded(async () => {
-      const whole = await this.lossWithout([]);
+    await this.guarded(signal, async () => {
+      const whole = await this.lossWithout([], signal);
       for (const head of this.heads) {
-        const loss = await this.lossWithout([head]);
-        if (this.client !== client) return;
+        const loss = await this.lossWithout([head], signal);
+        if (signal.aborted) return;
         this.costs = [...this.costs, loss - whole];
       }
     });
+    if (!signal.aborted) this.measuring = false;
+  }
+
+  /** What has been measured of the heads stays. */
+  stopMeasuring(): void {
+    this.weighing.abort();
     this.measuring = false;
   }
 
@@ -161,7 +171,7 @@ class Reader {
     const ids = encoded.ids.slice(0, this.contextLength);
     const maxTokens = Math.max(0, Math.min(most, this.contextLength - ids.length));
     const drawn = topK > 0 ? { topK } : {};
-    await this.guarded(async () => {
+    await this.guarded(signal, async () => {
       const { pruned } = this;
       const tokens = client.generate({
         ids,
@@ -195,26 +205,44 @@ class Reader {
     return this.client?.facts.contextLength ?? facts.model.context;
   }
 
-  private async lossWithout(pruned: readonly Head[]): Promise<number> {
-    const run = await this.client?.run({ ids: this.passageIds, pruned, topK: 0 });
+  private async lossWithout(pruned: readonly Head[], signal: AbortSignal): Promise<number> {
+    const run = await this.client?.run({ ids: this.passageIds, pruned, topK: 0, signal });
     return run ? mean(run.losses) : Number.NaN;
   }
 
-  private async measurePassage(): Promise<void> {
-    const { pruned, client } = this;
-    const loss = await this.lossWithout(pruned);
-    // Another head may have been taken out meanwhile.
-    if (pruned !== this.pruned || client !== this.client) return;
-    this.passage = { loss, without: pruned.length };
-    if (pruned.length === 0) this.wholeLoss = loss;
+  private async openPassage(client: ModelClient): Promise<void> {
+    await this.guarded(this.passing.signal, async () => {
+      const { ids } = await client.encode(facts.passage.text);
+      if (client !== this.client) return;
+      this.passageIds = ids.slice(0, this.contextLength);
+      await this.measurePassage();
+    });
   }
 
-  private async guarded(work: () => Promise<void>): Promise<void> {
+  /** An earlier measurement that still waits is left. */
+  private async measurePassage(): Promise<void> {
+    this.passing.abort();
+    this.passing = new AbortController();
+    if (!this.hasPassage) return;
+    const { signal } = this.passing;
+    const { pruned } = this;
+    await this.guarded(signal, async () => {
+      const loss = await this.lossWithout(pruned, signal);
+      if (signal.aborted) return;
+      this.passage = { loss, without: pruned.length };
+      if (pruned.length === 0) this.wholeLoss = loss;
+    });
+  }
+
+  /** What fails is said, unless nobody waits for it any more; what succeeds takes an older problem away. */
+  private async guarded(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     try {
-      this.problem = null;
       await work();
+      if (!signal.aborted) this.problem = null;
     } catch (error) {
-      if (!isAbort(error)) this.problem = t`The model stopped: ${messageOf(error)}`;
+      if (signal.aborted || isAbort(error)) return;
+      this.problem =
+        error instanceof ModelError ? error.message : t`The model stopped: ${messageOf(error)}`;
     }
   }
 }
