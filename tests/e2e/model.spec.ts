@@ -118,6 +118,12 @@ test("an empty text, a long one and markup are read as they are", async ({ page 
   await retype(
     page,
     "And it came to pass. ".repeat(80),
-    /256 tokens are read; the last \d+ are more/,
+    /256 tokens are read, the last ones; \d+ before them are more/,
   );
+  // The end of a text that fills the context is gone on with.
+  await button(page, "Go on").click();
+  await expect(page.getByTestId("cut")).toContainText(/from the last \d+ tokens/);
+  await expect(button(page, "Go on")).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByTestId("reading")).toHaveAttribute("data-written", "80");
+  await expect(status(page)).toContainText("before them");
 });
