@@ -31,7 +31,7 @@ test("after the first verse the earth is expected, and the page says how good th
   expect((await predictions(page).allTextContents()).slice(0, 5)).toContain("·earth");
   const { heldOutPerplexity } = facts.result;
   await expect(page.locator(".lead")).toContainText(
-    `perplexity is ${heldOutPerplexity.toFixed(1)} `,
+    `perplexity is ${heldOutPerplexity.toFixed(1)}:`,
   );
   expect(Math.abs((await lossOf(page)) - facts.passage.loss)).toBeLessThan(1e-4);
 });
@@ -64,7 +64,7 @@ test("a head that is taken out changes the loss and comes back", async ({ page }
   expect(await lossOf(page)).toBe(whole);
 
   // Measured one by one, the first head costs what taking it out has cost.
-  await button(page, "What does each head matter?").click();
+  await button(page, "How much does each head matter?").click();
   await expect(page.locator(".cost").last()).toHaveText(/^[+−]/);
   await expect(page.locator(".cost")).toHaveCount(16);
 });
@@ -118,6 +118,12 @@ test("an empty text, a long one and markup are read as they are", async ({ page 
   await retype(
     page,
     "And it came to pass. ".repeat(80),
-    /256 tokens are read; the last \d+ are more/,
+    /256 tokens are read, the last ones; \d+ before them are more/,
   );
+  // The end of a text that fills the context is gone on with.
+  await button(page, "Go on").click();
+  await expect(page.getByTestId("cut")).toContainText(/from the last \d+ tokens/);
+  await expect(button(page, "Go on")).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByTestId("reading")).toHaveAttribute("data-written", "80");
+  await expect(status(page)).toContainText("before them");
 });

@@ -147,3 +147,16 @@ test("errors are in the page's language", async ({ page }) => {
     "Das ist keine safetensors-Datei: 7 Bytes sind zu wenig.",
   );
 });
+
+test("without a tokenizer numbers are read, and no passage is measured", async ({ page }) => {
+  await visit(page);
+  await drop(page, [await weights(), config]);
+  await openButton(page).click();
+  await expect(page.getByTestId("numbers-hint")).toContainText("from 0 to 256");
+  await expect(page.getByTestId("own-facts")).toContainText("GPT-2");
+  await expect(page.getByTestId("passage-loss")).toHaveCount(0);
+  const ids = [3, 1, 4, 1, 5];
+  await page.getByRole("textbox", { name: "Text" }).fill(ids.join(" "));
+  const status = page.getByTestId("model-status");
+  await expect(status).toContainText(`5 tokens, ${meanLoss(ids).toFixed(3)} nats`);
+});

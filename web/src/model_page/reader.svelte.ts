@@ -7,9 +7,11 @@ import type {
   Head,
   ModelClient,
   OpenProgress,
+  Piece,
   RunResult,
 } from "../model/model_types.js";
 import { allHeads, mean, sameHead } from "./attention.js";
+import { lastOf, leadOf, mostRead, promptOf, shownLayers } from "./extent.js";
 import { facts, shippedFiles } from "./shipped.js";
 
 /** Next tokens that are listed. */
@@ -34,6 +36,12 @@ class Reader {
   problem = $state<string | null>(null);
   text = $state("");
   encoded = $state.raw<Encoded | null>(null);
+  /** What is read of the text: the last tokens where it has too many. */
+  tokens = $state.raw<readonly Piece[]>([]);
+  /** What `result` holds is not of the newest text yet. */
+  isReading = $state(false);
+  /** Its heads are shown, whatever their size. */
+  private layer = 0;
   result = $state.raw<RunResult | null>(null);
   pruned = $state.raw<readonly Head[]>([]);
   /** Nats a token of the held-out passage without so many heads, and with all of them. */
@@ -43,26 +51,39 @@ class Reader {
   costs = $state.raw<readonly number[]>([]);
   measuring = $state(false);
   written = $state.raw<readonly GeneratedToken[]>([]);
+  /** Of so many tokens the model went on. */
+  continued = $state(0);
   writing = $state(false);
   private reading = new AbortController();
+  private passing = new AbortController();
+  private weighing = new AbortController();
   private generating = new AbortController();
-  private passageIds: readonly number[] = [];
+  private passageIds = $state.raw<readonly number[]>([]);
+  /** Models that were asked for: an earlier one that arrives later is not shown. */
+  private openings = 0;
 
   readonly heads = $derived(
     this.client ? allHeads(this.client.facts.numLayers, this.client.facts.numHeads) : [],
   );
 
+  /** The passage is text: a model without a tokenizer cannot read it. */
+  readonly hasPassage = $derived(this.passageIds.length > 1);
+
   async openShipped(): Promise<void> {
+    const opening = ++this.openings;
+    const isLatest = () => opening === this.openings;
+    const onProgress = (progress: OpenProgress) => {
+      if (isLatest()) this.progress = progress;
+    };
     try {
       const files = await shippedFiles();
-      const options = {
-        onProgress: (progress: OpenProgress) => {
-          this.progress = progress;
-        },
-      };
-      await this.show(await openModel(files, options), true);
+      if (!isLatest()) return;
+      const client = await openModel(files, { onProgress });
+      // A visitor's model was opened meanwhile.
+      if (!isLatest()) return client.dispose();
+      await this.show(client, true);
     } catch (error) {
-      this.problem = messageOf(error);
+      if (isLatest()) this.problem = messageOf(error);
     }
   }
 
@@ -75,96 +96,92 @@ class Reader {
     this.costs = [];
     this.passage = null;
     this.wholeLoss = null;
-    await this.guarded(async () => {
-      const { ids } = await client.encode(facts.passage.text);
-      this.passageIds = ids.slice(0, this.contextLength);
-      await Promise.all([this.read(this.text), this.measurePassage()]);
-    });
+    this.passageIds = [];
+    await Promise.all([this.read(this.text), this.openPassage(client)]);
   }
 
   close(): void {
+    this.openings++;
     this.stop();
+    this.stopMeasuring();
     this.reading.abort();
+    this.passing.abort();
     this.client?.dispose();
     this.client = null;
     this.encoded = null;
+    this.tokens = [];
     this.result = null;
+    this.isReading = false;
+    this.layer = 0;
   }
 
   /** Reads a text; an earlier one that is still being read is left. */
   async read(text: string): Promise<void> {
     this.text = text;
     this.forget();
-    this.reading.abort();
-    this.reading = new AbortController();
-    const { signal } = this.reading;
-    const { client } = this;
-    if (!client) return;
-    await this.guarded(async () => {
-      const encoded = await client.encode(text);
-      const ids = encoded.ids.slice(0, this.contextLength);
-      const result =
-        ids.length === 0
-          ? null
-          : await client.run({ ids, pruned: this.pruned, heads: "all", topK: LISTED, signal });
-      if (signal.aborted) return;
-      this.encoded = encoded;
-      this.result = result;
-    });
+    await this.reread();
+  }
+
+  /** Sees to it that the heads of a layer are there. */
+  async showLayer(layer: number): Promise<void> {
+    this.layer = layer;
+    const { result } = this;
+    if (result && !result.heads.some((shown) => shown.layer === layer)) await this.reread();
   }
 
   /** Takes a head out of the model, or back in. */
   async toggle(head: Head): Promise<void> {
     const rest = this.pruned.filter((other) => !sameHead(head, other));
     this.pruned = rest.length < this.pruned.length ? rest : [...rest, head];
-    await Promise.all([this.read(this.text), this.guarded(() => this.measurePassage())]);
+    await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
   async restoreHeads(): Promise<void> {
     this.pruned = [];
-    await Promise.all([this.read(this.text), this.guarded(() => this.measurePassage())]);
+    await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
   /** What the passage loses without each single head. */
   async measureHeads(): Promise<void> {
-    const { client } = this;
+    this.weighing.abort();
+    this.weighing = new AbortController();
+    const { signal } = this.weighing;
     this.measuring = true;
     this.costs = [];
-    await this.guarded(async () => {
-      const whole = await this.lossWithout([]);
+    await this.guarded(signal, async () => {
+      const whole = await this.lossWithout([], signal);
       for (const head of this.heads) {
-        const loss = await this.lossWithout([head]);
-        if (this.client !== client) return;
+        const loss = await this.lossWithout([head], signal);
+        if (signal.aborted) return;
         this.costs = [...this.costs, loss - whole];
       }
     });
+    if (!signal.aborted) this.measuring = false;
+  }
+
+  /** What has been measured of the heads stays. */
+  stopMeasuring(): void {
+    this.weighing.abort();
     this.measuring = false;
   }
 
-  /** Goes on with the text, token by token. */
+  /** Goes on with the text, token by token: from its last tokens, where all leave no room. */
   async write({ temperature, topK, seed }: Sampling, most: number): Promise<void> {
-    const { client, encoded } = this;
-    if (!client || !encoded || encoded.ids.length === 0) return;
+    const { client, tokens } = this;
+    if (!client || this.isReading || tokens.length === 0) return;
     this.stop();
     this.generating = new AbortController();
     const { signal } = this.generating;
+    const { kept, maxTokens } = promptOf(client.facts, tokens.length, most);
     this.written = [];
+    this.continued = kept;
     this.writing = true;
-    const ids = encoded.ids.slice(0, this.contextLength);
-    const maxTokens = Math.max(0, Math.min(most, this.contextLength - ids.length));
-    const drawn = topK > 0 ? { topK } : {};
-    await this.guarded(async () => {
-      const { pruned } = this;
-      const tokens = client.generate({
-        ids,
-        maxTokens,
-        temperature,
-        seed,
-        pruned,
-        signal,
-        ...drawn,
-      });
-      for await (const token of tokens) {
+    const ids = lastOf(tokens, kept, leadOf(tokens)).map(({ id }) => id);
+    const drawn = topK > 0 ? { topK: Math.min(topK, client.facts.vocabSize) } : {};
+    const { pruned } = this;
+    const request = { ids, maxTokens, temperature, seed, pruned, signal, ...drawn };
+    await this.guarded(signal, async () => {
+      for await (const token of client.generate(request)) {
         if (signal.aborted) return;
         this.written = [...this.written, token];
       }
@@ -183,30 +200,79 @@ class Reader {
     this.written = [];
   }
 
-  private get contextLength(): number {
-    return this.client?.facts.contextLength ?? facts.model.context;
+  private async reread(): Promise<void> {
+    this.reading.abort();
+    this.reading = new AbortController();
+    const { signal } = this.reading;
+    const { client, text } = this;
+    if (!client) return;
+    this.isReading = true;
+    await this.guarded(signal, async () => {
+      try {
+        const read = await this.readBy(client, text, signal);
+        if (!signal.aborted) [this.encoded, this.tokens, this.result] = read;
+      } catch (error) {
+        if (!signal.aborted) [this.encoded, this.tokens, this.result] = [null, [], null];
+        throw error;
+      }
+    });
+    if (!signal.aborted) this.isReading = false;
   }
 
-  private async lossWithout(pruned: readonly Head[]): Promise<number> {
-    const run = await this.client?.run({ ids: this.passageIds, pruned, topK: 0 });
+  private async readBy(
+    client: ModelClient,
+    text: string,
+    signal: AbortSignal,
+  ): Promise<[Encoded, readonly Piece[], RunResult | null]> {
+    const encoded = await client.encode(text);
+    const tokens = lastOf(encoded.pieces, mostRead(client.facts), leadOf(encoded.pieces));
+    if (tokens.length === 0) return [encoded, tokens, null];
+    const ids = tokens.map(({ id }) => id);
+    const heads = shownLayers(client.facts, ids.length, this.layer);
+    const { pruned } = this;
+    const result = await client.run({ ids, pruned, heads, topK: LISTED, signal });
+    return [encoded, tokens, result];
+  }
+
+  private async lossWithout(pruned: readonly Head[], signal: AbortSignal): Promise<number> {
+    const run = await this.client?.run({ ids: this.passageIds, pruned, topK: 0, signal });
     return run ? mean(run.losses) : Number.NaN;
   }
 
-  private async measurePassage(): Promise<void> {
-    const { pruned, client } = this;
-    const loss = await this.lossWithout(pruned);
-    // Another head may have been taken out meanwhile.
-    if (pruned !== this.pruned || client !== this.client) return;
-    this.passage = { loss, without: pruned.length };
-    if (pruned.length === 0) this.wholeLoss = loss;
+  private async openPassage(client: ModelClient): Promise<void> {
+    if (!client.facts.hasTokenizer) return;
+    await this.guarded(this.passing.signal, async () => {
+      const { ids } = await client.encode(facts.passage.text);
+      if (client !== this.client) return;
+      this.passageIds = ids.slice(0, Math.min(mostRead(client.facts), facts.model.context));
+      await this.measurePassage();
+    });
   }
 
-  private async guarded(work: () => Promise<void>): Promise<void> {
+  /** An earlier measurement that still waits is left. */
+  private async measurePassage(): Promise<void> {
+    this.passing.abort();
+    this.passing = new AbortController();
+    if (!this.hasPassage) return;
+    const { signal } = this.passing;
+    const { pruned } = this;
+    await this.guarded(signal, async () => {
+      const loss = await this.lossWithout(pruned, signal);
+      if (signal.aborted) return;
+      this.passage = { loss, without: pruned.length };
+      if (pruned.length === 0) this.wholeLoss = loss;
+    });
+  }
+
+  /** What fails is said, unless nobody waits for it any more; what succeeds takes an older problem away. */
+  private async guarded(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     try {
-      this.problem = null;
       await work();
+      if (!signal.aborted) this.problem = null;
     } catch (error) {
-      if (!isAbort(error)) this.problem = t`The model stopped: ${messageOf(error)}`;
+      if (signal.aborted || isAbort(error)) return;
+      this.problem =
+        error instanceof ModelError ? error.message : t`The model stopped: ${messageOf(error)}`;
     }
   }
 }
