@@ -41,7 +41,9 @@ async function expectNothingSerious(page: Page, where: string): Promise<void> {
 const tooSmall = (page: Page) =>
   page.evaluate((least) => {
     const found: string[] = [];
-    for (const control of document.querySelectorAll("button, select, input, [role=application]")) {
+    for (const control of document.querySelectorAll(
+      "button, select, input, [role=application], header.site a",
+    )) {
       // A radio or checkbox is touched through its label.
       const target = control.closest("label") ?? control;
       const { width, height } = target.getBoundingClientRect();
