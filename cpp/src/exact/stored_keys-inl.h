@@ -27,7 +27,7 @@ HWY_INLINE void AddKeySquare(const StoredRows& keys, size_t c, size_t t,
                              const float* HWY_RESTRICT queries, VF (&scores)[kRows]) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
   const TransposedSquare<kLanes> square([&](size_t r) HWY_ATTR {
-    return LoadScaled(static_cast<const T*>(keys.rows[c + r]) + t, keys.scales + c + r);
+    return LoadStored(DF(), static_cast<const T*>(keys.rows[c + r]) + t);
   });
   HWY_UNROLL(16)
   for (size_t i = 0; i < kLanes; ++i) {
@@ -81,18 +81,21 @@ void DotKeys(const StoredRows& keys, const float* queries, size_t depth, const S
   }
 }
 
-// Types that DotStoredKeys() takes. In WebAssembly, where the size of code counts, only floats: the
-// others are converted and packed.
-inline bool DotsStored(DType dtype) { return !HWY_ARCH_WASM || dtype == DType::kFloat32; }
+// Types that DotStoredKeys() takes. What is stored in a byte takes so long to convert that rows are
+// better converted whole (float8: 5 %, Zen 4). In WebAssembly, where the size of code counts, two
+// bytes are converted and packed as well.
+inline bool DotsStored(DType dtype) {
+  const bool is_half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  return dtype == DType::kFloat32 || (is_half && !HWY_ARCH_WASM);
+}
 
-HWY_NOINLINE inline void DotStoredKeys(DType dtype, const StoredRows& keys, const float* queries,
-                                       size_t depth, const ScoreTile& tile) {
-#if HWY_ARCH_WASM
-  (void)dtype;
-  DotKeys<float>(keys, queries, depth, tile);
-#else
-  WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeys<T>(keys, queries, depth, tile); });
+HWY_NOINLINE inline void DotStoredKeys([[maybe_unused]] DType dtype, const StoredRows& keys,
+                                       const float* queries, size_t depth, const ScoreTile& tile) {
+#if !HWY_ARCH_WASM
+  if (dtype == DType::kFloat16) return DotKeys<Float16>(keys, queries, depth, tile);
+  if (dtype == DType::kBFloat16) return DotKeys<BFloat16>(keys, queries, depth, tile);
 #endif
+  DotKeys<float>(keys, queries, depth, tile);
 }
 
 }  // namespace HWY_NAMESPACE
