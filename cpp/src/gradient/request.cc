@@ -29,8 +29,23 @@ struct Verbs {
 };
 
 constexpr Verbs kExact = {PlanExactBackward, RunExactForward, RunExactBackward};
-#ifndef HEED_EXACT_GRADIENTS_ONLY
-constexpr Verbs kRecurrent = {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward};
+
+#ifndef HEED_FEW_GRADIENTS
+// What is no call of AttentionBackward(): a family, or one of its rows.
+struct Other {
+  std::string_view name;
+  Verbs verbs;
+};
+constexpr Other kOthers[] = {
+    {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
+};
+
+const Verbs* FindVerbs(std::string_view name) {
+  for (const Other& other : kOthers) {
+    if (other.name == name) return &other.verbs;
+  }
+  return nullptr;
+}
 #endif
 
 // Throws Error(kUnsupported) for a row without a gradient.
@@ -38,8 +53,9 @@ const Verbs& VerbsOf(const Request& request) {
   const Mechanism* row = FindMechanism(request.id);
   if (row == nullptr) return kExact;  // which lists the names
   if (!HasWord(row->capabilities, "gradient")) RefuseMechanism(request);
-#ifndef HEED_EXACT_GRADIENTS_ONLY
-  if (row->family == "recurrent") return kRecurrent;
+#ifndef HEED_FEW_GRADIENTS
+  if (const Verbs* verbs = FindVerbs(row->id)) return *verbs;
+  if (const Verbs* verbs = FindVerbs(row->family)) return *verbs;
 #endif
   return kExact;
 }
@@ -79,9 +95,9 @@ void CheckComplete(std::span<const NamedTensor> tensors, const std::vector<Outpu
 }  // namespace
 
 void RefuseMechanism(const Request& request) {
-#ifdef HEED_EXACT_GRADIENTS_ONLY
+#ifdef HEED_FEW_GRADIENTS
   Fail(ErrorCode::kUnsupported,
-       "mechanism \"{}\" has no gradient in this build; WebAssembly has those of the exact family",
+       "mechanism \"{}\" has no gradient in this build; heed/training has those of more rows",
        {request.id});
 #else
   Fail(ErrorCode::kUnsupported, "mechanism \"{}\" has no gradient in heed", {request.id});
