@@ -103,7 +103,7 @@ struct Call {
   }
 };
 
-Call ReadCall(const std::string& names, val table, const std::string& param_names,
+Call ReadCall(const std::string& names, uintptr_t table, const std::string& param_names,
               val param_values) {
   return {heed::wire::ReadTensors(names, table), heed::wire::ReadParams(param_names, param_values)};
 }
@@ -129,7 +129,7 @@ val CacheNew(val numbers) {
   });
 }
 
-val CacheAppend(int id, const std::string& names, val table, val lengths) {
+val CacheAppend(int id, const std::string& names, uintptr_t table, val lengths) {
   return heed::wire::Guarded([&] {
     const Call call = {heed::wire::ReadTensors(names, table), {}};
     Find(id).Append(call.Stored("k"), call.Stored("v"), Integers(lengths));
@@ -156,7 +156,7 @@ val CacheFork(int id, val sequences) {
   return heed::wire::Guarded([&] { return val(Keep(Find(id).Fork(Integers(sequences)))); });
 }
 
-val CacheAttend(int id, const std::string& names, val table, const std::string& param_names,
+val CacheAttend(int id, const std::string& names, uintptr_t table, const std::string& param_names,
                 val param_values) {
   return heed::wire::Guarded([&] {
     const Call call = ReadCall(names, table, param_names, param_values);
@@ -205,7 +205,7 @@ heed::QueryOffset ReadOffset(const Call& call) {
   return heed::QueryOffset::PerBatch(call.Whole("query_offset"));
 }
 
-val AttentionVarlen(const std::string& names, val table, const std::string& param_names,
+val AttentionVarlen(const std::string& names, uintptr_t table, const std::string& param_names,
                     val param_values) {
   return heed::wire::Guarded([&] {
     const Call call = ReadCall(names, table, param_names, param_values);

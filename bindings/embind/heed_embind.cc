@@ -10,9 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "heed/call.h"
 #include "heed/heed.h"
 #include "instance.h"
 #include "label.h"
+#include "results.h"
 #include "wire.h"
 
 HEED_LABEL(HEED_WASM_FILE);
@@ -22,7 +24,7 @@ namespace {
 using emscripten::val;
 using heed::wire::InstancePool;
 using heed::wire::ReadRequest;
-using heed::wire::SpecsToJs;
+using heed::wire::Results;
 
 // Rows of texts as one string, the names of the columns first. Thousands of crossings, one for each
 // cell, would take longer than all the rest of loading.
@@ -70,33 +72,23 @@ std::string Parameters() {
   return table.text();
 }
 
-// [{name, shape, dtype}] of what the request produces, or {code, message}.
-val PlanOutputs(const std::string& id, const std::string& input_names, val input_table,
-                const std::string& param_names, val param_values) {
+// The results (results.h), or {code, message}.
+val Run(const std::string& id, const std::string& input_names, uintptr_t inputs,
+        const std::string& param_names, val param_values, bool heads_last) {
   return heed::wire::Guarded([&] {
-    return SpecsToJs(
-        heed::PlanOutputs(ReadRequest(id, input_names, input_table, param_names, param_values)));
-  });
-}
-
-// Null when the outputs were written, or {code, message}.
-val Run(const std::string& id, const std::string& input_names, val input_table,
-        const std::string& param_names, val param_values, const std::string& output_names,
-        val output_table) {
-  return heed::wire::Guarded([&] {
-    const heed::Request request =
-        ReadRequest(id, input_names, input_table, param_names, param_values);
-    heed::Run(request, heed::wire::ReadTensors(output_names, output_table), InstancePool().get());
-    return val::null();
+    const heed::Request request = ReadRequest(id, input_names, inputs, param_names, param_values);
+    const heed::Call call(request);
+    Results results(call.outputs(), heads_last);
+    call.Run(results.tensors(), InstancePool().get());
+    return val(results.Release());
   });
 }
 
 // Null when the picture of the keep rules was written, or {code, message}.
-val Explain(const std::string& id, const std::string& input_names, val input_table,
-            const std::string& param_names, val param_values, val picture_row) {
+val Explain(const std::string& id, const std::string& input_names, uintptr_t inputs,
+            const std::string& param_names, val param_values, uintptr_t picture_row) {
   return heed::wire::Guarded([&] {
-    const heed::Request request =
-        ReadRequest(id, input_names, input_table, param_names, param_values);
+    const heed::Request request = ReadRequest(id, input_names, inputs, param_names, param_values);
     const heed::AnyTensor picture = heed::wire::ReadTensors("picture", picture_row).front().tensor;
     heed::Explain(request, {static_cast<uint8_t*>(picture.data), picture.shape, picture.strides});
     return val::null();
@@ -104,11 +96,11 @@ val Explain(const std::string& id, const std::string& input_names, val input_tab
 }
 
 // {bytesRead, bytesWritten} and, where they are known, {flops, scratchBytes}; or {code, message}.
-val EstimateCost(const std::string& id, const std::string& input_names, val input_table,
+val EstimateCost(const std::string& id, const std::string& input_names, uintptr_t inputs,
                  const std::string& param_names, val param_values, int num_threads) {
   return heed::wire::Guarded([&] {
     const heed::Cost cost = heed::EstimateCost(
-        ReadRequest(id, input_names, input_table, param_names, param_values), num_threads);
+        ReadRequest(id, input_names, inputs, param_names, param_values), num_threads);
     val row = val::object();
     row.set("bytesRead", static_cast<double>(cost.bytes_read));
     row.set("bytesWritten", static_cast<double>(cost.bytes_written));
@@ -118,24 +110,14 @@ val EstimateCost(const std::string& id, const std::string& input_names, val inpu
   });
 }
 
-// The same as above for operations (heed/operations.h).
-val PlanOperation(const std::string& id, const std::string& input_names, val input_table,
-                  const std::string& param_names, val param_values) {
+// The same for operations (heed/operations.h).
+val RunOperation(const std::string& id, const std::string& input_names, uintptr_t inputs,
+                 const std::string& param_names, val param_values, bool heads_last) {
   return heed::wire::Guarded([&] {
-    return SpecsToJs(
-        heed::PlanOperation(ReadRequest(id, input_names, input_table, param_names, param_values)));
-  });
-}
-
-val RunOperation(const std::string& id, const std::string& input_names, val input_table,
-                 const std::string& param_names, val param_values, const std::string& output_names,
-                 val output_table) {
-  return heed::wire::Guarded([&] {
-    const heed::Request request =
-        ReadRequest(id, input_names, input_table, param_names, param_values);
-    heed::RunOperation(request, heed::wire::ReadTensors(output_names, output_table),
-                       InstancePool().get());
-    return val::null();
+    const heed::Request request = ReadRequest(id, input_names, inputs, param_names, param_values);
+    Results results(heed::PlanOperation(request), heads_last);
+    heed::RunOperation(request, results.tensors(), InstancePool().get());
+    return val(results.Release());
   });
 }
 
@@ -173,11 +155,9 @@ EMSCRIPTEN_BINDINGS(heed) {
   emscripten::function("mechanisms", &Mechanisms);
   emscripten::function("inputs", &Inputs);
   emscripten::function("parameters", &Parameters);
-  emscripten::function("planOutputs", &PlanOutputs);
   emscripten::function("run", &Run);
   emscripten::function("explain", &Explain);
   emscripten::function("estimateCost", &EstimateCost);
-  emscripten::function("planOperation", &PlanOperation);
   emscripten::function("runOperation", &RunOperation);
   emscripten::function("setThreads", &SetThreads);
   emscripten::function("alibiSlopes", &AlibiSlopes);

@@ -1,5 +1,5 @@
-// How a request crosses from JavaScript: names in one string, numbers in one flat array, so that a
-// call costs a handful of crossings instead of one per property.
+// How a request crosses from JavaScript: names in one string, numbers in memory of the instance, so
+// that a call costs a handful of crossings instead of one per property.
 #ifndef HEED_BINDINGS_WIRE_H_
 #define HEED_BINDINGS_WIRE_H_
 
@@ -45,17 +45,13 @@ inline AnyTensor ReadTensor(const double* numbers) {
   return tensor;
 }
 
-// `names` holds one word per tensor, `table` kNumbersPerTensor numbers for each.
-inline std::vector<NamedTensor> ReadTensors(const std::string& names, emscripten::val table) {
-  const std::vector<std::string> words = SplitWords(names);
-  const auto numbers = emscripten::convertJSArrayToNumberVector<double>(table);
-  if (numbers.size() != words.size() * kNumbersPerTensor) {
-    throw Error(ErrorCode::kShape, "wire: the table does not hold one row per tensor name");
-  }
+// `names` holds one word per tensor; kNumbersPerTensor doubles for each lie at `address`.
+inline std::vector<NamedTensor> ReadTensors(const std::string& names, uintptr_t address) {
+  const auto* numbers = reinterpret_cast<const double*>(address);
   std::vector<NamedTensor> tensors;
-  tensors.reserve(words.size());
-  for (size_t row = 0; row < words.size(); ++row) {
-    tensors.push_back({words[row], ReadTensor(&numbers[row * kNumbersPerTensor])});
+  for (std::string& name : SplitWords(names)) {
+    tensors.push_back({std::move(name), ReadTensor(numbers)});
+    numbers += kNumbersPerTensor;
   }
   return tensors;
 }
@@ -111,10 +107,9 @@ inline emscripten::val ShapeToJs(int rank, const Extents& shape) {
 }
 
 // A request as it crosses.
-inline Request ReadRequest(const std::string& id, const std::string& input_names,
-                           emscripten::val input_table, const std::string& param_names,
-                           emscripten::val param_values) {
-  return {id, ReadTensors(input_names, input_table), ReadParams(param_names, param_values)};
+inline Request ReadRequest(const std::string& id, const std::string& input_names, uintptr_t inputs,
+                           const std::string& param_names, emscripten::val param_values) {
+  return {id, ReadTensors(input_names, inputs), ReadParams(param_names, param_values)};
 }
 
 // [{name, shape, dtype}].

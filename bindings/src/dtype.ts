@@ -14,6 +14,9 @@ export const DTYPE_CODES: Readonly<Record<DType, number>> = {
   bfloat16: 5,
 };
 
+/** The same, by number. */
+export const DTYPE_NAMES = Object.keys(DTYPE_CODES) as readonly DType[];
+
 export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
   float32: 4,
   float64: 8,

@@ -2,7 +2,7 @@ import { inWordsOfJavaScript } from "./execute.js";
 import type { CostEstimate, KernelGlue } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import type { Registry } from "./registry.js";
-import { placeInputs, prepare } from "./request.js";
+import { placeRequest, prepare } from "./request.js";
 import type { TensorArgument } from "./source.js";
 
 export type { CostEstimate } from "./glue.js";
@@ -29,12 +29,9 @@ export const estimateCostOf =
     const request = prepare(registry, id, inputs, params);
     const scope = new Scope(heap);
     try {
-      const { names, table } = placeInputs(request, heap, scope);
-      const { paramNames, paramValues } = request;
+      const call = placeRequest(request, heap, scope);
       return inWordsOfJavaScript(request, () =>
-        heap.callChecked((glue) =>
-          glue.estimateCost(request.id, names, table, paramNames, paramValues, threads),
-        ),
+        heap.callChecked((glue) => glue.estimateCost(...call, threads)),
       );
     } finally {
       scope.free();

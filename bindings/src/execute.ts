@@ -1,10 +1,10 @@
-import { type DType, type DTypeArray, makeArray } from "./dtype.js";
+import { DTYPE_NAMES, type DType, type DTypeArray, makeArray } from "./dtype.js";
 import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { publicName } from "./params.js";
 import { camelCase } from "./registry.js";
-import { placeInputs, type Request } from "./request.js";
+import { placeRequest, type Request } from "./request.js";
 import {
   checkBytes,
   contiguousStrides,
@@ -13,7 +13,7 @@ import {
   viewAsHeads,
 } from "./shape.js";
 import { HeapTensor, plainTensor } from "./tensor.js";
-import { Wire } from "./wire.js";
+import type { Wire } from "./wire.js";
 
 export interface Output {
   name: string;
@@ -39,6 +39,18 @@ export function addOutput(
   const strides = like ? viewAsHeads(name, shape, like.layout).strides : contiguousStrides(shape);
   wire.add(name, dtype, pointer, spec.shape, strides);
   return { name, shape, dtype, pointer };
+}
+
+/** Reads what bindings/embind/results.h writes; the scope takes the memory over. */
+function readOutputs(text: string, { form }: Pick<Request, "form">, scope: Scope): Output[] {
+  return text.split(";").map((row) => {
+    const [name = "", ...words] = row.split(" ");
+    const [code, pointer = 0, ...extents] = words.map(Number);
+    scope.adopt(pointer);
+    const like = name === "output" && extents.length === 4 ? form : undefined;
+    const shape = like ? shapeFromHeads(extents, like.rank, like.layout) : extents;
+    return { name, shape, dtype: DTYPE_NAMES[code as number] as DType, pointer };
+  });
 }
 
 export function toResult(
@@ -97,28 +109,15 @@ export function execute(
 ): Results {
   const scope = new Scope(heap);
   try {
-    const inputs = placeInputs(request, heap, scope);
-    const call = [
-      request.id,
-      inputs.names,
-      inputs.table,
-      request.paramNames,
-      request.paramValues,
-    ] as const;
-    const specs = inWordsOfJavaScript(request, () =>
+    const call = placeRequest(request, heap, scope);
+    const { form } = request;
+    const headsLast = form?.rank === 4 && form.layout === "blhd";
+    const text = inWordsOfJavaScript(request, () =>
       heap.callChecked((glue) =>
-        kind === "mechanism" ? glue.planOutputs(...call) : glue.planOperation(...call),
+        kind === "mechanism" ? glue.run(...call, headsLast) : glue.runOperation(...call, headsLast),
       ),
     );
-    const wire = new Wire();
-    const outputs = specs.map((spec) => addOutput(wire, spec, request, scope));
-    inWordsOfJavaScript(request, () =>
-      heap.callChecked((glue) =>
-        kind === "mechanism"
-          ? glue.run(...call, wire.names, wire.table)
-          : glue.runOperation(...call, wire.names, wire.table),
-      ),
-    );
+    const outputs = readOutputs(text, request, scope);
     const results: Results = {};
     for (const output of outputs) {
       results[camelCase(output.name)] = toResult(output, request, heap, scope);

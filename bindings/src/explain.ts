@@ -14,7 +14,7 @@ import type { RunInputs, RunParams } from "./heed.js";
 import { noValues } from "./operation.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
-import { placeInputs, prepare, type Request } from "./request.js";
+import { placeRequest, prepare, type Request } from "./request.js";
 import { checkBytes, contiguousStrides } from "./shape.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { Wire } from "./wire.js";
@@ -130,12 +130,10 @@ class Explain {
       const pointer = scope.allocate("picture", checkBytes("picture", shape, dtype));
       const wire = new Wire();
       wire.add("picture", dtype, pointer, shape, contiguousStrides(shape));
-      const { names, table } = placeInputs(request, this.#heap, scope);
-      const { id, paramNames, paramValues } = request;
+      const call = placeRequest(request, this.#heap, scope);
+      const table = wire.place(this.#heap, scope);
       inWordsOfJavaScript(request, () =>
-        this.#heap.callChecked((glue) =>
-          glue.explain(id, names, table, paramNames, paramValues, wire.table),
-        ),
+        this.#heap.callChecked((glue) => glue.explain(...call, table)),
       );
       return toResult({ name: "picture", shape, dtype, pointer }, request, this.#heap, scope);
     } finally {

@@ -63,23 +63,17 @@ export interface MemoryGlue {
   PThread?: { terminateAllThreads(): void };
 }
 
-type PlanCall = (
+/** A request: `inputs` is the address of the numbers of a Wire, and so is every table below. */
+export type CallArguments = readonly [
   id: string,
   inputNames: string,
-  inputTable: number[],
+  inputs: number,
   paramNames: string,
   paramValues: ParamValue[],
-) => OutputSpec[] | Failure;
+];
 
-type RunCall = (
-  id: string,
-  inputNames: string,
-  inputTable: number[],
-  paramNames: string,
-  paramValues: ParamValue[],
-  outputNames: string,
-  outputTable: number[],
-) => Failure | null;
+/** Plans, allocates and runs: the results as text (bindings/embind/results.h). */
+type RunCall = (...call: [...CallArguments, headsLast: boolean]) => string | Failure;
 
 /** A cache as C++ reports it. */
 export interface CacheInfo {
@@ -110,56 +104,26 @@ export interface KernelGlue extends MemoryGlue {
   /** The T5 bucket, or a Failure. */
   t5Bucket(relative: number, causal: boolean, numBuckets: number, maxDistance: number): number;
   parameters(): string;
-  planOutputs: PlanCall;
   run: RunCall;
   /** Writes the 0/1 picture of the keep rules into the one tensor of the last table. */
-  explain(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-    pictureTable: number[],
-  ): Failure | null;
-  estimateCost(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-    threads: number,
-  ): CostEstimate | Failure;
+  explain(...call: [...CallArguments, picture: number]): Failure | null;
+  estimateCost(...call: [...CallArguments, threads: number]): CostEstimate | Failure;
   /** Gradients; only in the full build (bindings/embind/gradient_embind.cc). */
-  planBackward(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-  ): BackwardPlan | Failure;
-  runForward: RunCall;
+  planBackward(...call: CallArguments): BackwardPlan | Failure;
+  runForward(...call: [...CallArguments, resultNames: string, resultTable: number]): Failure | null;
   /** Names and tables of the results, of what arrives at them, and of the gradients. */
-  runBackward(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-    names: string[],
-    tables: number[][],
-  ): Failure | null;
+  runBackward(...call: [...CallArguments, names: string[], tables: number[]]): Failure | null;
   /** Operations around the mechanisms (cpp/include/heed/operations.h), in the same form. */
-  planOperation: PlanCall;
   runOperation: RunCall;
   cacheNew(numbers: number[]): number | Failure;
-  cacheAppend(id: number, names: string, table: number[], lengths: number[]): Failure | null;
+  cacheAppend(id: number, names: string, table: number, lengths: number[]): Failure | null;
   cacheRewind(id: number, sequence: number, length: number): Failure | null;
   cacheTokens(id: number, sequence: number, head: number): number[] | Failure;
   cacheFork(id: number, sequences: number[]): number | Failure;
   cacheAttend(
     id: number,
     names: string,
-    table: number[],
+    table: number,
     paramNames: string,
     paramValues: ParamValue[],
   ): Failure | null;
@@ -167,7 +131,7 @@ export interface KernelGlue extends MemoryGlue {
   cacheFree(id: number): void;
   attentionVarlen(
     names: string,
-    table: number[],
+    table: number,
     paramNames: string,
     paramValues: ParamValue[],
   ): Failure | null;
@@ -178,13 +142,7 @@ export interface KernelGlue extends MemoryGlue {
 
 /** The oracle's module: bindings/embind/reference/reference_embind.cc. */
 export interface ReferenceGlue extends MemoryGlue {
-  run(
-    id: string,
-    inputNames: string,
-    inputTable: number[],
-    paramNames: string,
-    paramValues: ParamValue[],
-  ): (Omit<OutputSpec, "dtype"> & { data: DTypeArray })[] | Failure;
+  run(...call: CallArguments): (Omit<OutputSpec, "dtype"> & { data: DTypeArray })[] | Failure;
 }
 
 /** The factory that Emscripten's MODULARIZE + EXPORT_ES6 makes the default export. */

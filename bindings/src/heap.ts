@@ -133,6 +133,11 @@ export class Scope {
     return pointer;
   }
 
+  /** Takes over a block that the module allocated. */
+  adopt(pointer: number): void {
+    this.#pointers.push(pointer);
+  }
+
   /** Hands a block over to a longer life. */
   keep(pointer: number): void {
     this.#pointers.splice(this.#pointers.indexOf(pointer), 1);

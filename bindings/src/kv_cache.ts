@@ -327,8 +327,9 @@ function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Atten
     if (returnLse) specs.push({ name: "lse", shape: [batch, heads, qLen], dtype: "float32" });
     const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
     const names = [...params.keys()].map(snakeCase).join(" ");
+    const table = wire.place(heap, scope);
     heap.callChecked((glue) =>
-      glue.cacheAttend(id, wire.names, wire.table, names, [...params.values()]),
+      glue.cacheAttend(id, wire.names, table, names, [...params.values()]),
     );
     const plain = [q, ...tensors].every(({ tensor }) => tensor === undefined);
     const kind = { plain, float16Array: q.float16Array === true };
@@ -404,7 +405,8 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
         const wire = new Wire();
         addInput(wire, sources[0], kView, heap, scope);
         addInput(wire, sources[1], vView, heap, scope);
-        heap.callChecked((glue) => glue.cacheAppend(id, wire.names, wire.table, lengths));
+        const table = wire.place(heap, scope);
+        heap.callChecked((glue) => glue.cacheAppend(id, wire.names, table, lengths));
       } finally {
         scope.free();
       }

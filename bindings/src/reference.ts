@@ -2,7 +2,7 @@ import type { DTypeArray } from "./dtype.js";
 import type { ReferenceGlue } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { camelCase } from "./registry.js";
-import { placeInputs, type Request } from "./request.js";
+import { placeRequest, type Request } from "./request.js";
 import { shapeFromHeads } from "./shape.js";
 import { type PlainTensor, plainTensor } from "./tensor.js";
 
@@ -38,10 +38,8 @@ function swapHeads(data: ArrayLike<number>, shape: readonly number[]): Float64Ar
 export function runReference(heap: Heap<ReferenceGlue>, request: Request): ReferenceResult {
   const scope = new Scope(heap);
   try {
-    const inputs = placeInputs(request, heap, scope);
-    const rows = heap.callChecked((glue) =>
-      glue.run(request.id, inputs.names, inputs.table, request.paramNames, request.paramValues),
-    );
+    const call = placeRequest(request, heap, scope);
+    const rows = heap.callChecked((glue) => glue.run(...call));
     const results: Record<string, PlainTensor<"float64">> = {};
     for (const { name, shape, data } of rows) {
       const like = name === "output" && shape.length === 4 ? request.form : undefined;

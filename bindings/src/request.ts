@@ -7,7 +7,7 @@ import {
   type Geometry,
   measure,
 } from "./geometry.js";
-import type { ParamValue } from "./glue.js";
+import type { CallArguments, ParamValue } from "./glue.js";
 import type { Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkNotNeeded, checkParam, expandDropout, expandWindow, publicName } from "./params.js";
@@ -275,8 +275,8 @@ export function prepare(
   };
 }
 
-/** Copies the inputs into the instance and lists them for C++. */
-export function placeInputs(request: Request, heap: Heap, scope: Scope): Wire {
+/** Copies the inputs into the instance and says to C++ what is asked. */
+export function placeRequest(request: Request, heap: Heap, scope: Scope): CallArguments {
   const wire = new Wire();
   for (const { source, view } of request.inputs) {
     const pointer = place(source, heap, scope);
@@ -284,5 +284,6 @@ export function placeInputs(request: Request, heap: Heap, scope: Scope): Wire {
     const name = source.name.includes(".") ? source.name : snakeCase(source.name);
     wire.add(name, source.dtype, pointer, view.shape, view.strides);
   }
-  return wire;
+  const { id, paramNames, paramValues } = request;
+  return [id, wire.names, wire.place(heap, scope), paramNames, paramValues];
 }

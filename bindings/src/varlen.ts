@@ -222,8 +222,9 @@ export function varlenOf(heap: Heap<KernelGlue>, registry: Registry): VarlenFunc
       if (returnLse) specs.push({ name: "lse", shape: [1, heads, totalQ], dtype: "float32" });
       const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
       const names = [...params.keys()].map(snakeCase).join(" ");
+      const table = wire.place(heap, scope);
       heap.callChecked((glue) =>
-        glue.attentionVarlen(wire.names, wire.table, names, [...params.values()]),
+        glue.attentionVarlen(wire.names, table, names, [...params.values()]),
       );
       const plain = inputs.every(({ source }) => source.tensor === undefined);
       const kind = { plain, float16Array: first.source.float16Array === true };

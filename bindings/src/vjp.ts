@@ -10,12 +10,12 @@ import type {
 } from "./attention.js";
 import { HeedError } from "./errors.js";
 import { addOutput, inWordsOfJavaScript, type Output, type Results, toResult } from "./execute.js";
-import type { BackwardPlan, KernelGlue, OutputSpec } from "./glue.js";
+import type { BackwardPlan, CallArguments, KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import type { Build, RunInputs, RunParams } from "./heed.js";
 import { asRecord } from "./option_names.js";
 import { camelCase, type Registry, snakeCase } from "./registry.js";
-import { placeInputs, prepare, type Request } from "./request.js";
+import { placeRequest, prepare, type Request } from "./request.js";
 import { checkBytes, contiguousStrides, countElements, viewAsHeads } from "./shape.js";
 import { place, readSource, type Source, type TensorArgument } from "./source.js";
 import { HeapTensor, type PlainTensor, type Tensor, type WithDispose } from "./tensor.js";
@@ -168,7 +168,8 @@ class Vjp {
       this.#plan = this.#checked((glue) => glue.planBackward(...call));
       const wire = new Wire();
       const outputs = this.#plan.results.map((spec) => addOutput(wire, spec, request, scope));
-      this.#checked((glue) => glue.runForward(...call, wire.names, wire.table));
+      const table = wire.place(heap, scope);
+      this.#checked((glue) => glue.runForward(...call, wire.names, table));
       for (const output of outputs) {
         if (output.name === "lse" && !asksLse) continue;
         const copy = request.plain ? output : copyOf(output, heap, scope);
@@ -204,7 +205,7 @@ class Vjp {
       const gradients = this.#plan.gradients.map((spec) => this.#place(spec, leaving, scope));
       const wires = [results, arriving, leaving];
       const names = wires.map((wire) => wire.names);
-      const tables = wires.map((wire) => wire.table);
+      const tables = wires.map((wire) => wire.place(this.#heap, scope));
       const call = this.#call(scope);
       this.#checked((glue) => glue.runBackward(...call, names, tables));
       const plain = this.#request.plain && [...sources.values()].every(({ tensor }) => !tensor);
@@ -228,10 +229,8 @@ class Vjp {
   }
 
   /** The inputs live in the instance already: nothing is copied. */
-  #call(scope: Scope) {
-    const { id, paramNames, paramValues } = this.#request;
-    const { names, table } = placeInputs(this.#request, this.#heap, scope);
-    return [id, names, table, paramNames, paramValues] as const;
+  #call(scope: Scope): CallArguments {
+    return placeRequest(this.#request, this.#heap, scope);
   }
 
   /** A result becomes a tensor of this vjp. */

@@ -1,9 +1,10 @@
 import { DTYPE_CODES, type DType } from "./dtype.js";
+import type { Heap, Scope } from "./heap.js";
 
 /** Tensors of one call in the form that bindings/embind/wire.h reads. */
 export class Wire {
   #names = "";
-  readonly table: number[] = [];
+  readonly #table: number[] = [];
 
   get names(): string {
     return this.#names;
@@ -17,8 +18,17 @@ export class Wire {
     strides: readonly number[],
   ): void {
     this.#names += this.#names === "" ? name : ` ${name}`;
-    this.table.push(DTYPE_CODES[dtype], pointer, shape.length);
-    for (let axis = 0; axis < 4; axis++) this.table.push(shape[axis] ?? 1);
-    for (let axis = 0; axis < 4; axis++) this.table.push(strides[axis] ?? 0);
+    const table = this.#table;
+    table.push(DTYPE_CODES[dtype], pointer, shape.length);
+    for (let axis = 0; axis < 4; axis++) table.push(shape[axis] ?? 1);
+    for (let axis = 0; axis < 4; axis++) table.push(strides[axis] ?? 0);
+  }
+
+  /** Writes the numbers into the memory of the instance; gives their address there. */
+  place(heap: Heap, scope: Scope): number {
+    const { length } = this.#table;
+    const address = scope.allocate("arguments", length * Float64Array.BYTES_PER_ELEMENT);
+    heap.view("float64", address, length).set(this.#table);
+    return address;
   }
 }

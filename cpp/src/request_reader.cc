@@ -27,12 +27,12 @@ void ForEachWord(std::string_view list, const Visit& visit) {
 // are listed by what stands before their dot.
 bool Lists(std::string_view list, std::string_view word) {
   word = word.substr(0, word.find('.'));
-  bool found = false;
-  ForEachWord(list, [&](std::string_view entry) {
-    if (entry.ends_with('?')) entry.remove_suffix(1);
-    found = found || entry == word;
-  });
-  return found;
+  for (size_t at = list.find(word); at != list.npos; at = list.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    const bool begins = at == 0 || list[at - 1] == ' ';
+    if (begins && (end == list.size() || list[end] == ' ' || list[end] == '?')) return true;
+  }
+  return false;
 }
 
 // A view of a rank-4 or rank-2 tensor with leading extents of 1.

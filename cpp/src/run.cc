@@ -1,8 +1,11 @@
 // heed::Run and heed::PlanOutputs: from an id to the mechanism's own functions.
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "heed/call.h"
 #include "heed/cost.h"
 #include "heed/registry.h"
 #include "src/compose/request.h"
@@ -33,26 +36,6 @@ struct Runner {
   AttentionOptions (*preset)() = nullptr;
   AttentionRequest (*read)(const RequestReader&, AttentionOptions) = nullptr;
 
-  std::vector<OutputSpec> Plan(const Request& request) const {
-    const Mechanism& row = *FindMechanism(request.id);
-    if (read != nullptr) return PlanAttention(Read(RequestReader(row, request)));
-    const FloatRequest floats(request);
-    std::vector<OutputSpec> specs = plan(RequestReader(row, floats.get()));
-    if (floats.has_copies()) specs.front().dtype = floats.output_dtype();
-    return specs;
-  }
-
-  void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) const {
-    const Mechanism& row = *FindMechanism(request.id);
-    if (read != nullptr) {
-      return RunAttentionRequest(Read(RequestReader(row, request)), outputs, pool);
-    }
-    const FloatRequest floats(request);
-    std::vector<NamedTensor> results(outputs.begin(), outputs.end());
-    const FloatOutput output(results);
-    run(RequestReader(row, floats.get()), results, pool);
-    output.Store();
-  }
   AttentionRequest Read(const RequestReader& reader) const { return read(reader, preset()); }
 };
 
@@ -223,6 +206,64 @@ std::optional<AttentionRequest> ReadExactRequest(const Request& request) {
   return runner.Read(reader);
 }
 
+// What a request says, in the words of its family.
+class Call::Read {
+ public:
+  explicit Read(const Request& request)
+      : runner_(FindRunner(request.id)), reader_(std::in_place, Row(request), request) {
+    for (const NamedTensor& input : request.inputs) CheckData(input);
+    if (runner_.read != nullptr) {
+      exact_.emplace(runner_.Read(*reader_));
+      outputs_ = PlanAttention(*exact_);
+      return;
+    }
+    floats_.emplace(request);
+    if (floats_->has_copies()) reader_.emplace(Row(request), floats_->get());
+    outputs_ = runner_.plan(*reader_);
+    if (floats_->has_copies()) outputs_.front().dtype = floats_->output_dtype();
+  }
+
+  const std::vector<OutputSpec>& outputs() const { return outputs_; }
+
+  void Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
+    if (exact_) return RunAttentionRequest(*exact_, outputs, pool);
+    std::vector<NamedTensor> results(outputs.begin(), outputs.end());
+    const FloatOutput output(results);
+    runner_.run(*reader_, results, pool);
+    output.Store();
+  }
+
+ private:
+  static const Mechanism& Row(const Request& request) { return *FindMechanism(request.id); }
+
+  const Runner& runner_;
+  std::optional<FloatRequest> floats_;  // of families other than the exact one
+  std::optional<RequestReader> reader_;
+  std::optional<AttentionRequest> exact_;
+  std::vector<OutputSpec> outputs_;
+};
+
+Call::Call(const Request& request) : read_(std::make_unique<Read>(request)) {}
+Call::~Call() = default;
+
+const std::vector<OutputSpec>& Call::outputs() const { return read_->outputs(); }
+
+void Call::Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
+  for (const OutputSpec& spec : read_->outputs()) {
+    bool found = false;
+    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
+    if (!found) Fail(ErrorCode::kOption, "output tensor \"{}\" is missing", {spec.name});
+  }
+  for (const NamedTensor& output : outputs) {
+    bool planned = false;
+    for (const OutputSpec& spec : read_->outputs()) planned = planned || spec.name == output.name;
+    if (!planned) {
+      Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
+    }
+  }
+  read_->Run(outputs, pool);
+}
+
 Cost EstimateCost(const Request& request, int num_threads) {
   if (num_threads < 1) {
     Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
@@ -237,39 +278,19 @@ Cost EstimateCost(const Request& request, int num_threads) {
     const AnyTensor& tensor = input.tensor;
     cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
   }
-  const Runner& runner = FindRunner(request.id);
-  if (!runner.counted) return cost;
+  if (!FindRunner(request.id).counted) return cost;
   DryRun dry;
   IdlePool pool(num_threads);
-  runner.Run(request, outputs, &pool);
+  Call(request).Run(outputs, &pool);
   cost.flops = dry.flops();
   cost.scratch_bytes = dry.most_bytes();
   return cost;
 }
 
-std::vector<OutputSpec> PlanOutputs(const Request& request) {
-  const Runner& runner = FindRunner(request.id);
-  const RequestReader names(*FindMechanism(request.id), request);
-  for (const NamedTensor& input : request.inputs) CheckData(input);
-  return runner.Plan(request);
-}
+std::vector<OutputSpec> PlanOutputs(const Request& request) { return Call(request).outputs(); }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-  const Runner& runner = FindRunner(request.id);
-  const std::vector<OutputSpec> specs = PlanOutputs(request);
-  for (const OutputSpec& spec : specs) {
-    bool found = false;
-    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
-    if (!found) Fail(ErrorCode::kOption, "output tensor \"{}\" is missing", {spec.name});
-  }
-  for (const NamedTensor& output : outputs) {
-    bool planned = false;
-    for (const OutputSpec& spec : specs) planned = planned || spec.name == output.name;
-    if (!planned) {
-      Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
-    }
-  }
-  runner.Run(request, outputs, pool);
+  Call(request).Run(outputs, pool);
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {

@@ -91,7 +91,7 @@ describe("a trapped instance", () => {
 
   it("keeps the trap as the cause", async () => {
     const { glue, heed } = await openModule();
-    glue.planOutputs = () => {
+    glue.run = () => {
       throw new WebAssembly.RuntimeError("memory access out of bounds");
     };
     try {

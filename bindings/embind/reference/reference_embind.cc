@@ -17,10 +17,10 @@ namespace {
 using emscripten::val;
 
 // [{name, shape, data: Float64Array}] owning ordinary memory, or {code, message}.
-val Run(const std::string& id, const std::string& input_names, val input_table,
+val Run(const std::string& id, const std::string& input_names, uintptr_t inputs,
         const std::string& param_names, val param_values) {
   return heed::wire::Guarded([&] {
-    const heed::Request request{id, heed::wire::ReadTensors(input_names, input_table),
+    const heed::Request request{id, heed::wire::ReadTensors(input_names, inputs),
                                 heed::wire::ReadParams(param_names, param_values)};
     val results = val::array();
     int index = 0;

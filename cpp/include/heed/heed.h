@@ -7,6 +7,7 @@
 #include "heed/attention_free.h"
 #include "heed/cache.h"
 #include "heed/cache_policy.h"
+#include "heed/call.h"
 #include "heed/causal_conv.h"
 #include "heed/compose.h"
 #include "heed/cost.h"

@@ -19,6 +19,7 @@
 #include "src/exact/split-inl.h"
 #include "src/exact/visit.h"
 #include "src/message.h"
+#include "src/parallel/calling_thread.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -162,8 +163,19 @@ void WithMemoryErrors(const Body& body) {
   }
 }
 
+// Multiply-adds that take about as long as waking a thread.
+constexpr double kFewMultiplyAdds = 1 << 19;
+
+bool IsSmall(const AttentionProblem& p) {
+  const double pairs = static_cast<double>(p.batch * p.num_heads) * static_cast<double>(p.q_len) *
+                       static_cast<double>(p.kv_len);
+  return pairs * static_cast<double>(p.head_dim + p.head_dim_v) < kFewMultiplyAdds;
+}
+
 void Dispatch(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool* pool) {
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+  ThreadPool& threads = pool != nullptr    ? *pool
+                        : IsSmall(problem) ? CallingThread()
+                                           : DefaultThreadPool();
   if (DryRun::Current() != nullptr) return HWY_DYNAMIC_DISPATCH(CountAttention)(problem, threads);
   HWY_DYNAMIC_DISPATCH(RunAttention)(problem, visit, threads);
 }

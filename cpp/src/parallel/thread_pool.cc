@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/message.h"
+#include "src/parallel/calling_thread.h"
 
 #if !defined(__EMSCRIPTEN__) || defined(__EMSCRIPTEN_PTHREADS__)
 #define HEED_HAS_THREADS 1
@@ -149,6 +150,11 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
   return std::make_unique<InlinePool>();
 }
 
+ThreadPool& CallingThread() {
+  static InlinePool pool;
+  return pool;
+}
+
 ThreadPool& DefaultThreadPool() {
 #if HEED_HAS_THREADS && !defined(__EMSCRIPTEN__)
   static const std::unique_ptr<ThreadPool> pool =
@@ -156,8 +162,7 @@ ThreadPool& DefaultThreadPool() {
   return *pool;
 #else
   // In WebAssembly the number of workers is the page's decision: load() makes the pool it wants.
-  static InlinePool pool;
-  return pool;
+  return CallingThread();
 #endif
 }
 
