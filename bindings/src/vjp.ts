@@ -21,7 +21,7 @@ import { place, readSource, type Source, type TensorArgument } from "./source.js
 import { HeapTensor, type PlainTensor, type Tensor, type WithDispose } from "./tensor.js";
 import { Wire } from "./wire.js";
 
-/** Options that have a gradient, beside q, k and v. */
+/** Options that have a gradient in some module, beside q, k and v. */
 type GradientOption =
   | "bias"
   | "distanceBias"
@@ -72,9 +72,9 @@ export type AttentionVjp<Q, K, V, O> = {
 export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
-   * logGates, sinks, alibiSlopes, width, temperature, scoreMatrix, queryWeight, keyWeight, scoreBias,
-   * scoreVector, relativeKeys, relativeQueries, relativeValues, contentBias and positionBias. docs/gradients.md says what has none: HeedError "unsupported" names it. Not in
-   * "heed/core".
+   * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. HeedError "unsupported" names
+   * what has none here: additive scores and relative tables have theirs in "heed/training", and
+   * docs/gradients.md lists the others. Not in "heed/core".
    */
   <
     const Q extends TensorArgument,

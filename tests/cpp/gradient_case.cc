@@ -6,7 +6,10 @@
 #include <map>
 #include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/exact/problem.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed::testing {
 namespace {
@@ -157,6 +160,65 @@ void ExpectDirectionsMatch(const AttentionCase& c, int count, double size) {
       ExpectAlong(oracle, name, gradient, Bound(size), random, c.Describe());
     }
   }
+}
+
+void ExpectThreadsChangeNoBit(const AttentionCase& c) {
+  const Cotangents cotangents = MakeCotangents(c);
+  const auto one = MakeThreadPool(1);
+  const Values expected = RunBackward(c, cotangents, one.get());
+  for (const int threads : {2, 3}) {
+    const auto pool = MakeThreadPool(threads);
+    EXPECT_EQ(RunBackward(c, cotangents, pool.get()), expected) << threads << c.Describe();
+  }
+}
+
+void ExpectEmptyRowsGiveZeros(AttentionCase c) {
+  c.key_lengths = {0, 0};
+  Cotangents cotangents = MakeCotangents(c);
+  cotangents.output(0, 0, 0, 0) = kNan;
+  if (cotangents.lse.has_value()) {
+    cotangents.lse(0, 0, 0, 0) = std::numeric_limits<float>::infinity();
+  }
+  for (const auto& [name, gradient] : RunBackward(c, cotangents)) {
+    EXPECT_THAT(gradient, ::testing::Each(0.0)) << name << ": " << c.Describe();
+  }
+}
+
+void ExpectMaskedNanDoesNotMatter(AttentionCase c) {
+  c.key_lengths = {4, 5};
+  const Cotangents cotangents = MakeCotangents(c);
+  const Values expected = RunBackward(c, cotangents);
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t j = 4 + b; j < 7; ++j) {
+      c.k(b, 0, j, 1) = c.k(b, 1, j, 2) = kNan;
+      c.v(b, 0, j, 1) = -std::numeric_limits<float>::infinity();
+    }
+  }
+  EXPECT_EQ(RunBackward(c, cotangents), expected) << c.Describe();
+}
+
+std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim) {
+  std::vector<bool> lost(gradient.size() / static_cast<size_t>(dim));
+  for (size_t n = 0; n < gradient.size(); ++n) {
+    if (std::isnan(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
+  }
+  return lost;
+}
+
+int64_t BackwardScratch(int64_t len, const AttentionOptions& options,
+                        AttentionGradients gradients) {
+  static float nothing = 0;
+  const auto view = [&](int64_t dim) {
+    return TensorView<float>{&nothing, {1, 1, len, dim}, {len * dim, len * dim, dim, 1}};
+  };
+  gradients.d_q = gradients.d_k = gradients.d_v = view(64);
+  TensorView<const float> lse;
+  if (HasLse(options)) lse = view(1);
+  DryRun dry;
+  IdlePool pool(1);
+  AttentionBackward(view(64), view(64), view(64), view(64), lse, view(64), options, gradients,
+                    &pool);
+  return dry.most_bytes();
 }
 
 }  // namespace heed::testing

@@ -2,6 +2,7 @@
 #ifndef HEED_TESTS_GRADIENT_CASE_H_
 #define HEED_TESTS_GRADIENT_CASE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,15 @@
 #include "request_builder.h"
 
 namespace heed::testing {
+
+// Odd sizes, two query heads a KV head.
+inline constexpr Sizes kGradientSizes = {.batch = 2,
+                                         .num_heads = 4,
+                                         .num_kv_heads = 2,
+                                         .q_len = 5,
+                                         .kv_len = 7,
+                                         .head_dim = 3,
+                                         .head_dim_v = 5};
 
 // What arrives at the results of a case.
 struct Cotangents {
@@ -36,6 +46,23 @@ void ExpectGradientsMatch(const AttentionCase& c, double size = 16);
 
 // Compares the derivative along `count` random directions of all inputs.
 void ExpectDirectionsMatch(const AttentionCase& c, int count = 3, double size = 16);
+
+// The same bits with one, two and three threads.
+void ExpectThreadsChangeNoBit(const AttentionCase& c);
+
+// Gradients of 0 where no query sees a key, even where NaN arrives. The case has a batch of 2.
+void ExpectEmptyRowsGiveZeros(AttentionCase c);
+
+// NaN in keys and values beyond lengths of 4 and 5 changes no bit. The case has kGradientSizes.
+void ExpectMaskedNanDoesNotMatter(AttentionCase c);
+
+// Which vectors of a gradient of `dim` numbers each hold NaN.
+std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim);
+
+// Bytes that backward takes at one time, with one thread, beside inputs and results: one head of 64
+// dims, `len` queries and keys. `gradients` are wanted beside those of q, k and v.
+int64_t BackwardScratch(int64_t len, const AttentionOptions& options,
+                        AttentionGradients gradients = {});
 
 }  // namespace heed::testing
 

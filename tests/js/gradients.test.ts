@@ -110,23 +110,11 @@ describe("heed.run.vjp", () => {
     const width = { data: Float32Array.of(0.8, 1.1, 1.5), shape: [3] };
     const temperature = { data: Float32Array.of(0.5, 1, 1.5, 2), shape: [4] };
     const scoreMatrix = randomData([3, 3], 9);
-    const queryWeight = randomData([6, 3], 14);
-    const keyWeight = randomData([2, 6, 3], 15);
-    const scoreVector = randomData([4, 6], 16);
-    const relativeKeys = randomData([5, 3], 19);
-    const relativeValues = randomData([4, 5, 5], 20);
-    const contentBias = randomData([4, 3], 21);
-    const relativeQueries = randomData([8, 3], 22);
-    const offset = { queryOffset: 1 };
     const calls: Call[] = [
       { id: "gaussian", inputs: { q, k, v, width }, params: {} },
       { id: "kernel_regression", inputs: { q, k, v, width }, params: { kernel: "gaussian" } },
       { id: "cosine", inputs: { q, k, v, temperature }, params: {} },
       { id: "luong_general", inputs: { q, k, v, scoreMatrix }, params: {} },
-      { id: "additive", inputs: { q, k, v, queryWeight, keyWeight, scoreVector }, params: {} },
-      { id: "shaw_relative", inputs: { q, k, v, relativeKeys, relativeValues }, params: offset },
-      { id: "transformer_xl", inputs: { q, k, v, relativeKeys, contentBias }, params: offset },
-      { id: "disentangled", inputs: { q, k, v, relativeQueries }, params: offset },
       { id: "sigmoid", inputs: { q, k, v }, params: { dropout: { p: 0.3, seed: 4 } } },
       { id: "relu_squared", inputs: { q, k, v }, params: {} },
       { id: "top_k", inputs: { q, k, v }, params: { topK: 3 } },
@@ -144,6 +132,14 @@ describe("heed.run.vjp", () => {
       heed.run.vjp("retention", { q, k, v: k }),
     );
     expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
+    const rows = ["additive", "shaw_relative", "transformer_xl", "disentangled"];
+    for (const id of rows) {
+      const { capabilities } = heed.mechanisms.find((row) => row.id === id) ?? {};
+      expect(capabilities).not.toContain("gradient");
+      expectError("unsupported", [`"${id}"`, "no gradient in this build", "heed/training"], () =>
+        heed.run.vjp(id, { q, k, v }),
+      );
+    }
   });
 });
 
@@ -255,6 +251,23 @@ describe("heed.attention.vjp", () => {
     expectError("unsupported", ["scoreMod"], () =>
       heed.attention.vjp(q, k, v, { scoreMod: "score * 2" }),
     );
+    const relativeKeys = randomData([5, 3], 19);
+    const relativeValues = randomData([5, 5], 20);
+    const relativeQueries = randomData([8, 3], 22);
+    const contentBias = randomData([4, 3], 21);
+    const queryOffset = 1;
+    const left = [
+      ['score "additive"', { score: "additive" }],
+      ["relativeKeys", { relativeKeys, queryOffset }],
+      ["relativeValues", { relativeValues, queryOffset }],
+      ["relativeQueries", { relativeQueries, relativeRows: "span", queryOffset }],
+      ["contentBias", { contentBias }],
+    ] as const;
+    for (const [name, options] of left) {
+      expectError("unsupported", [name, "heed/training has it"], () =>
+        heed.attention.vjp(q, k, v, options),
+      );
+    }
     expectError("unsupported", ["returnWeights"], () =>
       heed.attention.vjp(q, k, v, { returnWeights: true }),
     );

@@ -36,6 +36,12 @@ struct GradientPlugs {
 
 GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
 
+// The parts of it that some modules for the web have no room for: backward_plugs.cc.
+std::unique_ptr<ScoreGradient> MakeAdditiveGradient(const AttentionProblem& p);
+std::unique_ptr<ScoreGradient> MakeRelativeDotGradient(const AttentionProblem& p,
+                                                       float packed_scale);
+std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionProblem& p);
+
 // Queries of a KV head are dealt to parts, so many tasks, each with sums of its own for keys and
 // values: enough for many threads where there are few heads. Sums cost what 12 queries do.
 inline constexpr int64_t kPartRows = 512;

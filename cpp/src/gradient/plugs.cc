@@ -1,11 +1,11 @@
-// Which derivatives sit in the sockets for one problem.
+// Which derivatives sit in the sockets for one problem. Modules with HEED_FEW_GRADIENTS go without
+// those of backward_plugs.cc; what needs them is refused before (differentiable.cc).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/gradient/plugs.cc"
 #include <memory>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "src/exact/additive_gradient-inl.h"
 #include "src/exact/normalize/entmax15-inl.h"
 #include "src/exact/normalize/hard-inl.h"
 #include "src/exact/normalize/pointwise-inl.h"
@@ -13,7 +13,6 @@
 #include "src/exact/normalize/sparsemax-inl.h"
 #include "src/exact/normalize/stick_breaking-inl.h"
 #include "src/exact/normalize/top_k-inl.h"
-#include "src/exact/relative_gradient-inl.h"
 #include "src/exact/score/bilinear-inl.h"
 #include "src/exact/score/cosine-inl.h"
 #include "src/exact/score/dot-inl.h"
@@ -61,16 +60,18 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
         return std::make_unique<SquaredDistanceGradient>(p);
       case Score::kCosine:
         return std::make_unique<CosineGradient>(p, units);
+#ifndef HEED_FEW_GRADIENTS
       case Score::kAdditive:
-        return std::make_unique<AdditiveGradient>(p);
+        return MakeAdditiveGradient(p);
+#endif
       case Score::kBilinear:
         return std::make_unique<BilinearGradient>(p, units);
       default:
         break;
     }
-    if (HasRelativeScore(p.options)) {
-      return std::make_unique<RelativeDotGradient>(p, p.scale * units);
-    }
+#ifndef HEED_FEW_GRADIENTS
+    if (HasRelativeScore(p.options)) return MakeRelativeDotGradient(p, p.scale * units);
+#endif
   }
   return std::make_unique<DotScoreGradient>(p.scale, p.scale * units, head_dim);
 }
@@ -85,9 +86,9 @@ GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
   if (plugs.rows == nullptr) plugs.normalize = MakeNormalizeGradient(p);
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.dropout.p > 0) plugs.dropout = std::make_unique<DropoutWeights>(o.dropout);
-  if (o.relative_values.has_value()) {
-    plugs.relative_values = std::make_unique<RelativeValuesGradient>(p);
-  }
+#ifndef HEED_FEW_GRADIENTS
+  if (o.relative_values.has_value()) plugs.relative_values = MakeRelativeValuesGradient(p);
+#endif
   return plugs;
 }
 

@@ -37,6 +37,8 @@ struct Other {
   Verbs verbs;
 };
 constexpr Other kOthers[] = {
+    {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
+    {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

@@ -23,6 +23,16 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
                       std::span<const NamedTensor> d_results,
                       std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+// luong_concat and luong_location, whose forward is RunExactForward().
+BackwardPlan PlanConcatBackward(const Request& request);
+void RunConcatBackward(const Request& request, std::span<const NamedTensor> results,
+                       std::span<const NamedTensor> d_results,
+                       std::span<const NamedTensor> gradients, ThreadPool* pool);
+BackwardPlan PlanLocationBackward(const Request& request);
+void RunLocationBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 BackwardPlan PlanRecurrentBackward(const Request& request);
 void RunRecurrentForward(const Request& request, std::span<const NamedTensor> results,
                          ThreadPool* pool);

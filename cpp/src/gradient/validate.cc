@@ -9,32 +9,6 @@
 namespace heed {
 namespace {
 
-[[noreturn]] void Refuse(const char* what) {
-  Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {what});
-}
-
-void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
-  switch (o.normalize) {
-    case Normalize::kSoftmax:
-    case Normalize::kSoftmax1:
-    case Normalize::kSigmoid:
-    case Normalize::kRelu:
-    case Normalize::kReluSquared:
-    case Normalize::kAverage:
-    case Normalize::kHard:
-    case Normalize::kStickBreaking:
-    case Normalize::kTopK:
-    case Normalize::kSparsemax:
-    case Normalize::kEntmax15:
-      return;
-    case Normalize::kKernelSum:
-      if (o.kernel == Kernel::kGaussian) return;
-      Refuse("normalize \"kernel_sum\" with another kernel than gaussian");
-    case Normalize::kCope:
-      Refuse("normalize \"cope\"");
-  }
-}
-
 void CheckForward(const GradientProblem& g) {
   const AttentionProblem& p = g.attention;
   const Extents outputs = {p.batch, p.num_heads, p.q_len, p.head_dim_v};
@@ -115,12 +89,6 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
 }
 
 }  // namespace
-
-void CheckIsDifferentiable(const AttentionOptions& o) {
-  CheckNormalizeIsDifferentiable(o);
-  if (o.score_mod) Refuse("score_mod");
-  if (o.prob_mod) Refuse("prob_mod");
-}
 
 GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
                                  const StoredTensor& v, const StoredTensor& out,

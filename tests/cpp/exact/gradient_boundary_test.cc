@@ -10,7 +10,6 @@
 #include "gtest/gtest.h"
 #include "heed/gradient.h"
 #include "simd_targets.h"
-#include "src/parallel/dry_run.h"
 
 namespace heed::testing {
 namespace {
@@ -165,28 +164,13 @@ TEST(GradientBoundary, WhatHasNoGradientIsRefusedByName) {
   });
 }
 
-// Bytes beside inputs and results at one time, with one thread.
-int64_t ScratchBytes(int64_t len) {
-  static float nothing = 0;
-  const auto view = [&](int64_t dim) {
-    return TensorView<float>{&nothing, {1, 1, len, dim}, {len * dim, len * dim, dim, 1}};
-  };
-  AttentionGradients gradients;
-  gradients.d_q = gradients.d_k = gradients.d_v = view(64);
-  DryRun dry;
-  IdlePool pool(1);
-  AttentionBackward(view(64), view(64), view(64), view(64), view(1), view(64), {}, gradients,
-                    &pool);
-  return dry.most_bytes();
-}
-
 TEST(GradientBoundary, ScratchDoesNotGrowWithThePairs) {
   // From 4096 queries on there are 8 parts, and everything is proportional to the keys.
-  const int64_t bytes = ScratchBytes(16384);
+  const int64_t bytes = BackwardScratch(16384, {});
   EXPECT_GT(bytes, 16384 * 64 * 4);
   EXPECT_LT(bytes, 16384 * int64_t{16384} * 4 / 10);
-  EXPECT_LT(ScratchBytes(32768), 2 * bytes);
-  EXPECT_LT(ScratchBytes(65536), 4 * bytes);
+  EXPECT_LT(BackwardScratch(32768, {}), 2 * bytes);
+  EXPECT_LT(BackwardScratch(65536, {}), 4 * bytes);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // AttentionBackward() through relative tables, against central differences of the float64 oracle.
-#include <limits>
+#include <utility>
+#include <vector>
 
 #include "attention_case.h"
 #include "gmock/gmock.h"
@@ -10,19 +11,8 @@
 namespace heed::testing {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 class RelativeGradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(RelativeGradient);
-
-// Odd sizes, two query heads a KV head.
-constexpr Sizes kSmall = {.batch = 2,
-                          .num_heads = 4,
-                          .num_kv_heads = 2,
-                          .q_len = 5,
-                          .kv_len = 7,
-                          .head_dim = 3,
-                          .head_dim_v = 5};
 
 constexpr Sizes kLong = {.batch = 1,
                          .num_heads = 2,
@@ -71,11 +61,11 @@ AttentionCase MakeDisentangled(const Sizes& sizes, int64_t heads, int64_t rows) 
 TEST_P(RelativeGradient, MatchesDifferencesOfReference) {
   for (const int64_t heads : {1, 4}) {
     for (const int64_t rows : {1, 5, 21}) {
-      ExpectGradientsMatch(MakeShaw(kSmall, heads, rows));
-      ExpectGradientsMatch(MakeBiased(kSmall, heads, rows));
+      ExpectGradientsMatch(MakeShaw(kGradientSizes, heads, rows));
+      ExpectGradientsMatch(MakeBiased(kGradientSizes, heads, rows));
     }
-    ExpectGradientsMatch(MakeDisentangled(kSmall, heads, 8));
-    AttentionCase c = MakeDisentangled(kSmall, heads, 6);
+    ExpectGradientsMatch(MakeDisentangled(kGradientSizes, heads, 8));
+    AttentionCase c = MakeDisentangled(kGradientSizes, heads, 6);
     c.scalars.relative_rows = RelativeRows::kSpan;
     ExpectGradientsMatch(c);
   }
@@ -83,23 +73,23 @@ TEST_P(RelativeGradient, MatchesDifferencesOfReference) {
 
 TEST_P(RelativeGradient, EachTableMayBeLeftOut) {
   for (const char* name : {"relative_keys", "relative_values"}) {
-    AttentionCase c = MakeShaw(kSmall, 4, 5);
+    AttentionCase c = MakeShaw(kGradientSizes, 4, 5);
     c.tensors.erase(name);
     ExpectGradientsMatch(c);
   }
   for (const char* name : {"content_bias", "position_bias"}) {
-    AttentionCase c = MakeBiased(kSmall, 1, 5);
+    AttentionCase c = MakeBiased(kGradientSizes, 1, 5);
     c.tensors.erase(name);
     ExpectGradientsMatch(c);
   }
-  AttentionCase c = MakeDisentangled(kSmall, 1, 8);
+  AttentionCase c = MakeDisentangled(kGradientSizes, 1, 8);
   c.tensors.erase("relative_keys");
   ExpectGradientsMatch(c);
 }
 
 TEST_P(RelativeGradient, MatchesWithOtherPlugs) {
   Random random(6);
-  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeBiased(kSmall, 1, 9)}) {
+  for (AttentionCase c : {MakeShaw(kGradientSizes, 4, 5), MakeBiased(kGradientSizes, 1, 9)}) {
     c.scalars.causal = true;
     c.scalars.query_offset = QueryOffset::At(-1);  // an empty row
     c.scalars.softcap = 2;
@@ -113,7 +103,7 @@ TEST_P(RelativeGradient, MatchesWithOtherPlugs) {
     ExpectGradientsMatch(c);
   }
   // Values take any score and any normaliser.
-  AttentionCase c = MakeShaw(kSmall, 1, 5);
+  AttentionCase c = MakeShaw(kGradientSizes, 1, 5);
   c.tensors.erase("relative_keys");
   c.scalars.score = Score::kCosine;
   c.scalars.normalize = Normalize::kSparsemax;
@@ -123,7 +113,7 @@ TEST_P(RelativeGradient, MatchesWithOtherPlugs) {
 }
 
 TEST_P(RelativeGradient, MatchesForLargeLogits) {
-  AttentionCase c = MakeDisentangled(kSmall, 1, 8);
+  AttentionCase c = MakeDisentangled(kGradientSizes, 1, 8);
   c.scalars.scale = 20;
   ExpectGradientsMatch(c, 500);
 }
@@ -145,42 +135,23 @@ TEST_P(RelativeGradient, MatchesAlongRandomDirectionsForLongerSequences) {
 }
 
 TEST_P(RelativeGradient, ThreadsChangeNoBit) {
-  for (const AttentionCase& c : {MakeShaw(kLong, 2, 33), MakeDisentangled(kLong, 1, 32)}) {
-    const Cotangents cotangents = MakeCotangents(c);
-    const auto one = MakeThreadPool(1), three = MakeThreadPool(3);
-    EXPECT_EQ(RunBackward(c, cotangents, three.get()), RunBackward(c, cotangents, one.get()));
-  }
+  ExpectThreadsChangeNoBit(MakeShaw(kLong, 2, 33));
+  ExpectThreadsChangeNoBit(MakeDisentangled(kLong, 1, 32));
 }
 
 TEST_P(RelativeGradient, EmptyRowsHaveZeroGradients) {
-  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeDisentangled(kSmall, 1, 8)}) {
-    c.key_lengths = {0, 0};
-    Cotangents cotangents = MakeCotangents(c);
-    cotangents.output(0, 0, 0, 0) = kNan;
-    for (const auto& [name, gradient] : RunBackward(c, cotangents)) {
-      EXPECT_THAT(gradient, ::testing::Each(0.0)) << name;
-    }
-  }
+  ExpectEmptyRowsGiveZeros(MakeShaw(kGradientSizes, 4, 5));
+  ExpectEmptyRowsGiveZeros(MakeDisentangled(kGradientSizes, 1, 8));
 }
 
 TEST_P(RelativeGradient, MaskedNonFiniteValuesDoNotMatter) {
-  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeDisentangled(kSmall, 1, 8)}) {
-    c.key_lengths = {4, 5};
-    const Cotangents cotangents = MakeCotangents(c);
-    const Values expected = RunBackward(c, cotangents);
-    for (int64_t b = 0; b < 2; ++b) {
-      for (int64_t j = 4 + b; j < 7; ++j) {
-        c.k(b, 0, j, 1) = c.k(b, 1, j, 2) = kNan;
-        c.v(b, 0, j, 1) = kNan;
-      }
-    }
-    EXPECT_EQ(RunBackward(c, cotangents), expected);
-  }
+  ExpectMaskedNanDoesNotMatter(MakeShaw(kGradientSizes, 4, 5));
+  ExpectMaskedNanDoesNotMatter(MakeDisentangled(kGradientSizes, 1, 8));
 }
 
 // Averages have no scores: what only scores read learns nothing.
 TEST_P(RelativeGradient, AveragesPassNothingToTablesOfScores) {
-  for (AttentionCase c : {MakeShaw(kSmall, 4, 5), MakeBiased(kSmall, 4, 5)}) {
+  for (AttentionCase c : {MakeShaw(kGradientSizes, 4, 5), MakeBiased(kGradientSizes, 4, 5)}) {
     c.scalars.normalize = Normalize::kAverage;
     const Values gradients = RunBackward(c, MakeCotangents(c));
     for (const auto& [name, gradient] : gradients) {
@@ -189,6 +160,21 @@ TEST_P(RelativeGradient, AveragesPassNothingToTablesOfScores) {
     }
     EXPECT_TRUE(gradients.contains("relative_keys"));
   }
+}
+
+TEST(RelativeGradientMemory, DoesNotGrowWithThePairs) {
+  std::vector<float> table(33 * 64), sums[3];
+  const TensorView<const float> rows = Contiguous(std::as_const(table).data(), 1, 1, 33, 64);
+  AttentionOptions options;
+  options.relative_keys = options.relative_queries = options.relative_values = rows;
+  AttentionGradients gradients;
+  for (std::vector<float>& to : sums) to = table;
+  gradients.d_relative_keys = Contiguous(sums[0].data(), 1, 1, 33, 64);
+  gradients.d_relative_queries = Contiguous(sums[1].data(), 1, 1, 33, 64);
+  gradients.d_relative_values = Contiguous(sums[2].data(), 1, 1, 33, 64);
+  const int64_t bytes = BackwardScratch(16384, options, gradients);
+  EXPECT_LT(bytes, 16384 * int64_t{16384} * 4 / 10);
+  EXPECT_LT(BackwardScratch(32768, options, gradients), 2 * bytes);
 }
 
 }  // namespace

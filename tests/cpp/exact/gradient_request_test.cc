@@ -59,7 +59,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 42);
+  EXPECT_EQ(rows, 44);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {

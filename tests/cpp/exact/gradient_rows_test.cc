@@ -1,6 +1,5 @@
 // AttentionBackward() through normalisers that need whole rows, against central differences of the
 // float64 oracle.
-#include <cmath>
 #include <limits>
 
 #include "attention_case.h"
@@ -9,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "heed/gradient.h"
 #include "simd_targets.h"
-#include "src/parallel/dry_run.h"
 
 namespace heed::testing {
 namespace {
@@ -19,15 +17,6 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class RowGradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(RowGradient);
-
-// Odd sizes, two query heads a KV head.
-constexpr Sizes kSmall = {.batch = 2,
-                          .num_heads = 4,
-                          .num_kv_heads = 2,
-                          .q_len = 5,
-                          .kv_len = 7,
-                          .head_dim = 3,
-                          .head_dim_v = 5};
 
 constexpr Normalize kRowNormalisers[] = {Normalize::kHard, Normalize::kTopK, Normalize::kSparsemax,
                                          Normalize::kEntmax15, Normalize::kStickBreaking};
@@ -41,7 +30,7 @@ AttentionCase MakeRowCase(Normalize normalize, const Sizes& sizes, uint64_t seed
 
 TEST_P(RowGradient, MatchesDifferencesOfReference) {
   for (const Normalize normalize : kRowNormalisers) {
-    ExpectGradientsMatch(MakeRowCase(normalize, kSmall));
+    ExpectGradientsMatch(MakeRowCase(normalize, kGradientSizes));
     ExpectGradientsMatch(MakeRowCase(normalize, {.num_heads = 3,
                                                  .num_kv_heads = 1,
                                                  .q_len = 17,
@@ -54,7 +43,7 @@ TEST_P(RowGradient, MatchesDifferencesOfReference) {
 TEST_P(RowGradient, MatchesForMasksAndModifiers) {
   Random random(5);
   for (const Normalize normalize : kRowNormalisers) {
-    AttentionCase c = MakeRowCase(normalize, kSmall);
+    AttentionCase c = MakeRowCase(normalize, kGradientSizes);
     c.scalars.causal = true;
     c.scalars.query_offset = QueryOffset::At(-2);  // two empty rows
     ExpectGradientsMatch(c);
@@ -72,14 +61,14 @@ TEST_P(RowGradient, MatchesForMasksAndModifiers) {
 }
 
 TEST_P(RowGradient, MatchesForTopKWithSinks) {
-  AttentionCase c = MakeRowCase(Normalize::kTopK, kSmall);
+  AttentionCase c = MakeRowCase(Normalize::kTopK, kGradientSizes);
   c.sinks = {0.3f, -1.0f, 2.0f, -kInf};
   ExpectGradientsMatch(c);
 }
 
 TEST_P(RowGradient, MatchesForLargeLogits) {
   for (const Normalize normalize : kRowNormalisers) {
-    AttentionCase c = MakeRowCase(normalize, kSmall);
+    AttentionCase c = MakeRowCase(normalize, kGradientSizes);
     c.scalars.scale = 30;
     ExpectGradientsMatch(c, 300);
   }
@@ -114,55 +103,28 @@ TEST_P(RowGradient, MatchesAlongRandomDirectionsForLongerSequences) {
 
 TEST_P(RowGradient, ThreadsChangeNoBit) {
   for (const Normalize normalize : kRowNormalisers) {
-    const AttentionCase c = MakeRowCase(normalize, {.num_heads = 2,
-                                                    .num_kv_heads = 1,
-                                                    .q_len = 600,
-                                                    .kv_len = 300,
-                                                    .head_dim = 8,
-                                                    .head_dim_v = 8});
-    const Cotangents cotangents = MakeCotangents(c);
-    const auto one = MakeThreadPool(1), three = MakeThreadPool(3);
-    EXPECT_EQ(RunBackward(c, cotangents, three.get()), RunBackward(c, cotangents, one.get()));
+    ExpectThreadsChangeNoBit(MakeRowCase(normalize, {.num_heads = 2,
+                                                     .num_kv_heads = 1,
+                                                     .q_len = 600,
+                                                     .kv_len = 300,
+                                                     .head_dim = 8,
+                                                     .head_dim_v = 8}));
   }
 }
 
 TEST_P(RowGradient, EmptyRowsHaveZeroGradients) {
   for (const Normalize normalize : kRowNormalisers) {
-    AttentionCase c = MakeRowCase(normalize, kSmall);
-    c.key_lengths = {0, 0};
-    Cotangents cotangents = MakeCotangents(c);
-    cotangents.output(0, 0, 0, 0) = kNan;
-    for (const auto& [name, gradient] : RunBackward(c, cotangents)) {
-      EXPECT_THAT(gradient, ::testing::Each(0.0)) << name;
-    }
+    ExpectEmptyRowsGiveZeros(MakeRowCase(normalize, kGradientSizes));
   }
 }
 
 TEST_P(RowGradient, MaskedNonFiniteValuesDoNotMatter) {
   for (const Normalize normalize : kRowNormalisers) {
-    AttentionCase c = MakeRowCase(normalize, kSmall);
+    AttentionCase c = MakeRowCase(normalize, kGradientSizes);
     c.scalars.causal = true;
     c.scalars.query_offset = QueryOffset::At(1);
-    c.key_lengths = {4, 5};
-    const Cotangents cotangents = MakeCotangents(c);
-    const Values expected = RunBackward(c, cotangents);
-    for (int64_t b = 0; b < 2; ++b) {
-      for (int64_t j = 4 + b; j < 7; ++j) {
-        c.k(b, 0, j, 1) = c.k(b, 1, j, 2) = kNan;
-        c.v(b, 0, j, 1) = -kInf;
-      }
-    }
-    EXPECT_EQ(RunBackward(c, cotangents), expected);
+    ExpectMaskedNanDoesNotMatter(c);
   }
-}
-
-// Which rows of a gradient [1, 1, len, dim] hold NaN.
-std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim) {
-  std::vector<bool> lost(gradient.size() / static_cast<size_t>(dim));
-  for (size_t n = 0; n < gradient.size(); ++n) {
-    if (std::isnan(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
-  }
-  return lost;
 }
 
 TEST_P(RowGradient, VisibleNonFiniteValuesReachWhatSeesThemAndNothingElse) {
@@ -192,28 +154,13 @@ TEST_P(RowGradient, VisibleNonFiniteValuesReachWhatSeesThemAndNothingElse) {
   }
 }
 
-// Bytes beside inputs and results at one time, with one thread.
-int64_t ScratchBytes(int64_t len, Normalize normalize) {
-  static float nothing = 0;
-  const auto view = [&](int64_t dim) {
-    return TensorView<float>{&nothing, {1, 1, len, dim}, {len * dim, len * dim, dim, 1}};
-  };
-  AttentionGradients gradients;
-  gradients.d_q = gradients.d_k = gradients.d_v = view(64);
-  AttentionOptions options;
-  options.normalize = normalize;
-  DryRun dry;
-  IdlePool pool(1);
-  AttentionBackward(view(64), view(64), view(64), view(64), {}, view(64), options, gradients,
-                    &pool);
-  return dry.most_bytes();
-}
-
 TEST(RowGradientMemory, DoesNotGrowWithThePairs) {
   for (const Normalize normalize : {Normalize::kSparsemax, Normalize::kStickBreaking}) {
-    const int64_t bytes = ScratchBytes(16384, normalize);
+    AttentionOptions options;
+    options.normalize = normalize;
+    const int64_t bytes = BackwardScratch(16384, options);
     EXPECT_LT(bytes, 16384 * int64_t{16384} * 4 / 10);
-    EXPECT_LT(ScratchBytes(32768, normalize), 2 * bytes);
+    EXPECT_LT(BackwardScratch(32768, options), 2 * bytes);
   }
 }
 

@@ -20,16 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 class Gradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(Gradient);
 
-// Odd sizes, two query heads a KV head.
-constexpr Sizes kSmall = {.batch = 2,
-                          .num_heads = 4,
-                          .num_kv_heads = 2,
-                          .q_len = 5,
-                          .kv_len = 7,
-                          .head_dim = 3,
-                          .head_dim_v = 5};
-
-TEST_P(Gradient, MatchesDifferencesOfReference) { ExpectGradientsMatch(MakeCase(kSmall)); }
+TEST_P(Gradient, MatchesDifferencesOfReference) { ExpectGradientsMatch(MakeCase(kGradientSizes)); }
 
 TEST_P(Gradient, MatchesForOtherSizes) {
   for (const int64_t len : {1, 3, 17}) {
@@ -65,7 +56,7 @@ TEST_P(Gradient, MatchesAlongRandomDirectionsForLongerSequences) {
 TEST_P(Gradient, MatchesForEveryKeepRule) {
   Random random(3);
   const auto expect = [&](auto&& change) {
-    AttentionCase c = MakeCase(kSmall);
+    AttentionCase c = MakeCase(kGradientSizes);
     change(c);
     ExpectGradientsMatch(c);
   };
@@ -118,7 +109,7 @@ TEST_P(Gradient, MatchesForMasksOfLongerSequences) {
 
 TEST_P(Gradient, MatchesForEveryModifier) {
   Random random(5);
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.softcap = 1.5;
   ExpectGradientsMatch(c);
   c.scalars.scale = -0.7;
@@ -135,7 +126,7 @@ TEST_P(Gradient, MatchesForBiasesByDistance) {
   Random random(7);
   for (const int64_t heads : {1, 4}) {
     for (const int64_t reach : {0, 2, 20}) {
-      AttentionCase c = MakeCase(kSmall);
+      AttentionCase c = MakeCase(kGradientSizes);
       c.scalars.query_offset = QueryOffset::At(1);
       c.AddTensor("distance_bias", {heads, 2 * reach + 1}, random);
       if (reach == 2) c.tensors["distance_bias"].buffer(0, 0, 0, 1) = -kInf;
@@ -174,7 +165,7 @@ AttentionCase MakeGated(const Sizes& sizes, int64_t batch, int64_t heads) {
 
 TEST_P(Gradient, MatchesForForgetGates) {
   for (const int64_t batch : {1, 2}) {
-    AttentionCase c = MakeGated(kSmall, batch, batch == 1 ? 1 : 4);
+    AttentionCase c = MakeGated(kGradientSizes, batch, batch == 1 ? 1 : 4);
     ExpectGradientsMatch(c);
     c.tensors["log_gates"].buffer(0, 0, 0, 4) = -kInf;
     c.key_lengths = {6, 3};
@@ -220,7 +211,7 @@ TEST_P(Gradient, SumsABiasOverTheExtentsThatBroadcast) {
   for (const Extents shape :
        {Extents{1, 4, 5, 7}, Extents{2, 1, 5, 7}, Extents{2, 4, 1, 7}, Extents{2, 4, 5, 1},
         Extents{1, 1, 5, 7}, Extents{1, 1, 1, 7}, Extents{1, 1, 1, 1}}) {
-    AttentionCase c = MakeCase(kSmall);
+    AttentionCase c = MakeCase(kGradientSizes);
     c.bias = MakeBias(shape, random);
     c.scalars.softcap = 3.0;
     ExpectGradientsMatch(c);
@@ -239,7 +230,7 @@ TEST_P(Gradient, SumsABiasOverTheExtentsThatBroadcast) {
 TEST_P(Gradient, MatchesForEveryNormaliser) {
   for (const Normalize normalize : {Normalize::kSoftmax1, Normalize::kSigmoid, Normalize::kRelu,
                                     Normalize::kReluSquared, Normalize::kAverage}) {
-    AttentionCase c = MakeCase(kSmall);
+    AttentionCase c = MakeCase(kGradientSizes);
     c.scalars.normalize = normalize;
     ExpectGradientsMatch(c);
     c.scalars.causal = true;
@@ -254,7 +245,7 @@ TEST_P(Gradient, MatchesForEveryNormaliser) {
 }
 
 TEST_P(Gradient, MatchesForDistances) {
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.score = Score::kSquaredDistance;
   ExpectGradientsMatch(c);
   c.width = {1.3f, 0.7f, 2.0f};
@@ -263,7 +254,7 @@ TEST_P(Gradient, MatchesForDistances) {
   c.scalars.normalize = Normalize::kKernelSum;
   c.key_lengths = {6, 0};
   ExpectGradientsMatch(c);
-  c = MakeCase(kSmall);
+  c = MakeCase(kGradientSizes);
   c.scalars.score = Score::kSquaredDistance;
   c.scalars.normalize = Normalize::kSigmoid;
   c.width = {1.1f};
@@ -272,7 +263,7 @@ TEST_P(Gradient, MatchesForDistances) {
 
 TEST_P(Gradient, MatchesForCosines) {
   Random random(4);
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.score = Score::kCosine;
   ExpectGradientsMatch(c);
   c.scalars.scale = 3.0;
@@ -292,7 +283,7 @@ TEST_P(Gradient, MatchesForCosines) {
 TEST_P(Gradient, MatchesForBilinearScores) {
   Random random(4);
   for (const int64_t heads : {1, 4}) {
-    AttentionCase c = MakeCase(kSmall);
+    AttentionCase c = MakeCase(kGradientSizes);
     c.scalars.score = Score::kBilinear;
     c.k = MakeCase({.batch = 2, .num_heads = 2, .q_len = 1, .kv_len = 7, .head_dim = 6}).k;
     c.AddTensor("score_matrix", {heads, 3, 6}, random, 0.5);
@@ -300,44 +291,8 @@ TEST_P(Gradient, MatchesForBilinearScores) {
   }
 }
 
-TEST_P(Gradient, MatchesForAdditiveScores) {
-  Random random(4);
-  AttentionCase c = MakeCase(kSmall);
-  c.scalars.score = Score::kAdditive;
-  c.scalars.scale = 0.8;
-  ExpectGradientsMatch(c);  // no parameters
-  for (const int64_t heads : {1, 4}) {
-    c.k = MakeCase({.batch = 2, .num_heads = 2, .q_len = 1, .kv_len = 7, .head_dim = 6}).k;
-    const int64_t kv_heads = heads == 1 ? 1 : 2;
-    c.AddTensor("query_weight", {heads, 9, 3}, random, 0.5);
-    c.AddTensor("key_weight", {kv_heads, 9, 6}, random, 0.4);
-    c.AddTensor("score_bias", {9}, random, 0.5);
-    c.AddTensor("score_vector", {heads, 9}, random, 0.7);
-    ExpectGradientsMatch(c);
-    c.scalars.softcap = 2;
-    c.scalars.causal = true;
-    c.scalars.query_offset = QueryOffset::At(-1);
-    c.bias = MakeBias({2, 1, 5, 7}, random, 0.2);
-    ExpectGradientsMatch(c);
-  }
-  // Large arguments of tanh; several tiles and parts.
-  c = MakeCase({.num_heads = 2,
-                .num_kv_heads = 1,
-                .q_len = 600,
-                .kv_len = 270,
-                .head_dim = 5,
-                .head_dim_v = 4});
-  c.scalars.score = Score::kAdditive;
-  c.AddTensor("query_weight", {2, 17, 5}, random, 3);
-  c.AddTensor("score_vector", {17}, random, 1);
-  c.AddTensor("key_weight", {17, 5}, random, 0.5);
-  c.scalars.window = Window{100, 20};
-  c.scalars.query_offset = QueryOffset::At(-50);
-  ExpectDirectionsMatch(c, 1);
-}
-
 TEST_P(Gradient, AveragesPassNothingToScores) {
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.normalize = Normalize::kAverage;
   c.q(0, 0, 0, 0) = kNan;
   const Values gradients = RunBackward(c, MakeCotangents(c));
@@ -346,17 +301,17 @@ TEST_P(Gradient, AveragesPassNothingToScores) {
 }
 
 TEST_P(Gradient, MatchesForLargeLogits) {
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.scale = 30;
   ExpectGradientsMatch(c, 300);
 }
 
 TEST_P(Gradient, TakesEveryLayout) {
   for (const Layout layout : {Layout::kBlhd, Layout::kPadded, Layout::kReversed}) {
-    AttentionCase c = MakeCase(kSmall, 1, layout);
+    AttentionCase c = MakeCase(kGradientSizes, 1, layout);
     c.output_layout = layout;
     const Cotangents cotangents = MakeCotangents(c, 7, layout);
-    const AttentionCase dense = MakeCase(kSmall);
+    const AttentionCase dense = MakeCase(kGradientSizes);
     EXPECT_EQ(RunBackward(c, cotangents), RunBackward(dense, MakeCotangents(dense)));
   }
 }
@@ -378,30 +333,18 @@ TEST_P(Gradient, ThreadsChangeNoBit) {
   c.AddTensor("log_gates", {1, 2, 300}, random);
   c.tensors["log_gates"].buffer.ForEach(
       [](int64_t, int64_t, int64_t, int64_t, float& x) { x = -std::abs(x); });
-  const Cotangents cotangents = MakeCotangents(c);
-  const auto one = MakeThreadPool(1);
-  const Values expected = RunBackward(c, cotangents, one.get());
-  for (const int threads : {2, 3}) {
-    const auto pool = MakeThreadPool(threads);
-    EXPECT_EQ(RunBackward(c, cotangents, pool.get()), expected) << threads;
-  }
+  ExpectThreadsChangeNoBit(c);
 }
 
 TEST_P(Gradient, EmptyRowsHaveZeroGradients) {
-  AttentionCase c = MakeCase(kSmall);
-  c.key_lengths = {0, 0};
+  AttentionCase c = MakeCase(kGradientSizes);
   c.sinks = {1.0f, 0.0f, -1.0f, 2.0f};
-  Cotangents cotangents = MakeCotangents(c);
-  cotangents.output(0, 0, 0, 0) = kNan;
-  cotangents.lse(0, 0, 0, 0) = kInf;
-  for (const auto& [name, gradient] : RunBackward(c, cotangents)) {
-    EXPECT_THAT(gradient, ::testing::Each(0.0)) << name;
-  }
+  ExpectEmptyRowsGiveZeros(c);
 }
 
 // Fills what no row sees with NaN; nothing may change.
 TEST_P(Gradient, MaskedNonFiniteValuesDoNotMatter) {
-  AttentionCase c = MakeCase(kSmall);
+  AttentionCase c = MakeCase(kGradientSizes);
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::At(0);
   c.key_lengths = {4, 5};
@@ -425,17 +368,6 @@ TEST_P(Gradient, MaskedNonFiniteValuesDoNotMatter) {
     }
   }
   EXPECT_EQ(RunBackward(c, cotangents), expected);
-}
-
-// Which elements of a gradient [batch, heads, len, dim] of a case without batch are NaN, by row.
-std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim) {
-  std::vector<bool> lost;
-  for (size_t n = 0; n < gradient.size(); n += static_cast<size_t>(dim)) {
-    bool any = false;
-    for (size_t d = 0; d < static_cast<size_t>(dim); ++d) any = any || std::isnan(gradient[n + d]);
-    lost.push_back(any);
-  }
-  return lost;
 }
 
 TEST_P(Gradient, VisibleNonFiniteValuesReachWhatSeesThemAndNothingElse) {
@@ -474,7 +406,7 @@ TEST_P(Gradient, VisibleNonFiniteValuesReachWhatSeesThemAndNothingElse) {
 
 // A gradient that nobody asks for changes no other.
 TEST_P(Gradient, EachGradientCanBeAskedForAlone) {
-  const AttentionCase c = MakeCase(kSmall);
+  const AttentionCase c = MakeCase(kGradientSizes);
   const Cotangents cotangents = MakeCotangents(c);
   Values expected = RunBackward(c, cotangents);
   const Results forward = RunAttention(c);
