@@ -50,8 +50,8 @@ import { type AttentionVjpFunction, type RunVjpFunction, vjpsOf } from "./vjp.js
 /** The build in use: {plain, relaxed} SIMD, with or without threads. */
 export type Variant = "simd" | "relaxed" | "simd-threads" | "relaxed-threads";
 
-/** Which mechanisms an entry of the package has: every one ("heed"), or "heed/core". */
-export type Build = "full" | "core";
+/** What an entry of the package has: every mechanism ("heed"), every gradient too ("heed/gradients"), or less ("heed/core"). */
+export type Build = "full" | "gradients" | "core";
 
 /** What `load()` chose, and why. */
 export interface Choice {
@@ -130,7 +130,10 @@ export class Heed {
   /** Every parameter that a mechanism may take. */
   readonly parameters: readonly Parameter[];
   readonly version: string;
-  /** "full" has every mechanism, "core" (`import "heed/core"`) exact attention, layers and positions. */
+  /**
+   * "full" has every mechanism, "gradients" (`import "heed/gradients"`) their gradients too, "core"
+   * (`import "heed/core"`) exact attention, layers and positions.
+   */
   readonly build: Build;
   readonly variant: Variant;
   /** How many threads work on a call; `reasons.threads` says why. */

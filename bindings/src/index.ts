@@ -1,7 +1,7 @@
 /**
  * Every attention mechanism, in WebAssembly. `load()` gives an instance of {@link Heed}; all else hangs
- * on that. `"heed/core"` has the same API with fewer mechanisms, `"heed/inline"` the same with the
- * WebAssembly inside, `"heed/worker"` the same with promises.
+ * on that. `"heed/core"` has the same API with fewer mechanisms, `"heed/gradients"` with more gradients,
+ * `"heed/inline"` the same with the WebAssembly inside, `"heed/worker"` the same with promises.
  *
  * @module heed
  */

@@ -29,8 +29,8 @@ export interface LoadOptions {
   readonly simd?: "auto" | "relaxed" | "plain" | undefined;
   /**
    * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name
-   * ("heed-simd.wasm", in heed/core "heed-core-simd.wasm", in heed/training
-   * "heed-training-simd.wasm") to its address.
+   * ("heed-simd.wasm", in heed/core "heed-core-simd.wasm", in heed/gradients and heed/training
+   * alike) to its address.
    */
   readonly wasmUrl?: string | Url | ((file: string) => string | Url) | undefined;
   /** The bytes of the WebAssembly file. */

@@ -73,7 +73,7 @@ export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
    * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. HeedError "unsupported" names
-   * what has none here: additive scores and relative tables have theirs in "heed/training", and
+   * what has none here: additive scores and relative tables have theirs in "heed/gradients", and
    * docs/gradients.md lists the others. Not in "heed/core".
    */
   <

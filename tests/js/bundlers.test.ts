@@ -104,6 +104,7 @@ describe("Vite", () => {
   it.each([
     ["heed", "heed-", ["heed-reference"]],
     ["heed/core", "heed-core-", ["heed-reference"]],
+    ["heed/gradients", "heed-gradients-", ["heed-reference"]],
     ["heed/training", "heed-training-", []],
   ])("ships the WebAssembly of %s and no other", async (entry, prefix, others) => {
     const to = await build(bundleWithVite, `vite-${prefix}files`, "main.js", entry);

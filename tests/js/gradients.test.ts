@@ -136,7 +136,7 @@ describe("heed.run.vjp", () => {
     for (const id of rows) {
       const { capabilities } = heed.mechanisms.find((row) => row.id === id) ?? {};
       expect(capabilities).not.toContain("gradient");
-      expectError("unsupported", [`"${id}"`, "no gradient in this build", "heed/training"], () =>
+      expectError("unsupported", [`"${id}"`, "no gradient in this build", "heed/gradients"], () =>
         heed.run.vjp(id, { q, k, v }),
       );
     }
@@ -264,7 +264,7 @@ describe("heed.attention.vjp", () => {
       ["contentBias", { contentBias }],
     ] as const;
     for (const [name, options] of left) {
-      expectError("unsupported", [name, "heed/training has it"], () =>
+      expectError("unsupported", [name, "heed/gradients has it"], () =>
         heed.attention.vjp(q, k, v, options),
       );
     }

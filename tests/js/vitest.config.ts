@@ -9,6 +9,7 @@ export default defineConfig({
   resolve: {
     alias: {
       "heed/core": `${root}dist/node_core.js`,
+      "heed/gradients": `${root}dist/node_gradients.js`,
       "heed/training": `${root}dist/node_training.js`,
       "heed/worker": `${root}dist/node_worker.js`,
       "heed/inline": `${root}dist/inline.js`,

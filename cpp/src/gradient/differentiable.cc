@@ -13,7 +13,7 @@ namespace {
 // What backward_plugs.cc serves.
 #ifdef HEED_FEW_GRADIENTS
 [[noreturn]] void LeaveToTraining(const char* what) {
-  Fail(ErrorCode::kUnsupported, "{} has no gradient in this build; heed/training has it", {what});
+  Fail(ErrorCode::kUnsupported, "{} has no gradient in this build; heed/gradients has it", {what});
 }
 #else
 void LeaveToTraining(const char* /*what*/) {}

@@ -99,7 +99,7 @@ void CheckComplete(std::span<const NamedTensor> tensors, const std::vector<Outpu
 void RefuseMechanism(const Request& request) {
 #ifdef HEED_FEW_GRADIENTS
   Fail(ErrorCode::kUnsupported,
-       "mechanism \"{}\" has no gradient in this build; heed/training has those of more rows",
+       "mechanism \"{}\" has no gradient in this build; heed/gradients has those of more rows",
        {request.id});
 #else
   Fail(ErrorCode::kUnsupported, "mechanism \"{}\" has no gradient in heed", {request.id});
