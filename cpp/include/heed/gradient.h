@@ -101,6 +101,9 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
 // for. Docs and tests read this constant.
 inline constexpr double kRecurrentGradientMaxError = 2e-5;
 
+// The same of the causal convolution's (PlanBackward, "causal_conv").
+inline constexpr double kConvGradientMaxError = 2e-6;
+
 // Where gradients of recurrent attention go; those without a value are not computed.
 // `d_final_state` is the one that is read.
 struct RecurrentGradients {

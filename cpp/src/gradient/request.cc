@@ -39,6 +39,7 @@ struct Other {
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
+    {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

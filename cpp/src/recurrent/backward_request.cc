@@ -1,5 +1,4 @@
 // Gradients of the recurrent family behind requests: from names to RecurrentBackward().
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "heed/gradient.h"
+#include "src/gradient/backward_views.h"
 #include "src/gradient/request.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
@@ -35,21 +35,8 @@ RecurrentRequest ReadDifferentiable(const Request& request) {
   return *std::move(r);
 }
 
-// A tensor as a view of rank 4: `axes` says which of its extents stands where, -1 is an extent of
-// 1.
-TensorView<float> View(const AnyTensor* tensor, const std::array<int, 4>& axes) {
-  if (tensor == nullptr) return {};
-  TensorView<float> view = {static_cast<float*>(tensor->data), {1, 1, 1, 1}, {0, 0, 0, 1}};
-  for (size_t axis = 0; axis < 4; ++axis) {
-    if (axes[axis] < 0) continue;
-    const size_t from = static_cast<size_t>(axes[axis]);
-    view.shape[axis] = tensor->shape[from];
-    view.strides[axis] = tensor->strides[from];
-  }
-  return view;
-}
-TensorView<float> Whole(const AnyTensor* tensor) { return View(tensor, {0, 1, 2, 3}); }
-TensorView<float> PerToken(const AnyTensor* tensor) { return View(tensor, {0, 1, 2, -1}); }
+TensorView<float> Whole(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, 3}); }
+TensorView<float> PerToken(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, -1}); }
 
 RecurrentGradients ReadGradients(std::span<const NamedTensor> d_results,
                                  std::span<const NamedTensor> gradients) {
@@ -61,13 +48,13 @@ RecurrentGradients ReadGradients(std::span<const NamedTensor> d_results,
   to.d_log_decay = Whole(FindTensor(gradients, "channel_log_decay"));
   if (!to.d_log_decay.has_value()) to.d_log_decay = PerToken(FindTensor(gradients, "log_decay"));
   if (!to.d_log_decay.has_value()) {
-    to.d_log_decay = View(FindTensor(gradients, "head_log_decay"), {-1, 0, -1, -1});
+    to.d_log_decay = ViewOf(FindTensor(gradients, "head_log_decay"), {-1, 0, -1, -1});
   }
   to.d_beta = PerToken(FindTensor(gradients, "beta"));
   if (const AnyTensor* skip = FindTensor(gradients, "skip")) {
     to.d_skip = {static_cast<float*>(skip->data), static_cast<size_t>(skip->shape[0])};
   }
-  to.d_bonus = View(FindTensor(gradients, "bonus"), {-1, 0, -1, 1});
+  to.d_bonus = ViewOf(FindTensor(gradients, "bonus"), {-1, 0, -1, 1});
   to.d_initial_state = Whole(FindTensor(gradients, "initial_state"));
   return to;
 }
@@ -109,13 +96,7 @@ void RunRecurrentForward(const Request& request, std::span<const NamedTensor> re
 void RunRecurrentBackward(const Request& request, std::span<const NamedTensor>,
                           std::span<const NamedTensor> d_results,
                           std::span<const NamedTensor> gradients, ThreadPool* pool) {
-  for (const std::span<const NamedTensor> tensors : {d_results, gradients}) {
-    for (const NamedTensor& tensor : tensors) {
-      if (tensor.tensor.dtype == DType::kFloat32) continue;
-      Fail(ErrorCode::kDType, "gradient \"{}\" has element type {}; expected float32",
-           {tensor.name, DTypeName(tensor.tensor.dtype)});
-    }
-  }
+  CheckAreFloats(d_results, gradients);
   const RecurrentRequest r = ReadDifferentiable(request);
   RecurrentGradients to = ReadGradients(d_results, gradients);
   // hgrn2: the same logarithms are gates and keys.

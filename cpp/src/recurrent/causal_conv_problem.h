@@ -3,6 +3,7 @@
 #define HEED_SRC_RECURRENT_CAUSAL_CONV_PROBLEM_H_
 
 #include "heed/causal_conv.h"
+#include "src/request_reader.h"
 
 namespace heed {
 
@@ -43,6 +44,14 @@ ConvProblem ValidateConv(const TensorView<const float>& x, const TensorView<cons
 
 // Extents of the state.
 Extents StateShape(const ConvProblem& p);
+
+// A call read from a request, with one head for all channels.
+struct ConvRequest {
+  TensorView<const float> x, weight;
+  CausalConvOptions options;
+  bool return_state = false;
+};
+ConvRequest ReadConv(const RequestReader& reader);
 
 }  // namespace heed
 

@@ -8,12 +8,6 @@
 namespace heed {
 namespace {
 
-struct ConvRequest {
-  TensorView<const float> x, weight;
-  CausalConvOptions options;
-  bool return_state = false;
-};
-
 void CheckRank(const RequestReader& reader, const char* name, int rank, const char* meaning) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor != nullptr && tensor->rank != rank) {
@@ -28,6 +22,8 @@ TensorView<T> WithOneHead(const TensorView<T>& view) {
           {view.shape[1], 1, view.shape[2], view.shape[3]},
           {view.strides[1], 0, view.strides[2], view.strides[3]}};
 }
+
+}  // namespace
 
 ConvRequest ReadConv(const RequestReader& reader) {
   static constexpr Choice<ConvActivation> kActivations[] = {{"none", ConvActivation::kNone},
@@ -55,8 +51,6 @@ ConvRequest ReadConv(const RequestReader& reader) {
   r.return_state = reader.Flag("return_state");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanCausalConv(const RequestReader& reader) {
   const ConvRequest r = ReadConv(reader);

@@ -2,17 +2,14 @@
 #include "heed/gradient.h"
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
 
+#include "backward_case.h"
 #include "gmock/gmock.h"
-#include "gradient_oracle.h"
 #include "gtest/gtest.h"
-#include "random.h"
 #include "recurrent_case.h"
-#include "request_tensors.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -106,59 +103,11 @@ RequestBuilder RequestOf(const Row& row, const RecurrentSizes& s, uint64_t seed)
   return builder;
 }
 
-// Results and gradients of a request, with random numbers arriving at all results.
-struct Backward {
-  Tensors results, d_results, gradients;
-
-  explicit Backward(const Request& request, ThreadPool* pool = nullptr)
-      : results(PlanBackward(request).results),
-        d_results(PlanBackward(request).results),
-        gradients(PlanBackward(request).gradients) {
-    Random random(3);
-    d_results.Draw(random);
-    RunForward(request, results.named(), pool);
-    Run(request, pool);
-  }
-  void Run(const Request& request, ThreadPool* pool = nullptr) {
-    RunBackward(request, results.named(), d_results.named(), gradients.named(), pool);
-  }
-};
-
-// A gradient may be 0 but for rounding, as that of a query whose only weight is 1: differences are
-// then about as wrong.
-void ExpectNear(const std::vector<double>& actual, const std::vector<double>& expected,
-                const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  double largest = 0;
-  for (const double x : expected) largest = std::max(largest, std::abs(x));
-  for (size_t n = 0; n < expected.size(); ++n) {
-    EXPECT_NEAR(actual[n], expected[n], kRecurrentGradientMaxError * largest + 1e-7)
-        << what << ", element " << n;
-  }
-}
-
-void ExpectElementsMatch(const Request& request, const std::string& what) {
-  Backward backward(request);
-  GradientOracle oracle(request, backward.d_results.ByName());
-  for (const auto& [name, gradient] : backward.gradients.ByName()) {
-    ExpectNear(gradient, oracle.Gradient(name), what + ": " + name);
-  }
-}
-
-void ExpectDirectionsMatch(const Request& request, const std::string& what) {
-  Backward backward(request);
-  GradientOracle oracle(request, backward.d_results.ByName());
-  Random random(11);
-  for (const auto& [name, gradient] : backward.gradients.ByName()) {
-    ExpectAlong(oracle, name, gradient, kRecurrentGradientMaxError, random, what);
-  }
-}
-
 TEST_P(RecurrentGradient, MatchesDifferencesOfReference) {
   for (const Row& row : Rows()) {
     for (const RecurrentSizes& s :
          {RecurrentSizes{1, 1, 1, 1, 1, 1}, RecurrentSizes{2, 4, 2, 7, 3, 5}}) {
-      ExpectElementsMatch(RequestOf(row, s, 20).request(), row.id);
+      ExpectElementsMatch(RequestOf(row, s, 20).request(), kRecurrentGradientMaxError, row.id);
     }
   }
 }
@@ -168,7 +117,7 @@ TEST_P(RecurrentGradient, MatchesAlongDirectionsAroundChunksAndBlocks) {
     if (row.has_kinks) continue;  // among thousands of elements a step crosses one
     for (const RecurrentSizes& s :
          {RecurrentSizes{1, 3, 1, 65, 17, 9}, RecurrentSizes{2, 2, 2, 150, 12, 33}}) {
-      ExpectDirectionsMatch(RequestOf(row, s, 30).request(),
+      ExpectDirectionsMatch(RequestOf(row, s, 30).request(), kRecurrentGradientMaxError,
                             row.id + ", length " + std::to_string(s.len));
     }
   }
@@ -179,7 +128,7 @@ TEST_P(RecurrentGradient, MatchesBeyondLengths) {
     const RecurrentSizes s = {2, 2, 1, 6, 3, 4};
     RequestBuilder builder = RequestOf(row, s, 40);
     builder.Integers("key_lengths", {2}, {0, 4});
-    ExpectElementsMatch(builder.request(), row.id);
+    ExpectElementsMatch(builder.request(), kRecurrentGradientMaxError, row.id);
   }
 }
 
@@ -202,34 +151,22 @@ TEST_P(RecurrentGradient, StrongGatesNeitherOverflowNorLeak) {
                              builder.Floats("channel_log_decay", {1, 1, s.len, s.head_dim}, gates);
                            }};
     ExpectElementsMatch(
-        RequestOf(std::string(id) == "gated_linear" ? without_beta : row, s, 50).request(), id);
+        RequestOf(std::string(id) == "gated_linear" ? without_beta : row, s, 50).request(),
+        kRecurrentGradientMaxError, id);
   }
 }
 
 // Long enough for two segments of chunks.
 TEST_P(RecurrentGradient, MatchesWhereStatesAreRunThroughAgain) {
   for (const Row& row : {Row{"retention", AddHeadLogDecay}, Row{"delta_rule", AddBeta}}) {
-    ExpectDirectionsMatch(RequestOf(row, {1, 1, 1, 2200, 4, 3}, 60).request(), row.id);
+    ExpectDirectionsMatch(RequestOf(row, {1, 1, 1, 2200, 4, 3}, 60).request(),
+                          kRecurrentGradientMaxError, row.id);
   }
 }
 
 TEST_P(RecurrentGradient, SameBitsForAnyNumberOfThreads) {
   for (const Row& row : Rows()) {
-    const RequestBuilder builder = RequestOf(row, {2, 6, 3, 100, 8, 8}, 70);
-    std::vector<std::vector<float>> first;
-    for (const int threads : {1, 2, 3}) {
-      const std::unique_ptr<ThreadPool> pool = MakeThreadPool(threads);
-      Backward backward(builder.request(), pool.get());
-      for (size_t n = 0; n < backward.gradients.size(); ++n) {
-        const std::vector<float>& values = backward.gradients.values(n);
-        if (threads == 1) {
-          first.push_back(values);
-        } else {
-          EXPECT_EQ(std::memcmp(values.data(), first[n].data(), values.size() * sizeof(float)), 0)
-              << row.id << ", " << threads << " threads";
-        }
-      }
-    }
+    ExpectSameBitsForAnyThreads(RequestOf(row, {2, 6, 3, 100, 8, 8}, 70).request(), row.id);
   }
 }
 
