@@ -55,7 +55,7 @@ void ExpectDirectionsMatch(const Request& request, double bound, const std::stri
   }
 }
 
-void ExpectSameBitsForAnyThreads(const Request& request, const std::string& what) {
+void ExpectSameGradientsForAnyThreads(const Request& request, const std::string& what) {
   std::vector<std::vector<float>> first;
   for (const int threads : {1, 2, 3}) {
     const std::unique_ptr<ThreadPool> pool = MakeThreadPool(threads);

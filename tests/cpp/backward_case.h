@@ -29,7 +29,7 @@ void ExpectElementsMatch(const Request& request, double bound, const std::string
 void ExpectDirectionsMatch(const Request& request, double bound, const std::string& what);
 
 // The bits of all gradients are the same with one, two and three threads.
-void ExpectSameBitsForAnyThreads(const Request& request, const std::string& what);
+void ExpectSameGradientsForAnyThreads(const Request& request, const std::string& what);
 
 // The code and message of what PlanBackward() throws; empty when nothing is thrown.
 std::string BackwardRefusal(const Request& request);

@@ -119,6 +119,10 @@ struct RecurrentGradients {
   TensorView<float> d_beta{};
   std::span<float> d_skip{};  // num_heads values; empty = not computed
   TensorView<float> d_bonus{};
+  TensorView<float> d_erase_key{}, d_erase_rate{};
+  TensorView<float> d_level_weights{};
+  TensorView<float> d_projection{};
+  std::span<float> d_norm_weight{}, d_norm_bias{};  // num_kv_heads * head_dim values, or empty
   TensorView<float> d_initial_state{};
 };
 

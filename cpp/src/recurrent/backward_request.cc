@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/gradient.h"
+#include "heed/linear.h"
 #include "src/gradient/backward_views.h"
 #include "src/gradient/request.h"
 #include "src/message.h"
@@ -17,9 +18,22 @@ namespace heed {
 namespace {
 
 // Inputs that may have a gradient, as requests call them.
-constexpr std::string_view kDifferentiable[] = {
-    "q",    "k",    "v",     "channel_log_decay", "log_decay", "head_log_decay",
-    "beta", "skip", "bonus", "initial_state"};
+constexpr std::string_view kDifferentiable[] = {"q",
+                                                "k",
+                                                "v",
+                                                "channel_log_decay",
+                                                "log_decay",
+                                                "beta",
+                                                "skip",
+                                                "bonus",
+                                                "head_log_decay",
+                                                "initial_state",
+                                                "erase_key",
+                                                "erase_rate",
+                                                "level_weights",
+                                                "projection",
+                                                "inner_norm_weight",
+                                                "inner_norm_bias"};
 
 RecurrentRequest ReadDifferentiable(const Request& request) {
   for (const std::string_view name : {"q", "k", "v"}) {
@@ -32,11 +46,27 @@ RecurrentRequest ReadDifferentiable(const Request& request) {
   std::optional<RecurrentRequest> r = ReadRecurrentRequest(request);
   if (!r) RefuseMechanism(request);
   CheckIsDifferentiable(r->options);
+  if (r->return_projection) {
+    Fail(ErrorCode::kUnsupported, "return_projection gives a result without a gradient");
+  }
   return *std::move(r);
 }
 
 TensorView<float> Whole(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, 3}); }
 TensorView<float> PerToken(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, -1}); }
+
+// With directions drawn from their seed, where they are not given.
+RecurrentOptions OptionsOf(const RecurrentRequest& r, ScratchVector<float>& drawn) {
+  RecurrentOptions options = r.Options();
+  if (!r.seed) return options;
+  const int64_t features = options.projection.shape[2], dim = options.projection.shape[3];
+  drawn.resize(static_cast<size_t>(features * dim));
+  options.projection = MatrixView<const float>(drawn.data(), features, dim);
+  if (DryRun::Current() == nullptr) {
+    DrawRandomFeatures(*r.seed, MatrixView(drawn.data(), features, dim));
+  }
+  return options;
+}
 
 RecurrentGradients ReadGradients(std::span<const NamedTensor> d_results,
                                  std::span<const NamedTensor> gradients) {
@@ -51,10 +81,14 @@ RecurrentGradients ReadGradients(std::span<const NamedTensor> d_results,
     to.d_log_decay = ViewOf(FindTensor(gradients, "head_log_decay"), {-1, 0, -1, -1});
   }
   to.d_beta = PerToken(FindTensor(gradients, "beta"));
-  if (const AnyTensor* skip = FindTensor(gradients, "skip")) {
-    to.d_skip = {static_cast<float*>(skip->data), static_cast<size_t>(skip->shape[0])};
-  }
+  to.d_skip = VectorOf(FindTensor(gradients, "skip"));
   to.d_bonus = ViewOf(FindTensor(gradients, "bonus"), {-1, 0, -1, 1});
+  to.d_erase_key = Whole(FindTensor(gradients, "erase_key"));
+  to.d_erase_rate = Whole(FindTensor(gradients, "erase_rate"));
+  to.d_level_weights = Whole(FindTensor(gradients, "level_weights"));
+  to.d_projection = ViewOf(FindTensor(gradients, "projection"), {-1, -1, 0, 1});
+  to.d_norm_weight = VectorOf(FindTensor(gradients, "inner_norm_weight"));
+  to.d_norm_bias = VectorOf(FindTensor(gradients, "inner_norm_bias"));
   to.d_initial_state = Whole(FindTensor(gradients, "initial_state"));
   return to;
 }
@@ -88,7 +122,8 @@ BackwardPlan PlanRecurrentBackward(const Request& request) {
 void RunRecurrentForward(const Request& request, std::span<const NamedTensor> results,
                          ThreadPool* pool) {
   const RecurrentRequest r = ReadDifferentiable(request);
-  RecurrentAttention(r.q, r.k, r.v, r.Options(),
+  ScratchVector<float> drawn;
+  RecurrentAttention(r.q, r.k, r.v, OptionsOf(r, drawn),
                      {Whole(FindTensor(results, "output")), Whole(FindTensor(results, "state"))},
                      pool);
 }
@@ -107,7 +142,9 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor>,
     const auto& [batch, heads, len, dim] = r.k.shape;
     to.d_k = Contiguous(as_keys.data(), batch, heads, len, dim);
   }
-  RecurrentBackward(r.q, r.k, r.v, Whole(FindTensor(d_results, "output")), r.Options(), to, pool);
+  ScratchVector<float> drawn;
+  RecurrentBackward(r.q, r.k, r.v, Whole(FindTensor(d_results, "output")), OptionsOf(r, drawn), to,
+                    pool);
   if (both && DryRun::Current() == nullptr) AddRows(to.d_k, to.d_log_decay);
 }
 

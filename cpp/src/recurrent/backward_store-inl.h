@@ -13,19 +13,13 @@
 #include "hwy/highway.h"
 #include "src/recurrent/backward_chunk-inl.h"
 #include "src/recurrent/backward_problem.h"
+#include "src/recurrent/backward_sums.h"
 #include "src/recurrent/feature_gradients-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Sums of one KV head of one batch entry; empty where nobody wants them.
-struct HeadGradients {
-  std::span<double> log_decay, beta;  // cells, where tokens, channels, heads or entries share them
-  std::span<double> skip;             // [query head of the group]
-  std::span<double> bonus;            // [query head of the group][head_dim]
-};
 
 class BackwardStore {
  public:
@@ -77,7 +71,7 @@ class BackwardStore {
       const int64_t t = first + static_cast<int64_t>(i);
       float* write = WriteOf(i);
       const float beta = s_.betas.get()[i];
-      if (g_.d_beta.has_value()) Add(g_.d_beta, sums_.beta, t, 0, Strength(t, i, write));
+      if (g_.d_beta.has_value()) g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, Strength(t, i, write));
       if (beta != 1.0f) ScaleRow(write, plan_.cols, beta, write);
       if (!p_.options.skip.empty() || p_.reads_first()) OwnValues(t, i, write);
       if (g_.gradients.d_v.has_value() && p_.head_dim_v > 0) {
@@ -109,15 +103,6 @@ class BackwardStore {
   }
 
  private:
-  void Add(const FactorGradient& factor, std::span<double> sums, int64_t t, int64_t c,
-           float value) const {
-    if (factor.is_shared) {
-      sums[static_cast<size_t>(factor.Cell(t, c))] += double{value};
-    } else {
-      factor.to(b_, h_, t, c) = value;
-    }
-  }
-
   // d_writes of a token, as a row.
   float* WriteOf(size_t i) const {
     float* row = back_.write_rows.get() + i * plan_.cols;
@@ -210,8 +195,8 @@ class BackwardStore {
         reads += back_.reads.get()[at];
         // A factor of 0 stays 0, whatever its logarithm does.
         const bool forgets = s_.decays.get()[at] == 0.0f;
-        Add(g_.d_log_decay, sums_.log_decay, first + static_cast<int64_t>(t),
-            static_cast<int64_t>(c), forgets ? 0.0f : wrote[at] + reads);
+        g_.d_log_decay.Add(sums_.log_decay, {b_, h_, first + static_cast<int64_t>(t)},
+                           static_cast<int64_t>(c), forgets ? 0.0f : wrote[at] + reads);
       }
     }
   }

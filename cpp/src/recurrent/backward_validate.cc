@@ -34,24 +34,37 @@ FactorGradient Factor(const char* name, const TensorView<float>& gradient, const
   return factor;
 }
 
-void CheckSkipGradient(const RecurrentProblem& p, std::span<float> d_skip) {
-  if (d_skip.empty()) return;
-  if (p.options.skip.empty()) Fail(ErrorCode::kOption, "d_skip is given without skip");
-  if (d_skip.size() == p.options.skip.size()) return;
-  Fail(ErrorCode::kShape, "d_skip has {} values, but skip has {}",
-       {d_skip.size(), p.options.skip.size()});
+// As many values as the option of that name, which must be there.
+void CheckVector(const char* name, std::span<const float> gradient, const char* of,
+                 std::span<const float> option, int64_t count) {
+  if (gradient.empty()) return;
+  if (option.empty()) Fail(ErrorCode::kOption, "{} is given without {}", {name, of});
+  if (gradient.size() == static_cast<size_t>(count)) return;
+  Fail(ErrorCode::kShape, "{} has {} values, but {} has {}", {name, gradient.size(), of, count});
+}
+
+ViewSpan VectorSpan(std::span<const float> values) {
+  return SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
+                sizeof(float));
 }
 
 void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& given) {
   const RecurrentGradients& to = g.gradients;
-  const std::span<float> skip = to.d_skip;
-  const ViewSpan skip_span = SpanOf(skip.data(), {1, 1, 1, static_cast<int64_t>(skip.size())},
-                                    {0, 0, 0, 1}, sizeof(float));
   const std::pair<const char*, ViewSpan> outputs[] = {
-      {"d_q", SpanOf(to.d_q)},       {"d_k", SpanOf(to.d_k)},
-      {"d_v", SpanOf(to.d_v)},       {"d_log_decay", SpanOf(to.d_log_decay)},
-      {"d_beta", SpanOf(to.d_beta)}, {"d_bonus", SpanOf(to.d_bonus)},
-      {"d_skip", skip_span},         {"d_initial_state", SpanOf(to.d_initial_state)}};
+      {"d_q", SpanOf(to.d_q)},
+      {"d_k", SpanOf(to.d_k)},
+      {"d_v", SpanOf(to.d_v)},
+      {"d_log_decay", SpanOf(to.d_log_decay)},
+      {"d_beta", SpanOf(to.d_beta)},
+      {"d_bonus", SpanOf(to.d_bonus)},
+      {"d_skip", VectorSpan(to.d_skip)},
+      {"d_erase_key", SpanOf(to.d_erase_key)},
+      {"d_erase_rate", SpanOf(to.d_erase_rate)},
+      {"d_level_weights", SpanOf(to.d_level_weights)},
+      {"d_projection", SpanOf(to.d_projection)},
+      {"d_norm_weight", VectorSpan(to.d_norm_weight)},
+      {"d_norm_bias", VectorSpan(to.d_norm_bias)},
+      {"d_initial_state", SpanOf(to.d_initial_state)}};
   const RecurrentProblem& p = g.forward;
   const std::pair<const char*, ViewSpan> inputs[] = {
       {"q", SpanOf(p.q)},
@@ -62,6 +75,12 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"log_decay", SpanOf(given.log_decay)},
       {"beta", SpanOf(given.beta)},
       {"bonus", SpanOf(given.bonus)},
+      {"erase_key", SpanOf(given.erase_key)},
+      {"erase_rate", SpanOf(given.erase_rate)},
+      {"level_weights", SpanOf(given.level_weights)},
+      {"projection", SpanOf(given.projection)},
+      {"norm_weight", VectorSpan(given.norm_weight)},
+      {"norm_bias", VectorSpan(given.norm_bias)},
       {"initial_state", SpanOf(given.initial_state)}};
   for (size_t i = 0; i < std::size(outputs); ++i) {
     for (const auto& [name, input] : inputs) {
@@ -77,10 +96,10 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
 
 void CheckIsDifferentiable(const RecurrentOptions& o) {
   if (o.feature_map == FeatureMap::kUser) Refuse("feature_mod");
-  if (o.feature_map == FeatureMap::kRandom) Refuse("feature_map kRandom");
-  if (o.erase_key.has_value()) Refuse("erase_key");
-  if (o.level_weights.has_value()) Refuse("level_weights");
-  if (o.mini_batch > 0) Refuse("mini_batch");
+  if (o.feature_map == FeatureMap::kRandom &&
+      (o.log_decay.has_value() || o.beta.has_value() || !o.skip.empty())) {
+    Refuse("feature_map kRandom with log_decay, beta or skip");
+  }
 }
 
 RecurrentBackwardProblem ValidateRecurrentBackward(const TensorView<const float>& q,
@@ -109,11 +128,19 @@ RecurrentBackwardProblem ValidateRecurrentBackward(const TensorView<const float>
   CheckGradient("d_log_decay", gradients.d_log_decay, "log_decay", options.log_decay);
   CheckGradient("d_beta", gradients.d_beta, "beta", options.beta);
   CheckGradient("d_bonus", gradients.d_bonus, "bonus", options.bonus);
+  CheckGradient("d_erase_key", gradients.d_erase_key, "erase_key", options.erase_key);
+  CheckGradient("d_erase_rate", gradients.d_erase_rate, "erase_rate", options.erase_rate);
+  CheckGradient("d_level_weights", gradients.d_level_weights, "level_weights",
+                options.level_weights);
+  CheckGradient("d_projection", gradients.d_projection, "projection", options.projection);
   if (gradients.d_initial_state.has_value()) {
     CheckOutput("d_initial_state", StoredOutput(gradients.d_initial_state), StateShape(p),
                 StateMeaning(p));
   }
-  CheckSkipGradient(p, gradients.d_skip);
+  CheckVector("d_skip", gradients.d_skip, "skip", options.skip, p.num_heads);
+  const int64_t norms = p.num_kv_heads * p.head_dim;
+  CheckVector("d_norm_weight", gradients.d_norm_weight, "norm_weight", options.norm_weight, norms);
+  CheckVector("d_norm_bias", gradients.d_norm_bias, "norm_bias", options.norm_bias, norms);
   CheckAliases(g, options);
   const int64_t channels = p.decays_channels ? p.feature_dim : 1;
   g.d_log_decay =

@@ -140,13 +140,7 @@ TEST(RecurrentGradientBoundary, WhatHasNoGradientIsRefusedByName) {
       },
       "unsupported: feature_mod has no gradient");
   ExpectRefusal([](Call& c) { c.options.feature_map = FeatureMap::kRandom; },
-                "unsupported: feature_map kRandom has no gradient");
-  ExpectRefusal([](Call& c) { c.options.erase_key = c.options.log_decay; },
-                "unsupported: erase_key has no gradient");
-  ExpectRefusal([](Call& c) { c.options.level_weights = c.options.log_decay; },
-                "unsupported: level_weights has no gradient");
-  ExpectRefusal([](Call& c) { c.options.mini_batch = 4; },
-                "unsupported: mini_batch has no gradient");
+                "unsupported: feature_map kRandom with log_decay, beta or skip has no gradient");
 }
 
 // What one thread allocates for one head of so many tokens.

@@ -1,0 +1,262 @@
+// Backward of a state that learns: through the steps of gradient descent that tokens are, and
+// through the layer norm in them, whose slope is differentiated once more. With x = (k, 1),
+// z = W^T x of the model that the mini-batch began with, n its norm, 1 / sqrt(variance + epsilon)
+// = i, r = k + w n + b - v, s = w r and the slope g = i (s - mean s - n mean(s n)):
+//
+//   W' = W - beta x g^T:  dbeta = -x . dW g,  dx = -beta dW g,  dg = -beta dW^T x
+//   ds = i (dg - mean dg - n mean(dg n)),  dn = -i (dg mean(s n) + s mean(dg n)),
+//   di = sum dg g / i,  dr = w ds,  dw = ds (r + w n),  dn += w^2 ds
+//   dz = i (dn - mean dn - n mean(dn n)) - di i^2 n / count
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "src/recurrent/backward_tokens.h"
+
+namespace heed {
+namespace {
+
+using Row = ScratchVector<double>;
+
+// A state: the model that the mini-batch began with, then the current one, each [head_dim + 1]
+// [head_dim], the bias last.
+struct LearningMemory {
+  TokenStates states;
+  Row after, d_state;
+  // [head_dim]
+  Row normed, residual, slope, d_slope, d_normed, d_row, d_key;
+
+  explicit LearningMemory(const RecurrentProblem& p)
+      : states(StateSize(p), p.kv_len), after(StateSize(p)), d_state(after.size()) {
+    for (Row* row : {&normed, &residual, &slope, &d_slope, &d_normed, &d_row, &d_key}) {
+      row->resize(static_cast<size_t>(p.head_dim));
+    }
+  }
+  static size_t StateSize(const RecurrentProblem& p) {
+    return static_cast<size_t>(2 * (p.head_dim + 1) * p.head_dim);
+  }
+};
+
+class LearningRule final : public TokenRule {
+ public:
+  LearningRule(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums,
+               LearningMemory& memory)
+      : TokenRule(g, unit, sums),
+        m_(memory),
+        dim_(static_cast<size_t>(p_.head_dim)),
+        model_((dim_ + 1) * dim_) {}
+
+  void Run() {
+    LoadArriving(m_.d_state.data());
+    if (Length() == 0) {
+      LoadInitialState(m_.after.data());
+      ReadLast();
+    }
+    m_.states.Reverse(*this);
+    StoreInitial(m_.d_state.data());
+    ClearBeyondLength();
+  }
+
+  void Advance(int64_t t, double* state) override {
+    if (Begins(t)) std::copy_n(state + model_, model_, state);
+    LoadSlope(t, state);
+    double* now = state + model_;
+    for (size_t c = 0; c <= dim_; ++c) {
+      const double step = Beta(t) * Key(t, c);
+      for (size_t e = 0; e < dim_; ++e) now[c * dim_ + e] -= step * m_.slope[e];
+    }
+  }
+
+  void Retreat(int64_t t, const double* before) override {
+    std::copy_n(before, m_.after.size(), m_.after.data());
+    Advance(t, m_.after.data());
+    if (t + 1 == Length()) ReadLast();
+    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) Read(t, head);
+    LoadSlope(t, m_.after.data());
+    Learn(t);
+    PassSlope(t);
+    PassModel(t);
+    if (!Begins(t)) return;
+    double* begun = m_.d_state.data();
+    for (size_t n = 0; n < model_; ++n) {
+      begun[model_ + n] += begun[n];
+      begun[n] = 0;
+    }
+  }
+
+ private:
+  bool Begins(int64_t t) const { return p_.Position(b_, t) % p_.options.mini_batch == 0; }
+  double* DBegun() { return m_.d_state.data(); }
+  double* DNow() { return m_.d_state.data() + model_; }
+
+  // The key and a 1.
+  double Key(int64_t t, size_t c) const {
+    return c == dim_ ? 1 : double{p_.k(b_, h_, t, static_cast<int64_t>(c))};
+  }
+  double Query(int64_t t, int64_t head, size_t c) const {
+    return c == dim_ ? 1 : double{p_.q(b_, head, t, static_cast<int64_t>(c))};
+  }
+  double Of(std::span<const float> norm, size_t e, double otherwise) const {
+    return norm.empty() ? otherwise : double{norm[static_cast<size_t>(h_) * dim_ + e]};
+  }
+  double Weight(size_t e) const { return Of(p_.options.norm_weight, e, 1); }
+  double Bias(size_t e) const { return Of(p_.options.norm_bias, e, 0); }
+  double Mean(double sum) const { return sum / static_cast<double>(dim_); }
+
+  // The row of a model becomes normed; returns the inverse deviation.
+  double Normalise(Row& row) const {
+    double mean = 0, squares = 0;
+    for (const double x : row) mean += x;
+    mean = Mean(mean);
+    for (const double x : row) squares += (x - mean) * (x - mean);
+    const double inverse = 1 / std::sqrt(Mean(squares) + kInnerNormEpsilon);
+    for (double& x : row) x = (x - mean) * inverse;
+    return inverse;
+  }
+
+  // What a norm gets becomes what its row does, in place.
+  void PassNorm(const Row& normed, double inverse, Row& d_normed) const {
+    double sum = 0, along = 0;
+    for (size_t e = 0; e < dim_; ++e) {
+      sum += d_normed[e];
+      along += d_normed[e] * normed[e];
+    }
+    for (size_t e = 0; e < dim_; ++e) {
+      d_normed[e] = inverse * (d_normed[e] - Mean(sum) - normed[e] * Mean(along));
+    }
+  }
+
+  // The slope of the error of a token, of the model that its mini-batch began with.
+  void LoadSlope(int64_t t, const double* begun) {
+    std::copy_n(begun + dim_ * dim_, dim_, m_.normed.data());
+    for (size_t c = 0; c < dim_; ++c) {
+      for (size_t e = 0; e < dim_; ++e) m_.normed[e] += Key(t, c) * begun[c * dim_ + e];
+    }
+    inverse_ = Normalise(m_.normed);
+    double sum = 0;
+    along_ = 0;
+    for (size_t e = 0; e < dim_; ++e) {
+      const double value = double{p_.v(b_, h_, t, static_cast<int64_t>(e))};
+      m_.residual[e] = Key(t, e) + Weight(e) * m_.normed[e] + Bias(e) - value;
+      sum += Weight(e) * m_.residual[e];
+      along_ += Weight(e) * m_.residual[e] * m_.normed[e];
+    }
+    along_ = Mean(along_);
+    for (size_t e = 0; e < dim_; ++e) {
+      m_.slope[e] = inverse_ * (Weight(e) * m_.residual[e] - Mean(sum) - m_.normed[e] * along_);
+    }
+  }
+
+  // Queries beyond the tokens read the last model.
+  void ReadLast() {
+    for (int64_t t = Length(); t < p_.q_len; ++t) {
+      for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) Read(t, head);
+    }
+  }
+
+  // Through q + norm(W^T (q, 1)) of the current model.
+  void Read(int64_t t, int64_t head) {
+    const double* now = m_.after.data() + model_;
+    std::copy_n(now + dim_ * dim_, dim_, m_.normed.data());
+    for (size_t c = 0; c < dim_; ++c) {
+      for (size_t e = 0; e < dim_; ++e) m_.normed[e] += Query(t, head, c) * now[c * dim_ + e];
+    }
+    const double inverse = Normalise(m_.normed);
+    for (size_t e = 0; e < dim_; ++e) {
+      const double arriving = double{g_.d_out(b_, head, t, static_cast<int64_t>(e))};
+      AddToNorm(e, arriving * m_.normed[e], arriving);
+      m_.d_row[e] = arriving * Weight(e);
+    }
+    PassNorm(m_.normed, inverse, m_.d_row);
+    for (size_t c = 0; c <= dim_; ++c) {
+      double sum = 0;
+      for (size_t e = 0; e < dim_; ++e) {
+        sum += now[c * dim_ + e] * m_.d_row[e];
+        DNow()[c * dim_ + e] += Query(t, head, c) * m_.d_row[e];
+      }
+      if (c == dim_ || !to_.d_q.has_value()) continue;
+      const int64_t column = static_cast<int64_t>(c);
+      to_.d_q(b_, head, t, column) =
+          static_cast<float>(sum + double{g_.d_out(b_, head, t, column)});
+    }
+  }
+
+  void AddToNorm(size_t e, double weight, double bias) {
+    if (!sums_.norm_weight.empty()) sums_.norm_weight[e] += weight;
+    if (!sums_.norm_bias.empty()) sums_.norm_bias[e] += bias;
+  }
+
+  // Through the step of a token: strength, key and slope.
+  void Learn(int64_t t) {
+    std::fill(m_.d_slope.begin(), m_.d_slope.end(), 0.0);
+    double strength = 0;
+    for (size_t c = 0; c <= dim_; ++c) {
+      const double* row = DNow() + c * dim_;
+      double sum = 0;
+      for (size_t e = 0; e < dim_; ++e) {
+        sum += row[e] * m_.slope[e];
+        m_.d_slope[e] -= Beta(t) * Key(t, c) * row[e];
+      }
+      strength -= Key(t, c) * sum;
+      if (c < dim_) m_.d_key[c] = -Beta(t) * sum;
+    }
+    g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, strength);
+  }
+
+  // Through the slope, to what the model gave for the key.
+  void PassSlope(int64_t t) {
+    double sum = 0, along = 0, d_inverse = 0;
+    for (size_t e = 0; e < dim_; ++e) {
+      sum += m_.d_slope[e];
+      along += m_.d_slope[e] * m_.normed[e];
+      d_inverse += m_.d_slope[e] * m_.slope[e] / inverse_;
+    }
+    for (size_t e = 0; e < dim_; ++e) {
+      const double weight = Weight(e), n = m_.normed[e], r = m_.residual[e];
+      const double d_s = inverse_ * (m_.d_slope[e] - Mean(sum) - n * Mean(along));
+      m_.d_row[e] =
+          weight * weight * d_s - inverse_ * (m_.d_slope[e] * along_ + weight * r * Mean(along));
+      m_.d_key[e] += weight * d_s;
+      AddToNorm(e, d_s * (r + weight * n), weight * d_s);
+      if (!to_.d_v.has_value()) continue;
+      to_.d_v(b_, h_, t, static_cast<int64_t>(e)) = static_cast<float>(-weight * d_s);
+    }
+    PassNorm(m_.normed, inverse_, m_.d_row);
+    for (size_t e = 0; e < dim_; ++e) {
+      m_.d_row[e] -= Mean(d_inverse * inverse_ * inverse_ * m_.normed[e]);
+    }
+  }
+
+  // Through the model that the mini-batch began with, to the key.
+  void PassModel(int64_t t) {
+    const double* begun = m_.after.data();
+    for (size_t c = 0; c <= dim_; ++c) {
+      double sum = 0;
+      for (size_t e = 0; e < dim_; ++e) {
+        sum += begun[c * dim_ + e] * m_.d_row[e];
+        DBegun()[c * dim_ + e] += Key(t, c) * m_.d_row[e];
+      }
+      if (c == dim_ || !to_.d_k.has_value()) continue;
+      to_.d_k(b_, h_, t, static_cast<int64_t>(c)) = static_cast<float>(m_.d_key[c] + sum);
+    }
+  }
+
+  LearningMemory& m_;
+  size_t dim_, model_;
+  double inverse_ = 0, along_ = 0;  // of the last slope: 1 / deviation, mean(s n)
+};
+
+}  // namespace
+
+void RunLearningBackward(const RecurrentBackwardProblem& g, ThreadPool& pool) {
+  SharedSums sums(g);
+  ForEachHead<LearningMemory>(
+      g.forward, pool, [&] { return std::make_unique<LearningMemory>(g.forward); },
+      [&](int64_t unit, LearningMemory& memory) {
+        LearningRule(g, unit, sums.Of(unit), memory).Run();
+      });
+  if (DryRun::Current() == nullptr) sums.Write();
+}
+
+}  // namespace heed

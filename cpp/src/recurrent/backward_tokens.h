@@ -1,0 +1,92 @@
+// Backward token by token, for rules that have no chunks backwards: plain float64 loops over a
+// state, and the way back to the state before each token.
+#ifndef HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
+#define HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/parallel/dry_run.h"
+#include "src/recurrent/backward_problem.h"
+#include "src/recurrent/backward_sums.h"
+
+namespace heed {
+
+// One KV head of one batch entry.
+class HeadBackward {
+ public:
+  HeadBackward(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums);
+
+  int64_t Length() const { return p_.KeyLength(b_); }
+  void LoadInitialState(double* state) const;
+
+ protected:
+  int64_t FirstHead() const { return h_ * p_.group; }
+  double Beta(int64_t t) const;
+  // What the state decays by before token t writes.
+  double Decay(int64_t t, int64_t c) const;
+  // What arrives at the state after the last token, and at the first one.
+  void LoadArriving(double* d_state) const;
+  void StoreInitial(const double* d_state) const;
+  // Tokens beyond the length have gradients of 0.
+  void ClearBeyondLength() const;
+
+  const RecurrentBackwardProblem& g_;
+  const RecurrentProblem& p_;
+  const RecurrentGradients& to_;
+  HeadGradients sums_;
+  int64_t b_, h_;
+
+ private:
+  void Load(const TensorView<const float>& from, double* to) const;
+};
+
+// One whose tokens change a state one after the other.
+class TokenRule : public HeadBackward {
+ public:
+  using HeadBackward::HeadBackward;
+  virtual ~TokenRule() = default;
+
+  // The state after token t from the one before it.
+  virtual void Advance(int64_t t, double* state) = 0;
+  // The gradients of token t, from the state before it; what arrives at that state is kept.
+  virtual void Retreat(int64_t t, const double* before) = 0;
+};
+
+// The states of a worker: one for every 2048 tokens, for every 32 of such a segment, and for every
+// token of such a block. The state before a token is at hand after three passes of forward.
+class TokenStates {
+ public:
+  TokenStates(size_t state_size, int64_t len);
+
+  // Calls Retreat() for all tokens of the rule, from the last to the first.
+  void Reverse(TokenRule& rule);
+
+ private:
+  void Reverse(TokenRule& rule, size_t level, int64_t first, int64_t end);
+
+  size_t size_;
+  ScratchVector<double> state_;
+  std::array<ScratchVector<double>, 3> kept_;
+};
+
+// Runs a task for each KV head of each batch entry, with memory of the workers: make() is called
+// once for each worker, and run(unit, memory) for each head.
+template <class Memory>
+void ForEachHead(const RecurrentProblem& p, ThreadPool& pool,
+                 const std::function<std::unique_ptr<Memory>()>& make,
+                 const std::function<void(int64_t, Memory&)>& run) {
+  std::vector<std::unique_ptr<Memory>> workers;
+  const int64_t tasks = p.batch * p.num_kv_heads;
+  for (int w = 0; w < pool.NumThreads() && tasks > 0; ++w) workers.push_back(make());
+  if (DryRun::Current() != nullptr) return;
+  pool.Run(tasks,
+           [&](int64_t task, int worker) { run(task, *workers[static_cast<size_t>(worker)]); });
+}
+
+}  // namespace heed
+
+#endif  // HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
