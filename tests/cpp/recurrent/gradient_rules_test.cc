@@ -8,6 +8,7 @@
 #include "backward_case.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "heed/gradient.h"
 #include "recurrent_case.h"
 #include "simd_targets.h"
 #include "src/parallel/dry_run.h"
@@ -57,7 +58,7 @@ void AddLevels(RequestBuilder& builder, const RecurrentSizes& s) {
 void AddInnerModel(RequestBuilder& builder, const RecurrentSizes& s) {
   // Rates at which the model does not run away, and its gradients with it.
   std::vector<float> rates = Betas(s.batch * s.num_kv_heads * s.len, 6);
-  for (float& rate : rates) rate *= std::min(0.02f, 0.1f / static_cast<float>(s.len));
+  for (float& rate : rates) rate *= std::min(0.01f, 0.1f / static_cast<float>(s.len));
   builder.Floats("beta", {s.batch, s.num_kv_heads, s.len}, rates)
       .Floats("inner_norm_weight", {s.num_kv_heads, s.head_dim},
               Betas(s.num_kv_heads * s.head_dim, 7))
@@ -88,7 +89,7 @@ std::vector<Rule> Rules() {
 
 // The rule that learns maps head_dim to as many.
 RecurrentSizes SizesOf(const Rule& rule, RecurrentSizes s) {
-  if (rule.id == "ttt_linear") s.head_dim_v = s.head_dim;
+  if (rule.id == "ttt_linear") s.head_dim_v = s.head_dim = std::max(s.head_dim, s.head_dim_v);
   return s;
 }
 
@@ -142,6 +143,104 @@ TEST_P(RuleGradient, SameBitsForAnyNumberOfThreads) {
   for (const Rule& rule : Rules()) {
     ExpectSameGradientsForAnyThreads(RequestOf(rule, {2, 6, 3, 70, 8, 8}, 70).request(), rule.id);
   }
+}
+
+// The tokens at which a gradient [1, 1, len, dim] is not finite.
+std::vector<int64_t> PoisonedTokens(const std::vector<double>& gradient, int64_t len) {
+  std::vector<int64_t> tokens;
+  const size_t dim = gradient.size() / static_cast<size_t>(len);
+  for (size_t n = 0; n < gradient.size(); ++n) {
+    const int64_t t = static_cast<int64_t>(n / dim);
+    if (!std::isfinite(gradient[n]) && (tokens.empty() || tokens.back() != t)) tokens.push_back(t);
+  }
+  return tokens;
+}
+
+// Values hold NaN at token 5 of 8, and at token 7, beyond the length.
+TEST_P(RuleGradient, NanReachesWhatSeesItAndNoOther) {
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  const RecurrentSizes s = {1, 1, 1, 8, 3, 3};
+  for (const Rule& rule : Rules()) {
+    if (rule.id == "ttt_linear") continue;  // steps hold all of their token
+    RequestBuilder builder(rule.id);
+    std::vector<float> values = Normal(24, 3);
+    values[5 * 3 + 1] = values[7 * 3] = kNan;
+    builder.Floats("q", {1, 1, 8, 3}, Normal(24, 1)).Floats("k", {1, 1, 8, 3}, Normal(24, 2));
+    builder.Floats("v", {1, 1, 8, 3}, values).Integers("key_lengths", {1}, {7});
+    rule.add(builder, s);
+    Backward backward(builder.request());
+    const Values gradients = backward.gradients.ByName();
+    EXPECT_THAT(PoisonedTokens(gradients.at("v"), 8), IsEmpty()) << rule.id;
+    const auto keys = PoisonedTokens(gradients.at("k"), 8);
+    if (rule.id == "performer") {
+      // A value weighs against all others of the rows that it is in.
+      EXPECT_FALSE(keys.empty());
+    } else {
+      EXPECT_THAT(keys, ElementsAre(5)) << rule.id;
+    }
+  }
+}
+
+TEST_P(RuleGradient, DecaysOfZeroLetNothingPass) {
+  for (const char* id : {"rwkv7", "log_linear"}) {
+    const bool channels = std::string(id) == "rwkv7";
+    std::vector<float> gates = LogDecays(channels ? 24 : 8, 4);
+    const size_t width = gates.size() / 8;
+    std::fill_n(gates.begin() + static_cast<int64_t>(5 * width), width, -kInf);
+    RequestBuilder builder(id);
+    builder.Floats("q", {1, 1, 8, 3}, Normal(24, 1)).Floats("k", {1, 1, 8, 3}, Normal(24, 2));
+    std::vector<float> values = Normal(16, 3);
+    values[3] = kNan;  // of token 1
+    builder.Floats("v", {1, 1, 8, 2}, values);
+    if (channels) {
+      builder.Floats("channel_log_decay", {1, 1, 8, 3}, gates)
+          .Floats("erase_key", {1, 1, 8, 3}, std::vector<float>(24, 0.0f))
+          .Floats("erase_rate", {1, 1, 8, 3}, Betas(24, 5));
+    } else {
+      builder.Floats("log_decay", {1, 1, 8}, gates)
+          .Floats("level_weights", {1, 1, 8, 5}, Normal(40, 6));
+    }
+    Backward backward(builder.request());
+    const Values gradients = backward.gradients.ByName();
+    // A token erases what the state was before its decay.
+    for (const int64_t t : PoisonedTokens(gradients.at("q"), 8)) {
+      EXPECT_TRUE(t < 5 || channels) << id;
+    }
+    const std::vector<double>& d_gates = gradients.at(channels ? "channel_log_decay" : "log_decay");
+    for (size_t c = 0; c < width; ++c) EXPECT_EQ(d_gates[5 * width + c], 0.0) << id;
+  }
+}
+
+TEST(RuleGradientBoundary, ResultsWithoutGradientAreRefused) {
+  RequestBuilder builder = RecurrentRequest("performer", {1, 1, 1, 3, 2, 2}, 1);
+  builder.Param("return_projection", true);
+  EXPECT_EQ(BackwardRefusal(builder.request()),
+            "unsupported: return_projection gives a result without a gradient");
+}
+
+// What one thread allocates for one head of so many tokens.
+int64_t ScratchBytes(int64_t len, bool levels) {
+  static float nothing = 0;
+  const Extents shape = {1, 1, len, 16}, strides = {0, 0, 0, 1};
+  const TensorView<const float> tokens = {&nothing, shape, strides};
+  RecurrentOptions options;
+  if (levels) {
+    options.level_weights = {&nothing, {1, 1, len, 40}, {0, 0, 0, 1}};
+  } else {
+    options.erase_key = options.erase_rate = tokens;
+  }
+  DryRun dry;
+  IdlePool pool(1);
+  RecurrentBackward(tokens, tokens, tokens, tokens, options, {}, &pool);
+  return dry.most_bytes();
+}
+
+TEST(RuleGradientBoundary, MemoryIsOneStateForEvery2048Tokens) {
+  const int64_t state = 16 * 16 * static_cast<int64_t>(sizeof(double));
+  EXPECT_EQ(ScratchBytes(int64_t{4} << 11, false) - ScratchBytes(int64_t{3} << 11, false), state);
+  // Levels keep three numbers a token, and two states whatever the length.
+  EXPECT_EQ(ScratchBytes(2000, true) - ScratchBytes(1000, true), 3 * 8 * 1000);
 }
 
 }  // namespace
