@@ -101,6 +101,10 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
 // for. Docs and tests read this constant.
 inline constexpr double kRecurrentGradientMaxError = 2e-5;
 
+// The same of the low-rank family's (PlanBackward), for what kLowRankMaxError is promised for; of
+// Nystrom attention times the square of the largest row sum of |pinv|.
+inline constexpr double kLowRankGradientMaxError = 1e-5;
+
 // The same of the causal convolution's (PlanBackward, "causal_conv").
 inline constexpr double kConvGradientMaxError = 2e-6;
 

@@ -40,6 +40,7 @@ constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
     {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
+    {"low_rank", {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward}},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

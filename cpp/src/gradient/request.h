@@ -40,6 +40,13 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor> r
                           std::span<const NamedTensor> d_results,
                           std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+BackwardPlan PlanLowRankBackward(const Request& request);
+void RunLowRankForward(const Request& request, std::span<const NamedTensor> results,
+                       ThreadPool* pool);
+void RunLowRankBackward(const Request& request, std::span<const NamedTensor> results,
+                        std::span<const NamedTensor> d_results,
+                        std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 BackwardPlan PlanConvBackward(const Request& request);
 void RunConvForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool);
 void RunConvBackward(const Request& request, std::span<const NamedTensor> results,

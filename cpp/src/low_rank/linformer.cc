@@ -24,8 +24,11 @@ TensorView<const float> ColumnsOf(std::string_view name, TensorView<const float>
   return projection;
 }
 
-void Project(const TensorView<const float>& projection, const TensorView<const float>& rows,
-             std::span<const int32_t> lengths, const TensorView<float>& to, ThreadPool* pool) {
+}  // namespace
+
+void ProjectTokens(const TensorView<const float>& projection, const TensorView<const float>& rows,
+                   std::span<const int32_t> lengths, const TensorView<float>& to,
+                   ThreadPool* pool) {
   if (lengths.empty()) return Bmm(projection, rows, to, pool);
   for (int64_t b = 0; b < rows.shape[0]; ++b) {
     TensorView<const float> columns = projection;
@@ -33,8 +36,6 @@ void Project(const TensorView<const float>& projection, const TensorView<const f
     Bmm(columns, RowsOf(EntryOf(rows, b), 0, columns.shape[3]), EntryOf(to, b), pool);
   }
 }
-
-}  // namespace
 
 LinformerProblem ValidateLinformer(const TensorView<const float>& q,
                                    const TensorView<const float>& k,
@@ -69,8 +70,8 @@ void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<
                                 {"key_projection", SpanOf(p.key_projection)},
                                 {"value_projection", SpanOf(p.value_projection)}});
   const OwnedTensor keys(p.k), values(p.v);
-  Project(p.key_projection, k, options.key_lengths, keys.view(), pool);
-  Project(p.value_projection, v, options.key_lengths, values.view(), pool);
+  ProjectTokens(p.key_projection, k, options.key_lengths, keys.view(), pool);
+  ProjectTokens(p.value_projection, v, options.key_lengths, values.view(), pool);
   Attention(q, keys.view(), values.view(), p.over_projected, outputs, pool);
 }
 

@@ -14,14 +14,8 @@ namespace {
 
 constexpr int64_t kDefaultCompression = 3;
 
-// A convolution as it was given, with the names that errors use.
-struct Convolution {
-  std::string_view name, bias_name;
-  const TensorView<const float>& weights;
-  std::span<const float> bias;
-};
-
-void CheckConvolution(const Convolution& c, int64_t heads, int64_t width, int64_t compression) {
+void CheckConvolution(const BlockConvolution& c, int64_t heads, int64_t width,
+                      int64_t compression) {
   if (!c.weights.has_value()) {
     if (c.bias.empty()) return;
     Fail(ErrorCode::kOption, "{} needs {}: without it blocks are means", {c.bias_name, c.name});
@@ -60,9 +54,10 @@ void MeanOfBlocks(const TensorView<const float>& tokens, const AttentionProblem&
   });
 }
 
-// Tokens of a block side by side, in the order of a row of weights: [dim][compression].
-void Gather(const TensorView<const float>& tokens, const AttentionProblem& p, int64_t compression,
-            const TensorView<float>& to, ThreadPool& pool) {
+}  // namespace
+
+void GatherBlocks(const TensorView<const float>& tokens, const AttentionProblem& p,
+                  int64_t compression, const TensorView<float>& to, ThreadPool& pool) {
   ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t n) {
     float* row = &to(b, h, n, 0);
     for (int64_t d = 0; d < tokens.shape[3]; ++d) {
@@ -73,11 +68,13 @@ void Gather(const TensorView<const float>& tokens, const AttentionProblem& p, in
   });
 }
 
-void Convolve(const Convolution& c, const TensorView<const float>& tokens,
+namespace {
+
+void Convolve(const BlockConvolution& c, const TensorView<const float>& tokens,
               const AttentionProblem& p, const TensorView<float>& to, ThreadPool& pool) {
   const auto [heads, out, in, compression] = c.weights.shape;
   const OwnedTensor blocks({to.shape[0], to.shape[1], to.shape[2], in * compression});
-  if (blocks.view().size() > 0) Gather(tokens, p, compression, blocks.view(), pool);
+  if (blocks.view().size() > 0) GatherBlocks(tokens, p, compression, blocks.view(), pool);
   const TensorView<const float> weights = {c.weights.data,
                                            {1, heads, out, in * compression},
                                            {0, c.weights.strides[0], in * compression, 1}};
@@ -91,17 +88,19 @@ void Convolve(const Convolution& c, const TensorView<const float>& tokens,
   });
 }
 
-void Compress(const Convolution& c, const TensorView<const float>& tokens,
-              const AttentionProblem& p, int64_t compression, const TensorView<float>& to,
-              ThreadPool& pool) {
+}  // namespace
+
+void CompressTokens(const BlockConvolution& c, const TensorView<const float>& tokens,
+                    const AttentionProblem& p, int64_t compression, const TensorView<float>& to,
+                    ThreadPool& pool) {
   if (c.weights.has_value()) return Convolve(c, tokens, p, to, pool);
   MeanOfBlocks(tokens, p, compression, to, pool);
 }
 
-Convolution KeyConvolution(const MemoryCompressedOptions& o) {
+BlockConvolution KeyConvolution(const MemoryCompressedOptions& o) {
   return {"key_conv", "key_conv_bias", o.key_conv, o.key_conv_bias};
 }
-Convolution ValueConvolution(const MemoryCompressedOptions& o) {
+BlockConvolution ValueConvolution(const MemoryCompressedOptions& o) {
   return {"value_conv", "value_conv_bias", o.value_conv, o.value_conv_bias};
 }
 
@@ -114,8 +113,6 @@ AttentionOptions OverTokens(const MemoryCompressedOptions& o) {
   options.sinks = o.sinks;
   return options;
 }
-
-}  // namespace
 
 MemoryCompressedProblem ValidateMemoryCompressed(const TensorView<const float>& q,
                                                  const TensorView<const float>& k,
@@ -160,8 +157,8 @@ void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float
   const AttentionProblem p = ValidateLowRank(q, k, v, OverTokens(options));
   const OwnedTensor keys(m.k), values(m.v);
   ThreadPool& threads = PoolOrDefault(pool);
-  Compress(KeyConvolution(options), k, p, m.compression, keys.view(), threads);
-  Compress(ValueConvolution(options), v, p, m.compression, values.view(), threads);
+  CompressTokens(KeyConvolution(options), k, p, m.compression, keys.view(), threads);
+  CompressTokens(ValueConvolution(options), v, p, m.compression, values.view(), threads);
   Attention(q, keys.view(), values.view(), m.over_blocks, outputs, pool);
 }
 

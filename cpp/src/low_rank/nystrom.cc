@@ -7,6 +7,7 @@
 #include "heed/linear.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/low_rank/nystrom_steps.h"
 #include "src/low_rank/problem.h"
 #include "src/message.h"
 
@@ -24,52 +25,6 @@ void CheckConvolution(const TensorView<const float>& conv, int64_t heads) {
   Fail(ErrorCode::kShape,
        "depthwise_conv has shape {}; expected [1, 1, 1 or num_heads = {}, an odd number]",
        {s, heads});
-}
-
-// Means of segments of the first `len` rows; heads of `to` share those of `rows`.
-void MeansOfSegments(const TensorView<const float>& rows, int64_t len, const TensorView<float>& to,
-                     ThreadPool& pool) {
-  const int64_t group = to.shape[1] / std::max<int64_t>(rows.shape[1], 1);
-  const int64_t segments = to.shape[2], width = to.shape[3];
-  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t n) {
-    const int64_t begin = n * len / segments, end = (n + 1) * len / segments;
-    const float factor = 1.0f / static_cast<float>(end - begin);
-    for (int64_t d = 0; d < width; ++d) to(b, h, n, d) = 0;
-    for (int64_t j = begin; j < end; ++j) {
-      for (int64_t d = 0; d < width; ++d) to(b, h, n, d) += rows(b, h / group, j, d);
-    }
-    for (int64_t d = 0; d < width; ++d) to(b, h, n, d) *= factor;
-  });
-}
-
-// to = diagonal * identity - matrix; both may be the same.
-void SubtractFrom(float diagonal, const TensorView<float>& matrix, const TensorView<float>& to,
-                  ThreadPool& pool) {
-  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
-    for (int64_t j = 0; j < to.shape[3]; ++j) to(b, h, i, j) = -matrix(b, h, i, j);
-    to(b, h, i, i) += diagonal;
-  });
-}
-
-// z = a^T over the largest sums of a row and of a column of |a|.
-void StartInverse(const TensorView<float>& a, const TensorView<float>& z, ThreadPool& pool) {
-  const int64_t n = a.shape[2];
-  ForEachRow({a.shape[0], a.shape[1], 1, 1}, pool, [&](int64_t b, int64_t h, int64_t) {
-    float rows = 0, cols = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      float row = 0, col = 0;
-      for (int64_t j = 0; j < n; ++j) {
-        row += std::abs(a(b, h, i, j));
-        col += std::abs(a(b, h, j, i));
-      }
-      rows = std::max(rows, row);
-      cols = std::max(cols, col);
-    }
-    const float factor = 1 / (rows * cols);
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < n; ++j) z(b, h, i, j) = factor * a(b, h, j, i);
-    }
-  });
 }
 
 // |xa - a| / |a| of each matrix.
@@ -233,6 +188,49 @@ class Nystrom {
 };
 
 }  // namespace
+
+void MeansOfSegments(const TensorView<const float>& rows, int64_t len, const TensorView<float>& to,
+                     ThreadPool& pool) {
+  const int64_t group = to.shape[1] / std::max<int64_t>(rows.shape[1], 1);
+  const int64_t segments = to.shape[2], width = to.shape[3];
+  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t n) {
+    const int64_t begin = n * len / segments, end = (n + 1) * len / segments;
+    const float factor = 1.0f / static_cast<float>(end - begin);
+    for (int64_t d = 0; d < width; ++d) to(b, h, n, d) = 0;
+    for (int64_t j = begin; j < end; ++j) {
+      for (int64_t d = 0; d < width; ++d) to(b, h, n, d) += rows(b, h / group, j, d);
+    }
+    for (int64_t d = 0; d < width; ++d) to(b, h, n, d) *= factor;
+  });
+}
+
+void SubtractFrom(float diagonal, const TensorView<float>& matrix, const TensorView<float>& to,
+                  ThreadPool& pool) {
+  ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
+    for (int64_t j = 0; j < to.shape[3]; ++j) to(b, h, i, j) = -matrix(b, h, i, j);
+    to(b, h, i, i) += diagonal;
+  });
+}
+
+void StartInverse(const TensorView<float>& a, const TensorView<float>& z, ThreadPool& pool) {
+  const int64_t n = a.shape[2];
+  ForEachRow({a.shape[0], a.shape[1], 1, 1}, pool, [&](int64_t b, int64_t h, int64_t) {
+    float rows = 0, cols = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      float row = 0, col = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        row += std::abs(a(b, h, i, j));
+        col += std::abs(a(b, h, j, i));
+      }
+      rows = std::max(rows, row);
+      cols = std::max(cols, col);
+    }
+    const float factor = 1 / (rows * cols);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < n; ++j) z(b, h, i, j) = factor * a(b, h, j, i);
+    }
+  });
+}
 
 NystromProblem ValidateNystrom(const TensorView<const float>& q, const TensorView<const float>& k,
                                const TensorView<const float>& v, const NystromOptions& o) {

@@ -55,6 +55,10 @@ LinformerProblem ValidateLinformer(const TensorView<const float>& q,
                                    const TensorView<const float>& v,
                                    const LinformerOptions& options);
 
+// The rows of a projection times the tokens of each batch entry within its length.
+void ProjectTokens(const TensorView<const float>& projection, const TensorView<const float>& rows,
+                   std::span<const int32_t> lengths, const TensorView<float>& to, ThreadPool* pool);
+
 // The lengths as options of attention over the tokens.
 AttentionOptions ValidateEfficient(const TensorView<const float>& q,
                                    const TensorView<const float>& k,
@@ -78,6 +82,24 @@ MemoryCompressedProblem ValidateMemoryCompressed(const TensorView<const float>& 
                                                  const TensorView<const float>& k,
                                                  const TensorView<const float>& v,
                                                  const MemoryCompressedOptions& options);
+
+// A convolution as it was given, with the names that errors use; without weights blocks are means.
+struct BlockConvolution {
+  std::string_view name, bias_name;
+  const TensorView<const float>& weights;
+  std::span<const float> bias;
+};
+BlockConvolution KeyConvolution(const MemoryCompressedOptions& o);
+BlockConvolution ValueConvolution(const MemoryCompressedOptions& o);
+// The options of attention over the tokens, whose lengths they are.
+AttentionOptions OverTokens(const MemoryCompressedOptions& o);
+// Blocks of tokens as keys or values.
+void CompressTokens(const BlockConvolution& c, const TensorView<const float>& tokens,
+                    const AttentionProblem& p, int64_t compression, const TensorView<float>& to,
+                    ThreadPool& pool);
+// Tokens of a block side by side, in the order of a row of weights: [dim][compression].
+void GatherBlocks(const TensorView<const float>& tokens, const AttentionProblem& p,
+                  int64_t compression, const TensorView<float>& to, ThreadPool& pool);
 
 }  // namespace heed
 

@@ -5,14 +5,6 @@
 #include "src/message.h"
 
 namespace heed {
-namespace {
-
-// What all rows of the family take.
-struct LowRankRequest {
-  TensorView<const float> q, k, v;
-  std::span<const int32_t> key_lengths;
-  bool return_weights, return_lse;
-};
 
 LowRankRequest ReadLowRank(const RequestReader& reader) {
   const AnyTensor* lengths = reader.Input("key_lengths");
@@ -22,6 +14,8 @@ LowRankRequest ReadLowRank(const RequestReader& reader) {
   return {reader.RequiredTensor("q"), reader.RequiredTensor("k"),    reader.RequiredTensor("v"),
           reader.Ints("key_lengths"), reader.Flag("return_weights"), reader.Flag("return_lse")};
 }
+
+namespace {
 
 // The results of attention over keys and values of these shapes.
 std::vector<OutputSpec> PlanOver(const LowRankRequest& r, const Extents& k, const Extents& v,
@@ -48,8 +42,6 @@ AttentionOutputs OutputsOf(std::span<const NamedTensor> outputs) {
 
 // Linformer.
 
-namespace {
-
 LinformerOptions ReadLinformer(const RequestReader& reader, const LowRankRequest& r) {
   LinformerOptions o;
   o.key_projection = reader.FloatTensor("key_projection");
@@ -58,8 +50,6 @@ LinformerOptions ReadLinformer(const RequestReader& reader, const LowRankRequest
   o.key_lengths = r.key_lengths;
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanLinformer(const RequestReader& reader) {
   const LowRankRequest r = ReadLowRank(reader);
@@ -88,8 +78,6 @@ void RunEfficient(const RequestReader& reader, std::span<const NamedTensor> outp
 
 // Nystrom attention.
 
-namespace {
-
 NystromOptions ReadNystrom(const RequestReader& reader, const LowRankRequest& r) {
   NystromOptions o;
   o.num_landmarks = reader.Count("num_landmarks");
@@ -99,8 +87,6 @@ NystromOptions ReadNystrom(const RequestReader& reader, const LowRankRequest& r)
   o.depthwise_conv = reader.FloatTensor("depthwise_conv");
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanNystrom(const RequestReader& reader) {
   const LowRankRequest r = ReadLowRank(reader);
@@ -124,8 +110,6 @@ void RunNystrom(const RequestReader& reader, std::span<const NamedTensor> output
 
 // Memory-compressed attention.
 
-namespace {
-
 MemoryCompressedOptions ReadMemoryCompressed(const RequestReader& reader, const LowRankRequest& r) {
   MemoryCompressedOptions o;
   o.compression = reader.Count("compression");
@@ -145,8 +129,6 @@ MemoryCompressedOptions ReadMemoryCompressed(const RequestReader& reader, const 
   o.query_offset = rest.options.query_offset;
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanMemoryCompressed(const RequestReader& reader) {
   const LowRankRequest r = ReadLowRank(reader);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "heed/low_rank.h"
 #include "heed/request.h"
 #include "heed/thread_pool.h"
 #include "src/request_reader.h"
@@ -23,6 +24,17 @@ HEED_LOW_RANK(Nystrom)
 HEED_LOW_RANK(MemoryCompressed)
 
 #undef HEED_LOW_RANK
+
+// What all rows of the family take, and what each adds.
+struct LowRankRequest {
+  TensorView<const float> q, k, v;
+  std::span<const int32_t> key_lengths;
+  bool return_weights, return_lse;
+};
+LowRankRequest ReadLowRank(const RequestReader& reader);
+LinformerOptions ReadLinformer(const RequestReader& reader, const LowRankRequest& r);
+NystromOptions ReadNystrom(const RequestReader& reader, const LowRankRequest& r);
+MemoryCompressedOptions ReadMemoryCompressed(const RequestReader& reader, const LowRankRequest& r);
 
 }  // namespace heed
 
