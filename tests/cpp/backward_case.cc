@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <memory>
 
 #include "gtest/gtest.h"
@@ -69,6 +71,32 @@ void ExpectSameGradientsForAnyThreads(const Request& request, const std::string&
             << what << ", " << threads << " threads";
       }
     }
+  }
+}
+
+void ExpectSameGradientsWithGaps(const Request& request, const std::string& what) {
+  Backward dense(request);
+  Request apart = request;
+  std::deque<std::vector<float>> memory;
+  for (NamedTensor& input : apart.inputs) {
+    AnyTensor& tensor = input.tensor;
+    if (tensor.rank != 4 || tensor.dtype != DType::kFloat32) continue;
+    const int64_t width = tensor.shape[3],
+                  rows = tensor.shape[0] * tensor.shape[1] * tensor.shape[2];
+    const float* from = static_cast<const float*>(tensor.data);
+    std::vector<float>& to = memory.emplace_back(static_cast<size_t>(rows * (width + 3)),
+                                                 std::numeric_limits<float>::quiet_NaN());
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(from + row * width, width, to.begin() + row * (width + 3));
+    }
+    tensor.data = to.data();
+    for (int64_t& stride : tensor.strides)
+      stride = stride / std::max<int64_t>(width, 1) * (width + 3);
+    tensor.strides[3] = 1;
+  }
+  Backward strided(apart);
+  for (size_t n = 0; n < dense.gradients.size(); ++n) {
+    EXPECT_EQ(strided.gradients.values(n), dense.gradients.values(n)) << what << ", " << n;
   }
 }
 

@@ -31,6 +31,9 @@ void ExpectDirectionsMatch(const Request& request, double bound, const std::stri
 // The bits of all gradients are the same with one, two and three threads.
 void ExpectSameGradientsForAnyThreads(const Request& request, const std::string& what);
 
+// Gradients have the same bits where rows of the inputs of rank 4 lie apart.
+void ExpectSameGradientsWithGaps(const Request& request, const std::string& what);
+
 // The code and message of what PlanBackward() throws; empty when nothing is thrown.
 std::string BackwardRefusal(const Request& request);
 

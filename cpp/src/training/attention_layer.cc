@@ -51,8 +51,14 @@ AttentionLayerOptions Checked(AttentionLayerOptions o) {
     if (param.name != "causal") continue;
     Fail(ErrorCode::kOption, "params: causal is an option of the layer");
   }
-  if (!o.causal && !HasWord(row.params, "causal")) {
+  const bool can_be_causal = HasWord(row.capabilities, "causal");
+  if (!o.causal && can_be_causal && !HasWord(row.params, "causal")) {
     Fail(ErrorCode::kUnsupported, "causal: mechanism \"{}\" is causal by nature", {o.mechanism});
+  }
+  if (o.causal && !can_be_causal) {
+    Fail(ErrorCode::kUnsupported,
+         "causal: rows of mechanism \"{}\" hold all tokens of the context; give causal = false",
+         {o.mechanism});
   }
   CheckPosition(o, row);
   return o;

@@ -120,6 +120,26 @@ TEST_P(LowRankGradient, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST_P(LowRankGradient, SameBitsWhereRowsLieApart) {
+  for (const Row& row : Rows()) {
+    if (row.id == "memory_compressed") continue;  // heads of a convolution must be contiguous
+    ExpectSameGradientsWithGaps(RequestOf(row, {2, 4, 2, 5, 8, 3, 4}).request(), row.id);
+  }
+}
+
+TEST_P(LowRankGradient, LargeLogitsStayWithinTheBound) {
+  for (const Row& row : Rows()) {
+    if (row.id == "nystrom") continue;  // its bound grows with the pseudo-inverse
+    const LowRankSizes s = {1, 2, 1, 5, 9, 4, 3};
+    Tokens tokens(s);
+    for (float& x : tokens.q) x *= 4;
+    RequestBuilder builder = tokens.Request(row.id);
+    row.add(builder, s);
+    if (row.id != "efficient") builder.Param("return_lse", true);
+    ExpectElementsMatch(builder.request(), kLowRankGradientMaxError, row.id);
+  }
+}
+
 TEST_P(LowRankGradient, NanBeyondLengthsReachesNothing) {
   for (const Row& row : Rows()) {
     LowRankSizes s = {1, 2, 1, 7, 7, 3, 3};

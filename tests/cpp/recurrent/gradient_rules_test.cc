@@ -145,6 +145,12 @@ TEST_P(RuleGradient, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST_P(RuleGradient, SameBitsWhereRowsLieApart) {
+  for (const Rule& rule : Rules()) {
+    ExpectSameGradientsWithGaps(RequestOf(rule, {2, 4, 2, 7, 3, 5}, 80).request(), rule.id);
+  }
+}
+
 // The tokens at which a gradient [1, 1, len, dim] is not finite.
 std::vector<int64_t> PoisonedTokens(const std::vector<double>& gradient, int64_t len) {
   std::vector<int64_t> tokens;

@@ -79,6 +79,15 @@ TEST(AttentionLayer, RecurrentMechanismsMatchFiniteDifferences) {
   }
 }
 
+TEST(AttentionLayer, LowRankMechanismsMatchFiniteDifferences) {
+  for (const char* id : {"efficient", "nystrom", "memory_compressed"}) {
+    AttentionLayerOptions options = Options(id);
+    options.causal = false;
+    ExpectMatches(options, 7, 0);
+  }
+  ExpectMatches(Options("memory_compressed"), 7, 0);
+}
+
 TEST(AttentionLayer, PositionsAndGroupsMatchFiniteDifferences) {
   AttentionLayerOptions options = Options("scaled_dot_product");
   options.num_heads = 3;
@@ -103,15 +112,24 @@ TEST(AttentionLayer, AnotherContextMatchesFiniteDifferences) {
 // Every row with a gradient is either trained here or refused by name.
 TEST(AttentionLayer, TakesOrRefusesEveryMechanism) {
   std::vector<std::string_view> taken;
-  for (const Mechanism& row : Mechanisms()) {
+  const auto takes = [](std::string_view id, bool causal) {
     ParameterSet parameters(1);
+    AttentionLayerOptions options = Options(std::string(id));
+    options.causal = causal;
     try {
-      AttentionLayer layer(parameters, "attn", Options(std::string(row.id)));
-      taken.push_back(row.id);
+      AttentionLayer layer(parameters, "attn", options);
+      return true;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << row.id;
-      EXPECT_THAT(error.what(), HasSubstr(row.id));
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << id;
+      EXPECT_THAT(error.what(), HasSubstr(id));
+      return false;
     }
+  };
+  for (const Mechanism& row : Mechanisms()) {
+    const bool causal = takes(row.id, true);
+    // What holds all tokens of its context is never causal.
+    if (causal) EXPECT_THAT(row.capabilities, HasSubstr("causal")) << row.id;
+    if (causal || takes(row.id, false)) taken.push_back(row.id);
   }
   EXPECT_GE(taken.size(), 30u);
   EXPECT_EQ(taken, training::TrainableMechanisms());
