@@ -51,6 +51,10 @@ std::string_view FirstLacking(const Mechanism& row) {
   return {};
 }
 
+// Outputs are sums of values: what a layer shows of its weights rests on it. A model that learns
+// gives none.
+bool SumsValues(const Mechanism& row) { return !HasWord(row.params, "mini_batch"); }
+
 }  // namespace
 
 bool HasWord(std::string_view words, std::string_view word) {
@@ -66,6 +70,9 @@ const Mechanism& TrainableMechanism(const std::string& id) {
   if (!HasWord(row->capabilities, "gradient")) {
     Fail(ErrorCode::kUnsupported, "mechanism: \"{}\" has no gradient in heed", {id});
   }
+  if (!SumsValues(*row)) {
+    Fail(ErrorCode::kUnsupported, "mechanism: outputs of \"{}\" are no sums of values", {id});
+  }
   const std::string_view lacks = FirstLacking(*row);
   if (lacks.empty()) return *row;
   Fail(ErrorCode::kUnsupported, "mechanism: \"{}\" needs {}, which an attention layer has not",
@@ -75,7 +82,8 @@ const Mechanism& TrainableMechanism(const std::string& id) {
 std::vector<std::string_view> TrainableMechanisms() {
   std::vector<std::string_view> ids;
   for (const Mechanism& row : Mechanisms()) {
-    if (HasWord(row.capabilities, "gradient") && FirstLacking(row).empty()) ids.push_back(row.id);
+    const bool has_gradient = HasWord(row.capabilities, "gradient");
+    if (has_gradient && SumsValues(row) && FirstLacking(row).empty()) ids.push_back(row.id);
   }
   return ids;
 }

@@ -63,9 +63,9 @@ void ExpectMatches(const AttentionLayerOptions& options, int64_t q_len, int64_t 
 }
 
 TEST(AttentionLayer, ExactMechanismsMatchFiniteDifferences) {
-  for (const char* id : {"scaled_dot_product", "sigmoid", "relu_squared", "softmax1", "sink",
-                         "luong_general", "cosine", "gaussian", "forgetting", "sparsemax", "entmax15",
-                         "stick_breaking"}) {
+  for (const char* id :
+       {"scaled_dot_product", "sigmoid", "relu_squared", "softmax1", "sink", "luong_general",
+        "cosine", "gaussian", "forgetting", "sparsemax", "entmax15", "stick_breaking"}) {
     ExpectMatches(Options(id), 5, 0);
   }
   ExpectMatches(Options("scaled_dot_product", {{"window_left", 2.0}}), 7, 0);
@@ -74,7 +74,7 @@ TEST(AttentionLayer, ExactMechanismsMatchFiniteDifferences) {
 TEST(AttentionLayer, RecurrentMechanismsMatchFiniteDifferences) {
   for (const char* id :
        {"linear", "retention", "gated_linear", "mamba2", "delta_rule", "gated_delta_rule",
-        "kimi_delta", "rwkv6", "lightning", "hgrn2", "based"}) {
+        "kimi_delta", "rwkv6", "lightning", "hgrn2", "based", "performer"}) {
     ExpectMatches(Options(id), 5, 0);
   }
 }
