@@ -9,8 +9,6 @@
 //   dlog_decay = a sum(S' dS),  dS' = a dS + e dr^T
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "src/recurrent/backward_tokens.h"
 
@@ -45,16 +43,7 @@ class ErasingRule final : public TokenRule {
         dim_(static_cast<size_t>(p_.head_dim)),
         cols_(static_cast<size_t>(p_.head_dim_v)) {}
 
-  void Run() {
-    LoadArriving(m_.d_state.data());
-    if (Length() == 0) {
-      LoadInitialState(m_.after.data());
-      ReadLast();
-    }
-    m_.states.Reverse(*this);
-    StoreInitial(m_.d_state.data());
-    ClearBeyondLength();
-  }
+  void Run() { RunTokens(m_.states, m_.after.data(), m_.d_state.data()); }
 
   void Advance(int64_t t, double* state) override {
     LoadEraser(t, state);
@@ -106,7 +95,7 @@ class ErasingRule final : public TokenRule {
   }
 
   // Queries that read the last state alone.
-  void ReadLast() {
+  void ReadLast() override {
     for (int64_t t = p_.options.causal ? Length() : 0; t < p_.q_len; ++t) {
       for (int64_t n = 0; n < p_.group; ++n) Read(t, n, false);
     }
@@ -227,13 +216,7 @@ class ErasingRule final : public TokenRule {
 }  // namespace
 
 void RunErasingBackward(const RecurrentBackwardProblem& g, ThreadPool& pool) {
-  SharedSums sums(g);
-  ForEachHead<ErasingMemory>(
-      g.forward, pool, [&] { return std::make_unique<ErasingMemory>(g.forward); },
-      [&](int64_t unit, ErasingMemory& memory) {
-        ErasingRule(g, unit, sums.Of(unit), memory).Run();
-      });
-  if (DryRun::Current() == nullptr) sums.Write();
+  RunHeads<ErasingRule, ErasingMemory>(g, pool);
 }
 
 }  // namespace heed

@@ -9,8 +9,6 @@
 //   dz = i (dn - mean dn - n mean(dn n)) - di i^2 n / count
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "src/recurrent/backward_tokens.h"
 
@@ -47,16 +45,7 @@ class LearningRule final : public TokenRule {
         dim_(static_cast<size_t>(p_.head_dim)),
         model_((dim_ + 1) * dim_) {}
 
-  void Run() {
-    LoadArriving(m_.d_state.data());
-    if (Length() == 0) {
-      LoadInitialState(m_.after.data());
-      ReadLast();
-    }
-    m_.states.Reverse(*this);
-    StoreInitial(m_.d_state.data());
-    ClearBeyondLength();
-  }
+  void Run() { RunTokens(m_.states, m_.after.data(), m_.d_state.data()); }
 
   void Advance(int64_t t, double* state) override {
     if (Begins(t)) std::copy_n(state + model_, model_, state);
@@ -149,7 +138,7 @@ class LearningRule final : public TokenRule {
   }
 
   // Queries beyond the tokens read the last model.
-  void ReadLast() {
+  void ReadLast() override {
     for (int64_t t = Length(); t < p_.q_len; ++t) {
       for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) Read(t, head);
     }
@@ -250,13 +239,7 @@ class LearningRule final : public TokenRule {
 }  // namespace
 
 void RunLearningBackward(const RecurrentBackwardProblem& g, ThreadPool& pool) {
-  SharedSums sums(g);
-  ForEachHead<LearningMemory>(
-      g.forward, pool, [&] { return std::make_unique<LearningMemory>(g.forward); },
-      [&](int64_t unit, LearningMemory& memory) {
-        LearningRule(g, unit, sums.Of(unit), memory).Run();
-      });
-  if (DryRun::Current() == nullptr) sums.Write();
+  RunHeads<LearningRule, LearningMemory>(g, pool);
 }
 
 }  // namespace heed

@@ -9,8 +9,6 @@
 // What a query gets from its block passes the decays up to it, what a key gives those behind it.
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "src/recurrent/backward_tokens.h"
 
@@ -299,13 +297,7 @@ class LevelsBackward : HeadBackward {
 }  // namespace
 
 void RunLevelsBackward(const RecurrentBackwardProblem& g, ThreadPool& pool) {
-  SharedSums sums(g);
-  ForEachHead<LevelsMemory>(
-      g.forward, pool, [&] { return std::make_unique<LevelsMemory>(g.forward); },
-      [&](int64_t unit, LevelsMemory& memory) {
-        LevelsBackward(g, unit, sums.Of(unit), memory).Run();
-      });
-  if (DryRun::Current() == nullptr) sums.Write();
+  RunHeads<LevelsBackward, LevelsMemory>(g, pool);
 }
 
 }  // namespace heed

@@ -84,9 +84,7 @@ class RandomBackward {
 
  private:
   Extents BorderShape() const { return {p_.batch, p_.num_kv_heads, p_.feature_dim, p_.state_cols}; }
-  int64_t NumSegments() const {
-    return segment_ == 0 ? 0 : (p_.kv_len + segment_ - 1) / segment_;
-  }
+  int64_t NumSegments() const { return segment_ == 0 ? 0 : (p_.kv_len + segment_ - 1) / segment_; }
   size_t Unit(int64_t b, int64_t h, int64_t f) const {
     return static_cast<size_t>((b * p_.num_kv_heads + h) * p_.feature_dim + f);
   }

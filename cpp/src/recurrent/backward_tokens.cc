@@ -60,6 +60,17 @@ void HeadBackward::ClearBeyondLength() const {
   }
 }
 
+void TokenRule::RunTokens(TokenStates& states, double* after, double* d_state) {
+  LoadArriving(d_state);
+  if (Length() == 0) {
+    LoadInitialState(after);
+    ReadLast();
+  }
+  states.Reverse(*this);
+  StoreInitial(d_state);
+  ClearBeyondLength();
+}
+
 TokenStates::TokenStates(size_t state_size, int64_t len) : size_(state_size), state_(state_size) {
   int64_t span = len;
   for (size_t level = 0; level < kept_.size(); ++level) {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -44,6 +43,8 @@ class HeadBackward {
   void Load(const TensorView<const float>& from, double* to) const;
 };
 
+class TokenStates;
+
 // One whose tokens change a state one after the other.
 class TokenRule : public HeadBackward {
  public:
@@ -54,6 +55,13 @@ class TokenRule : public HeadBackward {
   virtual void Advance(int64_t t, double* state) = 0;
   // The gradients of token t, from the state before it; what arrives at that state is kept.
   virtual void Retreat(int64_t t, const double* before) = 0;
+
+ protected:
+  // All tokens, through states that are run through again; `after` and `d_state` are as large as
+  // one.
+  void RunTokens(TokenStates& states, double* after, double* d_state);
+  // Queries that read the last state alone.
+  virtual void ReadLast() = 0;
 };
 
 // The states of a worker: one for every 2048 tokens, for every 32 of such a segment, and for every
@@ -73,18 +81,21 @@ class TokenStates {
   std::array<ScratchVector<double>, 3> kept_;
 };
 
-// Runs a task for each KV head of each batch entry, with memory of the workers: make() is called
-// once for each worker, and run(unit, memory) for each head.
-template <class Memory>
-void ForEachHead(const RecurrentProblem& p, ThreadPool& pool,
-                 const std::function<std::unique_ptr<Memory>()>& make,
-                 const std::function<void(int64_t, Memory&)>& run) {
+// Rule(g, unit, sums, memory).Run() for each KV head of each batch entry, with memory for each
+// worker.
+template <class Rule, class Memory>
+void RunHeads(const RecurrentBackwardProblem& g, ThreadPool& pool) {
+  SharedSums sums(g);
   std::vector<std::unique_ptr<Memory>> workers;
-  const int64_t tasks = p.batch * p.num_kv_heads;
-  for (int w = 0; w < pool.NumThreads() && tasks > 0; ++w) workers.push_back(make());
+  const int64_t tasks = g.forward.batch * g.forward.num_kv_heads;
+  for (int w = 0; w < pool.NumThreads() && tasks > 0; ++w) {
+    workers.push_back(std::make_unique<Memory>(g.forward));
+  }
   if (DryRun::Current() != nullptr) return;
-  pool.Run(tasks,
-           [&](int64_t task, int worker) { run(task, *workers[static_cast<size_t>(worker)]); });
+  pool.Run(tasks, [&](int64_t unit, int worker) {
+    Rule(g, unit, sums.Of(unit), *workers[static_cast<size_t>(worker)]).Run();
+  });
+  sums.Write();
 }
 
 }  // namespace heed

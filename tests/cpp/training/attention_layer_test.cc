@@ -128,7 +128,9 @@ TEST(AttentionLayer, TakesOrRefusesEveryMechanism) {
   for (const Mechanism& row : Mechanisms()) {
     const bool causal = takes(row.id, true);
     // What holds all tokens of its context is never causal.
-    if (causal) EXPECT_THAT(row.capabilities, HasSubstr("causal")) << row.id;
+    if (causal) {
+      EXPECT_THAT(row.capabilities, HasSubstr("causal")) << row.id;
+    }
     if (causal || takes(row.id, false)) taken.push_back(row.id);
   }
   EXPECT_GE(taken.size(), 30u);
