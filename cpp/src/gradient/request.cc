@@ -36,9 +36,15 @@ struct Other {
   std::string_view name;
   Verbs verbs;
 };
+constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
+    {"block_mixture", kChosen},
+    {"heavy_hitter", kChosen},
+    {"indexed", kChosen},
+    {"quest", kChosen},
+    {"streaming", kChosen},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

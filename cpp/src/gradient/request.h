@@ -40,6 +40,14 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor> r
                           std::span<const NamedTensor> d_results,
                           std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+// Rows whose gradient is that of attention to the keys they chose.
+BackwardPlan PlanChosenBackward(const Request& request);
+void RunChosenForward(const Request& request, std::span<const NamedTensor> results,
+                      ThreadPool* pool);
+void RunChosenBackward(const Request& request, std::span<const NamedTensor> results,
+                       std::span<const NamedTensor> d_results,
+                       std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_GRADIENT_REQUEST_H_

@@ -2,7 +2,6 @@
 
 #include <initializer_list>
 
-#include "src/compose/composed_request.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 
@@ -52,8 +51,6 @@ std::span<const int32_t> ReadLengths(const RequestReader& reader) {
 
 // Mixture of block attention.
 
-namespace {
-
 BlockMixtureOptions ReadBlockMixture(const RequestReader& reader, const ComposedRequest& r) {
   BlockMixtureOptions o;
   o.attention = OptionsOf(r.rest);
@@ -61,8 +58,6 @@ BlockMixtureOptions ReadBlockMixture(const RequestReader& reader, const Composed
   o.top_blocks = reader.Count("top_blocks").value_or(o.top_blocks);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanBlockMixture(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -208,6 +203,8 @@ TensorView<const float> ReadRankThree(const RequestReader& reader, const char* n
   return view;
 }
 
+}  // namespace
+
 IndexTensors ReadIndex(const RequestReader& reader) {
   return {reader.RequiredTensor("index_q"), ReadRankThree(reader, "index_k", 1),
           ReadRankThree(reader, "index_weights", 3)};
@@ -219,8 +216,6 @@ IndexedOptions ReadIndexed(const RequestReader& reader, const ComposedRequest& r
   o.top_k = reader.Count("top_k").value_or(o.top_k);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanIndexed(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
