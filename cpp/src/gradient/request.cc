@@ -44,6 +44,7 @@ constexpr Other kOthers[] = {
     {"heavy_hitter", kChosen},
     {"indexed", kChosen},
     {"quest", kChosen},
+    {"reformer", {PlanReformerBackward, RunReformerForward, RunReformerBackward}},
     {"streaming", kChosen},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };

@@ -40,6 +40,13 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor> r
                           std::span<const NamedTensor> d_results,
                           std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+BackwardPlan PlanReformerBackward(const Request& request);
+void RunReformerForward(const Request& request, std::span<const NamedTensor> results,
+                        ThreadPool* pool);
+void RunReformerBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 // Rows whose gradient is that of attention to the keys they chose.
 BackwardPlan PlanChosenBackward(const Request& request);
 void RunChosenForward(const Request& request, std::span<const NamedTensor> results,

@@ -1,9 +1,10 @@
 // Gradients of rows that attend to chosen keys: those of attention to the same keys. Choices are
 // constant almost everywhere, and are made again on the way back.
+#include "src/selective/backward_request.h"
+
 #include <string_view>
 
 #include "heed/gradient.h"
-#include "src/gradient/backward_views.h"
 #include "src/gradient/problem.h"
 #include "src/gradient/request.h"
 #include "src/message.h"
@@ -87,14 +88,7 @@ constexpr ChosenRow kRows[] = {
 class ChosenRequest {
  public:
   explicit ChosenRequest(const Request& request)
-      : row_(RowOf(request)),
-        reader_(*FindMechanism(request.id), CheckFloats(request)),
-        r_(row_.read(reader_)) {
-    if (r_.rest.return_weights || r_.rest.return_scores) {
-      Fail(ErrorCode::kUnsupported,
-           "return_weights and return_scores give results without a gradient");
-    }
-  }
+      : row_(RowOf(request)), reader_(DifferentiableReader(request)), r_(row_.read(reader_)) {}
 
   const ComposedRequest& r() const { return r_; }
   AttentionOptions Options() const { return row_.options(reader_, r_); }
@@ -110,26 +104,28 @@ class ChosenRequest {
     }
     RefuseMechanism(request);
   }
-  static const Request& CheckFloats(const Request& request) {
-    for (const std::string_view name : {"q", "k", "v"}) {
-      const AnyTensor* tensor = FindTensor(request.inputs, name);
-      if (tensor == nullptr || tensor->dtype == DType::kFloat32) continue;
-      Fail(ErrorCode::kDType,
-           "{} has element type {}; gradients of selective mechanisms are those of float32",
-           {name, DTypeName(tensor->dtype)});
-    }
-    return request;
-  }
 
   const ChosenRow& row_;
   RequestReader reader_;
   ComposedRequest r_;
 };
 
-// [batch, num_heads, q_len] as [batch, num_heads, q_len, 1].
-TensorView<float> RowsOf(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, -1}); }
-
 }  // namespace
+
+RequestReader DifferentiableReader(const Request& request) {
+  for (const std::string_view name : {"q", "k", "v"}) {
+    const AnyTensor* tensor = FindTensor(request.inputs, name);
+    if (tensor == nullptr || tensor->dtype == DType::kFloat32) continue;
+    Fail(ErrorCode::kDType,
+         "{} has element type {}; gradients of selective mechanisms are those of float32",
+         {name, DTypeName(tensor->dtype)});
+  }
+  const RequestReader reader(*FindMechanism(request.id), request);
+  if (reader.Flag("return_weights")) {
+    Fail(ErrorCode::kUnsupported, "return_weights gives a result without a gradient");
+  }
+  return reader;
+}
 
 BackwardPlan PlanChosenBackward(const Request& request) {
   const ChosenRequest chosen(request);
@@ -153,6 +149,7 @@ void RunChosenBackward(const Request& request, std::span<const NamedTensor> resu
                        std::span<const NamedTensor> d_results,
                        std::span<const NamedTensor> gradients, ThreadPool* pool) {
   CheckAreFloats(d_results, gradients);
+  CheckLieApart(request, d_results, gradients);
   const ChosenRequest chosen(request);
   const ComposedRequest& r = chosen.r();
   AttentionGradients to;

@@ -73,13 +73,6 @@ void RunBlockMixture(const RequestReader& reader, std::span<const NamedTensor> o
 
 // Reformer.
 
-namespace {
-
-struct ReformerRequest {
-  TensorView<const float> q, v;
-  ReformerOptions options;
-};
-
 ReformerRequest ReadReformer(const RequestReader& reader) {
   ReformerRequest r = {reader.RequiredTensor("q"), reader.RequiredTensor("v"), {}};
   ReformerOptions& o = r.options;
@@ -108,8 +101,6 @@ ReformerRequest ReadReformer(const RequestReader& reader) {
   CheckCount("num_buckets (twice the columns of rotations)", o.num_buckets);
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanReformer(const RequestReader& reader) {
   const ReformerRequest r = ReadReformer(reader);

@@ -43,6 +43,13 @@ IndexedOptions ReadIndexed(const RequestReader& reader, const ComposedRequest& r
 IndexTensors ReadIndex(const RequestReader& reader);
 HeavyHitterOptions ReadHeavyHitter(const RequestReader& reader, const ComposedRequest& r);
 
+// Requests of the other rows.
+struct ReformerRequest {
+  TensorView<const float> q, v;
+  ReformerOptions options;
+};
+ReformerRequest ReadReformer(const RequestReader& reader);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_SELECTIVE_REQUEST_H_

@@ -59,7 +59,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 49);
+  EXPECT_EQ(rows, 50);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
