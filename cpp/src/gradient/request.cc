@@ -43,8 +43,10 @@ constexpr Other kOthers[] = {
     {"block_mixture", kChosen},
     {"heavy_hitter", kChosen},
     {"indexed", kChosen},
+    {"native_sparse", {PlanNativeSparseBackward, RunNativeSparseForward, RunNativeSparseBackward}},
     {"quest", kChosen},
     {"reformer", {PlanReformerBackward, RunReformerForward, RunReformerBackward}},
+    {"routing", {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward}},
     {"streaming", kChosen},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };

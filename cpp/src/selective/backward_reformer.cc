@@ -67,10 +67,6 @@ class ReformerBackward {
   }
 
  private:
-  template <class T>
-  static T* RowOf(const TensorView<T>& x, int64_t b, int64_t h, int64_t i) {
-    return x.data + b * x.strides[0] + h * x.strides[1] + i * x.strides[2];
-  }
   static void CopyRow(const TensorView<const float>& from, int64_t b, int64_t h, int64_t token,
                       const OwnedTensor& to, int64_t to_head, int64_t place) {
     std::copy_n(RowOf(from, b, h, token), from.shape[3], RowOf(to.view(), b, to_head, place));

@@ -207,11 +207,6 @@ class Reformer {
     });
   }
 
-  template <class T>
-  static T* RowOf(const TensorView<T>& x, int64_t b, int64_t h, int64_t i) {
-    return x.data + b * x.strides[0] + h * x.strides[1] + i * x.strides[2];
-  }
-
   const ReformerOptions& o_;
   const AttentionProblem& p_;
   const TensorView<const float>&q_, &v_;

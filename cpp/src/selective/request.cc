@@ -119,11 +119,6 @@ void RunReformer(const RequestReader& reader, std::span<const NamedTensor> outpu
 
 namespace {
 
-struct NativeSparseRequest {
-  TensorView<const float> q, k, v, gates;
-  NativeSparseOptions options;
-};
-
 // [compress_block], or one row per KV head.
 TensorView<const float> ReadWeight(const RequestReader& reader, const char* name) {
   const AnyTensor* weight = reader.Input(name);
@@ -133,6 +128,8 @@ TensorView<const float> ReadWeight(const RequestReader& reader, const char* name
   }
   return reader.FloatTensor(name);
 }
+
+}  // namespace
 
 NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
   NativeSparseRequest r = {reader.RequiredTensor("q"),
@@ -158,8 +155,6 @@ NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
   o.compress_v_weight = ReadWeight(reader, "compress_v_weight");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanNativeSparse(const RequestReader& reader) {
   const NativeSparseRequest r = ReadNativeSparse(reader);
@@ -224,13 +219,6 @@ void RunIndexed(const RequestReader& reader, std::span<const NamedTensor> output
 
 // Routing attention.
 
-namespace {
-
-struct RoutingRequest {
-  TensorView<const float> q, k, v;
-  RoutingOptions options;
-};
-
 RoutingRequest ReadRouting(const RequestReader& reader) {
   RoutingRequest r = {
       reader.RequiredTensor("q"), reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
@@ -257,8 +245,6 @@ RoutingRequest ReadRouting(const RequestReader& reader) {
   o.num_clusters = o.centroids.shape[2];
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanRouting(const RequestReader& reader) {
   const RoutingRequest r = ReadRouting(reader);

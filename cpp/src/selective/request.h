@@ -50,6 +50,18 @@ struct ReformerRequest {
 };
 ReformerRequest ReadReformer(const RequestReader& reader);
 
+struct RoutingRequest {
+  TensorView<const float> q, k, v;
+  RoutingOptions options;
+};
+RoutingRequest ReadRouting(const RequestReader& reader);
+
+struct NativeSparseRequest {
+  TensorView<const float> q, k, v, gates;
+  NativeSparseOptions options;
+};
+NativeSparseRequest ReadNativeSparse(const RequestReader& reader);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_SELECTIVE_REQUEST_H_

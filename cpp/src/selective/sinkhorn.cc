@@ -92,10 +92,6 @@ class Sorter {
     return logs_[static_cast<size_t>((unit * blocks_ + n) * blocks_ + m)];
   }
 
-  template <class T>
-  static T* RowOf(const TensorView<T>& x, int64_t b, int64_t h, int64_t i) {
-    return x.data + b * x.strides[0] + h * x.strides[1] + i * x.strides[2];
-  }
   // Zeros where there is nothing to copy.
   static void CopyRow(const float* from, const TensorView<float>& to, int64_t b, int64_t h,
                       int64_t i) {
