@@ -47,6 +47,7 @@ constexpr Other kOthers[] = {
     {"quest", kChosen},
     {"reformer", {PlanReformerBackward, RunReformerForward, RunReformerBackward}},
     {"routing", {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward}},
+    {"sinkhorn", {PlanSinkhornBackward, RunSinkhornForward, RunSinkhornBackward}},
     {"streaming", kChosen},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };

@@ -61,6 +61,13 @@ void RunNativeSparseBackward(const Request& request, std::span<const NamedTensor
                              std::span<const NamedTensor> d_results,
                              std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+BackwardPlan PlanSinkhornBackward(const Request& request);
+void RunSinkhornForward(const Request& request, std::span<const NamedTensor> results,
+                        ThreadPool* pool);
+void RunSinkhornBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 // Rows whose gradient is that of attention to the keys they chose.
 BackwardPlan PlanChosenBackward(const Request& request);
 void RunChosenForward(const Request& request, std::span<const NamedTensor> results,

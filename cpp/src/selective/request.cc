@@ -261,13 +261,6 @@ void RunRouting(const RequestReader& reader, std::span<const NamedTensor> output
 
 // Sinkhorn attention.
 
-namespace {
-
-struct SinkhornRequest {
-  TensorView<const float> q, k, v;
-  SinkhornOptions options;
-};
-
 SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
   SinkhornRequest r = {
       reader.RequiredTensor("q"), reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
@@ -282,8 +275,6 @@ SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
   if (logits != nullptr) o.sort_logits = reader.RequiredTensor("sort_logits");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanSinkhorn(const RequestReader& reader) {
   const SinkhornRequest r = ReadSinkhorn(reader);

@@ -62,6 +62,12 @@ struct NativeSparseRequest {
 };
 NativeSparseRequest ReadNativeSparse(const RequestReader& reader);
 
+struct SinkhornRequest {
+  TensorView<const float> q, k, v;
+  SinkhornOptions options;
+};
+SinkhornRequest ReadSinkhorn(const RequestReader& reader);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_SELECTIVE_REQUEST_H_

@@ -70,7 +70,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 50);
+  EXPECT_EQ(rows, 51);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
