@@ -55,7 +55,7 @@ std::optional<Array> ReadWeight(const Request& request, const char* name, const 
   return weight;
 }
 
-// Rounded to float32: choices look at it. What reaches beyond the length is never seen.
+// What reaches beyond the length is never seen.
 Array Compressed(const Array& x, const std::optional<Array>& weight, const Sizes& s,
                  const Visibility& visible, int64_t queries) {
   Array out;
@@ -72,12 +72,18 @@ Array Compressed(const Array& x, const std::optional<Array>& weight, const Sizes
             sum += factor * x(b, h, j * s.stride + n, d);
           }
           if (!weight) sum /= static_cast<double>(s.block);
-          out.values.push_back(static_cast<float>(sum));
+          out.values.push_back(sum);
         }
       }
     }
   }
   return out;
+}
+
+// As choices see it: in float32.
+Array Rounded(Array x) {
+  for (double& value : x.values) value = static_cast<float>(value);
+  return x;
 }
 
 class Branches {
@@ -88,6 +94,7 @@ class Branches {
         Compressed(qkv.k, ReadWeight(request, "compress_k_weight", qkv, s), s, visible, qkv.q_len);
     values_ =
         Compressed(qkv.v, ReadWeight(request, "compress_v_weight", qkv, s), s, visible, qkv.q_len);
+    rounded_keys_ = Rounded(keys_);
     scale_ = static_cast<float>(ReadScale(request, qkv));
   }
 
@@ -152,7 +159,7 @@ class Branches {
   void AddWeights(int64_t b, int64_t h, int64_t kv, int64_t i, std::vector<double>& scores) const {
     std::vector<double> weights;
     for (int64_t j = 0; j < NumVisible(b, i); ++j) {
-      const double product = DotInOrder(qkv_.q.Row(b, h, i), keys_.Row(b, kv, j));
+      const double product = DotInOrder(qkv_.q.Row(b, h, i), rounded_keys_.Row(b, kv, j));
       weights.push_back(static_cast<float>(product * scale_));
     }
     double largest = kMinusInfinity, sum = 0.0;
@@ -176,7 +183,7 @@ class Branches {
   const Qkv& qkv_;
   const Sizes& s_;
   const Visibility& visible_;
-  Array keys_, values_;
+  Array keys_, rounded_keys_, values_;
   double scale_;
 };
 

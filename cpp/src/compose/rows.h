@@ -38,6 +38,12 @@ class OwnedTensor {
   TensorView<float> view_;
 };
 
+// Where a row of [batch, heads, len, width] begins.
+template <class T>
+T* RowOf(const TensorView<T>& x, int64_t b, int64_t h, int64_t i) {
+  return x.data + b * x.strides[0] + h * x.strides[1] + i * x.strides[2];
+}
+
 // Calls body(b, h, i) for every row of [batch, heads, len]; each row is one thread's alone.
 template <class Body>
 void ForEachRow(const Extents& shape, ThreadPool& pool, Body&& body) {

@@ -60,11 +60,7 @@ namespace heed {
 
 HWY_EXPORT(RunGradient);
 
-void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                       const StoredTensor& out, TensorView<const float> lse,
-                       const StoredTensor& d_out, const AttentionOptions& options,
-                       const AttentionGradients& gradients, ThreadPool* pool) {
-  const GradientProblem problem = ValidateGradient(q, k, v, out, lse, d_out, options, gradients);
+void RunGradientProblem(const GradientProblem& problem, ThreadPool* pool) {
   try {
     HWY_DYNAMIC_DISPATCH(RunGradient)(problem, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const std::bad_alloc&) {
@@ -72,6 +68,13 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
   } catch (const std::length_error&) {
     Fail(ErrorCode::kMemory, "the scratch memory of gradients is more than can be addressed");
   }
+}
+
+void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                       const StoredTensor& out, TensorView<const float> lse,
+                       const StoredTensor& d_out, const AttentionOptions& options,
+                       const AttentionGradients& gradients, ThreadPool* pool) {
+  RunGradientProblem(ValidateGradient(q, k, v, out, lse, d_out, options, gradients), pool);
 }
 
 void AttentionBackward(TensorView<const float> q, TensorView<const float> k,

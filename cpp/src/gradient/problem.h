@@ -94,6 +94,10 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
                                  const AttentionOptions& options,
                                  const AttentionGradients& gradients);
 
+// Runs what was checked. Between the two a mechanism may say in `attention` which keys it chose.
+// Throws Error(kMemory).
+void RunGradientProblem(const GradientProblem& problem, ThreadPool* pool);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_GRADIENT_PROBLEM_H_

@@ -36,11 +36,21 @@ struct Other {
   std::string_view name;
   Verbs verbs;
 };
+constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
     {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
     {"low_rank", {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward}},
+    {"block_mixture", kChosen},
+    {"heavy_hitter", kChosen},
+    {"indexed", kChosen},
+    {"native_sparse", {PlanNativeSparseBackward, RunNativeSparseForward, RunNativeSparseBackward}},
+    {"quest", kChosen},
+    {"reformer", {PlanReformerBackward, RunReformerForward, RunReformerBackward}},
+    {"routing", {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward}},
+    {"sinkhorn", {PlanSinkhornBackward, RunSinkhornForward, RunSinkhornBackward}},
+    {"streaming", kChosen},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

@@ -53,6 +53,42 @@ void RunConvBackward(const Request& request, std::span<const NamedTensor> result
                      std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
                      ThreadPool* pool);
 
+BackwardPlan PlanReformerBackward(const Request& request);
+void RunReformerForward(const Request& request, std::span<const NamedTensor> results,
+                        ThreadPool* pool);
+void RunReformerBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
+BackwardPlan PlanRoutingBackward(const Request& request);
+void RunRoutingForward(const Request& request, std::span<const NamedTensor> results,
+                       ThreadPool* pool);
+void RunRoutingBackward(const Request& request, std::span<const NamedTensor> results,
+                        std::span<const NamedTensor> d_results,
+                        std::span<const NamedTensor> gradients, ThreadPool* pool);
+
+BackwardPlan PlanNativeSparseBackward(const Request& request);
+void RunNativeSparseForward(const Request& request, std::span<const NamedTensor> results,
+                            ThreadPool* pool);
+void RunNativeSparseBackward(const Request& request, std::span<const NamedTensor> results,
+                             std::span<const NamedTensor> d_results,
+                             std::span<const NamedTensor> gradients, ThreadPool* pool);
+
+BackwardPlan PlanSinkhornBackward(const Request& request);
+void RunSinkhornForward(const Request& request, std::span<const NamedTensor> results,
+                        ThreadPool* pool);
+void RunSinkhornBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
+// Rows whose gradient is that of attention to the keys they chose.
+BackwardPlan PlanChosenBackward(const Request& request);
+void RunChosenForward(const Request& request, std::span<const NamedTensor> results,
+                      ThreadPool* pool);
+void RunChosenBackward(const Request& request, std::span<const NamedTensor> results,
+                       std::span<const NamedTensor> d_results,
+                       std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 }  // namespace heed
 
 #endif  // HEED_SRC_GRADIENT_REQUEST_H_

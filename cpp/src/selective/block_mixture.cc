@@ -17,6 +17,16 @@ void SetMean(const TensorView<const float>& k, int64_t b, int64_t h, const KeyRa
   }
 }
 
+BlockChooser MeanChooser(const AttentionProblem& p, const TensorView<const float>& q,
+                         const TensorView<const float>& k, int64_t key_block, ThreadPool* pool) {
+  return BlockChooser(
+      p, q, key_block,
+      [&](int64_t b, int64_t h, const KeyRange& keys, const DotPanels& means, int64_t block) {
+        SetMean(k, b, h, keys, means, block);
+      },
+      PoolOrDefault(pool));
+}
+
 }  // namespace
 
 void ValidateBlockMixture(const BlockMixtureOptions& o, int64_t batch) {
@@ -30,13 +40,14 @@ void BlockMixtureAttention(TensorView<const float> q, TensorView<const float> k,
                            const AttentionOutputs& outputs, ThreadPool* pool) {
   ValidateBlockMixture(options, q.shape[0]);
   AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
-  const BlockChooser chooser(
-      p, q, options.key_block,
-      [&](int64_t b, int64_t h, const KeyRange& keys, const DotPanels& means, int64_t block) {
-        SetMean(k, b, h, keys, means, block);
-      },
-      PoolOrDefault(pool));
+  const BlockChooser chooser = MeanChooser(p, q, k, options.key_block, pool);
   AttendToChosen(p, chooser, chooser.Lists(options.top_blocks), pool);
+}
+
+void KeepBlockMixture(const TensorView<const float>& q, const TensorView<const float>& k,
+                      const BlockMixtureOptions& options, AttentionProblem& p, ThreadPool* pool) {
+  const BlockChooser chooser = MeanChooser(p, q, k, options.key_block, pool);
+  KeepChosen(p, chooser, chooser.Lists(options.top_blocks), pool);
 }
 
 }  // namespace heed

@@ -51,6 +51,10 @@ struct ChoiceLists {
 BlockRows Choose(const AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                  ThreadPool& pool);
 
+// Makes p see what was chosen, and no more. Throws Error(kMemory).
+void KeepChosen(AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
+                ThreadPool* pool);
+
 // Attention over what was chosen. Throws Error(kMemory).
 void AttendToChosen(AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                     ThreadPool* pool);

@@ -1,10 +1,14 @@
 // Heavy hitters over a whole sequence: a cache decodes it token by token.
 #include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "src/cache/state.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/keep/block_list.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 
@@ -62,6 +66,81 @@ void Scatter(const TensorView<float>& slots, const KvCache::State& state, int64_
   }
 }
 
+// Decodes token by token, and shows what the cache holds: see(t, weights over its slots, state). A
+// dry run sees nothing.
+template <class See>
+void DecodeAll(const AttentionProblem& p, const TensorView<const float>& q,
+               const TensorView<const float>& k, const TensorView<const float>& v,
+               const HeavyHitterOptions& options, const AttentionOutputs& outputs, ThreadPool* pool,
+               const See& see) {
+  KvCache cache({.batch = p.batch,
+                 .num_kv_heads = p.num_kv_heads,
+                 .head_dim = p.head_dim,
+                 .head_dim_v = p.head_dim_v,
+                 .window = options.recent_tokens,
+                 .heavy_hitters = options.heavy_tokens});
+  std::vector<int64_t> counts(static_cast<size_t>(p.batch));
+  DecodeOptions decode;
+  decode.scale = options.scale;
+  decode.softcap = options.softcap;
+  decode.sink_logits = options.sinks;
+  decode.query_lengths = counts;
+  const auto row_of = [&](int64_t t) {
+    AttentionOutputs row;
+    row.output = TokenOf(outputs.output, t);
+    if (outputs.lse.has_value()) row.lse = TokenOf(outputs.lse, t);
+    return row;
+  };
+  if (DryRun* const dry = DryRun::Current()) {
+    std::ranges::fill(counts, 1);
+    return CountCost(p, StoredTensor(TokenOf(q, 0)), cache, decode, row_of(0), *dry, pool);
+  }
+  for (int64_t t = 0; t < p.q_len; ++t) {
+    for (int64_t b = 0; b < p.batch; ++b) {
+      counts[static_cast<size_t>(b)] = t < p.KeyLength(b, 0) ? 1 : 0;
+    }
+    cache.Append(TokenOf(k, t), TokenOf(v, t), counts);
+    const OwnedTensor slots({p.batch, p.num_heads, 1, cache.state().MostSlots()});
+    AttentionOutputs row = row_of(t);
+    row.weights = slots.view();
+    DecodeSlots(StoredTensor(TokenOf(q, t)), cache.state(), decode, row, pool);
+    see(t, slots.view(), cache.state());
+  }
+}
+
+// A list for each KV head and token, with room for what the cache holds then; first tokens stand
+// there for now.
+BlockRows FirstTokens(const AttentionProblem& p, int64_t most) {
+  BlockRows rows = {1, 1, p.q_len, p.num_kv_heads, {}, {}, p.batch};
+  int64_t start = 0;
+  for (int64_t n = 0; n < p.batch * p.num_kv_heads * p.q_len; ++n) {
+    const int64_t t = n % p.q_len;
+    rows.starts.push_back(start);
+    if (t < p.KeyLength(n / p.q_len / p.num_kv_heads, 0)) start += std::min(t + 1, most);
+  }
+  rows.starts.push_back(start);
+  rows.blocks.resize(static_cast<size_t>(start));
+  for (size_t n = 0; n + 1 < rows.starts.size(); ++n) {
+    std::iota(rows.blocks.begin() + rows.starts[n], rows.blocks.begin() + rows.starts[n + 1], 0);
+  }
+  return rows;
+}
+
+// What the cache holds for token t, ascending.
+void ListHeld(const KvCache::State& state, int64_t t, BlockRows& rows) {
+  for (int64_t n = 0; n < rows.batches * rows.heads; ++n) {
+    const size_t row = static_cast<size_t>(n * rows.rows + t);
+    const auto begin = rows.blocks.begin() + rows.starts[row];
+    const auto end = rows.blocks.begin() + rows.starts[row + 1];
+    const Sequence& sequence = state.sequences[static_cast<size_t>(n / rows.heads)];
+    for (auto to = begin; to != end; ++to) {
+      const int64_t at = (to - begin) * rows.heads + n % rows.heads;
+      *to = static_cast<int32_t>(sequence.tokens[static_cast<size_t>(at)]);
+    }
+    std::sort(begin, end);
+  }
+}
+
 }  // namespace
 
 AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
@@ -97,39 +176,25 @@ void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
   }
-  KvCache cache({.batch = p.batch,
-                 .num_kv_heads = p.num_kv_heads,
-                 .head_dim = p.head_dim,
-                 .head_dim_v = p.head_dim_v,
-                 .window = options.recent_tokens,
-                 .heavy_hitters = options.heavy_tokens});
-  std::vector<int64_t> counts(static_cast<size_t>(p.batch));
-  DecodeOptions decode;
-  decode.scale = options.scale;
-  decode.softcap = options.softcap;
-  decode.sink_logits = options.sinks;
-  decode.query_lengths = counts;
-  const auto row_of = [&](int64_t t) {
-    AttentionOutputs row;
-    row.output = TokenOf(outputs.output, t);
-    if (outputs.lse.has_value()) row.lse = TokenOf(outputs.lse, t);
-    return row;
-  };
-  if (DryRun* const dry = DryRun::Current()) {
-    std::ranges::fill(counts, 1);
-    return CountCost(p, StoredTensor(TokenOf(q, 0)), cache, decode, row_of(0), *dry, pool);
-  }
-  for (int64_t t = 0; t < p.q_len; ++t) {
-    for (int64_t b = 0; b < p.batch; ++b) {
-      counts[static_cast<size_t>(b)] = t < p.KeyLength(b, 0) ? 1 : 0;
-    }
-    cache.Append(TokenOf(k, t), TokenOf(v, t), counts);
-    const OwnedTensor slots({p.batch, p.num_heads, 1, cache.state().MostSlots()});
-    AttentionOutputs row = row_of(t);
-    row.weights = slots.view();
-    DecodeSlots(StoredTensor(TokenOf(q, t)), cache.state(), decode, row, pool);
-    if (outputs.weights.has_value()) Scatter(slots.view(), cache.state(), t, outputs.weights);
-  }
+  DecodeAll(p, q, k, v, options, outputs, pool,
+            [&](int64_t t, const TensorView<float>& slots, const KvCache::State& state) {
+              if (outputs.weights.has_value()) Scatter(slots, state, t, outputs.weights);
+            });
+}
+
+void KeepHeavyHitters(const TensorView<const float>& q, const TensorView<const float>& k,
+                      const TensorView<const float>& v, const HeavyHitterOptions& options,
+                      AttentionProblem& p, ThreadPool* pool) {
+  BlockRows held = FirstTokens(p, options.recent_tokens + options.heavy_tokens);
+  const OwnedTensor row({p.batch, p.num_heads, 1, p.head_dim_v});
+  AttentionOutputs outputs;  // every token's in the same place
+  outputs.output = row.view();
+  outputs.output.strides[2] = 0;
+  DecodeAll(p, q, k, v, options, outputs, pool,
+            [&](int64_t t, const TensorView<float>&, const KvCache::State& state) {
+              ListHeld(state, t, held);
+            });
+  p.chosen = std::make_shared<BlockListKeep>(std::move(held), std::vector<int64_t>(), p);
 }
 
 }  // namespace heed

@@ -113,4 +113,10 @@ void IndexedAttention(TensorView<const float> q, TensorView<const float> k,
   AttendToChosen(p, indexer, {1, 1, options.top_k, p.kv_len}, pool);
 }
 
+void KeepIndexed(const IndexTensors& index, const IndexedOptions& options, AttentionProblem& p,
+                 ThreadPool* pool) {
+  const Indexer indexer(p, index, PoolOrDefault(pool));
+  KeepChosen(p, indexer, {1, 1, options.top_k, p.kv_len}, pool);
+}
+
 }  // namespace heed

@@ -1,4 +1,6 @@
 // Native sparse attention: compressed keys, blocks chosen by them, and a window, summed with gates.
+#include "src/selective/native_sparse.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,11 +17,17 @@
 #include "src/view_checks.h"
 
 namespace heed {
-namespace {
 
-// Compressed keys that `length` keys make.
 int64_t NumCompressed(const NativeSparseOptions& o, int64_t length) {
   return length < o.compress_block ? 0 : (length - o.compress_block) / o.compress_stride + 1;
+}
+
+namespace {
+
+// Compressed keys that lie at or before the position.
+int64_t Visible(const NativeSparseOptions& o, const AttentionProblem& p, int64_t batch,
+                int64_t query) {
+  return NumCompressed(o, std::min(p.KeyLength(batch, query), p.Position(batch, query) + 1));
 }
 
 // out[j] = sum of weight[n] x[j * stride + n], or the mean; summed in double, rounded once.
@@ -71,12 +79,6 @@ class CompressedWeights final : public Chooser {
     return std::min((length + o_.key_block - 1) / o_.key_block, position / o_.key_block + 1);
   }
 
-  // Compressed keys that lie at or before the position.
-  int64_t Visible(int64_t batch, int64_t query) const {
-    const int64_t position = p_.Position(batch, query);
-    return NumCompressed(o_, std::min(p_.KeyLength(batch, query), position + 1));
-  }
-
   void Score(int64_t batch, int64_t list, int64_t first, size_t num_rows, int64_t count, int worker,
              double* scores, size_t stride) const override {
     for (size_t r = 0; r < num_rows; ++r) std::fill_n(scores + r * stride, count, 0.0);
@@ -88,11 +90,11 @@ class CompressedWeights final : public Chooser {
       for (size_t r = 0; r < num_rows; ++r) {
         const int64_t i = first + static_cast<int64_t>(r);
         rows[r] = q_.data + batch * q_.strides[0] + h * q_.strides[1] + i * q_.strides[2];
-        most = std::max(most, Visible(batch, i));
+        most = std::max(most, Visible(o_, p_, batch, i));
       }
       ExactDots(rows, num_rows, panels, most, weights, stride_);
       for (size_t r = 0; r < num_rows; ++r) {
-        const int64_t visible = Visible(batch, first + static_cast<int64_t>(r));
+        const int64_t visible = Visible(o_, p_, batch, first + static_cast<int64_t>(r));
         AddWeights(weights + r * stride_, visible, count, scores + r * stride);
       }
     }
@@ -147,13 +149,8 @@ class CompressedWeights final : public Chooser {
   mutable std::vector<ScratchVector<double>> scratch_;
 };
 
-AttentionOptions Branch(const NativeSparseOptions& o) {
-  AttentionOptions branch;
-  branch.scale = o.scale;
-  branch.causal = true;
-  branch.query_offset = o.query_offset;
-  branch.key_lengths = o.key_lengths;
-  return branch;
+ChoiceLists SelectedLists(const NativeSparseOptions& o, const AttentionProblem& p) {
+  return {p.num_kv_heads, o.key_block, o.top_blocks, (p.kv_len + o.key_block - 1) / o.key_block};
 }
 
 void CheckWeight(const char* name, const TensorView<const float>& weight, int64_t heads,
@@ -164,44 +161,70 @@ void CheckWeight(const char* name, const TensorView<const float>& weight, int64_
   CheckShape(name, weight.shape, {1, 1, rows, block}, "[1, 1, 1 or num_kv_heads, compress_block]");
 }
 
-// The same weights for every head have a stride of 0.
+void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
+            const TensorView<const float>& v, const NativeSparseOptions& o,
+            const AttentionProblem& p, const TensorView<float>& compressed,
+            const TensorView<float>& selected, const TensorView<float>& window, ThreadPool& pool) {
+  const CompressedTokens tokens = CompressTokens(o, p, k, v, pool);
+  Attention(q, tokens.keys.view(), tokens.values.view(), OverCompressed(o, tokens),
+            {.output = compressed}, &pool);
+  const CompressedWeights chooser(o, p, q, tokens.keys.view(), pool);
+  AttentionProblem chosen = ValidateComposed(q, k, v, Branch(o), {.output = selected});
+  AttendToChosen(chosen, chooser, SelectedLists(o, p), &pool);
+  Attention(q, k, v, OverWindow(o), {.output = window}, &pool);
+}
+
+}  // namespace
+
 TensorView<const float> PerHead(TensorView<const float> weight) {
   if (weight.shape[2] == 1) weight.strides[2] = 0;
   return weight;
 }
 
-void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
-            const TensorView<const float>& v, const NativeSparseOptions& o,
-            const AttentionProblem& p, const TensorView<float>& compressed,
-            const TensorView<float>& selected, const TensorView<float>& window, ThreadPool& pool) {
-  const int64_t num_compressed = NumCompressed(o, p.kv_len);
-  const OwnedTensor keys({p.batch, p.num_kv_heads, num_compressed, p.head_dim});
-  const OwnedTensor values({p.batch, p.num_kv_heads, num_compressed, p.head_dim_v});
-  Compress(o, k, PerHead(o.compress_k_weight), keys.view(), pool);
-  Compress(o, v, PerHead(o.compress_v_weight), values.view(), pool);
-  const CompressedWeights chooser(o, p, q, keys.view(), pool);
-
-  ScratchVector<int32_t> visible;
+CompressedTokens CompressTokens(const NativeSparseOptions& o, const AttentionProblem& p,
+                                const TensorView<const float>& k, const TensorView<const float>& v,
+                                ThreadPool& pool) {
+  const int64_t count = NumCompressed(o, p.kv_len);
+  CompressedTokens tokens;
+  tokens.keys = OwnedTensor({p.batch, p.num_kv_heads, count, p.head_dim});
+  tokens.values = OwnedTensor({p.batch, p.num_kv_heads, count, p.head_dim_v});
+  Compress(o, k, PerHead(o.compress_k_weight), tokens.keys.view(), pool);
+  Compress(o, v, PerHead(o.compress_v_weight), tokens.values.view(), pool);
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t i = 0; i < p.q_len; ++i) {
-      visible.push_back(static_cast<int32_t>(chooser.Visible(b, i)));
+      tokens.visible.push_back(static_cast<int32_t>(Visible(o, p, b, i)));
     }
   }
-  AttentionOptions over_compressed;
-  over_compressed.scale = o.scale;
-  over_compressed.key_lengths = visible;
-  Attention(q, keys.view(), values.view(), over_compressed, {.output = compressed}, &pool);
-
-  AttentionProblem chosen = ValidateComposed(q, k, v, Branch(o), {.output = selected});
-  const int64_t blocks = (p.kv_len + o.key_block - 1) / o.key_block;
-  AttendToChosen(chosen, chooser, {p.num_kv_heads, o.key_block, o.top_blocks, blocks}, &pool);
-
-  AttentionOptions recent = Branch(o);
-  recent.window = Window{o.window_len - 1, 0};
-  Attention(q, k, v, recent, {.output = window}, &pool);
+  return tokens;
 }
 
-}  // namespace
+AttentionOptions OverCompressed(const NativeSparseOptions& o, const CompressedTokens& tokens) {
+  AttentionOptions options;
+  options.scale = o.scale;
+  options.key_lengths = tokens.visible;
+  return options;
+}
+
+AttentionOptions Branch(const NativeSparseOptions& o) {
+  AttentionOptions branch;
+  branch.scale = o.scale;
+  branch.causal = true;
+  branch.query_offset = o.query_offset;
+  branch.key_lengths = o.key_lengths;
+  return branch;
+}
+
+AttentionOptions OverWindow(const NativeSparseOptions& o) {
+  AttentionOptions recent = Branch(o);
+  recent.window = Window{o.window_len - 1, 0};
+  return recent;
+}
+
+void KeepSelected(const NativeSparseOptions& o, const TensorView<const float>& q,
+                  const CompressedTokens& tokens, AttentionProblem& p, ThreadPool& pool) {
+  const CompressedWeights chooser(o, p, q, tokens.keys.view(), pool);
+  KeepChosen(p, chooser, SelectedLists(o, p), &pool);
+}
 
 void ValidateNativeSparse(const TensorView<const float>& q, const TensorView<const float>& k,
                           const TensorView<const float>& v,

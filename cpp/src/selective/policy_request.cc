@@ -1,12 +1,9 @@
 // Policies of caches behind heed::Run.
-#include "src/compose/composed_request.h"
 #include "src/selective/request.h"
 #include "src/selective/selective_problem.h"
 
 namespace heed {
-namespace {
 
-// A request whose queries see nothing that comes later.
 ComposedRequest ReadCausal(const RequestReader& reader) {
   ComposedRequest r = ReadComposed(reader);
   r.rest.options.causal = true;
@@ -28,8 +25,6 @@ QuestOptions ReadQuest(const RequestReader& reader, const ComposedRequest& r) {
   o.pages = reader.Count("pages").value_or(o.pages);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanStreaming(const RequestReader& reader) {
   const ComposedRequest r = ReadCausal(reader);
@@ -54,8 +49,6 @@ void RunQuest(const RequestReader& reader, std::span<const NamedTensor> outputs,
   QuestAttention(r.q, r.k, r.v, ReadQuest(reader, r), FloatOutputs(r, outputs), pool);
 }
 
-namespace {
-
 HeavyHitterOptions ReadHeavyHitter(const RequestReader& reader, const ComposedRequest& r) {
   HeavyHitterOptions o;
   o.recent_tokens = reader.Count("recent_tokens").value_or(o.recent_tokens);
@@ -66,8 +59,6 @@ HeavyHitterOptions ReadHeavyHitter(const RequestReader& reader, const ComposedRe
   o.key_lengths = r.rest.options.key_lengths;
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanHeavyHitter(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);

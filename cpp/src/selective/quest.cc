@@ -33,6 +33,16 @@ void SetBounds(const TensorView<const float>& k, int64_t b, int64_t h, const Key
   }
 }
 
+BlockChooser BoundsChooser(const AttentionProblem& p, const TensorView<const float>& queries,
+                           const TensorView<const float>& k, int64_t page_size, ThreadPool* pool) {
+  return BlockChooser(
+      p, queries, page_size,
+      [&](int64_t b, int64_t h, const KeyRange& keys, const DotPanels& bounds, int64_t page) {
+        SetBounds(k, b, h, keys, bounds, page);
+      },
+      PoolOrDefault(pool));
+}
+
 }  // namespace
 
 AttentionOptions ValidateQuest(const QuestOptions& o, int64_t batch) {
@@ -49,13 +59,15 @@ void QuestAttention(TensorView<const float> q, TensorView<const float> k, Tensor
                     ThreadPool* pool) {
   AttentionProblem p = ValidateComposed(q, k, v, ValidateQuest(options, q.shape[0]), outputs);
   const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
-  const BlockChooser chooser(
-      p, queries.view(), options.page_size,
-      [&](int64_t b, int64_t h, const KeyRange& keys, const DotPanels& bounds, int64_t page) {
-        SetBounds(k, b, h, keys, bounds, page);
-      },
-      PoolOrDefault(pool));
+  const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
   AttendToChosen(p, chooser, chooser.Lists(options.pages), pool);
+}
+
+void KeepQuest(const TensorView<const float>& q, const TensorView<const float>& k,
+               const QuestOptions& options, AttentionProblem& p, ThreadPool* pool) {
+  const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
+  const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
+  KeepChosen(p, chooser, chooser.Lists(options.pages), pool);
 }
 
 }  // namespace heed

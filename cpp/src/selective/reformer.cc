@@ -1,6 +1,8 @@
 // Reformer: rounds of hashing, each one call of the exact loop over tokens sorted by bucket. A pair
 // of tokens counts in the first round that brings it together, so that rounds are disjoint and
 // merge by lse.
+#include "src/selective/reformer.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,7 +15,6 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/message.h"
-#include "src/selective/bucket_keep.h"
 #include "src/selective/selective_problem.h"
 #include "src/split_mix.h"
 #include "src/view_checks.h"
@@ -35,6 +36,8 @@ void FillRotations(const ReformerOptions& o, int64_t round, SplitMix64& generato
   }
   rotations.FillGap();
 }
+
+}  // namespace
 
 Hashing HashAll(const ReformerOptions& o, const AttentionProblem& p,
                 const TensorView<const float>& q, ThreadPool& pool) {
@@ -70,7 +73,6 @@ Hashing HashAll(const ReformerOptions& o, const AttentionProblem& p,
   return hashing;
 }
 
-// to = from / |from|, 0 where that is 0. Returns |from|.
 double CopyUnit(const float* from, int64_t width, float* to) {
   double squares = 0;
   for (int64_t d = 0; d < width; ++d) squares += static_cast<double>(from[d]) * from[d];
@@ -80,7 +82,6 @@ double CopyUnit(const float* from, int64_t width, float* to) {
   return length;
 }
 
-// What tells heads and lengths of keys, which are the queries once more.
 TensorView<const float> KeyShape(TensorView<const float> q, const TensorView<const float>& v) {
   q.shape[1] = v.shape[1];
   return q;
@@ -92,6 +93,8 @@ AttentionOptions InnerOptions(const ReformerOptions& o) {
   inner.key_lengths = o.key_lengths;
   return inner;
 }
+
+namespace {
 
 class Reformer {
  public:
@@ -202,11 +205,6 @@ class Reformer {
       all_.lse(b, h, i, 0) = static_cast<float>(static_cast<double>(p_.scale) * length);
       if (all_.weights.has_value()) all_.weights(b, h, i, i) = 1;
     });
-  }
-
-  template <class T>
-  static T* RowOf(const TensorView<T>& x, int64_t b, int64_t h, int64_t i) {
-    return x.data + b * x.strides[0] + h * x.strides[1] + i * x.strides[2];
   }
 
   const ReformerOptions& o_;

@@ -2,7 +2,6 @@
 
 #include <initializer_list>
 
-#include "src/compose/composed_request.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 
@@ -52,8 +51,6 @@ std::span<const int32_t> ReadLengths(const RequestReader& reader) {
 
 // Mixture of block attention.
 
-namespace {
-
 BlockMixtureOptions ReadBlockMixture(const RequestReader& reader, const ComposedRequest& r) {
   BlockMixtureOptions o;
   o.attention = OptionsOf(r.rest);
@@ -61,8 +58,6 @@ BlockMixtureOptions ReadBlockMixture(const RequestReader& reader, const Composed
   o.top_blocks = reader.Count("top_blocks").value_or(o.top_blocks);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanBlockMixture(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -77,13 +72,6 @@ void RunBlockMixture(const RequestReader& reader, std::span<const NamedTensor> o
 }
 
 // Reformer.
-
-namespace {
-
-struct ReformerRequest {
-  TensorView<const float> q, v;
-  ReformerOptions options;
-};
 
 ReformerRequest ReadReformer(const RequestReader& reader) {
   ReformerRequest r = {reader.RequiredTensor("q"), reader.RequiredTensor("v"), {}};
@@ -114,8 +102,6 @@ ReformerRequest ReadReformer(const RequestReader& reader) {
   return r;
 }
 
-}  // namespace
-
 std::vector<OutputSpec> PlanReformer(const RequestReader& reader) {
   const ReformerRequest r = ReadReformer(reader);
   ValidateReformer(r.q, r.v, r.options);
@@ -133,11 +119,6 @@ void RunReformer(const RequestReader& reader, std::span<const NamedTensor> outpu
 
 namespace {
 
-struct NativeSparseRequest {
-  TensorView<const float> q, k, v, gates;
-  NativeSparseOptions options;
-};
-
 // [compress_block], or one row per KV head.
 TensorView<const float> ReadWeight(const RequestReader& reader, const char* name) {
   const AnyTensor* weight = reader.Input(name);
@@ -147,6 +128,8 @@ TensorView<const float> ReadWeight(const RequestReader& reader, const char* name
   }
   return reader.FloatTensor(name);
 }
+
+}  // namespace
 
 NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
   NativeSparseRequest r = {reader.RequiredTensor("q"),
@@ -172,8 +155,6 @@ NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
   o.compress_v_weight = ReadWeight(reader, "compress_v_weight");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanNativeSparse(const RequestReader& reader) {
   const NativeSparseRequest r = ReadNativeSparse(reader);
@@ -208,6 +189,8 @@ TensorView<const float> ReadRankThree(const RequestReader& reader, const char* n
   return view;
 }
 
+}  // namespace
+
 IndexTensors ReadIndex(const RequestReader& reader) {
   return {reader.RequiredTensor("index_q"), ReadRankThree(reader, "index_k", 1),
           ReadRankThree(reader, "index_weights", 3)};
@@ -219,8 +202,6 @@ IndexedOptions ReadIndexed(const RequestReader& reader, const ComposedRequest& r
   o.top_k = reader.Count("top_k").value_or(o.top_k);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanIndexed(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -237,13 +218,6 @@ void RunIndexed(const RequestReader& reader, std::span<const NamedTensor> output
 }
 
 // Routing attention.
-
-namespace {
-
-struct RoutingRequest {
-  TensorView<const float> q, k, v;
-  RoutingOptions options;
-};
 
 RoutingRequest ReadRouting(const RequestReader& reader) {
   RoutingRequest r = {
@@ -272,8 +246,6 @@ RoutingRequest ReadRouting(const RequestReader& reader) {
   return r;
 }
 
-}  // namespace
-
 std::vector<OutputSpec> PlanRouting(const RequestReader& reader) {
   const RoutingRequest r = ReadRouting(reader);
   ValidateRouting(r.q, r.k, r.v, r.options);
@@ -289,13 +261,6 @@ void RunRouting(const RequestReader& reader, std::span<const NamedTensor> output
 
 // Sinkhorn attention.
 
-namespace {
-
-struct SinkhornRequest {
-  TensorView<const float> q, k, v;
-  SinkhornOptions options;
-};
-
 SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
   SinkhornRequest r = {
       reader.RequiredTensor("q"), reader.RequiredTensor("k"), reader.RequiredTensor("v"), {}};
@@ -310,8 +275,6 @@ SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
   if (logits != nullptr) o.sort_logits = reader.RequiredTensor("sort_logits");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanSinkhorn(const RequestReader& reader) {
   const SinkhornRequest r = ReadSinkhorn(reader);

@@ -12,7 +12,7 @@
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
-#include "src/selective/range_keep.h"
+#include "src/selective/router.h"
 #include "src/selective/selective_problem.h"
 #include "src/split_mix.h"
 #include "src/view_checks.h"
@@ -21,16 +21,6 @@ namespace heed {
 namespace {
 
 constexpr int64_t kMaxClusters = int64_t{1} << 20;
-
-// Tokens of each cluster, ascending: [batch, num_heads, num_clusters, count].
-struct Members {
-  int64_t clusters, count;
-  ScratchVector<int32_t> tokens;
-
-  int32_t* Of(int64_t head, int64_t cluster) {
-    return tokens.data() + (head * clusters + cluster) * count;
-  }
-};
 
 struct RoutingScratch {
   RoutingScratch(int64_t len, int64_t dim)
@@ -81,152 +71,147 @@ void ChooseMembers(const float* x, int64_t row_stride, int64_t len, const float*
   }
 }
 
-class Router {
- public:
-  Router(const RoutingOptions& o, const AttentionProblem& p, ThreadPool& pool)
-      : o_(o), p_(p), pool_(pool), clusters_(o.num_clusters) {
-    const int64_t count = p.batch * p.num_heads * clusters_;
-    queries_ = {clusters_, std::min(o.cluster_tokens, p.q_len), {}};
-    keys_ = {clusters_, std::min(o.cluster_tokens, p.kv_len), {}};
-    queries_.tokens.resize(static_cast<size_t>(count * queries_.count));
-    keys_.tokens.resize(static_cast<size_t>(count * keys_.count));
-    counts_.resize(static_cast<size_t>(p.batch * p.num_heads * p.q_len));
-    const size_t numbers = static_cast<size_t>(p.num_heads * clusters_ * p.head_dim);
-    centroids_ = AlignedFloats(numbers);
-    SplitMix64 generator(o.seed);
-    if (DryRun::Current() != nullptr) return;
-    for (size_t n = 0; n < numbers; ++n) {
-      const int64_t at = static_cast<int64_t>(n), dim = p.head_dim;
-      centroids_.get()[n] = o.centroids.has_value() ? o.centroids(0, at / dim / clusters_,
-                                                                  at / dim % clusters_, at % dim)
-                                                    : generator.Normal();
-    }
+}  // namespace
+
+Router::Router(const RoutingOptions& o, const AttentionProblem& p, ThreadPool& pool)
+    : o_(o), p_(p), pool_(pool), clusters_(o.num_clusters) {
+  const int64_t count = p.batch * p.num_heads * clusters_;
+  queries_ = {clusters_, std::min(o.cluster_tokens, p.q_len), {}};
+  keys_ = {clusters_, std::min(o.cluster_tokens, p.kv_len), {}};
+  queries_.tokens.resize(static_cast<size_t>(count * queries_.count));
+  keys_.tokens.resize(static_cast<size_t>(count * keys_.count));
+  counts_.resize(static_cast<size_t>(p.batch * p.num_heads * p.q_len));
+  const size_t numbers = static_cast<size_t>(p.num_heads * clusters_ * p.head_dim);
+  centroids_ = AlignedFloats(numbers);
+  SplitMix64 generator(o.seed);
+  if (DryRun::Current() != nullptr) return;
+  for (size_t n = 0; n < numbers; ++n) {
+    const int64_t at = static_cast<int64_t>(n), dim = p.head_dim;
+    centroids_.get()[n] = o.centroids.has_value()
+                              ? o.centroids(0, at / dim / clusters_, at / dim % clusters_, at % dim)
+                              : generator.Normal();
   }
+}
 
-  void Choose(const TensorView<const float>& q, const TensorView<const float>& k) {
-    std::vector<std::unique_ptr<RoutingScratch>> scratch;
-    for (int w = 0; w < pool_.NumThreads(); ++w) {
-      scratch.push_back(
-          std::make_unique<RoutingScratch>(std::max(p_.q_len, p_.kv_len), p_.head_dim));
-    }
-    pool_.Run(2 * p_.batch * p_.num_heads, [&](int64_t task, int worker) {
-      RoutingScratch& s = *scratch[static_cast<size_t>(worker)];
-      const int64_t unit = task / 2, b = unit / p_.num_heads, h = unit % p_.num_heads;
-      const float* centroids = centroids_.get() + h * clusters_ * p_.head_dim;
-      const bool keys = task % 2 != 0;
-      const TensorView<const float>& x = keys ? k : q;
-      const float* head = x.data + b * x.strides[0] + (keys ? h / p_.group : h) * x.strides[1];
-      Members& members = keys ? keys_ : queries_;
-      ChooseMembers(head, x.strides[2], keys ? p_.KeyLength(b, 0) : p_.q_len, centroids,
-                    members.count, s, members.Of(unit, 0), members);
-    });
-    if (DryRun* const dry = DryRun::Current()) {
-      dry->AddFlops(2 * static_cast<double>(p_.batch * p_.num_heads * clusters_ * p_.head_dim) *
-                    static_cast<double>(p_.q_len + p_.kv_len));
-    }
+void Router::Choose(const TensorView<const float>& q, const TensorView<const float>& k) {
+  std::vector<std::unique_ptr<RoutingScratch>> scratch;
+  for (int w = 0; w < pool_.NumThreads(); ++w) {
+    scratch.push_back(std::make_unique<RoutingScratch>(std::max(p_.q_len, p_.kv_len), p_.head_dim));
   }
-
-  // Attends within all clusters and writes the means.
-  void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
-              const TensorView<const float>& v, const AttentionOutputs& outputs) {
-    const int64_t heads = p_.num_heads * clusters_;
-    const OwnedTensor own_q({p_.batch, heads, queries_.count, p_.head_dim});
-    const OwnedTensor own_k({p_.batch, heads, keys_.count, p_.head_dim});
-    const OwnedTensor own_v({p_.batch, heads, keys_.count, p_.head_dim_v});
-    const OwnedTensor own_output({p_.batch, heads, queries_.count, p_.head_dim_v});
-    const bool wants_weights = outputs.weights.has_value();
-    const OwnedTensor own_weights =
-        wants_weights ? OwnedTensor({p_.batch, heads, queries_.count, keys_.count}) : OwnedTensor();
-    Gather(q, false, own_q.view());
-    Gather(k, true, own_k.view());
-    Gather(v, true, own_v.view());
-    auto ranges = std::make_shared<RangeKeep>(p_.batch, heads, queries_.count, keys_.count);
-    SetRanges(*ranges);
-    AttentionOptions inner;
-    inner.scale = o_.scale;
-    AttentionOutputs within;
-    within.output = own_output.view();
-    within.weights = own_weights.view();
-    AttentionProblem p = ValidateComposed(own_q.view(), own_k.view(), own_v.view(), inner, within);
-    p.chosen = ranges;
-    RunProblem(p, &pool_);
-    pool_.Run(p_.batch * p_.num_heads, [&](int64_t unit, int) {
-      Average(unit / p_.num_heads, unit % p_.num_heads, *ranges, within, outputs);
-    });
-  }
-
- private:
-  int64_t NumKeys(int64_t b) const { return std::min(keys_.count, p_.KeyLength(b, 0)); }
-
-  // Keys that do not exist are left as they are: nobody reads them.
-  void Gather(const TensorView<const float>& x, bool keys, const TensorView<float>& to) {
+  pool_.Run(2 * p_.batch * p_.num_heads, [&](int64_t task, int worker) {
+    RoutingScratch& s = *scratch[static_cast<size_t>(worker)];
+    const int64_t unit = task / 2, b = unit / p_.num_heads, h = unit % p_.num_heads;
+    const float* centroids = centroids_.get() + h * clusters_ * p_.head_dim;
+    const bool keys = task % 2 != 0;
+    const TensorView<const float>& x = keys ? k : q;
+    const float* head = x.data + b * x.strides[0] + (keys ? h / p_.group : h) * x.strides[1];
     Members& members = keys ? keys_ : queries_;
-    ForEachRow(to.shape, pool_, [&](int64_t b, int64_t head, int64_t i) {
-      const int64_t h = head / clusters_;
-      float* const row = to.data + b * to.strides[0] + head * to.strides[1] + i * to.strides[2];
-      if (keys && i >= NumKeys(b)) {
-        std::fill_n(row, to.shape[3], 0.0f);
-        return;
-      }
-      const int64_t token = members.Of(b * p_.num_heads + h, head % clusters_)[i];
-      std::copy_n(x.data + b * x.strides[0] + (keys ? h / p_.group : h) * x.strides[1] +
-                      token * x.strides[2],
-                  to.shape[3], row);
-    });
+    ChooseMembers(head, x.strides[2], keys ? p_.KeyLength(b, 0) : p_.q_len, centroids,
+                  members.count, s, members.Of(unit, 0), members);
+  });
+  if (DryRun* const dry = DryRun::Current()) {
+    dry->AddFlops(2 * static_cast<double>(p_.batch * p_.num_heads * clusters_ * p_.head_dim) *
+                  static_cast<double>(p_.q_len + p_.kv_len));
   }
+}
 
-  // A cluster's keys ascend, so that those up to a position come first.
-  void SetRanges(RangeKeep& ranges) {
-    const Extents rows = {p_.batch, p_.num_heads * clusters_, queries_.count, 1};
-    ForEachRow(rows, pool_, [&](int64_t b, int64_t head, int64_t i) {
-      const int64_t unit = b * p_.num_heads + head / clusters_, c = head % clusters_;
-      const int32_t* const keys = keys_.Of(unit, c);
-      const int32_t* end = keys + NumKeys(b);
-      if (o_.causal) {
-        end = std::upper_bound(keys, end, p_.Position(b, queries_.Of(unit, c)[i]));
-      }
-      ranges.at(b, head, i) = {0, end - keys};
-    });
-  }
+void Router::GatherQueries(const TensorView<const float>& x, const TensorView<float>& to) const {
+  ForEachRow(to.shape, pool_, [&](int64_t b, int64_t head, int64_t i) {
+    const int64_t h = head / clusters_;
+    const int64_t token = queries_.Of(b * p_.num_heads + h, head % clusters_)[i];
+    std::copy_n(RowOf(x, b, h, token), to.shape[3], RowOf(to, b, head, i));
+  });
+}
 
-  void Average(int64_t b, int64_t h, const RangeKeep& ranges, const AttentionOutputs& within,
-               const AttentionOutputs& outputs) {
-    const int64_t unit = b * p_.num_heads + h;
-    int32_t* const counts = counts_.data() + unit * p_.q_len;
-    const auto each = [&](auto&& visit) {
-      for (int64_t c = 0; c < clusters_; ++c) {
-        for (int64_t i = 0; i < queries_.count; ++i) {
-          const int64_t seen = ranges.at(b, h * clusters_ + c, i).end;
-          if (seen > 0) visit(c, i, seen, queries_.Of(unit, c)[i]);
-        }
-      }
-    };
-    each([&](int64_t, int64_t, int64_t, int64_t token) { ++counts[token]; });
-    for (int64_t i = 0; i < p_.q_len; ++i) {
-      if (p_.head_dim_v > 0) std::fill_n(&outputs.output(b, h, i, 0), p_.head_dim_v, 0.0f);
-      if (outputs.weights.has_value()) std::fill_n(&outputs.weights(b, h, i, 0), p_.kv_len, 0.0f);
+void Router::GatherKeys(const TensorView<const float>& x, const TensorView<float>& to) const {
+  ForEachRow(to.shape, pool_, [&](int64_t b, int64_t head, int64_t i) {
+    if (i >= NumKeys(b)) {
+      std::fill_n(RowOf(to, b, head, i), to.shape[3], 0.0f);
+      return;
     }
-    each([&](int64_t c, int64_t i, int64_t seen, int64_t token) {
-      const float share = 1 / static_cast<float>(counts[token]);
-      const int64_t head = h * clusters_ + c;
-      for (int64_t d = 0; d < p_.head_dim_v; ++d) {
-        outputs.output(b, h, token, d) += share * within.output(b, head, i, d);
-      }
-      if (!outputs.weights.has_value()) return;
-      for (int64_t j = 0; j < seen; ++j) {
-        outputs.weights(b, h, token, keys_.Of(unit, c)[j]) += share * within.weights(b, head, i, j);
-      }
-    });
-  }
+    const int64_t h = head / clusters_;
+    const int64_t token = keys_.Of(b * p_.num_heads + h, head % clusters_)[i];
+    std::copy_n(RowOf(x, b, h / p_.group, token), to.shape[3], RowOf(to, b, head, i));
+  });
+}
 
-  const RoutingOptions& o_;
-  const AttentionProblem& p_;
-  ThreadPool& pool_;
-  int64_t clusters_;
-  Members queries_, keys_;
-  ScratchVector<int32_t> counts_;  // clusters that a query sees a key in
-  AlignedFloats centroids_;        // [num_heads, num_clusters, head_dim]
-};
+// A cluster's keys ascend, so that those up to a position come first.
+void Router::SetRanges(RangeKeep& ranges) {
+  const Extents rows = {p_.batch, p_.num_heads * clusters_, queries_.count, 1};
+  ForEachRow(rows, pool_, [&](int64_t b, int64_t head, int64_t i) {
+    const int64_t unit = b * p_.num_heads + head / clusters_, c = head % clusters_;
+    const int32_t* const keys = keys_.Of(unit, c);
+    const int32_t* end = keys + NumKeys(b);
+    if (o_.causal) {
+      end = std::upper_bound(keys, end, p_.Position(b, queries_.Of(unit, c)[i]));
+    }
+    ranges.at(b, head, i) = {0, end - keys};
+  });
+  pool_.Run(p_.batch * p_.num_heads, [&](int64_t unit, int) {
+    int32_t* const counts = counts_.data() + unit * p_.q_len;
+    ForEachSeeing(unit / p_.num_heads, unit % p_.num_heads, ranges,
+                  [&](int64_t, int64_t, int64_t, int64_t token) { ++counts[token]; });
+  });
+}
+
+namespace {
+
+// The mean of what the clusters of a head give.
+void Average(const Router& router, int64_t b, int64_t h, int64_t unit, const RangeKeep& ranges,
+             const AttentionOutputs& within, const AttentionOutputs& outputs) {
+  const Extents& shape = outputs.output.shape;
+  const bool wants_weights = outputs.weights.has_value();
+  for (int64_t i = 0; i < shape[2]; ++i) {
+    std::fill_n(RowOf(outputs.output, b, h, i), shape[3], 0.0f);
+    if (wants_weights) std::fill_n(RowOf(outputs.weights, b, h, i), outputs.weights.shape[3], 0.0f);
+  }
+  router.ForEachSeeing(b, h, ranges, [&](int64_t c, int64_t i, int64_t seen, int64_t token) {
+    const float share = router.Share(b, h, token);
+    const int64_t head = h * router.clusters() + c;
+    float* const output = RowOf(outputs.output, b, h, token);
+    const float* const from = RowOf(within.output, b, head, i);
+    for (int64_t d = 0; d < shape[3]; ++d) output[d] += share * from[d];
+    if (!wants_weights) return;
+    for (int64_t j = 0; j < seen; ++j) {
+      outputs.weights(b, h, token, router.keys().Of(unit, c)[j]) +=
+          share * within.weights(b, head, i, j);
+    }
+  });
+}
+
+// Attends within all clusters and writes the means.
+void AttendWithin(Router& router, const RoutingOptions& o, const AttentionProblem& p,
+                  const TensorView<const float>& q, const TensorView<const float>& k,
+                  const TensorView<const float>& v, const AttentionOutputs& outputs,
+                  ThreadPool& pool) {
+  const int64_t heads = p.num_heads * router.clusters();
+  const int64_t rows = router.queries().count, keys = router.keys().count;
+  const OwnedTensor own_q({p.batch, heads, rows, p.head_dim});
+  const OwnedTensor own_k({p.batch, heads, keys, p.head_dim});
+  const OwnedTensor own_v({p.batch, heads, keys, p.head_dim_v});
+  const OwnedTensor own_output({p.batch, heads, rows, p.head_dim_v});
+  const OwnedTensor own_weights =
+      outputs.weights.has_value() ? OwnedTensor({p.batch, heads, rows, keys}) : OwnedTensor();
+  router.GatherQueries(q, own_q.view());
+  router.GatherKeys(k, own_k.view());
+  router.GatherKeys(v, own_v.view());
+  auto ranges = std::make_shared<RangeKeep>(p.batch, heads, rows, keys);
+  router.SetRanges(*ranges);
+  AttentionOptions inner;
+  inner.scale = o.scale;
+  AttentionOutputs within;
+  within.output = own_output.view();
+  within.weights = own_weights.view();
+  AttentionProblem inside =
+      ValidateComposed(own_q.view(), own_k.view(), own_v.view(), inner, within);
+  inside.chosen = ranges;
+  RunProblem(inside, &pool);
+  pool.Run(p.batch * p.num_heads, [&](int64_t unit, int) {
+    Average(router, unit / p.num_heads, unit % p.num_heads, unit, *ranges, within, outputs);
+  });
+}
+
+}  // namespace
 
 AttentionOptions AttentionOf(const RoutingOptions& o) {
   AttentionOptions attention;
@@ -236,8 +221,6 @@ AttentionOptions AttentionOf(const RoutingOptions& o) {
   attention.key_lengths = o.key_lengths;
   return attention;
 }
-
-}  // namespace
 
 RoutingOptions ValidateRouting(const TensorView<const float>& q, const TensorView<const float>& k,
                                const TensorView<const float>& v, const RoutingOptions& options) {
@@ -273,7 +256,7 @@ void RoutingAttention(TensorView<const float> q, TensorView<const float> k,
   try {
     Router router(o, p, PoolOrDefault(pool));
     router.Choose(q, k);
-    router.Attend(q, k, v, outputs);
+    AttendWithin(router, o, p, q, k, v, outputs, PoolOrDefault(pool));
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the clusters of routing attention");
   } catch (const std::length_error&) {

@@ -48,6 +48,17 @@ AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
                                      const TensorView<const float>& v,
                                      const HeavyHitterOptions& options);
 
+// Make p, a valid call of attention with the mechanism's tensors, see what forward chooses.
+void KeepBlockMixture(const TensorView<const float>& q, const TensorView<const float>& k,
+                      const BlockMixtureOptions& options, AttentionProblem& p, ThreadPool* pool);
+void KeepQuest(const TensorView<const float>& q, const TensorView<const float>& k,
+               const QuestOptions& options, AttentionProblem& p, ThreadPool* pool);
+void KeepIndexed(const IndexTensors& index, const IndexedOptions& options, AttentionProblem& p,
+                 ThreadPool* pool);
+void KeepHeavyHitters(const TensorView<const float>& q, const TensorView<const float>& k,
+                      const TensorView<const float>& v, const HeavyHitterOptions& options,
+                      AttentionProblem& p, ThreadPool* pool);
+
 // Returns the options with cluster_tokens filled in.
 RoutingOptions ValidateRouting(const TensorView<const float>& q, const TensorView<const float>& k,
                                const TensorView<const float>& v, const RoutingOptions& options);

@@ -50,18 +50,29 @@ void BreakTies(DrawnRequest& drawn, uint64_t seed) {
   }
 }
 
+// Where every cluster has a single key, gradients of scores are 0 but for rounding, of many
+// clusters.
+DrawnRequest DrawDifferentiable(const Mechanism& row, uint64_t seed) {
+  DrawnRequest drawn = DrawRequest(row, Draw::kLeast, seed);
+  while (row.id == "routing" && drawn.extents.at("kv_len") < 4) {
+    drawn = DrawRequest(row, Draw::kLeast, seed += 3);
+  }
+  if (row.id == "routing") drawn.params["num_clusters"] = 2.0;
+  BreakTies(drawn, seed);
+  return drawn;
+}
+
 TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
   int rows = 0;
   for (const Mechanism& row : Mechanisms()) {
     if (!Lists(row.capabilities, "gradient")) continue;
     ++rows;
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      DrawnRequest drawn = DrawRequest(row, Draw::kLeast, seed);
-      BreakTies(drawn, seed);
+      const DrawnRequest drawn = DrawDifferentiable(row, seed);
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 53);
+  EXPECT_EQ(rows, 62);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {

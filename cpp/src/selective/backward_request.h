@@ -1,0 +1,36 @@
+// What gradients of selective rows behind requests have in common.
+#ifndef HEED_SRC_SELECTIVE_BACKWARD_REQUEST_H_
+#define HEED_SRC_SELECTIVE_BACKWARD_REQUEST_H_
+
+#include <new>
+#include <stdexcept>
+
+#include "heed/gradient.h"
+#include "src/gradient/backward_views.h"
+#include "src/message.h"
+#include "src/request_reader.h"
+
+namespace heed {
+
+// A reader of a request whose q, k and v are float32, and that asks for no result without a
+// gradient. Throws Error(kDType | kUnsupported).
+RequestReader DifferentiableReader(const Request& request);
+
+// [batch, num_heads, q_len] as [batch, num_heads, q_len, 1].
+inline TensorView<float> RowsOf(const AnyTensor* tensor) { return ViewOf(tensor, {0, 1, 2, -1}); }
+
+// body(); want of memory is an Error.
+template <class Body>
+void WithMemory(const Body& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, "could not allocate what the gradients of a selective row need");
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, "could not allocate what the gradients of a selective row need");
+  }
+}
+
+}  // namespace heed
+
+#endif  // HEED_SRC_SELECTIVE_BACKWARD_REQUEST_H_

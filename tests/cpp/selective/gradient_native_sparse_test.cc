@@ -1,0 +1,135 @@
+// Gradients of native sparse attention against central differences of the float64 oracle, whose
+// steps change no choice.
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "backward_case.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "selective_case.h"
+#include "simd_targets.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class NativeSparseGradient : public OnEveryTarget {};
+HEED_ON_EVERY_TARGET(NativeSparseGradient);
+
+// Small blocks, so that queries leave some out; compressed keys that overlap.
+RequestBuilder Sparse(const SelectiveSizes& s, uint64_t seed = 1) {
+  RequestBuilder builder = SelectiveRequest("native_sparse", s, seed);
+  builder
+      .Floats("branch_gates", {s.batch, s.num_heads, s.q_len, 3},
+              Normals(s.batch * s.num_heads * s.q_len * 3, seed + 3))
+      .Param("compress_block", 4.0)
+      .Param("compress_stride", 2.0)
+      .Param("key_block", 3.0)
+      .Param("top_blocks", 3.0)
+      .Param("first_blocks", 1.0)
+      .Param("local_blocks", 1.0)
+      .Param("window_len", 5.0);
+  return builder;
+}
+
+TEST_P(NativeSparseGradient, MatchesDifferencesOfReference) {
+  for (const SelectiveSizes& s :
+       {SelectiveSizes{1, 1, 1, 1, 1, 1, 1}, SelectiveSizes{2, 4, 2, 17, 17, 3, 5}}) {
+    ExpectElementsMatch(Sparse(s).request(), kGradientMaxError,
+                        "length " + std::to_string(s.kv_len));
+  }
+}
+
+TEST_P(NativeSparseGradient, WeightsOfCompressionLearn) {
+  const SelectiveSizes s = {2, 4, 2, 15, 15, 3, 2};
+  for (const int64_t rows : {1, 2}) {
+    RequestBuilder builder = Sparse(s, 9);
+    builder.Floats("compress_k_weight", {rows, 4}, Normals(rows * 4, 5))
+        .Floats("compress_v_weight", {rows, 4}, Normals(rows * 4, 6));
+    ExpectElementsMatch(builder.request(), kGradientMaxError, std::to_string(rows) + " rows");
+  }
+}
+
+TEST_P(NativeSparseGradient, MatchesAlongDirectionsAroundTiles) {
+  for (const SelectiveSizes& s :
+       {SelectiveSizes{1, 3, 1, 65, 65, 17, 9}, SelectiveSizes{2, 2, 2, 40, 130, 8, 20}}) {
+    RequestBuilder builder = Sparse(s, 4);
+    builder.Param("query_offset", std::string("end"));
+    ExpectDirectionsMatch(builder.request(), kGradientMaxError,
+                          "length " + std::to_string(s.kv_len));
+  }
+}
+
+TEST_P(NativeSparseGradient, MatchesBeyondLengths) {
+  RequestBuilder builder = Sparse({3, 2, 1, 13, 13, 3, 2}, 7);
+  builder.Integers("key_lengths", {3}, {13, 0, 8}).Param("scale", 1.5);
+  ExpectElementsMatch(builder.request(), kGradientMaxError, "lengths 13, 0 and 8");
+}
+
+// Query 7 of 12 does not look at the compressed branch.
+RequestBuilder Gated(const std::vector<float>& k, const std::vector<float>& v) {
+  RequestBuilder builder("native_sparse");
+  std::vector<float> gates(12 * 3, 0.5f);
+  gates[7 * 3] = 0;
+  builder.Floats("q", {1, 1, 12, 2}, Normals(24, 1))
+      .Floats("k", {1, 1, 12, 2}, k)
+      .Floats("v", {1, 1, 12, 2}, v)
+      .Floats("branch_gates", {1, 1, 12, 3}, gates)
+      .Param("compress_block", 4.0)
+      .Param("compress_stride", 4.0)
+      .Param("key_block", 2.0)
+      .Param("top_blocks", 3.0)
+      .Param("local_blocks", 2.0)
+      .Param("window_len", 3.0);
+  return builder;
+}
+
+TEST_P(NativeSparseGradient, AGateOfZeroLearnsAndLeavesItsBranchOut) {
+  const RequestBuilder builder = Gated(Normals(24, 2), Normals(24, 3));
+  ExpectElementsMatch(builder.request(), kGradientMaxError, "a gate of 0");
+  // All gates of 0: nothing but gates learns, whatever the branches hold.
+  RequestBuilder closed = Gated(std::vector<float>(24, kNan), std::vector<float>(24, kNan));
+  closed.Param("first_blocks", 1.0);
+  Request request = closed.request();
+  std::vector<float> zeros(36, 0.0f);
+  for (NamedTensor& input : request.inputs) {
+    if (input.name == "branch_gates") input.tensor.data = zeros.data();
+  }
+  Backward backward(request);
+  for (size_t n = 0; n < 3; ++n) {
+    for (const float x : backward.gradients.values(n)) EXPECT_EQ(x, 0.0f);
+  }
+}
+
+TEST_P(NativeSparseGradient, WhatIsNotSeenCannotMatter) {
+  std::vector<float> k = Normals(24, 2), v = Normals(24, 3);
+  std::fill(k.begin() + 18, k.end(), kNan);
+  std::fill(v.begin() + 18, v.end(), kNan);
+  RequestBuilder builder = Gated(k, v);
+  builder.Integers("key_lengths", {1}, {9});
+  Backward backward(builder.request());
+  for (size_t n = 0; n < backward.gradients.size(); ++n) {
+    for (const float x : backward.gradients.values(n)) EXPECT_TRUE(std::isfinite(x));
+  }
+  for (size_t i = 18; i < 24; ++i) {
+    EXPECT_EQ(backward.gradients.values(1)[i], 0.0f);
+    EXPECT_EQ(backward.gradients.values(2)[i], 0.0f);
+  }
+}
+
+TEST_P(NativeSparseGradient, SameBitsForAnyNumberOfThreads) {
+  RequestBuilder builder = Sparse({2, 4, 2, 200, 200, 8, 8}, 11);
+  builder.Floats("compress_k_weight", {4}, Normals(4, 5));
+  ExpectSameGradientsForAnyThreads(builder.request(), "native_sparse");
+}
+
+TEST(NativeSparseGradientRefuses, WhatForwardRefuses) {
+  RequestBuilder builder = Sparse({1, 1, 1, 4, 4, 2, 2});
+  builder.Floats("compress_k_weight", {3}, {1, 1, 1});
+  EXPECT_THAT(BackwardRefusal(builder.request()), ::testing::HasSubstr("shape: compress_k_weight"));
+}
+
+}  // namespace
+}  // namespace heed::testing
