@@ -6,7 +6,7 @@
 
 #include "heed/linear.h"
 #include "src/message.h"
-#include "src/parallel/owned_tensor.h"
+#include "src/parallel/owned_heads.h"
 #include "src/parallel/pieces.h"
 
 namespace heed {
@@ -81,7 +81,7 @@ class WeightGradient {
   const TensorView<const float>& d_y_;
   ThreadPool& pool_;
   const int64_t rows_;
-  const OwnedTensor columns_, kept_;
+  const OwnedHeads columns_, kept_;
   ScratchVector<char> apart_;
 };
 

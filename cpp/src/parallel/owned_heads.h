@@ -1,6 +1,6 @@
 // A tensor with memory of its own.
-#ifndef HEED_SRC_PARALLEL_OWNED_TENSOR_H_
-#define HEED_SRC_PARALLEL_OWNED_TENSOR_H_
+#ifndef HEED_SRC_PARALLEL_OWNED_HEADS_H_
+#define HEED_SRC_PARALLEL_OWNED_HEADS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace heed {
 
 // [batch, heads, len, dim] with the heads of a row side by side, not initialised. Throws
 // Error(kMemory). Empty tensors have a pointer too: absent means something else.
-struct OwnedTensor {
+struct OwnedHeads {
   AlignedFloats memory;
   TensorView<float> view;
 
-  OwnedTensor() = default;
-  OwnedTensor(int64_t batch, int64_t heads, int64_t len, int64_t dim) {
+  OwnedHeads() = default;
+  OwnedHeads(int64_t batch, int64_t heads, int64_t len, int64_t dim) {
     int64_t count = 0;
     if (__builtin_mul_overflow(batch, heads, &count) ||
         __builtin_mul_overflow(count, len, &count) || __builtin_mul_overflow(count, dim, &count) ||
@@ -35,4 +35,4 @@ struct OwnedTensor {
 
 }  // namespace heed
 
-#endif  // HEED_SRC_PARALLEL_OWNED_TENSOR_H_
+#endif  // HEED_SRC_PARALLEL_OWNED_HEADS_H_
