@@ -36,9 +36,12 @@ struct Other {
   std::string_view name;
   Verbs verbs;
 };
+constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
+    {"layer", kLayer},
+    {"position", kLayer},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

@@ -70,13 +70,8 @@ TensorView<const float> MultiHeadPass::MaskedRows() const {
 }
 
 void MultiHeadPass::WriteOutput(const TensorView<float>& output) const {
-  const TensorView<const float> rows = MaskedRows();
-  if (w_.w_o.has_value()) return Linear(rows, FlatCols(w_.w_o), w_.b_o, output, &pool_);
-  ForEachRows(RowCount(rows.shape), rows.shape[3], &pool_, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      std::copy_n(RowOf(rows, n), rows.shape[3], RowOf(output, n));
-    }
-  });
+  if (!w_.w_o.has_value()) return CopyInto(MaskedRows(), output, pool_);
+  Linear(MaskedRows(), FlatCols(w_.w_o), w_.b_o, output, &pool_);
 }
 
 void MultiHeadPass::Backward(const TensorView<const float>& d_output,
@@ -102,12 +97,7 @@ void MultiHeadPass::HeadsBackward(const TensorView<const float>& d_output,
     if (to.d_w_o.has_value()) linear.d_weight = FlatCols(to.d_w_o);
     return LinearBackward(MaskedRows(), FlatCols(w_.w_o), d_output, linear, pool_);
   }
-  const TensorView<float> rows = RowsOf(d_heads_);
-  ForEachRows(RowCount(rows.shape), rows.shape[3], &pool_, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      std::copy_n(RowOf(d_output, n), rows.shape[3], RowOf(rows, n));
-    }
-  });
+  CopyInto(d_output, RowsOf(d_heads_), pool_);
 }
 
 // Pruned heads, unless something arrives at their lse, which head_mask does not touch.

@@ -101,12 +101,20 @@ void TransposeRows(const TensorView<const float>& rows, float* to, ThreadPool* p
   });
 }
 
+void CopyInto(const TensorView<const float>& from, const TensorView<float>& to, ThreadPool& pool) {
+  ForEachRows(RowCount(to.shape), to.shape[3], &pool, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      std::copy_n(RowOf(from, n), to.shape[3], RowOf(to, n));
+    }
+  });
+}
+
 void LinearBackward(const TensorView<const float>& x, const TensorView<const float>& weight,
                     const TensorView<const float>& d_y, const LinearGradients& to,
                     ThreadPool& pool) {
   if (to.d_weight.has_value()) WeightGradient(x, d_y, pool).Write(to.d_weight);
   if (!to.d_bias.empty()) {
-    if (DryRun::Current() == nullptr) std::fill(to.d_bias.begin(), to.d_bias.end(), 0.0f);
+    Clear(to.d_bias, &pool);
     AddColumnSums(RowCount(d_y.shape), d_y.shape[3], &pool, to.d_bias.data(),
                   [&](int64_t i, int64_t c) { return RowOf(d_y, i)[c]; });
   }

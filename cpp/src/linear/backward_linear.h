@@ -33,6 +33,9 @@ void LinearBackward(const TensorView<const float>& x, const TensorView<const flo
 // * heads * len].
 void TransposeRows(const TensorView<const float>& rows, float* to, ThreadPool* pool);
 
+// Copies rows, both [batch, heads, len, dim] with a contiguous last dimension.
+void CopyInto(const TensorView<const float>& from, const TensorView<float>& to, ThreadPool& pool);
+
 // Row n of all those of a tensor, in the order of its extents.
 template <typename T>
 T* RowOf(const TensorView<T>& view, int64_t n) {

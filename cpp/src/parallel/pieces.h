@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "heed/thread_pool.h"
 
@@ -55,6 +56,30 @@ inline void AddTo(const float* from, int64_t count, ThreadPool* pool, float* to)
   ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t) {
     for (int64_t n = begin; n < end; ++n) to[n] += from[n];
   });
+}
+
+// table[place(n)] += row n of `dim` elements, which row(n) gives by a function of the column; in
+// ascending order, and a place below 0 is none. A task owns columns: rows with the same place meet
+// in it.
+template <class Place, class Row>
+void AddToTable(int64_t count, int64_t dim, ThreadPool* pool, float* table, const Place& place,
+                const Row& row) {
+  ForEachPiece(dim, kTaskColumns, pool, [&](int64_t begin, int64_t end, int64_t) {
+    for (int64_t n = 0; n < count; ++n) {
+      const int64_t at = place(n);
+      if (at < 0) continue;
+      const auto element = row(n);
+      for (int64_t c = begin; c < end; ++c) table[at * dim + c] += element(c);
+    }
+  });
+}
+
+// Writes 0.
+inline void Clear(std::span<float> values, ThreadPool* pool) {
+  ForEachPiece(static_cast<int64_t>(values.size()), kTaskElements, pool,
+               [&](int64_t begin, int64_t end, int64_t) {
+                 std::fill(values.begin() + begin, values.begin() + end, 0.0f);
+               });
 }
 
 }  // namespace heed

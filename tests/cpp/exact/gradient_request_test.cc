@@ -30,8 +30,11 @@ void ExpectGradientsMatch(const Request& request, const std::string& what) {
     FAIL() << request.id << " cannot return its lse";
   }
   GradientOracle oracle(asked, cotangents);
-  const bool exact = FindMechanism(request.id)->family == "exact";
-  const double bound = exact ? kGradientMaxError : kRecurrentGradientMaxError;
+  const std::string_view family = FindMechanism(request.id)->family;
+  const double bound = family == "exact"      ? kGradientMaxError
+                       : family == "layer"    ? kLayerGradientMaxError
+                       : family == "position" ? kPositionGradientMaxError
+                                              : kRecurrentGradientMaxError;
   for (const auto& [name, gradient] : gradients.ByName()) {
     ExpectAlong(oracle, name, gradient, bound, random, what);
   }
@@ -59,7 +62,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 44);
+  EXPECT_EQ(rows, 54);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
