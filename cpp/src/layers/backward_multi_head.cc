@@ -121,7 +121,8 @@ void MultiHeadPass::MaskBackward(std::span<float> d_head_mask) {
       for (int64_t i = 0; i < s_.q_len; ++i) {
         for (int64_t d = 0; d < s_.head_dim_v; ++d) {
           float& arriving = d_heads_.view(b, h, i, d);
-          sum += static_cast<double>(arriving) * heads_.view(b, h, i, d);
+          const float head = heads_.view(b, h, i, d);
+          if (head != 0 && arriving != 0) sum += static_cast<double>(arriving) * head;
           arriving = factor == 0 ? 0 : factor * arriving;
         }
       }

@@ -51,13 +51,27 @@ void BreakTies(DrawnRequest& drawn, uint64_t seed) {
   }
 }
 
+// A softmax over one key, or keys that are all alike, is constant: gradients of the projections of
+// queries and keys are then 0 but for rounding, which differences do not show.
+DrawnRequest DrawDifferentiable(const Mechanism& row, uint64_t seed) {
+  const auto is_constant = [&](const DrawnRequest& drawn) {
+    const auto is_one = [&](const char* symbol) {
+      const auto found = drawn.extents.find(symbol);
+      return found != drawn.extents.end() && found->second == 1;
+    };
+    return row.family == "layer" && (is_one("kv_len") || is_one("vocabulary"));
+  };
+  while (is_constant(DrawRequest(row, Draw::kLeast, seed))) seed += 3;
+  return DrawRequest(row, Draw::kLeast, seed);
+}
+
 TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
   int rows = 0;
   for (const Mechanism& row : Mechanisms()) {
     if (!Lists(row.capabilities, "gradient")) continue;
     ++rows;
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      DrawnRequest drawn = DrawRequest(row, Draw::kLeast, seed);
+      DrawnRequest drawn = DrawDifferentiable(row, seed);
       BreakTies(drawn, seed);
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }

@@ -162,6 +162,7 @@ TEST_P(LayerGradient, WhatIsMaskedReachesNothing) {
 TEST_P(LayerGradient, EmptyRowsGiveExactlyZero) {
   LayerCase c = MakeLayerCase("grouped_query", kSmall);
   c.key_lengths = {0, 5};
+  c.tensors["head_mask"] = {{4}, {1, 0.5f, 2, 1}};
   Backward backward(c.Build().request());
   std::fill_n(backward.d_results.values(0).begin(), kSmall.q_len * kSmall.out_dim, kNan);
   backward.Run(c.Build().request());
