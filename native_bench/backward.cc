@@ -144,7 +144,8 @@ Verdict BackwardProblem::Verify(uint64_t seed) const {
   std::mt19937_64 random(seed + 1);
   std::normal_distribution<double> normal;
   Verdict verdict;
-  verdict.bound = kGradientMaxError;
+  const std::string_view family = FindMechanism(problem_.request().id)->family;
+  verdict.bound = family == "layer" ? kLayerGradientMaxError : kGradientMaxError;
   for (const OwnedTensor& gradient : gradients_) {
     std::vector<double> direction;
     double along = 0, terms = 0;

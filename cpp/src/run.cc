@@ -62,15 +62,7 @@ constexpr Runner Counted(std::string_view id,
 // A runner of the position family: one output, shaped as x.
 template <auto kRead, auto kRun>
 constexpr Runner Position(std::string_view id) {
-  return Counted(
-      id,
-      [](const RequestReader& reader) {
-        kRead(reader);
-        return PlanLikeX(reader);
-      },
-      [](const RequestReader& reader, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-        kRun(kRead(reader), OutputLikeX(outputs), pool);
-      });
+  return Counted(id, PlanPosition<kRead>, RunPosition<kRead, kRun>);
 }
 
 constexpr Runner kRunners[] = {

@@ -170,6 +170,13 @@ void RecurrentBackward(TensorView<const float> q, TensorView<const float> k,
                        const RecurrentOptions& options, const RecurrentGradients& gradients,
                        ThreadPool* pool = nullptr);
 
+// Largest error of a gradient of a layer against that of the float64 reference, relative to the
+// largest element of the same gradient, for inputs and projections of unit variance (logits of size
+// 16). Docs and tests read this constant.
+inline constexpr double kLayerGradientMaxError = 1e-5;
+// The same for positions.
+inline constexpr double kPositionGradientMaxError = 5e-7;
+
 // Gradients of a request, for any row of the registry with the capability "gradient".
 struct BackwardPlan {
   // What forward gives and backward needs: output, then lse where there is one.

@@ -37,6 +37,7 @@ struct Other {
   Verbs verbs;
 };
 constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
+constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
@@ -51,6 +52,8 @@ constexpr Other kOthers[] = {
     {"routing", {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward}},
     {"sinkhorn", {PlanSinkhornBackward, RunSinkhornForward, RunSinkhornBackward}},
     {"streaming", kChosen},
+    {"layer", kLayer},
+    {"position", kLayer},
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 

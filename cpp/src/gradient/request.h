@@ -33,6 +33,14 @@ void RunLocationBackward(const Request& request, std::span<const NamedTensor> re
                          std::span<const NamedTensor> d_results,
                          std::span<const NamedTensor> gradients, ThreadPool* pool);
 
+// Layers and positions.
+BackwardPlan PlanLayerBackward(const Request& request);
+void RunLayerForward(const Request& request, std::span<const NamedTensor> results,
+                     ThreadPool* pool);
+void RunLayerBackward(const Request& request, std::span<const NamedTensor> results,
+                      std::span<const NamedTensor> d_results,
+                      std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 BackwardPlan PlanRecurrentBackward(const Request& request);
 void RunRecurrentForward(const Request& request, std::span<const NamedTensor> results,
                          ThreadPool* pool);

@@ -17,11 +17,6 @@ namespace {
 
 constexpr float kStandIn = 0;
 
-int64_t Length(const AttentionClassifierOptions& o, int64_t b, int64_t len) {
-  const auto& lengths = o.attention.attention.key_lengths;
-  return lengths.empty() ? len : lengths[static_cast<size_t>(b)];
-}
-
 // [batch, 1, len, dim] of nothing: what validation needs.
 TensorView<const float> Shaped(int64_t batch, int64_t len, int64_t dim) {
   return Contiguous<const float>(&kStandIn, batch, 1, len, dim);
@@ -30,7 +25,7 @@ TensorView<const float> Shaped(int64_t batch, int64_t len, int64_t dim) {
 void CheckTokens(const TensorView<const int32_t>& tokens, int64_t vocabulary,
                  const AttentionClassifierOptions& o) {
   for (int64_t b = 0; b < tokens.shape[2]; ++b) {
-    for (int64_t i = 0; i < Length(o, b, tokens.shape[3]); ++i) {
+    for (int64_t i = 0; i < ClassifierLength(o, b, tokens.shape[3]); ++i) {
       const int32_t token = tokens(0, 0, b, i);
       if (token >= 0 && token < vocabulary) continue;
       Fail(ErrorCode::kRange, "tokens holds {}; they lie in [0, vocabulary = {})",
@@ -39,12 +34,19 @@ void CheckTokens(const TensorView<const int32_t>& tokens, int64_t vocabulary,
   }
 }
 
-// x_i = embedding[token] + position; rows beyond the length are zeros, which nothing sees.
-void Embed(const TensorView<const int32_t>& tokens, const AttentionClassifierWeights& w,
-           const AttentionClassifierOptions& o, const TensorView<float>& x, ThreadPool& pool) {
+}  // namespace
+
+int64_t ClassifierLength(const AttentionClassifierOptions& o, int64_t b, int64_t len) {
+  const auto& lengths = o.attention.attention.key_lengths;
+  return lengths.empty() ? len : lengths[static_cast<size_t>(b)];
+}
+
+void EmbedTokens(const TensorView<const int32_t>& tokens, const AttentionClassifierWeights& w,
+                 const AttentionClassifierOptions& o, const TensorView<float>& x,
+                 ThreadPool& pool) {
   pool.Run(x.shape[0] * x.shape[2], [&](int64_t row, int) {
     const int64_t b = row / x.shape[2], i = row % x.shape[2];
-    const bool read = i < Length(o, b, x.shape[2]);
+    const bool read = i < ClassifierLength(o, b, x.shape[2]);
     const int64_t token = read ? tokens(0, 0, b, i) : 0;
     for (int64_t d = 0; d < x.shape[3]; ++d) {
       float value = read ? w.embedding(0, 0, token, d) : 0;
@@ -54,7 +56,6 @@ void Embed(const TensorView<const int32_t>& tokens, const AttentionClassifierWei
   });
 }
 
-// Weights of the first rows; double, because a sum of many rows follows.
 void FillPoolWeights(const TensorView<float>& h, int64_t b, const AttentionClassifierWeights& w,
                      Pooling pooling, std::span<double> weights) {
   std::fill(weights.begin(), weights.end(), 1.0 / static_cast<double>(weights.size()));
@@ -74,6 +75,8 @@ void FillPoolWeights(const TensorView<float>& h, int64_t b, const AttentionClass
   for (double& weight : weights) weight /= sum;
 }
 
+namespace {
+
 void PoolMaxima(const TensorView<float>& h, int64_t b, int64_t length, float* to) {
   for (int64_t d = 0; d < h.shape[3]; ++d) {
     float largest = h(b, 0, 0, d);
@@ -91,7 +94,7 @@ bool Weighs(Pooling pooling) { return pooling == Pooling::kMean || pooling == Po
 void Pool(const TensorView<float>& h, const AttentionClassifierWeights& w,
           const AttentionClassifierOptions& o, int64_t b, double* weights, float* to) {
   const int64_t dim = h.shape[3];
-  const int64_t length = Length(o, b, h.shape[2]);
+  const int64_t length = ClassifierLength(o, b, h.shape[2]);
   if (length == 0) {
     std::fill_n(to, dim, 0.0f);
     return;
@@ -109,6 +112,8 @@ void Pool(const TensorView<float>& h, const AttentionClassifierWeights& w,
   }
 }
 
+}  // namespace
+
 void PoolEntries(const TensorView<float>& h, const AttentionClassifierWeights& w,
                  const AttentionClassifierOptions& o, float* pooled, ThreadPool& pool) {
   const int64_t batch = h.shape[0], len = h.shape[2], width = h.shape[3];
@@ -120,7 +125,7 @@ void PoolEntries(const TensorView<float>& h, const AttentionClassifierWeights& w
   }
   if (DryRun* dry = DryRun::Current()) {
     int64_t rows = 0;
-    for (int64_t b = 0; b < batch; ++b) rows += Length(o, b, len);
+    for (int64_t b = 0; b < batch; ++b) rows += ClassifierLength(o, b, len);
     const double products =
         (Weighs(o.pooling) ? 1 : 0) + (o.pooling == Pooling::kAttention ? 1 : 0);
     dry->AddFlops(2 * products * static_cast<double>(rows * width));
@@ -129,6 +134,8 @@ void PoolEntries(const TensorView<float>& h, const AttentionClassifierWeights& w
     Pool(h, w, o, b, weights.data() + (weights.empty() ? 0 : b * len), pooled + b * width);
   });
 }
+
+namespace {
 
 AlignedFloats Rows(int64_t batch, int64_t len, int64_t dim) {
   int64_t count = 0;
@@ -197,7 +204,7 @@ void AttentionClassifier(TensorView<const int32_t> tokens,
   const TensorView<float> x = Contiguous(x_memory.get(), batch, 1, len, dim);
   const TensorView<float> h = Contiguous(h_memory.get(), batch, 1, len, width);
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  Embed(tokens, weights, options, x, threads);
+  EmbedTokens(tokens, weights, options, x, threads);
   MultiHeadOutputs outputs;
   outputs.output = h;
   MultiHead(x, x, x, weights.attention, options.attention, outputs, &threads);

@@ -7,13 +7,6 @@
 #include "src/view_checks.h"
 
 namespace heed {
-namespace {
-
-struct ClassifierRequest {
-  TensorView<const int32_t> tokens;
-  AttentionClassifierWeights weights;
-  AttentionClassifierOptions options;
-};
 
 ClassifierRequest ReadClassifier(const RequestReader& reader) {
   ClassifierRequest r;
@@ -39,8 +32,6 @@ ClassifierRequest ReadClassifier(const RequestReader& reader) {
                           .value_or(Pooling::kMean);
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanAttentionClassifier(const RequestReader& reader) {
   const ClassifierRequest r = ReadClassifier(reader);

@@ -2,38 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "heed/linear.h"
 #include "src/exact/problem.h"
 #include "src/layers/transformer_block.h"
 #include "src/message.h"
-#include "src/parallel/worker_scratch.h"
+#include "src/parallel/owned_heads.h"
 #include "src/view_checks.h"
 
 namespace heed {
 namespace {
 
 constexpr float kStandIn = 0;
-
-// A tensor of its own, as [batch, heads, len, dim] with the heads of a row side by side.
-struct Owned {
-  AlignedFloats memory;
-  TensorView<float> view;
-
-  Owned() = default;
-  Owned(int64_t batch, int64_t heads, int64_t len, int64_t dim) {
-    int64_t count = 0;
-    if (__builtin_mul_overflow(batch, heads, &count) ||
-        __builtin_mul_overflow(count, len, &count) || __builtin_mul_overflow(count, dim, &count) ||
-        count > std::numeric_limits<ptrdiff_t>::max() / 4) {
-      Fail(ErrorCode::kMemory, "the projections are more than can be addressed");
-    }
-    memory = AlignedFloats(static_cast<size_t>(std::max<int64_t>(1, count)));
-    view = ContiguousBlhd(memory.get(), batch, len, heads, dim);
-  }
-};
 
 // Columns [first, first + count) of a tensor.
 template <class T>
@@ -69,8 +50,8 @@ void AttendNaive(const CoreShape& s, const TensorView<const float>& q,
                  const TensorView<const float>& w_uk, const TensorView<const float>& w_uv,
                  const AttentionOptions& options, const AttentionOutputs& outputs,
                  ThreadPool& pool) {
-  const Owned k(s.batch, s.num_heads, s.kv_len, s.nope_dim + s.rope_dim);
-  const Owned v(s.batch, s.num_heads, s.kv_len, s.head_dim_v);
+  const OwnedHeads k(s.batch, s.num_heads, s.kv_len, s.nope_dim + s.rope_dim);
+  const OwnedHeads v(s.batch, s.num_heads, s.kv_len, s.head_dim_v);
   Bmm(latent, TransposedView(w_uk), Columns(k.view, 0, s.nope_dim), &pool);
   if (s.rope_dim > 0) CopyRows(k_rope, Columns(k.view, s.nope_dim, s.rope_dim), pool);
   Bmm(latent, TransposedView(w_uv), v.view, &pool);
@@ -82,9 +63,9 @@ void AttendAbsorbed(const CoreShape& s, const TensorView<const float>& q,
                     const TensorView<const float>& w_uk, const TensorView<const float>& w_uv,
                     const AttentionOptions& options, AttentionOutputs outputs, ThreadPool& pool) {
   const int64_t width = s.kv_rank + s.rope_dim;
-  const Owned queries(s.batch, s.num_heads, s.q_len, width);
-  const Owned keys(s.batch, 1, s.kv_len, width);
-  const Owned found(s.batch, s.num_heads, s.q_len, s.kv_rank);
+  const OwnedHeads queries(s.batch, s.num_heads, s.q_len, width);
+  const OwnedHeads keys(s.batch, 1, s.kv_len, width);
+  const OwnedHeads found(s.batch, s.num_heads, s.q_len, s.kv_rank);
   Bmm(Columns(q, 0, s.nope_dim), w_uk, Columns(queries.view, 0, s.kv_rank), &pool);
   CopyRows(latent, Columns(keys.view, 0, s.kv_rank), pool);
   if (s.rope_dim > 0) {
@@ -257,24 +238,24 @@ void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
   CheckNoAlias("output", outputs.output, "x", x);
   CheckNoAlias("output", outputs.output, "w_o", w.w_o);
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  const Owned latent(s.batch, 1, s.len, s.kv_rank);
+  const OwnedHeads latent(s.batch, 1, s.len, s.kv_rank);
   Linear(x, w.w_dkv, {}, latent.view, &threads);
   NormRows(latent.view, w.norm_kv, options.epsilon, threads);
-  Owned compressed;
+  OwnedHeads compressed;
   TensorView<const float> a = x;
   if (w.w_dq.has_value()) {
-    compressed = Owned(s.batch, 1, s.len, s.q_rank);
+    compressed = OwnedHeads(s.batch, 1, s.len, s.q_rank);
     Linear(x, w.w_dq, {}, compressed.view, &threads);
     NormRows(compressed.view, w.norm_q, options.epsilon, threads);
     a = compressed.view;
   }
-  const Owned q(s.batch, s.num_heads, s.len, s.nope_dim + s.rope_dim);
+  const OwnedHeads q(s.batch, s.num_heads, s.len, s.nope_dim + s.rope_dim);
   Bmm(a, TransposedView(w.w_uq), Columns(q.view, 0, s.nope_dim), &threads);
-  Owned k_rope;
+  OwnedHeads k_rope;
   if (w.w_kr.has_value()) {
     const TensorView<float> q_rope = Columns(q.view, s.nope_dim, s.rope_dim);
     Bmm(a, TransposedView(w.w_qr), q_rope, &threads);
-    k_rope = Owned(s.batch, 1, s.len, s.rope_dim);
+    k_rope = OwnedHeads(s.batch, 1, s.len, s.rope_dim);
     Linear(x, w.w_kr, {}, k_rope.view, &threads);
     if (options.rope) {
       RopeOptions rope;
@@ -283,7 +264,7 @@ void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
       Rope(k_rope.view, *options.rope, rope, k_rope.view, &threads);
     }
   }
-  const Owned heads(s.batch, s.num_heads, s.len, s.head_dim_v);
+  const OwnedHeads heads(s.batch, s.num_heads, s.len, s.head_dim_v);
   AttentionOutputs attended;
   attended.output = heads.view;
   attended.lse = outputs.lse;

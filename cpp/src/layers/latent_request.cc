@@ -2,17 +2,10 @@
 #include "src/choice.h"
 #include "src/exact/request.h"
 #include "src/layers/latent.h"
+#include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
 
 namespace heed {
-namespace {
-
-struct LatentRequest {
-  TensorView<const float> x;
-  LatentWeights weights;
-  MultiHeadLatentOptions options;
-  bool return_lse = false, return_weights = false;
-};
 
 LatentRequest ReadLatent(const RequestReader& reader) {
   LatentRequest r;
@@ -51,8 +44,6 @@ LatentRequest ReadLatent(const RequestReader& reader) {
   r.return_weights = heads.return_weights;
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanMultiHeadLatent(const RequestReader& reader) {
   const LatentRequest r = ReadLatent(reader);

@@ -24,30 +24,6 @@ size_t Count(int64_t a, int64_t b, int64_t c) {
   return static_cast<size_t>(count);
 }
 
-// [1, heads, head_dim, in] as [1, 1, heads * head_dim, in].
-TensorView<const float> FlatRows(const TensorView<const float>& w) {
-  const int64_t stride = w.shape[2] > 1 ? w.strides[2] : w.strides[1];
-  return {w.data, {1, 1, w.shape[1] * w.shape[2], w.shape[3]}, {0, 0, stride, w.strides[3]}};
-}
-
-// [1, out, heads, head_dim] as [1, 1, out, heads * head_dim].
-TensorView<const float> FlatCols(const TensorView<const float>& w) {
-  const int64_t stride = w.shape[3] > 1 ? w.strides[3] : w.strides[2];
-  return {w.data, {1, 1, w.shape[1], w.shape[2] * w.shape[3]}, {0, 0, w.strides[1], stride}};
-}
-
-// Rows [batch, 1, len, heads * head_dim], and the same memory split into heads.
-struct Heads {
-  TensorView<float> rows;
-  TensorView<float> heads;  // [batch, heads, len, head_dim]
-
-  Heads(TensorView<float> view, int64_t num_heads, int64_t head_dim)
-      : rows(view),
-        heads{view.data,
-              {view.shape[0], num_heads, view.shape[2], head_dim},
-              {view.strides[0], head_dim, view.strides[2], 1}} {}
-};
-
 class MultiHeadCall {
  public:
   MultiHeadCall(const MultiHeadShape& shape, const MultiHeadWeights& weights,
@@ -71,28 +47,22 @@ class MultiHeadCall {
     }
   }
 
-  void Run(const TensorView<const float>& query, const TensorView<const float>& key,
-           const TensorView<const float>& value) {
-    AlignedFloats q_memory, k_memory, v_memory;
-    const Heads q(Rows(q_memory, s_.q_len, s_.num_heads * s_.head_dim), s_.num_heads, s_.head_dim);
-    const Heads k(Rows(k_memory, s_.kv_len, s_.num_kv_heads * s_.head_dim), s_.num_kv_heads,
-                  s_.head_dim);
-    const Heads v(Rows(v_memory, s_.kv_len, s_.num_kv_heads * s_.head_dim_v), s_.num_kv_heads,
-                  s_.head_dim_v);
-    Linear(query, FlatRows(w_.w_q), w_.b_q, q.rows, &pool_);
-    Linear(key, FlatRows(w_.w_k), w_.b_k, k.rows, &pool_);
-    Linear(value, FlatRows(w_.w_v), w_.b_v, v.rows, &pool_);
-    const Heads heads(heads_, s_.num_heads, s_.head_dim_v);
+  void Attend(const ProjectedHeads& projected) {
+    const TensorView<float> heads = SplitHeads(heads_, s_.num_heads, s_.head_dim_v);
     AttentionOutputs outputs;
-    outputs.output = heads.heads;
+    outputs.output = heads;
     outputs.lse = lse_;
     outputs.weights = weights_;
     outputs.weights.shape[3] = s_.kv_len;
-    Attention(q.heads, k.heads, v.heads, o_.attention, outputs, &pool_);
-    if (s_.extra > 0) AddExtraKeys(q.heads, heads.heads);
-    if (!o_.head_mask.empty()) MaskHeads(heads.heads);
+    Attention(projected.q.view, projected.k.view, projected.v.view, o_.attention, outputs, &pool_);
+    if (s_.extra > 0) AddExtraKeys(projected.q.view, heads);
+  }
+
+  // Of what Attend() left.
+  void WriteOutput() {
+    if (!o_.head_mask.empty()) MaskHeads(SplitHeads(heads_, s_.num_heads, s_.head_dim_v));
     if (average_) AverageWeights();
-    if (w_.w_o.has_value()) Linear(heads.rows, FlatCols(w_.w_o), w_.b_o, out_.output, &pool_);
+    if (w_.w_o.has_value()) Linear(heads_, FlatCols(w_.w_o), w_.b_o, out_.output, &pool_);
   }
 
  private:
@@ -120,16 +90,6 @@ class MultiHeadCall {
     });
   }
 
-  double ExtraScore(const float* q, int64_t kv_head) const {
-    const double scale =
-        o_.attention.scale.value_or(1 / std::sqrt(static_cast<double>(s_.head_dim)));
-    const float* k = w_.bias_k.data() + kv_head * s_.head_dim;
-    double dot = 0;
-    for (int64_t d = 0; d < s_.head_dim; ++d) dot += static_cast<double>(q[d]) * k[d];
-    if (!o_.attention.softcap) return scale * dot;
-    return *o_.attention.softcap * Tanh(scale * dot / *o_.attention.softcap);
-  }
-
   void AddExtraKeysToRow(const TensorView<float>& q, const TensorView<float>& heads, int64_t b,
                          int64_t h, int64_t i) const {
     const int64_t kv_head = h / (s_.num_heads / s_.num_kv_heads);
@@ -138,8 +98,9 @@ class MultiHeadCall {
     // With the extra keys the row is not empty, so its sink counts.
     const std::span<const float> sinks = o_.attention.sinks;
     if (lse == -HUGE_VAL && !sinks.empty()) lse = sinks[static_cast<size_t>(h)];
-    const double bias_score =
-        has_bias ? ExtraScore(&q(b, h, i, 0), kv_head) : -std::numeric_limits<double>::infinity();
+    const double bias_score = has_bias
+                                  ? ExtraKeyScore(s_, w_, o_.attention, &q(b, h, i, 0), kv_head)
+                                  : -std::numeric_limits<double>::infinity();
     const double zero_score = o_.add_zero_attn ? 0 : -std::numeric_limits<double>::infinity();
     // Not std::max: a NaN must stay, and no term may be infinity minus infinity.
     double top = lse;
@@ -214,6 +175,37 @@ void CheckOutputs(const MultiHeadShape& s, const MultiHeadOutputs& out) {
 
 }  // namespace
 
+ProjectedHeads::ProjectedHeads(const MultiHeadShape& s, const MultiHeadWeights& w,
+                               const TensorView<const float>& query,
+                               const TensorView<const float>& key,
+                               const TensorView<const float>& value, ThreadPool& pool)
+    : q(s.batch, s.num_heads, s.q_len, s.head_dim),
+      k(s.batch, s.num_kv_heads, s.kv_len, s.head_dim),
+      v(s.batch, s.num_kv_heads, s.kv_len, s.head_dim_v) {
+  Linear(query, FlatRows(w.w_q), w.b_q, RowsOf(q), &pool);
+  Linear(key, FlatRows(w.w_k), w.b_k, RowsOf(k), &pool);
+  Linear(value, FlatRows(w.w_v), w.b_v, RowsOf(v), &pool);
+}
+
+void AttendHeads(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                 const MultiHeadOptions& options, const ProjectedHeads& projected,
+                 const MultiHeadOutputs& outputs, ThreadPool& pool) {
+  MultiHeadCall(shape, weights, options, outputs, pool).Attend(projected);
+}
+
+double HeadScale(const MultiHeadShape& s, const AttentionOptions& options) {
+  return options.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim)));
+}
+
+double ExtraKeyScore(const MultiHeadShape& s, const MultiHeadWeights& w,
+                     const AttentionOptions& options, const float* q, int64_t kv_head) {
+  const float* k = w.bias_k.data() + kv_head * s.head_dim;
+  double dot = 0;
+  for (int64_t d = 0; d < s.head_dim; ++d) dot += static_cast<double>(q[d]) * k[d];
+  const double score = HeadScale(s, options) * dot;
+  return options.softcap ? *options.softcap * Tanh(score / *options.softcap) : score;
+}
+
 void MultiHead(TensorView<const float> query, TensorView<const float> key,
                TensorView<const float> value, const MultiHeadWeights& weights,
                const MultiHeadOptions& options, const MultiHeadOutputs& outputs, ThreadPool* pool) {
@@ -230,8 +222,10 @@ void MultiHead(TensorView<const float> query, TensorView<const float> key,
     for (int m = 0; m < n; ++m) CheckNoAlias(names[n], written[n], names[m], written[m]);
   }
   if (shape.batch == 0 || shape.q_len == 0) return;
-  MultiHeadCall(shape, weights, options, outputs, pool != nullptr ? *pool : DefaultThreadPool())
-      .Run(query, key, value);
+  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+  MultiHeadCall call(shape, weights, options, outputs, threads);
+  call.Attend(ProjectedHeads(shape, weights, query, key, value, threads));
+  call.WriteOutput();
 }
 
 }  // namespace heed

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "heed/layers.h"
+#include "src/parallel/owned_heads.h"
 
 namespace heed {
 
@@ -19,6 +20,56 @@ struct MultiHeadShape {
 MultiHeadShape ValidateMultiHead(TensorView<const float> query, TensorView<const float> key,
                                  TensorView<const float> value, const MultiHeadWeights& weights,
                                  const MultiHeadOptions& options, bool wants_lse);
+
+// [1, heads, head_dim, in] as [1, 1, heads * head_dim, in].
+template <typename T>
+TensorView<T> FlatRows(const TensorView<T>& w) {
+  const int64_t stride = w.shape[2] > 1 ? w.strides[2] : w.strides[1];
+  return {w.data, {1, 1, w.shape[1] * w.shape[2], w.shape[3]}, {0, 0, stride, w.strides[3]}};
+}
+
+// [1, out, heads, head_dim] as [1, 1, out, heads * head_dim].
+template <typename T>
+TensorView<T> FlatCols(const TensorView<T>& w) {
+  const int64_t stride = w.shape[3] > 1 ? w.strides[3] : w.strides[2];
+  return {w.data, {1, 1, w.shape[1], w.shape[2] * w.shape[3]}, {0, 0, w.strides[1], stride}};
+}
+
+// Rows [batch, 1, len, heads * head_dim] as [batch, heads, len, head_dim].
+template <typename T>
+TensorView<T> SplitHeads(const TensorView<T>& rows, int64_t num_heads, int64_t head_dim) {
+  return {rows.data,
+          {rows.shape[0], num_heads, rows.shape[2], head_dim},
+          {rows.strides[0], head_dim, rows.strides[2], 1}};
+}
+
+// Heads that lie side by side as rows.
+inline TensorView<float> RowsOf(const OwnedHeads& heads) {
+  const auto& [batch, num_heads, len, dim] = heads.view.shape;
+  return Contiguous(heads.data(), batch, 1, len, num_heads * dim);
+}
+
+// The projected queries, keys and values, [batch, heads, len, head_dim].
+struct ProjectedHeads {
+  OwnedHeads q, k, v;
+
+  ProjectedHeads(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                 const TensorView<const float>& query, const TensorView<const float>& key,
+                 const TensorView<const float>& value, ThreadPool& pool);
+};
+
+// What happens between the projections, extra keys included and head_mask not: outputs.output is
+// [batch, 1, q_len, num_heads * head_dim_v], and `weights` has no w_o.
+void AttendHeads(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                 const MultiHeadOptions& options, const ProjectedHeads& projected,
+                 const MultiHeadOutputs& outputs, ThreadPool& pool);
+
+// The score of a query [head_dim] and bias_k.
+double ExtraKeyScore(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                     const AttentionOptions& options, const float* q, int64_t kv_head);
+
+// What products of queries and keys are multiplied by.
+double HeadScale(const MultiHeadShape& shape, const AttentionOptions& options);
 
 }  // namespace heed
 

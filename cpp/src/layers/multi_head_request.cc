@@ -24,10 +24,6 @@ MultiHeadWeights ReadWeights(const RequestReader& reader, const HeadNames& names
   return w;
 }
 
-constexpr HeadNames kOfEveryHead = {"w_k", "w_v", "w_o", "b_k", "b_v", "b_o", 3};
-constexpr HeadNames kShared = {"w_k_shared", "w_v_shared", "w_o", "b_k_shared",
-                               "b_v_shared", "b_o",        2};
-
 MultiHeadRequest ReadThree(const RequestReader& reader, const HeadNames& names) {
   return ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
                        ReadRows(reader, "value"), names);
@@ -101,12 +97,12 @@ void RunMultiHead(const RequestReader& reader, std::span<const NamedTensor> outp
 }
 
 std::vector<OutputSpec> PlanMultiQuery(const RequestReader& reader) {
-  return Plan(ReadThree(reader, kShared));
+  return Plan(ReadThree(reader, kSharedHeads));
 }
 
 void RunMultiQuery(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ThreadPool* pool) {
-  RunRequest(ReadThree(reader, kShared), outputs, pool);
+  RunRequest(ReadThree(reader, kSharedHeads), outputs, pool);
 }
 
 }  // namespace heed

@@ -5,13 +5,6 @@
 #include "src/layers/transformer_block.h"
 
 namespace heed {
-namespace {
-
-struct BlockRequest {
-  TensorView<const float> x;
-  TransformerBlockWeights weights;
-  TransformerBlockOptions options;
-};
 
 BlockRequest ReadBlock(const RequestReader& reader) {
   BlockRequest r;
@@ -43,8 +36,6 @@ BlockRequest ReadBlock(const RequestReader& reader) {
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanTransformerBlock(const RequestReader& reader) {
   const BlockRequest r = ReadBlock(reader);

@@ -83,13 +83,7 @@ class BlockCodes {
   }
 
   void Interpolate(int64_t i, float* row) const {
-    const int64_t max_len = p_.table.shape[2];
-    const double ratio = static_cast<double>(max_len) / static_cast<double>(p_.positions.len);
-    const double at = std::clamp((static_cast<double>(i) + 0.5) * ratio - 0.5, 0.0,
-                                 static_cast<double>(max_len - 1));
-    const int64_t below = static_cast<int64_t>(at);
-    const int64_t above = std::min(below + 1, max_len - 1);
-    const float weight = static_cast<float>(at - static_cast<double>(below));
+    const auto [below, above, weight] = TableSharesOf(p_, i);
     const float* low = &p_.table(0, 0, below, 0);
     const float* high = &p_.table(0, 0, above, 0);
     // A row of weight 0 is not read: its NaN or Inf cannot matter.
@@ -154,6 +148,15 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 
 HWY_EXPORT(RunAddition);
+
+TableShares TableSharesOf(const AdditionProblem& p, int64_t i) {
+  const int64_t max_len = p.table.shape[2];
+  const double ratio = static_cast<double>(max_len) / static_cast<double>(p.positions.len);
+  const double at = std::clamp((static_cast<double>(i) + 0.5) * ratio - 0.5, 0.0,
+                               static_cast<double>(max_len - 1));
+  const int64_t low = static_cast<int64_t>(at);
+  return {low, std::min(low + 1, max_len - 1), static_cast<float>(at - static_cast<double>(low))};
+}
 
 void Add(AdditionProblem problem, TensorView<float> output, ThreadPool* pool) {
   SetOutput(problem, output);

@@ -69,6 +69,14 @@ struct AdditionProblem {
   bool interpolate = false;
 };
 
+// The rows of a learned table that row i of x lies between when the table is interpolated: `low`
+// and, with the weight `of_high`, `high`.
+struct TableShares {
+  int64_t low, high;
+  float of_high;
+};
+TableShares TableSharesOf(const AdditionProblem& problem, int64_t i);
+
 // Everything but the output, which SetOutput checks.
 RotationProblem ValidateRope(TensorView<const float> x, RopePairing pairing,
                              const RopeOptions& options);

@@ -179,13 +179,13 @@ std::vector<OutputSpec> PlanLikeX(const RequestReader& reader) {
   return {{"output", x->rank, x->shape}};
 }
 
-TensorView<float> OutputLikeX(std::span<const NamedTensor> outputs) {
-  for (const NamedTensor& output : outputs) {
-    if (output.name != "output") continue;
-    if (output.tensor.dtype != DType::kFloat32) {
-      Fail(ErrorCode::kDType, "output must be float32");
+TensorView<float> TensorLikeX(std::span<const NamedTensor> tensors, std::string_view name) {
+  for (const NamedTensor& tensor : tensors) {
+    if (tensor.name != name) continue;
+    if (tensor.tensor.dtype != DType::kFloat32) {
+      Fail(ErrorCode::kDType, "{} must be float32", {name});
     }
-    return AsHeads<float>("output", output.tensor);
+    return AsHeads<float>(name, tensor.tensor);
   }
   return {};
 }

@@ -31,13 +31,10 @@ const Matrix& EmbeddingLayer::Forward(std::span<const int32_t> ids, ThreadPool* 
 void EmbeddingLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
   CheckSize("d_y", d_y, y_.rows(), y_.dim());
   const int64_t dim = d_y.dim();
-  // A task owns columns: rows with the same id meet in it, in order.
-  ForEachPiece(dim, kTaskColumns, pool, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t i = 0; i < d_y.rows(); ++i) {
-      float* to = table_->gradient.data() + ids_[static_cast<size_t>(i)] * dim;
-      for (int64_t c = begin; c < end; ++c) to[c] += d_y.Row(i)[c];
-    }
-  });
+  AddToTable(
+      d_y.rows(), dim, pool, table_->gradient.data(),
+      [&](int64_t i) { return ids_[static_cast<size_t>(i)]; },
+      [&](int64_t i) { return [d = d_y.Row(i)](int64_t c) { return d[c]; }; });
 }
 
 }  // namespace heed::training

@@ -2,6 +2,7 @@
 
 #include "heed/linear.h"
 #include "heed/training/layers.h"
+#include "src/linear/backward_linear.h"
 #include "src/training/checks.h"
 #include "src/training/parallel.h"
 
@@ -10,21 +11,6 @@ namespace {
 
 TensorView<const float> ViewOf(const Parameter& weight) {
   return MatrixView<const float>(weight.value.data(), weight.shape[0], weight.shape[1]);
-}
-
-// Rows and columns of a block that is turned at once: both sides stay in L1.
-constexpr int64_t kBlock = 32;
-
-void Transpose(const Matrix& x, Matrix& to, ThreadPool* pool) {
-  to.Resize(x.dim(), x.rows());
-  ForEachPiece(x.dim(), kBlock, pool, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t row = 0; row < x.rows(); row += kBlock) {
-      const int64_t last = std::min(x.rows(), row + kBlock);
-      for (int64_t c = begin; c < end; ++c) {
-        for (int64_t i = row; i < last; ++i) to.Row(c)[i] = x.Row(i)[c];
-      }
-    }
-  });
 }
 
 }  // namespace
@@ -71,7 +57,8 @@ const Matrix& LinearLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
 }
 
 void LinearLayer::AddWeightGradient(const Matrix& d_y, ThreadPool* pool) {
-  Transpose(d_y, transposed_, pool);
+  transposed_.Resize(d_y.dim(), d_y.rows());
+  TransposeRows(d_y.View(), transposed_.data(), pool);
   product_.Resize(weight_->shape[0], weight_->shape[1]);
   const Matrix& left = transposed_;
   Bmm(left.View(), x_->View(), product_.View(), pool);

@@ -2,8 +2,8 @@
 
 #include "heed/rows.h"
 #include "heed/training/layers.h"
+#include "src/rows/backward_norm.h"
 #include "src/training/checks.h"
-#include "src/training/parallel.h"
 
 namespace heed::training {
 namespace {
@@ -47,54 +47,15 @@ const Matrix& NormLayer::Forward(const Matrix& x, ThreadPool* pool) {
   return y_;
 }
 
-// Of groups [begin, end), and their moments for the gradients of the factors.
-void NormLayer::InputGradients(const Matrix& d_y, int64_t begin, int64_t end) {
-  const int64_t dim = options_.dim;
-  const bool centered = options_.norm == Norm::kLayer;
-  const double count = static_cast<double>(dim);
-  for (int64_t group = begin; group < end; ++group) {
-    const float* x = x_->data() + group * dim;
-    const float* d = d_y.data() + group * dim;
-    const float* w = weight_->value.data();
-    double mean = 0, squares = 0, sum = 0, along = 0;
-    for (int64_t c = 0; c < dim && centered; ++c) mean += static_cast<double>(x[c]) / count;
-    for (int64_t c = 0; c < dim; ++c) {
-      const double away = static_cast<double>(x[c]) - mean;
-      const double g = static_cast<double>(d[c]) * static_cast<double>(w[c]);
-      squares += away * away;
-      sum += g;
-      along += g * away;
-    }
-    const double inverse = 1 / std::sqrt(squares / count + options_.epsilon);
-    const double shift = centered ? sum / count : 0;
-    const double pull = along * inverse * inverse / count;
-    for (int64_t c = 0; c < dim; ++c) {
-      const double g = static_cast<double>(d[c]) * static_cast<double>(w[c]);
-      const double away = static_cast<double>(x[c]) - mean;
-      d_x_.data()[group * dim + c] = static_cast<float>(inverse * (g - shift - away * pull));
-    }
-    moments_[static_cast<size_t>(group)] = {mean, inverse};
-  }
-}
-
 const Matrix& NormLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
   CheckHasForward(x_);
   CheckSize("d_y", d_y, y_.rows(), y_.dim());
-  const int64_t dim = options_.dim, groups = d_y.size() / dim;
   d_x_.Resize(d_y.rows(), d_y.dim());
-  MakeRoom("moments", groups, moments_);
-  ForEachRows(groups, dim, pool,
-              [&](int64_t begin, int64_t end) { InputGradients(d_y, begin, end); });
-  AddColumnSums(groups, dim, pool, weight_->gradient.data(), [&](int64_t i, int64_t c) {
-    const Moments& m = moments_[static_cast<size_t>(i)];
-    const int64_t at = i * dim + c;
-    return static_cast<double>(d_y.data()[at]) * (static_cast<double>(x_->data()[at]) - m.mean) *
-           m.inverse;
-  });
-  if (bias_ != nullptr) {
-    AddColumnSums(groups, dim, pool, bias_->gradient.data(),
-                  [&](int64_t i, int64_t c) { return d_y.data()[i * dim + c]; });
-  }
+  const auto groups = [&](const auto& view) { return Groups(view, options_.dim); };
+  NormGradients to = {groups(d_x_.View()), weight_->gradient, {}};
+  if (bias_ != nullptr) to.d_bias = bias_->gradient;
+  NormBackward(options_.norm, {weight_->value, {}, options_.epsilon}, groups(x_->View()),
+               groups(d_y.View()), to, pool);
   return d_x_;
 }
 

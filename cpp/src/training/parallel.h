@@ -1,67 +1,18 @@
-// Loops over fixed pieces: the bits do not depend on the number of threads.
+// Loops over fixed pieces, and rows that are copied.
 #ifndef HEED_SRC_TRAINING_PARALLEL_H_
 #define HEED_SRC_TRAINING_PARALLEL_H_
 
 #include <algorithm>
-#include <cstdint>
 
-#include "heed/thread_pool.h"
 #include "heed/training/parameter.h"
+#include "src/parallel/pieces.h"
 
 namespace heed::training {
-
-// Elements that one task handles, at least: less is not worth waking a thread for.
-inline constexpr int64_t kTaskElements = 16384;
-
-inline ThreadPool& PoolOf(ThreadPool* pool) {
-  return pool != nullptr ? *pool : DefaultThreadPool();
-}
-
-inline int64_t PiecesOf(int64_t count, int64_t piece_len) {
-  return (count + piece_len - 1) / piece_len;
-}
-
-// Calls body(begin, end, piece) for pieces of `piece_len` of [0, count).
-template <class Body>
-void ForEachPiece(int64_t count, int64_t piece_len, ThreadPool* pool, const Body& body) {
-  PoolOf(pool).Run(PiecesOf(count, piece_len), [&](int64_t piece, int) {
-    body(piece * piece_len, std::min(count, (piece + 1) * piece_len), piece);
-  });
-}
-
-// Calls body(begin, end) for rows of `dim` elements.
-template <class Body>
-void ForEachRows(int64_t rows, int64_t dim, ThreadPool* pool, const Body& body) {
-  const int64_t len = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, dim));
-  ForEachPiece(rows, len, pool, [&](int64_t begin, int64_t end, int64_t) { body(begin, end); });
-}
-
-// Columns that one task sums over all rows.
-inline constexpr int64_t kTaskColumns = 64;
-
-// to[c] += sum over rows i of term(i, c), summed in float64 and in ascending order.
-template <class Term>
-void AddColumnSums(int64_t rows, int64_t dim, ThreadPool* pool, float* to, const Term& term) {
-  ForEachPiece(dim, kTaskColumns, pool, [&](int64_t begin, int64_t end, int64_t) {
-    double sums[kTaskColumns] = {};
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t c = begin; c < end; ++c) sums[c - begin] += static_cast<double>(term(i, c));
-    }
-    for (int64_t c = begin; c < end; ++c) to[c] += static_cast<float>(sums[c - begin]);
-  });
-}
 
 // Throws Error(kMemory).
 inline void Copy(const Matrix& from, Matrix& to) {
   to.Resize(from.rows(), from.dim());
   std::copy_n(from.data(), from.size(), to.data());
-}
-
-// to[n] += from[n].
-inline void AddTo(const float* from, int64_t count, ThreadPool* pool, float* to) {
-  ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t n = begin; n < end; ++n) to[n] += from[n];
-  });
 }
 
 }  // namespace heed::training

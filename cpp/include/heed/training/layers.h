@@ -102,16 +102,10 @@ class NormLayer {
   const Matrix& Backward(const Matrix& d_y, ThreadPool* pool = nullptr);
 
  private:
-  struct Moments {
-    double mean, inverse;
-  };
-  void InputGradients(const Matrix& d_y, int64_t begin, int64_t end);
-
   NormLayerOptions options_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
   const Matrix* x_ = nullptr;
-  std::vector<Moments> moments_;
   Matrix y_, d_x_;
 };
 

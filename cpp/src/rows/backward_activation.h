@@ -1,21 +1,22 @@
 // The activations of feed-forward networks and their derivatives.
-#ifndef HEED_SRC_TRAINING_ACTIVATION_H_
-#define HEED_SRC_TRAINING_ACTIVATION_H_
+#ifndef HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_
+#define HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_
 
 #include <cstdint>
 
 #include "heed/layers.h"
 #include "heed/thread_pool.h"
 
-namespace heed::training {
+namespace heed {
 
 // y[n] = act(x[n]).
 void Activate(Activation activation, const float* x, int64_t count, float* y, ThreadPool* pool);
 
-// d_x[n] = d_y[n] act'(x[n]). d_x may be d_y. Relu's derivative at 0 is 0.
+// d_x[n] = d_y[n] act'(x[n]). d_x may be d_y. Relu's derivative at 0 is 0. Where
+// exactly 0 arrives the gradient is 0, whatever x is.
 void ActivateBackward(Activation activation, const float* x, const float* d_y, int64_t count,
                       float* d_x, ThreadPool* pool);
 
-}  // namespace heed::training
+}  // namespace heed
 
-#endif  // HEED_SRC_TRAINING_ACTIVATION_H_
+#endif  // HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_

@@ -1,30 +1,27 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/training/activation.cc"
-#include "src/training/activation.h"
+#define HWY_TARGET_INCLUDE "src/rows/backward_activation.cc"
+#include "src/rows/backward_activation.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/parallel/pieces.h"
 #include "src/simd/sigmoid-inl.h"
 #include "src/simd/tanh-inl.h"
-#include "src/training/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace heed::training {
+namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using heed::HWY_NAMESPACE::DF;
-using heed::HWY_NAMESPACE::Fma;
-using heed::HWY_NAMESPACE::VF;
+namespace {
 
 struct Silu {
-  HWY_INLINE VF Value(DF d, VF x) const { return hn::Mul(x, heed::HWY_NAMESPACE::Sigmoid(d, x)); }
+  HWY_INLINE VF Value(DF d, VF x) const { return hn::Mul(x, Sigmoid(d, x)); }
   // s (1 + x (1 - s)), s = sigmoid(x).
   HWY_INLINE VF Slope(DF d, VF x) const {
-    const VF one = hn::Set(d, 1.0f), s = heed::HWY_NAMESPACE::Sigmoid(d, x);
+    const VF one = hn::Set(d, 1.0f), s = Sigmoid(d, x);
     return hn::Mul(s, Fma(x, hn::Sub(one, s), one));
   }
 };
@@ -81,7 +78,9 @@ void Gradients(const Function& function, const float* x, const float* d_y, size_
   const DF d;
   ForEachVector(begin, end, [&](size_t n, size_t count) HWY_ATTR {
     const VF slope = function.Slope(d, hn::LoadN(d, x + n, count));
-    hn::StoreN(hn::Mul(slope, hn::LoadN(d, d_y + n, count)), d, d_x + n, count);
+    const VF arriving = hn::LoadN(d, d_y + n, count);
+    const VF gradient = hn::IfThenZeroElse(hn::Eq(arriving, hn::Zero(d)), hn::Mul(slope, arriving));
+    hn::StoreN(gradient, d, d_x + n, count);
   });
 }
 
@@ -96,6 +95,8 @@ void Part(const Function& function, const float* x, const float* d_y, size_t beg
   }
 }
 
+}  // namespace
+
 void ActivatePart(Activation activation, const float* x, const float* d_y, size_t begin, size_t end,
                   float* to) {
   if (activation == Activation::kSilu) return Part(Silu(), x, d_y, begin, end, to);
@@ -104,11 +105,11 @@ void ActivatePart(Activation activation, const float* x, const float* d_y, size_
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace heed::training
+}  // namespace heed
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace heed::training {
+namespace heed {
 
 HWY_EXPORT(ActivatePart);
 
@@ -122,7 +123,8 @@ void GeluPart(const float* x, const float* d_y, size_t begin, size_t end, float*
     if (d_y == nullptr) {
       to[n] = x[n] * share;
     } else {
-      to[n] = d_y[n] * (share + x[n] * kRootTwoPi * std::exp(-0.5f * x[n] * x[n]));
+      const float slope = share + x[n] * kRootTwoPi * std::exp(-0.5f * x[n] * x[n]);
+      to[n] = d_y[n] == 0 ? 0 : d_y[n] * slope;
     }
   }
 }
@@ -147,5 +149,5 @@ void ActivateBackward(Activation activation, const float* x, const float* d_y, i
   Run(activation, x, d_y, count, d_x, pool);
 }
 
-}  // namespace heed::training
+}  // namespace heed
 #endif  // HWY_ONCE
