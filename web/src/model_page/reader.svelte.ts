@@ -11,18 +11,12 @@ import type {
   RunResult,
 } from "../model/model_types.js";
 import { allHeads, mean, sameHead } from "./attention.js";
+import type { Sampling } from "./choices.js";
 import { lastOf, leadOf, mostRead, promptOf, shownLayers } from "./extent.js";
 import { facts, shippedFiles } from "./shipped.js";
 
 /** Next tokens that are listed. */
 export const LISTED = 10;
-
-export interface Sampling {
-  temperature: number;
-  /** 0: from all tokens. */
-  topK: number;
-  seed: number;
-}
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 const isAbort = (error: unknown) =>
@@ -69,7 +63,8 @@ class Reader {
   /** The passage is text: a model without a tokenizer cannot read it. */
   readonly hasPassage = $derived(this.passageIds.length > 1);
 
-  async openShipped(): Promise<void> {
+  /** `out` are heads that are taken out of it. */
+  async openShipped(out: readonly Head[] = []): Promise<void> {
     const opening = ++this.openings;
     const isLatest = () => opening === this.openings;
     const onProgress = (progress: OpenProgress) => {
@@ -81,18 +76,18 @@ class Reader {
       const client = await openModel(files, { onProgress });
       // A visitor's model was opened meanwhile.
       if (!isLatest()) return client.dispose();
-      await this.show(client, true);
+      await this.show(client, out, true);
     } catch (error) {
       if (isLatest()) this.problem = messageOf(error);
     }
   }
 
   /** Takes the place of the model that is open. */
-  async show(client: ModelClient, isShipped = false): Promise<void> {
+  async show(client: ModelClient, out: readonly Head[] = [], isShipped = false): Promise<void> {
     this.close();
     this.client = client;
     this.isShipped = isShipped;
-    this.pruned = [];
+    this.pruned = this.known(out);
     this.costs = [];
     this.passage = null;
     this.wholeLoss = null;
@@ -132,12 +127,12 @@ class Reader {
   /** Takes a head out of the model, or back in. */
   async toggle(head: Head): Promise<void> {
     const rest = this.pruned.filter((other) => !sameHead(head, other));
-    this.pruned = rest.length < this.pruned.length ? rest : [...rest, head];
-    await Promise.all([this.read(this.text), this.measurePassage()]);
+    await this.prune(rest.length < this.pruned.length ? rest : [...rest, head]);
   }
 
-  async restoreHeads(): Promise<void> {
-    this.pruned = [];
+  /** Takes these heads out, and all others back in. */
+  async prune(heads: readonly Head[]): Promise<void> {
+    this.pruned = this.known(heads);
     await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
@@ -198,6 +193,11 @@ class Reader {
   forget(): void {
     this.stop();
     this.written = [];
+  }
+
+  /** Those of them that the model has, each once. */
+  private known(heads: readonly Head[]): readonly Head[] {
+    return this.heads.filter((head) => heads.some((other) => sameHead(head, other)));
   }
 
   private async reread(): Promise<void> {
