@@ -39,8 +39,7 @@ class Reader {
   result = $state.raw<RunResult | null>(null);
   pruned = $state.raw<readonly Head[]>([]);
   /** Nats a token of the held-out passage without so many heads, and with all of them. */
-  passage = $state.raw<{ loss: number; without: number } | null>(null);
-  wholeLoss = $state<number | null>(null);
+  passage = $state.raw<{ loss: number; without: number; whole: number } | null>(null);
   /** What the passage loses without one head, in the order of all heads. */
   costs = $state.raw<readonly number[]>([]);
   measuring = $state(false);
@@ -90,7 +89,6 @@ class Reader {
     this.pruned = this.known(out);
     this.costs = [];
     this.passage = null;
-    this.wholeLoss = null;
     this.passageIds = [];
     await Promise.all([this.read(this.text), this.openPassage(client)]);
   }
@@ -257,10 +255,11 @@ class Reader {
     const { signal } = this.passing;
     const { pruned } = this;
     await this.guarded(signal, async () => {
+      // A link may have opened the page with heads taken out.
+      const known = this.passage?.whole;
       const loss = await this.lossWithout(pruned, signal);
-      if (signal.aborted) return;
-      this.passage = { loss, without: pruned.length };
-      if (pruned.length === 0) this.wholeLoss = loss;
+      const whole = pruned.length === 0 ? loss : (known ?? (await this.lossWithout([], signal)));
+      if (!signal.aborted) this.passage = { loss, without: pruned.length, whole };
     });
   }
 
