@@ -4,8 +4,9 @@ import { defineConfig } from "vite";
 import { element } from "./vite/element.mjs";
 import { formulas } from "./vite/formulas.mjs";
 import { messages } from "./vite/messages.mjs";
-import { PAGE_FILES, pages } from "./vite/pages.mjs";
+import { pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
+import { PAGE_FILES } from "./vite/shell.mjs";
 import { translations } from "./vite/translations.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));

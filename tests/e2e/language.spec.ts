@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
+import { WORDS } from "../../web/src/mechanisms/linear/state.js";
 import { misfit, problemsOf } from "../../web/vite/messages.mjs";
 import { expect, test } from "./page.js";
 
@@ -25,14 +26,21 @@ test("every message has a translation that fits, and none is left over", () => {
 
 const TITLES = readMechanisms().map(({ title }) => title);
 /** Tokens of example sentences, which are English. */
-const TOKENS = /^[\d ]*(the|all|and|is)$|gathers|sammelt am meisten/;
+const TOKENS = /^[\d ]*(the|all|and|is)$/;
+/** Words of an example that sentences of its page quote. */
+const QUOTED = WORDS.map((word) => `„${word}“`);
 /** An expression or a number as it is typed. */
 const EXPRESSION = /\d \* abs\(|^0\.2$/;
 
 /** What is read on the page, by eye or ear, and is not said to be English or code. */
 const wordsOf = (page: Page): Promise<string[]> =>
   page.evaluate(() => {
-    const apart = "[lang=en], code, pre, math, script, style, textarea, noscript";
+    const apart = "[lang=en], [translate=no], code, pre, math, script, style, textarea, noscript";
+    // What visitors and models write is marked where it stands; sentences quote it, whole.
+    const written = [...document.querySelectorAll("[translate=no]")].map(
+      (element) => element.textContent,
+    );
+    const quoted = written.map((text) => `„${text}“`);
     const found: string[] = [];
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -44,7 +52,10 @@ const wordsOf = (page: Page): Promise<string[]> =>
         found.push(element.getAttribute(name) ?? "");
       }
     }
-    return [...new Set(found.map((text) => text.replace(/\s+/g, " ").trim()))].filter(Boolean);
+    const own = found.map((text) =>
+      quoted.reduce((rest, quote) => rest.replaceAll(quote, ""), text),
+    );
+    return [...new Set(own.map((text) => text.replace(/\s+/g, " ").trim()))].filter(Boolean);
   });
 
 const STOP_WORDS = /\b(the|of|and|is|are|with|from|each|every|this|that|not|its|by)\b/;
@@ -57,9 +68,8 @@ async function expectGerman(page: Page): Promise<void> {
   const words = await wordsOf(page);
   expect(words.length).toBeGreaterThan(20);
   const own = words
+    .map((text) => QUOTED.reduce((rest, quote) => rest.replaceAll(quote, ""), text))
     .map((text) => TITLES.reduce((rest: string, title) => rest.replace(`${title}`, ""), text))
-    // Quoted tokens of a text, which is English.
-    .map((text) => text.replace(/„·?\w+“/g, ""))
     .filter((text) => ![SAME, TOKENS, EXPRESSION].some((pattern) => pattern.test(text)));
   const wrong = own.filter(
     (text) => ENGLISH.includes(text) || STOP_WORDS.test(text) || DECIMAL_POINT.test(text),

@@ -303,3 +303,29 @@ test("the last picture of a slow pace comes with the pause", async ({ page }) =>
   await button(page, "Pause").click();
   await expect(status(page)).toContainText(/Step (\d+): .*\(at step \1\)/);
 });
+
+test("a link shows a head, a cell and a plot; another cell leaves what is trained", async ({
+  page,
+}) => {
+  await open(page, "#task=cards&plot=accuracy&head=2&pin=3,4");
+  await expect(page.getByRole("button", { name: "Accuracy", exact: true })).toHaveAttribute(
+    "aria-pressed",
+    "true",
+  );
+  const figure = page.getByRole("region", { name: "The pooling weights as they form" });
+  await expect(figure.getByRole("heading", { name: "Head 1", exact: true })).toBeVisible();
+  const asked = (row: number) => new RegExp(`^Head 1: .*asked “${RANKS[row - 1]}\\?”`);
+  await expect(figure.getByTestId("readout")).toHaveText(asked(3));
+  await button(page, "One step").click();
+  await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");
+  await page.evaluate(() => {
+    location.hash = "#task=cards&plot=accuracy&head=2&pin=2,2";
+  });
+  await expect(figure.getByTestId("readout")).toHaveText(asked(2));
+  await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");
+  await figure.getByRole("application").focus();
+  await page.keyboard.press("Escape");
+  await expect(page).toHaveURL(/#task=cards&plot=accuracy&head=2$/);
+  await page.getByRole("button", { name: "copying", exact: true }).click();
+  await expect(page).toHaveURL(/training\.html$/);
+});

@@ -75,8 +75,16 @@ function expectLogits(result: RunResult, { logits }: Reference, ids: number[]): 
 
 function expectHeads(result: RunResult, { weights }: Reference, heads: number): void {
   const { len } = result;
-  for (const { layer, weights: found } of result.heads) {
+  for (const { layer, weights: found, mean } of result.heads) {
     expect(found).toHaveLength(heads * len * len);
+    expect(mean).toHaveLength(len * len);
+    mean.forEach((share, at) => {
+      const own = Array.from(
+        { length: heads },
+        (_, head) => found[head * len * len + at] as number,
+      );
+      expect(Math.abs(share - own.reduce((a, b) => a + b) / heads)).toBeLessThan(1e-6);
+    });
     for (let n = 0; n < found.length; n++) {
       const [head, row, key] = [Math.floor(n / len / len), Math.floor(n / len) % len, n % len];
       const wanted = weights[layer]?.[head]?.[row]?.[key] as number;

@@ -26,7 +26,7 @@ import { COUNT, drawSamples, explained, GRID } from "../../web/src/training/regr
 import { RegressionSession } from "../../web/src/training/regression/session.js";
 import { variants as kernels } from "../../web/src/training/regression/variants.js";
 import type { Look, Session } from "../../web/src/training/session.js";
-import { fragmentOf, settingsOf } from "../../web/src/training/settings.js";
+import { FIRST_SHOWN, fragmentOf, settingsOf, shownOf } from "../../web/src/training/settings.js";
 
 const heed = await loadHeed({ threads: 1 });
 const training = await loadTraining({ threads: 1, simd: "plain" });
@@ -100,14 +100,21 @@ describe("what is drawn", () => {
 });
 
 test("an address says what differs, and nothing that is not there", () => {
-  expect(fragmentOf(settingsOf(""))).toBe("");
+  expect(fragmentOf(settingsOf(""), FIRST_SHOWN)).toBe("");
   for (const fragment of [
     "#task=sort&mechanism=sigmoid&seed=7",
     "#task=regression",
     "#mechanism=window",
+    "#task=cards&plot=accuracy&head=2&pin=3%2C4",
   ]) {
-    expect(fragmentOf(settingsOf(fragment))).toBe(fragment);
+    expect(fragmentOf(settingsOf(fragment), shownOf(fragment))).toBe(fragment);
   }
+  expect(shownOf("#plot=fortune&head=0&pin=1,-2")).toEqual(FIRST_SHOWN);
+  expect(shownOf("#pin=1")).toEqual(FIRST_SHOWN);
+  // Of a version that this page does not know, and longer than any link of ours.
+  expect(settingsOf("#v=2&task=sort")).toEqual(settingsOf(""));
+  expect(settingsOf(`#task=sort&x=${"1".repeat(600)}`)).toEqual(settingsOf(""));
+  expect(settingsOf("#v=1&task=sort").task).toBe("sort");
   expect(settingsOf("#task=cards&mechanism=boxcar")).toEqual(settingsOf("#task=cards"));
   expect(settingsOf("#task=__proto__&seed=1e9")).toEqual(settingsOf(""));
 });

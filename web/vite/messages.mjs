@@ -210,6 +210,8 @@ function sourceMessages(file) {
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
 const OWN_FOLDERS = { model: ["model", "model_page"], training: ["training"] };
 
+export const hasOwnMessages = (page) => Object.hasOwn(OWN_FOLDERS, page);
+
 /**
  * What scripts say, by message: the page that alone says it, or "" for what others say too. What stands in
  * the HTML files only is said when the site is built.
@@ -233,18 +235,16 @@ export function siteMessages() {
     for (const message of all) found.add(message);
   };
   for (const file of sources()) add(sourceMessages(file));
-  const pages = [
-    "index",
-    "gallery",
-    "race",
-    "training",
-    "model",
-    "edge_cases",
-    "benchmarks",
-    "mechanisms/mechanism",
-  ];
-  for (const file of [...pages.map((page) => `${page}.html`), "vite/pages.mjs"]) {
-    const source = readFileSync(join(web, file), "utf8");
+  const markup = ["", "mechanisms", "vite"].flatMap((folder) =>
+    readdirSync(join(web, folder))
+      .filter((name) => name.endsWith(".html"))
+      .map((name) => join(web, folder, name)),
+  );
+  for (const file of [
+    ...markup,
+    ...["pages", "shell"].map((name) => join(web, `vite/${name}.mjs`)),
+  ]) {
+    const source = readFileSync(file, "utf8");
     add([...source.matchAll(/\{\{([^{}]+)\}\}/g)].map(([, message]) => message));
   }
   return found;

@@ -1,6 +1,6 @@
 // One HTML file per mechanism, made from mechanisms/mechanism.html: its title, sentence, source and
-// formula are there before any script runs. Also the header that all pages share, every page once more
-// in German below de/, and the service worker with the list of files that it keeps.
+// formula are there before any script runs. Also every page once more in German below de/, and the
+// service worker with the list of files that it keeps.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
@@ -9,6 +9,7 @@ import { FAMILIES } from "../src/lib/families.ts";
 import { toMathml } from "./formulas.mjs";
 import { readMessages } from "./messages.mjs";
 import { isCrafted, mechanisms } from "./registry.mjs";
+import { fill, inShell, PAGE_FILES } from "./shell.mjs";
 
 const TEMPLATE = "mechanisms/mechanism.html";
 const PAGE = /\/mechanisms\/(\w+)\.html(\?.*)?$/;
@@ -22,46 +23,6 @@ const escaped = (text) =>
     /[&<>"]/g,
     (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark],
   );
-
-/** The header's links: file, words. The first page is its folder. */
-const PLACES = [
-  ["index", "{{Home}}"],
-  ["gallery", "{{Gallery}}"],
-  ["race", "{{Race}}"],
-  ["training", "{{Training}}"],
-  ["model", "{{Model}}"],
-  ["edge_cases", "{{Edge cases}}"],
-  ["benchmarks", "{{Benchmarks}}"],
-];
-
-/** The pages that are files of their own, without ".html". */
-export const PAGE_FILES = PLACES.map(([file]) => file);
-
-/** `root` leads from the page to the site's first folder; `here` is the page's own file, or "". */
-function header(root, here) {
-  const links = PLACES.map(([file, text]) => {
-    const mark = file === here ? ' aria-current="page"' : "";
-    const address = file === "index" ? `${root}/` : `${root}/${file}.html`;
-    return `<li><a href="${address}"${mark}>${text}</a></li>`;
-  });
-  return `<header class="site">
-        <a class="name" href="${root}/">heed</a>
-        <nav aria-label="{{Site}}">
-          <ul>
-            ${links.join("\n            ")}
-          </ul>
-        </nav>
-        <a id="language" href="__other__?lang=__otherLanguage__" lang="__otherLanguage__" hreflang="__otherLanguage__">__otherName__</a>
-        <label class="theme">
-          <span class="soft word">{{Theme}}</span>
-          <select id="theme">
-            <option value="auto">{{auto}}</option>
-            <option value="light">{{light}}</option>
-            <option value="dark">{{dark}}</option>
-          </select>
-        </label>
-      </header>`;
-}
 
 /** arXiv ids become links. */
 const sourceMarkup = (source) =>
@@ -127,12 +88,6 @@ function localised(html, file, { language, folder }, links = "") {
   );
   return moved.replace("</head>", `${links}</head>`);
 }
-
-const fill = (html, parts) =>
-  html.replace(
-    /<!--(\w+)-->|__([a-zA-Z]+)__/g,
-    (mark, comment, word) => parts[comment ?? word] ?? mark,
-  );
 
 /** Tags that fetch the code of a crafted page together with the rest. */
 function craftedLinks(id, bundle) {
@@ -224,9 +179,7 @@ export function pages() {
     transformIndexHtml: {
       order: "pre",
       handler(html, { path, originalUrl }) {
-        const inFolder = path.startsWith("/mechanisms/");
-        const here = inFolder ? "" : (path.match(/(\w+)\.html$/)?.[1] ?? "index");
-        const whole = fill(html, { header: header(inFolder ? ".." : ".", here) });
+        const whole = inShell(html, path === "/" ? "index.html" : path.slice(1));
         // A build writes every page in every language once it knows its files.
         if (isBuild) return whole;
         const page = pageAt(originalUrl ?? path);

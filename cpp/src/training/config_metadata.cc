@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -36,12 +37,40 @@ std::optional<T> WholeOf(std::string_view text) {
   return number;
 }
 
-// Up to 15 digits and 10^22 a decimal number is one exact product or quotient (Clinger 1990).
-constexpr size_t kMaxDigits = 15;
-constexpr int kMaxPower = 22;
+// Up to 15 digits and 10^22 a decimal number is one exact product or quotient (Clinger 1990). Of
+// longer ones, which other programs write, the last places may differ; digits beyond the 19th do
+// not matter.
+constexpr size_t kMostDigits = 19;
+constexpr int kExactPower = 22;
 
-// The number that a short decimal text is; longer ones are written as bits. strtod would read as
-// the program's locale does, and libc++ has no from_chars of double before LLVM 20.
+// number times 10^power, in steps that are exact by themselves.
+double TimesPowerOfTen(double number, int power) {
+  for (int left = std::abs(power); left > 0; left -= kExactPower) {
+    double scale = 1;
+    for (int n = std::min(left, kExactPower); n > 0; --n) scale *= 10;
+    number = power < 0 ? number / scale : number * scale;
+  }
+  return number;
+}
+
+// The digits on both sides of the point times 10^power, where there are only digits.
+std::optional<double> ScaledDigits(std::string digits, int power) {
+  if (const size_t point = digits.find('.'); point != digits.npos) {
+    digits.erase(point, 1);
+    power -= static_cast<int>(digits.size() - point);
+  }
+  if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) return std::nullopt;
+  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  if (digits.size() > kMostDigits) {
+    power += static_cast<int>(digits.size() - kMostDigits);
+    digits.resize(kMostDigits);
+  }
+  const double number = TimesPowerOfTen(static_cast<double>(*WholeOf<uint64_t>(digits)), power);
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+// The number that a decimal text is. strtod would read as the program's locale does, and libc++ has
+// no from_chars of double before LLVM 20.
 std::optional<double> DecimalOf(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative) text.remove_prefix(1);
@@ -54,18 +83,8 @@ std::optional<double> DecimalOf(std::string_view text) {
     power = *read;
     text = text.substr(0, e);
   }
-  std::string digits(text);
-  if (const size_t point = digits.find('.'); point != digits.npos) {
-    digits.erase(point, 1);
-    power -= static_cast<int>(digits.size() - point);
-  }
-  const std::optional<uint64_t> whole = WholeOf<uint64_t>(digits);
-  if (!whole || digits.size() > kMaxDigits || std::abs(power) > kMaxPower) return std::nullopt;
-  double scale = 1;
-  for (int n = std::abs(power); n > 0; --n) scale *= 10;
-  const double size = static_cast<double>(*whole);
-  const double number = power < 0 ? size / scale : size * scale;
-  return negative ? -number : number;
+  const std::optional<double> number = ScaledDigits(std::string(text), power);
+  return number && negative ? -*number : number;
 }
 
 // Six digits where they are the number, else its bits: every number comes back as it was. (printf

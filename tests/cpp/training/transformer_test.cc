@@ -208,6 +208,31 @@ TEST(Transformer, ReadsNumbersInAnyLocale) {
   if (others == 0) GTEST_SKIP() << "this machine has no locale in which numbers have a comma";
 }
 
+// As other programs write numbers: the last places of long ones may differ.
+TEST(Transformer, ReadsLongNumbersAndLargeExponents) {
+  const Transformer model(SmallConfig());
+  const training::SafetensorsFile file(model.Save());
+  std::map<std::string, std::string> metadata = file.metadata();
+  const auto base_of = [&](const std::string& text) {
+    metadata["heed.rope_base"] = text;
+    return Transformer::Load(SaveSafetensors(model.parameters(), metadata))->config().rope_base;
+  };
+  // Read by the compiler.
+  const std::vector<std::pair<std::string, double>> numbers = {
+      {"0.30000000000000004", 0.30000000000000004},
+      {"12345678901234567890123", 12345678901234567890123.0},
+      {"1e23", 1e23},
+      {"1.7976931348623157E+308", 1.7976931348623157E+308},
+      {"4.9406564584124654e-300", 4.9406564584124654e-300},
+      {"0.00000000000000000000000000012345678901234567",
+       0.00000000000000000000000000012345678901234567},
+      {"10000.00000000000000000000", 10000.0},
+  };
+  for (const auto& [text, number] : numbers) {
+    EXPECT_NEAR(base_of(text) / number, 1, 1e-14) << text;
+  }
+}
+
 TEST(Transformer, RefusesFilesOfSomethingElse) {
   Transformer model(SmallConfig());
   const auto refuse = [](const std::vector<uint8_t>& bytes, const char* words) {
@@ -229,8 +254,8 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
   refuse(with("heed.format", "transformer 2"), "no value of heed.format");
   refuse(with("heed.norm", "9"), "no value of heed.norm");
   refuse(with("heed.embed_dim", "8x"), "no value of heed.embed_dim");
-  for (const char* text :
-       {"", ".", "-", "1,5", "1.5.", " 1", "1e", "0x1p3", "nan", "1e23", "bits:"}) {
+  for (const char* text : {"", ".", "-", "1,5", "1.5.", " 1", "1e", "0x1p3", "nan", "1e309",
+                           "-1e+400", "1e99999", "+1", "1e5.0", "bits:"}) {
     refuse(with("heed.rope_base", text), "no value of heed.rope_base");
   }
   refuse(with("heed.embed_dim", "4"), "another shape");

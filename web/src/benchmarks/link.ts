@@ -39,6 +39,3 @@ export const runAsked = (runs: readonly { file: string }[], { run }: Chosen): nu
 /** The first run is what a section begins with. */
 export const runChosen = (runs: readonly { file: string }[], index: number): Chosen =>
   index > 0 ? { run: nameOf(runs[index] as { file: string }) } : {};
-
-/** Replaces the address; back still leaves the page. */
-export const writeAddress = (fragment: string): void => history.replaceState(null, "", fragment);

@@ -2,6 +2,7 @@
 // themselves, pinned cells and all else where the page asks for it.
 import { getContext, onMount, untrack } from "svelte";
 import { figureFromFragment } from "./fragment.js";
+import { cellInLink, linkCell } from "./link_cell.js";
 import type { Cell } from "./matrix.js";
 import { inEnglish } from "./messages.js";
 
@@ -95,7 +96,7 @@ export function linkedControl(
 }
 
 const NONE = "none";
-const cellText = (cell: Cell | null) => (cell ? `${cell.row + 1},${cell.column + 1}` : NONE);
+const cellText = (cell: Cell | null) => (cell ? linkCell(cell) : NONE);
 
 /** The same of a pinned cell, "3,4" from 1; `inside` says whether there is such a cell. */
 export function linkedCell(
@@ -109,10 +110,9 @@ export function linkedCell(
     resting: () => cellText(resting),
     text: () => cellText(cell()),
     set: (text) => {
-      const [, row, column] = /^([1-9]\d{0,5}),([1-9]\d{0,5})$/.exec(text) ?? [];
-      const asked = { row: Number(row) - 1, column: Number(column) - 1 };
+      const asked = cellInLink(text);
       if (text === NONE) pin(null);
-      else if (inside(asked)) pin(asked);
+      else if (asked && inside(asked)) pin(asked);
     },
   });
 }

@@ -3,6 +3,7 @@
 import type { Mechanism, Parameter } from "heed";
 import { readTyped } from "./controls.js";
 import type { ExampleParams, ExampleValue } from "./example.js";
+import { cellInLink, indexIn, linkCell } from "./link_cell.js";
 import type { Cell } from "./matrix.js";
 
 export interface MechanismState {
@@ -25,7 +26,7 @@ export function fragmentOf({ changes, head, pin, figure }: MechanismState): stri
     Array.isArray(value) ? value.join(" ") : String(value),
   ]);
   if (head > 0) fields.push(["head", String(head + 1)]);
-  if (pin) fields.push(["pin", `${pin.row + 1},${pin.column + 1}`]);
+  if (pin) fields.push(["pin", linkCell(pin)]);
   // One state has one link, however it was reached.
   for (const name of Object.keys(figure).sort())
     fields.push([FIGURE + name, figure[name] as string]);
@@ -45,15 +46,6 @@ function readValue(type: string, text: string): ExampleValue | undefined {
   if (type === "bool") return text === "true" || undefined;
   if (type === "word" || type === "choice") return text || undefined;
   return readTyped(type, text);
-}
-
-/** A count from 1 as an index; NaN where it is none. */
-const indexOf = (text: string | undefined): number =>
-  text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) - 1 : Number.NaN;
-
-function readPin(text: string | null): Cell | null {
-  const [row, column] = (text ?? "").split(",").map(indexOf);
-  return row !== undefined && column !== undefined && row + column >= 0 ? { row, column } : null;
 }
 
 export function figureFromFragment(fragment: string): Record<string, string> {
@@ -76,11 +68,11 @@ export function stateFromFragment(
     const value = type && readValue(type, text);
     if (value !== undefined && value !== "") changes[name] = value;
   }
-  const head = indexOf(fields.get("head") ?? undefined);
+  const head = indexIn(fields.get("head"));
   return {
     changes,
     head: Number.isNaN(head) ? 0 : head,
-    pin: readPin(fields.get("pin")),
+    pin: cellInLink(fields.get("pin")),
     figure: figureFromFragment(fragment),
   };
 }

@@ -1,5 +1,6 @@
 // The state of the page and what follows from it. Views read this; only actions change it.
 
+import { writeAddress } from "./address.svelte.js";
 import { core } from "./core.svelte.js";
 import {
   type Agreement,
@@ -174,10 +175,7 @@ class Page {
       this.notice = t`This state is too large for a link; export it as JSON instead.`;
       return;
     }
-    const wanted = fragment ? `#${fragment}` : "";
-    if (wanted !== location.hash) {
-      history.replaceState(null, "", wanted || location.pathname + location.search);
-    }
+    writeAddress(fragment ? `#${fragment}` : "");
   }
 }
 

@@ -50,7 +50,11 @@ export class Engine {
     const request = { ids, start: 0, cache: null, pruned, heads, pause };
     const { x, weights } = await this.forward.run(request);
     const tokens = await this.readTokens(ids, x, topK, pause);
-    const byLayer: LayerHeads[] = [...weights].map(([layer, all]) => ({ layer, weights: all }));
+    const byLayer: LayerHeads[] = [];
+    for (const [layer, all] of weights) {
+      await pause();
+      byLayer.push({ layer, weights: all, mean: meanOfHeads(all, this.sizes.numHeads) });
+    }
     const milliseconds = performance.now() - begin;
     return { len: ids.length, topK, ...tokens, heads: byLayer, milliseconds };
   }
@@ -109,6 +113,17 @@ export class Engine {
       cache.dispose();
     }
   }
+}
+
+/** Of matrices that stand one after the other, `count` in all. */
+function meanOfHeads(weights: Float32Array, count: number): Float32Array {
+  const size = weights.length / count;
+  const mean = new Float32Array(size);
+  for (let head = 0; head < count; head++) {
+    const own = weights.subarray(head * size, (head + 1) * size);
+    for (let at = 0; at < size; at++) mean[at] = (mean[at] ?? 0) + (own[at] ?? 0) / count;
+  }
+  return mean;
 }
 
 function joined(parts: readonly Float32Array[]): Float32Array {

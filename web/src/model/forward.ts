@@ -1,6 +1,7 @@
 // The layers of a model, one after the other; attention is heed's.
-import type { Heed, PlainTensor, Tensor, TensorArgument } from "heed";
+import type { Heed, TensorArgument } from "heed";
 import type { KeyCache } from "./key_cache.js";
+import { type Result, taken } from "./matrix.js";
 import type { Head } from "./model_types.js";
 import type { Projected, Sizes, Style } from "./style.js";
 
@@ -21,16 +22,6 @@ export interface Forwarded {
   readonly x: Float32Array;
   /** [numHeads, rows, keys] by layer; keys are all positions so far. */
   readonly weights: ReadonlyMap<number, Float32Array>;
-}
-
-type Result = Tensor<"float32"> | PlainTensor<"float32">;
-
-/** What a result holds, out of the memory of heed. */
-function taken(result: Result): Float32Array {
-  if (!("dispose" in result)) return result.data;
-  const data = result.data.slice();
-  result.dispose();
-  return data;
 }
 
 /** The first `keys` columns of rows that have `capacity`. */

@@ -1,5 +1,5 @@
 // A weight matrix [rows, columns] and its products, computed by heed.
-import type { Heed, Tensor } from "heed";
+import type { Heed, PlainTensor, Tensor } from "heed";
 import { type FloatType, type Stored, toFloat32 } from "./floats.js";
 
 export interface Matrix {
@@ -14,10 +14,13 @@ export interface Matrix {
   dispose(): void;
 }
 
+export type Result = Tensor<"float32"> | PlainTensor<"float32">;
+
 /** What a result holds, out of the memory of heed. */
-function taken(tensor: Tensor<"float32">): Float32Array {
-  const data = tensor.data.slice();
-  tensor.dispose();
+export function taken(result: Result): Float32Array {
+  if (!("dispose" in result)) return result.data;
+  const data = result.data.slice();
+  result.dispose();
   return data;
 }
 
@@ -34,15 +37,11 @@ export class ResidentMatrix implements Matrix {
   }
 
   timesTransposed(x: Float32Array, len: number): Float32Array {
-    return taken(
-      this.heed.linear({ data: x, shape: [len, this.columns] }, this.tensor) as Tensor<"float32">,
-    );
+    return taken(this.heed.linear({ data: x, shape: [len, this.columns] }, this.tensor) as Result);
   }
 
   times(x: Float32Array, len: number): Float32Array {
-    return taken(
-      this.heed.bmm({ data: x, shape: [len, this.rows] }, this.tensor) as Tensor<"float32">,
-    );
+    return taken(this.heed.bmm({ data: x, shape: [len, this.rows] }, this.tensor) as Result);
   }
 
   gather(ids: readonly number[]): Float32Array {

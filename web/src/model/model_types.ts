@@ -93,6 +93,8 @@ export interface LayerHeads {
   readonly layer: number;
   /** [numHeads, len, len] in row-major order; rows are queries; the future is 0. */
   readonly weights: Float32Array;
+  /** [len, len]: the mean of its heads. */
+  readonly mean: Float32Array;
 }
 
 export interface RunResult {

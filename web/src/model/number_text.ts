@@ -2,9 +2,8 @@
 import { shown, t } from "./message.js";
 import { refuse } from "./model_error.js";
 import type { Encoded, Piece } from "./model_types.js";
-import type { TextCoder } from "./tokenizer.js";
+import { MOST_LETTERS, type TextCoder } from "./tokenizer.js";
 
-const MOST_LETTERS = 100_000;
 /** A number and what separates it from the next one. */
 const NUMBER = /(\d+)[\s,]*/y;
 

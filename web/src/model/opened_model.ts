@@ -20,7 +20,6 @@ export interface OpenedModel {
   readonly engine: Engine;
   /** The tokenizer, or without one the numbers of tokens. */
   readonly coder: TextCoder;
-  dispose(): void;
 }
 
 export type LoadHeed = (options: { threads: "auto" | 1 }) => Promise<Heed>;
@@ -82,6 +81,5 @@ export async function openFiles(
     sizes: plan.sizes,
     engine: new Engine(heed, plan.make(heed, weights), plan.sizes, plan.endTokens),
     coder,
-    dispose: () => weights.dispose(),
   };
 }

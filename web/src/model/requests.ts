@@ -58,7 +58,8 @@ function checkLayers(heads: RunRequest["heads"], len: number, sizes: Sizes): Rea
   if (!Array.isArray(wanted)) wrong("heads", wanted, t`"all", "none" or a list of layers`);
   for (const layer of wanted) checkWhole("heads: layer", layer, 0, numLayers - 1);
   const layers = new Set(wanted);
-  const bytes = 4 * layers.size * numHeads * len * len;
+  // The mean of a layer's heads is computed too.
+  const bytes = 4 * layers.size * (numHeads + 1) * len * len;
   if (bytes > MOST_HEAD_BYTES)
     refuse(
       "too-long",

@@ -8,7 +8,7 @@ import type { Encoded, Piece } from "./model_types.js";
 import type { AddedToken, TokenizerFile } from "./tokenizer_file.js";
 
 /** The most UTF-16 units of a text. */
-const MOST_LETTERS = 100_000;
+export const MOST_LETTERS = 100_000;
 const SPACE = "▁";
 
 const encoder = new TextEncoder();

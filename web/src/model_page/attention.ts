@@ -70,34 +70,35 @@ export function meanOfRows(rows: Float32Array, width: number): Float32Array {
   return mean;
 }
 
-/** The rows of all heads of these layers, one after the other: the weights that `query` gives. */
-export function rowsOf(layers: readonly LayerHeads[], query: number, len: number): Float32Array {
-  const numHeads = (layers[0]?.weights.length ?? 0) / (len * len);
-  const rows = new Float32Array(layers.length * numHeads * len);
-  layers.forEach((layer, n) => {
-    for (let head = 0; head < numHeads; head++) {
-      rows.set(rowOf(layer, head, query, len), (n * numHeads + head) * len);
+/** What `query` gives to each token, the mean of all heads of these layers. */
+export function meanOfLayers(layers: readonly LayerHeads[], query: number, len: number) {
+  const row = new Float32Array(len);
+  for (const { mean } of layers) {
+    for (let key = 0; key <= query; key++) {
+      row[key] = (row[key] ?? 0) + (mean[query * len + key] ?? 0) / layers.length;
     }
-  });
-  return rows;
+  }
+  return row;
 }
 
 /**
  * How much of each token reaches `query` through all layers, if every layer passes on half of what it
  * is given and half of what its heads, on average, take: row `query` of the product of (I + A) / 2.
- * Sums to 1. Abnar & Zuidema 2020, arXiv:2005.00928, section 3.
+ * Sums to 1. Time grows with layers x query^2. Abnar & Zuidema 2020, arXiv:2005.00928, section 3.
  */
-export function rollout({ len, heads }: RunResult, query: number): Float32Array {
+export function rollout(
+  { len, heads }: Pick<RunResult, "len" | "heads">,
+  query: number,
+): Float32Array {
   let row = new Float32Array(len);
   row[query] = 1;
-  for (const layer of [...heads].reverse()) {
+  for (const { mean } of [...heads].reverse()) {
     const next = row.map((share) => share / 2);
     for (let token = 0; token <= query; token++) {
-      const share = row[token] ?? 0;
-      if (share === 0) continue;
-      meanOfRows(rowsOf([layer], token, len), len).forEach((weight, key) => {
-        next[key] = (next[key] ?? 0) + (share * weight) / 2;
-      });
+      const half = (row[token] ?? 0) / 2;
+      for (let key = 0; key <= token && half > 0; key++) {
+        next[key] = (next[key] ?? 0) + half * (mean[token * len + key] ?? 0);
+      }
     }
     row = next;
   }

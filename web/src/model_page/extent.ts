@@ -8,19 +8,20 @@ const MOST_TOKENS = 1024;
 const MOST_HEAD_BYTES = 256e6;
 const WEIGHT_BYTES = 4;
 
-/** Weights of that many heads over `len` tokens, in bytes. */
-const bytesOf = (heads: number, len: number) => WEIGHT_BYTES * heads * len * len;
+/** Weights of the heads of that many layers over `len` tokens and their means, in bytes. */
+const bytesOf = (layers: number, heads: number, len: number) =>
+  WEIGHT_BYTES * layers * (heads + 1) * len * len;
 
 /** The most tokens that are read at once: the heads of one layer always fit. */
 export function mostRead({ contextLength, numHeads }: ModelFacts): number {
-  const fitting = Math.floor(Math.sqrt(MOST_HEAD_BYTES / bytesOf(numHeads, 1)));
+  const fitting = Math.floor(Math.sqrt(MOST_HEAD_BYTES / bytesOf(1, numHeads, 1)));
   return Math.max(1, Math.min(contextLength ?? shipped.model.context, MOST_TOKENS, fitting));
 }
 
 /** Layers whose heads are shown: all, or the wanted one where all are too many. */
 export function shownLayers(model: ModelFacts, len: number, wanted: number): "all" | number[] {
   const { numLayers, numHeads } = model;
-  return bytesOf(numLayers * numHeads, len) <= MOST_HEAD_BYTES ? "all" : [wanted];
+  return bytesOf(numLayers, numHeads, len) <= MOST_HEAD_BYTES ? "all" : [wanted];
 }
 
 /** The last `most` of all; the first `lead` (a beginning of the text) stay among them. */

@@ -11,18 +11,12 @@ import type {
   RunResult,
 } from "../model/model_types.js";
 import { allHeads, mean, sameHead } from "./attention.js";
+import type { Sampling } from "./choices.js";
 import { lastOf, leadOf, mostRead, promptOf, shownLayers } from "./extent.js";
 import { facts, shippedFiles } from "./shipped.js";
 
 /** Next tokens that are listed. */
 export const LISTED = 10;
-
-export interface Sampling {
-  temperature: number;
-  /** 0: from all tokens. */
-  topK: number;
-  seed: number;
-}
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 const isAbort = (error: unknown) =>
@@ -45,8 +39,7 @@ class Reader {
   result = $state.raw<RunResult | null>(null);
   pruned = $state.raw<readonly Head[]>([]);
   /** Nats a token of the held-out passage without so many heads, and with all of them. */
-  passage = $state.raw<{ loss: number; without: number } | null>(null);
-  wholeLoss = $state<number | null>(null);
+  passage = $state.raw<{ loss: number; without: number; whole: number } | null>(null);
   /** What the passage loses without one head, in the order of all heads. */
   costs = $state.raw<readonly number[]>([]);
   measuring = $state(false);
@@ -69,7 +62,8 @@ class Reader {
   /** The passage is text: a model without a tokenizer cannot read it. */
   readonly hasPassage = $derived(this.passageIds.length > 1);
 
-  async openShipped(): Promise<void> {
+  /** `out` are heads that are taken out of it. */
+  async openShipped(out: readonly Head[] = []): Promise<void> {
     const opening = ++this.openings;
     const isLatest = () => opening === this.openings;
     const onProgress = (progress: OpenProgress) => {
@@ -81,21 +75,20 @@ class Reader {
       const client = await openModel(files, { onProgress });
       // A visitor's model was opened meanwhile.
       if (!isLatest()) return client.dispose();
-      await this.show(client, true);
+      await this.show(client, out, true);
     } catch (error) {
       if (isLatest()) this.problem = messageOf(error);
     }
   }
 
   /** Takes the place of the model that is open. */
-  async show(client: ModelClient, isShipped = false): Promise<void> {
+  async show(client: ModelClient, out: readonly Head[] = [], isShipped = false): Promise<void> {
     this.close();
     this.client = client;
     this.isShipped = isShipped;
-    this.pruned = [];
+    this.pruned = this.known(out);
     this.costs = [];
     this.passage = null;
-    this.wholeLoss = null;
     this.passageIds = [];
     await Promise.all([this.read(this.text), this.openPassage(client)]);
   }
@@ -132,12 +125,12 @@ class Reader {
   /** Takes a head out of the model, or back in. */
   async toggle(head: Head): Promise<void> {
     const rest = this.pruned.filter((other) => !sameHead(head, other));
-    this.pruned = rest.length < this.pruned.length ? rest : [...rest, head];
-    await Promise.all([this.read(this.text), this.measurePassage()]);
+    await this.prune(rest.length < this.pruned.length ? rest : [...rest, head]);
   }
 
-  async restoreHeads(): Promise<void> {
-    this.pruned = [];
+  /** Takes these heads out, and all others back in. */
+  async prune(heads: readonly Head[]): Promise<void> {
+    this.pruned = this.known(heads);
     await Promise.all([this.read(this.text), this.measurePassage()]);
   }
 
@@ -200,6 +193,11 @@ class Reader {
     this.written = [];
   }
 
+  /** Those of them that the model has, each once. */
+  private known(heads: readonly Head[]): readonly Head[] {
+    return this.heads.filter((head) => heads.some((other) => sameHead(head, other)));
+  }
+
   private async reread(): Promise<void> {
     this.reading.abort();
     this.reading = new AbortController();
@@ -257,10 +255,11 @@ class Reader {
     const { signal } = this.passing;
     const { pruned } = this;
     await this.guarded(signal, async () => {
+      // A link may have opened the page with heads taken out.
+      const known = this.passage?.whole;
       const loss = await this.lossWithout(pruned, signal);
-      if (signal.aborted) return;
-      this.passage = { loss, without: pruned.length };
-      if (pruned.length === 0) this.wholeLoss = loss;
+      const whole = pruned.length === 0 ? loss : (known ?? (await this.lossWithout([], signal)));
+      if (!signal.aborted) this.passage = { loss, without: pruned.length, whole };
     });
   }
 

@@ -34,7 +34,7 @@ class TrainingState {
   problem = $state<string | null>(null);
   running = $state(false);
   /** Of `begin` calls: news of an earlier model may still be under way. */
-  begun = $state(0);
+  private begun = 0;
   private worker: Worker | undefined;
 
   /** A new model; it waits for `run` or `step`. */

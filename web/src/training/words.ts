@@ -13,11 +13,17 @@ export interface Picture {
   matrix: Matrix;
 }
 
+interface Place {
+  shown: string;
+  guess: string;
+  state: "right" | "wrong" | "unknown";
+}
+
 /** A row of what is given over a row of guesses. */
 export interface Example {
   given: string;
   guessed: string;
-  places: readonly { shown: string; guess: string; state: "right" | "wrong" | "unknown" }[];
+  places: readonly Place[];
   /** Of what nobody can know. */
   remark: string;
 }
@@ -73,6 +79,41 @@ export interface TaskWords {
 /** Percentages from 0 to 100. */
 export const PERCENT = { max: 100, ticks: [0, 25, 50, 75, 100] };
 
+/** Cross-entropy, up to `most` on its axis, and the share that is right. One of `classes` may be guessed. */
+export const crossEntropy = (
+  axes: { loss: string; accuracy: string },
+  most: number,
+  classes: number,
+): readonly Measure[] => [
+  {
+    id: "loss",
+    words: t`Loss`,
+    title: t`Loss against steps`,
+    axis: { name: axes.loss, max: most, ticks: Array.from({ length: most + 1 }, (_, n) => n) },
+    reference: { name: t`guessing`, value: Math.log(classes) },
+  },
+  {
+    id: "accuracy",
+    words: t`Accuracy`,
+    title: t`Accuracy against steps`,
+    axis: { name: axes.accuracy, ...PERCENT },
+  },
+];
+
+/** Each token and what is made of it, both by the same names. */
+export const tokenPlaces = (
+  { tokens, targets, guesses }: Look,
+  nameOf: (token: number) => string,
+) =>
+  tokens.map((token, place) => {
+    const guess = guesses[place] ?? -1;
+    return {
+      shown: nameOf(token),
+      guess: nameOf(guess),
+      state: stateOf(guess, targets[place] ?? -1),
+    };
+  });
+
 /** Signed weights are a score: mechanisms that add and take away have both signs. */
 export const kindOf = (values: Float32Array): "weight" | "score" =>
   values.every((value) => value >= 0) ? "weight" : "score";
@@ -89,7 +130,7 @@ export function meanAt({ matrix }: Picture, columns: readonly number[]) {
   return { mean: sum / columns.length, most, count: columns.length };
 }
 
-export const stateOf = (guess: number, target: number) =>
+export const stateOf = (guess: number, target: number): Place["state"] =>
   target < 0 ? "unknown" : guess === target ? "right" : "wrong";
 
 export const nats = (loss: string): string => t`${loss} nats`;

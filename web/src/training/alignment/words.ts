@@ -4,7 +4,15 @@ import { makeMatrix } from "../../lib/make_matrix.js";
 import { valueAt } from "../../lib/matrix.js";
 import { t } from "../../lib/messages.js";
 import type { Look } from "../session.js";
-import { kindOf, meanAt, nats, PERCENT, type Picture, stateOf, type TaskWords } from "../words.js";
+import {
+  crossEntropy,
+  kindOf,
+  meanAt,
+  nats,
+  type Picture,
+  type TaskWords,
+  tokenPlaces,
+} from "../words.js";
 import { LEN, LETTERS, START } from "./sequences.js";
 import { variants } from "./variants.js";
 
@@ -31,22 +39,6 @@ function pictures({ heads, tokens, guesses }: Look): Picture[] {
 const alignmentOf = ({ tokens, targets }: Look): number[] =>
   targets.map((target) => tokens.indexOf(target));
 
-const MEASURES: TaskWords["measures"] = [
-  {
-    id: "loss",
-    words: t`Loss`,
-    title: t`Loss against steps`,
-    axis: { name: t`nats a letter`, max: 4, ticks: [0, 1, 2, 3, 4] },
-    reference: { name: t`guessing`, value: Math.log(LETTERS.length) },
-  },
-  {
-    id: "accuracy",
-    words: t`Accuracy`,
-    title: t`Accuracy against steps`,
-    axis: { name: t`% of the letters`, ...PERCENT },
-  },
-];
-
 const shared: Omit<TaskWords, "words" | "title" | "lead"> = {
   source: { words: "Bahdanau et al. 2015", href: "https://arxiv.org/abs/1409.0473" },
   variants,
@@ -54,19 +46,16 @@ const shared: Omit<TaskWords, "words" | "title" | "lead"> = {
   pace: 0,
   share: (percent) => t`${percent} % of the letters of unseen words right`,
   loss: nats,
-  measures: MEASURES,
+  measures: crossEntropy(
+    { loss: t`nats a letter`, accuracy: t`% of the letters` },
+    4,
+    LETTERS.length,
+  ),
   caption: t`Cross-entropy of 32 new words a step, each letter given those before it; accuracy on 32 that are never trained on, where the model goes on from what it wrote itself.`,
-  example: ({ tokens, targets, guesses }) => ({
+  example: (look) => ({
     given: t`word`,
     guessed: t`written`,
-    places: tokens.map((token, place) => {
-      const guess = guesses[place] ?? -1;
-      return {
-        shown: letter(token),
-        guess: letter(guess),
-        state: stateOf(guess, targets[place] ?? -1),
-      };
-    }),
+    places: tokenPlaces(look, letter),
     remark: "",
   }),
   headsTitle: t`The alignment as it forms`,

@@ -4,7 +4,15 @@ import { makeMatrix } from "../../lib/make_matrix.js";
 import { valueAt } from "../../lib/matrix.js";
 import { t } from "../../lib/messages.js";
 import type { Look } from "../session.js";
-import { kindOf, meanAt, nats, PERCENT, type Picture, stateOf, type TaskWords } from "../words.js";
+import {
+  crossEntropy,
+  kindOf,
+  meanAt,
+  nats,
+  type Picture,
+  stateOf,
+  type TaskWords,
+} from "../words.js";
 import { CARDS, LEN, nameOf, RANKS, rankOf, SUITS } from "./hands.js";
 import { HEADS, variants } from "./variants.js";
 
@@ -39,21 +47,7 @@ export const cardsWords: TaskWords = {
   pace: 0,
   share: (percent) => t`${percent} % of unseen hands answered right`,
   loss: nats,
-  measures: [
-    {
-      id: "loss",
-      words: t`Loss`,
-      title: t`Loss against steps`,
-      axis: { name: t`nats a hand`, max: 5, ticks: [0, 1, 2, 3, 4, 5] },
-      reference: { name: t`guessing`, value: Math.log(SUITS.length) },
-    },
-    {
-      id: "accuracy",
-      words: t`Accuracy`,
-      title: t`Accuracy against steps`,
-      axis: { name: t`% of the hands`, ...PERCENT },
-    },
-  ],
+  measures: crossEntropy({ loss: t`nats a hand`, accuracy: t`% of the hands` }, 5, SUITS.length),
   caption: t`Cross-entropy of 64 new hands a step; accuracy on 256 that are never trained on.`,
   example: ({ targets, guesses }) => ({
     given: t`asked`,

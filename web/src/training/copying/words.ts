@@ -4,7 +4,7 @@ import { makeMatrix } from "../../lib/make_matrix.js";
 import { valueAt } from "../../lib/matrix.js";
 import { t } from "../../lib/messages.js";
 import type { Look } from "../session.js";
-import { kindOf, nats, PERCENT, type Picture, stateOf, type TaskWords } from "../words.js";
+import { crossEntropy, kindOf, nats, type Picture, type TaskWords, tokenPlaces } from "../words.js";
 import { LETTERS } from "./sequences.js";
 import { HEADS, variants } from "./variants.js";
 
@@ -48,33 +48,16 @@ export const copyingWords: TaskWords = {
   pace: 0,
   share: (percent) => t`${percent} % of unseen letters right`,
   loss: nats,
-  measures: [
-    {
-      id: "loss",
-      words: t`Loss`,
-      title: t`Loss against steps`,
-      axis: { name: t`nats a letter`, max: 4, ticks: [0, 1, 2, 3, 4] },
-      reference: { name: t`guessing`, value: Math.log(LETTERS.length) },
-    },
-    {
-      id: "accuracy",
-      words: t`Accuracy`,
-      title: t`Accuracy against steps`,
-      axis: { name: t`% of the letters that can be known`, ...PERCENT },
-    },
-  ],
+  measures: crossEntropy(
+    { loss: t`nats a letter`, accuracy: t`% of the letters that can be known` },
+    4,
+    LETTERS.length,
+  ),
   caption: t`Cross-entropy of 32 new sequences a step; accuracy on 64 that are never trained on.`,
-  example: ({ tokens, targets, guesses }) => ({
+  example: (look) => ({
     given: t`letter`,
     guessed: t`next`,
-    places: tokens.map((token, place) => {
-      const guess = guesses[place] ?? -1;
-      return {
-        shown: letter(token),
-        guess: letter(guess),
-        state: stateOf(guess, targets[place] ?? -1),
-      };
-    }),
+    places: tokenPlaces(look, letter),
     remark: t`· is the first round, which nobody can know.`,
   }),
   headsTitle: t`The heads as they form`,

@@ -1,0 +1,99 @@
+// The state of the model's page in its address:
+// "#v=1&text=In+the&head=2,3&look=head&token=4&pin=3,4&T=0.5&k=20&seed=7&out=1,2.4,4", only what differs from
+// the page as it begins; layers, heads and tokens from 1. A link is input from a stranger: what does not fit
+// is left out, and heads or cells that a model does not have are not shown.
+import { cellInLink, indexIn, linkCell } from "../lib/link_cell.js";
+import type { Cell } from "../lib/matrix.js";
+import type { Head } from "../model/model_types.js";
+import { EXAMPLES, LOOKS, type Looks, MOST_TEXT, RANGES, type Sampling } from "./choices.js";
+
+export interface PageState {
+  readonly text: string;
+  readonly sampling: Sampling;
+  readonly looks: Looks;
+  readonly head: Head;
+  /** Absent: the last token. */
+  readonly token: number | null;
+  readonly pin: Cell | null;
+  /** Heads that are taken out. */
+  readonly out: readonly Head[];
+}
+
+export const DEFAULTS: PageState = {
+  text: EXAMPLES[0].value,
+  sampling: { temperature: 0.8, topK: 40, seed: 1 },
+  looks: "mean",
+  head: { layer: 0, head: 0 },
+  token: null,
+  pin: null,
+  out: [],
+};
+
+const VERSION = "1";
+/** Every letter of the longest text may take three. */
+const MAX_LENGTH = 16_384;
+const MOST_OUT = 256;
+
+const linkHead = ({ layer, head }: Head): string => linkCell({ row: layer, column: head });
+
+function headInLink(text: string | null): Head | null {
+  const cell = cellInLink(text);
+  return cell && { layer: cell.row, head: cell.column };
+}
+
+const differs = <T extends string | number>(value: T, resting: T): string | null =>
+  value === resting ? null : String(value);
+
+/** With "#"; "" for the page as it begins, or where there is too much for a link. */
+export function fragmentOf(state: PageState): string {
+  const { text, sampling, looks, head, token, pin, out } = state;
+  const resting = DEFAULTS.sampling;
+  const fields: [string, string | null][] = [
+    ["text", differs(text, DEFAULTS.text)],
+    ["head", differs(linkHead(head), linkHead(DEFAULTS.head))],
+    ["look", differs(looks, DEFAULTS.looks)],
+    ["token", token === null ? null : String(token + 1)],
+    ["pin", pin && linkCell(pin)],
+    ["T", differs(sampling.temperature, resting.temperature)],
+    ["k", differs(sampling.topK, resting.topK)],
+    ["seed", differs(sampling.seed, resting.seed)],
+    ["out", out.length > 0 ? out.map(linkHead).join(".") : null],
+  ];
+  const set = fields.filter((field): field is [string, string] => field[1] !== null);
+  const link = new URLSearchParams([["v", VERSION], ...set]).toString();
+  return set.length === 0 || link.length > MAX_LENGTH ? "" : `#${link}`;
+}
+
+function numberIn(text: string | null, name: keyof Sampling): number {
+  const { least, most, whole } = RANGES[name];
+  const value = Number(text);
+  const isOne = text !== null && text.trim() !== "" && value >= least && value <= most;
+  return isOne && (!whole || Number.isInteger(value)) ? value : DEFAULTS.sampling[name];
+}
+
+function headsInLink(text: string | null): readonly Head[] {
+  const heads = (text ?? "").split(".", MOST_OUT).map(headInLink);
+  return heads.filter((head) => head !== null);
+}
+
+/** With or without "#". */
+export function stateOf(fragment: string): PageState {
+  const fields = new URLSearchParams(
+    fragment.length > MAX_LENGTH ? "" : fragment.replace(/^#/, ""),
+  );
+  if (fields.get("v") !== VERSION) return DEFAULTS;
+  const token = indexIn(fields.get("token"));
+  return {
+    text: (fields.get("text") ?? DEFAULTS.text).slice(0, MOST_TEXT),
+    sampling: {
+      temperature: numberIn(fields.get("T"), "temperature"),
+      topK: numberIn(fields.get("k"), "topK"),
+      seed: numberIn(fields.get("seed"), "seed"),
+    },
+    looks: LOOKS.find(({ value }) => value === fields.get("look"))?.value ?? DEFAULTS.looks,
+    head: headInLink(fields.get("head")) ?? DEFAULTS.head,
+    token: Number.isNaN(token) ? null : token,
+    pin: cellInLink(fields.get("pin")),
+    out: headsInLink(fields.get("out")),
+  };
+}
