@@ -29,6 +29,10 @@ function(heed_add_cuda target)
   target_include_directories(heed_cuda PRIVATE
     "${PROJECT_SOURCE_DIR}/cpp" "${PROJECT_SOURCE_DIR}/cpp/include")
   target_compile_options(heed_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=554)
+  # The Hopper kernel needs what only sm_90a has; without it the base path serves Hopper too.
+  if("${HEED_CUDA_ARCHITECTURES}" MATCHES "(^|;)90a")
+    target_compile_definitions(heed_cuda PRIVATE HEED_CUDA_HOPPER)
+  endif()
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:heed_cuda>)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static)
 endfunction()

@@ -1,7 +1,8 @@
 // What ptxas says of the kernels, without a GPU: each is compiled for sm_80 and sm_90a, and none may
 // use local memory (a stack frame or spilled registers) but those that are not meant to be fast,
-// which may. Registers are reported. Skipped where nvcc
-// is missing. Run by `node --test tests/cuda/`; takes minutes.
+// which may. Registers are reported. The Hopper kernels are also disassembled: they use wgmma and TMA,
+// and no more registers than setmaxnreg leaves them. Skipped where nvcc or cuobjdump (of the same
+// toolkit; HEED_CUOBJDUMP names another) is missing. Run by `node --test tests/cuda/`; takes minutes.
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -17,13 +18,13 @@ const sources = readdirSync(join(root, "cpp/src/cuda")).filter((file) => file.en
 /** Kernels that do everything for one row or token at a time, and are not meant to be fast. */
 const plainKernels = /^(AttentionRows|RecurrentTokens)/;
 
-/** The CUDA compiler: the one on the PATH, or where the toolkit installs itself. */
-function findNvcc() {
-  for (const nvcc of ["nvcc", "/usr/local/cuda/bin/nvcc"]) {
+/** A program of the CUDA toolkit: the one on the PATH, or where the toolkit installs itself. */
+function findProgram(name) {
+  for (const program of [name, `/usr/local/cuda/bin/${name}`]) {
     try {
-      if (nvcc === "nvcc" || existsSync(nvcc)) {
-        execFileSync(nvcc, ["--version"], { stdio: "ignore" });
-        return nvcc;
+      if (program === name || existsSync(program)) {
+        execFileSync(program, ["--version"], { stdio: "ignore" });
+        return program;
       }
     } catch {
       // Not this one.
@@ -48,6 +49,8 @@ function parseReport(text) {
 function readableName(mangled) {
   const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
+  const hopper = mangled.match(/HopperShape.*?Li(\d+)E/);
+  if (hopper) return `Hopper, ${hopper[1]} columns`;
   const tokens = mangled.match(/RecurrentTokensILi(\d+)E/);
   if (tokens) return `RecurrentTokens, ${16 * tokens[1]} features`;
   return (
@@ -55,7 +58,7 @@ function readableName(mangled) {
   );
 }
 
-async function compile(nvcc, file, arch, folder) {
+async function compile(nvcc, file, arch, cubin) {
   const { stderr, stdout } = await promisify(execFile)(
     nvcc,
     [
@@ -69,12 +72,40 @@ async function compile(nvcc, file, arch, folder) {
       "-Xptxas=-v",
       "-cubin",
       "-o",
-      join(folder, `${file}.${arch}.cubin`),
+      cubin,
       join(root, "cpp/src/cuda", file),
     ],
     { maxBuffer: 1 << 24 },
   );
-  return parseReport(stdout + stderr);
+  const text = stdout + stderr;
+  // C7510 and its neighbours: products wait for each other, and nothing runs under them.
+  assert.doesNotMatch(text, /wgmma\S* instructions are serialized/, `${file} on ${arch}`);
+  return parseReport(text);
+}
+
+/** The largest number of a register in a piece of SASS. */
+function highestRegister(sass) {
+  return Math.max(...[...sass.matchAll(/\bR(\d+)\b/g)].map(([, number]) => Number(number)));
+}
+
+/** Looks at the machine code of the Hopper kernels of a file. */
+async function checkHopperCode(cuobjdump, cubin, diagnostic) {
+  const { stdout } = await promisify(execFile)(cuobjdump, ["-sass", cubin], { maxBuffer: 1 << 28 });
+  const kernels = stdout.split(/Function : /).slice(1);
+  assert.equal(kernels.length, 2, "64 and 128 columns");
+  for (const sass of kernels) {
+    const name = readableName(sass.slice(0, sass.indexOf("\n")));
+    assert.match(sass, /HGMMA\.64x128x16/, `${name} multiplies with wgmma`);
+    assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
+    assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
+    assert.match(sass, /USETMAXREG\.TRY_ALLOC\S* UP\d+, 0xe8/, `${name} takes 232 registers`);
+    // From here to where it ends, the code of the group that loads.
+    const producer = sass.match(/USETMAXREG\.DEALLOC\S* 0x28[\s\S]*?\*\/\s+EXIT ;/)?.[0];
+    assert.ok(producer, `${name} gives all but 40 registers back`);
+    const registers = [sass.replace(producer, ""), producer].map((code) => highestRegister(code) + 1);
+    diagnostic(`${name}: registers up to ${registers[0]} (computes), ${registers[1]} (loads)`);
+    assert.ok(registers[0] <= 232 && registers[1] <= 40, `${name} uses ${registers}`);
+  }
 }
 
 test("TheReportIsRead", () => {
@@ -87,14 +118,16 @@ ptxas info    : Used 254 registers, used 1 barriers`;
   ]);
 });
 
-const nvcc = findNvcc();
+const nvcc = findProgram("nvcc");
+const cuobjdump = process.env.HEED_CUOBJDUMP ?? findProgram("cuobjdump");
 for (const arch of ["sm_80", "sm_90a"]) {
   for (const file of sources) {
     const skip = nvcc === undefined && "nvcc is neither on the PATH nor in /usr/local/cuda/bin";
     test(`${file} keeps its registers on ${arch}`, { skip }, async (t) => {
       const folder = mkdtempSync(join(tmpdir(), "heed-cubin-"));
       t.after(() => rmSync(folder, { recursive: true }));
-      const kernels = await compile(nvcc, file, arch, folder);
+      const cubin = join(folder, `${file}.${arch}.cubin`);
+      const kernels = await compile(nvcc, file, arch, cubin);
       if (file.startsWith("attention_")) assert.equal(kernels.length, 3, "one kernel a width");
       for (const { name, frameBytes, spilledBytes, registers } of kernels) {
         t.diagnostic(
@@ -107,6 +140,11 @@ for (const arch of ["sm_80", "sm_90a"]) {
         assert.equal(spilledBytes, 0, `${name} on ${arch} spills ${spilledBytes} bytes`);
         assert.equal(frameBytes, 0, `${name} on ${arch} has a frame of ${frameBytes} bytes`);
       }
+      if (!file.startsWith("hopper_") || arch !== "sm_90a") return;
+      const skip = cuobjdump === undefined && "cuobjdump is neither on the PATH nor in CUDA's bin";
+      await t.test(`${file} is wgmma and TMA`, { skip }, (t) =>
+        checkHopperCode(cuobjdump, cubin, (text) => t.diagnostic(text)),
+      );
     });
   }
 }

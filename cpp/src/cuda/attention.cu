@@ -2,10 +2,13 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/combine_kernel.h"
+#include "src/cuda/hopper_launch.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/row_launch.h"
@@ -22,6 +25,36 @@ __global__ void __launch_bounds__(kBlockThreads)
   CombineRow(block, params, blockIdx.x);
 }
 
+#ifdef HEED_CUDA_HOPPER
+constexpr bool kHopperIsCompiled = true;
+#else
+constexpr bool kHopperIsCompiled = false;
+#endif
+
+// HEED_CUDA_PATH=base keeps to the base path, HEED_CUDA_PATH=hopper leaves it wherever the Hopper
+// kernel can compute the call: for tests and comparisons.
+TilePath ChosenPath() {
+  const char* name = std::getenv("HEED_CUDA_PATH");
+  if (name == nullptr) return TilePath::kFastest;
+  if (std::string_view(name) == "base") return TilePath::kBase;
+  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kFastest;
+}
+
+// Whether the current device runs the Hopper kernel, and the call wants it.
+bool RunsOnHopper(const DeviceProblem& call, const AttentionPlan& plan, const Device& device) {
+  return kHopperIsCompiled && device.is_hopper && TakesHopper(call, plan, ChosenPath());
+}
+
+void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, const Device& device,
+                    Stream stream) {
+  const HopperPlan plan(call);
+  if (call.problem.q.dtype == DType::kFloat16) {
+    LaunchHopper<Float16>(plan, plan.Params(params), device, stream);
+  } else {
+    LaunchHopper<BFloat16>(plan, plan.Params(params), device, stream);
+  }
+}
+
 void Launch(const DeviceProblem& call, Stream stream) {
   const Device device = CurrentDevice();
   if (NeedsRows(call)) return LaunchRows(call, device, stream);
@@ -33,6 +66,7 @@ void Launch(const DeviceProblem& call, Stream stream) {
   SendArrays(plan.host_arrays(), arrays.get(), stream);
   const AttentionParams params =
       plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()), DeviceFault());
+  if (RunsOnHopper(call, plan, device)) return LaunchOnHopper(call, params, device, stream);
   WithElement(plan, [&](auto element) {
     LaunchAttention<decltype(element)>(plan, params, device, stream);
   });

@@ -77,6 +77,10 @@ HEED_DEVICE bool SeesKey(const AttentionParams& p, int batch, int head, int quer
   return p.keep.data == nullptr || p.keep.At(batch, head, query, key) != 0;
 }
 
+HEED_DEVICE float AlibiScore(float score, float slope, float distance) {
+  return score - slope * fabsf(distance);
+}
+
 // A capped score with bias and ALiBi; a bias of -inf hides the key.
 HEED_DEVICE float BiasedScore(const AttentionParams& p, int batch, int head, int query,
                               int64_t position, int key, float score) {
@@ -86,8 +90,7 @@ HEED_DEVICE float BiasedScore(const AttentionParams& p, int batch, int head, int
     score += bias;
   }
   if (p.alibi_slopes != nullptr) {
-    const float distance = fabsf(static_cast<float>(position - key));
-    score -= p.alibi_slopes[head] * distance;
+    score = AlibiScore(score, p.alibi_slopes[head], static_cast<float>(position - key));
   }
   return score;
 }

@@ -42,12 +42,13 @@ Availability Available() {
 }
 
 Device CurrentDevice() {
-  int device = 0, major = 0, processors = 0, shared_bytes = 0;
+  int device = 0, major = 0, minor = 0, processors = 0, shared_bytes = 0;
   const auto ask = [&](int& value, cudaDeviceAttr attribute) {
     return cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess;
   };
   const bool known = cudaGetDevice(&device) == cudaSuccess &&
                      ask(major, cudaDevAttrComputeCapabilityMajor) &&
+                     ask(minor, cudaDevAttrComputeCapabilityMinor) &&
                      ask(processors, cudaDevAttrMultiProcessorCount) &&
                      ask(shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   if (!known || major < 8) {
@@ -55,7 +56,7 @@ Device CurrentDevice() {
     const Availability state = Available();
     Fail(ErrorCode::kUnsupported, "heed::cuda found {}; it needs {}", {state.found, kNeeded});
   }
-  return {processors, shared_bytes};
+  return {processors, shared_bytes, major == 9 && minor == 0};
 }
 
 Fault* DeviceFault() {

@@ -19,6 +19,7 @@ void ThrowOnError(cudaError_t error, const char* doing);
 struct Device {
   int64_t processors;  // multiprocessors
   int shared_bytes;    // that a block may have
+  bool is_hopper;      // compute capability 9.0: what sm_90a is compiled for
 };
 
 // Throws Error(kUnsupported) with what was found when there is no usable device.

@@ -27,6 +27,8 @@ struct DeviceCall {
   // Multiprocessors of the GPU that is emulated: keys are split only where many are. A real GPU
   // has its own.
   int64_t processors = 1;
+  // Asks for the Hopper kernel; without an effect on a GPU that lacks it.
+  bool on_hopper = false;
 };
 
 // Runs the call. Returns what Check() then says; empty when it finds nothing.

@@ -47,6 +47,7 @@ Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices) {
     call.outputs.scores = results.scores.view();
   }
   call.processors = choices.processors;
+  call.on_hopper = choices.on_hopper;
   EXPECT_EQ(RunOnDevice(call), "") << c.Describe();
   EXPECT_TRUE(output.GapsAreUntouched()) << c.Describe();
   EXPECT_TRUE(!results.lse.has_value() || results.lse.GapsAreUntouched()) << c.Describe();

@@ -28,6 +28,7 @@ struct DeviceChoices {
   Layout layout = Layout::kDense;  // of q, k and v where they are 16 bits wide
   int64_t processors = 1;
   bool pairs = false;  // asks for weights and scores too
+  bool on_hopper = false;
 };
 
 // Rounds q, k and v of the case to the type, runs it, and compares output and lse with the oracle

@@ -4,8 +4,11 @@
 #include "device_backend.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
+#include "host_warp_group.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/combine_kernel.h"
+#include "src/cuda/hopper_kernel.h"
+#include "src/cuda/hopper_plan.h"
 #include "src/cuda/kernel_choice.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_kernel.h"
@@ -26,6 +29,38 @@ void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& par
     ASSERT_EQ(block.complaint(), "") << "block " << index;
     ASSERT_EQ(block.shared_bytes(), cuda::SharedBytes<Products>());
   }
+}
+
+// Two blocks, each of which takes several items where there are many.
+template <class Shape>
+void RunHopperBlocks(const cuda::HopperPlan& plan, const cuda::AttentionParams& params) {
+  const int64_t blocks = std::min<int64_t>(2, plan.num_items());
+  for (int64_t index = 0; index < blocks; ++index) {
+    HostHopperBlock block(Shape::kBytes);
+    const std::string complaint = block.Run([&](HostWarpGroup& group) {
+      cuda::RunHopper<HostWarpGroup, Shape>(group, params, plan.keys(), plan.values(), index,
+                                            blocks);
+    });
+    ASSERT_EQ(complaint, "") << "block " << index;
+  }
+}
+
+std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionPlan& base) {
+  EXPECT_TRUE(cuda::TakesHopper(problem, base, cuda::TilePath::kHopper));
+  const cuda::HopperPlan plan(problem);
+  cuda::Fault fault;
+  const cuda::AttentionParams params =
+      plan.Params(base.Params(base.host_arrays().data(), nullptr, &fault));
+  const auto run = [&](auto element) {
+    cuda::WithHopperShape<decltype(element)>(
+        plan.dim(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
+  };
+  if (problem.problem.q.dtype == DType::kFloat16) {
+    run(Float16());
+  } else {
+    run(BFloat16());
+  }
+  return cuda::FaultText(fault);
 }
 
 const int32_t* DataOf(const std::vector<int32_t>& array) {
@@ -86,6 +121,7 @@ std::string RunOnDevice(const DeviceCall& call) {
   const cuda::DeviceProblem problem = Validate(call);
   if (cuda::NeedsRows(problem)) return RunRows(problem, call.processors);
   const cuda::AttentionPlan plan(problem, call.processors);
+  if (call.on_hopper) return RunHopper(problem, plan);
   std::vector<float> split(static_cast<size_t>(plan.split_floats()),
                            std::numeric_limits<float>::quiet_NaN());
   cuda::Fault fault;

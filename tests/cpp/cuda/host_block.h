@@ -196,7 +196,7 @@ class HostBlock {
     if (fault->kind == 0) *fault = {static_cast<int>(kind), place, value};
   }
 
- private:
+ protected:
   static uint32_t Bits(Float16, float x) { return ToFloat16(x).bits; }
   static uint32_t Bits(BFloat16, float x) { return ToBFloat16(x).bits; }
   template <class T>
@@ -208,6 +208,9 @@ class HostBlock {
     if (complaint_.empty()) complaint_ = what;
   }
 
+  std::vector<std::function<void()>> open_group_;  // copies that are not committed
+
+ private:
   template <int kLanes, int N, class Op>
   void Reduce(Registers<float, N>& r, const Op& op) {
     for (int mask = 1; mask < kLanes; mask *= 2) {
@@ -264,7 +267,6 @@ class HostBlock {
   int64_t epoch_ = 0;
   int shared_bytes_ = 0;
   std::string complaint_;
-  std::vector<std::function<void()>> open_group_;
   std::vector<std::vector<std::function<void()>>> groups_;
 };
 

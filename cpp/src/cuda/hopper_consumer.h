@@ -1,0 +1,419 @@
+// One of the two warp groups that compute on Hopper: 64 packed rows, tile by tile
+// (hopper_kernel.h).
+//
+// The sums that wgmma leaves with a thread lie as those of mma.sync do: scores(4 n + e) is row
+// AccumulatorRow(lane, e) of the thread's warp, key 8 n + AccumulatorCol(lane, e), and out(4 n + e)
+// likewise (PTX ISA 9.0, "Register fragments" of wgmma.mma_async.m64nNk16).
+#ifndef HEED_SRC_CUDA_HOPPER_CONSUMER_H_
+#define HEED_SRC_CUDA_HOPPER_CONSUMER_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+#include "src/cuda/fragments.h"
+#include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_rows.h"
+#include "src/cuda/pairs.h"
+#include "src/cuda/plugs.h"
+#include "src/cuda/products.h"
+#include "src/cuda/row_rules.h"
+#include "src/cuda/rows_in_memory.h"
+#include "src/cuda/schedule.h"
+
+namespace heed::cuda {
+
+inline constexpr float kLn2 = 0.693147181f;
+
+// Whether a 16-bit number is infinite or NaN: all bits of its exponent are set.
+HEED_DEVICE constexpr bool IsNotFinite(Float16, uint16_t bits) { return (~bits & 0x7c00) == 0; }
+HEED_DEVICE constexpr bool IsNotFinite(BFloat16, uint16_t bits) { return (~bits & 0x7f80) == 0; }
+
+template <class Group, class Shape>
+class HopperConsumer {
+ public:
+  HEED_DEVICE HopperConsumer(Group& group, const AttentionParams& params)
+      : group_(group),
+        p_(params),
+        own_(group.index() - 1),
+        to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
+                                                                         : params.scale * kLog2E) {}
+
+  HEED_DEVICE void Run(int64_t block, int64_t blocks) {
+    EachItem(p_, block, blocks, [&](const BlockPlace& place) {
+      place_ = place;
+      batch_ = place.unit / p_.num_kv_heads;
+      kv_head_ = place.unit % p_.num_kv_heads;
+      const ItemKeys keys = FindKeys(group_, p_, place);
+      all_ = keys.all;
+      const TileSpan tiles = TilesOfItem<Shape>(keys);
+      FindRows();
+      if (tiles.begin < tiles.end) {
+        CopyQueries();
+        VisitTiles(tiles);
+      }
+      group_.template GroupSum<4>(row_sum_);
+      StoreRows();
+    });
+  }
+
+ private:
+  using Element = typename Shape::Element;
+  using Barriers = HopperBarriers<Shape::kStages>;
+  using Turn = TileTurn<Shape::kStages>;
+  template <class T, int N>
+  using Registers = typename Group::template Registers<T, N>;
+  static constexpr int kDim = Shape::kDim;
+  static constexpr int kKeys = Shape::kKeys;
+  static constexpr int kScores = kKeys / 2;
+  static constexpr int kOut = kDim / 2;
+  static constexpr int kWords = kScores / 32;
+  static_assert(kScores % 32 == 0);
+
+  HEED_DEVICE static int RowInGroup(int t, int half) {
+    return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
+  }
+  HEED_DEVICE int64_t PackedRow(int row_in_group) const {
+    return place_.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
+  }
+  HEED_DEVICE int QueryOf(int64_t row) const { return static_cast<int>(row) / p_.group; }
+  HEED_DEVICE int HeadOf(int64_t row) const {
+    return kv_head_ * p_.group + static_cast<int>(row) % p_.group;
+  }
+
+  // What each row may see, and an empty state. Rows behind the last one see nothing.
+  HEED_DEVICE void FindRows() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) = 0;
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        row_max_(t, half) = kMinusInfinity;
+        row_sum_(t, half) = 0;
+        RowKeys keys = {0, 0};
+        position_(t, half) = 0;
+        slope_(t, half) = 0;
+        if (const int64_t row = PackedRow(RowInGroup(t, half)); row < p_.rows) {
+          const int query = QueryOf(row);
+          const int32_t length = LengthOf(group_, p_, batch_, query);
+          const int64_t position = PositionOf(p_.rules, batch_, query, p_.q_len, length);
+          position_(t, half) = static_cast<int32_t>(position);
+          keys = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
+          if (p_.alibi_slopes != nullptr) slope_(t, half) = p_.alibi_slopes[HeadOf(row)];
+        }
+        row_keys_(t, 2 * half) = keys.begin;
+        row_keys_(t, 2 * half + 1) = keys.end;
+      }
+    });
+  }
+
+  // Queries are copied by the threads: packed rows of a group of any size are no box of a tensor.
+  HEED_DEVICE void CopyQueries() {
+    group_.Sync();  // those of the last item are read
+    group_.Each([&](int t) {
+      HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / 8; c += kGroupThreads) {
+        const int r = c / (kDim / 8);
+        const int d = c % (kDim / 8) * 8;
+        const int64_t row = PackedRow(r);
+        const int to = Shape::QueriesAt(own_) + SwizzledOffset(kGroupRows, r, d);
+        if (row < p_.rows && d < p_.q.width) {
+          const char* from = RowOf(group_, p_.q, batch_, HeadOf(row), QueryOf(row), p_.fault);
+          group_.CopyAsync(t, to, from + d * static_cast<int>(sizeof(Element)));
+        } else {
+          group_.StoreChunk(t, to, {0, 0, 0, 0});
+        }
+      }
+    });
+    group_.CommitCopies();
+    group_.template WaitCopies<0>();
+    group_.FenceProxyAsync();
+    group_.Sync();
+  }
+
+  HEED_DEVICE void VisitTiles(TileSpan tiles) {
+    Turn values = turn_;  // of the values that the second product reads
+    group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
+    IssueScores(turn_.stage);
+    group_.template MmaWait<0>();
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
+      Weigh(tile);
+      group_.template MmaWait<0>();  // the values of the tile before
+      if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
+      ShrinkSums();
+      PackWeights();
+      values = turn_;
+      turn_.Advance();
+      group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
+      if (!IsWhole(tile)) KeepPoisonOut(tile, values.stage);
+      if (tile + 1 == tiles.end) break;
+      group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
+      IssueScores(turn_.stage);
+      IssueValues(values.stage);
+      group_.template MmaWait<1>();
+    }
+    IssueValues(values.stage);
+    group_.template MmaWait<0>();
+    group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
+  }
+
+  // Does every row see every key of the tile?
+  HEED_DEVICE bool IsWhole(int32_t tile) const {
+    const int64_t first = static_cast<int64_t>(tile) * kKeys;
+    return first >= all_.begin && first + kKeys <= all_.end;
+  }
+
+  HEED_DEVICE void IssueScores(int stage) {
+    group_.MmaFence();
+    HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
+      const int panel = d / kPanelCols;
+      const int column = d % kPanelCols * 2;
+      const int q = Shape::QueriesAt(own_) + panel * kGroupRows * kPanelBytes + column;
+      const int k = Shape::KeysAt(stage) + panel * Shape::kPanelOfKeys + column;
+      group_.template MmaShared<kKeys>(Element{}, scores_, group_.Matrix(q, 16),
+                                       group_.Matrix(k, 16), d != 0);
+    }
+    group_.MmaCommit();
+  }
+
+  HEED_DEVICE void IssueValues(int stage) {
+    group_.MmaFence();
+    HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
+      const int v = Shape::ValuesAt(stage) + key * kPanelBytes;
+      group_.template MmaRegisters<kDim>(Element{}, out_, weights_, key / 4,
+                                         group_.Matrix(v, Shape::kPanelOfKeys));
+    }
+    group_.MmaCommit();
+  }
+
+  // Scores become weights, and join the sums of their rows. A score s stands for s to_base_2_ in
+  // base 2: without softcap and ALiBi the scale joins that one multiplication.
+  HEED_DEVICE void Weigh(int32_t tile) {
+    if (p_.softcap != 0) CapScores();
+    if (p_.alibi_slopes != nullptr) AddAlibi(tile);
+    if (!IsWhole(tile)) Hide(tile);
+    Registers<float, 2> highest;
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) highest(t, half) = kMinusInfinity;
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        highest(t, n % 4 / 2) = fmaxf(highest(t, n % 4 / 2), scores_(t, n));
+      }
+    });
+    group_.template GroupMax<4>(highest);
+    group_.Each([&](int t) {
+      float subtrahend[2];
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        const float before = row_max_(t, half);
+        row_max_(t, half) = fmaxf(before, highest(t, half) * to_base_2_);
+        subtrahend[half] = Subtrahend(row_max_(t, half));
+        shrink_(t, half) = Group::Exp2(before - subtrahend[half]);
+        row_sum_(t, half) *= shrink_(t, half);
+      }
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        const int half = n % 4 / 2;
+        scores_(t, n) = Group::Exp2(fmaf(scores_(t, n), to_base_2_, -subtrahend[half]));
+        row_sum_(t, half) += scores_(t, n);
+      }
+    });
+  }
+
+  HEED_DEVICE void CapScores() {
+    const float factor = p_.scale / p_.softcap;
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        scores_(t, n) = p_.softcap * tanhf(scores_(t, n) * factor);
+      }
+    });
+  }
+  // After softcap, which brings the scale in.
+  HEED_DEVICE void AddAlibi(int32_t tile) {
+    const float factor = p_.softcap != 0 ? 1.0f : p_.scale;
+    group_.Each([&](int t) {
+      const int first = FirstKey(t, tile);
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        const int half = n % 4 / 2;
+        const float distance = static_cast<float>(position_(t, half) - first - Apart(n));
+        scores_(t, n) = AlibiScore(scores_(t, n) * factor, slope_(t, half), distance);
+      }
+    });
+  }
+
+  // Hidden scores are -inf.
+  HEED_DEVICE void Hide(int32_t tile) {
+    group_.Each([&](int t) {
+      const int first = FirstKey(t, tile);
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        if (!Sees(t, first, n)) scores_(t, n) = kMinusInfinity;
+      }
+    });
+  }
+  // Score n is that of key first + Apart(n); half a warp's row has every eighth pair of keys.
+  HEED_DEVICE static constexpr int Apart(int n) { return n / 4 * 8 + n % 2; }
+  HEED_DEVICE int FirstKey(int t, int32_t tile) {
+    return Group::Opaque(tile * kKeys + AccumulatorCol(t % kWarp, 0));
+  }
+  HEED_DEVICE bool Sees(int t, int first, int n) {
+    const int half = n % 4 / 2;
+    return Apart(n) >= row_keys_(t, 2 * half) - first &&
+           Apart(n) < row_keys_(t, 2 * half + 1) - first;
+  }
+
+  HEED_DEVICE void ShrinkSums() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) *= shrink_(t, n % 4 / 2);
+    });
+  }
+
+  // Two neighbouring sums are a pair of wgmma's operand A, as they are of that of mma.sync.
+  HEED_DEVICE void PackWeights() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; n += 2) {
+        weights_(t, n / 2) = Group::Pack(Element{}, scores_(t, n), scores_(t, n + 1));
+      }
+    });
+  }
+
+  // In a tile where some key is hidden from some row of the block, 0 times a value that is not
+  // finite must not join: such values are taken out, and added to the rows that see them alone. The
+  // others get the bits that they would have without. Both groups come here together.
+  HEED_DEVICE void KeepPoisonOut(int32_t tile, int stage) {
+    const bool poison = group_.AnyOfConsumers([&](int t) {
+      bool found = false;
+      EachChunk(t, stage, [&](int at) {
+        uint32_t pairs[4];
+        group_.LoadChunk(t, at, pairs);
+        HEED_UNROLL for (int n = 0; n < 4; ++n) {
+          found = found || IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n])) ||
+                  IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n] >> 16));
+        }
+      });
+      return found;
+    });
+    if (!poison) return;
+    AddPoison(tile, stage);
+    group_.SyncConsumers();  // both have read it
+    group_.Each([&](int t) { EachChunk(t, stage, [&](int at) { ClearPoison(t, at); }); });
+    group_.FenceProxyAsync();
+    group_.SyncConsumers();
+  }
+  // Calls body(at) for the thread's share of the chunks of the values: a half for each group.
+  template <class Body>
+  HEED_DEVICE void EachChunk(int t, int stage, const Body& body) {
+    constexpr int kHalf = Shape::kTileBytes / kConsumers;
+    HEED_NO_UNROLL for (int at = t * 16; at < kHalf; at += kGroupThreads * 16) {
+      body(Shape::ValuesAt(stage) + own_ * kHalf + at);
+    }
+  }
+  HEED_DEVICE void ClearPoison(int t, int at) {
+    uint32_t pairs[4];
+    group_.LoadChunk(t, at, pairs);
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      if (IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n]))) pairs[n] &= 0xffff0000u;
+      if (IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n] >> 16))) pairs[n] &= 0xffffu;
+    }
+    group_.StoreChunk(t, at, pairs);
+  }
+
+  // Adds what values that are not finite do to the rows that see their keys; 0 times one is NaN.
+  HEED_DEVICE void AddPoison(int32_t tile, int stage) {
+    Registers<uint32_t, kWords> visible, positive;  // a bit for each score
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int word = 0; word < kWords; ++word) visible(t, word) = positive(t, word) =
+          0;
+      const int first = FirstKey(t, tile);
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        if (Sees(t, first, n)) visible(t, n / 32) |= 1u << n % 32;
+        if (scores_(t, n) > 0) positive(t, n / 32) |= 1u << n % 32;
+      }
+    });
+    HEED_UNROLL for (int word = 0; word < kWords; ++word) {
+      Registers<uint32_t, 2> bits;  // of the keys' owner: visible, positive
+      HEED_NO_UNROLL for (int key = 0; key < 64; ++key) {
+        group_.FromQuad(visible, word, key % 8 / 2, bits, 0);
+        group_.FromQuad(positive, word, key % 8 / 2, bits, 1);
+        group_.Each([&](int t) {
+          const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
+          HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+            const int half = n % 4 / 2;
+            const int at = SwizzledOffset(kKeys, 64 * word + key, Apart(n)) + 2 * column;
+            const uint16_t value = group_.Load(t, Shape::ValuesAt(stage) + at);
+            if (!IsNotFinite(Element{}, value) || !BitOf(bits(t, 0), key, half)) continue;
+            const float x = ToFloat(Element{value});
+            out_(t, n) += BitOf(bits(t, 1), key, half) ? x : x * 0.0f;
+          }
+        });
+      }
+    }
+  }
+
+  HEED_DEVICE void StoreRows() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        const int64_t row = PackedRow(RowInGroup(t, half));
+        if (row >= p_.rows) continue;
+        const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half)};
+        const RowEnd end = FinishRow(p_, HeadOf(row), state);
+        if (t % 4 == 0 && p_.lse.data != nullptr) {
+          StoreAs(DType::kFloat32, RowOfOutput(p_.lse, row), 0, end.lse);
+        }
+        if (p_.output.data == nullptr) continue;
+        char* to = RowOfOutput(p_.output, row);
+        const float factor = end.empty ? 0.0f : end.factor;
+        if (p_.output.dtype == DType::kFloat32) StoreFloats(t, half, factor, to);
+        if (p_.output.dtype == DType::kFloat16) StorePairs(Float16{}, t, half, factor, to);
+        if (p_.output.dtype == DType::kBFloat16) StorePairs(BFloat16{}, t, half, factor, to);
+      }
+    });
+  }
+  HEED_DEVICE void StoreFloats(int t, int half, float factor, char* to) {
+    const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
+    HEED_UNROLL for (int n = 2 * half; n < kOut; n += n % 2 == 0 ? 1 : 3) {
+      const int d = column + Apart(n);
+      if (d < p_.v.width) StoreAs(DType::kFloat32, to, d, out_(t, n) * factor);
+    }
+  }
+  // Two neighbours at once where both exist and the row is aligned to them.
+  template <class T>
+  HEED_DEVICE void StorePairs(T type, int t, int half, float factor, char* to) {
+    const bool aligned = reinterpret_cast<uintptr_t>(to) % 4 == 0;
+    const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
+    HEED_UNROLL for (int n = 2 * half; n < kOut; n += 4) {
+      const int d = column + Apart(n);
+      if (d >= p_.v.width) continue;
+      const uint32_t pair = Group::Pack(type, out_(t, n) * factor, out_(t, n + 1) * factor);
+      if (aligned && d + 1 < p_.v.width) {
+        reinterpret_cast<uint32_t*>(to)[d / 2] = pair;
+        continue;
+      }
+      reinterpret_cast<uint16_t*>(to)[d] = static_cast<uint16_t>(pair);
+      if (d + 1 < p_.v.width) reinterpret_cast<uint16_t*>(to)[d + 1] = pair >> 16;
+    }
+  }
+  HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int64_t row) const {
+    return output.data + batch_ * output.strides[0] + HeadOf(row) * output.strides[1] +
+           QueryOf(row) * output.strides[2];
+  }
+
+  Group& group_;
+  const AttentionParams& p_;
+  const int own_;  // which consumer
+  const float to_base_2_;
+
+  BlockPlace place_;
+  int batch_, kv_head_;
+  RowKeys all_;  // that all rows of the block see
+  Turn turn_;    // of the next keys
+
+  Registers<float, kScores> scores_;          // then weights
+  Registers<uint32_t, kScores / 2> weights_;  // rounded, for the product
+  Registers<float, kOut> out_;                // sums of weighted values
+  Registers<float, 2> row_max_;               // in base 2, alike in a quad
+  Registers<float, 2> row_sum_;               // of the thread's own columns, until the end
+  Registers<float, 2> shrink_;                // what the last tile multiplies sums by
+  Registers<int32_t, 4> row_keys_;            // begin, end; begin, end
+  Registers<int32_t, 2> position_;
+  Registers<float, 2> slope_;  // of ALiBi
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_HOPPER_CONSUMER_H_

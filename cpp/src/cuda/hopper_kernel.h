@@ -1,0 +1,94 @@
+// Exact attention on Hopper (sm_90a). A block stays on its multiprocessor and takes one item after
+// the other: 128 packed rows of a KV head. One warp group loads tiles of keys and values (TMA), two
+// compute 64 rows each (wgmma) and carry a maximum, a sum and the weighted values of each row.
+// Scores of the next tile are issued before the values of the last one, so that softmax runs under
+// the second product (FlashAttention-3, arXiv:2407.08608, section 3.2).
+//
+// Every step is a phase of a warp group (warp_group.h), so the classes also run on the host.
+#ifndef HEED_SRC_CUDA_HOPPER_KERNEL_H_
+#define HEED_SRC_CUDA_HOPPER_KERNEL_H_
+
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+#include "src/cuda/hopper_consumer.h"
+#include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_rows.h"
+#include "src/cuda/schedule.h"
+
+namespace heed::cuda {
+
+// What the group of index 0 does.
+template <class Group, class Shape>
+class HopperProducer {
+ public:
+  HEED_DEVICE HopperProducer(Group& group, const AttentionParams& params,
+                             const typename Group::Map& keys, const typename Group::Map& values)
+      : group_(group), p_(params), keys_(keys), values_(values) {}
+
+  HEED_DEVICE void Run(int64_t block, int64_t blocks) {
+    EachItem(p_, block, blocks, [&](const BlockPlace& place) {
+      const TileSpan tiles = TilesOfItem<Shape>(FindKeys(group_, p_, place));
+      HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        group_.Leader([&] {
+          LoadTile(keys_, Barriers::KeysEmpty(turn_.stage), Barriers::KeysFull(turn_.stage),
+                   Shape::KeysAt(turn_.stage), tile, place.unit);
+          LoadTile(values_, Barriers::ValuesEmpty(turn_.stage), Barriers::ValuesFull(turn_.stage),
+                   Shape::ValuesAt(turn_.stage), tile, place.unit);
+        });
+        turn_.Advance();
+      }
+    });
+  }
+
+ private:
+  using Barriers = HopperBarriers<Shape::kStages>;
+
+  HEED_DEVICE void LoadTile(const typename Group::Map& map, int empty, int full, int to,
+                            int32_t tile, int32_t unit) {
+    group_.WaitForPhase(empty, turn_.parity ^ 1);
+    group_.ArriveExpecting(full, Shape::kTileBytes);
+    HEED_UNROLL for (int panel = 0; panel < Shape::kPanels; ++panel) {
+      group_.LoadBox(to + panel * Shape::kPanelOfKeys, map, full, panel * kPanelCols,
+                     tile * Shape::kKeys, unit % p_.num_kv_heads, unit / p_.num_kv_heads);
+    }
+  }
+
+  Group& group_;
+  const AttentionParams& p_;
+  const typename Group::Map& keys_;
+  const typename Group::Map& values_;
+  TileTurn<Shape::kStages> turn_;
+};
+
+// What each of the block's warp groups does; block `block` of `blocks`.
+template <class Group, class Shape>
+HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
+                           const typename Group::Map& keys, const typename Group::Map& values,
+                           int64_t block, int64_t blocks) {
+  using Barriers = HopperBarriers<Shape::kStages>;
+  if (group.index() == 0) {
+    group.Leader([&] {
+      for (int stage = 0; stage < Shape::kStages; ++stage) {
+        group.InitBarrier(Barriers::KeysFull(stage), 1);
+        group.InitBarrier(Barriers::ValuesFull(stage), 1);
+        group.InitBarrier(Barriers::KeysEmpty(stage), kConsumers * kGroupThreads / kWarp);
+        group.InitBarrier(Barriers::ValuesEmpty(stage), kConsumers * kGroupThreads / kWarp);
+      }
+      group.FenceInitOfBarriers();
+    });
+  }
+  group.SyncAll();
+  if (group.index() == 0) {
+    group.template GiveRegistersBack<kProducerRegisters>();
+    HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
+  } else {
+    group.template TakeRegisters<kConsumerRegisters>();
+    HopperConsumer<Group, Shape>(group, params).Run(block, blocks);
+  }
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_HOPPER_KERNEL_H_

@@ -1,0 +1,118 @@
+// Where the Hopper kernel keeps its tiles in shared memory, and how it tells the tensor cores:
+// plain functions of numbers, tested on the host.
+//
+// A tile of `rows` rows lies in panels of 64 columns, one panel after the other. A row of a panel
+// is 128 bytes, eight chunks of 16; eight rows are 1024 bytes. Chunk c of row r stands at place c ^
+// (r % 8) of its row: "128-byte swizzle", as TMA stores it and wgmma reads it (PTX ISA 9.0,
+// "Swizzling modes" of tensors and "Shared memory matrix layout" of wgmma).
+#ifndef HEED_SRC_CUDA_HOPPER_LAYOUT_H_
+#define HEED_SRC_CUDA_HOPPER_LAYOUT_H_
+
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/device.h"
+
+namespace heed::cuda {
+
+inline constexpr int kGroupThreads = 128;  // a warp group: four warps, what wgmma works with
+inline constexpr int kConsumers = 2;       // warp groups that compute; one more loads
+inline constexpr int kGroups = kConsumers + 1;
+inline constexpr int kGroupRows = 64;  // of a consumer
+inline constexpr int kHopperRows = kConsumers * kGroupRows;
+inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
+inline constexpr int kPanelBytes = 128;  // of a row
+inline constexpr int kSwizzleBytes = 1024;
+
+// Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
+inline constexpr int kProducerRegisters = 40;
+inline constexpr int kConsumerRegisters = 232;
+static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
+
+// Byte offset of column `col` of row `row` in a tile of `rows` rows.
+HEED_DEVICE constexpr int SwizzledOffset(int rows, int row, int col) {
+  const int chunk = col % kPanelCols / 8 ^ row % 8;
+  return (col / kPanelCols * rows + row) * kPanelBytes + chunk * 16 + col % 8 * 2;
+}
+
+// wgmma's matrix descriptor (PTX ISA 9.0, "Matrix descriptor format"): a matrix of 128-byte swizzle
+// whose first byte has this address in shared memory. `leading` is the distance of panels of 64
+// columns where columns are the n of the product (keys are its k); a matrix whose columns are the k
+// ignores it. Groups of eight rows are 1024 bytes apart.
+HEED_DEVICE constexpr uint64_t SwizzledDescriptor(uint32_t address, int leading) {
+  constexpr uint64_t kSwizzle128 = 1;
+  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) |
+         static_cast<uint64_t>(leading >> 4) << 16 |
+         static_cast<uint64_t>(kSwizzleBytes >> 4) << 32 | kSwizzle128 << 62;
+}
+
+// A tensor [batch, heads, len, width] of 16-bit numbers as TMA sees it, innermost dimension first,
+// read in boxes of 64 columns by `rows` rows. What lies outside of the tensor is read as 0.
+struct TileMap {
+  const char* data;
+  DType dtype;
+  uint64_t sizes[4];    // width, len, heads, batch
+  uint64_t strides[3];  // bytes, of len, heads and batch
+  uint32_t rows;
+};
+
+// Sizes of the kernel on elements T, head_dim and head_dim_v up to kDim.
+template <class T, int kDim_>
+struct HopperShape {
+  using Element = T;
+  static constexpr int kDim = kDim_;
+  static constexpr int kKeys = 128;  // of a tile
+  static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
+  static constexpr int kPanels = kDim / kPanelCols;
+  static constexpr int kQueryBytes = kPanels * kGroupRows * kPanelBytes;
+  static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
+  static constexpr int kTileBytes = kPanels * kPanelOfKeys;
+
+  // Offsets in shared memory, of which the tiles are multiples of kSwizzleBytes.
+  HEED_DEVICE static constexpr int QueriesAt(int consumer) { return consumer * kQueryBytes; }
+  HEED_DEVICE static constexpr int KeysAt(int stage) {
+    return QueriesAt(kConsumers) + stage * kTileBytes;
+  }
+  HEED_DEVICE static constexpr int ValuesAt(int stage) {
+    return KeysAt(kStages) + stage * kTileBytes;
+  }
+  static constexpr int kBytes = kConsumers * kQueryBytes + 2 * kStages * kTileBytes;
+};
+
+// Barriers (mbarrier) of a block: a tile is there, or is read.
+template <int kStages>
+struct HopperBarriers {
+  HEED_DEVICE static constexpr int KeysFull(int stage) { return stage; }
+  HEED_DEVICE static constexpr int KeysEmpty(int stage) { return kStages + stage; }
+  HEED_DEVICE static constexpr int ValuesFull(int stage) { return 2 * kStages + stage; }
+  HEED_DEVICE static constexpr int ValuesEmpty(int stage) { return 3 * kStages + stage; }
+  static constexpr int kCount = 4 * kStages;
+};
+inline constexpr int kMaxBarriers = 8;
+// Behind the tiles: barriers, and what warps of a group tell each other.
+inline constexpr int kExtraBytes = 8 * kMaxBarriers + kGroups * 4 * 4 * 4;
+
+// The n-th tile that a block reads: its stage, and the parity of the barriers' phase that fills it.
+template <int kStages>
+struct TileTurn {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  HEED_DEVICE constexpr void Advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The item that block `block` of a grid of `blocks` computes in its round `round`. Items are
+// sorted, longest first, and dealt out there and back, so that who had the longest of a round has
+// the shortest of the next. A block is done at its first item that does not exist.
+HEED_DEVICE constexpr int64_t ItemOf(int64_t block, int64_t blocks, int64_t round) {
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_HOPPER_LAYOUT_H_

@@ -1,0 +1,97 @@
+#include "src/cuda/hopper_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace heed::cuda {
+namespace {
+
+constexpr int64_t kVector = 16;  // bytes that TMA and copies of queries want rows to be aligned to
+constexpr int64_t kMostBytes = int64_t{1} << 40;  // of a stride
+constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
+
+constexpr int64_t kFar = int64_t{1} << 30;
+
+// May TMA read the tensor? ("cuTensorMapEncodeTiled", CUDA driver API.) Strides of dimensions of
+// one entry do not matter.
+bool FitsMap(const StoredTensor& t) {
+  const int64_t size = ElementSize(t.dtype);
+  bool fits = reinterpret_cast<uintptr_t>(t.data) % kVector == 0;
+  for (int axis = 0; axis < 4; ++axis) {
+    fits = fits && t.shape[static_cast<size_t>(axis)] > 0 &&
+           t.shape[static_cast<size_t>(axis)] <= kMostRows;
+  }
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int64_t bytes = t.strides[axis] * size;
+    fits =
+        fits && (t.shape[axis] == 1 || (bytes > 0 && bytes < kMostBytes && bytes % kVector == 0));
+  }
+  return fits;
+}
+
+TileMap MapOf(const StoredTensor& t, uint32_t rows) {
+  const int64_t size = ElementSize(t.dtype);
+  TileMap map{};
+  map.data = static_cast<const char*>(t.data);
+  map.dtype = t.dtype;
+  map.rows = rows;
+  for (size_t n = 0; n < 4; ++n) map.sizes[n] = static_cast<uint64_t>(t.shape[3 - n]);
+  for (size_t n = 0; n < 3; ++n) {
+    const bool one = t.shape[2 - n] == 1;
+    map.strides[n] = static_cast<uint64_t>(one ? kVector : t.strides[2 - n] * size);
+  }
+  return map;
+}
+
+// Queries are read 16 bytes at a time.
+bool HasVectors(const StoredTensor& q) {
+  const int64_t size = ElementSize(q.dtype);
+  return FitsMap(q) && q.shape[3] * size % kVector == 0;
+}
+
+bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
+  const AttentionOptions& o = p.options;
+  // Positions and packed rows are 32 bits wide in the kernel.
+  bool near = p.group * p.q_len < kFar && p.kv_len < kFar;
+  for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
+  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
+  const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
+                     !o.query_documents.empty() || !o.key_documents.empty() ||
+                     arrays.query_documents != nullptr;
+  // The scale joins the multiplication by log2(e), after the maximum.
+  return near && softmax && !pairs && o.dropout.p == 0 && p.scale > 0 && std::isfinite(p.scale);
+}
+
+}  // namespace
+
+bool FitsHopper(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
+  const bool narrow = p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
+  return narrow && call.table == nullptr && std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim &&
+         HasHopperSockets(p, call.arrays) && HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
+}
+
+bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
+  if (path == TilePath::kBase || !FitsHopper(call)) return false;
+  if (path == TilePath::kHopper) return true;
+  return plan.num_merges() == 0 && call.problem.group * call.problem.q_len > kGroupRows;
+}
+
+HopperPlan::HopperPlan(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
+  dim_ = ShapeOf(p.q.dtype, p.head_dim, p.head_dim_v).dim;
+  row_blocks_ = (p.group * p.q_len + kHopperRows - 1) / kHopperRows;
+  units_ = p.batch * p.num_kv_heads;
+  WithHopperShape<BFloat16>(dim_, [&](auto shape) {
+    keys_ = MapOf(p.k, decltype(shape)::kKeys);
+    values_ = MapOf(p.v, decltype(shape)::kKeys);
+  });
+}
+
+AttentionParams HopperPlan::Params(AttentionParams params) const {
+  params.row_blocks = row_blocks_;
+  params.splits = 1;
+  return params;
+}
+
+}  // namespace heed::cuda

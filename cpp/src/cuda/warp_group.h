@@ -1,0 +1,160 @@
+// A warp group of a thread block as the Hopper kernel sees it, on the device: what block.h has, of
+// 128 threads, and TMA, mbarrier and wgmma. The tests have the same class for the host,
+// tests/cpp/cuda/host_warp_group.h. Addresses in shared memory are bytes from its begin.
+//
+//   index()           0: the one that loads; then those that compute
+//   Sync, SyncAll     barriers of the group and of the block; consumers have one of their own
+//   Leader(body)      body() by one thread of the group
+//   Load, Store, ...  of 16-bit numbers and chunks of eight, by a thread
+//   Mma...            wgmma; registers that take part are left alone until MmaWait
+#ifndef HEED_SRC_CUDA_WARP_GROUP_H_
+#define HEED_SRC_CUDA_WARP_GROUP_H_
+
+#include <cstdint>
+
+#include "src/cuda/block.h"
+#include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_ptx.h"
+
+namespace heed::cuda {
+
+class DeviceWarpGroup : public DeviceBlock {
+ public:
+  using Map = CUtensorMap;
+
+  // `memory` is aligned to kSwizzleBytes; the barriers begin at `extra`.
+  HEED_DEVICE DeviceWarpGroup(char* memory, int extra)
+      : DeviceBlock(memory),
+        tiles_(memory),
+        shared_(ptx::SharedAddress(memory)),
+        barriers_(shared_ + extra),
+        exchange_(reinterpret_cast<int32_t*>(memory + extra + 8 * kMaxBarriers)),
+        // The same in all lanes: the compiler sees branches that no warp takes in two.
+        index_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0)),
+        thread_(static_cast<int>(threadIdx.x) % kGroupThreads) {}
+
+  HEED_DEVICE int index() const { return index_; }
+
+  template <class Body>
+  HEED_DEVICE void Each(const Body& body) {
+    body(thread_);
+  }
+  template <class Body>
+  HEED_DEVICE void Leader(const Body& body) {
+    if (thread_ == 0) body();
+  }
+
+  // Barrier 0 is __syncthreads(), 1 to kGroups those of groups, the next that of consumers.
+  HEED_DEVICE void Sync() { ptx::SyncThreads(1 + index_, kGroupThreads); }
+  HEED_DEVICE void SyncAll() { __syncthreads(); }
+  HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(1 + kGroups, kConsumers * kGroupThreads); }
+  // Whether test(thread) holds for some thread of some consumer; a barrier of them.
+  template <class Test>
+  HEED_DEVICE bool AnyOfConsumers(const Test& test) {
+    return ptx::AnyOfThreads(1 + kGroups, kConsumers * kGroupThreads, test(thread_));
+  }
+  // Each number becomes the largest of the group's.
+  HEED_DEVICE void MaxOfGroup(Registers<int32_t, 4>& r) {
+    int32_t* own = exchange_ + index_ * 16;
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      const int32_t largest = __reduce_max_sync(0xffffffffu, r(0, n));
+      if (thread_ % kWarp == 0) own[thread_ / kWarp * 4 + n] = largest;
+    }
+    Sync();
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      r(0, n) = max(max(own[n], own[4 + n]), max(own[8 + n], own[12 + n]));
+    }
+    Sync();
+  }
+
+  template <int kRegisters>
+  HEED_DEVICE void GiveRegistersBack() {
+    ptx::GiveRegistersBack<kRegisters>();
+  }
+  template <int kRegisters>
+  HEED_DEVICE void TakeRegisters() {
+    ptx::TakeRegisters<kRegisters>();
+  }
+
+  // By one thread of the block, before SyncAll().
+  HEED_DEVICE void InitBarrier(int barrier, int arrivals) {
+    ptx::InitBarrier(barriers_ + 8 * barrier, arrivals);
+  }
+  HEED_DEVICE void FenceInitOfBarriers() { ptx::FenceInitOfBarriers(); }
+  HEED_DEVICE void ArriveExpecting(int barrier, int bytes) {  // by one thread
+    ptx::ArriveExpecting(barriers_ + 8 * barrier, bytes);
+  }
+  // Every warp arrives once, when all of its threads are here.
+  HEED_DEVICE void ArriveWarps(int barrier) {
+    __syncwarp();
+    if (thread_ % kWarp == 0) ptx::Arrive(barriers_ + 8 * barrier);
+  }
+  HEED_DEVICE void WaitForPhase(int barrier, uint32_t parity) {
+    ptx::WaitForPhase(barriers_ + 8 * barrier, parity);
+  }
+  // By one thread: the box at (column, row, head, entry) goes to `to`, and counts for the barrier.
+  HEED_DEVICE void LoadBox(int to, const Map& map, int barrier, int column, int row, int head,
+                           int entry) {
+    ptx::LoadBox(shared_ + to, &map, barriers_ + 8 * barrier, column, row, head, entry);
+  }
+  HEED_DEVICE void FenceProxyAsync() { ptx::FenceProxyAsync(); }
+
+  HEED_DEVICE uint16_t Load(int /*thread*/, int at) const {
+    return *reinterpret_cast<const uint16_t*>(tiles_ + at);
+  }
+  HEED_DEVICE void LoadChunk(int /*thread*/, int at, uint32_t (&pairs)[4]) const {
+    const uint4 four = *reinterpret_cast<const uint4*>(tiles_ + at);
+    pairs[0] = four.x, pairs[1] = four.y, pairs[2] = four.z, pairs[3] = four.w;
+  }
+  HEED_DEVICE void StoreChunk(int /*thread*/, int at, const uint32_t (&pairs)[4]) {
+    *reinterpret_cast<uint4*>(tiles_ + at) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  }
+  // 16 bytes; there after WaitCopies() by the same thread.
+  HEED_DEVICE void CopyAsync(int /*thread*/, int at, const void* from) {
+    ptx::CopyAsync16(tiles_ + at, from);
+  }
+
+  // A matrix at `at` for the functions below (SwizzledDescriptor).
+  HEED_DEVICE uint64_t Matrix(int at, int leading) const {
+    return SwizzledDescriptor(shared_ + at, leading);
+  }
+  HEED_DEVICE void MmaFence() { ptx::MmaFence(); }
+  HEED_DEVICE void MmaCommit() { ptx::MmaCommit(); }
+  // All but the last kPending committed groups of products are done. Without the barrier of the
+  // warp ptxas waits before what should run under the products (nvcc 13.0).
+  template <int kPending>
+  HEED_DEVICE void MmaWait() {
+    __syncwarp();
+    ptx::MmaWait<kPending>();
+  }
+  // c = a b^T, or c += a b^T: 64 x 16 and kCols x 16.
+  template <int kCols, class T, int N>
+  HEED_DEVICE void MmaShared(T type, Registers<float, N>& c, uint64_t a, uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    ptx::MmaShared(type, c.all(), a, b, add, ptx::Columns<kCols>());
+  }
+  // c += a b: 64 x 16 in registers a(from) on, and 16 x kCols.
+  template <int kCols, class T, int N, int M>
+  HEED_DEVICE void MmaRegisters(T type, Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
+                                uint64_t b) {
+    static_assert(N == kCols / 2);
+    ptx::MmaRegisters(type, c.all(), a.all() + from, b, ptx::Columns<kCols>());
+  }
+  // x, of which the compiler knows nothing: what is made of it is not kept from one use to the next
+  // (all columns of a thread would take a hundred registers).
+  HEED_DEVICE static int Opaque(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
+  HEED_DEVICE static float Exp2(float x) { return ptx::Exp2(x); }
+
+ private:
+  char* tiles_;
+  uint32_t shared_, barriers_;  // addresses
+  int32_t* exchange_;
+  int index_, thread_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_WARP_GROUP_H_

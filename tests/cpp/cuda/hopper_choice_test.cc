@@ -1,0 +1,116 @@
+// Which calls the Hopper kernel takes, and what TMA is told of them.
+#include "attention_case.h"
+#include "gtest/gtest.h"
+#include "src/cuda/hopper_plan.h"
+#include "stored_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+using cuda::TilePath;
+
+constexpr int64_t kProcessors = 132;
+
+// Both questions about a case whose tensors have a type and a layout.
+struct Choice {
+  bool fits = false;
+  bool fastest = false;
+  bool base = false;
+  cuda::TileMap keys{};
+};
+
+Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout = Layout::kDense) {
+  const StoredBuffer q(c.q, dtype, layout), k(c.k, dtype, layout), v(c.v, dtype, layout);
+  Buffer<float> output({c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v},
+                       Layout::kDense, 0);
+  AttentionOutputs outputs;
+  outputs.output = output.view();
+  const cuda::DeviceProblem call =
+      cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {});
+  const cuda::AttentionPlan plan(call, kProcessors);
+  Choice choice;
+  choice.fits = cuda::FitsHopper(call);
+  EXPECT_EQ(cuda::TakesHopper(call, plan, TilePath::kHopper), choice.fits);
+  choice.fastest = cuda::TakesHopper(call, plan, TilePath::kFastest);
+  choice.base = cuda::TakesHopper(call, plan, TilePath::kBase);
+  if (choice.fits) choice.keys = cuda::HopperPlan(call).keys();
+  return choice;
+}
+
+// Enough rows that keys are not split.
+AttentionCase Many(int64_t head_dim = 32) {
+  return MakeCase({.batch = 2,
+                   .num_heads = 4,
+                   .num_kv_heads = 2,
+                   .q_len = 70,
+                   .kv_len = 90,
+                   .head_dim = head_dim,
+                   .head_dim_v = head_dim});
+}
+
+TEST(HopperChoice, TakesWhatItIsMadeForUnlessTheBasePathIsAskedFor) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const Choice choice = ChoiceOf(Many(), dtype);
+    EXPECT_TRUE(choice.fits);
+    EXPECT_TRUE(choice.fastest);
+    EXPECT_FALSE(choice.base);
+  }
+  EXPECT_TRUE(ChoiceOf(Many(), DType::kBFloat16, Layout::kBlhd).fits);
+}
+
+TEST(HopperChoice, LeavesTypesWidthsAndStridesToTheBasePath) {
+  EXPECT_FALSE(ChoiceOf(Many(), DType::kFloat32).fits);
+  EXPECT_FALSE(ChoiceOf(Many(), DType::kBFloat16, Layout::kReversed).fits);
+  EXPECT_FALSE(ChoiceOf(Many(20)).fits);  // rows of 40 bytes
+  EXPECT_FALSE(ChoiceOf(Many(136)).fits);
+}
+
+TEST(HopperChoice, LeavesSocketsOfPairsToTheBasePath) {
+  Random random(1);
+  AttentionCase c = Many();
+  c.bias = MakeBias({1, 1, 70, 90}, random);
+  EXPECT_FALSE(ChoiceOf(c).fits);
+  c = Many();
+  c.keep = Buffer<uint8_t>({1, 1, 1, 90}, Layout::kDense, 1);
+  EXPECT_FALSE(ChoiceOf(c).fits);
+  c = Many();
+  c.scalars.normalize = Normalize::kSigmoid;
+  EXPECT_FALSE(ChoiceOf(c).fits);
+  c = Many();
+  c.scalars.dropout = {.p = 0.5, .seed = 1};
+  EXPECT_FALSE(ChoiceOf(c).fits);
+  c = Many();
+  c.scalars.scale = -1.0;
+  EXPECT_FALSE(ChoiceOf(c).fits);
+  c = Many();
+  c.scalars.query_offset = QueryOffset::At(int64_t{1} << 40);
+  EXPECT_FALSE(ChoiceOf(c).fits);
+}
+
+TEST(HopperChoice, LeavesDecodingToTheBasePath) {
+  Sizes sizes = Many().sizes;
+  sizes.q_len = 1;
+  const Choice few = ChoiceOf(MakeCase(sizes));
+  EXPECT_TRUE(few.fits);
+  EXPECT_FALSE(few.fastest);
+  sizes.q_len = 70;
+  sizes.kv_len = 5000;  // four items: keys are split
+  const Choice split = ChoiceOf(MakeCase(sizes));
+  EXPECT_TRUE(split.fits);
+  EXPECT_FALSE(split.fastest);
+}
+
+TEST(HopperChoice, MapsNameTheInnermostDimensionFirst) {
+  const cuda::TileMap map = ChoiceOf(Many()).keys;
+  EXPECT_EQ(map.sizes[0], 32u);
+  EXPECT_EQ(map.sizes[1], 90u);
+  EXPECT_EQ(map.sizes[2], 2u);
+  EXPECT_EQ(map.sizes[3], 2u);
+  EXPECT_EQ(map.strides[0], 64u);
+  EXPECT_EQ(map.strides[1], 90u * 64);
+  EXPECT_EQ(map.strides[2], 2u * 90 * 64);
+  EXPECT_EQ(map.rows, 128u);
+}
+
+}  // namespace
+}  // namespace heed::testing

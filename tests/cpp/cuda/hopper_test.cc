@@ -1,0 +1,191 @@
+// The Hopper kernel against the oracle: sizes, layouts, rows, sockets and poison.
+#include <cmath>
+#include <limits>
+
+#include "device_case.h"
+#include "gtest/gtest.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class DeviceHopper : public OnDevice {};
+INSTANTIATE_TEST_SUITE_P(NarrowTypes, DeviceHopper,
+                         ::testing::Values(DType::kFloat16, DType::kBFloat16),
+                         [](const auto& info) { return DTypeName(info.param); });
+
+constexpr DeviceChoices kOnHopper = {.on_hopper = true};
+
+void ExpectHopperMatches(const AttentionCase& c, DType dtype) {
+  ExpectDeviceMatches(c, dtype, kOnHopper);
+}
+
+Sizes Small() {
+  return {.batch = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .q_len = 41,
+          .kv_len = 300,
+          .head_dim = 24,
+          .head_dim_v = 24};
+}
+
+AttentionCase Causal(int64_t q_len, int64_t kv_len) {
+  Sizes sizes = Small();
+  sizes.q_len = q_len;
+  sizes.kv_len = kv_len;
+  AttentionCase c = MakeCase(sizes, 3);
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::End();
+  return c;
+}
+
+TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
+  for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {63, 127}, {65, 129}, {1, 700}, {300, 3}, {128, 256}}) {
+    ExpectHopperMatches(MakeCase({.num_heads = 1,
+                                  .num_kv_heads = 1,
+                                  .q_len = q_len,
+                                  .kv_len = kv_len,
+                                  .head_dim = 16,
+                                  .head_dim_v = 16}),
+                        GetParam());
+  }
+}
+
+TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
+           {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
+    ExpectHopperMatches(MakeCase({.num_heads = 1,
+                                  .num_kv_heads = 1,
+                                  .q_len = 70,
+                                  .kv_len = 270,
+                                  .head_dim = dim,
+                                  .head_dim_v = dim_v}),
+                        GetParam());
+  }
+}
+
+TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int64_t, int64_t>>{{6, 1}, {14, 2}, {3, 3}}) {
+    Sizes sizes = Small();
+    sizes.num_heads = heads;
+    sizes.num_kv_heads = kv_heads;
+    ExpectHopperMatches(MakeCase(sizes), GetParam());
+  }
+}
+
+TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {
+  for (const Layout layout : {Layout::kDense, Layout::kBlhd}) {
+    AttentionCase c = MakeCase(Small(), 5, layout);
+    for (const Layout output : {layout, Layout::kPadded, Layout::kReversed}) {
+      c.output_layout = output;
+      ExpectDeviceMatches(c, GetParam(), {.layout = layout, .on_hopper = true});
+    }
+  }
+}
+
+TEST_P(DeviceHopper, CausalWithAnyOffset) {
+  ExpectHopperMatches(Causal(300, 300), GetParam());
+  ExpectHopperMatches(Causal(20, 300), GetParam());
+  ExpectHopperMatches(Causal(300, 20), GetParam());  // the first rows are empty
+  AttentionCase c = Causal(41, 300);
+  c.scalars.query_offset = QueryOffset::PerBatch({200, -7});
+  ExpectHopperMatches(c, GetParam());
+}
+
+TEST_P(DeviceHopper, WindowsOfEverySide) {
+  for (const Window& window : {Window{0, 0}, Window{5, 130}, Window{std::nullopt, 3},
+                               Window{66, std::nullopt}, Window{0, 500}}) {
+    AttentionCase c = MakeCase(Small());
+    c.scalars.window = window;
+    c.scalars.query_offset = QueryOffset::At(160);
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
+TEST_P(DeviceHopper, LengthsOfBatchesAndOfQueries) {
+  AttentionCase c = MakeCase(Small());
+  c.key_lengths = {0, 129};
+  ExpectHopperMatches(c, GetParam());
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::End();
+  ExpectHopperMatches(c, GetParam());
+  c.scalars.query_offset = QueryOffset::At(3);
+  Random random(4);
+  c.key_lengths.clear();
+  for (int n = 0; n < 2 * 41; ++n) {
+    c.key_lengths.push_back(static_cast<int32_t>(random.Integer(0, 300)));
+  }
+  ExpectHopperMatches(c, GetParam());
+  c.prefix_lengths = {140, 0};
+  ExpectHopperMatches(c, GetParam());
+}
+
+TEST_P(DeviceHopper, ModifiersTogetherAndAlone) {
+  AttentionCase c = Causal(41, 300);
+  c.scalars.softcap = 3.0;
+  ExpectHopperMatches(c, GetParam());
+  c.alibi_slopes = AlibiSlopes(4);
+  c.sinks = {0, -kInf, 2, 30};
+  ExpectHopperMatches(c, GetParam());
+  c.scalars.softcap.reset();
+  c.scalars.scale = 0.9;
+  ExpectHopperMatches(c, GetParam());
+  c.alibi_slopes.clear();
+  ExpectHopperMatches(c, GetParam());
+  c.sinks.clear();
+  c.scalars.normalize = Normalize::kSoftmax1;
+  ExpectHopperMatches(c, GetParam());
+}
+
+TEST_P(DeviceHopper, HugeScoresAndUnderflow) {
+  AttentionCase c = MakeCase(Small());
+  c.scalars.scale = 60.0;
+  ExpectHopperMatches(c, GetParam());
+}
+
+void PoisonKey(AttentionCase& c, int64_t b, int64_t j, float poison) {
+  for (int64_t h = 0; h < c.sizes.num_kv_heads; ++h) {
+    c.k(b, h, j, j % c.sizes.head_dim) = poison;
+    c.v(b, h, j, j % c.sizes.head_dim_v) = poison;
+  }
+}
+
+TEST_P(DeviceHopper, KeysBeyondTheLengthMayBeAnything) {
+  for (const float poison : {kNan, kInf, -kInf}) {
+    AttentionCase c = MakeCase(Small());
+    c.key_lengths = {70, 290};
+    AttentionCase poisoned = c;
+    for (int64_t j = 70; j < 300; ++j) PoisonKey(poisoned, 0, j, poison);
+    for (int64_t j = 290; j < 300; ++j) PoisonKey(poisoned, 1, j, poison);
+    const Results expected = RunDevice(c, GetParam(), kOnHopper);
+    const Results actual = RunDevice(poisoned, GetParam(), kOnHopper);
+    EXPECT_EQ(Bits(expected.output), Bits(actual.output));
+    EXPECT_EQ(Bits(expected.lse), Bits(actual.lse));
+    ExpectWithinDeviceBounds(poisoned, GetParam(), actual);
+  }
+}
+
+TEST_P(DeviceHopper, FutureKeysReachOnlyTheRowsThatSeeThem) {
+  for (const float poison : {kNan, kInf}) {
+    for (const bool in_values : {false, true}) {
+      AttentionCase c = Causal(150, 150);
+      for (const int64_t j : {40, 130}) (in_values ? c.v : c.k)(1, 0, j, 3) = poison;
+      ExpectHopperMatches(c, GetParam());
+    }
+  }
+}
+
+TEST_P(DeviceHopper, PoisonedQueriesLoseTheirRowAlone) {
+  AttentionCase c = MakeCase(Small());
+  c.q(0, 1, 7, 5) = kNan;
+  c.q(1, 3, 40, 0) = kInf;
+  ExpectHopperMatches(c, GetParam());
+}
+
+}  // namespace
+}  // namespace heed::testing

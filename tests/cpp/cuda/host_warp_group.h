@@ -1,0 +1,339 @@
+// The warp groups of a Hopper block on the host: the interface of src/cuda/warp_group.h. Groups
+// take turns, each on a thread of its own that runs until it has to wait; within a group every
+// thread of a phase runs in turn (host_block.h). TMA, mbarrier and wgmma are spelled out from the
+// PTX manual.
+//
+// It is stricter than a GPU. What TMA brings arrives when it is waited for and no sooner, products
+// are made when they are waited for, from what then lies in shared memory, and their registers are
+// NaN until then. Races are told as in host_shared_memory.h. A wait that nobody ends is a
+// complaint.
+#ifndef HEED_TESTS_CUDA_HOST_WARP_GROUP_H_
+#define HEED_TESTS_CUDA_HOST_WARP_GROUP_H_
+
+#include <array>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "host_block.h"
+#include "host_shared_memory.h"
+#include "src/cuda/hopper_layout.h"
+
+namespace heed::testing {
+
+// Lets one of several threads run at a time.
+class Turns {
+ public:
+  // Calls body(n) on a thread for each n; an exception ends all of them, and is returned.
+  std::string Run(int count, const std::function<void(int)>& body);
+
+  // Returns once done() holds; others run meanwhile.
+  void Until(int own, const std::function<bool()>& done);
+
+ private:
+  void Pass(int own);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> alive_;
+  std::vector<std::unique_lock<std::mutex>> locks_;
+  int turn_ = 0;
+  int idle_ = 0;  // turns in which nobody got on
+  std::string failure_;
+};
+
+// An mbarrier: PTX ISA 9.0, "mbarrier".
+struct HostBarrier {
+  bool ready = false;
+  int arrivals = 0;                          // of each phase
+  int pending = 0;                           // of the current one
+  int64_t bytes = 0;                         // that it waits for besides
+  int64_t phase = 0;                         // how many are complete
+  std::vector<std::function<void()>> boxes;  // on their way
+  Clock joining, released;
+};
+
+// A named barrier of several groups.
+struct Meeting {
+  int expected;
+  int arrived = 0;
+  int64_t held = 0;  // meetings
+  bool any = false, result = false;
+  Clock joining{}, released{};
+};
+
+// What the groups of a block share.
+struct HostHopperBlock {
+  explicit HostHopperBlock(int bytes) : memory(bytes, &agents) {
+    for (int g = 0; g < cuda::kGroups; ++g) agents[static_cast<size_t>(g)].group = g;
+  }
+  // Calls body(group) for each warp group. Returns what went wrong first; empty when nothing did.
+  template <class Body>
+  std::string Run(const Body& body);
+
+  std::array<Agent, cuda::kGroups> agents;
+  HostSharedMemory memory;
+  std::array<HostBarrier, cuda::kMaxBarriers> barriers;
+  Meeting all{cuda::kGroups}, consumers{cuda::kConsumers};
+  Turns turns;
+};
+
+class HostWarpGroup : public HostBlock {
+ public:
+  using Map = cuda::TileMap;
+
+  HostWarpGroup(HostHopperBlock* block, int index)
+      : block_(*block), agent_(block->agents[static_cast<size_t>(index)]) {}
+
+  int index() const { return agent_.group; }
+  template <class Body>
+  void Each(const Body& body) {
+    fenced_ = false;  // it may touch registers of products
+    HostBlock::Each(body);
+  }
+  template <class Body>
+  void Leader(const Body& body) {
+    body();
+  }
+
+  void Sync() {
+    agent_.synced = agent_.now();
+    agent_.Tick();
+  }
+  void SyncAll() { Meet(block_.all, false); }
+  void SyncConsumers() { Meet(block_.consumers, false); }
+  template <class Test>
+  bool AnyOfConsumers(const Test& test) {
+    bool any = false;
+    Each([&](int t) { any = test(t) || any; });
+    return Meet(block_.consumers, any);
+  }
+  void MaxOfGroup(Registers<int32_t, 4>& r);
+
+  template <int kRegisters>
+  void GiveRegistersBack() {}
+  template <int kRegisters>
+  void TakeRegisters() {}
+
+  void InitBarrier(int barrier, int arrivals);
+  void FenceInitOfBarriers() {}
+  void ArriveExpecting(int barrier, int bytes);
+  void ArriveWarps(int barrier);
+  void WaitForPhase(int barrier, uint32_t parity);
+  void LoadBox(int to, const Map& map, int barrier, int column, int row, int head, int entry);
+  void FenceProxyAsync() { ++agent_.fences; }
+
+  uint16_t Load(int thread, int at) { return block_.memory.Read(agent_, thread, at); }
+  void LoadChunk(int thread, int at, uint32_t (&pairs)[4]);
+  void StoreChunk(int thread, int at, const uint32_t (&pairs)[4]);
+  void CopyAsync(int thread, int at, const void* from);
+
+  uint64_t Matrix(int at, int leading) const {
+    return cuda::SwizzledDescriptor(static_cast<uint32_t>(kFirstByte + at), leading);
+  }
+  void MmaFence() { fenced_ = true; }
+  void MmaCommit() { committed_.push_back(std::exchange(open_, {})); }
+  template <int kPending>
+  void MmaWait() {
+    while (committed_.size() > kPending) FinishProducts();
+  }
+  template <int kCols, class T, int N>
+  void MmaShared(T type, Registers<float, N>& c, uint64_t a, uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    std::vector<float>* sums = Take(c);
+    open_.push_back({sums, [this, type, sums, a, b, add] {
+                       if (!add) std::fill(sums->begin(), sums->end(), 0.0f);
+                       Multiply<kCols>(*sums, LeftOf(type, a), RowsOf(type, b, kCols));
+                     }});
+  }
+  template <int kCols, class T, int N, int M>
+  void MmaRegisters(T type, Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
+                    uint64_t b) {
+    static_assert(N == kCols / 2);
+    std::vector<float>* sums = Take(c);
+    const std::vector<uint32_t> before = Copy(a, from);
+    open_.push_back({sums, [this, type, sums, &a, from, before, b] {
+                       if (Copy(a, from) != before) {
+                         Complain("registers of a product changed before it was waited for");
+                       }
+                       Multiply<kCols>(*sums, LeftOf(type, a, from), ColumnsOf(type, b, kCols));
+                     }});
+  }
+
+  static int Opaque(int x) { return x; }
+  static float Exp2(float x) { return std::exp2(x); }
+
+  // When the group is done.
+  void Finish() {
+    if (!committed_.empty() || !open_.empty()) Complain("products were never waited for");
+    if (!complaint().empty()) block_.memory.Complain(complaint());
+  }
+
+ private:
+  // Where the block's shared memory begins in the window of addresses.
+  static constexpr int kFirstByte = 3 * cuda::kSwizzleBytes;
+  using Left = std::array<std::array<float, 16>, 64>;  // the first operand, 64 x 16
+  struct Product {
+    std::vector<float>* sums;
+    std::function<void()> run;
+  };
+  struct Accumulators {
+    std::vector<float> sums;
+    std::function<bool()> untouched;
+    std::function<void(const std::vector<float>&)> put_back;
+  };
+
+  bool Meet(Meeting& meeting, bool any);
+  HostBarrier& BarrierAt(int barrier);
+  void CompletePhase(HostBarrier& barrier, int number);
+
+  // The numbers of an accumulator, which products work on while the registers are NaN.
+  template <int N>
+  std::vector<float>* Take(Registers<float, N>& c);
+  void FinishProducts();
+
+  // The byte of shared memory that a descriptor's matrix has at `offset` from its first one.
+  int ByteAt(uint64_t descriptor, int offset);
+  template <class T>
+  float ElementAt(T, uint64_t descriptor, int offset) {
+    const int byte = ByteAt(descriptor, offset);
+    return ToFloat(T{block_.memory.Read(agent_, kAllThreads, byte, true)});
+  }
+  static int Leading(uint64_t descriptor) {
+    return static_cast<int>(descriptor >> 16 & 0x3fff) * 16;
+  }
+  static int Stride(uint64_t descriptor) {
+    return static_cast<int>(descriptor >> 32 & 0x3fff) * 16;
+  }
+
+  // `rows` rows of 16 numbers that are contiguous ("K-major").
+  template <class T>
+  std::vector<std::array<float, 16>> RowsOf(T type, uint64_t descriptor, int rows) {
+    std::vector<std::array<float, 16>> matrix(static_cast<size_t>(rows));
+    for (int r = 0; r < rows; ++r) {
+      const int offset = r / 8 * Stride(descriptor) + r % 8 * 128;
+      for (int k = 0; k < 16; ++k) {
+        matrix[static_cast<size_t>(r)][static_cast<size_t>(k)] =
+            ElementAt(type, descriptor, offset + 2 * k);
+      }
+    }
+    return matrix;
+  }
+  // The same of a matrix whose columns are contiguous ("MN-major"): 16 rows of `columns` numbers.
+  template <class T>
+  std::vector<std::array<float, 16>> ColumnsOf(T type, uint64_t descriptor, int columns) {
+    std::vector<std::array<float, 16>> matrix(static_cast<size_t>(columns));
+    for (int n = 0; n < columns; ++n) {
+      const int offset = n / 64 * Leading(descriptor) + n % 64 * 2;
+      for (int k = 0; k < 16; ++k) {
+        matrix[static_cast<size_t>(n)][static_cast<size_t>(k)] =
+            ElementAt(type, descriptor, offset + k / 8 * Stride(descriptor) + k % 8 * 128);
+      }
+    }
+    return matrix;
+  }
+  template <class T>
+  Left LeftOf(T type, uint64_t descriptor) {
+    Left left;
+    const auto rows = RowsOf(type, descriptor, 64);
+    std::copy(rows.begin(), rows.end(), left.begin());
+    return left;
+  }
+  template <int M>
+  static std::vector<uint32_t> Copy(Registers<uint32_t, M>& a, int from) {
+    std::vector<uint32_t> copy;
+    for (int t = 0; t < kThreads; ++t) {
+      for (int n = 0; n < 4; ++n) copy.push_back(a(t, from + n));
+    }
+    return copy;
+  }
+  // Registers from a(from) on: those of mma.sync m16n8k16, 16 rows for each warp.
+  template <class T, int M>
+  static Left LeftOf(T, Registers<uint32_t, M>& a, int from) {
+    Left left;
+    for (int t = 0; t < kThreads; ++t) {
+      for (int n = 0; n < 4; ++n) {
+        for (int e = 0; e < 2; ++e) {
+          const int row = t / kWarp * 16 + t % kWarp / 4 + n % 2 * 8;
+          const int col = t % 4 * 2 + n / 2 * 8 + e;
+          left[static_cast<size_t>(row)][static_cast<size_t>(col)] = HalfOf<T>(a(t, from + n), e);
+        }
+      }
+    }
+    return left;
+  }
+  // Number n of a thread: row 16 (warp) + lane / 4 (+ 8), column 8 (n / 4) + 2 (lane % 4) + n % 2.
+  template <int kCols>
+  static void Multiply(std::vector<float>& sums, const Left& left,
+                       const std::vector<std::array<float, 16>>& right) {
+    for (int t = 0; t < kThreads; ++t) {
+      for (int n = 0; n < kCols / 2; ++n) {
+        const size_t row = static_cast<size_t>(t / kWarp * 16 + t % kWarp / 4 + n / 2 % 2 * 8);
+        const size_t col = static_cast<size_t>(n / 4 * 8 + t % 4 * 2 + n % 2);
+        float& sum = sums[static_cast<size_t>(t * kCols / 2 + n)];
+        for (size_t k = 0; k < 16; ++k) sum += left[row][k] * right[col][k];
+      }
+    }
+  }
+
+  HostHopperBlock& block_;
+  Agent& agent_;
+  bool fenced_ = false;
+  std::vector<Product> open_;
+  std::vector<std::vector<Product>> committed_;
+  std::map<void*, Accumulators> accumulators_;
+};
+
+template <int N>
+std::vector<float>* HostWarpGroup::Take(Registers<float, N>& c) {
+  if (!fenced_) Complain("a product without wgmma.fence after registers may have changed");
+  const auto [place, is_new] = accumulators_.try_emplace(&c);
+  Accumulators& taken = place->second;
+  if (!is_new) return &taken.sums;
+  for (int t = 0; t < kThreads; ++t) {
+    for (int n = 0; n < N; ++n) {
+      taken.sums.push_back(c(t, n));
+      c(t, n) = Poison<float>();
+    }
+  }
+  taken.untouched = [&c] {
+    bool poison = true;
+    for (int t = 0; t < kThreads; ++t) {
+      for (int n = 0; n < N; ++n) poison = poison && std::isnan(c(t, n));
+    }
+    return poison;
+  };
+  taken.put_back = [&c](const std::vector<float>& sums) {
+    for (int t = 0; t < kThreads; ++t) {
+      for (int n = 0; n < N; ++n) c(t, n) = sums[static_cast<size_t>(t * N + n)];
+    }
+  };
+  return &taken.sums;
+}
+
+template <class Body>
+std::string HostHopperBlock::Run(const Body& body) {
+  const std::string failure = turns.Run(cuda::kGroups, [&](int index) {
+    HostWarpGroup group(this, index);
+    body(group);
+    group.Finish();
+  });
+  for (const HostBarrier& barrier : barriers) {
+    if (!barrier.boxes.empty()) memory.Complain("the block ends before TMA does");
+  }
+  return memory.complaint().empty() ? failure : memory.complaint();
+}
+
+}  // namespace heed::testing
+
+#endif  // HEED_TESTS_CUDA_HOST_WARP_GROUP_H_
