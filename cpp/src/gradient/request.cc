@@ -31,16 +31,20 @@ struct Verbs {
 constexpr Verbs kExact = {PlanExactBackward, RunExactForward, RunExactBackward};
 
 #ifndef HEED_FEW_GRADIENTS
-// What is no call of AttentionBackward(): a family, or one of its rows.
+// What is no call of AttentionBackward(): a family, or one of its rows. Modules that train
+// (HEED_TRAINING) have what a layer of them may hold.
 struct Other {
   std::string_view name;
   Verbs verbs;
 };
+#ifndef HEED_TRAINING
 constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
 constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
+#endif
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
+#ifndef HEED_TRAINING
     {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
     {"low_rank", {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward}},
     {"block_mixture", kChosen},
@@ -54,6 +58,7 @@ constexpr Other kOthers[] = {
     {"streaming", kChosen},
     {"layer", kLayer},
     {"position", kLayer},
+#endif
     {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
 };
 
