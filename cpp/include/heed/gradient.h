@@ -177,6 +177,12 @@ inline constexpr double kLayerGradientMaxError = 1e-5;
 // The same for positions.
 inline constexpr double kPositionGradientMaxError = 5e-7;
 
+// Largest error of a gradient of a mechanism that composes attention (heed/compose.h, heed/graph.h,
+// heed/attention_free.h, heed/set_attention.h) against that of the float64 reference, relative to
+// the largest element of the same gradient, for logits of size 16. Docs and tests read this
+// constant.
+inline constexpr double kComposedGradientMaxError = 2e-5;
+
 // Gradients of a request, for any row of the registry with the capability "gradient".
 struct BackwardPlan {
   // What forward gives and backward needs: output, then lse where there is one.

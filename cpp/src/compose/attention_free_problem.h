@@ -6,6 +6,7 @@
 
 #include "heed/attention_free.h"
 #include "src/exact/problem.h"
+#include "src/request_reader.h"
 
 namespace heed {
 
@@ -15,6 +16,12 @@ struct AttentionFreeProblem {
   std::optional<int64_t> local;
   TensorView<float> output;
 };
+
+struct AttentionFreeRequest {
+  TensorView<const float> q, k, v;
+  AttentionFreeOptions options;
+};
+AttentionFreeRequest ReadAttentionFree(const RequestReader& reader);
 
 // Checks everything but the output. Throws Error.
 AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,

@@ -8,13 +8,6 @@
 #include "src/view_checks.h"
 
 namespace heed {
-namespace {
-
-struct AttentionFreeRequest {
-  TensorView<const float> q, k, v;
-  AttentionFreeOptions options;
-};
-
 AttentionFreeRequest ReadAttentionFree(const RequestReader& reader) {
   AttentionFreeRequest r;
   r.q = reader.RequiredTensor("q");
@@ -29,8 +22,6 @@ AttentionFreeRequest ReadAttentionFree(const RequestReader& reader) {
   r.options.local = reader.Count("local");
   return r;
 }
-
-}  // namespace
 
 AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,
                                            const TensorView<const float>& k,

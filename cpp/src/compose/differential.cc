@@ -1,5 +1,7 @@
 // Differential attention: two maps by two calls of the exact loop, then their difference and the
 // sub-norm, row by row.
+#include "src/compose/differential.h"
+
 #include <cmath>
 #include <string>
 
@@ -10,11 +12,6 @@
 
 namespace heed {
 namespace {
-
-float LambdaOf(const DifferentialOptions& o, int64_t head) {
-  if (o.lambda.empty()) return static_cast<float>(o.lambda_init);
-  return o.lambda[o.lambda.size() == 1 ? 0 : static_cast<size_t>(head)];
-}
 
 // row -= lambda * other.
 void Subtract(float lambda, const float* other, int64_t width, float* row) {
@@ -35,6 +32,11 @@ void Normalise(const DifferentialOptions& o, int64_t width, float* row) {
 }
 
 }  // namespace
+
+float LambdaOf(const DifferentialOptions& o, int64_t head) {
+  if (o.lambda.empty()) return static_cast<float>(o.lambda_init);
+  return o.lambda[o.lambda.size() == 1 ? 0 : static_cast<size_t>(head)];
+}
 
 Halves Halved(std::string_view name, const TensorView<const float>& both) {
   const int64_t width = both.shape[3];

@@ -8,6 +8,7 @@
 
 #include "heed/graph.h"
 #include "src/parallel/dry_run.h"
+#include "src/request_reader.h"
 
 namespace heed {
 
@@ -27,6 +28,22 @@ struct GraphProblem {
   ScratchVector<int64_t> order;  // [num_edges]
   int64_t max_degree = 0;
 };
+
+// Which end of an edge.
+enum class EdgeEnd : size_t { kSource = 0, kTarget = 1 };
+
+// Sorts edges by one of their ends, as `begin` and `order` above have them.
+void SortEdges(std::span<const int32_t> edges, EdgeEnd end, int64_t num_nodes,
+               ScratchVector<int64_t>& begin, ScratchVector<int64_t>& order);
+
+// A request of the row `graph`.
+struct GraphRequest {
+  TensorView<const float> q, k, v;
+  std::span<const int32_t> edges;
+  std::span<const float> score_weight;
+  GraphOptions options;
+};
+GraphRequest ReadGraph(const RequestReader& reader);
 
 // Checks everything but the outputs and sorts the edges. Throws Error.
 GraphProblem ValidateGraphInputs(TensorView<const float> q, TensorView<const float> k,

@@ -9,13 +9,6 @@
 namespace heed {
 namespace {
 
-struct GraphRequest {
-  TensorView<const float> q, k, v;
-  std::span<const int32_t> edges;
-  std::span<const float> score_weight;
-  GraphOptions options;
-};
-
 constexpr Choice<GraphScore> kScores[] = {{"gat", GraphScore::kGat}, {"gatv2", GraphScore::kGatV2}};
 
 // The typed function sees numbers only, which would also let [2, num_edges] pass.
@@ -28,6 +21,8 @@ void CheckRank2(const RequestReader& reader, const char* name, int axis, int64_t
   if (tensor->rank == 2 && tensor->shape[static_cast<size_t>(axis)] == extent) return;
   Fail(ErrorCode::kShape, "{} must have the shape {}", {name, expected});
 }
+
+}  // namespace
 
 GraphRequest ReadGraph(const RequestReader& reader) {
   GraphRequest r;
@@ -43,8 +38,6 @@ GraphRequest ReadGraph(const RequestReader& reader) {
   r.options.negative_slope = reader.Number("negative_slope").value_or(r.options.negative_slope);
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanGraph(const RequestReader& reader) {
   const GraphRequest r = ReadGraph(reader);

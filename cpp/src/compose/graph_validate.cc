@@ -55,24 +55,6 @@ void CheckScoreWeight(const GraphProblem& p) {
   CheckAllFinite("score_weight", p.score_weight);
 }
 
-// Counting sort: stable, so that the edges of a node keep their order.
-void SortEdges(GraphProblem& p) {
-  p.begin.assign(static_cast<size_t>(p.q.shape[2]) + 1, 0);
-  p.order.resize(static_cast<size_t>(p.num_edges));
-  for (int64_t e = 0; e < p.num_edges; ++e) {
-    ++p.begin[static_cast<size_t>(p.edges[static_cast<size_t>(2 * e + 1)]) + 1];
-  }
-  for (size_t i = 1; i < p.begin.size(); ++i) {
-    p.max_degree = std::max(p.max_degree, p.begin[i]);
-    p.begin[i] += p.begin[i - 1];
-  }
-  ScratchVector<int64_t> next(p.begin.begin(), p.begin.end() - 1);
-  for (int64_t e = 0; e < p.num_edges; ++e) {
-    int64_t& place = next[static_cast<size_t>(p.edges[static_cast<size_t>(2 * e + 1)])];
-    p.order[static_cast<size_t>(place++)] = e;
-  }
-}
-
 void CheckGraphOutputs(const GraphProblem& p) {
   const Extents rows = {p.q.shape[0], p.q.shape[1], p.q.shape[2], 1};
   const GraphOutputs& out = p.outputs;
@@ -97,6 +79,22 @@ void CheckGraphOutputs(const GraphProblem& p) {
 
 }  // namespace
 
+// Counting sort: stable, so that the edges of a node keep their order.
+void SortEdges(std::span<const int32_t> edges, EdgeEnd end, int64_t num_nodes,
+               ScratchVector<int64_t>& begin, ScratchVector<int64_t>& order) {
+  const auto node = [&](size_t edge) {
+    return static_cast<size_t>(edges[2 * edge + static_cast<size_t>(end)]);
+  };
+  begin.assign(static_cast<size_t>(num_nodes) + 1, 0);
+  order.resize(edges.size() / 2);
+  for (size_t e = 0; e < order.size(); ++e) ++begin[node(e) + 1];
+  for (size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+  ScratchVector<int64_t> next(begin.begin(), begin.end() - 1);
+  for (size_t e = 0; e < order.size(); ++e) {
+    order[static_cast<size_t>(next[node(e)]++)] = static_cast<int64_t>(e);
+  }
+}
+
 GraphProblem ValidateGraphInputs(TensorView<const float> q, TensorView<const float> k,
                                  TensorView<const float> v, std::span<const int32_t> edges,
                                  std::span<const float> score_weight, const GraphOptions& options) {
@@ -113,11 +111,14 @@ GraphProblem ValidateGraphInputs(TensorView<const float> q, TensorView<const flo
   CheckScoreWeight(p);
   CheckEdges(p);
   try {
-    SortEdges(p);
+    SortEdges(p.edges, EdgeEnd::kTarget, p.q.shape[2], p.begin, p.order);
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the sorted edges of a graph");
   } catch (const std::length_error&) {
     Fail(ErrorCode::kMemory, "the sorted edges of a graph are more than can be addressed");
+  }
+  for (size_t i = 1; i < p.begin.size(); ++i) {
+    p.max_degree = std::max(p.max_degree, p.begin[i] - p.begin[i - 1]);
   }
   return p;
 }

@@ -1,4 +1,6 @@
 // Hopfield retrieval: attention whose keys are its values, repeated on its own output.
+#include "src/compose/hopfield.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "src/compose/compose_problem.h"
-#include "src/compose/rows.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -28,14 +29,15 @@ bool TakeRow(const float* newest, int64_t width, double tolerance, float* state)
   return std::sqrt(moved) > tolerance;
 }
 
-// Moves the states by one update. Returns whether any of them may still move.
-bool Update(TensorView<const float> k, const HopfieldOptions& options, const OwnedTensor& states,
-            const OwnedTensor& newest, ScratchVector<uint8_t>& resting, ThreadPool& pool) {
+}  // namespace
+
+bool UpdateStates(const TensorView<const float>& k, const HopfieldOptions& options,
+                  const TensorView<float>& lse, const OwnedTensor& states,
+                  const OwnedTensor& newest, ScratchVector<uint8_t>& resting, ThreadPool& pool) {
   AttentionOutputs outputs;
   outputs.output = newest.view();
-  AttentionOptions attention = options.attention;
-  attention.relative_values = {};  // they belong to v
-  Attention(states.view(), k, k, attention, outputs, &pool);
+  outputs.lse = lse;
+  Attention(states.view(), k, k, UpdateOptions(options), outputs, &pool);
   const Extents& shape = states.view().shape;
   std::atomic<bool> moving = false;
   ForEachRow(shape, pool, [&](int64_t b, int64_t h, int64_t i) {
@@ -49,13 +51,17 @@ bool Update(TensorView<const float> k, const HopfieldOptions& options, const Own
   return moving.load();
 }
 
+AttentionOptions UpdateOptions(const HopfieldOptions& options) {
+  AttentionOptions attention = options.attention;
+  attention.relative_values = {};  // they belong to v
+  return attention;
+}
+
 void CopyRows(const TensorView<const float>& from, const TensorView<float>& to, ThreadPool& pool) {
   ForEachRow(to.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
     std::copy_n(&from(b, h, i, 0), to.shape[3], &to(b, h, i, 0));
   });
 }
-
-}  // namespace
 
 void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs, int64_t head_dim,
                       int64_t head_dim_k) {
@@ -99,10 +105,11 @@ void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
   CopyRows(q, states.view(), threads);
   // Only the data know how many updates there are: dry runs count all.
   if (DryRun* dry = DryRun::Current()) {
-    dry->Repeat(options.steps - 1, [&] { Update(k, options, states, newest, resting, threads); });
+    dry->Repeat(options.steps - 1,
+                [&] { UpdateStates(k, options, {}, states, newest, resting, threads); });
   }
   for (int64_t step = 1; step < options.steps && DryRun::Current() == nullptr; ++step) {
-    if (!Update(k, options, states, newest, resting, threads)) break;
+    if (!UpdateStates(k, options, {}, states, newest, resting, threads)) break;
   }
   Attention(states.view(), k, v, options.attention, outputs, pool);
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "src/compose/compose_problem.h"
+#include "src/compose/composed_request.h"
 #include "src/compose/request.h"
 #include "src/exact/request.h"
 #include "src/message.h"
@@ -27,10 +28,7 @@ TensorView<const float> ReadNeeded(const RequestReader& reader, std::string_view
   return ReadLearned(reader, name, rank, shape);
 }
 
-struct ExternalRequest {
-  TensorView<const float> q, memory_k, memory_v;
-  ExternalOptions options;
-};
+}  // namespace
 
 ExternalRequest ReadExternal(const RequestReader& reader) {
   ExternalRequest r;
@@ -45,14 +43,6 @@ ExternalRequest ReadExternal(const RequestReader& reader) {
   }
   return r;
 }
-
-// A synthesizer as the request of the attention it comes down to.
-struct SynthesizerRequest {
-  TensorView<const float> hidden, weight, row_bias, scores, v;
-  AttentionRequest rest;
-
-  bool random() const { return scores.has_value(); }
-};
 
 SynthesizerRequest ReadSynthesizer(const RequestReader& reader) {
   SynthesizerRequest r;
@@ -80,8 +70,6 @@ SynthesizerRequest ReadSynthesizer(const RequestReader& reader) {
   ReadExactOptions(reader, r.rest);
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanExternal(const RequestReader& reader) {
   const ExternalRequest r = ReadExternal(reader);

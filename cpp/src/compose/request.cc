@@ -26,8 +26,6 @@ std::span<const float> ReadMatrix(const RequestReader& reader, const char* name,
 
 // Differential attention.
 
-namespace {
-
 DifferentialOptions ReadDifferential(const RequestReader& reader, const ComposedRequest& r) {
   DifferentialOptions o;
   o.attention = OptionsOf(r.rest);
@@ -38,8 +36,6 @@ DifferentialOptions ReadDifferential(const RequestReader& reader, const Composed
   o.norm_epsilon = reader.Number("norm_epsilon").value_or(o.norm_epsilon);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanDifferential(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -58,8 +54,6 @@ void RunDifferential(const RequestReader& reader, std::span<const NamedTensor> o
 
 // Talking heads.
 
-namespace {
-
 TalkingHeadsOptions ReadTalkingHeads(const RequestReader& reader, const ComposedRequest& r) {
   TalkingHeadsOptions o;
   o.attention = OptionsOf(r.rest);
@@ -67,8 +61,6 @@ TalkingHeadsOptions ReadTalkingHeads(const RequestReader& reader, const Composed
   o.mix_weights = ReadMatrix(reader, "mix_weights", r.q.shape[1]);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanTalkingHeads(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -84,8 +76,6 @@ void RunTalkingHeads(const RequestReader& reader, std::span<const NamedTensor> o
 
 // Hopfield retrieval.
 
-namespace {
-
 HopfieldOptions ReadHopfield(const RequestReader& reader, const ComposedRequest& r) {
   HopfieldOptions o;
   o.attention = OptionsOf(r.rest);
@@ -93,8 +83,6 @@ HopfieldOptions ReadHopfield(const RequestReader& reader, const ComposedRequest&
   o.tolerance = reader.Number("tolerance").value_or(o.tolerance);
   return o;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanHopfield(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -110,13 +98,9 @@ void RunHopfield(const RequestReader& reader, std::span<const NamedTensor> outpu
 
 // Gated attention.
 
-namespace {
-
 TensorView<const float> ReadGate(const RequestReader& reader) {
   return reader.RequiredTensor("output_gate");
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanGated(const RequestReader& reader) {
   const ComposedRequest r = ReadComposed(reader);
@@ -133,9 +117,6 @@ void RunGated(const RequestReader& reader, std::span<const NamedTensor> outputs,
 
 // Attention pooling.
 
-namespace {
-
-// [num_heads, num_queries, head_dim], and the rest of the request with them in every batch entry.
 AttentionRequest ReadPooling(const RequestReader& reader) {
   const TensorView<const float> queries = reader.FloatTensor("queries");
   const AnyTensor* given = reader.Input("queries");
@@ -147,8 +128,6 @@ AttentionRequest ReadPooling(const RequestReader& reader) {
   const int64_t batch = reader.RequiredTensor("k").shape[0];
   return ReadComposed(reader, QueriesOfBatch(queries, batch)).rest;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanAttentionPooling(const RequestReader& reader) {
   return PlanAttention(ReadPooling(reader));

@@ -1,10 +1,11 @@
 // induced_set and perceiver by name.
+#include "src/compose/set_attention_request.h"
+
 #include <string>
 
 #include "src/choice.h"
 #include "src/compose/request.h"
 #include "src/compose/set_attention.h"
-#include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -12,35 +13,9 @@
 namespace heed {
 namespace {
 
-enum class SetBlock { kIsab, kPma, kSab };
-
-struct InducedSetRequest {
-  TensorView<const float> x, inducing;
-  SetBlock block = SetBlock::kIsab;
-  SetBlockWeights weights[2];
-  SetBlockOptions options;
-};
-
 constexpr Choice<SetBlock> kBlocks[] = {
     {"isab", SetBlock::kIsab}, {"pma", SetBlock::kPma}, {"sab", SetBlock::kSab}};
 constexpr Choice<bool> kNorms[] = {{"layer", true}, {"none", false}};
-
-// Rows `first` to `first + dim` of block `n` of set_weights, as [1, heads, head_dim, dim].
-TensorView<const float> HeadsOf(const TensorView<const float>& all, int64_t n, int64_t matrix,
-                                int64_t heads) {
-  const int64_t dim = all.shape[3];
-  const float* data = all.data + n * all.strides[0] + matrix * all.strides[1];
-  return {data,
-          {1, heads, dim / heads, dim},
-          {0, dim / heads * all.strides[2], all.strides[2], all.strides[3]}};
-}
-
-// Row `row` of block n of an optional [num_blocks, rows, dim].
-std::span<const float> RowOf(std::span<const float> values, int64_t rows, int64_t n, int64_t row,
-                             int64_t dim) {
-  if (values.empty()) return {};
-  return values.subspan(static_cast<size_t>((n * rows + row) * dim), static_cast<size_t>(dim));
-}
 
 void CheckStack(const RequestReader& reader, const char* name, int64_t blocks, int64_t rows,
                 int64_t dim) {
@@ -69,23 +44,20 @@ void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
   const std::span<const float> shifts = reader.Floats("norm_biases");
   for (int64_t n = 0; n < blocks; ++n) {
     SetBlockWeights& w = r.weights[n];
-    w.attention.w_q = HeadsOf(all, n, 0, heads);
-    w.attention.w_k = HeadsOf(all, n, 1, heads);
-    w.attention.w_v = HeadsOf(all, n, 2, heads);
-    const TensorView<const float> ff = HeadsOf(all, n, 4, 1);
-    w.w_ff = ff;
-    const int64_t stride = all.strides[2];
-    w.attention.w_o = {
-        HeadsOf(all, n, 3, 1).data, {1, dim, heads, dim / heads}, {0, stride, dim / heads, 1}};
-    w.attention.b_q = RowOf(biases, 5, n, 0, dim);
-    w.attention.b_k = RowOf(biases, 5, n, 1, dim);
-    w.attention.b_v = RowOf(biases, 5, n, 2, dim);
-    w.attention.b_o = RowOf(biases, 5, n, 3, dim);
-    w.b_ff = RowOf(biases, 5, n, 4, dim);
-    w.norm1_weight = RowOf(factors, 2, n, 0, dim);
-    w.norm2_weight = RowOf(factors, 2, n, 1, dim);
-    w.norm1_bias = RowOf(shifts, 2, n, 0, dim);
-    w.norm2_bias = RowOf(shifts, 2, n, 1, dim);
+    w.attention.w_q = HeadsOfBlock(all, n, 0, heads);
+    w.attention.w_k = HeadsOfBlock(all, n, 1, heads);
+    w.attention.w_v = HeadsOfBlock(all, n, 2, heads);
+    w.attention.w_o = OutputOfBlock(all, n, heads);
+    w.w_ff = HeadsOfBlock(all, n, 4, 1);
+    w.attention.b_q = RowOfBlock(biases, 5, n, 0, dim);
+    w.attention.b_k = RowOfBlock(biases, 5, n, 1, dim);
+    w.attention.b_v = RowOfBlock(biases, 5, n, 2, dim);
+    w.attention.b_o = RowOfBlock(biases, 5, n, 3, dim);
+    w.b_ff = RowOfBlock(biases, 5, n, 4, dim);
+    w.norm1_weight = RowOfBlock(factors, 2, n, 0, dim);
+    w.norm2_weight = RowOfBlock(factors, 2, n, 1, dim);
+    w.norm1_bias = RowOfBlock(shifts, 2, n, 0, dim);
+    w.norm2_bias = RowOfBlock(shifts, 2, n, 1, dim);
   }
 }
 
@@ -99,6 +71,8 @@ void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
     Fail(ErrorCode::kShape, "key_lengths must have the shape [batch] = [{}]", {r.x.shape[0]});
   }
 }
+
+}  // namespace
 
 InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   InducedSetRequest r;
@@ -119,13 +93,11 @@ InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   return r;
 }
 
+namespace {
+
 constexpr HeadNames kCrossNames = {"w_k", "w_v", "w_o_self", "b_k", "b_v", "b_o_self", 3};
 
-struct PerceiverRequest {
-  TensorView<const float> latents, input;
-  PerceiverWeights weights;
-  PerceiverOptions options;
-};
+}  // namespace
 
 PerceiverRequest ReadPerceiver(const RequestReader& reader) {
   PerceiverRequest r;
@@ -147,8 +119,6 @@ PerceiverRequest ReadPerceiver(const RequestReader& reader) {
   r.weights.b_down = reader.Floats("b_down");
   return r;
 }
-
-}  // namespace
 
 std::vector<OutputSpec> PlanInducedSet(const RequestReader& reader) {
   const InducedSetRequest r = ReadInducedSet(reader);

@@ -1,11 +1,11 @@
 // Synthesizers: scores without keys. The dense one is a dot product with learned rows, so it stays
 // in the tiled loop and its scores are never stored; the random one is a bias without a dot
 // product.
+#include "src/compose/synthesizer.h"
+
 #include <algorithm>
 #include <string>
 
-#include "src/compose/compose_problem.h"
-#include "src/compose/rows.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -95,22 +95,29 @@ SynthesizerProblem ValidateRandomSynthesizer(const TensorView<const float>& scor
   return p;
 }
 
+DenseRows::DenseRows(const SynthesizerProblem& p, ThreadPool& pool)
+    : queries_({p.q.shape[0], p.q.shape[1], p.q.shape[2], p.q.shape[3] + 1}),
+      keys_({1, p.q.shape[1], p.v.shape[2], p.q.shape[3] + 1}) {
+  if (p.q.shape[0] == 0) return;
+  FillQueries(p.q, queries_.view(), pool);
+  FillKeys(p, keys_.view(), pool);
+}
+
+TensorView<const float> DenseRows::keys() const {
+  TensorView<const float> shared = keys_.view();
+  shared.shape[0] = queries_.view().shape[0];
+  shared.strides[0] = 0;
+  return shared;
+}
+
 void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> weight,
                       TensorView<const float> bias, TensorView<const float> v,
                       const AttentionOptions& options, const AttentionOutputs& outputs,
                       ThreadPool* pool) {
   const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
   ValidateComposed(p.q, p.k, p.v, p.options, outputs);
-  const auto [batch, heads, q_len, width] = hidden.shape;
-  const OwnedTensor queries({batch, heads, q_len, width + 1});
-  const OwnedTensor keys({1, heads, v.shape[2], width + 1});
-  if (outputs.output.size() == 0 && batch == 0) return;
-  FillQueries(p.q, queries.view(), PoolOrDefault(pool));
-  FillKeys(p, keys.view(), PoolOrDefault(pool));
-  TensorView<const float> shared = keys.view();
-  shared.shape[0] = batch;
-  shared.strides[0] = 0;
-  Attention(queries.view(), shared, p.v, p.options, outputs, pool);
+  const DenseRows rows(p, PoolOrDefault(pool));
+  Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
 }
 
 void RandomSynthesizer(TensorView<const float> scores, TensorView<const float> v,

@@ -1,5 +1,6 @@
 // Gradients of the exact family behind requests: from names to AttentionBackward().
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "heed/gradient.h"
@@ -24,10 +25,9 @@ AttentionRequest ReadDifferentiable(const Request& request) {
 }
 
 // The tensor with leading extents of 1.
-template <class T>
-TensorView<T> LeadingView(const AnyTensor* tensor) {
+TensorView<float> LeadingView(const AnyTensor* tensor) {
   if (tensor == nullptr) return {};
-  TensorView<T> view = {static_cast<T*>(tensor->data), {1, 1, 1, 1}, {0, 0, 0, 1}};
+  TensorView<float> view = {static_cast<float*>(tensor->data), {1, 1, 1, 1}, {0, 0, 0, 1}};
   const size_t rank = static_cast<size_t>(tensor->rank);
   for (size_t axis = 0; axis < rank; ++axis) {
     view.shape[4 - rank + axis] = tensor->shape[axis];
@@ -47,7 +47,7 @@ StoredTensor StoredInput(const AnyTensor& tensor) {
 
 std::span<float> Vector(const AnyTensor* tensor) {
   if (tensor == nullptr) return {};
-  const TensorView<float> view = LeadingView<float>(tensor);
+  const TensorView<float> view = LeadingView(tensor);
   return {view.data, static_cast<size_t>(view.size())};
 }
 
@@ -71,24 +71,41 @@ TensorView<float> Rows(const AnyTensor* tensor) {
           {strides[0], strides[1], strides[2], 1}};
 }
 
+void AddGradient(const Request& request, std::string_view name, BackwardPlan& plan) {
+  const AnyTensor* input = FindTensor(request.inputs, name);
+  if (input == nullptr) return;
+  plan.gradients.push_back({std::string(name), input->rank, input->shape, input->dtype});
+}
+
 BackwardPlan PlanOf(const Request& request, const AttentionRequest& r) {
   const AttentionOptions options = OptionsOf(r);
   const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
   BackwardPlan plan;
   plan.results.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}, p.q.dtype});
   if (HasLse(options)) plan.results.push_back({"lse", 3, {p.batch, p.num_heads, p.q_len, 0}});
-  const auto add = [&](const char* name) {
-    const AnyTensor* input = FindTensor(request.inputs, name);
-    if (input == nullptr) return;
-    plan.gradients.push_back({name, input->rank, input->shape, input->dtype});
-  };
-  for (const char* name : {"q", "k", "v"}) add(name);
-  for (const TensorGradient& tensor : kTensorGradients) add(tensor.name);
-  for (const VectorGradient& vector : kVectorGradients) add(vector.name);
+  for (const char* name : {"q", "k", "v"}) AddGradient(request, name, plan);
+  AddOptionGradients(request, plan);
   return plan;
 }
 
 }  // namespace
+
+void AddOptionGradients(const Request& request, BackwardPlan& plan) {
+  for (const TensorGradient& tensor : kTensorGradients) AddGradient(request, tensor.name, plan);
+  for (const VectorGradient& vector : kVectorGradients) AddGradient(request, vector.name, plan);
+}
+
+AttentionGradients ReadOptionGradients(std::span<const NamedTensor> gradients) {
+  AttentionGradients to;
+  for (const TensorGradient& tensor : kTensorGradients) {
+    to.*tensor.gradient = LeadingView(FindTensor(gradients, tensor.name));
+  }
+  to.d_log_gates = Gates(FindTensor(gradients, "log_gates"));
+  for (const VectorGradient& vector : kVectorGradients) {
+    to.*vector.gradient = Vector(FindTensor(gradients, vector.name));
+  }
+  return to;
+}
 
 BackwardPlan PlanExactBackward(const Request& request) {
   return PlanOf(request, ReadDifferentiable(request));
@@ -107,18 +124,11 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
                       std::span<const NamedTensor> d_results,
                       std::span<const NamedTensor> gradients, ThreadPool* pool) {
   const AttentionRequest r = ReadDifferentiable(request);
-  AttentionGradients to;
+  AttentionGradients to = ReadOptionGradients(gradients);
   to.d_lse = Rows(FindTensor(d_results, "lse"));
   to.d_q = Stored(FindTensor(gradients, "q"));
   to.d_k = Stored(FindTensor(gradients, "k"));
   to.d_v = Stored(FindTensor(gradients, "v"));
-  for (const TensorGradient& tensor : kTensorGradients) {
-    to.*tensor.gradient = LeadingView<float>(FindTensor(gradients, tensor.name));
-  }
-  to.d_log_gates = Gates(FindTensor(gradients, "log_gates"));
-  for (const VectorGradient& vector : kVectorGradients) {
-    to.*vector.gradient = Vector(FindTensor(gradients, vector.name));
-  }
   AttentionBackward(r.q, r.k, r.v, StoredInput(*FindTensor(results, "output")),
                     Rows(FindTensor(results, "lse")), StoredInput(*FindTensor(d_results, "output")),
                     OptionsOf(r), to, pool);

@@ -40,11 +40,23 @@ struct Other {
 #ifndef HEED_TRAINING
 constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
 constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
+constexpr Verbs kComposed = {PlanComposedBackward, RunComposedForward, RunComposedBackward};
 #endif
 constexpr Other kOthers[] = {
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
 #ifndef HEED_TRAINING
+    {"attention_free", kComposed},
+    {"attention_pooling", kComposed},
+    {"differential", kComposed},
+    {"external", kComposed},
+    {"gated", kComposed},
+    {"graph", kComposed},
+    {"hopfield", kComposed},
+    {"induced_set", kComposed},
+    {"perceiver", kComposed},
+    {"synthesizer", kComposed},
+    {"talking_heads", kComposed},
     {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
     {"low_rank", {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward}},
     {"block_mixture", kChosen},

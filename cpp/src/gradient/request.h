@@ -16,6 +16,20 @@ namespace heed {
 // The tensor of this name, or nullptr.
 const AnyTensor* FindTensor(std::span<const NamedTensor> tensors, std::string_view name);
 
+// Adds the gradient of every input that is an option of attention to the plan, if the request has
+// it.
+void AddOptionGradients(const Request& request, BackwardPlan& plan);
+// Where those gradients go.
+AttentionGradients ReadOptionGradients(std::span<const NamedTensor> gradients);
+
+// Rows that compose attention (src/compose/backward_request.cc lists them).
+BackwardPlan PlanComposedBackward(const Request& request);
+void RunComposedForward(const Request& request, std::span<const NamedTensor> results,
+                        ThreadPool* pool);
+void RunComposedBackward(const Request& request, std::span<const NamedTensor> results,
+                         std::span<const NamedTensor> d_results,
+                         std::span<const NamedTensor> gradients, ThreadPool* pool);
+
 BackwardPlan PlanExactBackward(const Request& request);
 void RunExactForward(const Request& request, std::span<const NamedTensor> results,
                      ThreadPool* pool);
