@@ -59,7 +59,7 @@ TEST(GradientRequest, EveryRowWithAGradientMatchesTheReference) {
       ExpectGradientsMatch(drawn.request(), drawn.Describe());
     }
   }
-  EXPECT_EQ(rows, 44);
+  EXPECT_EQ(rows, 45);
 }
 
 TEST(GradientRequest, EveryOtherRowRefuses) {
@@ -104,6 +104,18 @@ TEST(GradientRequest, EveryInputWithAGradientIsPlanned) {
   ExpectGradientsMatch(widths.request(), "width");
 }
 
+TEST(GradientRequest, CapturedTensorsAreConstants) {
+  RequestBuilder builder = Small();
+  builder.Floats("captured.slope", {2}, {0.5f, -0.25f})
+      .Param("score_mod", "tanh(score * slope[h]) - slope[h] * kvIndex");
+  std::vector<std::string> names;
+  for (const OutputSpec& spec : PlanBackward(builder.request()).gradients) {
+    names.push_back(spec.name);
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("q", "k", "v"));
+  ExpectGradientsMatch(builder.request(), "captured");
+}
+
 TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
   const auto expect = [](RequestBuilder builder, const std::string& message) {
     try {
@@ -114,7 +126,7 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr(message));
     }
   };
-  expect(Small().Param("normalize", "cope").Floats("cope_table", {1, 1}, {1}), "cope");
+  expect(Small().Param("normalize", "kernel_sum").Param("kernel", "boxcar"), "kernel_sum");
   expect(Small().Param("return_weights", true), "return_weights");
   expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
 }
