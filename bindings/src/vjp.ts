@@ -40,7 +40,8 @@ type GradientOption =
   | "relativeQueries"
   | "relativeValues"
   | "contentBias"
-  | "positionBias";
+  | "positionBias"
+  | "copeTable";
 
 /** Gradients of q, k, v and of those options that were given as tensors, each shaped as its input. */
 export type AttentionGradients<Q, K, V, O, Kind> = {
@@ -73,8 +74,8 @@ export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
    * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. HeedError "unsupported" names
-   * what has none here: additive scores and relative tables have theirs in "heed/gradients", and
-   * docs/gradients.md lists the others. Not in "heed/core".
+   * what has none here: additive scores, relative tables, "cope" and scoreMod have theirs in
+   * "heed/gradients", and docs/gradients.md lists the others. Not in "heed/core".
    */
   <
     const Q extends TensorArgument,

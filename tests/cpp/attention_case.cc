@@ -175,6 +175,9 @@ AttentionOptions AttentionCase::options() const {
     }
   }
   AppendLists(lists, o.patterns);
+  if (!score_mod.empty()) {
+    o.score_mod = CompileExpression("score_mod", score_mod, ExpressionValue::kScore);
+  }
   if (!prob_mod.empty()) {
     o.prob_mod = CompileExpression("prob_mod", prob_mod, ExpressionValue::kProb);
   }
@@ -222,6 +225,7 @@ Request AttentionCase::request() const {
   if (scalars.min_temperature) {
     request.params.push_back({"min_temperature", *scalars.min_temperature});
   }
+  if (!score_mod.empty()) request.params.push_back({"score_mod", score_mod});
   if (!prob_mod.empty()) request.params.push_back({"prob_mod", prob_mod});
   if (scalars.scale) request.params.push_back({"scale", *scalars.scale});
   if (scalars.softcap) request.params.push_back({"softcap", *scalars.softcap});

@@ -53,7 +53,8 @@ struct AttentionCase {
   std::vector<int32_t> query_documents, key_documents;  // [len] or [batch, len]
   std::vector<int32_t> global_tokens;                   // of the Longformer pattern in `scalars`
   KeepLists lists;
-  std::string prob_mod;      // an expression; empty = absent
+  std::string score_mod;  // expressions; empty = absent
+  std::string prob_mod;
   AttentionOptions scalars;  // the options that own no memory; at most one pattern
   Layout output_layout = Layout::kDense;
 

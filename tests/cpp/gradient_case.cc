@@ -29,7 +29,8 @@ constexpr std::pair<const char*, TensorView<float> AttentionGradients::*> kTenso
     {"relative_queries", &AttentionGradients::d_relative_queries},
     {"relative_values", &AttentionGradients::d_relative_values},
     {"content_bias", &AttentionGradients::d_content_bias},
-    {"position_bias", &AttentionGradients::d_position_bias}};
+    {"position_bias", &AttentionGradients::d_position_bias},
+    {"cope_table", &AttentionGradients::d_cope_table}};
 
 Buffer<float> MakeNormal(const Extents& shape, Random& random, Layout layout) {
   Buffer<float> buffer(shape, layout, kNan);
@@ -106,6 +107,7 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   TensorView<const float> lse;
   if (HasLse(c)) lse = std::as_const(forward.lse).view();
   if (cotangents.lse.has_value()) gradients.d_lse = cotangents.lse.view();
+  if (!c.score_mod.empty()) gradients.score_mod_slope = CompileSlope("score_mod", c.score_mod);
   AttentionBackward(c.q.view(), c.k.view(), c.v.view(), forward.output.view(), lse,
                     cotangents.output.view(), c.options(), gradients, pool);
   Values values;

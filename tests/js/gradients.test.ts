@@ -132,7 +132,7 @@ describe("heed.run.vjp", () => {
       heed.run.vjp("retention", { q, k, v: k }),
     );
     expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
-    const rows = ["additive", "shaw_relative", "transformer_xl", "disentangled"];
+    const rows = ["additive", "shaw_relative", "transformer_xl", "disentangled", "cope"];
     for (const id of rows) {
       const { capabilities } = heed.mechanisms.find((row) => row.id === id) ?? {};
       expect(capabilities).not.toContain("gradient");
@@ -248,9 +248,6 @@ describe("heed.attention.vjp", () => {
     const withLse = heed.attention.vjp(q, k, v, { returnLse: true });
     expectError("shape", ["gradLse"], () => withLse.backward(gradOutput, gradOutput));
     withLse.dispose();
-    expectError("unsupported", ["scoreMod"], () =>
-      heed.attention.vjp(q, k, v, { scoreMod: "score * 2" }),
-    );
     const relativeKeys = randomData([5, 3], 19);
     const relativeValues = randomData([5, 5], 20);
     const relativeQueries = randomData([8, 3], 22);
@@ -262,6 +259,8 @@ describe("heed.attention.vjp", () => {
       ["relativeValues", { relativeValues, queryOffset }],
       ["relativeQueries", { relativeQueries, relativeRows: "span", queryOffset }],
       ["contentBias", { contentBias }],
+      ['normalize "cope"', { normalize: "cope", copeTable: relativeKeys }],
+      ["scoreMod", { scoreMod: "score * 2" }],
     ] as const;
     for (const [name, options] of left) {
       expectError("unsupported", [name, "heed/gradients has it"], () =>

@@ -3,9 +3,11 @@
 #define HEED_GRADIENT_H_
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "heed/attention.h"
+#include "heed/expression.h"
 #include "heed/recurrent.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
@@ -19,11 +21,16 @@ namespace heed {
 // read this constant.
 inline constexpr double kGradientMaxError = 4e-6;
 
-// Where gradients go; those without a value are not computed. `d_lse` is the one that is read.
+// Where gradients go; those without a value are not computed. `d_lse` and `score_mod_slope` are
+// read.
 struct AttentionGradients {
   // The gradient that arrives at lse, [batch, num_heads, q_len, 1]; absent = 0. Only where
   // Normalize says (lse).
   TensorView<const float> d_lse{};
+
+  // Where options have a score_mod: replaces the scores that it takes by its derivatives there.
+  // That of an expression is CompileSlope().
+  TileFunction score_mod_slope{};
 
   // Shaped as q, k and v; float32, float16 or bfloat16, rounded once.
   StoredOutput d_q{};
@@ -53,7 +60,19 @@ struct AttentionGradients {
   TensorView<float> d_relative_values{};
   TensorView<float> d_content_bias{};
   TensorView<float> d_position_bias{};
+  TensorView<float> d_cope_table{};
 };
+
+// Compiles the derivative of a score_mod (heed/expression.h) by `score`. Captured tensors are
+// constants. min, max and ?: take the slope of the side that they choose, of equal ones the first;
+// abs has 0 at 0; floor, comparisons, &&, || and ! have none.
+// Errors   as CompileExpression(); kUnsupported for a derivative of more operations than an
+//          expression may have.
+// Accuracy each operation is within 4 units in the last place of float32.
+// Cost     one pass over the tile for every operation of the derivative: 1 to 4 of each of the
+//          expression's.
+TileFunction CompileSlope(std::string_view what, std::string_view text,
+                          std::vector<CapturedTensor> captured = {});
 
 // Computes the gradients of a scalar L from d_out = dL / d output, for output = Attention(q, k, v):
 // with p the weights, dP_ij = d_out_i . v_j and D_i = d_out_i . output_i - d_lse_i,
@@ -79,7 +98,7 @@ struct AttentionGradients {
 //          relative tables take plain loops beside the products. Allocates O(kv_len * (head_dim +
 //          head_dim_v)) a KV head in flight, once more for each part of its queries (at most 8, by
 //          shapes alone), what parameters and tables have in float64 for each of at most 8 parts
-//          of a KV head, O((head_dim + head_dim_v) * tile) per thread, and 48 to 72 * kv_len
+//          of a KV head, O((head_dim + head_dim_v) * tile) per thread, and 48 to 98 * kv_len
 //          floats per thread for whole rows; never O(q_len * kv_len).
 // Threads  As Attention(): the same bits for any number of threads.
 // Source   Dao et al. 2022, arXiv:2205.14135, appendix B.2; Dao 2023, arXiv:2307.08691.

@@ -31,13 +31,14 @@ constexpr bool kHopperIsCompiled = true;
 constexpr bool kHopperIsCompiled = false;
 #endif
 
-// HEED_CUDA_PATH=base keeps to the base path, HEED_CUDA_PATH=hopper leaves it wherever the Hopper
-// kernel can compute the call: for tests and comparisons.
+// The base path, until the Hopper kernel has run on a GPU (docs/cuda.md). HEED_CUDA_PATH=fastest
+// takes the faster of both, HEED_CUDA_PATH=hopper that kernel wherever it can compute the call: for
+// tests and comparisons.
 TilePath ChosenPath() {
   const char* name = std::getenv("HEED_CUDA_PATH");
-  if (name == nullptr) return TilePath::kFastest;
-  if (std::string_view(name) == "base") return TilePath::kBase;
-  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kFastest;
+  if (name == nullptr) return TilePath::kBase;
+  if (std::string_view(name) == "fastest") return TilePath::kFastest;
+  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kBase;
 }
 
 // Whether the current device runs the Hopper kernel, and the call wants it.

@@ -21,6 +21,12 @@ struct RowPair {
   ScoreRows gradients;
 };
 
+// Where gradients beside those of scores go, nullptr where nobody wants them.
+struct RowSums {
+  float* queries;  // of each row, head_dim floats
+  double* table;   // TableSize() numbers for each query head of the KV head
+};
+
 class RowGradient {
  public:
   virtual ~RowGradient() = default;
@@ -32,6 +38,11 @@ class RowGradient {
   // count; and gradients of weights by those of scores: exactly 0 there.
   virtual void Apply(const RowNormalize& normalize, const RowPair& rows,
                      const GradientRows& terms) const = 0;
+
+  // For plugs with a table that queries meet: its numbers, and what the rows of the last Apply()
+  // add to its gradient and to theirs.
+  virtual size_t TableSize() const { return 0; }
+  virtual void AddSums(const RowPair& /*rows*/, const RowSums& /*sums*/) const {}
 };
 
 // A plug that needs the weights only, and treats each row by itself.

@@ -102,6 +102,7 @@ class ScoreBlock {
       });
       place += plan_.BufferedTileFloats();
       if (capped_memory_ != nullptr) capped_memory_ += plan_.BufferedTileFloats();
+      if (biased_memory_ != nullptr) biased_memory_ += plan_.BufferedTileFloats();
     }
     return scratch_.tiles;
   }
@@ -109,8 +110,13 @@ class ScoreBlock {
   void Score(const PackedTile& packed, size_t r, ScoreTile& tile) const {
     FillScores(packed, r, tile);
     if (plan_.plugs.softcap != nullptr) plan_.plugs.softcap->Apply(tile);
-    if (capped_memory_ != nullptr) KeepCapped(tile);
-    for (const auto& modify : plan_.plugs.additive) modify->Apply(tile);
+    if (capped_memory_ != nullptr) KeepScores(tile, capped_memory_);
+    for (const auto& modify : plan_.plugs.additive) {
+      if (biased_memory_ != nullptr && modify == plan_.plugs.additive.back()) {
+        KeepScores(tile, biased_memory_);
+      }
+      modify->Apply(tile);
+    }
   }
 
   void FillScores(const PackedTile& packed, size_t r, ScoreTile& tile) const {
@@ -152,6 +158,7 @@ class ScoreBlock {
   SeenKeys seen_;
   float* score_memory_;             // where the next score tile goes
   float* capped_memory_ = nullptr;  // where scores are kept as they are before biases; or nowhere
+  float* biased_memory_ = nullptr;  // the same before score_mod, the last modifier
   size_t num_rows_ = 0;
   KeyRange keys_{};  // what any row of the block sees
 
@@ -196,10 +203,10 @@ class ScoreBlock {
     }
   }
 
-  void KeepCapped(const ScoreTile& tile) const {
+  static void KeepScores(const ScoreTile& tile, float* to) {
     for (size_t i = 0; i < tile.num_rows; ++i) {
       const float* row = tile.row_scores(i);
-      std::copy(row + tile.first, row + tile.last, capped_memory_ + i * kTileKeys + tile.first);
+      std::copy(row + tile.first, row + tile.last, to + i * kTileKeys + tile.first);
     }
   }
 };

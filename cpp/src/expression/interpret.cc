@@ -196,18 +196,20 @@ namespace heed {
 HWY_EXPORT(RunProgram);
 HWY_EXPORT(RunFeatureProgram);
 
+TileFunction FunctionOf(Program program) {
+  return [shared = std::make_shared<const Program>(std::move(program))](const PairTile& tile) {
+    HWY_DYNAMIC_DISPATCH(RunProgram)
+    (*shared, tile);
+  };
+}
+
 Expression MakeExpression(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured) {
-  const auto program = std::make_shared<const Program>(
-      ParseExpression(what, text, VocabularyOf(value), std::move(captured)));
+  Program program = ParseExpression(what, text, VocabularyOf(value), std::move(captured));
   const bool uses_position =
-      std::any_of(program->instructions.begin(), program->instructions.end(),
+      std::any_of(program.instructions.begin(), program.instructions.end(),
                   [](const Instruction& i) { return i.op == Op::kPosition; });
-  return {[program](const PairTile& tile) {
-            HWY_DYNAMIC_DISPATCH(RunProgram)
-            (*program, tile);
-          },
-          uses_position};
+  return {FunctionOf(std::move(program)), uses_position};
 }
 
 TileFunction CompileExpression(std::string_view what, std::string_view text, ExpressionValue value,

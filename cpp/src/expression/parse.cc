@@ -74,7 +74,7 @@ class Parser {
     Ternary();
     SkipSpace();
     if (at_ < text_.size()) Fail("expected an operator or the end");
-    AssignSlots();
+    if (!AssignSlots(program_)) Fail("keeps more than 24 intermediate values at once");
     return std::move(program_);
   }
 
@@ -311,29 +311,6 @@ class Parser {
     return true;
   }
 
-  // Gives every value that varies a slot, and frees the slots of values after their last use. An
-  // operation reads and writes element by element, so its result may take an operand's slot.
-  void AssignSlots() {
-    std::vector<Instruction>& list = program_.instructions;
-    std::vector<size_t> last_use(list.size(), 0);
-    for (size_t i = 0; i < list.size(); ++i) {
-      for (size_t a = 0; a < list[i].arity; ++a) last_use[list[i].operands[a]] = i;
-    }
-    last_use.back() = list.size();
-    bool taken[kMaxSlots] = {};
-    for (size_t i = 0; i < list.size(); ++i) {
-      for (size_t a = 0; a < list[i].arity; ++a) {
-        const Instruction& operand = list[list[i].operands[a]];
-        if (operand.varies && last_use[list[i].operands[a]] == i) taken[operand.slot] = false;
-      }
-      if (!list[i].varies) continue;
-      const auto free_slot = std::find(std::begin(taken), std::end(taken), false);
-      if (free_slot == std::end(taken)) Fail("keeps more than 24 intermediate values at once");
-      *free_slot = true;
-      list[i].slot = static_cast<uint8_t>(free_slot - std::begin(taken));
-    }
-  }
-
   std::string_view what_;
   std::string_view text_;
   Vocabulary names_;
@@ -343,6 +320,28 @@ class Parser {
 };
 
 }  // namespace
+
+bool AssignSlots(Program& program) {
+  std::vector<Instruction>& list = program.instructions;
+  std::vector<size_t> last_use(list.size(), 0);
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t a = 0; a < list[i].arity; ++a) last_use[list[i].operands[a]] = i;
+  }
+  last_use.back() = list.size();
+  bool taken[kMaxSlots] = {};
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t a = 0; a < list[i].arity; ++a) {
+      const Instruction& operand = list[list[i].operands[a]];
+      if (operand.varies && last_use[list[i].operands[a]] == i) taken[operand.slot] = false;
+    }
+    if (!list[i].varies) continue;
+    const auto free_slot = std::find(std::begin(taken), std::end(taken), false);
+    if (free_slot == std::end(taken)) return false;
+    *free_slot = true;
+    list[i].slot = static_cast<uint8_t>(free_slot - std::begin(taken));
+  }
+  return true;
+}
 
 Vocabulary VocabularyOf(ExpressionValue value) {
   if (value == ExpressionValue::kScore) return {"score", kPairNames};

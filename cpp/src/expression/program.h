@@ -97,6 +97,14 @@ Vocabulary FeatureVocabulary();
 Program ParseExpression(std::string_view what, std::string_view text, Vocabulary names,
                         std::vector<CapturedTensor> captured);
 
+// Gives every value that varies a slot, and frees the slots of values after their last use. An
+// operation reads and writes element by element, so its result may take an operand's slot. False:
+// there are too few.
+bool AssignSlots(Program& program);
+
+// Runs the program on tiles.
+TileFunction FunctionOf(Program program);
+
 // A compiled expression, and what its caller has to know of it.
 struct Expression {
   TileFunction function;

@@ -1,4 +1,5 @@
-// Derivatives that native code and heed/training have, and the other modules for the web have not.
+// Derivatives that native code, heed/gradients and heed/training have, and the other modules for
+// the web have not.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/gradient/backward_plugs.cc"
 #include <memory>
@@ -6,6 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/exact/additive_gradient-inl.h"
+#include "src/exact/cope_gradient-inl.h"
 #include "src/exact/relative_gradient-inl.h"
 #include "src/gradient/plan-inl.h"
 
@@ -24,6 +26,10 @@ std::unique_ptr<ScoreGradient> MakeRelativeDotGradient(const AttentionProblem& p
 
 std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionProblem& p) {
   return std::make_unique<RelativeValuesGradient>(p);
+}
+
+std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p) {
+  return std::make_unique<CopeGradient>(p);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -16,6 +16,7 @@
 #include "src/exact/modify/bias-inl.h"
 #include "src/exact/modify/distance_bias-inl.h"
 #include "src/exact/score_block-inl.h"
+#include "src/exact/user_tile.h"
 #include "src/gradient/pack-inl.h"
 #include "src/gradient/plan-inl.h"
 #include "src/gradient/products-inl.h"
@@ -34,6 +35,7 @@ struct HeadSums {
   std::span<double> gates;   // by key, one after the other
   std::span<double> values;  // tables of relative values, one after the other
   double* params;            // of the score
+  double* table;             // of the normaliser, one after the other
 };
 
 class GradientBlock : private ScoreBlock {
@@ -47,6 +49,7 @@ class GradientBlock : private ScoreBlock {
         own_(scratch),
         row_terms_{scratch.lse.get(), scratch.mean.get(), scratch.factor.get()} {
     capped_memory_ = scratch.capped.get();
+    biased_memory_ = scratch.biased.get();
     PackRows();
     FillFactors();
   }
@@ -55,7 +58,10 @@ class GradientBlock : private ScoreBlock {
   void Run(const PartSums& sums, const HeadSums& heads) {
     std::fill_n(own_.d_q.get(), num_rows_ * g_.k_cols, 0.0f);
     std::fill_n(own_.totals.get(), num_rows_, 0.0f);
-    if (own_.terms.get() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
+    if (Terms() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
+    if (kMoreGradients && g_.wants_q) table_queries_ = own_.table_queries.get();
+    if (kMoreGradients && table_queries_ != nullptr)
+      std::fill_n(table_queries_, num_rows_ * HeadDim(), 0.0f);
     sums_ = sums;
     heads_ = heads;
     if (!heads.gates.empty()) StartGates();
@@ -106,6 +112,7 @@ class GradientBlock : private ScoreBlock {
 
   void DifferentiateTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     const ScoreTile d_scores = Differentiate(tile, keys, r);
+    if (Biased() != nullptr) ApplySlopes(d_scores, Biased());
     (this->*gradient_step_)({tile, d_scores, own_.capped.get(), keys, r});
   }
 
@@ -234,10 +241,24 @@ class GradientBlock : private ScoreBlock {
     return d_scores;
   }
 
+  // From the gradients of scores to those of the scores before score_mod, which lie in `biased`.
+  void ApplySlopes(const ScoreTile& d_scores, float* biased) const {
+    ScoreTile slopes = d_scores;
+    slopes.scores = biased;
+    g_.gradients().score_mod_slope(UserTile(slopes).All(slopes));
+    const size_t last = std::min(d_scores.last, d_scores.num_keys);
+    for (size_t r = 0; r < d_scores.num_rows; ++r) {
+      float* const row = d_scores.row_scores(r);
+      for (size_t c = d_scores.first; c < last; ++c) {
+        if (row[c] != 0) row[c] *= slopes.row_scores(r)[c];
+      }
+    }
+  }
+
   // d_p_ij = d_out_i . v_j, through dropout.
   void FillWeightGradients(const GradientTile& keys, size_t r, const ScoreTile& to) const {
     FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, to);
-    if (g_.plugs.relative_values != nullptr) {
+    if (kMoreGradients && g_.plugs.relative_values != nullptr) {
       const PanelRows d_out = {own_.d_out_rows.get(), num_rows_, plan_.v_cols};
       g_.plugs.relative_values->AddDots(to, d_out.From(r));
     }
@@ -280,6 +301,10 @@ class GradientBlock : private ScoreBlock {
     }
   }
 
+  float* Terms() const { return kMoreGradients ? own_.terms.get() : nullptr; }
+  float* Biased() const { return kMoreGradients ? own_.biased.get() : nullptr; }
+  size_t HeadDim() const { return static_cast<size_t>(p_.head_dim); }
+
   // Which of the query heads of the KV head it is.
   size_t Lane(const Row& row) const { return static_cast<size_t>(row.head % p_.group); }
 
@@ -292,13 +317,13 @@ class GradientBlock : private ScoreBlock {
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
-    if (!heads_.values.empty()) {
+    if (kMoreGradients && !heads_.values.empty()) {
       g_.plugs.relative_values->AddSums(weights, d_out, heads_.values.data());
     }
     const ScoreGradient& score = *g_.plugs.score;
-    if (score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
+    if (kMoreGradients && score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
     AddScoreProducts(d_scores, keys, sums, r);
-    if (score.HasTerms()) AddTerms(d_scores, keys, sums, r);
+    if (kMoreGradients && score.HasTerms()) AddTerms(d_scores, keys, sums, r);
     if (score.NeedsTotals()) AddTotals(d_scores, sums, r);
   }
 
@@ -358,7 +383,7 @@ class GradientBlock : private ScoreBlock {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& at = scratch_.rows[r];
       const float* sums = own_.d_q.get() + r * g_.k_cols;
-      const float* terms = own_.terms.get();
+      const float* terms = Terms();
       if (terms != nullptr) terms += r * g_.k_cols;
       const auto is_zero = [](float x) { return x == 0; };
       const bool none = std::all_of(sums, sums + plan_.depth, is_zero) &&
@@ -370,6 +395,9 @@ class GradientBlock : private ScoreBlock {
         g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r], terms}, row, params);
       }
       if (!d_q.has_value()) continue;
+      for (size_t t = 0; kMoreGradients && table_queries_ != nullptr && t < HeadDim(); ++t) {
+        row[t] += table_queries_[r * HeadDim() + t];
+      }
       FloatsToStoredRow(row, static_cast<size_t>(d_q.shape[3]), d_q.dtype,
                         d_q.Row(batch_, at.head, at.query));
     }
@@ -381,6 +409,7 @@ class GradientBlock : private ScoreBlock {
   GradientRows row_terms_;
   PartSums sums_{};
   HeadSums heads_{};
+  float* table_queries_ = nullptr;  // nullptr: no table, or nobody wants d_q
   GradientStep gradient_step_ = nullptr;
   bool queries_finite_ = true;
   bool d_out_finite_ = true;

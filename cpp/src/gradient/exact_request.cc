@@ -108,7 +108,9 @@ AttentionGradients ReadOptionGradients(std::span<const NamedTensor> gradients) {
 }
 
 BackwardPlan PlanExactBackward(const Request& request) {
-  return PlanOf(request, ReadDifferentiable(request));
+  const AttentionRequest r = ReadDifferentiable(request);
+  ScoreModSlope(request);  // which may refuse
+  return PlanOf(request, r);
 }
 
 void RunExactForward(const Request& request, std::span<const NamedTensor> results,
@@ -126,6 +128,7 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   const AttentionRequest r = ReadDifferentiable(request);
   AttentionGradients to = ReadOptionGradients(gradients);
   to.d_lse = Rows(FindTensor(d_results, "lse"));
+  to.score_mod_slope = ScoreModSlope(request);
   to.d_q = Stored(FindTensor(gradients, "q"));
   to.d_k = Stored(FindTensor(gradients, "k"));
   to.d_v = Stored(FindTensor(gradients, "v"));

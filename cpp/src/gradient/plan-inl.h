@@ -24,6 +24,14 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
+// Does the build have the derivatives of backward_plugs.cc, and score_mod's? Where it has not, what
+// serves them is left out.
+#ifdef HEED_FEW_GRADIENTS
+inline constexpr bool kMoreGradients = false;
+#else
+inline constexpr bool kMoreGradients = true;
+#endif
+
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
@@ -41,6 +49,7 @@ std::unique_ptr<ScoreGradient> MakeAdditiveGradient(const AttentionProblem& p);
 std::unique_ptr<ScoreGradient> MakeRelativeDotGradient(const AttentionProblem& p,
                                                        float packed_scale);
 std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionProblem& p);
+std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p);
 
 // Queries of a KV head are dealt to parts, so many tasks, each with sums of its own for keys and
 // values: enough for many threads where there are few heads. Sums cost what 12 queries do.
@@ -104,7 +113,13 @@ struct GradientPlan {
   }
   // Numbers of a table of relative values.
   size_t ValueTableFloats() const {
-    return gradients().d_relative_values.has_value() ? plugs.relative_values->Size() : 0;
+    const bool wanted = kMoreGradients && gradients().d_relative_values.has_value();
+    return wanted ? plugs.relative_values->Size() : 0;
+  }
+  // Numbers of a table of the normaliser.
+  size_t TableFloats() const {
+    const bool wanted = kMoreGradients && gradients().d_cope_table.has_value();
+    return wanted ? plugs.rows->TableSize() : 0;
   }
   // Numbers of a head by distance.
   size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
@@ -136,10 +151,12 @@ struct GradientScratch {
   AlignedFloats terms;       // the same for terms beside the product, where the score has some
   AlignedFloats d_scores;    // of one score tile
   AlignedFloats capped;      // scores of it after softcap
-  // Only for normalisers that need whole rows (row_block-inl.h): d_scores and capped lie in a row
-  // buffer as the scores do.
+  AlignedFloats biased;      // scores of it before score_mod
+  // Only for normalisers that need whole rows (row_block-inl.h): d_scores, capped and biased lie in
+  // a row buffer as the scores do.
   ScratchVector<ScoreTile> d_tiles;  // those in the buffer
   AlignedFloats row_scratch;         // what the plug asked for
+  AlignedFloats table_queries;       // [block rows][head_dim], where the plug has a table
   AlignedFloats totals;  // gradients of scores, summed over each row; where the score needs them
   AlignedFloats lse, mean, factor;  // of the rows
   AlignedFloats converted;          // rows that are not floats where they lie
@@ -155,9 +172,10 @@ struct GradientScratch {
     d_out = AlignedFloats(most * g.DimV());
     d_out_rows = AlignedFloats(most * plan.v_cols);
     d_q = AlignedFloats(most * g.k_cols);
-    if (g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
+    if (kMoreGradients && g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
     d_scores = AlignedFloats(tile);
     if (g.plugs.softcap != nullptr) capped = AlignedFloats(tile);
+    if (kMoreGradients && g.attention().options.score_mod) biased = AlignedFloats(tile);
     const size_t rows = RoundUp(most, kScoreRows);
     lse = AlignedFloats(rows);
     mean = AlignedFloats(rows);
@@ -168,6 +186,9 @@ struct GradientScratch {
     if (buffered) {
       d_tiles.reserve(plan.MostBufferedTiles());
       row_scratch = AlignedFloats(g.plugs.rows->ScratchFloats(plan.num_tiles));
+      if (kMoreGradients && g.plugs.rows->TableSize() > 0) {
+        table_queries = AlignedFloats(most * static_cast<size_t>(g.attention().head_dim));
+      }
     }
     row = AlignedFloats(RoundUp(plan.LongestRow(), PanelCols()) + std::max(g.k_cols, plan.v_cols));
   }

@@ -46,6 +46,10 @@ std::unique_ptr<RowGradient> MakeRowGradient(const AttentionProblem& p) {
       return std::make_unique<SparsemaxGradient>();
     case Normalize::kEntmax15:
       return std::make_unique<Entmax15Gradient>();
+#ifndef HEED_FEW_GRADIENTS
+    case Normalize::kCope:
+      return MakeCopeGradient(p);
+#endif
     default:
       return nullptr;
   }

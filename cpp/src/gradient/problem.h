@@ -5,6 +5,7 @@
 #include <span>
 
 #include "heed/gradient.h"
+#include "heed/request.h"
 #include "src/exact/problem.h"
 
 namespace heed {
@@ -51,7 +52,9 @@ inline constexpr TensorGradient kTensorGradients[] = {
     {"content_bias", "d_content_bias", &AttentionOptions::content_bias,
      &AttentionGradients::d_content_bias, true},
     {"position_bias", "d_position_bias", &AttentionOptions::position_bias,
-     &AttentionGradients::d_position_bias, true}};
+     &AttentionGradients::d_position_bias, true},
+    {"cope_table", "d_cope_table", &AttentionOptions::cope_table, &AttentionGradients::d_cope_table,
+     false}};
 
 // The same for options that are lists of numbers.
 struct VectorGradient {
@@ -83,6 +86,9 @@ inline bool WantsScoreParams(const AttentionGradients& to) {
   }
   return false;
 }
+
+// Compiles the derivative of the score_mod of a request; nothing where it has none.
+TileFunction ScoreModSlope(const Request& request);
 
 // Throws Error(kUnsupported), by name, for options that have no gradient.
 void CheckIsDifferentiable(const AttentionOptions& options);

@@ -23,6 +23,9 @@ inline void GradientBlock::ForEachBuffered(GradientStep step) {
       const ScoreTile& d_scores = own_.d_tiles[n];
       const GradientTile& keys = tiles_[static_cast<size_t>(weights.key_begin) / kTileKeys];
       FinishWeights(weights, keys);
+      if (Biased() != nullptr) {
+        ApplySlopes(d_scores, Biased() + (weights.scores - scratch_.row_buffer.get()));
+      }
       const float* capped = own_.capped.get();
       if (capped != nullptr) capped += weights.scores - scratch_.row_buffer.get();
       (this->*step)({weights, d_scores, capped, keys, r});
@@ -33,6 +36,7 @@ inline void GradientBlock::ForEachBuffered(GradientStep step) {
 // Fills the buffers of the rows from r on with weights and gradients of scores.
 inline void GradientBlock::DifferentiateRows(size_t r) {
   capped_memory_ = own_.capped.get();
+  biased_memory_ = own_.biased.get();
   FillRowBuffer(r, [&](size_t t) { return tiles_[t].keys; });
   own_.d_tiles.clear();
   for (const ScoreTile& tile : scratch_.tiles) {
@@ -44,6 +48,10 @@ inline void GradientBlock::DifferentiateRows(size_t r) {
   const RowPair rows = {{scratch_.tiles, count, scratch_.row_scratch.get()},
                         {own_.d_tiles, count, own_.row_scratch.get()}};
   g_.plugs.rows->Apply(*plan_.plugs.rows, rows, row_terms_.From(r));
+  if (!kMoreGradients || (table_queries_ == nullptr && heads_.table == nullptr)) return;
+  float* const queries =
+      table_queries_ == nullptr ? nullptr : table_queries_ + r * static_cast<size_t>(p_.head_dim);
+  g_.plugs.rows->AddSums(rows, {queries, heads_.table});
 }
 
 // -inf, a key that does not count, becomes 0; NaN stays.

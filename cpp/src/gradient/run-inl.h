@@ -47,6 +47,7 @@ class GradientRun {
     curves_.assign(heads * g.CurveFloats(), 0.0);
     gates_.assign(heads * g.GateFloats(), 0.0);
     value_tables_.assign(heads * g.ValueTableFloats(), 0.0);
+    tables_.assign(heads * g.TableFloats(), 0.0);
     if (g.params == 0) return;
     const size_t units = static_cast<size_t>(plan_.num_units);
     query_params_.assign(units * static_cast<size_t>(g.num_parts) * g.plugs.score->QueryParams(),
@@ -76,9 +77,11 @@ class GradientRun {
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
     if (!gates_.empty()) WriteShared(gates_, g_.GateFloats(), g_.gradients().d_log_gates);
-    if (!value_tables_.empty()) {
+    if (kMoreGradients && !value_tables_.empty()) {
       WriteShared(value_tables_, g_.ValueTableFloats(), g_.gradients().d_relative_values);
     }
+    if (kMoreGradients && !tables_.empty())
+      WriteShared(tables_, g_.TableFloats(), g_.gradients().d_cope_table);
     if (g_.params > 0) WriteParams();
   }
 
@@ -121,7 +124,8 @@ class GradientRun {
         HeadsOf(curves_, unit, part, g_.CurveFloats()),
         HeadsOf(gates_, unit, part, g_.GateFloats()),
         HeadsOf(value_tables_, unit, part, g_.ValueTableFloats()),
-        ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams())};
+        ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams()),
+        HeadsOf(tables_, unit, part, g_.TableFloats()).data()};
     for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
     }
@@ -324,6 +328,7 @@ class GradientRun {
   ScratchVector<double> slopes_, sinks_;             // [unit][part][query head of the group]
   ScratchVector<double> curves_, gates_;             // [unit][part][query head][distance or key]
   ScratchVector<double> value_tables_;               // [unit][part][query head][row][head_dim_v]
+  ScratchVector<double> tables_;                     // [unit][part][query head][row][head_dim]
   ScratchVector<double> query_params_, key_params_;  // [unit][part or chunk][parameters]
 };
 

@@ -156,7 +156,7 @@ TEST(GradientBoundary, WhatHasNoGradientIsRefusedByName) {
     c.options.kernel = Kernel::kBoxcar;
     c.lse = {};
   });
-  expect("score_mod", [](Call& c) {
+  expect("score_mod has no gradient without score_mod_slope", [](Call& c) {
     c.options.score_mod = CompileExpression("score_mod", "score * 2", ExpressionValue::kScore);
   });
   expect("prob_mod", [](Call& c) {

@@ -33,7 +33,6 @@ class Cope final : public SingleRowNormalize {
     return static_cast<size_t>(table_.shape[2] + table_.shape[3]);
   }
 
- protected:
   float NormalizeRow(const ScoreRows& rows, size_t r) const override {
     const float row_max = RowMax(rows, r);
     if (row_max == kMinusInfinity) return kMinusInfinity;
@@ -47,25 +46,29 @@ class Cope final : public SingleRowNormalize {
     return SoftmaxRow(rows, r, sinks_.empty() ? kMinusInfinity : sinks_[head]);
   }
 
- private:
-  // scratch[p] = q.e[p].
-  void FillLogits(const ScoreRows& rows, size_t r) const {
-    const ScoreTile& tile = rows.tiles[0];
-    const Row& row = tile.rows[r];
-    const float* query = Query(tile, row, rows.scratch + table_.shape[2]);
-    const int64_t head = table_.shape[1] == 1 ? 0 : row.head;
-    for (int64_t p = 0; p < table_.shape[2]; ++p) {
-      rows.scratch[p] = Dot(query, table_.data + head * table_.strides[1] + p * table_.strides[2],
-                            static_cast<size_t>(table_.shape[3]));
-    }
-  }
-
+  // The query as floats, converted if need be.
   static const float* Query(const ScoreTile& tile, const Row& row, float* converted) {
     const StoredTensor& q = tile.problem->q;
     const void* query = q.Row(tile.batch, row.head, row.query);
     if (q.dtype == DType::kFloat32) return static_cast<const float*>(query);
     StoredRowToFloats(q.dtype, query, 1.0f, static_cast<size_t>(q.shape[3]), converted);
     return converted;
+  }
+
+  // e[p] of a query head.
+  const float* Entry(int64_t head, int64_t p) const {
+    return &table_(0, table_.shape[1] == 1 ? 0 : head, p, 0);
+  }
+
+ private:
+  // scratch[p] = q.e[p].
+  void FillLogits(const ScoreRows& rows, size_t r) const {
+    const ScoreTile& tile = rows.tiles[0];
+    const Row& row = tile.rows[r];
+    const float* query = Query(tile, row, rows.scratch + table_.shape[2]);
+    for (int64_t p = 0; p < table_.shape[2]; ++p) {
+      rows.scratch[p] = Dot(query, Entry(row.head, p), static_cast<size_t>(table_.shape[3]));
+    }
   }
 
   static float Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t count) {
