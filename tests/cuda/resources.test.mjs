@@ -99,10 +99,16 @@ async function checkHopperCode(cuobjdump, cubin, diagnostic) {
     assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
     assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
     assert.match(sass, /USETMAXREG\.TRY_ALLOC\S* UP\d+, 0xe8/, `${name} takes 232 registers`);
+    // Between the waits for the first scores and for the values of a tile, softmax: as many
+    // exponentials as scores, and the 64 of softcap. ptxas would wait before them if it may.
+    const softmax = sass.split(/DEPBAR\.LE gsb0, 0x0/)[1];
+    assert.ok(softmax.split("MUFU.EX2").length - 1 >= 128, `${name} waits before softmax`);
     // From here to where it ends, the code of the group that loads.
     const producer = sass.match(/USETMAXREG\.DEALLOC\S* 0x28[\s\S]*?\*\/\s+EXIT ;/)?.[0];
     assert.ok(producer, `${name} gives all but 40 registers back`);
-    const registers = [sass.replace(producer, ""), producer].map((code) => highestRegister(code) + 1);
+    const registers = [sass.replace(producer, ""), producer].map(
+      (code) => highestRegister(code) + 1,
+    );
     diagnostic(`${name}: registers up to ${registers[0]} (computes), ${registers[1]} (loads)`);
     assert.ok(registers[0] <= 232 && registers[1] <= 40, `${name} uses ${registers}`);
   }

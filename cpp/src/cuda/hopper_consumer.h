@@ -107,8 +107,8 @@ class HopperConsumer {
   }
 
   // Queries are copied by the threads: packed rows of a group of any size are no box of a tensor.
+  // FindKeys() was a barrier: those of the last item are read.
   HEED_DEVICE void CopyQueries() {
-    group_.Sync();  // those of the last item are read
     group_.Each([&](int t) {
       HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / 8; c += kGroupThreads) {
         const int r = c / (kDim / 8);
