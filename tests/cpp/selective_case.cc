@@ -6,6 +6,9 @@
 #include "gtest/gtest.h"
 #include "heed/attention.h"
 #include "heed/cost.h"
+#include "heed/gradient.h"
+#include "request_tensors.h"
+#include "src/parallel/dry_run.h"
 
 namespace heed::testing {
 namespace {
@@ -75,6 +78,15 @@ void ExpectSameOutput(const Request& request, const Request& other, double facto
 
 int64_t ScratchBytes(const Request& request) {
   return EstimateCost(request, 2).scratch_bytes.value();
+}
+
+int64_t BackwardScratchBytes(const Request& request) {
+  const BackwardPlan plan = PlanBackward(request);
+  Tensors results(plan.results), d_results(plan.results), gradients(plan.gradients);
+  DryRun dry;
+  IdlePool pool(2);
+  RunBackward(request, results.named(), d_results.named(), gradients.named(), &pool);
+  return dry.most_bytes();
 }
 
 }  // namespace heed::testing

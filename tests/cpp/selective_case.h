@@ -34,6 +34,8 @@ void ExpectSameOutput(const Request& request, const Request& other, double facto
 
 // Bytes that a call of this length allocates at most, on 2 threads.
 int64_t ScratchBytes(const Request& request);
+// The same of its gradients.
+int64_t BackwardScratchBytes(const Request& request);
 
 }  // namespace heed::testing
 

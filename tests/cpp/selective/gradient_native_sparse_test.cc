@@ -125,6 +125,14 @@ TEST_P(NativeSparseGradient, SameBitsForAnyNumberOfThreads) {
   ExpectSameGradientsForAnyThreads(builder.request(), "native_sparse");
 }
 
+TEST(NativeSparseGradientMemory, GrowsWithTheLength) {
+  const auto bytes = [](int64_t len) {
+    return static_cast<double>(BackwardScratchBytes(Sparse({1, 2, 1, len, len, 8, 8}).request()));
+  };
+  EXPECT_GT(bytes(2048), 0);
+  EXPECT_LT(bytes(4096), 2.2 * bytes(2048));
+}
+
 TEST(NativeSparseGradientRefuses, WhatForwardRefuses) {
   RequestBuilder builder = Sparse({1, 1, 1, 4, 4, 2, 2});
   builder.Floats("compress_k_weight", {3}, {1, 1, 1});

@@ -101,6 +101,15 @@ TEST_P(ReformerGradient, SameBitsForAnyNumberOfThreads) {
   ExpectSameGradientsForAnyThreads(Hashed({2, 4, 2, 300, 300, 8, 8}, 3, 8, 16).request(), "reformer");
 }
 
+TEST(ReformerGradientMemory, GrowsWithTheLength) {
+  const auto bytes = [](int64_t len) {
+    return static_cast<double>(
+        BackwardScratchBytes(Hashed({1, 2, 1, len, len, 8, 8}, 2, 8, 16).request()));
+  };
+  EXPECT_GT(bytes(2048), 0);
+  EXPECT_LT(bytes(4096), 2.2 * bytes(2048));
+}
+
 TEST(ReformerGradientRefuses, WhatHasNoGradient) {
   RequestBuilder weights = Hashed({1, 1, 1, 4, 4, 2, 2}, 1, 2, 4);
   weights.Param("return_weights", true);

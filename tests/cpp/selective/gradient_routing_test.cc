@@ -97,6 +97,15 @@ TEST_P(RoutingGradient, SameBitsForAnyNumberOfThreads) {
   ExpectSameGradientsForAnyThreads(Routed({2, 4, 2, 300, 300, 8, 8}, 5, 100).request(), "routing");
 }
 
+TEST(RoutingGradientMemory, GrowsWithTheLength) {
+  const auto bytes = [](int64_t len) {
+    return static_cast<double>(
+        BackwardScratchBytes(Routed({1, 2, 1, len, len, 8, 8}, 8, 64).request()));
+  };
+  EXPECT_GT(bytes(2048), 0);
+  EXPECT_LT(bytes(4096), 2.2 * bytes(2048));
+}
+
 TEST(RoutingGradientRefuses, WhatHasNoGradient) {
   RequestBuilder weights = Routed({1, 1, 1, 4, 4, 2, 2}, 1, 2);
   weights.Param("return_weights", true);

@@ -71,6 +71,7 @@ TEST_P(SinkhornGradient, BlocksThatNeverComeGetExactlyZero) {
   for (const bool causal : {false, true}) {
     RequestBuilder builder = Sorted(s, 2, causal);
     builder.Floats("sort_logits", {1, 1, 3, 3}, logits);
+    ExpectElementsMatch(builder.request(), kGradientMaxError, "logits of -inf");
     Backward backward(builder.request());
     for (size_t n = 0; n < 4; ++n) {
       for (const float x : backward.gradients.values(n)) EXPECT_TRUE(std::isfinite(x));
@@ -105,6 +106,15 @@ TEST_P(SinkhornGradient, SameBitsForAnyNumberOfThreads) {
     ExpectSameGradientsForAnyThreads(Sorted({2, 4, 2, 200, 200, 8, 8}, 16, causal).request(),
                                 "sinkhorn");
   }
+}
+
+TEST(SinkhornGradientMemory, GrowsWithTheLength) {
+  const auto bytes = [](int64_t len) {
+    return static_cast<double>(
+        BackwardScratchBytes(Sorted({1, 2, 1, len, len, 8, 8}, 256, false).request()));
+  };
+  EXPECT_GT(bytes(2048), 0);
+  EXPECT_LT(bytes(4096), 2.2 * bytes(2048));
 }
 
 TEST(SinkhornGradientRefuses, WhatForwardRefuses) {

@@ -88,6 +88,14 @@ TEST(AttentionLayer, LowRankMechanismsMatchFiniteDifferences) {
   ExpectMatches(Options("memory_compressed"), 7, 0);
 }
 
+TEST(AttentionLayer, SelectiveMechanismsMatchFiniteDifferences) {
+  for (const char* id :
+       {"streaming", "block_mixture", "quest", "heavy_hitter", "reformer", "sinkhorn"}) {
+    ExpectMatches(Options(id), 5, 0);
+  }
+  ExpectMatches(Options("routing", {{"num_clusters", 2.0}}), 5, 0);
+}
+
 TEST(AttentionLayer, PositionsAndGroupsMatchFiniteDifferences) {
   AttentionLayerOptions options = Options("scaled_dot_product");
   options.num_heads = 3;
