@@ -246,7 +246,7 @@ void ExpectRefused(const AttentionLayerOptions& options, ErrorCode code, const c
 
 TEST(AttentionLayer, RefusesWhatCannotWork) {
   ExpectRefused(Options("nonsense"), ErrorCode::kOption, "nonsense");
-  ExpectRefused(Options("reformer"), ErrorCode::kUnsupported, "has no gradient");
+  ExpectRefused(Options("native_sparse"), ErrorCode::kUnsupported, "needs branch_gates");
   AttentionLayerOptions options = Options("retention");
   options.causal = false;
   ExpectRefused(options, ErrorCode::kUnsupported, "causal by nature");

@@ -265,7 +265,7 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
   refuse(with("heed.vocabulary", "9000000000000000000"), "at most 2147483647");
   refuse(with("heed.ff_dim", "2147483647"), "more weights than the file");
   refuse(with("heed.num_layers", "1000"), "more weights than the file");
-  refuse(with("heed.mechanism", "reformer"), "has no gradient");
+  refuse(with("heed.mechanism", "native_sparse"), "needs branch_gates");
   refuse(with("heed.colour", "1"), "none of a heed transformer");
   refuse(with("heed.bias", "1"), "is missing");
   refuse(with("heed.num_layers", "1000000"), "at most 1000");
