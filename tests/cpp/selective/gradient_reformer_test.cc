@@ -98,7 +98,8 @@ TEST_P(ReformerGradient, ATokenAloneLearnsByItsLength) {
 }
 
 TEST_P(ReformerGradient, SameBitsForAnyNumberOfThreads) {
-  ExpectSameGradientsForAnyThreads(Hashed({2, 4, 2, 300, 300, 8, 8}, 3, 8, 16).request(), "reformer");
+  ExpectSameGradientsForAnyThreads(Hashed({2, 4, 2, 300, 300, 8, 8}, 3, 8, 16).request(),
+                                   "reformer");
 }
 
 TEST(ReformerGradientMemory, GrowsWithTheLength) {

@@ -104,7 +104,7 @@ TEST_P(SinkhornGradient, TokensBeyondTheirLengthGetExactlyZero) {
 TEST_P(SinkhornGradient, SameBitsForAnyNumberOfThreads) {
   for (const bool causal : {false, true}) {
     ExpectSameGradientsForAnyThreads(Sorted({2, 4, 2, 200, 200, 8, 8}, 16, causal).request(),
-                                "sinkhorn");
+                                     "sinkhorn");
   }
 }
 

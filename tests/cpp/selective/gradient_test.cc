@@ -169,7 +169,8 @@ TEST_P(SelectiveGradient, NanThatArrivesReachesWhatTheQuerySees) {
 
 TEST_P(SelectiveGradient, SameBitsForAnyNumberOfThreads) {
   for (const Row& row : Rows()) {
-    ExpectSameGradientsForAnyThreads(RequestOf(row, {2, 6, 3, 700, 700, 8, 8}, 70).request(), row.id);
+    ExpectSameGradientsForAnyThreads(RequestOf(row, {2, 6, 3, 700, 700, 8, 8}, 70).request(),
+                                     row.id);
   }
 }
 
