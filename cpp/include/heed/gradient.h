@@ -192,7 +192,7 @@ void RecurrentBackward(TensorView<const float> q, TensorView<const float> k,
 // Largest error of a gradient of a layer against that of the float64 reference, relative to the
 // largest element of the same gradient, for inputs and projections of unit variance (logits of size
 // 16). Docs and tests read this constant.
-inline constexpr double kLayerGradientMaxError = 1e-5;
+inline constexpr double kLayerGradientMaxError = 2e-5;
 // The same for positions.
 inline constexpr double kPositionGradientMaxError = 5e-7;
 
