@@ -74,6 +74,11 @@ void CheckOptions(const RequestReader& reader, const OutputSpec& output) {
   rest.k.shape = rest.v.shape = keys.shape;
   ReadExactOptions(reader, rest);
   CheckIsDifferentiable(rest.options);
+  const char* refused = rest.options.score_mod                       ? "score_mod"
+                        : rest.options.normalize == Normalize::kCope ? "normalize \"cope\""
+                                                                     : nullptr;
+  if (refused == nullptr) return;
+  Fail(ErrorCode::kUnsupported, "{} has no gradient inside of compositions in heed", {refused});
 }
 
 // Tensors that user functions read have none.
