@@ -132,12 +132,19 @@ describe("heed.run.vjp", () => {
       heed.run.vjp("retention", { q, k, v: k }),
     );
     expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
-    const rows = ["additive", "shaw_relative", "transformer_xl", "disentangled", "cope"];
-    for (const id of rows) {
+    const table = randomData([5, 3], 19);
+    const rows = {
+      additive: {},
+      shaw_relative: {},
+      transformer_xl: { relativeKeys: table },
+      disentangled: {},
+      cope: { copeTable: table },
+    };
+    for (const [id, inputs] of Object.entries(rows)) {
       const { capabilities } = heed.mechanisms.find((row) => row.id === id) ?? {};
       expect(capabilities).not.toContain("gradient");
       expectError("unsupported", [`"${id}"`, "no gradient in this build", "heed/gradients"], () =>
-        heed.run.vjp(id, { q, k, v }),
+        heed.run.vjp(id, { q, k, v, ...inputs }),
       );
     }
   });
