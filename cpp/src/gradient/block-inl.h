@@ -58,10 +58,9 @@ class GradientBlock : private ScoreBlock {
   void Run(const PartSums& sums, const HeadSums& heads) {
     std::fill_n(own_.d_q.get(), num_rows_ * g_.k_cols, 0.0f);
     std::fill_n(own_.totals.get(), num_rows_, 0.0f);
-    if (Terms() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
-    if (kMoreGradients && g_.wants_q) table_queries_ = own_.table_queries.get();
-    if (kMoreGradients && table_queries_ != nullptr)
-      std::fill_n(table_queries_, num_rows_ * HeadDim(), 0.0f);
+    if (own_.terms.get() != nullptr) std::fill_n(own_.terms.get(), num_rows_ * g_.k_cols, 0.0f);
+    if (g_.wants_q) table_queries_ = own_.table_queries.get();
+    if (table_queries_ != nullptr) std::fill_n(table_queries_, num_rows_ * HeadDim(), 0.0f);
     sums_ = sums;
     heads_ = heads;
     if (!heads.gates.empty()) StartGates();
@@ -112,7 +111,7 @@ class GradientBlock : private ScoreBlock {
 
   void DifferentiateTile(const ScoreTile& tile, const GradientTile& keys, size_t r) {
     const ScoreTile d_scores = Differentiate(tile, keys, r);
-    if (Biased() != nullptr) ApplySlopes(d_scores, Biased());
+    if (own_.biased.get() != nullptr) ApplySlopes(d_scores, own_.biased.get());
     (this->*gradient_step_)({tile, d_scores, own_.capped.get(), keys, r});
   }
 
@@ -258,7 +257,7 @@ class GradientBlock : private ScoreBlock {
   // d_p_ij = d_out_i . v_j, through dropout.
   void FillWeightGradients(const GradientTile& keys, size_t r, const ScoreTile& to) const {
     FillDots(g_.DimV(), g_.DimV(), own_.d_out.get() + r * g_.DimV(), keys.values, to);
-    if (kMoreGradients && g_.plugs.relative_values != nullptr) {
+    if (g_.plugs.relative_values != nullptr) {
       const PanelRows d_out = {own_.d_out_rows.get(), num_rows_, plan_.v_cols};
       g_.plugs.relative_values->AddDots(to, d_out.From(r));
     }
@@ -301,8 +300,6 @@ class GradientBlock : private ScoreBlock {
     }
   }
 
-  float* Terms() const { return kMoreGradients ? own_.terms.get() : nullptr; }
-  float* Biased() const { return kMoreGradients ? own_.biased.get() : nullptr; }
   size_t HeadDim() const { return static_cast<size_t>(p_.head_dim); }
 
   // Which of the query heads of the KV head it is.
@@ -317,13 +314,13 @@ class GradientBlock : private ScoreBlock {
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
-    if (kMoreGradients && !heads_.values.empty()) {
+    if (!heads_.values.empty()) {
       g_.plugs.relative_values->AddSums(weights, d_out, heads_.values.data());
     }
     const ScoreGradient& score = *g_.plugs.score;
-    if (kMoreGradients && score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
+    if (score.HasPairs()) return AddPairs(d_scores, keys, sums, r);
     AddScoreProducts(d_scores, keys, sums, r);
-    if (kMoreGradients && score.HasTerms()) AddTerms(d_scores, keys, sums, r);
+    if (score.HasTerms()) AddTerms(d_scores, keys, sums, r);
     if (score.NeedsTotals()) AddTotals(d_scores, sums, r);
   }
 
@@ -383,7 +380,7 @@ class GradientBlock : private ScoreBlock {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& at = scratch_.rows[r];
       const float* sums = own_.d_q.get() + r * g_.k_cols;
-      const float* terms = Terms();
+      const float* terms = own_.terms.get();
       if (terms != nullptr) terms += r * g_.k_cols;
       const auto is_zero = [](float x) { return x == 0; };
       const bool none = std::all_of(sums, sums + plan_.depth, is_zero) &&
@@ -395,7 +392,7 @@ class GradientBlock : private ScoreBlock {
         g_.plugs.score->Query(at, q, {sums, own_.totals.get()[r], terms}, row, params);
       }
       if (!d_q.has_value()) continue;
-      for (size_t t = 0; kMoreGradients && table_queries_ != nullptr && t < HeadDim(); ++t) {
+      for (size_t t = 0; t < HeadDim() && table_queries_ != nullptr; ++t) {
         row[t] += table_queries_[r * HeadDim() + t];
       }
       FloatsToStoredRow(row, static_cast<size_t>(d_q.shape[3]), d_q.dtype,

@@ -24,14 +24,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed {
 namespace HWY_NAMESPACE {
 
-// Does the build have the derivatives of backward_plugs.cc, and score_mod's? Where it has not, what
-// serves them is left out.
-#ifdef HEED_FEW_GRADIENTS
-inline constexpr bool kMoreGradients = false;
-#else
-inline constexpr bool kMoreGradients = true;
-#endif
-
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
@@ -113,13 +105,11 @@ struct GradientPlan {
   }
   // Numbers of a table of relative values.
   size_t ValueTableFloats() const {
-    const bool wanted = kMoreGradients && gradients().d_relative_values.has_value();
-    return wanted ? plugs.relative_values->Size() : 0;
+    return gradients().d_relative_values.has_value() ? plugs.relative_values->Size() : 0;
   }
   // Numbers of a table of the normaliser.
   size_t TableFloats() const {
-    const bool wanted = kMoreGradients && gradients().d_cope_table.has_value();
-    return wanted ? plugs.rows->TableSize() : 0;
+    return gradients().d_cope_table.has_value() ? plugs.rows->TableSize() : 0;
   }
   // Numbers of a head by distance.
   size_t CurveFloats() const { return reach < 0 ? 0 : static_cast<size_t>(2 * reach + 1); }
@@ -172,10 +162,10 @@ struct GradientScratch {
     d_out = AlignedFloats(most * g.DimV());
     d_out_rows = AlignedFloats(most * plan.v_cols);
     d_q = AlignedFloats(most * g.k_cols);
-    if (kMoreGradients && g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
+    if (g.plugs.score->HasTerms()) terms = AlignedFloats(most * g.k_cols);
     d_scores = AlignedFloats(tile);
     if (g.plugs.softcap != nullptr) capped = AlignedFloats(tile);
-    if (kMoreGradients && g.attention().options.score_mod) biased = AlignedFloats(tile);
+    if (g.attention().options.score_mod) biased = AlignedFloats(tile);
     const size_t rows = RoundUp(most, kScoreRows);
     lse = AlignedFloats(rows);
     mean = AlignedFloats(rows);
@@ -186,7 +176,7 @@ struct GradientScratch {
     if (buffered) {
       d_tiles.reserve(plan.MostBufferedTiles());
       row_scratch = AlignedFloats(g.plugs.rows->ScratchFloats(plan.num_tiles));
-      if (kMoreGradients && g.plugs.rows->TableSize() > 0) {
+      if (g.plugs.rows->TableSize() > 0) {
         table_queries = AlignedFloats(most * static_cast<size_t>(g.attention().head_dim));
       }
     }

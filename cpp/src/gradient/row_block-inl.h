@@ -23,8 +23,8 @@ inline void GradientBlock::ForEachBuffered(GradientStep step) {
       const ScoreTile& d_scores = own_.d_tiles[n];
       const GradientTile& keys = tiles_[static_cast<size_t>(weights.key_begin) / kTileKeys];
       FinishWeights(weights, keys);
-      if (Biased() != nullptr) {
-        ApplySlopes(d_scores, Biased() + (weights.scores - scratch_.row_buffer.get()));
+      if (own_.biased.get() != nullptr) {
+        ApplySlopes(d_scores, own_.biased.get() + (weights.scores - scratch_.row_buffer.get()));
       }
       const float* capped = own_.capped.get();
       if (capped != nullptr) capped += weights.scores - scratch_.row_buffer.get();
@@ -48,7 +48,7 @@ inline void GradientBlock::DifferentiateRows(size_t r) {
   const RowPair rows = {{scratch_.tiles, count, scratch_.row_scratch.get()},
                         {own_.d_tiles, count, own_.row_scratch.get()}};
   g_.plugs.rows->Apply(*plan_.plugs.rows, rows, row_terms_.From(r));
-  if (!kMoreGradients || (table_queries_ == nullptr && heads_.table == nullptr)) return;
+  if (table_queries_ == nullptr && heads_.table == nullptr) return;
   float* const queries =
       table_queries_ == nullptr ? nullptr : table_queries_ + r * static_cast<size_t>(p_.head_dim);
   g_.plugs.rows->AddSums(rows, {queries, heads_.table});

@@ -77,11 +77,10 @@ class GradientRun {
     WriteHeads(sinks_, g_.gradients().d_sinks);
     if (!curves_.empty()) WriteCurves();
     if (!gates_.empty()) WriteShared(gates_, g_.GateFloats(), g_.gradients().d_log_gates);
-    if (kMoreGradients && !value_tables_.empty()) {
+    if (!value_tables_.empty()) {
       WriteShared(value_tables_, g_.ValueTableFloats(), g_.gradients().d_relative_values);
     }
-    if (kMoreGradients && !tables_.empty())
-      WriteShared(tables_, g_.TableFloats(), g_.gradients().d_cope_table);
+    if (!tables_.empty()) WriteShared(tables_, g_.TableFloats(), g_.gradients().d_cope_table);
     if (g_.params > 0) WriteParams();
   }
 
