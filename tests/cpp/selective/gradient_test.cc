@@ -174,6 +174,17 @@ TEST_P(SelectiveGradient, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(SelectiveGradientMemory, GrowsWithTheLength) {
+  for (const Row& row : Rows()) {
+    const auto bytes = [&](int64_t len) {
+      return static_cast<double>(
+          BackwardScratchBytes(RequestOf(row, {1, 2, 1, len, len, 8, 8}, 1).request()));
+    };
+    EXPECT_GT(bytes(2048), 0) << row.id;
+    EXPECT_LT(bytes(4096), 2.2 * bytes(2048)) << row.id;
+  }
+}
+
 TEST(SelectiveGradientRefuses, ResultsWithoutAGradientAndOtherTypes) {
   for (const Row& row : Rows()) {
     RequestBuilder weights = RequestOf(row, {1, 1, 1, 4, 4, 2, 2}, 1);
