@@ -29,7 +29,7 @@ TEST(Backward, EveryRowWithAGradientIsRight) {
   Options options = SmallOptions();
   options.verify_only = true;
   const BackwardReport report = MeasureBackward(options, {}, kSilent);
-  ASSERT_EQ(report.rows.size(), 5u);  // retention is always causal; cope has no gradient
+  ASSERT_EQ(report.rows.size(), 7u);  // retention is always causal
   for (const BackwardRow& row : report.rows) {
     EXPECT_TRUE(row.verdict.Passed())
         << row.shape.Name() << " " << row.verdict.failure << " " << row.verdict.max_error;

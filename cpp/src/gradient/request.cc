@@ -43,9 +43,9 @@ constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
 constexpr Verbs kComposed = {PlanComposedBackward, RunComposedForward, RunComposedBackward};
 #endif
 constexpr Other kOthers[] = {
+#ifndef HEED_TRAINING
     {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
     {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
-#ifndef HEED_TRAINING
     {"attention_free", kComposed},
     {"attention_pooling", kComposed},
     {"differential", kComposed},

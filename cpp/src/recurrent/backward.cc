@@ -60,9 +60,11 @@ namespace {
 
 void Run(const RecurrentBackwardProblem& g, ThreadPool& pool) {
   const RecurrentOptions& o = g.forward.options;
+#ifndef HEED_TRAINING  // whose layers hold none of these rows
   if (o.erase_key.has_value()) return RunErasingBackward(g, pool);
   if (o.level_weights.has_value()) return RunLevelsBackward(g, pool);
   if (o.mini_batch > 0) return RunLearningBackward(g, pool);
+#endif
   if (o.feature_map == FeatureMap::kRandom) return RunRandomBackward(g, pool);
   HWY_DYNAMIC_DISPATCH(RunRecurrentBackward)(g, pool);
 }
