@@ -109,9 +109,10 @@ test("measuring the heads can be stopped: what is measured stays, and it begins 
 }) => {
   await open(page);
   await button(page, "How much does each head matter?").click({ noWaitAfter: true });
+  const measured = () => page.locator(".cost").filter({ hasText: /[+−]/ }).count();
+  await expect.poll(measured).toBeGreaterThan(0);
   await button(page, "Stop").click();
   await expect(button(page, "How much does each head matter?")).toBeVisible();
-  const measured = () => page.locator(".cost").filter({ hasText: /[+−]/ }).count();
   const count = await measured();
   expect(count).toBeLessThan(16);
   // A run that was under way leaves nothing behind.

@@ -30,8 +30,8 @@ export const DEFAULTS: PageState = {
 };
 
 const VERSION = "1";
-/** Every letter of the longest text may take three. */
-const MAX_LENGTH = 16_384;
+/** With "#". A letter takes nine characters where UTF-8 takes three bytes. */
+const MAX_LENGTH = 9 * MOST_TEXT + 2048;
 const MOST_OUT = 256;
 
 const linkHead = ({ layer, head }: Head): string => linkCell({ row: layer, column: head });
@@ -60,8 +60,8 @@ export function fragmentOf(state: PageState): string {
     ["out", out.length > 0 ? out.map(linkHead).join(".") : null],
   ];
   const set = fields.filter((field): field is [string, string] => field[1] !== null);
-  const link = new URLSearchParams([["v", VERSION], ...set]).toString();
-  return set.length === 0 || link.length > MAX_LENGTH ? "" : `#${link}`;
+  const link = `#${new URLSearchParams([["v", VERSION], ...set])}`;
+  return set.length === 0 || link.length > MAX_LENGTH ? "" : link;
 }
 
 function numberIn(text: string | null, name: keyof Sampling): number {
