@@ -39,14 +39,16 @@ test.each([
   ["empty numbers", "#v=1&T=&k=+&seed="],
   ["no numbers", "#v=1&T=NaN&k=1e999&seed=0x&look=hope&head=1&pin=0,1&out=.1,0.a"],
   ["three places", "#v=1&head=1,2,3&pin=1,2,3"],
-  ["more than a link has", `#v=1&seed=7&text=${"a".repeat(20_000)}`],
+  ["more than a link has", `#v=1&seed=7&text=${"a".repeat(40_000)}`],
 ])("of a link with %s nothing is taken", (_, fragment) => {
   expect(stateOf(fragment)).toEqual(DEFAULTS);
 });
 
-test("a text is cut to what the page takes, and one too long for a link has none", () => {
+test("a text is cut to what the page takes, whose longest fits in any script", () => {
   expect(stateOf(`#v=1&text=${"a".repeat(5000)}`).text).toHaveLength(4000);
-  expect(fragmentOf({ ...SET, text: "ä".repeat(4000) })).toBe("");
+  const text = "\u6ce8".repeat(4000);
+  expect(stateOf(fragmentOf({ ...SET, text }))).toEqual({ ...SET, text });
+  expect(fragmentOf({ ...SET, text: text + text })).toBe("");
 });
 
 const MODEL: ModelFacts = {
