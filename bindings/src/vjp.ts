@@ -94,10 +94,15 @@ export interface AttentionVjpFunction {
 export type RunVjp = {
   readonly output: Tensor<"float32"> | PlainTensor<"float32">;
   readonly lse?: Tensor<"float32"> | PlainTensor<"float32">;
-  /** Gradients by the names of the inputs. May be called again. */
+  /** Of recurrent rows with `returnState`. */
+  readonly state?: Tensor<"float32"> | PlainTensor<"float32">;
+  /**
+   * Gradients by the names of the inputs. What arrives at the second result, lse or state, is 0 where it
+   * is left out. May be called again.
+   */
   backward(
     gradOutput: TensorArgument,
-    gradLse?: TensorArgument,
+    gradLseOrState?: TensorArgument,
   ): Readonly<Record<string, Tensor<"float32"> | PlainTensor<"float32">>>;
   dispose(): void;
 } & WithDispose;
@@ -248,17 +253,21 @@ class Vjp {
     return { spec, strides, tensor };
   }
 
-  #readGradients(gradOutput: unknown, gradLse: unknown, asksLse: boolean): Map<string, Source> {
-    const [output, lse] = this.#held as [Held, Held?];
+  #readGradients(gradOutput: unknown, gradOther: unknown, asksLse: boolean): Map<string, Source> {
+    const [output, other] = this.#held as [Held, Held?];
     const sources = new Map([["output", readGradient("gradOutput", gradOutput, output)]]);
-    if (gradLse === undefined) return sources;
-    if (!asksLse || lse === undefined) {
+    if (gradOther === undefined) return sources;
+    const name = other?.spec.name;
+    if (other === undefined || name === undefined || (name === "lse" && !asksLse)) {
       throw new HeedError(
         "option",
         "gradLse: there is no lse that it could be the gradient of; ask for it with returnLse",
       );
     }
-    return sources.set("lse", readGradient("gradLse", gradLse, lse));
+    return sources.set(
+      name,
+      readGradient(name === "lse" ? "gradLse" : "gradState", gradOther, other),
+    );
   }
 
   /** Room for the gradient of an input, which is laid out as the input is. */

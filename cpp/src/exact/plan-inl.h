@@ -283,7 +283,7 @@ struct Scratch {
     converted = AlignedFloats(plan.ConvertedFloats());
     if (plan.problem->cached_k != nullptr) {
       zeros = AlignedFloats(plan.LongestRow());
-      std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
+      if (DryRun::Current() == nullptr) std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
     }
     if (plan.ReadsKeysInPlace() || plan.ReadsValuesInPlace()) {
       stored_rows = std::make_unique<StoredRows>();

@@ -43,16 +43,16 @@ GradientPlaces::GradientPlaces(std::span<const NamedTensor> tensors) : tensors_(
       Fail(ErrorCode::kDType, "gradient \"{}\" has element type {}; expected float32",
            {name, DTypeName(tensor.dtype)});
     }
-    if (!IsContiguous(tensor)) {
-      Fail(ErrorCode::kShape, "gradient \"{}\" has strides {}; it must be contiguous",
-           {name, tensor.strides});
-    }
   }
 }
 
 TensorView<float> GradientPlaces::Tensor(std::string_view name) const {
   const AnyTensor* tensor = FindTensor(tensors_, name);
   if (tensor == nullptr) return {};
+  if (!IsContiguous(*tensor)) {
+    Fail(ErrorCode::kShape, "gradient \"{}\" has strides {}; it must be contiguous",
+         {name, tensor->strides});
+  }
   Extents shape = {1, 1, 1, 1};
   const size_t rank = static_cast<size_t>(tensor->rank);
   for (size_t axis = 0; axis < rank; ++axis) shape[4 - rank + axis] = tensor->shape[axis];

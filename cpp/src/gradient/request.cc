@@ -94,9 +94,34 @@ const Verbs& VerbsOf(const Request& request) {
   return kExact;
 }
 
-// Tensors of these names, with the ranks, shapes and element types of the plan.
+// Two bytes are for rows that are calls of attention.
+bool TakesTwoBytes(const Request& request) { return VerbsOf(request).forward == RunExactForward; }
+
+// What is read and written through strides; everything else lies without gaps.
+bool TakesStrides(std::string_view name) {
+  for (const char* strided :
+       {"q", "k", "v", "output", "x", "signal", "bias", "beta", "log_decay", "channel_log_decay"}) {
+    if (name == strided) return true;
+  }
+  return false;
+}
+
+void CheckLayout(const NamedTensor& tensor, const char* what) {
+  const AnyTensor& given = tensor.tensor;
+  int64_t dense = 1;
+  for (size_t axis = static_cast<size_t>(given.rank); axis-- > 0; dense *= given.shape[axis]) {
+    if (given.shape[axis] <= 1 || given.strides[axis] == dense) continue;
+    // The last of four dimensions is a row's.
+    if (TakesStrides(tensor.name) && axis < 3) continue;
+    Fail(ErrorCode::kShape, "{} \"{}\" has strides {}; it must be contiguous",
+         {what, tensor.name, given.strides});
+  }
+}
+
+// Tensors of these names, with the ranks, shapes and element types of the plan. `stored`: rows of
+// numbers may take two bytes each.
 void CheckTensors(std::span<const NamedTensor> tensors, const std::vector<OutputSpec>& specs,
-                  const char* what) {
+                  bool stored, const char* what) {
   for (const NamedTensor& tensor : tensors) {
     const auto spec = std::find_if(specs.begin(), specs.end(),
                                    [&](const OutputSpec& s) { return s.name == tensor.name; });
@@ -110,9 +135,10 @@ void CheckTensors(std::span<const NamedTensor> tensors, const std::vector<Output
       Fail(ErrorCode::kShape, "{} \"{}\" has another shape than the plan says",
            {what, tensor.name});
     }
-    const bool stored =
+    const bool row =
         tensor.name == "q" || tensor.name == "k" || tensor.name == "v" || tensor.name == "output";
-    if (!stored && given.dtype != DType::kFloat32) {
+    CheckLayout(tensor, what);
+    if (!(stored && row) && given.dtype != DType::kFloat32) {
       Fail(ErrorCode::kDType, "{} \"{}\" has element type {}; expected float32",
            {what, tensor.name, DTypeName(given.dtype)});
     }
@@ -129,7 +155,7 @@ void CheckComplete(std::span<const NamedTensor> tensors, const std::vector<Outpu
 }  // namespace
 
 void RefuseMechanism(const Request& request) {
-#ifdef HEED_FEW_GRADIENTS
+#if defined(HEED_FEW_GRADIENTS) || defined(HEED_TRAINING)
   Fail(ErrorCode::kUnsupported,
        "mechanism \"{}\" has no gradient in this build; heed/gradients has those of more rows",
        {request.id});
@@ -149,7 +175,7 @@ BackwardPlan PlanBackward(const Request& request) { return VerbsOf(request).plan
 
 void RunForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);
-  CheckTensors(results, plan.results, "result");
+  CheckTensors(results, plan.results, TakesTwoBytes(request), "result");
   CheckComplete(results, plan.results);
   VerbsOf(request).forward(request, results, pool);
 }
@@ -158,10 +184,11 @@ void RunBackward(const Request& request, std::span<const NamedTensor> results,
                  std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
                  ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);
-  CheckTensors(results, plan.results, "result");
+  const bool stored = TakesTwoBytes(request);
+  CheckTensors(results, plan.results, stored, "result");
   CheckComplete(results, plan.results);
-  CheckTensors(d_results, plan.results, "gradient of result");
-  CheckTensors(gradients, plan.gradients, "gradient of input");
+  CheckTensors(d_results, plan.results, stored, "gradient of result");
+  CheckTensors(gradients, plan.gradients, stored, "gradient of input");
   if (FindTensor(d_results, "output") == nullptr) {
     Fail(ErrorCode::kOption, "the gradient of result \"output\" is missing");
   }

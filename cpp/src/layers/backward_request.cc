@@ -4,6 +4,7 @@
 #include <string>
 
 #include "heed/registry.h"
+#include "src/gradient/backward_views.h"
 #include "src/gradient/request.h"
 #include "src/layers/request.h"
 #include "src/message.h"
@@ -71,6 +72,7 @@ void RunLayerForward(const Request& request, std::span<const NamedTensor> result
 void RunLayerBackward(const Request& request, std::span<const NamedTensor>,
                       std::span<const NamedTensor> d_results,
                       std::span<const NamedTensor> gradients, ThreadPool* pool) {
+  CheckLieApart(request, d_results, gradients);
   LayerOf(request).backward(ReaderOf(request), d_results, GradientPlaces(gradients),
                             pool != nullptr ? *pool : DefaultThreadPool());
 }

@@ -32,7 +32,7 @@ inline void MultiplyBySlope(const float* x, const float* arriving, size_t width,
 
 // Softmax: f (a - f.a), f the features.
 inline void SoftmaxSlope(const float* x, const float* arriving, size_t width, float* to) {
-  SoftmaxRow(x, width, to);
+  SoftmaxFeatures(x, width, to);
   float mean = 0;
   for (size_t c = 0; c < width; ++c) mean += to[c] * arriving[c];
   for (size_t c = 0; c < width; ++c) to[c] *= arriving[c] - mean;

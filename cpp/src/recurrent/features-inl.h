@@ -47,7 +47,7 @@ inline void ExpRow(const float* from, size_t width, float largest, float* to) {
          [&](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, hn::Sub(x, hn::Set(d, largest))); });
 }
 
-inline void SoftmaxRow(const float* from, size_t width, float* to) {
+inline void SoftmaxFeatures(const float* from, size_t width, float* to) {
   float largest = -std::numeric_limits<float>::infinity();
   for (size_t c = 0; c < width; ++c) largest = std::max(largest, from[c]);
   ExpRow(from, width, largest, to);
@@ -139,7 +139,7 @@ inline void Features(const RecurrentProblem& p, Side side, const float* from,
       MapRow(from, width, to, [](DF d, VF x) HWY_ATTR { return RaiseToBound(x, hn::Zero(d)); });
       break;
     case FeatureMap::kSoftmax:
-      SoftmaxRow(from, width, to);
+      SoftmaxFeatures(from, width, to);
       break;
     case FeatureMap::kUnit:
       UnitRow(from, width, to);
