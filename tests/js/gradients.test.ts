@@ -144,7 +144,7 @@ describe("heed.run.vjp", () => {
       const { capabilities } = heed.mechanisms.find((row) => row.id === id) ?? {};
       expect(capabilities).not.toContain("gradient");
       expectError("unsupported", [`"${id}"`, "no gradient in this build", "heed/gradients"], () =>
-        heed.run.vjp(id, { q, k, v, ...inputs }),
+        heed.run.vjp(id, { q, k, v, ...inputs }, { queryOffset: "end" }),
       );
     }
   });

@@ -72,7 +72,7 @@ describe("the packed package", () => {
   });
 
   it("holds these files and no others", () => {
-    const variants = ["", "core-", "training-"].flatMap((build) =>
+    const variants = ["", "core-", "gradients-", "training-"].flatMap((build) =>
       ["simd", "relaxed"].flatMap((simd) =>
         ["", "-threads"].map((t) => `heed-${build}${simd}${t}`),
       ),
