@@ -221,10 +221,10 @@ test("a task is chosen, and is in the address", async ({ page }) => {
   await button(page, "sorting").click();
   await expect(page.getByRole("heading", { level: 1 })).toContainText("sorting");
   await expect(status(page)).toContainText("Not trained yet");
-  expect(page.url()).toMatch(/#task=sort$/);
+  await expect(page).toHaveURL(/#task=sort$/);
   await button(page, "sigmoid").click();
   await expect(status(page)).toContainText("Not trained yet");
-  expect(page.url()).toMatch(/#task=sort&mechanism=sigmoid$/);
+  await expect(page).toHaveURL(/#task=sort&mechanism=sigmoid$/);
   await button(page, "One step").click();
   await expect(status(page)).toContainText("Step 1:");
   await expect(page.getByRole("radiogroup", { name: "Heads" }).locator("canvas")).toHaveCount(3);
@@ -260,7 +260,7 @@ test("the same seed gives the same losses, another one others", async ({ page })
   await page.getByRole("spinbutton", { name: "Seed of weights and examples" }).fill("7");
   await page.keyboard.press("Enter");
   await expect(status(page)).toContainText("Not trained yet");
-  expect(page.url()).toMatch(/#seed=7$/);
+  await expect(page).toHaveURL(/#seed=7$/);
   expect(await losses()).not.toEqual(first);
 });
 
