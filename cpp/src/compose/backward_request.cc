@@ -120,6 +120,7 @@ AttentionGradients ComposedBackward::WantedOfAttention() const {
   to.d_v = Wanted("v");
   return to;
 }
+namespace {
 
 BackwardPlan PlanComposedBackward(const Request& request) {
   const ComposedRow& row = RowOf(request);
@@ -153,5 +154,10 @@ void RunComposedBackward(const Request& request, std::span<const NamedTensor>,
   CheckInput("gradient of output", call.d_output());
   RowOf(request).backward(call);
 }
+
+}  // namespace
+
+const GradientVerbs kComposedGradient = {PlanComposedBackward, RunComposedForward,
+                                         RunComposedBackward};
 
 }  // namespace heed

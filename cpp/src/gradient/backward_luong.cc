@@ -79,13 +79,16 @@ void SumKeys(const AnyTensor& d_keys, const AnyTensor& to) {
 }
 
 BackwardPlan PlanWith(const Request& request, const char* name) {
-  BackwardPlan plan = PlanExactBackward(request);
+  BackwardPlan plan = kExactGradient.plan(request);
   const AnyTensor& weight = *FindTensor(request.inputs, name);
   plan.gradients.push_back({name, weight.rank, weight.shape});
   return plan;
 }
 
-}  // namespace
+void RunForwardOfRow(const Request& request, std::span<const NamedTensor> results,
+                     ThreadPool* pool) {
+  kExactGradient.forward(request, results, pool);
+}
 
 BackwardPlan PlanConcatBackward(const Request& request) {
   return PlanWith(request, "concat_weight");
@@ -110,7 +113,7 @@ void RunConcatBackward(const Request& request, std::span<const NamedTensor> resu
     wanted.push_back({"query_weight", Room(queries, {{weight.shape[0], split}})});
     wanted.push_back({"key_weight", Room(keys, {{weight.shape[0], weight.shape[1] - split}})});
   }
-  RunExactBackward(call, results, d_results, wanted, pool);
+  kExactGradient.backward(call, results, d_results, wanted, pool);
   if (to == nullptr || DryRun::Current() != nullptr) return;
   CopyMatrix(*FindTensor(wanted, "query_weight"), Columns(*to, 0, split));
   CopyMatrix(*FindTensor(wanted, "key_weight"), Columns(*to, split, weight.shape[1]));
@@ -126,9 +129,16 @@ void RunLocationBackward(const Request& request, std::span<const NamedTensor> re
   std::vector<NamedTensor> wanted = Without(gradients, "location_weight");
   ScratchVector<float> sums;
   if (to != nullptr) wanted.push_back({"k", Room(sums, keys.shape)});
-  RunExactBackward(call, results, d_results, wanted, pool);
+  kExactGradient.backward(call, results, d_results, wanted, pool);
   if (to == nullptr || DryRun::Current() != nullptr) return;
   SumKeys(wanted.back().tensor, *to);
 }
+
+}  // namespace
+
+const GradientVerbs kLocationGradient = {PlanLocationBackward, RunForwardOfRow, RunLocationBackward,
+                                         true};
+const GradientVerbs kConcatGradient = {PlanConcatBackward, RunForwardOfRow, RunConcatBackward,
+                                       true};
 
 }  // namespace heed

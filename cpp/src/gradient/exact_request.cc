@@ -106,6 +106,7 @@ AttentionGradients ReadOptionGradients(std::span<const NamedTensor> gradients) {
   }
   return to;
 }
+namespace {
 
 BackwardPlan PlanExactBackward(const Request& request) {
   const AttentionRequest r = ReadDifferentiable(request);
@@ -136,5 +137,9 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
                     Rows(FindTensor(results, "lse")), StoredInput(*FindTensor(d_results, "output")),
                     OptionsOf(r), to, pool);
 }
+
+}  // namespace
+
+const GradientVerbs kExactGradient = {PlanExactBackward, RunExactForward, RunExactBackward, true};
 
 }  // namespace heed

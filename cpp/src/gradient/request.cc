@@ -20,82 +20,64 @@ bool HasWord(std::string_view words, std::string_view word) {
   return false;
 }
 
-// What a family does. Recurrent attention needs no results of forward.
-struct Verbs {
-  BackwardPlan (*plan)(const Request&);
-  void (*forward)(const Request&, std::span<const NamedTensor>, ThreadPool*);
-  void (*backward)(const Request&, std::span<const NamedTensor>, std::span<const NamedTensor>,
-                   std::span<const NamedTensor>, ThreadPool*);
-};
-
-constexpr Verbs kExact = {PlanExactBackward, RunExactForward, RunExactBackward};
-
 #ifndef HEED_FEW_GRADIENTS
 // What is no call of AttentionBackward(): a family, or one of its rows. Modules that train
 // (HEED_TRAINING) have what a layer of them may hold.
 struct Other {
   std::string_view name;
-  Verbs verbs;
+  const GradientVerbs* verbs;
 };
-#ifndef HEED_TRAINING
-constexpr Verbs kChosen = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
-constexpr Verbs kLayer = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
-constexpr Verbs kComposed = {PlanComposedBackward, RunComposedForward, RunComposedBackward};
-#endif
 constexpr Other kOthers[] = {
 #ifndef HEED_TRAINING
-    {"luong_concat", {PlanConcatBackward, RunExactForward, RunConcatBackward}},
-    {"luong_location", {PlanLocationBackward, RunExactForward, RunLocationBackward}},
-    {"attention_free", kComposed},
-    {"attention_pooling", kComposed},
-    {"differential", kComposed},
-    {"external", kComposed},
-    {"gated", kComposed},
-    {"graph", kComposed},
-    {"hopfield", kComposed},
-    {"induced_set", kComposed},
-    {"perceiver", kComposed},
-    {"synthesizer", kComposed},
-    {"talking_heads", kComposed},
-    {"causal_conv", {PlanConvBackward, RunConvForward, RunConvBackward}},
-    {"low_rank", {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward}},
-    {"block_mixture", kChosen},
-    {"heavy_hitter", kChosen},
-    {"indexed", kChosen},
-    {"native_sparse", {PlanNativeSparseBackward, RunNativeSparseForward, RunNativeSparseBackward}},
-    {"quest", kChosen},
-    {"reformer", {PlanReformerBackward, RunReformerForward, RunReformerBackward}},
-    {"routing", {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward}},
-    {"sinkhorn", {PlanSinkhornBackward, RunSinkhornForward, RunSinkhornBackward}},
-    {"streaming", kChosen},
-    {"layer", kLayer},
-    {"position", kLayer},
+    {"luong_concat", &kConcatGradient},
+    {"luong_location", &kLocationGradient},
+    {"attention_free", &kComposedGradient},
+    {"attention_pooling", &kComposedGradient},
+    {"differential", &kComposedGradient},
+    {"external", &kComposedGradient},
+    {"gated", &kComposedGradient},
+    {"graph", &kComposedGradient},
+    {"hopfield", &kComposedGradient},
+    {"induced_set", &kComposedGradient},
+    {"perceiver", &kComposedGradient},
+    {"synthesizer", &kComposedGradient},
+    {"talking_heads", &kComposedGradient},
+    {"causal_conv", &kConvGradient},
+    {"low_rank", &kLowRankGradient},
+    {"block_mixture", &kChosenGradient},
+    {"heavy_hitter", &kChosenGradient},
+    {"indexed", &kChosenGradient},
+    {"native_sparse", &kNativeSparseGradient},
+    {"quest", &kChosenGradient},
+    {"reformer", &kReformerGradient},
+    {"routing", &kRoutingGradient},
+    {"sinkhorn", &kSinkhornGradient},
+    {"streaming", &kChosenGradient},
+    {"layer", &kLayerGradient},
+    {"position", &kLayerGradient},
 #endif
-    {"recurrent", {PlanRecurrentBackward, RunRecurrentForward, RunRecurrentBackward}},
+    {"recurrent", &kRecurrentGradient},
 };
 
-const Verbs* FindVerbs(std::string_view name) {
+const GradientVerbs* FindVerbs(std::string_view name) {
   for (const Other& other : kOthers) {
-    if (other.name == name) return &other.verbs;
+    if (other.name == name) return other.verbs;
   }
   return nullptr;
 }
 #endif
 
 // Throws Error(kUnsupported) for a row without a gradient.
-const Verbs& VerbsOf(const Request& request) {
+const GradientVerbs& VerbsOf(const Request& request) {
   const Mechanism* row = FindMechanism(request.id);
-  if (row == nullptr) return kExact;  // which lists the names
+  if (row == nullptr) return kExactGradient;  // which lists the names
   if (!HasWord(row->capabilities, "gradient")) RefuseMechanism(request);
 #ifndef HEED_FEW_GRADIENTS
-  if (const Verbs* verbs = FindVerbs(row->id)) return *verbs;
-  if (const Verbs* verbs = FindVerbs(row->family)) return *verbs;
+  if (const GradientVerbs* verbs = FindVerbs(row->id)) return *verbs;
+  if (const GradientVerbs* verbs = FindVerbs(row->family)) return *verbs;
 #endif
-  return kExact;
+  return kExactGradient;
 }
-
-// Two bytes are for rows that are calls of attention.
-bool TakesTwoBytes(const Request& request) { return VerbsOf(request).forward == RunExactForward; }
 
 // What is read and written through strides; everything else lies without gaps.
 bool TakesStrides(std::string_view name) {
@@ -175,7 +157,7 @@ BackwardPlan PlanBackward(const Request& request) { return VerbsOf(request).plan
 
 void RunForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);
-  CheckTensors(results, plan.results, TakesTwoBytes(request), "result");
+  CheckTensors(results, plan.results, VerbsOf(request).two_bytes, "result");
   CheckComplete(results, plan.results);
   VerbsOf(request).forward(request, results, pool);
 }
@@ -184,7 +166,7 @@ void RunBackward(const Request& request, std::span<const NamedTensor> results,
                  std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
                  ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);
-  const bool stored = TakesTwoBytes(request);
+  const bool stored = VerbsOf(request).two_bytes;
   CheckTensors(results, plan.results, stored, "result");
   CheckComplete(results, plan.results);
   CheckTensors(d_results, plan.results, stored, "gradient of result");

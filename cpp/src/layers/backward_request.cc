@@ -57,8 +57,6 @@ RequestReader ReaderOf(const Request& request) {
   return reader;
 }
 
-}  // namespace
-
 BackwardPlan PlanLayerBackward(const Request& request) {
   const Layer& layer = LayerOf(request);
   return {layer.plan(ReaderOf(request)), FloatInputs(request)};
@@ -76,5 +74,9 @@ void RunLayerBackward(const Request& request, std::span<const NamedTensor>,
   LayerOf(request).backward(ReaderOf(request), d_results, GradientPlaces(gradients),
                             pool != nullptr ? *pool : DefaultThreadPool());
 }
+
+}  // namespace
+
+const GradientVerbs kLayerGradient = {PlanLayerBackward, RunLayerForward, RunLayerBackward};
 
 }  // namespace heed

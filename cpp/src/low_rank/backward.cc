@@ -87,8 +87,6 @@ LowRankGradients ReadGradients(std::span<const NamedTensor> gradients) {
   return to;
 }
 
-}  // namespace
-
 BackwardPlan PlanLowRankBackward(const Request& request) {
   const RequestReader reader = ReaderOf(request);
   const LowRankRequest r = ReadDifferentiable(reader);
@@ -144,5 +142,9 @@ void RunLowRankBackward(const Request& request, std::span<const NamedTensor> res
     EfficientBackward(r.q, r.k, r.v, {r.key_lengths}, arriving, to, threads);
   }
 }
+
+}  // namespace
+
+const GradientVerbs kLowRankGradient = {PlanLowRankBackward, RunLowRankForward, RunLowRankBackward};
 
 }  // namespace heed

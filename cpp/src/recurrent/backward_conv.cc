@@ -116,8 +116,6 @@ TensorView<float> OneHead(std::span<const NamedTensor> tensors, std::string_view
   return ViewOf(FindTensor(tensors, name), {0, -1, 1, 2});
 }
 
-}  // namespace
-
 BackwardPlan PlanConvBackward(const Request& request) {
   const ConvRequest r = ReadOf(request);
   const ConvProblem p = ValidateConv(r.x, r.weight, r.options);
@@ -153,5 +151,9 @@ void RunConvBackward(const Request& request, std::span<const NamedTensor>,
   threads.Run((g.p.dim + kChannels - 1) / kChannels,
               [&](int64_t task, int) { ChannelBlock(g, task * kChannels).Run(); });
 }
+
+}  // namespace
+
+const GradientVerbs kConvGradient = {PlanConvBackward, RunConvForward, RunConvBackward};
 
 }  // namespace heed

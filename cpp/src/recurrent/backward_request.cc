@@ -103,8 +103,6 @@ void AddRows(const TensorView<float>& from, const TensorView<float>& to) {
   }
 }
 
-}  // namespace
-
 BackwardPlan PlanRecurrentBackward(const Request& request) {
   const RecurrentRequest r = ReadDifferentiable(request);
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
@@ -147,5 +145,10 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor>,
                     pool);
   if (both && DryRun::Current() == nullptr) AddRows(to.d_k, to.d_log_decay);
 }
+
+}  // namespace
+
+const GradientVerbs kRecurrentGradient = {PlanRecurrentBackward, RunRecurrentForward,
+                                          RunRecurrentBackward};
 
 }  // namespace heed

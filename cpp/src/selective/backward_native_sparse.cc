@@ -207,8 +207,6 @@ NativeSparseRequest ReadValid(const Request& request) {
   return r;
 }
 
-}  // namespace
-
 BackwardPlan PlanNativeSparseBackward(const Request& request) {
   const NativeSparseRequest r = ReadValid(request);
   const auto& [batch, heads, len, dim] = r.q.shape;
@@ -245,5 +243,10 @@ void RunNativeSparseBackward(const Request& request, std::span<const NamedTensor
         .Run();
   });
 }
+
+}  // namespace
+
+const GradientVerbs kNativeSparseGradient = {PlanNativeSparseBackward, RunNativeSparseForward,
+                                             RunNativeSparseBackward};
 
 }  // namespace heed

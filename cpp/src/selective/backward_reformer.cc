@@ -203,8 +203,6 @@ ReformerRequest ReadValid(const Request& request) {
   return r;
 }
 
-}  // namespace
-
 BackwardPlan PlanReformerBackward(const Request& request) {
   const ReformerRequest r = ReadValid(request);
   const auto& [batch, heads, len, dim] = r.q.shape;
@@ -239,5 +237,10 @@ void RunReformerBackward(const Request& request, std::span<const NamedTensor> re
         .Run();
   });
 }
+
+}  // namespace
+
+const GradientVerbs kReformerGradient = {PlanReformerBackward, RunReformerForward,
+                                         RunReformerBackward};
 
 }  // namespace heed

@@ -126,6 +126,7 @@ RequestReader DifferentiableReader(const Request& request) {
   }
   return reader;
 }
+namespace {
 
 BackwardPlan PlanChosenBackward(const Request& request) {
   const ChosenRequest chosen(request);
@@ -167,5 +168,9 @@ void RunChosenBackward(const Request& request, std::span<const NamedTensor> resu
   chosen.Keep(g.attention, pool);
   RunGradientProblem(g, pool);
 }
+
+}  // namespace
+
+const GradientVerbs kChosenGradient = {PlanChosenBackward, RunChosenForward, RunChosenBackward};
 
 }  // namespace heed

@@ -123,8 +123,6 @@ RoutingRequest ReadValid(const Request& request) {
   return r;
 }
 
-}  // namespace
-
 BackwardPlan PlanRoutingBackward(const Request& request) {
   const RoutingRequest r = ReadValid(request);
   const auto& [batch, heads, len, dim] = r.q.shape;
@@ -156,5 +154,9 @@ void RunRoutingBackward(const Request& request, std::span<const NamedTensor>,
         .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
   });
 }
+
+}  // namespace
+
+const GradientVerbs kRoutingGradient = {PlanRoutingBackward, RunRoutingForward, RunRoutingBackward};
 
 }  // namespace heed

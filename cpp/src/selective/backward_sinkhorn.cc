@@ -272,8 +272,6 @@ SinkhornRequest ReadValid(const Request& request) {
   return r;
 }
 
-}  // namespace
-
 BackwardPlan PlanSinkhornBackward(const Request& request) {
   const SinkhornRequest r = ReadValid(request);
   const auto& [batch, heads, len, dim] = r.q.shape;
@@ -302,5 +300,10 @@ void RunSinkhornBackward(const Request& request, std::span<const NamedTensor>,
         .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
   });
 }
+
+}  // namespace
+
+const GradientVerbs kSinkhornGradient = {PlanSinkhornBackward, RunSinkhornForward,
+                                         RunSinkhornBackward};
 
 }  // namespace heed

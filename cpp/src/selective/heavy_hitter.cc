@@ -108,8 +108,8 @@ void DecodeAll(const AttentionProblem& p, const TensorView<const float>& q,
   }
 }
 
-// A list for each KV head and token, with room for what the cache holds then; first tokens stand
-// there for now.
+// A list for each KV head and token, as long as what the cache holds then, of the first tokens:
+// what a dry run counts with, and what ListHeld() writes over.
 BlockRows FirstTokens(const AttentionProblem& p, int64_t most) {
   BlockRows rows = {1, 1, p.q_len, p.num_kv_heads, {}, {}, p.batch};
   int64_t start = 0;
