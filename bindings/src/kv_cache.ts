@@ -31,7 +31,10 @@ export interface KvCacheOptions {
   readonly headDimV?: number | undefined;
   /** The most tokens of a sequence; without `blockSize` also its block: a contiguous cache. */
   readonly capacity?: number | undefined;
-  /** Tokens of a block of a paged cache. Default `capacity`, or 64 without one or with a window. */
+  /**
+   * Tokens of a block of a paged cache. Default `capacity`; without one as many as fill 2 MiB, a power
+   * of two from 64 to 1024; with a window 64.
+   */
   readonly blockSize?: number | undefined;
   /** Default "float32". */
   readonly dtype?: CacheDType | undefined;

@@ -32,7 +32,8 @@ struct KvCacheOptions {
   // The most tokens of a sequence; 0 = no limit.
   int64_t capacity = 0;
   // Tokens of a block, the unit of memory, sharing and eviction. 0 = one block of `capacity` tokens
-  // (a contiguous cache), or 64 where there is no capacity or a window.
+  // (a contiguous cache); without a capacity as many as fill 2 MiB, a power of two from 64 to 1024;
+  // with a window 64.
   int64_t block_size = 0;
 
   // float32, float16, bfloat16: rounded to nearest even. int8, float8_e4m3: each row (a token of

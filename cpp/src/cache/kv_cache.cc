@@ -15,7 +15,9 @@
 namespace heed {
 namespace {
 
-constexpr int64_t kDefaultBlockSize = 64;
+// Tokens of a block where nobody says: few with a window, which frees whole blocks.
+constexpr int64_t kFewTokens = 64;
+constexpr int64_t kManyTokens = 1024;
 // Lengths are 32-bit numbers on their way through attention.
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
@@ -27,6 +29,21 @@ void CheckAtLeast(const char* name, int64_t value, int64_t least) {
 
 int64_t BlockCount(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
+}
+
+// A token is read with all that lie before it: from blocks of a huge page, in runs of many tokens,
+// they come at the rate of memory, from blocks of 64 at half of it (Zen 4, 8 heads of 128 floats).
+int64_t DefaultBlockSize(const KvCacheOptions& o) {
+  if (o.window > 0) return kFewTokens;
+  if (o.capacity > 0) return o.capacity;
+  constexpr int64_t kHugePage = int64_t{2} << 20;
+  // Bounded, so that sizes that are refused later do not overflow here.
+  const auto bytes = static_cast<double>(o.num_kv_heads) *
+                     static_cast<double>(o.head_dim + o.head_dim_v) *
+                     static_cast<double>(ElementSize(o.dtype));
+  int64_t tokens = kFewTokens;
+  while (tokens < kManyTokens && static_cast<double>(tokens) * bytes < kHugePage) tokens *= 2;
+  return tokens;
 }
 
 KvCacheOptions Complete(KvCacheOptions o) {
@@ -60,7 +77,7 @@ KvCacheOptions Complete(KvCacheOptions o) {
          {DTypeName(o.dtype)});
   }
   if (o.block_size == 0) {
-    o.block_size = o.capacity > 0 && o.window == 0 ? o.capacity : kDefaultBlockSize;
+    o.block_size = DefaultBlockSize(o);
     if (o.page_size > 0) o.block_size = BlockCount(o.block_size, o.page_size) * o.page_size;
   }
   if (o.page_size > 0 && o.block_size % o.page_size != 0) {

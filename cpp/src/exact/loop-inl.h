@@ -165,7 +165,6 @@ class BlockLoop : private ScoreBlock {
     Weigh(tile, 0, rescale);
     const HeadRows values = ValuesOf(p_, unit_);
     FindRows(values, tile, scratch_.zeros.get(), *scratch_.stored_rows);
-    scratch_.stored_rows->streamed = plan_.streams_rows;
     SumStoredValues(values.dtype(), *scratch_.stored_rows, tile, plan_.v_cols, sums);
     VF poison = hn::Zero(d);
     for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {

@@ -32,6 +32,8 @@ struct CachedRows {
   const char* Block(int64_t b, int64_t j) const {
     return blocks[static_cast<size_t>(b)][static_cast<size_t>(j / block_size)];
   }
+  // Tokens of j's block from j on.
+  int64_t RunLength(int64_t j) const { return block_size - j % block_size; }
   // nullptr when the token was evicted.
   const void* Row(int64_t b, int64_t h, int64_t j) const {
     const char* block = Block(b, j);

@@ -35,6 +35,13 @@ struct HeadRows {
     return cached == nullptr ? tensor->Row(batch, head, j) : cached->Row(batch, head, j);
   }
   float Scale(int64_t j) const { return cached == nullptr ? 1.0f : cached->Scale(batch, head, j); }
+  // Rows from j on that lie RunStride() bytes apart, at most `most`.
+  int64_t RunLength(int64_t j, int64_t most) const {
+    return cached == nullptr ? most : std::min(most, cached->RunLength(j));
+  }
+  int64_t RunStride() const {
+    return cached == nullptr ? tensor->strides[2] * ElementSize(tensor->dtype) : cached->row_bytes;
+  }
 };
 
 // Memory for rows that are not floats where they lie.
@@ -62,6 +69,13 @@ inline void GatherRows(const HeadRows& from, int64_t first, size_t count, RowBuf
   }
 }
 
+// Reads a byte of every cache line.
+HWY_INLINE void Touch(const void* row, size_t bytes) {
+  constexpr size_t kLine = 64;
+  const auto* lines = static_cast<const volatile char*>(row);
+  for (size_t byte = 0; byte < bytes; byte += kLine) (void)lines[byte];
+}
+
 // Reads the rows of columns [first, last) of the tile once, in the order of memory, so that what
 // follows finds them in the cache. Squares of them are transposed one by one, which the prefetchers
 // of the processor take for many slow streams: half the speed (Zen 4).
@@ -78,11 +92,15 @@ inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* z
                      StoredRows& stored) {
   const size_t end = std::min(tile.last, tile.num_keys);
   const bool scaled = from.dtype() == DType::kInt8 || from.dtype() == DType::kFloat8E4M3;
-  for (size_t c = tile.first; c < end; ++c) {
+  for (size_t c = tile.first; c < end;) {
     const int64_t j = tile.key_begin + static_cast<int64_t>(c);
-    const void* row = from.Row(j);
-    stored.rows[c] = row == nullptr ? zeros : row;
-    if (scaled) stored.scales[c] = row == nullptr ? 0.0f : from.Scale(j);
+    const auto* const run = static_cast<const char*>(from.Row(j));
+    const int64_t length = from.RunLength(j, static_cast<int64_t>(end - c));
+    for (int64_t i = 0; i < length; ++i, ++c) {
+      stored.rows[c] =
+          run == nullptr ? static_cast<const void*>(zeros) : run + i * from.RunStride();
+      if (scaled) stored.scales[c] = run == nullptr ? 0.0f : from.Scale(j + i);
+    }
   }
   for (size_t c = end; c < tile.last; ++c) {
     stored.rows[c] = stored.rows[end - 1];

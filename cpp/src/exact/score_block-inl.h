@@ -125,6 +125,10 @@ class ScoreBlock {
     ScoreTile panel = tile;
     const bool in_place = plan_.ReadsKeysInPlace();
     const HeadRows keys = KeysOf(p_, unit_);
+    if (plan_.scores_rows) {
+      FindRows(keys, tile, scratch_.zeros.get(), *scratch_.stored_rows);
+      return plan_.plugs.score->FillFromRows(queries, keys.dtype(), *scratch_.stored_rows, tile);
+    }
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
       panel.first = c;
@@ -197,6 +201,10 @@ class ScoreBlock {
         const RowBuffers buffers = {scratch_.converted.get() + i * width, nullptr};
         GatherRows({&p_.q, nullptr, batch_, queries[i].head}, queries[i].query, 1, buffers,
                    rows + i);
+      }
+      if (plan_.scores_rows) {
+        plan_.plugs.score->PackQueryRows(rows, count, packed + group * plan_.query_depth);
+        continue;
       }
       plan_.plugs.score->PackQueries(rows, queries, count, packed + group * plan_.query_depth,
                                      packed + num_rows_ * plan_.query_depth);

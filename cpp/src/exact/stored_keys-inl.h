@@ -12,6 +12,7 @@
 #include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/pack-inl.h"
+#include "src/simd/reduce-inl.h"
 #include "src/simd/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,6 +97,71 @@ HWY_NOINLINE inline void DotStoredKeys([[maybe_unused]] DType dtype, const Store
   if (dtype == DType::kBFloat16) return DotKeys<BFloat16>(keys, queries, depth, tile);
 #endif
   DotKeys<float>(keys, queries, depth, tile);
+}
+
+// The lanes of kRows queries, [kRows][depth], times a key, each four vectors apart. One key at a
+// time, and each vector of it by an instruction of its own: then the processor's prefetchers see
+// one stream, in steps of a row, and run as far ahead as when memory is only read.
+template <class T, size_t kRows>
+HWY_INLINE void DotKey(const T* HWY_RESTRICT key, const float* scale,
+                       const float* HWY_RESTRICT queries, size_t depth, float* HWY_RESTRICT lanes) {
+  constexpr size_t kLanes = hn::MaxLanes(DF());
+  constexpr size_t kUnroll = 8;
+  const DF d;
+  VF sums[kRows];
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
+  const auto add = [&](size_t t) HWY_ATTR {
+    const VF k = LoadScaled(key + t, scale);
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r] = Fma(hn::LoadU(d, queries + r * depth + t), k, sums[r]);
+    }
+  };
+  size_t t = 0;
+  for (; t + kUnroll * kLanes <= depth; t += kUnroll * kLanes) {
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < kUnroll; ++i) add(t + i * kLanes);
+  }
+  for (; t < depth; t += kLanes) add(t);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) hn::Store(sums[r], d, lanes + r * 4 * kLanes);
+}
+
+// The scores of kRows queries and four keys from column c on. Sums of lanes are added last.
+template <class T, size_t kRows>
+HWY_INLINE void DotFourKeys(const StoredRows& keys, size_t c, const float* HWY_RESTRICT queries,
+                            size_t depth, float* HWY_RESTRICT scores) {
+  constexpr size_t kLanes = hn::MaxLanes(DF());
+  const DF d;
+  HWY_ALIGN float lanes[kRows * 4 * kLanes];
+  for (size_t i = 0; i < 4; ++i) {
+    DotKey<T, kRows>(static_cast<const T*>(keys.rows[c + i]), keys.scales + c + i, queries, depth,
+                     lanes + i * kLanes);
+  }
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    VF sums[4];
+    HWY_UNROLL(4)
+    for (size_t i = 0; i < 4; ++i) sums[i] = hn::Load(d, lanes + (r * 4 + i) * kLanes);
+    hn::StoreU(ReduceFour(d, sums, SumOf()), D4(), scores + r * kTileKeys + c);
+  }
+}
+
+// The scores of a tile of few queries, [num_rows][depth], whose keys are read once and in the order
+// of memory. `depth` is a multiple of a vector.
+template <class T>
+void DotKeyRows(const StoredRows& keys, const float* queries, size_t depth, const ScoreTile& tile) {
+  WithRows(tile.num_rows, [&]<size_t kRows>() HWY_ATTR {
+    for (size_t c = tile.first; c < tile.last; c += 4) {
+      DotFourKeys<T, kRows>(keys, c, queries, depth, tile.scores);
+    }
+  });
+}
+
+HWY_NOINLINE inline void DotStoredRows(DType dtype, const StoredRows& keys, const float* queries,
+                                       size_t depth, const ScoreTile& tile) {
+  WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeyRows<T>(keys, queries, depth, tile); });
 }
 
 }  // namespace HWY_NAMESPACE

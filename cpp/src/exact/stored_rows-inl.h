@@ -25,7 +25,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct StoredRows {
   const void* rows[kTileKeys];
   float scales[kTileKeys];
-  bool streamed;  // Plan::streams_rows
 };
 
 template <class T>
@@ -38,15 +37,9 @@ HWY_INLINE VF LoadScaled(const T* from, const float* scale) {
   return kHasScale<T> ? hn::Mul(x, hn::Set(d, *scale)) : x;
 }
 
-// Reads a byte of every cache line.
-HWY_INLINE void Touch(const void* row, size_t bytes) {
-  constexpr size_t kLine = 64;
-  const auto* lines = static_cast<const volatile char*>(row);
-  for (size_t byte = 0; byte < bytes; byte += kLine) (void)lines[byte];
-}
-
-// Keys whose values stay in L1 while all rows pass over them.
-inline constexpr size_t kValueKeys = 32;
+// Keys whose values stay in L1 while all rows pass over them. Few, because nothing is read from
+// memory while rows pass again, and the processor's prefetchers stop.
+inline constexpr size_t kValueKeys = 8;
 
 // Rows and vectors of columns whose sums are in registers while keys pass. As wide as can be for
 // floats: the processor's prefetchers follow rows that are read whole, one after the other. Panels
@@ -78,6 +71,7 @@ HWY_INLINE void SumColumns(const StoredRows& values, size_t column,
     HWY_UNROLL(8)
     for (size_t i = 0; i < kVectors; ++i) {
       const VF value = LoadScaled(row + i * lanes, values.scales + j);
+      HWY_FENCE;  // once, and in the order of memory, which prefetchers follow
       HWY_UNROLL(4)
       for (size_t r = 0; r < kRows; ++r) sum[r][i] = Fma(weight[r], value, sum[r][i]);
     }
@@ -111,10 +105,6 @@ void SumValues(const StoredRows& values, const ScoreTile& tile, size_t v_cols,
   std::fill_n(sums, tile.num_rows * v_cols, 0.0f);
   const size_t last = std::min(tile.last, tile.num_keys);
   for (size_t key = tile.first; key < last; key += kValueKeys) {
-    // The sums wait for their multiply-adds: memory should not wait with them.
-    for (size_t j = key; values.streamed && j < std::min(last, key + kValueKeys); ++j) {
-      Touch(values.rows[j], v_cols * sizeof(T));
-    }
     for (size_t r = 0; r < tile.num_rows; r += kValueRows<T>) {
       const ColumnRange& columns = tile.groups[r / kTileRows];
       const size_t begin = std::max(columns.begin, key);

@@ -38,6 +38,18 @@ class DotScore final : public ScorePlug {
                   ScoreTile& tile) const override {
     DotStoredKeys(dtype, keys, queries, head_dim_, tile);
   }
+  bool FillsFromRows(size_t num_queries) const override {
+    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0;
+  }
+  void PackQueryRows(const float* const* rows, size_t count, float* to) const override {
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t t = 0; t < head_dim_; ++t) to[i * head_dim_ + t] = scale_ * rows[i][t];
+    }
+  }
+  void FillFromRows(const float* queries, DType dtype, const StoredRows& keys,
+                    ScoreTile& tile) const override {
+    DotStoredRows(dtype, keys, queries, head_dim_, tile);
+  }
 
  private:
   float scale_;

@@ -50,6 +50,12 @@ class ScorePlug {
   virtual bool FillsStored(size_t, DType) const { return false; }
   // The same scores, bit for bit, from keys where they lie and as they are stored.
   virtual void FillStored(const float*, DType, const StoredRows&, ScoreTile&) const {}
+
+  // Can FillFromRows() score that many queries? It reads keys in the order of memory, with queries
+  // of PackQueryRows(), [count][QueryDepth()], and adds in another order than Fill().
+  virtual bool FillsFromRows(size_t) const { return false; }
+  virtual void PackQueryRows(const float* const*, size_t, float*) const {}
+  virtual void FillFromRows(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
 
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group
