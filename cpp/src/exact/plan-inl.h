@@ -132,10 +132,12 @@ struct Plan {
   // their own, and the bits of few queries are not those of many anyway.
   bool ScoresRows() const {
     return IsSplit() && HasFewRows() && num_units > 0 &&
-           plugs.score->FillsFromRows(static_cast<size_t>(rows - first_row));
+           plugs.score->FillsFromRows(static_cast<size_t>(rows - first_row),
+                                      KeysOf(*problem, 0).dtype());
   }
-  // Are keys and values read once, and from memory rather than from a cache? Then `TouchRows` pays:
-  // for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen 4).
+  // Are keys that are transposed read once, and from memory rather than from a cache? Then
+  // `TouchRows` pays: for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen
+  // 4).
   bool StreamsRows() const {
     constexpr int64_t kCached = 16 << 20;
     if (num_units == 0 || !HasFewRows()) return false;
