@@ -132,8 +132,7 @@ struct Plan {
   // their own, and the bits of few queries are not those of many anyway.
   bool ScoresRows() const {
     return IsSplit() && HasFewRows() && num_units > 0 &&
-           plugs.score->FillsFromRows(static_cast<size_t>(rows - first_row),
-                                      KeysOf(*problem, 0).dtype());
+           plugs.score->FillsFromRows(static_cast<size_t>(rows - first_row));
   }
   // Are keys that are transposed read once, and from memory rather than from a cache? Then
   // `TouchRows` pays: for 8 MB in a cache it would cost a tenth, for 32 MB it gains a fourth (Zen

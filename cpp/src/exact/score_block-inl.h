@@ -125,10 +125,7 @@ class ScoreBlock {
     ScoreTile panel = tile;
     const bool in_place = plan_.ReadsKeysInPlace();
     const HeadRows keys = KeysOf(p_, unit_);
-    if (plan_.scores_rows) {
-      FindRows(keys, tile, scratch_.zeros.get(), *scratch_.stored_rows);
-      return plan_.plugs.score->FillFromRows(queries, keys.dtype(), *scratch_.stored_rows, tile);
-    }
+    if (plan_.scores_rows) return FillFromRows(keys, queries, tile);
     const size_t t = static_cast<size_t>(tile.key_begin) / kTileKeys;
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
       panel.first = c;
@@ -141,6 +138,25 @@ class ScoreBlock {
         PackKeyPanel(plan_, unit_, t, c, scratch_.buffers(), packed.k);
         plan_.plugs.score->Fill(queries, packed.k, panel);
       }
+    }
+  }
+
+  // From keys row by row, and converted before where their type asks for it: the same bits.
+  void FillFromRows(const HeadRows& keys, const float* queries, ScoreTile& tile) const {
+    StoredRows& stored = *scratch_.stored_rows;
+    if (DotsStoredRows(keys.dtype())) {
+      FindRows(keys, tile, scratch_.zeros.get(), stored);
+      return plan_.plugs.score->FillFromRows(queries, keys.dtype(), stored, tile);
+    }
+    ScoreTile panel = tile;
+    for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
+      panel.first = c;
+      panel.last = c + PanelCols();
+      const float* rows[PanelCols()];
+      const size_t count = std::min(PanelCols(), tile.num_keys - c);
+      GatherRows(keys, tile.key_begin + static_cast<int64_t>(c), count, scratch_.buffers(), rows);
+      for (size_t i = 0; i < PanelCols(); ++i) stored.rows[c + i] = rows[std::min(i, count - 1)];
+      plan_.plugs.score->FillFromRows(queries, DType::kFloat32, stored, panel);
     }
   }
 

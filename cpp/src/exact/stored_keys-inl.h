@@ -159,9 +159,6 @@ void DotKeyRows(const StoredRows& keys, const float* queries, size_t depth, cons
   });
 }
 
-// Types that DotStoredRows() takes: all, but in WebAssembly, where the size of code counts.
-inline bool DotsStoredRows(DType dtype) { return dtype == DType::kFloat32 || !HWY_ARCH_WASM; }
-
 HWY_NOINLINE inline void DotStoredRows([[maybe_unused]] DType dtype, const StoredRows& keys,
                                        const float* queries, size_t depth, const ScoreTile& tile) {
 #if HWY_ARCH_WASM

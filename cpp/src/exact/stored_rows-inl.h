@@ -37,6 +37,10 @@ HWY_INLINE VF LoadScaled(const T* from, const float* scale) {
   return kHasScale<T> ? hn::Mul(x, hn::Set(d, *scale)) : x;
 }
 
+// Types whose rows are scored as they are stored: all, but in WebAssembly, where the size of code
+// counts.
+inline bool DotsStoredRows(DType dtype) { return dtype == DType::kFloat32 || !HWY_ARCH_WASM; }
+
 // Keys whose values stay in L1 while all rows pass over them. Few, because nothing is read from
 // memory while rows pass again, and the processor's prefetchers stop.
 inline constexpr size_t kValueKeys = 8;

@@ -38,8 +38,8 @@ class DotScore final : public ScorePlug {
                   ScoreTile& tile) const override {
     DotStoredKeys(dtype, keys, queries, head_dim_, tile);
   }
-  bool FillsFromRows(size_t num_queries, DType dtype) const override {
-    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0 && DotsStoredRows(dtype);
+  bool FillsFromRows(size_t num_queries) const override {
+    return num_queries <= kTileRows && head_dim_ % hn::MaxLanes(DF()) == 0;
   }
   void PackQueryRows(const float* const* rows, size_t count, float* to) const override {
     for (size_t i = 0; i < count; ++i) {

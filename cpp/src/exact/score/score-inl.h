@@ -51,10 +51,10 @@ class ScorePlug {
   // The same scores, bit for bit, from keys where they lie and as they are stored.
   virtual void FillStored(const float*, DType, const StoredRows&, ScoreTile&) const {}
 
-  // Can FillFromRows() score so many queries and keys that are stored so? It reads keys in the order
-  // of memory, takes queries from PackQueryRows(), [count][QueryDepth()], and adds in another order
-  // than Fill().
-  virtual bool FillsFromRows(size_t, DType) const { return false; }
+  // Can FillFromRows() score so many queries? It reads keys in the order of memory, takes queries
+  // from PackQueryRows(), [count][QueryDepth()], and adds in another order than Fill(). It takes keys
+  // of every type that DotsStoredRows() names.
+  virtual bool FillsFromRows(size_t) const { return false; }
   virtual void PackQueryRows(const float* const*, size_t, float*) const {}
   virtual void FillFromRows(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
