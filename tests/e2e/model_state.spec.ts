@@ -104,6 +104,21 @@ test("a model that is opened while the first still loads stays, by its name", as
   await expect(passage(page)).toContainText("With all heads");
 });
 
+test("heads that a link takes out are out of the site's model that is still coming back", async ({
+  page,
+}) => {
+  await open(page);
+  await openOwn(page);
+  const back = button(page, "Back to the model of the site");
+  await back.evaluate((element: HTMLButtonElement, link) => {
+    element.click();
+    location.hash = link;
+  }, LINK);
+  await expect(passage(page)).toContainText("Without 2 of 16 heads");
+  await expect(page.getByRole("heading", { name: "Layer 3, head 2" })).toBeVisible();
+  await expect(page).toHaveURL(/&out=1%2C2\.2%2C1$/);
+});
+
 test("measuring the heads can be stopped: what is measured stays, and it begins anew", async ({
   page,
 }) => {
@@ -162,6 +177,14 @@ test("where the heads of all layers are too many, those of one are shown", async
   await expect(page.getByRole("radiogroup", { name: "Heads" }).locator("canvas")).toHaveCount(8);
   await button(page, "all heads").click();
   await expect(page.getByText(/the mean of the heads of layer 5\.$/)).toBeVisible();
+  // A link to another layer is followed.
+  const typed = await text(page).inputValue();
+  await page.evaluate((value) => {
+    location.hash = `v=1&text=${value.replaceAll(" ", "+")}&head=7,3&look=head`;
+  }, typed);
+  await expect(page.getByRole("heading", { name: "Layer 7, head 3" })).toBeVisible({
+    timeout: 60_000,
+  });
 });
 
 test("a file that is dropped beside the box does not take the place of the page", async ({

@@ -54,10 +54,17 @@ class Reader {
   private passageIds = $state.raw<readonly number[]>([]);
   /** Models that were asked for: an earlier one that arrives later is not shown. */
   private openings = 0;
+  /** The site's model is on its way. */
+  private isOpening = false;
+  /** What is taken out of it once it is there. */
+  private awaited = $state.raw<readonly Head[] | null>(null);
 
   readonly heads = $derived(
     this.client ? allHeads(this.client.facts.numLayers, this.client.facts.numHeads) : [],
   );
+
+  /** The heads that are out, or that will be when the site's model is there. */
+  readonly out = $derived(this.awaited ?? this.pruned);
 
   /** The passage is text: a model without a tokenizer cannot read it. */
   readonly hasPassage = $derived(this.passageIds.length > 1);
@@ -66,6 +73,8 @@ class Reader {
   async openShipped(out: readonly Head[] = []): Promise<void> {
     const opening = ++this.openings;
     const isLatest = () => opening === this.openings;
+    this.isOpening = true;
+    this.awaited = out;
     const onProgress = (progress: OpenProgress) => {
       if (isLatest()) this.progress = progress;
     };
@@ -75,16 +84,28 @@ class Reader {
       const client = await openModel(files, { onProgress });
       // A visitor's model was opened meanwhile.
       if (!isLatest()) return client.dispose();
-      await this.show(client, out, true);
+      await this.show(client, this.awaited ?? out, true);
     } catch (error) {
-      if (isLatest()) this.problem = messageOf(error);
+      if (!isLatest()) return;
+      this.isOpening = false;
+      this.problem = messageOf(error);
     }
+  }
+
+  /** What a link asks for: these heads out, and the layer of `head` where not all are there. */
+  async follow(out: readonly Head[], head: Head): Promise<void> {
+    const { client, isOpening } = this;
+    if (isOpening) this.awaited = out;
+    if (!client) return isOpening ? undefined : this.openShipped(out);
+    this.layer = this.known([head])[0]?.layer ?? 0;
+    await (isOpening ? this.read(this.text) : this.prune(out));
   }
 
   /** Takes the place of the model that is open. */
   async show(client: ModelClient, out: readonly Head[] = [], isShipped = false): Promise<void> {
     this.close();
     this.client = client;
+    this.awaited = null;
     this.isShipped = isShipped;
     this.pruned = this.known(out);
     this.costs = [];
@@ -95,6 +116,7 @@ class Reader {
 
   close(): void {
     this.openings++;
+    this.isOpening = false;
     this.stop();
     this.stopMeasuring();
     this.reading.abort();
