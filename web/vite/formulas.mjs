@@ -28,6 +28,13 @@ export function toMathml(latex, { displayMode = true } = {}) {
   return math;
 }
 
+/** Its equations one after the other, so that a narrow page has them in lines. */
+export const toMathmlParts = (latex) =>
+  latex
+    .split(/\s*\\quad\s*/)
+    .map((part) => toMathml(part))
+    .join("");
+
 const asModule = (name, entries) => `export const ${name} = ${JSON.stringify(entries)};`;
 
 const MODULES = {

@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { FAMILIES } from "../src/lib/families.ts";
-import { toMathml } from "./formulas.mjs";
+import { toMathmlParts } from "./formulas.mjs";
 import { readMessages } from "./messages.mjs";
 import { isCrafted, mechanisms } from "./registry.mjs";
 import { fill, inShell, PAGE_FILES } from "./shell.mjs";
@@ -57,7 +57,7 @@ function partsOf(id) {
     year: String(row.year),
     cost: COST_NAMES[row.cost] ?? escaped(row.cost),
     source: sourceMarkup(row.source),
-    formula: toMathml(row.formula),
+    formula: toMathmlParts(row.formula),
     crafted: isCrafted(id) ? "crafted" : "plain",
     previous: neighbour(-1, index),
     next: neighbour(1, index),

@@ -3,6 +3,7 @@
 // needs.
 
 import type { Heed, Mechanism, MechanismInput, Parameter } from "heed";
+import { drawSequence, unitVectors } from "./example_tokens.js";
 import { t } from "./messages.js";
 import { hashText, normalSource, uniformSource } from "./random.js";
 
@@ -19,6 +20,8 @@ export interface Example {
   params: ExampleParams;
   /** What the inputs are, for the caption. */
   note: string;
+  /** The values are unit vectors, and the output is the weights of each. */
+  sumsValues?: boolean;
 }
 
 /** Extents by the symbols of the input table; others are SMALL. */
@@ -59,6 +62,24 @@ const EXTENTS: Readonly<Record<string, number>> = {
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   disentangled: { num_distances: 8 },
 };
+/**
+ * Mechanisms that form no weights, but whose output is a sum of the values: with unit vectors as values it is
+ * the weights that they would have had.
+ */
+const SUMS_VALUES: ReadonlySet<string> = new Set([
+  ...[
+    "linear",
+    "performer",
+    "cosformer",
+    "based",
+    "retention",
+    "lightning",
+    "gated_linear",
+    "mamba2",
+  ],
+  ...["hgrn2", "delta_rule", "gated_delta_rule", "kimi_delta", "rwkv6", "rwkv7", "log_linear"],
+  ...["nystrom", "native_sparse", "sinkhorn"],
+]);
 /** Where shapes, inputs or numbers follow a word: parameter, word, what differs then. */
 interface Follows {
   extents?: Readonly<Record<string, number>>;
@@ -156,7 +177,9 @@ export function drawInput(
     const uniform = uniformSource(own);
     return { data: Uint8Array.from({ length: count }, () => (uniform() < 0.7 ? 1 : 0)), shape };
   }
-  return { data: drawFloats(input, shape, own), shape };
+  const isSequence = (input.name === "q" || input.name === "k") && shape.length > 1;
+  const data = isSequence ? drawSequence(input.name, shape, seed) : drawFloats(input, shape, own);
+  return { data, shape };
 }
 
 const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
@@ -234,6 +257,17 @@ function followed(mechanism: Mechanism, changes: ExampleParams): Required<Follow
   return all;
 }
 
+const SEEDED = t`Seeded inputs: near tokens are alike, and four of them come twice`;
+
+/** As many dimensions as there are tokens. */
+function setUnitVectors(inputs: Example["inputs"]): void {
+  const { k, q, v } = inputs;
+  const len = (k ?? q)?.shape.at(-2);
+  if (!v || len === undefined) return;
+  const shape = [...v.shape.slice(0, -1), len];
+  inputs.v = { data: unitVectors(shape), shape };
+}
+
 /**
  * What a call needs at least: required inputs, and parameters that have no default; some follow the
  * words that a visitor has chosen.
@@ -255,6 +289,8 @@ export function drawExample(
   }
   const filled = FILLED[mechanism.id];
   if (filled) inputs[filled.input]?.data.fill(filled.value);
+  const sumsValues = SUMS_VALUES.has(mechanism.id);
+  if (sumsValues) setUnitVectors(inputs);
   const params: ExampleParams = {};
   for (const name of mechanism.params) {
     const parameter = parameters.get(name);
@@ -264,7 +300,8 @@ export function drawExample(
       follows.params[name] ?? EXAMPLE_PARAMS[mechanism.id]?.[name] ?? SMALL_PATTERN[name];
     if (small !== undefined) params[name] = small;
   }
-  return { inputs, params, note: filled?.note ?? t`Seeded random inputs` };
+  const note = sumsValues ? t`Unit vectors as values show what each token takes of each` : SEEDED;
+  return { inputs, params, note: filled?.note ?? note, sumsValues };
 }
 
 /** A matrix to look at: weights where there are any, else the output. */
@@ -354,6 +391,11 @@ export function pictureOf(
     return matrixOfHead({ ...QUERIES_BY_KEYS, part }, weights, head);
   }
   if (output === undefined) throw new Error("the call returned no output");
+  if (example.sumsValues) {
+    const picture = matrixOfHead({ ...QUERIES_BY_KEYS, part: one }, output, head);
+    // What was never read is exactly 0, whatever the sign of the rest.
+    return { ...picture, hidden: Uint8Array.from(picture.values, (value) => Number(value === 0)) };
+  }
   const part = output.shape.length === 4 ? one : "";
   const rowName = output.shape.length === 2 ? t`sequence` : t`position`;
   return matrixOfHead({ title: "Output", part, rowName, columnName: t`dimension` }, output, head);

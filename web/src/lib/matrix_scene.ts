@@ -25,6 +25,13 @@ function shortNumber(matrix: Matrix, value: number): string {
   return Number(value.toFixed(2)) === 1 ? "1" : text.replace(/^0/, "");
 }
 
+/** Cells of one colour that touch would be a patch: a line is left between them. */
+const apart = (box: ReturnType<typeof cellBox>) => ({
+  ...box,
+  width: box.width - (box.width > 3 ? 1 : 0),
+  height: box.height - (box.height > 3 ? 1 : 0),
+});
+
 function cellShapes(matrix: Matrix, layout: Layout, palette: Palette): Shape[] {
   const shapes: Shape[] = [];
   const ramp = palette.ramps[matrix.ramp];
@@ -40,7 +47,8 @@ function cellShapes(matrix: Matrix, layout: Layout, palette: Palette): Shape[] {
       const value = valueAt(matrix, row, column);
       const fill =
         matrix.kind === "mask" ? palette.faint : rampColour(ramp, rampPosition(matrix, value));
-      shapes.push({ kind: "rect", fill, ...box });
+      const isPatch = matrix.kind === "mask" && layout.gap === 0;
+      shapes.push({ kind: "rect", fill, ...(isPatch ? apart(box) : box) });
       const text = withNumbers ? shortNumber(matrix, value) : "";
       if (text) {
         shapes.push({

@@ -29,14 +29,18 @@ function largestOf(
   return order;
 }
 
-/** The `top` largest weights; a column in focus that is not among them takes the last place. */
+/**
+ * The `top` largest weights of keys that are seen; a column in focus that is not among them takes the last
+ * place. A key is hidden by a score of -Infinity, or where `hidden` says so.
+ */
 export function inspectRow(
   weights: ArrayLike<number>,
   scores: ArrayLike<number> | null,
   top: number,
   focus: number | null,
+  hidden: (column: number) => boolean = () => false,
 ): RowEntry[] {
-  const isSeen = (index: number) => scores?.[index] !== -Infinity;
+  const isSeen = (index: number) => scores?.[index] !== -Infinity && !hidden(index);
   const shown = largestOf(weights, top, isSeen);
   const inFocus = focus !== null && focus < weights.length && isSeen(focus);
   if (inFocus && !shown.includes(focus)) shown[Math.min(top - 1, shown.length)] = focus;

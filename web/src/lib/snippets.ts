@@ -2,7 +2,17 @@
 import type { Mechanism, MechanismInput, Parameter } from "heed";
 import type { Example, ExampleParams, ExampleTensor, ExampleValue } from "./example.js";
 
-/** The call in one line, with the parameters that are controls of the picture. */
+/** What the example and the visitor say of the controls: the others change nothing here. */
+export function givenParams(
+  example: Example,
+  changes: ExampleParams,
+  controls: readonly Parameter[],
+): ExampleParams {
+  const given = Object.entries({ ...example.params, ...changes });
+  return Object.fromEntries(given.filter(([name]) => controls.some((row) => row.name === name)));
+}
+
+/** The call in one line. */
 export function call(
   mechanism: Mechanism,
   example: Example,
@@ -10,9 +20,7 @@ export function call(
   controls: readonly Parameter[],
 ): string {
   const inputs = Object.keys(example.inputs).join(", ");
-  const given = Object.entries({ ...example.params, ...changes }).filter(([name]) =>
-    controls.some((row) => row.name === name),
-  );
+  const given = Object.entries(givenParams(example, changes, controls));
   const params = given.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
   const last = params === "" ? "" : `, { ${params} }`;
   return `heed.run("${mechanism.id}", { ${inputs} }${last})`;
