@@ -69,6 +69,13 @@ async function tableOf(section: Locator, figure = 0): Promise<string[][]> {
     );
 }
 
+test("says that no GPU was measured, as long as no committed file is of one", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+  const measured = FILES.some(({ result }) => result.machine.gpu);
+  await expect(page.getByText("none of them has run on a GPU yet")).toHaveCount(measured ? 0 : 1);
+});
+
 test("every run with peers is there, and its table has the numbers of its file", async ({
   page,
 }) => {

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const folder = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
+const RESULTS = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
 
 const short = (value) => (typeof value === "number" ? Number(value.toPrecision(6)) : undefined);
 
@@ -16,12 +16,14 @@ function contextOf(file, { machine, build, probes, plan, date, command }) {
     commit: build.commit,
     compiler: build.compiler,
     cpu: machine.cpu_model,
+    gpu: machine.gpu?.name,
     simd: chosen,
     clock: plan.clock,
     command: command.replace(/^\S*heed-bench/, "heed-bench"),
+    // On a GPU the targets are its instructions, each for one type.
     peaks: (probes?.fma ?? [])
-      .filter(({ target }) => target === chosen)
-      .map(({ threads, gflops }) => ({ threads, gflops: short(gflops) })),
+      .filter(({ target }) => machine.gpu || target === chosen)
+      .map(({ threads, gflops, dtype }) => ({ threads, gflops: short(gflops), dtype })),
     reads: (probes?.stream ?? []).map((row) => ({
       threads: row.threads,
       gbps: short(row.read_gbps),
@@ -34,6 +36,7 @@ const rowOf = ({ mechanism, peer, dtype, shape, threads, ms, ...row }) => ({
   peer,
   dtype,
   headDim: shape.head_dim,
+  queries: shape.q_len,
   length: shape.kv_len,
   mask: shape.mask,
   threads,
@@ -97,8 +100,11 @@ const CALLS = {
     })),
 };
 
-/** @returns {import("../src/benchmarks/results.js").Benchmarks} the newest first */
-export function readBenchmarks() {
+/**
+ * @param {string} folder with "/" at its end
+ * @returns {import("../src/benchmarks/results.js").Benchmarks} the newest first
+ */
+export function readBenchmarks(folder = RESULTS) {
   const results = readdirSync(folder)
     .filter((name) => name.endsWith(".json"))
     .sort()

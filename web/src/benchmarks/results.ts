@@ -10,11 +10,13 @@ export interface Context {
   commit: string;
   compiler: string;
   cpu: string;
+  /** Absent: the run was on the CPU. */
+  gpu?: string;
   simd: string;
   clock: string;
   command: string;
-  /** Multiply-adds that the same run reached, by thread count. */
-  peaks: readonly { threads: number; gflops: number }[];
+  /** Multiply-adds that the same run reached, by thread count; with a type, of that type. */
+  peaks: readonly { threads: number; gflops: number; dtype?: string }[];
   /** What it read from memory. */
   reads: readonly { threads: number; gbps: number }[];
 }
@@ -24,6 +26,7 @@ export interface Row {
   peer: string;
   dtype: string;
   headDim: number;
+  queries: number;
   length: number;
   mask: string;
   threads: number;
@@ -59,14 +62,23 @@ export interface Benchmarks {
 
 export const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];
 
-/** "2026-11-22 · AMD EPYC … · AVX3_ZEN4": how a run is chosen. */
-export const contextTitle = ({ date, cpu, simd }: Context): string => `${date} · ${cpu}, ${simd}`;
+const machineOf = ({ cpu, gpu, simd }: Context): string => gpu ?? `${cpu}, ${simd}`;
 
-export const contextSentence = ({ cpu, simd, compiler, commit, date, clock, file }: Context) =>
-  `${cpu}, ${simd}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : t`wall time`}; native_bench/results/${file}.`;
+/** "2026-11-22 · AMD EPYC …, AVX3_ZEN4": how a run is chosen. */
+export const contextTitle = (run: Context): string => `${run.date} · ${machineOf(run)}`;
 
-export const peakOf = ({ peaks }: Context, threads: number): number | undefined =>
-  peaks.find((row) => row.threads === threads)?.gflops;
+export const contextSentence = (run: Context) => {
+  const { compiler, commit, date, clock, file } = run;
+  return `${machineOf(run)}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : t`wall time`}; native_bench/results/${file}.`;
+};
+
+/** The most that was reached; undefined where it was not measured. */
+export function peakOf({ peaks }: Context, threads: number, dtype?: string): number | undefined {
+  const fits = peaks.filter(
+    (row) => row.threads === threads && (row.dtype ?? dtype) === (dtype ?? row.dtype),
+  );
+  return fits.length > 0 ? Math.max(...fits.map(({ gflops }) => gflops)) : undefined;
+}
 
 export const readRateOf = ({ reads }: Context, threads: number): number | undefined =>
   reads.find((row) => row.threads === threads)?.gbps;
@@ -74,8 +86,9 @@ export const readRateOf = ({ reads }: Context, threads: number): number | undefi
 /** Runs of one mechanism at several lengths beside peers, and runs of many mechanisms. */
 export const comesWithPeers = ({ rows }: Run): boolean =>
   distinct(rows.map(({ peer }) => peer)).length > 1;
-export const hasManyMechanisms = ({ rows }: Run): boolean =>
-  distinct(rows.map(({ mechanism }) => mechanism)).length > 1;
+/** Of one head size and type, which a run on a GPU has not. */
+export const hasManyMechanisms = ({ gpu, rows }: Run): boolean =>
+  gpu === undefined && distinct(rows.map(({ mechanism }) => mechanism)).length > 1;
 
 const number = (value: number): string => decimal(String(Number(value.toPrecision(3))));
 

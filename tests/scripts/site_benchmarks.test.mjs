@@ -1,0 +1,74 @@
+// What the page of benchmarks is given of a report: what ran on a GPU carries its name and its own peaks.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { readBenchmarks } from "../../web/vite/benchmarks.mjs";
+
+const report = (more) => ({
+  schema: "heed-bench",
+  date: "2026-11-23T00:00:00Z",
+  command: "build/heed-bench",
+  build: { compiler: "GNU", commit: "0123456789ab" },
+  plan: { clock: "wall" },
+  machine: { cpu_model: "a processor", simd: { chosen: "AVX2" } },
+  probes: { fma: [{ target: "AVX2", threads: 1, gflops: 50 }] },
+  rows: [
+    {
+      mechanism: "scaled_dot_product",
+      peer: "heed",
+      dtype: "bfloat16",
+      threads: 1,
+      status: "timed",
+      shape: { q_len: 1, kv_len: 512, head_dim: 64, mask: "full" },
+      ms: { median: 1, p10: 0.9, p90: 1.1 },
+    },
+  ],
+  ...more,
+});
+
+function read(...reports) {
+  const folder = mkdtempSync(join(tmpdir(), "heed-results-"));
+  try {
+    for (const [n, each] of reports.entries()) {
+      writeFileSync(join(folder, `${n}.json`), JSON.stringify(each));
+    }
+    return readBenchmarks(`${folder}/`).runs;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test("ARunOnTheCpuHasThePeaksOfItsTarget", () => {
+  const fma = [
+    { target: "AVX2", threads: 1, gflops: 50 },
+    { target: "SSE4", threads: 1, gflops: 25 },
+  ];
+  const [run] = read(report({ probes: { fma } }));
+  assert.equal(run.gpu, undefined);
+  assert.deepEqual(
+    run.peaks.map(({ gflops }) => gflops),
+    [50],
+  );
+});
+
+test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
+  const gpu = { name: "NVIDIA H100" };
+  const machine = { ...report().machine, gpu };
+  const fma = [
+    { target: "fma", threads: 1, gflops: 60_000, dtype: "float32" },
+    { target: "wgmma", threads: 1, gflops: 800_000, dtype: "bfloat16" },
+  ];
+  const [newest, oldest] = read(report(), report({ machine, probes: { fma } }));
+  assert.equal(newest.gpu, "NVIDIA H100");
+  assert.deepEqual(
+    newest.peaks.map(({ dtype, gflops }) => [dtype, gflops]),
+    [
+      ["float32", 60_000],
+      ["bfloat16", 800_000],
+    ],
+  );
+  assert.deepEqual([newest.rows[0].queries, newest.rows[0].length], [1, 512]);
+  assert.equal(oldest.gpu, undefined);
+});
