@@ -7,6 +7,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "svelte/compiler";
+import { IDEAS } from "../mechanisms/ideas.mjs";
 
 const web = fileURLToPath(new URL("../", import.meta.url));
 
@@ -235,6 +236,7 @@ export function siteMessages() {
     for (const message of all) found.add(message);
   };
   for (const file of sources()) add(sourceMessages(file));
+  add(Object.values(IDEAS));
   const markup = ["", "mechanisms", "vite"].flatMap((folder) =>
     readdirSync(join(web, folder))
       .filter((name) => name.endsWith(".html"))

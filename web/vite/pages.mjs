@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { IDEAS } from "../mechanisms/ideas.mjs";
 import { FAMILIES } from "../src/lib/families.ts";
 import { toMathmlParts } from "./formulas.mjs";
 import { readMessages } from "./messages.mjs";
@@ -44,6 +45,14 @@ const familyName = (family) => `{{${FAMILIES.find((row) => row.family === family
 const COST_NAMES = { pattern: "{{with the pattern}}", edges: "{{with the edges}}" };
 for (const cost of ["linear", "quadratic"]) COST_NAMES[cost] = `{{${cost}}}`;
 
+/** A crafted page tells its idea beside its figure. */
+function ideaMarkup(id) {
+  if (isCrafted(id)) return "";
+  const idea = IDEAS[id];
+  if (!idea) throw new Error(`web/mechanisms/ideas.mjs does not tell the idea of ${id}`);
+  return `<section class="idea"><h2>{{The idea}}</h2><p>{{${idea}}}</p></section>`;
+}
+
 /** What replaces the marks `<!--name-->` of the template. */
 function partsOf(id) {
   const index = mechanisms.findIndex((row) => row.id === id);
@@ -58,6 +67,7 @@ function partsOf(id) {
     cost: COST_NAMES[row.cost] ?? escaped(row.cost),
     source: sourceMarkup(row.source),
     formula: toMathmlParts(row.formula),
+    idea: ideaMarkup(id),
     crafted: isCrafted(id) ? "crafted" : "plain",
     previous: neighbour(-1, index),
     next: neighbour(1, index),
