@@ -1,9 +1,10 @@
 // The regression plot: data, truth and estimate, labelled on the marks.
+import { t } from "./messages.js";
 import type { Palette } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
 import { DOMAIN, POINTS, type Regression, SAMPLE, truth } from "./worked.js";
 
-const MARGIN = { left: 32, right: 68, top: 12, bottom: 32 };
+const MARGIN = { left: 32, right: 78, top: 12, bottom: 32 };
 const Y_RANGE = [-1, 6] as const;
 const SIZE = 12;
 
@@ -30,6 +31,8 @@ function axes(palette: Palette, height: number, px: Scale, py: Scale): Shape[] {
   }
   const name = { size: SIZE, fill: palette.soft, anchor: "start" as const };
   shapes.push({ kind: "text", x: px(DOMAIN) + 10, y: height - 18, text: "x", ...name });
+  const y = { size: SIZE, fill: palette.soft, anchor: "end" as const };
+  shapes.push({ kind: "text", x: MARGIN.left - 10, y: py(Y_RANGE[1] - 1), text: "y", ...y });
   return shapes;
 }
 
@@ -84,8 +87,8 @@ function endLabels(palette: Palette, result: Regression, px: Scale, py: Scale): 
   if (Math.abs(estimateY - truthY) < 15) estimateY = truthY + (estimateY < truthY ? -15 : 15);
   const label = { kind: "text", x: px(DOMAIN) + 8, size: SIZE, anchor: "start" } as const;
   return [
-    { ...label, y: truthY, text: "truth", fill: palette.soft },
-    { ...label, y: estimateY, text: "estimate", fill: palette.roleText.output, bold: true },
+    { ...label, y: truthY, text: t`truth`, fill: palette.soft },
+    { ...label, y: estimateY, text: t`estimate`, fill: palette.roleText.output, bold: true },
   ];
 }
 
