@@ -199,7 +199,7 @@ test("small matrices and tabs show the same eight views", async ({ page }) => {
   }
 });
 
-test("hover reads a cell, click pins it, and the pin survives the pointer leaving", async ({
+test("hover reads a cell, click pins it until it is clicked again, and the pin survives the pointer leaving", async ({
   page,
 }) => {
   const demo = new DemoPage(page);
@@ -212,6 +212,9 @@ test("hover reads a cell, click pins it, and the pin survives the pointer leavin
   await page.mouse.move(5, 5);
   await expect(demo.readout).toContainText("pinned");
   await expect(demo.readout).toContainText(/rank\s*\d of 5/);
+  await demo.matrix.click({ position });
+  await page.mouse.move(5, 5);
+  await expect(demo.readout).not.toContainText("pinned");
 });
 
 test("pointing at a word shows where it looks", async ({ page }) => {

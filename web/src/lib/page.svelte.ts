@@ -131,6 +131,12 @@ class Page {
     this.set({ pin: cell });
   }
 
+  /** Lets a pinned cell go: a touch screen has no Escape. */
+  togglePin(cell: Cell): void {
+    const { pin } = this.settings;
+    this.pin(pin?.row === cell.row && pin.column === cell.column ? null : cell);
+  }
+
   show(view: View): void {
     const keepPin = isPairView(view) === isPairView(this.settings.view);
     this.set({ view, pin: keepPin ? this.settings.pin : null });
