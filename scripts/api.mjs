@@ -25,7 +25,10 @@ function moveScripts(folder) {
     moved = script;
     const up = relative(join(folder, name, ".."), folder);
     const path = `${up === "" ? "" : `${up}/`}assets/page.js`;
-    const page = html.replace(inlineScript, () => `<script src="${path}"></script>`);
+    // What bindings/typedoc.json links as "#site" is the folder above this one.
+    const home = `href="${up === "" ? "" : `${up}/`}../index.html"`;
+    const linked = html.replaceAll('href="#site"', home);
+    const page = linked.replace(inlineScript, () => `<script src="${path}"></script>`);
     if (/<script>|\sstyle="|<style|\son\w+="/.test(page)) {
       throw new Error(`${name}: has more that is inline than was known of`);
     }

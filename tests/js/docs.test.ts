@@ -45,7 +45,7 @@ const LATENT = `
       "o_proj.weight": zeros(512, 4 * 128),
     })));`;
 
-const pages = ["README.md", ...readdirSync(`${root}docs`).map((name) => `docs/${name}`)].filter(
+const pages = ["README.md", "bindings/reference.md", ...readdirSync(`${root}docs`).map((name) => `docs/${name}`)].filter(
   (name) => name.endsWith(".md"),
 );
 

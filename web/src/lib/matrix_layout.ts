@@ -36,18 +36,22 @@ function longest(labels: readonly string[]): number {
   return Math.max(1, ...labels.map(letters));
 }
 
+/** A label that is marked is bold. */
+const BOLD = 1.1;
+
 /** How far leaning labels reach beyond the last column. */
 function overhang(labels: readonly string[], cell: number, size: number): number {
   const reach = labels.map(
     (label, column) =>
-      (letters(label) * size * EM + size) * Math.SQRT1_2 - (labels.length - column - 0.5) * cell,
+      (letters(label) * size * EM * BOLD + size) * Math.SQRT1_2 -
+      (labels.length - column - 0.5) * cell,
   );
   return Math.ceil(Math.max(1, ...reach));
 }
 
 /** Height above and width beside the cells that the column labels need. */
 function labelRoom(labels: readonly string[], angle: LabelAngle, size: number, pitch: number) {
-  const wide = longest(labels) * size * EM;
+  const wide = longest(labels) * size * EM * BOLD;
   if (angle === 0) return { top: 24, right: 1 };
   if (angle === 90) return { top: Math.ceil(wide + 14), right: 1 };
   return { top: Math.ceil(wide * Math.SQRT1_2 + size), right: overhang(labels, pitch, size) };

@@ -56,12 +56,21 @@ export function inspectRow(
   });
 }
 
-/** The mean over rows of -sum p log2 p, in bits; empty rows count as 0. */
+/**
+ * The mean over rows of -sum p log2 p, in bits, where p is a weight's share of its row: not all mechanisms have
+ * rows that sum to 1. Empty rows count as 0.
+ */
 export function meanEntropy(weights: ArrayLike<number>, rows: number, columns: number): number {
   let total = 0;
-  for (let at = 0; at < rows * columns; at++) {
-    const p = weights[at] as number;
-    if (p > 0) total -= p * Math.log2(p);
+  for (let row = 0; row < rows; row++) {
+    let [sum, logs] = [0, 0];
+    for (let at = row * columns; at < (row + 1) * columns; at++) {
+      const weight = weights[at] as number;
+      if (weight <= 0) continue;
+      sum += weight;
+      logs += weight * Math.log2(weight);
+    }
+    if (sum > 0) total += Math.log2(sum) - logs / sum;
   }
   return total / Math.max(1, rows);
 }
