@@ -1,7 +1,7 @@
 // The site as a whole: what a first visit loads, that nothing is seen to move, that it works from a
 // folder and without a network.
 import { gzipSync } from "node:zlib";
-import type { Page } from "@playwright/test";
+import type { Page, Response } from "@playwright/test";
 import { expect, test } from "./page.js";
 
 const BUDGET = 150_000;
@@ -31,7 +31,7 @@ for (const [path, text, id] of KINDS) {
   test(`the first load of ${path} is small, and nothing is seen to move`, async ({ page }) => {
     const sizes: Promise<[string, number]>[] = [];
     const ofModel: Promise<number>[] = [];
-    page.on("response", (response) => {
+    const weigh = (response: Response) => {
       const { pathname } = new URL(response.url());
       if (!response.ok() || pathname.endsWith(".wasm")) return;
       if (MODEL_FILE.test(pathname)) {
@@ -41,7 +41,8 @@ for (const [path, text, id] of KINDS) {
         return;
       }
       sizes.push(response.body().then((body) => [pathname, gzipSync(body).length]));
-    });
+    };
+    page.on("response", weigh);
     await page.addInitScript(() => {
       const shifts: number[] = [];
       Object.assign(window, { shifts });
@@ -52,6 +53,8 @@ for (const [path, text, id] of KINDS) {
     });
     await page.goto(path);
     await expect(page.getByTestId(id).first()).toContainText(text);
+    // What comes later is kept for offline use, and would not have arrived when the test ends.
+    page.off("response", weigh);
     const all = await Promise.all(sizes);
     const total = all.reduce((sum, [, size]) => sum + size, 0);
     expect(total, all.map(([name, size]) => `${name} ${size}`).join("\n")).toBeLessThan(BUDGET);

@@ -54,7 +54,7 @@ export function javaScript(mechanism: Mechanism, example: Example, params: Examp
 
 const heed = await load();
 
-// [batch, heads, length, dimension], filled with numbers between low and high.
+// [batch, heads, length, dimension], numbers between low and high.
 function random(shape, low = -1, high = 1) {
   const count = shape.reduce((product, extent) => product * extent, 1);
   const number = () => low + Math.random() * (high - low);
