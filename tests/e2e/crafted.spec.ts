@@ -3,6 +3,7 @@
 import type { Page } from "@playwright/test";
 import { HEAD_DIM, projectTokens } from "../../web/src/lib/vectors.js";
 import { GRID, START } from "../../web/src/mechanisms/additive/surface.js";
+import { SCORES as CAPPED } from "../../web/src/mechanisms/attention/softcap.js";
 import { TOKENS as PAIRS, personKeys } from "../../web/src/mechanisms/delta_rule/memory.js";
 import {
   DIM as FLASH_DIM,
@@ -187,6 +188,21 @@ test("additive: the surface is v tanh(W_q q + W_k k + b), one unit or two", asyn
     });
     expect(rows).toHaveLength(GRID.length);
   }
+});
+
+test("exact attention: what softcap makes of scores and weights", async ({ page }) => {
+  await page.goto("./mechanisms/attention.html");
+  await slide(page, "Cap", 20);
+  const rows = await readFigure(page);
+  const bent = CAPPED.map((score) => 20 * Math.tanh(score / 20));
+  const weights = softmax(bent);
+  const plain = softmax(CAPPED);
+  expect(rows).toHaveLength(CAPPED.length);
+  rows.forEach((row, key) => {
+    expect(Math.abs(toNumber(row[2] as string) - (bent[key] as number))).toBeLessThan(1e-3);
+    expect(Math.abs(toNumber(row[3] as string) - (weights[key] as number))).toBeLessThan(1e-4);
+    expect(Math.abs(toNumber(row[4] as string) - (plain[key] as number))).toBeLessThan(1e-4);
+  });
 });
 
 test("sink and softmax off by one: weights and what goes nowhere", async ({ page }) => {

@@ -1,8 +1,6 @@
 // The idea of each mechanism that has no page of its own in src/mechanisms/: two or three sentences, which are
 // messages of the site. They stand in the HTML of its page.
 export const IDEAS = {
-  attention:
-    "Every exact mechanism answers four questions: how a query and a key become a score, what changes the score, which pairs exist at all, and how a row of scores becomes weights. Here each of them is a choice of its own, and any combination works. The mechanisms of this family are settings of this one call.",
   hard: "Softmax spreads its weight over all keys; hard attention gives all of it to the best one and copies that value. It is the limit of softmax as the temperature falls to zero, and easy to read. Its price is the gradient: a small change of a score changes nothing, so nothing is learned through the choice.",
   average:
     "What does attention add over a plain mean? This is the plain mean: every visible key counts the same, and queries and keys are not even read. It is the baseline that shows whether looking matters, and with a causal mask it is the running average of all tokens so far.",
