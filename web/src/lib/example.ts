@@ -3,7 +3,7 @@
 // needs.
 
 import type { Heed, Mechanism, MechanismInput, Parameter } from "heed";
-import { drawSequence, unitVectors } from "./example_tokens.js";
+import { drawSequence, SUMS_VALUES, unitValues } from "./example_tokens.js";
 import { t } from "./messages.js";
 import { hashText, normalSource, uniformSource } from "./random.js";
 
@@ -62,24 +62,6 @@ const EXTENTS: Readonly<Record<string, number>> = {
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   disentangled: { num_distances: 8 },
 };
-/**
- * Mechanisms that form no weights, but whose output is a sum of the values: with unit vectors as values it is
- * the weights that they would have had.
- */
-const SUMS_VALUES: ReadonlySet<string> = new Set([
-  ...[
-    "linear",
-    "performer",
-    "cosformer",
-    "based",
-    "retention",
-    "lightning",
-    "gated_linear",
-    "mamba2",
-  ],
-  ...["hgrn2", "delta_rule", "gated_delta_rule", "kimi_delta", "rwkv6", "rwkv7", "log_linear"],
-  ...["nystrom", "native_sparse", "sinkhorn"],
-]);
 /** Where shapes, inputs or numbers follow a word: parameter, word, what differs then. */
 interface Follows {
   extents?: Readonly<Record<string, number>>;
@@ -259,15 +241,6 @@ function followed(mechanism: Mechanism, changes: ExampleParams): Required<Follow
 
 const SEEDED = t`Seeded inputs: near tokens are alike, and four of them come twice`;
 
-/** As many dimensions as there are tokens. */
-function setUnitVectors(inputs: Example["inputs"]): void {
-  const { k, q, v } = inputs;
-  const len = (k ?? q)?.shape.at(-2);
-  if (!v || len === undefined) return;
-  const shape = [...v.shape.slice(0, -1), len];
-  inputs.v = { data: unitVectors(shape), shape };
-}
-
 /**
  * What a call needs at least: required inputs, and parameters that have no default; some follow the
  * words that a visitor has chosen.
@@ -290,7 +263,7 @@ export function drawExample(
   const filled = FILLED[mechanism.id];
   if (filled) inputs[filled.input]?.data.fill(filled.value);
   const sumsValues = SUMS_VALUES.has(mechanism.id);
-  if (sumsValues) setUnitVectors(inputs);
+  if (sumsValues) Object.assign(inputs, unitValues(inputs));
   const params: ExampleParams = {};
   for (const name of mechanism.params) {
     const parameter = parameters.get(name);

@@ -1,6 +1,7 @@
 // Queries, keys and values of an example, so that its picture shows what the mechanism does: random ones
 // would make most pictures the same noise.
 
+import type { ExampleTensor } from "./example.js";
 import { hashText, normalSource } from "./random.js";
 
 /** Neighbours resemble each other in the first head, hardly in the others. */
@@ -63,4 +64,26 @@ export function unitVectors(shape: readonly number[]): Float32Array {
   return Float32Array.from({ length: count }, (_, at) =>
     Math.floor(at / dim) % len === at % dim ? 1 : 0,
   );
+}
+
+/**
+ * Mechanisms that form no weights, but whose output is a sum of the values: with unit vectors as values it is
+ * the weights that they would have had.
+ */
+export const SUMS_VALUES: ReadonlySet<string> = new Set(
+  (
+    "linear performer cosformer based retention lightning gated_linear mamba2 hgrn2 delta_rule " +
+    "gated_delta_rule kimi_delta rwkv6 rwkv7 log_linear nystrom native_sparse sinkhorn"
+  ).split(" "),
+);
+
+/** Unit vectors in place of an example's values: as many dimensions as there are tokens. */
+export function unitValues(inputs: Readonly<Record<string, ExampleTensor>>): {
+  v?: ExampleTensor;
+} {
+  const { k, q, v } = inputs;
+  const len = (k ?? q)?.shape.at(-2);
+  if (!v || len === undefined) return {};
+  const shape = [...v.shape.slice(0, -1), len];
+  return { v: { data: unitVectors(shape), shape } };
 }
