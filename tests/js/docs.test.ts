@@ -45,9 +45,11 @@ const LATENT = `
       "o_proj.weight": zeros(512, 4 * 128),
     })));`;
 
-const pages = ["README.md", "bindings/reference.md", ...readdirSync(`${root}docs`).map((name) => `docs/${name}`)].filter(
-  (name) => name.endsWith(".md"),
-);
+const pages = [
+  "README.md",
+  "bindings/reference.md",
+  ...readdirSync(`${root}docs`).map((name) => `docs/${name}`),
+].filter((name) => name.endsWith(".md"));
 
 const examples = pages.flatMap((page) => {
   const text = readFileSync(root + page, "utf8");
