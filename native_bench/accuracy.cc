@@ -4,6 +4,7 @@
 
 #include "heed/attention.h"
 #include "heed/attention_free.h"
+#include "heed/gradient.h"
 #include "heed/graph.h"
 #include "heed/latent.h"
 #include "heed/layers.h"
@@ -63,6 +64,36 @@ constexpr Promise kPromises[] = {
     {"learned_position", {kPositionCodeMaxError, RelativeTo::kResults}},
 };
 
+struct GradientPromise {
+  std::string_view name;  // a family, or one of its rows
+  double max_error;
+};
+constexpr GradientPromise kGradientPromises[] = {
+    {"attention_free", kComposedGradientMaxError},
+    {"attention_pooling", kComposedGradientMaxError},
+    {"differential", kComposedGradientMaxError},
+    {"external", kComposedGradientMaxError},
+    {"gated", kComposedGradientMaxError},
+    {"graph", kComposedGradientMaxError},
+    {"hopfield", kComposedGradientMaxError},
+    {"induced_set", kComposedGradientMaxError},
+    {"perceiver", kComposedGradientMaxError},
+    {"synthesizer", kComposedGradientMaxError},
+    {"talking_heads", kComposedGradientMaxError},
+    {"causal_conv", kConvGradientMaxError},
+    {"exact", kGradientMaxError},
+    {"selective", kGradientMaxError},
+    {"low_rank", kLowRankGradientMaxError},
+    {"recurrent", kRecurrentGradientMaxError},
+    {"layer", kLayerGradientMaxError},
+    {"position", kPositionGradientMaxError},
+};
+
+[[noreturn]] void FailUnknown(std::string_view mechanism) {
+  throw Error(ErrorCode::kUnsupported,
+              "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");
+}
+
 }  // namespace
 
 Accuracy AccuracyOf(std::string_view mechanism) {
@@ -76,8 +107,17 @@ Accuracy AccuracyOf(std::string_view mechanism) {
   if (row != nullptr && (row->family == "exact" || row->family == "selective"))
     return {kAttentionMaxError, RelativeTo::kValues};
   if (row != nullptr && row->family == "low_rank") return {kLowRankMaxError, RelativeTo::kValues};
-  throw Error(ErrorCode::kUnsupported,
-              "heed-bench knows no accuracy bound for '" + std::string(mechanism) + "'");
+  FailUnknown(mechanism);
+}
+
+double GradientMaxErrorOf(std::string_view mechanism) {
+  const Mechanism* row = FindMechanism(mechanism);
+  for (const GradientPromise& promise : kGradientPromises) {
+    if (row != nullptr && (promise.name == row->id || promise.name == row->family)) {
+      return promise.max_error;
+    }
+  }
+  FailUnknown(mechanism);
 }
 
 }  // namespace heed::bench

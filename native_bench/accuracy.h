@@ -23,6 +23,10 @@ struct Accuracy {
 // Throws heed::Error(kUnsupported) for an id outside the registry.
 Accuracy AccuracyOf(std::string_view mechanism);
 
+// What heed/gradient.h promises for gradients, relative to the largest element of each. Throws
+// likewise.
+double GradientMaxErrorOf(std::string_view mechanism);
+
 }  // namespace heed::bench
 
 #endif  // HEED_NATIVE_BENCH_ACCURACY_H_

@@ -1,8 +1,10 @@
-// heed-bench --backward: gradients, checked against differences of the oracle, then timed.
+// heed-bench --backward: gradients of every row that has them, checked against differences of the
+// oracle, then timed.
 #ifndef HEED_NATIVE_BENCH_BACKWARD_H_
 #define HEED_NATIVE_BENCH_BACKWARD_H_
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,12 +17,17 @@ namespace heed::bench {
 
 struct BackwardRow {
   Case shape;
-  Verdict verdict;         // of a short problem of the same heads, along random directions
-  Summary forward = {};    // of one call, lse included
-  Summary seconds = {};    // of the backward call alone
-  double flop = 0;         // kBackwardOverForward times what forward counts
-  double peak_gflops = 0;  // of the machine; 0 = not measured
+  Status status = Status::kRefused;
+  std::string reason = {};  // of kWrong and kRefused
+  Verdict verdict = {};     // of a short problem of the same heads, along random directions
+  Summary forward = {};     // of one call, lse included
+  Summary seconds = {};     // of the backward call alone
+  double flop = 0;          // kBackwardOverForward times what forward counts; 0 = not counted
+  double peak_gflops = 0;   // of the machine; 0 = not measured
+  std::optional<int64_t> peak_bytes = {};  // high water of one backward call; HighWater
+
   double Gflops() const { return seconds.count ? flop / seconds.median * 1e-9 : 0; }
+  double OverForward() const { return seconds.median / forward.median; }
 };
 
 // Five matrix products for two. By convention, not what a mechanism recomputes.
@@ -42,6 +49,8 @@ class BackwardProblem {
   // gradients and by differences of the oracle; errors relative to the terms of the sum. After both
   // calls.
   Verdict Verify(uint64_t seed) const;
+  // Whether every gradient is a number. After both calls.
+  bool IsFinite() const;
 
  private:
   Problem problem_;
@@ -49,11 +58,16 @@ class BackwardProblem {
   std::vector<NamedTensor> named_results_, named_d_results_, named_gradients_;
 };
 
+// Tokens of the problem that is compared with the oracle.
+inline constexpr int64_t kBackwardCheckedLen = 65;
+
 // Every case of the grid whose mechanism has a gradient.
 BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress);
 
 bool AnyWrong(const BackwardReport& report);
 void PrintBackward(std::ostream& out, const BackwardReport& report);
+void PrintCsv(std::ostream& out, const BackwardReport& report);
+void PrintMarkdown(std::ostream& out, const BackwardReport& report);
 nlohmann::json ToJson(const BackwardReport& report);
 
 }  // namespace heed::bench

@@ -25,10 +25,10 @@ std::string ScriptSafe(const nlohmann::json& report) {
 
 void PrintHtml(std::ostream& out, const nlohmann::json& report) {
   const std::string schema = report.value("schema", "");
-  if (schema != "heed-bench" && schema != "heed-bench-web") {
+  if (schema != "heed-bench" && schema != "heed-bench-web" && schema != "heed-bench-backward") {
     throw Error(ErrorCode::kOption, "--html: '" + schema +
                                         "' is no report of programs on problems; expected "
-                                        "heed-bench or heed-bench-web");
+                                        "heed-bench, heed-bench-web or heed-bench-backward");
   }
   std::string_view page = kReportPage;
   for (size_t open = page.find("{{"); open != std::string_view::npos; open = page.find("{{")) {

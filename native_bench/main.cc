@@ -144,12 +144,17 @@ int Products(const Options& options) {
   return wrong ? kExitWrong : 0;
 }
 
-// A report of its own kind: measured, printed, written as JSON, judged.
+// A report of its own kind: measured, printed, written, judged. Those that have rows of columns are
+// written as CSV and Markdown too.
 template <typename OwnReport>
 int Finish(const Options& options, const std::string& command,
            OwnReport (*measure)(const Options&, Report, const Progress&),
            void (*print)(std::ostream&, const OwnReport&)) {
-  if (!options.csv_path.empty() || !options.markdown_path.empty() || !options.html_path.empty()) {
+  constexpr bool kHasRows = requires(std::ostream & out, const OwnReport& report) {
+    PrintCsv(out, report);
+    PrintMarkdown(out, report);
+  };
+  if (!kHasRows && !(options.csv_path + options.markdown_path + options.html_path).empty()) {
     throw Error(ErrorCode::kOption, "a report of this kind is written by --json only");
   }
   const nlohmann::json older = ReadOlder(options);
@@ -159,6 +164,10 @@ int Finish(const Options& options, const std::string& command,
     if (IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
     PrintContext(std::cout, report.context);
     print(std::cout, report);
+  }
+  if constexpr (kHasRows) {
+    WriteTo(options.csv_path, [&](std::ostream& out) { PrintCsv(out, report); });
+    WriteTo(options.markdown_path, [&](std::ostream& out) { PrintMarkdown(out, report); });
   }
   const int status = WriteJson(options, ToJson(report), older);
   return AnyWrong(report) ? kExitWrong : status;

@@ -1,6 +1,8 @@
 // Draws the page of one report. Everything shown is computed from the JSON that the page carries.
 
 const report = JSON.parse(document.getElementById("report").textContent);
+const isBackward = report.schema === "heed-bench-backward";
+if (isBackward) report.rows = report.rows.map(asProgram);
 const timed = report.rows.filter((row) => row.status === "timed");
 const peerIds = [...new Set(report.rows.map((row) => row.peer))];
 const OWN = peerIds.find((id) => id.startsWith("heed")) ?? peerIds[0];
@@ -9,6 +11,19 @@ const isOwn = (id) => id === OWN || id.startsWith("heed");
 const number = (value) =>
   value === undefined || value === null ? "-" : Number(value.toPrecision(3)).toString();
 const milliseconds = (ms) => (ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`);
+
+/** A row of gradients as one of a program: of heed, the only one that has them. */
+function asProgram(row) {
+  const { num_heads, num_kv_heads, head_dim, q_len, kv_len, mask } = row;
+  const shape = { num_heads, num_kv_heads, head_dim, q_len, kv_len, mask };
+  return {
+    ...row,
+    shape,
+    peer: "heed",
+    dtype: "float32",
+    fraction_of_fma_peak: row.fraction_of_peak,
+  };
+}
 
 function element(name, attributes = {}, ...children) {
   const svg = ["svg", "g", "path", "line", "text", "circle"].includes(name);
@@ -47,11 +62,14 @@ function problemOf(row, ...without) {
     .join(", ");
 }
 
+const overForward = ({ ms, forward_ms }) => ms.median / forward_ms.median;
+
 const describe = (row) =>
   `${row.peer}: ${problemOf(row)}. ${milliseconds(row.ms.median)} (p10 ${milliseconds(row.ms.p10)}, ` +
   `p90 ${milliseconds(row.ms.p90)})${row.gflops ? `, ${number(row.gflops)} GFLOP/s` : ""}` +
-  `${row.fraction_of_fma_peak ? `, ${number(100 * row.fraction_of_fma_peak)} % of the peak` : ""}, ` +
-  `${number(row.gbps)} GB/s; error ${number(row.max_error)}, bound ${number(row.error_bound)}.`;
+  `${row.fraction_of_fma_peak ? `, ${number(100 * row.fraction_of_fma_peak)} % of the peak` : ""}` +
+  `${row.gbps ? `, ${number(row.gbps)} GB/s` : ""}` +
+  `${row.forward_ms ? `, ${number(overForward(row))} times forward` : ""}; error ${number(row.max_error)}, bound ${number(row.error_bound)}.`;
 
 function groupBy(rows, key) {
   const groups = new Map();
@@ -453,7 +471,9 @@ function showRows() {
     p90: (row) => number(row.ms?.p90),
     "GFLOP/s": (row) => number(row.gflops),
     "% of peak": (row) => number(row.fraction_of_fma_peak && 100 * row.fraction_of_fma_peak),
-    "GB/s": (row) => number(row.gbps),
+    ...(isBackward
+      ? { "times forward": (row) => number(row.ms && overForward(row)) }
+      : { "GB/s": (row) => number(row.gbps) }),
     "memory, MiB": (row) => memory(row.peak_bytes),
     samples: (row) => row.reps ?? "-",
     error: (row) => number(row.max_error),

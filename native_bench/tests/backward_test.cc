@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "native_bench/accuracy.h"
+
 namespace heed::bench {
 namespace {
 
@@ -31,11 +33,40 @@ TEST(Backward, EveryRowWithAGradientIsRight) {
   const BackwardReport report = MeasureBackward(options, {}, kSilent);
   ASSERT_EQ(report.rows.size(), 7u);  // retention is always causal
   for (const BackwardRow& row : report.rows) {
-    EXPECT_TRUE(row.verdict.Passed())
-        << row.shape.Name() << " " << row.verdict.failure << " " << row.verdict.max_error;
+    EXPECT_EQ(row.status, Status::kVerified)
+        << row.shape.Name() << " " << row.reason << " " << row.verdict.max_error;
     const int tables = row.shape.mechanism == "cope" ? 1 : 0;
     EXPECT_EQ(row.verdict.rows, 3 + tables) << row.shape.Name() << ": q, k, v and tables";
   }
+}
+
+TEST(Backward, RowsOfEveryFamilyAreHeldToTheirPromise) {
+  Options options = SmallOptions();
+  // Choices, kinks, decays that must stay below 0, rows without keys, weights of layers.
+  options.grid.mechanisms = {"top_k", "relu",  "gated_linear", "memory_compressed",
+                             "graph", "quest", "multi_head",   "rope"};
+  options.grid.masks = {Mask::kFull};
+  options.verify_only = true;
+  const BackwardReport report = MeasureBackward(options, {}, kSilent);
+  ASSERT_EQ(report.rows.size(), options.grid.mechanisms.size());
+  for (const BackwardRow& row : report.rows) {
+    EXPECT_EQ(row.status, Status::kVerified)
+        << row.shape.Name() << " " << row.reason << " " << row.verdict.max_error;
+    EXPECT_EQ(row.verdict.bound, GradientMaxErrorOf(row.shape.mechanism));
+  }
+}
+
+TEST(Backward, ACaseThatTheRowRefusesIsNotWrong) {
+  Options options = SmallOptions();
+  options.grid.mechanisms = {"multi_head", "sigmoid"};
+  options.grid.lengths = {{1, 80}};  // multi_head has one length
+  options.grid.masks = {Mask::kFull};
+  const BackwardReport report = MeasureBackward(options, {}, kSilent);
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_EQ(report.rows[0].status, Status::kRefused);
+  EXPECT_THAT(report.rows[0].reason, HasSubstr("one length"));
+  EXPECT_EQ(report.rows[1].status, Status::kTimed);
+  EXPECT_FALSE(AnyWrong(report));
 }
 
 TEST(Backward, AWrongGradientIsNoticed) {
@@ -60,9 +91,15 @@ TEST(Backward, Reports) {
   const nlohmann::json json = ToJson(report);
   EXPECT_EQ(json["schema"], "heed-bench-backward");
   EXPECT_GT(json["rows"][0]["gflops"], 0);
+  EXPECT_GT(json["rows"][0]["forward_ms"]["median"], 0);
   std::ostringstream out;
   PrintBackward(out, report);
   EXPECT_THAT(out.str(), HasSubstr("sigmoid"));
+  std::ostringstream csv, markdown;
+  PrintCsv(csv, report);
+  PrintMarkdown(markdown, report);
+  EXPECT_THAT(csv.str(), HasSubstr("\nsigmoid,4:2,16,80,full,float32,1,"));
+  EXPECT_THAT(markdown.str(), HasSubstr("| x forward |"));
   options.grid.mechanisms = {"retention"};
   EXPECT_THROW(MeasureBackward(options, {}, kSilent), Error);
 }

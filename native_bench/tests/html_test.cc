@@ -54,6 +54,12 @@ TEST(Html, NothingIsLoadedFromElsewhere) {
   EXPECT_THAT(page, HasSubstr("showRows();"));
 }
 
+TEST(Html, GradientsHaveAPageToo) {
+  nlohmann::json report = ReportWith("heed-bench --backward --html -");
+  report["schema"] = "heed-bench-backward";
+  EXPECT_EQ(nlohmann::json::parse(EmbeddedJson(Page(report))), report);
+}
+
 TEST(Html, ReportsOfAnotherKindAreRefused) {
   nlohmann::json report = ReportWith("");
   report["schema"] = "heed-bench-steps";
