@@ -58,8 +58,8 @@ TEST(Backward, RowsOfEveryFamilyAreHeldToTheirPromise) {
 
 TEST(Backward, ACaseThatTheRowRefusesIsNotWrong) {
   Options options = SmallOptions();
-  options.grid.mechanisms = {"multi_head", "sigmoid"};
-  options.grid.lengths = {{1, 80}};  // multi_head has one length
+  options.grid.mechanisms = {"reformer", "sigmoid"};
+  options.grid.lengths = {{1, 80}};  // reformer has one length
   options.grid.masks = {Mask::kFull};
   const BackwardReport report = MeasureBackward(options, {}, kSilent);
   ASSERT_EQ(report.rows.size(), 2u);

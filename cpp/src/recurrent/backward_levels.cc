@@ -1,130 +1,247 @@
 // Backward of log-linear attention, level by level. The tokens of the left half of an aligned block
 // of 2^level tokens are read by those of its right half with the weights of that level: a small
-// linear attention of its own, which no other block changes. With S the state of the left half at
-// its end, P the decays from there to a query, Q those from a key to there, and w = scale weight P:
+// linear attention of its own, which no other block changes. With P the decays from the end of the
+// left half to a query, w = scale weight P and y what arrives at the query w q:
 //
-//   y = S do,  dq += w y,  dweight = scale P q . y,  dS = sum w q do^T         right
-//   dk += Q beta dS v,  dv += Q beta dS^T k,  dbeta += Q k . dS v              left
+//   dq += w y,  dweight = scale P q . y
 //
-// What a query gets from its block passes the decays up to it, what a key gives those behind it.
-#include <algorithm>
-#include <cmath>
+// and what both are in, w q . y, passes those decays. Levels within a chunk are taken at once.
+#include "src/recurrent/backward_levels.h"
 
-#include "src/recurrent/backward_tokens.h"
+#include <algorithm>
 
 namespace heed {
 namespace {
 
-struct LevelsMemory {
-  ScratchVector<double> state, d_state;   // [head_dim][head_dim_v]
-  ScratchVector<double> row;              // [head_dim_v]: dS^T k
-  ScratchVector<double> d_decay, d_beta;  // [kv_len]
-  ScratchVector<double> given;            // [kv_len]: what a token adds to L, in one block
-
-  explicit LevelsMemory(const RecurrentProblem& p)
-      : state(static_cast<size_t>(p.head_dim * p.head_dim_v)),
-        d_state(state.size()),
-        row(static_cast<size_t>(p.head_dim_v)),
-        d_decay(static_cast<size_t>(p.kv_len)),
-        d_beta(d_decay.size()),
-        given(d_decay.size()) {}
-};
-
-// Tokens [first, end) of all that there were: those before `before` are in the initial states.
-struct Span {
-  int64_t first, end;
-};
-
-class LevelsBackward : HeadBackward {
+// All heads of one batch entry at a time: positions differ between entries.
+class LevelsBackward {
  public:
-  LevelsBackward(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums,
-                 LevelsMemory& memory)
-      : HeadBackward(g, unit, sums),
-        m_(memory),
-        before_(p_.Position(b_, 0)),
-        after_(before_ + Length()),
-        dim_(p_.head_dim),
-        cols_(p_.head_dim_v) {}
+  LevelsBackward(const RecurrentBackwardProblem& g, ThreadPool& pool)
+      : g_(g),
+        p_(g.forward),
+        to_(g.gradients),
+        pool_(pool),
+        chunk_(g, pool),
+        sums_(g),
+        queries_(Rows(p_.num_heads, p_.head_dim)),
+        d_queries_(queries_.view().shape),
+        arriving_(Rows(p_.num_heads, p_.head_dim_v)),
+        d_keys_(Rows(p_.num_kv_heads, p_.head_dim)),
+        d_values_(Rows(p_.num_kv_heads, p_.head_dim_v)),
+        d_gates_(Rows(p_.num_kv_heads, 1)),
+        d_betas_(d_gates_.view().shape),
+        state_({1, p_.num_kv_heads, p_.head_dim, p_.head_dim_v}),
+        d_state_(state_.view().shape),
+        d_final_(state_.view().shape),
+        factors_(static_cast<size_t>(p_.num_heads * p_.kv_len)),
+        passed_(static_cast<size_t>(p_.num_kv_heads)) {
+    for (int64_t h = 0; h < p_.num_kv_heads; ++h) heads_.emplace_back(g_, h, HeadGradients{});
+  }
 
   void Run() {
-    Clear();
-    for (int64_t t = 0; t < Length(); ++t) Itself(t);
-    for (int64_t level = 1; level <= p_.num_states; ++level) {
-      const int64_t half = int64_t{1} << (level - 1), block = 2 * half;
-      const int64_t from = before_ / block * block;
-      for (int64_t first = from; first + half < after_; first += block) {
-        const Span right = {std::max(first + half, before_), std::min(first + block, after_)};
-        if (right.first < right.end) Block({first, first + half}, right, level);
+    for (b_ = 0; b_ < p_.batch; ++b_) {
+      heads_.clear();
+      for (int64_t h = 0; h < p_.num_kv_heads; ++h) {
+        const int64_t unit = b_ * p_.num_kv_heads + h;
+        heads_.emplace_back(g_, unit, sums_.Of(unit));
       }
+      before_ = p_.Position(b_, 0);
+      after_ = before_ + p_.KeyLength(b_);
+      RunEntry();
+    }
+    sums_.Write();
+  }
+
+ private:
+  Extents Rows(int64_t heads, int64_t width) const { return {1, heads, p_.kv_len, width}; }
+  template <class Body>
+  void ForEachHead(const Body& body) {
+    pool_.Run(p_.num_kv_heads, [&](int64_t h, int) { body(h, heads_[static_cast<size_t>(h)]); });
+  }
+
+  void RunEntry() {
+    ForEachHead([&](int64_t, LevelsHead& head) {
+      head.Clear();
+      for (int64_t t = 0; t < after_ - before_; ++t) head.Itself(t);
+    });
+    for (int64_t first = before_ / kLevelsChunk * kLevelsChunk; first < after_;
+         first += kLevelsChunk) {
+      Chunk({std::max(first, before_), std::min(first + kLevelsChunk, after_)});
+    }
+    for (int64_t level = kLevelsInChunk + 1; level <= p_.num_states; ++level) {
+      Level(level, {before_, after_});
     }
     for (int64_t l = 0; l < p_.num_states; ++l) {
       if ((after_ >> l & 1) != 0) FinalState(l);
     }
-    Store();
+    ForEachHead([](int64_t, LevelsHead& head) { head.Store(); });
   }
 
- private:
-  double Weight(int64_t head, int64_t t, int64_t level) const {
-    return double{p_.options.level_weights(b_, head, t, level)};
-  }
-  double Gate(int64_t t) const { return Decay(t, 0); }
-
-  void Clear() {
-    std::fill(m_.d_decay.begin(), m_.d_decay.end(), 0.0);
-    std::fill(m_.d_beta.begin(), m_.d_beta.end(), 0.0);
-    const auto clear = [&](const TensorView<float>& view, int64_t head) {
-      for (int64_t t = 0; t < view.shape[2] && view.has_value(); ++t) {
-        for (int64_t c = 0; c < view.shape[3]; ++c) view(b_, head, t, c) = 0;
-      }
-    };
-    clear(to_.d_k, h_);
-    clear(to_.d_v, h_);
-    clear(to_.d_initial_state, h_);
-    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
-      clear(to_.d_q, head);
-      clear(to_.d_level_weights, head);
+  // Block by block where older states are read, or a number is not finite.
+  void Chunk(const TokenSpan& span) {
+    const bool reads_older = p_.options.initial_state.has_value() && span.first % kLevelsChunk != 0;
+    if (!reads_older && chunk_.Run(b_, span.first - before_, span, heads_)) return;
+    for (int64_t level = 1; level <= std::min(kLevelsInChunk, p_.num_states); ++level) {
+      Level(level, span);
     }
   }
 
-  static void AddTo(const TensorView<float>& to, const TokenPlace& at, int64_t c, double value) {
-    if (to.has_value()) to(at.b, at.head, at.t, c) += static_cast<float>(value);
-  }
-  void SetWeight(int64_t head, int64_t t, int64_t level, double value) const {
-    const TensorView<float>& to = to_.d_level_weights;
-    if (to.has_value()) to(b_, head, t, level) = static_cast<float>(value);
+  // The blocks of a level that a span of positions meets; those that lie in it whole at once.
+  void Level(int64_t level, const TokenSpan& span) {
+    const int64_t half = int64_t{1} << (level - 1), block = 2 * half;
+    for (int64_t first = span.first / block * block; first + half < span.end;) {
+      int64_t count = 1;
+      while (first >= span.first && first + (count + 1) * block <= span.end) ++count;
+      const TokenSpan left = {first, first + half};
+      const TokenSpan right = {std::max(left.end, span.first), std::min(first + block, span.end)};
+      const bool written = left.end > before_ || p_.options.initial_state.has_value();
+      if (right.size() > 0 && written) Blocks(left, right, count, level);
+      first += count * block;
+    }
   }
 
-  // A token reads what it wrote itself, at level 0, and by its direct path.
-  void Itself(int64_t t) {
-    for (int64_t n = 0; n < p_.group; ++n) {
-      const int64_t head = FirstHead() + n;
-      double meet = 0, along = 0;
-      for (int64_t c = 0; c < dim_; ++c) {
-        meet += double{p_.q(b_, head, t, c)} * double{p_.k(b_, h_, t, c)};
+  // Tokens of a span and of `count - 1` that follow, each a block later, as batch entries.
+  template <class T>
+  TensorView<T> Tokens(TensorView<T> view, const TokenSpan& span, int64_t count,
+                       int64_t block) const {
+    if (view.shape[0] > 1) view.data += b_ * view.strides[0];
+    view.data += (span.first - before_) * view.strides[2];
+    view.strides[0] = block * view.strides[2];
+    view.shape[0] = count;
+    view.shape[2] = span.size();
+    return view;
+  }
+  // Of a factor, whose strides are 0 where it broadcasts.
+  TensorView<const float> Factor(TensorView<const float> view, const TokenSpan& span, int64_t count,
+                                 int64_t block) const {
+    if (!view.has_value()) return view;
+    view.data += b_ * view.strides[0] + (span.first - before_) * view.strides[2];
+    view.strides[0] = block * view.strides[2];
+    view.shape = {count, p_.num_kv_heads, span.size(), 1};
+    return view;
+  }
+  TokenSpan Existing(const TokenSpan& span) const {
+    return {std::max(span.first, before_), std::max(span.end, before_)};
+  }
+
+  RecurrentOptions Options(const TokenSpan& keys, int64_t count, int64_t block) const {
+    RecurrentOptions o;
+    o.scale = 1.0;
+    o.causal = false;
+    o.log_decay = Factor(p_.options.log_decay, keys, count, block);
+    o.beta = Factor(p_.options.beta, keys, count, block);
+    return o;
+  }
+
+  RecurrentGradients KeyGradients(const TokenSpan& keys, int64_t count, int64_t block) const {
+    const auto rows = [&](const OwnedTensor& tensor) {
+      return Tokens(tensor.view(), keys, count, block);
+    };
+    RecurrentGradients to;
+    to.d_k = rows(d_keys_);
+    to.d_v = rows(d_values_);
+    if (p_.options.log_decay.has_value()) to.d_log_decay = rows(d_gates_);
+    if (p_.options.beta.has_value()) to.d_beta = rows(d_betas_);
+    return to;
+  }
+
+  // Linear attention from right halves to left ones.
+  void Blocks(const TokenSpan& left, const TokenSpan& right, int64_t count, int64_t level) {
+    const int64_t block = int64_t{1} << level;
+    const TokenSpan keys = Existing(left);
+    LoadQueries(right, count, level);
+    const bool given = LoadInitial(left);
+    RecurrentGradients to = KeyGradients(keys, count, block);
+    to.d_q = Tokens(d_queries_.view(), right, count, block);
+    if (given) to.d_initial_state = d_state_.view();
+    RecurrentOptions o = Options(keys, count, block);
+    if (given) o.initial_state = state_.view();
+    RecurrentBackward(Tokens(queries_.view(), right, count, block),
+                      Tokens(p_.k, keys, count, block), Tokens(p_.v, keys, count, block),
+                      Tokens(arriving_.view(), right, count, block), o, to, &pool_);
+    ForEachHead([&](int64_t h, LevelsHead& own) {
+      for (int64_t n = 0; n < count; ++n) {
+        StoreQueries(h, own, {right.first + n * block, right.end + n * block}, level);
+        StoreKeys(h, own, {keys.first + n * block, keys.end + n * block});
       }
-      for (int64_t e = 0; e < cols_; ++e) {
-        along += double{g_.d_out(b_, head, t, e)} * double{p_.v(b_, h_, t, e)};
+      if (given) StoreInitial(h, left);
+    });
+  }
+
+  double& FactorOf(int64_t head, int64_t t) {
+    return factors_[static_cast<size_t>(head * p_.kv_len + t)];
+  }
+  double Weight(int64_t head, int64_t t, int64_t level) const {
+    return double{p_.options.level_weights(b_, head, t, level)};
+  }
+
+  // Queries of right halves times their weights, and what arrives at them; zeros where nothing
+  // passes.
+  void LoadQueries(const TokenSpan& right, int64_t count, int64_t level) {
+    ForEachHead([&](int64_t h, LevelsHead& own) {
+      for (int64_t n = 0; n < count; ++n) {
+        const int64_t first = right.first - before_ + (n << level);
+        double passed = double{p_.scale};
+        for (int64_t t = first; t < first + right.size(); ++t) {
+          passed *= own.Gate(t);
+          for (int64_t head = h * p_.group; head < (h + 1) * p_.group; ++head) {
+            FactorOf(head, t) = passed;
+            LoadQuery(head, t, passed == 0, static_cast<float>(passed * Weight(head, t, level)));
+          }
+        }
       }
-      const double factor = double{p_.scale} * Beta(t), weight = Weight(head, t, 0);
-      const double skip =
-          p_.options.skip.empty() ? 0 : double{p_.options.skip[static_cast<size_t>(head)]};
-      SetWeight(head, t, 0, factor * meet * along);
-      m_.d_beta[static_cast<size_t>(t)] += double{p_.scale} * weight * meet * along;
-      if (!sums_.skip.empty()) sums_.skip[static_cast<size_t>(n)] += along;
-      for (int64_t c = 0; c < dim_; ++c) {
-        AddTo(to_.d_q, {b_, head, t}, c, factor * weight * along * double{p_.k(b_, h_, t, c)});
-        AddTo(to_.d_k, {b_, h_, t}, c, factor * weight * along * double{p_.q(b_, head, t, c)});
+    });
+  }
+
+  void LoadQuery(int64_t head, int64_t t, bool hidden, float weight) {
+    float* const query = RowOf(queries_.view(), 0, head, t);
+    float* const arriving = RowOf(arriving_.view(), 0, head, t);
+    if (hidden) {
+      std::fill_n(query, p_.head_dim, 0.0f);
+      std::fill_n(arriving, p_.head_dim_v, 0.0f);
+    } else {
+      ScaleRow(RowOf(p_.q, b_, head, t), p_.head_dim, weight, query);
+      ScaleRow(RowOf(g_.d_out, b_, head, t), p_.head_dim_v, 1, arriving);
+    }
+  }
+
+  // What queries get; it passes the decays from the first token of the right half to their own.
+  void StoreQueries(int64_t h, LevelsHead& own, const TokenSpan& right, int64_t level) {
+    double sum = 0;
+    for (int64_t t = right.end - before_; t-- > right.first - before_;) {
+      for (int64_t head = h * p_.group; head < (h + 1) * p_.group; ++head) {
+        if (FactorOf(head, t) != 0) sum += StoreQuery(head, t, level);
       }
-      for (int64_t e = 0; e < cols_; ++e) {
-        AddTo(to_.d_v, {b_, h_, t}, e,
-              (factor * weight * meet + skip) * double{g_.d_out(b_, head, t, e)});
+      own.d_decay[static_cast<size_t>(t)] += sum;
+    }
+  }
+
+  double StoreQuery(int64_t head, int64_t t, int64_t level) {
+    const double factor = FactorOf(head, t), weight = factor * Weight(head, t, level);
+    const float* const d_query = RowOf(d_queries_.view(), 0, head, t);
+    const double along = DotRows(RowOf(p_.q, b_, head, t), d_query, p_.head_dim);
+    AddRow(to_.d_q, {b_, head, t}, static_cast<float>(weight), d_query);
+    if (to_.d_level_weights.has_value()) {
+      to_.d_level_weights(b_, head, t, level) = static_cast<float>(factor * along);
+    }
+    return weight * along;
+  }
+
+  void StoreKeys(int64_t h, LevelsHead& own, const TokenSpan& keys) {
+    for (int64_t t = keys.first - before_; t < keys.end - before_; ++t) {
+      const size_t token = static_cast<size_t>(t);
+      AddRow(to_.d_k, {b_, h, t}, 1, RowOf(d_keys_.view(), 0, h, t));
+      AddRow(to_.d_v, {b_, h, t}, 1, RowOf(d_values_.view(), 0, h, t));
+      if (p_.options.log_decay.has_value()) {
+        own.d_decay[token] += double{d_gates_.view()(0, h, t, 0)};
       }
+      if (p_.options.beta.has_value()) own.d_beta[token] += double{d_betas_.view()(0, h, t, 0)};
     }
   }
 
   // The initial states whose tokens lie in a span.
   template <class Body>
-  void ForEachInitial(const Span& span, const Body& body) const {
+  void ForEachInitial(const TokenSpan& span, const Body& body) const {
     if (!p_.options.initial_state.has_value()) return;
     for (int64_t l = 0; l < p_.num_states; ++l) {
       const int64_t first = before_ >> (l + 1) << (l + 1);
@@ -132,172 +249,102 @@ class LevelsBackward : HeadBackward {
     }
   }
 
-  bool IsEmpty(const Span& span) const {
-    return span.end <= before_ && !p_.options.initial_state.has_value();
+  // Their sum; false if there are none.
+  bool LoadInitial(const TokenSpan& span) {
+    bool any = false;
+    ForEachInitial(span, [&](int64_t l) {
+      ForEachHead([&](int64_t h, LevelsHead&) {
+        for (int64_t c = 0; c < p_.head_dim; ++c) {
+          float* const sum = RowOf(state_.view(), 0, h, c);
+          const float* const row = RowOf(p_.options.initial_state, b_, h, l * p_.head_dim + c);
+          for (int64_t e = 0; e < p_.head_dim_v; ++e) sum[e] = any ? sum[e] + row[e] : row[e];
+        }
+      });
+      any = true;
+    });
+    return any;
   }
 
-  // The state of a span at its end, from the last token to the first.
-  void LoadState(const Span& span) {
-    std::fill(m_.state.begin(), m_.state.end(), 0.0);
-    double passed = 1;
-    for (int64_t t = span.end - before_; t-- > std::max<int64_t>(span.first - before_, 0);) {
-      if (passed == 0) return;
-      for (int64_t c = 0; c < dim_; ++c) {
-        const double key = passed * Beta(t) * double{p_.k(b_, h_, t, c)};
-        for (int64_t e = 0; e < cols_; ++e) At(m_.state, c, e) += key * double{p_.v(b_, h_, t, e)};
-      }
-      passed *= Gate(t);
-    }
-    if (passed == 0) return;
+  void StoreInitial(int64_t h, const TokenSpan& span) {
     ForEachInitial(span, [&](int64_t l) {
-      for (int64_t c = 0; c < dim_; ++c) {
-        for (int64_t e = 0; e < cols_; ++e) At(m_.state, c, e) += passed * Initial(l, c, e);
+      for (int64_t c = 0; c < p_.head_dim; ++c) {
+        AddRow(to_.d_initial_state, {b_, h, l * p_.head_dim + c}, 1,
+               RowOf(d_state_.view(), 0, h, c));
       }
     });
-  }
-
-  double& At(ScratchVector<double>& state, int64_t c, int64_t e) const {
-    return state[static_cast<size_t>(c * cols_ + e)];
-  }
-  double Initial(int64_t l, int64_t c, int64_t e) const {
-    return double{p_.options.initial_state(b_, h_, l * dim_ + c, e)};
-  }
-
-  void Block(const Span& left, const Span& right, int64_t level) {
-    if (IsEmpty(left)) return;
-    LoadState(left);
-    std::fill(m_.d_state.begin(), m_.d_state.end(), 0.0);
-    const int64_t first = right.first - before_, end = right.end - before_;
-    double passed = 1;
-    for (int64_t t = first; t < end; ++t) {
-      passed *= Gate(t);
-      double given = 0;
-      for (int64_t head = FirstHead(); head < FirstHead() + p_.group && passed != 0; ++head) {
-        given += Read(t, head, level, passed);
-      }
-      Given(t) = given;
-    }
-    // It passes the decays from the first token of the right half to that of its query.
-    double sum = 0;
-    for (int64_t t = end; t-- > first;) DDecay(t) += sum += Given(t);
-    Write(left);
-  }
-
-  // A query of the right half; returns what it adds to L.
-  double Read(int64_t t, int64_t head, int64_t level, double passed) {
-    const double factor = double{p_.scale} * passed;
-    const double weight = factor * Weight(head, t, level);
-    double given = 0;
-    for (int64_t c = 0; c < dim_; ++c) {
-      const double query = double{p_.q(b_, head, t, c)};
-      double sum = 0;
-      for (int64_t e = 0; e < cols_; ++e) {
-        const double arriving = double{g_.d_out(b_, head, t, e)};
-        sum += At(m_.state, c, e) * arriving;
-        At(m_.d_state, c, e) += weight * query * arriving;
-      }
-      AddTo(to_.d_q, {b_, head, t}, c, weight * sum);
-      given += query * sum;
-    }
-    SetWeight(head, t, level, factor * given);
-    return weight * given;
-  }
-
-  // What d_state gives to the tokens and initial states of a span.
-  void Write(const Span& span) {
-    const int64_t first = std::max<int64_t>(span.first - before_, 0);
-    const int64_t end = std::max(span.end - before_, first);
-    double passed = 1;
-    for (int64_t t = end; t-- > first;) {
-      Given(t) = passed == 0 ? 0 : WriteToken(t, passed);
-      passed *= Gate(t);
-    }
-    double sum = 0;
-    ForEachInitial(span, [&](int64_t l) {
-      if (passed != 0) sum += WriteInitial(l, passed);
-    });
-    // It passes the decays behind its key.
-    for (int64_t t = first; t < end; ++t) {
-      DDecay(t) += sum;
-      sum += Given(t);
-    }
-  }
-
-  double WriteToken(int64_t t, double passed) {
-    const double factor = passed * Beta(t);
-    double strength = 0;
-    std::fill(m_.row.begin(), m_.row.end(), 0.0);
-    for (int64_t c = 0; c < dim_; ++c) {
-      const double key = double{p_.k(b_, h_, t, c)};
-      double sum = 0;
-      for (int64_t e = 0; e < cols_; ++e) {
-        sum += At(m_.d_state, c, e) * double{p_.v(b_, h_, t, e)};
-        m_.row[static_cast<size_t>(e)] += At(m_.d_state, c, e) * key;
-      }
-      AddTo(to_.d_k, {b_, h_, t}, c, factor * sum);
-      strength += key * sum;
-    }
-    for (int64_t e = 0; e < cols_; ++e) {
-      AddTo(to_.d_v, {b_, h_, t}, e, factor * m_.row[static_cast<size_t>(e)]);
-    }
-    m_.d_beta[static_cast<size_t>(t)] += passed * strength;
-    return factor * strength;
-  }
-
-  double WriteInitial(int64_t l, double passed) {
-    double sum = 0;
-    for (int64_t c = 0; c < dim_; ++c) {
-      for (int64_t e = 0; e < cols_; ++e) {
-        const double gradient = passed * At(m_.d_state, c, e);
-        AddTo(to_.d_initial_state, {b_, h_, l * dim_ + c}, e, gradient);
-        sum += gradient * Initial(l, c, e);
-      }
-    }
-    return sum;
   }
 
   // A state of 2^l tokens, which is read as it is after the last token.
   void FinalState(int64_t l) {
-    const TensorView<const float>& from = to_.d_final_state;
-    const int64_t first = after_ >> (l + 1) << (l + 1), end = first + (int64_t{1} << l);
-    const Span span = {first, end};
-    if (!from.has_value() || IsEmpty(span)) return;
-    double passed = 1;
-    const int64_t behind = std::max<int64_t>(end - before_, 0);
-    for (int64_t t = behind; t < Length(); ++t) passed *= Gate(t);
-    if (passed == 0) return;
-    LoadState(span);
-    double given = 0;
-    for (int64_t c = 0; c < dim_; ++c) {
-      for (int64_t e = 0; e < cols_; ++e) {
-        At(m_.d_state, c, e) = passed * double{from(b_, h_, l * dim_ + c, e)};
-        given += At(m_.d_state, c, e) * At(m_.state, c, e);
+    const int64_t first = after_ >> (l + 1) << (l + 1);
+    const TokenSpan span = {first, first + (int64_t{1} << l)}, keys = Existing(span);
+    const TokenSpan nothing = {before_, before_};
+    const bool given = LoadInitial(span);
+    if (!to_.d_final_state.has_value() || (keys.size() == 0 && !given)) return;
+    LoadArriving(l, keys.end - before_);
+    RecurrentGradients to = KeyGradients(keys, 1, 1);
+    to.d_final_state = d_final_.view();
+    if (given) to.d_initial_state = d_state_.view();
+    RecurrentOptions o = Options(keys, 1, 1);
+    if (given) o.initial_state = state_.view();
+    RecurrentBackward(Tokens(queries_.view(), nothing, 1, 1), Tokens(p_.k, keys, 1, 1),
+                      Tokens(p_.v, keys, 1, 1), Tokens(arriving_.view(), nothing, 1, 1), o, to,
+                      &pool_);
+    ForEachHead([&](int64_t h, LevelsHead& own) {
+      if (passed_[static_cast<size_t>(h)] == 0) return;
+      const double through = Through(h, keys, given);
+      for (int64_t t = keys.end - before_; t < after_ - before_; ++t) {
+        own.d_decay[static_cast<size_t>(t)] += through;
       }
-    }
-    for (int64_t t = behind; t < Length(); ++t) DDecay(t) += given;
-    Write(span);
+      StoreKeys(h, own, keys);
+      if (given) StoreInitial(h, span);
+    });
   }
 
-  void Store() {
-    for (int64_t t = 0; t < Length(); ++t) {
-      // A factor of 0 stays 0, whatever its logarithm does.
-      g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, 0, Gate(t) == 0 ? 0 : DDecay(t));
-      g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, m_.d_beta[static_cast<size_t>(t)]);
-    }
-    ClearBeyondLength();
+  // What arrives at the state of a level, through the decays from token `end` on.
+  void LoadArriving(int64_t level, int64_t end) {
+    ForEachHead([&](int64_t h, LevelsHead& own) {
+      double& passed = passed_[static_cast<size_t>(h)] = 1;
+      for (int64_t t = end; t < after_ - before_; ++t) passed *= own.Gate(t);
+      for (int64_t c = 0; c < p_.head_dim; ++c) {
+        ScaleRow(RowOf(to_.d_final_state, b_, h, level * p_.head_dim + c), p_.head_dim_v,
+                 static_cast<float>(passed), RowOf(d_final_.view(), 0, h, c));
+      }
+    });
   }
 
-  double& DDecay(int64_t t) { return m_.d_decay[static_cast<size_t>(t)]; }
-  double& Given(int64_t t) { return m_.given[static_cast<size_t>(t)]; }
+  // What the state of a span gives to L: it is the sum of what its keys wrote.
+  double Through(int64_t h, const TokenSpan& keys, bool given) const {
+    double sum = 0;
+    for (int64_t t = keys.first - before_; t < keys.end - before_; ++t) {
+      sum += DotRows(RowOf(p_.k, b_, h, t), RowOf(d_keys_.view(), 0, h, t), p_.head_dim);
+    }
+    for (int64_t c = 0; c < p_.head_dim && given; ++c) {
+      sum += DotRows(RowOf(state_.view(), 0, h, c), RowOf(d_state_.view(), 0, h, c), p_.head_dim_v);
+    }
+    return sum;
+  }
 
-  LevelsMemory& m_;
-  int64_t before_, after_, dim_, cols_;
+  const RecurrentBackwardProblem& g_;
+  const RecurrentProblem& p_;
+  const RecurrentGradients& to_;
+  ThreadPool& pool_;
+  LevelsChunk chunk_;
+  SharedSums sums_;
+  std::vector<LevelsHead> heads_;
+  // Rows of one batch entry; those of queries are times their weights.
+  OwnedTensor queries_, d_queries_, arriving_, d_keys_, d_values_, d_gates_, d_betas_;
+  OwnedTensor state_, d_state_, d_final_;  // [1, num_kv_heads, head_dim, head_dim_v]
+  ScratchVector<double> factors_;          // [num_heads][kv_len]: scale times the decays
+  ScratchVector<double> passed_;           // [num_kv_heads]
+  int64_t b_ = 0, before_ = 0, after_ = 0;
 };
 
 }  // namespace
 
 void RunLevelsBackward(const RecurrentBackwardProblem& g, ThreadPool& pool) {
-  RunHeads<LevelsBackward, LevelsMemory>(g, pool);
+  LevelsBackward backward(g, pool);
+  if (DryRun::Current() == nullptr) backward.Run();
 }
 
 }  // namespace heed
