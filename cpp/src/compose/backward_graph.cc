@@ -9,6 +9,7 @@
 #include "src/compose/graph_problem.h"
 #include "src/compose/rows.h"
 #include "src/message.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -25,12 +26,6 @@ void SumColumns(int64_t width, float* to, const Add& add) {
     add(first, count, sums);
     for (int64_t c = 0; c < count; ++c) to[first + c] = static_cast<float>(sums[c]);
   }
-}
-
-double Dot(const float* a, const float* b, int64_t width) {
-  double sum = 0;
-  for (int64_t d = 0; d < width; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
-  return sum;
 }
 
 class GraphGradient {
@@ -98,12 +93,12 @@ class GraphGradient {
     const int64_t width = r_.v.shape[3];
     ForEachRow(rows, call_.pool, [&](int64_t b, int64_t h, int64_t i) {
       const float* arriving = &d_output(b, h, i, 0);
-      double shift = Dot(arriving, &output.view()(b, h, i, 0), width);
+      double shift = DotRows(arriving, &output.view()(b, h, i, 0), width);
       if (d_lse.has_value()) shift -= static_cast<double>(d_lse(b, h, i, 0));
       ForEachEdgeTo(i, [&](int64_t e) {
         const double p = static_cast<double>(weights_.view()(b, h, e, 0));
         const float* value = &p_.v(b, h / p_.group, SourceOf(e), 0);
-        const double d_score = p == 0 ? 0 : p * (Dot(arriving, value, width) - shift);
+        const double d_score = p == 0 ? 0 : p * (DotRows(arriving, value, width) - shift);
         d_scores_.view()(b, h, e, 0) = static_cast<float>(d_score);
       });
     });
@@ -172,7 +167,7 @@ class GraphGradient {
     const int64_t group = half == 0 ? 1 : p_.group;
     ForEachRow(terms.view().shape, call_.pool, [&](int64_t b, int64_t h, int64_t n) {
       terms.view()(b, h, n, 0) = static_cast<float>(
-          Dot(ScoreWeight(h) + half * width_, &rows(b, h / group, n, 0), width_));
+          DotRows(ScoreWeight(h) + half * width_, &rows(b, h / group, n, 0), width_));
     });
     return terms;
   }

@@ -8,6 +8,7 @@
 #include "heed/rows.h"
 #include "src/low_rank/backward.h"
 #include "src/low_rank/problem.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -23,6 +24,23 @@ OwnedTensor Features(const TensorView<const float>& keys, const AttentionProblem
     }
   });
   return features;
+}
+
+// ds = do M^T, with the state M of the KV head that a group of heads shares.
+void ShareGradients(const TensorView<const float>& d_out, const TensorView<const float>& state,
+                    const AttentionProblem& p, const TensorView<float>& d_shares,
+                    ThreadPool& pool) {
+  // Groups as heads, KV heads as batch entries.
+  const auto grouped = [&](auto view, int64_t b, int64_t group) {
+    view.data += b * view.strides[0];
+    view.shape = {p.num_kv_heads, group, view.shape[2], view.shape[3]};
+    view.strides[0] = group * view.strides[1];
+    return view;
+  };
+  for (int64_t b = 0; b < p.batch; ++b) {
+    Bmm(grouped(d_out, b, p.group), TransposedView(grouped(state, b, 1)),
+        grouped(d_shares, b, p.group), &pool);
+  }
 }
 
 }  // namespace
@@ -68,21 +86,14 @@ void EfficientBackward(const TensorView<const float>& q, const TensorView<const 
     });
   }
   if (!to.d_q.has_value()) return;
+  ShareGradients(arriving.d_out, state.view(), p, d_shares.view(), pool);
   ForEachRow(to.d_q.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
-    const int64_t kv = h / p.group;
-    double along = 0;
+    const float* const share = RowOf(shares.view(), b, h, i);
+    const float* const d_share = RowOf(d_shares.view(), b, h, i);
+    float* const d_q = RowOf(to.d_q, b, h, i);
+    const double along = DotRows(share, d_share, p.head_dim);
     for (int64_t d = 0; d < p.head_dim; ++d) {
-      float sum = 0;
-      for (int64_t e = 0; e < p.head_dim_v; ++e) {
-        sum += arriving.d_out(b, h, i, e) * state.view()(b, kv, d, e);
-      }
-      d_shares.view()(b, h, i, d) = sum;
-      along += double{sum} * double{shares.view()(b, h, i, d)};
-    }
-    for (int64_t d = 0; d < p.head_dim; ++d) {
-      const double share = double{shares.view()(b, h, i, d)};
-      to.d_q(b, h, i, d) =
-          static_cast<float>(share * (double{d_shares.view()(b, h, i, d)} - along));
+      d_q[d] = static_cast<float>(double{share[d]} * (double{d_share[d]} - along));
     }
   });
 }

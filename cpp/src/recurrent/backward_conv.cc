@@ -28,7 +28,11 @@ struct ConvBackward {
 class ChannelBlock {
  public:
   ChannelBlock(const ConvBackward& g, int64_t first)
-      : g_(g), p_(g.p), first_(first), count_(std::min(kChannels, p_.dim - first)) {}
+      : g_(g), p_(g.p), first_(first), count_(std::min(kChannels, p_.dim - first)) {
+    for (int64_t j = 0; j < p_.width; ++j) {
+      for (int64_t c = 0; c < count_; ++c) taps_[j][c] = p_.weight(0, 0, first_ + c, j);
+    }
+  }
 
   void Run() {
     for (int64_t b = 0; b < p_.batch; ++b) {
@@ -66,26 +70,29 @@ class ChannelBlock {
     }
   }
 
-  // What arrives at channel c of token t before its activation.
-  float Arriving(int64_t b, int64_t t, int64_t c) const {
-    const float arriving = g_.d_out(b, 0, t, first_ + c);
-    if (p_.activation == ConvActivation::kNone) return arriving;
-    double sum = double{p_.Bias(0, first_ + c)};
+  // What arrives at the channels of token t before their activation.
+  void Arriving(int64_t b, int64_t t, float* to) const {
+    std::copy_n(&g_.d_out(b, 0, t, first_), count_, to);
+    if (p_.activation == ConvActivation::kNone) return;
+    double sums[kChannels] = {};
+    for (int64_t c = 0; c < count_; ++c) sums[c] = double{p_.Bias(0, first_ + c)};
     for (int64_t j = 0; j < p_.width; ++j) {
       const float* from = p_.Row(b, 0, t + 1 - p_.width + j);
-      if (from == nullptr) continue;
-      sum += double{p_.weight(0, 0, first_ + c, j)} * double{from[first_ + c]};
+      for (int64_t c = 0; c < count_ && from != nullptr; ++c) {
+        sums[c] += double{taps_[j][c]} * double{from[first_ + c]};
+      }
     }
-    const double gate = 1 / (1 + std::exp(-sum));
-    return static_cast<float>(double{arriving} * gate * (1 + sum * (1 - gate)));
+    for (int64_t c = 0; c < count_; ++c) {
+      // The rounding of a large sum meets a small slope: 3e-8 at most is lost in float32.
+      const double gate = 1 / (1 + double{std::exp(-static_cast<float>(sums[c]))});
+      to[c] = static_cast<float>(double{to[c]} * gate * (1 + sums[c] * (1 - gate)));
+    }
   }
 
   void AddToken(int64_t b, int64_t t) {
     float arriving[kChannels];
-    for (int64_t c = 0; c < count_; ++c) {
-      arriving[c] = Arriving(b, t, c);
-      bias_[c] += double{arriving[c]};
-    }
+    Arriving(b, t, arriving);
+    for (int64_t c = 0; c < count_; ++c) bias_[c] += double{arriving[c]};
     for (int64_t j = 0; j < p_.width; ++j) {
       const int64_t from_token = t + 1 - p_.width + j;
       const float* from = p_.Row(b, 0, from_token);
@@ -94,15 +101,14 @@ class ChannelBlock {
         weight_[j][c] += double{arriving[c]} * double{from[first_ + c]};
       }
       float* to = Row(b, from_token);
-      for (int64_t c = 0; c < count_ && to != nullptr; ++c) {
-        to[c] += arriving[c] * p_.weight(0, 0, first_ + c, j);
-      }
+      for (int64_t c = 0; c < count_ && to != nullptr; ++c) to[c] += arriving[c] * taps_[j][c];
     }
   }
 
   const ConvBackward& g_;
   const ConvProblem& p_;
   int64_t first_, count_;
+  float taps_[kMaxConvWidth][kChannels] = {};
   double bias_[kChannels] = {};
   double weight_[kMaxConvWidth][kChannels] = {};
 };

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 
+#include "src/rows/dot.h"
+
 namespace heed {
 namespace {
 
@@ -61,7 +63,7 @@ class LevelsBackward {
 
   void RunEntry() {
     ForEachHead([&](int64_t, LevelsHead& head) {
-      head.Clear();
+      head.Begin();
       for (int64_t t = 0; t < after_ - before_; ++t) head.Itself(t);
     });
     for (int64_t first = before_ / kLevelsChunk * kLevelsChunk; first < after_;

@@ -18,7 +18,6 @@ struct TokenSpan {
 
 // to = factor * row.
 void ScaleRow(const float* row, int64_t width, float factor, float* to);
-double DotRows(const float* x, const float* y, int64_t width);
 // to += factor * row, of a token; nothing where nobody wants it.
 void AddRow(const TensorView<float>& to, const TokenPlace& at, float factor, const float* row);
 
@@ -28,16 +27,19 @@ class LevelsHead : public HeadBackward {
   LevelsHead(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums);
 
   using HeadBackward::Beta;
-  double Gate(int64_t t) const { return Decay(t, 0); }
+  double Gate(int64_t t) const { return gates_[static_cast<size_t>(t)]; }
 
-  // Zeros to all that is added to.
-  void Clear();
+  // Decays, and zeros to all that is added to.
+  void Begin();
   // A token reads what it wrote itself, at level 0, and by its direct path.
   void Itself(int64_t t);
   // The gradients of decays and strengths, to where they are wanted.
   void Store();
 
   ScratchVector<double> d_decay, d_beta;  // [kv_len]
+
+ private:
+  ScratchVector<double> gates_;  // [kv_len]
 };
 
 // Tokens whose blocks are within a chunk.

@@ -5,6 +5,7 @@
 
 #include "heed/linear.h"
 #include "src/recurrent/backward_levels.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -20,16 +21,6 @@ void ScaleRow(const float* row, int64_t width, float factor, float* to) {
   for (int64_t c = 0; c < width; ++c) to[c] = factor * row[c];
 }
 
-double DotRows(const float* x, const float* y, int64_t width) {
-  double even = 0, odd = 0;
-  for (int64_t c = 0; c + 1 < width; c += 2) {
-    even += double{x[c]} * double{y[c]};
-    odd += double{x[c + 1]} * double{y[c + 1]};
-  }
-  if (width % 2 != 0) even += double{x[width - 1]} * double{y[width - 1]};
-  return even + odd;
-}
-
 void AddRow(const TensorView<float>& to, const TokenPlace& at, float factor, const float* row) {
   if (!to.has_value()) return;
   float* const sum = RowOf(to, at.b, at.head, at.t);
@@ -39,9 +30,11 @@ void AddRow(const TensorView<float>& to, const TokenPlace& at, float factor, con
 LevelsHead::LevelsHead(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums)
     : HeadBackward(g, unit, sums),
       d_decay(static_cast<size_t>(p_.kv_len)),
-      d_beta(static_cast<size_t>(p_.kv_len)) {}
+      d_beta(d_decay.size()),
+      gates_(d_decay.size()) {}
 
-void LevelsHead::Clear() {
+void LevelsHead::Begin() {
+  for (int64_t t = 0; t < Length(); ++t) gates_[static_cast<size_t>(t)] = Decay(t, 0);
   std::fill(d_decay.begin(), d_decay.end(), 0.0);
   std::fill(d_beta.begin(), d_beta.end(), 0.0);
   const auto clear = [&](const TensorView<float>& view, int64_t head) {

@@ -12,6 +12,7 @@
 
 #include "heed/linear.h"
 #include "src/compose/rows.h"
+#include "src/linear/backward_linear.h"
 #include "src/recurrent/backward_problem.h"
 
 namespace heed {
@@ -19,7 +20,6 @@ namespace {
 
 constexpr float kNoPeak = -std::numeric_limits<float>::infinity();
 constexpr int64_t kSegment = 512;  // tokens whose features exist at a time
-constexpr int64_t kBlock = 16;     // features of a task
 
 template <class T>
 TensorView<T> RowsFrom(TensorView<T> view, int64_t first, int64_t count) {
@@ -59,7 +59,8 @@ class RandomBackward {
         sources_(static_cast<size_t>(peaks_.view().size())),
         d_peaks_(sources_.size()),
         d_projection_(
-            to_.d_projection.has_value() ? static_cast<size_t>(p_.feature_dim * p_.head_dim) : 0) {
+            to_.d_projection.has_value() ? static_cast<size_t>(p_.feature_dim * p_.head_dim) : 0),
+        part_({1, 1, d_projection_.empty() ? 0 : p_.feature_dim, p_.head_dim}) {
     for (int64_t s = 0; s <= NumSegments(); ++s) {
       borders_.emplace_back(BorderShape());
       border_peaks_.emplace_back(peaks_.view().shape);
@@ -288,7 +289,7 @@ class RandomBackward {
         }
       }
     });
-    if (!d_projection_.empty()) AddToProjection(rows, keys, count);
+    if (!d_projection_.empty()) AddToProjection(rows, count);
     if (!to.has_value()) return;
     const TensorView<float> d_x = RowsFrom(rows.d_x.view(), 0, count);
     Bmm(slopes, p_.options.projection, d_x, &pool_);
@@ -302,21 +303,15 @@ class RandomBackward {
     });
   }
 
-  // Blocks of features, each the sum over all rows in ascending order.
-  void AddToProjection(const SideRows& rows, bool keys, int64_t count) {
-    const int64_t heads = keys ? p_.num_kv_heads : p_.num_heads;
-    pool_.Run((p_.feature_dim + kBlock - 1) / kBlock, [&](int64_t task, int) {
-      const int64_t end = std::min(p_.feature_dim, (task + 1) * kBlock);
-      for (int64_t row = 0; row < p_.batch * heads * count; ++row) {
-        const int64_t b = row / count / heads, h = row / count % heads, i = row % count;
-        const float* x = &rows.x.view()(b, h, i, 0);
-        for (int64_t f = task * kBlock; f < end; ++f) {
-          const double slope = double{rows.d_features.view()(b, h, i, f)};
-          double* sums = d_projection_.data() + f * p_.head_dim;
-          for (int64_t c = 0; c < p_.head_dim; ++c) sums[c] += slope * double{x[c]};
-        }
-      }
-    });
+  // Products of a segment in float32, their sum in float64.
+  void AddToProjection(const SideRows& rows, int64_t count) {
+    LinearGradients to;
+    to.d_weight = part_.view();
+    LinearBackward(RowsFrom(rows.x.view(), 0, count), p_.options.projection,
+                   RowsFrom(rows.d_features.view(), 0, count), to, pool_);
+    for (size_t n = 0; n < d_projection_.size(); ++n) {
+      d_projection_[n] += double{part_.view().data[n]};
+    }
   }
 
   // The peak of the first state says how large its row is.
@@ -349,6 +344,7 @@ class RandomBackward {
   ScratchVector<int64_t> sources_;                   // the key that a last peak is of, -1: none
   ScratchVector<double> d_peaks_;                    // what it gets beside its features
   ScratchVector<double> d_projection_;
+  OwnedTensor part_;  // of it, from one segment
   std::vector<int32_t> lengths_;
 };
 

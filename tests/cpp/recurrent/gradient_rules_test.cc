@@ -123,6 +123,14 @@ TEST_P(RuleGradient, MatchesAlongDirectionsForLongerTexts) {
   }
 }
 
+// Blocks of 128 tokens that lie in the text whole, and two that do not.
+TEST_P(RuleGradient, MatchesAcrossBlocksOfLevels) {
+  const RecurrentSizes s = {1, 2, 1, 400, 6, 3};
+  RequestBuilder builder = RecurrentRequest("log_linear", s, 50);
+  AddLevels(builder, s);
+  ExpectDirectionsMatch(builder.request(), kRecurrentGradientMaxError, "log_linear");
+}
+
 TEST_P(RuleGradient, MatchesBeyondLengths) {
   for (const Rule& rule : Rules()) {
     RequestBuilder builder = RequestOf(rule, {2, 2, 1, 6, 3, 4}, 40);
@@ -245,8 +253,10 @@ int64_t ScratchBytes(int64_t len, bool levels) {
 TEST(RuleGradientBoundary, MemoryIsOneStateForEvery2048Tokens) {
   const int64_t state = 16 * 16 * static_cast<int64_t>(sizeof(double));
   EXPECT_EQ(ScratchBytes(int64_t{4} << 11, false) - ScratchBytes(int64_t{3} << 11, false), state);
-  // Levels keep three numbers a token, and two states whatever the length.
-  EXPECT_EQ(ScratchBytes(2000, true) - ScratchBytes(1000, true), 3 * 8 * 1000);
+  // Levels keep rows of queries, keys and values, once more what they get, and some numbers.
+  const int64_t rows = 5 * 16 * static_cast<int64_t>(sizeof(float));
+  const int64_t numbers = 2 * static_cast<int64_t>(sizeof(float)) + 4 * 8;
+  EXPECT_EQ(ScratchBytes(2000, true) - ScratchBytes(1000, true), 1000 * (rows + numbers));
 }
 
 }  // namespace
