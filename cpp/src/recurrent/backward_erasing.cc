@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/compose/rows.h"
 #include "src/recurrent/backward_tokens.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -18,132 +20,116 @@ namespace {
 // Rows and columns of the state, on the way back.
 struct ErasingMemory {
   TokenStates states;
-  ScratchVector<double> after, d_state;
-  ScratchVector<double> eraser, d_eraser;  // [head_dim]
-  ScratchVector<double> read, d_read;      // [head_dim_v]: r and dr
-  ScratchVector<double> d_write;           // [head_dim_v]: dS^T k
+  ScratchVector<float> d_state;
+  ScratchVector<float> decay, eraser, erased, d_eraser;  // [head_dim]; rate * eraser
+  ScratchVector<float> read, d_read;                     // [head_dim_v]: r and dr
+  ScratchVector<float> write, d_write;                   // [head_dim_v]: beta v and dS^T k
 
   explicit ErasingMemory(const RecurrentProblem& p)
       : states(static_cast<size_t>(p.head_dim * p.head_dim_v), p.kv_len),
-        after(static_cast<size_t>(p.head_dim * p.head_dim_v)),
-        d_state(after.size()),
-        eraser(static_cast<size_t>(p.head_dim)),
-        d_eraser(eraser.size()),
-        read(static_cast<size_t>(p.head_dim_v)),
-        d_read(read.size()),
-        d_write(read.size()) {}
+        d_state(static_cast<size_t>(p.head_dim * p.head_dim_v)) {
+    for (auto* row : {&decay, &eraser, &erased, &d_eraser}) {
+      row->resize(static_cast<size_t>(p.head_dim));
+    }
+    for (auto* row : {&read, &d_read, &write, &d_write}) {
+      row->resize(static_cast<size_t>(p.head_dim_v));
+    }
+  }
 };
 
 class ErasingRule final : public TokenRule {
  public:
   ErasingRule(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums,
               ErasingMemory& memory)
-      : TokenRule(g, unit, sums),
-        m_(memory),
-        dim_(static_cast<size_t>(p_.head_dim)),
-        cols_(static_cast<size_t>(p_.head_dim_v)) {}
+      : TokenRule(g, unit, sums), m_(memory), dim_(p_.head_dim), cols_(p_.head_dim_v) {}
 
-  void Run() { RunTokens(m_.states, m_.after.data(), m_.d_state.data()); }
+  void Run() { RunTokens(m_.states, m_.d_state.data()); }
 
-  void Advance(int64_t t, double* state) override {
-    LoadEraser(t, state);
-    for (size_t c = 0; c < dim_; ++c) {
-      const double decay = Decay(t, static_cast<int64_t>(c)), key = Beta(t) * Key(t, c);
-      const double erased = Rate(t, c) * m_.eraser[c];
-      double* row = state + c * cols_;
-      for (size_t e = 0; e < cols_; ++e) {
-        row[e] = (decay == 0 ? 0 : decay * row[e]) - erased * m_.read[e] + key * Value(t, e);
+  void Advance(int64_t t, float* state) override {
+    LoadToken(t, state);
+    const float* const k = RowOf(p_.k, b_, h_, t);
+    for (int64_t c = 0; c < dim_; ++c) {
+      float* const row = state + c * cols_;
+      const float decay = m_.decay[Index(c)];
+      if (decay == 0) {
+        std::fill_n(row, cols_, 0.0f);
+      } else {
+        for (int64_t e = 0; e < cols_; ++e) row[e] *= decay;
       }
+      AddTimes(-m_.erased[Index(c)], m_.read.data(), cols_, row);
+      AddTimes(k[c], m_.write.data(), cols_, row);
     }
   }
 
-  void Retreat(int64_t t, const double* before) override {
-    std::copy_n(before, m_.after.size(), m_.after.data());
-    Advance(t, m_.after.data());  // and with it the eraser of the token
-    if (t + 1 == Length()) ReadLast();
-    for (int64_t n = 0; n < p_.group && p_.options.causal; ++n) Read(t, n, true);
+  void Retreat(int64_t t, const float* before, const float* after) override {
+    LoadToken(t, before);
+    for (int64_t n = 0; n < p_.group && p_.options.causal; ++n) Read(t, n, after, true);
     Write(t);
     Erase(t, before);
   }
 
- private:
-  double Key(int64_t t, size_t c) const { return double{p_.k(b_, h_, t, static_cast<int64_t>(c))}; }
-  double Value(int64_t t, size_t e) const {
-    return double{p_.v(b_, h_, t, static_cast<int64_t>(e))};
-  }
-  double Rate(int64_t t, size_t c) const {
-    return double{p_.options.erase_rate(b_, h_, t, static_cast<int64_t>(c))};
-  }
-  double Size(int64_t t) const {
-    double squares = 0;
-    for (size_t c = 0; c < dim_; ++c) {
-      const double x = double{p_.options.erase_key(b_, h_, t, static_cast<int64_t>(c))};
-      squares += x * x;
-    }
-    return std::sqrt(squares);
-  }
-
-  // The direction of the key to erase by, and what the state answers to it.
-  void LoadEraser(int64_t t, const double* state) {
-    const double size = Size(t);
-    std::fill(m_.read.begin(), m_.read.end(), 0.0);
-    for (size_t c = 0; c < dim_; ++c) {
-      const double x = double{p_.options.erase_key(b_, h_, t, static_cast<int64_t>(c))};
-      m_.eraser[c] = size == 0 ? 0 : x / size;
-      for (size_t e = 0; e < cols_; ++e) m_.read[e] += m_.eraser[c] * state[c * cols_ + e];
-    }
-  }
-
-  // Queries that read the last state alone.
-  void ReadLast() override {
+  void ReadLast(const float* state) override {
     for (int64_t t = p_.options.causal ? Length() : 0; t < p_.q_len; ++t) {
-      for (int64_t n = 0; n < p_.group; ++n) Read(t, n, false);
+      for (int64_t n = 0; n < p_.group; ++n) Read(t, n, state, false);
     }
+  }
+
+ private:
+  static size_t Index(int64_t n) { return static_cast<size_t>(n); }
+  float* DRow(int64_t c) { return m_.d_state.data() + c * cols_; }
+
+  double Size(int64_t t) const {
+    const float* const key = RowOf(p_.options.erase_key, b_, h_, t);
+    return std::sqrt(DotRows(key, key, dim_));
+  }
+
+  // The factors of a token, the direction of the key to erase by, and what the state answers to it.
+  void LoadToken(int64_t t, const float* state) {
+    const float* const erase_key = RowOf(p_.options.erase_key, b_, h_, t);
+    const double size = Size(t);
+    std::fill(m_.read.begin(), m_.read.end(), 0.0f);
+    for (int64_t c = 0; c < dim_; ++c) {
+      const float eraser = size == 0 ? 0 : static_cast<float>(double{erase_key[c]} / size);
+      m_.decay[Index(c)] = static_cast<float>(Decay(t, c));
+      m_.eraser[Index(c)] = eraser;
+      m_.erased[Index(c)] = p_.options.erase_rate(b_, h_, t, c) * eraser;
+      AddTimes(eraser, state + c * cols_, cols_, m_.read.data());
+    }
+    const float* const value = RowOf(p_.v, b_, h_, t);
+    const float beta = static_cast<float>(Beta(t));
+    for (int64_t e = 0; e < cols_; ++e) m_.write[Index(e)] = beta * value[e];
   }
 
   // Query head n of the group; `exists`: token t has a value of its own.
-  void Read(int64_t t, int64_t n, bool exists) {
+  void Read(int64_t t, int64_t n, const float* state, bool exists) {
     const int64_t head = FirstHead() + n;
-    const double scale = double{p_.scale};
-    const float* arriving = cols_ == 0 ? nullptr : &g_.d_out(b_, head, t, 0);
-    for (size_t c = 0; c < dim_; ++c) {
-      const int64_t column = static_cast<int64_t>(c);
-      const double query = scale * double{p_.q(b_, head, t, column)};
-      double sum = 0;
-      for (size_t e = 0; e < cols_; ++e) {
-        sum += m_.after[c * cols_ + e] * double{arriving[e]};
-        m_.d_state[c * cols_ + e] += query * double{arriving[e]};
+    const float* const q = RowOf(p_.q, b_, head, t);
+    const float* const arriving = RowOf(g_.d_out, b_, head, t);
+    for (int64_t c = 0; c < dim_; ++c) {
+      if (to_.d_q.has_value()) {
+        to_.d_q(b_, head, t, c) = p_.scale * DotShort(state + c * cols_, arriving, cols_);
       }
-      if (to_.d_q.has_value()) to_.d_q(b_, head, t, column) = static_cast<float>(scale * sum);
+      AddTimes(p_.scale * q[c], arriving, cols_, DRow(c));
     }
     if (!exists || sums_.skip.empty()) return;
-    for (size_t e = 0; e < cols_; ++e) {
-      sums_.skip[static_cast<size_t>(n)] += double{arriving[e]} * Value(t, e);
-    }
+    sums_.skip[Index(n)] += DotRows(arriving, RowOf(p_.v, b_, h_, t), cols_);
   }
 
   // What the key, the value and the strength get.
   void Write(int64_t t) {
-    std::fill(m_.d_write.begin(), m_.d_write.end(), 0.0);
-    for (size_t c = 0; c < dim_; ++c) {
-      const double* row = m_.d_state.data() + c * cols_;
-      double sum = 0;
-      for (size_t e = 0; e < cols_; ++e) {
-        sum += row[e] * Value(t, e);
-        m_.d_write[e] += Key(t, c) * row[e];
-      }
-      if (to_.d_k.has_value()) {
-        to_.d_k(b_, h_, t, static_cast<int64_t>(c)) = static_cast<float>(Beta(t) * sum);
-      }
+    const float* const k = RowOf(p_.k, b_, h_, t);
+    std::fill(m_.d_write.begin(), m_.d_write.end(), 0.0f);
+    for (int64_t c = 0; c < dim_; ++c) {
+      if (to_.d_k.has_value()) to_.d_k(b_, h_, t, c) = DotShort(DRow(c), m_.write.data(), cols_);
+      AddTimes(k[c], DRow(c), cols_, m_.d_write.data());
     }
-    double strength = 0;
-    for (size_t e = 0; e < cols_; ++e) {
-      strength += m_.d_write[e] * Value(t, e);
-      if (!to_.d_v.has_value()) continue;
-      const int64_t column = static_cast<int64_t>(e);
-      to_.d_v(b_, h_, t, column) = static_cast<float>(Beta(t) * m_.d_write[e] + Skipped(t, column));
+    g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0,
+                  DotRows(m_.d_write.data(), RowOf(p_.v, b_, h_, t), cols_));
+    if (!to_.d_v.has_value()) return;
+    for (int64_t e = 0; e < cols_; ++e) {
+      to_.d_v(b_, h_, t, e) =
+          static_cast<float>(Beta(t) * double{m_.d_write[Index(e)]} + Skipped(t, e));
     }
-    g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, strength);
   }
 
   // What the direct path of the value gives.
@@ -151,32 +137,28 @@ class ErasingRule final : public TokenRule {
     double sum = 0;
     for (int64_t n = 0; n < p_.group && !p_.options.skip.empty(); ++n) {
       const int64_t head = FirstHead() + n;
-      sum += double{p_.options.skip[static_cast<size_t>(head)]} * double{g_.d_out(b_, head, t, e)};
+      sum += double{p_.options.skip[Index(head)]} * double{g_.d_out(b_, head, t, e)};
     }
     return sum;
   }
 
   // What the eraser and the decay get; then what arrives at the state before the token.
-  void Erase(int64_t t, const double* before) {
-    std::fill(m_.d_read.begin(), m_.d_read.end(), 0.0);
-    for (size_t c = 0; c < dim_; ++c) {
-      const double* row = m_.d_state.data() + c * cols_;
-      double along = 0;
-      for (size_t e = 0; e < cols_; ++e) {
-        along += row[e] * m_.read[e];
-        m_.d_read[e] -= Rate(t, c) * m_.eraser[c] * row[e];
+  void Erase(int64_t t, const float* before) {
+    std::fill(m_.d_read.begin(), m_.d_read.end(), 0.0f);
+    for (int64_t c = 0; c < dim_; ++c) {
+      const float along = DotShort(DRow(c), m_.read.data(), cols_);
+      AddTimes(-m_.erased[Index(c)], DRow(c), cols_, m_.d_read.data());
+      m_.d_eraser[Index(c)] = -p_.options.erase_rate(b_, h_, t, c) * along;
+      if (to_.d_erase_rate.has_value()) {
+        to_.d_erase_rate(b_, h_, t, c) = -m_.eraser[Index(c)] * along;
       }
-      m_.d_eraser[c] = -Rate(t, c) * along;
-      if (!to_.d_erase_rate.has_value()) continue;
-      to_.d_erase_rate(b_, h_, t, static_cast<int64_t>(c)) =
-          static_cast<float>(-m_.eraser[c] * along);
     }
     double factors = 0;  // of one decay for all channels
-    for (size_t c = 0; c < dim_; ++c) {
-      const double passed = DecayRow(t, c, before + c * cols_);
-      factors += passed;
+    for (int64_t c = 0; c < dim_; ++c) {
+      const float passed = DecayRow(c, before + c * cols_);
+      factors += double{passed};
       if (p_.decays_channels) {
-        g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, static_cast<int64_t>(c), passed);
+        g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, c, double{passed});
       }
     }
     if (!p_.decays_channels) g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, 0, factors);
@@ -184,16 +166,18 @@ class ErasingRule final : public TokenRule {
   }
 
   // Row c of what arrives before the token; returns what its decay gets.
-  double DecayRow(int64_t t, size_t c, const double* before) {
-    const double decay = Decay(t, static_cast<int64_t>(c));
-    double* row = m_.d_state.data() + c * cols_;
-    double passed = 0;
-    for (size_t e = 0; e < cols_; ++e) {
-      m_.d_eraser[c] += before[e] * m_.d_read[e];
-      // A factor of 0 stays 0, and nothing passes it.
-      if (decay != 0) passed += decay * row[e] * before[e];
-      row[e] = (decay == 0 ? 0 : decay * row[e]) + m_.eraser[c] * m_.d_read[e];
+  float DecayRow(int64_t c, const float* before) {
+    float* const row = DRow(c);
+    const float decay = m_.decay[Index(c)];
+    m_.d_eraser[Index(c)] += DotShort(before, m_.d_read.data(), cols_);
+    float passed = 0;
+    if (decay == 0) {  // stays 0, and nothing passes it
+      std::fill_n(row, cols_, 0.0f);
+    } else {
+      for (int64_t e = 0; e < cols_; ++e) row[e] *= decay;
+      passed = DotShort(row, before, cols_);
     }
+    AddTimes(m_.eraser[Index(c)], m_.d_read.data(), cols_, row);
     return passed;
   }
 
@@ -201,16 +185,16 @@ class ErasingRule final : public TokenRule {
   void StoreEraser(int64_t t) const {
     if (!to_.d_erase_key.has_value()) return;
     const double size = Size(t);
-    double along = 0;
-    for (size_t c = 0; c < dim_; ++c) along += m_.eraser[c] * m_.d_eraser[c];
-    for (size_t c = 0; c < dim_; ++c) {
-      to_.d_erase_key(b_, h_, t, static_cast<int64_t>(c)) =
-          size == 0 ? 0 : static_cast<float>((m_.d_eraser[c] - m_.eraser[c] * along) / size);
+    const double along = DotRows(m_.eraser.data(), m_.d_eraser.data(), dim_);
+    for (int64_t c = 0; c < dim_; ++c) {
+      const double eraser = double{m_.eraser[Index(c)]}, gradient = double{m_.d_eraser[Index(c)]};
+      to_.d_erase_key(b_, h_, t, c) =
+          size == 0 ? 0 : static_cast<float>((gradient - eraser * along) / size);
     }
   }
 
   ErasingMemory& m_;
-  size_t dim_, cols_;
+  int64_t dim_, cols_;
 };
 
 }  // namespace

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/compose/rows.h"
 #include "src/recurrent/backward_tokens.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -21,15 +23,17 @@ using Row = ScratchVector<double>;
 // [head_dim], the bias last.
 struct LearningMemory {
   TokenStates states;
-  Row after, d_state;
+  ScratchVector<float> d_state;
   // [head_dim]
-  Row normed, residual, slope, d_slope, d_normed, d_row, d_key;
+  Row normed, residual, d_slope, d_row, d_key;
+  ScratchVector<float> given, slope, d_given;  // by a model, and to it
 
   explicit LearningMemory(const RecurrentProblem& p)
-      : states(StateSize(p), p.kv_len), after(StateSize(p)), d_state(after.size()) {
-    for (Row* row : {&normed, &residual, &slope, &d_slope, &d_normed, &d_row, &d_key}) {
+      : states(StateSize(p), p.kv_len), d_state(StateSize(p)) {
+    for (Row* row : {&normed, &residual, &d_slope, &d_row, &d_key}) {
       row->resize(static_cast<size_t>(p.head_dim));
     }
+    for (auto* row : {&given, &slope, &d_given}) row->resize(static_cast<size_t>(p.head_dim));
   }
   static size_t StateSize(const RecurrentProblem& p) {
     return static_cast<size_t>(2 * (p.head_dim + 1) * p.head_dim);
@@ -45,47 +49,65 @@ class LearningRule final : public TokenRule {
         dim_(static_cast<size_t>(p_.head_dim)),
         model_((dim_ + 1) * dim_) {}
 
-  void Run() { RunTokens(m_.states, m_.after.data(), m_.d_state.data()); }
+  void Run() { RunTokens(m_.states, m_.d_state.data()); }
 
-  void Advance(int64_t t, double* state) override {
+  void Advance(int64_t t, float* state) override {
     if (Begins(t)) std::copy_n(state + model_, model_, state);
     LoadSlope(t, state);
-    double* now = state + model_;
-    for (size_t c = 0; c <= dim_; ++c) {
-      const double step = Beta(t) * Key(t, c);
-      for (size_t e = 0; e < dim_; ++e) now[c * dim_ + e] -= step * m_.slope[e];
-    }
+    const float rate = -static_cast<float>(Beta(t));
+    AddOuter(rate, RowOf(p_.k, b_, h_, t), m_.slope.data(), state + model_);
   }
 
-  void Retreat(int64_t t, const double* before) override {
-    std::copy_n(before, m_.after.size(), m_.after.data());
-    Advance(t, m_.after.data());
-    if (t + 1 == Length()) ReadLast();
-    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) Read(t, head);
-    LoadSlope(t, m_.after.data());
+  void Retreat(int64_t t, const float*, const float* after) override {
+    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
+      Read(t, head, after + model_);
+    }
+    LoadSlope(t, after);
     Learn(t);
     PassSlope(t);
-    PassModel(t);
+    PassModel(t, after);
     if (!Begins(t)) return;
-    double* begun = m_.d_state.data();
+    float* const begun = m_.d_state.data();
     for (size_t n = 0; n < model_; ++n) {
       begun[model_ + n] += begun[n];
       begun[n] = 0;
     }
   }
 
+  // Queries beyond the tokens read the last model.
+  void ReadLast(const float* state) override {
+    for (int64_t t = Length(); t < p_.q_len; ++t) {
+      for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
+        Read(t, head, state + model_);
+      }
+    }
+  }
+
  private:
   bool Begins(int64_t t) const { return p_.Position(b_, t) % p_.options.mini_batch == 0; }
-  double* DBegun() { return m_.d_state.data(); }
-  double* DNow() { return m_.d_state.data() + model_; }
+  float* DBegun() { return m_.d_state.data(); }
+  float* DNow() { return m_.d_state.data() + model_; }
 
-  // The key and a 1.
-  double Key(int64_t t, size_t c) const {
-    return c == dim_ ? 1 : double{p_.k(b_, h_, t, static_cast<int64_t>(c))};
+  // What a model gives for a row and a 1.
+  void Ask(const float* model, const float* row) {
+    std::copy_n(model + dim_ * dim_, dim_, m_.given.data());
+    for (size_t c = 0; c < dim_; ++c) {
+      AddTimes(row[c], model + c * dim_, p_.head_dim, m_.given.data());
+    }
+    std::copy(m_.given.begin(), m_.given.end(), m_.normed.begin());
   }
-  double Query(int64_t t, int64_t head, size_t c) const {
-    return c == dim_ ? 1 : double{p_.q(b_, head, t, static_cast<int64_t>(c))};
+  // model += factor (row, 1) times `other`.
+  void AddOuter(float factor, const float* row, const float* other, float* model) const {
+    for (size_t c = 0; c < dim_; ++c) {
+      AddTimes(factor * row[c], other, p_.head_dim, model + c * dim_);
+    }
+    AddTimes(factor, other, p_.head_dim, model + dim_ * dim_);
   }
+  double Along(const float* model, size_t c, const ScratchVector<float>& other) const {
+    return double{DotShort(model + c * dim_, other.data(), p_.head_dim)};
+  }
+
+  double Key(int64_t t, size_t c) const { return double{p_.k(b_, h_, t, static_cast<int64_t>(c))}; }
   double Of(std::span<const float> norm, size_t e, double otherwise) const {
     return norm.empty() ? otherwise : double{norm[static_cast<size_t>(h_) * dim_ + e]};
   }
@@ -117,11 +139,8 @@ class LearningRule final : public TokenRule {
   }
 
   // The slope of the error of a token, of the model that its mini-batch began with.
-  void LoadSlope(int64_t t, const double* begun) {
-    std::copy_n(begun + dim_ * dim_, dim_, m_.normed.data());
-    for (size_t c = 0; c < dim_; ++c) {
-      for (size_t e = 0; e < dim_; ++e) m_.normed[e] += Key(t, c) * begun[c * dim_ + e];
-    }
+  void LoadSlope(int64_t t, const float* begun) {
+    Ask(begun, RowOf(p_.k, b_, h_, t));
     inverse_ = Normalise(m_.normed);
     double sum = 0;
     along_ = 0;
@@ -133,24 +152,15 @@ class LearningRule final : public TokenRule {
     }
     along_ = Mean(along_);
     for (size_t e = 0; e < dim_; ++e) {
-      m_.slope[e] = inverse_ * (Weight(e) * m_.residual[e] - Mean(sum) - m_.normed[e] * along_);
-    }
-  }
-
-  // Queries beyond the tokens read the last model.
-  void ReadLast() override {
-    for (int64_t t = Length(); t < p_.q_len; ++t) {
-      for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) Read(t, head);
+      m_.slope[e] = static_cast<float>(
+          inverse_ * (Weight(e) * m_.residual[e] - Mean(sum) - m_.normed[e] * along_));
     }
   }
 
   // Through q + norm(W^T (q, 1)) of the current model.
-  void Read(int64_t t, int64_t head) {
-    const double* now = m_.after.data() + model_;
-    std::copy_n(now + dim_ * dim_, dim_, m_.normed.data());
-    for (size_t c = 0; c < dim_; ++c) {
-      for (size_t e = 0; e < dim_; ++e) m_.normed[e] += Query(t, head, c) * now[c * dim_ + e];
-    }
+  void Read(int64_t t, int64_t head, const float* now) {
+    const float* const query = RowOf(p_.q, b_, head, t);
+    Ask(now, query);
     const double inverse = Normalise(m_.normed);
     for (size_t e = 0; e < dim_; ++e) {
       const double arriving = double{g_.d_out(b_, head, t, static_cast<int64_t>(e))};
@@ -158,17 +168,18 @@ class LearningRule final : public TokenRule {
       m_.d_row[e] = arriving * Weight(e);
     }
     PassNorm(m_.normed, inverse, m_.d_row);
-    for (size_t c = 0; c <= dim_; ++c) {
-      double sum = 0;
-      for (size_t e = 0; e < dim_; ++e) {
-        sum += now[c * dim_ + e] * m_.d_row[e];
-        DNow()[c * dim_ + e] += Query(t, head, c) * m_.d_row[e];
-      }
-      if (c == dim_ || !to_.d_q.has_value()) continue;
+    Round(m_.d_row);
+    AddOuter(1, query, m_.d_given.data(), DNow());
+    for (size_t c = 0; c < dim_ && to_.d_q.has_value(); ++c) {
       const int64_t column = static_cast<int64_t>(c);
       to_.d_q(b_, head, t, column) =
-          static_cast<float>(sum + double{g_.d_out(b_, head, t, column)});
+          static_cast<float>(Along(now, c, m_.d_given) + double{g_.d_out(b_, head, t, column)});
     }
+  }
+
+  void Round(const Row& row) {
+    std::transform(row.begin(), row.end(), m_.d_given.begin(),
+                   [](double x) { return static_cast<float>(x); });
   }
 
   void AddToNorm(size_t e, double weight, double bias) {
@@ -178,18 +189,15 @@ class LearningRule final : public TokenRule {
 
   // Through the step of a token: strength, key and slope.
   void Learn(int64_t t) {
-    std::fill(m_.d_slope.begin(), m_.d_slope.end(), 0.0);
+    std::fill(m_.given.begin(), m_.given.end(), 0.0f);
     double strength = 0;
     for (size_t c = 0; c <= dim_; ++c) {
-      const double* row = DNow() + c * dim_;
-      double sum = 0;
-      for (size_t e = 0; e < dim_; ++e) {
-        sum += row[e] * m_.slope[e];
-        m_.d_slope[e] -= Beta(t) * Key(t, c) * row[e];
-      }
-      strength -= Key(t, c) * sum;
+      const double sum = Along(DNow(), c, m_.slope), key = c == dim_ ? 1 : Key(t, c);
+      AddTimes(static_cast<float>(key), DNow() + c * dim_, p_.head_dim, m_.given.data());
+      strength -= key * sum;
       if (c < dim_) m_.d_key[c] = -Beta(t) * sum;
     }
+    for (size_t e = 0; e < dim_; ++e) m_.d_slope[e] = -Beta(t) * double{m_.given[e]};
     g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, strength);
   }
 
@@ -199,7 +207,7 @@ class LearningRule final : public TokenRule {
     for (size_t e = 0; e < dim_; ++e) {
       sum += m_.d_slope[e];
       along += m_.d_slope[e] * m_.normed[e];
-      d_inverse += m_.d_slope[e] * m_.slope[e] / inverse_;
+      d_inverse += m_.d_slope[e] * double{m_.slope[e]} / inverse_;
     }
     for (size_t e = 0; e < dim_; ++e) {
       const double weight = Weight(e), n = m_.normed[e], r = m_.residual[e];
@@ -218,16 +226,12 @@ class LearningRule final : public TokenRule {
   }
 
   // Through the model that the mini-batch began with, to the key.
-  void PassModel(int64_t t) {
-    const double* begun = m_.after.data();
-    for (size_t c = 0; c <= dim_; ++c) {
-      double sum = 0;
-      for (size_t e = 0; e < dim_; ++e) {
-        sum += begun[c * dim_ + e] * m_.d_row[e];
-        DBegun()[c * dim_ + e] += Key(t, c) * m_.d_row[e];
-      }
-      if (c == dim_ || !to_.d_k.has_value()) continue;
-      to_.d_k(b_, h_, t, static_cast<int64_t>(c)) = static_cast<float>(m_.d_key[c] + sum);
+  void PassModel(int64_t t, const float* begun) {
+    Round(m_.d_row);
+    AddOuter(1, RowOf(p_.k, b_, h_, t), m_.d_given.data(), DBegun());
+    for (size_t c = 0; c < dim_ && to_.d_k.has_value(); ++c) {
+      to_.d_k(b_, h_, t, static_cast<int64_t>(c)) =
+          static_cast<float>(m_.d_key[c] + Along(begun, c, m_.d_given));
     }
   }
 

@@ -29,21 +29,20 @@ double HeadBackward::Decay(int64_t t, int64_t c) const {
   return gates.has_value() ? double{std::exp(gates(b_, h_, t, c))} : 1;
 }
 
-void HeadBackward::Load(const TensorView<const float>& from, double* to) const {
+void HeadBackward::Load(const TensorView<const float>& from, float* to) const {
   const Extents shape = StateShape(p_);
   for (int64_t c = 0; c < shape[2]; ++c) {
-    for (int64_t e = 0; e < shape[3]; ++e)
-      *to++ = from.has_value() ? double{from(b_, h_, c, e)} : 0;
+    for (int64_t e = 0; e < shape[3]; ++e) *to++ = from.has_value() ? from(b_, h_, c, e) : 0.0f;
   }
 }
 
-void HeadBackward::LoadInitialState(double* state) const { Load(p_.options.initial_state, state); }
-void HeadBackward::LoadArriving(double* d_state) const { Load(to_.d_final_state, d_state); }
+void HeadBackward::LoadInitialState(float* state) const { Load(p_.options.initial_state, state); }
+void HeadBackward::LoadArriving(float* d_state) const { Load(to_.d_final_state, d_state); }
 
-void HeadBackward::StoreInitial(const double* d_state) const {
+void HeadBackward::StoreInitial(const float* d_state) const {
   const TensorView<float>& to = to_.d_initial_state;
   for (int64_t c = 0; c < to.shape[2] && to.has_value(); ++c) {
-    for (int64_t e = 0; e < to.shape[3]; ++e) to(b_, h_, c, e) = static_cast<float>(*d_state++);
+    for (int64_t e = 0; e < to.shape[3]; ++e) to(b_, h_, c, e) = *d_state++;
   }
 }
 
@@ -60,12 +59,8 @@ void HeadBackward::ClearBeyondLength() const {
   }
 }
 
-void TokenRule::RunTokens(TokenStates& states, double* after, double* d_state) {
+void TokenRule::RunTokens(TokenStates& states, float* d_state) {
   LoadArriving(d_state);
-  if (Length() == 0) {
-    LoadInitialState(after);
-    ReadLast();
-  }
   states.Reverse(*this);
   StoreInitial(d_state);
   ClearBeyondLength();
@@ -82,23 +77,26 @@ TokenStates::TokenStates(size_t state_size, int64_t len) : size_(state_size), st
 
 void TokenStates::Reverse(TokenRule& rule) {
   rule.LoadInitialState(state_.data());
+  if (rule.Length() == 0) rule.ReadLast(state_.data());
   Reverse(rule, 0, 0, rule.Length());
 }
 
 void TokenStates::Reverse(TokenRule& rule, size_t level, int64_t first, int64_t end) {
   const int64_t stride = kStrides[level], count = (end - first + stride - 1) / stride;
   const auto kept = [&](int64_t n) { return kept_[level].data() + static_cast<size_t>(n) * size_; };
+  // Of the last one, only tokens themselves need the state after it.
+  const int64_t passed = stride == 1 ? count : count - 1;
   for (int64_t n = 0; n < count; ++n) {
     std::copy_n(state_.data(), size_, kept(n));
     const int64_t begin = first + n * stride;
-    for (int64_t t = begin; t < begin + stride && n + 1 < count; ++t) {
-      rule.Advance(t, state_.data());
-    }
+    for (int64_t t = begin; t < begin + stride && n < passed; ++t) rule.Advance(t, state_.data());
   }
   for (int64_t n = count; n-- > 0;) {
     const int64_t begin = first + n * stride;
     if (stride == 1) {
-      rule.Retreat(begin, kept(n));
+      const float* const after = n + 1 == count ? state_.data() : kept(n + 1);
+      if (begin + 1 == rule.Length()) rule.ReadLast(after);
+      rule.Retreat(begin, kept(n), after);
       continue;
     }
     std::copy_n(kept(n), size_, state_.data());

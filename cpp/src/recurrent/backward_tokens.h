@@ -1,5 +1,5 @@
-// Backward token by token, for rules that have no chunks backwards: plain float64 loops over a
-// state, and the way back to the state before each token.
+// Backward token by token, for rules that have no chunks backwards: plain loops over a state, and
+// the way back to the states before and after each token.
 #ifndef HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
 #define HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
 
@@ -20,7 +20,7 @@ class HeadBackward {
   HeadBackward(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums);
 
   int64_t Length() const { return p_.KeyLength(b_); }
-  void LoadInitialState(double* state) const;
+  void LoadInitialState(float* state) const;
 
  protected:
   int64_t FirstHead() const { return h_ * p_.group; }
@@ -28,8 +28,8 @@ class HeadBackward {
   // What the state decays by before token t writes.
   double Decay(int64_t t, int64_t c) const;
   // What arrives at the state after the last token, and at the first one.
-  void LoadArriving(double* d_state) const;
-  void StoreInitial(const double* d_state) const;
+  void LoadArriving(float* d_state) const;
+  void StoreInitial(const float* d_state) const;
   // Tokens beyond the length have gradients of 0.
   void ClearBeyondLength() const;
 
@@ -40,7 +40,7 @@ class HeadBackward {
   int64_t b_, h_;
 
  private:
-  void Load(const TensorView<const float>& from, double* to) const;
+  void Load(const TensorView<const float>& from, float* to) const;
 };
 
 class TokenStates;
@@ -52,16 +52,16 @@ class TokenRule : public HeadBackward {
   virtual ~TokenRule() = default;
 
   // The state after token t from the one before it.
-  virtual void Advance(int64_t t, double* state) = 0;
-  // The gradients of token t, from the state before it; what arrives at that state is kept.
-  virtual void Retreat(int64_t t, const double* before) = 0;
+  virtual void Advance(int64_t t, float* state) = 0;
+  // The gradients of token t, from the states before and after it; what arrives at the first is
+  // kept.
+  virtual void Retreat(int64_t t, const float* before, const float* after) = 0;
+  // Queries that read the last state alone.
+  virtual void ReadLast(const float* state) = 0;
 
  protected:
-  // All tokens, through states that are run through again; `after` and `d_state` are as large as
-  // one.
-  void RunTokens(TokenStates& states, double* after, double* d_state);
-  // Queries that read the last state alone.
-  virtual void ReadLast() = 0;
+  // All tokens, through states that are run through again; `d_state` is as large as one.
+  void RunTokens(TokenStates& states, float* d_state);
 };
 
 // The states of a worker: one for every 2048 tokens, for every 32 of such a segment, and for every
@@ -70,15 +70,15 @@ class TokenStates {
  public:
   TokenStates(size_t state_size, int64_t len);
 
-  // Calls Retreat() for all tokens of the rule, from the last to the first.
+  // Calls ReadLast(), then Retreat() for all tokens of the rule, from the last to the first.
   void Reverse(TokenRule& rule);
 
  private:
   void Reverse(TokenRule& rule, size_t level, int64_t first, int64_t end);
 
   size_t size_;
-  ScratchVector<double> state_;
-  std::array<ScratchVector<double>, 3> kept_;
+  ScratchVector<float> state_;
+  std::array<ScratchVector<float>, 3> kept_;
 };
 
 // Rule(g, unit, sums, memory).Run() for each KV head of each batch entry, with memory for each

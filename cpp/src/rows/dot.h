@@ -1,4 +1,4 @@
-// Dot products of rows in float64, beside the kernels.
+// Dot products and sums of rows in plain code, beside the kernels.
 #ifndef HEED_SRC_ROWS_DOT_H_
 #define HEED_SRC_ROWS_DOT_H_
 
@@ -17,6 +17,22 @@ inline double DotRows(const float* x, const float* y, int64_t width) {
   }
   for (; c < width; ++c) sums[0] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// The same of rows that are short and well scaled, in float32.
+inline float DotShort(const float* x, const float* y, int64_t width) {
+  float sums[8] = {};
+  int64_t c = 0;
+  for (; c + 8 <= width; c += 8) {
+    for (int64_t n = 0; n < 8; ++n) sums[n] += x[c + n] * y[c + n];
+  }
+  for (; c < width; ++c) sums[0] += x[c] * y[c];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// to += factor * row.
+inline void AddTimes(float factor, const float* row, int64_t width, float* to) {
+  for (int64_t c = 0; c < width; ++c) to[c] += factor * row[c];
 }
 
 }  // namespace heed

@@ -251,7 +251,7 @@ int64_t ScratchBytes(int64_t len, bool levels) {
 }
 
 TEST(RuleGradientBoundary, MemoryIsOneStateForEvery2048Tokens) {
-  const int64_t state = 16 * 16 * static_cast<int64_t>(sizeof(double));
+  const int64_t state = 16 * 16 * static_cast<int64_t>(sizeof(float));
   EXPECT_EQ(ScratchBytes(int64_t{4} << 11, false) - ScratchBytes(int64_t{3} << 11, false), state);
   // Levels keep rows of queries, keys and values, once more what they get, and some numbers.
   const int64_t rows = 5 * 16 * static_cast<int64_t>(sizeof(float));
