@@ -177,14 +177,13 @@ class GraphGradient {
                   const TensorView<float>& to) {
     if (!to.has_value()) return;
     ForEachRow(to.shape, call_.pool, [&](int64_t b, int64_t head, int64_t n) {
-      for (int64_t d = 0; d < width_; ++d) {
-        double sum = 0;
+      SumColumns(width_, &to(b, head, n, 0), [&](int64_t first, int64_t count, double* columns) {
         for (int64_t h = head * group; h < (head + 1) * group; ++h) {
-          sum += static_cast<double>(sums.view()(b, h, n, 0)) *
-                 static_cast<double>(ScoreWeight(h)[half * width_ + d]);
+          const double sum = static_cast<double>(sums.view()(b, h, n, 0));
+          const float* weight = ScoreWeight(h) + half * width_ + first;
+          for (int64_t c = 0; c < count; ++c) columns[c] += sum * static_cast<double>(weight[c]);
         }
-        to(b, head, n, d) = static_cast<float>(sum);
-      }
+      });
     });
   }
 

@@ -30,7 +30,7 @@ class ChannelBlock {
   ChannelBlock(const ConvBackward& g, int64_t first)
       : g_(g), p_(g.p), first_(first), count_(std::min(kChannels, p_.dim - first)) {
     for (int64_t j = 0; j < p_.width; ++j) {
-      for (int64_t c = 0; c < count_; ++c) taps_[j][c] = p_.weight(0, 0, first_ + c, j);
+      for (int64_t c = 0; c < count_; ++c) taps_[j].at[c] = p_.weight(0, 0, first_ + c, j);
     }
   }
 
@@ -70,45 +70,62 @@ class ChannelBlock {
     }
   }
 
+  // Channels of a token, zeros beyond the last: loops over all kChannels have no remainder.
+  struct Channels {
+    float at[kChannels] = {};
+  };
+  Channels Load(const float* row) const {
+    Channels channels;
+    std::copy_n(row, count_, channels.at);
+    return channels;
+  }
+
   // What arrives at the channels of token t before their activation.
-  void Arriving(int64_t b, int64_t t, float* to) const {
-    std::copy_n(&g_.d_out(b, 0, t, first_), count_, to);
-    if (p_.activation == ConvActivation::kNone) return;
+  Channels Arriving(int64_t b, int64_t t) const {
+    Channels arriving = Load(&g_.d_out(b, 0, t, first_));
+    if (p_.activation == ConvActivation::kNone) return arriving;
     double sums[kChannels] = {};
     for (int64_t c = 0; c < count_; ++c) sums[c] = double{p_.Bias(0, first_ + c)};
     for (int64_t j = 0; j < p_.width; ++j) {
-      const float* from = p_.Row(b, 0, t + 1 - p_.width + j);
-      for (int64_t c = 0; c < count_ && from != nullptr; ++c) {
-        sums[c] += double{taps_[j][c]} * double{from[first_ + c]};
-      }
+      const float* row = p_.Row(b, 0, t + 1 - p_.width + j);
+      if (row == nullptr) continue;
+      const Channels from = Load(row + first_);
+      for (int64_t c = 0; c < kChannels; ++c)
+        sums[c] += double{taps_[j].at[c]} * double{from.at[c]};
     }
-    for (int64_t c = 0; c < count_; ++c) {
-      // The rounding of a large sum meets a small slope: 3e-8 at most is lost in float32.
-      const double gate = 1 / (1 + double{std::exp(-static_cast<float>(sums[c]))});
-      to[c] = static_cast<float>(double{to[c]} * gate * (1 + sums[c] * (1 - gate)));
+    double gates[kChannels];
+    // The rounding of a large sum meets a small slope: 3e-8 at most is lost in float32.
+    for (int64_t c = 0; c < kChannels; ++c)
+      gates[c] = double{std::exp(-static_cast<float>(sums[c]))};
+    for (int64_t c = 0; c < kChannels; ++c) {
+      const double gate = 1 / (1 + gates[c]);
+      arriving.at[c] =
+          static_cast<float>(double{arriving.at[c]} * gate * (1 + sums[c] * (1 - gate)));
     }
+    return arriving;
   }
 
   void AddToken(int64_t b, int64_t t) {
-    float arriving[kChannels];
-    Arriving(b, t, arriving);
-    for (int64_t c = 0; c < count_; ++c) bias_[c] += double{arriving[c]};
+    const Channels arriving = Arriving(b, t);
+    for (int64_t c = 0; c < kChannels; ++c) bias_[c] += double{arriving.at[c]};
     for (int64_t j = 0; j < p_.width; ++j) {
       const int64_t from_token = t + 1 - p_.width + j;
-      const float* from = p_.Row(b, 0, from_token);
-      if (from == nullptr) continue;
-      for (int64_t c = 0; c < count_; ++c) {
-        weight_[j][c] += double{arriving[c]} * double{from[first_ + c]};
+      const float* row = p_.Row(b, 0, from_token);
+      if (row == nullptr) continue;
+      const Channels from = Load(row + first_);
+      for (int64_t c = 0; c < kChannels; ++c) {
+        weight_[j][c] += double{arriving.at[c]} * double{from.at[c]};
       }
       float* to = Row(b, from_token);
-      for (int64_t c = 0; c < count_ && to != nullptr; ++c) to[c] += arriving[c] * taps_[j][c];
+      for (int64_t c = 0; c < count_ && to != nullptr; ++c)
+        to[c] += arriving.at[c] * taps_[j].at[c];
     }
   }
 
   const ConvBackward& g_;
   const ConvProblem& p_;
   int64_t first_, count_;
-  float taps_[kMaxConvWidth][kChannels] = {};
+  Channels taps_[kMaxConvWidth];
   double bias_[kChannels] = {};
   double weight_[kMaxConvWidth][kChannels] = {};
 };
