@@ -1,6 +1,7 @@
 // Writes the tables and pictures of docs/performance.md between its markers from the raw results
-// that the page names, or checks them (the default). Usage: node scripts/performance_table.mjs [--write]
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+// that the page names, or checks them (the default). A name with `*` is the newest file that it fits.
+// Usage: node scripts/performance_table.mjs [--write]
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { curvePlot } from "./curve_plot.mjs";
@@ -168,7 +169,40 @@ function stepTable({ rows }) {
   return markdown(["mechanism", ...columns, "max error"], lines);
 }
 
+/** One line a mechanism: backward, and how many times as long as forward it takes. */
+function backwardMechanismTable({ rows }) {
+  const timed = rows.filter((row) => row.status === "timed");
+  const cells = (row) => (row ? [milliseconds(row), ratio(overForward(row))] : ["", ""]);
+  const lines = [...new Set(timed.map((row) => row.mechanism))].map((id) => {
+    const of = (mask) => timed.find((row) => row.mechanism === id && row.mask === mask);
+    const full = of("full") ?? of("causal");
+    return [
+      `\`${id}\``,
+      ...cells(of("full")),
+      ...cells(of("causal")),
+      full.gflops?.toFixed(1) ?? "-",
+      full.peak_bytes === undefined ? "-" : (full.peak_bytes / 1024).toFixed(0),
+      error(full),
+    ];
+  });
+  const head = [
+    "mechanism",
+    "ms",
+    "over forward",
+    "causal ms",
+    "over forward",
+    "GFLOP/s",
+    "memory KiB",
+    "max error",
+  ];
+  return markdown(head, lines);
+}
+
+const overForward = ({ ms, forward_ms }) => ms.median / forward_ms.median;
+
 function backwardTable({ rows }, threads) {
+  if (new Set(rows.map((row) => row.mechanism)).size > 1) return backwardMechanismTable({ rows });
+
   const lines = rows
     .filter((row) => row.threads === threads)
     .map((row) => [
@@ -177,7 +211,7 @@ function backwardTable({ rows }, threads) {
       row.ms.median.toPrecision(3),
       row.gflops.toFixed(1),
       percent(row.fraction_of_peak),
-      ratio(row.ms.median / row.forward_ms.median),
+      ratio(overForward(row)),
       error(row),
     ]);
   const columns = ["length", "mask", "ms", "GFLOP/s", "of peak", "over forward", "max error"];
@@ -241,8 +275,19 @@ function peaks({ probes, machine }, threads) {
   return texts.filter(Boolean).join("");
 }
 
-const readResult = (file) =>
-  JSON.parse(readFileSync(join(root, "native_bench/results", file), "utf8"));
+const results = join(root, "native_bench/results");
+const readJson = (file) => JSON.parse(readFileSync(join(results, file), "utf8"));
+
+/** The result of a name; of a pattern, the one that was measured last. */
+function readResult(file) {
+  if (!file.includes("*")) return readJson(file);
+  const pattern = new RegExp(`^${file.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
+  const fitting = readdirSync(results)
+    .filter((name) => pattern.test(name))
+    .map(readJson);
+  if (fitting.length === 0) throw new Error(`no file of native_bench/results fits ${file}`);
+  return fitting.reduce((last, other) => (other.date > last.date ? other : last));
+}
 
 /** The result; only the groups of rows that match, when a page asks for some. */
 function chosenResult(file, groups) {

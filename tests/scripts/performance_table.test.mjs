@@ -56,6 +56,32 @@ test("DecodingIsGivenInGigabytesAndKeptKeysAreAColumn", () => {
   assert.match(table, /\(milliseconds a call, GB\/s\)[\s\S]*\| 2.00, 8.0 \| 1.00, 8.0 \|/);
 });
 
+test("GradientsOfMechanismsAreOneLineEach", () => {
+  const gradient = (mechanism, mask, ms, more) => ({
+    mechanism,
+    mask,
+    status: "timed",
+    threads: 1,
+    ms: { median: ms },
+    forward_ms: { median: 2 },
+    max_error: 1e-8,
+    ...more,
+  });
+  const rows = [
+    gradient("sigmoid", "full", 5, { gflops: 80.25, peak_bytes: 2048 }),
+    gradient("sigmoid", "causal", 3, { gflops: 70 }),
+    gradient("retention", "full", 7),
+    gradient("top_k", "full", 1, { status: "refused" }),
+  ];
+  assert.equal(
+    tableOf({ schema: "heed-bench-backward", rows }, 1).split("\n").slice(2).join("\n"),
+    [
+      "| `sigmoid` | 5.00 | 2.50x | 3.00 | 1.50x | 80.3 | 2 | 1e-8 |",
+      "| `retention` | 7.00 | 3.50x |  |  | - | - | 1e-8 |",
+    ].join("\n"),
+  );
+});
+
 test("PlacesAndThreadsStandApart", () => {
   const rows = [
     row("heed", 128),

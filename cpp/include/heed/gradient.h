@@ -174,13 +174,14 @@ struct RecurrentGradients {
 //          whatever options.chunk_len is; from 2048 tokens on, the states once more. Memory for
 //          each thread: a chunk, the states of 32 chunks, and one state for every 2048 tokens;
 //          never O(q_len * kv_len). Chunks that hold NaN or an infinity take 32 times as long.
-//          erase_key and mini_batch go back token by token, in plain float64 loops instead of
-//          chunks: forward three more times, and memory for each thread of 96 states, one more for
-//          every 2048 tokens, all of float64. level_weights go back level by level, in such loops
-//          too: for each token as many products of a state and a row as there are levels, times 5;
-//          two states a thread and three numbers a token. Random features: the features of 512
-//          tokens, of all heads, five times, and one state for every 512 tokens.
-// Threads  one task per batch entry and KV head. Same inputs give the same bits for any number of
+//          erase_key and mini_batch go back token by token, in plain loops instead of chunks:
+//          forward three more times, and memory for each thread of 96 states, one more for every
+//          2048 tokens. level_weights go back level by level: above chunks, for each token five
+//          products of a state and a row at every other level; rows of queries, keys and values of
+//          one batch entry, and of their gradients. Random features: the features of 512 tokens,
+//          of all heads, five times, and one state for every 512 tokens.
+// Threads  one task per batch entry and KV head; level_weights and random features share out their
+//          products. Same inputs give the same bits for any number of
 //          threads.
 // Source   chunks backwards: Yang 2023, arXiv:2312.06635, and for delta rules Yang 2024,
 //          arXiv:2406.06484.
