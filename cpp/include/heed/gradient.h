@@ -176,13 +176,12 @@ struct RecurrentGradients {
 //          never O(q_len * kv_len). Chunks that hold NaN or an infinity take 32 times as long.
 //          erase_key and mini_batch go back token by token, in plain loops instead of chunks:
 //          forward three more times, and memory for each thread of 96 states, one more for every
-//          2048 tokens. level_weights go back level by level: above chunks, for each token five
-//          products of a state and a row at every other level; rows of queries, keys and values of
-//          one batch entry, and of their gradients. Random features: the features of 512 tokens,
-//          of all heads, five times, and one state for every 512 tokens.
-// Threads  one task per batch entry and KV head; level_weights and random features share out their
-//          products. Same inputs give the same bits for any number of
-//          threads.
+//          2048 tokens. level_weights go back level by level, above chunks as linear attention of
+//          every level, with rows of queries, keys and values of one batch entry, and of their
+//          gradients. Random features: the features of 512 tokens, of all heads, five times, and
+//          one state for every 512 tokens.
+// Threads  one task per batch entry and KV head; level_weights and random features share out
+//          products instead. Same inputs give the same bits for any number of threads.
 // Source   chunks backwards: Yang 2023, arXiv:2312.06635, and for delta rules Yang 2024,
 //          arXiv:2406.06484.
 void RecurrentBackward(TensorView<const float> q, TensorView<const float> k,

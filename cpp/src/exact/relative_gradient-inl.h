@@ -1,6 +1,7 @@
 // The derivatives of relative terms: of scores (score/relative-inl.h) and of values
 // (relative_values-inl.h). A row of a tile is summed by table row first; what is left meets the
-// table row by row, once for a query and a tile. Terms of keys are added pair by pair.
+// table row by row, once for a query and a tile. For terms of keys a column is summed in the same
+// way.
 #if defined(HEED_EXACT_RELATIVE_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_RELATIVE_GRADIENT_INL_H_
 #undef HEED_EXACT_RELATIVE_GRADIENT_INL_H_
@@ -114,8 +115,8 @@ class RelativeDotGradient final : public ScoreGradient {
         if (lane != nullptr) GatherQuery(d_scores, queries, r, sums.row);
         AddQueryTerms(d_scores, r, keys.cols, sums, lane);
       }
-      if (queries_.has_value()) AddKeyTerms(d_scores, r, keys, sums.keys, lane);
     }
+    if (queries_.has_value()) AddKeyTerms(d_scores, keys, sums);
   }
 
   void Query(const Row& row, const float*, const ScoreSums& sums, float* d_q,
@@ -191,21 +192,77 @@ class RelativeDotGradient final : public ScoreGradient {
     });
   }
 
-  void AddKeyTerms(const ScoreTile& d_scores, size_t r, const PanelRows& keys, float* to,
-                   double* lane) const {
-    const int64_t head = d_scores.rows[r].head;
-    const float* d_s = d_scores.row_scores(r);
-    ForEachTableRow(index_, d_scores, r, [&](size_t c, size_t n) {
-      if (d_s[c] == 0) return;
-      if (to != nullptr) {
-        AddScaled(d_s[c] * packed_scale_, queries_.Row(head, n), Dim(), to + c * keys.cols);
+  // Keys whose columns are summed together, and the most positions that their queries lie apart.
+  static constexpr size_t kRunKeys = 16, kRunPositions = 96;
+
+  // Rows from r on that are no farther apart: all, but where two packed sequences meet.
+  static size_t RowsOfRun(const ScoreTile& tile, size_t r) {
+    int64_t near = tile.rows[r].position, far = near;
+    size_t end = r + 1;
+    for (; end < tile.num_rows; ++end) {
+      near = std::min(near, tile.rows[end].position);
+      far = std::max(far, tile.rows[end].position);
+      if (far - near >= static_cast<int64_t>(kRunPositions)) break;
+    }
+    return end - r;
+  }
+
+  void AddKeyTerms(const ScoreTile& d_scores, const PanelRows& keys, const TermSums& to) const {
+    const size_t last = std::min(d_scores.last, d_scores.num_keys);
+    const int64_t lanes = queries_.num_tables() == 1 ? 1 : p_.group;
+    for (size_t r = 0; r < d_scores.num_rows;) {
+      const size_t count = RowsOfRun(d_scores, r);
+      for (size_t c = d_scores.first; c < last; c += kRunKeys) {
+        const size_t width = std::min(kRunKeys, last - c);
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          AddKeyRun(d_scores, {r, r + count}, {c, c + width}, lane, keys, to);
+        }
       }
-      if (lane == nullptr) return;
-      double* const row = lane + keys_.Size() + queries_.RowInTable(n) * Dim();
-      for (size_t t = 0; t < Dim(); t += PanelCols()) {
-        AddScaled(d_s[c] * p_.scale, keys.At(c, t), std::min(PanelCols(), Dim() - t), row + t);
+      r += count;
+    }
+  }
+
+  struct Run {
+    size_t begin, end;
+  };
+
+  // Columns of a tile, of the rows whose heads share a table.
+  void AddKeyRun(const ScoreTile& d_scores, const Run& rows, const Run& columns, int64_t lane,
+                 const PanelRows& keys, const TermSums& to) const {
+    float sums[kRunKeys][kRunKeys + kRunPositions];
+    const TableRange range = TableRowsOf(index_, d_scores, rows.begin, rows.end - rows.begin,
+                                         columns.begin, columns.end);
+    const size_t width = columns.end - columns.begin;
+    for (size_t x = 0; x < width; ++x) std::fill_n(sums[x], range.end - range.begin, 0.0f);
+    for (size_t r = rows.begin; r < rows.end; ++r) {
+      if (queries_.num_tables() > 1 && d_scores.rows[r].head % p_.group != lane) continue;
+      const int32_t* const at = TableRowsFrom(index_, d_scores, r, columns.begin);
+      const float* const cells = d_scores.row_scores(r) + columns.begin;
+      for (size_t x = 0; x < width; ++x) {
+        sums[x][static_cast<size_t>(at[x]) - range.begin] += cells[x];
       }
-    });
+    }
+    const int64_t head = d_scores.rows[rows.begin].head / p_.group * p_.group + lane;
+    for (size_t x = 0; x < width; ++x) {
+      for (size_t n = range.begin; n < range.end; ++n) {
+        const float sum = sums[x][n - range.begin];
+        if (sum != 0) AddKeySum(sum, head, n, columns.begin + x, keys, to);
+      }
+    }
+  }
+
+  // What a key and a row of the table give each other.
+  void AddKeySum(float sum, int64_t head, size_t n, size_t key, const PanelRows& keys,
+                 const TermSums& to) const {
+    if (to.keys != nullptr) {
+      AddScaled(sum * packed_scale_, queries_.Row(head, n), Dim(), to.keys + key * keys.cols);
+    }
+    if (to.params == nullptr) return;
+    double* const lane = to.params + static_cast<size_t>(head % p_.group) * LaneSize();
+    double* const row = lane + keys_.Size() + queries_.RowInTable(n) * Dim();
+    for (size_t t = 0; t < Dim(); t += PanelCols()) {
+      AddScaled(sum * p_.scale, keys.At(key, t), std::min(PanelCols(), Dim() - t), row + t);
+    }
   }
 
   const AttentionProblem& p_;
