@@ -14,15 +14,8 @@ const milliseconds = (ms) => (ms >= 1000 ? `${number(ms / 1000)} s` : `${number(
 
 /** A row of gradients as one of a program: of heed, the only one that has them. */
 function asProgram(row) {
-  const { num_heads, num_kv_heads, head_dim, q_len, kv_len, mask } = row;
-  const shape = { num_heads, num_kv_heads, head_dim, q_len, kv_len, mask };
-  return {
-    ...row,
-    shape,
-    peer: "heed",
-    dtype: "float32",
-    fraction_of_fma_peak: row.fraction_of_peak,
-  };
+  const fraction_of_fma_peak = row.fraction_of_peak;
+  return { ...row, shape: row, peer: "heed", dtype: "float32", fraction_of_fma_peak };
 }
 
 function element(name, attributes = {}, ...children) {
