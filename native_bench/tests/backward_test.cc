@@ -59,12 +59,12 @@ TEST(Backward, RowsOfEveryFamilyAreHeldToTheirPromise) {
 TEST(Backward, ACaseThatTheRowRefusesIsNotWrong) {
   Options options = SmallOptions();
   options.grid.mechanisms = {"reformer", "sigmoid"};
-  options.grid.lengths = {{1, 80}};  // reformer has one length
+  options.grid.lengths = {{1, 80}};  // reformer takes one length
   options.grid.masks = {Mask::kFull};
   const BackwardReport report = MeasureBackward(options, {}, kSilent);
   ASSERT_EQ(report.rows.size(), 2u);
   EXPECT_EQ(report.rows[0].status, Status::kRefused);
-  EXPECT_THAT(report.rows[0].reason, HasSubstr("one length"));
+  EXPECT_THAT(report.rows[0].reason, HasSubstr("v has shape [1, 2, 80, 16]"));
   EXPECT_EQ(report.rows[1].status, Status::kTimed);
   EXPECT_FALSE(AnyWrong(report));
 }

@@ -122,49 +122,42 @@ class LevelsBackward {
     view.shape = {count, p_.num_kv_heads, span.size(), 1};
     return view;
   }
-  TokenSpan Existing(const TokenSpan& span) const {
-    return {std::max(span.first, before_), std::max(span.end, before_)};
-  }
-
-  RecurrentOptions Options(const TokenSpan& keys, int64_t count, int64_t block) const {
+  // Linear attention from right halves to left ones, and from what arrives at their state. True: an
+  // older state is in it.
+  bool Linear(const TokenSpan& left, const TokenSpan& right, int64_t count, int64_t block,
+              const TensorView<const float>& d_final) {
+    const TokenSpan keys = {std::max(left.first, before_), std::max(left.end, before_)};
+    const bool given = LoadInitial(left);
     RecurrentOptions o;
     o.scale = 1.0;
     o.causal = false;
     o.log_decay = Factor(p_.options.log_decay, keys, count, block);
     o.beta = Factor(p_.options.beta, keys, count, block);
-    return o;
-  }
-
-  RecurrentGradients KeyGradients(const TokenSpan& keys, int64_t count, int64_t block) const {
-    const auto rows = [&](const OwnedTensor& tensor) {
-      return Tokens(tensor.view(), keys, count, block);
-    };
     RecurrentGradients to;
-    to.d_k = rows(d_keys_);
-    to.d_v = rows(d_values_);
-    if (p_.options.log_decay.has_value()) to.d_log_decay = rows(d_gates_);
-    if (p_.options.beta.has_value()) to.d_beta = rows(d_betas_);
-    return to;
-  }
-
-  // Linear attention from right halves to left ones.
-  void Blocks(const TokenSpan& left, const TokenSpan& right, int64_t count, int64_t level) {
-    const int64_t block = int64_t{1} << level;
-    const TokenSpan keys = Existing(left);
-    LoadQueries(right, count, level);
-    const bool given = LoadInitial(left);
-    RecurrentGradients to = KeyGradients(keys, count, block);
+    to.d_final_state = d_final;
     to.d_q = Tokens(d_queries_.view(), right, count, block);
-    if (given) to.d_initial_state = d_state_.view();
-    RecurrentOptions o = Options(keys, count, block);
-    if (given) o.initial_state = state_.view();
+    to.d_k = Tokens(d_keys_.view(), keys, count, block);
+    to.d_v = Tokens(d_values_.view(), keys, count, block);
+    if (o.log_decay.has_value()) to.d_log_decay = Tokens(d_gates_.view(), keys, count, block);
+    if (o.beta.has_value()) to.d_beta = Tokens(d_betas_.view(), keys, count, block);
+    if (given) {
+      o.initial_state = state_.view();
+      to.d_initial_state = d_state_.view();
+    }
     RecurrentBackward(Tokens(queries_.view(), right, count, block),
                       Tokens(p_.k, keys, count, block), Tokens(p_.v, keys, count, block),
                       Tokens(arriving_.view(), right, count, block), o, to, &pool_);
+    return given;
+  }
+
+  void Blocks(const TokenSpan& left, const TokenSpan& right, int64_t count, int64_t level) {
+    LoadQueries(right, count, level);
+    const bool given = Linear(left, right, count, int64_t{1} << level, {});
     ForEachHead([&](int64_t h, LevelsHead& own) {
       for (int64_t n = 0; n < count; ++n) {
-        StoreQueries(h, own, {right.first + n * block, right.end + n * block}, level);
-        StoreKeys(h, own, {keys.first + n * block, keys.end + n * block});
+        const int64_t later = n << level;
+        StoreQueries(h, own, {right.first + later, right.end + later}, level);
+        StoreKeys(h, own, {left.first + later, left.end + later});
       }
       if (given) StoreInitial(h, left);
     });
@@ -230,7 +223,7 @@ class LevelsBackward {
   }
 
   void StoreKeys(int64_t h, LevelsHead& own, const TokenSpan& keys) {
-    for (int64_t t = keys.first - before_; t < keys.end - before_; ++t) {
+    for (int64_t t = std::max<int64_t>(keys.first - before_, 0); t < keys.end - before_; ++t) {
       const size_t token = static_cast<size_t>(t);
       AddRow(to_.d_k, {b_, h, t}, 1, RowOf(d_keys_.view(), 0, h, t));
       AddRow(to_.d_v, {b_, h, t}, 1, RowOf(d_values_.view(), 0, h, t));
@@ -279,26 +272,19 @@ class LevelsBackward {
   // A state of 2^l tokens, which is read as it is after the last token.
   void FinalState(int64_t l) {
     const int64_t first = after_ >> (l + 1) << (l + 1);
-    const TokenSpan span = {first, first + (int64_t{1} << l)}, keys = Existing(span);
-    const TokenSpan nothing = {before_, before_};
-    const bool given = LoadInitial(span);
-    if (!to_.d_final_state.has_value() || (keys.size() == 0 && !given)) return;
-    LoadArriving(l, keys.end - before_);
-    RecurrentGradients to = KeyGradients(keys, 1, 1);
-    to.d_final_state = d_final_.view();
-    if (given) to.d_initial_state = d_state_.view();
-    RecurrentOptions o = Options(keys, 1, 1);
-    if (given) o.initial_state = state_.view();
-    RecurrentBackward(Tokens(queries_.view(), nothing, 1, 1), Tokens(p_.k, keys, 1, 1),
-                      Tokens(p_.v, keys, 1, 1), Tokens(arriving_.view(), nothing, 1, 1), o, to,
-                      &pool_);
+    const TokenSpan span = {first, first + (int64_t{1} << l)}, nothing = {before_, before_};
+    const bool written = span.end > before_ || p_.options.initial_state.has_value();
+    if (!to_.d_final_state.has_value() || !written) return;
+    const int64_t behind = std::max(span.end - before_, int64_t{0});
+    LoadArriving(l, behind);
+    const bool given = Linear(span, nothing, 1, 1, d_final_.view());
     ForEachHead([&](int64_t h, LevelsHead& own) {
       if (passed_[static_cast<size_t>(h)] == 0) return;
-      const double through = Through(h, keys, given);
-      for (int64_t t = keys.end - before_; t < after_ - before_; ++t) {
+      const double through = Through(h, span, given);
+      for (int64_t t = behind; t < after_ - before_; ++t) {
         own.d_decay[static_cast<size_t>(t)] += through;
       }
-      StoreKeys(h, own, keys);
+      StoreKeys(h, own, span);
       if (given) StoreInitial(h, span);
     });
   }
@@ -318,7 +304,7 @@ class LevelsBackward {
   // What the state of a span gives to L: it is the sum of what its keys wrote.
   double Through(int64_t h, const TokenSpan& keys, bool given) const {
     double sum = 0;
-    for (int64_t t = keys.first - before_; t < keys.end - before_; ++t) {
+    for (int64_t t = std::max<int64_t>(keys.first - before_, 0); t < keys.end - before_; ++t) {
       sum += DotRows(RowOf(p_.k, b_, h, t), RowOf(d_keys_.view(), 0, h, t), p_.head_dim);
     }
     for (int64_t c = 0; c < p_.head_dim && given; ++c) {
