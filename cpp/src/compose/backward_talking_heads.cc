@@ -11,6 +11,7 @@
 #include "src/compose/backward_rows.h"
 #include "src/compose/composed_request.h"
 #include "src/compose/rows.h"
+#include "src/rows/dot.h"
 
 namespace heed {
 namespace {
@@ -148,12 +149,7 @@ class TalkingBackward {
 
   // Without what meets a row of exact zeros: that of a query without keys.
   static double Dot(const float* seen, const float* other, int64_t width) {
-    if (IsZero(seen, width)) return 0;
-    double sum = 0;
-    for (int64_t d = 0; d < width; ++d) {
-      sum += static_cast<double>(seen[d]) * static_cast<double>(other[d]);
-    }
-    return sum;
+    return IsZero(seen, width) ? 0 : DotRows(seen, other, width);
   }
 
   // to[g, h] = sum over batch entries and queries of term(b, g, h, i).

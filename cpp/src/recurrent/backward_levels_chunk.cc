@@ -22,9 +22,7 @@ void ScaleRow(const float* row, int64_t width, float factor, float* to) {
 }
 
 void AddRow(const TensorView<float>& to, const TokenPlace& at, float factor, const float* row) {
-  if (!to.has_value()) return;
-  float* const sum = RowOf(to, at.b, at.head, at.t);
-  for (int64_t c = 0; c < to.shape[3]; ++c) sum[c] += factor * row[c];
+  if (to.has_value()) AddTimes(factor, row, to.shape[3], RowOf(to, at.b, at.head, at.t));
 }
 
 LevelsHead::LevelsHead(const RecurrentBackwardProblem& g, int64_t unit, const HeadGradients& sums)
