@@ -76,7 +76,12 @@ class ChannelBlock {
   };
   Channels Load(const float* row) const {
     Channels channels;
-    std::copy_n(row, count_, channels.at);
+    // A constant count is no call.
+    if (count_ == kChannels) {
+      std::copy_n(row, kChannels, channels.at);
+    } else {
+      std::copy_n(row, count_, channels.at);
+    }
     return channels;
   }
 
