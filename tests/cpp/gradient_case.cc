@@ -14,6 +14,8 @@
 namespace heed::testing {
 namespace {
 
+using ::testing::ElementsAre;
+
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Gradients of the named tensors of a case.
@@ -205,6 +207,22 @@ std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim) {
     if (std::isnan(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
   }
   return lost;
+}
+
+void ExpectNanReachesWhatSeesIt(AttentionCase c) {
+  c.scalars.causal = true;
+  c.q(0, 0, 2, 1) = kNan;  // query 2 sees all but key 3
+  Values lost = RunBackward(c, MakeCotangents(c));
+  EXPECT_THAT(LostRows(lost["q"], 3), ElementsAre(false, false, true, false)) << c.Describe();
+  EXPECT_THAT(LostRows(lost["k"], 3), ElementsAre(true, true, true, false)) << c.Describe();
+  EXPECT_THAT(LostRows(lost["v"], 2), ElementsAre(true, true, true, false)) << c.Describe();
+  c.q(0, 0, 2, 1) = 0;
+  Cotangents cotangents = MakeCotangents(c);
+  cotangents.output(0, 0, 1, 0) = kNan;  // query 1 sees keys 0 and 1
+  lost = RunBackward(c, cotangents);
+  EXPECT_THAT(LostRows(lost["q"], 3), ElementsAre(false, true, false, false)) << c.Describe();
+  EXPECT_THAT(LostRows(lost["k"], 3), ElementsAre(true, true, false, false)) << c.Describe();
+  EXPECT_THAT(LostRows(lost["v"], 2), ElementsAre(true, true, false, false)) << c.Describe();
 }
 
 int64_t BackwardScratch(int64_t len, const AttentionOptions& options,

@@ -22,6 +22,10 @@ inline constexpr Sizes kGradientSizes = {.batch = 2,
                                          .head_dim = 3,
                                          .head_dim_v = 5};
 
+// One head of four queries and keys.
+inline constexpr Sizes kFourTokens = {
+    .num_heads = 1, .num_kv_heads = 1, .q_len = 4, .kv_len = 4, .head_dim = 3, .head_dim_v = 2};
+
 // What arrives at the results of a case.
 struct Cotangents {
   Buffer<float> output;  // [batch, num_heads, q_len, head_dim_v]
@@ -58,6 +62,10 @@ void ExpectMaskedNanDoesNotMatter(AttentionCase c);
 
 // Which vectors of a gradient of `dim` numbers each hold NaN.
 std::vector<bool> LostRows(const std::vector<double>& gradient, int64_t dim);
+
+// NaN in a query, or arriving at one, reaches the gradients of that query and of the keys and
+// values that it sees, and no other. The case has kFourTokens, and keys in view all have a weight.
+void ExpectNanReachesWhatSeesIt(AttentionCase c);
 
 // Bytes that backward takes at one time, with one thread, beside inputs and results: one head of 64
 // dims, `len` queries and keys. `gradients` are wanted beside those of q, k and v.

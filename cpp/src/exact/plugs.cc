@@ -51,7 +51,7 @@ void AddWeightPlugs(const AttentionProblem& p, Plugs& plugs) {
   if (p.options.dropout.p > 0) {
     plugs.weights.push_back(std::make_unique<DropoutWeights>(p.options.dropout));
   }
-  bool needs_final = false;
+  bool needs_final = p.finishes_rows;
   for (const auto& plug : plugs.weights) needs_final = needs_final || plug->NeedsFinal();
   if (needs_final && plugs.rows == nullptr) {
     plugs.rows = std::make_unique<Buffered>(std::move(plugs.normalize), HasLse(p.options));

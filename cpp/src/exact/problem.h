@@ -73,6 +73,7 @@ struct AttentionProblem {
   int64_t relative_table_rows = 0;
 
   bool tensors_on_device = false;  // what tensors hold cannot be checked on the host
+  bool finishes_rows = false;      // the row buffer is used even where the normaliser streams
 
   float sigmoid_bias = 0;
   std::vector<float> head_scale;  // kCosine: the factor of each query head

@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 #include "src/exact/additive_gradient-inl.h"
 #include "src/exact/cope_gradient-inl.h"
+#include "src/exact/kernel_sum_gradient-inl.h"
 #include "src/exact/relative_gradient-inl.h"
 #include "src/gradient/plan-inl.h"
 
@@ -26,6 +27,10 @@ std::unique_ptr<ScoreGradient> MakeRelativeDotGradient(const AttentionProblem& p
 
 std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionProblem& p) {
   return std::make_unique<RelativeValuesGradient>(p);
+}
+
+std::unique_ptr<RowGradient> MakeKernelSumGradient(const AttentionProblem& p) {
+  return KernelGradientOf(p.options.kernel);
 }
 
 std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p) {

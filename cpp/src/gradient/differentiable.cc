@@ -37,9 +37,9 @@ void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
       return;
     case Normalize::kKernelSum:
       if (o.kernel == Kernel::kGaussian) return;
-      Refuse("normalize \"kernel_sum\" with another kernel than gaussian");
+      return LeaveToGradients("normalize \"kernel_sum\" with another kernel than gaussian");
     case Normalize::kCope:
-      LeaveToGradients("normalize \"cope\"");
+      return LeaveToGradients("normalize \"cope\"");
   }
 }
 

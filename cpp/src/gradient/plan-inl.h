@@ -42,6 +42,8 @@ std::unique_ptr<ScoreGradient> MakeRelativeDotGradient(const AttentionProblem& p
                                                        float packed_scale);
 std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionProblem& p);
 std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p);
+// nullptr for the gaussian kernel, which is softmax.
+std::unique_ptr<RowGradient> MakeKernelSumGradient(const AttentionProblem& p);
 
 // Queries of a KV head are dealt to parts, so many tasks, each with sums of its own for keys and
 // values: enough for many threads where there are few heads. Sums cost what 12 queries do.

@@ -47,6 +47,8 @@ std::unique_ptr<RowGradient> MakeRowGradient(const AttentionProblem& p) {
     case Normalize::kEntmax15:
       return std::make_unique<Entmax15Gradient>();
 #ifndef HEED_FEW_GRADIENTS
+    case Normalize::kKernelSum:
+      return MakeKernelSumGradient(p);
     case Normalize::kCope:
       return MakeCopeGradient(p);
 #endif

@@ -98,6 +98,7 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   GradientProblem g;
   g.attention = ValidateAttentionInputs(q, k, v, options, false);
   CheckIsDifferentiable(options);
+  g.attention.finishes_rows = options.normalize == Normalize::kKernelSum && !HasLse(options);
   if (options.score_mod && !gradients.score_mod_slope) {
     Fail(ErrorCode::kUnsupported, "score_mod has no gradient without score_mod_slope");
   }

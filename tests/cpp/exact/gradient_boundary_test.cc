@@ -150,12 +150,6 @@ TEST(GradientBoundary, WhatHasNoGradientIsRefusedByName) {
   const auto expect = [](const std::string& name, const std::function<void(Call&)>& change) {
     ExpectRefusal(change, "unsupported: " + name);
   };
-  expect("normalize \"kernel_sum\"", [](Call& c) {
-    c.options.normalize = Normalize::kKernelSum;
-    c.options.score = Score::kSquaredDistance;
-    c.options.kernel = Kernel::kBoxcar;
-    c.lse = {};
-  });
   expect("score_mod has no gradient without score_mod_slope", [](Call& c) {
     c.options.score_mod = CompileExpression("score_mod", "score * 2", ExpressionValue::kScore);
   });

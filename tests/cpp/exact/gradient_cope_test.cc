@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "attention_case.h"
-#include "gmock/gmock.h"
 #include "gradient_case.h"
 #include "gtest/gtest.h"
 #include "simd_targets.h"
@@ -13,7 +12,6 @@ namespace heed::testing {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class CopeGradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(CopeGradient);
@@ -109,22 +107,7 @@ TEST_P(CopeGradient, MaskedNonFiniteValuesDoNotMatter) {
 }
 
 TEST_P(CopeGradient, VisibleNonFiniteValuesReachWhatSeesThemAndNothingElse) {
-  AttentionCase c = MakeCope(
-      {.num_heads = 1, .num_kv_heads = 1, .q_len = 4, .kv_len = 4, .head_dim = 3, .head_dim_v = 2},
-      1, 3);
-  c.scalars.causal = true;
-  c.q(0, 0, 2, 1) = kNan;  // query 2 sees all but key 3
-  Values lost = RunBackward(c, MakeCotangents(c));
-  EXPECT_THAT(LostRows(lost["q"], 3), ::testing::ElementsAre(false, false, true, false));
-  EXPECT_THAT(LostRows(lost["k"], 3), ::testing::ElementsAre(true, true, true, false));
-  EXPECT_THAT(LostRows(lost["v"], 2), ::testing::ElementsAre(true, true, true, false));
-  c.q(0, 0, 2, 1) = 0;
-  Cotangents cotangents = MakeCotangents(c);
-  cotangents.output(0, 0, 1, 0) = kNan;  // query 1 sees keys 0 and 1
-  lost = RunBackward(c, cotangents);
-  EXPECT_THAT(LostRows(lost["q"], 3), ::testing::ElementsAre(false, true, false, false));
-  EXPECT_THAT(LostRows(lost["k"], 3), ::testing::ElementsAre(true, true, false, false));
-  EXPECT_THAT(LostRows(lost["v"], 2), ::testing::ElementsAre(true, true, false, false));
+  ExpectNanReachesWhatSeesIt(MakeCope(kFourTokens, 1, 3));
 }
 
 TEST(CopeGradientMemory, DoesNotGrowWithThePairs) {

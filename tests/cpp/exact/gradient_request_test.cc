@@ -142,7 +142,6 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr(message));
     }
   };
-  expect(Small().Param("normalize", "kernel_sum").Param("kernel", "boxcar"), "kernel_sum");
   expect(Small().Param("return_weights", true), "return_weights");
   expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
 }
