@@ -74,8 +74,9 @@ export interface AttentionVjpFunction {
   /**
    * `heed.attention`, and the gradients of its inputs: q, k, v, bias, distanceBias, bucketBias,
    * logGates, sinks, alibiSlopes, width, temperature and scoreMatrix. HeedError "unsupported" names
-   * what has none here: additive scores, relative tables, "cope" and scoreMod have theirs in
-   * "heed/gradients", and docs/gradients.md lists the others. Not in "heed/core".
+   * what has none here: additive scores, relative tables, "cope", kernels other than gaussian,
+   * scoreMod and probMod have theirs in "heed/gradients", with those of their tensors. Not in
+   * "heed/core".
    */
   <
     const Q extends TensorArgument,

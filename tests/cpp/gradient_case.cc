@@ -109,7 +109,12 @@ Values RunBackward(const AttentionCase& c, const Cotangents& cotangents, ThreadP
   TensorView<const float> lse;
   if (HasLse(c)) lse = std::as_const(forward.lse).view();
   if (cotangents.lse.has_value()) gradients.d_lse = cotangents.lse.view();
-  if (!c.score_mod.empty()) gradients.score_mod_slope = CompileSlope("score_mod", c.score_mod);
+  if (!c.score_mod.empty()) {
+    gradients.score_mod_slope = CompileSlope("score_mod", c.score_mod, ExpressionValue::kScore);
+  }
+  if (!c.prob_mod.empty()) {
+    gradients.prob_mod_slope = CompileSlope("prob_mod", c.prob_mod, ExpressionValue::kProb);
+  }
   AttentionBackward(c.q.view(), c.k.view(), c.v.view(), forward.output.view(), lse,
                     cotangents.output.view(), c.options(), gradients, pool);
   Values values;

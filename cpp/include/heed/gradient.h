@@ -21,16 +21,16 @@ namespace heed {
 // read this constant.
 inline constexpr double kGradientMaxError = 4e-6;
 
-// Where gradients go; those without a value are not computed. `d_lse` and `score_mod_slope` are
-// read.
+// Where gradients go; those without a value are not computed. `d_lse` and the slopes are read.
 struct AttentionGradients {
   // The gradient that arrives at lse, [batch, num_heads, q_len, 1]; absent = 0. Only where
   // Normalize says (lse).
   TensorView<const float> d_lse{};
 
-  // Where options have a score_mod: replaces the scores that it takes by its derivatives there.
-  // That of an expression is CompileSlope().
+  // Where options have a score_mod or prob_mod: replaces the scores, or weights, that it takes by
+  // its derivatives there. That of an expression is CompileSlope().
   TileFunction score_mod_slope{};
+  TileFunction prob_mod_slope{};
 
   // Shaped as q, k and v; float32, float16 or bfloat16, rounded once.
   StoredOutput d_q{};
@@ -63,15 +63,16 @@ struct AttentionGradients {
   TensorView<float> d_cope_table{};
 };
 
-// Compiles the derivative of a score_mod (heed/expression.h) by `score`. Captured tensors are
-// constants. min, max and ?: take the slope of the side that they choose, of equal ones the first;
-// abs has 0 at 0; floor, comparisons, &&, || and ! have none.
-// Errors   as CompileExpression(); kUnsupported for a derivative of more operations than an
+// Compiles the derivative of an expression (heed/expression.h) by what it starts from: of a
+// score_mod by `score`, of a prob_mod by `prob`. Captured tensors are constants. min, max and ?:
+// take the slope of the side that they choose, of equal ones the first; abs has 0 at 0; floor,
+// comparisons, &&, || and ! have none. Errors   as CompileExpression(); kUnsupported for a
+// derivative of more operations than an
 //          expression may have.
 // Accuracy each operation is within 4 units in the last place of float32.
 // Cost     one pass over the tile for every operation of the derivative: 1 to 4 of each of the
 //          expression's.
-TileFunction CompileSlope(std::string_view what, std::string_view text,
+TileFunction CompileSlope(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured = {});
 
 // Computes the gradients of a scalar L from d_out = dL / d output, for output = Attention(q, k, v):
@@ -89,7 +90,7 @@ TileFunction CompileSlope(std::string_view what, std::string_view text,
 // Empty row  every gradient exactly 0. What is not kept cannot matter: NaN or Inf in masked keys,
 //          values, bias or padding, or in d_out of a row, reaches only what sees it.
 // Errors   Error(kShape | kRange | kOption | kMemory), before anything is written; kUnsupported for
-//          what has no gradient (yet), named.
+//          a score_mod or prob_mod without its slope.
 // Accuracy kGradientMaxError.
 // Cost     2.5 times the FLOPs of Attention(); counting the visible keys of relu and of averages
 //          with masks takes 0.5 times as much more. A bias that broadcasts over batch, heads or
@@ -99,7 +100,8 @@ TileFunction CompileSlope(std::string_view what, std::string_view text,
 //          head_dim_v)) a KV head in flight, once more for each part of its queries (at most 8, by
 //          shapes alone), what parameters and tables have in float64 for each of at most 8 parts
 //          of a KV head, O((head_dim + head_dim_v) * tile) per thread, and 48 to 98 * kv_len
-//          floats per thread for whole rows; never O(q_len * kv_len).
+//          floats per thread for whole rows, half as much again with a prob_mod; never
+//          O(q_len * kv_len).
 // Threads  As Attention(): the same bits for any number of threads.
 // Source   Dao et al. 2022, arXiv:2205.14135, appendix B.2; Dao 2023, arXiv:2307.08691.
 void AttentionBackward(TensorView<const float> q, TensorView<const float> k,

@@ -35,11 +35,13 @@ void KeptAttention::Backward(const TensorView<const float>& d_out,
 
 AttentionGradients OptionSums::Next() {
   if (calls_++ == 0) return to_;
-  if (memory_.empty()) Own();
+  if (calls_ == 2) Own();
   return own_;
 }
 
 void OptionSums::Own() {
+  own_.score_mod_slope = to_.score_mod_slope;
+  own_.prob_mod_slope = to_.prob_mod_slope;
   for (const TensorGradient& tensor : kTensorGradients) {
     const TensorView<float>& sum = to_.*tensor.gradient;
     if (!sum.has_value()) continue;

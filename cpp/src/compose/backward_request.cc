@@ -74,17 +74,13 @@ void CheckOptions(const RequestReader& reader, const OutputSpec& output) {
   rest.k.shape = rest.v.shape = keys.shape;
   ReadExactOptions(reader, rest);
   CheckIsDifferentiable(rest.options);
-  const char* refused = rest.options.score_mod                       ? "score_mod"
-                        : rest.options.normalize == Normalize::kCope ? "normalize \"cope\""
-                                                                     : nullptr;
-  if (refused == nullptr) return;
-  Fail(ErrorCode::kUnsupported, "{} has no gradient inside of compositions in heed", {refused});
+  AttentionGradients slopes;
+  CompileSlopes(reader, slopes);  // which may refuse
 }
 
 // Tensors that user functions read have none.
 bool HasGradient(const NamedTensor& input) {
-  return IsFloat(input.tensor.dtype) && !input.name.starts_with("captured") &&
-         input.name != "cope_table";
+  return IsFloat(input.tensor.dtype) && !input.name.starts_with("captured");
 }
 
 RequestReader ReaderOf(const Request& request) {
@@ -110,7 +106,9 @@ TensorView<float> ComposedBackward::Wanted(std::string_view name) const {
 }
 
 AttentionGradients ComposedBackward::WantedOptions() const {
-  return ReadOptionGradients(gradients);
+  AttentionGradients to = ReadOptionGradients(gradients);
+  CompileSlopes(reader, to);
+  return to;
 }
 
 AttentionGradients ComposedBackward::WantedOfAttention() const {

@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct GradientRows {
   // The first two only for normalisers that have an lse.
   const float* lse;     // log denominators, 0 for empty rows, NaN for rows that are lost
-  const float* mean;    // sum_j p_ij dP_ij - d_lse: what softmax takes from every dP
+  float* mean;          // sum_j p_ij dP_ij - d_lse: what softmax takes from every dP
   const float* factor;  // what weights are multiplied by
   GradientRows From(size_t r) const { return {lse + r, mean + r, factor + r}; }
 };

@@ -55,7 +55,7 @@ class ProbModGradient final : public RowGradient {
 
  private:
   size_t InnerFloats(size_t num_tiles) const {
-    return rows_ == nullptr ? 0 : rows_->ScratchFloats(num_tiles);
+    return rows_ == nullptr ? 0 : RoundUp(rows_->ScratchFloats(num_tiles), kTileKeys);
   }
   size_t NumTiles() const {
     return (static_cast<size_t>(g_.attention.kv_len) + kTileKeys - 1) / kTileKeys;

@@ -150,10 +150,9 @@ class Slopes {
 
 }  // namespace
 
-TileFunction CompileSlope(std::string_view what, std::string_view text,
+TileFunction CompileSlope(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured) {
-  const Program program =
-      ParseExpression(what, text, VocabularyOf(ExpressionValue::kScore), std::move(captured));
+  const Program program = ParseExpression(what, text, VocabularyOf(value), std::move(captured));
   Program slope = Slopes(program).Result();
   if (slope.instructions.size() > kMaxInstructions || !AssignSlots(slope)) {
     Fail(ErrorCode::kUnsupported,

@@ -3,12 +3,14 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/gradient/backward_plugs.cc"
 #include <memory>
+#include <utility>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/exact/additive_gradient-inl.h"
 #include "src/exact/cope_gradient-inl.h"
 #include "src/exact/kernel_sum_gradient-inl.h"
+#include "src/exact/prob_mod_gradient-inl.h"
 #include "src/exact/relative_gradient-inl.h"
 #include "src/gradient/plan-inl.h"
 
@@ -31,6 +33,12 @@ std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionPr
 
 std::unique_ptr<RowGradient> MakeKernelSumGradient(const AttentionProblem& p) {
   return KernelGradientOf(p.options.kernel);
+}
+
+std::unique_ptr<RowGradient> MakeProbModGradient(const GradientProblem& g,
+                                                 const NormalizeGradient* streaming,
+                                                 std::unique_ptr<RowGradient> rows) {
+  return std::make_unique<ProbModGradient>(g, streaming, std::move(rows));
 }
 
 std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p) {

@@ -1,16 +1,10 @@
 // Which options have a gradient. Modules for the web that have no room for all of them refuse some
 // that others have (HEED_FEW_GRADIENTS).
-#include "heed/registry.h"
 #include "src/gradient/problem.h"
 #include "src/message.h"
-#include "src/request_reader.h"
 
 namespace heed {
 namespace {
-
-[[noreturn]] void Refuse(const char* what) {
-  Fail(ErrorCode::kUnsupported, "{} has no gradient in heed", {what});
-}
 
 // What backward_plugs.cc serves.
 #ifdef HEED_FEW_GRADIENTS
@@ -45,20 +39,23 @@ void CheckNormalizeIsDifferentiable(const AttentionOptions& o) {
 
 }  // namespace
 
-TileFunction ScoreModSlope([[maybe_unused]] const Request& request) {
+void CompileSlopes([[maybe_unused]] const RequestReader& reader,
+                   [[maybe_unused]] AttentionGradients& to) {
 #ifndef HEED_FEW_GRADIENTS
-  const RequestReader reader(*FindMechanism(request.id), request);
-  if (const auto text = reader.Word("score_mod")) {
-    return CompileSlope("score_mod", *text, reader.Named("captured"));
-  }
+  const auto slope = [&](const char* name, ExpressionValue value) -> TileFunction {
+    const auto text = reader.Word(name);
+    if (!text) return {};
+    return CompileSlope(name, *text, value, reader.Named("captured"));
+  };
+  to.score_mod_slope = slope("score_mod", ExpressionValue::kScore);
+  to.prob_mod_slope = slope("prob_mod", ExpressionValue::kProb);
 #endif
-  return {};
 }
 
 void CheckIsDifferentiable(const AttentionOptions& o) {
   CheckNormalizeIsDifferentiable(o);
   if (o.score_mod) LeaveToGradients("score_mod");
-  if (o.prob_mod) Refuse("prob_mod");
+  if (o.prob_mod) LeaveToGradients("prob_mod");
   if (o.score == Score::kAdditive) LeaveToGradients("score \"additive\"");
   if (o.relative_keys.has_value()) LeaveToGradients("relative_keys");
   if (o.relative_queries.has_value()) LeaveToGradients("relative_queries");

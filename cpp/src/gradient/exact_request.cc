@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "heed/gradient.h"
+#include "heed/registry.h"
 #include "src/exact/problem.h"
 #include "src/exact/request.h"
 #include "src/gradient/problem.h"
@@ -110,7 +111,8 @@ namespace {
 
 BackwardPlan PlanExactBackward(const Request& request) {
   const AttentionRequest r = ReadDifferentiable(request);
-  ScoreModSlope(request);  // which may refuse
+  AttentionGradients slopes;
+  CompileSlopes(RequestReader(*FindMechanism(request.id), request), slopes);  // which may refuse
   return PlanOf(request, r);
 }
 
@@ -129,7 +131,7 @@ void RunExactBackward(const Request& request, std::span<const NamedTensor> resul
   const AttentionRequest r = ReadDifferentiable(request);
   AttentionGradients to = ReadOptionGradients(gradients);
   to.d_lse = Rows(FindTensor(d_results, "lse"));
-  to.score_mod_slope = ScoreModSlope(request);
+  CompileSlopes(RequestReader(*FindMechanism(request.id), request), to);
   to.d_q = Stored(FindTensor(gradients, "q"));
   to.d_k = Stored(FindTensor(gradients, "k"));
   to.d_v = Stored(FindTensor(gradients, "v"));

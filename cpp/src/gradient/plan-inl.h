@@ -27,14 +27,14 @@ namespace HWY_NAMESPACE {
 // Derivatives of the sockets.
 struct GradientPlugs {
   std::unique_ptr<ScoreGradient> score;
-  std::unique_ptr<NormalizeGradient> normalize;         // nullptr where `rows` is not
-  std::unique_ptr<RowGradient> rows;                    // for normalisers that need whole rows
+  std::unique_ptr<NormalizeGradient> normalize;         // of normalisers that stream
+  std::unique_ptr<RowGradient> rows;                    // where whole rows are needed, or nullptr
   std::unique_ptr<Softcap> softcap;                     // nullptr: none
   std::unique_ptr<DropoutWeights> dropout;              // nullptr: none
   std::unique_ptr<ValueTermsGradient> relative_values;  // nullptr: none
 };
 
-GradientPlugs MakeGradientPlugs(const AttentionProblem& p);
+GradientPlugs MakeGradientPlugs(const GradientProblem& g);
 
 // The parts of it that some modules for the web have no room for: backward_plugs.cc.
 std::unique_ptr<ScoreGradient> MakeAdditiveGradient(const AttentionProblem& p);
@@ -44,6 +44,10 @@ std::unique_ptr<ValueTermsGradient> MakeRelativeValuesGradient(const AttentionPr
 std::unique_ptr<RowGradient> MakeCopeGradient(const AttentionProblem& p);
 // nullptr for the gaussian kernel, which is softmax.
 std::unique_ptr<RowGradient> MakeKernelSumGradient(const AttentionProblem& p);
+// Around the derivative of the normaliser: `rows` or, where that is nullptr, `streaming`.
+std::unique_ptr<RowGradient> MakeProbModGradient(const GradientProblem& g,
+                                                 const NormalizeGradient* streaming,
+                                                 std::unique_ptr<RowGradient> rows);
 
 // Queries of a KV head are dealt to parts, so many tasks, each with sums of its own for keys and
 // values: enough for many threads where there are few heads. Sums cost what 12 queries do.
@@ -62,7 +66,7 @@ struct GradientPlan {
   bool owns_bias;      // d_bias is wanted, and no two blocks share a cell of it
 
   GradientPlan(const GradientProblem& g, const Plan& forward)
-      : problem(&g), plan(forward), plugs(MakeGradientPlugs(g.attention)) {
+      : problem(&g), plan(forward), plugs(MakeGradientPlugs(g)) {
     const AttentionGradients& to = g.gradients;
     k_cols = RoundUp(plan.depth, PanelCols());
     const int64_t tasks = std::max<int64_t>(1, kMostTasks / plan.num_units);

@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/gradient/plugs.cc"
 #include <memory>
+#include <utility>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
@@ -84,7 +85,8 @@ std::unique_ptr<ScoreGradient> MakeScoreGradient(const AttentionProblem& p) {
 
 }  // namespace
 
-GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
+GradientPlugs MakeGradientPlugs(const GradientProblem& g) {
+  const AttentionProblem& p = g.attention;
   const AttentionOptions& o = p.options;
   GradientPlugs plugs;
   plugs.score = MakeScoreGradient(p);
@@ -93,6 +95,9 @@ GradientPlugs MakeGradientPlugs(const AttentionProblem& p) {
   if (o.softcap) plugs.softcap = std::make_unique<Softcap>(static_cast<float>(*o.softcap));
   if (o.dropout.p > 0) plugs.dropout = std::make_unique<DropoutWeights>(o.dropout);
 #ifndef HEED_FEW_GRADIENTS
+  if (o.prob_mod) {
+    plugs.rows = MakeProbModGradient(g, plugs.normalize.get(), std::move(plugs.rows));
+  }
   if (o.relative_values.has_value()) plugs.relative_values = MakeRelativeValuesGradient(p);
 #endif
   return plugs;

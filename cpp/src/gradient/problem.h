@@ -5,8 +5,8 @@
 #include <span>
 
 #include "heed/gradient.h"
-#include "heed/request.h"
 #include "src/exact/problem.h"
+#include "src/request_reader.h"
 
 namespace heed {
 
@@ -87,8 +87,8 @@ inline bool WantsScoreParams(const AttentionGradients& to) {
   return false;
 }
 
-// Compiles the derivative of the score_mod of a request; nothing where it has none.
-TileFunction ScoreModSlope(const Request& request);
+// Compiles the derivatives of the user functions of a request, of those that it has.
+void CompileSlopes(const RequestReader& reader, AttentionGradients& to);
 
 // Throws Error(kUnsupported), by name, for options that have no gradient.
 void CheckIsDifferentiable(const AttentionOptions& options);

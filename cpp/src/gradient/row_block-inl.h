@@ -57,11 +57,13 @@ inline void GradientBlock::DifferentiateRows(size_t r) {
 // -inf, a key that does not count, becomes 0; NaN stays.
 inline void GradientBlock::FinishWeights(const ScoreTile& weights, const GradientTile& keys) {
   const DF d;
+  const VF hidden = hn::Set(d, kMinusInfinity);
   if (MustSelect(keys)) NoteVisible(weights, weights.scores);
   for (size_t i = 0; i < weights.num_rows; ++i) {
     float* HWY_RESTRICT row = weights.row_scores(i);
     for (size_t c = weights.first; c < weights.last; c += hn::Lanes(d)) {
-      hn::Store(RaiseToBound(hn::Load(d, row + c), hn::Zero(d)), d, row + c);
+      const VF weight = hn::Load(d, row + c);
+      hn::Store(hn::IfThenZeroElse(hn::Eq(weight, hidden), weight), d, row + c);
     }
   }
 }

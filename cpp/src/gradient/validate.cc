@@ -36,6 +36,11 @@ void CheckForward(const GradientProblem& g) {
   CheckShape("d_lse", g.gradients.d_lse.shape, rows, "[batch, num_heads, q_len, 1]");
 }
 
+void CheckSlope(const char* name, const TileFunction& function, const TileFunction& slope) {
+  if (!function || slope) return;
+  Fail(ErrorCode::kUnsupported, "{} has no gradient without {}_slope", {name, name});
+}
+
 void CheckVector(const char* name, std::span<const float> gradient, const char* option,
                  std::span<const float> values) {
   if (gradient.empty()) return;
@@ -99,9 +104,8 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
   g.attention = ValidateAttentionInputs(q, k, v, options, false);
   CheckIsDifferentiable(options);
   g.attention.finishes_rows = options.normalize == Normalize::kKernelSum && !HasLse(options);
-  if (options.score_mod && !gradients.score_mod_slope) {
-    Fail(ErrorCode::kUnsupported, "score_mod has no gradient without score_mod_slope");
-  }
+  CheckSlope("score_mod", options.score_mod, gradients.score_mod_slope);
+  CheckSlope("prob_mod", options.prob_mod, gradients.prob_mod_slope);
   g.out = out;
   g.lse = lse;
   g.d_out = d_out;

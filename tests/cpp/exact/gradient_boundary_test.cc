@@ -153,7 +153,7 @@ TEST(GradientBoundary, WhatHasNoGradientIsRefusedByName) {
   expect("score_mod has no gradient without score_mod_slope", [](Call& c) {
     c.options.score_mod = CompileExpression("score_mod", "score * 2", ExpressionValue::kScore);
   });
-  expect("prob_mod", [](Call& c) {
+  expect("prob_mod has no gradient without prob_mod_slope", [](Call& c) {
     c.options.prob_mod = CompileExpression("prob_mod", "prob", ExpressionValue::kProb);
   });
 }

@@ -144,6 +144,37 @@ TEST_P(ComposedGradient, NormalisersWithoutLse) {
   }
 }
 
+TEST_P(ComposedGradient, UserFunctions) {
+  AttentionCase inner = MakeCase({1, 2, 1, 4, 6, 4, 3}, 15);
+  inner.score_mod = "2 * tanh(score) - 0.1 * score * kvIndex";
+  for (const ComposedCase& c : AllRows(inner)) {
+    ExpectElementsMatch(RequestOf(c), kComposedGradientMaxError, "score_mod: " + c.Describe());
+  }
+  inner.prob_mod = "prob * prob + 0.5 * prob * (qIndex % 2)";
+  for (const ComposedCase& c : AllRows(inner)) {
+    if (c.id == "talking_heads") continue;  // takes none
+    ExpectElementsMatch(RequestOf(c), kComposedGradientMaxError, "prob_mod: " + c.Describe());
+  }
+}
+
+TEST_P(ComposedGradient, ContextualPositions) {
+  AttentionCase inner = MakeCase({2, 2, 1, 4, 6, 4, 3}, 16);
+  Random random(7);
+  inner.scalars.normalize = Normalize::kCope;
+  AddCopeTable(inner, 2, 4, random);
+  inner.scalars.causal = true;
+  inner.scalars.query_offset = QueryOffset::At(1);
+  for (const ComposedCase& c :
+       {Gated(inner, true), Hopfield(inner, 1), Hopfield(inner, 3), Pooling(inner)}) {
+    ExpectElementsMatch(RequestOf(c), kComposedGradientMaxError, c.Describe());
+  }
+  inner.sizes.head_dim = 2;  // of each of the two maps
+  AddCopeTable(inner, 1, 4, random);
+  inner.sizes.head_dim = 4;
+  const ComposedCase c = Differential(inner, false);
+  ExpectElementsMatch(RequestOf(c), kComposedGradientMaxError, c.Describe());
+}
+
 // States of large scale settle at a pattern within a few updates; the others go on.
 TEST_P(ComposedGradient, StatesAtRestPassTheirGradientOn) {
   const AttentionCase inner = MakeCase({1, 1, 1, 6, 5, 4, 3}, 10);
@@ -206,8 +237,6 @@ TEST(ComposedGradientBoundary, RefusesWhatHasNoGradient) {
   EXPECT_THAT(BackwardRefusal(request), StartsWith("unsupported: return_weights"));
   request.params.back() = {"return_scores", std::string("raw")};
   EXPECT_THAT(BackwardRefusal(request), StartsWith("unsupported: return_scores"));
-  request.params.back() = {"score_mod", std::string("score + 1")};
-  EXPECT_THAT(BackwardRefusal(request), StartsWith("unsupported: score_mod"));
   request.params.pop_back();
   request.inputs[0].tensor.dtype = DType::kFloat16;
   EXPECT_THAT(BackwardRefusal(request), StartsWith("dtype: q has element type float16"));

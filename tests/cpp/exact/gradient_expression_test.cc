@@ -113,7 +113,9 @@ TEST_P(ExpressionGradient, SlopesOfHiddenKeysDoNotMatter) {
 TEST(CompileSlope, IsTheDerivativeByTheScore) {
   const PairTile::Row row = {1, 2, 3};
   float values[] = {-2, -0.5f, 0, 0.5f, 4};
-  CompileSlope("score_mod", "abs(score) * kvIndex + min(score, 0)")({0, &row, 1, 10, 5, values, 5});
+  const TileFunction slope =
+      CompileSlope("score_mod", "abs(score) * kvIndex + min(score, 0)", ExpressionValue::kScore);
+  slope({0, &row, 1, 10, 5, values, 5});
   // The smaller of equal numbers is the first.
   EXPECT_THAT(values, ::testing::ElementsAre(-9, -10, 1, 13, 14));
 }
@@ -123,7 +125,7 @@ TEST(CompileSlope, RefusesDerivativesThatAreTooLong) {
   for (int n = 0; n < 200; ++n) sum += "+tanh(score*" + std::to_string(n) + ")";
   EXPECT_NO_THROW(CompileExpression("score_mod", sum, ExpressionValue::kScore));
   try {
-    CompileSlope("score_mod", sum);
+    CompileSlope("score_mod", sum, ExpressionValue::kScore);
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

@@ -143,7 +143,6 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
     }
   };
   expect(Small().Param("return_weights", true), "return_weights");
-  expect(Small().Param("prob_mod", "prob * 2"), "prob_mod");
 }
 
 TEST(GradientRequest, TensorsThatAreNotPlannedAreRefused) {
