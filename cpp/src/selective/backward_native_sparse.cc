@@ -209,10 +209,8 @@ NativeSparseRequest ReadValid(const Request& request) {
 
 BackwardPlan PlanNativeSparseBackward(const Request& request) {
   const NativeSparseRequest r = ReadValid(request);
-  const auto& [batch, heads, len, dim] = r.q.shape;
-  return {{{"output", 4, {batch, heads, len, r.v.shape[3]}}},
-          GradientsOf(request,
-                      {"q", "k", "v", "branch_gates", "compress_k_weight", "compress_v_weight"})};
+  return PlanOfRow(request, r.q.shape, r.v.shape[3],
+                   {"q", "k", "v", "branch_gates", "compress_k_weight", "compress_v_weight"});
 }
 
 void RunNativeSparseForward(const Request& request, std::span<const NamedTensor> results,

@@ -206,8 +206,9 @@ ReformerRequest ReadValid(const Request& request) {
 BackwardPlan PlanReformerBackward(const Request& request) {
   const ReformerRequest r = ReadValid(request);
   const auto& [batch, heads, len, dim] = r.q.shape;
-  return {{{"output", 4, {batch, heads, len, r.v.shape[3]}}, {"lse", 3, {batch, heads, len, 0}}},
-          GradientsOf(request, {"q", "v"})};
+  BackwardPlan plan = PlanOfRow(request, r.q.shape, r.v.shape[3], {"q", "v"});
+  plan.results.push_back({"lse", 3, {batch, heads, len, 0}});
+  return plan;
 }
 
 void RunReformerForward(const Request& request, std::span<const NamedTensor> results,

@@ -126,6 +126,12 @@ RequestReader DifferentiableReader(const Request& request) {
   }
   return reader;
 }
+
+BackwardPlan PlanOfRow(const Request& request, const Extents& q, int64_t head_dim_v,
+                       std::initializer_list<std::string_view> names) {
+  return {{{"output", 4, {q[0], q[1], q[2], head_dim_v}}}, GradientsOf(request, names)};
+}
+
 namespace {
 
 BackwardPlan PlanChosenBackward(const Request& request) {

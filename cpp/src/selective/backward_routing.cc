@@ -125,9 +125,7 @@ RoutingRequest ReadValid(const Request& request) {
 
 BackwardPlan PlanRoutingBackward(const Request& request) {
   const RoutingRequest r = ReadValid(request);
-  const auto& [batch, heads, len, dim] = r.q.shape;
-  return {{{"output", 4, {batch, heads, len, r.v.shape[3]}}},
-          GradientsOf(request, {"q", "k", "v"})};
+  return PlanOfRow(request, r.q.shape, r.v.shape[3], {"q", "k", "v"});
 }
 
 void RunRoutingForward(const Request& request, std::span<const NamedTensor> results,

@@ -274,9 +274,7 @@ SinkhornRequest ReadValid(const Request& request) {
 
 BackwardPlan PlanSinkhornBackward(const Request& request) {
   const SinkhornRequest r = ReadValid(request);
-  const auto& [batch, heads, len, dim] = r.q.shape;
-  return {{{"output", 4, {batch, heads, len, r.v.shape[3]}}},
-          GradientsOf(request, {"q", "k", "v", "sort_logits"})};
+  return PlanOfRow(request, r.q.shape, r.v.shape[3], {"q", "k", "v", "sort_logits"});
 }
 
 void RunSinkhornForward(const Request& request, std::span<const NamedTensor> results,
