@@ -1,4 +1,4 @@
-// Inputs of requests drawn at random.
+// Normal numbers, and inputs of requests that consist of them.
 #ifndef HEED_TESTS_NORMAL_INPUT_H_
 #define HEED_TESTS_NORMAL_INPUT_H_
 
@@ -12,15 +12,20 @@
 
 namespace heed::testing {
 
-// Adds a tensor ~ N(0, size^2).
+// ~ N(0, size^2).
+inline std::vector<float> NormalFloats(int64_t count, uint64_t seed, float size = 1) {
+  Random random(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& x : values) x = size * random.Normal();
+  return values;
+}
+
+// Adds a tensor of them.
 inline void AddNormal(RequestBuilder& builder, const std::string& name, std::vector<int64_t> shape,
                       uint64_t seed, float size = 1) {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = size * random.Normal();
-  builder.Floats(name, std::move(shape), std::move(values));
+  builder.Floats(name, std::move(shape), NormalFloats(count, seed, size));
 }
 
 }  // namespace heed::testing

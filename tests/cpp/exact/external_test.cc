@@ -6,6 +6,7 @@
 #include "composed_case.h"
 #include "gtest/gtest.h"
 #include "heed/compose.h"
+#include "normal_input.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -16,13 +17,6 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 class External : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(External);
 
-std::vector<float> Draw(int64_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = random.Normal();
-  return values;
-}
-
 struct Shape {
   int64_t batch = 2, heads = 3, len = 70, units = 20, dim = 16, dim_v = 9, memory_heads = 3;
 };
@@ -31,16 +25,16 @@ RequestBuilder MakeExternal(const Shape& s, std::vector<float> q) {
   RequestBuilder builder("external");
   builder.Floats("q", {s.batch, s.heads, s.len, s.dim}, std::move(q))
       .Floats("memory_k", {s.memory_heads, s.units, s.dim},
-              Draw(s.memory_heads * s.units * s.dim, 2))
+              NormalFloats(s.memory_heads * s.units * s.dim, 2))
       .Floats("memory_v", {s.memory_heads, s.units, s.dim_v},
-              Draw(s.memory_heads * s.units * s.dim_v, 3))
+              NormalFloats(s.memory_heads * s.units * s.dim_v, 3))
       .Param("scale", 0.4)
       .Param("return_weights", true);
   return builder;
 }
 
 RequestBuilder MakeExternal(const Shape& s) {
-  return MakeExternal(s, Draw(s.batch * s.heads * s.len * s.dim, 1));
+  return MakeExternal(s, NormalFloats(s.batch * s.heads * s.len * s.dim, 1));
 }
 
 // |v| < 5 here, and logits stay below 16.
@@ -81,7 +75,7 @@ TEST_P(External, ColumnsAreNormalisedOverTheTokens) {
   // Equation 8 of the paper: before the rows are normalised, every column sums to 1. Rows of equal
   // tokens therefore share the units evenly, however unlike the units are.
   const Shape s{.batch = 1, .heads = 1, .len = 50, .units = 8, .memory_heads = 1};
-  std::vector<float> q = Draw(s.dim, 9), all;
+  std::vector<float> q = NormalFloats(s.dim, 9), all;
   for (int n = 0; n < 50; ++n) all.insert(all.end(), q.begin(), q.end());
   const Values values = RunByName(MakeExternal(s, all).request());
   for (const double w : values.at("weights")) EXPECT_NEAR(w, 1 / 8.0, 1e-6);
@@ -90,7 +84,8 @@ TEST_P(External, ColumnsAreNormalisedOverTheTokens) {
 TEST_P(External, ReducesToScaledDotProductWhenTheColumnsAreAlike) {
   // Tokens q and -q, units k and -k: both columns add the same exponentials, so dividing by their
   // sums changes nothing.
-  const std::vector<float> half = Draw(20 * 4, 5), k = Draw(4, 6), v = Draw(6, 7);
+  const std::vector<float> half = NormalFloats(20 * 4, 5), k = NormalFloats(4, 6),
+                           v = NormalFloats(6, 7);
   std::vector<float> q = half;
   for (const float x : half) q.push_back(-x);
   std::vector<float> keys = k;
@@ -109,7 +104,7 @@ TEST_P(External, ReducesToScaledDotProductWhenTheColumnsAreAlike) {
 
 TEST_P(External, TokensBeyondTheLengthAreEmptyAndMayBeAnything) {
   const Shape s{};
-  std::vector<float> q = Draw(s.batch * s.heads * s.len * s.dim, 1);
+  std::vector<float> q = NormalFloats(s.batch * s.heads * s.len * s.dim, 1);
   RequestBuilder clean = MakeExternal(s, q);
   for (int64_t h = 0; h < 3; ++h) q[static_cast<size_t>((h * 70 + 50) * 16)] = kNan;
   RequestBuilder poisoned = MakeExternal(s, q);
@@ -124,7 +119,7 @@ TEST_P(External, TokensBeyondTheLengthAreEmptyAndMayBeAnything) {
 
 TEST_P(External, NanTokenIsInEveryColumnOfItsHead) {
   const Shape s{};
-  std::vector<float> q = Draw(s.batch * s.heads * s.len * s.dim, 1);
+  std::vector<float> q = NormalFloats(s.batch * s.heads * s.len * s.dim, 1);
   q[static_cast<size_t>((1 * 70 + 5) * 16 + 3)] = kNan;  // batch 0, head 1
   const std::vector<double> output = RunByName(MakeExternal(s, q).request()).at("output");
   for (size_t n = 0; n < output.size(); ++n) EXPECT_EQ(std::isnan(output[n]), n / 630 == 1) << n;

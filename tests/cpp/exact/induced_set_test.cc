@@ -6,6 +6,7 @@
 #include "composed_case.h"
 #include "gtest/gtest.h"
 #include "heed/set_attention.h"
+#include "normal_input.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -15,13 +16,6 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class InducedSet : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(InducedSet);
-
-std::vector<float> Draw(int64_t count, uint64_t seed, float factor = 1) {
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = factor * random.Normal();
-  return values;
-}
 
 struct SetCase {
   std::string block = "isab";
@@ -38,18 +32,18 @@ struct SetCase {
   RequestBuilder Build() const {
     const int64_t blocks = block == "isab" ? 2 : 1;
     RequestBuilder builder("induced_set");
-    builder.Floats("x", {batch, len, dim}, x.empty() ? Draw(batch * len * dim, 1) : x)
+    builder.Floats("x", {batch, len, dim}, x.empty() ? NormalFloats(batch * len * dim, 1) : x)
         .Floats("set_weights", {blocks, 5, dim, dim},
-                Draw(blocks * 5 * dim * dim, 2, 1 / std::sqrt(static_cast<float>(dim))))
+                NormalFloats(blocks * 5 * dim * dim, 2, 1 / std::sqrt(static_cast<float>(dim))))
         .Param("set_block", block)
         .Param("num_heads", static_cast<double>(heads))
         .Param("set_norm", norm ? "layer" : "none");
-    if (block != "sab") builder.Floats("inducing", {points, dim}, Draw(points * dim, 3));
+    if (block != "sab") builder.Floats("inducing", {points, dim}, NormalFloats(points * dim, 3));
     if (!lengths.empty()) builder.Integers("key_lengths", {batch}, lengths);
     if (!optional_weights) return builder;
-    builder.Floats("set_biases", {blocks, 5, dim}, Draw(blocks * 5 * dim, 4))
-        .Floats("norm_weights", {blocks, 2, dim}, Draw(blocks * 2 * dim, 5))
-        .Floats("norm_biases", {blocks, 2, dim}, Draw(blocks * 2 * dim, 6));
+    builder.Floats("set_biases", {blocks, 5, dim}, NormalFloats(blocks * 5 * dim, 4))
+        .Floats("norm_weights", {blocks, 2, dim}, NormalFloats(blocks * 2 * dim, 5))
+        .Floats("norm_biases", {blocks, 2, dim}, NormalFloats(blocks * 2 * dim, 6));
     return builder;
   }
 };
@@ -96,7 +90,7 @@ TEST_P(InducedSet, GivesTheNumbersOfItsDefinition) {
 TEST_P(InducedSet, PoolingReducesToAttentionPoolingWithoutProjections) {
   // Identity projections, seeds that are taken away again, no feed-forward network.
   RequestBuilder builder("induced_set"), pooling("attention_pooling");
-  const std::vector<float> x = Draw(2 * 30 * 4, 1), seeds = Draw(3 * 4, 2);
+  const std::vector<float> x = NormalFloats(2 * 30 * 4, 1), seeds = NormalFloats(3 * 4, 2);
   std::vector<float> weights(5 * 16);
   for (size_t m = 0; m < 4; ++m) {
     for (size_t d = 0; d < 4; ++d) weights[m * 16 + 5 * d] = 1;
@@ -117,7 +111,7 @@ TEST_P(InducedSet, PermutedSetsGivePermutedRows) {
   // Property 1 of the paper: ISAB and SAB are permutation equivariant, PMA is invariant.
   for (const char* block : {"isab", "pma", "sab"}) {
     SetCase c{.block = block, .batch = 1};
-    c.x = Draw(50 * 24, 1);
+    c.x = NormalFloats(50 * 24, 1);
     const std::vector<double> straight = c.Run(false).at("output");
     std::vector<float> turned(c.x.size());
     const auto source = [](size_t i) { return (i * 7 + 3) % 50; };
@@ -133,7 +127,7 @@ TEST_P(InducedSet, PermutedSetsGivePermutedRows) {
 
 TEST_P(InducedSet, ElementsBeyondTheLengthChangeOnlyTheirOwnRows) {
   SetCase c{.lengths = {20, 0}};
-  c.x = Draw(2 * 50 * 24, 1);
+  c.x = NormalFloats(2 * 50 * 24, 1);
   const std::vector<double> clean = c.Run(false).at("output");
   for (size_t row = 20; row < 50; ++row) c.x[row * 24 + 3] = kNan;
   const std::vector<double> output = c.Run(false).at("output");
@@ -154,7 +148,7 @@ TEST_P(InducedSet, BadArgumentsAreRefused) {
   ExpectBothRefuse(SetCase{.heads = 5}.Build().request(), ErrorCode::kRange, "num_heads");
   SetCase sab{.block = "sab"};
   RequestBuilder extra = sab.Build();
-  extra.Floats("inducing", {1, 24}, Draw(24, 1));
+  extra.Floats("inducing", {1, 24}, NormalFloats(24, 1));
   ExpectBothRefuse(extra.request(), ErrorCode::kOption, "inducing");
   RequestBuilder epsilon = sab.Build();
   epsilon.Param("epsilon", 0.0);

@@ -7,6 +7,7 @@
 #include "composed_case.h"
 #include "gtest/gtest.h"
 #include "heed/set_attention.h"
+#include "normal_input.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -20,11 +21,7 @@ HEED_ON_EVERY_TARGET(Perceiver);
 std::vector<float> Draw(const std::vector<int64_t>& shape, uint64_t seed, bool weight = false) {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  const float factor = weight ? 1 / std::sqrt(static_cast<float>(shape.back())) : 1;
-  for (float& x : values) x = factor * random.Normal();
-  return values;
+  return NormalFloats(count, seed, weight ? 1 / std::sqrt(static_cast<float>(shape.back())) : 1);
 }
 
 struct PerceiverCase {
@@ -78,14 +75,7 @@ TEST_P(Perceiver, MatchesReference) {
   for (const PerceiverCase& c :
        {PerceiverCase{}, PerceiverCase{.own_latents = true},
         PerceiverCase{.optional_weights = false}, PerceiverCase{.lengths = {0, 77}},
-        PerceiverCase{.batch = 1,
-        .latents = 1,
-        .len = 1,
-        .dim = 1,
-        .kdim = 1,
-        .heads = 1,
-        .head_dim = 1,
-        .ff = 1}}) {
+        PerceiverCase{1, 1, 1, 1, 1, 1, 1, 1}}) {
     ExpectPerceiverMatches(c.Build().request());
   }
   RequestBuilder scaled = PerceiverCase{}.Build();

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/position.h"
+#include "normal_input.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -14,17 +15,10 @@ namespace {
 class PositionGradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(PositionGradient);
 
-std::vector<float> Draw(int64_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = random.Normal();
-  return values;
-}
-
 // x [2, 3, 5, 8].
 RequestBuilder Request4(const std::string& id) {
   RequestBuilder builder(id);
-  builder.Floats("x", {2, 3, 5, 8}, Draw(2 * 3 * 5 * 8, 1));
+  builder.Floats("x", {2, 3, 5, 8}, NormalFloats(2 * 3 * 5 * 8, 1));
   return builder;
 }
 
@@ -61,12 +55,13 @@ TEST_P(PositionGradient, GivenTablesMatchDifferencesOfReference) {
   for (const char* pairing : {"half", "interleaved"}) {
     for (const bool inverse : {false, true}) {
       RequestBuilder shared = Request4("rope");
-      shared.Floats("cos", {9, 3}, Draw(27, 2)).Floats("sin", {9, 3}, Draw(27, 3));
+      shared.Floats("cos", {9, 3}, NormalFloats(27, 2)).Floats("sin", {9, 3}, NormalFloats(27, 3));
       shared.Param("pairing", pairing).Param("inverse", inverse).Param("rotary_dim", 6.0);
       shared.Integers("positions", {5}, {3, 1, 4, 1, 8});
       Expect(shared, "one table");
       RequestBuilder own = Request4("rope");
-      own.Floats("cos", {2, 5, 4}, Draw(40, 2)).Floats("sin", {2, 5, 4}, Draw(40, 3));
+      own.Floats("cos", {2, 5, 4}, NormalFloats(40, 2))
+          .Floats("sin", {2, 5, 4}, NormalFloats(40, 3));
       own.Param("pairing", pairing).Param("inverse", inverse);
       Expect(own, "a table for each batch entry");
     }
@@ -76,12 +71,12 @@ TEST_P(PositionGradient, GivenTablesMatchDifferencesOfReference) {
 TEST_P(PositionGradient, SumsMatchDifferencesOfReference) {
   Expect(Request4("sinusoidal"), "sinusoidal");
   RequestBuilder learned = Request4("learned_position");
-  learned.Floats("table", {9, 8}, Draw(72, 2));
+  learned.Floats("table", {9, 8}, NormalFloats(72, 2));
   learned.Integers("positions", {2, 5}, {3, 1, 4, 1, 5, 8, 2, 6, 5, 3});
   Expect(learned, "learned");
   for (const int64_t rows : {1, 3, 5, 12}) {
     RequestBuilder between = Request4("learned_position");
-    between.Floats("table", {rows, 8}, Draw(rows * 8, 2)).Param("interpolate", true);
+    between.Floats("table", {rows, 8}, NormalFloats(rows * 8, 2)).Param("interpolate", true);
     Expect(between, "interpolated from " + std::to_string(rows) + " rows");
   }
 }
@@ -103,7 +98,7 @@ TEST_P(PositionGradient, GradientsOfRopeAreTheInverseRotation) {
 TEST_P(PositionGradient, RowsOfTablesGetWhatArrivesThere) {
   RequestBuilder builder("learned_position");
   builder.Floats("x", {3, 2}, {1, 2, 3, 4, 5, 6})
-      .Floats("table", {4, 2}, Draw(8, 2))
+      .Floats("table", {4, 2}, NormalFloats(8, 2))
       .Integers("positions", {3}, {2, 0, 2});
   Backward backward(builder.request());
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -117,8 +112,8 @@ TEST_P(PositionGradient, RowsOfTablesGetWhatArrivesThere) {
 
 TEST_P(PositionGradient, SameBitsForAnyNumberOfThreads) {
   RequestBuilder builder("learned_position");
-  builder.Floats("x", {4, 600, 130}, Draw(4 * 600 * 130, 1))
-      .Floats("table", {600, 130}, Draw(600 * 130, 2));
+  builder.Floats("x", {4, 600, 130}, NormalFloats(4 * 600 * 130, 1))
+      .Floats("table", {600, 130}, NormalFloats(600 * 130, 2));
   ExpectSameGradientsForAnyThreads(builder.request(), "learned_position");
 }
 

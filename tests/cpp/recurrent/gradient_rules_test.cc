@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/gradient.h"
+#include "normal_input.h"
 #include "recurrent_case.h"
 #include "simd_targets.h"
 #include "src/parallel/dry_run.h"
@@ -22,13 +23,6 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 class RuleGradient : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(RuleGradient);
 
-std::vector<float> Normal(int64_t count, uint64_t seed, float factor = 1) {
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& x : values) x = factor * random.Normal();
-  return values;
-}
-
 // A rule, what it is given beside q, k and v, and the extents of its state.
 struct Rule {
   std::string id;
@@ -41,7 +35,8 @@ void AddErasing(RequestBuilder& builder, const RecurrentSizes& s) {
   const std::vector<int64_t> shape = {s.batch, s.num_kv_heads, s.len, s.head_dim};
   const int64_t count = s.batch * s.num_kv_heads * s.len * s.head_dim;
   AddChannelLogDecay(builder, s);
-  builder.Floats("erase_key", shape, Normal(count, 8)).Floats("erase_rate", shape, Betas(count, 9));
+  builder.Floats("erase_key", shape, NormalFloats(count, 8))
+      .Floats("erase_rate", shape, Betas(count, 9));
 }
 
 constexpr int64_t kLevels = 13;
@@ -51,7 +46,7 @@ void AddLevels(RequestBuilder& builder, const RecurrentSizes& s) {
   AddBeta(builder, s);
   builder
       .Floats("level_weights", {s.batch, s.num_heads, s.len, kLevels},
-              Normal(s.batch * s.num_heads * s.len * kLevels, 8))
+              NormalFloats(s.batch * s.num_heads * s.len * kLevels, 8))
       .Param("position_offset", 5.0);
 }
 
@@ -63,7 +58,7 @@ void AddInnerModel(RequestBuilder& builder, const RecurrentSizes& s) {
       .Floats("inner_norm_weight", {s.num_kv_heads, s.head_dim},
               Betas(s.num_kv_heads * s.head_dim, 7))
       .Floats("inner_norm_bias", {s.num_kv_heads, s.head_dim},
-              Normal(s.num_kv_heads * s.head_dim, 8))
+              NormalFloats(s.num_kv_heads * s.head_dim, 8))
       .Param("mini_batch", 4.0)
       .Param("position_offset", 2.0);
 }
@@ -71,7 +66,7 @@ void AddInnerModel(RequestBuilder& builder, const RecurrentSizes& s) {
 AddInputs RandomFeatures(bool causal) {
   return [causal](RequestBuilder& builder, const RecurrentSizes& s) {
     const int64_t features = s.head_dim + 3;
-    builder.Floats("projection", {features, s.head_dim}, Normal(features * s.head_dim, 8))
+    builder.Floats("projection", {features, s.head_dim}, NormalFloats(features * s.head_dim, 8))
         .Param("causal", causal);
   };
 }
@@ -178,9 +173,10 @@ TEST_P(RuleGradient, NanReachesWhatSeesItAndNoOther) {
   for (const Rule& rule : Rules()) {
     if (rule.id == "ttt_linear") continue;  // steps hold all of their token
     RequestBuilder builder(rule.id);
-    std::vector<float> values = Normal(24, 3);
+    std::vector<float> values = NormalFloats(24, 3);
     values[5 * 3 + 1] = values[7 * 3] = kNan;
-    builder.Floats("q", {1, 1, 8, 3}, Normal(24, 1)).Floats("k", {1, 1, 8, 3}, Normal(24, 2));
+    builder.Floats("q", {1, 1, 8, 3}, NormalFloats(24, 1))
+        .Floats("k", {1, 1, 8, 3}, NormalFloats(24, 2));
     builder.Floats("v", {1, 1, 8, 3}, values).Integers("key_lengths", {1}, {7});
     rule.add(builder, s);
     Backward backward(builder.request());
@@ -203,8 +199,9 @@ TEST_P(RuleGradient, DecaysOfZeroLetNothingPass) {
     const size_t width = gates.size() / 8;
     std::fill_n(gates.begin() + static_cast<int64_t>(5 * width), width, -kInf);
     RequestBuilder builder(id);
-    builder.Floats("q", {1, 1, 8, 3}, Normal(24, 1)).Floats("k", {1, 1, 8, 3}, Normal(24, 2));
-    std::vector<float> values = Normal(16, 3);
+    builder.Floats("q", {1, 1, 8, 3}, NormalFloats(24, 1))
+        .Floats("k", {1, 1, 8, 3}, NormalFloats(24, 2));
+    std::vector<float> values = NormalFloats(16, 3);
     values[3] = kNan;  // of token 1
     builder.Floats("v", {1, 1, 8, 2}, values);
     if (channels) {
@@ -213,7 +210,7 @@ TEST_P(RuleGradient, DecaysOfZeroLetNothingPass) {
           .Floats("erase_rate", {1, 1, 8, 3}, Betas(24, 5));
     } else {
       builder.Floats("log_decay", {1, 1, 8}, gates)
-          .Floats("level_weights", {1, 1, 8, 5}, Normal(40, 6));
+          .Floats("level_weights", {1, 1, 8, 5}, NormalFloats(40, 6));
     }
     Backward backward(builder.request());
     const Values gradients = backward.gradients.ByName();
