@@ -2,12 +2,14 @@
 #ifndef HEED_GRADIENT_H_
 #define HEED_GRADIENT_H_
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "heed/attention.h"
 #include "heed/expression.h"
+#include "heed/feature_map.h"
 #include "heed/recurrent.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
@@ -129,11 +131,24 @@ inline constexpr double kLowRankGradientMaxError = 6e-6;
 // The same of the causal convolution's (PlanBackward, "causal_conv").
 inline constexpr double kConvGradientMaxError = 5e-7;
 
+// The way back through a feature map: replaces the values of rows, those that the map was given, by
+// their gradients. `arriving` holds the gradients of the features, laid out as the rows are. Called
+// as FeatureFunction is.
+using FeatureBackward = std::function<void(const FeatureRows& rows, const float* arriving)>;
+
+// Compiles the way back through an expression of one element (heed/feature_map.h): its derivative
+// by `x`, as CompileSlope() does by `score`, times what arrives. Where 0 arrives, it stays 0.
+// Errors, accuracy and cost as there.
+FeatureBackward CompileFeatureBackward(std::string_view what, std::string_view text,
+                                       std::vector<CapturedTensor> captured = {});
+
 // Where gradients of recurrent attention go; those without a value are not computed.
-// `d_final_state` is the one that is read.
+// `d_final_state` and `feature_mod_backward` are read.
 struct RecurrentGradients {
   // The gradient that arrives at the final state, shaped as it; absent = 0.
   TensorView<const float> d_final_state{};
+  // Where options have a feature_mod: the way back through it.
+  FeatureBackward feature_mod_backward{};
 
   // Shaped as q, k and v, last dimension contiguous. With FeatureMap::kComplement d_k is that of
   // the logarithms as keys, and d_log_decay that of the same logarithms as gates.
@@ -170,7 +185,8 @@ struct RecurrentGradients {
 //          A projection is differentiated as it is, drawn or not. With random features the peaks of
 //          the first and the last state have gradients as their other columns do.
 // Errors   Error(kShape | kRange | kOption | kMemory) before anything is written; kUnsupported, by
-//          name, for feature_mod, and for random features with log_decay, beta or skip.
+//          name, for a feature_mod without feature_mod_backward, for random features with
+//          log_decay, beta or skip, and for level_weights with features or log_decay of channels.
 // Accuracy kRecurrentGradientMaxError.
 // Cost     3 to 5 times the multiply-adds of RecurrentAttention(), in chunks of kMaxChunkLen
 //          whatever options.chunk_len is; from 2048 tokens on, the states once more. Memory for

@@ -148,11 +148,8 @@ class Slopes {
   std::vector<Value> slopes_;
 };
 
-}  // namespace
-
-TileFunction CompileSlope(std::string_view what, std::string_view text, ExpressionValue value,
-                          std::vector<CapturedTensor> captured) {
-  const Program program = ParseExpression(what, text, VocabularyOf(value), std::move(captured));
+// The derivative of a program by its value.
+Program SlopeOf(std::string_view what, const Program& program) {
   Program slope = Slopes(program).Result();
   if (slope.instructions.size() > kMaxInstructions || !AssignSlots(slope)) {
     Fail(ErrorCode::kUnsupported,
@@ -160,7 +157,30 @@ TileFunction CompileSlope(std::string_view what, std::string_view text, Expressi
          "values at once: it has no gradient in heed",
          {std::string(what)});
   }
-  return FunctionOf(std::move(slope));
+  return slope;
+}
+
+}  // namespace
+
+TileFunction CompileSlope(std::string_view what, std::string_view text, ExpressionValue value,
+                          std::vector<CapturedTensor> captured) {
+  return FunctionOf(
+      SlopeOf(what, ParseExpression(what, text, VocabularyOf(value), std::move(captured))));
+}
+
+FeatureBackward CompileFeatureBackward(std::string_view what, std::string_view text,
+                                       std::vector<CapturedTensor> captured) {
+  return [slope = FeatureFunctionOf(SlopeOf(
+              what, ParseExpression(what, text, FeatureVocabulary(), std::move(captured))))](
+             const FeatureRows& rows, const float* arriving) {
+    slope(rows);
+    for (size_t r = 0; r < rows.num_rows; ++r) {
+      for (size_t c = 0; c < rows.num_dims; ++c) {
+        const size_t at = r * rows.row_stride + c;
+        rows.values[at] = arriving[at] == 0 ? 0.0f : rows.values[at] * arriving[at];
+      }
+    }
+  };
 }
 
 }  // namespace heed

@@ -203,6 +203,13 @@ TileFunction FunctionOf(Program program) {
   };
 }
 
+FeatureFunction FeatureFunctionOf(Program program) {
+  return [program = std::move(program)](const FeatureRows& rows) {
+    HWY_DYNAMIC_DISPATCH(RunFeatureProgram)
+    (program, rows);
+  };
+}
+
 Expression MakeExpression(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured) {
   Program program = ParseExpression(what, text, VocabularyOf(value), std::move(captured));
@@ -219,11 +226,7 @@ TileFunction CompileExpression(std::string_view what, std::string_view text, Exp
 
 FeatureFunction CompileFeatureMap(std::string_view what, std::string_view text,
                                   std::vector<CapturedTensor> captured) {
-  return [program = ParseExpression(what, text, FeatureVocabulary(), std::move(captured))](
-             const FeatureRows& rows) {
-    HWY_DYNAMIC_DISPATCH(RunFeatureProgram)
-    (program, rows);
-  };
+  return FeatureFunctionOf(ParseExpression(what, text, FeatureVocabulary(), std::move(captured)));
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "heed/expression.h"
+#include "heed/feature_map.h"
 
 namespace heed {
 
@@ -102,8 +103,9 @@ Program ParseExpression(std::string_view what, std::string_view text, Vocabulary
 // there are too few.
 bool AssignSlots(Program& program);
 
-// Runs the program on tiles.
+// Runs the program on tiles, or on rows of one element after the other.
 TileFunction FunctionOf(Program program);
+FeatureFunction FeatureFunctionOf(Program program);
 
 // A compiled expression, and what its caller has to know of it.
 struct Expression {

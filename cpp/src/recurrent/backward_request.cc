@@ -103,8 +103,17 @@ void AddRows(const TensorView<float>& from, const TensorView<float>& to) {
   }
 }
 
+// The way back through the feature_mod of a request; nothing where it has none.
+FeatureBackward UserFeatures(const Request& request) {
+  const RequestReader reader(*FindMechanism(request.id), request);
+  const auto text = reader.Word("feature_mod");
+  if (!text) return {};
+  return CompileFeatureBackward("feature_mod", *text, reader.Named("captured"));
+}
+
 BackwardPlan PlanRecurrentBackward(const Request& request) {
   const RecurrentRequest r = ReadDifferentiable(request);
+  UserFeatures(request);  // which may refuse
   const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
   BackwardPlan plan;
   plan.results.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
@@ -132,6 +141,7 @@ void RunRecurrentBackward(const Request& request, std::span<const NamedTensor>,
   CheckAreFloats(d_results, gradients);
   const RecurrentRequest r = ReadDifferentiable(request);
   RecurrentGradients to = ReadGradients(d_results, gradients);
+  to.feature_mod_backward = UserFeatures(request);
   // hgrn2: the same logarithms are gates and keys.
   ScratchVector<float> as_keys;
   const bool both = r.options.feature_map == FeatureMap::kComplement && to.d_log_decay.has_value();

@@ -60,7 +60,7 @@ class BackwardStore {
     const TensorView<float>& to = g_.gradients.d_q;
     for (size_t i = 0; i < count && to.has_value() && p_.head_dim > 0; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
-      FeatureGradient(p_, Side::kQuery, &p_.q(b_, head, t, 0), {b_, head, t},
+      FeatureGradient(g_, Side::kQuery, &p_.q(b_, head, t, 0), {b_, head, t},
                       back_.d_reader.get() + i * plan_.rows, &to(b_, head, t, 0));
     }
   }
@@ -137,7 +137,7 @@ class BackwardStore {
           hn::Add(hn::Load(d, back_.d_met.get() + at), hn::Load(d, back_.d_keys.get() + at));
       hn::Store(sum, d, row + c);
     }
-    FeatureGradient(p_, Side::kKey, &p_.k(b_, h_, t, 0), {b_, h_, t}, row, &to(b_, h_, t, 0));
+    FeatureGradient(g_, Side::kKey, &p_.k(b_, h_, t, 0), {b_, h_, t}, row, &to(b_, h_, t, 0));
   }
 
   // A token's own value, which answers get times skip or what query and key give by the bonus.

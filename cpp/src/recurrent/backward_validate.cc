@@ -95,10 +95,14 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
 }  // namespace
 
 void CheckIsDifferentiable(const RecurrentOptions& o) {
-  if (o.feature_map == FeatureMap::kUser) Refuse("feature_mod");
   if (o.feature_map == FeatureMap::kRandom &&
       (o.log_decay.has_value() || o.beta.has_value() || !o.skip.empty())) {
     Refuse("feature_map kRandom with log_decay, beta or skip");
+  }
+  if (!o.level_weights.has_value()) return;
+  const bool channels = o.log_decay.has_value() && o.log_decay.shape[3] != 1;
+  if (channels || o.feature_map != FeatureMap::kIdentity) {
+    Refuse("level_weights with features or log_decay of channels");
   }
 }
 
@@ -111,6 +115,9 @@ RecurrentBackwardProblem ValidateRecurrentBackward(const TensorView<const float>
   CheckIsDifferentiable(options);
   RecurrentBackwardProblem g;
   g.forward = ValidateRecurrent(q, k, v, options);
+  if (options.feature_mod && !gradients.feature_mod_backward) {
+    Fail(ErrorCode::kUnsupported, "feature_mod has no gradient without feature_mod_backward");
+  }
   RecurrentProblem& p = g.forward;
   p.options.chunk_len = kMaxChunkLen;
   g.d_out = d_out;

@@ -10,8 +10,8 @@
 #include <cmath>
 
 #include "hwy/highway.h"
+#include "src/recurrent/backward_problem.h"
 #include "src/recurrent/features-inl.h"
-#include "src/recurrent/problem.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -79,8 +79,9 @@ inline void CosineSlope(const float* x, const float* arriving, size_t width, dou
 }
 
 // The gradient of a row from that of its features, feature_dim of them.
-inline void FeatureGradient(const RecurrentProblem& p, Side side, const float* x,
+inline void FeatureGradient(const RecurrentBackwardProblem& g, Side side, const float* x,
                             const TokenPlace& place, const float* arriving, float* to) {
+  const RecurrentProblem& p = g.forward;
   const size_t width = static_cast<size_t>(p.head_dim);
   const float factor = side == Side::kKey ? 1.0f : p.scale;
   switch (p.options.feature_map) {
@@ -113,7 +114,12 @@ inline void FeatureGradient(const RecurrentProblem& p, Side side, const float* x
     case FeatureMap::kCosine:
       CosineSlope(x, arriving, width, p.Angle(place.b, place.t), to);
       break;
-    default:  // kIdentity; the others are refused
+    case FeatureMap::kUser:
+      std::copy_n(x, width, to);
+      g.gradients.feature_mod_backward(
+          {place.b, place.head, side == Side::kKey, 1, width, to, width}, arriving);
+      break;
+    default:  // kIdentity; the others have no features of their own here
       return ScaleRow(arriving, width, factor, to);
   }
   if (factor != 1.0f) ScaleRow(to, width, factor, to);

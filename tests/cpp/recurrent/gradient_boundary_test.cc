@@ -138,9 +138,27 @@ TEST(RecurrentGradientBoundary, WhatHasNoGradientIsRefusedByName) {
         c.options.feature_map = FeatureMap::kUser;
         c.options.feature_mod = [](const FeatureRows&) {};
       },
-      "unsupported: feature_mod has no gradient");
+      "unsupported: feature_mod has no gradient without feature_mod_backward");
   ExpectRefusal([](Call& c) { c.options.feature_map = FeatureMap::kRandom; },
                 "unsupported: feature_map kRandom with log_decay, beta or skip has no gradient");
+  const auto with_levels = [](const std::function<void(RecurrentOptions&)>& change) {
+    static const std::vector<float> weights(Call::kTokens * 13);
+    const std::string refusal = "unsupported: level_weights with features or log_decay of channels";
+    ExpectRefusal(
+        [&](Call& c) {
+          c.options.level_weights =
+              Contiguous(weights.data(), Call::kBatch, Call::kHeads, Call::kLen, 13);
+          c.options.log_decay = {};
+          c.gradients.d_log_decay = {};
+          change(c.options);
+        },
+        refusal);
+  };
+  const std::vector<float> gates = LogDecays(Call::kTokens * Call::kDim, 5);
+  with_levels([](RecurrentOptions& o) { o.feature_map = FeatureMap::kRelu; });
+  with_levels([&](RecurrentOptions& o) {
+    o.log_decay = Contiguous(gates.data(), Call::kBatch, Call::kHeads, Call::kLen, Call::kDim);
+  });
 }
 
 // What one thread allocates for one head of so many tokens.
