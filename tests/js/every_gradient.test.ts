@@ -120,6 +120,14 @@ describe("heed/gradients", () => {
       ],
       [{ copeTable: randomData([6, 3], 11) }, { normalize: "cope" }],
       [{}, { scoreMod: "tanh(score) + 0.1 * score * score", causal: true }],
+      [{}, { probMod: "2 * prob * prob - 0.1 * prob * h" }],
+      [{}, { probMod: "sqrt(prob)", normalize: "sparsemax" }],
+      ...["boxcar", "triangular", "epanechnikov", "constant"].map(
+        (kernel): [Record<string, Data>, Example["params"]] => [
+          {},
+          { score: "squared_distance", normalize: "kernel_sum", kernel, width: 4 },
+        ],
+      ),
     ];
     for (const [inputs, params] of calls) {
       const vjp = heed.attention.vjp(q, k, v, { ...inputs, ...params });
@@ -132,6 +140,26 @@ describe("heed/gradients", () => {
         { id: "attention", inputs: { q, k, v, ...inputs }, params },
         { gradients: gradients as unknown as Way["gradients"], gradOutput },
       );
+    }
+  });
+
+  it("goes through the functions and normalisers inside of other rows", async () => {
+    const [q, k, v] = [1, 2, 3].map((seed) => randomData([2, 4, 5, 3], seed)) as [Data, Data, Data];
+    const outputGate = randomData([2, 4, 5, 3], 4);
+    const copeTable = randomData([6, 3], 5);
+    const calls: [string, Record<string, Data>, Example["params"]][] = [
+      ["gated", { q, k, v, outputGate }, { scoreMod: "tanh(score)", probMod: "prob * prob" }],
+      ["hopfield", { q, k, v, copeTable }, { normalize: "cope", steps: 2 }],
+      ["linear", { q, k, v }, { featureMod: "isKey ? exp(x / 2) : 1 / (1 + x * x)", causal: true }],
+    ];
+    for (const [id, inputs, params] of calls) {
+      const vjp = heed.run.vjp(id, inputs, params);
+      const gradOutput = draws(vjp.output.data.length, 12);
+      const way = { data: Float32Array.from(gradOutput), shape: vjp.output.shape };
+      const gradients = vjp.backward(way) as Way["gradients"];
+      vjp.dispose();
+      expect(Object.keys(gradients).sort(), id).toEqual(Object.keys(inputs).sort());
+      await expectGradients({ id, inputs, params }, { gradients, gradOutput });
     }
   });
 });

@@ -267,7 +267,9 @@ describe("heed.attention.vjp", () => {
       ["relativeQueries", { relativeQueries, relativeRows: "span", queryOffset }],
       ["contentBias", { contentBias }],
       ['normalize "cope"', { normalize: "cope", copeTable: relativeKeys }],
+      ["kernel_sum", { score: "squared_distance", normalize: "kernel_sum", kernel: "boxcar" }],
       ["scoreMod", { scoreMod: "score * 2" }],
+      ["probMod", { probMod: "prob * prob" }],
     ] as const;
     for (const [name, options] of left) {
       expectError("unsupported", [name, "heed/gradients has it"], () =>
