@@ -185,8 +185,8 @@ struct RecurrentGradients {
 //          A projection is differentiated as it is, drawn or not. With random features the peaks of
 //          the first and the last state have gradients as their other columns do.
 // Errors   Error(kShape | kRange | kOption | kMemory) before anything is written; kUnsupported, by
-//          name, for a feature_mod without feature_mod_backward, for random features with
-//          log_decay, beta or skip, and for level_weights with features or log_decay of channels.
+//          name, for a feature_mod without feature_mod_backward, and for level_weights with
+//          features or log_decay of channels.
 // Accuracy kRecurrentGradientMaxError.
 // Cost     3 to 5 times the multiply-adds of RecurrentAttention(), in chunks of kMaxChunkLen
 //          whatever options.chunk_len is; from 2048 tokens on, the states once more. Memory for

@@ -1,6 +1,7 @@
 // Backward of random features: calls of linear attention that decays, whose keys are the features
 // divided by the largest so far, exp(l_t - peak_t), whose decays are exp(peak_(t-1) - peak_t), and
-// whose queries are exp(l_i + peak_i - the largest of those sums). Products of the three hold no
+// whose queries are exp(l_i + peak_i - the largest of those sums); decays of tokens multiply those
+// of peaks. Products of the three hold no
 // peak, so peaks count as constants but in the states, which are divided by them:
 //
 //   dl = d_feature * feature,  dx = W^T dl - x sum dl (of queries W^T dl),  dW = sum dl x^T
@@ -13,6 +14,7 @@
 #include "heed/linear.h"
 #include "src/compose/rows.h"
 #include "src/linear/backward_linear.h"
+#include "src/recurrent/backward_factors.h"
 #include "src/recurrent/backward_problem.h"
 
 namespace heed {
@@ -54,6 +56,7 @@ class RandomBackward {
         decays_(keys_.features.view().shape),
         raised_(keys_.features.view().shape),
         peaks_({p_.batch, p_.num_kv_heads, 1, p_.feature_dim}),
+        factors_(g, segment_),
         d_state_(BorderShape()),
         d_before_(BorderShape()),
         sources_(static_cast<size_t>(peaks_.view().size())),
@@ -75,6 +78,7 @@ class RandomBackward {
     if (!p_.options.causal) ReadLast(segments);
     for (int64_t s = segments; s-- > 0;) Retreat(s);
     StoreInitialState();
+    factors_.Write();
     for (int64_t f = 0; f < p_.feature_dim && to_.d_projection.has_value(); ++f) {
       for (int64_t c = 0; c < p_.head_dim; ++c) {
         to_.d_projection(0, 0, f, c) =
@@ -182,7 +186,7 @@ class RandomBackward {
     o.normalize = p_.options.normalize;
     o.scale = 1.0;
     o.causal = causal;
-    if (count > 0) o.log_decay = RowsFrom(decays_.view(), 0, count);
+    if (count > 0) factors_.Give(first, RowsFrom(decays_.view(), 0, count), o);
     lengths_.clear();
     for (int64_t b = 0; b < p_.batch; ++b) {
       lengths_.push_back(
@@ -265,9 +269,11 @@ class RandomBackward {
     to.d_k = RowsFrom(keys_.d_features.view(), 0, count);
     to.d_v = RowsFrom(to_.d_v, first, count);
     to.d_initial_state = d_before_.view();
+    factors_.Want(count, to);
     RecurrentBackward(RowsFrom(queries_.features.view(), 0, readers),
                       RowsFrom(keys_.features.view(), 0, count), RowsFrom(p_.v, first, count),
                       RowsFrom(g_.d_out, readers == 0 ? 0 : first, readers), o, to, &pool_);
+    factors_.Add(first, count);
     std::swap(d_state_, d_before_);
     StoreRows(Side::kQuery, first, readers);
     StoreRows(Side::kKey, first, count);
@@ -339,6 +345,7 @@ class RandomBackward {
   SideRows keys_, queries_;
   OwnedTensor decays_, raised_;  // [batch, num_kv_heads, segment, features]
   OwnedTensor peaks_;            // [batch, num_kv_heads, 1, features]
+  TokenFactors factors_;
   OwnedTensor d_state_, d_before_;
   std::vector<OwnedTensor> borders_, border_peaks_;  // before each segment, and after the last
   ScratchVector<int64_t> sources_;                   // the key that a last peak is of, -1: none

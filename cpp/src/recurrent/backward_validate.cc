@@ -95,10 +95,6 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
 }  // namespace
 
 void CheckIsDifferentiable(const RecurrentOptions& o) {
-  if (o.feature_map == FeatureMap::kRandom &&
-      (o.log_decay.has_value() || o.beta.has_value() || !o.skip.empty())) {
-    Refuse("feature_map kRandom with log_decay, beta or skip");
-  }
   if (!o.level_weights.has_value()) return;
   const bool channels = o.log_decay.has_value() && o.log_decay.shape[3] != 1;
   if (channels || o.feature_map != FeatureMap::kIdentity) {

@@ -139,8 +139,6 @@ TEST(RecurrentGradientBoundary, WhatHasNoGradientIsRefusedByName) {
         c.options.feature_mod = [](const FeatureRows&) {};
       },
       "unsupported: feature_mod has no gradient without feature_mod_backward");
-  ExpectRefusal([](Call& c) { c.options.feature_map = FeatureMap::kRandom; },
-                "unsupported: feature_map kRandom with log_decay, beta or skip has no gradient");
   const auto with_levels = [](const std::function<void(RecurrentOptions&)>& change) {
     static const std::vector<float> weights(Call::kTokens * 13);
     const std::string refusal = "unsupported: level_weights with features or log_decay of channels";
