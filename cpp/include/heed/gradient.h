@@ -68,8 +68,9 @@ struct AttentionGradients {
 // Compiles the derivative of an expression (heed/expression.h) by what it starts from: of a
 // score_mod by `score`, of a prob_mod by `prob`. Captured tensors are constants. min, max and ?:
 // take the slope of the side that they choose, of equal ones the first; abs has 0 at 0; floor,
-// comparisons, &&, || and ! have none. Errors   as CompileExpression(); kUnsupported for a
-// derivative of more operations than an
+// comparisons, &&, || and ! have none.
+//
+// Errors   as CompileExpression(); kUnsupported for a derivative of more operations than an
 //          expression may have.
 // Accuracy each operation is within 4 units in the last place of float32.
 // Cost     one pass over the tile for every operation of the derivative: 1 to 4 of each of the

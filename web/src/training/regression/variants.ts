@@ -43,7 +43,7 @@ export const variants = new Variants<KernelVariant>(200, [
   {
     id: "epanechnikov",
     words: "epanechnikov",
-    remark: t`A parabola that ends at one width. heed has no gradient for it: the slope is measured, by two more predictions a step.`,
+    remark: t`A parabola that ends at one width. The module of this page has no gradient for it: the slope is measured, by two more predictions a step.`,
     weights: "epanechnikov",
     slope: "difference",
     start: 1,
