@@ -4,6 +4,7 @@
 
 #include "device_case.h"
 #include "gtest/gtest.h"
+#include "visibility_cases.h"
 
 namespace heed::testing {
 namespace {
@@ -32,15 +33,7 @@ Sizes Small() {
           .head_dim_v = 24};
 }
 
-AttentionCase Causal(int64_t q_len, int64_t kv_len) {
-  Sizes sizes = Small();
-  sizes.q_len = q_len;
-  sizes.kv_len = kv_len;
-  AttentionCase c = MakeCase(sizes, 3);
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  return c;
-}
+AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(), q_len, kv_len); }
 
 TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
@@ -89,38 +82,17 @@ TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {
 }
 
 TEST_P(DeviceHopper, CausalWithAnyOffset) {
-  ExpectHopperMatches(Causal(300, 300), GetParam());
-  ExpectHopperMatches(Causal(20, 300), GetParam());
-  ExpectHopperMatches(Causal(300, 20), GetParam());  // the first rows are empty
-  AttentionCase c = Causal(41, 300);
-  c.scalars.query_offset = QueryOffset::PerBatch({200, -7});
-  ExpectHopperMatches(c, GetParam());
+  ForCausalOffsets(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopper, WindowsOfEverySide) {
-  for (const Window& window : {Window{0, 0}, Window{5, 130}, Window{std::nullopt, 3},
-                               Window{66, std::nullopt}, Window{0, 500}}) {
-    AttentionCase c = MakeCase(Small());
-    c.scalars.window = window;
-    c.scalars.query_offset = QueryOffset::At(160);
-    ExpectHopperMatches(c, GetParam());
-  }
+  ForWindowsOfEverySide(Small(),
+                        [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopper, LengthsOfBatchesAndOfQueries) {
-  AttentionCase c = MakeCase(Small());
-  c.key_lengths = {0, 129};
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.query_offset = QueryOffset::At(3);
-  Random random(4);
-  c.key_lengths.clear();
-  for (int n = 0; n < 2 * 41; ++n) {
-    c.key_lengths.push_back(static_cast<int32_t>(random.Integer(0, 300)));
-  }
-  ExpectHopperMatches(c, GetParam());
+  AttentionCase c =
+      ForLengths(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
   c.prefix_lengths = {140, 0};
   ExpectHopperMatches(c, GetParam());
 }
