@@ -14,13 +14,6 @@
 namespace heed::bench {
 namespace {
 
-// A peer that is right so far, ready to be timed.
-struct Candidate {
-  Row row;
-  std::function<void()> call;
-  double warm_seconds = 0;
-};
-
 // Runs the peer on the case's own problem once: its verification and its warm-up.
 void VerifyFull(const Peer& peer, Problem& problem, const Oracle& oracle, ThreadPool& pool,
                 Candidate& candidate) {
@@ -65,19 +58,11 @@ std::vector<Candidate> VerifyPeers(const std::vector<Peer>& peers, Problem& prob
 }
 
 void TimeVerified(std::vector<Candidate>& candidates, const MeasurePlan& plan) {
-  std::vector<std::function<void()>> calls;
-  std::vector<double> warm_seconds;
-  std::vector<Row*> rows;
-  for (Candidate& candidate : candidates) {
-    if (candidate.row.status != Status::kVerified) continue;
-    calls.push_back(candidate.call);
-    warm_seconds.push_back(candidate.warm_seconds);
-    rows.push_back(&candidate.row);
-  }
-  const std::vector<Summary> summaries = MeasureInterleaved(calls, warm_seconds, plan);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i]->seconds = summaries[i];
-    rows[i]->status = Status::kTimed;
+  const std::vector<Candidate*> verified = Verified(candidates);
+  const std::vector<Summary> summaries = MeasureCandidates(verified, plan);
+  for (size_t i = 0; i < verified.size(); ++i) {
+    verified[i]->row.seconds = summaries[i];
+    verified[i]->row.status = Status::kTimed;
   }
 }
 
@@ -144,6 +129,25 @@ void RunCase(const Case& c, const std::vector<Peer>& peers, const Options& optio
 }
 
 }  // namespace
+
+std::vector<Candidate*> Verified(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> verified;
+  for (Candidate& candidate : candidates) {
+    if (candidate.row.status == Status::kVerified) verified.push_back(&candidate);
+  }
+  return verified;
+}
+
+std::vector<Summary> MeasureCandidates(std::span<Candidate* const> candidates,
+                                       const MeasurePlan& plan, const Stopwatch& stopwatch) {
+  std::vector<std::function<void()>> calls;
+  std::vector<double> warm_seconds;
+  for (const Candidate* candidate : candidates) {
+    calls.push_back(candidate->call);
+    warm_seconds.push_back(candidate->warm_seconds);
+  }
+  return MeasureInterleaved(calls, warm_seconds, plan, stopwatch);
+}
 
 void Judge(Row& row, const Verdict& verdict) {
   const int64_t rows = row.verdict.rows + verdict.rows;

@@ -38,6 +38,17 @@ Report RunBenchmark(const Options& options, const std::string& command, const Pr
 // Whether any row is kWrong.
 bool AnyWrong(const Report& report);
 
+// A peer that is right so far, ready to be timed.
+struct Candidate {
+  Row row;
+  std::function<void()> call;
+  double warm_seconds = 0;  // of an earlier call
+};
+std::vector<Candidate*> Verified(std::vector<Candidate>& candidates);
+// Their times in turn, by MeasureInterleaved().
+std::vector<Summary> MeasureCandidates(std::span<Candidate* const> candidates,
+                                       const MeasurePlan& plan, const Stopwatch& stopwatch = {});
+
 // Takes down what a comparison found: the worst of a row's verdicts, kWrong for one that failed.
 void Judge(Row& row, const Verdict& verdict);
 

@@ -16,13 +16,6 @@
 namespace heed::bench {
 namespace {
 
-// A peer that is right so far, ready to be timed.
-struct Candidate {
-  Row row;
-  std::function<void()> call;
-  double warm_seconds = 0;
-};
-
 // The tensors of a case and what they should give.
 class Subject {
  public:
@@ -129,26 +122,18 @@ GpuSensors SensorsUnderLoad(const std::function<void()>& call, int device) {
 
 void TimeVerified(std::vector<Candidate>& candidates, const MeasurePlan& plan,
                   EventStopwatch& stopwatch) {
-  std::vector<std::function<void()>> calls;
-  std::vector<double> warm_seconds;
-  std::vector<Row*> rows;
-  for (Candidate& candidate : candidates) {
-    if (candidate.row.status != Status::kVerified) continue;
-    calls.push_back(candidate.call);
-    warm_seconds.push_back(candidate.warm_seconds);
-    rows.push_back(&candidate.row);
-  }
-  const auto warm = MeasureInterleaved(
-      calls, warm_seconds, plan,
-      [&](const std::function<void()>& call, int count) { return stopwatch.Warm(call, count); });
-  const std::vector<double> one_call(calls.size(), 1.0);
-  const auto cold = MeasureInterleaved(
-      calls, one_call, plan,
-      [&](const std::function<void()>& call, int count) { return stopwatch.Cold(call, count); });
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i]->seconds = warm[i];
-    rows[i]->cold_seconds = cold[i];
-    rows[i]->status = Status::kTimed;
+  const std::vector<Candidate*> verified = Verified(candidates);
+  const std::vector<Summary> warm = MeasureCandidates(
+      verified, plan,
+      [&](const std::function<void()>& call, int calls) { return stopwatch.Warm(call, calls); });
+  for (Candidate* candidate : verified) candidate->warm_seconds = 1;  // one call a sample
+  const std::vector<Summary> cold = MeasureCandidates(
+      verified, plan,
+      [&](const std::function<void()>& call, int calls) { return stopwatch.Cold(call, calls); });
+  for (size_t i = 0; i < verified.size(); ++i) {
+    verified[i]->row.seconds = warm[i];
+    verified[i]->row.cold_seconds = cold[i];
+    verified[i]->row.status = Status::kTimed;
   }
 }
 
