@@ -83,6 +83,34 @@ std::vector<Case> DeviceCases(const Options& options) {
   return cases;
 }
 
+AttentionShapes ShapesOf(const Case& c) {
+  const auto shape = [&](int64_t heads, int64_t length, int64_t dim) {
+    return Extents{c.batch, heads, length, dim};
+  };
+  const auto [num_heads, num_kv_heads] = c.heads;
+  return {.q = shape(num_heads, c.lengths.q_len, c.head_dim),
+          .k = shape(num_kv_heads, c.lengths.kv_len, c.head_dim),
+          .v = shape(num_kv_heads, c.lengths.kv_len, c.ValueDim()),
+          .output = shape(num_heads, c.lengths.q_len, c.ValueDim())};
+}
+
+Cost CostOf(const Case& c) {
+  static float nothing = 0;  // only shapes are looked at
+  const AttentionShapes shapes = ShapesOf(c);
+  Request request;
+  request.id = c.mechanism;
+  request.inputs = {{"q", ContiguousTensor(c.dtype, &nothing, shapes.q)},
+                    {"k", ContiguousTensor(c.dtype, &nothing, shapes.k)},
+                    {"v", ContiguousTensor(c.dtype, &nothing, shapes.v)}};
+  if (c.mask == Mask::kCausal) {
+    const int64_t offset = c.lengths.kv_len - c.lengths.q_len;
+    request.params = {{"causal", true}, {"query_offset", static_cast<double>(offset)}};
+  }
+  Cost cost = EstimateCost(request, 1);
+  cost.scratch_bytes.reset();
+  return cost;
+}
+
 bool IsPlainAttention(const Case& c) {
   return c.mechanism == "scaled_dot_product" && !c.window_left && !c.softcap && !c.sinks;
 }

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "heed/cost.h"
+#include "heed/tensor.h"
 #include "native_bench/cases.h"
 #include "native_bench/options.h"
 
@@ -23,6 +25,16 @@ std::vector<Case> OwnDeviceCases();
 // Those, or what the line names, as far as --filter keeps them. Throws heed::Error(kOption) like
 // MakeCases().
 std::vector<Case> DeviceCases(const Options& options);
+
+// The tensors of plain attention: [batch, heads, len, dim].
+struct AttentionShapes {
+  Extents q, k, v, output;
+};
+AttentionShapes ShapesOf(const Case& c);
+
+// What heed::EstimateCost says of plain attention, without any tensor in memory. Scratch memory is
+// the CPU's and left out.
+Cost CostOf(const Case& c);
 
 // Whether a case is softmax attention to q, k and v alone, which peers of a GPU compute.
 bool IsPlainAttention(const Case& c);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "native_bench/cuda/kernels.h"
+#include "native_bench/device_cases.h"
 
 namespace heed::bench {
 namespace {
@@ -28,37 +29,18 @@ float ToFloat(const char* data, DType dtype, int64_t at) {
   return dtype == DType::kFloat16 ? heed::ToFloat(Float16{bits}) : heed::ToFloat(BFloat16{bits});
 }
 
-// The request of a case whose tensors are not on the host: for its shapes alone.
-Request ShapesOf(const Case& c, const StoredTensor& q, const StoredTensor& k,
-                 const StoredTensor& v) {
-  static float nothing = 0;
-  Request request;
-  request.id = c.mechanism;
-  for (const auto& [name, tensor] : {std::pair("q", &q), std::pair("k", &k), std::pair("v", &v)}) {
-    request.inputs.push_back({name, {tensor->dtype, &nothing, 4, tensor->shape, tensor->strides}});
-  }
-  if (c.mask == Mask::kCausal) {
-    request.params.push_back({"causal", true});
-    request.params.push_back(
-        {"query_offset", static_cast<double>(c.lengths.kv_len - c.lengths.q_len)});
-  }
-  return request;
-}
-
 }  // namespace
 
 DeviceProblem::DeviceProblem(const Case& c, uint64_t seed) : shape_(c) {
-  const Extents keys = {c.batch, c.heads.num_kv_heads, c.lengths.kv_len, c.head_dim};
-  const Extents queries = {c.batch, c.heads.num_heads, c.lengths.q_len, c.head_dim};
-  const StoredTensor q = Add("q", c.dtype, queries);
-  const StoredTensor k = Add("k", c.dtype, keys);
-  const StoredTensor v = Add("v", c.dtype, {keys[0], keys[1], keys[2], c.ValueDim()});
+  const AttentionShapes shapes = ShapesOf(c);
+  Add("q", c.dtype, shapes.q);
+  Add("k", c.dtype, shapes.k);
+  Add("v", c.dtype, shapes.v);
   for (const Tensor& tensor : tensors_) {
     FillNormal(tensor.bytes.get(), c.dtype, tensor.view.size(), seed++);
   }
-  output_ = Add("output", c.dtype, {queries[0], queries[1], queries[2], c.ValueDim()});
-  cost_ = EstimateCost(ShapesOf(c, q, k, v), 1);
-  cost_.scratch_bytes.reset();
+  output_ = Add("output", c.dtype, shapes.output);
+  cost_ = CostOf(c);
 }
 
 DeviceProblem::DeviceProblem(const Problem& problem) : shape_(problem.shape()) {

@@ -10,6 +10,7 @@ const isOwn = (id) => id === OWN || id.startsWith("heed");
 
 const number = (value) =>
   value === undefined || value === null ? "-" : Number(value.toPrecision(3)).toString();
+const compact = (value) => (value >= 1e5 ? `${number(value / 1000)}k` : number(value));
 const milliseconds = (ms) => (ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`);
 
 /** A row of gradients as one of a program: of heed, the only one that has them. */
@@ -104,7 +105,7 @@ function showContext() {
     GPU: gpu && `${gpu.name}, driver ${gpu.driver}, CUDA ${gpu.cuda_runtime}`,
     machine: `${machine.cpu_model}, ${machine.cores} cores, ${machine.system}`,
     build: build && `${build.compiler}, ${build.build_type}, commit ${build.commit || "unknown"}`,
-    "SIMD target": machine.simd?.chosen,
+    "SIMD target": gpu ? "" : machine.simd?.chosen,
     peaks: fma.map(peakText).join(", "),
     "read rate": probes?.stream
       ?.map((s) => `${number(s.read_gbps)} GB/s${gpu ? "" : ` with ${s.threads} thread(s)`}`)
@@ -219,7 +220,7 @@ function ticks(low, high, most) {
 }
 
 class Plot {
-  constructor(figure, { x, y, xTitle, yTitle, xText = number, yText = number, xTicks }) {
+  constructor(figure, { x, y, xTitle, yTitle, xText = number, yText = compact, xTicks }) {
     this.figure = figure;
     this.width = Math.max(300, figure.clientWidth);
     this.height = Math.min(440, Math.max(300, this.width * 0.55));

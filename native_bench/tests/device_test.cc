@@ -61,6 +61,23 @@ TEST(Device, OnlyPlainAttentionIsForEveryPeer) {
   EXPECT_FALSE(IsPlainAttention(OwnDeviceCases().back()));
 }
 
+TEST(Device, TheCostOfACaseNeedsNoMemory) {
+  for (const Case& c : OwnDeviceCases()) {
+    if (!IsPlainAttention(c)) continue;
+    const Cost cost = CostOf(c);
+    ASSERT_TRUE(cost.flops.has_value()) << c.Name();
+    // FlopCount() leaves out half of the diagonal of a causal square.
+    EXPECT_NEAR(*cost.flops / FlopCount(c), 1, c.mask == Mask::kCausal ? 2e-3 : 1e-9) << c.Name();
+    const AttentionShapes shapes = ShapesOf(c);
+    const auto bytes = [&](const Extents& shape) {
+      return shape[0] * shape[1] * shape[2] * shape[3] * ElementSize(c.dtype);
+    };
+    EXPECT_EQ(cost.bytes_read, bytes(shapes.q) + bytes(shapes.k) + bytes(shapes.v)) << c.Name();
+    EXPECT_EQ(cost.bytes_written, bytes(shapes.output)) << c.Name();
+    EXPECT_FALSE(cost.scratch_bytes.has_value());
+  }
+}
+
 TEST(Device, SampledRowsAreInsideAndReachBothEnds) {
   for (const Case& c : OwnDeviceCases()) {
     const std::vector<OutputRow> rows = SampledRows(c);
