@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_oracle.h"
@@ -28,17 +31,11 @@ class Subject {
     on_device_ = std::make_unique<DeviceProblem>(c, seed);
     rows_.emplace(*on_device_);
   }
-  // The same heads, head_dim and options at a length of at most 95, for two batch entries at most:
-  // drawn on the host, every row is checked.
+  // Drawn on the host, every row is checked.
   static Subject Small(const Case& c, uint64_t seed) {
     Subject subject;
     subject.DrawOnHost(c, seed);
     return subject;
-  }
-  static Case SmallOf(const Case& c) {
-    Case small = SmallCaseOf(c);
-    small.batch = std::min<int64_t>(c.batch, 2);
-    return small;
   }
 
   DeviceProblem& problem() const { return *on_device_; }
@@ -63,6 +60,34 @@ class Subject {
   std::optional<Oracle> oracle_;
 };
 
+// The same heads, head_dim and options at a length of at most 95, for two batch entries at most,
+// and how peers fared with it. Neighbouring cases differ in length only and share it: some peers
+// take a second to make a plan.
+class SmallSubject {
+ public:
+  SmallSubject(const Case& c, uint64_t seed) : subject_(Subject::Small(SmallOf(c), seed)) {}
+
+  bool Stands(const Case& c) const { return subject_.problem().shape() == SmallOf(c); }
+  // Throws what the peer throws.
+  const Verdict& Check(const DevicePeer& peer) {
+    const auto found = verdicts_.find(peer.id);
+    if (found != verdicts_.end()) return found->second;
+    subject_.problem().FillOutputWithNan();
+    peer.prepare(subject_.problem())();
+    return verdicts_.emplace(peer.id, subject_.Compare()).first->second;
+  }
+
+ private:
+  static Case SmallOf(const Case& c) {
+    Case small = SmallCaseOf(c);
+    small.batch = std::min<int64_t>(c.batch, 2);
+    return small;
+  }
+
+  Subject subject_;
+  std::map<std::string_view, Verdict> verdicts_;
+};
+
 // The reason why a row has no result: a refusal when the peer, or the memory, cannot take the case.
 void Refuse(Row& row, const std::string& reason) {
   row.status = Status::kRefused;
@@ -70,14 +95,12 @@ void Refuse(Row& row, const std::string& reason) {
 }
 
 // Runs the peer on a small problem and on the case's own, once each.
-void Verify(const DevicePeer& peer, const Subject& small, const Subject& subject,
+void Verify(const DevicePeer& peer, SmallSubject& small, const Subject& subject,
             EventStopwatch& stopwatch, Candidate& candidate) {
   Row& row = candidate.row;
   row.status = Status::kVerified;
   try {
-    small.problem().FillOutputWithNan();
-    peer.prepare(small.problem())();
-    Judge(row, small.Compare());
+    Judge(row, small.Check(peer));
     if (row.status != Status::kVerified) return;
     subject.problem().FillOutputWithNan();
     candidate.call = peer.prepare(subject.problem());
@@ -94,7 +117,7 @@ void Verify(const DevicePeer& peer, const Subject& small, const Subject& subject
   }
 }
 
-std::vector<Candidate> VerifyPeers(const std::vector<DevicePeer>& peers, const Subject& small,
+std::vector<Candidate> VerifyPeers(const std::vector<DevicePeer>& peers, SmallSubject& small,
                                    const Subject& subject, EventStopwatch& stopwatch) {
   std::vector<Candidate> candidates;
   for (const DevicePeer& peer : peers) {
@@ -185,12 +208,8 @@ class DeviceRun {
   }
 
  private:
-  // Neighbouring cases differ in length only: they share their small problem.
-  const Subject& SmallFor(const Case& c) {
-    const Case small = Subject::SmallOf(c);
-    if (!small_.has_value() || !(small_->problem().shape() == small)) {
-      small_.emplace(Subject::Small(small, options_.seed));
-    }
+  SmallSubject& SmallFor(const Case& c) {
+    if (!small_.has_value() || !small_->Stands(c)) small_.emplace(c, options_.seed);
     return *small_;
   }
 
@@ -227,7 +246,7 @@ class DeviceRun {
   const std::vector<DevicePeer> peers_;
   int device_ = 0;
   EventStopwatch stopwatch_;
-  std::optional<Subject> small_;
+  std::optional<SmallSubject> small_;
   std::string broken_;  // the error after which the device is lost
   Report report_;
 };
