@@ -4,7 +4,7 @@
 
 #include "device_case.h"
 #include "gtest/gtest.h"
-#include "visibility_cases.h"
+#include "shared_cases.h"
 
 namespace heed::testing {
 namespace {
@@ -29,26 +29,14 @@ AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(),
 TEST_P(DeviceAttention, MatchesReferenceAtEveryLength) {
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {3, 3}, {63, 63}, {65, 65}, {1, 200}, {130, 3}, {64, 128}}) {
-    ExpectDeviceMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = q_len,
-                                  .kv_len = kv_len,
-                                  .head_dim = 16,
-                                  .head_dim_v = 16}),
-                        GetParam());
+    ExpectDeviceMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
   }
 }
 
 TEST_P(DeviceAttention, MatchesReferenceForEveryHeadDim) {
   for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {40, 33}, {64, 64}, {5, 80}, {96, 7}, {128, 128}, {192, 128}, {256, 256}}) {
-    ExpectDeviceMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = 20,
-                                  .kv_len = 70,
-                                  .head_dim = dim,
-                                  .head_dim_v = dim_v}),
-                        GetParam());
+    ExpectDeviceMatches(OneHeadCase(20, 70, dim, dim_v), GetParam());
   }
 }
 

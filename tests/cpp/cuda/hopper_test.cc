@@ -4,7 +4,7 @@
 
 #include "device_case.h"
 #include "gtest/gtest.h"
-#include "visibility_cases.h"
+#include "shared_cases.h"
 
 namespace heed::testing {
 namespace {
@@ -38,26 +38,14 @@ AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(),
 TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {63, 127}, {65, 129}, {1, 700}, {300, 3}, {128, 256}}) {
-    ExpectHopperMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = q_len,
-                                  .kv_len = kv_len,
-                                  .head_dim = 16,
-                                  .head_dim_v = 16}),
-                        GetParam());
+    ExpectHopperMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
   }
 }
 
 TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
   for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
            {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
-    ExpectHopperMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = 70,
-                                  .kv_len = 270,
-                                  .head_dim = dim,
-                                  .head_dim_v = dim_v}),
-                        GetParam());
+    ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
   }
 }
 

@@ -1,7 +1,7 @@
-// Cases of what a row sees, which every kernel of attention has to get right: each is handed to
-// `expect`.
-#ifndef HEED_TESTS_CPP_CUDA_VISIBILITY_CASES_H_
-#define HEED_TESTS_CPP_CUDA_VISIBILITY_CASES_H_
+// Cases that every kernel of attention has to get right; those of what a row sees are handed to
+// `expect` one by one.
+#ifndef HEED_TESTS_CPP_CUDA_SHARED_CASES_H_
+#define HEED_TESTS_CPP_CUDA_SHARED_CASES_H_
 
 #include <cstdint>
 #include <functional>
@@ -12,6 +12,16 @@
 namespace heed::testing {
 
 using ExpectCase = std::function<void(const AttentionCase&)>;
+
+inline AttentionCase OneHeadCase(int64_t q_len, int64_t kv_len, int64_t head_dim,
+                                 int64_t head_dim_v) {
+  return MakeCase({.num_heads = 1,
+                   .num_kv_heads = 1,
+                   .q_len = q_len,
+                   .kv_len = kv_len,
+                   .head_dim = head_dim,
+                   .head_dim_v = head_dim_v});
+}
 
 // Causal attention of sizes but for these lengths; the queries are the last tokens.
 inline AttentionCase CausalCase(Sizes sizes, int64_t q_len, int64_t kv_len) {
@@ -66,4 +76,4 @@ inline AttentionCase ForLengths(const Sizes& sizes, const ExpectCase& expect) {
 
 }  // namespace heed::testing
 
-#endif  // HEED_TESTS_CPP_CUDA_VISIBILITY_CASES_H_
+#endif  // HEED_TESTS_CPP_CUDA_SHARED_CASES_H_
