@@ -19,15 +19,6 @@ namespace {
 // Problems up to this many multiply-adds go through the oracle whole (well under a second).
 constexpr double kWholeFlops = 2e8;
 
-const std::vector<double>& Output(const std::vector<reference::Result>& results) {
-  const auto found = std::find_if(results.begin(), results.end(),
-                                  [](const auto& result) { return result.name == "output"; });
-  if (found == results.end()) {
-    throw Error(ErrorCode::kUnsupported, "the oracle gave no result named 'output'");
-  }
-  return found->values;
-}
-
 template <typename T>
 double LargestMagnitude(const T* data, int64_t size) {
   double largest = 0;
@@ -102,6 +93,15 @@ std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count) {
   return queries;
 }
 
+const std::vector<double>& OutputOf(const std::vector<reference::Result>& results) {
+  const auto found = std::find_if(results.begin(), results.end(),
+                                  [](const auto& result) { return result.name == "output"; });
+  if (found == results.end()) {
+    throw Error(ErrorCode::kUnsupported, "the oracle gave no result named 'output'");
+  }
+  return found->values;
+}
+
 std::vector<OutputRow> SampledRows(const Case& c) {
   constexpr int64_t kKeys = int64_t{1} << 19;  // of all rows together, about
   const int64_t rows = std::clamp<int64_t>(kKeys / std::max<int64_t>(1, c.lengths.kv_len), 8, 32);
@@ -159,7 +159,7 @@ double Oracle::SizeOf(const Problem& problem, RelativeTo relative_to) const {
 
 void Oracle::AddAllRows(const Problem& problem) {
   const std::vector<reference::Result> results = reference::Run(problem.widened());
-  const std::vector<double>& values = Output(results);
+  const std::vector<double>& values = OutputOf(results);
   const std::vector<int64_t>& shape = problem.stored_output().shape();
   const int64_t width = std::max<int64_t>(1, shape.empty() ? 1 : shape.back());
   for (int64_t begin = 0; begin < static_cast<int64_t>(values.size()); begin += width) {
@@ -175,7 +175,7 @@ void Oracle::AddSampledRows(const Problem& problem) {
   for (int64_t head = 0; head < batch * num_heads; ++head) {
     for (int64_t i : SpreadQueries(q_len, per_head)) {
       const Request request = RowRequest(problem, head / num_heads, head % num_heads, i);
-      rows_.push_back({(head * q_len + i) * width, Output(reference::Run(request))});
+      rows_.push_back({(head * q_len + i) * width, OutputOf(reference::Run(request))});
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/reference.h"
 #include "heed/thread_pool.h"
 #include "native_bench/accuracy.h"
 #include "native_bench/peer.h"
@@ -67,6 +68,9 @@ struct OutputRow {
 // there are, spread over batch entries, heads and queries; the first and the last query are among
 // them. Fewer where the output has no more.
 std::vector<OutputRow> SampledRows(const Case& c);
+
+// The result of the oracle that is named "output". Throws heed::Error(kUnsupported) without one.
+const std::vector<double>& OutputOf(const std::vector<reference::Result>& results);
 
 // |actual - expected|; a NaN is a wrong answer, not a missing one: infinite.
 double Difference(float actual, double expected);

@@ -24,7 +24,7 @@ std::vector<double> ReferenceRow(const Case& c, int64_t query, std::vector<float
     const int64_t position = query + c.lengths.kv_len - c.lengths.q_len;
     request.params = {{"causal", true}, {"query_offset", static_cast<double>(position)}};
   }
-  return reference::Run(request).front().values;
+  return OutputOf(reference::Run(request));
 }
 
 double LargestMagnitude(const std::vector<float>& data) {
