@@ -10,7 +10,6 @@ const isOwn = (id) => id === OWN || id.startsWith("heed");
 
 const number = (value) =>
   value === undefined || value === null ? "-" : Number(value.toPrecision(3)).toString();
-const compact = (value) => (value >= 1e5 ? `${number(value / 1000)}k` : number(value));
 const milliseconds = (ms) => (ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`);
 
 /** A row of gradients as one of a program: of heed, the only one that has them. */
@@ -97,18 +96,19 @@ function showContext() {
     (wrong.length
       ? `${wrong.length} rows are outside their error bound and have no speed.`
       : "Every program was within its error bound before it was timed.");
-  const { gpu } = machine;
-  const fma = probes?.fma?.filter((peak) => gpu || peak.target === machine.simd?.chosen) ?? [];
-  const peakText = ({ gflops, dtype, target, threads }) =>
-    `${number(gflops)} GFLOP/s ${dtype ? `of ${dtype} (${target})` : `with ${threads} thread(s)`}`;
+  const fma = (probes?.fma ?? []).filter((p) => machine.gpu || p.target === machine.simd?.chosen);
+  const peakText = (p) =>
+    `${number(p.gflops)} GFLOP/s ${p.dtype ? `of ${p.dtype} (${p.target})` : `with ${p.threads} thread(s)`}`;
   const entries = {
-    GPU: gpu && `${gpu.name}, driver ${gpu.driver}, CUDA ${gpu.cuda_runtime}`,
+    GPU: machine.gpu && `${machine.gpu.name}, driver ${machine.gpu.driver}`,
     machine: `${machine.cpu_model}, ${machine.cores} cores, ${machine.system}`,
     build: build && `${build.compiler}, ${build.build_type}, commit ${build.commit || "unknown"}`,
-    "SIMD target": gpu ? "" : machine.simd?.chosen,
+    "SIMD target": machine.gpu ? "" : machine.simd?.chosen,
     peaks: fma.map(peakText).join(", "),
     "read rate": probes?.stream
-      ?.map((s) => `${number(s.read_gbps)} GB/s${gpu ? "" : ` with ${s.threads} thread(s)`}`)
+      ?.map(
+        (s) => `${number(s.read_gbps)} GB/s${machine.gpu ? "" : ` with ${s.threads} thread(s)`}`,
+      )
       .join(", "),
     command: report.command,
     measured: `${report.date}, load ${number(machine.load_average)}, ${plan.clock} clock`,
@@ -220,7 +220,7 @@ function ticks(low, high, most) {
 }
 
 class Plot {
-  constructor(figure, { x, y, xTitle, yTitle, xText = number, yText = compact, xTicks }) {
+  constructor(figure, { x, y, xTitle, yTitle, xText = number, yText = number, xTicks }) {
     this.figure = figure;
     this.width = Math.max(300, figure.clientWidth);
     this.height = Math.min(440, Math.max(300, this.width * 0.55));
@@ -390,19 +390,13 @@ const intensity = (row) => row.flop / row.bytes;
 
 /** Roofs of one thread count, on a GPU of one type: the highest multiply-add rate and the read rate. */
 function roofs() {
-  const all = report.probes?.fma ?? [];
-  const stream = (threads) =>
-    (report.probes?.stream ?? []).find((rate) => rate.threads === threads);
-  const kinds = groupBy(all, (peak) => `${peak.threads} ${peak.dtype ?? ""}`);
+  const kinds = groupBy(report.probes?.fma ?? [], (peak) => `${peak.threads} ${peak.dtype ?? ""}`);
   return [...kinds.values()].flatMap((peaks) => {
     const [{ threads, dtype }] = peaks;
-    const rate = stream(threads);
-    const used = timed.some(
-      (row) => row.threads === threads && (dtype === undefined || row.dtype === dtype),
-    );
-    if (!rate || !used) return [];
-    const gflops = Math.max(...peaks.map((peak) => peak.gflops));
-    return [{ threads, dtype, gflops, gbps: rate.read_gbps }];
+    const rate = (report.probes.stream ?? []).find((stream) => stream.threads === threads);
+    const fits = (row) => row.threads === threads && (dtype ?? row.dtype) === row.dtype;
+    const best = peaks.reduce((a, b) => (a.gflops > b.gflops ? a : b));
+    return rate && timed.some(fits) ? [{ ...best, gbps: rate.read_gbps }] : [];
   });
 }
 
@@ -424,8 +418,7 @@ function drawRoofline(figure, rows, lines) {
     const at = (value) =>
       `${plot.x(value).toFixed(1)} ${plot.y(Math.min(gflops, value * gbps)).toFixed(1)}`;
     plot.path(`M${at(low)}L${at(knee)}L${at(high)}`, { class: "roof" });
-    const of = dtype ?? (threads > 1 ? `${threads} threads` : "");
-    const text = `${number(gflops)} GFLOP/s, ${number(gbps)} GB/s${of && `, ${of}`}`;
+    const text = `${number(gflops)} GFLOP/s, ${number(gbps)} GB/s${dtype ? `, ${dtype}` : threads > 1 ? `, ${threads} threads` : ""}`;
     const above = index === lines.length - 1 ? -6 : 16;
     plot.text(plot.x(high), plot.y(Math.min(gflops, high * gbps)) + above, text, {
       "text-anchor": "end",
@@ -472,7 +465,6 @@ function showRows() {
     problem: problemOf,
     program: (row) => row.peer,
     ms: (row) => (row.ms ? number(row.ms.median) : row.status),
-    ...(report.machine.gpu && { "cold ms": (row) => number(row.cold_ms?.median) }),
     p10: (row) => number(row.ms?.p10),
     p90: (row) => number(row.ms?.p90),
     "GFLOP/s": (row) => number(row.gflops),
