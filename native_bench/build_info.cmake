@@ -12,6 +12,10 @@ if(Git_FOUND)
     string(APPEND commit "+dirty")
   endif()
 endif()
+# A copy of the tree without its history says by HEED_COMMIT what it is a copy of.
+if(NOT commit AND DEFINED ENV{HEED_COMMIT})
+  set(commit "$ENV{HEED_COMMIT}")
+endif()
 string(STRIP "${FLAGS}" FLAGS)
 
 file(CONFIGURE OUTPUT "${HEADER}" @ONLY CONTENT [[

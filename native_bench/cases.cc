@@ -65,6 +65,8 @@ std::regex CompileFilter(const std::string& filter) {
 
 const char* MaskName(Mask mask) { return mask == Mask::kCausal ? "causal" : "full"; }
 
+const char* DeviceName(Device device) { return device == Device::kCuda ? "cuda" : "cpu"; }
+
 std::string Case::Name() const {
   std::string name = model.empty() ? mechanism : model + "/" + mechanism;
   if (batch != 1) name += "/b" + std::to_string(batch);
@@ -79,7 +81,7 @@ std::string Case::Name() const {
   if (softcap.has_value()) name += "/cap" + std::to_string(static_cast<int64_t>(*softcap));
   if (sinks) name += "/sinks";
   if (dtype != DType::kFloat32) name += std::string("/") + DTypeName(dtype);
-  return name + "/t" + std::to_string(threads);
+  return name + (device == Device::kCuda ? "/cuda" : "/t" + std::to_string(threads));
 }
 
 double FlopCount(const Case& c) {

@@ -33,6 +33,12 @@ const char* MaskName(Mask mask);
 // Whether a row is causal without being asked: recurrences, and policies of a cache.
 bool IsAlwaysCausal(const std::string& mechanism);
 
+// Where a problem is computed.
+enum class Device { kCpu, kCuda };
+
+// "cpu" or "cuda".
+const char* DeviceName(Device device);
+
 // One problem. When q_len != kv_len the queries are the last tokens (QueryOffset::End()).
 struct Case {
   std::string mechanism;  // an id of heed::Mechanisms()
@@ -47,13 +53,15 @@ struct Case {
   bool sinks = false;             // one more logit a head
   DType dtype = DType::kFloat32;  // storage of q, k, v and the output
   std::string model = {};         // "gpt2:prefill" when it is a named shape
-  int threads = 1;
+  int threads = 1;                // of the CPU
+  Device device = Device::kCpu;
 
   int64_t ValueDim() const { return head_dim_v > 0 ? head_dim_v : head_dim; }
 
   // What --filter matches: "scaled_dot_product/h8/d64/l1024/causal/t1", "h32:8" for grouped heads,
   // "d192:128" for values of their own size, "l1x4096" for q_len x kv_len; then "w127", "cap50",
-  // "sinks" and "bfloat16" where the case has them. The model of a named shape comes first.
+  // "sinks" and "bfloat16" where the case has them. The model of a named shape comes first. On a
+  // GPU "cuda" stands in place of the threads.
   std::string Name() const;
   bool operator==(const Case&) const = default;
 };

@@ -76,8 +76,9 @@ Cells Titles(const Columns& columns) {
 std::vector<size_t> Widths(const Columns& columns, const std::vector<Cells>& lines) {
   std::vector<size_t> widths;
   for (size_t i = 0; i < columns.size(); ++i) {
-    widths.push_back(std::string_view(columns[i].title).size());
+    widths.push_back(0);
     for (const Cells& cells : lines) widths[i] = std::max(widths[i], cells[i].size());
+    if (widths[i] > 0) widths[i] = std::max(widths[i], std::string_view(columns[i].title).size());
   }
   return widths;
 }
@@ -85,6 +86,7 @@ std::vector<size_t> Widths(const Columns& columns, const std::vector<Cells>& lin
 std::string Aligned(const Columns& columns, const Cells& cells, const std::vector<size_t>& widths) {
   std::string line;
   for (size_t i = 0; i < cells.size(); ++i) {
+    if (widths[i] == 0) continue;
     line += Padded(cells[i], widths[i], columns[i].align) + "  ";
   }
   line.erase(line.find_last_not_of(' ') + 1);

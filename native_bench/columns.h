@@ -41,7 +41,7 @@ Columns ShapeColumns();
 Cells ShapeCells(const Case& c);
 
 Cells Titles(const Columns& columns);
-// Of the titles and the lines.
+// Of the titles and the lines; 0 for a column without any entry, which Aligned() leaves out.
 std::vector<size_t> Widths(const Columns& columns, const std::vector<Cells>& lines);
 // Without spaces at its end, without a line break.
 std::string Aligned(const Columns& columns, const Cells& cells, const std::vector<size_t>& widths);

@@ -77,7 +77,7 @@ void ComparePeaks(const json& older, const json& newer, double tolerance,
       const auto differ = [&](const char* key) {
         return then.value(key, json()) != now.value(key, json());
       };
-      if (differ("target") || differ("threads") || differ("place")) continue;
+      if (differ("target") || differ("threads") || differ("place") || differ("dtype")) continue;
       const double ratio = now.at("gflops").get<double>() / then.at("gflops").get<double>();
       if (std::abs(ratio - 1) <= tolerance) continue;
       std::array<char, 160> text;
@@ -91,8 +91,9 @@ void ComparePeaks(const json& older, const json& newer, double tolerance,
 
 std::vector<std::string> Differences(const json& older, const json& newer, double tolerance) {
   std::vector<std::string> differences;
-  for (const char* path : {"/machine/cpu_model", "/machine/simd/chosen", "/build/compiler",
-                           "/build/flags", "/plan/clock"}) {
+  for (const char* path :
+       {"/machine/cpu_model", "/machine/gpu/name", "/machine/gpu/driver", "/machine/simd/chosen",
+        "/build/compiler", "/build/flags", "/plan/clock"}) {
     const std::string then = TextAt(older, path), now = TextAt(newer, path);
     if (then != now) differences.push_back(std::string(path + 1) + ": " + then + ", now " + now);
   }

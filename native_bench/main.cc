@@ -13,6 +13,9 @@
 #include "native_bench/compare.h"
 #include "native_bench/curves.h"
 #include "native_bench/decode.h"
+#include "native_bench/device_cases.h"
+#include "native_bench/device_peer.h"
+#include "native_bench/device_run.h"
 #include "native_bench/html.h"
 #include "native_bench/options.h"
 #include "native_bench/patterns.h"
@@ -45,17 +48,22 @@ bool IsTerminal(std::FILE* stream) {
 #endif
 }
 
+template <class AnyPeer>
+void ListPeer(const AnyPeer& peer) {
+  const std::string details = peer.details();
+  std::cout << "  " << peer.id << ": " << peer.summary;
+  std::cout << (details.empty() ? "" : " [" + details + "]") << "\n";
+}
+
 void List(const Options& options) {
   std::cout << "mechanisms\n";
   for (const Mechanism& m : Mechanisms()) {
     std::cout << "  " << m.id << ": " << m.title << "\n";
   }
   std::cout << "peers\n";
-  for (const Peer& peer : Peers()) {
-    const std::string details = peer.details();
-    std::cout << "  " << peer.id << ": " << peer.summary;
-    std::cout << (details.empty() ? "" : " [" + details + "]") << "\n";
-  }
+  for (const Peer& peer : Peers()) ListPeer(peer);
+  std::cout << "peers of --device cuda\n";
+  for (const DevicePeer& peer : DevicePeers()) ListPeer(peer);
   std::cout << "named shapes\n";
   for (const NamedShape& row : NamedShapes()) {
     Case shape = row.shape;
@@ -65,7 +73,8 @@ void List(const Options& options) {
   std::cout << "SIMD targets\n";
   for (const std::string& target : SupportedTargetNames()) std::cout << "  " << target << "\n";
   std::cout << "cases\n";
-  for (const Case& c : MakeCases(options.grid, options.filter)) {
+  const bool on_gpu = options.device == Device::kCuda;
+  for (const Case& c : on_gpu ? DeviceCases(options) : MakeCases(options.grid, options.filter)) {
     std::cout << "  " << c.Name() << "\n";
   }
 }
@@ -158,8 +167,7 @@ int Finish(const Options& options, const std::string& command,
     throw Error(ErrorCode::kOption, "a report of this kind is written by --json only");
   }
   const nlohmann::json older = ReadOlder(options);
-  const OwnReport report =
-      measure(options, OpenReport(options, command, {}), MakeProgress(options));
+  const OwnReport report = measure(options, OpenReport(options, command), MakeProgress(options));
   if (!options.quiet) {
     if (IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
     PrintContext(std::cout, report.context);
@@ -204,7 +212,8 @@ int Main(int argc, char** argv) {
     return Finish(options, command, MeasureApproximation, PrintApproximation);
   }
   const nlohmann::json older = ReadOlder(options);
-  const Report report = RunBenchmark(options, command, MakeProgress(options));
+  const auto run = options.device == Device::kCuda ? RunDeviceBenchmark : RunBenchmark;
+  const Report report = run(options, command, MakeProgress(options));
   if (!options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
   return Write(options, report, older);
 }

@@ -7,23 +7,24 @@
 #include <numeric>
 
 namespace heed::bench {
-namespace {
-
-double SampleSeconds(const std::function<void()>& call, int calls, Clock clock) {
-  const double start = SecondsNow(clock);
-  for (int i = 0; i < calls; ++i) call();
-  return SecondsNow(clock) - start;
-}
-
-}  // namespace
-
 double SecondsNow(Clock clock) {
   if (clock == Clock::kCpu) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }
 
-const char* ClockName(Clock clock) { return clock == Clock::kCpu ? "cpu" : "wall"; }
+const char* ClockName(Clock clock) {
+  if (clock == Clock::kCudaEvents) return "cuda events";
+  return clock == Clock::kCpu ? "cpu" : "wall";
+}
+
+Stopwatch HostStopwatch(Clock clock) {
+  return [clock](const std::function<void()>& call, int calls) {
+    const double start = SecondsNow(clock);
+    for (int i = 0; i < calls; ++i) call();
+    return SecondsNow(clock) - start;
+  };
+}
 
 int CallsPerSample(double seconds_per_call) {
   constexpr double kSampleSeconds = 1e-3;
@@ -40,7 +41,8 @@ bool NeedsAnother(const MeasurePlan& plan, int reps, double seconds) {
 
 std::vector<Summary> MeasureInterleaved(std::span<const std::function<void()>> candidates,
                                         std::span<const double> warm_seconds,
-                                        const MeasurePlan& plan) {
+                                        const MeasurePlan& plan, const Stopwatch& stopwatch) {
+  const Stopwatch sample = stopwatch ? stopwatch : HostStopwatch(plan.clock);
   std::vector<std::vector<double>> samples(candidates.size());
   std::vector<double> spent(candidates.size());
   std::vector<size_t> order(candidates.size());
@@ -50,7 +52,7 @@ std::vector<Summary> MeasureInterleaved(std::span<const std::function<void()>> c
     for (size_t i : order) {
       if (!NeedsAnother(plan, static_cast<int>(samples[i].size()), spent[i])) continue;
       const int calls = CallsPerSample(warm_seconds[i]);
-      const double seconds = SampleSeconds(candidates[i], calls, plan.clock);
+      const double seconds = sample(candidates[i], calls);
       samples[i].push_back(seconds / calls);
       spent[i] += seconds;
       any = true;

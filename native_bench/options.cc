@@ -20,6 +20,7 @@ struct RawLists {
   std::string threads = "1";
   std::string peers;
   std::string clock = "wall";
+  std::string device = "cpu";
 };
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
@@ -46,6 +47,11 @@ void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
 
 void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--peers", raw.peers, "implementations to compare (default: all of this build)");
+  app.add_option("--device", raw.device,
+                 "cpu, or cuda: heed::cuda and its peers on the current GPU, with cases of its own "
+                 "unless an axis is given")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--simd", options.simd, "force a Highway target (AVX2, SSE4, EMU128, ...)");
   app.add_option("--clock", raw.clock,
                  "wall, or cpu: processor time, for one thread on a busy machine")
@@ -131,6 +137,31 @@ void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
   if (app.count("--lengths") == 0) raw.lengths = shape.lengths;
 }
 
+// A GPU is measured with shorter samples, of events, and with what the line says beside that.
+void FillDevice(const CLI::App& app, const RawLists& raw, Options& options) {
+  if (raw.device != "cuda") return;
+  for (const char* flag : {"--products", "--decode", "--patterns", "--curves", "--approximation",
+                           "--steps", "--backward"}) {
+    if (app.count(flag) > 0) {
+      throw Error(ErrorCode::kOption, std::string("--device cuda: does not go with ") + flag);
+    }
+  }
+  for (const char* flag : {"--clock", "--threads", "--simd"}) {
+    if (app.count(flag) > 0) {
+      throw Error(ErrorCode::kOption, std::string("--device cuda: ") + flag + " is of the CPU");
+    }
+  }
+  options.device = Device::kCuda;
+  options.plan.clock = Clock::kCudaEvents;
+  if (app.count("--min-time") == 0) options.plan.min_seconds = 0.02;
+  if (app.count("--max-time") == 0) options.plan.max_seconds = 1;
+  options.own_cases = true;
+  for (const char* axis : {"--mechanisms", "--lengths", "--head-dims", "--heads", "--batch",
+                           "--causal", "--shapes", "--types"}) {
+    if (app.count(axis) > 0) options.own_cases = false;
+  }
+}
+
 void ParseLists(const RawLists& raw, Options& options) {
   Grid& grid = options.grid;
   if (raw.mechanisms == "all") {
@@ -178,6 +209,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
     if (line.options.steps) FillShape(app, kStepShape, raw);
     if (line.options.backward) FillShape(app, kBackwardShape, raw);
     ParseLists(raw, line.options);
+    FillDevice(app, raw, line.options);
   } catch (const CLI::ParseError& error) {
     line.exit_code = app.exit(error) == 0 ? 0 : 2;
   } catch (const Error& error) {

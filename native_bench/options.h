@@ -15,6 +15,8 @@ namespace heed::bench {
 
 struct Options {
   Grid grid;
+  Device device = Device::kCpu;
+  bool own_cases = false;  // no axis of the grid was given: a GPU has cases of its own
   std::string filter;
   std::vector<std::string> peers;  // ids; empty = every peer of this build
   std::string simd;                // a Highway target; empty = the best one

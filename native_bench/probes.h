@@ -10,15 +10,19 @@
 namespace heed::bench {
 
 struct FmaPeak {
-  std::string target;  // Highway's name of the instruction set
+  std::string target;  // Highway's name of the instruction set; on a GPU the instruction
   int threads = 1;
-  double gflops = 0;  // float32, a multiply-add counts 2; all threads together
+  double gflops = 0;  // a multiply-add counts 2; all threads together
+  // What is multiplied: on a GPU each type has a peak of its own. Empty: float32, the peak of every
+  // row.
+  std::string dtype = {};
 };
 
 struct StreamRate {
   int threads = 1;
   double read_gbps = 0;   // sum of an array far larger than the caches
-  double triad_gbps = 0;  // a = b + s c with non-temporal stores, 12 bytes an element
+  double triad_gbps = 0;  // a = b + s c with non-temporal stores, 12 bytes an element; CPU only
+  double copy_gbps = 0;   // bytes read and written by a copy; GPU only
 };
 
 // The highest of repeated runs of 14 independent multiply-add chains held in registers. Takes about

@@ -18,10 +18,11 @@ const char* StatusName(Status status) {
   return "";
 }
 
-double BestPeak(const std::vector<FmaPeak>& peaks, int threads) {
+double BestPeak(const std::vector<FmaPeak>& peaks, int threads, DType dtype) {
   double best = 0;
   for (const FmaPeak& peak : peaks) {
-    if (peak.threads == threads) best = std::max(best, peak.gflops);
+    const bool reachable = peak.dtype.empty() || peak.dtype == DTypeName(dtype);
+    if (peak.threads == threads && reachable) best = std::max(best, peak.gflops);
   }
   return best;
 }

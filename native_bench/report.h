@@ -10,6 +10,7 @@
 
 #include "heed/cost.h"
 #include "native_bench/cases.h"
+#include "native_bench/gpu.h"
 #include "native_bench/machine.h"
 #include "native_bench/measure.h"
 #include "native_bench/probes.h"
@@ -34,8 +35,10 @@ struct Row {
   Status status = Status::kRefused;
   std::string reason;      // of kWrong and kRefused
   Verdict verdict;         // the worse of the small problem and the timed one, rows of both
-  Summary seconds;         // per call
+  Summary seconds;         // per call; on a GPU with warm caches, calls back to back
+  Summary cold_seconds;    // on a GPU, single calls after its L2 was overwritten
   double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
+  GpuSensors load;         // of the GPU while it ran this row again and again
   Cost cost;               // of the problem; scratch_bytes only speaks for heed
   std::optional<int64_t> peak_bytes = {};  // high water of preparing and one call; HighWater
 
@@ -62,6 +65,7 @@ struct Report {
   uint64_t seed = 0;
   MeasurePlan plan;
   std::vector<PeerInfo> peers;
+  std::optional<Gpu> gpu;      // of rows on one
   std::vector<FmaPeak> peaks;  // before the rows
   std::vector<FmaPeak>
       peaks_after;  // the best target once more, after them: how steady the clock was
@@ -69,8 +73,9 @@ struct Report {
   std::vector<Row> rows;
 };
 
-// The highest peak of any target with so many threads, 0 when none was measured.
-double BestPeak(const std::vector<FmaPeak>& peaks, int threads);
+// The highest peak of any target that products of this type can reach with so many threads, 0 when
+// none was measured.
+double BestPeak(const std::vector<FmaPeak>& peaks, int threads, DType dtype = DType::kFloat32);
 
 // Indices of the fastest timed row of every case.
 std::vector<size_t> BestRows(const std::vector<Row>& rows);

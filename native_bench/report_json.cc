@@ -10,14 +10,16 @@ using nlohmann::json;
 json MachineJson(const Report& report) {
   json caches = json::object();
   for (const Cache& cache : report.machine.caches) caches[cache.name] = cache.bytes;
-  return {{"system", report.machine.system},
-          {"cpu_model", report.machine.cpu_model},
-          {"cores", report.machine.cores},
-          {"cache_bytes", caches},
-          {"governor", report.machine.governor},
-          {"memory_bytes", report.machine.memory_bytes},
-          {"load_average", report.machine.load_average},
-          {"simd", {{"chosen", report.simd_chosen}, {"supported", report.simd_supported}}}};
+  json machine = {{"system", report.machine.system},
+                  {"cpu_model", report.machine.cpu_model},
+                  {"cores", report.machine.cores},
+                  {"cache_bytes", caches},
+                  {"governor", report.machine.governor},
+                  {"memory_bytes", report.machine.memory_bytes},
+                  {"load_average", report.machine.load_average},
+                  {"simd", {{"chosen", report.simd_chosen}, {"supported", report.simd_supported}}}};
+  if (report.gpu.has_value()) machine["gpu"] = GpuJson(*report.gpu);
+  return machine;
 }
 
 json BuildJson(const Build& build) {
@@ -31,6 +33,7 @@ json PeakJson(const std::vector<FmaPeak>& peaks) {
   json list = json::array();
   for (const FmaPeak& peak : peaks) {
     list.push_back({{"target", peak.target}, {"threads", peak.threads}, {"gflops", peak.gflops}});
+    if (!peak.dtype.empty()) list.back()["dtype"] = peak.dtype;
   }
   return list;
 }
@@ -38,9 +41,9 @@ json PeakJson(const std::vector<FmaPeak>& peaks) {
 json ProbesJson(const Report& report) {
   json streams = json::array();
   for (const StreamRate& rate : report.streams) {
-    streams.push_back({{"threads", rate.threads},
-                       {"read_gbps", rate.read_gbps},
-                       {"triad_gbps", rate.triad_gbps}});
+    streams.push_back({{"threads", rate.threads}, {"read_gbps", rate.read_gbps}});
+    if (rate.triad_gbps > 0) streams.back()["triad_gbps"] = rate.triad_gbps;
+    if (rate.copy_gbps > 0) streams.back()["copy_gbps"] = rate.copy_gbps;
   }
   return {{"fma", PeakJson(report.peaks)},
           {"fma_after", PeakJson(report.peaks_after)},
@@ -70,6 +73,7 @@ json RowJson(const Row& row) {
                  {"peer", row.peer},
                  {"threads", row.shape.threads},
                  {"status", StatusName(row.status)}};
+  if (row.shape.device == Device::kCuda) object["device"] = DeviceName(row.shape.device);
   if (!row.shape.model.empty()) object["model"] = row.shape.model;
   if (!row.reason.empty()) object["reason"] = row.reason;
   if (row.status == Status::kRefused) return object;
@@ -79,6 +83,11 @@ json RowJson(const Row& row) {
   object["rows_verified"] = row.verdict.rows;
   if (row.status != Status::kTimed) return object;
   object["ms"] = TimesJson(row.seconds);
+  if (row.cold_seconds.count > 0) {
+    object["cold_ms"] = TimesJson(row.cold_seconds);
+    object["cold_reps"] = row.cold_seconds.count;
+  }
+  if (const json load = SensorsJson(row.load); !load.empty()) object["load"] = load;
   object["reps"] = row.seconds.count;
   object["bytes"] = row.cost.bytes_read + row.cost.bytes_written;
   object["gbps"] = row.Gbps();

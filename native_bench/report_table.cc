@@ -11,7 +11,7 @@ Columns ReportColumns() {
   Columns columns = ShapeColumns();
   columns.push_back({"peer", Align::kLeft});
   for (const char* title : {"ms", "p10", "p90", "GFLOP/s", "% of peak", "GB/s", "x heed", "scratch",
-                            "memory", "reps", "max error"}) {
+                            "memory", "reps", "cold ms", "max error"}) {
     columns.push_back({title, Align::kRight});
   }
   columns.push_back({"best", Align::kLeft});
@@ -25,6 +25,7 @@ Cells RowCells(const Report& report, const Row& row) {
   if (row.status == Status::kTimed) {
     const double ratio = TimeOverHeed(report.rows, row);
     const bool counted = row.cost.flops.has_value();
+    const bool cold = row.cold_seconds.count > 0;
     const bool rated = counted && row.peak_gflops > 0;
     const Cells numbers = {MillisecondsText(row.seconds.median),
                            MillisecondsText(row.seconds.p10),
@@ -35,10 +36,11 @@ Cells RowCells(const Report& report, const Row& row) {
                            ratio > 0 ? Format("%.2f", ratio) : "",
                            BytesText(row.peer == "heed" ? row.cost.scratch_bytes : std::nullopt),
                            BytesText(row.peak_bytes),
-                           std::to_string(row.seconds.count)};
+                           std::to_string(row.seconds.count),
+                           cold ? MillisecondsText(row.cold_seconds.median) : ""};
     cells.insert(cells.end(), numbers.begin(), numbers.end());
   } else {
-    cells.resize(times + 10);
+    cells.resize(times + 11);
     cells[times] = StatusName(row.status);
   }
   const bool ran = row.status != Status::kRefused;
@@ -62,6 +64,21 @@ void PrintReasons(std::ostream& out, const Report& report) {
   }
 }
 
+void PrintGpu(std::ostream& out, const Gpu& gpu) {
+  out << gpu.name << ", compute capability " << gpu.compute_capability << ", "
+      << gpu.multiprocessors << " multiprocessors, " << (gpu.memory_bytes >> 20) << " MiB, L2 "
+      << (gpu.l2_bytes >> 10) << " KiB, driver " << gpu.driver << ", CUDA " << gpu.runtime << "\n";
+}
+
+void PrintPeaks(std::ostream& out, const std::vector<FmaPeak>& peaks, const char* when) {
+  for (const FmaPeak& peak : peaks) {
+    const std::string of =
+        peak.dtype.empty() ? "threads " + std::to_string(peak.threads) : peak.dtype;
+    out << "FMA peak " << peak.target << ", " << of << ": " << Format("%.1f", peak.gflops)
+        << " GFLOP/s" << when << "\n";
+  }
+}
+
 }  // namespace
 
 void PrintContext(std::ostream& out, const Report& report) {
@@ -71,20 +88,17 @@ void PrintContext(std::ostream& out, const Report& report) {
     if (cache.name != "L1i") out << ", " << cache.name << " " << (cache.bytes >> 10) << " KiB";
   }
   out << ", load " << Format("%.2f", machine.load_average) << "\n";
+  if (report.gpu.has_value()) PrintGpu(out, *report.gpu);
   out << report.build.compiler << ", " << report.build.build_type << ", commit "
       << (report.build.commit.empty() ? "unknown" : report.build.commit) << ", SIMD target "
       << report.simd_chosen << "\n";
-  for (const FmaPeak& peak : report.peaks) {
-    out << "FMA peak " << peak.target << ", threads " << peak.threads << ": "
-        << Format("%.1f", peak.gflops) << " GFLOP/s\n";
-  }
-  for (const FmaPeak& peak : report.peaks_after) {
-    out << "FMA peak " << peak.target << ", threads " << peak.threads << ": "
-        << Format("%.1f", peak.gflops) << " GFLOP/s after the rows\n";
-  }
+  PrintPeaks(out, report.peaks, "");
+  PrintPeaks(out, report.peaks_after, " after the rows");
   for (const StreamRate& rate : report.streams) {
-    out << "memory, threads " << rate.threads << ": read " << Format("%.1f", rate.read_gbps)
-        << " GB/s, triad " << Format("%.1f", rate.triad_gbps) << " GB/s\n";
+    const bool on_gpu = rate.copy_gbps > 0;
+    out << "memory, " << (on_gpu ? "GPU" : "threads " + std::to_string(rate.threads)) << ": read "
+        << Format("%.1f", rate.read_gbps) << " GB/s, " << (on_gpu ? "copy " : "triad ")
+        << Format("%.1f", on_gpu ? rate.copy_gbps : rate.triad_gbps) << " GB/s\n";
   }
   if (report.plan.clock == Clock::kCpu) out << "times are processor time, not wall time\n";
   out << "FLOP = " << kFlopFormula << "\n";

@@ -14,39 +14,6 @@
 namespace heed::bench {
 namespace {
 
-std::vector<Peer> SelectPeers(const std::vector<std::string>& ids) {
-  if (ids.empty()) return {Peers().begin(), Peers().end()};
-  std::vector<Peer> peers;
-  for (const std::string& id : ids) {
-    const Peer* peer = FindPeer(id);
-    if (peer == nullptr) {
-      throw Error(ErrorCode::kOption, "--peers: '" + id + "' is not a peer; --list prints them");
-    }
-    peers.push_back(*peer);
-  }
-  return peers;
-}
-
-// A peer that is right so far, ready to be timed.
-struct Candidate {
-  Row row;
-  std::function<void()> call;
-  double warm_seconds = 0;
-};
-
-void Judge(Row& row, const Verdict& verdict) {
-  const int64_t rows = row.verdict.rows + verdict.rows;
-  const bool worse = !verdict.Passed() || verdict.max_error > row.verdict.max_error;
-  if (worse || row.verdict.rows == 0) row.verdict = verdict;
-  row.verdict.rows = rows;
-  if (verdict.Passed()) return;
-  row.status = Status::kWrong;
-  char text[96];
-  std::snprintf(text, sizeof(text), "max error %.3g exceeds the bound %.3g", verdict.max_error,
-                verdict.bound);
-  row.reason = verdict.failure.empty() ? text : verdict.failure;
-}
-
 // Runs the peer on the case's own problem once: its verification and its warm-up.
 void VerifyFull(const Peer& peer, Problem& problem, const Oracle& oracle, ThreadPool& pool,
                 Candidate& candidate) {
@@ -91,19 +58,11 @@ std::vector<Candidate> VerifyPeers(const std::vector<Peer>& peers, Problem& prob
 }
 
 void TimeVerified(std::vector<Candidate>& candidates, const MeasurePlan& plan) {
-  std::vector<std::function<void()>> calls;
-  std::vector<double> warm_seconds;
-  std::vector<Row*> rows;
-  for (Candidate& candidate : candidates) {
-    if (candidate.row.status != Status::kVerified) continue;
-    calls.push_back(candidate.call);
-    warm_seconds.push_back(candidate.warm_seconds);
-    rows.push_back(&candidate.row);
-  }
-  const std::vector<Summary> summaries = MeasureInterleaved(calls, warm_seconds, plan);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows[i]->seconds = summaries[i];
-    rows[i]->status = Status::kTimed;
+  const std::vector<Candidate*> verified = Verified(candidates);
+  const std::vector<Summary> summaries = MeasureCandidates(verified, plan);
+  for (size_t i = 0; i < verified.size(); ++i) {
+    verified[i]->row.seconds = summaries[i];
+    verified[i]->row.status = Status::kTimed;
   }
 }
 
@@ -171,13 +130,44 @@ void RunCase(const Case& c, const std::vector<Peer>& peers, const Options& optio
 
 }  // namespace
 
+std::vector<Candidate*> Verified(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> verified;
+  for (Candidate& candidate : candidates) {
+    if (candidate.row.status == Status::kVerified) verified.push_back(&candidate);
+  }
+  return verified;
+}
+
+std::vector<Summary> MeasureCandidates(std::span<Candidate* const> candidates,
+                                       const MeasurePlan& plan, const Stopwatch& stopwatch) {
+  std::vector<std::function<void()>> calls;
+  std::vector<double> warm_seconds;
+  for (const Candidate* candidate : candidates) {
+    calls.push_back(candidate->call);
+    warm_seconds.push_back(candidate->warm_seconds);
+  }
+  return MeasureInterleaved(calls, warm_seconds, plan, stopwatch);
+}
+
+void Judge(Row& row, const Verdict& verdict) {
+  const int64_t rows = row.verdict.rows + verdict.rows;
+  const bool worse = !verdict.Passed() || verdict.max_error > row.verdict.max_error;
+  if (worse || row.verdict.rows == 0) row.verdict = verdict;
+  row.verdict.rows = rows;
+  if (verdict.Passed()) return;
+  row.status = Status::kWrong;
+  char text[96];
+  std::snprintf(text, sizeof(text), "max error %.3g exceeds the bound %.3g", verdict.max_error,
+                verdict.bound);
+  row.reason = verdict.failure.empty() ? text : verdict.failure;
+}
+
 bool AnyWrong(const Report& report) {
   return std::any_of(report.rows.begin(), report.rows.end(),
                      [](const Row& row) { return row.status == Status::kWrong; });
 }
 
-Report OpenReport(const Options& options, const std::string& command,
-                  const std::vector<Peer>& peers) {
+Report OpenReport(const Options& options, const std::string& command) {
   Report report;
   report.simd_supported = SupportedTargetNames();
   if (!options.simd.empty()) ForceTarget(options.simd);
@@ -187,18 +177,16 @@ Report OpenReport(const Options& options, const std::string& command,
   report.simd_chosen = ChosenTarget();
   report.seed = options.seed;
   report.plan = options.plan;
-  for (const Peer& peer : peers) {
-    report.peers.push_back({std::string(peer.id), std::string(peer.summary), peer.details()});
-  }
   return report;
 }
 
 Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress) {
-  const std::vector<Peer> peers = SelectPeers(options.peers);
+  const std::vector<Peer> peers = SelectPeers(Peers(), options.peers);
   const std::vector<Case> cases = MakeCases(options.grid, options.filter);
   if (cases.empty()) throw Error(ErrorCode::kOption, "no case is left; --list prints them");
   const std::vector<int> thread_counts = ThreadCounts(cases);
-  Report report = OpenReport(options, command, peers);
+  Report report = OpenReport(options, command);
+  report.peers = DescribePeers(peers);
   if (!options.verify_only) {
     progress("measuring FMA and memory peaks", 0, cases.size());
     Probe(thread_counts, report);

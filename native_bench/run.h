@@ -2,7 +2,9 @@
 #ifndef HEED_NATIVE_BENCH_RUN_H_
 #define HEED_NATIVE_BENCH_RUN_H_
 
+#include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,19 @@ namespace heed::bench {
 // Told what is being done next: "probing", a case's name, ..., with `done` of `total` cases behind.
 using Progress = std::function<void(const std::string& what, size_t done, size_t total)>;
 
-// All that is known before anything runs. The SIMD target is the one that the options force.
-Report OpenReport(const Options& options, const std::string& command,
-                  const std::vector<Peer>& peers);
+// All that is known before anything runs, but for the peers. The SIMD target is the one that the
+// options force.
+Report OpenReport(const Options& options, const std::string& command);
+
+// What a report says of its peers.
+template <class AnyPeer>
+std::vector<PeerInfo> DescribePeers(const std::vector<AnyPeer>& peers) {
+  std::vector<PeerInfo> descriptions;
+  for (const AnyPeer& peer : peers) {
+    descriptions.push_back({std::string(peer.id), std::string(peer.summary), peer.details()});
+  }
+  return descriptions;
+}
 
 // Throws heed::Error(kOption) for unknown peers, mechanisms or targets, before anything is
 // measured.
@@ -25,6 +37,37 @@ Report RunBenchmark(const Options& options, const std::string& command, const Pr
 
 // Whether any row is kWrong.
 bool AnyWrong(const Report& report);
+
+// A peer that is right so far, ready to be timed.
+struct Candidate {
+  Row row;
+  std::function<void()> call;
+  double warm_seconds = 0;  // of an earlier call
+};
+std::vector<Candidate*> Verified(std::vector<Candidate>& candidates);
+// Their times in turn, by MeasureInterleaved().
+std::vector<Summary> MeasureCandidates(std::span<Candidate* const> candidates,
+                                       const MeasurePlan& plan, const Stopwatch& stopwatch = {});
+
+// Takes down what a comparison found: the worst of a row's verdicts, kWrong for one that failed.
+void Judge(Row& row, const Verdict& verdict);
+
+// The peers with these ids, all of them for none. Throws heed::Error(kOption) for an unknown one.
+template <class AnyPeer>
+std::vector<AnyPeer> SelectPeers(std::span<const AnyPeer> all,
+                                 const std::vector<std::string>& ids) {
+  if (ids.empty()) return {all.begin(), all.end()};
+  std::vector<AnyPeer> peers;
+  for (const std::string& id : ids) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const AnyPeer& peer) { return peer.id == id; });
+    if (found == all.end()) {
+      throw Error(ErrorCode::kOption, "--peers: '" + id + "' is not a peer; --list prints them");
+    }
+    peers.push_back(*found);
+  }
+  return peers;
+}
 
 }  // namespace heed::bench
 

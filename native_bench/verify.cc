@@ -19,15 +19,6 @@ namespace {
 // Problems up to this many multiply-adds go through the oracle whole (well under a second).
 constexpr double kWholeFlops = 2e8;
 
-const std::vector<double>& Output(const std::vector<reference::Result>& results) {
-  const auto found = std::find_if(results.begin(), results.end(),
-                                  [](const auto& result) { return result.name == "output"; });
-  if (found == results.end()) {
-    throw Error(ErrorCode::kUnsupported, "the oracle gave no result named 'output'");
-  }
-  return found->values;
-}
-
 template <typename T>
 double LargestMagnitude(const T* data, int64_t size) {
   double largest = 0;
@@ -91,19 +82,6 @@ Request RowRequest(const Problem& problem, int64_t batch, int64_t head, int64_t 
   return request;
 }
 
-// The rounding of one number that is stored so. Four of them are what attention in two-byte storage
-// may add: a program may keep its weights in that type too, not only its output.
-double StorageRounding(DType dtype) {
-  if (dtype == DType::kFloat16) return kFloat16Rounding;
-  return dtype == DType::kBFloat16 ? kBFloat16Rounding : 0;
-}
-
-// A NaN is a wrong answer, not a missing one.
-double Difference(float actual, double expected) {
-  const double difference = std::abs(static_cast<double>(actual) - expected);
-  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
-
 }  // namespace
 
 std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count) {
@@ -115,6 +93,38 @@ std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count) {
   return queries;
 }
 
+const std::vector<double>& OutputOf(const std::vector<reference::Result>& results) {
+  const auto found = std::find_if(results.begin(), results.end(),
+                                  [](const auto& result) { return result.name == "output"; });
+  if (found == results.end()) {
+    throw Error(ErrorCode::kUnsupported, "the oracle gave no result named 'output'");
+  }
+  return found->values;
+}
+
+std::vector<OutputRow> SampledRows(const Case& c) {
+  constexpr int64_t kKeys = int64_t{1} << 19;  // of all rows together, about
+  const int64_t rows = std::clamp<int64_t>(kKeys / std::max<int64_t>(1, c.lengths.kv_len), 8, 32);
+  const int64_t all = c.batch * c.heads.num_heads * c.lengths.q_len;
+  std::vector<OutputRow> sampled;
+  for (int64_t at : SpreadQueries(all, rows)) {
+    const int64_t head = at / c.lengths.q_len;
+    sampled.push_back({head / c.heads.num_heads, head % c.heads.num_heads, at % c.lengths.q_len});
+  }
+  return sampled;
+}
+
+double Difference(float actual, double expected) {
+  const double difference = std::abs(static_cast<double>(actual) - expected);
+  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+}
+
+double StorageAllowance(DType dtype) {
+  // A program may keep its weights in that type too, not only its output.
+  if (dtype == DType::kFloat16) return 4 * kFloat16Rounding;
+  return dtype == DType::kBFloat16 ? 4 * kBFloat16Rounding : 0;
+}
+
 Oracle::Oracle(const Problem& problem) {
   if (FlopCount(problem.shape()) <= kWholeFlops) {
     AddAllRows(problem);
@@ -122,8 +132,8 @@ Oracle::Oracle(const Problem& problem) {
     AddSampledRows(problem);
   }
   const Accuracy accuracy = AccuracyOf(problem.shape().mechanism);
-  const double rounding = StorageRounding(problem.stored_output().any().dtype);
-  bound_ = (accuracy.max_error + 4 * rounding) * SizeOf(problem, accuracy.relative_to);
+  const double allowance = StorageAllowance(problem.stored_output().any().dtype);
+  bound_ = (accuracy.max_error + allowance) * SizeOf(problem, accuracy.relative_to);
 }
 
 // What the accuracy is relative to.
@@ -149,7 +159,7 @@ double Oracle::SizeOf(const Problem& problem, RelativeTo relative_to) const {
 
 void Oracle::AddAllRows(const Problem& problem) {
   const std::vector<reference::Result> results = reference::Run(problem.widened());
-  const std::vector<double>& values = Output(results);
+  const std::vector<double>& values = OutputOf(results);
   const std::vector<int64_t>& shape = problem.stored_output().shape();
   const int64_t width = std::max<int64_t>(1, shape.empty() ? 1 : shape.back());
   for (int64_t begin = 0; begin < static_cast<int64_t>(values.size()); begin += width) {
@@ -165,7 +175,7 @@ void Oracle::AddSampledRows(const Problem& problem) {
   for (int64_t head = 0; head < batch * num_heads; ++head) {
     for (int64_t i : SpreadQueries(q_len, per_head)) {
       const Request request = RowRequest(problem, head / num_heads, head % num_heads, i);
-      rows_.push_back({(head * q_len + i) * width, Output(reference::Run(request))});
+      rows_.push_back({(head * q_len + i) * width, OutputOf(reference::Run(request))});
     }
   }
 }
@@ -183,15 +193,19 @@ Verdict Oracle::Compare(const Problem& problem) const {
   return verdict;
 }
 
-Verdict VerifySmall(const Peer& peer, const Case& c, uint64_t seed, ThreadPool& pool) {
+Case SmallCaseOf(const Case& c) {
   constexpr int64_t kSmallLength = 95;
   Case small = c;
   small.lengths.q_len = std::min(c.lengths.q_len, kSmallLength);
   small.lengths.kv_len = std::min(c.lengths.kv_len, kSmallLength);
   // A window of its own, so that it hides something here too.
   if (c.window_left.has_value()) small.window_left = std::min(*c.window_left, kSmallLength / 4);
+  return small;
+}
+
+Verdict VerifySmall(const Peer& peer, const Case& c, uint64_t seed, ThreadPool& pool) {
   try {
-    Problem problem(small, seed);
+    Problem problem(SmallCaseOf(c), seed);
     problem.FillOutputWithNan();
     peer.prepare(problem, pool)();
     return Oracle(problem).Compare(problem);

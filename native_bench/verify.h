@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/reference.h"
 #include "heed/thread_pool.h"
 #include "native_bench/accuracy.h"
 #include "native_bench/peer.h"
@@ -54,6 +55,32 @@ class Oracle {
 // The queries of 0 .. q_len - 1 to look at when `count` are affordable: ascending, distinct, the
 // first and the last among them when count >= 2. 1 <= count.
 std::vector<int64_t> SpreadQueries(int64_t q_len, int64_t count);
+
+// A row of the output of attention.
+struct OutputRow {
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t query = 0;
+  bool operator==(const OutputRow&) const = default;
+};
+
+// Rows to look at in a problem whose tensors are not on the host: 8 to 32, fewer the more keys
+// there are, spread over batch entries, heads and queries; the first and the last query are among
+// them. Fewer where the output has no more.
+std::vector<OutputRow> SampledRows(const Case& c);
+
+// The result of the oracle that is named "output". Throws heed::Error(kUnsupported) without one.
+const std::vector<double>& OutputOf(const std::vector<reference::Result>& results);
+
+// |actual - expected|; a NaN is a wrong answer, not a missing one: infinite.
+double Difference(float actual, double expected);
+
+// What storage of q, k, v and the output in a type may add to the error of attention, relative to
+// the largest value: four times the rounding of one number.
+double StorageAllowance(DType dtype);
+
+// The problem of VerifySmall(): the same heads, head_dim and options at a length of at most 95.
+Case SmallCaseOf(const Case& c);
 
 // Runs the peer once on a small problem with the case's heads, head_dim and options (length at most
 // 96 and odd, so that tiles have tails) and compares every row.

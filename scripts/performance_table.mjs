@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { curvePlot } from "./curve_plot.mjs";
+import { deviceTables } from "./device_tables.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/performance.md");
@@ -260,12 +261,18 @@ export function tableOf(result, threads) {
   if (result.schema === "heed-bench-approximation") return approximationTable(result);
   if (result.schema === "heed-bench-steps") return stepTable(result);
   if (result.schema === "heed-bench-backward") return backwardTable(result, threads);
+  if (result.machine?.gpu) return deviceTables(result);
   const mechanisms = new Set(result.rows.map((row) => row.mechanism));
   return mechanisms.size > 1 ? mechanismTable(result) : caseTable(result, threads);
 }
 
 function peaks({ probes, machine }, threads) {
   if (probes === undefined) return "";
+  if (machine.gpu) {
+    const best = probes.fma.map((p) => `${p.target} ${(p.gflops / 1000).toFixed(0)} ${p.dtype}`);
+    const copies = probes.stream.map((rate) => `copy ${rate.copy_gbps.toFixed(0)} GB/s`);
+    return `, measured TFLOP/s: ${best.join(", ")}; ${copies.join(", ")}`;
+  }
   const fma = probes.fma.find((p) => p.threads === threads && p.target === machine.simd.chosen);
   const stream = probes.stream.find((rate) => rate.threads === threads);
   const texts = [
@@ -301,8 +308,12 @@ function chosenResult(file, groups) {
 function table(file, threads, groups) {
   const result = chosenResult(file, groups);
   const { machine, build, command, date } = result;
+  const { gpu } = machine;
+  const where = gpu
+    ? `${gpu.name}, driver ${gpu.driver}, CUDA ${gpu.cuda_runtime}`
+    : `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}`;
   return [
-    `${machine.cpu_model}, ${machine.simd.chosen}, ${threads} thread${threads > 1 ? "s" : ""}` +
+    where +
       `${peaks(result, threads)}; ${build.compiler}, commit ${build.commit}, ${date.slice(0, 10)}.`,
     "",
     `\`${command.replace(/^\S*heed-bench/, "heed-bench")}\``,

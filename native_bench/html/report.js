@@ -96,14 +96,19 @@ function showContext() {
     (wrong.length
       ? `${wrong.length} rows are outside their error bound and have no speed.`
       : "Every program was within its error bound before it was timed.");
-  const fma = probes?.fma?.filter((peak) => peak.target === machine.simd?.chosen) ?? [];
+  const fma = (probes?.fma ?? []).filter((p) => machine.gpu || p.target === machine.simd?.chosen);
+  const peakText = (p) =>
+    `${number(p.gflops)} GFLOP/s ${p.dtype ? `of ${p.dtype} (${p.target})` : `with ${p.threads} thread(s)`}`;
   const entries = {
+    GPU: machine.gpu && `${machine.gpu.name}, driver ${machine.gpu.driver}`,
     machine: `${machine.cpu_model}, ${machine.cores} cores, ${machine.system}`,
     build: build && `${build.compiler}, ${build.build_type}, commit ${build.commit || "unknown"}`,
-    "SIMD target": machine.simd?.chosen,
-    peaks: fma.map((p) => `${number(p.gflops)} GFLOP/s with ${p.threads} thread(s)`).join(", "),
+    "SIMD target": machine.gpu ? "" : machine.simd?.chosen,
+    peaks: fma.map(peakText).join(", "),
     "read rate": probes?.stream
-      ?.map((s) => `${number(s.read_gbps)} GB/s with ${s.threads} thread(s)`)
+      ?.map(
+        (s) => `${number(s.read_gbps)} GB/s${machine.gpu ? "" : ` with ${s.threads} thread(s)`}`,
+      )
       .join(", "),
     command: report.command,
     measured: `${report.date}, load ${number(machine.load_average)}, ${plan.clock} clock`,
@@ -383,15 +388,15 @@ function showLength() {
 
 const intensity = (row) => row.flop / row.bytes;
 
-/** Roofs of one thread count: the highest multiply-add rate and the read rate. */
+/** Roofs of one thread count, on a GPU of one type: the highest multiply-add rate and the read rate. */
 function roofs() {
-  const counts = [...new Set(timed.map((row) => row.threads))];
-  return counts.flatMap((threads) => {
-    const peaks = (report.probes?.fma ?? []).filter((peak) => peak.threads === threads);
-    const stream = (report.probes?.stream ?? []).find((rate) => rate.threads === threads);
-    if (peaks.length === 0 || !stream) return [];
-    const gflops = Math.max(...peaks.map((peak) => peak.gflops));
-    return [{ threads, gflops, gbps: stream.read_gbps }];
+  const kinds = groupBy(report.probes?.fma ?? [], (peak) => `${peak.threads} ${peak.dtype ?? ""}`);
+  return [...kinds.values()].flatMap((peaks) => {
+    const [{ threads, dtype }] = peaks;
+    const rate = (report.probes.stream ?? []).find((stream) => stream.threads === threads);
+    const fits = (row) => row.threads === threads && (dtype ?? row.dtype) === row.dtype;
+    const best = peaks.reduce((a, b) => (a.gflops > b.gflops ? a : b));
+    return rate && timed.some(fits) ? [{ ...best, gbps: rate.read_gbps }] : [];
   });
 }
 
@@ -408,12 +413,12 @@ function drawRoofline(figure, rows, lines) {
     xTitle: "FLOP per byte",
     yTitle: "GFLOP/s",
   });
-  for (const [index, { threads, gflops, gbps }] of lines.entries()) {
+  for (const [index, { threads, dtype, gflops, gbps }] of lines.entries()) {
     const knee = Math.min(Math.max(gflops / gbps, low), high);
     const at = (value) =>
       `${plot.x(value).toFixed(1)} ${plot.y(Math.min(gflops, value * gbps)).toFixed(1)}`;
     plot.path(`M${at(low)}L${at(knee)}L${at(high)}`, { class: "roof" });
-    const text = `${number(gflops)} GFLOP/s, ${number(gbps)} GB/s${threads > 1 ? `, ${threads} threads` : ""}`;
+    const text = `${number(gflops)} GFLOP/s, ${number(gbps)} GB/s${dtype ? `, ${dtype}` : threads > 1 ? `, ${threads} threads` : ""}`;
     const above = index === lines.length - 1 ? -6 : 16;
     plot.text(plot.x(high), plot.y(Math.min(gflops, high * gbps)) + above, text, {
       "text-anchor": "end",

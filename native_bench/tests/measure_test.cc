@@ -40,6 +40,22 @@ TEST(Measure, CandidatesAreInterleavedInAlternatingOrder) {
   EXPECT_EQ(summaries[1].count, 3);
 }
 
+TEST(Measure, AnotherStopwatchIsAskedInPlaceOfTheClock) {
+  const std::vector<std::function<void()>> candidates = {[] {}};
+  const std::vector<double> warm_seconds = {2e-4};
+  const MeasurePlan plan = {.clock = Clock::kCudaEvents, .min_reps = 4, .min_seconds = 0};
+  std::vector<int> asked;
+  const auto stopwatch = [&](const std::function<void()>&, int calls) {
+    asked.push_back(calls);
+    return 0.01 * static_cast<double>(asked.size()) * calls;
+  };
+  const std::vector<Summary> summaries =
+      MeasureInterleaved(candidates, warm_seconds, plan, stopwatch);
+  EXPECT_THAT(asked, ::testing::ElementsAre(5, 5, 5, 5));
+  EXPECT_DOUBLE_EQ(summaries[0].min, 0.01);
+  EXPECT_DOUBLE_EQ(summaries[0].median, 0.025);
+}
+
 TEST(Measure, NoCandidatesGiveNoSummaries) { EXPECT_TRUE(MeasureInterleaved({}, {}, {}).empty()); }
 
 }  // namespace

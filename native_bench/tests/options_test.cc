@@ -96,6 +96,27 @@ TEST(Options, UsageMistakesExitWithTwo) {
   EXPECT_EQ(Parse({"--clock", "cpu", "--threads", "2"}).exit_code, 2);
 }
 
+TEST(Options, AGpuHasCasesAndTimesOfItsOwn) {
+  const CommandLine own = Parse({"--device", "cuda", "--filter", "d128"});
+  ASSERT_FALSE(own.exit_code.has_value());
+  EXPECT_EQ(own.options.device, Device::kCuda);
+  EXPECT_TRUE(own.options.own_cases);
+  EXPECT_EQ(own.options.plan.clock, Clock::kCudaEvents);
+  EXPECT_LT(own.options.plan.min_seconds, 0.1);
+  const CommandLine chosen = Parse({"--device", "cuda", "--lengths", "256", "--min-time", "0.3"});
+  ASSERT_FALSE(chosen.exit_code.has_value());
+  EXPECT_FALSE(chosen.options.own_cases);
+  EXPECT_EQ(chosen.options.plan.min_seconds, 0.3);
+}
+
+TEST(Options, WhatIsOfTheCpuDoesNotGoWithAGpu) {
+  for (const char* flag : {"--decode", "--curves", "--steps", "--backward", "--products"}) {
+    EXPECT_EQ(Parse({"--device", "cuda", flag}).exit_code, 2) << flag;
+  }
+  EXPECT_EQ(Parse({"--device", "cuda", "--threads", "2"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--device", "tpu"}).exit_code, 2);
+}
+
 TEST(Options, HelpExitsWithZero) { EXPECT_EQ(Parse({"--help"}).exit_code, 0); }
 
 }  // namespace

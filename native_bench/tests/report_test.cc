@@ -161,6 +161,67 @@ TEST(Report, NamedShapesTellTheirOptions) {
   EXPECT_THAT(csv.str(), HasSubstr("gemma2-2b:prefill,8,64,1024,full w4095 cap50,bfloat16,1,heed"));
 }
 
+// bfloat16 on a GPU, beside a peak of its type and one of float32.
+Report MakeDeviceReport() {
+  Report report;
+  report.peers = {{"heed", "", ""}};
+  report.gpu.emplace();
+  report.gpu->name = "NVIDIA H200";
+  report.gpu->compute_capability = "9.0";
+  report.peaks = {{"fma", 1, 60000, "float32"},
+                  {"mma.sync", 1, 600000, "bfloat16"},
+                  {"wgmma", 1, 800000, "bfloat16"}};
+  report.streams = {{.threads = 1, .read_gbps = 4300, .copy_gbps = 4200}};
+  Row row = MakeRow("heed", 1024, 0.001);
+  row.shape.device = Device::kCuda;
+  row.shape.dtype = DType::kBFloat16;
+  row.cost.scratch_bytes.reset();
+  row.cold_seconds = {.count = 20, .min = 2, .p10 = 2, .median = 0.002, .p90 = 2};
+  row.load.power_w = 650;
+  report.rows = {row};
+  return report;
+}
+
+TEST(Report, EveryTypeHasAPeakOfItsOwnOnAGpu) {
+  const Report report = MakeDeviceReport();
+  EXPECT_EQ(BestPeak(report.peaks, 1, DType::kBFloat16), 800000);
+  EXPECT_EQ(BestPeak(report.peaks, 1, DType::kFloat32), 60000);
+  EXPECT_EQ(BestPeak(report.peaks, 1, DType::kFloat16), 0);
+}
+
+TEST(Report, RowsOfAGpuTellColdTimesAndLoad) {
+  const nlohmann::json json = ToJson(MakeDeviceReport());
+  EXPECT_EQ(json.at("schema"), "heed-bench");
+  EXPECT_EQ(json.at("machine").at("gpu").at("name"), "NVIDIA H200");
+  EXPECT_EQ(json.at("probes").at("fma").at(2).at("dtype"), "bfloat16");
+  EXPECT_EQ(json.at("probes").at("stream").at(0).at("copy_gbps"), 4200);
+  EXPECT_FALSE(json.at("probes").at("stream").at(0).contains("triad_gbps"));
+  const nlohmann::json row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("case"), "scaled_dot_product/h8/d64/l1024/full/bfloat16/cuda");
+  EXPECT_EQ(row.at("device"), "cuda");
+  EXPECT_EQ(row.at("cold_ms").at("median"), 2);
+  EXPECT_EQ(row.at("cold_reps"), 20);
+  EXPECT_EQ(row.at("load").at("power_w"), 650);
+  EXPECT_FALSE(row.contains("scratch_bytes"));
+}
+
+TEST(Report, ColumnsWithoutEntriesAreLeftOut) {
+  std::ostringstream cpu, gpu;
+  PrintTable(cpu, MakeReport(), Style::kPlain);
+  PrintTable(gpu, MakeDeviceReport(), Style::kPlain);
+  EXPECT_THAT(cpu.str(), Not(HasSubstr("cold ms")));
+  EXPECT_THAT(gpu.str(), HasSubstr("cold ms"));
+  EXPECT_THAT(gpu.str(), HasSubstr("2.0000"));
+}
+
+TEST(Report, TheContextNamesTheGpu) {
+  std::ostringstream out;
+  PrintContext(out, MakeDeviceReport());
+  EXPECT_THAT(out.str(), HasSubstr("NVIDIA H200, compute capability 9.0"));
+  EXPECT_THAT(out.str(), HasSubstr("FMA peak wgmma, bfloat16: 800000.0 GFLOP/s"));
+  EXPECT_THAT(out.str(), HasSubstr("memory, GPU: read 4300.0 GB/s, copy 4200.0 GB/s"));
+}
+
 TEST(Report, CsvAndMarkdownHaveOneLineARow) {
   std::ostringstream csv, markdown;
   PrintCsv(csv, MakeReport());

@@ -1,7 +1,7 @@
 // What ptxas says of the kernels, without a GPU: each is compiled for sm_80 and sm_90a, and none may
 // use local memory (a stack frame or spilled registers) but those that are not meant to be fast,
 // which may. Registers are reported. The Hopper kernels are also disassembled: they use wgmma and TMA,
-// and no more registers than setmaxnreg leaves them. Skipped where nvcc or cuobjdump (of the same
+// and no more registers than setmaxnreg leaves them. So are the probes of the benchmark. Skipped where nvcc or cuobjdump (of the same
 // toolkit; HEED_CUOBJDUMP names another) is missing. Run by `node --test tests/cuda/`; takes minutes.
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
@@ -13,7 +13,11 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
-const sources = readdirSync(join(root, "cpp/src/cuda")).filter((file) => file.endsWith(".cu"));
+const sources = ["cpp/src/cuda", "native_bench/cuda"].flatMap((folder) =>
+  readdirSync(join(root, folder))
+    .filter((file) => file.endsWith(".cu"))
+    .map((file) => ({ file, path: join(root, folder, file) })),
+);
 
 /** Kernels that do everything for one row or token at a time, and are not meant to be fast. */
 const plainKernels = /^(AttentionRows|RecurrentTokens)/;
@@ -54,11 +58,13 @@ function readableName(mangled) {
   const tokens = mangled.match(/RecurrentTokensILi(\d+)E/);
   if (tokens) return `RecurrentTokens, ${16 * tokens[1]} features`;
   return (
-    mangled.match(/(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums)/)?.[1] ?? mangled
+    mangled.match(
+      /(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+    )?.[1] ?? mangled
   );
 }
 
-async function compile(nvcc, file, arch, cubin) {
+async function compile(nvcc, path, arch, cubin) {
   const { stderr, stdout } = await promisify(execFile)(
     nvcc,
     [
@@ -66,6 +72,7 @@ async function compile(nvcc, file, arch, cubin) {
       "-O3",
       "--expt-relaxed-constexpr",
       "-diag-suppress=554",
+      `-I${root}`,
       `-I${join(root, "cpp")}`,
       `-I${join(root, "cpp/include")}`,
       `-arch=${arch}`,
@@ -73,13 +80,13 @@ async function compile(nvcc, file, arch, cubin) {
       "-cubin",
       "-o",
       cubin,
-      join(root, "cpp/src/cuda", file),
+      path,
     ],
     { maxBuffer: 1 << 24 },
   );
   const text = stdout + stderr;
   // C7510 and its neighbours: products wait for each other, and nothing runs under them.
-  assert.doesNotMatch(text, /wgmma\S* instructions are serialized/, `${file} on ${arch}`);
+  assert.doesNotMatch(text, /wgmma\S* instructions are serialized/, `${path} on ${arch}`);
   return parseReport(text);
 }
 
@@ -88,10 +95,24 @@ function highestRegister(sass) {
   return Math.max(...[...sass.matchAll(/\bR(\d+)\b/g)].map(([, number]) => Number(number)));
 }
 
+/** The machine code of every kernel of a file, its name in front. */
+async function disassemble(cuobjdump, cubin) {
+  const { stdout } = await promisify(execFile)(cuobjdump, ["-sass", cubin], { maxBuffer: 1 << 28 });
+  return stdout.split(/Function : /).slice(1);
+}
+
+/** The matrix probes of the benchmark run the instructions that they are named after. */
+async function checkProbes(cuobjdump, cubin) {
+  const kernels = await disassemble(cuobjdump, cubin);
+  const of = (name) => kernels.filter((sass) => sass.split("\n")[0].includes(name));
+  assert.equal(of("WgmmaBlocks").length, 2, "float16 and bfloat16");
+  for (const sass of of("WgmmaBlocks")) assert.match(sass, /HGMMA\.64x64x16/);
+  for (const sass of of("9MmaBlocks")) assert.match(sass, /HMMA\.16816/);
+}
+
 /** Looks at the machine code of the Hopper kernels of a file. */
 async function checkHopperCode(cuobjdump, cubin, diagnostic) {
-  const { stdout } = await promisify(execFile)(cuobjdump, ["-sass", cubin], { maxBuffer: 1 << 28 });
-  const kernels = stdout.split(/Function : /).slice(1);
+  const kernels = await disassemble(cuobjdump, cubin);
   assert.equal(kernels.length, 2, "64 and 128 columns");
   for (const sass of kernels) {
     const name = readableName(sass.slice(0, sass.indexOf("\n")));
@@ -127,13 +148,13 @@ ptxas info    : Used 254 registers, used 1 barriers`;
 const nvcc = findProgram("nvcc");
 const cuobjdump = process.env.HEED_CUOBJDUMP ?? findProgram("cuobjdump");
 for (const arch of ["sm_80", "sm_90a"]) {
-  for (const file of sources) {
+  for (const { file, path } of sources) {
     const skip = nvcc === undefined && "nvcc is neither on the PATH nor in /usr/local/cuda/bin";
     test(`${file} keeps its registers on ${arch}`, { skip }, async (t) => {
       const folder = mkdtempSync(join(tmpdir(), "heed-cubin-"));
       t.after(() => rmSync(folder, { recursive: true }));
       const cubin = join(folder, `${file}.${arch}.cubin`);
-      const kernels = await compile(nvcc, file, arch, cubin);
+      const kernels = await compile(nvcc, path, arch, cubin);
       if (file.startsWith("attention_")) assert.equal(kernels.length, 3, "one kernel a width");
       for (const { name, frameBytes, spilledBytes, registers } of kernels) {
         t.diagnostic(
@@ -146,8 +167,13 @@ for (const arch of ["sm_80", "sm_90a"]) {
         assert.equal(spilledBytes, 0, `${name} on ${arch} spills ${spilledBytes} bytes`);
         assert.equal(frameBytes, 0, `${name} on ${arch} has a frame of ${frameBytes} bytes`);
       }
-      if (!file.startsWith("hopper_") || arch !== "sm_90a") return;
+      const isProbe = file === "kernels.cu";
+      if (!(isProbe || file.startsWith("hopper_")) || arch !== "sm_90a") return;
       const skip = cuobjdump === undefined && "cuobjdump is neither on the PATH nor in CUDA's bin";
+      if (isProbe) {
+        await t.test("the probes multiply matrices", { skip }, () => checkProbes(cuobjdump, cubin));
+        return;
+      }
       await t.test(`${file} is wgmma and TMA`, { skip }, (t) =>
         checkHopperCode(cuobjdump, cubin, (text) => t.diagnostic(text)),
       );

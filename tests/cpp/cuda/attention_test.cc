@@ -4,6 +4,7 @@
 
 #include "device_case.h"
 #include "gtest/gtest.h"
+#include "shared_cases.h"
 
 namespace heed::testing {
 namespace {
@@ -23,39 +24,19 @@ Sizes Small() {
           .head_dim_v = 20};
 }
 
-AttentionCase Causal(int64_t q_len, int64_t kv_len) {
-  Sizes sizes = Small();
-  sizes.q_len = q_len;
-  sizes.kv_len = kv_len;
-  AttentionCase c = MakeCase(sizes, 3);
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  return c;
-}
+AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(), q_len, kv_len); }
 
 TEST_P(DeviceAttention, MatchesReferenceAtEveryLength) {
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {3, 3}, {63, 63}, {65, 65}, {1, 200}, {130, 3}, {64, 128}}) {
-    ExpectDeviceMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = q_len,
-                                  .kv_len = kv_len,
-                                  .head_dim = 16,
-                                  .head_dim_v = 16}),
-                        GetParam());
+    ExpectDeviceMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
   }
 }
 
 TEST_P(DeviceAttention, MatchesReferenceForEveryHeadDim) {
   for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {40, 33}, {64, 64}, {5, 80}, {96, 7}, {128, 128}, {192, 128}, {256, 256}}) {
-    ExpectDeviceMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = 20,
-                                  .kv_len = 70,
-                                  .head_dim = dim,
-                                  .head_dim_v = dim_v}),
-                        GetParam());
+    ExpectDeviceMatches(OneHeadCase(20, 70, dim, dim_v), GetParam());
   }
 }
 
@@ -81,38 +62,16 @@ TEST_P(DeviceAttention, TakesEveryLayout) {
 }
 
 TEST_P(DeviceAttention, CausalWithAnyOffset) {
-  ExpectDeviceMatches(Causal(150, 150), GetParam());
-  ExpectDeviceMatches(Causal(20, 150), GetParam());
-  ExpectDeviceMatches(Causal(150, 20), GetParam());  // the first rows are empty
-  AttentionCase c = Causal(41, 150);
-  c.scalars.query_offset = QueryOffset::PerBatch({100, -7});
-  ExpectDeviceMatches(c, GetParam());
+  ForCausalOffsets(Small(), [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, WindowsOfEverySide) {
-  for (const Window& window : {Window{0, 0}, Window{5, 70}, Window{std::nullopt, 3},
-                               Window{66, std::nullopt}, Window{0, 500}}) {
-    AttentionCase c = MakeCase(Small());
-    c.scalars.window = window;
-    c.scalars.query_offset = QueryOffset::At(60);
-    ExpectDeviceMatches(c, GetParam());
-  }
+  ForWindowsOfEverySide(Small(),
+                        [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, LengthsOfBatchesAndOfQueries) {
-  AttentionCase c = MakeCase(Small());
-  c.key_lengths = {0, 129};
-  ExpectDeviceMatches(c, GetParam());
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  ExpectDeviceMatches(c, GetParam());
-  c.scalars.query_offset = QueryOffset::At(3);
-  Random random(4);
-  c.key_lengths.clear();
-  for (int n = 0; n < 2 * 41; ++n) {
-    c.key_lengths.push_back(static_cast<int32_t>(random.Integer(0, 150)));
-  }
-  ExpectDeviceMatches(c, GetParam());
+  ForLengths(Small(), [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, PrefixesAndDocuments) {

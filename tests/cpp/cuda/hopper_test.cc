@@ -4,6 +4,7 @@
 
 #include "device_case.h"
 #include "gtest/gtest.h"
+#include "shared_cases.h"
 
 namespace heed::testing {
 namespace {
@@ -32,39 +33,19 @@ Sizes Small() {
           .head_dim_v = 24};
 }
 
-AttentionCase Causal(int64_t q_len, int64_t kv_len) {
-  Sizes sizes = Small();
-  sizes.q_len = q_len;
-  sizes.kv_len = kv_len;
-  AttentionCase c = MakeCase(sizes, 3);
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  return c;
-}
+AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(), q_len, kv_len); }
 
 TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
   for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 1}, {63, 127}, {65, 129}, {1, 700}, {300, 3}, {128, 256}}) {
-    ExpectHopperMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = q_len,
-                                  .kv_len = kv_len,
-                                  .head_dim = 16,
-                                  .head_dim_v = 16}),
-                        GetParam());
+    ExpectHopperMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
   }
 }
 
 TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
   for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
            {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
-    ExpectHopperMatches(MakeCase({.num_heads = 1,
-                                  .num_kv_heads = 1,
-                                  .q_len = 70,
-                                  .kv_len = 270,
-                                  .head_dim = dim,
-                                  .head_dim_v = dim_v}),
-                        GetParam());
+    ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
   }
 }
 
@@ -89,38 +70,17 @@ TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {
 }
 
 TEST_P(DeviceHopper, CausalWithAnyOffset) {
-  ExpectHopperMatches(Causal(300, 300), GetParam());
-  ExpectHopperMatches(Causal(20, 300), GetParam());
-  ExpectHopperMatches(Causal(300, 20), GetParam());  // the first rows are empty
-  AttentionCase c = Causal(41, 300);
-  c.scalars.query_offset = QueryOffset::PerBatch({200, -7});
-  ExpectHopperMatches(c, GetParam());
+  ForCausalOffsets(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopper, WindowsOfEverySide) {
-  for (const Window& window : {Window{0, 0}, Window{5, 130}, Window{std::nullopt, 3},
-                               Window{66, std::nullopt}, Window{0, 500}}) {
-    AttentionCase c = MakeCase(Small());
-    c.scalars.window = window;
-    c.scalars.query_offset = QueryOffset::At(160);
-    ExpectHopperMatches(c, GetParam());
-  }
+  ForWindowsOfEverySide(Small(),
+                        [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopper, LengthsOfBatchesAndOfQueries) {
-  AttentionCase c = MakeCase(Small());
-  c.key_lengths = {0, 129};
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.causal = true;
-  c.scalars.query_offset = QueryOffset::End();
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.query_offset = QueryOffset::At(3);
-  Random random(4);
-  c.key_lengths.clear();
-  for (int n = 0; n < 2 * 41; ++n) {
-    c.key_lengths.push_back(static_cast<int32_t>(random.Integer(0, 300)));
-  }
-  ExpectHopperMatches(c, GetParam());
+  AttentionCase c =
+      ForLengths(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
   c.prefix_lengths = {140, 0};
   ExpectHopperMatches(c, GetParam());
 }

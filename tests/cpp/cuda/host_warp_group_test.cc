@@ -2,6 +2,7 @@
 // do is noticed. And the plain functions of the Hopper kernel: layout, schedule, choice.
 #include "host_warp_group.h"
 
+#include <functional>
 #include <set>
 
 #include "gmock/gmock.h"
@@ -217,40 +218,31 @@ TEST(HostWarpGroup, TellsWhenWrittenQueriesLackAProxyFence) {
 TEST(HostWarpGroup, TellsOfProductsWithoutFenceOrWait) {
   const Matrix64 m(8);
   HostWarpGroup::Registers<float, 32> c;
-  const auto issue = [&](HostWarpGroup& group) {
-    group.WaitForPhase(0, 0);
-    group.MmaFence();
-    group.Each([](int) {});  // may touch registers
-    group.MmaShared<64>(BFloat16{}, c, group.Matrix(0, 16), group.Matrix(0, 16), false);
-    group.MmaCommit();
+  // A product, with `before` between its fence and itself, and `after` behind it.
+  const auto complaint = [&](const std::function<void(HostWarpGroup&)>& before,
+                             const std::function<void(HostWarpGroup&)>& after) {
+    return RunTwo([&](HostWarpGroup& group) { LoadTile(group, m, 0); },
+                  [&](HostWarpGroup& group) {
+                    group.WaitForPhase(0, 0);
+                    group.MmaFence();
+                    before(group);
+                    group.MmaShared<64>(BFloat16{}, c, group.Matrix(0, 16), group.Matrix(0, 16),
+                                        false);
+                    group.MmaCommit();
+                    after(group);
+                  });
   };
-  const auto load = [&](HostWarpGroup& group) { LoadTile(group, m, 0); };
-  EXPECT_THAT(RunTwo(load,
-                     [&](HostWarpGroup& group) {
-                       issue(group);
-                       group.MmaWait<0>();
-                     }),
-              HasSubstr("without wgmma.fence"));
-  EXPECT_THAT(RunTwo(load,
-                     [&](HostWarpGroup& group) {
-                       group.WaitForPhase(0, 0);
-                       group.MmaFence();
-                       group.MmaShared<64>(BFloat16{}, c, group.Matrix(0, 16), group.Matrix(0, 16),
-                                           false);
-                       group.MmaCommit();
-                     }),
-              HasSubstr("never waited for"));
-  EXPECT_THAT(RunTwo(load,
-                     [&](HostWarpGroup& group) {
-                       group.WaitForPhase(0, 0);
-                       group.MmaFence();
-                       group.MmaShared<64>(BFloat16{}, c, group.Matrix(0, 16), group.Matrix(0, 16),
-                                           false);
-                       group.MmaCommit();
-                       group.Each([&](int t) { c(t, 0) = 1; });
-                       group.MmaWait<0>();
-                     }),
-              HasSubstr("touched before"));
+  const auto nothing = [](HostWarpGroup&) {};
+  const auto wait = [](HostWarpGroup& group) { group.MmaWait<0>(); };
+  const auto may_touch = [](HostWarpGroup& group) { group.Each([](int) {}); };
+  const auto touch = [&](HostWarpGroup& group) {
+    group.Each([&](int t) { c(t, 0) = 1; });
+    group.MmaWait<0>();
+  };
+  EXPECT_EQ(complaint(nothing, wait), "");
+  EXPECT_THAT(complaint(may_touch, wait), HasSubstr("without wgmma.fence"));
+  EXPECT_THAT(complaint(nothing, nothing), HasSubstr("never waited for"));
+  EXPECT_THAT(complaint(nothing, touch), HasSubstr("touched before"));
 }
 
 TEST(HostWarpGroup, TellsOfWrongDescriptorsAndEndlessWaits) {

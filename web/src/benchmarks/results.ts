@@ -69,7 +69,7 @@ export const contextTitle = (run: Context): string => `${run.date} · ${machineO
 
 export const contextSentence = (run: Context) => {
   const { compiler, commit, date, clock, file } = run;
-  return `${machineOf(run)}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : t`wall time`}; native_bench/results/${file}.`;
+  return `${machineOf(run)}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : clock === "wall" ? t`wall time` : t`time of events on the GPU`}; native_bench/results/${file}.`;
 };
 
 /** The most that was reached; undefined where it was not measured. */

@@ -1,0 +1,105 @@
+#include "native_bench/cuda/peaks.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "native_bench/cuda/kernels.h"
+
+namespace heed::bench {
+namespace {
+
+constexpr int kRuns = 10;
+
+int Attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  Require(cudaGetDevice(&device));
+  Require(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+// Units of work a second, in billions; `work` puts it into the stream and says how much it is.
+double HighestRate(EventStopwatch& stopwatch, const std::function<double()>& work) {
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    double amount = 0;
+    const double seconds = stopwatch.Warm([&] { amount = work(); }, 1);
+    best = std::max(best, amount / seconds * 1e-9);
+  }
+  return best;
+}
+
+#if defined(HEED_BENCH_CUBLAS)
+FmaPeak MeasureCublas(EventStopwatch& stopwatch, DType dtype) {
+  constexpr int64_t kSize = 8192;
+  const size_t bytes = static_cast<size_t>(kSize * kSize * ElementSize(dtype));
+  const DeviceBytes a(bytes), b(bytes), c(bytes);
+  FillNormal(a.get(), dtype, kSize * kSize, 1);
+  FillNormal(b.get(), dtype, kSize * kSize, 2);
+  const double rate =
+      HighestRate(stopwatch, [&] { return CublasFlops(dtype, a.get(), b.get(), c.get(), kSize); });
+  return {.target = "cublas", .gflops = rate, .dtype = DTypeName(dtype)};
+}
+#endif
+
+std::string VersionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+std::vector<FmaPeak> MeasureDevicePeaks(EventStopwatch& stopwatch) {
+  const int processors = Attribute(cudaDevAttrMultiProcessorCount);
+  const bool is_hopper = Attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+  const DeviceBytes sums(sizeof(float) * static_cast<size_t>(ProbeFloats(processors)));
+  float* sum = static_cast<float*>(sums.get());
+  std::vector<FmaPeak> peaks;
+  const auto add = [&](const char* target, DType dtype, const std::function<double()>& work) {
+    peaks.push_back(
+        {.target = target, .gflops = HighestRate(stopwatch, work), .dtype = DTypeName(dtype)});
+  };
+  add("fma", DType::kFloat32, [&] { return RunFma(processors, 1 << 16, sum); });
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    add("mma.sync", dtype, [&] { return RunMma(dtype, processors, 1 << 14, sum); });
+    if (is_hopper) add("wgmma", dtype, [&] { return RunWgmma(dtype, processors, 1 << 13, sum); });
+#if defined(HEED_BENCH_CUBLAS)
+    peaks.push_back(MeasureCublas(stopwatch, dtype));
+#endif
+  }
+  return peaks;
+}
+
+StreamRate MeasureDeviceStream(EventStopwatch& stopwatch) {
+  constexpr size_t kBytes = size_t{1} << 30;
+  const DeviceBytes from(kBytes), to(kBytes), sums(sizeof(float) * kReadBlocks);
+  FillNormal(from.get(), DType::kFloat32, kBytes / sizeof(float), 1);
+  StreamRate rate;
+  rate.read_gbps = HighestRate(stopwatch, [&] {
+    ReadBytes(from.get(), kBytes, static_cast<float*>(sums.get()));
+    return static_cast<double>(kBytes);
+  });
+  rate.copy_gbps = HighestRate(stopwatch, [&] {
+    Require(cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice));
+    return 2.0 * kBytes;
+  });
+  return rate;
+}
+
+Gpu DescribeGpu() {
+  int device = 0, runtime = 0;
+  cudaDeviceProp properties;
+  Require(cudaGetDevice(&device));
+  Require(cudaGetDeviceProperties(&properties, device));
+  Require(cudaRuntimeGetVersion(&runtime));
+  Gpu gpu;
+  gpu.name = properties.name;
+  gpu.runtime = VersionText(runtime);
+  gpu.compute_capability =
+      std::to_string(properties.major) + "." + std::to_string(properties.minor);
+  gpu.multiprocessors = properties.multiProcessorCount;
+  gpu.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  gpu.l2_bytes = static_cast<int64_t>(L2Bytes());
+  return gpu;
+}
+
+}  // namespace heed::bench

@@ -1,0 +1,118 @@
+#include "native_bench/device_cases.h"
+
+#include <regex>
+
+namespace heed::bench {
+namespace {
+
+Case OnDevice(Case c) {
+  c.threads = 1;
+  c.device = Device::kCuda;
+  return c;
+}
+
+void AddPrompts(std::vector<Case>& cases) {
+  constexpr int64_t kTokens = 16384, kWidth = 2048;
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+    for (int64_t head_dim : {64, 128, 256}) {
+      for (Mask mask : {Mask::kFull, Mask::kCausal}) {
+        for (int64_t length = 512; length <= kTokens; length *= 2) {
+          const int64_t heads = kWidth / head_dim;
+          cases.push_back(OnDevice({.mechanism = "scaled_dot_product",
+                                    .batch = kTokens / length,
+                                    .heads = {heads, heads},
+                                    .lengths = {length, length},
+                                    .head_dim = head_dim,
+                                    .mask = mask,
+                                    .dtype = dtype}));
+        }
+      }
+    }
+  }
+}
+
+void AddDecoding(std::vector<Case>& cases) {
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (int64_t batch : {1, 32}) {
+      for (int64_t length : {1024, 4096, 16384, 65536, 131072}) {
+        cases.push_back(OnDevice({.mechanism = "scaled_dot_product",
+                                  .batch = batch,
+                                  .heads = {32, 8},
+                                  .lengths = {1, length},
+                                  .head_dim = 128,
+                                  .dtype = dtype}));
+      }
+    }
+  }
+}
+
+void AddRecurrences(std::vector<Case>& cases) {
+  for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
+    const Mask mask = IsAlwaysCausal(mechanism) ? Mask::kFull : Mask::kCausal;
+    for (int64_t head_dim : {64, 128}) {
+      for (int64_t length : {1024, 4096, 16384}) {
+        cases.push_back(OnDevice({.mechanism = mechanism,
+                                  .heads = {8, 8},
+                                  .lengths = {length, length},
+                                  .head_dim = head_dim,
+                                  .mask = mask}));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Case> OwnDeviceCases() {
+  std::vector<Case> cases;
+  AddPrompts(cases);
+  AddDecoding(cases);
+  AddRecurrences(cases);
+  return cases;
+}
+
+std::vector<Case> DeviceCases(const Options& options) {
+  std::vector<Case> cases;
+  if (options.own_cases) {
+    cases = OwnDeviceCases();
+  } else {
+    for (const Case& c : MakeCases(options.grid, "")) cases.push_back(OnDevice(c));
+  }
+  const std::regex expression = CompileFilter(options.filter);
+  std::erase_if(cases, [&](const Case& c) { return !std::regex_search(c.Name(), expression); });
+  return cases;
+}
+
+AttentionShapes ShapesOf(const Case& c) {
+  const auto shape = [&](int64_t heads, int64_t length, int64_t dim) {
+    return Extents{c.batch, heads, length, dim};
+  };
+  const auto [num_heads, num_kv_heads] = c.heads;
+  return {.q = shape(num_heads, c.lengths.q_len, c.head_dim),
+          .k = shape(num_kv_heads, c.lengths.kv_len, c.head_dim),
+          .v = shape(num_kv_heads, c.lengths.kv_len, c.ValueDim()),
+          .output = shape(num_heads, c.lengths.q_len, c.ValueDim())};
+}
+
+Cost CostOf(const Case& c) {
+  static float nothing = 0;  // only shapes are looked at
+  const AttentionShapes shapes = ShapesOf(c);
+  Request request;
+  request.id = c.mechanism;
+  request.inputs = {{"q", ContiguousTensor(c.dtype, &nothing, shapes.q)},
+                    {"k", ContiguousTensor(c.dtype, &nothing, shapes.k)},
+                    {"v", ContiguousTensor(c.dtype, &nothing, shapes.v)}};
+  if (c.mask == Mask::kCausal) {
+    const int64_t offset = c.lengths.kv_len - c.lengths.q_len;
+    request.params = {{"causal", true}, {"query_offset", static_cast<double>(offset)}};
+  }
+  Cost cost = EstimateCost(request, 1);
+  cost.scratch_bytes.reset();
+  return cost;
+}
+
+bool IsPlainAttention(const Case& c) {
+  return c.mechanism == "scaled_dot_product" && !c.window_left && !c.softcap && !c.sinks;
+}
+
+}  // namespace heed::bench

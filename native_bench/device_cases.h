@@ -1,0 +1,44 @@
+// The problems of --device cuda.
+#ifndef HEED_NATIVE_BENCH_DEVICE_CASES_H_
+#define HEED_NATIVE_BENCH_DEVICE_CASES_H_
+
+#include <vector>
+
+#include "heed/cost.h"
+#include "heed/tensor.h"
+#include "native_bench/cases.h"
+#include "native_bench/options.h"
+
+namespace heed::bench {
+
+// What a GPU is measured on when the line names no axis, in this order:
+//   prompts     512 to 16384 tokens, full and causal, heads of 64, 128 and 256, bfloat16, float16
+//   and
+//               float32; batch and heads make 16384 tokens and a width of 2048, as in the papers of
+//               FlashAttention
+//   decoding    one query for each of 1 and 32 sequences of 1024 to 131072 keys, 32:8 heads of 128,
+//               bfloat16 and float16
+//   recurrences 1024, 4096 and 16384 tokens of 8 heads of 64 and 128: linear, gated_linear
+//               and gated_delta_rule
+std::vector<Case> OwnDeviceCases();
+
+// Those, or what the line names, as far as --filter keeps them. Throws heed::Error(kOption) like
+// MakeCases().
+std::vector<Case> DeviceCases(const Options& options);
+
+// The tensors of plain attention: [batch, heads, len, dim].
+struct AttentionShapes {
+  Extents q, k, v, output;
+};
+AttentionShapes ShapesOf(const Case& c);
+
+// What heed::EstimateCost says of plain attention, without any tensor in memory. Scratch memory is
+// the CPU's and left out.
+Cost CostOf(const Case& c);
+
+// Whether a case is softmax attention to q, k and v alone, which peers of a GPU compute.
+bool IsPlainAttention(const Case& c);
+
+}  // namespace heed::bench
+
+#endif  // HEED_NATIVE_BENCH_DEVICE_CASES_H_

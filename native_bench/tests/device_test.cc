@@ -1,0 +1,113 @@
+// The parts of --device cuda that need no GPU: cases, rows to look at, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "heed/cuda.h"
+#include "heed/error.h"
+#include "native_bench/device_cases.h"
+#include "native_bench/device_run.h"
+#include "native_bench/verify.h"
+
+namespace heed::bench {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Device, OwnCasesHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const Case& c : OwnDeviceCases()) {
+    EXPECT_TRUE(names.insert(c.Name()).second) << c.Name();
+    EXPECT_TRUE(c.Name().ends_with("/cuda")) << c.Name();
+    EXPECT_EQ(c.device, Device::kCuda);
+  }
+}
+
+TEST(Device, PromptsHaveOneSizeOfWork) {
+  for (const Case& c : OwnDeviceCases()) {
+    if (!IsPlainAttention(c) || c.lengths.q_len == 1) continue;
+    EXPECT_EQ(c.batch * c.lengths.q_len, 16384) << c.Name();
+    EXPECT_EQ(c.heads.num_heads * c.head_dim, 2048) << c.Name();
+  }
+}
+
+TEST(Device, TheLineChoosesOtherCasesAndFilters) {
+  Options options;
+  options.own_cases = true;
+  options.filter = "h32:8/d128/l1x65536";
+  EXPECT_EQ(DeviceCases(options).size(), 4u);  // two batches, two types
+  options.own_cases = false;
+  options.filter = "";
+  options.grid.mechanisms = {"scaled_dot_product"};
+  options.grid.heads = {{4, 2}};
+  options.grid.head_dims = {64};
+  options.grid.lengths = {{128, 128}};
+  options.grid.masks = {Mask::kCausal};
+  options.grid.threads = {1};
+  const std::vector<Case> cases = DeviceCases(options);
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(cases[0].Name(), "scaled_dot_product/h4:2/d64/l128/causal/cuda");
+}
+
+TEST(Device, OnlyPlainAttentionIsForEveryPeer) {
+  Case c = OwnDeviceCases().front();
+  EXPECT_TRUE(IsPlainAttention(c));
+  c.window_left = 3;
+  EXPECT_FALSE(IsPlainAttention(c));
+  EXPECT_FALSE(IsPlainAttention(OwnDeviceCases().back()));
+}
+
+TEST(Device, TheCostOfACaseNeedsNoMemory) {
+  for (const Case& c : OwnDeviceCases()) {
+    if (!IsPlainAttention(c)) continue;
+    const Cost cost = CostOf(c);
+    ASSERT_TRUE(cost.flops.has_value()) << c.Name();
+    // FlopCount() leaves out half of the diagonal of a causal square.
+    EXPECT_NEAR(*cost.flops / FlopCount(c), 1, c.mask == Mask::kCausal ? 2e-3 : 1e-9) << c.Name();
+    const AttentionShapes shapes = ShapesOf(c);
+    const auto bytes = [&](const Extents& shape) {
+      return shape[0] * shape[1] * shape[2] * shape[3] * ElementSize(c.dtype);
+    };
+    EXPECT_EQ(cost.bytes_read, bytes(shapes.q) + bytes(shapes.k) + bytes(shapes.v)) << c.Name();
+    EXPECT_EQ(cost.bytes_written, bytes(shapes.output)) << c.Name();
+    EXPECT_FALSE(cost.scratch_bytes.has_value());
+  }
+}
+
+TEST(Device, SampledRowsAreInsideAndReachBothEnds) {
+  for (const Case& c : OwnDeviceCases()) {
+    const std::vector<OutputRow> rows = SampledRows(c);
+    EXPECT_GE(rows.size(), 8u) << c.Name();
+    EXPECT_LE(rows.size(), 32u) << c.Name();
+    for (const OutputRow& row : rows) {
+      EXPECT_TRUE(row.batch >= 0 && row.batch < c.batch) << c.Name();
+      EXPECT_TRUE(row.head >= 0 && row.head < c.heads.num_heads) << c.Name();
+      EXPECT_TRUE(row.query >= 0 && row.query < c.lengths.q_len) << c.Name();
+    }
+    EXPECT_EQ(rows.front(), (OutputRow{0, 0, 0}));
+    EXPECT_EQ(rows.back(), (OutputRow{c.batch - 1, c.heads.num_heads - 1, c.lengths.q_len - 1}));
+  }
+}
+
+TEST(Device, AMachineWithoutAGpuSaysWhatItFoundAndNeeds) {
+  const cuda::Availability state = cuda::Available();
+  if (state.usable) GTEST_SKIP() << "there is a GPU: " << state.found;
+  Options options;
+  options.device = Device::kCuda;
+  options.own_cases = true;
+  try {
+    RunDeviceBenchmark(options, "heed-bench --device cuda", {});
+    FAIL() << "ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("--device cuda"), HasSubstr(state.found), HasSubstr(state.needed)));
+  }
+}
+
+}  // namespace
+}  // namespace heed::bench
