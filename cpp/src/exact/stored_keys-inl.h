@@ -106,7 +106,7 @@ template <class T, size_t kRows>
 HWY_INLINE void DotKey(const T* HWY_RESTRICT key, const float* scale,
                        const float* HWY_RESTRICT queries, size_t depth, float* HWY_RESTRICT lanes) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
-  constexpr size_t kUnroll = 8;
+  constexpr size_t kUnroll = HWY_ARCH_WASM ? 2 : 8;  // in WebAssembly the size of code counts
   const DF d;
   VF sums[kRows];
   HWY_UNROLL(8)
