@@ -28,6 +28,7 @@ const isKnown = [
     /^npm run ([\w:]+)(?: -- (.*))?$/,
     ([, name, rest]) => name in scripts && knowsFlags(name, rest),
   ],
+  [/^heed-bench (.*)$/, ([, rest]) => knowsFlags("bench", rest)],
   [/^cmake (.*)$/, ([, rest]) => definitions(rest).every((name) => cmake.includes(name))],
   [/^scripts\/gpu-check (\w+)$/, ([, name]) => read("scripts/gpu-check").includes(name)],
 ];
