@@ -17,7 +17,11 @@ const FORMULAS = {
 
 /** The MathML of a LaTeX formula, without anything that a strict style policy would refuse. */
 export function toMathml(latex, { displayMode = true } = {}) {
-  const html = katex.renderToString(latex, {
+  // A parenthesis of fixed size that carries a script shrinks in browsers; a pair that fits does not.
+  const fitting = latex.replace(/\\[bB]ig([lr])(?![a-z])/g, (_, side) =>
+    side === "l" ? "\\left" : "\\right",
+  );
+  const html = katex.renderToString(fitting, {
     output: "mathml",
     displayMode,
     strict: "error",
