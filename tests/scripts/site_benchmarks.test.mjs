@@ -34,7 +34,7 @@ function read(...reports) {
     for (const [n, each] of reports.entries()) {
       writeFileSync(join(folder, `${n}.json`), JSON.stringify(each));
     }
-    return readBenchmarks(`${folder}/`).runs;
+    return readBenchmarks(`${folder}/`);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -45,7 +45,7 @@ test("ARunOnTheCpuHasThePeaksOfItsTarget", () => {
     { target: "AVX2", threads: 1, gflops: 50 },
     { target: "SSE4", threads: 1, gflops: 25 },
   ];
-  const [run] = read(report({ probes: { fma } }));
+  const [run] = read(report({ probes: { fma } })).runs;
   assert.equal(run.gpu, undefined);
   assert.deepEqual(
     run.peaks.map(({ gflops }) => gflops),
@@ -60,7 +60,7 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
     { target: "fma", threads: 1, gflops: 60_000, dtype: "float32" },
     { target: "wgmma", threads: 1, gflops: 800_000, dtype: "bfloat16" },
   ];
-  const [newest, oldest] = read(report(), report({ machine, probes: { fma } }));
+  const [newest, oldest] = read(report(), report({ machine, probes: { fma } })).runs;
   assert.equal(newest.gpu, "NVIDIA H100");
   assert.deepEqual(
     newest.peaks.map(({ dtype, gflops }) => [dtype, gflops]),
@@ -71,4 +71,26 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
   );
   assert.deepEqual([newest.rows[0].queries, newest.rows[0].length], [1, 512]);
   assert.equal(oldest.gpu, undefined);
+});
+
+test("GradientsOfManyMechanismsAreNoCurveOverLength", () => {
+  const row = (mechanism) => ({
+    mechanism,
+    status: "timed",
+    mask: "full",
+    kv_len: 512,
+    head_dim: 64,
+    gflops: 50,
+    ms: { median: 2 },
+    forward_ms: { median: 1 },
+  });
+  const gradients = (...rows) => report({ schema: "heed-bench-backward", rows });
+  const { calls } = read(
+    gradients(row("scaled_dot_product"), row("scaled_dot_product")),
+    gradients(row("scaled_dot_product"), row("linear")),
+  );
+  assert.deepEqual(
+    calls.map(({ file, kind, rows }) => [file, kind, rows.length]),
+    [["0.json", "backward", 2]],
+  );
 });

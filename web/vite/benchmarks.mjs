@@ -100,6 +100,10 @@ const CALLS = {
     })),
 };
 
+/** Whether the plot of its kind can draw a report: gradients are drawn against length, of one mechanism. */
+const isDrawn = ({ kind, result }) =>
+  kind !== "backward" || new Set(result.rows.map(({ mechanism }) => mechanism)).size === 1;
+
 /**
  * @param {string} folder with "/" at its end
  * @returns {import("../src/benchmarks/results.js").Benchmarks} the newest first
@@ -117,11 +121,9 @@ export function readBenchmarks(folder = RESULTS) {
       rows: result.rows.filter(({ status }) => status === "timed").map(rowOf),
     })),
     calls: Object.entries(CALLS).flatMap(([kind, rowsOf]) =>
-      of(`heed-bench-${kind}`).map(({ file, result }) => ({
-        ...contextOf(file, result),
-        kind,
-        rows: rowsOf(result),
-      })),
+      of(`heed-bench-${kind}`)
+        .filter(({ result }) => isDrawn({ kind, result }))
+        .map(({ file, result }) => ({ ...contextOf(file, result), kind, rows: rowsOf(result) })),
     ),
     curves: of("heed-bench-curves").map(({ file, result }) => ({
       ...contextOf(file, result),
