@@ -51,6 +51,35 @@ describe("heed.KvCache", () => {
     });
   });
 
+  it("has the bits of attention to the stored tokens where keys are scored row by row, in every type", () => {
+    const len = 1100; // more than 1024
+    // Whole numbers to 127, which every row reaches: all types store them as they are.
+    const whole = (data: Data): Data => ({
+      ...data,
+      data: data.data.map((value, at) => (at % 8 === 0 ? 127 : Math.round(40 * value) % 127)),
+    });
+    const keys = whole(randomData([2, 2, len, 8], 4));
+    const values = whole(randomData([2, 2, len, 16], 5));
+    for (const count of [1, 2]) {
+      const queries = slice(q, 0, count);
+      const options = {
+        scale: 2 ** -8,
+        causal: true,
+        queryOffset: "end",
+        returnLse: true,
+      } as const;
+      const wanted = heed.attention(queries, keys, values, options);
+      for (const dtype of ["float32", "float16", "bfloat16", "int8"] as const) {
+        using_(new heed.KvCache({ ...SIZES, dtype }), (cache) => {
+          cache.append(keys, values);
+          const got = cache.attend(queries, { scale: 2 ** -8, returnLse: true });
+          expect(got.output.data, `${dtype}, ${count} queries`).toEqual(wanted.output.data);
+          expect(got.lse.data, `${dtype}, ${count} queries`).toEqual(wanted.lse.data);
+        });
+      }
+    }
+  });
+
   it("has the same bits paged and contiguous", () => {
     const run = (sizes: { capacity?: number; blockSize?: number }) =>
       using_(new heed.KvCache({ ...SIZES, ...sizes }), (cache) => {
