@@ -11,7 +11,9 @@
 #include <memory>
 #include <vector>
 
+#include "src/exact/keep/range.h"
 #include "src/gradient/block-inl.h"
+#include "src/gradient/deal.h"
 #include "src/gradient/plan-inl.h"
 #include "src/gradient/row_block-inl.h"
 
@@ -112,7 +114,29 @@ class GradientRun {
     return params.empty() ? nullptr : params.data() + static_cast<size_t>(task) * count;
   }
 
-  // Every num_parts-th block, so that parts of causal attention take the same time.
+  // What the keys that a row sees cost, and what a row costs that sees none.
+  int64_t CostOfBlock(int64_t batch, int64_t block) const {
+    constexpr int64_t kCostOfRow = 12;
+    const int64_t first = block * plan_.block_rows;
+    const int64_t last = std::min(first + plan_.block_rows, plan_.rows);
+    int64_t cost = (last - first) * kCostOfRow;
+    for (int64_t row = first; row < last; ++row) {
+      const KeyRange keys = VisibleKeys(g_.attention(), batch, row / Group());
+      cost += keys.end - keys.begin;
+    }
+    return cost;
+  }
+
+  // The part of each block of a KV head: parts take about the same time, also where late queries
+  // see more keys than early ones.
+  std::vector<int64_t> PartsOfBlocks(int64_t batch) const {
+    std::vector<int64_t> costs(static_cast<size_t>(plan_.num_blocks));
+    for (int64_t block = 0; g_.num_parts > 1 && block < plan_.num_blocks; ++block) {
+      costs[static_cast<size_t>(block)] = CostOfBlock(batch, block);
+    }
+    return DealBlocks(costs, g_.num_parts);
+  }
+
   void RunPart(int64_t index, int64_t part, GradientScratch& scratch) {
     const int64_t unit = first_ + index;
     const PartSums sums = SumsOf(index, part);
@@ -125,7 +149,9 @@ class GradientRun {
         HeadsOf(value_tables_, unit, part, g_.ValueTableFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams()),
         HeadsOf(tables_, unit, part, g_.TableFloats()).data()};
-    for (int64_t block = part; block < plan_.num_blocks; block += g_.num_parts) {
+    const std::vector<int64_t> parts = PartsOfBlocks(unit / g_.attention().num_kv_heads);
+    for (int64_t block = 0; block < plan_.num_blocks; ++block) {
+      if (parts[static_cast<size_t>(block)] != part) continue;
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
     }
   }
