@@ -203,6 +203,7 @@ const overForward = ({ ms, forward_ms }) => ms.median / forward_ms.median;
 
 function backwardTable({ rows }, threads) {
   if (new Set(rows.map((row) => row.mechanism)).size > 1) return backwardMechanismTable({ rows });
+  if (threads > 1) return scalingTable({ rows }, threads);
 
   const lines = rows
     .filter((row) => row.threads === threads)
@@ -217,6 +218,21 @@ function backwardTable({ rows }, threads) {
     ]);
   const columns = ["length", "mask", "ms", "GFLOP/s", "of peak", "over forward", "max error"];
   return markdown(columns, lines);
+}
+
+/** One line for every case of one thread: how much faster the same case is on `threads` of them. */
+function scalingTable({ rows }, threads) {
+  const lines = rows
+    .filter((row) => row.threads === 1)
+    .map((row) => {
+      const name = row.case.replace(/1$/, threads);
+      const shared = rows.find((other) => other.case === name);
+      const times = row.ms.median / shared.ms.median;
+      const cells = [row, shared].flatMap((r) => [r.ms.median.toPrecision(3), r.gflops.toFixed(1)]);
+      return [row.num_heads, row.q_len, row.mask, ...cells, ratio(times)];
+    });
+  const columns = ["heads", "length", "mask", "ms, 1 thread", "GFLOP/s"];
+  return markdown([...columns, `ms, ${threads} threads`, "GFLOP/s", "faster"], lines);
 }
 
 /** One table for every place and group of `npm run bench:web`: a line a program, a column a length. */
