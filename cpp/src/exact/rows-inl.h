@@ -96,11 +96,18 @@ inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* z
     const int64_t j = tile.key_begin + static_cast<int64_t>(c);
     const auto* const run = static_cast<const char*>(from.Row(j));
     const int64_t length = from.RunLength(j, static_cast<int64_t>(end - c));
-    for (int64_t i = 0; i < length; ++i, ++c) {
-      stored.rows[c] =
-          run == nullptr ? static_cast<const void*>(zeros) : run + i * from.RunStride();
-      if (scaled) stored.scales[c] = run == nullptr ? 0.0f : from.Scale(j + i);
+    const size_t run_end = c + static_cast<size_t>(length);
+    if (run == nullptr) {
+      std::fill_n(stored.rows + c, length, zeros);
+    } else {
+      const char* row = run;
+      const int64_t stride = from.RunStride();
+      for (size_t n = c; n < run_end; ++n, row += stride) stored.rows[n] = row;
     }
+    for (size_t n = c; scaled && n < run_end; ++n) {
+      stored.scales[n] = run == nullptr ? 0.0f : from.Scale(j + static_cast<int64_t>(n - c));
+    }
+    c = run_end;
   }
   for (size_t c = end; c < tile.last; ++c) {
     stored.rows[c] = stored.rows[end - 1];

@@ -99,23 +99,32 @@ HWY_NOINLINE inline void DotStoredKeys([[maybe_unused]] DType dtype, const Store
   DotKeys<float>(keys, queries, depth, tile);
 }
 
-// The lanes of kRows queries, [kRows][depth], times a key, each four vectors apart. One key at a
+// The lanes of kRows queries, [kRows][depth], times kKeys keys, four vectors a query. One key at a
 // time, and each vector of it by an instruction of its own: then the processor's prefetchers see
-// one stream, in steps of a row, and run as far ahead as when memory is only read.
-template <class T, size_t kRows>
-HWY_INLINE void DotKey(const T* HWY_RESTRICT key, const float* scale,
-                       const float* HWY_RESTRICT queries, size_t depth, float* HWY_RESTRICT lanes) {
+// one stream, in steps of a row, and run as far ahead as when memory is only read. Vectors of four
+// take so many instructions that several keys are better: they share loads of queries.
+template <class T, size_t kRows, size_t kKeys>
+HWY_INLINE void DotSomeKeys(const void* const* keys, const float* scales,
+                            const float* HWY_RESTRICT queries, size_t depth,
+                            float* HWY_RESTRICT lanes) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
-  constexpr size_t kUnroll = HWY_ARCH_WASM ? 2 : 8;  // in WebAssembly the size of code counts
+  constexpr size_t kUnroll = kKeys > 1 ? 1 : 8;
   const DF d;
-  VF sums[kRows];
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
+  VF sums[kKeys][kRows];
+  for (size_t i = 0; i < kKeys; ++i) {
+    for (size_t r = 0; r < kRows; ++r) sums[i][r] = hn::Zero(d);
+  }
   const auto add = [&](size_t t) HWY_ATTR {
-    const VF k = LoadScaled(key + t, scale);
+    VF k[kKeys];
+    HWY_UNROLL(4)
+    for (size_t i = 0; i < kKeys; ++i) {
+      k[i] = LoadScaled(static_cast<const T*>(keys[i]) + t, scales + i);
+    }
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
-      sums[r] = Fma(hn::LoadU(d, queries + r * depth + t), k, sums[r]);
+      const VF query = hn::LoadU(d, queries + r * depth + t);
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kKeys; ++i) sums[i][r] = Fma(query, k[i], sums[i][r]);
     }
   };
   size_t t = 0;
@@ -124,8 +133,9 @@ HWY_INLINE void DotKey(const T* HWY_RESTRICT key, const float* scale,
     for (size_t i = 0; i < kUnroll; ++i) add(t + i * kLanes);
   }
   for (; t < depth; t += kLanes) add(t);
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) hn::Store(sums[r], d, lanes + r * 4 * kLanes);
+  for (size_t i = 0; i < kKeys; ++i) {
+    for (size_t r = 0; r < kRows; ++r) hn::Store(sums[i][r], d, lanes + (r * 4 + i) * kLanes);
+  }
 }
 
 // The scores of kRows queries and four keys from column c on. Sums of lanes are added last.
@@ -135,9 +145,10 @@ HWY_INLINE void DotFourKeys(const StoredRows& keys, size_t c, const float* HWY_R
   constexpr size_t kLanes = hn::MaxLanes(DF());
   const DF d;
   HWY_ALIGN float lanes[kRows * 4 * kLanes];
-  for (size_t i = 0; i < 4; ++i) {
-    DotKey<T, kRows>(static_cast<const T*>(keys.rows[c + i]), keys.scales + c + i, queries, depth,
-                     lanes + i * kLanes);
+  constexpr size_t kKeys = kLanes > 4 ? 1 : kRows == 1 ? 4 : 2;
+  for (size_t i = 0; i < 4; i += kKeys) {
+    DotSomeKeys<T, kRows, kKeys>(keys.rows + c + i, keys.scales + c + i, queries, depth,
+                                 lanes + i * kLanes);
   }
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {

@@ -51,10 +51,11 @@ inline constexpr size_t kValueKeys = 8;
 // rows as can be for what takes long to convert.
 template <class T>
 inline constexpr size_t kValueRows = kTileRows == 8 ? (kHasScale<T> ? 4 : 2) : 1;
+// In WebAssembly only floats, what is stored otherwise has less code.
 template <class T>
-inline constexpr size_t kValueVectors = kTileRows == 8           ? 16 / kValueRows<T>
-                                        : hn::MaxLanes(DF()) > 4 ? 8
-                                                                 : 4;
+inline constexpr size_t kValueVectors = kTileRows == 8 ? 16 / kValueRows<T>
+                                        : HWY_ARCH_WASM && !std::is_same_v<T, float> ? 4
+                                                                                     : 8;
 
 // Keys [begin, end) of kRows rows and kVectors vectors of columns: sums += weights x values, one
 // chain of multiply-adds per number in ascending order of keys.
@@ -97,7 +98,7 @@ void SumRows(const StoredRows& values, const float* weights, size_t begin, size_
     }
   };
   pass.template operator()<kValueVectors<T>>();
-  if constexpr (kValueVectors < T >> 4) pass.template operator()<4>();
+  if constexpr (kValueVectors < T >> 4 && !HWY_ARCH_WASM) pass.template operator()<4>();
   pass.template operator()<2>();
 }
 
