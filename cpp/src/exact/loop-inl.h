@@ -160,7 +160,11 @@ class BlockLoop : private ScoreBlock {
     const size_t numbers = num_rows_ * plan_.v_cols;
     float* HWY_RESTRICT sums = scratch_.tile_sums.get();
     float* HWY_RESTRICT output = scratch_.output.get();
-    std::copy_n(tile.scores, num_rows_ * kTileKeys, scratch_.raw_scores.get());
+    float* const raw_scores = scratch_.raw_scores.get();
+    for (size_t i = 0; i < num_rows_; ++i) {
+      const float* row = tile.row_scores(i);
+      std::copy(row + tile.first, row + tile.last, raw_scores + i * kTileKeys + tile.first);
+    }
     HWY_ALIGN float rescale[kScoreRows];
     Weigh(tile, 0, rescale);
     const HeadRows values = ValuesOf(p_, unit_);
@@ -172,7 +176,7 @@ class BlockLoop : private ScoreBlock {
     }
     if (hn::ReduceSum(d, poison) != 0.0f) {
       PackValues(plan_, unit_, t, scratch_.buffers(), packed.v);
-      NoteVisible(tile, scratch_.raw_scores.get());
+      NoteVisible(tile, raw_scores);
       AggregateVisible(packed, tile, 0, rescale);
       return AddRelativeValues(tile, 0);
     }

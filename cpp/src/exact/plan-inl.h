@@ -306,7 +306,7 @@ struct Scratch {
     key_bits.resize(kScoreRows);
     row_max = AlignedFloats(RoundUp(most, kScoreRows));
     row_sum = AlignedFloats(RoundUp(most, kScoreRows));
-    visible.resize(kScoreRows * kTileKeys);
+    visible.resize(std::min(most, kScoreRows) * kTileKeys);
     if (plan.plugs.rows == nullptr) return;
     row_buffer = AlignedFloats(plan.BufferFloats());
     row_scratch = AlignedFloats(plan.plugs.rows->ScratchFloats());
