@@ -105,20 +105,6 @@ export const IDEAS = {
     "The state of a recurrence is a small model, and reading is learning: every token is one step of gradient descent on predicting the value from the key. The query then asks the model. Mistakes decide what is written, as in the delta rule; a norm and a residual around the model keep the steps stable.",
   causal_conv:
     "Recurrent models are poor at comparing a token with the one just before. A filter over the last few tokens, four as a rule, one per channel, gives each the recent past at almost no cost. It stands before queries, keys and values of Mamba, the delta rules and others; a step needs only the last few inputs.",
-  block_mixture:
-    "Like a mixture of experts, with blocks of keys as the experts: each query scores the mean key of every block, takes the best few and its own, and attends to those exactly. The choice has nothing to learn, so a model can change between this and full attention. Cost follows the number of blocks that are chosen.",
-  native_sparse:
-    "A long past is seen in three ways at once: as summaries of blocks, as the few blocks whose summaries fit best, and as the last tokens exactly. Gates weigh the three, token by token. Since the choice is by whole blocks and learned from the start, it is fast where memory is read, in training too.",
-  streaming:
-    "A window over the last tokens should be enough to go on writing, yet models fail as soon as the first tokens leave it. Softmax has to put spare weight somewhere, and they have learned to put it there. Keeping a few first tokens beside the window is enough for texts without end; what lies between is forgotten.",
-  heavy_hitter:
-    "Few tokens receive most of the weight over time. While a model writes, the cache keeps the newest tokens, and of the older ones those that have been looked at most so far; when it is full, the least wanted goes. What has once been dropped cannot come back, even where a later query would ask for it.",
-  quest:
-    "Nothing is dropped, but not all is read. For each page of the cache the smallest and largest entry of every channel are kept; from these follows the most that any key of the page could score with a query. Each query reads the pages with the highest bound. The bound may promise more than a page holds, never less.",
-  indexed:
-    "A very small scorer, few heads with a ReLU, rates all keys for each query, and attention proper runs over the best of them alone. Rating is still quadratic, but so cheap that long texts gain much. The indexer learns to imitate the weights that full attention would give.",
-  routing:
-    "Queries and keys that point the same way belong together. A set of centroids, learned by running means, divides the directions; each cluster takes the tokens nearest to its centroid and they attend among themselves. With about √n clusters of √n tokens, time grows with n√n, and a token in no cluster gets nothing.",
   sinkhorn:
     "A block of queries needs its own block of keys and perhaps one that lies elsewhere; which one is learned as a permutation of blocks. Sinkhorn’s method makes a matrix of scores nearly a permutation, by norming rows and columns in turn, so that the sorting has a gradient. Each block then attends to its own and to the one that came.",
 };
