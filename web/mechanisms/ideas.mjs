@@ -71,14 +71,6 @@ export const IDEAS = {
     "Attention does not know the order of its tokens; this tells it. Each position becomes a row of sines and cosines, from fast to slow, like the hands of many clocks, and is added to the embedding. A shift by some tokens turns every clock by a fixed angle, so distances can be read by a linear map.",
   learned_position:
     "Instead of a formula, each position has a row of a table that is learned with everything else and added to the embedding. BERT and GPT-2 do so. A position beyond the table has no row, which is why such models have a hard limit of length.",
-  linformer:
-    "The matrix of weights has low rank: a few directions hold most of it. So keys and values are first mixed, along the sequence, into a small fixed number of rows, and queries attend to those. Time grows with the length alone; the price is that the length is fixed by the learned mixture, and that it cannot be causal.",
-  efficient:
-    "Softmax is taken of queries and of keys apart, not of their product: of a query over its features, of the keys over the tokens. Then keys and values can be multiplied first, into a matrix as small as a head, and queries read from it. Each of its rows is a global summary that the keys have voted for.",
-  nystrom:
-    "A large matrix can be rebuilt from a few of its rows and columns. The sequence is cut into segments whose means are landmarks; three small softmax matrices, query to landmark, landmark to landmark inverted, and landmark to key, stand for the whole. Where segments are smooth little is lost; the inverse may give small negative weights.",
-  memory_compressed:
-    "Neighbouring keys often say much the same. A convolution whose stride is as long as its kernel makes one key and one value of every few, and queries attend to that shorter memory, with the exact softmax. Cost falls by the factor of compression, and single tokens can no longer be told apart.",
   ttt_linear:
     "The state of a recurrence is a small model, and reading is learning: every token is one step of gradient descent on predicting the value from the key. The query then asks the model. Mistakes decide what is written, as in the delta rule; a norm and a residual around the model keep the steps stable.",
   causal_conv:
