@@ -1,0 +1,44 @@
+// Pages of mechanisms with compressed keys: table, read-out, controls and link belong together. That the numbers
+// are right is in tests/js/ranked_figures.test.ts.
+import { expect, test } from "./page.js";
+
+const PAGES = [
+  ["linformer", "Compressed keys", "64", 64],
+  ["nystrom", "Landmarks", "64", 64],
+  ["memory_compressed", "Tokens in a compressed key", "1", 64],
+  ["efficient", "Channels of queries and keys", "3", 3],
+] as const;
+
+for (const [id, label, value, keys] of PAGES) {
+  test(`${id}: the error is that of its number of compressed keys`, async ({ page }) => {
+    await page.goto(`./mechanisms/${id}.html`);
+    const crafted = page.getByTestId("crafted");
+    await expect(crafted).toHaveAttribute("aria-busy", "false");
+    const first = (await crafted.getByTestId("readout").textContent()) ?? "";
+    await crafted.getByRole("slider", { name: label }).fill(value);
+    const readout = crafted.getByTestId("readout");
+    await expect(readout).toContainText(`${keys} compressed keys in place of 64`);
+    expect(await readout.textContent()).not.toBe(first);
+    const text = (await readout.textContent()) ?? "";
+    const [, error, best] = text.match(/off by ([\d.]+) %.* off by ([\d.]+) %/) ?? [];
+    await crafted.getByLabel("Show as table").first().check();
+    const row = crafted
+      .locator("tbody tr")
+      .filter({ has: page.getByRole("rowheader", { name: String(keys), exact: true }) });
+    const cells = await row.locator("td").allTextContents();
+    expect(Number(cells[0])).toBeCloseTo(Number(error), 0);
+    expect(Number(cells[1])).toBeCloseTo(Number(best), 0);
+    expect(Number(cells[0])).toBeGreaterThan(Number(cells[1]) - 0.01);
+    await crafted.getByLabel("Show as table").first().uncheck();
+    // A cell is pinned by key, and the link brings it back.
+    await crafted.getByRole("application").first().focus();
+    for (const key of ["ArrowDown", "ArrowRight", "Enter"]) await page.keyboard.press(key);
+    await expect(readout).toContainText("Query 1, key 2:");
+    await expect(page).toHaveURL(/figure\.pin=1(,|%2C)2/);
+    const pinned = (await readout.textContent()) ?? "";
+    const link = page.url();
+    await page.goto("about:blank");
+    await page.goto(link);
+    await expect(readout).toHaveText(pinned);
+  });
+}
