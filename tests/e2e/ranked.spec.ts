@@ -1,5 +1,5 @@
-// Pages of mechanisms with compressed keys: table, read-out, controls and link belong together. That the numbers
-// are right is in tests/js/ranked_figures.test.ts.
+// Pages of mechanisms with compressed keys, and of sorted blocks: table, read-out, controls and link belong
+// together. That the numbers are right is in tests/js/ranked_figures.test.ts and sorting_figure.test.ts.
 import { expect, test } from "./page.js";
 
 const PAGES = [
@@ -42,3 +42,30 @@ for (const [id, label, value, keys] of PAGES) {
     await expect(readout).toHaveText(pinned);
   });
 }
+
+test("sinkhorn: the table's columns sum to 1, and a cold sorting brings one block", async ({
+  page,
+}) => {
+  await page.goto("./mechanisms/sinkhorn.html");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  const largest: number[] = [];
+  for (const temperature of ["3", "0.1"]) {
+    await crafted.getByRole("slider", { name: "Temperature of sorting" }).fill(temperature);
+    await crafted.getByLabel("Show as table").check();
+    const rows = await crafted
+      .locator("tbody tr")
+      .evaluateAll((all) =>
+        all.map((row) => [...row.querySelectorAll("td")].map((cell) => Number(cell.textContent))),
+      );
+    await crafted.getByLabel("Show as table").uncheck();
+    expect(rows).toHaveLength(8);
+    for (let block = 0; block < 8; block++) {
+      const sum = rows.reduce((total, cells) => total + (cells[block] as number), 0);
+      expect(sum).toBeCloseTo(1, 2);
+      expect(rows[block]?.[block]).toBeCloseTo(0, 3);
+    }
+    largest.push(Math.max(...(rows[0] ?? []).slice(0, 8)));
+  }
+  expect(largest[1]).toBeGreaterThan(largest[0] as number);
+});

@@ -75,6 +75,4 @@ export const IDEAS = {
     "The state of a recurrence is a small model, and reading is learning: every token is one step of gradient descent on predicting the value from the key. The query then asks the model. Mistakes decide what is written, as in the delta rule; a norm and a residual around the model keep the steps stable.",
   causal_conv:
     "Recurrent models are poor at comparing a token with the one just before. A filter over the last few tokens, four as a rule, one per channel, gives each the recent past at almost no cost. It stands before queries, keys and values of Mamba, the delta rules and others; a step needs only the last few inputs.",
-  sinkhorn:
-    "A block of queries needs its own block of keys and perhaps one that lies elsewhere; which one is learned as a permutation of blocks. Sinkhorn’s method makes a matrix of scores nearly a permutation, by norming rows and columns in turn, so that the sorting has a gradient. Each block then attends to its own and to the one that came.",
 };
