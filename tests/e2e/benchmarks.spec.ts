@@ -212,6 +212,45 @@ test("decoding, gradients, patterns and steps are those of their files", async (
   expect(bars.map(([name]) => name)).toEqual(made.map(({ mechanism }) => mechanism));
 });
 
+test("gradients of all mechanisms are those of their file, and a row is chosen by name", async ({
+  page,
+}) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("gradients");
+  const timed = ((await fileOf(section)).rows as CallRow[]).filter(
+    ({ status }) => status === "timed",
+  );
+  const shown = await tableOf(section);
+  expect(shown).toHaveLength(timed.length);
+  expect(new Set(shown.map(([name]) => name)).size).toBeGreaterThan(50);
+  for (const { mechanism, mask, ms, forward_ms } of timed) {
+    const row = shown.find((cells) => cells[0] === mechanism && cells[1] === mask);
+    expectSame(Number(row?.[2]), ms.median);
+    expectSame(Number(row?.[3]), forward_ms.median);
+    expect((Number(row?.[4]) * forward_ms.median) / ms.median).toBeCloseTo(1, 3);
+  }
+  await section.locator("figure").getByLabel("Show as table").uncheck();
+  const of = (name: string, kind: string) =>
+    timed.find(({ mechanism, mask }) => mechanism === name && mask === kind) as CallRow;
+  const { ms, forward_ms } = of("linformer", "full");
+  await section.getByLabel("Mechanism that stands out").selectOption("linformer");
+  await expect(section.getByTestId("readout")).toContainText(
+    `linformer, full: gradients ${ms.median.toFixed(2)} ms, ${(ms.median / forward_ms.median).toFixed(2)} times`,
+  );
+  // Rows are in the order of what is compared: the first of the plot takes the least time.
+  await section.getByRole("button", { name: "time", exact: true }).click();
+  await expect(page).toHaveURL(/#gradients&v=1&measure=ms&mechanism=linformer$/);
+  const canvas = section.locator("canvas");
+  await canvas.scrollIntoViewIfNeeded();
+  await canvas.hover({ position: { x: 60, y: 52 } });
+  const full = timed.filter(
+    ({ mask, mechanism }) =>
+      mask === "full" || !timed.some((r) => r.mechanism === mechanism && r.mask === "full"),
+  );
+  const least = full.reduce((a, b) => (b.ms.median < a.ms.median ? b : a));
+  await expect(section.getByTestId("readout")).toContainText(`${least.mechanism}, `);
+});
+
 test("pointing at a point says which mechanism it is", async ({ page }) => {
   await page.goto("./benchmarks.html");
   const figure = page.getByTestId("mechanisms").locator("figure").nth(1);

@@ -73,19 +73,20 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
   assert.equal(oldest.gpu, undefined);
 });
 
-test("GradientsOfManyMechanismsAreNoCurveOverLength", () => {
+test("GradientsOfManyMechanismsAreAPlotOfTheirOwn", () => {
   const row = (mechanism) => ({
     mechanism,
     status: "timed",
     mask: "full",
     kv_len: 512,
     head_dim: 64,
+    num_heads: 8,
     gflops: 50,
     ms: { median: 2 },
     forward_ms: { median: 1 },
   });
   const gradients = (...rows) => report({ schema: "heed-bench-backward", rows });
-  const { calls } = read(
+  const { calls, gradients: many } = read(
     gradients(row("scaled_dot_product"), row("scaled_dot_product")),
     gradients(row("scaled_dot_product"), row("linear")),
   );
@@ -93,4 +94,9 @@ test("GradientsOfManyMechanismsAreNoCurveOverLength", () => {
     calls.map(({ file, kind, rows }) => [file, kind, rows.length]),
     [["0.json", "backward", 2]],
   );
+  assert.deepEqual(
+    many.map(({ file, length, rows }) => [file, length, rows.map(({ mechanism }) => mechanism)]),
+    [["1.json", 512, ["scaled_dot_product", "linear"]]],
+  );
+  assert.deepEqual([many[0].rows[1].ms, many[0].rows[1].forward], [2, 1]);
 });

@@ -100,9 +100,26 @@ const CALLS = {
     })),
 };
 
-/** Whether the plot of its kind can draw a report: gradients are drawn against length, of one mechanism. */
-const isDrawn = ({ kind, result }) =>
-  kind !== "backward" || new Set(result.rows.map(({ mechanism }) => mechanism)).size === 1;
+/** Gradients of many mechanisms have a plot of their own: of one they are drawn against length. */
+const hasManyMechanisms = ({ rows }) => new Set(rows.map(({ mechanism }) => mechanism)).size > 1;
+const isDrawn = ({ kind, result }) => kind !== "backward" || !hasManyMechanisms(result);
+
+const gradientsOf = (result) => {
+  const rows = timed(result);
+  const [{ head_dim: headDim, kv_len: length, num_heads: heads }] = rows;
+  return {
+    headDim,
+    length,
+    heads,
+    rows: rows.map(({ mechanism, mask, ms, forward_ms, gflops }) => ({
+      mechanism,
+      mask,
+      ms: short(ms.median),
+      forward: short(forward_ms.median),
+      gflops: short(gflops),
+    })),
+  };
+};
 
 /**
  * @param {string} folder with "/" at its end
@@ -125,6 +142,9 @@ export function readBenchmarks(folder = RESULTS) {
         .filter(({ result }) => isDrawn({ kind, result }))
         .map(({ file, result }) => ({ ...contextOf(file, result), kind, rows: rowsOf(result) })),
     ),
+    gradients: of("heed-bench-backward")
+      .filter(({ result }) => hasManyMechanisms(result))
+      .map(({ file, result }) => ({ ...contextOf(file, result), ...gradientsOf(result) })),
     curves: of("heed-bench-curves").map(({ file, result }) => ({
       ...contextOf(file, result),
       curves: result.curves.filter(({ points }) => points.length > 1).map(curveOf),

@@ -2,7 +2,7 @@
 // A link is input from a stranger: a section takes what it has, and leaves the rest.
 
 export const KINDS = ["decode", "backward", "patterns", "steps"] as const;
-const PARTS = ["peers", "growth", "mechanisms", ...KINDS] as const;
+const PARTS = ["peers", "growth", "mechanisms", ...KINDS, "gradients"] as const;
 export type Part = (typeof PARTS)[number];
 
 /** What was chosen in a section, by name; `run` is a file without ".json". */

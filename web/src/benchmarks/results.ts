@@ -3,6 +3,7 @@
 import { decimal, t } from "../lib/messages.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import type { CallRun } from "./calls.js";
+import type { GradientRun } from "./gradients.js";
 
 export interface Context {
   file: string;
@@ -58,6 +59,7 @@ export interface Benchmarks {
   runs: readonly Run[];
   curves: readonly Curves[];
   calls: readonly CallRun[];
+  gradients: readonly GradientRun[];
 }
 
 export const distinct = <T>(values: readonly T[]): T[] => [...new Set(values)];

@@ -1,0 +1,82 @@
+// Pages of mechanisms that choose keys: tables, read-outs, controls and links belong together. That the numbers
+// are right is in tests/js/selected_figures.test.ts.
+import type { Page } from "@playwright/test";
+import { expect, test } from "./page.js";
+
+const toNumber = (text: string | undefined) => Number(text?.replace("−", "-"));
+
+async function tableOf(page: Page): Promise<string[][]> {
+  const crafted = page.getByTestId("crafted");
+  const toggle = crafted.getByLabel("Show as table").first();
+  await toggle.check();
+  await expect(crafted.locator("tbody tr").first()).toBeVisible();
+  const rows = await crafted
+    .locator("tbody tr")
+    .evaluateAll((all) =>
+      all.map((row) => [...row.querySelectorAll("th, td")].map((cell) => cell.textContent ?? "")),
+    );
+  await toggle.uncheck();
+  return rows;
+}
+
+const PAGES = [
+  ["block_mixture", "Blocks that are read", true],
+  ["quest", "Pages that are read", true],
+  ["indexed", "Keys that are read", true],
+  ["streaming", "Last tokens that are kept", false],
+  ["heavy_hitter", "Older tokens that are kept", true],
+  ["native_sparse", "Blocks that are chosen", true],
+  ["routing", "Tokens in a cluster", true],
+] as const;
+
+for (const [id, budget, hasScores] of PAGES) {
+  test(`${id}: the keys that are read hold the weight that the read-out says`, async ({ page }) => {
+    await page.goto(`./mechanisms/${id}.html`);
+    const crafted = page.getByTestId("crafted");
+    await expect(crafted).toHaveAttribute("aria-busy", "false");
+    const slider = crafted.getByRole("slider", { name: budget });
+    await crafted.getByRole("slider", { name: "Query" }).fill("48");
+    const shares: number[] = [];
+    for (const value of [await slider.inputValue(), (await slider.getAttribute("max")) ?? ""]) {
+      await slider.fill(value);
+      const rows = await tableOf(page);
+      expect(rows).toHaveLength(49);
+      expect(rows.every((cells) => cells.length === (hasScores ? 6 : 5))).toBe(true);
+      const read = rows.filter((cells) => cells[2] === "yes");
+      const share = 100 * read.reduce((sum, cells) => sum + toNumber(cells[4]), 0);
+      const own = rows.reduce((sum, cells) => sum + toNumber(cells[3]), 0);
+      expect(own).toBeCloseTo(1, 3);
+      const readout = (await crafted.getByTestId("readout").textContent()) ?? "";
+      const [, number, keys, percent] =
+        readout.match(/^Query (\d+) .*reads (\d+) of 49 keys, which hold ([\d.]+) %/) ?? [];
+      expect([number, keys]).toEqual(["49", String(read.length)]);
+      expect(Math.abs(toNumber(percent) - share)).toBeLessThan(0.2);
+      shares.push(share);
+    }
+    expect(shares[1]).toBeGreaterThan(shares[0] as number);
+    // The link says query and budget, and brings them back.
+    const most = await slider.inputValue();
+    const text = (await crafted.getByTestId("readout").textContent()) ?? "";
+    const name = budget.toLowerCase().replaceAll(" ", "-");
+    await expect(page).toHaveURL(/figure\.query=48/);
+    await expect(page).toHaveURL(new RegExp(`figure\\.${name}=${most}(&|$)`));
+    const link = page.url();
+    await page.goto("about:blank");
+    await page.goto(link);
+    await expect(slider).toHaveValue(most);
+    await expect(crafted.getByTestId("readout")).toHaveText(text);
+  });
+}
+
+test("the query of a row is chosen by key", async ({ page }) => {
+  await page.goto("./mechanisms/streaming.html");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  await crafted.getByRole("application").focus();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"])
+    await page.keyboard.press(key);
+  await expect(crafted.getByRole("slider", { name: "Query" })).toHaveValue("2");
+  await expect(crafted.getByTestId("readout")).toContainText(
+    "reads 3 of 3 keys, which hold 100.0 %",
+  );
+});
