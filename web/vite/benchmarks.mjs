@@ -100,9 +100,13 @@ const CALLS = {
     })),
 };
 
+const isOne = (values) => new Set(values).size === 1;
+
 /** Gradients of many mechanisms have a plot of their own: of one they are drawn against length. */
-const hasManyMechanisms = ({ rows }) => new Set(rows.map(({ mechanism }) => mechanism)).size > 1;
-const isDrawn = ({ kind, result }) => kind !== "backward" || !hasManyMechanisms(result);
+const hasManyMechanisms = ({ rows }) => !isOne(rows.map(({ mechanism }) => mechanism));
+const isDrawn = ({ kind, result }) =>
+  kind !== "backward" ||
+  (!hasManyMechanisms(result) && !isOne(result.rows.map(({ kv_len }) => kv_len)));
 
 const gradientsOf = (result) => {
   const rows = timed(result);
