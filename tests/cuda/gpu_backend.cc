@@ -35,7 +35,7 @@ RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& co
   RecurrentOptions copied = options;
   for (TensorView<const float>* tensor :
        {&copied.log_decay, &copied.beta, &copied.bonus, &copied.erase_key, &copied.erase_rate,
-        &copied.initial_state}) {
+        &copied.initial_state, &copied.projection, &copied.level_weights}) {
     *tensor = copies.Copy(*tensor);
   }
   return copied;
