@@ -2,6 +2,7 @@
 #ifndef HEED_SRC_CUDA_RECURRENT_PARAMS_H_
 #define HEED_SRC_CUDA_RECURRENT_PARAMS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "heed/recurrent.h"
@@ -20,6 +21,22 @@ struct FloatRows {
     return data + b * strides[0] + h * strides[1] + i * strides[2];
   }
 };
+
+// What a kernel is given of a tensor.
+template <class T>
+FloatRows<T> RowsOf(const TensorView<T>& view) {
+  FloatRows<T> rows{};
+  rows.data = view.data;
+  std::copy_n(view.strides.begin(), 3, rows.strides);
+  return rows;
+}
+
+inline DevicePairs<float> NumbersOf(const TensorView<const float>& view) {
+  DevicePairs<float> numbers{};
+  numbers.data = view.data;
+  std::copy(view.strides.begin(), view.strides.end(), numbers.strides);
+  return numbers;
+}
 
 // Rows of a column of the state in a thread. A column has as many threads as its rows want, 4, 8 or
 // 16 neighbours.

@@ -45,21 +45,6 @@ RecurrentProblem ValidateInputs(const TensorView<const float>& q, const TensorVi
   return p;
 }
 
-template <class T>
-FloatRows<T> RowsOf(const TensorView<T>& view) {
-  FloatRows<T> rows{};
-  rows.data = view.data;
-  std::copy_n(view.strides.begin(), 3, rows.strides);
-  return rows;
-}
-
-DevicePairs<float> NumbersOf(const TensorView<const float>& view) {
-  DevicePairs<float> numbers{};
-  numbers.data = view.data;
-  std::copy(view.strides.begin(), view.strides.end(), numbers.strides);
-  return numbers;
-}
-
 }  // namespace
 
 RecurrentProblem ValidateRecurrentForDevice(TensorView<const float> q, TensorView<const float> k,
