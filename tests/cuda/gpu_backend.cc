@@ -82,6 +82,15 @@ StoredOutput DeviceCopies::Copy(const StoredOutput& t) {
   return {CopySpan(t.data, t.shape, t.strides, size), t.dtype, t.shape, t.strides};
 }
 
+AnyTensor DeviceCopies::Copy(const AnyTensor& t) {
+  Extents shape = {1, 1, 1, 1}, strides{};
+  std::copy_n(t.shape.begin(), t.rank, shape.begin());
+  std::copy_n(t.strides.begin(), t.rank, strides.begin());
+  AnyTensor copied = t;
+  copied.data = CopySpan(t.data, shape, strides, static_cast<size_t>(ElementSize(t.dtype)));
+  return copied;
+}
+
 const int32_t* DeviceCopies::Copy(const std::vector<int32_t>& array) {
   if (array.empty()) return nullptr;
   char* bytes = reinterpret_cast<char*>(const_cast<int32_t*>(array.data()));

@@ -7,12 +7,16 @@
 #define HEED_CUDA_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "heed/attention.h"
 #include "heed/error.h"
 #include "heed/low_rank.h"
 #include "heed/recurrent.h"
+#include "heed/request.h"
 #include "heed/tensor.h"
 
 struct CUstream_st;  // what cudaStream_t points to
@@ -155,6 +159,19 @@ void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float
 void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream stream);
+
+// A mechanism by its name, as heed::Run() and heed::PlanOutputs() take it: rows of the exact family
+// but those composed around it (differential, talking_heads, hopfield, gated, attention_pooling,
+// graph, external, synthesizer, attention_free, induced_set, perceiver), of the low-rank family,
+// and of the recurrent one but causal_conv. Tensors of the request and its outputs are device
+// memory, but for the inputs of which IsHostInput() is true: lists that are read at the call. A
+// projection of the row performer that is not given is drawn on the host at every call, and sent.
+//
+// Errors   as heed::Run(), before anything is launched; Error(kUnsupported) for other rows and what
+//          the typed functions lack, Error(kDType) for 16-bit tensors of rows that read float32.
+std::vector<OutputSpec> PlanOutputs(const Request& request);
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream);
+bool IsHostInput(std::string_view name);
 
 // Waits for the stream, and throws Error(kRange) for the first bad value that a kernel of the
 // current device found in device memory since the last check, Error(kUnsupported) for an error of

@@ -1,5 +1,5 @@
 // The steps that a mechanism composed of several kernels is made of, and what runs them: a stream
-// of the GPU (low_rank.cu), or emulated thread blocks (the tests). No CUDA here.
+// of the GPU (composed.cu), or emulated thread blocks (the tests). No CUDA here.
 #ifndef HEED_SRC_CUDA_COMPOSED_STEPS_H_
 #define HEED_SRC_CUDA_COMPOSED_STEPS_H_
 
@@ -9,6 +9,7 @@
 #include <span>
 
 #include "heed/attention.h"
+#include "heed/recurrent.h"
 #include "heed/tensor.h"
 #include "src/cuda/composed_params.h"
 
@@ -22,15 +23,22 @@ class ComposedSteps {
   virtual char* AllocateBytes(size_t bytes) = 0;
   virtual const char* Send(const char* data, size_t bytes) = 0;
 
-  virtual void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
-                      const TensorView<const float>& v, const AttentionOptions& options,
-                      const AttentionOutputs& outputs) = 0;
+  virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                      const AttentionOptions& options, const AttentionOutputs& outputs) = 0;
+  virtual void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
+                     const TensorView<const float>& v, const RecurrentOptions& options,
+                     const RecurrentOutputs& outputs) = 0;
   virtual void Multiply(const MultiplyParams& params) = 0;
   virtual void TakeMeans(const MeanParams& params) = 0;
   virtual void StartInverses(const MatrixParams& params) = 0;
   virtual void MeasureResiduals(const MatrixParams& params) = 0;
   virtual void AddConvolutions(const ConvolveParams& params) = 0;
 
+  void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
+              const TensorView<const float>& v, const AttentionOptions& options,
+              const AttentionOutputs& outputs) {
+    Attend(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs);
+  }
   TensorView<float> Allocate(const Extents& e) {
     // At least one number: a view of none has an address too.
     const int64_t count = std::max<int64_t>(e[0] * e[1] * e[2] * e[3], 1);

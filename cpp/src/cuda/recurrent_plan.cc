@@ -32,9 +32,12 @@ void CheckSize(const RecurrentProblem& p) {
   }
 }
 
-// Everything but what the numbers of tensors are: they lie on the device.
-RecurrentProblem ValidateInputs(const TensorView<const float>& q, const TensorView<const float>& k,
-                                const TensorView<const float>& v, RecurrentOptions options) {
+}  // namespace
+
+RecurrentProblem ValidateInputsForDevice(const TensorView<const float>& q,
+                                         const TensorView<const float>& k,
+                                         const TensorView<const float>& v,
+                                         RecurrentOptions options) {
   RefuseOptions(options);
   const TensorView<const float> log_decay = options.log_decay;
   options.log_decay = {};
@@ -45,13 +48,11 @@ RecurrentProblem ValidateInputs(const TensorView<const float>& q, const TensorVi
   return p;
 }
 
-}  // namespace
-
 RecurrentProblem ValidateRecurrentForDevice(TensorView<const float> q, TensorView<const float> k,
                                             TensorView<const float> v,
                                             const RecurrentOptions& options,
                                             const RecurrentOutputs& outputs) {
-  RecurrentProblem p = ValidateInputs(q, k, v, options);
+  RecurrentProblem p = ValidateInputsForDevice(q, k, v, options);
   CompleteRecurrent(p, outputs);
   return p;
 }
@@ -59,7 +60,7 @@ RecurrentProblem ValidateRecurrentForDevice(TensorView<const float> q, TensorVie
 RecurrentProblem ValidateStepForDevice(TensorView<const float> q, TensorView<const float> k,
                                        TensorView<const float> v, const RecurrentOptions& options,
                                        TensorView<float> state, TensorView<float> output) {
-  RecurrentProblem p = ValidateInputs(q, k, v, options);
+  RecurrentProblem p = ValidateInputsForDevice(q, k, v, options);
   CompleteStep(p, state, output);
   p.options.initial_state = state;
   p.outputs.final_state = state;

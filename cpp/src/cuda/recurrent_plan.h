@@ -16,7 +16,14 @@ namespace heed::cuda {
 inline constexpr int64_t kMaxFeatures = 256;
 inline constexpr int64_t kMaxModelDim = 4096;
 
-// Refuses what the device path lacks, then validates as RecurrentAttention() does. Throws Error.
+// Refuses what the device path lacks, then validates everything but what the numbers of tensors
+// are: they lie on the device. Throws Error.
+RecurrentProblem ValidateInputsForDevice(const TensorView<const float>& q,
+                                         const TensorView<const float>& k,
+                                         const TensorView<const float>& v,
+                                         RecurrentOptions options);
+
+// The same, and the results, as RecurrentAttention() does.
 RecurrentProblem ValidateRecurrentForDevice(TensorView<const float> q, TensorView<const float> k,
                                             TensorView<const float> v,
                                             const RecurrentOptions& options,

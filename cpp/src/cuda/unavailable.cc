@@ -4,6 +4,7 @@
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
+#include "src/cuda/request_call.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -75,6 +76,11 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream /*stream*/) {
   const NystromCall call(q, k, v, options, outputs);
+  Refuse();
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream /*stream*/) {
+  CheckOutputNames(RequestCall(request).outputs(), outputs);
   Refuse();
 }
 

@@ -4,6 +4,7 @@
 #define HEED_TESTS_CUDA_DEVICE_BACKEND_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ void RunMemoryCompressedOnDevice(TensorView<const float> q, TensorView<const flo
 void RunNystromOnDevice(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const NystromOptions& options,
                         const NystromOutputs& outputs);
+
+// cuda::Run(), every pointer to host memory.
+void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> outputs);
 
 // Why RunOnDevice() cannot run here; empty when it can.
 std::string WhyNoDevice();

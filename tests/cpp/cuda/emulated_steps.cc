@@ -8,6 +8,7 @@
 #include "host_block.h"
 #include "src/cuda/composed_kernels.h"
 #include "src/cuda/low_rank_calls.h"
+#include "src/cuda/request_call.h"
 
 namespace heed::testing {
 namespace {
@@ -21,16 +22,20 @@ class EmulatedSteps : public cuda::ComposedSteps {
   const char* Send(const char* data, size_t bytes) override {
     return std::copy_n(data, bytes, AllocateBytes(bytes)) - bytes;
   }
-  void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
-              const TensorView<const float>& v, const AttentionOptions& options,
-              const AttentionOutputs& outputs) override {
+  void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+              const AttentionOptions& options, const AttentionOutputs& outputs) override {
     DeviceCall call;
-    call.q = StoredTensor(q);
-    call.k = StoredTensor(k);
-    call.v = StoredTensor(v);
+    call.q = q;
+    call.k = k;
+    call.v = v;
     call.options = options;
     call.outputs = outputs;
     EXPECT_EQ(RunOnDevice(call), "");
+  }
+  void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
+             const TensorView<const float>& v, const RecurrentOptions& options,
+             const RecurrentOutputs& outputs) override {
+    RunRecurrentOnDevice(q, k, v, options, outputs);
   }
   void Multiply(const cuda::MultiplyParams& params) override {
     Run(params, cuda::MultiplyKernel<HostBlock>::kSharedBytes,
@@ -100,6 +105,13 @@ void RunNystromOnDevice(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const NystromOptions& options,
                         const NystromOutputs& outputs) {
   RunCall(cuda::NystromCall(q, k, v, options, outputs));
+}
+
+void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> outputs) {
+  const cuda::RequestCall call(request);
+  CheckOutputNames(call.outputs(), outputs);
+  EmulatedSteps steps;
+  call.Run(steps, outputs);
 }
 
 }  // namespace heed::testing

@@ -1,4 +1,5 @@
-// The low-rank family of heed::cuda: attention, and the kernels between its calls, on a stream.
+// What heed::cuda composes of several kernels, on a stream: the low-rank family, and mechanisms by
+// name.
 #include <deque>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "src/cuda/composed_kernels.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/low_rank_calls.h"
+#include "src/cuda/request_call.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
 
@@ -56,10 +58,14 @@ class StreamSteps : public ComposedSteps {
     SendArrays(std::vector<char>(data, data + bytes), to, stream_);
     return to;
   }
-  void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
-              const TensorView<const float>& v, const AttentionOptions& options,
-              const AttentionOutputs& outputs) override {
+  void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+              const AttentionOptions& options, const AttentionOutputs& outputs) override {
     Attention(q, k, v, options, outputs, stream_);
+  }
+  void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
+             const TensorView<const float>& v, const RecurrentOptions& options,
+             const RecurrentOutputs& outputs) override {
+    RecurrentAttention(q, k, v, options, outputs, stream_);
   }
   void Multiply(const MultiplyParams& params) override {
     Launch(MultiplyBlocks, params, NumBlocks(params), MultiplyKernel<DeviceBlock>::kSharedBytes);
@@ -119,6 +125,14 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream stream) {
   RunOn(stream, NystromCall(q, k, v, options, outputs));
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream) {
+  const RequestCall call(request);
+  CheckOutputNames(call.outputs(), outputs);
+  CurrentDevice();  // throws without a usable one
+  StreamSteps steps(stream);
+  call.Run(steps, outputs);
 }
 
 }  // namespace heed::cuda

@@ -1,4 +1,5 @@
-// The low-rank family of heed::cuda on tensors of the host.
+// What heed::cuda composes of several kernels, on tensors of the host: the low-rank family, and
+// mechanisms by name.
 #include "device_backend.h"
 #include "gpu_backend.h"
 #include "heed/cuda.h"
@@ -63,6 +64,18 @@ void RunNystromOnDevice(TensorView<const float> q, TensorView<const float> k,
                           .weights = copies.Copy(outputs.weights),
                           .residual = copies.Copy(outputs.residual)},
                          nullptr);
+  Finish(copies);
+}
+
+void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> outputs) {
+  DeviceCopies copies;
+  Request copied = request;
+  for (NamedTensor& input : copied.inputs) {
+    if (!cuda::IsHostInput(input.name)) input.tensor = copies.Copy(input.tensor);
+  }
+  std::vector<NamedTensor> results(outputs.begin(), outputs.end());
+  for (NamedTensor& output : results) output.tensor = copies.Copy(output.tensor);
+  cuda::Run(copied, results, nullptr);
   Finish(copies);
 }
 
