@@ -124,6 +124,21 @@ void CheckData(const NamedTensor& input) {
   Fail(ErrorCode::kOption, "{} is missing: it has no data", {input.name});
 }
 
+void CheckOutputNames(std::span<const OutputSpec> planned, std::span<const NamedTensor> outputs) {
+  for (const OutputSpec& spec : planned) {
+    bool found = false;
+    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
+    if (!found) Fail(ErrorCode::kOption, "output tensor \"{}\" is missing", {spec.name});
+  }
+  for (const NamedTensor& output : outputs) {
+    bool asked = false;
+    for (const OutputSpec& spec : planned) asked = asked || spec.name == output.name;
+    if (!asked) {
+      Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
+    }
+  }
+}
+
 void CheckRank(const NamedTensor& input) {
   const AnyTensor& tensor = input.tensor;
   const Input* row = FindInput(input.name);

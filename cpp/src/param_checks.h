@@ -4,6 +4,7 @@
 #ifndef HEED_SRC_PARAM_CHECKS_H_
 #define HEED_SRC_PARAM_CHECKS_H_
 
+#include <span>
 #include <vector>
 
 #include "heed/request.h"
@@ -19,6 +20,9 @@ void CheckTensor(const NamedTensor& input);
 
 // Throws Error(kOption) for elements without data.
 void CheckData(const NamedTensor& input);
+
+// Throws Error(kOption) unless the outputs are those that were planned.
+void CheckOutputNames(std::span<const OutputSpec> planned, std::span<const NamedTensor> outputs);
 
 // Throws Error(kShape) for a rank that no shape of the row has. Names that are no input pass.
 void CheckRank(const NamedTensor& input);

@@ -241,18 +241,7 @@ Call::~Call() = default;
 const std::vector<OutputSpec>& Call::outputs() const { return read_->outputs(); }
 
 void Call::Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
-  for (const OutputSpec& spec : read_->outputs()) {
-    bool found = false;
-    for (const NamedTensor& output : outputs) found = found || output.name == spec.name;
-    if (!found) Fail(ErrorCode::kOption, "output tensor \"{}\" is missing", {spec.name});
-  }
-  for (const NamedTensor& output : outputs) {
-    bool planned = false;
-    for (const OutputSpec& spec : read_->outputs()) planned = planned || spec.name == output.name;
-    if (!planned) {
-      Fail(ErrorCode::kOption, "output tensor \"{}\" was not asked for", {output.name});
-    }
-  }
+  CheckOutputNames(read_->outputs(), outputs);
   read_->Run(outputs, pool);
 }
 

@@ -54,8 +54,9 @@ float& Tokens::Value(int64_t b, int64_t h, int64_t j, int64_t d) {
   return v[static_cast<size_t>(row * sizes.head_dim_v + d)];
 }
 
-void ExpectMatchesLowRankOracle(const Request& request, double size, const std::string& what) {
-  const Values expected = RunOracle(request), actual = RunByName(request);
+void ExpectMatchesLowRankOracle(const Request& request, double size, const std::string& what,
+                                const std::function<Values(const Request&)>& run) {
+  const Values expected = RunOracle(request), actual = run(request);
   for (const auto& [name, values] : expected) {
     const double factor = name == "output" ? size : name == "lse" ? 4 : 1;
     const double bound = kLowRankMaxError * factor;

@@ -3,6 +3,7 @@
 #define HEED_TESTS_LOW_RANK_CASE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,10 @@ struct Tokens {
   float& Value(int64_t b, int64_t h, int64_t j, int64_t d);
 };
 
-// The output is within kLowRankMaxError times `size` of the oracle's, weights within
+// The output of `run` is within kLowRankMaxError times `size` of the oracle's, weights within
 // kLowRankMaxError, lse within four times that.
-void ExpectMatchesLowRankOracle(const Request& request, double size, const std::string& what);
+void ExpectMatchesLowRankOracle(const Request& request, double size, const std::string& what,
+                                const std::function<Values(const Request&)>& run = RunByName);
 
 }  // namespace heed::testing
 

@@ -35,7 +35,7 @@ RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& co
   RecurrentOptions copied = options;
   for (TensorView<const float>* tensor :
        {&copied.log_decay, &copied.beta, &copied.bonus, &copied.erase_key, &copied.erase_rate,
-        &copied.initial_state}) {
+        &copied.initial_state, &copied.projection, &copied.level_weights}) {
     *tensor = copies.Copy(*tensor);
   }
   return copied;
@@ -80,6 +80,15 @@ StoredTensor DeviceCopies::Copy(const StoredTensor& t) {
 StoredOutput DeviceCopies::Copy(const StoredOutput& t) {
   const size_t size = static_cast<size_t>(ElementSize(t.dtype));
   return {CopySpan(t.data, t.shape, t.strides, size), t.dtype, t.shape, t.strides};
+}
+
+AnyTensor DeviceCopies::Copy(const AnyTensor& t) {
+  Extents shape = {1, 1, 1, 1}, strides{};
+  std::copy_n(t.shape.begin(), t.rank, shape.begin());
+  std::copy_n(t.strides.begin(), t.rank, strides.begin());
+  AnyTensor copied = t;
+  copied.data = CopySpan(t.data, shape, strides, static_cast<size_t>(ElementSize(t.dtype)));
+  return copied;
 }
 
 const int32_t* DeviceCopies::Copy(const std::vector<int32_t>& array) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/cuda.h"
+#include "heed/request.h"
 #include "heed/tensor.h"
 
 namespace heed::testing {
@@ -26,6 +27,7 @@ class DeviceCopies {
                           sizeof(T));
     return {static_cast<T*>(data), view.shape, view.strides};
   }
+  AnyTensor Copy(const AnyTensor& tensor);
   // nullptr for an empty array.
   const int32_t* Copy(const std::vector<int32_t>& array);
 

@@ -1,5 +1,5 @@
-// Exact and recurrent attention on an NVIDIA GPU: the same options as Attention() and
-// RecurrentAttention(), device pointers and a stream.
+// Exact, recurrent and low-rank attention on an NVIDIA GPU: the options of the functions of the
+// same names in heed, device pointers and a stream.
 //
 // In a build without -DHEED_CUDA=ON these functions exist and say what is missing. docs/cuda.md
 // lists what has been compiled, run and measured: nothing here has run on a GPU yet.
@@ -7,11 +7,16 @@
 #define HEED_CUDA_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "heed/attention.h"
 #include "heed/error.h"
+#include "heed/low_rank.h"
 #include "heed/recurrent.h"
+#include "heed/request.h"
 #include "heed/tensor.h"
 
 struct CUstream_st;  // what cudaStream_t points to
@@ -109,16 +114,19 @@ void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOpti
 // Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
 // and errors. Tensor views are device memory, spans of the options host memory.
 //
-// Takes    all feature maps but random and user ones, up to 256 features; normalize, scale,
-//          log_decay for heads or channels, beta, delta, skip, bonus, erase_key, key_lengths,
-//          initial_state, also in place, and both causal forms. What it lacks is an
-//          Error(kUnsupported) that names the option. Gates above 0 are not found.
+// Takes    every option but feature_mod; up to 256 features, with mini_batch a head_dim up to 4096.
+//          What it lacks is an Error(kUnsupported) that names the option. Gates above 0 are not
+//          found. `projection` is device memory as all tensors are: DrawRandomFeatures() draws it
+//          on the host, once, and every call and the CPU then have the same features.
 // Errors   as the functions of the CPU, before anything is launched; kUnsupported without a GPU,
 //          kMemory when the device is out of memory.
 // Accuracy kRecurrentMaxError; states and sums are float32.
 // Cost     token by token, also where the CPU multiplies chunks: chunk_len has no effect. One block
-//          for each 8 to 32 columns of the state of a KV head. Allocates the host arrays and, for
-//          an initial state with normalize, its sums of keys.
+//          for each 8 to 32 columns of the state of a KV head; with mini_batch one for the head.
+//          Random features are made anew by each of these blocks: features * head_dim
+//          multiply-adds a row. Allocates the host arrays, for an initial state with normalize its
+//          sums of keys, and for level_weights and mini_batch the state, where final_state is
+//          absent.
 // Threads  any; asynchronous to the host, never synchronises, deterministic.
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
@@ -126,6 +134,44 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream stream);
+
+// The low-rank family, as the functions of the same names in heed compute it: calls of Attention()
+// with float32 products and means of tokens between them. Tensor views are device memory
+// (projections and weights of convolutions too), spans of the options host memory.
+//
+// Takes    every option; of the results all but the weights of EfficientAttention(), which are an
+//          Error(kUnsupported).
+// Errors   as the functions of the CPU, and those of Attention(), before anything is launched.
+// Accuracy kLowRankMaxError as there.
+// Cost     that of the functions of the CPU; projections and convolutions are plain tiles of
+//          multiply-adds, and convolutions read the blocks once for each token of a block.
+//          Allocates what those functions allocate, for EfficientAttention() a copy of all keys.
+//          NystromAttention() with key_lengths works through one batch entry after the other.
+// Threads  as Attention().
+void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const LinformerOptions& options, const AttentionOutputs& outputs, Stream stream);
+void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const EfficientOptions& options,
+                        const AttentionOutputs& outputs, Stream stream);
+void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
+                               TensorView<const float> v, const MemoryCompressedOptions& options,
+                               const AttentionOutputs& outputs, Stream stream);
+void NystromAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const NystromOptions& options,
+                      const NystromOutputs& outputs, Stream stream);
+
+// A mechanism by its name, as heed::Run() and heed::PlanOutputs() take it: rows of the exact family
+// but those composed around it (differential, talking_heads, hopfield, gated, attention_pooling,
+// graph, external, synthesizer, attention_free, induced_set, perceiver), of the low-rank family,
+// and of the recurrent one but causal_conv. Tensors of the request and its outputs are device
+// memory, but for the inputs of which IsHostInput() is true: lists that are read at the call. A
+// projection of the row performer that is not given is drawn on the host at every call, and sent.
+//
+// Errors   as heed::Run(), before anything is launched; Error(kUnsupported) for other rows and what
+//          the typed functions lack, Error(kDType) for 16-bit tensors of rows that read float32.
+std::vector<OutputSpec> PlanOutputs(const Request& request);
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream);
+bool IsHostInput(std::string_view name);
 
 // Waits for the stream, and throws Error(kRange) for the first bad value that a kernel of the
 // current device found in device memory since the last check, Error(kUnsupported) for an error of

@@ -2,7 +2,7 @@
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/launch.h"
-#include "src/cuda/recurrent_kernel.h"
+#include "src/cuda/recurrent_choice.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
@@ -10,11 +10,12 @@
 namespace heed::cuda {
 namespace {
 
-template <int kLanes>
+template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads)
-    RecurrentTokens(const __grid_constant__ RecurrentParams params) {
-  DeviceBlock block(nullptr);
-  RecurrentKernel<DeviceBlock, kLanes>(block, params).Run(blockIdx.x);
+    RecurrentBlocks(const __grid_constant__ RecurrentParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  Kernel(block, params).Run(blockIdx.x);
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
@@ -35,8 +36,10 @@ void Launch(const RecurrentProblem& problem, Stream stream) {
   if (plan.num_copies() > 0) {
     CopyStateSums<<<GridOf(plan.num_copies()), kBlockThreads, 0, stream>>>(params);
   }
-  WithLanes(plan, [&](auto lanes) {
-    RecurrentTokens<decltype(lanes)::value><<<blocks, kBlockThreads, 0, stream>>>(params);
+  WithRecurrentKernel<DeviceBlock>(plan, [&](auto kernel) {
+    using Kernel = typename decltype(kernel)::type;
+    const int bytes = Kernel::SharedBytes(params);
+    RecurrentBlocks<Kernel><<<blocks, kBlockThreads, bytes, stream>>>(params);
   });
   ThrowOnError(cudaGetLastError(), "launching recurrent attention");
 }

@@ -1,8 +1,10 @@
 // The device path of a build without CUDA, which leaves this file out otherwise: everything that
 // can be said about a call is said, then that it cannot run.
 #include "heed/cuda.h"
+#include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
+#include "src/cuda/request_call.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -46,6 +48,39 @@ void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorV
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream /*stream*/) {
   ValidateStepForDevice(q, k, v, options, state, output);
+  Refuse();
+}
+
+void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const LinformerOptions& options, const AttentionOutputs& outputs,
+               Stream /*stream*/) {
+  const LinformerCall call(q, k, v, options, outputs);
+  Refuse();
+}
+
+void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const EfficientOptions& options,
+                        const AttentionOutputs& outputs, Stream /*stream*/) {
+  const EfficientCall call(q, k, v, options, outputs);
+  Refuse();
+}
+
+void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
+                               TensorView<const float> v, const MemoryCompressedOptions& options,
+                               const AttentionOutputs& outputs, Stream /*stream*/) {
+  const MemoryCompressedCall call(q, k, v, options, outputs);
+  Refuse();
+}
+
+void NystromAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const NystromOptions& options,
+                      const NystromOutputs& outputs, Stream /*stream*/) {
+  const NystromCall call(q, k, v, options, outputs);
+  Refuse();
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream /*stream*/) {
+  CheckOutputNames(RequestCall(request).outputs(), outputs);
   Refuse();
 }
 

@@ -325,8 +325,10 @@ AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset)
 }
 
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
-  const AttentionOptions options = OptionsOf(r);
-  const AttentionProblem p = ValidateAttentionInputs(r.q, r.k, r.v, options, r.return_lse);
+  return ListOutputs(r, ValidateAttentionInputs(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
+}
+
+std::vector<OutputSpec> ListOutputs(const AttentionRequest& r, const AttentionProblem& p) {
   std::vector<OutputSpec> specs;
   // Results are stored as the queries are.
   specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}, p.q.dtype});
@@ -344,9 +346,7 @@ std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
   return specs;
 }
 
-void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,
-                         ThreadPool* pool) {
-  const AttentionOptions options = OptionsOf(r);
+AttentionOutputs FindOutputs(const AttentionRequest& r, std::span<const NamedTensor> outputs) {
   AttentionOutputs out;
   out.stored_output = StoredOutputView(outputs, "output");
   if (r.return_lse) out.lse = OutputView(outputs, "lse");
@@ -361,7 +361,12 @@ void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor>
     out.rescale = OutputView(outputs, "rescale");
     out.tiles_of_query = r.tiles_of_query;
   }
-  Attention(r.q, r.k, r.v, options, out, pool);
+  return out;
+}
+
+void RunAttentionRequest(const AttentionRequest& r, std::span<const NamedTensor> outputs,
+                         ThreadPool* pool) {
+  Attention(r.q, r.k, r.v, OptionsOf(r), FindOutputs(r, outputs), pool);
 }
 
 void ExplainRequest(const AttentionRequest& r, const TensorView<uint8_t>& picture) {

@@ -70,6 +70,9 @@ AttentionOptions NeighborhoodPreset();
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);
+// The second half of it, and where the outputs then are.
+std::vector<OutputSpec> ListOutputs(const AttentionRequest& request, const AttentionProblem& p);
+AttentionOutputs FindOutputs(const AttentionRequest& request, std::span<const NamedTensor> outputs);
 void RunAttentionRequest(const AttentionRequest& request, std::span<const NamedTensor> outputs,
                          ThreadPool* pool);
 // Explain() for a request; the picture must have its shape.

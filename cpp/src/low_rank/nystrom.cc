@@ -255,10 +255,11 @@ NystromProblem ValidateNystrom(const TensorView<const float>& q, const TensorVie
   return p;
 }
 
-void NystromAttention(TensorView<const float> q, TensorView<const float> k,
-                      TensorView<const float> v, const NystromOptions& options,
-                      const NystromOutputs& outputs, ThreadPool* pool) {
-  const NystromProblem p = ValidateNystrom(q, k, v, options);
+NystromProblem ValidateNystromCall(const TensorView<const float>& q,
+                                   const TensorView<const float>& k,
+                                   const TensorView<const float>& v, const NystromOptions& options,
+                                   const NystromOutputs& outputs) {
+  NystromProblem p = ValidateNystrom(q, k, v, options);
   AttentionOutputs checked;
   checked.output = outputs.output;
   checked.weights = outputs.weights;
@@ -277,6 +278,13 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
       CheckNoAlias("residual", SpanOf(outputs.residual), other.name, other.span);
     }
   }
+  return p;
+}
+
+void NystromAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const NystromOptions& options,
+                      const NystromOutputs& outputs, ThreadPool* pool) {
+  const NystromProblem p = ValidateNystromCall(q, k, v, options, outputs);
   Nystrom nystrom(options, PoolOrDefault(pool));
   if (options.key_lengths.empty()) {
     return nystrom.Run(q, k, v, p.tokens.kv_len, p.num_landmarks, outputs);

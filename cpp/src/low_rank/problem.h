@@ -72,6 +72,12 @@ struct NystromProblem {
 NystromProblem ValidateNystrom(const TensorView<const float>& q, const TensorView<const float>& k,
                                const TensorView<const float>& v, const NystromOptions& options);
 
+// The same, and the results that are asked for.
+NystromProblem ValidateNystromCall(const TensorView<const float>& q,
+                                   const TensorView<const float>& k,
+                                   const TensorView<const float>& v, const NystromOptions& options,
+                                   const NystromOutputs& outputs);
+
 struct MemoryCompressedProblem {
   int64_t compression;
   ScratchVector<int32_t> seen;  // blocks that an entry, or each of its queries, sees

@@ -319,12 +319,7 @@ constexpr struct {
                 {"ttt_linear", ReadTttLinear}};
 
 std::vector<OutputSpec> Plan(const RecurrentRequest& r) {
-  const RecurrentProblem p = ValidateRecurrent(r.q, r.k, r.v, r.Options());
-  std::vector<OutputSpec> specs;
-  specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
-  if (r.return_state) specs.push_back({"state", 4, StateShape(p)});
-  if (r.return_projection) specs.push_back({"projection", 2, {p.feature_dim, p.head_dim}});
-  return specs;
+  return ListOutputs(r, ValidateRecurrent(r.q, r.k, r.v, r.Options()));
 }
 
 void Run(const RecurrentRequest& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
@@ -352,6 +347,14 @@ void Run(const RecurrentRequest& r, std::span<const NamedTensor> outputs, Thread
 }
 
 }  // namespace
+
+std::vector<OutputSpec> ListOutputs(const RecurrentRequest& r, const RecurrentProblem& p) {
+  std::vector<OutputSpec> specs;
+  specs.push_back({"output", 4, {p.batch, p.num_heads, p.q_len, p.head_dim_v}});
+  if (r.return_state) specs.push_back({"state", 4, StateShape(p)});
+  if (r.return_projection) specs.push_back({"projection", 2, {p.feature_dim, p.head_dim}});
+  return specs;
+}
 
 std::optional<RecurrentRequest> ReadRecurrentRequest(const Request& request) {
   for (const auto& [id, read] : kReaders) {

@@ -8,6 +8,7 @@
 
 #include "heed/recurrent.h"
 #include "heed/request.h"
+#include "src/recurrent/problem.h"
 #include "src/request_reader.h"
 
 namespace heed {
@@ -27,6 +28,9 @@ struct RecurrentRequest {
 // Reads a request of any row that is a preset of RecurrentOptions; nothing for the others. The
 // request must outlive it.
 std::optional<RecurrentRequest> ReadRecurrentRequest(const Request& request);
+
+// The outputs of a request whose inputs are validated.
+std::vector<OutputSpec> ListOutputs(const RecurrentRequest& request, const RecurrentProblem& p);
 
 // Plan<Name> validates and lists the outputs, Run<Name> computes them.
 #define HEED_RECURRENT(Name)                                                        \

@@ -4,10 +4,12 @@
 #define HEED_TESTS_CUDA_DEVICE_BACKEND_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "heed/cuda.h"
+#include "heed/low_rank.h"
 #include "heed/recurrent.h"
 
 namespace heed::testing {
@@ -42,6 +44,23 @@ void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
 void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
                      TensorView<const float> v, const RecurrentOptions& options,
                      TensorView<float> state, TensorView<float> output);
+
+// Functions of the low-rank family of heed::cuda, every pointer to host memory.
+void RunLinformerOnDevice(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const LinformerOptions& options,
+                          const AttentionOutputs& outputs);
+void RunEfficientOnDevice(TensorView<const float> q, TensorView<const float> k,
+                          TensorView<const float> v, const EfficientOptions& options,
+                          const AttentionOutputs& outputs);
+void RunMemoryCompressedOnDevice(TensorView<const float> q, TensorView<const float> k,
+                                 TensorView<const float> v, const MemoryCompressedOptions& options,
+                                 const AttentionOutputs& outputs);
+void RunNystromOnDevice(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const NystromOptions& options,
+                        const NystromOutputs& outputs);
+
+// cuda::Run(), every pointer to host memory.
+void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> outputs);
 
 // Why RunOnDevice() cannot run here; empty when it can.
 std::string WhyNoDevice();

@@ -11,7 +11,7 @@
 #include "src/cuda/hopper_plan.h"
 #include "src/cuda/kernel_choice.h"
 #include "src/cuda/plan.h"
-#include "src/cuda/recurrent_kernel.h"
+#include "src/cuda/recurrent_choice.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/row_kernel.h"
 #include "src/cuda/row_plan.h"
@@ -107,10 +107,13 @@ void RunTokens(const RecurrentProblem& problem) {
     HostBlock block;
     cuda::CopySums(block, params, unit);
   }
-  cuda::WithLanes(plan, [&](auto lanes) {
+  cuda::WithRecurrentKernel<HostBlock>(plan, [&](auto kernel) {
+    using Kernel = typename decltype(kernel)::type;
     for (int64_t index = 0; index < plan.num_blocks(); ++index) {
       HostBlock block;
-      cuda::RecurrentKernel<HostBlock, decltype(lanes)::value>(block, params).Run(index);
+      Kernel(block, params).Run(index);
+      EXPECT_EQ(block.complaint(), "") << "block " << index;
+      EXPECT_EQ(block.shared_bytes(), Kernel::SharedBytes(params));
     }
   });
 }

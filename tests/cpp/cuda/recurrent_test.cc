@@ -22,11 +22,11 @@ class DeviceRecurrent : public ::testing::Test {
   }
 };
 
-constexpr std::array<Kind, 13> kOffered = {
+constexpr std::array<Kind, 16> kOffered = {
     Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,         Kind::kDecayDelta,
     Kind::kChannels,      Kind::kComplement,  Kind::kBonus,         Kind::kErasing,
     Kind::kErasingShared, Kind::kBonusShared, Kind::kChannelsDelta, Kind::kTaylor,
-    Kind::kCosine};
+    Kind::kCosine,        Kind::kRandom,      Kind::kLevels,        Kind::kLearning};
 
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
                 const std::string& what) {
@@ -153,8 +153,34 @@ TEST_F(DeviceRecurrent, StepsAndStatesInPlaceContinueACall) {
   }
 }
 
+// The same of states that are kept in other forms.
+TEST_F(DeviceRecurrent, StatesOfEveryFormContinueACall) {
+  for (const Kind kind : {Kind::kRandom, Kind::kLevels, Kind::kLearning}) {
+    Call c(kind);
+    c.Run();
+    const std::vector<float> output = c.output, state = c.state;
+    std::fill(c.output.begin(), c.output.end(), kNan);
+    std::fill(c.state.begin(), c.state.end(), kNan);
+    for (int64_t t = 0; t < 100;) {
+      const int64_t end = t < 95 ? std::min<int64_t>(t + 57, 95) : t + 1;
+      RecurrentOptions part = c.OptionsOf(t, end);
+      const auto q = Tokens(c.Q(), t, end), k = Tokens(c.K(), t, end), v = Tokens(c.V(), t, end);
+      const TensorView<float> out = Tokens(c.Output(), t, end);
+      if (t >= 95) {
+        RunStepOnDevice(q, k, v, part, c.State(), out);
+      } else {
+        if (t > 0) part.initial_state = c.State();
+        RunRecurrentOnDevice(q, k, v, part, {out, c.State()});
+      }
+      t = end;
+    }
+    ExpectNear(c.output, output, Text(kind) + ", output");
+    ExpectNear(c.state, state, Text(kind) + ", state");
+  }
+}
+
 TEST(DeviceRecurrentBoundary, NamesWhatItLacks) {
-  for (const Kind kind : {Kind::kRandom, Kind::kUser, Kind::kLevels, Kind::kLearning}) {
+  for (const Kind kind : {Kind::kUser}) {
     Call c(kind);
     try {
       cuda::ValidateRecurrentForDevice(c.Q(), c.K(), c.V(), c.options, {c.Output(), c.State()});
@@ -166,7 +192,27 @@ TEST(DeviceRecurrentBoundary, NamesWhatItLacks) {
   }
 }
 
+TEST(DeviceRecurrentBoundary, SaysHowManyFeaturesItTakes) {
+  Call c(Kind::kRandom);
+  std::vector<float> projection(257 * 12, 1.0f);
+  c.options.projection = {projection.data(), {1, 1, 257, 12}, {0, 0, 12, 1}};
+  try {
+    cuda::ValidateRecurrentForDevice(c.Q(), c.K(), c.V(), c.options, {c.Output(), {}});
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("257 features"));
+  }
+}
+
 TEST(DeviceRecurrentBoundary, DoesNotReadTensors) {
+  for (const Kind kind : {Kind::kRandom, Kind::kLevels}) {
+    Call c(kind);
+    for (TensorView<const float>* tensor : {&c.options.projection, &c.options.level_weights}) {
+      if (tensor->has_value()) tensor->data = reinterpret_cast<const float*>(uintptr_t{64});
+    }
+    cuda::ValidateRecurrentForDevice(c.Q(), c.K(), c.V(), c.options, {c.Output(), c.State()});
+  }
   Call c(Kind::kChannels);
   const auto unreadable = [](TensorView<const float> view) {
     view.data = reinterpret_cast<const float*>(uintptr_t{64});

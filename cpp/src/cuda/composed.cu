@@ -1,0 +1,138 @@
+// What heed::cuda composes of several kernels, on a stream: the low-rank family, and mechanisms by
+// name.
+#include <deque>
+#include <vector>
+
+#include "heed/cuda.h"
+#include "src/cuda/block.h"
+#include "src/cuda/composed_kernels.h"
+#include "src/cuda/launch.h"
+#include "src/cuda/low_rank_calls.h"
+#include "src/cuda/request_call.h"
+#include "src/cuda/runtime.h"
+#include "src/cuda/send.h"
+
+namespace heed::cuda {
+namespace {
+
+__global__ void __launch_bounds__(kBlockThreads)
+    MultiplyBlocks(const __grid_constant__ MultiplyParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  MultiplyKernel<DeviceBlock>(block, params).Run(blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    MeanBlocks(const __grid_constant__ MeanParams params) {
+  DeviceBlock block(nullptr);
+  TakeMean(block, params, blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    InverseBlocks(const __grid_constant__ MatrixParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  StartInverse(block, params, blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    ResidualBlocks(const __grid_constant__ MatrixParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  MeasureResidual(block, params, blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    ConvolutionBlocks(const __grid_constant__ ConvolveParams params) {
+  DeviceBlock block(nullptr);
+  AddConvolution(block, params, blockIdx.x);
+}
+
+class StreamSteps : public ComposedSteps {
+ public:
+  explicit StreamSteps(Stream stream) : stream_(stream) {}
+
+  char* AllocateBytes(size_t bytes) override { return memory_.emplace_back(bytes, stream_).get(); }
+  const char* Send(const char* data, size_t bytes) override {
+    char* to = AllocateBytes(bytes);
+    SendArrays(std::vector<char>(data, data + bytes), to, stream_);
+    return to;
+  }
+  void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+              const AttentionOptions& options, const AttentionOutputs& outputs) override {
+    Attention(q, k, v, options, outputs, stream_);
+  }
+  void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
+             const TensorView<const float>& v, const RecurrentOptions& options,
+             const RecurrentOutputs& outputs) override {
+    RecurrentAttention(q, k, v, options, outputs, stream_);
+  }
+  void Multiply(const MultiplyParams& params) override {
+    Launch(MultiplyBlocks, params, NumBlocks(params), MultiplyKernel<DeviceBlock>::kSharedBytes);
+  }
+  void TakeMeans(const MeanParams& params) override {
+    Launch(MeanBlocks, params, NumBlocks(params), 0);
+  }
+  void StartInverses(const MatrixParams& params) override {
+    Launch(InverseBlocks, params, NumBlocks(params), RowBlock<DeviceBlock>::kSharedBytes);
+  }
+  void MeasureResiduals(const MatrixParams& params) override {
+    Launch(ResidualBlocks, params, NumBlocks(params), RowBlock<DeviceBlock>::kSharedBytes);
+  }
+  void AddConvolutions(const ConvolveParams& params) override {
+    Launch(ConvolutionBlocks, params, NumBlocks(params), 0);
+  }
+
+ private:
+  template <class Params>
+  void Launch(void (*kernel)(Params), const Params& params, int64_t blocks, int shared_bytes) {
+    if (blocks == 0) return;
+    kernel<<<GridOf(blocks), kBlockThreads, shared_bytes, stream_>>>(params);
+    ThrowOnError(cudaGetLastError(), "launching a step between attentions");
+  }
+
+  Stream stream_;
+  std::deque<DeviceMemory> memory_;
+};
+
+template <class Call>
+void RunOn(Stream stream, const Call& call) {
+  CurrentDevice();  // throws without a usable one
+  StreamSteps steps(stream);
+  call.Run(steps);
+}
+
+}  // namespace
+
+void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
+               const LinformerOptions& options, const AttentionOutputs& outputs, Stream stream) {
+  RunOn(stream, LinformerCall(q, k, v, options, outputs));
+}
+
+void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
+                        TensorView<const float> v, const EfficientOptions& options,
+                        const AttentionOutputs& outputs, Stream stream) {
+  RunOn(stream, EfficientCall(q, k, v, options, outputs));
+}
+
+void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
+                               TensorView<const float> v, const MemoryCompressedOptions& options,
+                               const AttentionOutputs& outputs, Stream stream) {
+  RunOn(stream, MemoryCompressedCall(q, k, v, options, outputs));
+}
+
+void NystromAttention(TensorView<const float> q, TensorView<const float> k,
+                      TensorView<const float> v, const NystromOptions& options,
+                      const NystromOutputs& outputs, Stream stream) {
+  RunOn(stream, NystromCall(q, k, v, options, outputs));
+}
+
+void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream) {
+  const RequestCall call(request);
+  CheckOutputNames(call.outputs(), outputs);
+  CurrentDevice();  // throws without a usable one
+  StreamSteps steps(stream);
+  call.Run(steps, outputs);
+}
+
+}  // namespace heed::cuda

@@ -1,0 +1,60 @@
+// The steps that a mechanism composed of several kernels is made of, and what runs them: a stream
+// of the GPU (composed.cu), or emulated thread blocks (the tests). No CUDA here.
+#ifndef HEED_SRC_CUDA_COMPOSED_STEPS_H_
+#define HEED_SRC_CUDA_COMPOSED_STEPS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "heed/attention.h"
+#include "heed/recurrent.h"
+#include "heed/tensor.h"
+#include "src/cuda/composed_params.h"
+
+namespace heed::cuda {
+
+class ComposedSteps {
+ public:
+  virtual ~ComposedSteps() = default;
+
+  // Device memory of so many bytes, and host memory sent there; both live as long as the steps.
+  virtual char* AllocateBytes(size_t bytes) = 0;
+  virtual const char* Send(const char* data, size_t bytes) = 0;
+
+  virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                      const AttentionOptions& options, const AttentionOutputs& outputs) = 0;
+  virtual void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
+                     const TensorView<const float>& v, const RecurrentOptions& options,
+                     const RecurrentOutputs& outputs) = 0;
+  virtual void Multiply(const MultiplyParams& params) = 0;
+  virtual void TakeMeans(const MeanParams& params) = 0;
+  virtual void StartInverses(const MatrixParams& params) = 0;
+  virtual void MeasureResiduals(const MatrixParams& params) = 0;
+  virtual void AddConvolutions(const ConvolveParams& params) = 0;
+
+  void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
+              const TensorView<const float>& v, const AttentionOptions& options,
+              const AttentionOutputs& outputs) {
+    Attend(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs);
+  }
+  TensorView<float> Allocate(const Extents& e) {
+    // At least one number: a view of none has an address too.
+    const int64_t count = std::max<int64_t>(e[0] * e[1] * e[2] * e[3], 1);
+    float* data =
+        reinterpret_cast<float*>(AllocateBytes(static_cast<size_t>(count) * sizeof(float)));
+    return Contiguous(data, e[0], e[1], e[2], e[3]);
+  }
+  // nullptr for an empty array.
+  template <class T>
+  const T* SendArray(std::span<const T> values) {
+    if (values.empty()) return nullptr;
+    const char* bytes = reinterpret_cast<const char*>(values.data());
+    return reinterpret_cast<const T*>(Send(bytes, values.size_bytes()));
+  }
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_COMPOSED_STEPS_H_

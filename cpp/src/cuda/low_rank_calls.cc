@@ -1,0 +1,215 @@
+#include "src/cuda/low_rank_calls.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "heed/linear.h"
+#include "src/compose/compose_problem.h"
+#include "src/cuda/plan.h"
+#include "src/message.h"
+
+namespace heed::cuda {
+namespace {
+
+void RefuseWeights(const TensorView<float>& weights) {
+  if (weights.has_value()) {
+    Fail(ErrorCode::kUnsupported,
+         "weights of efficient attention are not offered on the GPU yet; use "
+         "heed::EfficientAttention()");
+  }
+}
+
+// What the attention of the device says of the tokens, and of the rows that stand for them.
+void CheckSteps(const TensorView<const float>& q, const TensorView<const float>& k,
+                const TensorView<const float>& v, const Extents& keys, const Extents& values,
+                const AttentionOptions& over_tokens, const AttentionOptions& options,
+                const AttentionOutputs& outputs) {
+  ValidateForDevice(StoredTensor(q), StoredTensor(k), StoredTensor(v), over_tokens,
+                    {.output = outputs.output}, {});
+  ValidateForDevice(StoredTensor(q), StoredTensor(Planned(keys)), StoredTensor(Planned(values)),
+                    options, outputs, {});
+}
+
+// to = a b.
+MultiplyParams Product(const TensorView<const float>& a, const TensorView<const float>& b,
+                       const TensorView<float>& to) {
+  MultiplyParams params{};
+  params.a = NumbersOf(a);
+  params.b = NumbersOf(b);
+  if (a.shape[0] == 1) params.a.strides[0] = 0;
+  if (a.shape[1] == 1) params.a.strides[1] = 0;
+  if (b.shape[0] == 1) params.b.strides[0] = 0;
+  if (b.shape[1] == 1) params.b.strides[1] = 0;
+  params.out = RowsOf(to);
+  params.factor = 1;
+  params.batch = static_cast<int32_t>(to.shape[0]);
+  params.heads = static_cast<int32_t>(to.shape[1]);
+  params.rows = static_cast<int32_t>(to.shape[2]);
+  params.cols = static_cast<int32_t>(to.shape[3]);
+  params.inner = static_cast<int32_t>(a.shape[3]);
+  return params;
+}
+
+// Of any strides: a sum of no products.
+void Copy(ComposedSteps& steps, const TensorView<const float>& from, const TensorView<float>& to) {
+  TensorView<const float> nothing = from;
+  nothing.shape[3] = 0;
+  MultiplyParams params = Product(nothing, nothing, to);
+  params.addend = NumbersOf(from);
+  params.addend_factor = 1;
+  steps.Multiply(params);
+}
+
+}  // namespace
+
+// Linformer.
+
+LinformerCall::LinformerCall(const TensorView<const float>& q, const TensorView<const float>& k,
+                             const TensorView<const float>& v, const LinformerOptions& options,
+                             const AttentionOutputs& outputs)
+    : q_(q),
+      k_(k),
+      v_(v),
+      options_(options),
+      outputs_(outputs),
+      problem_(ValidateLinformer(q, k, v, options)) {
+  const LinformerProblem& p = problem_;
+  ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_projected, outputs);
+  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
+                                {"v", SpanOf(v)},
+                                {"key_projection", SpanOf(p.key_projection)},
+                                {"value_projection", SpanOf(p.value_projection)}});
+  AttentionOptions over_tokens;
+  over_tokens.scale = options.scale;
+  CheckSteps(q, k, v, p.k, p.v, over_tokens, p.over_projected, outputs);
+}
+
+void LinformerCall::Run(ComposedSteps& steps) const {
+  const LinformerProblem& p = problem_;
+  const TensorView<float> keys = steps.Allocate(p.k), values = steps.Allocate(p.v);
+  const int32_t* lengths = steps.SendArray(options_.key_lengths);
+  MultiplyParams of_keys = Product(p.key_projection, k_, keys);
+  MultiplyParams of_values = Product(p.value_projection, v_, values);
+  of_keys.inner_lengths = of_values.inner_lengths = lengths;
+  steps.Multiply(of_keys);
+  steps.Multiply(of_values);
+  steps.Attend(q_, keys, values, p.over_projected, outputs_);
+}
+
+// Efficient attention: a feature of the keys is the scores of a query of its own, and a query is
+// the scores of the features; both are biases of attention without a dot product.
+
+EfficientCall::EfficientCall(const TensorView<const float>& q, const TensorView<const float>& k,
+                             const TensorView<const float>& v, const EfficientOptions& options,
+                             const AttentionOutputs& outputs)
+    : q_(q), k_(k), v_(v), options_(options), outputs_(outputs) {
+  const AttentionOptions over_tokens = ValidateEfficient(q, k, v, options);
+  CheckLowRankOutputs(outputs, {});
+  if (outputs.lse.has_value()) {
+    Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
+  }
+  RefuseWeights(outputs.weights);
+  ValidateComposed(q, k, v, over_tokens, outputs);
+  AttentionOptions over_features;
+  over_features.scale = 1;
+  const Extents keys = {k.shape[0], k.shape[1], k.shape[3], k.shape[3]};
+  const Extents values = {k.shape[0], k.shape[1], k.shape[3], v.shape[3]};
+  CheckSteps(q, k, v, keys, values, over_tokens, over_features, outputs);
+}
+
+void EfficientCall::Run(ComposedSteps& steps) const {
+  const auto [batch, heads, kv_len, dim] = k_.shape;
+  const TensorView<float> matrix = steps.Allocate({batch, heads, dim, v_.shape[3]});
+  const TensorView<float> features = steps.Allocate({batch, heads, dim, kv_len});
+  Copy(steps, TransposedView(k_), features);
+  AttentionOptions options;
+  options.scale = 1;
+  options.bias = features;
+  options.key_lengths = options_.key_lengths;
+  steps.Attend(Planned({batch, heads, dim, 0}), Planned({batch, heads, kv_len, 0}), v_, options,
+               {.output = matrix});
+  options.bias = q_;
+  options.key_lengths = {};
+  steps.Attend(Planned({batch, q_.shape[1], q_.shape[2], 0}), Planned({batch, heads, dim, 0}),
+               matrix, options, outputs_);
+}
+
+// Memory-compressed attention.
+
+MemoryCompressedCall::MemoryCompressedCall(const TensorView<const float>& q,
+                                           const TensorView<const float>& k,
+                                           const TensorView<const float>& v,
+                                           const MemoryCompressedOptions& options,
+                                           const AttentionOutputs& outputs)
+    : q_(q),
+      k_(k),
+      v_(v),
+      options_(options),
+      outputs_(outputs),
+      problem_(ValidateMemoryCompressed(q, k, v, options)),
+      tokens_(ValidateLowRank(q, k, v, OverTokens(options))) {
+  const MemoryCompressedProblem& p = problem_;
+  ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_blocks, outputs);
+  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
+                                {"v", SpanOf(v)},
+                                {"key_conv", SpanOf(options.key_conv)},
+                                {"value_conv", SpanOf(options.value_conv)}});
+  CheckSteps(q, k, v, p.k, p.v, OverTokens(options), p.over_blocks, outputs);
+}
+
+void MemoryCompressedCall::Run(ComposedSteps& steps) const {
+  const TensorView<float> keys = steps.Allocate(problem_.k), values = steps.Allocate(problem_.v);
+  Compress(steps, KeyConvolution(options_), k_, keys);
+  Compress(steps, ValueConvolution(options_), v_, values);
+  steps.Attend(q_, keys, values, problem_.over_blocks, outputs_);
+}
+
+void MemoryCompressedCall::Compress(ComposedSteps& steps, const BlockConvolution& convolution,
+                                    const TensorView<const float>& tokens,
+                                    const TensorView<float>& to) const {
+  if (convolution.weights.has_value()) return Convolve(steps, convolution, tokens, to);
+  MeanParams params{};
+  params.tokens = RowsOf(tokens);
+  params.out = RowsOf(to);
+  params.batch = static_cast<int32_t>(to.shape[0]);
+  params.heads = static_cast<int32_t>(to.shape[1]);
+  params.group = 1;
+  params.rows = static_cast<int32_t>(to.shape[2]);
+  params.width = static_cast<int32_t>(to.shape[3]);
+  params.len = static_cast<int32_t>(tokens.shape[2]);
+  // A block that is longer than all tokens is one that holds them.
+  params.block = static_cast<int32_t>(std::min<int64_t>(problem_.compression, params.len));
+  params.lengths = steps.SendArray(options_.key_lengths);
+  steps.TakeMeans(params);
+}
+
+// One product for each token of a block: the n-th tokens of all blocks with the n-th weights.
+// Tokens beyond the length are zeros.
+void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
+                                    const TensorView<const float>& tokens,
+                                    const TensorView<float>& to) const {
+  const TensorView<const float>& weights = convolution.weights;
+  const auto [num_weights, out, in, block] = weights.shape;
+  const float* bias = steps.SendArray(convolution.bias);
+  const bool shared = static_cast<int64_t>(convolution.bias.size()) == out;
+  for (int64_t n = 0; n < block; ++n) {
+    TensorView<const float> nth = tokens;
+    nth.data += n * tokens.strides[2];
+    nth.strides[2] *= block;
+    const TensorView<const float> weights_of_nth = {
+        weights.data + n, {1, num_weights, in, out}, {0, weights.strides[0], block, in * block}};
+    MultiplyParams params = Product(nth, weights_of_nth, to);
+    params.addend_factor = 1;
+    if (n > 0) params.addend = NumbersOf(to);
+    if (n == 0) params.addend = {bias, {0, shared ? 0 : out, 0, 1}};
+    std::vector<int32_t> rows;
+    for (int64_t b = 0; b < tokens_.batch; ++b) {
+      const int64_t behind = std::max<int64_t>(tokens_.KeyLength(b, 0) - n, 0);
+      rows.push_back(static_cast<int32_t>((behind + block - 1) / block));
+    }
+    params.row_lengths = steps.SendArray(std::span<const int32_t>(rows));
+    steps.Multiply(params);
+  }
+}
+
+}  // namespace heed::cuda

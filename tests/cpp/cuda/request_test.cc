@@ -1,0 +1,141 @@
+// Mechanisms by name on the device path: random draws of every row that it offers, against the
+// float64 reference.
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "attention_accuracy.h"
+#include "device_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "heed/registry.h"
+#include "random_request.h"
+#include "request_bounds.h"
+#include "request_outcome.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kDraws = 12;
+
+bool IsOffered(const Mechanism& row) {
+  static const std::set<std::string_view> kLacking = {
+      "differential",      "talking_heads", "hopfield",  "gated",
+      "attention_pooling", "graph",         "external",  "synthesizer",
+      "attention_free",    "induced_set",   "perceiver", "causal_conv"};
+  const bool family =
+      row.family == "exact" || row.family == "recurrent" || row.family == "low_rank";
+  return family && !kLacking.contains(row.id);
+}
+
+// What the device makes of a request of float32 results; they are filled with NaN first.
+Values RunOnDevice(const Request& request) {
+  std::vector<std::vector<float>> floats;
+  std::vector<NamedTensor> results;
+  for (const OutputSpec& spec : cuda::PlanOutputs(request)) {
+    const std::span<const int64_t> shape(spec.shape.data(), static_cast<size_t>(spec.rank));
+    size_t count = 1;
+    for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
+    floats.emplace_back(std::max<size_t>(count, 1), std::numeric_limits<float>::quiet_NaN());
+    floats.back().resize(count);
+    results.push_back({spec.name, ContiguousTensor(DType::kFloat32, floats.back().data(), shape)});
+  }
+  RunRequestOnDevice(request, results);
+  Values values;
+  for (size_t n = 0; n < results.size(); ++n) {
+    values[results[n].name].assign(floats[n].begin(), floats[n].end());
+  }
+  return values;
+}
+
+bool HasStoredInputs(const Request& request) {
+  for (const NamedTensor& input : request.inputs) {
+    if (input.tensor.dtype == DType::kFloat16 || input.tensor.dtype == DType::kBFloat16)
+      return true;
+  }
+  return false;
+}
+
+class DeviceRequests : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoDevice(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+// Draws that the oracle refuses, and what the device refuses by name, are passed over; some of each
+// row are not.
+TEST_P(DeviceRequests, MatchTheReference) {
+  const Mechanism& row = *FindMechanism(GetParam());
+  int compared = 0;
+  for (uint64_t seed = 1; seed <= kDraws; ++seed) {
+    const DrawnRequest draw = DrawRequest(row, seed < 3 ? Draw::kLeast : Draw::kTidy, seed);
+    const Request request = draw.request();
+    Values expected, actual;
+    if (HasStoredInputs(request)) continue;
+    if (Try([&] { expected = RunOracle(request); }).thrown()) continue;
+    const Refusal refusal = Try([&] { actual = RunOnDevice(request); });
+    if (refusal.code == ErrorCodeName(ErrorCode::kUnsupported)) continue;
+    ASSERT_FALSE(refusal.thrown()) << refusal.text << "\n" << draw.Describe();
+    const auto bounds = BoundsOf(draw, expected);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (const auto& [name, values] : expected) {
+      const std::vector<float> floats(actual.at(name).begin(), actual.at(name).end());
+      ExpectWithin(floats, values, bounds.at(name), name + " of seed " + std::to_string(seed));
+    }
+    ASSERT_FALSE(HasFailure()) << draw.Describe();
+    ++compared;
+  }
+  EXPECT_GT(compared, 1);
+}
+
+std::vector<std::string_view> OfferedRows() {
+  std::vector<std::string_view> ids;
+  for (const Mechanism& row : Mechanisms()) {
+    if (IsOffered(row)) ids.push_back(row.id);
+  }
+  return ids;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, DeviceRequests, ::testing::ValuesIn(OfferedRows()),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(DeviceRequestBoundary, RefusesRowsThatItLacksByName) {
+  for (const Mechanism& row : Mechanisms()) {
+    if (IsOffered(row)) continue;
+    const DrawnRequest draw = DrawRequest(row, Draw::kLeast, 1);
+    const Refusal refusal = Try([&] { cuda::PlanOutputs(draw.request()); });
+    EXPECT_EQ(refusal.code, ErrorCodeName(ErrorCode::kUnsupported)) << row.id;
+    EXPECT_THAT(refusal.text, HasSubstr(std::string(row.id))) << row.id;
+  }
+  const Refusal unknown = Try([&] { cuda::PlanOutputs({"no_such_row", {}, {}}); });
+  EXPECT_THAT(unknown.text, HasSubstr("no_such_row"));
+}
+
+TEST(DeviceRequestBoundary, ReadsTheListsOfTheHostAndNoOtherTensor) {
+  for (const Mechanism& row : Mechanisms()) {
+    if (!IsOffered(row)) continue;
+    for (uint64_t seed = 1; seed <= 2 * kDraws; ++seed) {
+      const DrawnRequest draw = DrawRequest(row, Draw::kTidy, seed);
+      Request request = draw.request();
+      if (HasStoredInputs(request) || Try([&] { cuda::PlanOutputs(request); }).thrown()) continue;
+      for (NamedTensor& input : request.inputs) {
+        if (!cuda::IsHostInput(input.name)) input.tensor.data = reinterpret_cast<void*>(64);
+      }
+      EXPECT_FALSE(cuda::PlanOutputs(request).empty()) << row.id;
+    }
+  }
+}
+
+TEST(DeviceRequestBoundary, SaysWhichOutputIsMissing) {
+  const DrawnRequest draw = DrawRequest(*FindMechanism("gated_linear"), Draw::kLeast, 1);
+  const Refusal refusal = Try([&] { cuda::Run(draw.request(), {}, nullptr); });
+  EXPECT_THAT(refusal.text, HasSubstr("output tensor \"output\" is missing"));
+}
+
+}  // namespace
+}  // namespace heed::testing
