@@ -1,19 +1,6 @@
 // The idea of each mechanism that has no page of its own in src/mechanisms/: two or three sentences, which are
 // messages of the site. They stand in the HTML of its page.
 export const IDEAS = {
-  hard: "Softmax spreads its weight over all keys; hard attention gives all of it to the best one and copies that value. It is the limit of softmax as the temperature falls to zero, and easy to read. Its price is the gradient: a small change of a score changes nothing, so nothing is learned through the choice.",
-  average:
-    "What does attention add over a plain mean? This is the plain mean: every visible key counts the same, and queries and keys are not even read. It is the baseline that shows whether looking matters, and with a causal mask it is the running average of all tokens so far.",
-  top_k:
-    "Most weights of a long row are tiny, and together they blur the answer. Top-k keeps the k largest scores of each query and takes the softmax over those alone, so that far keys cannot add up. All scores are still computed: what is saved is noise, not time.",
-  sigmoid:
-    "In a softmax row one key can only gain what others lose. Here every key is judged alone, by the sigmoid of its score, so a query may find many keys important, or none. A negative bias that grows with the length keeps the sums of rows near those of softmax; without one they grow with every key.",
-  relu: "The exponential of softmax is replaced by the positive part of the score, divided by the number of keys. Scores below zero get exactly no weight, and no row has to be summed before it can be used. Vision transformers trained this way come close to softmax.",
-  relu_squared:
-    "Between ReLU, which weighs in proportion to the score, and softmax, which favours the best exponentially, lies the square: negative scores get nothing, and a score twice as large weighs four times as much. Like ReLU it needs no sum over the row; weights are divided by the number of visible keys.",
-  stick_breaking:
-    "Think of one unit of attention as a stick. The nearest key breaks off its share, as large as the sigmoid of its score; the next takes its share of what is left, and so on backwards. Near keys come first without any position code, and what no key wanted is left over: rows may sum to less than one.",
-  cope: "A position usually counts tokens; what is meant may be words, sentences or list items. Here each query counts only the keys whose gate it opens: the position of a key is the sum of the gates between it and the query, a number with a fraction. A learned logit for that position, interpolated, is added to the score.",
   luong_dot:
     "The plainest score: the dot product of a decoder's state with each state of the encoder, nothing learned. Query and key must have the same width, and without the division by √d the scores grow with it, so softmax gets sharp. Scaled dot-product attention is this with that division.",
   luong_general:
@@ -22,16 +9,6 @@ export const IDEAS = {
     "Query and key are written one after the other and go through one layer with a tanh; a learned vector turns its output into a score. Since the layer is linear before the tanh, this is additive attention with both projections in one matrix. Each score costs as much as a small network, not one dot product.",
   luong_location:
     "The query alone predicts how much weight each place gets; what stands there is not read. In translation that can work, since word order is mostly kept. It cannot answer to what a sentence says, and the number of places is fixed by the learned matrix.",
-  t5_relative:
-    "Which distance matters can be learned: one number per head and distance, added to the score. Near distances have a number each, far ones share buckets that double in width, so a small table covers any length. Position then needs no code in the embeddings at all.",
-  shaw_relative:
-    "The first relative positions: every distance, up to a limit, has a learned vector. One is added to the key before the dot product, so a query can prefer a distance; another is added to the value, so the output knows how far away it came from. Beyond the limit all distances are the same.",
-  transformer_xl:
-    "A text is read in segments, and each may look back into the states of the one before. Absolute positions would then collide, so the score has four terms: content with content, content with distance, and two learned biases that stand for a query’s liking of a key, or of a distance, whatever the query is.",
-  disentangled:
-    "What a token is and where it stands are kept apart: each has a vector of its own. The score adds three products: content with content, content with distance, and distance with content. With three terms of equal size it is divided by √(3d), so that its spread stays that of one.",
-  forgetting:
-    "Recurrent networks forget through gates; softmax attention cannot. Here every token has a forget gate, and the logarithms of all gates between query and key, which are negative, are added to the score: each gate fades everything before it by one factor. How fast the past fades then depends on what is read, not on distance alone.",
   cosine:
     "A long key wins every dot product, whichever way it points. Dividing by both lengths leaves the cosine of the angle, between −1 and 1, and a learned temperature decides how sharp softmax is. Scores can no longer explode, which made larger vision models train stably.",
   gaussian:
