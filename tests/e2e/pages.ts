@@ -16,7 +16,7 @@ const crafted = mechanisms.filter((name) =>
 );
 
 /** Of pages that are alike but for their numbers, two. */
-const plain = ["mechanisms/cosine.html", "mechanisms/rwkv7.html"];
+const plain = ["mechanisms/luong_location.html", "mechanisms/rwkv7.html"];
 
 /** What pages show when their address asks for it. */
 const states = ["sort", "cards", "regression"].map((task) => `training.html#task=${task}`);

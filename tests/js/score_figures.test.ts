@@ -1,6 +1,7 @@
 // What the pages of scores, positions and normalisers compute, against plain float64 loops written here.
 import { type Heed, load } from "heed";
 import { beforeAll, expect, test } from "vitest";
+import { floats } from "../../web/src/lib/call.js";
 import { COUNTED, RESTING as COUNTING, counted } from "../../web/src/mechanisms/cope/counting.js";
 import { parts as disentangledParts } from "../../web/src/mechanisms/disentangled/parts.js";
 import { RESTING as GATES, gateOf, gates } from "../../web/src/mechanisms/forgetting/gates.js";
@@ -14,7 +15,29 @@ import {
   scoresIn,
   scoresText,
 } from "../../web/src/mechanisms/hard/row.js";
+import { tableOf } from "../../web/src/mechanisms/learned_position/table.js";
+import { networkOf, UNITS, VECTOR } from "../../web/src/mechanisms/luong_concat/network.js";
+import {
+  ANGLES,
+  angleOf,
+  at,
+  keyAt,
+  LENGTHS,
+  lengthOf,
+  type Point,
+  plane,
+  type Score,
+  SIDE,
+} from "../../web/src/mechanisms/luong_dot/plane.js";
+import { cellUnder, placeIn } from "../../web/src/mechanisms/luong_dot/plane_scene.js";
+import { matrixOf } from "../../web/src/mechanisms/luong_general/matrix.js";
 import { parts as shawParts } from "../../web/src/mechanisms/shaw_relative/parts.js";
+import {
+  DIM as CODE_DIM,
+  code,
+  POSITIONS,
+  refusal,
+} from "../../web/src/mechanisms/sinusoidal/code.js";
 import { piecesOf } from "../../web/src/mechanisms/stick_breaking/stick.js";
 import {
   RESTING as BUCKETS,
@@ -37,6 +60,7 @@ import {
   terms,
   WORDS,
 } from "../../web/src/mechanisms/transformer_xl/terms.js";
+import { fading, DIM as XPOS_DIM } from "../../web/src/mechanisms/xpos/fading.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -276,4 +300,132 @@ test("scores of a link are all there and in range, or none of them are taken", (
     expect(scoresIn(wrong)).toBeNull();
   expect(rivalOf([1, 5, 3], 1)).toBe(2);
   expect(rivalOf([1, 5, 3], 2)).toBe(1);
+});
+
+const [cosine, gaussian, general, concat] = [
+  { id: "cosine", params: { temperature: 0.25 } },
+  { id: "gaussian", params: { width: 0.5 } },
+  {
+    id: "luong_general",
+    params: { scale: 1 },
+    extra: { scoreMatrix: floats(matrixOf(90, 0.5), [2, 2]) },
+  },
+  {
+    id: "luong_concat",
+    extra: { concatWeight: floats(networkOf(3), [UNITS, 4]), scoreVector: floats(VECTOR, [UNITS]) },
+  },
+] satisfies Score[];
+const product = (q: Point, k: Point) => q[0] * k[0] + q[1] * k[1];
+const scoresOfPlane: readonly [Score, (q: Point, k: Point) => number][] = [
+  [{ id: "luong_dot" }, product],
+  [{ id: "scaled_dot_product" }, (q, k) => product(q, k) / Math.SQRT2],
+  [cosine, (q, k) => (lengthOf(k) < 1e-9 ? 0 : product(q, k) / lengthOf(q) / lengthOf(k) / 0.25)],
+  [gaussian, (q, k) => -0.5 * ((q[0] - k[0]) ** 2 + (q[1] - k[1]) ** 2) * 4],
+  // A quarter of a turn, after which the second dimension of keys counts half.
+  [general, (q, k) => product([-q[1], 0.5 * q[0]], k)],
+  [concat, (q, k) => 2 * Math.tanh(3 * (k[0] - q[0])) + 2 * Math.tanh(3 * (k[1] - q[1]))],
+];
+
+test("scores of the plane: every key, one key as it grows, and as it turns", () => {
+  const query = { angle: 40, length: 1.5 };
+  const q = at(query.angle, query.length);
+  const key = keyAt(5, 30);
+  for (const [score, truth] of scoresOfPlane) {
+    const found = plane(heed, score, query, key);
+    const cells = Array.from({ length: SIDE * SIDE }, (_, cell) =>
+      truth(q, keyAt(Math.floor(cell / SIDE), cell % SIDE)),
+    );
+    close(found.field, cells);
+    close(
+      found.along,
+      LENGTHS.map((length) => truth(q, at(angleOf(key), length))),
+    );
+    close(
+      found.around,
+      ANGLES.map((angle) => truth(q, at(query.angle + angle, lengthOf(key)))),
+    );
+    close(found.unit, [truth(q, [1, 0]), truth(q, [0, 1])]);
+  }
+});
+
+test("the plane's picture and its keys agree on where a cell is", () => {
+  for (const [row, column] of [
+    [0, 0],
+    [40, 40],
+    [13, 27],
+  ] as const) {
+    const [x, y] = placeIn(400, keyAt(row, column));
+    expect(cellUnder(400, x, y)).toEqual({ row, column });
+  }
+  expect(cellUnder(400, 401, 5)).toBeNull();
+  expect(cellUnder(400, 5, -1)).toBeNull();
+});
+
+test("sinusoidal: waves from their formula, products from the distance alone", () => {
+  for (const codeLayout of ["interleaved", "concatenated"]) {
+    const params = { base: 500, positionOffset: 30, codeLayout };
+    const found = code(heed, { id: "sinusoidal", params });
+    const half = CODE_DIM / 2;
+    const wanted = Array.from({ length: POSITIONS * CODE_DIM }, (_, place) => {
+      const [position, d] = [30 + Math.floor(place / CODE_DIM), place % CODE_DIM];
+      const [pair, sine] =
+        codeLayout === "interleaved" ? [Math.floor(d / 2), d % 2 === 0] : [d % half, d < half];
+      const angle = position / 500 ** (pair / half);
+      return sine ? Math.sin(angle) : Math.cos(angle);
+    });
+    close(found.rows, wanted, 1e-4);
+    for (const [i, j] of [
+      [3, 10],
+      [40, 47],
+    ] as const)
+      expect(found.products[i * POSITIONS + j]).toBeCloseTo(found.products[7] as number, 4);
+    expect(found.products[0]).toBeCloseTo(1, 5);
+  }
+});
+
+test("learned positions: rows as they are, none beyond, or the table stretched", () => {
+  const coding = { id: "learned_position" as const, params: {}, extra: { table: tableOf(40) } };
+  close(code(heed, { ...coding, len: 40 }).rows, [...(tableOf(40).data as Float32Array)]);
+  expect(refusal(heed, coding)).toContain("table has 40 rows");
+  const stretched = { ...coding, params: { interpolate: true } };
+  expect(refusal(heed, stretched)).toBeNull();
+  const { rows, len } = code(heed, stretched);
+  expect(len).toBe(POSITIONS);
+  // Halfway between the centres of two rows, as images are stretched.
+  const from = (position: number) => ((position + 0.5) * 40) / POSITIONS - 0.5;
+  for (const position of [1, 20, 50]) {
+    const [low, part] = [Math.floor(from(position)), from(position) % 1];
+    const table = tableOf(40).data as Float32Array;
+    const mixed = row(table, low, CODE_DIM).map(
+      (value, d) => (1 - part) * value + part * (row(table, low + 1, CODE_DIM)[d] as number),
+    );
+    close(row(rows, position, CODE_DIM), mixed);
+  }
+});
+
+test("xpos: the product of RoPE, each pair times what is left of it", () => {
+  const [gamma, base] = [0.3, 256];
+  const found = fading(heed, gamma, base);
+  const pairs = Array.from({ length: XPOS_DIM / 2 }, (_, pair) => pair);
+  const left = (pair: number, distance: number) =>
+    (((2 * pair) / XPOS_DIM + gamma) / (1 + gamma)) ** (distance / base);
+  const turned = (pair: number, distance: number) =>
+    Math.cos(distance / 10_000 ** ((2 * pair) / XPOS_DIM));
+  for (const distance of [0, 1, 77, 500, 1023]) {
+    close(
+      row(found.lengths, distance, XPOS_DIM / 2),
+      pairs.map((pair) => left(pair, distance)),
+      1e-4,
+    );
+    const sum = (term: (pair: number) => number) =>
+      pairs.reduce((total, pair) => total + term(pair), 0) / (XPOS_DIM / 2);
+    expect(found.rope[distance]).toBeCloseTo(
+      sum((pair) => turned(pair, distance)),
+      4,
+    );
+    expect(found.xpos[distance]).toBeCloseTo(
+      sum((pair) => left(pair, distance) * turned(pair, distance)),
+      4,
+    );
+  }
 });

@@ -1,18 +1,8 @@
 // The idea of each mechanism that has no page of its own in src/mechanisms/: two or three sentences, which are
 // messages of the site. They stand in the HTML of its page.
 export const IDEAS = {
-  luong_dot:
-    "The plainest score: the dot product of a decoder's state with each state of the encoder, nothing learned. Query and key must have the same width, and without the division by √d the scores grow with it, so softmax gets sharp. Scaled dot-product attention is this with that division.",
-  luong_general:
-    "A learned matrix stands between query and key. It says which dimension of one answers to which of the other, so the two may have different widths and live in different spaces. The query and key projections of a transformer are such a matrix, split in two.",
-  luong_concat:
-    "Query and key are written one after the other and go through one layer with a tanh; a learned vector turns its output into a score. Since the layer is linear before the tanh, this is additive attention with both projections in one matrix. Each score costs as much as a small network, not one dot product.",
   luong_location:
     "The query alone predicts how much weight each place gets; what stands there is not read. In translation that can work, since word order is mostly kept. It cannot answer to what a sentence says, and the number of places is fixed by the learned matrix.",
-  cosine:
-    "A long key wins every dot product, whichever way it points. Dividing by both lengths leaves the cosine of the angle, between −1 and 1, and a learned temperature decides how sharp softmax is. Scores can no longer explode, which made larger vision models train stably.",
-  gaussian:
-    "The score is minus the squared distance between query and key, so a key is close or far instead of aligned or not. Softmax over it is kernel regression with a Gaussian kernel, and the width says how far a query looks. Where all keys have one length, it is dot-product attention again.",
   differential:
     "Two softmax maps are computed and one is subtracted from the other, as noise-cancelling headphones do: what both give to irrelevant keys drops out, what only the first sees stays. λ, learned, says how much is subtracted. Weights may be negative, so the picture has two colours.",
   talking_heads:
@@ -43,11 +33,6 @@ export const IDEAS = {
     "The smallest whole model of this list: numbers of tokens in, one score per class out. Tokens become embeddings, attend to each other once, are pooled into a single vector, and a linear map judges it. It shows what every text classifier does, and is small enough to train in a tab.",
   multi_head_latent:
     "Sharing keys and values makes a cache small by making heads alike. Here each token keeps one small latent vector, and every head rebuilds its own keys and values from it. The rebuilding can be folded into the query and output projections, so decoding reads the latents alone; position travels in a small key beside them.",
-  xpos: "RoPE turns pairs of dimensions by angles, so products depend on the distance only; but far products swing up and down. xPos also multiplies queries and shrinks keys by a power of their position, so that products fade with distance, fast pairs first. Longer texts than those of the training then stay readable.",
-  sinusoidal:
-    "Attention does not know the order of its tokens; this tells it. Each position becomes a row of sines and cosines, from fast to slow, like the hands of many clocks, and is added to the embedding. A shift by some tokens turns every clock by a fixed angle, so distances can be read by a linear map.",
-  learned_position:
-    "Instead of a formula, each position has a row of a table that is learned with everything else and added to the embedding. BERT and GPT-2 do so. A position beyond the table has no row, which is why such models have a hard limit of length.",
   linformer:
     "The matrix of weights has low rank: a few directions hold most of it. So keys and values are first mixed, along the sequence, into a small fixed number of rows, and queries attend to those. Time grows with the length alone; the price is that the length is fixed by the learned mixture, and that it cannot be causal.",
   efficient:
