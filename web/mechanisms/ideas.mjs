@@ -3,8 +3,6 @@
 export const IDEAS = {
   luong_location:
     "The query alone predicts how much weight each place gets; what stands there is not read. In translation that can work, since word order is mostly kept. It cannot answer to what a sentence says, and the number of places is fixed by the learned matrix.",
-  differential:
-    "Two softmax maps are computed and one is subtracted from the other, as noise-cancelling headphones do: what both give to irrelevant keys drops out, what only the first sees stays. λ, learned, says how much is subtracted. Weights may be negative, so the picture has two colours.",
   talking_heads:
     "Heads usually know nothing of each other until their outputs are added. Here a small matrix mixes their scores before softmax, and another their weights after it, so one head may sharpen or veto another. All heads of a pair are needed at once, which costs more memory traffic than heads that work alone.",
   gated:
@@ -23,10 +21,6 @@ export const IDEAS = {
     "Pixels or samples of sound are too many to attend to each other. A small array of learned latents asks instead, and the input only answers: the cost is latents times inputs. Whatever follows works on the latents, whose number does not depend on the input, so a deep network costs the same for any of them.",
   multi_head:
     "One softmax can look at one thing at a time; a word may need its verb, its adjective and the word before. Several heads project the same tokens into small spaces of their own and attend there, side by side. Their outputs are joined by one more projection, for about the cost of a single head of full width.",
-  multi_query:
-    "When a model writes, each new token reads all keys and values of all heads from memory, and that decides the speed. If the heads share one set of keys and values, there is as many times less to keep and to read as there are heads. Queries stay different, so heads still look at different things.",
-  grouped_query:
-    "One set of keys and values for all heads saves memory and costs quality; one each does the reverse. Groups of heads share a set, commonly four or eight heads: the cache shrinks by that factor and little is lost. One group is multi-query attention, one head a group is multi-head attention.",
   transformer_block:
     "Attention moves information between tokens; a feed-forward network then works on each token alone. Both add to what came in instead of replacing it, so a block that has learned nothing does no harm, and gradients reach the first layer. Whether the norm stands before or after each step decides how easily deep stacks train.",
   attention_classifier:
