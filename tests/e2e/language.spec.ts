@@ -7,6 +7,7 @@ import { readMechanisms } from "../../scripts/docs_table.mjs";
 import { WORDS } from "../../web/src/mechanisms/linear/state.js";
 import { misfit, problemsOf } from "../../web/vite/messages.mjs";
 import { expect, test } from "./page.js";
+import { CRAFTED } from "./pages.js";
 
 const MESSAGES = JSON.parse(
   readFileSync(fileURLToPath(new URL("../../web/messages/de.json", import.meta.url)), "utf8"),
@@ -101,15 +102,9 @@ for (const [path, ready] of PAGES) {
   });
 }
 
-const CRAFTED = [
-  "additive bigbird block_sparse delta_rule entmax15 flash graph hopfield kernel_regression linear",
-  "longformer neighborhood performer reformer retention rope scaled_dot_product sink softmax1",
-  "sparsemax swin_window",
-].flatMap((ids) => ids.split(" "));
-
-for (const id of CRAFTED) {
-  test(`the page of ${id} is German, its table too`, async ({ page }) => {
-    await page.goto(`de/mechanisms/${id}.html`);
+for (const path of CRAFTED) {
+  test(`${path} is German, its table too`, async ({ page }) => {
+    await page.goto(`de/${path}`);
     const crafted = page.getByTestId("crafted");
     await expect(crafted.first()).toHaveAttribute("aria-busy", "false");
     await page.getByTestId("cost").scrollIntoViewIfNeeded();

@@ -11,7 +11,8 @@ const htmlIn = (folder: string): string[] =>
     .map((name) => folder + name);
 
 const mechanisms = htmlIn("mechanisms/");
-const crafted = mechanisms.filter((name) =>
+/** Pages with a figure of their own. */
+export const CRAFTED: readonly string[] = mechanisms.filter((name) =>
   readFileSync(SITE + name, "utf8").includes('id="app" class="crafted"'),
 );
 
@@ -22,7 +23,7 @@ const plain = ["mechanisms/luong_location.html", "mechanisms/rwkv7.html"];
 const states = ["sort", "cards", "regression"].map((task) => `training.html#task=${task}`);
 
 /** Every page that is made by hand, and some of the others, below the folder of their language. */
-export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...crafted, ...plain];
+export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED, ...plain];
 
 /** Opens a page and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {
