@@ -1,6 +1,7 @@
 // What the pages of maps that are compared compute, against plain float64 loops written here.
 import { type Heed, load } from "heed";
 import { beforeAll, expect, test } from "vitest";
+import { disagreement } from "../../web/src/lib/call.js";
 import { HEAD_DIM, MODEL_DIM, tokenVectors } from "../../web/src/lib/vectors.js";
 import {
   COUNT,
@@ -20,6 +21,11 @@ import {
   setOf,
   shared,
 } from "../../web/src/mechanisms/grouped_query/sharing.js";
+import {
+  cacheBytes,
+  forms,
+  RESTING as SIZES,
+} from "../../web/src/mechanisms/multi_head_latent/cache.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -127,4 +133,18 @@ test("heads of a group have one set of keys, and the fewer there are the more ch
 test("the cache takes two bytes for every number that it holds", () => {
   for (const sets of SETS) expect(bytesPerToken(heed, sets, 128)).toBe(sets * (128 + 128) * 2);
   expect(bytesPerToken(heed, 1, 512, 64)).toBe((512 + 64) * 2);
+});
+
+test("latent attention: the bytes of four caches, and one result of two forms", async () => {
+  expect(cacheBytes(heed, SIZES)).toEqual({
+    multi_head: 128 * 256 * 2,
+    grouped_query: 8 * 256 * 2,
+    multi_query: 256 * 2,
+    multi_head_latent: (512 + 64) * 2,
+  });
+  // Never more groups than heads.
+  expect(cacheBytes(heed, { ...SIZES, heads: 8, sets: 16 }).grouped_query).toBe(8 * 256 * 2);
+  const { called, difference } = forms(heed);
+  expect(difference).toBeLessThan(1e-6);
+  expect(await disagreement(heed, called)).toBeLessThan(2e-6);
 });

@@ -25,8 +25,6 @@ export const IDEAS = {
     "Attention moves information between tokens; a feed-forward network then works on each token alone. Both add to what came in instead of replacing it, so a block that has learned nothing does no harm, and gradients reach the first layer. Whether the norm stands before or after each step decides how easily deep stacks train.",
   attention_classifier:
     "The smallest whole model of this list: numbers of tokens in, one score per class out. Tokens become embeddings, attend to each other once, are pooled into a single vector, and a linear map judges it. It shows what every text classifier does, and is small enough to train in a tab.",
-  multi_head_latent:
-    "Sharing keys and values makes a cache small by making heads alike. Here each token keeps one small latent vector, and every head rebuilds its own keys and values from it. The rebuilding can be folded into the query and output projections, so decoding reads the latents alone; position travels in a small key beside them.",
   linformer:
     "The matrix of weights has low rank: a few directions hold most of it. So keys and values are first mixed, along the sequence, into a small fixed number of rows, and queries attend to those. Time grows with the length alone; the price is that the length is fixed by the learned mixture, and that it cannot be causal.",
   efficient:
