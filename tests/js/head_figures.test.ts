@@ -2,7 +2,7 @@
 import { type Heed, load } from "heed";
 import { beforeAll, expect, test } from "vitest";
 import { disagreement } from "../../web/src/lib/call.js";
-import { HEAD_DIM, MODEL_DIM, tokenVectors } from "../../web/src/lib/vectors.js";
+import { HEAD_DIM, MODEL_DIM, projectTokens, tokenVectors } from "../../web/src/lib/vectors.js";
 import {
   COUNT,
   LOUD,
@@ -26,6 +26,7 @@ import {
   forms,
   RESTING as SIZES,
 } from "../../web/src/mechanisms/multi_head_latent/cache.js";
+import { RESTING as MIXING, talk } from "../../web/src/mechanisms/talking_heads/mixing.js";
 
 let heed: Heed;
 beforeAll(async () => {
@@ -147,4 +148,40 @@ test("latent attention: the bytes of four caches, and one result of two forms", 
   const { called, difference } = forms(heed);
   expect(difference).toBeLessThan(1e-6);
   expect(await disagreement(heed, called)).toBeLessThan(2e-6);
+});
+
+test("talking heads: the first head with the scores and weights that it hears", () => {
+  const { q, k } = projectTokens(WORDS);
+  const vector = (side: Float32Array, head: number, at: number) =>
+    Array.from(side.subarray((head * COUNT + at) * HEAD_DIM, (head * COUNT + at + 1) * HEAD_DIM));
+  const score = (head: number, i: number, j: number) =>
+    vector(q, head, i).reduce((sum, x, d) => sum + x * (vector(k, head, j)[d] as number), 0) /
+    Math.sqrt(HEAD_DIM);
+  const scores = (head: number, i: number) => WORDS.map((_, j) => score(head, i, j));
+  for (const mixing of [MIXING, { second: 0.5, third: -0.25, weights: 0.75 }]) {
+    const { alone, talking } = talk(heed, mixing);
+    for (let i = 0; i < COUNT; i++) {
+      const [one, two, three] = [scores(0, i), scores(1, i), scores(2, i)];
+      const heard = softmax(
+        one.map(
+          (own, j) =>
+            own + mixing.second * (two[j] as number) + mixing.third * (three[j] as number),
+        ),
+      );
+      const other = softmax(two);
+      close(row(alone[0] ?? [], i), softmax(one));
+      close(
+        row(talking[0] ?? [], i),
+        heard.map((own, j) => own + mixing.weights * (other[j] as number)),
+      );
+      close(row(talking[1] ?? [], i), other);
+    }
+  }
+  // Without what is near, a word that stands twice finds its other place.
+  const { alone, talking } = talk(heed, MIXING);
+  const [from, to] = [WORDS.lastIndexOf("cat"), WORDS.indexOf("cat")];
+  expect(row(alone[0] ?? [], from)[to]).toBeLessThan(row(talking[0] ?? [], from)[to] as number);
+  expect(row(talking[0] ?? [], from)[to]).toBeGreaterThan(
+    row(talking[0] ?? [], from)[from] as number,
+  );
 });

@@ -3,8 +3,6 @@
 export const IDEAS = {
   luong_location:
     "The query alone predicts how much weight each place gets; what stands there is not read. In translation that can work, since word order is mostly kept. It cannot answer to what a sentence says, and the number of places is fixed by the learned matrix.",
-  talking_heads:
-    "Heads usually know nothing of each other until their outputs are added. Here a small matrix mixes their scores before softmax, and another their weights after it, so one head may sharpen or veto another. All heads of a pair are needed at once, which costs more memory traffic than heads that work alone.",
   gated:
     "Softmax must give all its weight away, even where a query needs nothing; models then park it on the first token. A gate after attention, the sigmoid of a projection of the query’s token, can simply close. It also puts a non-linear step between values and output, and large models train more stably.",
   attention_pooling:
