@@ -19,7 +19,10 @@ const state = async (page: Page, figure = "crafted") => {
   return file.state as Record<string, string>;
 };
 
-const PINNED = ["additive", "reformer", "rope", "longformer", "block_sparse", "scaled_dot_product"];
+const PINNED = [
+  "additive reformer rope longformer block_sparse scaled_dot_product",
+  "transformer_xl cope cosine sinusoidal differential grouped_query",
+].flatMap((ids) => ids.split(" "));
 
 for (const id of PINNED) {
   test(`a pinned cell of ${id} is in its link and its JSON file`, async ({ page }) => {

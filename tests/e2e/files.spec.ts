@@ -10,16 +10,16 @@ async function saved(page: Page, place: Locator, kind: string): Promise<Buffer> 
 }
 
 async function openPinned(page: Page) {
-  await page.goto("./mechanisms/cosine.html#v=1&causal=true&head=2&pin=3,2");
-  const panel = page.getByTestId("panel-cosine");
-  await expect(page.getByTestId("error-cosine")).toContainText(/10⁻|^0$/);
+  await page.goto("./mechanisms/luong_location.html#v=1&causal=true&head=2&pin=3,2");
+  const panel = page.getByTestId("panel-luong_location");
+  await expect(page.getByTestId("error-luong_location")).toContainText(/10⁻|^0$/);
   return panel;
 }
 
 test("head and pin are in the address, and a link restores them", async ({ page }) => {
   const panel = await openPinned(page);
   await expect(panel.getByRole("heading", { name: "Weights, head 2" })).toBeVisible();
-  await expect(page.getByTestId("readout-cosine")).toHaveText(/^query 3, key 2: 0\.\d{4}$/);
+  await expect(page.getByTestId("readout-luong_location")).toHaveText(/^query 3, key 2: 0\.\d{4}$/);
   await panel.getByRole("application").focus();
   for (const key of ["ArrowDown", "Enter"]) await page.keyboard.press(key);
   await expect.poll(() => page.url()).toContain("pin=4%2C2");
@@ -30,9 +30,9 @@ test("head and pin are in the address, and a link restores them", async ({ page 
 test("a link of another version, or an endless one, changes nothing", async ({ page }) => {
   for (const fragment of ["#v=2&causal=true&head=2", `#v=1&head=2&pin=${"1".repeat(5000)}`]) {
     await page.goto("about:blank");
-    await page.goto(`./mechanisms/cosine.html${fragment}`);
+    await page.goto(`./mechanisms/luong_location.html${fragment}`);
     await expect(
-      page.getByTestId("panel-cosine").getByRole("heading", { name: "Weights, head 1" }),
+      page.getByTestId("panel-luong_location").getByRole("heading", { name: "Weights, head 1" }),
     ).toBeVisible();
   }
 });
@@ -41,7 +41,11 @@ test("the files of a mechanism say what the page shows", async ({ page }) => {
   const panel = await openPinned(page);
   const report = JSON.parse((await saved(page, panel, "JSON")).toString("utf8"));
   expect(report.format).toBe("heed-mechanism-1");
-  expect(report).toMatchObject({ mechanism: "cosine", head: 1, pin: { row: 2, column: 1 } });
+  expect(report).toMatchObject({
+    mechanism: "luong_location",
+    head: 1,
+    pin: { row: 2, column: 1 },
+  });
   expect(report.params.causal).toBe(true);
   expect(report.link).toBe(page.url());
   const { shape, data } = report.results.weights;
@@ -54,7 +58,9 @@ test("the files of a mechanism say what the page shows", async ({ page }) => {
   const own: number[] = data.slice(first, first + keys);
   expect(own.reduce((sum, value) => sum + value, 0)).toBeCloseTo(1, 5);
   expect(own.slice(3).every((value) => value === 0)).toBe(true);
-  await expect(page.getByTestId("readout-cosine")).toContainText((own[1] as number).toFixed(4));
+  await expect(page.getByTestId("readout-luong_location")).toContainText(
+    (own[1] as number).toFixed(4),
+  );
 
   const csv = (await saved(page, panel, "CSV")).toString("utf8").trimEnd().split("\r\n");
   expect(csv).toHaveLength(queries + 1);
@@ -99,7 +105,7 @@ test("?embed=1 shows the figure alone, in the state of its link", async ({ page 
   await expect(page.getByTestId("cost")).toHaveCount(0);
   const whole = page.getByRole("link", { name: await page.title() });
   expect(await whole.getAttribute("href")).toBe("/mechanisms/flash.html#v=1&figure.after-tile=1");
-  await page.goto("./mechanisms/cosine.html?embed=1#v=1&head=2");
+  await page.goto("./mechanisms/luong_location.html?embed=1#v=1&head=2");
   await expect(page.getByRole("heading", { name: "Weights, head 2" })).toBeVisible();
   await page.goto("./?embed=1#v=1&text=one+two");
   await expect(page.getByTestId("caption")).toContainText(/output \d/);
@@ -112,7 +118,7 @@ test("the code to embed is a frame with this state", async ({ page, context }) =
   await panel.getByRole("button", { name: "Copy embed" }).click();
   const code = await page.evaluate(() => navigator.clipboard.readText());
   const src = /^<iframe src="([^"]+)" title="heed"/.exec(code)?.[1]?.replaceAll("&amp;", "&");
-  expect(src).toContain("cosine.html?embed=1#v=1&causal=true&head=2&pin=3%2C2");
+  expect(src).toContain("luong_location.html?embed=1#v=1&causal=true&head=2&pin=3%2C2");
   await page.goto(src as string);
-  await expect(page.getByTestId("readout-cosine")).toHaveText(/^query 3, key 2: /);
+  await expect(page.getByTestId("readout-luong_location")).toHaveText(/^query 3, key 2: /);
 });

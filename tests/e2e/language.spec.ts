@@ -1,12 +1,13 @@
 // German: the switch, the address, numbers, and that no page has a word of English left that does not
 // say so.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
 import { WORDS } from "../../web/src/mechanisms/linear/state.js";
 import { misfit, problemsOf } from "../../web/vite/messages.mjs";
 import { expect, test } from "./page.js";
+import { CRAFTED } from "./pages.js";
 
 const MESSAGES = JSON.parse(
   readFileSync(fileURLToPath(new URL("../../web/messages/de.json", import.meta.url)), "utf8"),
@@ -30,7 +31,7 @@ const TOKENS = /^[\d ]*(the|all|and|is)$/;
 /** Words of an example that sentences of its page quote. */
 const QUOTED = WORDS.map((word) => `„${word}“`);
 /** An expression or a number as it is typed. */
-const EXPRESSION = /\d \* abs\(|^0\.(2|75)$/;
+const EXPRESSION = /\d \* abs\(|^0\.([248]|75|000001)$/;
 
 /** What is read on the page, by eye or ear, and is not said to be English or code. */
 const wordsOf = (page: Page): Promise<string[]> =>
@@ -101,17 +102,17 @@ for (const [path, ready] of PAGES) {
   });
 }
 
-const FIGURES = fileURLToPath(new URL("../../web/src/mechanisms/", import.meta.url));
-const CRAFTED = readdirSync(FIGURES).filter((id) => existsSync(`${FIGURES}${id}/Page.svelte`));
-
-for (const id of CRAFTED) {
-  test(`the page of ${id} is German, its table too`, async ({ page }) => {
-    await page.goto(`de/mechanisms/${id}.html`);
+for (const path of CRAFTED) {
+  test(`${path} is German, its table too, and fits a phone`, async ({ page }) => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`de/${path}`);
     const crafted = page.getByTestId("crafted");
     await expect(crafted.first()).toHaveAttribute("aria-busy", "false");
     await page.getByTestId("cost").scrollIntoViewIfNeeded();
     await expect(page.getByTestId("code")).toBeVisible();
     await expectGerman(page);
+    const across = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect(across).toBeLessThanOrEqual(390);
     for (const table of await page.getByLabel("Als Tabelle").all()) await table.check();
     await expectGerman(page);
   });

@@ -131,7 +131,7 @@ test("a row is read out in order: its weights are those of the table, ranks coun
 });
 
 test("another head is another picture", async ({ page }) => {
-  const panel = await openMechanism(page, "cosine");
+  const panel = await openMechanism(page, "luong_location");
   await expect(panel.getByRole("heading", { name: "Weights, head 1" })).toBeVisible();
   const canvas = panel.locator(".matrix canvas");
   const before = await canvas.screenshot();

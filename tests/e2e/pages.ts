@@ -11,18 +11,19 @@ const htmlIn = (folder: string): string[] =>
     .map((name) => folder + name);
 
 const mechanisms = htmlIn("mechanisms/");
-const crafted = mechanisms.filter((name) =>
+/** Pages with a figure of their own. */
+export const CRAFTED: readonly string[] = mechanisms.filter((name) =>
   readFileSync(SITE + name, "utf8").includes('id="app" class="crafted"'),
 );
 
 /** Of pages that are alike but for their numbers, two. */
-const plain = mechanisms.filter((name) => !crafted.includes(name)).slice(0, 2);
+const plain = mechanisms.filter((name) => !CRAFTED.includes(name)).slice(0, 2);
 
 /** What pages show when their address asks for it. */
 const states = ["sort", "cards", "regression"].map((task) => `training.html#task=${task}`);
 
 /** Every page that is made by hand, and some of the others, below the folder of their language. */
-export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...crafted, ...plain];
+export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED, ...plain];
 
 /** Opens a page and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {

@@ -11,6 +11,13 @@ declare module "virtual:messages/de" {
   export const messages: Readonly<Record<string, string>>;
 }
 
+declare module "virtual:messages/de/mechanisms" {
+  /** By the mechanism's id: crafted pages alone have one. */
+  export const tables: Readonly<
+    Record<string, () => Promise<{ messages: Readonly<Record<string, string>> }>>
+  >;
+}
+
 declare module "virtual:messages/de/model" {
   /** Those that only the page of the language model says. */
   export const messages: Readonly<Record<string, string>>;

@@ -6,7 +6,8 @@ import { build } from "vite";
 const englishOnly = {
   name: "heed-english-only",
   resolveId: (id) => (id.startsWith("virtual:messages/") ? `\0${id}` : undefined),
-  load: (id) => (id.startsWith("\0virtual:messages/") ? "export const messages = {};" : undefined),
+  load: (id) =>
+    id.startsWith("\0virtual:messages/") ? "export const messages = {}, tables = {};" : undefined,
 };
 
 const entry = fileURLToPath(new URL("../src/element/attention_map.ts", import.meta.url));

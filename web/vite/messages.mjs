@@ -4,7 +4,7 @@
 // In code a message is t`...`; in the HTML files it is {{...}}.
 //   node web/vite/messages.mjs    what the translations lack, and what they have too much
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "svelte/compiler";
 import { IDEAS } from "../mechanisms/ideas.mjs";
@@ -209,9 +209,28 @@ function sourceMessages(file) {
 }
 
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
-const OWN_FOLDERS = { model: ["model", "model_page"], training: ["training"] };
+const OWN_FOLDERS = {
+  model: ["model", "model_page"],
+  training: ["training"],
+  mechanisms: ["mechanisms"],
+};
 
 export const hasOwnMessages = (page) => Object.hasOwn(OWN_FOLDERS, page);
+
+const CRAFTED = join(web, "src/mechanisms/");
+
+/** What a crafted page says: its own files and those of the figures that it shares. */
+export function craftedMessages(id) {
+  const files = new Set();
+  const follow = (file) => {
+    if (files.has(file) || !file.startsWith(CRAFTED)) return;
+    files.add(file);
+    const imports = readFileSync(file, "utf8").matchAll(/ from "(\.[^"]+)"/g);
+    for (const [, path] of imports) follow(join(dirname(file), path.replace(/\.js$/, ".ts")));
+  };
+  follow(join(CRAFTED, id, "Page.svelte"));
+  return new Set([...files].flatMap(sourceMessages));
+}
 
 /**
  * What scripts say, by message: the page that alone says it, or "" for what others say too. What stands in

@@ -113,12 +113,19 @@ function craftedLinks(id, bundle) {
   ].join("\n    ");
 }
 
-/** What a German page needs before it can say anything. */
+/** What a German page needs before it can say anything; a crafted one has messages of its own. */
 function germanLinks(bundle) {
-  const chunk = Object.values(bundle).find(({ facadeModuleId }) =>
-    facadeModuleId?.endsWith("virtual:messages/de"),
-  );
-  return (home) => `<link rel="modulepreload" href="${home}/${chunk.fileName}" />\n  `;
+  const nameOf = (module) =>
+    Object.values(bundle).find(({ facadeModuleId }) => facadeModuleId?.endsWith(module))?.fileName;
+  const all = "virtual:messages/de";
+  const own = (id) => (isCrafted(id) ? [`${all}/mechanisms`, `${all}/mechanisms/${id}`] : []);
+  return (file) => {
+    const home = file.includes("/") ? "../.." : "..";
+    const id = file.match(/^mechanisms\/(\w+)\.html$/)?.[1];
+    return [all, ...(id ? own(id) : [])]
+      .map((module) => `<link rel="modulepreload" href="${home}/${nameOf(module)}" />\n  `)
+      .join("");
+  };
 }
 
 function writePages(folder, bundle) {
@@ -126,10 +133,7 @@ function writePages(folder, bundle) {
   const write = (file, html) => {
     const german = join(folder, GERMAN.folder, file);
     mkdirSync(dirname(german), { recursive: true });
-    writeFileSync(
-      german,
-      localised(html, file, GERMAN, links(file.includes("/") ? "../.." : "..")),
-    );
+    writeFileSync(german, localised(html, file, GERMAN, links(file)));
     writeFileSync(join(folder, file), localised(html, file, ENGLISH));
   };
   const read = (file) => readFileSync(join(folder, file), "utf8");

@@ -1,12 +1,16 @@
 //   virtual:messages/de         the German messages by the hash of the English one, half as large as the file
 //   virtual:messages/de/model   those that only the page model.html says; the first table lacks them.
 //                               Likewise training
+//   virtual:messages/de/mechanisms        how to get those of one crafted page
+//   virtual:messages/de/mechanisms/<id>   what that page says and no page of another kind
 import { messageKey } from "../src/lib/message_key.ts";
-import { readMessages, spokenMessages } from "./messages.mjs";
+import { craftedMessages, readMessages, spokenMessages } from "./messages.mjs";
+import { isCrafted, mechanisms } from "./registry.mjs";
 
-const ID = /^virtual:messages\/(\w+)(?:\/(\w+))?$/;
+const ID = /^virtual:messages\/(\w+)(?:\/(\w+)(?:\/(\w+))?)?$/;
 
-function hashed(language, page) {
+/** The table of a page; of a crafted one where `id` names it. */
+function hashed(language, page, id) {
   const spoken = spokenMessages();
   const table = {};
   for (const [message, translation] of Object.entries(readMessages(language))) {
@@ -14,8 +18,18 @@ function hashed(language, page) {
     if (key in table) throw new Error(`two messages have one hash, ${key}: “${message}”`);
     table[key] = { translation, page: spoken.get(message) };
   }
-  const wanted = Object.entries(table).filter(([, message]) => message.page === page);
+  const crafted = id && new Set([...craftedMessages(id)].map(messageKey));
+  const wanted = Object.entries(table).filter(
+    ([key, message]) => message.page === page && (!crafted || crafted.has(key)),
+  );
   return Object.fromEntries(wanted.map(([key, { translation }]) => [key, translation]));
+}
+
+function craftedTables(language) {
+  const lines = mechanisms
+    .filter(({ id }) => isCrafted(id))
+    .map(({ id }) => `${id}: () => import("virtual:messages/${language}/mechanisms/${id}"),`);
+  return `export const tables = {${lines.join("")}};`;
 }
 
 export function translations() {
@@ -23,9 +37,10 @@ export function translations() {
     name: "heed-translations",
     resolveId: (id) => (ID.test(id) ? `\0${id}` : undefined),
     load(id) {
-      const [, language, page] = id.replace(/^\0/, "").match(ID) ?? [];
+      const [, language, page, crafted] = id.replace(/^\0/, "").match(ID) ?? [];
       if (!language) return undefined;
-      return `export const messages = ${JSON.stringify(hashed(language, page ?? ""))};`;
+      if (page === "mechanisms" && !crafted) return craftedTables(language);
+      return `export const messages = ${JSON.stringify(hashed(language, page ?? "", crafted))};`;
     },
   };
 }

@@ -17,9 +17,20 @@ const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, stri
   training: () => import("virtual:messages/de/training"),
 };
 
+/** Those that only the crafted page of this mechanism says. */
+async function ofMechanism(id: string | undefined) {
+  if (id === undefined) return undefined;
+  const { tables } = await import("virtual:messages/de/mechanisms");
+  return tables[id]?.();
+}
+
 /** The site's messages, and those of this page. */
 async function german(): Promise<Readonly<Record<string, string>>> {
-  const tables = [import("virtual:messages/de"), OWN[page?.dataset.messages ?? ""]?.()];
+  const tables = [
+    import("virtual:messages/de"),
+    OWN[page?.dataset.messages ?? ""]?.(),
+    ofMechanism(document.getElementById("app")?.dataset.mechanism),
+  ];
   return Object.assign({}, ...(await Promise.all(tables)).map((table) => table?.messages));
 }
 
