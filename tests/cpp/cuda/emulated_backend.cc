@@ -53,7 +53,7 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
       plan.Params(base.Params(base.host_arrays().data(), nullptr, &fault));
   const auto run = [&](auto element) {
     cuda::WithHopperShape<decltype(element)>(
-        plan.dim(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
+        plan.columns(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
   };
   if (problem.problem.q.dtype == DType::kFloat16) {
     run(Float16());
