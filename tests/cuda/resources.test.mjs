@@ -59,7 +59,7 @@ function readableName(mangled) {
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   return (
     mangled.match(
-      /(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|MultiplyBlocks|MeanBlocks|InverseBlocks|ResidualBlocks|ConvolutionBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|MultiplyBlocks|MeanBlocks|InverseBlocks|ResidualBlocks|ConvolutionBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }

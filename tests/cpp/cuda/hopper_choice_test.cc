@@ -27,7 +27,7 @@ Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout =
   outputs.output = output.view();
   const cuda::DeviceProblem call =
       cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {});
-  const cuda::AttentionPlan plan(call, kProcessors);
+  const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
   choice.fits = cuda::FitsHopper(call);
   EXPECT_EQ(cuda::TakesHopper(call, plan, TilePath::kHopper), choice.fits);
