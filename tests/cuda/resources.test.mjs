@@ -53,15 +53,23 @@ function parseReport(text) {
 function readableName(mangled) {
   const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
-  const hopper = mangled.match(/HopperShape.*?Li(\d+)E/);
-  if (hopper) return `Hopper, ${hopper[1]} columns`;
+  const hopper = hopperColumns(mangled);
+  if (hopper) return `Hopper, ${hopper[0]} columns of keys, ${hopper[1]} of values`;
   const recurrent = mangled.match(/(Recurrent|Random|Level)KernelI.*?ELi(\d+)E/);
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   return (
     mangled.match(
-      /(CombineRows|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|MultiplyBlocks|MeanBlocks|InverseBlocks|ResidualBlocks|ConvolutionBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|MultiplyBlocks|MeanBlocks|InverseBlocks|ResidualBlocks|ConvolutionBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
     )?.[1] ?? mangled
   );
+}
+
+/** Columns of keys and values of a Hopper kernel's mangled name. */
+function hopperColumns(mangled) {
+  return mangled
+    .match(/HopperShape.*?Li(\d+)ELi(\d+)E/)
+    ?.slice(1)
+    .map(Number);
 }
 
 async function compile(nvcc, path, arch, cubin) {
@@ -113,17 +121,22 @@ async function checkProbes(cuobjdump, cubin) {
 /** Looks at the machine code of the Hopper kernels of a file. */
 async function checkHopperCode(cuobjdump, cubin, diagnostic) {
   const kernels = await disassemble(cuobjdump, cubin);
-  assert.equal(kernels.length, 2, "64 and 128 columns");
+  assert.equal(kernels.length, 4, "64, 128, 192 and 256 columns");
   for (const sass of kernels) {
-    const name = readableName(sass.slice(0, sass.indexOf("\n")));
-    assert.match(sass, /HGMMA\.64x128x16/, `${name} multiplies with wgmma`);
+    const mangled = sass.slice(0, sass.indexOf("\n"));
+    const name = readableName(mangled);
+    const columns = hopperColumns(mangled)[1];
+    const keys = columns > 128 ? 64 : 128;
+    for (const n of [keys, columns]) {
+      assert.ok(sass.includes(`HGMMA.64x${n}x16`), `${name} multiplies with wgmma`);
+    }
     assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
     assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
     assert.match(sass, /USETMAXREG\.TRY_ALLOC\S* UP\d+, 0xe8/, `${name} takes 232 registers`);
     // Between the waits for the first scores and for the values of a tile, softmax: as many
-    // exponentials as scores, and the 64 of softcap. ptxas would wait before them if it may.
+    // exponentials as scores, and those of softcap. ptxas would wait before them if it may.
     const softmax = sass.split(/DEPBAR\.LE gsb0, 0x0/)[1];
-    assert.ok(softmax.split("MUFU.EX2").length - 1 >= 128, `${name} waits before softmax`);
+    assert.ok(softmax.split("MUFU.EX2").length - 1 >= keys, `${name} waits before softmax`);
     // From here to where it ends, the code of the group that loads.
     const producer = sass.match(/USETMAXREG\.DEALLOC\S* 0x28[\s\S]*?\*\/\s+EXIT ;/)?.[0];
     assert.ok(producer, `${name} gives all but 40 registers back`);

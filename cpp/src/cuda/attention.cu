@@ -15,12 +15,13 @@
 #include "src/cuda/row_plan.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/cuda/split_plan.h"
 
 namespace heed::cuda {
 namespace {
 
 __global__ void __launch_bounds__(kBlockThreads)
-    CombineRows(const __grid_constant__ AttentionParams params) {
+    MergeSplits(const __grid_constant__ AttentionParams params) {
   DeviceBlock block(nullptr);
   CombineRow(block, params, blockIdx.x);
 }
@@ -56,23 +57,38 @@ void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, co
   }
 }
 
+// Blocks of the call's kernel that share a multiprocessor.
+int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
+  const AttentionProblem& p = call.problem;
+  int64_t resident = 1;
+  WithElement(p.q.dtype, [&](auto element) {
+    WithProductsOf<decltype(element)>(
+        ShapeOf(p.q.dtype, p.head_dim, p.head_dim_v), [&](auto products) {
+          resident = ResidentBlocks(decltype(products)::kDim, SharedBytes<decltype(products)>(),
+                                    device.shared_bytes);
+        });
+  });
+  return resident;
+}
+
 void Launch(const DeviceProblem& call, Stream stream) {
   const Device device = CurrentDevice();
   if (NeedsRows(call)) return LaunchRows(call, device, stream);
-  const AttentionPlan plan(call, device.processors);
+  const AttentionPlan plan(call, device.processors, ResidentBlocksOf(call, device));
   if (plan.IsEmpty()) return;
   GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // refused before memory is taken
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   const DeviceMemory split(static_cast<size_t>(plan.split_floats()) * sizeof(float), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
   const AttentionParams params =
-      plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()), DeviceFault());
+      plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()),
+                  CountersOf(stream, plan.num_counters()), DeviceFault());
   if (RunsOnHopper(call, plan, device)) return LaunchOnHopper(call, params, device, stream);
-  WithElement(plan, [&](auto element) {
+  WithElement(plan.dtype(), [&](auto element) {
     LaunchAttention<decltype(element)>(plan, params, device, stream);
   });
-  if (plan.num_merges() == 0) return;
-  CombineRows<<<GridOf(plan.num_merges()), kBlockThreads, 0, stream>>>(params);
+  if (plan.num_merges() == 0 || params.counters != nullptr) return;
+  MergeSplits<<<GridOf(plan.num_merges()), kBlockThreads, 0, stream>>>(params);
   ThrowOnError(cudaGetLastError(), "launching the merge of splits");
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "src/cuda/attention_params.h"
+#include "src/cuda/combine_kernel.h"
 #include "src/cuda/device.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
@@ -42,19 +43,20 @@ class AttentionKernel {
         row_words_(block.template Allocate<uint64_t>(kBlockRows)) {}
 
   HEED_DEVICE void Run(int64_t index) {
-    place_ = PlaceOf(index, p_.row_blocks, p_.units, p_.splits);
+    place_ = PlaceOfBlock(p_, index);
+    splits_ = SplitsOf(p_, place_.unit);
     batch_ = place_.unit / p_.num_kv_heads;
     kv_head_ = place_.unit % p_.num_kv_heads;
     FindRows();
     FindKeys();
     Clear();
-    VisitTiles(TilesOf(keys_.begin, keys_.end, kKeys, place_.split, p_.splits));
+    VisitTiles(TilesOf(keys_.begin, keys_.end, kKeys, place_.split, splits_.count));
     block_.template GroupSum<4>(row_sum_);
-    if (p_.splits > 1) {
-      StoreSplit();
-    } else {
-      StoreRows();
-    }
+    if (splits_.count == 1) return StoreRows();
+    StoreSplit();
+    if (p_.counters == nullptr) return;
+    uint32_t* counter = p_.counters + place_.row_block * p_.units + place_.unit;
+    if (block_.ArrivesLast(counter, static_cast<uint32_t>(splits_.count))) MergeRows();
   }
 
  private:
@@ -406,7 +408,7 @@ class AttentionKernel {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         const int64_t row = PackedRow(RowInBlock(t, half));
         if (row >= p_.rows) continue;
-        const int64_t at = (place_.split * p_.units + place_.unit) * p_.rows + row;
+        const int64_t at = (splits_.first + place_.split) * p_.rows + row;
         if (t % 4 == 0) {
           p_.split_max[at] = row_max_(t, half);
           p_.split_sum[at] = row_sum_(t, half);
@@ -420,6 +422,15 @@ class AttentionKernel {
     });
   }
 
+  // All splits of the block's rows are stored.
+  HEED_DEVICE void MergeRows() {
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int r = t / kWarp; r < kBlockRows; r += kBlockThreads / kWarp) {
+        if (PackedRow(r) < p_.rows) MergeRow<kWarp>(p_, place_.unit, PackedRow(r), t % kWarp);
+      }
+    });
+  }
+
   Block& block_;
   const AttentionParams& p_;
   Shared q_, k_, v_;
@@ -427,6 +438,7 @@ class AttentionKernel {
   typename Block::template Shared<uint64_t> row_words_;  // of a tile, where there are patterns
 
   BlockPlace place_;
+  UnitSplits splits_;
   int batch_, kv_head_;
   RowKeys keys_;       // that some row sees
   RowKeys full_;       // that all rows see

@@ -95,13 +95,19 @@ struct AttentionParams {
   // The schedule (plan.h).
   int64_t rows;  // group * q_len
   int64_t row_blocks;
-  int64_t units;  // batch * num_kv_heads
-  int32_t splits;
-  // Results of splits, merged by a second kernel: [splits, units, rows] maxima, as many sums, and
-  // [splits, units, rows, head_dim_v] sums of weighted values.
+  int64_t units;   // batch * num_kv_heads
+  int32_t splits;  // of every unit, or:
+  // [batch + 1]: the KV heads of entry b have split_starts[b + 1] - split_starts[b] splits each,
+  // and those of all entries before it split_starts[b]. nullptr: absent.
+  const int32_t* split_starts;
+  // Results of splits (SplitsOf): [parts, rows] maxima, as many sums, and [parts, rows, head_dim_v]
+  // sums of weighted values.
   float* split_max;
   float* split_sum;
   float* split_values;
+  // [row_blocks, units]: how many splits are done. The last one merges. 0 before and after the
+  // kernel. nullptr: a second kernel merges.
+  uint32_t* counters;
 
   Fault* fault;
 };

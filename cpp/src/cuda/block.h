@@ -5,7 +5,7 @@
 //   Registers<T, N>   N registers of each thread: r(thread, n)
 //   Shared<T>         an array of the block: Load, LoadFour, Store, CopyAsync, by a thread
 //   Each(body)        body(thread) for every thread; no barrier
-//   Sync()            a barrier; Any(test) is one too
+//   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks
 //   collectives       of a quad or a warp, called by all threads of the block alike
 //
 // On the device all of this is inlined away: Registers are registers, Each is a call.
@@ -130,6 +130,20 @@ class DeviceBlock {
   template <class T>
   HEED_DEVICE static uint32_t Pack(T type, float low, float high) {
     return ptx::Pack(type, low, high);
+  }
+
+  // Counts the blocks that have come here: true in the last of `blocks`, which then sees what all
+  // threads of the others wrote to memory before they came. It leaves the counter at 0. (CUDA C++
+  // Programming Guide, "Memory Fence Functions": the sum of an array.)
+  HEED_DEVICE bool ArrivesLast(uint32_t* counter, uint32_t blocks) {
+    __threadfence();
+    __syncthreads();
+    bool last = false;
+    if (threadIdx.x == 0) {
+      last = atomicInc(counter, blocks - 1) == blocks - 1;
+      __threadfence();
+    }
+    return __syncthreads_or(last ? 1 : 0) != 0;
   }
 
   // Keeps the first fault of all blocks.

@@ -40,12 +40,10 @@ class HopperConsumer {
         to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
                                                                          : params.scale * kLog2E) {}
 
-  HEED_DEVICE void Run(int64_t block, int64_t blocks) {
-    EachItem(p_, block, blocks, [&](const BlockPlace& place) {
-      place_ = place;
-      batch_ = place.unit / p_.num_kv_heads;
-      kv_head_ = place.unit % p_.num_kv_heads;
-      const ItemKeys keys = FindKeys(group_, p_, place);
+  HEED_DEVICE void Run(int32_t block, int32_t blocks) {
+    EachItem(p_, block, blocks, [&](int32_t item) {
+      FindPlace(item);
+      const ItemKeys keys = FindKeys(group_, p_, place_);
       all_ = keys.all;
       const TileSpan tiles = TilesOfItem<Shape>(keys);
       FindRows();
@@ -54,6 +52,7 @@ class HopperConsumer {
         VisitTiles(tiles);
       }
       group_.template GroupSum<4>(row_sum_);
+      FindPlace(Group::Opaque(item));  // again: registers of tiles are dear
       StoreRows();
     });
   }
@@ -65,9 +64,10 @@ class HopperConsumer {
   template <class T, int N>
   using Registers = typename Group::template Registers<T, N>;
   static constexpr int kDim = Shape::kDim;
+  static constexpr int kValueDim = Shape::kValueDim;
   static constexpr int kKeys = Shape::kKeys;
   static constexpr int kScores = kKeys / 2;
-  static constexpr int kOut = kDim / 2;
+  static constexpr int kOut = kValueDim / 2;
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
 
@@ -80,6 +80,12 @@ class HopperConsumer {
   HEED_DEVICE int QueryOf(int64_t row) const { return static_cast<int>(row) / p_.group; }
   HEED_DEVICE int HeadOf(int64_t row) const {
     return kv_head_ * p_.group + static_cast<int>(row) % p_.group;
+  }
+
+  HEED_DEVICE void FindPlace(int32_t item) {
+    place_ = PlaceOfItem(p_, item);
+    batch_ = place_.unit / p_.num_kv_heads;
+    kv_head_ = place_.unit % p_.num_kv_heads;
   }
 
   // What each row may see, and an empty state. Rows behind the last one see nothing.
@@ -179,8 +185,8 @@ class HopperConsumer {
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
       const int v = Shape::ValuesAt(stage) + key * kPanelBytes;
-      group_.template MmaRegisters<kDim>(Element{}, out_, weights_, key / 4,
-                                         group_.Matrix(v, Shape::kPanelOfKeys));
+      group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
+                                              group_.Matrix(v, Shape::kPanelOfKeys));
     }
     group_.MmaCommit();
   }
@@ -298,7 +304,7 @@ class HopperConsumer {
   // Calls body(at) for the thread's share of the chunks of the values: a half for each group.
   template <class Body>
   HEED_DEVICE void EachChunk(int t, int stage, const Body& body) {
-    constexpr int kHalf = Shape::kTileBytes / kConsumers;
+    constexpr int kHalf = Shape::kValueBytes / kConsumers;
     HEED_NO_UNROLL for (int at = t * 16; at < kHalf; at += kGroupThreads * 16) {
       body(Shape::ValuesAt(stage) + own_ * kHalf + at);
     }
@@ -332,13 +338,18 @@ class HopperConsumer {
         group_.FromQuad(positive, word, key % 8 / 2, bits, 1);
         group_.Each([&](int t) {
           const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
+          bool sees[2];
+          float weight[2];  // 1 or 0: of a number that is not finite no more matters
+          HEED_UNROLL for (int half = 0; half < 2; ++half) {
+            sees[half] = BitOf(bits(t, 0), key, half);
+            weight[half] = BitOf(bits(t, 1), key, half) ? 1.0f : 0.0f;
+          }
           HEED_UNROLL for (int n = 0; n < kOut; ++n) {
             const int half = n % 4 / 2;
             const int at = SwizzledOffset(kKeys, 64 * word + key, Apart(n)) + 2 * column;
             const uint16_t value = group_.Load(t, Shape::ValuesAt(stage) + at);
-            if (!IsNotFinite(Element{}, value) || !BitOf(bits(t, 0), key, half)) continue;
-            const float x = ToFloat(Element{value});
-            out_(t, n) += BitOf(bits(t, 1), key, half) ? x : x * 0.0f;
+            if (!IsNotFinite(Element{}, value) || !sees[half]) continue;
+            out_(t, n) += ToFloat(Element{value}) * weight[half];
           }
         });
       }

@@ -27,15 +27,16 @@ class HopperProducer {
                              const typename Group::Map& keys, const typename Group::Map& values)
       : group_(group), p_(params), keys_(keys), values_(values) {}
 
-  HEED_DEVICE void Run(int64_t block, int64_t blocks) {
-    EachItem(p_, block, blocks, [&](const BlockPlace& place) {
+  HEED_DEVICE void Run(int32_t block, int32_t blocks) {
+    EachItem(p_, block, blocks, [&](int32_t item) {
+      const BlockPlace place = PlaceOfItem(p_, item);
       const TileSpan tiles = TilesOfItem<Shape>(FindKeys(group_, p_, place));
       HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
         group_.Leader([&] {
           LoadTile(keys_, Barriers::KeysEmpty(turn_.stage), Barriers::KeysFull(turn_.stage),
-                   Shape::KeysAt(turn_.stage), tile, place.unit);
+                   Shape::KeysAt(turn_.stage), Shape::kKeyBytes, tile, place.unit);
           LoadTile(values_, Barriers::ValuesEmpty(turn_.stage), Barriers::ValuesFull(turn_.stage),
-                   Shape::ValuesAt(turn_.stage), tile, place.unit);
+                   Shape::ValuesAt(turn_.stage), Shape::kValueBytes, tile, place.unit);
         });
         turn_.Advance();
       }
@@ -45,11 +46,11 @@ class HopperProducer {
  private:
   using Barriers = HopperBarriers<Shape::kStages>;
 
-  HEED_DEVICE void LoadTile(const typename Group::Map& map, int empty, int full, int to,
+  HEED_DEVICE void LoadTile(const typename Group::Map& map, int empty, int full, int to, int bytes,
                             int32_t tile, int32_t unit) {
     group_.WaitForPhase(empty, turn_.parity ^ 1);
-    group_.ArriveExpecting(full, Shape::kTileBytes);
-    HEED_UNROLL for (int panel = 0; panel < Shape::kPanels; ++panel) {
+    group_.ArriveExpecting(full, bytes);
+    HEED_UNROLL for (int panel = 0; panel < bytes / Shape::kPanelOfKeys; ++panel) {
       group_.LoadBox(to + panel * Shape::kPanelOfKeys, map, full, panel * kPanelCols,
                      tile * Shape::kKeys, unit % p_.num_kv_heads, unit / p_.num_kv_heads);
     }
@@ -66,7 +67,7 @@ class HopperProducer {
 template <class Group, class Shape>
 HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
                            const typename Group::Map& keys, const typename Group::Map& values,
-                           int64_t block, int64_t blocks) {
+                           int32_t block, int32_t blocks) {
   using Barriers = HopperBarriers<Shape::kStages>;
   if (group.index() == 0) {
     group.Leader([&] {
@@ -81,10 +82,10 @@ HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<kProducerRegisters>();
+    group.template GiveRegistersBack<Shape::kProducerRegisters>();
     HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
   } else {
-    group.template TakeRegisters<kConsumerRegisters>();
+    group.template TakeRegisters<Shape::kConsumerRegisters>();
     HopperConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

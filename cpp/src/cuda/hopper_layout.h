@@ -24,11 +24,6 @@ inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
 inline constexpr int kSwizzleBytes = 1024;
 
-// Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
-inline constexpr int kProducerRegisters = 40;
-inline constexpr int kConsumerRegisters = 232;
-static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
-
 // Byte offset of column `col` of row `row` in a tile of `rows` rows.
 HEED_DEVICE constexpr int SwizzledOffset(int rows, int row, int col) {
   const int chunk = col % kPanelCols / 8 ^ row % 8;
@@ -56,27 +51,33 @@ struct TileMap {
   uint32_t rows;
 };
 
-// Sizes of the kernel on elements T, head_dim and head_dim_v up to kDim.
-template <class T, int kDim_>
+// Sizes of the kernel on elements T: head_dim up to kDim, head_dim_v up to kValueDim.
+template <class T, int kDim_, int kValueDim_>
 struct HopperShape {
   using Element = T;
   static constexpr int kDim = kDim_;
-  static constexpr int kKeys = 128;  // of a tile
+  static constexpr int kValueDim = kValueDim_;
+  static constexpr int kKeys = kValueDim <= 128 ? 128 : 64;  // of a tile
   static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
-  static constexpr int kPanels = kDim / kPanelCols;
-  static constexpr int kQueryBytes = kPanels * kGroupRows * kPanelBytes;
+  static constexpr int kQueryBytes = kDim / kPanelCols * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
-  static constexpr int kTileBytes = kPanels * kPanelOfKeys;
+  static constexpr int kKeyBytes = kDim / kPanelCols * kPanelOfKeys;
+  static constexpr int kValueBytes = kValueDim / kPanelCols * kPanelOfKeys;
 
   // Offsets in shared memory, of which the tiles are multiples of kSwizzleBytes.
   HEED_DEVICE static constexpr int QueriesAt(int consumer) { return consumer * kQueryBytes; }
   HEED_DEVICE static constexpr int KeysAt(int stage) {
-    return QueriesAt(kConsumers) + stage * kTileBytes;
+    return QueriesAt(kConsumers) + stage * kKeyBytes;
   }
   HEED_DEVICE static constexpr int ValuesAt(int stage) {
-    return KeysAt(kStages) + stage * kTileBytes;
+    return KeysAt(kStages) + stage * kValueBytes;
   }
-  static constexpr int kBytes = kConsumers * kQueryBytes + 2 * kStages * kTileBytes;
+  static constexpr int kBytes = kConsumers * kQueryBytes + kStages * (kKeyBytes + kValueBytes);
+
+  // Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
+  static constexpr int kProducerRegisters = 40;
+  static constexpr int kConsumerRegisters = 232;
+  static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.
@@ -109,7 +110,7 @@ struct TileTurn {
 // The item that block `block` of a grid of `blocks` computes in its round `round`. Items are
 // sorted, longest first, and dealt out there and back, so that who had the longest of a round has
 // the shortest of the next. A block is done at its first item that does not exist.
-HEED_DEVICE constexpr int64_t ItemOf(int64_t block, int64_t blocks, int64_t round) {
+HEED_DEVICE constexpr int32_t ItemOf(int32_t block, int32_t blocks, int32_t round) {
   return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 

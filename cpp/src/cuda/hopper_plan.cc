@@ -10,7 +10,12 @@ constexpr int64_t kVector = 16;  // bytes that TMA and copies of queries want ro
 constexpr int64_t kMostBytes = int64_t{1} << 40;  // of a stride
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 
+// Positions, packed rows and items are 32 bits wide in the kernel.
 constexpr int64_t kFar = int64_t{1} << 30;
+
+int64_t RowBlocksOf(const AttentionProblem& p) {
+  return (p.group * p.q_len + kHopperRows - 1) / kHopperRows;
+}
 
 // May TMA read the tensor? ("cuTensorMapEncodeTiled", CUDA driver API.) Strides of dimensions of
 // one entry do not matter.
@@ -51,8 +56,8 @@ bool HasVectors(const StoredTensor& q) {
 
 bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
   const AttentionOptions& o = p.options;
-  // Positions and packed rows are 32 bits wide in the kernel.
-  bool near = p.group * p.q_len < kFar && p.kv_len < kFar;
+  bool near = p.group * p.q_len < kFar && p.kv_len < kFar &&
+              RowBlocksOf(p) * p.batch * p.num_kv_heads < kFar;
   for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
   const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
   const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
@@ -74,15 +79,23 @@ bool FitsHopper(const DeviceProblem& call) {
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
   if (path == TilePath::kBase || !FitsHopper(call)) return false;
   if (path == TilePath::kHopper) return true;
-  return plan.num_merges() == 0 && call.problem.group * call.problem.q_len > kGroupRows;
+  return plan.fills_processors() && call.problem.group * call.problem.q_len > kGroupRows;
+}
+
+HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v) {
+  const int64_t dim = std::max(head_dim, head_dim_v);
+  if (dim <= 64) return {64, 64};
+  if (dim <= 128) return {128, 128};
+  if (head_dim <= 192 && head_dim_v <= 128) return {192, 128};
+  return {256, 256};
 }
 
 HopperPlan::HopperPlan(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
-  dim_ = ShapeOf(p.q.dtype, p.head_dim, p.head_dim_v).dim;
-  row_blocks_ = (p.group * p.q_len + kHopperRows - 1) / kHopperRows;
+  columns_ = HopperColumnsOf(p.head_dim, p.head_dim_v);
+  row_blocks_ = RowBlocksOf(p);
   units_ = p.batch * p.num_kv_heads;
-  WithHopperShape<BFloat16>(dim_, [&](auto shape) {
+  WithHopperShape<BFloat16>(columns_, [&](auto shape) {
     keys_ = MapOf(p.k, decltype(shape)::kKeys);
     values_ = MapOf(p.v, decltype(shape)::kKeys);
   });

@@ -20,11 +20,20 @@ bool FitsHopper(const DeviceProblem& call);
 // the call. kBase and kHopper are what the caller wants instead.
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path);
 
+// Columns of q and k, and of v, that a kernel has room for.
+struct HopperColumns {
+  int keys;
+  int values;
+};
+inline constexpr int64_t kMaxHopperDim = 256;
+// The smallest kernel for the call, head_dim and head_dim_v at most kMaxHopperDim.
+HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v);
+
 class HopperPlan {
  public:
   explicit HopperPlan(const DeviceProblem& call);
 
-  int dim() const { return dim_; }  // 64 or 128 columns
+  HopperColumns columns() const { return columns_; }
   int64_t num_items() const { return row_blocks_ * units_; }
   const TileMap& keys() const { return keys_; }
   const TileMap& values() const { return values_; }
@@ -33,20 +42,18 @@ class HopperPlan {
   AttentionParams Params(AttentionParams params) const;
 
  private:
-  int dim_;
+  HopperColumns columns_;
   int64_t row_blocks_, units_;
   TileMap keys_, values_;
 };
 
-// Columns of q, k and v that the Hopper kernel has room for: with 256 it spilled registers (nvcc
-// 13.0).
-inline constexpr int64_t kMaxHopperDim = 128;
-
-// Calls body(HopperShape<T, dim>()).
+// Calls body(HopperShape<T, columns.keys, columns.values>()).
 template <class T, class Body>
-void WithHopperShape(int dim, const Body& body) {
-  if (dim == 64) return body(HopperShape<T, 64>());
-  body(HopperShape<T, 128>());
+void WithHopperShape(HopperColumns columns, const Body& body) {
+  if (columns.keys == 64) return body(HopperShape<T, 64, 64>());
+  if (columns.keys == 128) return body(HopperShape<T, 128, 128>());
+  if (columns.keys == 192) return body(HopperShape<T, 192, 128>());
+  body(HopperShape<T, 256, 256>());
 }
 
 }  // namespace heed::cuda

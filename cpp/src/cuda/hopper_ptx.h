@@ -103,14 +103,20 @@ __device__ __forceinline__ void MmaWait() {
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define HEED_OUT_32(c, i) \
   HEED_OUT_8(c, i), HEED_OUT_8(c, i + 8), HEED_OUT_8(c, i + 16), HEED_OUT_8(c, i + 24)
-#define HEED_SUMS_32                                                                            \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
-#define HEED_SUMS_64                                                                            \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "  \
-  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "  \
-  "%56, %57, %58, %59, %60, %61, %62, %63}"
+#define HEED_FROM_0_TO_31                                                                 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HEED_FROM_32_TO_63                                                                \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
+  "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HEED_FROM_64_TO_127                                                                  \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, "    \
+  "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "    \
+  "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
+  "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define HEED_SUMS_32 "{" HEED_FROM_0_TO_31 "}"
+#define HEED_SUMS_64 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 "}"
+#define HEED_SUMS_128 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 ", " HEED_FROM_64_TO_127 "}"
 
 // c = a b^T (+ c): a is 64 x 16 and b is N x 16, both row-major in shared memory.
 #define HEED_MMA_SHARED(T, type, N, SUMS, OUT, a_at, b_at, add_at)                         \
@@ -137,10 +143,13 @@ __device__ __forceinline__ void MmaWait() {
   }
 #define HEED_OUT_ALL_64 HEED_OUT_32(c, 0)
 #define HEED_OUT_ALL_128 HEED_OUT_32(c, 0), HEED_OUT_32(c, 32)
+#define HEED_OUT_ALL_256 HEED_OUT_ALL_128, HEED_OUT_32(c, 64), HEED_OUT_32(c, 96)
 
 template <int kCount>
 struct Columns {};
 
+HEED_MMA_SHARED(Float16, "f16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34")
+HEED_MMA_SHARED(BFloat16, "bf16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34")
 HEED_MMA_SHARED(Float16, "f16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_SHARED(BFloat16, "bf16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_REGISTERS(Float16, "f16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35",
@@ -151,13 +160,22 @@ HEED_MMA_REGISTERS(BFloat16, "bf16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "
                    "%36", "%37")
 HEED_MMA_REGISTERS(BFloat16, "bf16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66",
                    "%67", "%68", "%69")
+HEED_MMA_REGISTERS(Float16, "f16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128", "%129", "%130",
+                   "%131", "%132", "%133")
+HEED_MMA_REGISTERS(BFloat16, "bf16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128", "%129", "%130",
+                   "%131", "%132", "%133")
 
 #undef HEED_MMA_SHARED
 #undef HEED_MMA_REGISTERS
 #undef HEED_OUT_ALL_64
 #undef HEED_OUT_ALL_128
+#undef HEED_OUT_ALL_256
 #undef HEED_SUMS_32
 #undef HEED_SUMS_64
+#undef HEED_SUMS_128
+#undef HEED_FROM_0_TO_31
+#undef HEED_FROM_32_TO_63
+#undef HEED_FROM_64_TO_127
 #undef HEED_OUT_32
 #undef HEED_OUT_8
 

@@ -14,14 +14,17 @@
 
 namespace heed::cuda {
 
-// Calls body(place) for each item of the block, in order.
+// Calls body(item) for each item of the block, in order. There are fewer than 2^30.
 template <class Body>
-HEED_DEVICE void EachItem(const AttentionParams& p, int64_t block, int64_t blocks,
+HEED_DEVICE void EachItem(const AttentionParams& p, int32_t block, int32_t blocks,
                           const Body& body) {
-  const int64_t items = p.row_blocks * p.units;
-  HEED_NO_UNROLL for (int64_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
-    body(PlaceOf(ItemOf(block, blocks, round), p.row_blocks, p.units, 1));
+  const int32_t items = static_cast<int32_t>(p.row_blocks * p.units);
+  HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
+    body(ItemOf(block, blocks, round));
   }
+}
+HEED_DEVICE BlockPlace PlaceOfItem(const AttentionParams& p, int32_t item) {
+  return PlaceOf(item, p.row_blocks, p.units, 1);
 }
 
 // The keys that some row of an item sees (none: begin >= end), and those that all rows see.

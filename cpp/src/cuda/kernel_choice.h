@@ -27,11 +27,11 @@ void WithProductsOf(const KernelShape& shape, const Body& body) {
   body(typename ProductsOf<T, 256, 32>::Type());
 }
 
-// Calls body(T()) with the plan's element type.
+// Calls body(T()) with the element type.
 template <class Body>
-void WithElement(const AttentionPlan& plan, const Body& body) {
-  if (plan.dtype() == DType::kFloat16) return body(Float16());
-  if (plan.dtype() == DType::kBFloat16) return body(BFloat16());
+void WithElement(DType dtype, const Body& body) {
+  if (dtype == DType::kFloat16) return body(Float16());
+  if (dtype == DType::kBFloat16) return body(BFloat16());
   body(float());
 }
 

@@ -15,12 +15,13 @@
 
 namespace heed::cuda {
 
-// Where ptxas is told no least number of blocks a multiprocessor (0), it may spill a few registers
-// to fit one block more (CUDA C++ Programming Guide, Launch Bounds): it did so for narrow float32
-// rows.
+// Blocks that a multiprocessor should have room for. Where the loop over tiles leaves registers for
+// three, the merge behind it must not take them; ptxas told nothing (0) may give it all there are,
+// or spill a few to fit one block more (CUDA C++ Programming Guide, Launch Bounds).
 template <class Products>
 constexpr int LeastBlocks() {
-  return std::is_same_v<typename Products::Element, float> && Products::kDim == 64 ? 1 : 0;
+  constexpr bool kIsFloat = std::is_same_v<typename Products::Element, float>;
+  return Products::kDim == 64 || (kIsFloat && Products::kDim == 128) ? 3 : 0;
 }
 
 template <class Products>

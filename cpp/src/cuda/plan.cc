@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/cuda/pattern_rows.h"
+#include "src/cuda/split_plan.h"
 
 namespace heed::cuda {
 namespace {
@@ -66,14 +67,19 @@ DevicePairs<T> PairsOf(const TensorView<const T>& view) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How full the waves of `blocks` blocks are.
-double Efficiency(int64_t blocks, int64_t processors) {
-  return static_cast<double>(blocks) /
-         static_cast<double>(CeilDiv(blocks, processors) * processors);
+// Tiles of keys of each batch entry, as far as the host knows.
+std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {
+  const std::span<const int32_t> lengths = p.options.key_lengths;
+  const size_t batch = static_cast<size_t>(p.batch);
+  std::vector<int64_t> tiles(batch, CeilDiv(p.kv_len, tile_keys));
+  if (lengths.empty()) return tiles;
+  const size_t each = lengths.size() / batch;  // 1, or one a query
+  for (size_t b = 0; b < batch; ++b) {
+    const auto of_entry = lengths.subspan(b * each, each);
+    tiles[b] = CeilDiv(*std::max_element(of_entry.begin(), of_entry.end()), tile_keys);
+  }
+  return tiles;
 }
-
-constexpr int64_t kFewTiles = 4;
-constexpr int64_t kMostSplits = 128;
 
 }  // namespace
 
@@ -86,27 +92,17 @@ KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
   return {256, 32};
 }
 
-int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors) {
-  if (blocks == 0 || 5 * blocks >= 4 * processors || tiles <= kFewTiles) return 1;
-  const int64_t most = std::min({kMostSplits, processors, tiles});
-  double best = 0;
-  for (int64_t s = 1; s <= most; ++s) best = std::max(best, Efficiency(blocks * s, processors));
-  for (int64_t s = 1; s <= most; ++s) {
-    if (Efficiency(blocks * s, processors) >= 0.85 * best) return s;
-  }
-  return most;
-}
-
-AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors)
+AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)
     : dtype_(call.problem.q.dtype),
       shape_(ShapeOf(dtype_, call.problem.head_dim, call.problem.head_dim_v)) {
-  SetSizes(call, processors);
+  SetSizes(call);
+  SetSplits(call.problem, processors, resident);
   SetRows(call);
   SetSockets(call.problem);
   SetRules(call);
 }
 
-void AttentionPlan::SetSizes(const DeviceProblem& call, int64_t processors) {
+void AttentionPlan::SetSizes(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   params_.batch = static_cast<int32_t>(p.batch);
   params_.num_heads = static_cast<int32_t>(p.num_heads);
@@ -118,8 +114,29 @@ void AttentionPlan::SetSizes(const DeviceProblem& call, int64_t processors) {
   params_.row_blocks = CeilDiv(params_.rows, kBlockRows);
   const bool asks = p.output.size() > 0 || (p.outputs.lse.has_value() && p.outputs.lse.size() > 0);
   params_.units = asks ? p.batch * p.num_kv_heads : 0;
-  params_.splits = static_cast<int32_t>(NumSplits(params_.row_blocks * params_.units,
-                                                  CeilDiv(p.kv_len, shape_.tile_keys), processors));
+}
+
+// By the lengths of the entries where the host knows them, else by kv_len.
+void AttentionPlan::SetSplits(const AttentionProblem& p, int64_t processors, int64_t resident) {
+  const std::vector<int64_t> tiles = TilesOfEntries(p, shape_.tile_keys);
+  const int64_t longest = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
+  const int64_t blocks = params_.row_blocks * params_.units;
+  fills_processors_ = NumSplits(blocks, longest, processors) == 1;
+  const int64_t places = processors * resident;
+  params_.splits = static_cast<int32_t>(NumSplits(blocks, longest, places));
+  parts_ = params_.units * params_.splits;
+  most_splits_ = params_.splits;
+  const auto same = [&](int64_t count) { return count == longest; };
+  if (blocks == 0 || std::all_of(tiles.begin(), tiles.end(), same)) return;
+  const std::vector<int32_t> starts =
+      SplitStarts(tiles, params_.row_blocks * p.num_kv_heads, places);
+  parts_ = starts.back() * p.num_kv_heads;
+  most_splits_ = 1;
+  for (size_t b = 0; b < tiles.size(); ++b) {
+    most_splits_ = std::max<int64_t>(most_splits_, starts[b + 1] - starts[b]);
+  }
+  params_.splits = 1;
+  if (most_splits_ > 1) split_starts_ = arrays_.Add(std::span<const int32_t>(starts));
 }
 
 void AttentionPlan::SetRows(const DeviceProblem& call) {
@@ -195,12 +212,19 @@ void AttentionPlan::SetPatterns(const AttentionProblem& p) {
 }
 
 int64_t AttentionPlan::split_floats() const {
-  if (params_.splits == 1) return 0;
-  return params_.splits * params_.units * params_.rows * (params_.v.width + 2);
+  return is_split() ? parts_ * params_.rows * (params_.v.width + 2) : 0;
 }
 
-AttentionParams AttentionPlan::Params(const char* arrays, float* split, Fault* fault) const {
+int64_t AttentionPlan::num_counters() const {
+  const bool merges = MergesInKernel(std::min<int64_t>(params_.rows, kBlockRows), most_splits_);
+  return is_split() && merges ? params_.row_blocks * params_.units : 0;
+}
+
+AttentionParams AttentionPlan::Params(const char* arrays, float* split, uint32_t* counters,
+                                      Fault* fault) const {
   AttentionParams params = params_;
+  params.split_starts = ArrayAt<int32_t>(arrays, split_starts_);
+  params.counters = counters;
   params.alibi_slopes = ArrayAt<float>(arrays, alibi_);
   params.sinks = ArrayAt<float>(arrays, sinks_);
   params.rules.offsets = ArrayAt<int64_t>(arrays, offsets_);
@@ -214,7 +238,7 @@ AttentionParams AttentionPlan::Params(const char* arrays, float* split, Fault* f
   params.patterns.starts = ArrayAt<int64_t>(arrays, pattern_starts_);
   params.patterns.tiles = ArrayAt<int32_t>(arrays, pattern_tiles_);
   params.patterns.words = ArrayAt<uint64_t>(arrays, pattern_words_);
-  const int64_t rows = params.splits * params.units * params.rows;
+  const int64_t rows = parts_ * params.rows;
   params.split_max = split;
   params.split_sum = split == nullptr ? nullptr : split + rows;
   params.split_values = split == nullptr ? nullptr : split + 2 * rows;

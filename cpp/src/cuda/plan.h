@@ -39,12 +39,6 @@ struct KernelShape {
 };
 KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v);
 
-// How many parts the keys are split into, so that `blocks` blocks of `tiles` tiles each occupy
-// `processors` multiprocessors: 1 when they already do or there is little to split; else the
-// smallest count whose last wave is nearly as full as that of the best one (FlashAttention-3's
-// rule: 85 %).
-int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t processors);
-
 // Columns of q, k and v that the tile kernel has room for.
 inline constexpr int64_t kMaxTileDim = 256;
 
@@ -75,24 +69,33 @@ const T* ArrayAt(const char* arrays, int64_t offset) {
 
 class AttentionPlan {
  public:
-  AttentionPlan(const DeviceProblem& call, int64_t processors);
+  // For a GPU of so many multiprocessors, each of which runs `resident` blocks at a time.
+  AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident);
 
   DType dtype() const { return dtype_; }
   KernelShape shape() const { return shape_; }
-  int64_t num_blocks() const { return params_.row_blocks * params_.units * params_.splits; }
-  // Rows that the second kernel merges; 0 when keys are not split.
-  int64_t num_merges() const { return params_.splits > 1 ? params_.units * params_.rows : 0; }
+  int64_t num_blocks() const { return params_.row_blocks * parts_; }
+  bool is_split() const { return most_splits_ > 1; }
+  // Blocks of the second kernel, one a row, which merges splits where counters are not given.
+  int64_t num_merges() const { return is_split() ? params_.units * params_.rows : 0; }
+  // Would every multiprocessor have a block if keys were not split?
+  bool fills_processors() const { return fills_processors_; }
   bool IsEmpty() const { return num_blocks() == 0; }
 
   // What the device needs besides the tensors.
   const std::vector<char>& host_arrays() const { return arrays_.bytes(); }
   int64_t split_floats() const;
+  // Counters by which the attention kernel merges splits itself; 0 where the second kernel should.
+  int64_t num_counters() const;
 
-  // The parameters, given where copies of host_arrays() and split_floats() floats lie.
-  AttentionParams Params(const char* arrays, float* split, Fault* fault) const;
+  // The parameters, given where copies of host_arrays(), split_floats() floats and num_counters()
+  // counters lie. Counters are 0 before and after the call; nullptr leaves the merge to the second
+  // kernel.
+  AttentionParams Params(const char* arrays, float* split, uint32_t* counters, Fault* fault) const;
 
  private:
-  void SetSizes(const DeviceProblem& call, int64_t processors);
+  void SetSizes(const DeviceProblem& call);
+  void SetSplits(const AttentionProblem& p, int64_t processors, int64_t resident);
   void SetRows(const DeviceProblem& call);
   void SetSockets(const AttentionProblem& p);
   void SetRules(const DeviceProblem& call);
@@ -102,9 +105,13 @@ class AttentionPlan {
   KernelShape shape_;
   AttentionParams params_{};
   HostArrays arrays_;
+  int64_t parts_ = 0;  // of all units
+  int64_t most_splits_ = 1;
+  bool fills_processors_ = true;
   // Offsets in arrays_; -1: absent.
   int64_t alibi_ = -1, sinks_ = -1, offsets_ = -1, lengths_ = -1, prefixes_ = -1;
   int64_t query_documents_ = -1, key_documents_ = -1;
+  int64_t split_starts_ = -1;
   int64_t pattern_ids_ = -1, pattern_starts_ = -1, pattern_tiles_ = -1, pattern_words_ = -1;
 };
 

@@ -79,7 +79,7 @@ bool NeedsRows(const DeviceProblem& call) {
          (unbounded && p.q.dtype == DType::kFloat16);
 }
 
-RowPlan::RowPlan(const DeviceProblem& call, int64_t processors) : shared_(call, 1) {
+RowPlan::RowPlan(const DeviceProblem& call, int64_t processors) : shared_(call, 1, 1) {
   const AttentionProblem& p = call.problem;
   params_.num_rows =
       shared_.IsEmpty() && !p.outputs.weights.has_value() && !p.outputs.scores.has_value()
@@ -153,20 +153,20 @@ void RowPlan::SetOutputs(const AttentionProblem& p) {
 }
 
 int64_t RowPlan::num_projections() const {
-  const AttentionParams base = shared_.Params(nullptr, nullptr, nullptr);
+  const AttentionParams base = shared_.Params(nullptr, nullptr, nullptr, nullptr);
   if (params_.key_weight.data == nullptr) return 0;
   return static_cast<int64_t>(base.batch) * base.num_kv_heads * base.kv_len;
 }
 
 int64_t RowPlan::scratch_floats() const {
-  const AttentionParams base = shared_.Params(nullptr, nullptr, nullptr);
+  const AttentionParams base = shared_.Params(nullptr, nullptr, nullptr, nullptr);
   return num_projections() * params_.depth + params_.num_slots * base.kv_len;
 }
 
 RowParams RowPlan::Params(const char* shared_arrays, const char* row_arrays, float* scratch,
                           Fault* fault) const {
   RowParams params = params_;
-  params.base = shared_.Params(shared_arrays, nullptr, fault);
+  params.base = shared_.Params(shared_arrays, nullptr, nullptr, fault);
   params.inverse_width = ArrayAt<float>(row_arrays, width_);
   params.head_scale = ArrayAt<float>(row_arrays, head_scale_);
   params.score_bias = ArrayAt<float>(row_arrays, score_bias_);

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "src/cuda/runtime.h"
 #include "src/message.h"
@@ -10,6 +14,8 @@ __device__ Fault first_fault;
 
 constexpr const char* kNeeded =
     "a GPU of compute capability 8.0 or newer and a driver for this build's CUDA";
+
+constexpr int64_t kLeastCounters = 1024;
 
 std::string VersionText(int version) {
   return Join("{}.{}", {version / 1000, version % 1000 / 10});
@@ -74,6 +80,37 @@ DeviceMemory::DeviceMemory(size_t bytes, Stream stream) : stream_(stream) {
 
 DeviceMemory::~DeviceMemory() {
   if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+}
+
+bool IsCaptured(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  ThrowOnError(cudaStreamIsCapturing(stream, &status), "asking whether the stream is captured");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+uint32_t* CountersOf(Stream stream, int64_t count) {
+  if (count == 0 || IsCaptured(stream)) return nullptr;
+  int device = 0;
+  unsigned long long id = 0;
+  ThrowOnError(cudaGetDevice(&device), "asking for the current device");
+  ThrowOnError(cudaStreamGetId(stream, &id), "asking which stream it is");
+  struct Counters {
+    uint32_t* data = nullptr;
+    int64_t count = 0;
+  };
+  static std::mutex mutex;
+  static std::map<std::pair<int, unsigned long long>, Counters> of_streams;
+  const std::lock_guard lock(mutex);
+  Counters& counters = of_streams[{device, id}];
+  if (counters.count >= count) return counters.data;
+  // Those that are outgrown stay: another thread may be about to launch with them.
+  const int64_t grown = std::max({count, 2 * counters.count, kLeastCounters});
+  const size_t bytes = static_cast<size_t>(grown) * sizeof(uint32_t);
+  void* data = nullptr;
+  ThrowOnError(cudaMallocAsync(&data, bytes, stream), "allocating counters");
+  ThrowOnError(cudaMemsetAsync(data, 0, bytes, stream), "clearing counters");
+  counters = {static_cast<uint32_t*>(data), grown};
+  return counters.data;
 }
 
 void Check(Stream stream) {

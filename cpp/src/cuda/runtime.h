@@ -28,6 +28,13 @@ Device CurrentDevice();
 // Where kernels of the current device record a fault.
 Fault* DeviceFault();
 
+bool IsCaptured(Stream stream);
+
+// `count` counters for a kernel of the stream, which are 0 and which it leaves at 0, so that its
+// next kernel finds them so: they are cleared once, 4 KiB a stream, and kept. nullptr when count is
+// 0, and when the stream is captured: the graph may run beside the stream, and would share them.
+uint32_t* CountersOf(Stream stream, int64_t count);
+
 // Memory in the stream's order: allocated and freed as kernels are, so that nothing waits.
 class DeviceMemory {
  public:

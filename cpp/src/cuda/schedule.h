@@ -23,6 +23,40 @@ HEED_DEVICE BlockPlace PlaceOf(int64_t index, int64_t row_blocks, int64_t units,
           static_cast<int32_t>(unit)};
 }
 
+// The splits of a unit: part `first` of all parts and its followers.
+struct UnitSplits {
+  int64_t first;
+  int32_t count;
+};
+HEED_DEVICE UnitSplits SplitsOf(const AttentionParams& p, int32_t unit) {
+  if (p.split_starts == nullptr) return {static_cast<int64_t>(unit) * p.splits, p.splits};
+  const int32_t* start = p.split_starts + unit / p.num_kv_heads;
+  const int32_t count = start[1] - start[0];
+  return {static_cast<int64_t>(start[0]) * p.num_kv_heads + unit % p.num_kv_heads * count, count};
+}
+
+// The entry whose splits part `part` belongs to.
+HEED_DEVICE int32_t EntryOfPart(const AttentionParams& p, int64_t part) {
+  int32_t low = 0, high = p.batch;
+  while (high - low > 1) {
+    const int32_t middle = (low + high) / 2;
+    const bool behind = part < static_cast<int64_t>(p.split_starts[middle]) * p.num_kv_heads;
+    (behind ? high : low) = middle;
+  }
+  return low;
+}
+
+// The same order where entries have splits of their own.
+HEED_DEVICE BlockPlace PlaceOfBlock(const AttentionParams& p, int64_t index) {
+  if (p.split_starts == nullptr) return PlaceOf(index, p.row_blocks, p.units, p.splits);
+  const int64_t parts = static_cast<int64_t>(p.split_starts[p.batch]) * p.num_kv_heads;
+  const int64_t part = index % parts;
+  const int32_t entry = EntryOfPart(p, part);
+  const int64_t within = part - static_cast<int64_t>(p.split_starts[entry]) * p.num_kv_heads;
+  return {p.row_blocks - 1 - index / parts, static_cast<int32_t>(within / p.num_kv_heads),
+          entry * p.num_kv_heads + static_cast<int32_t>(within % p.num_kv_heads)};
+}
+
 // Tiles [begin, end).
 struct TileSpan {
   int32_t begin;

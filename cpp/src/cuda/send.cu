@@ -24,12 +24,6 @@ __global__ void Unpack(const __grid_constant__ Parcel parcel, char* to, int coun
 // Beyond so many launches a copy that waits for the stream is the lesser evil.
 constexpr size_t kMostParcels = 256;
 
-bool IsCaptured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  ThrowOnError(cudaStreamIsCapturing(stream, &status), "asking whether the stream is captured");
-  return status != cudaStreamCaptureStatusNone;
-}
-
 }  // namespace
 
 void SendArrays(const std::vector<char>& bytes, char* to, Stream stream) {

@@ -29,6 +29,11 @@ struct DeviceCall {
   // Multiprocessors of the GPU that is emulated: keys are split only where many are. A real GPU
   // has its own.
   int64_t processors = 1;
+  // In which order emulated blocks run: 0 as they are numbered, 1 the other way round, others
+  // shuffled. A GPU has its own.
+  uint64_t block_order = 0;
+  // Leaves the merge of splits to the second kernel; without an effect on a GPU.
+  bool merges_apart = false;
   // Asks for the Hopper kernel; without an effect on a GPU that lacks it.
   bool on_hopper = false;
 };

@@ -27,6 +27,8 @@ class OnDevice : public ::testing::TestWithParam<DType> {
 struct DeviceChoices {
   Layout layout = Layout::kDense;  // of q, k and v where they are 16 bits wide
   int64_t processors = 1;
+  uint64_t block_order = 0;
+  bool merges_apart = false;
   bool pairs = false;  // asks for weights and scores too
   bool on_hopper = false;
 };

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "device_backend.h"
@@ -19,11 +22,21 @@
 namespace heed::testing {
 namespace {
 
+// The numbers of `count` blocks in the order in which they run.
+std::vector<int64_t> OrderOfBlocks(int64_t count, uint64_t order) {
+  std::vector<int64_t> indices(static_cast<size_t>(count));
+  std::iota(indices.begin(), indices.end(), 0);
+  if (order == 1) std::reverse(indices.begin(), indices.end());
+  if (order > 1) std::shuffle(indices.begin(), indices.end(), std::mt19937_64(order));
+  return indices;
+}
+
 template <class Products>
-void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params) {
+void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params,
+               uint64_t order) {
   ASSERT_EQ(plan.shape().dim, Products::kDim);
   ASSERT_EQ(plan.shape().tile_keys, Products::kKeys);
-  for (int64_t index = 0; index < plan.num_blocks(); ++index) {
+  for (const int64_t index : OrderOfBlocks(plan.num_blocks(), order)) {
     HostBlock block;
     cuda::AttentionKernel<HostBlock, Products>(block, params).Run(index);
     ASSERT_EQ(block.complaint(), "") << "block " << index;
@@ -50,10 +63,10 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
   const cuda::HopperPlan plan(problem);
   cuda::Fault fault;
   const cuda::AttentionParams params =
-      plan.Params(base.Params(base.host_arrays().data(), nullptr, &fault));
+      plan.Params(base.Params(base.host_arrays().data(), nullptr, nullptr, &fault));
   const auto run = [&](auto element) {
     cuda::WithHopperShape<decltype(element)>(
-        plan.dim(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
+        plan.columns(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
   };
   if (problem.problem.q.dtype == DType::kFloat16) {
     run(Float16());
@@ -123,20 +136,25 @@ void RunTokens(const RecurrentProblem& problem) {
 std::string RunOnDevice(const DeviceCall& call) {
   const cuda::DeviceProblem problem = Validate(call);
   if (cuda::NeedsRows(problem)) return RunRows(problem, call.processors);
-  const cuda::AttentionPlan plan(problem, call.processors);
+  const cuda::AttentionPlan plan(problem, call.processors, 1);
   if (call.on_hopper) return RunHopper(problem, plan);
   std::vector<float> split(static_cast<size_t>(plan.split_floats()),
                            std::numeric_limits<float>::quiet_NaN());
+  std::vector<uint32_t> counters(static_cast<size_t>(plan.num_counters()), 0);
+  const bool apart = call.merges_apart || counters.empty();
   cuda::Fault fault;
-  const cuda::AttentionParams params = plan.Params(plan.host_arrays().data(), split.data(), &fault);
-  cuda::WithElement(plan, [&](auto element) {
-    cuda::WithProductsOf<decltype(element)>(
-        plan.shape(), [&](auto products) { RunBlocks<decltype(products)>(plan, params); });
+  const cuda::AttentionParams params = plan.Params(plan.host_arrays().data(), split.data(),
+                                                   apart ? nullptr : counters.data(), &fault);
+  cuda::WithElement(plan.dtype(), [&](auto element) {
+    cuda::WithProductsOf<decltype(element)>(plan.shape(), [&](auto products) {
+      RunBlocks<decltype(products)>(plan, params, call.block_order);
+    });
   });
-  for (int64_t row = 0; row < plan.num_merges(); ++row) {
+  for (int64_t index = 0; apart && index < plan.num_merges(); ++index) {
     HostBlock block;
-    cuda::CombineRow(block, params, row);
+    cuda::CombineRow(block, params, index);
   }
+  EXPECT_EQ(counters, std::vector<uint32_t>(counters.size(), 0)) << "counters are left at 0";
   return cuda::FaultText(fault);
 }
 

@@ -27,7 +27,7 @@ Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout =
   outputs.output = output.view();
   const cuda::DeviceProblem call =
       cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {});
-  const cuda::AttentionPlan plan(call, kProcessors);
+  const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
   choice.fits = cuda::FitsHopper(call);
   EXPECT_EQ(cuda::TakesHopper(call, plan, TilePath::kHopper), choice.fits);
@@ -62,7 +62,8 @@ TEST(HopperChoice, LeavesTypesWidthsAndStridesToTheBasePath) {
   EXPECT_FALSE(ChoiceOf(Many(), DType::kFloat32).fits);
   EXPECT_FALSE(ChoiceOf(Many(), DType::kBFloat16, Layout::kReversed).fits);
   EXPECT_FALSE(ChoiceOf(Many(20)).fits);  // rows of 40 bytes
-  EXPECT_FALSE(ChoiceOf(Many(136)).fits);
+  EXPECT_TRUE(ChoiceOf(Many(256)).fits);
+  EXPECT_FALSE(ChoiceOf(Many(264)).fits);
 }
 
 TEST(HopperChoice, LeavesSocketsOfPairsToTheBasePath) {
@@ -98,6 +99,18 @@ TEST(HopperChoice, LeavesDecodingToTheBasePath) {
   const Choice split = ChoiceOf(MakeCase(sizes));
   EXPECT_TRUE(split.fits);
   EXPECT_FALSE(split.fastest);
+}
+
+TEST(HopperChoice, TheKernelIsTheSmallestThatHoldsKeysAndValues) {
+  const auto columns = [](int64_t head_dim, int64_t head_dim_v) {
+    const cuda::HopperColumns c = cuda::HopperColumnsOf(head_dim, head_dim_v);
+    return std::pair(c.keys, c.values);
+  };
+  EXPECT_EQ(columns(64, 8), std::pair(64, 64));
+  EXPECT_EQ(columns(8, 72), std::pair(128, 128));
+  EXPECT_EQ(columns(192, 128), std::pair(192, 128));
+  EXPECT_EQ(columns(136, 136), std::pair(256, 256));
+  EXPECT_EQ(columns(200, 64), std::pair(256, 256));
 }
 
 TEST(HopperChoice, MapsNameTheInnermostDimensionFirst) {

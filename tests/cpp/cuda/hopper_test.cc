@@ -47,6 +47,10 @@ TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
            {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
     ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
   }
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
+           {136, 8}, {192, 128}, {192, 136}, {8, 256}, {200, 64}, {256, 256}}) {
+    ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
+  }
 }
 
 TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
@@ -100,6 +104,42 @@ TEST_P(DeviceHopper, ModifiersTogetherAndAlone) {
   c.sinks.clear();
   c.scalars.normalize = Normalize::kSoftmax1;
   ExpectHopperMatches(c, GetParam());
+}
+
+// Of the kernels for more than 128 columns, which have tiles of other sizes.
+std::vector<Sizes> WideSizes() {
+  Sizes latent = Small(), wide = Small();  // latent attention has keys wider than its values
+  latent.head_dim = 192, latent.head_dim_v = 128;
+  wide.head_dim = wide.head_dim_v = 256;
+  return {latent, wide};
+}
+
+TEST_P(DeviceHopper, WideColumnsTakeEverySocket) {
+  for (const Sizes& sizes : WideSizes()) {
+    AttentionCase c = CausalCase(sizes, 150, 300);
+    c.key_lengths = {300, 170};
+    ExpectHopperMatches(c, GetParam());
+    c.scalars.window = {.left = 90, .right = 20};
+    c.scalars.softcap = 3.0;
+    c.alibi_slopes = AlibiSlopes(4);
+    c.sinks = {0, -kInf, 2, 30};
+    ExpectHopperMatches(c, GetParam());
+    c.key_lengths = {0, 1};
+    c.scalars.normalize = Normalize::kSoftmax1;
+    c.sinks.clear();
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
+TEST_P(DeviceHopper, WideColumnsKeepPoisonOut) {
+  for (const Sizes& sizes : WideSizes()) {
+    for (const int64_t column : {3, 127}) {
+      AttentionCase c = CausalCase(sizes, 150, 150);
+      for (const int64_t j : {40, 63, 64, 130}) c.v(1, 0, j, column) = j == 64 ? kInf : kNan;
+      c.k(0, 1, 100, 120) = kNan;
+      ExpectHopperMatches(c, GetParam());
+    }
+  }
 }
 
 TEST_P(DeviceHopper, HugeScoresAndUnderflow) {

@@ -192,6 +192,14 @@ class HostBlock {
     return Bits(T{}, low) | Bits(T{}, high) << 16;
   }
 
+  bool ArrivesLast(uint32_t* counter, uint32_t blocks) {
+    Sync();
+    if (*counter >= blocks) Complain("more blocks come than the counter expects");
+    if (++*counter < blocks) return false;
+    *counter = 0;
+    return true;
+  }
+
   void Report(cuda::Fault* fault, cuda::FaultKind kind, int64_t place, int64_t value) {
     if (fault->kind == 0) *fault = {static_cast<int>(kind), place, value};
   }

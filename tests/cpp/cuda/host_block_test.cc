@@ -228,6 +228,20 @@ TYPED_TEST(DeviceProducts, EveryColumnOfARowHasOneThread) {
   EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
 }
 
+TEST(HostBlock, TheLastToArriveClearsTheCounter) {
+  uint32_t counter = 0;
+  HostBlock block;
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_FALSE(block.ArrivesLast(&counter, 3));
+    EXPECT_FALSE(block.ArrivesLast(&counter, 3));
+    EXPECT_TRUE(block.ArrivesLast(&counter, 3));
+    EXPECT_EQ(counter, 0u);
+  }
+  counter = 3;
+  block.ArrivesLast(&counter, 3);
+  EXPECT_NE(block.complaint(), "");
+}
+
 // Random123's known answers for philox4x32-10 (kat_vectors, Salmon et al. 2011).
 TEST(DevicePhilox, GivesThePublishedWords) {
   uint32_t words[4];

@@ -301,19 +301,21 @@ void ExpectShapeFits() {
 }
 
 TEST(HopperLayout, TilesFitTheDevice) {
-  ExpectShapeFits<cuda::HopperShape<Float16, 64>>();
-  ExpectShapeFits<cuda::HopperShape<Float16, 128>>();
+  ExpectShapeFits<cuda::HopperShape<Float16, 64, 64>>();
+  ExpectShapeFits<cuda::HopperShape<Float16, 128, 128>>();
+  ExpectShapeFits<cuda::HopperShape<Float16, 192, 128>>();
+  ExpectShapeFits<cuda::HopperShape<Float16, 256, 256>>();
 }
 
 TEST(HopperSchedule, EveryItemHasOneBlockAndLoadsAreEven) {
-  for (const int64_t items : {1, 5, 132, 133, 264, 1000}) {
-    const int64_t blocks = std::min<int64_t>(items, 132);
+  for (const int32_t items : {1, 5, 132, 133, 264, 1000}) {
+    const int32_t blocks = std::min(items, 132);
     std::vector<int> visits(static_cast<size_t>(items), 0);
-    int64_t least = 1 << 30, most = 0;
-    for (int64_t block = 0; block < blocks; ++block) {
-      int64_t work = 0;  // item n takes items - n
-      for (int64_t round = 0; cuda::ItemOf(block, blocks, round) < items; ++round) {
-        const int64_t item = cuda::ItemOf(block, blocks, round);
+    int32_t least = 1 << 30, most = 0;
+    for (int32_t block = 0; block < blocks; ++block) {
+      int32_t work = 0;  // item n takes items - n
+      for (int32_t round = 0; cuda::ItemOf(block, blocks, round) < items; ++round) {
+        const int32_t item = cuda::ItemOf(block, blocks, round);
         ++visits[static_cast<size_t>(item)];
         work += items - item;
       }

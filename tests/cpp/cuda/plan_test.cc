@@ -3,14 +3,14 @@
 
 #include <vector>
 
+#include "attention_case.h"
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/schedule.h"
+#include "stored_buffer.h"
 
 namespace heed::testing {
 namespace {
-
-using cuda::NumSplits;
 
 TEST(DevicePlan, EveryPlaceIsVisitedOnceLaterRowsFirst) {
   constexpr int64_t kRowBlocks = 5, kUnits = 3;
@@ -45,25 +45,41 @@ TEST(DevicePlan, SplitsShareTheTilesOfARow) {
   }
 }
 
-TEST(DevicePlan, KeysAreSplitOnlyWhenBlocksAreFewAndTilesAreMany) {
-  EXPECT_EQ(NumSplits(0, 1000, 132), 1);
-  EXPECT_EQ(NumSplits(106, 1000, 132), 1);  // 80 % of the multiprocessors are busy
-  EXPECT_EQ(NumSplits(8, 4, 132), 1);       // nothing to split
-  EXPECT_EQ(NumSplits(1, 1000, 132), 109);  // the smallest count that fills 85 % of 97 %
-  EXPECT_EQ(NumSplits(8, 1000, 132), 15);   // 120 of 132: 14 would be 84.8 %
-  EXPECT_EQ(NumSplits(66, 1000, 132), 2);
-  EXPECT_EQ(NumSplits(1, 6, 132), 6);  // a tile each
+cuda::AttentionPlan PlanOf(AttentionCase c, int64_t processors, int64_t resident) {
+  const StoredBuffer q(c.q, DType::kBFloat16, Layout::kDense),
+      k(c.k, DType::kBFloat16, Layout::kDense), v(c.v, DType::kBFloat16, Layout::kDense);
+  Buffer<float> output({c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v},
+                       Layout::kDense, 0);
+  AttentionOutputs outputs;
+  outputs.output = output.view();
+  return {cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {}),
+          processors, resident};
 }
 
-TEST(DevicePlan, SplitsNeverExceedTilesOrProcessors) {
-  for (int64_t blocks = 1; blocks < 140; ++blocks) {
-    for (const int64_t tiles : {1, 5, 20, 3000}) {
-      const int64_t splits = NumSplits(blocks, tiles, 132);
-      EXPECT_GE(splits, 1);
-      EXPECT_LE(splits, tiles);
-      EXPECT_LE(splits, 128);
-    }
-  }
+AttentionCase Decoding(std::vector<int32_t> lengths) {
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 8,
+                              .num_kv_heads = 2,
+                              .q_len = 1,
+                              .kv_len = 640,
+                              .head_dim = 64,
+                              .head_dim_v = 64});
+  c.key_lengths = std::move(lengths);
+  return c;
+}
+
+TEST(DevicePlan, DecodingIsSplitByTheLongestEntryOrByEachEntrysOwn) {
+  const cuda::AttentionPlan whole = PlanOf(Decoding({}), 8, 2);
+  EXPECT_EQ(whole.num_blocks(), 4 * 4);  // 4 units on 16 places
+  EXPECT_EQ(whole.num_counters(), 4);
+  EXPECT_EQ(whole.num_merges(), 16);
+  EXPECT_EQ(whole.split_floats(), 16 * 4 * 66);
+  EXPECT_FALSE(whole.fills_processors());
+  EXPECT_EQ(PlanOf(Decoding({256, 256}), 8, 2).num_blocks(), 4);  // four tiles are not split
+  const cuda::AttentionPlan ragged = PlanOf(Decoding({640, 64}), 8, 2);
+  EXPECT_EQ(ragged.num_blocks(), 2 * 3 + 2 * 1);  // 22 tiles: parts of four
+  EXPECT_EQ(ragged.num_counters(), 4);
+  EXPECT_EQ(PlanOf(Decoding({640, 600}), 1, 1).is_split(), false);
 }
 
 TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {

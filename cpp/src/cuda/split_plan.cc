@@ -1,0 +1,54 @@
+#include "src/cuda/split_plan.h"
+
+#include <algorithm>
+
+namespace heed::cuda {
+namespace {
+
+constexpr int64_t kFewTiles = 4;
+constexpr int64_t kMostSplits = 128;
+constexpr int64_t kMostMergedParts = 256;
+constexpr int64_t kReservedBytes = 1024;  // of shared memory, for each block
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How full the waves of `blocks` blocks are.
+double Efficiency(int64_t blocks, int64_t places) {
+  return static_cast<double>(blocks) / static_cast<double>(CeilDiv(blocks, places) * places);
+}
+
+}  // namespace
+
+int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places) {
+  if (blocks == 0 || 5 * blocks >= 4 * places || tiles <= kFewTiles) return 1;
+  const int64_t most = std::min({kMostSplits, places, tiles});
+  double best = 0;
+  for (int64_t s = 1; s <= most; ++s) best = std::max(best, Efficiency(blocks * s, places));
+  for (int64_t s = 1; s <= most; ++s) {
+    if (Efficiency(blocks * s, places) >= 0.85 * best) return s;
+  }
+  return most;
+}
+
+std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
+  int64_t all = 0;
+  for (const int64_t count : tiles) all += count * blocks;
+  const int64_t share = std::max(kFewTiles, CeilDiv(all, places));
+  std::vector<int32_t> starts = {0};
+  for (const int64_t count : tiles) {
+    const int64_t parts = std::clamp((count + share / 2) / share, int64_t{1}, kMostSplits);
+    starts.push_back(starts.back() + static_cast<int32_t>(parts));
+  }
+  return starts;
+}
+
+int64_t ResidentBlocks(int64_t dim, int64_t block_bytes, int64_t most_bytes) {
+  const int64_t room = (most_bytes + kReservedBytes) / (block_bytes + kReservedBytes);
+  return std::clamp(room, int64_t{1}, int64_t{dim <= 64 ? 3 : 2});
+}
+
+bool MergesInKernel(int64_t rows_of_block, int64_t splits) {
+  return rows_of_block * splits <= kMostMergedParts;
+}
+
+}  // namespace heed::cuda

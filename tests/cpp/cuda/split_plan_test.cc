@@ -1,0 +1,110 @@
+// How keys are split: by sizes, for batch entries of different lengths, and where blocks find
+// theirs.
+#include "src/cuda/split_plan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/cuda/attention_kernel.h"
+#include "src/cuda/schedule.h"
+
+namespace heed::testing {
+namespace {
+
+using cuda::NumSplits;
+using cuda::SplitStarts;
+
+TEST(SplitPlan, KeysAreSplitOnlyWhenBlocksAreFewAndTilesAreMany) {
+  EXPECT_EQ(NumSplits(0, 1000, 132), 1);
+  EXPECT_EQ(NumSplits(106, 1000, 132), 1);  // 80 % of the places are taken
+  EXPECT_EQ(NumSplits(8, 4, 132), 1);       // nothing to split
+  EXPECT_EQ(NumSplits(1, 1000, 132), 109);  // the smallest count that fills 85 % of 97 %
+  EXPECT_EQ(NumSplits(8, 1000, 132), 15);   // 120 of 132: 14 would be 84.8 %
+  EXPECT_EQ(NumSplits(66, 1000, 132), 2);
+  EXPECT_EQ(NumSplits(1, 6, 132), 6);  // a tile each
+}
+
+TEST(SplitPlan, SplitsNeverExceedTilesOrPlaces) {
+  for (int64_t blocks = 1; blocks < 140; ++blocks) {
+    for (const int64_t tiles : {1, 5, 20, 3000}) {
+      const int64_t splits = NumSplits(blocks, tiles, 132);
+      EXPECT_GE(splits, 1);
+      EXPECT_LE(splits, tiles);
+      EXPECT_LE(splits, 128);
+    }
+  }
+}
+
+using Starts = std::vector<int32_t>;
+
+TEST(SplitPlan, LongEntriesAreSplitMore) {
+  // 264 places share 8 * (2048 + 3 * 16) tiles: 64 each.
+  EXPECT_EQ(SplitStarts(std::vector<int64_t>{16, 2048, 16, 16}, 8, 264),
+            (Starts{0, 1, 33, 34, 35}));
+  EXPECT_EQ(SplitStarts(std::vector<int64_t>{0, 1}, 8, 264), (Starts{0, 1, 2}));
+  // Parts of four tiles at least, and 128 of them at most.
+  EXPECT_EQ(SplitStarts(std::vector<int64_t>{40, 8}, 1, 264), (Starts{0, 10, 12}));
+  EXPECT_EQ(SplitStarts(std::vector<int64_t>{100000, 8}, 1, 264), (Starts{0, 128, 129}));
+}
+
+TEST(SplitPlan, PartsAreAboutAsLongAsAnEvenShare) {
+  const std::vector<int64_t> tiles = {700, 90, 2048, 5, 333, 64};
+  const Starts starts = SplitStarts(tiles, 8, 264);
+  int64_t all = 0;
+  for (const int64_t count : tiles) all += 8 * count;
+  const double share = static_cast<double>(all) / 264;
+  for (size_t b = 0; b < tiles.size(); ++b) {
+    const double part = static_cast<double>(tiles[b]) / (starts[b + 1] - starts[b]);
+    EXPECT_LE(part, 1.5 * share + 2) << b;
+  }
+}
+
+TEST(SplitPlan, BlocksShareAMultiprocessorWhereTheyFit) {
+  constexpr int kH200 = 227 * 1024, kSm80 = 163 * 1024;
+  constexpr int kWide = cuda::SharedBytes<cuda::FloatProducts<256, 32>>();
+  constexpr int kNarrow = cuda::SharedBytes<cuda::MmaProducts<Float16, 128, 64>>();
+  EXPECT_EQ(cuda::ResidentBlocks(64, 30 * 1024, kH200), 3);
+  EXPECT_EQ(cuda::ResidentBlocks(128, kNarrow, kH200), 2);
+  EXPECT_EQ(cuda::ResidentBlocks(128, kNarrow, kSm80), 2);
+  EXPECT_EQ(cuda::ResidentBlocks(256, kWide, kSm80), 1);
+  EXPECT_EQ(cuda::ResidentBlocks(256, 200 * 1024, 100 * 1024), 1);  // refused at the launch
+}
+
+TEST(SplitPlan, FewRowsAreMergedByTheirLastBlock) {
+  EXPECT_TRUE(cuda::MergesInKernel(4, 33));
+  EXPECT_TRUE(cuda::MergesInKernel(2, 128));
+  EXPECT_FALSE(cuda::MergesInKernel(64, 5));
+}
+
+// Parameters of entries that are split by their own lengths.
+cuda::AttentionParams RaggedParams(const Starts& starts, int32_t kv_heads, int64_t row_blocks) {
+  cuda::AttentionParams p{};
+  p.batch = static_cast<int32_t>(starts.size()) - 1;
+  p.num_kv_heads = kv_heads;
+  p.units = p.batch * kv_heads;
+  p.row_blocks = row_blocks;
+  p.splits = 1;
+  p.split_starts = starts.data();
+  return p;
+}
+
+TEST(SplitPlan, EverySplitOfEveryEntryHasOneBlockAndOnePlace) {
+  const Starts starts = {0, 1, 34, 35, 37};
+  const cuda::AttentionParams p = RaggedParams(starts, 3, 2);
+  const int64_t parts = 37 * 3;
+  std::vector<int> visits(static_cast<size_t>(2 * parts), 0);
+  int64_t last_row_block = 1;
+  for (int64_t index = 0; index < 2 * parts; ++index) {
+    const cuda::BlockPlace place = cuda::PlaceOfBlock(p, index);
+    const cuda::UnitSplits splits = cuda::SplitsOf(p, place.unit);
+    ASSERT_LT(place.split, splits.count);
+    EXPECT_LE(place.row_block, last_row_block);
+    last_row_block = place.row_block;
+    ++visits.at(static_cast<size_t>(place.row_block * parts + splits.first + place.split));
+  }
+  EXPECT_EQ(visits, std::vector<int>(visits.size(), 1));
+}
+
+}  // namespace
+}  // namespace heed::testing
