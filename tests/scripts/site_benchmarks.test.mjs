@@ -74,11 +74,11 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
 });
 
 test("GradientsOfManyMechanismsAreAPlotOfTheirOwn", () => {
-  const row = (mechanism) => ({
+  const row = (mechanism, length = 512) => ({
     mechanism,
     status: "timed",
     mask: "full",
-    kv_len: 512,
+    kv_len: length,
     head_dim: 64,
     num_heads: 8,
     gflops: 50,
@@ -87,8 +87,9 @@ test("GradientsOfManyMechanismsAreAPlotOfTheirOwn", () => {
   });
   const gradients = (...rows) => report({ schema: "heed-bench-backward", rows });
   const { calls, gradients: many } = read(
-    gradients(row("scaled_dot_product"), row("scaled_dot_product")),
+    gradients(row("scaled_dot_product"), row("scaled_dot_product", 1024)),
     gradients(row("scaled_dot_product"), row("linear")),
+    gradients(row("scaled_dot_product"), row("scaled_dot_product")), // one length: neither
   );
   assert.deepEqual(
     calls.map(({ file, kind, rows }) => [file, kind, rows.length]),
