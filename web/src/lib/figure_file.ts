@@ -1,5 +1,7 @@
 // The figure as a file: PNG and SVG with title, colour key, pinned cell and caption; CSV with the
 // numbers.
+
+import { arcShapes, layoutArcs } from "./arcs.js";
 import { csvBlob } from "./file.js";
 import { KEY_HEIGHT, keyShapes } from "./key_scene.js";
 import type { Matrix } from "./matrix.js";
@@ -72,10 +74,16 @@ export function figureScene(
   marks: Marks,
   words: FigureWords,
   palette: Palette,
+  arcs = false,
 ): Scene {
-  const layout = layoutMatrix(matrix, WIDTH, MATRIX_HEIGHT);
-  const key = moved(keyShapes(matrix, palette, WIDTH), layout.left, layout.height + 12);
-  const shapes = [...matrixShapes(matrix, layout, palette, marks), ...key];
+  const cells = layoutMatrix(matrix, WIDTH, MATRIX_HEIGHT);
+  const column = layoutArcs(matrix, WIDTH, MATRIX_HEIGHT);
+  const layout = arcs ? column : cells;
+  const key = moved(keyShapes(matrix, palette, WIDTH), arcs ? 0 : cells.left, layout.height + 12);
+  const drawn = arcs
+    ? arcShapes(matrix, column, palette, marks)
+    : matrixShapes(matrix, cells, palette, marks);
+  const shapes = [...drawn, ...key];
   return framed(words, palette, WIDTH, { shapes, height: layout.height + 12 + KEY_HEIGHT });
 }
 

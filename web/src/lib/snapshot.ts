@@ -19,6 +19,8 @@ export interface Snapshot extends MaskRules {
   text: string;
   head: number;
   view: View;
+  /** Weights as arcs between the words. */
+  arcs: boolean;
   temperature: number;
   softcap: number | null;
   alibi: number;
@@ -35,6 +37,7 @@ export const DEFAULTS: Snapshot = {
   text: "The cat sat on the mat because the cat was tired.",
   head: 0,
   view: "weights",
+  arcs: false,
   temperature: 1,
   softcap: null,
   alibi: 0,
