@@ -58,6 +58,9 @@ class GradientRun {
   }
 
   void Run() {
+    for (int64_t b = 0; g_.num_parts > 1 && b < g_.attention().batch; ++b) {
+      parts_.push_back(PartsOfBlocks(b));
+    }
     for (first_ = 0; first_ < plan_.num_units; first_ += wave_) {
       units_ = std::min(wave_, plan_.num_units - first_);
       const int64_t tiles = static_cast<int64_t>(plan_.num_tiles);
@@ -128,10 +131,10 @@ class GradientRun {
   }
 
   // The part of each block of a KV head: parts take about the same time, also where late queries
-  // see more keys than early ones.
+  // see more keys than early ones. Depends on shapes, masks and lengths, never on threads.
   std::vector<int64_t> PartsOfBlocks(int64_t batch) const {
     std::vector<int64_t> costs(static_cast<size_t>(plan_.num_blocks));
-    for (int64_t block = 0; g_.num_parts > 1 && block < plan_.num_blocks; ++block) {
+    for (int64_t block = 0; block < plan_.num_blocks; ++block) {
       costs[static_cast<size_t>(block)] = CostOfBlock(batch, block);
     }
     return DealBlocks(costs, g_.num_parts);
@@ -149,9 +152,9 @@ class GradientRun {
         HeadsOf(value_tables_, unit, part, g_.ValueTableFloats()),
         ParamsOf(query_params_, unit * g_.num_parts + part, g_.plugs.score->QueryParams()),
         HeadsOf(tables_, unit, part, g_.TableFloats()).data()};
-    const std::vector<int64_t> parts = PartsOfBlocks(unit / g_.attention().num_kv_heads);
+    const size_t batch = static_cast<size_t>(unit / g_.attention().num_kv_heads);
     for (int64_t block = 0; block < plan_.num_blocks; ++block) {
-      if (parts[static_cast<size_t>(block)] != part) continue;
+      if (g_.num_parts > 1 && parts_[batch][static_cast<size_t>(block)] != part) continue;
       GradientBlock(g_, unit, block, TilesOf(unit), scratch).Run(sums, heads);
     }
   }
@@ -344,9 +347,10 @@ class GradientRun {
   const GradientPlan& g_;
   const Plan& plan_;
   ThreadPool& pool_;
-  int64_t wave_ = 0;   // KV heads in flight
-  int64_t first_ = 0;  // of the wave
-  int64_t units_ = 0;  // in the wave
+  int64_t wave_ = 0;                         // KV heads in flight
+  int64_t first_ = 0;                        // of the wave
+  int64_t units_ = 0;                        // in the wave
+  std::vector<std::vector<int64_t>> parts_;  // of the blocks, for each batch entry; of several
   AlignedFloats packed_, sums_;
   ScratchVector<GradientTile> tiles_;
   std::vector<std::unique_ptr<GradientScratch>> scratch_;
