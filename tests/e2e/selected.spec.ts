@@ -42,6 +42,7 @@ for (const [id, budget, hasScores] of PAGES) {
       const rows = await tableOf(page);
       expect(rows).toHaveLength(49);
       expect(rows.every((cells) => cells.length === (hasScores ? 6 : 5))).toBe(true);
+      expect(rows.flat()).not.toContain("not a number");
       const read = rows.filter((cells) => cells[2] === "yes");
       const share = 100 * read.reduce((sum, cells) => sum + toNumber(cells[4]), 0);
       const own = rows.reduce((sum, cells) => sum + toNumber(cells[3]), 0);

@@ -225,7 +225,7 @@ export function craftedMessages(id) {
   const follow = (file) => {
     if (files.has(file) || !file.startsWith(CRAFTED)) return;
     files.add(file);
-    const imports = readFileSync(file, "utf8").matchAll(/ from "(\.[^"]+)"/g);
+    const imports = readFileSync(file, "utf8").matchAll(/(?: from |import\()"(\.[^"]+)"/g);
     for (const [, path] of imports) follow(join(dirname(file), path.replace(/\.js$/, ".ts")));
   };
   follow(join(CRAFTED, id, "Page.svelte"));
