@@ -216,6 +216,37 @@ test("RoutedQueriesAverageWhatTheirClustersGive", () => {
   }
 });
 
+test("KeysAreAsNearAsToTheNearestClusterOfTheQuery", () => {
+  const unit = (all: readonly number[]) => all.map((value) => value / Math.hypot(...all));
+  const seen = { none: 0, negative: 0 };
+  for (const learned of [true, false]) {
+    for (const size of [4, 24]) {
+      const choosing = routing(learned, size);
+      const centroids = upTo(CLUSTERS).map((c) => row(centroidsOf(learned), c));
+      const takes = (centroid: readonly number[], query: number) =>
+        best(
+          upTo(TOKENS).map((token) => dot(centroid, unit(q(token)))),
+          size,
+        ).includes(query);
+      const weights = weightsOf(choosing.call(heed, size));
+      for (const query of [0, 20, 40, 50, 63]) {
+        const own = centroids.filter((centroid) => takes(centroid, query));
+        const groups = scoresOf(choosing, weights, query);
+        expect(groups).toHaveLength(own.length === 0 ? 0 : query + 1);
+        seen.none += Number(own.length === 0);
+        for (const [key, { from, to, score }] of groups.entries()) {
+          expect([from, to]).toEqual([key, key + 1]);
+          const near = Math.max(...own.map((centroid) => dot(unit(centroid), unit(k(key)))));
+          expect(score).toBeCloseTo(near, 4);
+          seen.negative += Number(near < 0);
+        }
+      }
+    }
+  }
+  expect(seen.none).toBeGreaterThan(0);
+  expect(seen.negative).toBeGreaterThan(0);
+});
+
 test("WhatIsKeptIsTheExactWeightOfTheKeysThatAreRead", () => {
   const exact = exactWeights(heed);
   const weights = weightsOf(streaming(1).call(heed, 12));
