@@ -70,3 +70,26 @@ test("sinkhorn: the table's columns sum to 1, and a cold sorting brings one bloc
   }
   expect(largest[1]).toBeGreaterThan(largest[0] as number);
 });
+
+test("maps of parts, states and sorted weights say what is in a cell", async ({ page }) => {
+  for (const [id, map, said] of [
+    ["linformer", /^What compressed keys are made of/, /Compressed key 2 has 0\.\d+ of token 2\./],
+    [
+      "gated_linear",
+      /^State after 13 tokens/,
+      /Channel 2, after 13 tokens: −?\d\.\d+ of “has” \(2\)/,
+    ],
+    ["log_linear", /^State after 13 tokens/, /Block of 2, after 13 tokens: \d\.\d+ of “has” \(2\)/],
+    ["cosformer", /^State after 13 tokens/, /Channel 2, after 13 tokens: −?\d\.\d+ of “has” \(2\)/],
+    ["sinkhorn", /^Weights of 64 queries/, /Query 2, key 2: weight 0\.\d+\./],
+  ] as const) {
+    await page.goto(`./mechanisms/${id}.html`);
+    const crafted = page.getByTestId("crafted");
+    await expect(crafted).toHaveAttribute("aria-busy", "false");
+    await crafted.getByRole("application", { name: map }).focus();
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+    await expect(crafted.getByTestId("readout"), id).toContainText(said);
+    await page.keyboard.press("Escape");
+    await expect(crafted.getByTestId("readout"), id).not.toContainText(said);
+  }
+});

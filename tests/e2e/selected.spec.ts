@@ -81,3 +81,26 @@ test("the query of a row is chosen by key", async ({ page }) => {
     "reads 3 of 3 keys, which hold 100.0 %",
   );
 });
+
+test("native_sparse: summaries are not keys that are read, and have no share", async ({ page }) => {
+  await page.goto("./mechanisms/native_sparse.html");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  const [readout, budgets] = [
+    crafted.getByTestId("readout"),
+    crafted.getByText("What other budgets"),
+  ];
+  await expect(readout).toContainText("of its exact weight");
+  await expect(budgets).toBeVisible();
+  for (const branch of ["summaries", "all three alike"]) {
+    await crafted.getByRole("button", { name: branch }).click();
+    await expect(readout).toContainText("stands on keys that are not read for it");
+    await expect(budgets).toHaveCount(0);
+    expect((await tableOf(page)).every((cells) => cells.length === 5)).toBe(true);
+  }
+  // Sliders say where they change nothing.
+  const idle = crafted.getByText("changes nothing in what is shown");
+  await expect(idle).toHaveCount(0);
+  await crafted.getByRole("button", { name: "summaries" }).click();
+  await expect(idle).toHaveCount(2);
+});
