@@ -104,3 +104,17 @@ test("native_sparse: summaries are not keys that are read, and have no share", a
   await crafted.getByRole("button", { name: "summaries" }).click();
   await expect(idle).toHaveCount(2);
 });
+
+test("routing: a query of no cluster reads no key, and its keys have no nearness", async ({
+  page,
+}) => {
+  await page.goto("./mechanisms/routing.html#v=1&figure.tokens-in-a-cluster=4&figure.query=50");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  await expect(crafted.getByTestId("readout")).toContainText("Query 51 (“bread”) reads no key.");
+  const rows = await tableOf(page);
+  expect(rows).toHaveLength(51);
+  expect(rows.every((cells) => cells.length === 6 && cells[2] === "no" && cells[5] === "")).toBe(
+    true,
+  );
+});
