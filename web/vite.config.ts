@@ -7,7 +7,7 @@ import { messages } from "./vite/messages.mjs";
 import { pages } from "./vite/pages.mjs";
 import { registry } from "./vite/registry.mjs";
 import { PAGE_FILES } from "./vite/shell.mjs";
-import { translations } from "./vite/translations.mjs";
+import { englishOnly, translations } from "./vite/translations.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
@@ -44,8 +44,8 @@ export default defineConfig({
       input: [...PAGE_FILES, "mechanisms/mechanism"].map((page) => inRoot(`web/${page}.html`)),
     },
   },
-  // Workers load WebAssembly with import(), which only modules have.
-  worker: { format: "es", plugins: () => [registry(), translations()] },
+  // Workers load WebAssembly with import(), which only modules have. They speak English.
+  worker: { format: "es", plugins: () => [registry(), englishOnly()] },
   server: { headers },
   preview: { headers },
 });

@@ -85,6 +85,28 @@ test("a link from a stranger changes nothing that it does not fit", async ({ pag
   expect(await state(page)).toMatchObject({ pin: "none", position: "6" });
 });
 
+test("between two steps of a control there is nothing that a link could ask for", async ({
+  page,
+}) => {
+  for (const value of ["3.5", "3.01"]) {
+    await open(
+      page,
+      "block_mixture",
+      `#v=1&figure.blocks-that-are-read=${value}&figure.query=${value}`,
+    );
+    expect(await state(page)).toMatchObject({ "blocks-that-are-read": "4", query: "50" });
+  }
+  await open(
+    page,
+    "block_mixture",
+    "#v=1&figure.blocks-that-are-read=3&figure.keys-in-a-block=0.5",
+  );
+  expect(await state(page)).toMatchObject({ "blocks-that-are-read": "3", "keys-in-a-block": "1" });
+  // Steps of a hundredth, which no binary fraction is.
+  await open(page, "gated_linear", "#v=1&figure.what-a-token-leaves-slowest-channel=0.57");
+  expect(await state(page)).toMatchObject({ "what-a-token-leaves-slowest-channel": "0.57" });
+});
+
 test("a place of the long map is a link: length, middle, how close, pinned cell", async ({
   page,
 }) => {

@@ -42,6 +42,7 @@ for (const [id, budget, hasScores] of PAGES) {
       const rows = await tableOf(page);
       expect(rows).toHaveLength(49);
       expect(rows.every((cells) => cells.length === (hasScores ? 6 : 5))).toBe(true);
+      expect(rows.flat()).not.toContain("not a number");
       const read = rows.filter((cells) => cells[2] === "yes");
       const share = 100 * read.reduce((sum, cells) => sum + toNumber(cells[4]), 0);
       const own = rows.reduce((sum, cells) => sum + toNumber(cells[3]), 0);
@@ -78,5 +79,42 @@ test("the query of a row is chosen by key", async ({ page }) => {
   await expect(crafted.getByRole("slider", { name: "Query" })).toHaveValue("2");
   await expect(crafted.getByTestId("readout")).toContainText(
     "reads 3 of 3 keys, which hold 100.0 %",
+  );
+});
+
+test("native_sparse: summaries are not keys that are read, and have no share", async ({ page }) => {
+  await page.goto("./mechanisms/native_sparse.html");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  const [readout, budgets] = [
+    crafted.getByTestId("readout"),
+    crafted.getByText("What other budgets"),
+  ];
+  await expect(readout).toContainText("of its exact weight");
+  await expect(budgets).toBeVisible();
+  for (const branch of ["summaries", "all three alike"]) {
+    await crafted.getByRole("button", { name: branch }).click();
+    await expect(readout).toContainText("stands on keys that are not read for it");
+    await expect(budgets).toHaveCount(0);
+    expect((await tableOf(page)).every((cells) => cells.length === 5)).toBe(true);
+  }
+  // Sliders say where they change nothing.
+  const idle = crafted.getByText("changes nothing in what is shown");
+  await expect(idle).toHaveCount(0);
+  await crafted.getByRole("button", { name: "summaries" }).click();
+  await expect(idle).toHaveCount(2);
+});
+
+test("routing: a query of no cluster reads no key, and its keys have no nearness", async ({
+  page,
+}) => {
+  await page.goto("./mechanisms/routing.html#v=1&figure.tokens-in-a-cluster=4&figure.query=50");
+  const crafted = page.getByTestId("crafted");
+  await expect(crafted).toHaveAttribute("aria-busy", "false");
+  await expect(crafted.getByTestId("readout")).toContainText("Query 51 (“bread”) reads no key.");
+  const rows = await tableOf(page);
+  expect(rows).toHaveLength(51);
+  expect(rows.every((cells) => cells.length === 6 && cells[2] === "no" && cells[5] === "")).toBe(
+    true,
   );
 });

@@ -147,6 +147,17 @@ test("OneDecayATokenGivesTracesThatAreProductsOfShares", () => {
   expect(erased[again] as number).toBeLessThan(0.5 * (fades[again] as number));
 });
 
+test("WhereNothingIsReplacedNothingIsWrittenAndNoTraceIsLeft", () => {
+  const kept = (t: number) => 0.9 * stop(t, 0.2);
+  const perToken = { logDecay: tokenDecay(0.9, 0.2), beta: everyToken(0) };
+  const shown = expectFilm(
+    { id: "gated_delta_rule", params, perToken },
+    { ...plain, kept, delta: 0 },
+  );
+  for (const token of upTo(COUNT))
+    expect(tracesOf(shown, token)).toEqual(upTo(COUNT - token).map(() => 0));
+});
+
 test("Hgrn2WritesWhatItForgets", () => {
   const { q, perToken } = gates(0.8);
   const logs = perToken.channelLogDecay;

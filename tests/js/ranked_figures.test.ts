@@ -57,6 +57,7 @@ function throughParts(parts: Float32Array): number[] {
 
 function expectWeights(ranked: Ranked, size: number, wanted: readonly number[]) {
   const own = impliedWeights(ranked.call(heed, size));
+  expect(own).toHaveLength(wanted.length);
   for (const [at, value] of wanted.entries()) {
     expect(Math.abs((own[at] as number) - value), `number ${at}`).toBeLessThan(2e-5);
   }
@@ -94,6 +95,57 @@ test("EfficientAttentionMixesOneSoftmaxAChannel", () => {
     );
   });
   expectWeights(ranked, channels, wanted);
+});
+
+type Rows = number[][];
+const product = (a: Rows, b: Rows): Rows =>
+  a.map((x) =>
+    (b[0] as number[]).map((_, j) => x.reduce((sum, v, t) => sum + v * (b[t]?.[j] as number), 0)),
+  );
+/** diagonal - a */
+const minus = (diagonal: number, a: Rows): Rows =>
+  a.map((x, i) => x.map((v, j) => (i === j ? diagonal : 0) - v));
+const turned = (a: Rows): Rows => (a[0] as number[]).map((_, j) => a.map((x) => x[j] as number));
+
+/** The iterations of the paper (equation 14) from the transpose over its largest sums. */
+function pseudoInverse(a: Rows, iterations: number): Rows {
+  const most = (of: Rows) => Math.max(...of.map((x) => x.reduce((sum, v) => sum + Math.abs(v), 0)));
+  const size = most(a) * most(turned(a));
+  let z = turned(a).map((x) => x.map((v) => v / size));
+  for (let n = 0; n < iterations; n++) {
+    const az = product(a, z);
+    const inner = product(az, minus(15, product(az, minus(7, az))));
+    z = product(z, minus(13, inner)).map((x) => x.map((v) => v / 4));
+  }
+  return z;
+}
+
+test("LandmarksStandForTheMatrixThroughThePseudoInverse", () => {
+  const weightsOf = (queries: Rows, keys: Rows) =>
+    queries.map((x) => softmax(keys.map((y) => dot(x, y) / Math.sqrt(DIM))));
+  for (const [count, iterations] of [
+    [1, 6],
+    [5, 2],
+    [12, 6],
+  ] as const) {
+    const means = (of: (token: number) => number[]) =>
+      upTo(count).map((n) => {
+        const [from, to] = [n, n + 1].map((at) => Math.floor((at * TOKENS) / count)) as [
+          number,
+          number,
+        ];
+        return upTo(DIM).map((d) =>
+          upTo(to - from).reduce((sum, at) => sum + (of(from + at)[d] as number) / (to - from), 0),
+        );
+      });
+    const [queries, keys] = [upTo(TOKENS).map(q), upTo(TOKENS).map(k)];
+    const middle = pseudoInverse(weightsOf(means(q), means(k)), iterations);
+    const wanted = product(
+      product(weightsOf(queries, means(k)), middle),
+      weightsOf(means(q), keys),
+    );
+    expectWeights(nystrom(iterations), count, wanted.flat());
+  }
 });
 
 test("MoreIterationsComeNearerToThePseudoInverse", () => {

@@ -43,7 +43,9 @@ import {
   RESTING as BUCKETS,
   biases,
   bucketed,
+  BUCKETS as COUNTS,
   FAR,
+  FARTHEST,
   stepsOf,
 } from "../../web/src/mechanisms/t5_relative/buckets.js";
 import {
@@ -208,12 +210,13 @@ function bucketOf(distance: number, { count, farthest, direction }: typeof BUCKE
 }
 
 test("t5: the buckets of all distances, and their biases", () => {
-  for (const chosen of [
-    BUCKETS,
-    { ...BUCKETS, direction: "causal" as const },
-    { ...BUCKETS, count: 8 as const, farthest: 32 as const },
-    { ...BUCKETS, count: 4 as const, farthest: 16 as const, direction: "causal" as const },
-  ]) {
+  const all = COUNTS.flatMap((count) =>
+    FARTHEST.flatMap((farthest) =>
+      (["bidirectional", "causal"] as const).map((direction) => ({ count, farthest, direction })),
+    ),
+  );
+  expect(all).toContainEqual(BUCKETS);
+  for (const chosen of all) {
     const found = bucketed(heed, chosen);
     const buckets = Array.from({ length: 2 * FAR + 1 }, (_, at) => bucketOf(at - FAR, chosen));
     expect([...found.bucket]).toEqual(buckets);

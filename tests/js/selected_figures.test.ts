@@ -83,8 +83,8 @@ test("AMixtureReadsTheBlocksWhoseMeanKeyFitsBestAndItsOwn", () => {
       return keysOfBlocks(best(scores(query), budget, [own]), size, query);
     });
     const groups = scoresOf(choosing, weights, 50);
-    for (const [n, { score }] of groups.entries()) expect(score).toBeCloseTo(meanScore(50, n), 4);
     expect(groups).toHaveLength(Math.floor(50 / size) + 1);
+    for (const [n, { score }] of groups.entries()) expect(score).toBeCloseTo(meanScore(50, n), 4);
   }
 });
 
@@ -101,7 +101,9 @@ test("QuestReadsThePagesOfTheHighestBoundsAndNoBoundIsBroken", () => {
     keysOfBlocks(best(bounds(query), budget, [Math.floor(query / size)]), size, query),
   );
   for (const query of [20, 50, 63]) {
-    for (const [n, { score, actual }] of scoresOf(choosing, weights, query).entries()) {
+    const groups = scoresOf(choosing, weights, query);
+    expect(groups).toHaveLength(Math.floor(query / size) + 1);
+    for (const [n, { score, actual }] of groups.entries()) {
       expect(score).toBeCloseTo(bound(query, n), 4);
       expect(actual).toBeLessThanOrEqual(score + 1e-4);
     }
@@ -124,7 +126,9 @@ test("TheIndexerRatesAndItsBestKeysAreRead", () => {
       12,
     ),
   );
-  for (const [key, { score }] of scoresOf(choosing, weights, 50).entries()) {
+  const groups = scoresOf(choosing, weights, 50);
+  expect(groups).toHaveLength(51);
+  for (const [key, { score }] of groups.entries()) {
     expect(score).toBeCloseTo(rating(50, key), 4);
   }
 });
@@ -151,6 +155,7 @@ test("ACacheOfHeavyHittersKeepsWhatWasLookedAtMost", () => {
   });
   const weights = expectWeights(choosing, heavy, (query) => rows[query] as number[]);
   const last = scoresOf(choosing, weights, TOKENS - 1);
+  expect(last).toHaveLength(TOKENS - 1);
   const sum = (key: number) =>
     upTo(TOKENS - 1).reduce(
       (total, i) => total + (softmaxOver(i, rows[i] as number[])[key] ?? 0),
@@ -175,7 +180,9 @@ test("NativeSparseAttentionChoosesTheBlocksOfTheHeaviestSummaries", () => {
     const own = Math.floor(query / size);
     return keysOfBlocks(best(summaries(query), 4, [0, own]), size, query);
   });
-  for (const [n, { score }] of scoresOf(chosen, weights, 50).entries()) {
+  const groups = scoresOf(chosen, weights, 50);
+  expect(groups).toHaveLength(Math.floor(50 / size) + 1);
+  for (const [n, { score }] of groups.entries()) {
     expect(score).toBeCloseTo(summaries(50)[n] as number, 5);
   }
   expectWeights(nativeSparse("window", 5), 4, (query) =>
@@ -214,6 +221,37 @@ test("RoutedQueriesAverageWhatTheirClustersGive", () => {
       }
     }
   }
+});
+
+test("KeysAreAsNearAsToTheNearestClusterOfTheQuery", () => {
+  const unit = (all: readonly number[]) => all.map((value) => value / Math.hypot(...all));
+  const seen = { none: 0, negative: 0 };
+  for (const learned of [true, false]) {
+    for (const size of [4, 24]) {
+      const choosing = routing(learned, size);
+      const centroids = upTo(CLUSTERS).map((c) => row(centroidsOf(learned), c));
+      const takes = (centroid: readonly number[], query: number) =>
+        best(
+          upTo(TOKENS).map((token) => dot(centroid, unit(q(token)))),
+          size,
+        ).includes(query);
+      const weights = weightsOf(choosing.call(heed, size));
+      for (const query of [0, 20, 40, 50, 63]) {
+        const own = centroids.filter((centroid) => takes(centroid, query));
+        const groups = scoresOf(choosing, weights, query);
+        expect(groups).toHaveLength(own.length === 0 ? 0 : query + 1);
+        seen.none += Number(own.length === 0);
+        for (const [key, { from, to, score }] of groups.entries()) {
+          expect([from, to]).toEqual([key, key + 1]);
+          const near = Math.max(...own.map((centroid) => dot(unit(centroid), unit(k(key)))));
+          expect(score).toBeCloseTo(near, 4);
+          seen.negative += Number(near < 0);
+        }
+      }
+    }
+  }
+  expect(seen.none).toBeGreaterThan(0);
+  expect(seen.negative).toBeGreaterThan(0);
 });
 
 test("WhatIsKeptIsTheExactWeightOfTheKeysThatAreRead", () => {

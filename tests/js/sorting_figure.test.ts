@@ -1,7 +1,7 @@
 // What the page of Sinkhorn attention computes, against plain float64 loops written here.
 import { type Heed, load } from "heed";
 import { beforeAll, expect, test } from "vitest";
-import { TOKENS } from "../../web/src/mechanisms/block_mixture/text.js";
+import { DIM, K, Q, TOKENS } from "../../web/src/mechanisms/block_mixture/text.js";
 import {
   BLOCKS,
   broughtTo,
@@ -34,6 +34,30 @@ function balanced(logits: Float32Array, rounds: number, temperature: number): nu
   return shares;
 }
 
+const row = (all: ArrayLike<number>, at: number): number[] =>
+  upTo(DIM).map((d) => all[at * DIM + d] as number);
+const dot = (a: readonly number[], b: readonly number[]) =>
+  a.reduce((sum, value, d) => sum + value * (b[d] as number), 0);
+
+/** Softmax of a query over its own block and the one that is brought, spread over what that is made of. */
+function weightsOf(shares: readonly number[], query: number): number[] {
+  const own = Math.floor(query / SIZE);
+  const key = (block: number, slot: number) => row(K.data, block * SIZE + slot);
+  const brought = upTo(SIZE).map((slot) =>
+    upTo(DIM).map((d) =>
+      shares.reduce((sum, share, block) => sum + share * (key(block, slot)[d] as number), 0),
+    ),
+  );
+  const keys = [...upTo(SIZE).map((slot) => key(own, slot)), ...brought];
+  const exps = keys.map((each) => Math.exp(dot(row(Q.data, query), each) / Math.sqrt(DIM)));
+  const sum = exps.reduce((all, value) => all + value, 0);
+  return upTo(TOKENS).map((token) => {
+    const [block, slot] = [Math.floor(token / SIZE), token % SIZE];
+    const direct = block === own ? (exps[slot] as number) : 0;
+    return (direct + (shares[block] as number) * (exps[SIZE + slot] as number)) / sum;
+  });
+}
+
 test("SharesAreTheScoresBalancedByRowsAndColumns", () => {
   const logits = logitsOf(heed);
   for (const [rounds, temperature] of [
@@ -50,15 +74,12 @@ test("SharesAreTheScoresBalancedByRowsAndColumns", () => {
     const most = Math.max(...first);
     expect(broughtTo(shares, 0).block).toBe(first.indexOf(most));
     expect(broughtTo(shares, 0).share).toBeCloseTo(most, 4);
-    // What is brought is shares of blocks: a query's weights on their tokens sum to no more than they do.
-    for (const query of [0, 20, TOKENS - 1]) {
-      const own = Math.floor(query / SIZE);
-      const brought = upTo(TOKENS)
-        .filter((key) => Math.floor(key / SIZE) !== own)
-        .reduce((sum, key) => sum + (weights[query * TOKENS + key] as number), 0);
-      const most = (wanted[own] as number[]).reduce((sum, share) => sum + share, 0);
-      expect(brought).toBeGreaterThan(0);
-      expect(brought).toBeLessThanOrEqual(most + 1e-5);
+    for (const query of upTo(TOKENS)) {
+      const truth = weightsOf(wanted[Math.floor(query / SIZE)] as number[], query);
+      for (const [key, weight] of truth.entries()) {
+        const found = weights[query * TOKENS + key] as number;
+        expect(Math.abs(found - weight), `query ${query}, key ${key}`).toBeLessThan(1e-5);
+      }
     }
   }
 });

@@ -73,19 +73,21 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
   assert.equal(oldest.gpu, undefined);
 });
 
+const row = (mechanism, length = 512, threads = 1) => ({
+  mechanism,
+  status: "timed",
+  mask: "full",
+  kv_len: length,
+  head_dim: 64,
+  num_heads: 8,
+  threads,
+  gflops: 50,
+  ms: { median: 2 },
+  forward_ms: { median: 1 },
+});
+const gradients = (...rows) => report({ schema: "heed-bench-backward", rows });
+
 test("GradientsOfManyMechanismsAreAPlotOfTheirOwn", () => {
-  const row = (mechanism, length = 512) => ({
-    mechanism,
-    status: "timed",
-    mask: "full",
-    kv_len: length,
-    head_dim: 64,
-    num_heads: 8,
-    gflops: 50,
-    ms: { median: 2 },
-    forward_ms: { median: 1 },
-  });
-  const gradients = (...rows) => report({ schema: "heed-bench-backward", rows });
   const { calls, gradients: many } = read(
     gradients(row("scaled_dot_product"), row("scaled_dot_product", 1024)),
     gradients(row("scaled_dot_product"), row("linear")),
@@ -100,4 +102,14 @@ test("GradientsOfManyMechanismsAreAPlotOfTheirOwn", () => {
     [["1.json", 512, ["scaled_dot_product", "linear"]]],
   );
   assert.deepEqual([many[0].rows[1].ms, many[0].rows[1].forward], [2, 1]);
+  assert.equal(many[0].threads, 1);
+});
+
+test("GradientsOfManyMechanismsAreOfOneShape", () => {
+  const [exact, linear] = ["scaled_dot_product", "linear"];
+  for (const other of [row(linear, 1024), row(linear, 512, 2)]) {
+    assert.throws(() => read(gradients(row(exact), other)), /^Error: 0\.json: .* one shape/);
+  }
+  const [two] = read(gradients(row(exact, 512, 2), row(linear, 512, 2))).gradients;
+  assert.equal(two.threads, 2);
 });

@@ -108,13 +108,21 @@ const isDrawn = ({ kind, result }) =>
   kind !== "backward" ||
   (!hasManyMechanisms(result) && !isOne(result.rows.map(({ kv_len }) => kv_len)));
 
-const gradientsOf = (result) => {
+const shapeOf = ({ head_dim, q_len, kv_len, num_heads, num_kv_heads, threads }) =>
+  JSON.stringify({ head_dim, q_len, kv_len, num_heads, num_kv_heads, threads });
+
+/** Of one shape: the page says it once for all rows. */
+const gradientsOf = (file, result) => {
   const rows = timed(result);
-  const [{ head_dim: headDim, kv_len: length, num_heads: heads }] = rows;
+  if (!isOne(rows.map(shapeOf))) {
+    throw new Error(`${file}: gradients of many mechanisms must be of one shape and thread count`);
+  }
+  const [{ head_dim: headDim, kv_len: length, num_heads: heads, threads }] = rows;
   return {
     headDim,
     length,
     heads,
+    threads,
     rows: rows.map(({ mechanism, mask, ms, forward_ms, gflops }) => ({
       mechanism,
       mask,
@@ -148,7 +156,7 @@ export function readBenchmarks(folder = RESULTS) {
     ),
     gradients: of("heed-bench-backward")
       .filter(({ result }) => hasManyMechanisms(result))
-      .map(({ file, result }) => ({ ...contextOf(file, result), ...gradientsOf(result) })),
+      .map(({ file, result }) => ({ ...contextOf(file, result), ...gradientsOf(file, result) })),
     curves: of("heed-bench-curves").map(({ file, result }) => ({
       ...contextOf(file, result),
       curves: result.curves.filter(({ points }) => points.length > 1).map(curveOf),

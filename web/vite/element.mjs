@@ -1,14 +1,8 @@
-// The custom element as one file with a name that stays: other pages load it by its address.
+// The custom element as one file with a name that stays: other pages load it by its address. One file speaks
+// one language: English.
 import { fileURLToPath } from "node:url";
 import { build } from "vite";
-
-/** One file speaks one language: English. */
-const englishOnly = {
-  name: "heed-english-only",
-  resolveId: (id) => (id.startsWith("virtual:messages/") ? `\0${id}` : undefined),
-  load: (id) =>
-    id.startsWith("\0virtual:messages/") ? "export const messages = {}, tables = {};" : undefined,
-};
+import { englishOnly } from "./translations.mjs";
 
 const entry = fileURLToPath(new URL("../src/element/attention_map.ts", import.meta.url));
 
@@ -25,7 +19,7 @@ export function element() {
         configFile: false,
         logLevel: "warn",
         publicDir: false,
-        plugins: [englishOnly],
+        plugins: [englishOnly()],
         build: {
           outDir,
           emptyOutDir: false,

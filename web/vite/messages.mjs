@@ -3,7 +3,7 @@
 //   <p>Every <em class="query">query</em> meets {n} keys.</p>   "Every <em>query</em> meets {} keys."
 // In code a message is t`...`; in the HTML files it is {{...}}.
 //   node web/vite/messages.mjs    what the translations lack, and what they have too much
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "svelte/compiler";
@@ -196,8 +196,17 @@ function filesIn(folder, ending) {
 
 const sources = () => [".svelte", ".ts"].flatMap((ending) => filesIn(join(web, "src"), ending));
 
+/** What was found in each file, and when that was changed last: a build asks for the files again and again. */
+const known = new Map();
+
 /** The messages of a component or a module. */
 function sourceMessages(file) {
+  const changed = statSync(file).mtimeMs;
+  if (known.get(file)?.changed !== changed) known.set(file, { changed, found: readSource(file) });
+  return known.get(file).found;
+}
+
+function readSource(file) {
   const source = readFileSync(file, "utf8");
   if (!file.endsWith(".svelte")) return codeMessages(source);
   const { runs, attributes } = markupOf(source);
@@ -225,7 +234,7 @@ export function craftedMessages(id) {
   const follow = (file) => {
     if (files.has(file) || !file.startsWith(CRAFTED)) return;
     files.add(file);
-    const imports = readFileSync(file, "utf8").matchAll(/ from "(\.[^"]+)"/g);
+    const imports = readFileSync(file, "utf8").matchAll(/(?: from |import\()"(\.[^"]+)"/g);
     for (const [, path] of imports) follow(join(dirname(file), path.replace(/\.js$/, ".ts")));
   };
   follow(join(CRAFTED, id, "Page.svelte"));

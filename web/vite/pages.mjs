@@ -115,8 +115,12 @@ function craftedLinks(id, bundle) {
 
 /** What a German page needs before it can say anything; a crafted one has messages of its own. */
 function germanLinks(bundle) {
-  const nameOf = (module) =>
-    Object.values(bundle).find(({ facadeModuleId }) => facadeModuleId?.endsWith(module))?.fileName;
+  const nameOf = (module) => {
+    const isOf = ({ facadeModuleId }) => facadeModuleId?.endsWith(module);
+    const chunk = Object.values(bundle).find(isOf);
+    if (!chunk) throw new Error(`the build has no file of ${module}`);
+    return chunk.fileName;
+  };
   const all = "virtual:messages/de";
   const own = (id) => (isCrafted(id) ? [`${all}/mechanisms`, `${all}/mechanisms/${id}`] : []);
   return (file) => {

@@ -9,17 +9,22 @@ import { isCrafted, mechanisms } from "./registry.mjs";
 
 const ID = /^virtual:messages\/(\w+)(?:\/(\w+)(?:\/(\w+))?)?$/;
 
-/** The table of a page; of a crafted one where `id` names it. */
-function hashed(language, page, id) {
+/** Every translation, and the page that alone says it, by the hash of its message. */
+function keyed(language) {
   const spoken = spokenMessages();
-  const table = {};
+  const table = new Map();
   for (const [message, translation] of Object.entries(readMessages(language))) {
     const key = messageKey(message);
-    if (key in table) throw new Error(`two messages have one hash, ${key}: “${message}”`);
-    table[key] = { translation, page: spoken.get(message) };
+    if (table.has(key)) throw new Error(`two messages have one hash, ${key}: “${message}”`);
+    table.set(key, { translation, page: spoken.get(message) });
   }
+  return table;
+}
+
+/** The table of a page; of a crafted one where `id` names it. */
+function hashed(table, page, id) {
   const crafted = id && new Set([...craftedMessages(id)].map(messageKey));
-  const wanted = Object.entries(table).filter(
+  const wanted = [...table].filter(
     ([key, message]) => message.page === page && (!crafted || crafted.has(key)),
   );
   return Object.fromEntries(wanted.map(([key, { translation }]) => [key, translation]));
@@ -33,14 +38,29 @@ function craftedTables(language) {
 }
 
 export function translations() {
+  const languages = new Map();
+  const tableOf = (language) => {
+    if (!languages.has(language)) languages.set(language, keyed(language));
+    return languages.get(language);
+  };
   return {
     name: "heed-translations",
+    buildStart: () => languages.clear(),
     resolveId: (id) => (ID.test(id) ? `\0${id}` : undefined),
     load(id) {
       const [, language, page, crafted] = id.replace(/^\0/, "").match(ID) ?? [];
       if (!language) return undefined;
       if (page === "mechanisms" && !crafted) return craftedTables(language);
-      return `export const messages = ${JSON.stringify(hashed(language, page ?? "", crafted))};`;
+      return `export const messages = ${JSON.stringify(hashed(tableOf(language), page ?? "", crafted))};`;
     },
   };
 }
+
+const NO_TABLES = "\0heed:no-messages";
+
+/** In place of them where English alone is spoken: in workers and in the custom element. */
+export const englishOnly = () => ({
+  name: "heed-english-only",
+  resolveId: (id) => (id.startsWith("virtual:messages/") ? NO_TABLES : undefined),
+  load: (id) => (id === NO_TABLES ? "export const messages = {}, tables = {};" : undefined),
+});

@@ -17,6 +17,7 @@ export interface GradientRun extends Context {
   headDim: number;
   length: number;
   heads: number;
+  threads: number;
   rows: readonly GradientRow[];
 }
 

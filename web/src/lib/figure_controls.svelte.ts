@@ -18,8 +18,23 @@ interface Linked {
 interface LinkedNumber {
   min: number;
   max: number;
+  /** Values are whole numbers of steps above `min`. */
+  step: number;
   resting: number;
   value: number;
+}
+
+/** Of a step, for decimal fractions such as 0.1. */
+const STEP_SLACK = 1e-6;
+
+/** The value of the control that a link asks for, or null: figures take no other ones. */
+function askedOf({ min, max, step }: LinkedNumber, text: string): number | null {
+  const asked = text.trim() === "" ? Number.NaN : Number(text);
+  const steps = Math.round((asked - min) / step);
+  const isStep = Math.abs((asked - min) / step - steps) <= STEP_SLACK;
+  return isStep && asked >= min && asked <= max
+    ? Number((min + steps * step).toPrecision(12))
+    : null;
 }
 
 /** The same in every language: links are shared across them. */
@@ -88,9 +103,8 @@ export function linkedControl(
     resting: () => String(control().resting),
     text: () => String(control().value),
     set: (text) => {
-      const { min, max } = control();
-      const asked = Number(text);
-      if (text.trim() !== "" && asked >= min && asked <= max) move(asked);
+      const asked = askedOf(control(), text);
+      if (asked !== null) move(asked);
     },
   });
 }

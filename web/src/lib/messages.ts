@@ -17,9 +17,11 @@ const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, stri
   training: () => import("virtual:messages/de/training"),
 };
 
-/** Those that only the crafted page of this mechanism says. */
-async function ofMechanism(id: string | undefined) {
-  if (id === undefined) return undefined;
+/** Those that only the crafted page of this mechanism says; one without a figure of its own has none. */
+async function ofMechanism() {
+  const app = document.getElementById("app");
+  const id = app?.dataset.mechanism;
+  if (id === undefined || !app?.classList.contains("crafted")) return undefined;
   const { tables } = await import("virtual:messages/de/mechanisms");
   return tables[id]?.();
 }
@@ -29,7 +31,7 @@ async function german(): Promise<Readonly<Record<string, string>>> {
   const tables = [
     import("virtual:messages/de"),
     OWN[page?.dataset.messages ?? ""]?.(),
-    ofMechanism(document.getElementById("app")?.dataset.mechanism),
+    ofMechanism(),
   ];
   return Object.assign({}, ...(await Promise.all(tables)).map((table) => table?.messages));
 }

@@ -16,8 +16,10 @@ export interface Group {
 }
 
 export interface Choosing {
-  /** Budgets for the curve, small ones first. */
+  /** Budgets for the curve, small ones first; none where the budget changes nothing. */
   budgets: readonly number[];
+  /** Weights stand on summaries of keys too, which are not keys that are read. */
+  summarises?: boolean;
   call: (heed: Heed, budget: number) => Called;
   /** Why a query reads what it reads; absent: by place alone. */
   groups?: (heed: Heed, weights: Float32Array, query: number) => Group[];

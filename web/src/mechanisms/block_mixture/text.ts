@@ -31,6 +31,8 @@ const WANTED: ReadonlyMap<number, number> = new Map([
   [9, 3],
   [31, 3],
 ]);
+/** Those keys, from 1. */
+export const WANTED_TOKENS: readonly number[] = [...WANTED.keys()].map((token) => token + 1);
 const ASKED = 3;
 const TOPIC_SIZE = 2.6;
 /** What a token has of its own resembles that of the token before. */

@@ -141,10 +141,10 @@ function sizeOf(state: Float32Array, token: number): number {
   return Math.sqrt(squares);
 }
 
-/** The share of a token's trace that is left after each token from its own on. */
+/** The share of a token's trace that is left after each token from its own on; 0 where it wrote none. */
 export function tracesOf({ states }: Film, token: number): number[] {
   const written = sizeOf(states[token] as Float32Array, token);
-  return states.slice(token).map((state) => sizeOf(state, token) / written);
+  return states.slice(token).map((state) => (written === 0 ? 0 : sizeOf(state, token) / written));
 }
 
 export function softmaxWeights(heed: Heed, recurrence: Recurrence): Float32Array {

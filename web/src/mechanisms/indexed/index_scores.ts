@@ -8,9 +8,9 @@ import { DIM, K, Q, TOKENS } from "../block_mixture/text.js";
 export const HEADS = 2;
 const RATINGS = 0.5;
 
-/** A drawn projection [DIM, dim] for each head of the indexer: what a trained one would have learned. */
-function projection(dim: number, head: number): Float32Array {
-  const normal = normalSource(hashText(`indexer ${head}`));
+/** A drawn projection [DIM, dim], where a trained indexer has learned ones. */
+function projection(dim: number): Float32Array {
+  const normal = normalSource(hashText("indexer 0"));
   const all = Float32Array.from({ length: DIM * DIM }, normal);
   return Float32Array.from({ length: DIM * dim }, (_, at) => {
     const [row, column] = [Math.floor(at / dim), at % dim];
@@ -29,9 +29,9 @@ function projected(rows: Float32Array, matrix: Float32Array, dim: number): Float
   });
 }
 
-/** Both heads rate with one projection of the keys, as the paper shares them. */
+/** Heads share the keys, as in the paper; here they share the projection of the queries too. */
 export function indexer(dim: number) {
-  const shared = projection(dim, 0);
+  const shared = projection(dim);
   const k = projected(K.data as Float32Array, shared, dim);
   const own = projected(Q.data as Float32Array, shared, dim);
   // The second head looks at the first half of the dimensions alone.

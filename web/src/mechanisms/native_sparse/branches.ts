@@ -9,6 +9,10 @@ export type Branch = (typeof BRANCHES)[number];
 const BLOCK = 4;
 export const LEAST_BLOCKS = 2;
 
+const hasSummaries = (branch: Branch) => branch === "all" || branch === "compressed";
+export const hasChosen = (branch: Branch) => branch === "all" || branch === "selected";
+export const hasWindow = (branch: Branch) => branch === "all" || branch === "window";
+
 /** One branch opened and the others shut, or all three alike. */
 function gatesOf(branch: Branch) {
   const open = BRANCHES.indexOf(branch) - 1;
@@ -35,7 +39,8 @@ export function nativeSparse(branch: Branch, windowLen: number): Choosing {
       },
     });
   return {
-    budgets: [2, 3, 4, 5, 6, 8, 10, 12, 16],
+    budgets: hasChosen(branch) && !hasSummaries(branch) ? [2, 3, 4, 5, 6, 8, 10, 12, 16] : [],
+    summarises: hasSummaries(branch),
     call: (heed, topBlocks) => call(heed, topBlocks, branch),
     /** A block's summary has the weight of its keys in the first branch. */
     groups: (heed, _, query) => {

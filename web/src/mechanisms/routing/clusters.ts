@@ -7,7 +7,7 @@ import { DIM, K, PASSAGE_OF, Q, TOKENS } from "../block_mixture/text.js";
 
 export const CLUSTERS = 3;
 
-/** Means of the keys of each topic, as a trained model would have them, or any directions. */
+/** Sums of the keys of each topic, which point where the means of a trained model do, or any directions. */
 export function centroidsOf(learned: boolean): Float32Array {
   const normal = normalSource(hashText("centroids"));
   const rows = Float32Array.from({ length: CLUSTERS * DIM }, () => (learned ? 0 : normal()));
@@ -50,11 +50,12 @@ export function routing(learned: boolean, shownSize: number): Choosing {
       const params = { clusterTokens, causal: true, returnWeights: true };
       return make(heed, { id: "routing", inputs: { ...INPUTS, centroids }, params });
     },
-    /** How near each key is to the centroids of the query's clusters. */
+    /** How near each key is to the nearest centroid of the query's clusters; of no cluster, nothing. */
     groups: (heed, _, query) => {
       const own = clustersOf(heed, learned, shownSize, query);
+      if (own.length === 0) return [];
       const all = products(heed, centroidRows(learned), unit(K.data as Float32Array));
-      const near = (key: number) => Math.max(0, ...own.map((c) => all[c * TOKENS + key] as number));
+      const near = (key: number) => Math.max(...own.map((c) => all[c * TOKENS + key] as number));
       return Array.from({ length: query + 1 }, (_, key) => ({
         from: key,
         to: key + 1,

@@ -9,7 +9,8 @@ import { hashText, normalSource } from "../../lib/random.js";
 export const FAR = 160;
 const LEN = 2 * FAR + 1;
 export const BUCKETS = [4, 8, 16, 32] as const;
-export const FARTHEST = [16, 32, 64, 128] as const;
+/** More than there are buckets of single distances: 16 at most. */
+export const FARTHEST = [32, 64, 128] as const;
 export type Direction = "bidirectional" | "causal";
 
 export interface Buckets {

@@ -17,7 +17,7 @@ export interface KernelVariant extends Variant {
 export const variants = new Variants<KernelVariant>(200, [
   {
     id: "gaussian",
-    words: "gaussian",
+    words: t`gaussian`,
     remark: t`Each sample is predicted from the others, and the width follows the gradient of that error.`,
     weights: "gaussian",
     slope: "gradient",
