@@ -66,6 +66,12 @@ const LowRankRow& FindLowRankRow(std::string_view id) {
        {id});
 }
 
+// Before anything reads the request, of which lists are copied.
+const Request& Checked(const Request& request) {
+  for (const NamedTensor& input : request.inputs) CheckData(input);
+  return request;
+}
+
 RequestReader ReaderOf(const Request& request) { return {*FindMechanism(request.id), request}; }
 
 // As PlanAttention(), without a look at what tensors hold.
@@ -91,10 +97,9 @@ std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {
 }  // namespace
 
 RequestCall::RequestCall(const Request& request)
-    : request_(request),
+    : request_(Checked(request)),
       exact_(ReadExactRequest(request)),
       recurrent_(ReadRecurrentRequest(request)) {
-  for (const NamedTensor& input : request.inputs) CheckData(input);
   outputs_ = exact_       ? PlanExact(*exact_)
              : recurrent_ ? PlanRecurrent(*recurrent_)
                           : FindLowRankRow(request.id).plan(ReaderOf(request));

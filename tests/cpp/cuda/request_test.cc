@@ -131,6 +131,21 @@ TEST(DeviceRequestBoundary, ReadsTheListsOfTheHostAndNoOtherTensor) {
   }
 }
 
+TEST(DeviceRequestBoundary, RefusesAListWithoutDataBeforeItIsRead) {
+  for (const auto& [id, list] : {std::pair{"cosine", "temperature"},
+                                 {"retention", "head_log_decay"},
+                                 {"linformer", "key_lengths"}}) {
+    const DrawnRequest draw = DrawRequest(*FindMechanism(id), Draw::kLeast, 1);
+    Request request = draw.request();
+    std::erase_if(request.inputs, [&](const NamedTensor& input) { return input.name == list; });
+    const DType dtype = list == std::string_view("key_lengths") ? DType::kInt32 : DType::kFloat32;
+    request.inputs.push_back({list, ContiguousTensor(dtype, nullptr, {{1}})});
+    const Refusal refusal = Try([&] { cuda::PlanOutputs(request); });
+    EXPECT_EQ(refusal.code, ErrorCodeName(ErrorCode::kOption)) << id;
+    EXPECT_THAT(refusal.text, HasSubstr(std::string(list) + " is missing: it has no data")) << id;
+  }
+}
+
 TEST(DeviceRequestBoundary, SaysWhichOutputIsMissing) {
   const DrawnRequest draw = DrawRequest(*FindMechanism("gated_linear"), Draw::kLeast, 1);
   const Refusal refusal = Try([&] { cuda::Run(draw.request(), {}, nullptr); });
