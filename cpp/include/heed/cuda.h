@@ -76,6 +76,9 @@ struct DeviceArrays {
 //          (never less than one row), and key_weight a projected copy of the keys. Patterns are
 //          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
 //          one of. More than 1 MB of arrays are copied, which waits for the stream.
+//          Splits are merged in the same launch for the first 256 streams of the program that ask,
+//          but captured ones and cudaStreamPerThread; for others, and where rows are many, by a
+//          second one. Its counters are 1 MiB of device memory, which the library always has.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
 //          once before, so that CUDA has loaded the kernels).
 //          Deterministic: splits depend on shapes and the device, and merge in ascending order.

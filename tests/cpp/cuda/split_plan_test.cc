@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/schedule.h"
+#include "src/cuda/stream_slots.h"
 
 namespace heed::testing {
 namespace {
@@ -100,6 +101,16 @@ TEST(SplitPlan, FewRowsAreMergedByTheirLastBlock) {
   EXPECT_TRUE(cuda::MergesInKernel(4, 33));
   EXPECT_TRUE(cuda::MergesInKernel(2, 128));
   EXPECT_FALSE(cuda::MergesInKernel(64, 5));
+}
+
+TEST(StreamSlots, TheFirstStreamsHaveASlotEachAndKeepIt) {
+  cuda::StreamSlots slots;
+  for (int64_t n = 0; n < cuda::kStreamSlots; ++n) {
+    EXPECT_EQ(slots.Of(static_cast<uint64_t>(7 * n + 1)), n);
+  }
+  EXPECT_EQ(slots.Of(1u << 20), -1);
+  EXPECT_EQ(slots.Of(8), 1);
+  EXPECT_EQ(slots.Of(1u << 20), -1);
 }
 
 // Parameters of entries that are split by their own lengths.
