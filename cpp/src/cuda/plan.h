@@ -24,7 +24,13 @@ struct DeviceProblem {
   TensorView<const float> k_scales, v_scales;
 };
 
-// Refuses what the device path lacks, then validates as Attention() does. Throws Error.
+// Refuses options that the device path lacks, then validates everything but what the numbers of
+// tensors are: they lie on the device. Throws Error.
+AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
+                                         const StoredTensor& v, const AttentionOptions& options,
+                                         bool wants_lse);
+
+// The same, and the results, as Attention() does.
 DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays);

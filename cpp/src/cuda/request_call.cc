@@ -7,6 +7,7 @@
 #include "heed/linear.h"
 #include "heed/registry.h"
 #include "src/cuda/low_rank_calls.h"
+#include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/low_rank/request.h"
 #include "src/message.h"
@@ -76,14 +77,10 @@ RequestReader ReaderOf(const Request& request) { return {*FindMechanism(request.
 
 // As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanExact(const AttentionRequest& r) {
-  AttentionProblem p;
-  p.q = r.q;
-  p.k = r.k;
-  p.v = r.v;
-  p.options = OptionsOf(r);
-  p.tensors_on_device = true;
-  CompleteInputs(p, r.return_lse);
-  return ListOutputs(r, p);
+  if (r.return_tiles) {
+    Fail(ErrorCode::kUnsupported, "return_tiles is not offered on the GPU yet; use heed::Run()");
+  }
+  return ListOutputs(r, ValidateInputsForDevice(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
 }
 
 std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {

@@ -146,6 +146,21 @@ TEST(DeviceRequestBoundary, RefusesAListWithoutDataBeforeItIsRead) {
   }
 }
 
+TEST(DeviceRequestBoundary, PlansNothingThatItWouldNotRun) {
+  const auto refusal = [](const char* id, NamedParam param) {
+    const DrawnRequest draw = DrawRequest(*FindMechanism(id), Draw::kLeast, 1);
+    Request request = draw.request();
+    request.params.push_back(std::move(param));
+    return Try([&] { cuda::PlanOutputs(request); });
+  };
+  for (const auto& [id, param] : {std::pair{"flash", NamedParam{"return_tiles", true}},
+                                  {"attention", {"score_mod", std::string("score * 2")}}}) {
+    const Refusal found = refusal(id, param);
+    EXPECT_EQ(found.code, ErrorCodeName(ErrorCode::kUnsupported)) << found.text;
+    EXPECT_THAT(found.text, HasSubstr(param.name + " is not offered on the GPU yet"));
+  }
+}
+
 TEST(DeviceRequestBoundary, SaysWhichOutputIsMissing) {
   const DrawnRequest draw = DrawRequest(*FindMechanism("gated_linear"), Draw::kLeast, 1);
   const Refusal refusal = Try([&] { cuda::Run(draw.request(), {}, nullptr); });
