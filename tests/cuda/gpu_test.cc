@@ -1,6 +1,9 @@
 // What only a GPU can show: real splits, graphs, streams, and the same bits run after run.
 #include <cuda_runtime.h>
 
+#include <thread>
+#include <vector>
+
 #include "device_case.h"
 #include "gpu_backend.h"
 #include "gtest/gtest.h"
@@ -66,6 +69,117 @@ TEST_P(OnGpu, ACapturedCallReplaysWithItsArrays) {
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+// A call whose tensors lie on the device, to be made many times.
+class Prepared {
+ public:
+  Prepared(AttentionCase& c, DType dtype)
+      : case_(c),
+        q_(c.q, dtype, Layout::kDense),
+        k_(c.k, dtype, Layout::kDense),
+        v_(c.v, dtype, Layout::kDense),
+        output_({c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v},
+                Layout::kDense, 0),
+        dq_(copies_.Copy(q_.view())),
+        dk_(copies_.Copy(k_.view())),
+        dv_(copies_.Copy(v_.view())) {
+    outputs_.output = copies_.Copy(output_.view());
+  }
+
+  void Run(cudaStream_t stream) const {
+    cuda::Attention(dq_, dk_, dv_, case_.options(), outputs_, stream);
+  }
+  auto Fetch() {
+    copies_.Fetch();
+    return Bits(output_);
+  }
+
+ private:
+  AttentionCase& case_;
+  StoredBuffer q_, k_, v_;
+  Buffer<float> output_;
+  DeviceCopies copies_;
+  StoredTensor dq_, dk_, dv_;
+  AttentionOutputs outputs_;
+};
+
+class Streams : public OnGpu {
+ protected:
+  cudaStream_t Make() {
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    return stream;
+  }
+};
+HEED_IN_EVERY_TYPE(Streams);
+
+// What one call alone gives.
+auto BitsAlone(AttentionCase& c, DType dtype) {
+  Prepared call(c, dtype);
+  call.Run(nullptr);
+  cuda::Check(nullptr);
+  return call.Fetch();
+}
+
+TEST_P(Streams, TwoThatDecodeAtOnceDoNotMeet) {
+  AttentionCase c = Decoding();
+  const auto expected = BitsAlone(c, GetParam());
+  Prepared first(c, GetParam()), second(c, GetParam());
+  cudaStream_t streams[] = {Make(), Make()};
+  for (int n = 0; n < 50; ++n) {
+    first.Run(streams[0]);
+    second.Run(streams[1]);
+  }
+  for (cudaStream_t stream : streams) cuda::Check(stream);
+  EXPECT_EQ(first.Fetch(), expected);
+  EXPECT_EQ(second.Fetch(), expected);
+  for (cudaStream_t stream : streams) cudaStreamDestroy(stream);
+}
+
+// More than have counters of their own: the last ones merge by the second kernel.
+TEST_P(Streams, ThoseThatAreMadeAnewDecodeTheSame) {
+  AttentionCase c = Decoding();
+  const auto expected = BitsAlone(c, GetParam());
+  for (int n = 0; n < 300; ++n) {
+    Prepared call(c, GetParam());
+    cudaStream_t stream = Make();
+    call.Run(stream);
+    cuda::Check(stream);
+    ASSERT_EQ(call.Fetch(), expected) << "stream " << n;
+    cudaStreamDestroy(stream);
+  }
+}
+
+TEST_P(Streams, TwoThreadsMayShareOne) {
+  AttentionCase c = Decoding();
+  const auto expected = BitsAlone(c, GetParam());
+  Prepared first(c, GetParam()), second(c, GetParam());
+  cudaStream_t stream = Make();
+  const auto decode = [stream](const Prepared& call) {
+    for (int n = 0; n < 50; ++n) call.Run(stream);
+  };
+  std::thread other([&] { decode(first); });
+  decode(second);
+  other.join();
+  cuda::Check(stream);
+  EXPECT_EQ(first.Fetch(), expected);
+  EXPECT_EQ(second.Fetch(), expected);
+  cudaStreamDestroy(stream);
+}
+
+// One long entry is split, and 1200 short ones, of a KV head each, have a counter too.
+TEST_P(OnGpu, MoreRowsThanCountersMatchTheReference) {
+  AttentionCase c = MakeCase({.batch = 1200,
+                              .num_heads = 1,
+                              .num_kv_heads = 1,
+                              .q_len = 1,
+                              .kv_len = 1000,
+                              .head_dim = 8,
+                              .head_dim_v = 8});
+  c.key_lengths.assign(1200, 3);
+  c.key_lengths[7] = 1000;
+  ExpectDeviceMatches(c, GetParam());
 }
 
 }  // namespace

@@ -76,9 +76,14 @@ struct DeviceArrays {
 //          (never less than one row), and key_weight a projected copy of the keys. Patterns are
 //          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
 //          one of. More than 1 MB of arrays are copied, which waits for the stream.
+//          Splits are merged in the same launch for the first 256 streams of the program that ask,
+//          but captured ones and cudaStreamPerThread; for others, and where rows are many, by a
+//          second one. Its counters are 1 MiB of device memory, which the library always has.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
 //          once before, so that CUDA has loaded the kernels).
-//          Deterministic: splits depend on shapes and the device, and merge in ascending order.
+//          Deterministic: splits depend on shapes, the device and host key_lengths, and merge in
+//          ascending order. Lengths in DeviceArrays are not known to the host, and kv_len decides:
+//          the same lengths here and there may give different bits.
 // Source   Dao 2023 (FlashAttention-2, arXiv:2307.08691); split keys: Dao et al. 2023,
 //          Flash-Decoding.
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
@@ -141,12 +146,14 @@ void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorV
 //
 // Takes    every option; of the results all but the weights of EfficientAttention(), which are an
 //          Error(kUnsupported).
-// Errors   as the functions of the CPU, and those of Attention(), before anything is launched.
+// Errors   as the functions of the CPU, and those of Attention(), before anything is launched;
+//          kUnsupported when a step needs more blocks than a grid has.
 // Accuracy kLowRankMaxError as there.
 // Cost     that of the functions of the CPU; projections and convolutions are plain tiles of
 //          multiply-adds, and convolutions read the blocks once for each token of a block.
 //          Allocates what those functions allocate, for EfficientAttention() a copy of all keys.
-//          NystromAttention() with key_lengths works through one batch entry after the other.
+//          NystromAttention() with key_lengths works through one batch entry after the other, and
+//          gives back what each allocated.
 // Threads  as Attention().
 void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                const LinformerOptions& options, const AttentionOutputs& outputs, Stream stream);

@@ -76,14 +76,18 @@ void Launch(const DeviceProblem& call, Stream stream) {
   if (NeedsRows(call)) return LaunchRows(call, device, stream);
   const AttentionPlan plan(call, device.processors, ResidentBlocksOf(call, device));
   if (plan.IsEmpty()) return;
-  GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // refused before memory is taken
+  const bool on_hopper = RunsOnHopper(call, plan, device);
+  if (!on_hopper) GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // before memory is taken
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
-  const DeviceMemory split(static_cast<size_t>(plan.split_floats()) * sizeof(float), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
+  if (on_hopper) {
+    const AttentionParams params = plan.Params(arrays.get(), nullptr, nullptr, DeviceFault());
+    return LaunchOnHopper(call, params, device, stream);
+  }
+  const DeviceMemory split(static_cast<size_t>(plan.split_floats()) * sizeof(float), stream);
   const AttentionParams params =
       plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()),
                   CountersOf(stream, plan.num_counters()), DeviceFault());
-  if (RunsOnHopper(call, plan, device)) return LaunchOnHopper(call, params, device, stream);
   WithElement(plan.dtype(), [&](auto element) {
     LaunchAttention<decltype(element)>(plan, params, device, stream);
   });

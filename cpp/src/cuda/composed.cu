@@ -6,7 +6,7 @@
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/composed_kernels.h"
-#include "src/cuda/launch.h"
+#include "src/cuda/grid.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/request_call.h"
 #include "src/cuda/runtime.h"
@@ -58,6 +58,8 @@ class StreamSteps : public ComposedSteps {
     SendArrays(std::vector<char>(data, data + bytes), to, stream_);
     return to;
   }
+  // Freed in the stream's order: behind the steps that use it.
+  void Release() override { memory_.clear(); }
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
               const AttentionOptions& options, const AttentionOutputs& outputs) override {
     Attention(q, k, v, options, outputs, stream_);

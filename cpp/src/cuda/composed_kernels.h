@@ -180,12 +180,13 @@ HEED_DEVICE void AddConvolution(Block& block, const ConvolveParams& p, int64_t i
   const float* taps = p.taps.Row(0, place.h, 0);
   block.Each([&](int t) {
     for (int d = t; d < p.width; d += kBlockThreads) {
-      float& out = p.out.Row(place.b, place.h, place.within)[d];
+      float sum = 0;
       for (int n = 0; n < p.num_taps; ++n) {
         const int j = first + n;
         if (j < 0 || j >= p.len) continue;
-        out += taps[n] * p.v.Row(place.b, place.h / p.group, j)[d];
+        sum += taps[n] * p.v.Row(place.b, place.h / p.group, j)[d];
       }
+      p.out.Row(place.b, place.h, place.within)[d] += sum;
     }
   });
 }

@@ -19,9 +19,11 @@ class ComposedSteps {
  public:
   virtual ~ComposedSteps() = default;
 
-  // Device memory of so many bytes, and host memory sent there; both live as long as the steps.
+  // Device memory of so many bytes, and host memory sent there. Both live until Release(), which
+  // gives all of it back once the steps so far are done, or as long as the steps.
   virtual char* AllocateBytes(size_t bytes) = 0;
   virtual const char* Send(const char* data, size_t bytes) = 0;
+  virtual void Release() = 0;
 
   virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                       const AttentionOptions& options, const AttentionOutputs& outputs) = 0;

@@ -79,7 +79,8 @@ bool FitsHopper(const DeviceProblem& call) {
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
   if (path == TilePath::kBase || !FitsHopper(call)) return false;
   if (path == TilePath::kHopper) return true;
-  return plan.fills_processors() && call.problem.group * call.problem.q_len > kGroupRows;
+  return call.problem.group * call.problem.q_len > kGroupRows &&
+         plan.FillsProcessors(HopperPlan(call).num_items());
 }
 
 HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v) {

@@ -16,8 +16,9 @@ enum class TilePath { kFastest, kBase, kHopper };
 // Can the Hopper kernel compute the call? Types, sockets, strides.
 bool FitsHopper(const DeviceProblem& call);
 
-// Should it, on a GPU that has it? Where keys are split, or rows are few, the base path is made for
-// the call. kBase and kHopper are what the caller wants instead.
+// Should it, on a GPU that has it? Where rows are few, or its items leave multiprocessors without
+// work that split keys would give them, the base path is made for the call. kBase and kHopper are
+// what the caller wants instead.
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path);
 
 // Columns of q and k, and of v, that a kernel has room for.

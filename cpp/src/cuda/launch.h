@@ -3,11 +3,11 @@
 #ifndef HEED_SRC_CUDA_LAUNCH_H_
 #define HEED_SRC_CUDA_LAUNCH_H_
 
-#include <limits>
 #include <type_traits>
 
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/block.h"
+#include "src/cuda/grid.h"
 #include "src/cuda/kernel_choice.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/runtime.h"
@@ -30,14 +30,6 @@ __global__ void __launch_bounds__(kBlockThreads, LeastBlocks<Products>())
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);
   AttentionKernel<DeviceBlock, Products>(block, params).Run(blockIdx.x);
-}
-
-inline unsigned GridOf(int64_t blocks) {
-  if (blocks > std::numeric_limits<int32_t>::max()) {
-    Fail(ErrorCode::kUnsupported, "the call needs {} thread blocks; a grid has at most 2^31 - 1",
-         {blocks});
-  }
-  return static_cast<unsigned>(blocks);
 }
 
 template <class Products>

@@ -6,6 +6,7 @@
 #include "heed/linear.h"
 #include "src/compose/compose_problem.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/step_checks.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -82,6 +83,7 @@ LinformerCall::LinformerCall(const TensorView<const float>& q, const TensorView<
   AttentionOptions over_tokens;
   over_tokens.scale = options.scale;
   CheckSteps(q, k, v, p.k, p.v, over_tokens, p.over_projected, outputs);
+  CheckEveryStep(*this);
 }
 
 void LinformerCall::Run(ComposedSteps& steps) const {
@@ -115,6 +117,7 @@ EfficientCall::EfficientCall(const TensorView<const float>& q, const TensorView<
   const Extents keys = {k.shape[0], k.shape[1], k.shape[3], k.shape[3]};
   const Extents values = {k.shape[0], k.shape[1], k.shape[3], v.shape[3]};
   CheckSteps(q, k, v, keys, values, over_tokens, over_features, outputs);
+  CheckEveryStep(*this);
 }
 
 void EfficientCall::Run(ComposedSteps& steps) const {
@@ -155,19 +158,22 @@ MemoryCompressedCall::MemoryCompressedCall(const TensorView<const float>& q,
                                 {"key_conv", SpanOf(options.key_conv)},
                                 {"value_conv", SpanOf(options.value_conv)}});
   CheckSteps(q, k, v, p.k, p.v, OverTokens(options), p.over_blocks, outputs);
+  CheckEveryStep(*this);
 }
 
 void MemoryCompressedCall::Run(ComposedSteps& steps) const {
   const TensorView<float> keys = steps.Allocate(problem_.k), values = steps.Allocate(problem_.v);
-  Compress(steps, KeyConvolution(options_), k_, keys);
-  Compress(steps, ValueConvolution(options_), v_, values);
+  const bool convolves = options_.key_conv.has_value() || options_.value_conv.has_value();
+  const int32_t* rows = convolves ? SendRowLengths(steps) : nullptr;
+  Compress(steps, KeyConvolution(options_), k_, rows, keys);
+  Compress(steps, ValueConvolution(options_), v_, rows, values);
   steps.Attend(q_, keys, values, problem_.over_blocks, outputs_);
 }
 
 void MemoryCompressedCall::Compress(ComposedSteps& steps, const BlockConvolution& convolution,
-                                    const TensorView<const float>& tokens,
+                                    const TensorView<const float>& tokens, const int32_t* rows,
                                     const TensorView<float>& to) const {
-  if (convolution.weights.has_value()) return Convolve(steps, convolution, tokens, to);
+  if (convolution.weights.has_value()) return Convolve(steps, convolution, tokens, rows, to);
   MeanParams params{};
   params.tokens = RowsOf(tokens);
   params.out = RowsOf(to);
@@ -183,16 +189,34 @@ void MemoryCompressedCall::Compress(ComposedSteps& steps, const BlockConvolution
   steps.TakeMeans(params);
 }
 
+// Tokens of a block that some block has; of blocks without tokens one, which adds the bias.
+int64_t MemoryCompressedCall::NumRounds() const {
+  return std::max<int64_t>(std::min(problem_.compression, tokens_.kv_len), 1);
+}
+
+// [rounds, batch]: how many blocks of an entry have an n-th token.
+const int32_t* MemoryCompressedCall::SendRowLengths(ComposedSteps& steps) const {
+  const int64_t block = problem_.compression;
+  std::vector<int32_t> rows;
+  for (int64_t n = 0; n < NumRounds(); ++n) {
+    for (int64_t b = 0; b < tokens_.batch; ++b) {
+      const int64_t behind = std::max<int64_t>(tokens_.KeyLength(b, 0) - n, 0);
+      rows.push_back(static_cast<int32_t>((behind + block - 1) / block));
+    }
+  }
+  return steps.SendArray(std::span<const int32_t>(rows));
+}
+
 // One product for each token of a block: the n-th tokens of all blocks with the n-th weights.
 // Tokens beyond the length are zeros.
 void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
-                                    const TensorView<const float>& tokens,
+                                    const TensorView<const float>& tokens, const int32_t* rows,
                                     const TensorView<float>& to) const {
   const TensorView<const float>& weights = convolution.weights;
   const auto [num_weights, out, in, block] = weights.shape;
   const float* bias = steps.SendArray(convolution.bias);
   const bool shared = static_cast<int64_t>(convolution.bias.size()) == out;
-  for (int64_t n = 0; n < block; ++n) {
+  for (int64_t n = 0; n < NumRounds(); ++n) {
     TensorView<const float> nth = tokens;
     nth.data += n * tokens.strides[2];
     nth.strides[2] *= block;
@@ -202,12 +226,7 @@ void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution
     params.addend_factor = 1;
     if (n > 0) params.addend = NumbersOf(to);
     if (n == 0) params.addend = {bias, {0, shared ? 0 : out, 0, 1}};
-    std::vector<int32_t> rows;
-    for (int64_t b = 0; b < tokens_.batch; ++b) {
-      const int64_t behind = std::max<int64_t>(tokens_.KeyLength(b, 0) - n, 0);
-      rows.push_back(static_cast<int32_t>((behind + block - 1) / block));
-    }
-    params.row_lengths = steps.SendArray(std::span<const int32_t>(rows));
+    params.row_lengths = rows + n * tokens_.batch;
     steps.Multiply(params);
   }
 }

@@ -48,11 +48,15 @@ class MemoryCompressedCall {
   void Run(ComposedSteps& steps) const;
 
  private:
-  // Blocks of tokens as keys or values.
+  int64_t NumRounds() const;
+  const int32_t* SendRowLengths(ComposedSteps& steps) const;
+  // Blocks of tokens as keys or values. `rows` are the row lengths; nullptr for means.
   void Compress(ComposedSteps& steps, const BlockConvolution& convolution,
-                const TensorView<const float>& tokens, const TensorView<float>& to) const;
+                const TensorView<const float>& tokens, const int32_t* rows,
+                const TensorView<float>& to) const;
   void Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
-                const TensorView<const float>& tokens, const TensorView<float>& to) const;
+                const TensorView<const float>& tokens, const int32_t* rows,
+                const TensorView<float>& to) const;
 
   TensorView<const float> q_, k_, v_;
   MemoryCompressedOptions options_;

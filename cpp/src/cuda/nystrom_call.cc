@@ -7,6 +7,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/step_checks.h"
 
 namespace heed::cuda {
 namespace {
@@ -181,6 +182,7 @@ NystromCall::NystromCall(const TensorView<const float>& q, const TensorView<cons
   scaled.scale = options.scale;
   ValidateForDevice(StoredTensor(q), StoredTensor(k), StoredTensor(v), scaled,
                     {.output = outputs.output, .weights = outputs.weights}, {});
+  CheckEveryStep(*this);
 }
 
 void NystromCall::Run(ComposedSteps& steps) const {
@@ -194,6 +196,7 @@ void NystromCall::Run(ComposedSteps& steps) const {
                                   EntryOf(outputs_.residual, b)};
     nystrom.Run(EntryOf(q_, b), EntryOf(k_, b), EntryOf(v_, b), p.KeyLength(b, 0),
                 problem_.num_landmarks, entry);
+    steps.Release();
   }
 }
 

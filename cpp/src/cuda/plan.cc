@@ -94,9 +94,10 @@ KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)
     : dtype_(call.problem.q.dtype),
-      shape_(ShapeOf(dtype_, call.problem.head_dim, call.problem.head_dim_v)) {
+      shape_(ShapeOf(dtype_, call.problem.head_dim, call.problem.head_dim_v)),
+      processors_(processors) {
   SetSizes(call);
-  SetSplits(call.problem, processors, resident);
+  SetSplits(call.problem, resident);
   SetRows(call);
   SetSockets(call.problem);
   SetRules(call);
@@ -117,16 +118,15 @@ void AttentionPlan::SetSizes(const DeviceProblem& call) {
 }
 
 // By the lengths of the entries where the host knows them, else by kv_len.
-void AttentionPlan::SetSplits(const AttentionProblem& p, int64_t processors, int64_t resident) {
+void AttentionPlan::SetSplits(const AttentionProblem& p, int64_t resident) {
   const std::vector<int64_t> tiles = TilesOfEntries(p, shape_.tile_keys);
-  const int64_t longest = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
+  longest_tiles_ = tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
   const int64_t blocks = params_.row_blocks * params_.units;
-  fills_processors_ = NumSplits(blocks, longest, processors) == 1;
-  const int64_t places = processors * resident;
-  params_.splits = static_cast<int32_t>(NumSplits(blocks, longest, places));
+  const int64_t places = processors_ * resident;
+  params_.splits = static_cast<int32_t>(NumSplits(blocks, longest_tiles_, places));
   parts_ = params_.units * params_.splits;
   most_splits_ = params_.splits;
-  const auto same = [&](int64_t count) { return count == longest; };
+  const auto same = [&](int64_t count) { return count == longest_tiles_; };
   if (blocks == 0 || std::all_of(tiles.begin(), tiles.end(), same)) return;
   const std::vector<int32_t> starts =
       SplitStarts(tiles, params_.row_blocks * p.num_kv_heads, places);
@@ -209,6 +209,10 @@ void AttentionPlan::SetPatterns(const AttentionProblem& p) {
   pattern_starts_ = arrays_.Add(std::span<const int64_t>(rows.starts));
   pattern_tiles_ = arrays_.Add(std::span<const int32_t>(rows.tiles));
   pattern_words_ = arrays_.Add(std::span<const uint64_t>(rows.words));
+}
+
+bool AttentionPlan::FillsProcessors(int64_t blocks) const {
+  return NumSplits(blocks, longest_tiles_, processors_) == 1;
 }
 
 int64_t AttentionPlan::split_floats() const {

@@ -24,7 +24,13 @@ struct DeviceProblem {
   TensorView<const float> k_scales, v_scales;
 };
 
-// Refuses what the device path lacks, then validates as Attention() does. Throws Error.
+// Refuses options that the device path lacks, then validates everything but what the numbers of
+// tensors are: they lie on the device. Throws Error.
+AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
+                                         const StoredTensor& v, const AttentionOptions& options,
+                                         bool wants_lse);
+
+// The same, and the results, as Attention() does.
 DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays);
@@ -78,8 +84,8 @@ class AttentionPlan {
   bool is_split() const { return most_splits_ > 1; }
   // Blocks of the second kernel, one a row, which merges splits where counters are not given.
   int64_t num_merges() const { return is_split() ? params_.units * params_.rows : 0; }
-  // Would every multiprocessor have a block if keys were not split?
-  bool fills_processors() const { return fills_processors_; }
+  // Would so many blocks that keep a multiprocessor each gain nothing from splitting the keys?
+  bool FillsProcessors(int64_t blocks) const;
   bool IsEmpty() const { return num_blocks() == 0; }
 
   // What the device needs besides the tensors.
@@ -95,7 +101,7 @@ class AttentionPlan {
 
  private:
   void SetSizes(const DeviceProblem& call);
-  void SetSplits(const AttentionProblem& p, int64_t processors, int64_t resident);
+  void SetSplits(const AttentionProblem& p, int64_t resident);
   void SetRows(const DeviceProblem& call);
   void SetSockets(const AttentionProblem& p);
   void SetRules(const DeviceProblem& call);
@@ -107,7 +113,8 @@ class AttentionPlan {
   HostArrays arrays_;
   int64_t parts_ = 0;  // of all units
   int64_t most_splits_ = 1;
-  bool fills_processors_ = true;
+  int64_t longest_tiles_ = 0;  // of an entry, as far as the host knows
+  int64_t processors_;
   // Offsets in arrays_; -1: absent.
   int64_t alibi_ = -1, sinks_ = -1, offsets_ = -1, lengths_ = -1, prefixes_ = -1;
   int64_t query_documents_ = -1, key_documents_ = -1;

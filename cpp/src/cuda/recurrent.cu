@@ -1,7 +1,7 @@
 // heed::cuda::RecurrentAttention and RecurrentStep: the kernels and the launches of a call.
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
-#include "src/cuda/launch.h"
+#include "src/cuda/grid.h"
 #include "src/cuda/recurrent_choice.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/runtime.h"

@@ -7,6 +7,7 @@
 #include "heed/linear.h"
 #include "heed/registry.h"
 #include "src/cuda/low_rank_calls.h"
+#include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/low_rank/request.h"
 #include "src/message.h"
@@ -66,18 +67,20 @@ const LowRankRow& FindLowRankRow(std::string_view id) {
        {id});
 }
 
+// Before anything reads the request, of which lists are copied.
+const Request& Checked(const Request& request) {
+  for (const NamedTensor& input : request.inputs) CheckData(input);
+  return request;
+}
+
 RequestReader ReaderOf(const Request& request) { return {*FindMechanism(request.id), request}; }
 
 // As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanExact(const AttentionRequest& r) {
-  AttentionProblem p;
-  p.q = r.q;
-  p.k = r.k;
-  p.v = r.v;
-  p.options = OptionsOf(r);
-  p.tensors_on_device = true;
-  CompleteInputs(p, r.return_lse);
-  return ListOutputs(r, p);
+  if (r.return_tiles) {
+    Fail(ErrorCode::kUnsupported, "return_tiles is not offered on the GPU yet; use heed::Run()");
+  }
+  return ListOutputs(r, ValidateInputsForDevice(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
 }
 
 std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {
@@ -91,10 +94,9 @@ std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {
 }  // namespace
 
 RequestCall::RequestCall(const Request& request)
-    : request_(request),
+    : request_(Checked(request)),
       exact_(ReadExactRequest(request)),
       recurrent_(ReadRecurrentRequest(request)) {
-  for (const NamedTensor& input : request.inputs) CheckData(input);
   outputs_ = exact_       ? PlanExact(*exact_)
              : recurrent_ ? PlanRecurrent(*recurrent_)
                           : FindLowRankRow(request.id).plan(ReaderOf(request));

@@ -1,6 +1,6 @@
 // The kernels of calls that need whole rows, and their launches.
 #include "src/cuda/block.h"
-#include "src/cuda/launch.h"
+#include "src/cuda/grid.h"
 #include "src/cuda/row_kernel.h"
 #include "src/cuda/row_launch.h"
 #include "src/cuda/row_plan.h"

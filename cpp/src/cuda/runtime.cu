@@ -1,10 +1,7 @@
-#include <algorithm>
-#include <map>
-#include <mutex>
 #include <string>
-#include <utility>
 
 #include "src/cuda/runtime.h"
+#include "src/cuda/stream_slots.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -12,10 +9,11 @@ namespace {
 
 __device__ Fault first_fault;
 
+// Zeros when CUDA loads the module, also after cudaDeviceReset(); one array a device.
+__device__ uint32_t split_counters[kStreamSlots][kCountersOfSlot];
+
 constexpr const char* kNeeded =
     "a GPU of compute capability 8.0 or newer and a driver for this build's CUDA";
-
-constexpr int64_t kLeastCounters = 1024;
 
 std::string VersionText(int version) {
   return Join("{}.{}", {version / 1000, version % 1000 / 10});
@@ -89,28 +87,17 @@ bool IsCaptured(Stream stream) {
 }
 
 uint32_t* CountersOf(Stream stream, int64_t count) {
-  if (count == 0 || IsCaptured(stream)) return nullptr;
-  int device = 0;
+  // The runtime does not say whether threads' own default streams differ in their ids.
+  if (count == 0 || count > kCountersOfSlot || stream == cudaStreamPerThread) return nullptr;
+  if (IsCaptured(stream)) return nullptr;
+  static StreamSlots slots;
   unsigned long long id = 0;
-  ThrowOnError(cudaGetDevice(&device), "asking for the current device");
   ThrowOnError(cudaStreamGetId(stream, &id), "asking which stream it is");
-  struct Counters {
-    uint32_t* data = nullptr;
-    int64_t count = 0;
-  };
-  static std::mutex mutex;
-  static std::map<std::pair<int, unsigned long long>, Counters> of_streams;
-  const std::lock_guard lock(mutex);
-  Counters& counters = of_streams[{device, id}];
-  if (counters.count >= count) return counters.data;
-  // Those that are outgrown stay: another thread may be about to launch with them.
-  const int64_t grown = std::max({count, 2 * counters.count, kLeastCounters});
-  const size_t bytes = static_cast<size_t>(grown) * sizeof(uint32_t);
-  void* data = nullptr;
-  ThrowOnError(cudaMallocAsync(&data, bytes, stream), "allocating counters");
-  ThrowOnError(cudaMemsetAsync(data, 0, bytes, stream), "clearing counters");
-  counters = {static_cast<uint32_t*>(data), grown};
-  return counters.data;
+  const int64_t slot = slots.Of(id);
+  if (slot < 0) return nullptr;
+  void* address = nullptr;
+  ThrowOnError(cudaGetSymbolAddress(&address, split_counters), "asking for the counters");
+  return static_cast<uint32_t*>(address) + slot * kCountersOfSlot;
 }
 
 void Check(Stream stream) {

@@ -31,8 +31,10 @@ Fault* DeviceFault();
 bool IsCaptured(Stream stream);
 
 // `count` counters for a kernel of the stream, which are 0 and which it leaves at 0, so that its
-// next kernel finds them so: they are cleared once, 4 KiB a stream, and kept. nullptr when count is
-// 0, and when the stream is captured: the graph may run beside the stream, and would share them.
+// next kernel finds them so. They are part of the module: 1024 for each of the first 256 streams
+// that ask (stream_slots.h). nullptr when count is 0 or more than that; for later streams and
+// cudaStreamPerThread; and for a captured stream, whose graph may run beside it and would share
+// them.
 uint32_t* CountersOf(Stream stream, int64_t count);
 
 // Memory in the stream's order: allocated and freed as kernels are, so that nothing waits.

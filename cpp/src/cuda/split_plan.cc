@@ -12,6 +12,30 @@ constexpr int64_t kReservedBytes = 1024;  // of shared memory, for each block
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The smallest share with which parts of so many tiles at most, one place for each of `blocks`, are
+// one wave. An empty entry has a part too.
+int64_t LeastShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
+  int64_t low = kFewTiles, high = kFewTiles;
+  for (const int64_t count : tiles) high = std::max(high, count);
+  while (low < high) {
+    const int64_t share = low + (high - low) / 2;
+    int64_t parts = 0;
+    for (const int64_t count : tiles) parts += std::max<int64_t>(CeilDiv(count, share), 1);
+    if (parts * blocks <= places) {
+      high = share;
+    } else {
+      low = share + 1;
+    }
+  }
+  return low;
+}
+
+int64_t EvenShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
+  int64_t all = 0;
+  for (const int64_t count : tiles) all += count * blocks;
+  return std::max(kFewTiles, CeilDiv(all, places));
+}
+
 // How full the waves of `blocks` blocks are.
 double Efficiency(int64_t blocks, int64_t places) {
   return static_cast<double>(blocks) / static_cast<double>(CeilDiv(blocks, places) * places);
@@ -31,12 +55,12 @@ int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places) {
 }
 
 std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
-  int64_t all = 0;
-  for (const int64_t count : tiles) all += count * blocks;
-  const int64_t share = std::max(kFewTiles, CeilDiv(all, places));
+  const bool fits = static_cast<int64_t>(tiles.size()) * blocks <= places;
+  const int64_t share = fits ? LeastShare(tiles, blocks, places) : EvenShare(tiles, blocks, places);
+  const int64_t rounding = fits ? share - 1 : share / 2;
   std::vector<int32_t> starts = {0};
   for (const int64_t count : tiles) {
-    const int64_t parts = std::clamp((count + share / 2) / share, int64_t{1}, kMostSplits);
+    const int64_t parts = std::clamp((count + rounding) / share, int64_t{1}, kMostSplits);
     starts.push_back(starts.back() + static_cast<int32_t>(parts));
   }
   return starts;

@@ -14,8 +14,9 @@ namespace heed::cuda {
 int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places);
 
 // The same for batch entries of different lengths: entry b, whose rows are `blocks` blocks of
-// tiles[b] tiles each, is split into starts[b + 1] - starts[b] parts. All parts are about as long
-// as they would be if the places shared all tiles evenly.
+// tiles[b] tiles each, is split into starts[b + 1] - starts[b] parts. The longest part is as short
+// as it can be while every part of every block has a place at once. Where the entries alone are
+// more than the places, parts are about as long as an even share of all tiles.
 std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places);
 
 // Blocks of the attention kernel for `dim` columns that share a multiprocessor, and hide each

@@ -115,23 +115,30 @@ void CheckPages(const PagedKeys& keys) {
 
 }  // namespace
 
-DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                                const AttentionOptions& options, const AttentionOutputs& outputs,
-                                const DeviceArrays& arrays) {
+AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
+                                         const StoredTensor& v, const AttentionOptions& options,
+                                         bool wants_lse) {
   RefuseOptions(options);
-  RefuseOutputs(outputs);
-  CheckArrays(options, arrays);
-  DeviceProblem call;
-  call.arrays = arrays;
-  AttentionProblem& p = call.problem;
+  AttentionProblem p;
   p.q = q;
   p.k = k;
   p.v = v;
   p.options = options;
   p.tensors_on_device = true;
-  CompleteInputs(p, outputs.lse.has_value());
-  CompleteOutputs(p, outputs);
+  CompleteInputs(p, wants_lse);
   CheckSizes(p);
+  return p;
+}
+
+DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                                const AttentionOptions& options, const AttentionOutputs& outputs,
+                                const DeviceArrays& arrays) {
+  RefuseOutputs(outputs);
+  CheckArrays(options, arrays);
+  DeviceProblem call;
+  call.arrays = arrays;
+  call.problem = ValidateInputsForDevice(q, k, v, options, outputs.lse.has_value());
+  CompleteOutputs(call.problem, outputs);
   return call;
 }
 

@@ -6,6 +6,7 @@
 
 #include "heed/registry.h"
 #include "src/message.h"
+#include "src/param_checks.h"
 
 namespace heed {
 namespace {
@@ -153,7 +154,12 @@ const AnyTensor* FindTensor(std::span<const NamedTensor> tensors, std::string_vi
   return nullptr;
 }
 
-BackwardPlan PlanBackward(const Request& request) { return VerbsOf(request).plan(request); }
+// Before the families read the request, of which some lists are copied.
+BackwardPlan PlanBackward(const Request& request) {
+  const GradientVerbs& verbs = VerbsOf(request);
+  for (const NamedTensor& input : request.inputs) CheckData(input);
+  return verbs.plan(request);
+}
 
 void RunForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool) {
   const BackwardPlan plan = PlanBackward(request);

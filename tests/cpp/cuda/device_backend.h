@@ -34,6 +34,8 @@ struct DeviceCall {
   uint64_t block_order = 0;
   // Leaves the merge of splits to the second kernel; without an effect on a GPU.
   bool merges_apart = false;
+  // Fails unless the last blocks of rows merge; without an effect on a GPU.
+  bool must_merge = false;
   // Asks for the Hopper kernel; without an effect on a GPU that lacks it.
   bool on_hopper = false;
 };

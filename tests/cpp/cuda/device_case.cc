@@ -49,6 +49,7 @@ Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices) {
   call.processors = choices.processors;
   call.block_order = choices.block_order;
   call.merges_apart = choices.merges_apart;
+  call.must_merge = choices.must_merge;
   call.on_hopper = choices.on_hopper;
   EXPECT_EQ(RunOnDevice(call), "") << c.Describe();
   EXPECT_TRUE(output.GapsAreUntouched()) << c.Describe();

@@ -29,6 +29,7 @@ struct DeviceChoices {
   int64_t processors = 1;
   uint64_t block_order = 0;
   bool merges_apart = false;
+  bool must_merge = false;
   bool pairs = false;  // asks for weights and scores too
   bool on_hopper = false;
 };

@@ -142,6 +142,7 @@ std::string RunOnDevice(const DeviceCall& call) {
                            std::numeric_limits<float>::quiet_NaN());
   std::vector<uint32_t> counters(static_cast<size_t>(plan.num_counters()), 0);
   const bool apart = call.merges_apart || counters.empty();
+  EXPECT_FALSE(call.must_merge && apart) << "no splits for the last block to merge";
   cuda::Fault fault;
   const cuda::AttentionParams params = plan.Params(plan.host_arrays().data(), split.data(),
                                                    apart ? nullptr : counters.data(), &fault);

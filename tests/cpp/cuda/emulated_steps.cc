@@ -22,6 +22,7 @@ class EmulatedSteps : public cuda::ComposedSteps {
   const char* Send(const char* data, size_t bytes) override {
     return std::copy_n(data, bytes, AllocateBytes(bytes)) - bytes;
   }
+  void Release() override { memory_.clear(); }
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
               const AttentionOptions& options, const AttentionOutputs& outputs) override {
     DeviceCall call;

@@ -101,6 +101,19 @@ TEST(HopperChoice, LeavesDecodingToTheBasePath) {
   EXPECT_FALSE(split.fastest);
 }
 
+// 106 of 132 multiprocessors are four fifths: of the base path's blocks of 64 rows there would be
+// 106 already at 53 items.
+TEST(HopperChoice, CountsItsOwnItemsOf128Rows) {
+  Sizes sizes = Many().sizes;
+  sizes.batch = 1;
+  sizes.num_heads = sizes.num_kv_heads = 53;
+  sizes.q_len = 128;
+  sizes.kv_len = 640;
+  EXPECT_FALSE(ChoiceOf(MakeCase(sizes)).fastest);
+  sizes.q_len = 256;
+  EXPECT_TRUE(ChoiceOf(MakeCase(sizes)).fastest);
+}
+
 TEST(HopperChoice, TheKernelIsTheSmallestThatHoldsKeysAndValues) {
   const auto columns = [](int64_t head_dim, int64_t head_dim_v) {
     const cuda::HopperColumns c = cuda::HopperColumnsOf(head_dim, head_dim_v);

@@ -321,6 +321,20 @@ TEST(DeviceLowRankBoundary, RefusesBeforeAnythingRunsAndReadsNoTensor) {
   });
 }
 
+TEST(DeviceLowRankBoundary, RefusesALaterStepThatNoGridHoldsBeforeTheFirst) {
+  constexpr int64_t kBatch = 1 << 22;
+  const auto q = OnDeviceOnly<const float>(kBatch, 1, 1, 8, 1 << 8),
+             k = OnDeviceOnly<const float>(kBatch, 1, 1024, 8, 2 << 8),
+             v = OnDeviceOnly<const float>(kBatch, 1, 1024, 8, 3 << 8);
+  const AttentionOutputs out = {.output = OnDeviceOnly<float>(kBatch, 1, 1, 8, 4 << 8)};
+  MemoryCompressedOptions options;
+  options.compression = 512;
+  cuda::MemoryCompressedCall(q, k, v, options, out);
+  options.compression = 1;  // 2^32 means
+  ExpectRefused(ErrorCode::kUnsupported, "thread blocks",
+                [&] { cuda::MemoryCompressedCall(q, k, v, options, out); });
+}
+
 TEST(DeviceLowRankBoundary, WithoutADeviceItSaysWhatIsMissing) {
   const cuda::Availability state = cuda::Available();
   if (state.usable) GTEST_SKIP() << "found " << state.found;

@@ -74,7 +74,9 @@ TEST(DevicePlan, DecodingIsSplitByTheLongestEntryOrByEachEntrysOwn) {
   EXPECT_EQ(whole.num_counters(), 4);
   EXPECT_EQ(whole.num_merges(), 16);
   EXPECT_EQ(whole.split_floats(), 16 * 4 * 66);
-  EXPECT_FALSE(whole.fills_processors());
+  EXPECT_FALSE(whole.FillsProcessors(4));
+  EXPECT_FALSE(whole.FillsProcessors(6));
+  EXPECT_TRUE(whole.FillsProcessors(7));
   EXPECT_EQ(PlanOf(Decoding({256, 256}), 8, 2).num_blocks(), 4);  // four tiles are not split
   const cuda::AttentionPlan ragged = PlanOf(Decoding({640, 64}), 8, 2);
   EXPECT_EQ(ragged.num_blocks(), 2 * 3 + 2 * 1);  // 22 tiles: parts of four

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/schedule.h"
+#include "src/cuda/stream_slots.h"
 
 namespace heed::testing {
 namespace {
@@ -39,25 +40,50 @@ TEST(SplitPlan, SplitsNeverExceedTilesOrPlaces) {
 using Starts = std::vector<int32_t>;
 
 TEST(SplitPlan, LongEntriesAreSplitMore) {
-  // 264 places share 8 * (2048 + 3 * 16) tiles: 64 each.
+  // 33 parts for each of 8 blocks: three short entries leave 30, of 69 tiles at most.
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{16, 2048, 16, 16}, 8, 264),
-            (Starts{0, 1, 33, 34, 35}));
+            (Starts{0, 1, 31, 32, 33}));
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{0, 1}, 8, 264), (Starts{0, 1, 2}));
   // Parts of four tiles at least, and 128 of them at most.
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{40, 8}, 1, 264), (Starts{0, 10, 12}));
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{100000, 8}, 1, 264), (Starts{0, 128, 129}));
 }
 
-TEST(SplitPlan, PartsAreAboutAsLongAsAnEvenShare) {
-  const std::vector<int64_t> tiles = {700, 90, 2048, 5, 333, 64};
-  const Starts starts = SplitStarts(tiles, 8, 264);
-  int64_t all = 0;
-  for (const int64_t count : tiles) all += 8 * count;
-  const double share = static_cast<double>(all) / 264;
+// The longest part of an entry.
+int64_t LongestPart(const std::vector<int64_t>& tiles, const Starts& starts) {
+  int64_t longest = 0;
   for (size_t b = 0; b < tiles.size(); ++b) {
-    const double part = static_cast<double>(tiles[b]) / (starts[b + 1] - starts[b]);
-    EXPECT_LE(part, 1.5 * share + 2) << b;
+    const int64_t parts = starts[b + 1] - starts[b];
+    longest = std::max(longest, (tiles[b] + parts - 1) / parts);
   }
+  return longest;
+}
+
+TEST(SplitPlan, PartsOfEntriesAreOneWaveAndAsShortAsThatAllows) {
+  const std::vector<std::vector<int64_t>> cases = {{110, 110, 110, 110, 110, 109},
+                                                   {700, 90, 2048, 5, 333, 64},
+                                                   {16, 2048, 16, 16},
+                                                   {1000, 0, 0},
+                                                   std::vector<int64_t>(33, 77)};
+  for (const std::vector<int64_t>& tiles : cases) {
+    const Starts starts = SplitStarts(tiles, 8, 264);
+    EXPECT_LE(8 * starts.back(), 264);
+    // Parts that are shorter by a tile would be more than the places.
+    const int64_t shorter = LongestPart(tiles, starts) - 1;
+    int64_t parts = 0;
+    for (const int64_t count : tiles) {
+      parts += std::max<int64_t>((count + shorter - 1) / shorter, 1);
+    }
+    EXPECT_GT(8 * parts, 264);
+  }
+}
+
+TEST(SplitPlan, MoreEntriesThanPlacesAreSplitByAnEvenShare) {
+  std::vector<int64_t> tiles(40, 8);
+  tiles[3] = 2048;
+  const Starts starts = SplitStarts(tiles, 8, 264);  // 8 * 2360 tiles: 72 each
+  EXPECT_EQ(starts[4] - starts[3], 28);
+  EXPECT_EQ(starts.back(), 39 + 28);
 }
 
 TEST(SplitPlan, BlocksShareAMultiprocessorWhereTheyFit) {
@@ -75,6 +101,16 @@ TEST(SplitPlan, FewRowsAreMergedByTheirLastBlock) {
   EXPECT_TRUE(cuda::MergesInKernel(4, 33));
   EXPECT_TRUE(cuda::MergesInKernel(2, 128));
   EXPECT_FALSE(cuda::MergesInKernel(64, 5));
+}
+
+TEST(StreamSlots, TheFirstStreamsHaveASlotEachAndKeepIt) {
+  cuda::StreamSlots slots;
+  for (int64_t n = 0; n < cuda::kStreamSlots; ++n) {
+    EXPECT_EQ(slots.Of(static_cast<uint64_t>(7 * n + 1)), n);
+  }
+  EXPECT_EQ(slots.Of(1u << 20), -1);
+  EXPECT_EQ(slots.Of(8), 1);
+  EXPECT_EQ(slots.Of(1u << 20), -1);
 }
 
 // Parameters of entries that are split by their own lengths.

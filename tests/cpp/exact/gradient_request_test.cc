@@ -145,6 +145,23 @@ TEST(GradientRequest, WhatHasNoGradientIsRefusedByName) {
   expect(Small().Param("return_weights", true), "return_weights");
 }
 
+TEST(GradientRequest, AListWithoutDataIsRefusedBeforeItIsRead) {
+  for (const auto& [id, list] :
+       {std::pair{"cosine", "temperature"}, {"retention", "head_log_decay"}}) {
+    const DrawnRequest draw = DrawRequest(*FindMechanism(id), Draw::kLeast, 1);
+    Request request = draw.request();
+    std::erase_if(request.inputs, [&](const NamedTensor& input) { return input.name == list; });
+    request.inputs.push_back({list, ContiguousTensor(DType::kFloat32, nullptr, {{1}})});
+    try {
+      PlanBackward(request);
+      ADD_FAILURE() << id;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOption) << id;
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(std::string(list) + " is missing")) << id;
+    }
+  }
+}
+
 TEST(GradientRequest, TensorsThatAreNotPlannedAreRefused) {
   const RequestBuilder builder = Small();
   const Request& request = builder.request();
