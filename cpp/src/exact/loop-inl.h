@@ -13,6 +13,7 @@
 
 #include "src/exact/plan-inl.h"
 #include "src/exact/score_block-inl.h"
+#include "src/exact/stored_bytes-inl.h"
 #include "src/exact/trace-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -169,7 +170,12 @@ class BlockLoop : private ScoreBlock {
     Weigh(tile, 0, rescale);
     const HeadRows values = ValuesOf(p_, unit_);
     FindRows(values, tile, scratch_.zeros.get(), *scratch_.stored_rows);
-    SumStoredValues(values.dtype(), *scratch_.stored_rows, tile, plan_.v_cols, sums);
+    const StoredRows& rows = *scratch_.stored_rows;
+    // Where scores were those of many queries, so are sums: in fixed point they have other bits.
+    if (!plan_.scores_rows || values.dtype() != DType::kInt8 ||
+        !SumBytes(rows, tile, plan_.v_cols, sums)) {
+      SumStoredValues(values.dtype(), rows, tile, plan_.v_cols, sums);
+    }
     VF poison = hn::Zero(d);
     for (size_t c = 0; c < numbers; c += hn::Lanes(d)) {
       poison = hn::MulAdd(hn::Load(d, sums + c), hn::Zero(d), poison);

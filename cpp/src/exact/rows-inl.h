@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/exact/problem.h"
 #include "src/exact/stored_rows-inl.h"
@@ -34,7 +35,10 @@ struct HeadRows {
   const void* Row(int64_t j) const {
     return cached == nullptr ? tensor->Row(batch, head, j) : cached->Row(batch, head, j);
   }
-  float Scale(int64_t j) const { return cached == nullptr ? 1.0f : cached->Scale(batch, head, j); }
+  // What row j and those after it in its run are multiplied by; nullptr where nothing is.
+  const float* Scales(int64_t j) const {
+    return cached == nullptr ? nullptr : cached->Scales(batch, head, j);
+  }
   // Rows from j on that lie RunStride() bytes apart, at most `most`.
   int64_t RunLength(int64_t j, int64_t most) const {
     return cached == nullptr ? most : std::min(most, cached->RunLength(j));
@@ -63,7 +67,8 @@ inline void GatherRows(const HeadRows& from, int64_t first, size_t count, RowBuf
       rows[r] = static_cast<const float*>(stored);
     } else {
       float* HWY_RESTRICT to = buffers.converted + r * width;
-      StoredRowToFloats(from.dtype(), stored, from.Scale(j), width, to);
+      const float* scale = from.Scales(j);
+      StoredRowToFloats(from.dtype(), stored, scale == nullptr ? 1.0f : *scale, width, to);
       rows[r] = to;
     }
   }
@@ -91,7 +96,6 @@ inline void TouchRows(const HeadRows& from, const ScoreTile& tile) {
 inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* zeros,
                      StoredRows& stored) {
   const size_t end = std::min(tile.last, tile.num_keys);
-  const bool scaled = from.dtype() == DType::kInt8 || from.dtype() == DType::kFloat8E4M3;
   for (size_t c = tile.first; c < end;) {
     const int64_t j = tile.key_begin + static_cast<int64_t>(c);
     const auto* const run = static_cast<const char*>(from.Row(j));
@@ -99,13 +103,16 @@ inline void FindRows(const HeadRows& from, const ScoreTile& tile, const float* z
     const size_t run_end = c + static_cast<size_t>(length);
     if (run == nullptr) {
       std::fill_n(stored.rows + c, length, zeros);
+      std::fill_n(stored.scales + c, length, 0.0f);
     } else {
       const char* row = run;
       const int64_t stride = from.RunStride();
       for (size_t n = c; n < run_end; ++n, row += stride) stored.rows[n] = row;
-    }
-    for (size_t n = c; scaled && n < run_end; ++n) {
-      stored.scales[n] = run == nullptr ? 0.0f : from.Scale(j + static_cast<int64_t>(n - c));
+      if (const float* const scales = from.Scales(j); scales != nullptr) {
+        // Those of the next tile are asked for: they are few, and no stream of their own.
+        for (int64_t n = 0; n < length; n += 16) hwy::Prefetch(scales + length + n);
+        std::copy_n(scales, length, stored.scales + c);
+      }
     }
     c = run_end;
   }

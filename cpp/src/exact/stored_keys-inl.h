@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "hwy/highway.h"
+#include "src/exact/stored_bytes-inl.h"
 #include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
 #include "src/simd/pack-inl.h"
@@ -172,6 +173,7 @@ void DotKeyRows(const StoredRows& keys, const float* queries, size_t depth, cons
 
 HWY_NOINLINE inline void DotStoredRows([[maybe_unused]] DType dtype, const StoredRows& keys,
                                        const float* queries, size_t depth, const ScoreTile& tile) {
+  if (dtype == DType::kInt8 && DotBytes(keys, queries, depth, tile)) return;
 #if HWY_ARCH_WASM
   DotKeyRows<float>(keys, queries, depth, tile);
 #else

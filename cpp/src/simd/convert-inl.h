@@ -70,20 +70,33 @@ HWY_INLINE V LoadStored(D d, const int8_t* from) {
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(di8, from)));
 }
 
-// With its bits where a float has exponent and fraction, a code reads as f: wrong only where it is
-// zero or subnormal, because nothing stands for the one before the point there. 2 f - 2^-6 is right
-// for those, and smaller than f for those alone.
+// With its bits where a wider type has exponent and fraction, a code reads as a number 2^-8 as
+// large in float16, whose conversion knows subnormal ones. In float32 it reads as f, wrong only
+// where it is zero or subnormal, because nothing stands for the one before the point there: 2 f -
+// 2^-6 is right for those, and smaller than f for those alone.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadStored(D d, const Float8E4M3* from) {
-  const hn::RebindToSigned<D> di;
   const hn::Rebind<int8_t, D> di8;
-  const auto code = hn::PromoteTo(di, hn::LoadU(di8, reinterpret_cast<const int8_t*>(from)));
+  const auto stored = hn::LoadU(di8, reinterpret_cast<const int8_t*>(from));
+#if HEED_F16_INSTRUCTIONS
+  const hn::Rebind<int16_t, D> di16;
+  const hn::Rebind<hwy::float16_t, D> d16;
+  const auto all_but_top = hn::Set(di16, static_cast<int16_t>(0xbfff));
+  const auto bits = hn::And(hn::ShiftLeft<7>(hn::PromoteTo(di16, stored)), all_but_top);
+  // The next number overflows into the top bit of the exponent for NaN alone.
+  const auto next = hn::Add(bits, hn::Set(di16, 0x0080));
+  const auto f16 = hn::BitCast(d16, hn::OrAnd(bits, next, hn::Set(di16, 0x4000)));
+  return hn::Mul(hn::PromoteTo(d, f16), hn::Set(d, 256.0f));
+#else
+  const hn::RebindToSigned<D> di;
+  const auto code = hn::PromoteTo(di, stored);
   const auto size = hn::And(hn::ShiftLeft<20>(code), hn::Set(di, 0x07f00000));
   const V f = hn::BitCast(d, hn::Add(size, hn::Set(di, 120 << 23)));
   const V x = hn::Min(f, hn::MulSub(f, hn::Set(d, 2.0f), hn::Set(d, 0x1p-6f)));
   const V nan = hn::VecFromMask(d, hn::Eq(f, hn::Set(d, 480.0f)));
   const V sign = hn::And(hn::BitCast(d, code), hn::SignBit(d));
   return hn::Or3(x, nan, sign);
+#endif
 }
 
 template <class D, class V = hn::Vec<D>>
