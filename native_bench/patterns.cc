@@ -18,11 +18,11 @@ constexpr int64_t kDenseLength = 4096;
 // Packing queries, keys and values takes the same time however few blocks are visible: twice.
 constexpr int64_t kBlocksLengths[] = {4096, 16384};
 constexpr int64_t kGlobalLength = 16384;
-constexpr int64_t kShortWindow = 4096, kLongWindow = 65536;
-constexpr double kReach = 256;
+constexpr int64_t kLongWindow = 65536;
+constexpr double kReach = 256, kWideReach = 1024;
 constexpr int64_t kNumGlobal = 16;
 // Odd, so that tiles and blocks have tails; more than a window, and several blocks.
-constexpr int64_t kCheckedLength = 901;
+constexpr int64_t kCheckedLength = 1301;
 
 PatternCase Dense(const std::string& group, int64_t length = kDenseLength) {
   return {.group = group, .mechanism = "scaled_dot_product", .length = length};
@@ -42,9 +42,9 @@ void AppendBlocks(int64_t block, int64_t length, std::vector<PatternCase>& cases
 }
 
 void AppendWindows(const std::string& group, const std::vector<NamedParam>& params,
-                   std::vector<PatternCase>& cases) {
+                   int64_t shortest, std::vector<PatternCase>& cases) {
   cases.push_back(Dense(group));
-  for (int64_t length = kShortWindow; length <= kLongWindow; length *= 2) {
+  for (int64_t length = shortest; length <= kLongWindow; length *= 2) {
     cases.push_back(
         {.group = group, .mechanism = "scaled_dot_product", .length = length, .params = params});
   }
@@ -137,8 +137,9 @@ std::vector<PatternCase> PatternCases(const std::string& filter) {
   for (const int64_t length : kBlocksLengths) {
     for (const int64_t block : {64, 128}) AppendBlocks(block, length, all);
   }
-  AppendWindows("window/causal", {{"window_left", kReach}, {"causal", true}}, all);
-  AppendWindows("window/symmetric", {{"window_left", kReach}, {"window_right", kReach}}, all);
+  AppendWindows("window/causal", {{"window_left", kReach}, {"causal", true}}, 4096, all);
+  AppendWindows("window1024/causal", {{"window_left", kWideReach}, {"causal", true}}, 16384, all);
+  AppendWindows("window/symmetric", {{"window_left", kReach}, {"window_right", kReach}}, 4096, all);
   all.push_back(Dense("global"));
   all.push_back({.group = "global", .mechanism = "longformer", .length = kGlobalLength});
   all.push_back({.group = "global", .mechanism = "bigbird", .length = kGlobalLength});

@@ -18,6 +18,32 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Calls `visit(row)` for the rows of a block, in order. Returns what keys any of them sees.
+template <class Visit>
+KeyRange VisitRows(const Plan& plan, int64_t unit, int64_t block, const Visit& visit) {
+  const AttentionProblem& p = *plan.problem;
+  const int64_t batch = unit / p.num_kv_heads;
+  const int64_t head = unit % p.num_kv_heads * p.group;
+  const int64_t first = plan.first_row + block * plan.block_rows;
+  const int64_t last = std::min(first + plan.block_rows, plan.rows);
+  int64_t query = first / p.group;
+  int64_t lane = first % p.group;
+  KeyRange seen = {p.kv_len, 0};
+  for (int64_t r = first; r < last; ++r) {
+    Row row = {head + lane, query, p.Position(batch, query), VisibleKeys(p, batch, query)};
+    if (++lane == p.group) {
+      lane = 0;
+      ++query;
+    }
+    NarrowToHulls(plan.plugs.keep, batch, row);
+    visit(row);
+    if (row.keys.begin == row.keys.end) continue;
+    seen.begin = std::min(seen.begin, row.keys.begin);
+    seen.end = std::max(seen.end, row.keys.end);
+  }
+  return seen.begin < seen.end ? seen : KeyRange{0, 0};
+}
+
 // Rows [plan.first_row + block * plan.block_rows, ...) of a unit (batch entry and KV head): their
 // queries packed, and their scores through the sockets score, modify and keep.
 class ScoreBlock {
@@ -30,9 +56,8 @@ class ScoreBlock {
         scratch_(scratch),
         seen_(plan, batch_, scratch),
         score_memory_(scratch.scores.get()) {
-    const int64_t first = plan.first_row + block * plan.block_rows;
-    num_rows_ = static_cast<size_t>(std::min(plan.block_rows, plan.rows - first));
-    FillRows(first);
+    keys_ = VisitRows(plan, unit, block, [&](const Row& row) { scratch.rows[num_rows_++] = row; });
+    seen_.FindRuns(num_rows_);
     PackQueries();
   }
 
@@ -183,28 +208,6 @@ class ScoreBlock {
   KeyRange keys_{};  // what any row of the block sees
 
  private:
-  void FillRows(int64_t first) {
-    keys_ = {p_.kv_len, 0};
-    int64_t query = first / p_.group;
-    int64_t lane = first % p_.group;
-    const int64_t head = unit_ % p_.num_kv_heads * p_.group;
-    for (size_t r = 0; r < num_rows_; ++r) {
-      Row& row = scratch_.rows[r];
-      row = {head + lane, query, p_.Position(batch_, query), VisibleKeys(p_, batch_, query)};
-      if (++lane == p_.group) {
-        lane = 0;
-        ++query;
-      }
-      NarrowToHulls(plan_.plugs.keep, batch_, row);
-      const KeyRange keys = row.keys;
-      if (keys.begin == keys.end) continue;
-      keys_.begin = std::min(keys_.begin, keys.begin);
-      keys_.end = std::max(keys_.end, keys.end);
-    }
-    if (keys_.begin >= keys_.end) keys_ = {0, 0};
-    seen_.FindRuns(num_rows_);
-  }
-
   // Groups of kTileRows rows, each [query_depth][rows]; the last group may be shorter.
   void PackQueries() {
     const size_t width = static_cast<size_t>(p_.head_dim);

@@ -10,11 +10,6 @@
 #include "src/simd/fma-inl.h"
 #include "src/simd/register_tile-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace heed {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
 // Targets with an instruction that adds four products of bytes to a lane. As floats, bytes take
 // twice as many instructions: two to convert each vector, and vectors a fourth as long.
 #undef HEED_MULTIPLIES_BYTES
@@ -25,6 +20,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 #endif
 
 #if HEED_MULTIPLIES_BYTES
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 using DI32 = hn::ScalableTag<int32_t>;
 using VI32 = hn::Vec<DI32>;
@@ -107,10 +106,9 @@ HWY_INLINE VF JoinDigits(const VI32 (&sums)[kDigits]) {
   return Fma(high, base, hn::ConvertTo(d, sums[0]));
 }
 
-#endif  // HEED_MULTIPLIES_BYTES
-
 }  // namespace HWY_NAMESPACE
 }  // namespace heed
 HWY_AFTER_NAMESPACE();
+#endif  // HEED_MULTIPLIES_BYTES
 
 #endif  // HEED_SIMD_FIXED_POINT_INL_H_
