@@ -7,13 +7,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <variant>
 
 #include "heed/attention.h"
 #include "heed/recurrent.h"
 #include "heed/tensor.h"
 #include "src/cuda/composed_params.h"
+#include "src/cuda/elementwise_params.h"
 
 namespace heed::cuda {
+
+// The kernels between the attentions: which one runs is the type of its parameters.
+using StepParams =
+    std::variant<MultiplyParams, MeanParams, InverseParams, ResidualParams, ConvolveParams,
+                 MapParams, NormParams, GateParams, RestParams, SumValuesParams>;
+
+// Blocks of the step.
+inline int64_t BlocksOf(const StepParams& step) {
+  return std::visit([](const auto& params) { return NumBlocks(params); }, step);
+}
 
 class ComposedSteps {
  public:
@@ -30,11 +42,7 @@ class ComposedSteps {
   virtual void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
                      const TensorView<const float>& v, const RecurrentOptions& options,
                      const RecurrentOutputs& outputs) = 0;
-  virtual void Multiply(const MultiplyParams& params) = 0;
-  virtual void TakeMeans(const MeanParams& params) = 0;
-  virtual void StartInverses(const MatrixParams& params) = 0;
-  virtual void MeasureResiduals(const MatrixParams& params) = 0;
-  virtual void AddConvolutions(const ConvolveParams& params) = 0;
+  virtual void Run(const StepParams& step) = 0;
 
   void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
               const TensorView<const float>& v, const AttentionOptions& options,

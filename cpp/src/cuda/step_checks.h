@@ -22,11 +22,7 @@ class StepChecks : public ComposedSteps {
   void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
              const TensorView<const float>& v, const RecurrentOptions& options,
              const RecurrentOutputs& outputs) override;
-  void Multiply(const MultiplyParams& params) override;
-  void TakeMeans(const MeanParams& params) override;
-  void StartInverses(const MatrixParams& params) override;
-  void MeasureResiduals(const MatrixParams& params) override;
-  void AddConvolutions(const ConvolveParams& params) override;
+  void Run(const StepParams& step) override;
 
  private:
   uintptr_t next_ = uintptr_t{1} << (8 * sizeof(uintptr_t) - 2);  // no tensor lies there
