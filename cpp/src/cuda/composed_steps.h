@@ -14,13 +14,14 @@
 #include "heed/tensor.h"
 #include "src/cuda/composed_params.h"
 #include "src/cuda/elementwise_params.h"
+#include "src/cuda/weighted_params.h"
 
 namespace heed::cuda {
 
 // The kernels between the attentions: which one runs is the type of its parameters.
-using StepParams =
-    std::variant<MultiplyParams, MeanParams, InverseParams, ResidualParams, ConvolveParams,
-                 MapParams, NormParams, GateParams, RestParams, SumValuesParams>;
+using StepParams = std::variant<MultiplyParams, MeanParams, InverseParams, ResidualParams,
+                                ConvolveParams, MapParams, NormParams, GateParams, RestParams,
+                                SumValuesParams, GraphParams, ChannelParams, ExtraKeyParams>;
 
 // Blocks of the step.
 inline int64_t BlocksOf(const StepParams& step) {

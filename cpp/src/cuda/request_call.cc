@@ -18,7 +18,7 @@ namespace {
 
 // The row of a mechanism that the device composes.
 const DeviceRow& FindRow(std::string_view id) {
-  for (const std::span<const DeviceRow> rows : {LowRankRows(), ComposedRows()}) {
+  for (const std::span<const DeviceRow> rows : {LowRankRows(), ComposedRows(), WeightedRows()}) {
     for (const DeviceRow& row : rows) {
       if (row.id == id) return row;
     }
@@ -162,30 +162,13 @@ std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& r) {
 }
 
 bool IsHostInput(std::string_view name) {
-  constexpr std::string_view kNames[] = {"key_lengths",
-                                         "prefix_lengths",
-                                         "query_documents",
-                                         "key_documents",
-                                         "global_tokens",
-                                         "block_indptr",
-                                         "block_indices",
-                                         "block_keep",
-                                         "keep_pairs",
-                                         "alibi_slopes",
-                                         "sinks",
-                                         "score_bias",
-                                         "lambda",
-                                         "norm_weight",
-                                         "mix_scores",
-                                         "mix_weights",
-                                         "width",
-                                         "temperature",
-                                         "head_log_decay",
-                                         "skip",
-                                         "key_conv_bias",
-                                         "value_conv_bias",
-                                         "inner_norm_weight",
-                                         "inner_norm_bias"};
+  constexpr std::string_view kNames[] = {
+      "key_lengths",    "prefix_lengths", "query_documents", "key_documents",   "global_tokens",
+      "block_indptr",   "block_indices",  "block_keep",      "keep_pairs",      "alibi_slopes",
+      "sinks",          "score_bias",     "lambda",          "edges",           "score_weight",
+      "norm_weight",    "mix_scores",     "mix_weights",     "width",           "temperature",
+      "head_log_decay", "skip",           "key_conv_bias",   "value_conv_bias", "inner_norm_weight",
+      "inner_norm_bias"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 

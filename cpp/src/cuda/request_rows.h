@@ -26,6 +26,7 @@ struct DeviceRow {
 
 std::span<const DeviceRow> LowRankRows();
 std::span<const DeviceRow> ComposedRows();
+std::span<const DeviceRow> WeightedRows();
 
 // As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& request);

@@ -8,6 +8,7 @@
 #include "src/cuda/composed_kernels.h"
 #include "src/cuda/composed_steps.h"
 #include "src/cuda/elementwise_kernels.h"
+#include "src/cuda/weighted_kernels.h"
 
 namespace heed::cuda {
 
@@ -19,8 +20,8 @@ inline constexpr bool kIsOneOf = (std::is_same_v<Params, Others> || ...);
 template <class Block, class Params>
 constexpr int SharedBytesOf() {
   if (std::is_same_v<Params, MultiplyParams>) return MultiplyKernel<Block>::kSharedBytes;
-  const bool folds =
-      kIsOneOf<Params, InverseParams, ResidualParams, NormParams, GateParams, RestParams>;
+  const bool folds = kIsOneOf<Params, InverseParams, ResidualParams, NormParams, GateParams,
+                              RestParams, GraphParams, ExtraKeyParams>;
   return folds ? RowBlock<Block>::kSharedBytes : 0;
 }
 

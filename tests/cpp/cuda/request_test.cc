@@ -23,8 +23,7 @@ using ::testing::HasSubstr;
 constexpr uint64_t kDraws = 12;
 
 bool IsOffered(const Mechanism& row) {
-  static const std::set<std::string_view> kLacking = {"graph", "attention_free", "induced_set",
-                                                      "perceiver", "causal_conv"};
+  static const std::set<std::string_view> kLacking = {"induced_set", "perceiver", "causal_conv"};
   const bool family =
       row.family == "exact" || row.family == "recurrent" || row.family == "low_rank";
   return family && !kLacking.contains(row.id);
