@@ -12,16 +12,26 @@
 #include "heed/attention.h"
 #include "heed/recurrent.h"
 #include "heed/tensor.h"
+#include "src/cuda/choice_params.h"
+#include "src/cuda/cluster_params.h"
 #include "src/cuda/composed_params.h"
 #include "src/cuda/elementwise_params.h"
+#include "src/cuda/hash_params.h"
+#include "src/cuda/policy_params.h"
+#include "src/cuda/sort_params.h"
 #include "src/cuda/weighted_params.h"
 
 namespace heed::cuda {
 
 // The kernels between the attentions: which one runs is the type of its parameters.
-using StepParams = std::variant<MultiplyParams, MeanParams, InverseParams, ResidualParams,
-                                ConvolveParams, MapParams, NormParams, GateParams, RestParams,
-                                SumValuesParams, GraphParams, ChannelParams, ExtraKeyParams>;
+using StepParams =
+    std::variant<MultiplyParams, MeanParams, InverseParams, ResidualParams, ConvolveParams,
+                 MapParams, NormParams, GateParams, RestParams, SumValuesParams, GraphParams,
+                 ChannelParams, ExtraKeyParams, BoundsParams, CompressParams, DotScoreParams,
+                 IndexScoreParams, CompressedScoreParams, ChooseParams, StreamKeepParams,
+                 HeavyKeepParams, ClusterScoreParams, MemberParams, MemberRowParams,
+                 ClusterKeepParams, ClusterMeanParams, HashParams, HashPlaceParams, HashKeepParams,
+                 BalanceParams, SortRowParams, SortKeepParams>;
 
 // Blocks of the step.
 inline int64_t BlocksOf(const StepParams& step) {
@@ -50,12 +60,14 @@ class ComposedSteps {
               const AttentionOutputs& outputs) {
     Attend(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs);
   }
-  TensorView<float> Allocate(const Extents& e) {
-    // At least one number: a view of none has an address too.
+  // At least one number: what has none has an address too.
+  template <class T>
+  T* AllocateArray(const Extents& e) {
     const int64_t count = std::max<int64_t>(e[0] * e[1] * e[2] * e[3], 1);
-    float* data =
-        reinterpret_cast<float*>(AllocateBytes(static_cast<size_t>(count) * sizeof(float)));
-    return Contiguous(data, e[0], e[1], e[2], e[3]);
+    return reinterpret_cast<T*>(AllocateBytes(static_cast<size_t>(count) * sizeof(T)));
+  }
+  TensorView<float> Allocate(const Extents& e) {
+    return Contiguous(AllocateArray<float>(e), e[0], e[1], e[2], e[3]);
   }
   // nullptr for an empty array.
   template <class T>

@@ -18,7 +18,8 @@ namespace {
 
 // The row of a mechanism that the device composes.
 const DeviceRow& FindRow(std::string_view id) {
-  for (const std::span<const DeviceRow> rows : {LowRankRows(), ComposedRows(), WeightedRows()}) {
+  for (const std::span<const DeviceRow> rows :
+       {LowRankRows(), ComposedRows(), WeightedRows(), ChoiceRows(), ClusterRows()}) {
     for (const DeviceRow& row : rows) {
       if (row.id == id) return row;
     }

@@ -27,6 +27,8 @@ struct DeviceRow {
 std::span<const DeviceRow> LowRankRows();
 std::span<const DeviceRow> ComposedRows();
 std::span<const DeviceRow> WeightedRows();
+std::span<const DeviceRow> ChoiceRows();
+std::span<const DeviceRow> ClusterRows();
 
 // As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& request);

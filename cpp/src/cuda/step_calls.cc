@@ -1,6 +1,7 @@
 #include "src/cuda/step_calls.h"
 
 #include <limits>
+#include <vector>
 
 #include "heed/linear.h"
 #include "src/message.h"
@@ -103,6 +104,20 @@ void SumValues(ComposedSteps& steps, const TensorView<const float>& weights,
   params.kv_len = Narrow(v.shape[2]);
   params.width = Narrow(to.shape[3]);
   steps.Run(params);
+}
+
+TensorView<uint8_t> KeepMatrix(ComposedSteps& steps, const Extents& shape) {
+  return Contiguous(steps.AllocateArray<uint8_t>(shape), shape[0], shape[1], shape[2], shape[3]);
+}
+
+TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p) {
+  TokenRules rules{};
+  std::vector<int32_t> lengths(p.options.key_lengths.begin(), p.options.key_lengths.end());
+  if (lengths.empty()) lengths.assign(static_cast<size_t>(p.batch), Narrow(p.kv_len));
+  rules.lengths_per_query = lengths.size() != static_cast<size_t>(p.batch);
+  rules.lengths = steps.SendArray(std::span<const int32_t>(lengths));
+  rules.positions = steps.SendArray(std::span<const int64_t>(p.position));
+  return rules;
 }
 
 TensorView<float> RawScores(ComposedSteps& steps, const TensorView<const float>& q,

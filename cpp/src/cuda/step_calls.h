@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/cuda/composed_steps.h"
+#include "src/exact/problem.h"
 
 namespace heed::cuda {
 
@@ -71,6 +72,12 @@ void Normalise(ComposedSteps& steps, NormParams norm, const TensorView<const flo
 void SumValues(ComposedSteps& steps, const TensorView<const float>& weights,
                const TensorView<const float>& scores, const TensorView<const float>& v,
                const TensorView<float>& to);
+
+// A keep matrix that is yet to be written.
+TensorView<uint8_t> KeepMatrix(ComposedSteps& steps, const Extents& shape);
+
+// Lengths and positions of a call, sent.
+TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p);
 
 // Scores of every pair before the biases, q scaled times k, whatever is kept.
 TensorView<float> RawScores(ComposedSteps& steps, const TensorView<const float>& q,

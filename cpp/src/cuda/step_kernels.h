@@ -5,9 +5,14 @@
 
 #include <type_traits>
 
+#include "src/cuda/choice_kernels.h"
+#include "src/cuda/cluster_kernels.h"
 #include "src/cuda/composed_kernels.h"
 #include "src/cuda/composed_steps.h"
 #include "src/cuda/elementwise_kernels.h"
+#include "src/cuda/hash_kernels.h"
+#include "src/cuda/policy_kernels.h"
+#include "src/cuda/sort_kernels.h"
 #include "src/cuda/weighted_kernels.h"
 
 namespace heed::cuda {
@@ -21,7 +26,8 @@ template <class Block, class Params>
 constexpr int SharedBytesOf() {
   if (std::is_same_v<Params, MultiplyParams>) return MultiplyKernel<Block>::kSharedBytes;
   const bool folds = kIsOneOf<Params, InverseParams, ResidualParams, NormParams, GateParams,
-                              RestParams, GraphParams, ExtraKeyParams>;
+                              RestParams, GraphParams, ExtraKeyParams, CompressedScoreParams,
+                              HeavyKeepParams, HashKeepParams, SortKeepParams>;
   return folds ? RowBlock<Block>::kSharedBytes : 0;
 }
 

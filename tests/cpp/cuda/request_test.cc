@@ -24,8 +24,8 @@ constexpr uint64_t kDraws = 12;
 
 bool IsOffered(const Mechanism& row) {
   static const std::set<std::string_view> kLacking = {"induced_set", "perceiver", "causal_conv"};
-  const bool family =
-      row.family == "exact" || row.family == "recurrent" || row.family == "low_rank";
+  const bool family = row.family == "exact" || row.family == "recurrent" ||
+                      row.family == "low_rank" || row.family == "selective";
   return family && !kLacking.contains(row.id);
 }
 
