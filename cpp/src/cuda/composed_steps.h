@@ -17,6 +17,7 @@
 #include "src/cuda/composed_params.h"
 #include "src/cuda/elementwise_params.h"
 #include "src/cuda/hash_params.h"
+#include "src/cuda/layer_params.h"
 #include "src/cuda/policy_params.h"
 #include "src/cuda/sort_params.h"
 #include "src/cuda/weighted_params.h"
@@ -31,7 +32,8 @@ using StepParams =
                  IndexScoreParams, CompressedScoreParams, ChooseParams, StreamKeepParams,
                  HeavyKeepParams, ClusterScoreParams, MemberParams, MemberRowParams,
                  ClusterKeepParams, ClusterMeanParams, HashParams, HashPlaceParams, HashKeepParams,
-                 BalanceParams, SortRowParams, SortKeepParams>;
+                 BalanceParams, SortRowParams, SortKeepParams, EmbedParams, PoolParams,
+                 RotateParams, PositionCodeParams, ShortConvParams, ConvStateParams>;
 
 // Blocks of the step.
 inline int64_t BlocksOf(const StepParams& step) {

@@ -19,7 +19,8 @@ namespace {
 // The row of a mechanism that the device composes.
 const DeviceRow& FindRow(std::string_view id) {
   for (const std::span<const DeviceRow> rows :
-       {LowRankRows(), ComposedRows(), WeightedRows(), ChoiceRows(), ClusterRows()}) {
+       {LowRankRows(), ComposedRows(), WeightedRows(), ChoiceRows(), ClusterRows(), LayerRows(),
+        LatentRows(), PositionRows()}) {
     for (const DeviceRow& row : rows) {
       if (row.id == id) return row;
     }
@@ -82,7 +83,8 @@ void CheckResults(const Request& request, const DeviceRow& row, std::span<const 
     const TensorView<float> view = OutputView(outputs, spec.name);
     CheckResult(spec, view);
     for (const NamedTensor& input : request.inputs) {
-      if (IsHostInput(input.name) || (row.in_place && LiesAt(input.tensor, view))) continue;
+      if (IsHostInput(input.name) || (row.in_place == input.name && LiesAt(input.tensor, view)))
+        continue;
       CheckNoAlias(spec.name, SpanOf(view), input.name, SpanOfTensor(input.tensor));
     }
     for (const OutputSpec& other : planned) {
@@ -163,13 +165,61 @@ std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& r) {
 }
 
 bool IsHostInput(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "key_lengths",    "prefix_lengths", "query_documents", "key_documents",   "global_tokens",
-      "block_indptr",   "block_indices",  "block_keep",      "keep_pairs",      "alibi_slopes",
-      "sinks",          "score_bias",     "lambda",          "edges",           "score_weight",
-      "norm_weight",    "mix_scores",     "mix_weights",     "width",           "temperature",
-      "head_log_decay", "skip",           "key_conv_bias",   "value_conv_bias", "inner_norm_weight",
-      "inner_norm_bias"};
+  constexpr std::string_view kNames[] = {"key_lengths",
+                                         "prefix_lengths",
+                                         "query_documents",
+                                         "key_documents",
+                                         "global_tokens",
+                                         "block_indptr",
+                                         "block_indices",
+                                         "block_keep",
+                                         "keep_pairs",
+                                         "alibi_slopes",
+                                         "sinks",
+                                         "score_bias",
+                                         "lambda",
+                                         "b_q",
+                                         "b_k",
+                                         "b_v",
+                                         "b_o",
+                                         "b_k_shared",
+                                         "b_v_shared",
+                                         "b_o_self",
+                                         "bias_k",
+                                         "bias_v",
+                                         "head_mask",
+                                         "norm1_weight",
+                                         "norm1_bias",
+                                         "norm2_weight",
+                                         "norm2_bias",
+                                         "key_norm_weight",
+                                         "key_norm_bias",
+                                         "b_up",
+                                         "b_gate",
+                                         "b_down",
+                                         "pool_query",
+                                         "b_class",
+                                         "norm_q",
+                                         "norm_kv",
+                                         "set_biases",
+                                         "norm_weights",
+                                         "norm_biases",
+                                         "tokens",
+                                         "positions",
+                                         "conv_bias",
+                                         "edges",
+                                         "score_weight",
+                                         "norm_weight",
+                                         "mix_scores",
+                                         "mix_weights",
+                                         "width",
+                                         "temperature",
+                                         "head_log_decay",
+                                         "skip",
+                                         "key_conv_bias",
+                                         "value_conv_bias",
+                                         "inner_norm_weight",
+                                         "inner_norm_bias"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 

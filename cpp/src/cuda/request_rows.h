@@ -21,7 +21,7 @@ struct DeviceRow {
   std::vector<OutputSpec> (*plan)(const RequestReader& reader);
   void (*run)(const RequestReader& reader, std::span<const NamedTensor> outputs,
               ComposedSteps& steps);
-  bool in_place = false;  // may the result be an input?
+  std::string_view in_place = {};  // the input that a result may be
 };
 
 std::span<const DeviceRow> LowRankRows();
@@ -29,6 +29,9 @@ std::span<const DeviceRow> ComposedRows();
 std::span<const DeviceRow> WeightedRows();
 std::span<const DeviceRow> ChoiceRows();
 std::span<const DeviceRow> ClusterRows();
+std::span<const DeviceRow> LayerRows();
+std::span<const DeviceRow> LatentRows();
+std::span<const DeviceRow> PositionRows();
 
 // As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& request);

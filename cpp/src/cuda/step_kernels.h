@@ -11,6 +11,7 @@
 #include "src/cuda/composed_steps.h"
 #include "src/cuda/elementwise_kernels.h"
 #include "src/cuda/hash_kernels.h"
+#include "src/cuda/layer_kernels.h"
 #include "src/cuda/policy_kernels.h"
 #include "src/cuda/sort_kernels.h"
 #include "src/cuda/weighted_kernels.h"
@@ -27,7 +28,7 @@ constexpr int SharedBytesOf() {
   if (std::is_same_v<Params, MultiplyParams>) return MultiplyKernel<Block>::kSharedBytes;
   const bool folds = kIsOneOf<Params, InverseParams, ResidualParams, NormParams, GateParams,
                               RestParams, GraphParams, ExtraKeyParams, CompressedScoreParams,
-                              HeavyKeepParams, HashKeepParams, SortKeepParams>;
+                              HeavyKeepParams, HashKeepParams, SortKeepParams, PoolParams>;
   return folds ? RowBlock<Block>::kSharedBytes : 0;
 }
 
