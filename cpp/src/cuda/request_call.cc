@@ -1,7 +1,7 @@
 #include "src/cuda/request_call.h"
 
 #include <algorithm>
-#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "heed/linear.h"
@@ -165,62 +165,23 @@ std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& r) {
 }
 
 bool IsHostInput(std::string_view name) {
-  constexpr std::string_view kNames[] = {"key_lengths",
-                                         "prefix_lengths",
-                                         "query_documents",
-                                         "key_documents",
-                                         "global_tokens",
-                                         "block_indptr",
-                                         "block_indices",
-                                         "block_keep",
-                                         "keep_pairs",
-                                         "alibi_slopes",
-                                         "sinks",
-                                         "score_bias",
-                                         "lambda",
-                                         "b_q",
-                                         "b_k",
-                                         "b_v",
-                                         "b_o",
-                                         "b_k_shared",
-                                         "b_v_shared",
-                                         "b_o_self",
-                                         "bias_k",
-                                         "bias_v",
-                                         "head_mask",
-                                         "norm1_weight",
-                                         "norm1_bias",
-                                         "norm2_weight",
-                                         "norm2_bias",
-                                         "key_norm_weight",
-                                         "key_norm_bias",
-                                         "b_up",
-                                         "b_gate",
-                                         "b_down",
-                                         "pool_query",
-                                         "b_class",
-                                         "norm_q",
-                                         "norm_kv",
-                                         "set_biases",
-                                         "norm_weights",
-                                         "norm_biases",
-                                         "tokens",
-                                         "positions",
-                                         "conv_bias",
-                                         "edges",
-                                         "score_weight",
-                                         "norm_weight",
-                                         "mix_scores",
-                                         "mix_weights",
-                                         "width",
-                                         "temperature",
-                                         "head_log_decay",
-                                         "skip",
-                                         "key_conv_bias",
-                                         "value_conv_bias",
-                                         "inner_norm_weight",
-                                         "inner_norm_bias"};
-  return std::ranges::find(kNames, name) != std::end(kNames);
+  constexpr std::string_view kNames =
+      // keep rules and biases of attention
+      " key_lengths prefix_lengths query_documents key_documents global_tokens block_indptr"
+      " block_indices block_keep keep_pairs alibi_slopes sinks score_bias width temperature"
+      // recurrent and low-rank rows
+      " head_log_decay skip inner_norm_weight inner_norm_bias conv_bias key_conv_bias"
+      " value_conv_bias"
+      // what is composed around attention
+      " lambda norm_weight mix_scores mix_weights edges score_weight set_biases norm_weights"
+      " norm_biases"
+      // layers and positions
+      " b_q b_k b_v b_o b_k_shared b_v_shared b_o_self bias_k bias_v head_mask norm1_weight"
+      " norm1_bias norm2_weight norm2_bias key_norm_weight key_norm_bias b_up b_gate b_down norm_q"
+      " norm_kv pool_query b_class tokens positions ";
+  std::string word(1, ' ');
+  word.append(name).append(1, ' ');
+  return kNames.find(word) != std::string_view::npos;
 }
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {

@@ -1,12 +1,11 @@
 // Mechanisms by name on the device path: random draws of every row that it offers, against the
 // float64 reference.
-#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "attention_accuracy.h"
-#include "device_backend.h"
+#include "device_request.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/registry.h"
@@ -20,26 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kDraws = 12;
-
-// What the device makes of a request of float32 results; they are filled with NaN first.
-Values RunOnDevice(const Request& request) {
-  std::vector<std::vector<float>> floats;
-  std::vector<NamedTensor> results;
-  for (const OutputSpec& spec : cuda::PlanOutputs(request)) {
-    const std::span<const int64_t> shape(spec.shape.data(), static_cast<size_t>(spec.rank));
-    size_t count = 1;
-    for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
-    floats.emplace_back(std::max<size_t>(count, 1), std::numeric_limits<float>::quiet_NaN());
-    floats.back().resize(count);
-    results.push_back({spec.name, ContiguousTensor(DType::kFloat32, floats.back().data(), shape)});
-  }
-  RunRequestOnDevice(request, results);
-  Values values;
-  for (size_t n = 0; n < results.size(); ++n) {
-    values[results[n].name].assign(floats[n].begin(), floats[n].end());
-  }
-  return values;
-}
 
 bool HasStoredInputs(const Request& request) {
   for (const NamedTensor& input : request.inputs) {
