@@ -19,8 +19,9 @@ namespace {
 // The row of a mechanism that the device composes.
 const DeviceRow& FindRow(std::string_view id) {
   for (const std::span<const DeviceRow> rows :
-       {LowRankRows(), ComposedRows(), WeightedRows(), ChoiceRows(), ClusterRows(), LayerRows(),
-        LatentRows(), PositionRows()}) {
+       {LowRankRows(), ComposedRows(), KeylessRows(), WeightedRows(), ChoiceRows(),
+        NativeSparseRows(), RoutingRows(), SortingRows(), LayerRows(), LatentRows(),
+        PositionRows()}) {
     for (const DeviceRow& row : rows) {
       if (row.id == id) return row;
     }

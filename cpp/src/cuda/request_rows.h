@@ -26,9 +26,12 @@ struct DeviceRow {
 
 std::span<const DeviceRow> LowRankRows();
 std::span<const DeviceRow> ComposedRows();
+std::span<const DeviceRow> KeylessRows();
 std::span<const DeviceRow> WeightedRows();
 std::span<const DeviceRow> ChoiceRows();
-std::span<const DeviceRow> ClusterRows();
+std::span<const DeviceRow> NativeSparseRows();
+std::span<const DeviceRow> RoutingRows();
+std::span<const DeviceRow> SortingRows();
 std::span<const DeviceRow> LayerRows();
 std::span<const DeviceRow> LatentRows();
 std::span<const DeviceRow> PositionRows();

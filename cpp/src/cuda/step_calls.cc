@@ -5,6 +5,7 @@
 
 #include "heed/linear.h"
 #include "src/message.h"
+#include "src/split_mix.h"
 
 namespace heed::cuda {
 namespace {
@@ -120,19 +121,24 @@ TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p) {
   return rules;
 }
 
+TensorView<const float> DrawNormals(ComposedSteps& steps, uint64_t seed, const Extents& shape) {
+  SplitMix64 generator(seed);
+  std::vector<float> numbers(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
+  for (float& number : numbers) number = generator.Normal();
+  const float* sent = steps.SendArray(std::span<const float>(numbers));
+  return Contiguous(sent, shape[0], shape[1], shape[2], shape[3]);
+}
+
 TensorView<float> RawScores(ComposedSteps& steps, const TensorView<const float>& q,
                             const TensorView<const float>& k, const AttentionOptions& options) {
   AttentionOptions all;
   all.scale = options.scale;
   const TensorView<float> scores = steps.Allocate({q.shape[0], q.shape[1], q.shape[2], k.shape[2]});
-  const TensorView<float> nothing = Contiguous(scores.data, q.shape[0], q.shape[1], q.shape[2], 0);
   AttentionOutputs outputs;
-  outputs.output = nothing;
+  outputs.output = NoColumns(scores, q.shape);
   outputs.scores = scores;
   outputs.score_stage = ScoreStage::kRaw;
-  TensorView<const float> no_values = k;
-  no_values.shape[3] = 0;
-  steps.Attend(q, k, no_values, all, outputs);
+  steps.Attend(q, k, ColumnsOf(k, 0, 0), all, outputs);
   return scores;
 }
 

@@ -38,6 +38,11 @@ TensorView<T> MembersOf(TensorView<T> view, int64_t member, int64_t group) {
   return view;
 }
 
+// Rows without columns, where attention is asked for its weights or its lse alone.
+inline TensorView<float> NoColumns(const TensorView<float>& memory, const Extents& rows) {
+  return Contiguous(memory.data, rows[0], rows[1], rows[2], 0);
+}
+
 // A list of the device as a row that all rows share.
 inline TensorView<const float> RowView(const float* values, int64_t count) {
   return {values, {1, 1, 1, count}, {0, 0, 0, 1}};
@@ -78,6 +83,9 @@ TensorView<uint8_t> KeepMatrix(ComposedSteps& steps, const Extents& shape);
 
 // Lengths and positions of a call, sent.
 TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p);
+
+// Normal numbers by a seed, as the CPU draws them, on the device.
+TensorView<const float> DrawNormals(ComposedSteps& steps, uint64_t seed, const Extents& shape);
 
 // Scores of every pair before the biases, q scaled times k, whatever is kept.
 TensorView<float> RawScores(ComposedSteps& steps, const TensorView<const float>& q,

@@ -64,7 +64,7 @@ TensorView<float> SeenPairs(ComposedSteps& steps, const AttentionFreeRequest& p)
   options.bias = {};
   AttentionOutputs outputs;
   outputs.scores = seen;
-  outputs.output = Contiguous(seen.data, batch, heads, len, 0);
+  outputs.output = NoColumns(seen, p.q.shape);
   steps.Attend(ColumnsOf(p.q, 0, 0), ColumnsOf(p.k, 0, 0), ColumnsOf(p.v, 0, 0), options, outputs);
   return seen;
 }
