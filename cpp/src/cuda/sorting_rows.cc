@@ -19,39 +19,53 @@ namespace {
 // Reformer. Rounds are disjoint and merge to the softmax over what any of them brings together, so
 // that one call of attention with that as its keep matrix does.
 
-// Which pairs hashing brings together.
-TensorView<const uint8_t> HashedPairs(ComposedSteps& steps, const ReformerOptions& o,
-                                      const AttentionProblem& p, const TensorView<const float>& q) {
-  const Extents tokens = {o.hash_rounds, p.batch, p.num_heads, p.q_len};
+// The buckets of all tokens in all rounds.
+HashParams HashTokens(ComposedSteps& steps, const ReformerOptions& o, const AttentionProblem& p,
+                      const TensorView<const float>& q) {
   HashParams hash{};
   hash.q = RowsOf(q);
   if (o.num_buckets > 1) {
     const Extents shape = {1, o.hash_rounds, p.head_dim, o.num_buckets / 2};
-    hash.rotations =
-        NumbersOf(o.rotations.has_value() ? o.rotations : DrawNormals(steps, o.seed, shape));
+    const bool given = o.rotations.has_value();
+    hash.rotations = NumbersOf(given ? o.rotations : DrawNormals(steps, o.seed, shape));
     hash.columns = Narrow(o.num_buckets / 2);
   }
-  hash.buckets = steps.AllocateArray<int32_t>(tokens);
+  hash.buckets = steps.AllocateArray<int32_t>({o.hash_rounds, p.batch, p.num_heads, p.q_len});
   hash.rounds = Narrow(o.hash_rounds);
-  hash.batch = Narrow(p.batch);
-  hash.heads = Narrow(p.num_heads);
+  SetHeads({p.batch, p.num_heads}, hash);
   hash.len = Narrow(p.q_len);
   hash.width = Narrow(p.head_dim);
   steps.Run(hash);
+  return hash;
+}
+
+// Where tokens stand among those of their buckets.
+const HashPlaceOnDevice* PlaceTokens(ComposedSteps& steps, const ReformerOptions& o,
+                                     const AttentionProblem& p, const HashParams& hash) {
   HashPlaceParams place{};
   place.buckets = hash.buckets;
   place.lengths = SendRules(steps, p).lengths;
-  place.places = steps.AllocateArray<HashPlaceOnDevice>(tokens);
-  place.rounds = hash.rounds, place.batch = hash.batch, place.heads = hash.heads;
+  place.places =
+      steps.AllocateArray<HashPlaceOnDevice>({o.hash_rounds, p.batch, p.num_heads, p.q_len});
+  place.rounds = hash.rounds;
+  SetHeads({p.batch, p.num_heads}, place);
   place.len = hash.len;
   place.chunk = Narrow(o.hash_chunk);
   steps.Run(place);
+  return place.places;
+}
+
+// Which pairs hashing brings together.
+TensorView<const uint8_t> HashedPairs(ComposedSteps& steps, const ReformerOptions& o,
+                                      const AttentionProblem& p, const TensorView<const float>& q) {
+  const HashParams hash = HashTokens(steps, o, p, q);
   const TensorView<uint8_t> keep = KeepMatrix(steps, {p.batch, p.num_heads, p.q_len, p.q_len});
   HashKeepParams params{};
-  params.places = place.places;
+  params.places = PlaceTokens(steps, o, p, hash);
   params.keep = keep.data;
   params.causal = o.causal;
-  params.rounds = hash.rounds, params.batch = hash.batch, params.heads = hash.heads;
+  params.rounds = hash.rounds;
+  SetHeads(keep.shape, params);
   params.len = hash.len;
   steps.Run(params);
   return keep;
