@@ -160,7 +160,8 @@ void RunHopfieldRow(const RequestReader& reader, std::span<const NamedTensor> ou
   SetHeads(r.q.shape, rest);
   rest.len = Narrow(len);
   rest.width = Narrow(width);
-  for (int64_t step = 1; step < o.steps; ++step) {
+  const int64_t updates = steps.RoundsOf(o.steps - 1);
+  for (int64_t n = 0; n < updates; ++n) {
     steps.Attend(states, r.k, r.k, UpdateOptions(o), {.output = newest});
     steps.Run(rest);
   }

@@ -49,6 +49,8 @@ class ComposedSteps {
   virtual char* AllocateBytes(size_t bytes) = 0;
   virtual const char* Send(const char* data, size_t bytes) = 0;
   virtual void Release() = 0;
+  // How many of so many rounds of the same steps are to run: one is enough to check them.
+  virtual int64_t RoundsOf(int64_t rounds) const { return rounds; }
 
   virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                       const AttentionOptions& options, const AttentionOutputs& outputs) = 0;

@@ -109,6 +109,18 @@ TEST_F(DeviceRequestEdges, ChoosesAsTheCpuDoesWhereScoresTie) {
   }
 }
 
+// The gates of an average are part of its scores, though its weights do not follow them.
+TEST_F(DeviceRequestEdges, AddsGatesToTheScoresOfAnAverage) {
+  RequestBuilder r("average");
+  constexpr int64_t kTokens = 5;
+  r.Floats("q", {1, 1, kTokens, 1}, Numbers(kTokens, 1))
+      .Floats("k", {1, 1, kTokens, 1}, Numbers(kTokens, 2));
+  r.Floats("v", {1, 1, kTokens, 1}, Numbers(kTokens, 3));
+  r.Floats("log_gates", {1, 1, kTokens}, {-1, -0.5, -2, -0.25, -1});
+  r.Param("causal", true).Param("return_scores", std::string("biased"));
+  ExpectNear(RunOnDevice(r.request()), RunByName(r.request()), "average");
+}
+
 // Keys, values and what belongs to them of tokens beyond the lengths become NaN.
 void PoisonBeyond(Request& request, const std::vector<int32_t>& lengths, const std::string& id) {
   const bool all = id == "reformer" || id == "sinkhorn" || id == "heavy_hitter";

@@ -103,6 +103,18 @@ TEST(DeviceRequestBoundary, ReadsTheListsOfTheHostAndNoOtherTensor) {
   }
 }
 
+TEST(DeviceRequestBoundary, RefusesSixteenBitsOfRowsThatReadFloats) {
+  for (const char* id : {"gated", "quest", "transformer_block", "rope"}) {
+    const DrawnRequest draw = DrawRequest(*FindMechanism(id), Draw::kLeast, 1);
+    Request request = draw.request();
+    for (NamedTensor& input : request.inputs) {
+      if (input.name == "q" || input.name == "x") input.tensor.dtype = DType::kFloat16;
+    }
+    const Refusal refusal = Try([&] { cuda::PlanOutputs(request); });
+    EXPECT_EQ(refusal.code, ErrorCodeName(ErrorCode::kDType)) << id << ": " << refusal.text;
+  }
+}
+
 TEST(DeviceRequestBoundary, RefusesAListWithoutDataBeforeItIsRead) {
   for (const auto& [id, list] : {std::pair{"cosine", "temperature"},
                                  {"retention", "head_log_decay"},
