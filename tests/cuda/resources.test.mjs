@@ -23,7 +23,8 @@ const sources = ["cpp/src/cuda", "native_bench/cuda"].flatMap((folder) =>
  * Kernels that do everything for one row or token at a time, and are not meant to be fast. Positions
  * take sines of any size, which have a frame.
  */
-const plainKernels = /^(AttentionRows|RecurrentKernel|LevelKernel|StepBlocks (Rotate|PositionCode)$)/;
+const plainKernels =
+  /^(AttentionRows|RecurrentKernel|LevelKernel|StepBlocks (Rotate|PositionCode)$)/;
 
 /** A program of the CUDA toolkit: the one on the PATH, or where the toolkit installs itself. */
 function findProgram(name) {

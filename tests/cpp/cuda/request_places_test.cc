@@ -37,6 +37,11 @@ TEST(DeviceRequestPlaces, RotatesInPlaceAndRefusesOtherOverlaps) {
   AnyTensor shifted = x;
   shifted.data = static_cast<float*>(x.data) + 1;
   EXPECT_THAT(Refused(request, "output", shifted), HasSubstr("output overlaps x"));
+  std::vector<float> wide(80);
+  AnyTensor apart = x;
+  apart.data = wide.data();
+  for (int64_t& stride : apart.strides) stride *= 2;
+  EXPECT_THAT(Refused(request, "output", apart), HasSubstr("must be contiguous"));
   EXPECT_EQ(Refused(request, "output", x), "");
   for (size_t n = 0; n < 40; ++n) {
     EXPECT_NEAR(static_cast<const float*>(x.data)[n], expected.at("output")[n], kBound);
@@ -46,6 +51,15 @@ TEST(DeviceRequestPlaces, RotatesInPlaceAndRefusesOtherOverlaps) {
   gated.Floats("v", {1, 1, 2, 2}, Numbers(4)).Floats("output_gate", {1, 1, 1, 1}, {1});
   EXPECT_THAT(Refused(gated.request(), "output", gated.request().inputs[0].tensor),
               HasSubstr("output overlaps q"));
+}
+
+TEST(DeviceRequestPlaces, WritesRowsOfLayersSideBySideOnly) {
+  RequestBuilder r("causal_conv");
+  r.Floats("signal", {1, 2, 3}, Numbers(6)).Floats("conv_weight", {3, 2}, Numbers(6));
+  std::vector<float> wide(12);
+  AnyTensor apart = ContiguousTensor(DType::kFloat32, wide.data(), std::vector<int64_t>{1, 2, 3});
+  for (int64_t& stride : apart.strides) stride *= 2;
+  EXPECT_THAT(Refused(r.request(), "output", apart), HasSubstr("must be contiguous"));
 }
 
 TEST(DeviceRequestPlaces, ReplacesTheStateOfAConvolution) {
