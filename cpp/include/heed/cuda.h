@@ -1,5 +1,5 @@
 // Exact, recurrent and low-rank attention on an NVIDIA GPU: the options of the functions of the
-// same names in heed, device pointers and a stream.
+// same names in heed, device pointers and a stream. Every other mechanism by its name.
 //
 // In a build without -DHEED_CUDA=ON these functions exist and say what is missing. docs/cuda.md
 // lists what has been compiled, run and measured: nothing here has run on a GPU yet.
@@ -167,15 +167,23 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream stream);
 
-// A mechanism by its name, as heed::Run() and heed::PlanOutputs() take it: rows of the exact family
-// but those composed around it (differential, talking_heads, hopfield, gated, attention_pooling,
-// graph, external, synthesizer, attention_free, induced_set, perceiver), of the low-rank family,
-// and of the recurrent one but causal_conv. Tensors of the request and its outputs are device
-// memory, but for the inputs of which IsHostInput() is true: lists that are read at the call. A
-// projection of the row performer that is not given is drawn on the host at every call, and sent.
+// A mechanism by its name, as heed::Run() and heed::PlanOutputs() take it: every row of the
+// registry. Tensors of the request and its outputs are device memory, but for the inputs of which
+// IsHostInput() is true: lists that are read at the call, and sent with it. Random numbers by a
+// seed (a projection of performer, rotations of reformer, centroids of routing) are drawn on the
+// host at every call, and sent; given as tensors they are not.
 //
-// Errors   as heed::Run(), before anything is launched; Error(kUnsupported) for other rows and what
-//          the typed functions lack, Error(kDType) for 16-bit tensors of rows that read float32.
+// Errors   as heed::Run(), before anything is launched; Error(kUnsupported) for what the typed
+//          functions lack, and for steps beyond 2^31 numbers a side or blocks a launch;
+//          Error(kDType) for 16-bit tensors of rows that read float32.
+// Accuracy of the rows of heed. What selective rows choose is what they choose on the CPU, equal
+//          scores included; near ties of native_sparse and heavy_hitter may fall differently, as
+//          exponentials decide there.
+// Cost     of the calls of Attention() that a row is made of, and plain kernels between them. A row
+//          that chooses keys writes a keep matrix, q_len * kv_len bytes for each head that chooses,
+//          and allocates 8 bytes for each score; talking_heads three to five matrices of floats a
+//          head; hopfield runs all its steps; heavy_hitter takes one block a KV head for all
+//          tokens.
 std::vector<OutputSpec> PlanOutputs(const Request& request);
 void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream);
 bool IsHostInput(std::string_view name);

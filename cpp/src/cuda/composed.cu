@@ -1,51 +1,26 @@
 // What heed::cuda composes of several kernels, on a stream: the low-rank family, and mechanisms by
 // name.
 #include <deque>
+#include <variant>
 #include <vector>
 
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
-#include "src/cuda/composed_kernels.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/request_call.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/cuda/step_kernels.h"
 
 namespace heed::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kBlockThreads)
-    MultiplyBlocks(const __grid_constant__ MultiplyParams params) {
+template <class Params>
+__global__ void __launch_bounds__(kBlockThreads) StepBlocks(const __grid_constant__ Params params) {
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);
-  MultiplyKernel<DeviceBlock>(block, params).Run(blockIdx.x);
-}
-
-__global__ void __launch_bounds__(kBlockThreads)
-    MeanBlocks(const __grid_constant__ MeanParams params) {
-  DeviceBlock block(nullptr);
-  TakeMean(block, params, blockIdx.x);
-}
-
-__global__ void __launch_bounds__(kBlockThreads)
-    InverseBlocks(const __grid_constant__ MatrixParams params) {
-  extern __shared__ __align__(16) char memory[];
-  DeviceBlock block(memory);
-  StartInverse(block, params, blockIdx.x);
-}
-
-__global__ void __launch_bounds__(kBlockThreads)
-    ResidualBlocks(const __grid_constant__ MatrixParams params) {
-  extern __shared__ __align__(16) char memory[];
-  DeviceBlock block(memory);
-  MeasureResidual(block, params, blockIdx.x);
-}
-
-__global__ void __launch_bounds__(kBlockThreads)
-    ConvolutionBlocks(const __grid_constant__ ConvolveParams params) {
-  DeviceBlock block(nullptr);
-  AddConvolution(block, params, blockIdx.x);
+  RunStep(block, params, int64_t{blockIdx.x});
 }
 
 class StreamSteps : public ComposedSteps {
@@ -69,27 +44,17 @@ class StreamSteps : public ComposedSteps {
              const RecurrentOutputs& outputs) override {
     RecurrentAttention(q, k, v, options, outputs, stream_);
   }
-  void Multiply(const MultiplyParams& params) override {
-    Launch(MultiplyBlocks, params, NumBlocks(params), MultiplyKernel<DeviceBlock>::kSharedBytes);
-  }
-  void TakeMeans(const MeanParams& params) override {
-    Launch(MeanBlocks, params, NumBlocks(params), 0);
-  }
-  void StartInverses(const MatrixParams& params) override {
-    Launch(InverseBlocks, params, NumBlocks(params), RowBlock<DeviceBlock>::kSharedBytes);
-  }
-  void MeasureResiduals(const MatrixParams& params) override {
-    Launch(ResidualBlocks, params, NumBlocks(params), RowBlock<DeviceBlock>::kSharedBytes);
-  }
-  void AddConvolutions(const ConvolveParams& params) override {
-    Launch(ConvolutionBlocks, params, NumBlocks(params), 0);
+  void Run(const StepParams& step) override {
+    std::visit([&](const auto& params) { Launch(params); }, step);
   }
 
  private:
   template <class Params>
-  void Launch(void (*kernel)(Params), const Params& params, int64_t blocks, int shared_bytes) {
+  void Launch(const Params& params) {
+    const int64_t blocks = NumBlocks(params);
     if (blocks == 0) return;
-    kernel<<<GridOf(blocks), kBlockThreads, shared_bytes, stream_>>>(params);
+    constexpr int kBytes = SharedBytesOf<DeviceBlock, Params>();
+    StepBlocks<<<GridOf(blocks), kBlockThreads, kBytes, stream_>>>(params);
     ThrowOnError(cudaGetLastError(), "launching a step between attentions");
   }
 

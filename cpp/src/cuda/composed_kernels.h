@@ -7,21 +7,10 @@
 #include <cstdint>
 
 #include "src/cuda/composed_params.h"
+#include "src/cuda/head_place.h"
 #include "src/cuda/row_block.h"
 
 namespace heed::cuda {
-
-// Which head a block of `per_head` blocks a head belongs to, and which of them it is.
-struct HeadPlace {
-  int b, h, within;
-
-  HEED_DEVICE HeadPlace(int64_t index, int64_t per_head, int heads)
-      : within(static_cast<int>(index % per_head)) {
-    const int64_t head = index / per_head;
-    b = static_cast<int>(head / heads);
-    h = static_cast<int>(head % heads);
-  }
-};
 
 // A thread has two rows of a tile and four neighbouring columns.
 template <class Block>
@@ -109,9 +98,14 @@ class MultiplyKernel {
   typename Block::template Registers<float, 2 * kCols> sums_;
 };
 
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const MultiplyParams& p, int64_t index) {
+  MultiplyKernel<Block>(block, p).Run(index);
+}
+
 // Row `index` of the means of all heads.
 template <class Block>
-HEED_DEVICE void TakeMean(Block& block, const MeanParams& p, int64_t index) {
+HEED_DEVICE void RunStep(Block& block, const MeanParams& p, int64_t index) {
   const HeadPlace place(index, p.rows, p.heads);
   const int64_t len = p.lengths == nullptr ? p.len : p.lengths[place.b];
   const int64_t n = place.within;
@@ -120,12 +114,12 @@ HEED_DEVICE void TakeMean(Block& block, const MeanParams& p, int64_t index) {
   if (end > len) end = len;
   block.Each([&](int t) {
     for (int d = t; d < p.width; d += kBlockThreads) {
-      float sum = 0;
+      double sum = 0;  // as the CPU has it: blocks are chosen by their means
       for (int64_t j = begin; j < end; ++j) {
-        sum += p.tokens.Row(place.b, place.h / p.group, j)[d];
+        sum += static_cast<double>(p.tokens.Row(place.b, place.h / p.group, j)[d]);
       }
-      const float count = static_cast<float>(end - begin);
-      p.out.Row(place.b, place.h, n)[d] = end > begin ? sum / count : 0.0f;
+      const double count = static_cast<double>(end - begin);
+      p.out.Row(place.b, place.h, n)[d] = end > begin ? static_cast<float>(sum / count) : 0.0f;
     }
   });
 }
@@ -133,7 +127,7 @@ HEED_DEVICE void TakeMean(Block& block, const MeanParams& p, int64_t index) {
 // The first guess of the pseudo-inverse of a: its transpose over the largest sum of a row times
 // that of a column.
 template <class Block>
-HEED_DEVICE void StartInverse(Block& block, const MatrixParams& p, int64_t index) {
+HEED_DEVICE void RunStep(Block& block, const InverseParams& p, int64_t index) {
   const HeadPlace place(index, 1, p.heads);
   const auto a = [&](int i, int j) { return p.a.Row(place.b, place.h, i)[j]; };
   const auto largest = [&](RowBlock<Block>& all, bool of_rows) {
@@ -153,7 +147,7 @@ HEED_DEVICE void StartInverse(Block& block, const MatrixParams& p, int64_t index
 
 // |other - a| / |a|.
 template <class Block>
-HEED_DEVICE void MeasureResidual(Block& block, const MatrixParams& p, int64_t index) {
+HEED_DEVICE void RunStep(Block& block, const ResidualParams& p, int64_t index) {
   const HeadPlace place(index, 1, p.heads);
   RowBlock<Block> all(block);
   const auto squares = [&](const auto& element) {
@@ -174,7 +168,7 @@ HEED_DEVICE void MeasureResidual(Block& block, const MatrixParams& p, int64_t in
 
 // Row `index` of all heads.
 template <class Block>
-HEED_DEVICE void AddConvolution(Block& block, const ConvolveParams& p, int64_t index) {
+HEED_DEVICE void RunStep(Block& block, const ConvolveParams& p, int64_t index) {
   const HeadPlace place(index, p.rows, p.heads);
   const int first = place.within - p.num_taps / 2;
   const float* taps = p.taps.Row(0, place.h, 0);

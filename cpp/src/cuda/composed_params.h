@@ -46,6 +46,8 @@ struct MatrixParams {
   FloatRows<float> out;
   int32_t batch, heads, size;
 };
+struct InverseParams : MatrixParams {};   // the start of a pseudo-inverse
+struct ResidualParams : MatrixParams {};  // how far `other` is from a
 
 // output += the convolution of the values along the first `len` tokens.
 struct ConvolveParams {

@@ -1,4 +1,4 @@
-// The size of a launch. No CUDA here.
+// The size of a launch, and of what it is made of. No CUDA here.
 #ifndef HEED_SRC_CUDA_GRID_H_
 #define HEED_SRC_CUDA_GRID_H_
 
@@ -8,6 +8,8 @@
 #include "src/message.h"
 
 namespace heed::cuda {
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Throws Error(kUnsupported) for more blocks than a grid may have.
 inline unsigned GridOf(int64_t blocks) {

@@ -58,7 +58,7 @@ void Copy(ComposedSteps& steps, const TensorView<const float>& from, const Tenso
   MultiplyParams params = Product(nothing, nothing, to);
   params.addend = NumbersOf(from);
   params.addend_factor = 1;
-  steps.Multiply(params);
+  steps.Run(params);
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ void LinformerCall::Run(ComposedSteps& steps) const {
   MultiplyParams of_keys = Product(p.key_projection, k_, keys);
   MultiplyParams of_values = Product(p.value_projection, v_, values);
   of_keys.inner_lengths = of_values.inner_lengths = lengths;
-  steps.Multiply(of_keys);
-  steps.Multiply(of_values);
+  steps.Run(of_keys);
+  steps.Run(of_values);
   steps.Attend(q_, keys, values, p.over_projected, outputs_);
 }
 
@@ -186,7 +186,7 @@ void MemoryCompressedCall::Compress(ComposedSteps& steps, const BlockConvolution
   // A block that is longer than all tokens is one that holds them.
   params.block = static_cast<int32_t>(std::min<int64_t>(problem_.compression, params.len));
   params.lengths = steps.SendArray(options_.key_lengths);
-  steps.TakeMeans(params);
+  steps.Run(params);
 }
 
 // Tokens of a block that some block has; of blocks without tokens one, which adds the bias.
@@ -227,7 +227,7 @@ void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution
     if (n > 0) params.addend = NumbersOf(to);
     if (n == 0) params.addend = {bias, {0, shared ? 0 : out, 0, 1}};
     params.row_lengths = rows + n * tokens_.batch;
-    steps.Multiply(params);
+    steps.Run(params);
   }
 }
 

@@ -78,7 +78,7 @@ class NystromSteps {
     params.batch = static_cast<int32_t>(a.shape[0]);
     params.heads = static_cast<int32_t>(a.shape[1]);
     params.size = static_cast<int32_t>(a.shape[2]);
-    steps_.StartInverses(params);
+    steps_.Run(InverseParams{params});
     for (int64_t n = 0; n < options_.iterations; ++n) {
       Multiply(1, a, z, 0, {}, az);
       Multiply(-1, az, az, 7, az, left);
@@ -91,7 +91,7 @@ class NystromSteps {
     Multiply(1, az, a, 0, {}, next);
     params.other = RowsOf(TensorView<const float>(next));
     params.out = RowsOf(residual);
-    steps_.MeasureResiduals(params);
+    steps_.Run(ResidualParams{params});
     return z;
   }
 
@@ -126,7 +126,7 @@ class NystromSteps {
     params.rows = static_cast<int32_t>(to.shape[2]);
     params.cols = static_cast<int32_t>(to.shape[3]);
     params.inner = static_cast<int32_t>(a.shape[3]);
-    steps_.Multiply(params);
+    steps_.Run(params);
   }
 
   // Means of segments of the first `tokens` tokens, for query heads.
@@ -142,7 +142,7 @@ class NystromSteps {
     params.rows = static_cast<int32_t>(num);
     params.width = static_cast<int32_t>(rows.shape[3]);
     params.len = static_cast<int32_t>(tokens);
-    steps_.TakeMeans(params);
+    steps_.Run(params);
     return to;
   }
 
@@ -159,7 +159,7 @@ class NystromSteps {
     params.width = static_cast<int32_t>(output.shape[3]);
     params.len = static_cast<int32_t>(tokens);
     params.num_taps = static_cast<int32_t>(taps.shape[3]);
-    steps_.AddConvolutions(params);
+    steps_.Run(params);
   }
 
   ComposedSteps& steps_;

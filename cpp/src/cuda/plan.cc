@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/cuda/grid.h"
 #include "src/cuda/pattern_rows.h"
 #include "src/cuda/split_plan.h"
 
@@ -64,8 +65,6 @@ DevicePairs<T> PairsOf(const TensorView<const T>& view) {
   std::copy(view.strides.begin(), view.strides.end(), pairs.strides);
   return pairs;
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Tiles of keys of each batch entry, as far as the host knows.
 std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 
+#include "src/cuda/refuse.h"
 #include "src/message.h"
 
 namespace heed::cuda {
 namespace {
 
-void RefuseWhen(bool given, const char* option) {
-  if (given) {
-    Fail(ErrorCode::kUnsupported,
-         "{} is not offered on the GPU yet; use heed::RecurrentAttention()", {option});
-  }
-}
-
 void RefuseOptions(const RecurrentOptions& o) {
-  RefuseWhen(o.feature_map == FeatureMap::kUser, "feature_mod");
+  RefuseWhen(o.feature_map == FeatureMap::kUser, "feature_mod", "RecurrentAttention");
 }
 
 void CheckSize(const RecurrentProblem& p) {

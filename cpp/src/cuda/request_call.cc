@@ -1,67 +1,30 @@
 #include "src/cuda/request_call.h"
 
 #include <algorithm>
-#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "heed/linear.h"
 #include "heed/registry.h"
-#include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
-#include "src/low_rank/request.h"
+#include "src/cuda/request_rows.h"
+#include "src/cuda/step_checks.h"
 #include "src/message.h"
+#include "src/view_checks.h"
 
 namespace heed::cuda {
 namespace {
 
-AttentionOutputs ResultsOf(std::span<const NamedTensor> outputs) {
-  AttentionOutputs results;
-  results.output = OutputView(outputs, "output");
-  results.weights = OutputView(outputs, "weights");
-  results.lse = OutputView(outputs, "lse");
-  return results;
-}
-
-void RunLinformer(const RequestReader& reader, const LowRankRequest& r,
-                  std::span<const NamedTensor> outputs, ComposedSteps& steps) {
-  LinformerCall(r.q, r.k, r.v, ReadLinformer(reader, r), ResultsOf(outputs)).Run(steps);
-}
-
-void RunEfficient(const RequestReader& /*reader*/, const LowRankRequest& r,
-                  std::span<const NamedTensor> outputs, ComposedSteps& steps) {
-  EfficientCall(r.q, r.k, r.v, {r.key_lengths}, ResultsOf(outputs)).Run(steps);
-}
-
-void RunMemoryCompressed(const RequestReader& reader, const LowRankRequest& r,
-                         std::span<const NamedTensor> outputs, ComposedSteps& steps) {
-  MemoryCompressedCall(r.q, r.k, r.v, ReadMemoryCompressed(reader, r), ResultsOf(outputs))
-      .Run(steps);
-}
-
-void RunNystrom(const RequestReader& reader, const LowRankRequest& r,
-                std::span<const NamedTensor> outputs, ComposedSteps& steps) {
-  const NystromOutputs results = {OutputView(outputs, "output"), OutputView(outputs, "weights"),
-                                  OutputView(outputs, "residual")};
-  NystromCall(r.q, r.k, r.v, ReadNystrom(reader, r), results).Run(steps);
-}
-
-struct LowRankRow {
-  std::string_view id;
-  std::vector<OutputSpec> (*plan)(const RequestReader&);
-  void (*run)(const RequestReader&, const LowRankRequest&, std::span<const NamedTensor>,
-              ComposedSteps&);
-};
-
-constexpr LowRankRow kLowRankRows[] = {
-    {"linformer", PlanLinformer, RunLinformer},
-    {"efficient", PlanEfficient, RunEfficient},
-    {"memory_compressed", PlanMemoryCompressed, RunMemoryCompressed},
-    {"nystrom", PlanNystrom, RunNystrom}};
-
-const LowRankRow& FindLowRankRow(std::string_view id) {
-  for (const LowRankRow& row : kLowRankRows) {
-    if (row.id == id) return row;
+// The row of a mechanism that the device composes.
+const DeviceRow& FindRow(std::string_view id) {
+  for (const std::span<const DeviceRow> rows :
+       {LowRankRows(), ComposedRows(), KeylessRows(), WeightedRows(), ChoiceRows(),
+        NativeSparseRows(), RoutingRows(), SortingRows(), LayerRows(), LatentRows(),
+        PositionRows()}) {
+    for (const DeviceRow& row : rows) {
+      if (row.id == id) return row;
+    }
   }
   Fail(ErrorCode::kUnsupported, "mechanism \"{}\" is not offered on the GPU yet; use heed::Run()",
        {id});
@@ -75,12 +38,11 @@ const Request& Checked(const Request& request) {
 
 RequestReader ReaderOf(const Request& request) { return {*FindMechanism(request.id), request}; }
 
-// As PlanAttention(), without a look at what tensors hold.
 std::vector<OutputSpec> PlanExact(const AttentionRequest& r) {
   if (r.return_tiles) {
     Fail(ErrorCode::kUnsupported, "return_tiles is not offered on the GPU yet; use heed::Run()");
   }
-  return ListOutputs(r, ValidateInputsForDevice(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
+  return PlanOnDevice(r);
 }
 
 std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {
@@ -91,15 +53,84 @@ std::vector<OutputSpec> PlanRecurrent(const RecurrentRequest& r) {
   return ListOutputs(r, ValidateInputsForDevice(r.q, r.k, r.v, r.Options()));
 }
 
+// A result as it was planned, no two of its numbers in the same place.
+void CheckResult(const DeviceRow& row, const OutputSpec& spec, const TensorView<float>& view) {
+  Extents expected = {1, 1, 1, 1};
+  std::copy_n(spec.shape.begin(), spec.rank, expected.begin());
+  TensorView<float> rows = view;
+  // OutputView() gives lower ranks last extents of 1, which are contiguous whatever their strides.
+  // An lse and the weights of edges are single numbers; all else has rows.
+  if (spec.rank < 4) rows.strides[3] = 1;
+  if (spec.rank > 0 && spec.rank < 4 && spec.name != "lse" && row.id != "graph") {
+    const size_t last = static_cast<size_t>(spec.rank) - 1;
+    CheckLastIsContiguous(spec.name, {1, 1, 1, view.shape[last]}, {0, 0, 0, view.strides[last]});
+  }
+  CheckOutput(spec.name, StoredOutput(rows), expected, "as planned");
+}
+
+ViewSpan SpanOfTensor(const AnyTensor& tensor) {
+  Extents shape = {1, 1, 1, 1}, strides{};
+  std::copy_n(tensor.shape.begin(), tensor.rank, shape.begin());
+  std::copy_n(tensor.strides.begin(), tensor.rank, strides.begin());
+  return SpanOf(tensor.data, shape, strides, static_cast<size_t>(ElementSize(tensor.dtype)));
+}
+
+// Is the tensor exactly the result?
+bool LiesAt(const AnyTensor& tensor, const TensorView<float>& result) {
+  return tensor.data == result.data &&
+         std::equal(tensor.strides.begin(), tensor.strides.begin() + tensor.rank,
+                    result.strides.begin());
+}
+
+// The results lie apart from each other and from what the request has in device memory.
+void CheckResults(const Request& request, const DeviceRow& row, std::span<const OutputSpec> planned,
+                  std::span<const NamedTensor> outputs) {
+  for (const OutputSpec& spec : planned) {
+    const TensorView<float> view = OutputView(outputs, spec.name);
+    CheckResult(row, spec, view);
+    for (const NamedTensor& input : request.inputs) {
+      if (IsHostInput(input.name) || (row.in_place == input.name && LiesAt(input.tensor, view)))
+        continue;
+      CheckNoAlias(spec.name, SpanOf(view), input.name, SpanOfTensor(input.tensor));
+    }
+    for (const OutputSpec& other : planned) {
+      if (other.name == spec.name) break;
+      CheckNoAlias(spec.name, SpanOf(view), other.name, SpanOf(OutputView(outputs, other.name)));
+    }
+  }
+}
+
+// Results that do not exist, for a run that is only checked: nothing else lies there, the memory
+// of checked steps (step_checks.h) included.
+std::vector<NamedTensor> ImaginedResults(std::span<const OutputSpec> planned) {
+  uintptr_t next = uintptr_t{1} << (8 * sizeof(uintptr_t) - 3);
+  std::vector<NamedTensor> results;
+  for (const OutputSpec& spec : planned) {
+    const std::span<const int64_t> shape(spec.shape.data(), static_cast<size_t>(spec.rank));
+    results.push_back(
+        {spec.name, ContiguousTensor(spec.dtype, reinterpret_cast<void*>(next), shape)});
+    size_t bytes = 256;
+    for (const int64_t extent : shape) bytes *= static_cast<size_t>(extent);
+    next += bytes + 256;
+  }
+  return results;
+}
+
 }  // namespace
 
 RequestCall::RequestCall(const Request& request)
     : request_(Checked(request)),
       exact_(ReadExactRequest(request)),
       recurrent_(ReadRecurrentRequest(request)) {
-  outputs_ = exact_       ? PlanExact(*exact_)
-             : recurrent_ ? PlanRecurrent(*recurrent_)
-                          : FindLowRankRow(request.id).plan(ReaderOf(request));
+  if (exact_ || recurrent_) {
+    outputs_ = exact_ ? PlanExact(*exact_) : PlanRecurrent(*recurrent_);
+    return;
+  }
+  const DeviceRow& row = FindRow(request.id);
+  const RequestReader reader = ReaderOf(request);
+  outputs_ = row.plan(reader);
+  StepChecks checks;
+  row.run(reader, ImaginedResults(outputs_), checks);
 }
 
 void RequestCall::Run(ComposedSteps& steps, std::span<const NamedTensor> outputs) const {
@@ -109,7 +140,11 @@ void RequestCall::Run(ComposedSteps& steps, std::span<const NamedTensor> outputs
                         FindOutputs(*exact_, outputs));
   }
   const RequestReader reader = ReaderOf(request_);
-  FindLowRankRow(request_.id).run(reader, ReadLowRank(reader), outputs, steps);
+  const DeviceRow& row = FindRow(request_.id);
+  CheckResults(request_, row, outputs_, outputs);
+  StepChecks checks;
+  row.run(reader, outputs, checks);
+  row.run(reader, outputs, steps);
 }
 
 // Rates of heads, and a projection that is drawn, are the host's: they are sent.
@@ -131,13 +166,28 @@ void RequestCall::Recur(ComposedSteps& steps, std::span<const NamedTensor> outpu
   steps.Recur(r.q, r.k, r.v, options, results);
 }
 
+std::vector<OutputSpec> PlanOnDevice(const AttentionRequest& r) {
+  return ListOutputs(r, ValidateInputsForDevice(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
+}
+
 bool IsHostInput(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "key_lengths",  "prefix_lengths", "query_documents", "key_documents",     "global_tokens",
-      "block_indptr", "block_indices",  "block_keep",      "keep_pairs",        "alibi_slopes",
-      "sinks",        "score_bias",     "width",           "temperature",       "head_log_decay",
-      "skip",         "key_conv_bias",  "value_conv_bias", "inner_norm_weight", "inner_norm_bias"};
-  return std::ranges::find(kNames, name) != std::end(kNames);
+  constexpr std::string_view kNames =
+      // keep rules and biases of attention
+      " key_lengths prefix_lengths query_documents key_documents global_tokens block_indptr"
+      " block_indices block_keep keep_pairs alibi_slopes sinks score_bias width temperature"
+      // recurrent and low-rank rows
+      " head_log_decay skip inner_norm_weight inner_norm_bias conv_bias key_conv_bias"
+      " value_conv_bias"
+      // what is composed around attention
+      " lambda norm_weight mix_scores mix_weights edges score_weight set_biases norm_weights"
+      " norm_biases"
+      // layers and positions
+      " b_q b_k b_v b_o b_k_shared b_v_shared b_o_self bias_k bias_v head_mask norm1_weight"
+      " norm1_bias norm2_weight norm2_bias key_norm_weight key_norm_bias b_up b_gate b_down norm_q"
+      " norm_kv pool_query b_class tokens positions ";
+  std::string word(1, ' ');
+  word.append(name).append(1, ' ');
+  return kNames.find(word) != std::string_view::npos;
 }
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {

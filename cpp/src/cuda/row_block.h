@@ -37,8 +37,13 @@ class RowBlock {
   // The largest part(t, j), at least -inf; NaN is passed over.
   template <class Part>
   HEED_DEVICE float MaxKeys(const RowKeys& keys, const Part& part) {
-    return static_cast<float>(Fold(keys, static_cast<double>(-HUGE_VALF), part,
-                                   [](double a, double b) { return fmax(a, b); }));
+    return static_cast<float>(MaxOf(keys, part));
+  }
+  // The same in float64.
+  template <class Part>
+  HEED_DEVICE double MaxOf(const RowKeys& keys, const Part& part) {
+    return Fold(keys, static_cast<double>(-HUGE_VALF), part,
+                [](double a, double b) { return fmax(a, b); });
   }
 
   // visit(t, j, x, after) for every key, x = value(t, j) and `after` what `op` makes of the values

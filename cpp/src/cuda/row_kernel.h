@@ -72,7 +72,7 @@ class RowKernel {
     row_block_.EachKey(keys_, [&](int t, int j) {
       row_[j] = Sees(j) ? Biased(j, Capped(base(), RawScore(t, j))) : kMinusInfinity;
     });
-    if (base().normalize != Normalize::kAverage && p_.log_gates.data != nullptr) AddGates();
+    if (p_.log_gates.data != nullptr) AddGates();
     if (p_.scores.data != nullptr) StoreScores();
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/cuda/grid.h"
+
 namespace heed::cuda {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr int64_t kFewTiles = 4;
 constexpr int64_t kMostSplits = 128;
 constexpr int64_t kMostMergedParts = 256;
 constexpr int64_t kReservedBytes = 1024;  // of shared memory, for each block
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The smallest share with which parts of so many tiles at most, one place for each of `blocks`, are
 // one wave. An empty entry has a part too.

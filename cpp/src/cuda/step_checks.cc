@@ -28,10 +28,6 @@ void StepChecks::Recur(const TensorView<const float>& q, const TensorView<const 
   GridOf(RecurrentPlan(ValidateRecurrentForDevice(q, k, v, options, outputs)).num_blocks());
 }
 
-void StepChecks::Multiply(const MultiplyParams& params) { GridOf(NumBlocks(params)); }
-void StepChecks::TakeMeans(const MeanParams& params) { GridOf(NumBlocks(params)); }
-void StepChecks::StartInverses(const MatrixParams& params) { GridOf(NumBlocks(params)); }
-void StepChecks::MeasureResiduals(const MatrixParams& params) { GridOf(NumBlocks(params)); }
-void StepChecks::AddConvolutions(const ConvolveParams& params) { GridOf(NumBlocks(params)); }
+void StepChecks::Run(const StepParams& step) { GridOf(BlocksOf(step)); }
 
 }  // namespace heed::cuda

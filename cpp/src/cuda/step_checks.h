@@ -3,6 +3,7 @@
 #ifndef HEED_SRC_CUDA_STEP_CHECKS_H_
 #define HEED_SRC_CUDA_STEP_CHECKS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,17 +17,14 @@ class StepChecks : public ComposedSteps {
   char* AllocateBytes(size_t bytes) override;
   const char* Send(const char* data, size_t bytes) override;
   void Release() override {}
+  int64_t RoundsOf(int64_t rounds) const override { return std::min<int64_t>(rounds, 1); }
 
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
               const AttentionOptions& options, const AttentionOutputs& outputs) override;
   void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
              const TensorView<const float>& v, const RecurrentOptions& options,
              const RecurrentOutputs& outputs) override;
-  void Multiply(const MultiplyParams& params) override;
-  void TakeMeans(const MeanParams& params) override;
-  void StartInverses(const MatrixParams& params) override;
-  void MeasureResiduals(const MatrixParams& params) override;
-  void AddConvolutions(const ConvolveParams& params) override;
+  void Run(const StepParams& step) override;
 
  private:
   uintptr_t next_ = uintptr_t{1} << (8 * sizeof(uintptr_t) - 2);  // no tensor lies there

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "src/cuda/plan.h"
+#include "src/cuda/refuse.h"
 #include "src/cuda/row_plan.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -12,24 +13,18 @@ namespace heed::cuda {
 namespace {
 
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-
-void RefuseWhen(bool given, const char* option) {
-  if (given) {
-    Fail(ErrorCode::kUnsupported, "{} is not offered on the GPU yet; use heed::Attention()",
-         {option});
-  }
-}
+constexpr char kInstead[] = "Attention";
 
 void RefuseOptions(const AttentionOptions& o) {
-  RefuseWhen(static_cast<bool>(o.score_mod), "score_mod");
-  RefuseWhen(static_cast<bool>(o.keep_mod), "keep_mod");
-  RefuseWhen(static_cast<bool>(o.prob_mod), "prob_mod");
+  RefuseWhen(static_cast<bool>(o.score_mod), "score_mod", kInstead);
+  RefuseWhen(static_cast<bool>(o.keep_mod), "keep_mod", kInstead);
+  RefuseWhen(static_cast<bool>(o.prob_mod), "prob_mod", kInstead);
 }
 
 void RefuseOutputs(const AttentionOutputs& outputs) {
-  RefuseWhen(outputs.running_max.has_value(), "running_max");
-  RefuseWhen(outputs.running_sum.has_value(), "running_sum");
-  RefuseWhen(outputs.rescale.has_value(), "rescale");
+  RefuseWhen(outputs.running_max.has_value(), "running_max", kInstead);
+  RefuseWhen(outputs.running_sum.has_value(), "running_sum", kInstead);
+  RefuseWhen(outputs.rescale.has_value(), "rescale", kInstead);
 }
 
 void CheckSizes(const AttentionProblem& p) {
@@ -147,7 +142,7 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const DeviceArrays& arrays) {
   CheckPages(keys);
   RefuseWhen(outputs.scores.has_value() && outputs.score_stage != ScoreStage::kBiased,
-             "scores before the biases, which show keys beyond the lengths, of pages");
+             "scores before the biases, which show keys beyond the lengths, of pages", kInstead);
   const int64_t kv_len = keys.table_width * keys.k_pages.shape[2];
   DeviceProblem call = ValidateForDevice(
       q, ViewOfPages(keys.k_pages, ElementOf(keys.k_pages, q.dtype), q.shape[0], kv_len),

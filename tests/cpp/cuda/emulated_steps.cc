@@ -1,14 +1,15 @@
 // Mechanisms composed of several kernels, in emulated thread blocks.
 #include <deque>
 #include <limits>
+#include <variant>
 #include <vector>
 
 #include "device_backend.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
-#include "src/cuda/composed_kernels.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/request_call.h"
+#include "src/cuda/step_kernels.h"
 
 namespace heed::testing {
 namespace {
@@ -38,38 +39,19 @@ class EmulatedSteps : public cuda::ComposedSteps {
              const RecurrentOutputs& outputs) override {
     RunRecurrentOnDevice(q, k, v, options, outputs);
   }
-  void Multiply(const cuda::MultiplyParams& params) override {
-    Run(params, cuda::MultiplyKernel<HostBlock>::kSharedBytes,
-        [&](HostBlock& block, int64_t index) {
-          cuda::MultiplyKernel<HostBlock>(block, params).Run(index);
-        });
-  }
-  void TakeMeans(const cuda::MeanParams& params) override {
-    Run(params, 0, [&](HostBlock& block, int64_t index) { cuda::TakeMean(block, params, index); });
-  }
-  void StartInverses(const cuda::MatrixParams& params) override {
-    Run(params, kRowBytes,
-        [&](HostBlock& block, int64_t index) { cuda::StartInverse(block, params, index); });
-  }
-  void MeasureResiduals(const cuda::MatrixParams& params) override {
-    Run(params, kRowBytes,
-        [&](HostBlock& block, int64_t index) { cuda::MeasureResidual(block, params, index); });
-  }
-  void AddConvolutions(const cuda::ConvolveParams& params) override {
-    Run(params, 0,
-        [&](HostBlock& block, int64_t index) { cuda::AddConvolution(block, params, index); });
+  void Run(const cuda::StepParams& step) override {
+    std::visit([](const auto& params) { RunBlocks(params); }, step);
   }
 
  private:
-  static constexpr int kRowBytes = cuda::RowBlock<HostBlock>::kSharedBytes;
-
-  template <class Params, class Body>
-  static void Run(const Params& params, int shared_bytes, const Body& body) {
+  template <class Params>
+  static void RunBlocks(const Params& params) {
     for (int64_t index = 0; index < cuda::NumBlocks(params); ++index) {
       HostBlock block;
-      body(block, index);
+      RunStep(block, params, index);
       ASSERT_EQ(block.complaint(), "") << "block " << index;
-      ASSERT_EQ(block.shared_bytes(), shared_bytes);
+      const int bytes = cuda::SharedBytesOf<HostBlock, Params>();
+      ASSERT_EQ(block.shared_bytes(), bytes);
     }
   }
 

@@ -1,0 +1,123 @@
+// Clusters of routing attention: what they take, and the means of what they give. Plain kernels: a
+// block has a row.
+#ifndef HEED_SRC_CUDA_CLUSTER_KERNELS_H_
+#define HEED_SRC_CUDA_CLUSTER_KERNELS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/cuda/choice_kernels.h"
+#include "src/cuda/cluster_params.h"
+#include "src/cuda/head_place.h"
+
+namespace heed::cuda {
+
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const ClusterScoreParams& p, int64_t index) {
+  const HeadPlace place(index, p.clusters, p.heads);
+  const float* centroid = p.centroids.Row(0, place.h, place.within);
+  block.Each([&](int t) {
+    for (int n = t; n < p.len; n += kBlockThreads) {
+      const float* x = p.tokens.Row(place.b, place.h / p.group, n);
+      const double length = sqrt(ExactDot(x, x, p.width));
+      p.scores[index * p.len + n] =
+          ComparableScore(length == 0 ? 0.0 : ExactDot(centroid, x, p.width) / length);
+    }
+  });
+}
+
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const MemberParams& p, int64_t index) {
+  const int length = p.lengths[index / p.clusters / p.heads];
+  const double* scores = p.scores + index * p.len;
+  int32_t* places = p.places + index * p.len;
+  int32_t* members = p.members + index * p.count;
+  const auto score = [&](int n) { return scores[n]; };
+  block.Each([&](int t) {
+    for (int n = t; n < p.len; n += kBlockThreads) {
+      places[n] = n < length && IsAmongBest(n, length, p.count, score) ? 0 : -1;
+    }
+    for (int n = t; n < p.count; n += kBlockThreads) members[n] = -1;
+  });
+  block.Sync();
+  // One thread counts those before each.
+  block.Each([&](int t) {
+    if (t != 0) return;
+    int32_t next = 0;
+    HEED_NO_UNROLL for (int n = 0; n < p.len; ++n) {
+      if (places[n] < 0) continue;
+      members[next] = n;
+      places[n] = next++;
+    }
+  });
+}
+
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const MemberRowParams& p, int64_t index) {
+  const HeadPlace place(index, p.count, p.heads * p.clusters);
+  const int32_t token = p.members[index];
+  block.Each([&](int t) {
+    for (int d = t; d < p.width; d += kBlockThreads) {
+      const int head = place.h / p.clusters / p.group;
+      p.out.Row(place.b, place.h, place.within)[d] =
+          token < 0 ? 0.0f : p.tokens.Row(place.b, head, token)[d];
+    }
+  });
+}
+
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const ClusterKeepParams& p, int64_t index) {
+  const int64_t head = index / p.rows;
+  const int32_t query = p.queries[index];
+  const int64_t position =
+      p.positions == nullptr ? int64_t{1} << 62 : p.positions[head / p.heads] + query;
+  const int32_t* keys = p.keys + head * p.cols;
+  block.Each([&](int t) {
+    for (int n = t; n < p.cols; n += kBlockThreads) {
+      p.keep[index * p.cols + n] = keys[n] >= 0 && keys[n] <= position ? 1 : 0;
+    }
+  });
+}
+
+// A query in the clusters of its head: visit(head of the cluster, row there) for those that show it
+// a key. The members of a cluster ascend: when the first key is hidden, all are.
+template <class Visit>
+HEED_DEVICE void EachClusterOf(const ClusterMeanParams& p, const HeadPlace& place,
+                               const Visit& visit) {
+  HEED_NO_UNROLL for (int c = 0; c < p.clusters; ++c) {
+    const int64_t head = int64_t{place.h} * p.clusters + c;
+    const int64_t unit = int64_t{place.b} * p.heads * p.clusters + head;
+    const int32_t row = p.query_places[unit * p.len + place.within];
+    if (row < 0 || p.cols == 0 || p.keep[(unit * p.rows + row) * p.cols] == 0) continue;
+    visit(static_cast<int>(head), row);
+  }
+}
+
+template <class Block>
+HEED_DEVICE void RunStep(Block& block, const ClusterMeanParams& p, int64_t index) {
+  const HeadPlace place(index, p.len, p.heads);
+  int count = 0;
+  EachClusterOf(p, place, [&](int, int) { ++count; });
+  const float share = 1 / static_cast<float>(count);
+  block.Each([&](int t) {
+    for (int d = t; d < p.width; d += kBlockThreads) {
+      float sum = 0;
+      EachClusterOf(p, place,
+                    [&](int head, int row) { sum += share * p.within.Row(place.b, head, row)[d]; });
+      p.output.Row(place.b, place.h, place.within)[d] = sum;
+    }
+    for (int j = t; p.weights.data != nullptr && j < p.kv_len; j += kBlockThreads) {
+      float sum = 0;
+      EachClusterOf(p, place, [&](int head, int row) {
+        const int64_t unit = int64_t{place.b} * p.heads * p.clusters + head;
+        const int32_t column = p.key_places[unit * p.kv_len + j];
+        if (column >= 0) sum += share * p.within_weights.Row(place.b, head, row)[column];
+      });
+      p.weights.Row(place.b, place.h, place.within)[j] = sum;
+    }
+  });
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_CLUSTER_KERNELS_H_

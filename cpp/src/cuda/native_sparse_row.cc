@@ -1,0 +1,122 @@
+// Native sparse attention by name, on the device: three calls of attention, summed with gates.
+#include <algorithm>
+#include <vector>
+
+#include "src/cuda/choice_steps.h"
+#include "src/cuda/grid.h"
+#include "src/cuda/plan.h"
+#include "src/cuda/request_rows.h"
+#include "src/selective/native_sparse.h"
+#include "src/selective/request.h"
+
+namespace heed::cuda {
+namespace {
+
+class NativeSparseSteps {
+ public:
+  NativeSparseSteps(ComposedSteps& steps, const NativeSparseRequest& request)
+      : steps_(steps),
+        r_(request),
+        o_(request.options),
+        p_(ValidateInputsForDevice(StoredTensor(r_.q), StoredTensor(r_.k), StoredTensor(r_.v),
+                                   Branch(o_), false)),
+        rules_(SendRules(steps, p_)) {
+    for (int64_t b = 0; b < p_.batch; ++b) {
+      for (int64_t i = 0; i < p_.q_len; ++i) {
+        const int64_t end = std::min(p_.KeyLength(b, i), p_.Position(b, i) + 1);
+        visible_.push_back(static_cast<int32_t>(NumCompressed(o_, end)));
+      }
+    }
+  }
+
+  void Run(const TensorView<float>& output) {
+    const TensorView<float> keys = Compressed(r_.k, o_.compress_k_weight);
+    const TensorView<float> values = Compressed(r_.v, o_.compress_v_weight);
+    AttentionOptions over_compressed;
+    over_compressed.scale = o_.scale;
+    over_compressed.key_lengths = visible_;
+    AttentionOptions over_selected = Branch(o_);
+    const Choice choice = {o_.key_block,    o_.top_blocks,   o_.first_blocks,
+                           o_.local_blocks, p_.num_kv_heads, p_.num_heads};
+    over_selected.keep = Chosen(steps_, p_, choice, BlockScores(keys));
+    TensorView<float> sum;
+    AddBranch(0, keys, values, over_compressed, sum, steps_.Allocate(output.shape));
+    AddBranch(1, r_.k, r_.v, over_selected, sum, steps_.Allocate(output.shape));
+    AddBranch(2, r_.k, r_.v, OverWindow(o_), sum, output);
+  }
+
+ private:
+  TensorView<float> Compressed(const TensorView<const float>& tokens,
+                               const TensorView<const float>& weight) {
+    CompressParams params{};
+    const TensorView<float> out =
+        steps_.Allocate({p_.batch, p_.num_kv_heads, NumCompressed(o_, p_.kv_len), tokens.shape[3]});
+    params.tokens = RowsOf(tokens);
+    // [1, 1, heads, block], one row of which may be that of all heads.
+    if (weight.has_value()) params.weights = NumbersOf(PerHead(weight));
+    params.out = RowsOf(out);
+    params.lengths = rules_.lengths;
+    SetHeads(out.shape, params);
+    params.count = Narrow(out.shape[2]);
+    params.width = Narrow(out.shape[3]);
+    params.block = AtMost(o_.compress_block, p_.kv_len);
+    params.stride = AtMost(o_.compress_stride, p_.kv_len);
+    steps_.Run(params);
+    return out;
+  }
+
+  const double* BlockScores(const TensorView<float>& keys) {
+    CompressedScoreParams params{};
+    const int32_t block = AtMost(o_.key_block, p_.kv_len);
+    const int64_t compressed = keys.shape[2], count = CeilDiv(p_.kv_len, block);
+    params.queries = RowsOf(r_.q);
+    params.keys = RowsOf(TensorView<const float>(keys));
+    params.visible = steps_.SendArray(std::span<const int32_t>(visible_));
+    params.products =
+        steps_.AllocateArray<double>({p_.batch, p_.num_kv_heads, p_.q_len, compressed});
+    params.scores = steps_.AllocateArray<double>({p_.batch, p_.num_kv_heads, p_.q_len, count});
+    params.scale = p_.scale;
+    SetHeads(keys.shape, params);
+    params.group = Narrow(p_.group);
+    params.len = Narrow(p_.q_len);
+    params.compressed = Narrow(compressed);
+    params.count = Narrow(count);
+    params.width = Narrow(p_.head_dim);
+    params.compress_block = AtMost(o_.compress_block, p_.kv_len);
+    params.compress_stride = AtMost(o_.compress_stride, p_.kv_len);
+    params.key_block = block;
+    steps_.Run(params);
+    return params.scores;
+  }
+
+  // sum = to = gate * attention + sum.
+  void AddBranch(int64_t gate, const TensorView<const float>& k, const TensorView<const float>& v,
+                 const AttentionOptions& options, TensorView<float>& sum,
+                 const TensorView<float>& to) {
+    steps_.Attend(r_.q, k, v, options, {.output = to});
+    steps_.Run(
+        MapOf(MapOp::kAddMasked, {.x = to, .y = ColumnsOf(r_.gates, gate, 1), .z = sum}, to));
+    sum = to;
+  }
+
+  ComposedSteps& steps_;
+  const NativeSparseRequest& r_;
+  const NativeSparseOptions& o_;
+  AttentionProblem p_;
+  TokenRules rules_;
+  std::vector<int32_t> visible_;
+};
+
+void RunNativeSparseRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
+                        ComposedSteps& steps) {
+  const NativeSparseRequest r = ReadNativeSparse(reader);
+  NativeSparseSteps(steps, r).Run(OutputView(outputs, "output"));
+}
+
+constexpr DeviceRow kRows[] = {{"native_sparse", PlanNativeSparse, RunNativeSparseRow}};
+
+}  // namespace
+
+std::span<const DeviceRow> NativeSparseRows() { return kRows; }
+
+}  // namespace heed::cuda
