@@ -3,7 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Locator } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const FOLDER = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
 
@@ -280,19 +281,19 @@ test("the run of a section and what was chosen in it are in its link", async ({ 
   const growth = page.getByTestId("growth");
   const caption = await section.locator("figcaption").first().textContent();
   const link = new URL(page.url()).hash;
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(`./benchmarks.html${link}`);
   await expect(section.getByLabel("Run")).toHaveValue("1");
   await expect(section.locator("figcaption").first()).toHaveText(caption ?? "");
   await expect(section).toBeInViewport();
   await growth.getByLabel("Mechanism that stands out").selectOption("linear");
   await expect(page).toHaveURL(/#growth&v=1&mechanism=linear$/);
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./benchmarks.html?embed=1#growth&v=1&mechanism=linear");
   await expect(growth.getByTestId("readout")).toContainText("tokens: linear");
   await expect(section).toHaveCount(0);
   // What is not one of ours chooses nothing.
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./benchmarks.html#peers&v=1&run=none&mask=%3Cb%3E&x=1");
   await expect(section.getByLabel("Run")).toHaveValue("0");
 });

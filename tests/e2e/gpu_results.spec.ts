@@ -27,7 +27,7 @@ function benchmarksModule(): string {
 }
 
 test.beforeAll(async () => {
-  test.setTimeout(120_000);
+  test.setTimeout(300_000); // the whole site is built
   folder = mkdtempSync(join(tmpdir(), "heed-gpu-site-"));
   const id = "virtual:benchmarks";
   const made = {
