@@ -25,12 +25,12 @@ const contentTypes = {
   ".woff2": "font/woff2",
 };
 
-const isolation = {
+export const isolation = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
 };
 
-const policy = {
+export const policy = {
   "Cross-Origin-Resource-Policy": "same-origin",
   "X-Content-Type-Options": "nosniff",
   "Cache-Control": "no-cache",
