@@ -141,7 +141,7 @@ test("two fingers look closer", async ({ browser }) => {
 });
 
 test("what computes it is said in German on a German page", async ({ page }) => {
-  await page.goto("./de/mechanisms/scaled_dot_product.html#v=1&figure.map=1024,512,512,512");
+  await page.goto("./de/mechanisms/scaled_dot_product.html#v=1&figure.map=4096,2000,1000,512");
   await expect(page.getByTestId("long")).toContainText(
     /in einem Worker, (einfaches|relaxed|plain) SIMD, (1 Thread|\d+ Threads)\./,
   );
