@@ -25,12 +25,12 @@ const contentTypes = {
   ".woff2": "font/woff2",
 };
 
-const isolation = {
+export const isolation = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
 };
 
-const policy = {
+export const policy = {
   "Cross-Origin-Resource-Policy": "same-origin",
   "X-Content-Type-Options": "nosniff",
   "Cache-Control": "no-cache",
@@ -45,6 +45,9 @@ const policy = {
     "base-uri 'none'",
   ].join("; "),
 };
+
+// What Vite names by its content: other content has another name.
+const hashed = /\/assets\/[^/]+-[\w-]{8}\.\w+$/;
 
 // The file that a request names inside `folder`, or null.
 function locate(folder, request) {
@@ -77,7 +80,12 @@ function answer(folder, headers, request, response) {
     return;
   }
   const type = contentTypes[extname(found.file)] ?? "application/octet-stream";
-  response.writeHead(200, { ...headers, "Content-Type": type, "Content-Length": found.size });
+  response.writeHead(200, {
+    ...headers,
+    "Content-Type": type,
+    "Content-Length": found.size,
+    ...(hashed.test(found.file) && { "Cache-Control": "max-age=31536000, immutable" }),
+  });
   if (request.method === "HEAD") response.end();
   // A file may go away while it is sent: a rebuild empties the folder.
   else pipeline(createReadStream(found.file), response, () => {});

@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
+import { isolation, policy } from "../scripts/serve.mjs";
 import { element } from "./vite/element.mjs";
 import { formulas } from "./vite/formulas.mjs";
 import { messages } from "./vite/messages.mjs";
@@ -11,13 +13,27 @@ import { englishOnly, translations } from "./vite/translations.mjs";
 
 const inRoot = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
 
-// Threads and the finest clock need a cross-origin isolated page; scripts/serve.mjs sends the same.
-const headers = {
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Embedder-Policy": "require-corp",
-};
+// Threads and the finest clock need a cross-origin isolated page, and nothing inline may run: what
+// scripts/serve.mjs sends, the servers of Vite send too.
+const headers = { ...isolation, ...policy };
 
-export default defineConfig({
+/** The development server adds its own client and styles to pages: they carry a number that is known here alone. */
+function headersWith(nonce: string) {
+  const added = {
+    "script-src": `'nonce-${nonce}'`,
+    "style-src": `'nonce-${nonce}'`,
+    "connect-src": "ws:",
+  };
+  const rules = policy["Content-Security-Policy"].split("; ").map((rule) => {
+    const more = Object.entries(added).find(([name]) => rule.startsWith(name))?.[1];
+    return more ? `${rule} ${more}` : rule;
+  });
+  return { ...headers, "Content-Security-Policy": rules.join("; ") };
+}
+
+const nonce = randomUUID();
+
+export default defineConfig(({ command, isPreview }) => ({
   root: inRoot("web"),
   // Relative addresses: the site works from any folder of any host.
   base: "./",
@@ -46,6 +62,7 @@ export default defineConfig({
   },
   // Workers load WebAssembly with import(), which only modules have. They speak English.
   worker: { format: "es", plugins: () => [registry(), englishOnly()] },
-  server: { headers },
+  html: command === "serve" && !isPreview ? { cspNonce: nonce } : {},
+  server: { headers: headersWith(nonce) },
   preview: { headers },
-});
+}));

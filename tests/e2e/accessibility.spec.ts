@@ -1,7 +1,6 @@
 // The first page: its table as axe sees it, the theme, the order on a phone. What every page must hold
 // is in every_page.spec.ts.
-import { AxeBuilder } from "@axe-core/playwright";
-import type { Page } from "@playwright/test";
+import { expectNothingSerious } from "./axe.js";
 import { DemoPage, expect, test } from "./page.js";
 
 const SIZES = {
@@ -9,23 +8,16 @@ const SIZES = {
   phone: { width: 390, height: 844 },
 } as const;
 
-async function expectNothingSerious(page: Page): Promise<void> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  expect(serious.map(({ id, nodes }) => `${page.url()} ${id}: ${nodes[0]?.html}`)).toEqual([]);
-}
-
 for (const [size, viewport] of Object.entries(SIZES)) {
   for (const colorScheme of ["light", "dark"] as const) {
     test(`axe finds nothing serious: ${size}, ${colorScheme}`, async ({ page }) => {
-      test.slow(); // the whole page, twice
       await page.setViewportSize(viewport);
       await page.emulateMedia({ colorScheme });
       const demo = new DemoPage(page);
       await demo.open("past=1&pin=3,2");
       for (const asTable of [false, true]) {
         if (asTable) await page.getByLabel("Show as table").check();
-        await expectNothingSerious(page);
+        await expectNothingSerious(page, asTable ? "as a table" : "as a picture");
       }
     });
   }

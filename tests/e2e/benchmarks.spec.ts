@@ -3,7 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Locator } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const FOLDER = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
 
@@ -13,7 +14,7 @@ interface ResultRow {
   status: string;
   dtype: string;
   threads: number;
-  shape: { kv_len: number; head_dim: number; mask: string };
+  shape: { q_len: number; kv_len: number; head_dim: number; mask: string };
   ms: { median: number };
   gflops?: number;
   max_error: number;
@@ -47,7 +48,7 @@ async function fileOf(section: Locator) {
   const found = FILES.find(({ file }) => caption.includes(file));
   if (!found) throw new Error(`no committed file in "${caption}"`);
   const { machine, build, date } = found.result;
-  for (const part of [machine.cpu_model, build.commit, date.slice(0, 10)]) {
+  for (const part of [machine.gpu?.name ?? machine.cpu_model, build.commit, date.slice(0, 10)]) {
     expect(caption).toContain(part);
   }
   return found.result;
@@ -73,7 +74,7 @@ test("says that no GPU was measured, as long as no committed file is of one", as
   await page.goto("./benchmarks.html");
   await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
   const measured = FILES.some(({ result }) => result.machine.gpu);
-  await expect(page.getByText("none of them has run on a GPU yet")).toHaveCount(measured ? 0 : 1);
+  await expect(page.getByText("no result of a GPU is committed yet")).toHaveCount(measured ? 0 : 1);
 });
 
 test("every run with peers is there, and its table has the numbers of its file", async ({
@@ -93,7 +94,11 @@ test("every run with peers is there, and its table has the numbers of its file",
     await run.selectOption({ index });
     const result = await fileOf(section);
     const timed = result.rows.filter(
-      ({ status, threads }: ResultRow) => status === "timed" && threads === 1,
+      ({ mechanism, shape, status, threads }: ResultRow) =>
+        mechanism === "scaled_dot_product" &&
+        shape.q_len === shape.kv_len &&
+        status === "timed" &&
+        threads === 1,
     ) as ResultRow[];
     const { shape: chosen, dtype } = timed.at(-1) as ResultRow;
     await choose(section, dtype);
@@ -276,19 +281,19 @@ test("the run of a section and what was chosen in it are in its link", async ({ 
   const growth = page.getByTestId("growth");
   const caption = await section.locator("figcaption").first().textContent();
   const link = new URL(page.url()).hash;
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(`./benchmarks.html${link}`);
   await expect(section.getByLabel("Run")).toHaveValue("1");
   await expect(section.locator("figcaption").first()).toHaveText(caption ?? "");
   await expect(section).toBeInViewport();
   await growth.getByLabel("Mechanism that stands out").selectOption("linear");
   await expect(page).toHaveURL(/#growth&v=1&mechanism=linear$/);
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./benchmarks.html?embed=1#growth&v=1&mechanism=linear");
   await expect(growth.getByTestId("readout")).toContainText("tokens: linear");
   await expect(section).toHaveCount(0);
   // What is not one of ours chooses nothing.
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./benchmarks.html#peers&v=1&run=none&mask=%3Cb%3E&x=1");
   await expect(section.getByLabel("Run")).toHaveValue("0");
 });

@@ -2,7 +2,8 @@
 // page.
 import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const DOCS = new URL("../../docs/conformance.md", import.meta.url);
 

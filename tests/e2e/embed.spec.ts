@@ -66,3 +66,69 @@ test("what is chosen in a crafted figure is in its address", async ({ page }) =>
   const group = page.getByTestId("crafted").getByRole("group", { name: "Features" });
   await expect(group.getByRole("button").nth(2)).toHaveAttribute("aria-pressed", "true");
 });
+
+const MODEL_LINK = "#v=1&text=And+the+men+of+the+city&head=3,2&look=head&token=3&pin=3,2&arcs=1";
+
+test("the language model stands alone in a frame: a text, its heads, one of them as arcs", async ({
+  page,
+}) => {
+  await page.goto(`./model.html?embed=1${MODEL_LINK}`);
+  await expect(page.getByTestId("model-status")).toContainText("nats a token", { timeout: 30_000 });
+  const tokens = page.getByRole("group", { name: "Tokens of the text" }).getByRole("button");
+  await expect(tokens.nth(2)).toHaveAttribute("aria-pressed", "true");
+  await expect(page.getByRole("radiogroup", { name: "Heads" }).locator("canvas")).toHaveCount(16);
+  const large = page.getByRole("application", { name: /Layer 3, head 2/ });
+  await expect(large).toBeVisible();
+  await expect(page.getByLabel("Show as arcs")).toBeChecked();
+  await expect(page.getByTestId("readout").first()).toContainText("“·the” looks at “And”");
+
+  // What makes another text or another model of it is on the whole page.
+  for (const name of ["Text", "Seed"]) {
+    await expect(page.getByLabel(name, { exact: true })).toBeHidden();
+  }
+  await expect(page.getByTestId("open-model")).toBeHidden();
+  await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+  const whole = page.getByRole("link", { name: /A small language model/ });
+  await expect(whole).toHaveAttribute("href", /\/model\.html#v=1&text=And/);
+
+  // Arcs are of the link, and so is their end.
+  await page.getByLabel("Show as arcs").uncheck();
+  await expect(page).toHaveURL(/embed=1#v=1&(?!.*arcs)/);
+});
+
+test("the code to embed the language model has its text and its arcs", async ({
+  page,
+  context,
+}) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.goto(`./model.html${MODEL_LINK}`);
+  await expect(page.getByLabel("Show as arcs")).toBeChecked({ timeout: 30_000 });
+  await page.getByRole("button", { name: "Copy embed" }).click();
+  const code = await page.evaluate(() => navigator.clipboard.readText());
+  expect(code).toContain("model.html?embed=1#v=1&amp;text=And+the+men+of+the+city&amp;head=3%2C2");
+  expect(code).toContain("&amp;arcs=1");
+});
+
+test("training stands alone in a frame: its task, what starts it, its curve and its heads", async ({
+  page,
+  context,
+}) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.goto("./training.html#task=sort&mechanism=sigmoid&seed=7");
+  await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
+  await page.getByRole("button", { name: "Copy embed" }).click();
+  const code = await page.evaluate(() => navigator.clipboard.readText());
+  const address = /src="([^"]+)"/.exec(code)?.[1]?.replaceAll("&amp;", "&") ?? "";
+  expect(address).toContain("training.html?embed=1#");
+  await page.goto(address);
+  await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
+  await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+  await expect(page.getByRole("button", { name: "sigmoid" })).toHaveAttribute(
+    "aria-pressed",
+    "true",
+  );
+  await expect(page.getByRole("spinbutton")).toHaveValue("7");
+  await page.getByRole("button", { name: "One step" }).click();
+  await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");
+  await expect(page.getByRole("radiogroup").locator("canvas").first()).toBeVisible();
+});

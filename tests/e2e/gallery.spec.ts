@@ -1,7 +1,8 @@
 // The gallery: every row of the list as a card with a picture that heed computed, found by family, by
 // cost and by words, from an address that says what was asked.
 import { readMechanisms } from "../../scripts/docs_table.mjs";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const ROWS = readMechanisms();
 const ids = (rows: typeof ROWS) => rows.map(({ id }) => `card-${id}`).sort();

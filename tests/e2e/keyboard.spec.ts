@@ -1,5 +1,6 @@
 // The figure without a mouse, by eye and by ear.
-import { DemoPage, expect, readExport, test } from "./page.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect, readExport } from "./page.js";
 
 const WORDS = "text=one+two+three+four+five";
 

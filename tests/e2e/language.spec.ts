@@ -6,7 +6,9 @@ import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
 import { WORDS } from "../../web/src/mechanisms/linear/state.js";
 import { misfit, problemsOf } from "../../web/vite/messages.mjs";
-import { expect, test } from "./page.js";
+import { expectNothingSerious } from "./axe.js";
+import { test } from "./one_page.js";
+import { expect, test as ofStorage } from "./page.js";
 import { CRAFTED } from "./pages.js";
 
 const MESSAGES = JSON.parse(
@@ -103,8 +105,11 @@ for (const [path, ready] of PAGES) {
 }
 
 for (const path of CRAFTED) {
-  test(`${path} is German, its table too, and fits a phone`, async ({ page }) => {
+  test(`${path} is German, its table too, fits a phone, and axe finds nothing`, async ({
+    page,
+  }) => {
     await page.setViewportSize({ width: 390, height: 844 });
+    await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
     await page.goto(`de/${path}`);
     const crafted = page.getByTestId("crafted");
     await expect(crafted.first()).toHaveAttribute("aria-busy", "false");
@@ -113,26 +118,28 @@ for (const path of CRAFTED) {
     await expectGerman(page);
     const across = await page.evaluate(() => document.documentElement.scrollWidth);
     expect(across).toBeLessThanOrEqual(390);
+    await expectNothingSerious(page, "as pictures");
     for (const table of await page.getByLabel("Als Tabelle").all()) await table.check();
     await expectGerman(page);
+    await expectNothingSerious(page, "as tables", { within: "[data-testid=crafted]" });
   });
 }
 
-test("the switch keeps the state, is remembered, and gives way to an address that says lang", async ({
-  page,
-  baseURL,
-}) => {
-  await page.goto("./race.html");
-  await page.getByRole("link", { name: "Deutsch" }).click();
-  await expect(page).toHaveURL(`${baseURL}de/race.html`);
-  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Wettlauf in Ihrem Browser");
-  await page.goto("./mechanisms/flash.html#v=1&figure.after-tile=3");
-  await expect(page).toHaveURL(`${baseURL}de/mechanisms/flash.html#v=1&figure.after-tile=3`);
-  await expect(page.getByTestId("crafted").first().getByTestId("readout")).toContainText(
-    "Kachel 4",
-  );
-  await page.goto("./de?lang=xx");
-  await expect(page).toHaveURL(`${baseURL}de/`);
-  await page.goto("./de/mechanisms/flash.html?lang=en#v=1&figure.after-tile=2");
-  await expect(page).toHaveURL(`${baseURL}mechanisms/flash.html#v=1&figure.after-tile=2`);
-});
+ofStorage(
+  "the switch keeps the state, is remembered, and gives way to an address that says lang",
+  async ({ page, baseURL }) => {
+    await page.goto("./race.html");
+    await page.getByRole("link", { name: "Deutsch" }).click();
+    await expect(page).toHaveURL(`${baseURL}de/race.html`);
+    await expect(page.getByRole("heading", { level: 1 })).toHaveText("Wettlauf in Ihrem Browser");
+    await page.goto("./mechanisms/flash.html#v=1&figure.after-tile=3");
+    await expect(page).toHaveURL(`${baseURL}de/mechanisms/flash.html#v=1&figure.after-tile=3`);
+    await expect(page.getByTestId("crafted").first().getByTestId("readout")).toContainText(
+      "Kachel 4",
+    );
+    await page.goto("./de?lang=xx");
+    await expect(page).toHaveURL(`${baseURL}de/`);
+    await page.goto("./de/mechanisms/flash.html?lang=en#v=1&figure.after-tile=2");
+    await expect(page).toHaveURL(`${baseURL}mechanisms/flash.html#v=1&figure.after-tile=2`);
+  },
+);

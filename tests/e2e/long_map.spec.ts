@@ -139,3 +139,10 @@ test("two fingers look closer", async ({ browser }) => {
   await expect(meaning).toContainText(/2 × 2 weights|A pixel is a weight/);
   await context.close();
 });
+
+test("what computes it is said in German on a German page", async ({ page }) => {
+  await page.goto("./de/mechanisms/scaled_dot_product.html#v=1&figure.map=4096,2000,1000,512");
+  await expect(page.getByTestId("long")).toContainText(
+    /in einem Worker, (einfaches|relaxed|plain) SIMD, (1 Thread|\d+ Threads)\./,
+  );
+});

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const ROWS = readMechanisms();
 const PACKAGE = fileURLToPath(new URL("../../dist/node.js", import.meta.url));

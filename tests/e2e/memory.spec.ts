@@ -1,7 +1,8 @@
 // Pages of recurrent mechanisms: table, read-out, controls and link belong together. That the numbers are right
 // is in tests/js/memory_figures.test.ts.
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const toNumber = (text: string | undefined) => Number(text?.replace("−", "-"));
 
@@ -58,7 +59,7 @@ for (const [id, label, value] of FADING) {
     await expect(page).toHaveURL(/figure\.token-that-is-followed=4/);
     await expect(page).toHaveURL(new RegExp(`figure\\.[^=]+=${value.replace(".", "\\.")}(&|$)`));
     const link = page.url();
-    await page.goto("about:blank");
+    await leave(page);
     await page.goto(link);
     await expect(crafted.getByTestId("readout")).toHaveText(text);
   });

@@ -1,7 +1,8 @@
 // The tokens of the model's page: legible on every share of blue, and one stop of the Tab key.
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const tokens = (page: Page) =>
   page.getByRole("group", { name: "Tokens of the text" }).getByRole("button");

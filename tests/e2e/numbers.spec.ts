@@ -1,4 +1,5 @@
 // The numbers on the page are those of a float64 computation made here, in plain loops.
+import { test } from "./one_page.js";
 import {
   allowedError,
   attendInFloat64,
@@ -7,7 +8,6 @@ import {
   largestDifference,
   readExport,
   readTable,
-  test,
 } from "./page.js";
 
 const STATES: Record<string, string> = {

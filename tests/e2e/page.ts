@@ -1,7 +1,14 @@
 // What every browser test shares: a page that must stay quiet, and the words to drive it with.
-import { test as base, expect, type Locator, type Page } from "@playwright/test";
+import {
+  test as base,
+  type ConsoleMessage,
+  expect,
+  type Locator,
+  type Page,
+} from "@playwright/test";
 import { attendInFloat64, largestDifference, readExport, readTable } from "../../web/check.mjs";
 
+export type { Page } from "@playwright/test";
 export { attendInFloat64, expect, largestDifference, readExport, readTable };
 
 /** heed's documented bound (kAttentionMaxError), relative to the largest value. */
@@ -17,24 +24,45 @@ export function allowedError(figure: { scores: number[][][]; v: number[][][] }, 
 }
 
 interface Fixtures {
+  /** Whether pages may keep the whole site for offline use, which every test would otherwise fetch again. */
+  keepsOffline: boolean;
   /** Console errors and warnings, uncaught errors and policy violations. Must be empty at the end. */
   complaints: string[];
 }
 
+/** What is run in every page before its own scripts: violations of the policy become errors of the console. */
+export async function prepare(page: Page, keepsOffline: boolean): Promise<void> {
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+    });
+  });
+  if (keepsOffline) return;
+  await page.addInitScript(() => Reflect.deleteProperty(Navigator.prototype, "serviceWorker"));
+}
+
+/**
+ * To a file of the site that is no page: what is opened next is loaded, whatever its fragment. about:blank
+ * would do that too, in another process.
+ */
+export const leave = (page: Page) => page.goto("./icon.svg");
+
 export const test = base.extend<Fixtures>({
+  keepsOffline: [false, { option: true }],
+  page: async ({ page, keepsOffline }, use) => {
+    await prepare(page, keepsOffline);
+    await use(page);
+  },
   complaints: [
     async ({ page }, use) => {
       const complaints: string[] = [];
-      page.on("console", (message) => {
+      const ofConsole = (message: ConsoleMessage) => {
         if (["error", "warning"].includes(message.type())) complaints.push(message.text());
-      });
-      page.on("pageerror", (error) => complaints.push(String(error)));
-      await page.addInitScript(() => {
-        document.addEventListener("securitypolicyviolation", (event) => {
-          console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
-        });
-      });
+      };
+      const ofScripts = (error: Error) => complaints.push(String(error));
+      page.on("console", ofConsole).on("pageerror", ofScripts);
       await use(complaints);
+      page.off("console", ofConsole).off("pageerror", ofScripts);
       expect(complaints).toEqual([]);
     },
     { auto: true },

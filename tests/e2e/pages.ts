@@ -1,7 +1,7 @@
 // The pages of the built site: tests that look at all of them find new ones by themselves.
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect, type Page } from "@playwright/test";
+import { expect, leave, type Page } from "./page.js";
 
 const SITE = fileURLToPath(new URL("../../build/web/", import.meta.url));
 
@@ -25,9 +25,10 @@ const states = ["sort", "cards", "regression"].map((task) => `training.html#task
 /** Every page that is made by hand, and some of the others, below the folder of their language. */
 export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED, ...plain];
 
-/** Opens a page and waits until it has computed. */
+/** Opens a page, anew where it is the one that is open, and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {
-  await page.goto("about:blank");
+  // To another fragment of the same page a browser only scrolls.
+  if (path.includes("#")) await leave(page);
   await page.goto(path);
   await expect(page.locator("h1").first()).toBeVisible();
   await expect(page.locator("#app > *").first()).toBeVisible();

@@ -1,9 +1,9 @@
 // The race: its statistics are those of its samples, its distances those of plain float64 loops, its
 // files say what the page says.
 import { readFile } from "node:fs/promises";
-import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
 import { problemOf } from "../../web/src/race/run.js";
+import { expectNothingSerious } from "./axe.js";
 import { expect, test } from "./page.js";
 
 interface Row {
@@ -219,10 +219,6 @@ test("axe finds nothing serious in results, as a picture or a table", async ({ p
   await finish(page);
   for (const asTable of [false, true]) {
     if (asTable) await page.getByTestId("race").getByLabel("Show as table").check();
-    const { violations } = await new AxeBuilder({ page }).analyze();
-    const serious = violations.filter(({ impact }) =>
-      ["serious", "critical"].includes(impact ?? ""),
-    );
-    expect(serious.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    await expectNothingSerious(page, asTable ? "as a table" : "as a picture");
   }
 });

@@ -1,6 +1,7 @@
 // Pages of mechanisms with compressed keys, and of sorted blocks: table, read-out, controls and link belong
 // together. That the numbers are right is in tests/js/ranked_figures.test.ts and sorting_figure.test.ts.
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const PAGES = [
   ["linformer", "Compressed keys", "64", 64],
@@ -38,7 +39,7 @@ for (const [id, label, value, keys] of PAGES) {
     await expect(page).toHaveURL(/figure\.pin=1(,|%2C)2/);
     const pinned = (await readout.textContent()) ?? "";
     const link = page.url();
-    await page.goto("about:blank");
+    await leave(page);
     await page.goto(link);
     await expect(readout).toHaveText(pinned);
   });

@@ -1,7 +1,8 @@
 // Pages of mechanisms that choose keys: tables, read-outs, controls and links belong together. That the numbers
 // are right is in tests/js/selected_figures.test.ts.
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const toNumber = (text: string | undefined) => Number(text?.replace("−", "-"));
 
@@ -62,7 +63,7 @@ for (const [id, budget, hasScores] of PAGES) {
     await expect(page).toHaveURL(/figure\.query=48/);
     await expect(page).toHaveURL(new RegExp(`figure\\.${name}=${most}(&|$)`));
     const link = page.url();
-    await page.goto("about:blank");
+    await leave(page);
     await page.goto(link);
     await expect(slider).toHaveValue(most);
     await expect(crafted.getByTestId("readout")).toHaveText(text);

@@ -74,30 +74,33 @@ const kept = (page: Page) =>
   expect(page.locator("html")).toHaveAttribute("data-offline", "ready", { timeout: 45_000 });
 
 // The worker answers from what it keeps; a request that it could not answer would be a complaint.
-for (const [folder, home, caption] of [
-  ["", "Home", /output \d/],
-  ["de/", "Start", /Ausgabe \d/],
-] as const) {
-  test(`after one visit the site works without a network: /${folder}`, async ({
-    page,
-    context,
-  }) => {
-    test.slow(); // the whole site is fetched once
-    await page.goto(`./${folder}gallery.html`);
-    await expect(page.getByTestId("card-attention").locator("canvas")).toBeVisible();
-    await kept(page);
-    await context.setOffline(true);
-    await page.goto(`./${folder}mechanisms/additive.html`);
-    await expect(page.getByRole("heading", { level: 1 })).toHaveText("Additive attention");
-    await expect(page.getByTestId("agreement")).toContainText("10⁻");
-    expect(await page.evaluate(() => crossOriginIsolated)).toBe(true);
-    await page.getByRole("link", { name: home, exact: true }).click();
-    await expect(page.getByTestId("caption")).toContainText(caption);
-    // The other language was not visited, and is kept as well.
-    await page.locator("#language").click();
-    await expect(page.getByTestId("caption")).toContainText(folder ? /output \d/ : /Ausgabe \d/);
-  });
-}
+test.describe("offline", () => {
+  test.use({ keepsOffline: true });
+  for (const [folder, home, caption] of [
+    ["", "Home", /output \d/],
+    ["de/", "Start", /Ausgabe \d/],
+  ] as const) {
+    test(`after one visit the site works without a network: /${folder}`, async ({
+      page,
+      context,
+    }) => {
+      test.slow(); // the whole site is fetched once
+      await page.goto(`./${folder}gallery.html`);
+      await expect(page.getByTestId("card-attention").locator("canvas")).toBeVisible();
+      await kept(page);
+      await context.setOffline(true);
+      await page.goto(`./${folder}mechanisms/additive.html`);
+      await expect(page.getByRole("heading", { level: 1 })).toHaveText("Additive attention");
+      await expect(page.getByTestId("agreement")).toContainText("10⁻");
+      expect(await page.evaluate(() => crossOriginIsolated)).toBe(true);
+      await page.getByRole("link", { name: home, exact: true }).click();
+      await expect(page.getByTestId("caption")).toContainText(caption);
+      // The other language was not visited, and is kept as well.
+      await page.locator("#language").click();
+      await expect(page.getByTestId("caption")).toContainText(folder ? /output \d/ : /Ausgabe \d/);
+    });
+  }
+});
 
 test("from the sentence to a mechanism and back, by links alone", async ({ page }) => {
   await page.goto("./#v=1&text=kept");

@@ -5,7 +5,8 @@ import { COUNT, K as SUM_K, Q as SUM_Q } from "../../web/src/mechanisms/flash/ov
 import { V as SPLIT_V } from "../../web/src/mechanisms/flash/split.js";
 import { DIM, K, KEYS, Q } from "../../web/src/mechanisms/flash/tiles.js";
 import { K as WORD_K, Q as WORD_Q, WORDS } from "../../web/src/mechanisms/linear/state.js";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const toNumber = (text: string | undefined) => Number((text ?? "").replace("−", "-"));
 
@@ -136,13 +137,13 @@ test("sliders and scrubbers of a figure are in the link, and a link moves them",
   await expect.poll(() => page.url()).toContain("figure.scale-of-scores=12");
   await expect.poll(() => page.url()).toContain("figure.after-key=7");
   const address = page.url();
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(address);
   await expect(figure.getByRole("slider", { name: "Scale of scores" })).toHaveValue("12");
   await expect(figure.getByRole("slider", { name: "After key" })).toHaveValue("7");
   await expect(figure.getByTestId("readout")).toContainText("Key 8, ");
   // Out of range, and of another format: as if nothing had been asked.
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(address.replace("=12", "=1e9").replace("after-key=7", "after-key=x"));
   await expect(figure.getByRole("slider", { name: "Scale of scores" })).toHaveValue("30");
 });

@@ -1,6 +1,6 @@
 // Rows of weights as pages read them out: order, ranks, what is hidden, and how spread they are.
 import { expect, it } from "vitest";
-import { inspectRow, meanEntropy } from "../../web/src/lib/row.js";
+import { inspectRow, meanDistance, meanEntropy } from "../../web/src/lib/row.js";
 
 it("lists the largest weights first, and nothing that is hidden", () => {
   const weights = [0.1, 0, 0.6, 0, 0.3];
@@ -30,4 +30,14 @@ it("the bits of a row do not depend on what it sums to", () => {
   ).toBeCloseTo(4, 6);
   expect(meanEntropy([1, 0, 0, 0, 0, 0, 0.5, 0.5], 2, 4)).toBeCloseTo(0.5, 6);
   expect(meanEntropy([0, 0, 0, 0], 1, 4)).toBe(0);
+});
+
+it("the distance of a head is that of its rows, in tokens, whatever they sum to", () => {
+  const identity = [1, 0, 0, 0, 1, 0, 0, 0, 1];
+  expect(meanDistance(identity, 3, 3)).toBe(0);
+  // Each row looks at the first key: 0, 1 and 2 tokens back, the second with half the weight.
+  expect(meanDistance([1, 0, 0, 0.5, 0, 0, 1, 0, 0], 3, 3)).toBeCloseTo(1, 12);
+  // One query after three keys stands at the last of them.
+  expect(meanDistance([0.5, 0, 0.5], 1, 3)).toBeCloseTo(1, 12);
+  expect(meanDistance([0, 0, 0, 0], 2, 2)).toBe(0);
 });

@@ -16,6 +16,9 @@ before(async () => {
   writeFileSync(join(outside, "secret.txt"), "secret");
   writeFileSync(join(folder, "index.html"), "<p>page</p>");
   writeFileSync(join(folder, "core.wasm"), "\0asm");
+  mkdirSync(join(folder, "assets"));
+  writeFileSync(join(folder, "assets/page.js"), "");
+  writeFileSync(join(folder, "assets/page-BFBU6IuV.js"), "");
   server = await serve(folder);
 });
 after(() => server.close());
@@ -46,6 +49,14 @@ test("IsolatesThePageUnderAStrictPolicy", async () => {
 test("NamesTheTypeOfWasm", async () => {
   const response = await fetch(`${server.url}core.wasm`, { method: "HEAD" });
   assert.equal(response.headers.get("content-type"), "application/wasm");
+});
+
+test("OnlyWhatIsNamedByItsContentIsKept", async () => {
+  const kept = async (path) => (await fetch(server.url + path)).headers.get("cache-control");
+  assert.match(await kept("assets/page-BFBU6IuV.js"), /immutable/);
+  for (const path of ["", "core.wasm", "assets/page.js", "absent"]) {
+    assert.equal(await kept(path), "no-cache", path);
+  }
 });
 
 test("StaysInsideItsFolderAndAlive", async () => {

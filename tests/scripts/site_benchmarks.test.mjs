@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readBenchmarks } from "../../web/vite/benchmarks.mjs";
+import { gpuReport } from "./gpu_report.mjs";
 
 const report = (more) => ({
   schema: "heed-bench",
@@ -71,6 +72,30 @@ test("ARunOnAGpuCarriesItsNameAndThePeaksOfEveryType", () => {
   );
   assert.deepEqual([newest.rows[0].queries, newest.rows[0].length], [1, 512]);
   assert.equal(oldest.gpu, undefined);
+});
+
+test("DecodingOnAGpuIsByTypeAndBatchAndCold", () => {
+  const { calls, runs } = read(gpuReport());
+  assert.deepEqual(
+    calls.map(({ kind, gpu }) => [kind, gpu === undefined]),
+    [["decode", false]],
+  );
+  const [{ rows }] = calls;
+  assert.deepEqual(
+    [...new Set(rows.map(({ group }) => group))],
+    ["bfloat16, batch 1", "bfloat16, batch 32"],
+  );
+  const [first] = gpuReport().rows.filter(({ shape }) => shape.q_len === 1);
+  assert.equal(rows[0].ms, Number(first.cold_ms.median.toPrecision(6)));
+  // One name a row: many shapes of a mechanism are in one plot.
+  const own = runs[0].rows.filter(({ peer }) => peer === "heed");
+  assert.equal(new Set(own.map(({ name }) => name)).size, own.length);
+});
+
+test("WhatHasNoColdTimeIsNotDecoding", () => {
+  const made = gpuReport();
+  const rows = made.rows.map(({ cold_ms: _, ...row }) => row);
+  assert.deepEqual(read({ ...made, rows }).calls, []);
 });
 
 const row = (mechanism, length = 512, threads = 1) => ({

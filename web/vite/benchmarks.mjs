@@ -31,7 +31,9 @@ function contextOf(file, { machine, build, probes, plan, date, command }) {
   };
 }
 
-const rowOf = ({ mechanism, peer, dtype, shape, threads, ms, ...row }) => ({
+/** On a GPU rows of one mechanism have many shapes: each is called by its case, in words that wrap. */
+const rowOf = ({ mechanism, peer, dtype, shape, threads, ms, device, ...row }) => ({
+  name: device && row.case.replace(/\/cuda$/, "").replaceAll("/", " "),
   mechanism,
   peer,
   dtype,
@@ -100,6 +102,19 @@ const CALLS = {
     })),
 };
 
+/** Decoding on a GPU, cold: its keys are read once. What has no such time is not comparable. */
+const deviceDecodeOf = (result) =>
+  timed(result)
+    .filter(({ mechanism, shape }) => mechanism === "scaled_dot_product" && shape.q_len === 1)
+    .filter(({ cold_ms }) => cold_ms !== undefined)
+    .map(({ peer, dtype, shape, bytes, cold_ms }) => ({
+      group: `${dtype}, batch ${shape.batch}`,
+      name: peer,
+      x: shape.kv_len,
+      y: short((1e-6 * bytes) / cold_ms.median),
+      ms: short(cold_ms.median),
+    }));
+
 const isOne = (values) => new Set(values).size === 1;
 
 /** Gradients of many mechanisms have a plot of their own: of one they are drawn against length. */
@@ -149,11 +164,21 @@ export function readBenchmarks(folder = RESULTS) {
       ...contextOf(file, result),
       rows: result.rows.filter(({ status }) => status === "timed").map(rowOf),
     })),
-    calls: Object.entries(CALLS).flatMap(([kind, rowsOf]) =>
-      of(`heed-bench-${kind}`)
-        .filter(({ result }) => isDrawn({ kind, result }))
-        .map(({ file, result }) => ({ ...contextOf(file, result), kind, rows: rowsOf(result) })),
-    ),
+    calls: [
+      ...Object.entries(CALLS).flatMap(([kind, rowsOf]) =>
+        of(`heed-bench-${kind}`)
+          .filter(({ result }) => isDrawn({ kind, result }))
+          .map(({ file, result }) => ({ ...contextOf(file, result), kind, rows: rowsOf(result) })),
+      ),
+      ...of("heed-bench")
+        .filter(({ result }) => result.machine.gpu)
+        .map(({ file, result }) => ({
+          ...contextOf(file, result),
+          kind: "decode",
+          rows: deviceDecodeOf(result),
+        }))
+        .filter(({ rows }) => rows.length > 0),
+    ],
     gradients: of("heed-bench-backward")
       .filter(({ result }) => hasManyMechanisms(result))
       .map(({ file, result }) => ({ ...contextOf(file, result), ...gradientsOf(file, result) })),

@@ -69,6 +69,8 @@ export const WORDS: Readonly<Record<Kind, Words>> = {
 export const groupsOf = ({ rows }: CallRun): string[] => distinct(rows.map(({ group }) => group));
 
 export function groupWords(group: string): string {
+  const [, dtype, batch] = group.match(/^(\w+), batch (\d+)$/) ?? [];
+  if (dtype) return batch === "1" ? t`${dtype}, 1 sequence` : t`${dtype}, ${batch} sequences`;
   const [, block, length] = group.match(/^blocks of (\d+) in (\d+)$/) ?? [];
   return block && length ? t`blocks of ${block} in ${length}` : t`${group} dimensions`;
 }

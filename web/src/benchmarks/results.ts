@@ -1,5 +1,6 @@
 // What the committed results hold, as the build hands it over, and the plots of it.
 
+import { fixed, grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
 import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import type { CallRun } from "./calls.js";
@@ -23,6 +24,8 @@ export interface Context {
 }
 
 export interface Row {
+  /** What tells it from other shapes of its mechanism; absent on the CPU. */
+  name?: string;
   mechanism: string;
   peer: string;
   dtype: string;
@@ -88,11 +91,34 @@ export const readRateOf = ({ reads }: Context, threads: number): number | undefi
 /** Runs of one mechanism at several lengths beside peers, and runs of many mechanisms. */
 export const comesWithPeers = ({ rows }: Run): boolean =>
   distinct(rows.map(({ peer }) => peer)).length > 1;
-/** Of one head size and type, which a run on a GPU has not. */
-export const hasManyMechanisms = ({ gpu, rows }: Run): boolean =>
-  gpu === undefined && distinct(rows.map(({ mechanism }) => mechanism)).length > 1;
+export const countMechanisms = ({ rows }: Run): number =>
+  distinct(rows.map(({ mechanism }) => mechanism)).length;
+export const hasManyMechanisms = (run: Run): boolean => countMechanisms(run) > 1;
+
+const isOwn = ({ peer }: Row): boolean => peer.startsWith("heed");
+
+/** The types that a roofline is drawn of: each has peaks of its own on a GPU. */
+export const rooflineTypes = ({ gpu, rows }: Run): string[] =>
+  gpu === undefined ? [] : distinct(rows.filter(isOwn).map(({ dtype }) => dtype));
+
+/** What a roofline shows of a run: on a GPU all calls of one type, else the smallest heads, on one thread. */
+export function rooflineRun(run: Run, dtype: string | undefined): Run {
+  if (run.gpu !== undefined) {
+    const rows = run.rows.filter((row) => isOwn(row) && row.dtype === dtype);
+    return { ...run, rows, peaks: run.peaks.filter((peak) => (peak.dtype ?? dtype) === dtype) };
+  }
+  const size = Math.min(...run.rows.map(({ headDim }) => headDim));
+  const isShown = ({ headDim, threads }: Row) => headDim === size && threads === 1;
+  return { ...run, rows: run.rows.filter(isShown) };
+}
 
 const number = (value: number): string => decimal(String(Number(value.toPrecision(3))));
+
+/** A GPU's have six digits. */
+const speedTick = (gflops: number): string =>
+  gflops >= 10_000 ? shortCount(gflops) : number(gflops);
+export const speedText = (gflops: number): string =>
+  gflops >= 10_000 ? grouped(Math.round(gflops)) : fixed(gflops, 1);
 
 const lengthAxis = (lengths: readonly number[]) => ({
   name: t`tokens`,
@@ -121,7 +147,7 @@ export function speedPlot(rows: readonly Row[], peak: number | undefined, at: nu
   const ticks = Array.from({ length: Math.ceil(most / step) + 1 }, (_, n) => n * step);
   return {
     x: lengthAxis(lengths),
-    y: { name: "GFLOP/s", log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: number },
+    y: { name: "GFLOP/s", log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: speedTick },
     series,
     at,
     right: labelRoom(series),
@@ -188,7 +214,9 @@ const point = (name: string, x: number, y: number, chosen: string): Series => ({
 const chosenLast = (points: readonly Series[], chosen: string): Series[] =>
   [...points].sort((a, b) => Number(a.name === chosen) - Number(b.name === chosen));
 
-export const rowName = ({ mechanism, mask }: Row): string => `${mechanism}, ${mask}`;
+/** Of heed's two kernels for a GPU the second says which it is. */
+export const rowName = ({ name, peer, mechanism, mask }: Row): string =>
+  name === undefined ? `${mechanism}, ${mask}` : peer === "heed" ? name : `${name} (${peer})`;
 
 /** Speed against operations a byte, under what memory and multiply-adds allow. */
 export function rooflinePlot(run: Run, chosen: string): Plot {
@@ -212,7 +240,14 @@ export function rooflinePlot(run: Run, chosen: string): Plot {
   const points = rows.map((row) => point(rowName(row), row.flop / row.bytes, row.gflops, chosen));
   return {
     x: { name: t`operations a byte`, log: true, min: low, max: high, ticks: xs, text: shortCount },
-    y: { name: "GFLOP/s", log: true, min: floor, max: ys.at(-1) ?? peak, ticks: ys, text: number },
+    y: {
+      name: "GFLOP/s",
+      log: true,
+      min: floor,
+      max: ys.at(-1) ?? peak,
+      ticks: ys,
+      text: speedTick,
+    },
     series: [roof, ...chosenLast(points, chosen)],
     right: 24,
   };

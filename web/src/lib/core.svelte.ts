@@ -2,6 +2,7 @@
 // computes in its place: if WebAssembly cannot run, the page says so.
 
 import { type Heed, load } from "heed";
+import { backendWords } from "./backend.js";
 import { t } from "./messages.js";
 
 class Core {
@@ -9,11 +10,7 @@ class Core {
   failure = $state<string | null>(null);
 
   /** "relaxed SIMD, 1 thread". */
-  readonly backend = $derived.by(() => {
-    if (!this.heed) return "loading";
-    const { simd, threads } = this.heed;
-    return t`${simd} SIMD, ${threads} ${threads === 1 ? t`thread` : t`threads`}`;
-  });
+  readonly backend = $derived(this.heed ? backendWords(this.heed) : t`loading`);
 
   async start(): Promise<void> {
     try {

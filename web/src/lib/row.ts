@@ -74,3 +74,22 @@ export function meanEntropy(weights: ArrayLike<number>, rows: number, columns: n
   }
   return total / Math.max(1, rows);
 }
+
+/**
+ * The mean over rows of sum p |j - i|, in tokens: how far a head looks. The last query stands at the last key, where
+ * there are fewer queries. Shares and empty rows as above.
+ */
+export function meanDistance(weights: ArrayLike<number>, rows: number, columns: number): number {
+  let total = 0;
+  for (let row = 0; row < rows; row++) {
+    let [sum, far] = [0, 0];
+    for (let column = 0; column < columns; column++) {
+      const weight = weights[row * columns + column] as number;
+      if (weight <= 0) continue;
+      sum += weight;
+      far += weight * Math.abs(column - (row + columns - rows));
+    }
+    if (sum > 0) total += far / sum;
+  }
+  return total / Math.max(1, rows);
+}

@@ -1,7 +1,7 @@
 // The state of the model's page in its address:
-// "#v=1&text=In+the&head=2,3&look=head&token=4&pin=3,4&T=0.5&k=20&seed=7&out=1,2.4,4", only what differs from
-// the page as it begins; layers, heads and tokens from 1. A link is input from a stranger: what does not fit
-// is left out, and heads or cells that a model does not have are not shown.
+// "#v=1&text=In+the&head=2,3&look=head&token=4&pin=3,4&arcs=1&T=0.5&k=20&seed=7&out=1,2.4,4", only what
+// differs from the page as it begins; layers, heads and tokens from 1. A link is input from a stranger: what
+// does not fit is left out, and heads or cells that a model does not have are not shown.
 import { cellInLink, indexIn, linkCell } from "../lib/link_cell.js";
 import type { Cell } from "../lib/matrix.js";
 import type { Head } from "../model/model_types.js";
@@ -15,6 +15,8 @@ export interface PageState {
   /** Absent: the last token. */
   readonly token: number | null;
   readonly pin: Cell | null;
+  /** The large head as arcs between its tokens. */
+  readonly arcs: boolean;
   /** Heads that are taken out. */
   readonly out: readonly Head[];
 }
@@ -26,6 +28,7 @@ export const DEFAULTS: PageState = {
   head: { layer: 0, head: 0 },
   token: null,
   pin: null,
+  arcs: false,
   out: [],
 };
 
@@ -46,7 +49,7 @@ const differs = <T extends string | number>(value: T, resting: T): string | null
 
 /** With "#"; "" for the page as it begins, or where there is too much for a link. */
 export function fragmentOf(state: PageState): string {
-  const { text, sampling, looks, head, token, pin, out } = state;
+  const { text, sampling, looks, head, token, pin, arcs, out } = state;
   const resting = DEFAULTS.sampling;
   const fields: [string, string | null][] = [
     ["text", differs(text, DEFAULTS.text)],
@@ -54,6 +57,7 @@ export function fragmentOf(state: PageState): string {
     ["look", differs(looks, DEFAULTS.looks)],
     ["token", token === null ? null : String(token + 1)],
     ["pin", pin && linkCell(pin)],
+    ["arcs", arcs ? "1" : null],
     ["T", differs(sampling.temperature, resting.temperature)],
     ["k", differs(sampling.topK, resting.topK)],
     ["seed", differs(sampling.seed, resting.seed)],
@@ -94,6 +98,7 @@ export function stateOf(fragment: string): PageState {
     head: headInLink(fields.get("head")) ?? DEFAULTS.head,
     token: Number.isNaN(token) ? null : token,
     pin: cellInLink(fields.get("pin")),
+    arcs: fields.get("arcs") === "1",
     out: headsInLink(fields.get("out")),
   };
 }

@@ -1,6 +1,7 @@
 // What the page knows of the long map: which part is in sight, the tiles that have arrived, the row
 // that was asked for. Tiles come from a worker; at most KEPT of them are held.
 
+import type { Backend } from "../../lib/backend.js";
 import type { Cell } from "../../lib/matrix.js";
 import { t } from "../../lib/messages.js";
 import {
@@ -37,7 +38,7 @@ export class LongMap {
   box = $state.raw<Box>({ width: 0, height: 0 });
   pin = $state.raw<Cell | null>(null);
   row = $state.raw<(LongRow & { row: number }) | null>(null);
-  backend = $state("");
+  backend = $state.raw<Backend | null>(null);
   problem = $state<string | null>(null);
   /** Grows with every tile that arrives. */
   version = $state(0);

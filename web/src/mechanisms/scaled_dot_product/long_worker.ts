@@ -2,7 +2,7 @@
 // enough that what the page no longer wants is given up soon.
 
 import { load } from "heed";
-import { t } from "../../lib/messages.js";
+import type { Backend } from "../../lib/backend.js";
 import { nameOf, type Pixels, type Tile } from "../../lib/tile_map.js";
 import { LongHead, type LongRow, PASSES } from "./long.js";
 
@@ -16,7 +16,7 @@ export interface Wanted {
 export type Ask = { length: number } | { want: readonly Wanted[] } | { row: number };
 
 export type Tell =
-  | { backend: string }
+  | { backend: Backend }
   | { tile: Tile; pixels: Pixels }
   | { row: number; found: LongRow }
   | { problem: string };
@@ -85,8 +85,7 @@ async function work(from: LongHead): Promise<void> {
 async function begin(length: number): Promise<void> {
   const heed = await load();
   head = new LongHead(heed, length);
-  const threads = heed.threads === 1 ? "1 thread" : t`${heed.threads} threads`;
-  tell({ backend: t`${heed.simd} SIMD, ${threads}` });
+  tell({ backend: { simd: heed.simd, threads: heed.threads } });
 }
 
 self.onmessage = async ({ data }: MessageEvent<Ask>) => {
