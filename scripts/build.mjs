@@ -7,6 +7,7 @@ import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
 import { buildCppApi, writeAbsence } from "./api_cpp.mjs";
 import { markBuild } from "./build_id.mjs";
+import { bundleNode } from "./bundle_node.mjs";
 import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
@@ -56,6 +57,7 @@ export async function buildPackage(tools) {
   rmSync(dist, { recursive: true, force: true });
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   await run(process.execPath, [tsc, "-p", "bindings/tsconfig.json"], inRoot(tools));
+  await bundleNode(dist);
   mkdirSync(join(dist, "wasm"), { recursive: true });
   for (const name of readdirSync(join(root, "build/wasm"))) {
     if (!/^heed-.*\.(mjs|wasm|d\.mts)$/.test(name)) continue;

@@ -95,7 +95,9 @@ describe("the packed package", () => {
       ...[...compiled, ...wasm.map((name) => `wasm/${name}`)].map((name) => `dist/${name}`),
     ];
     const files = filesIn(installed(".")).filter((name) => name !== "dist" && name !== "dist/wasm");
-    expect(files).toEqual(expected.sort());
+    const isShared = (name: string) => /^dist\/node_shared_\w{8}\.js$/.test(name);
+    expect(files.filter((name) => !isShared(name))).toEqual(expected.sort());
+    expect(files.filter(isShared).length).toBeLessThan(8);
   });
 
   it("says nothing of the machine that it was built on", () => {
@@ -116,6 +118,36 @@ describe("the packed package", () => {
       if (!isForNode)
         expect(text, name).not.toMatch(/require\(|from "node:|import\("node:|import\("module"\)/);
     }
+  });
+});
+
+/** The files that an entry point of the package reads before it runs. */
+function readBy(entry: string, found = new Set<string>()): Set<string> {
+  if (found.has(entry)) return found;
+  found.add(entry);
+  const text = readFileSync(installed(`dist/${entry}`), "utf8");
+  const imports = text.matchAll(/^(?:import|export|\}) ?(?:[^"';()]*from )?"\.\/([\w/]+\.js)"/gm);
+  for (const [, name] of imports) readBy(name as string, found);
+  return found;
+}
+
+describe("entry points for Node", () => {
+  const entries = ["node", "node_core", "node_gradients", "node_training", "node_worker"];
+
+  it.each(entries)("%s is a few files, which Node opens one by one", (name) => {
+    const files = readBy(`${name}.js`);
+    expect(files.size).toBeGreaterThan(3);
+    expect(files.size).toBeLessThan(10);
+  });
+
+  it("throw errors of one class, as heed/inline does", () => {
+    const names = [
+      "heed",
+      ...["core", "gradients", "training", "worker", "inline"].map((n) => `heed/${n}`),
+    ];
+    const loaded = names.map((name) => `(await import("${name}")).HeedError`);
+    const script = `console.log(new Set([${loaded}]).size)`;
+    expect(runIn(folder, process.execPath, "--input-type=module", "-e", script).trim()).toBe("1");
   });
 });
 
