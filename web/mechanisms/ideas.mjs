@@ -1,18 +1,8 @@
 // The idea of each mechanism that has no page of its own in src/mechanisms/: two or three sentences, which are
 // messages of the site. They stand in the HTML of its page.
 export const IDEAS = {
-  luong_location:
-    "The query alone predicts how much weight each place gets; what stands there is not read. In translation that can work, since word order is mostly kept. It cannot answer to what a sentence says, and the number of places is fixed by the learned matrix.",
-  gated:
-    "Softmax must give all its weight away, even where a query needs nothing; models then park it on the first token. A gate after attention, the sigmoid of a projection of the query’s token, can simply close. It also puts a non-linear step between values and output, and large models train more stably.",
   attention_pooling:
     "A set has any number of members; a classifier wants a fixed number of vectors. A few learned queries, the same for every input, look at all members, and each gathers what it has learned to ask for. The result does not depend on the order of the members, and time grows with their number alone.",
-  external:
-    "Tokens do not look at each other but at a small memory of learned keys and values that all inputs share. It holds what was common to the whole training set, so different pictures meet in it. Weights are normalised twice, over the tokens and over the memory, and time grows with the length alone.",
-  synthesizer:
-    "Must a weight come from comparing two tokens? Here a token predicts its whole row by itself, through a small network, or the matrix is learned once and is the same for every text. Models so made do better than one expects, which says how much attention learns habits of position.",
-  attention_free:
-    "Every channel has weights of its own: the exponential of a key’s entry plus a learned bias for the pair of positions. The query comes in only afterwards, as a gate. Without the bias nothing depends on the pair, and running sums are enough; with it, each pair costs one exponential a channel, but no dot product.",
   induced_set:
     "In self-attention every member of a set meets every other. Here a few learned points read the set first, then the members read those points: two steps whose time grows with the size of the set, not with its square. All members still reach each other, through the points, and their order does not matter.",
   perceiver:
