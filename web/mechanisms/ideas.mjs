@@ -1,8 +1,6 @@
 // The idea of each mechanism that has no page of its own in src/mechanisms/: two or three sentences, which are
 // messages of the site. They stand in the HTML of its page.
 export const IDEAS = {
-  attention_pooling:
-    "A set has any number of members; a classifier wants a fixed number of vectors. A few learned queries, the same for every input, look at all members, and each gathers what it has learned to ask for. The result does not depend on the order of the members, and time grows with their number alone.",
   induced_set:
     "In self-attention every member of a set meets every other. Here a few learned points read the set first, then the members read those points: two steps whose time grows with the size of the set, not with its square. All members still reach each other, through the points, and their order does not matter.",
   perceiver:
@@ -13,8 +11,4 @@ export const IDEAS = {
     "Attention moves information between tokens; a feed-forward network then works on each token alone. Both add to what came in instead of replacing it, so a block that has learned nothing does no harm, and gradients reach the first layer. Whether the norm stands before or after each step decides how easily deep stacks train.",
   attention_classifier:
     "The smallest whole model of this list: numbers of tokens in, one score per class out. Tokens become embeddings, attend to each other once, are pooled into a single vector, and a linear map judges it. It shows what every text classifier does, and is small enough to train in a tab.",
-  ttt_linear:
-    "The state of a recurrence is a small model, and reading is learning: every token is one step of gradient descent on predicting the value from the key. The query then asks the model. Mistakes decide what is written, as in the delta rule; a norm and a residual around the model keep the steps stable.",
-  causal_conv:
-    "Recurrent models are poor at comparing a token with the one just before. A filter over the last few tokens, four as a rule, one per channel, gives each the recent past at almost no cost. It stands before queries, keys and values of Mamba, the delta rules and others; a step needs only the last few inputs.",
 };
