@@ -21,7 +21,7 @@ const state = async (page: Page, figure = "crafted") => {
 
 const PINNED = [
   "additive reformer rope longformer block_sparse scaled_dot_product",
-  "transformer_xl cope cosine sinusoidal differential grouped_query",
+  "transformer_xl cope cosine sinusoidal differential grouped_query external perceiver",
 ].flatMap((ids) => ids.split(" "));
 
 for (const id of PINNED) {
@@ -79,6 +79,8 @@ test("a link from a stranger changes nothing that it does not fit", async ({ pag
   expect(await state(page)).toMatchObject({ score: "gat", node: "E" });
   await open(page, "reformer", "#v=1&figure.pin=99999,1&figure.buckets=1e9&figure.pattern=%3Cb%3E");
   expect(await state(page)).toMatchObject({ pin: "none", buckets: "4" });
+  await open(page, "gated", "#v=1&figure.pin=2,9&figure.how-sure-the-gate-is=7");
+  expect(await state(page)).toMatchObject({ pin: "none", "how-sure-the-gate-is": "3" });
   await open(page, "scaled_dot_product", "#v=1&figure.map=7,1,1,1&figure.map-pin=5,5");
   await expect(page.getByTestId("long").getByRole("application")).toHaveCount(0);
   await open(page, "rope", `#v=1&figure.position=3&figure.pin=2,2&x=${"x".repeat(5000)}`);

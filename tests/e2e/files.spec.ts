@@ -105,7 +105,7 @@ test("?embed=1 shows the figure alone, in the state of its link", async ({ page 
   await expect(page.getByTestId("cost")).toHaveCount(0);
   const whole = page.getByRole("link", { name: await page.title() });
   expect(await whole.getAttribute("href")).toBe("/mechanisms/flash.html#v=1&figure.after-tile=1");
-  await page.goto("./mechanisms/luong_location.html?embed=1#v=1&head=2");
+  await page.goto("./mechanisms/luong_location.html?embed=parameters#v=1&head=2");
   await expect(page.getByRole("heading", { name: "Weights, head 2" })).toBeVisible();
   await page.goto("./?embed=1#v=1&text=one+two");
   await expect(page.getByTestId("caption")).toContainText(/output \d/);
@@ -118,7 +118,7 @@ test("the code to embed is a frame with this state", async ({ page, context }) =
   await panel.getByRole("button", { name: "Copy embed" }).click();
   const code = await page.evaluate(() => navigator.clipboard.readText());
   const src = /^<iframe src="([^"]+)" title="heed"/.exec(code)?.[1]?.replaceAll("&amp;", "&");
-  expect(src).toContain("luong_location.html?embed=1#v=1&causal=true&head=2&pin=3%2C2");
+  expect(src).toContain("luong_location.html?embed=parameters#v=1&causal=true&head=2&pin=3%2C2");
   await page.goto(src as string);
   await expect(page.getByTestId("readout-luong_location")).toHaveText(/^query 3, key 2: /);
 });

@@ -1,5 +1,5 @@
 // The pages of the built site: tests that look at all of them find new ones by themselves.
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, leave, type Page } from "./page.js";
 
@@ -10,20 +10,14 @@ const htmlIn = (folder: string): string[] =>
     .filter((name) => name.endsWith(".html"))
     .map((name) => folder + name);
 
-const mechanisms = htmlIn("mechanisms/");
-/** Pages with a figure of their own. */
-export const CRAFTED: readonly string[] = mechanisms.filter((name) =>
-  readFileSync(SITE + name, "utf8").includes('id="app" class="crafted"'),
-);
-
-/** Of pages that are alike but for their numbers, two. */
-const plain = mechanisms.filter((name) => !CRAFTED.includes(name)).slice(0, 2);
+/** Each has a figure of its own. */
+export const CRAFTED: readonly string[] = htmlIn("mechanisms/");
 
 /** What pages show when their address asks for it. */
 const states = ["sort", "cards", "regression"].map((task) => `training.html#task=${task}`);
 
-/** Every page that is made by hand, and some of the others, below the folder of their language. */
-export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED, ...plain];
+/** Every page, below the folder of its language. */
+export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED];
 
 /** Opens a page, anew where it is the one that is open, and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {

@@ -32,7 +32,8 @@
     choice === "dark" || (choice !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
   html.dataset.theme = dark ? "dark" : "light";
   // A figure inside another page: nothing else of this one is painted.
-  if (search.get("embed") === "1") {
-    html.dataset.embed = "1";
+  const embed = search.get("embed");
+  if (["1", "parameters"].includes(embed)) {
+    html.dataset.embed = embed;
   }
 })();

@@ -1,16 +1,17 @@
-// One mechanism's page. The crafted part, where there is one, is a file of its own that arrives
-// together with this one: its address stands in the HTML.
+// One mechanism's page. Its figure is a file of its own that arrives together with this one: its address
+// stands in the HTML.
 // Styles first: what draws reads its colours from them as soon as it is imported.
 import "./styles/index.css";
 import { type Component, mount } from "svelte";
 import { connectHeader } from "./lib/site.js";
 import MechanismPage from "./mechanism/MechanismPage.svelte";
 
-const crafted = import.meta.glob<{ default: Component }>("./mechanisms/*/Page.svelte");
+const figures = import.meta.glob<{ default: Component }>("./mechanisms/*/Page.svelte");
 
 const target = document.getElementById("app");
 const id = target?.dataset.mechanism;
 if (!target || !id) throw new Error("the page does not say which mechanism it shows");
 connectHeader();
-const page = crafted[`./mechanisms/${id}/Page.svelte`];
-mount(MechanismPage, { target, props: { id, Crafted: (await page?.())?.default } });
+const page = figures[`./mechanisms/${id}/Page.svelte`];
+if (!page) throw new Error(`${id} has no figure`);
+mount(MechanismPage, { target, props: { id, Crafted: (await page()).default } });

@@ -7,7 +7,6 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "svelte/compiler";
-import { IDEAS } from "../mechanisms/ideas.mjs";
 
 const web = fileURLToPath(new URL("../", import.meta.url));
 
@@ -264,7 +263,6 @@ export function siteMessages() {
     for (const message of all) found.add(message);
   };
   for (const file of sources()) add(sourceMessages(file));
-  add(Object.values(IDEAS));
   const markup = ["", "mechanisms", "vite"].flatMap((folder) =>
     readdirSync(join(web, folder))
       .filter((name) => name.endsWith(".html"))

@@ -5,11 +5,10 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { IDEAS } from "../mechanisms/ideas.mjs";
 import { FAMILIES } from "../src/lib/families.ts";
 import { toMathmlParts } from "./formulas.mjs";
 import { readMessages } from "./messages.mjs";
-import { isCrafted, mechanisms } from "./registry.mjs";
+import { mechanisms } from "./registry.mjs";
 import { fill, inShell, PAGE_FILES } from "./shell.mjs";
 
 const TEMPLATE = "mechanisms/mechanism.html";
@@ -45,14 +44,6 @@ const familyName = (family) => `{{${FAMILIES.find((row) => row.family === family
 const COST_NAMES = { pattern: "{{with the pattern}}", edges: "{{with the edges}}" };
 for (const cost of ["linear", "quadratic"]) COST_NAMES[cost] = `{{${cost}}}`;
 
-/** A crafted page tells its idea beside its figure. */
-function ideaMarkup(id) {
-  if (isCrafted(id)) return "";
-  const idea = IDEAS[id];
-  if (!idea) throw new Error(`web/mechanisms/ideas.mjs does not tell the idea of ${id}`);
-  return `<section class="idea"><h2>{{The idea}}</h2><p>{{${idea}}}</p></section>`;
-}
-
 /** What replaces the marks `<!--name-->` of the template. */
 function partsOf(id) {
   const index = mechanisms.findIndex((row) => row.id === id);
@@ -67,8 +58,6 @@ function partsOf(id) {
     cost: COST_NAMES[row.cost] ?? escaped(row.cost),
     source: sourceMarkup(row.source),
     formula: toMathmlParts(row.formula),
-    idea: ideaMarkup(id),
-    crafted: isCrafted(id) ? "crafted" : "plain",
     previous: neighbour(-1, index),
     next: neighbour(1, index),
   };
@@ -99,12 +88,12 @@ function localised(html, file, { language, folder }, links = "") {
   return moved.replace("</head>", `${links}</head>`);
 }
 
-/** Tags that fetch the code of a crafted page together with the rest. */
+/** Tags that fetch the code of a mechanism's figure together with the rest. */
 function craftedLinks(id, bundle) {
   const chunk = Object.values(bundle).find(({ facadeModuleId }) =>
     facadeModuleId?.endsWith(`/src/mechanisms/${id}/Page.svelte`),
   );
-  if (!chunk) return "";
+  if (!chunk) throw new Error(`the build has no file of the figure of ${id}`);
   const chunks = [chunk.fileName, ...chunk.imports];
   const styles = chunks.flatMap((name) => [...(bundle[name]?.viteMetadata?.importedCss ?? [])]);
   return [
@@ -113,7 +102,7 @@ function craftedLinks(id, bundle) {
   ].join("\n    ");
 }
 
-/** What a German page needs before it can say anything; a crafted one has messages of its own. */
+/** What a German page needs before it can say anything; a mechanism's has messages of its own. */
 function germanLinks(bundle) {
   const nameOf = (module) => {
     const isOf = ({ facadeModuleId }) => facadeModuleId?.endsWith(module);
@@ -122,7 +111,7 @@ function germanLinks(bundle) {
     return chunk.fileName;
   };
   const all = "virtual:messages/de";
-  const own = (id) => (isCrafted(id) ? [`${all}/mechanisms`, `${all}/mechanisms/${id}`] : []);
+  const own = (id) => [`${all}/mechanisms`, `${all}/mechanisms/${id}`];
   return (file) => {
     const home = file.includes("/") ? "../.." : "..";
     const id = file.match(/^mechanisms\/(\w+)\.html$/)?.[1];

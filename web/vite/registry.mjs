@@ -15,18 +15,17 @@ export const parameters = readParameters();
 export const camelCase = (name) =>
   name.replaceAll(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 
-const craftedFile = (id) =>
-  fileURLToPath(new URL(`../src/mechanisms/${id}/Page.svelte`, import.meta.url));
-
 const folder = fileURLToPath(new URL("../src/mechanisms/", import.meta.url));
 for (const id of readdirSync(folder)) {
   if (!mechanisms.some((row) => row.id === id)) {
     throw new Error(`web/src/mechanisms/${id}: no mechanism of the list has this id`);
   }
 }
-
-/** Whether the mechanism has a page made for it, beside the general one. */
-export const isCrafted = (id) => existsSync(craftedFile(id));
+for (const { id } of mechanisms) {
+  if (!existsSync(`${folder}${id}/Page.svelte`)) {
+    throw new Error(`web/src/mechanisms/${id}/Page.svelte is missing: ${id} has no figure`);
+  }
+}
 
 /** Whether q, k and v are all that a race must give; an approximation may share keys and queries. */
 function races({ inputs, capabilities }) {
@@ -45,7 +44,6 @@ function cards() {
     source,
     summary,
     cost,
-    crafted: isCrafted(id),
     races: id !== "scaled_dot_product" && races(row),
   }));
 }

@@ -5,7 +5,7 @@
 //   virtual:messages/de/mechanisms/<id>   what that page says and no page of another kind
 import { messageKey } from "../src/lib/message_key.ts";
 import { craftedMessages, readMessages, spokenMessages } from "./messages.mjs";
-import { isCrafted, mechanisms } from "./registry.mjs";
+import { mechanisms } from "./registry.mjs";
 
 const ID = /^virtual:messages\/(\w+)(?:\/(\w+)(?:\/(\w+))?)?$/;
 
@@ -31,9 +31,9 @@ function hashed(table, page, id) {
 }
 
 function craftedTables(language) {
-  const lines = mechanisms
-    .filter(({ id }) => isCrafted(id))
-    .map(({ id }) => `${id}: () => import("virtual:messages/${language}/mechanisms/${id}"),`);
+  const lines = mechanisms.map(
+    ({ id }) => `${id}: () => import("virtual:messages/${language}/mechanisms/${id}"),`,
+  );
   return `export const tables = {${lines.join("")}};`;
 }
 

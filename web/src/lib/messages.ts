@@ -17,11 +17,10 @@ const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, stri
   training: () => import("virtual:messages/de/training"),
 };
 
-/** Those that only the crafted page of this mechanism says; one without a figure of its own has none. */
+/** Those that only the page of this mechanism says. */
 async function ofMechanism() {
-  const app = document.getElementById("app");
-  const id = app?.dataset.mechanism;
-  if (id === undefined || !app?.classList.contains("crafted")) return undefined;
+  const id = document.getElementById("app")?.dataset.mechanism;
+  if (id === undefined) return undefined;
   const { tables } = await import("virtual:messages/de/mechanisms");
   return tables[id]?.();
 }

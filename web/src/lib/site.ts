@@ -16,16 +16,19 @@ export const cppApiPage = `${home}/api-cpp/index.html`;
 export const galleryPage = `${root}/gallery.html`;
 export const mechanismPage = (id: string): string => `${root}/mechanisms/${id}.html`;
 
-/** Shown inside another page: "?embed=1", read before the first paint by public/theme.js. */
-export const embedded = document.documentElement.dataset.embed === "1";
+/** What is shown inside another page, "?embed=1": the figure, or "parameters": a mechanism's own ones. */
+type EmbeddedPart = "1" | "parameters";
+/** Read before the first paint by public/theme.js. */
+export const embeddedPart = document.documentElement.dataset.embed as EmbeddedPart | undefined;
+export const embedded = embeddedPart !== undefined;
 
 /** The address without "?embed=1": the page as a whole. */
 export const wholePage = (): string => location.pathname + location.hash;
 
 /** HTML that shows a page's figure, in the state of its address, inside another page. */
-export function embedCode(address: string): string {
+export function embedCode(address: string, part: EmbeddedPart = "1"): string {
   const url = new URL(address);
-  url.search = "?embed=1";
+  url.search = `?embed=${part}`;
   const src = url.href.replaceAll("&", "&amp;").replaceAll('"', "%22");
   return `<iframe src="${src}" title="heed" width="100%" height="720" loading="lazy"></iframe>`;
 }

@@ -12,6 +12,8 @@ export interface Ranked {
   /** How many compressed keys a size gives. */
   keys: (size: number) => number;
   call: (heed: Heed, size: number) => Called;
+  /** The weights [TOKENS, TOKENS] in what that call gave; absent: all of its output. */
+  weights?: (called: Called) => Float32Array;
   /** What each compressed key is made of [keys, TOKENS]. */
   parts: (heed: Heed, size: number) => Float32Array;
 }
