@@ -1,6 +1,4 @@
 // heed::cuda::AttentionBackward: scratch of the stream's pool, and the launches of a call.
-#include <algorithm>
-
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/gradient_launch.h"
@@ -8,6 +6,7 @@
 #include "src/cuda/gradient_row_kernels.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/message.h"
 
 namespace heed::cuda {
 namespace {
@@ -25,10 +24,25 @@ __global__ void __launch_bounds__(kBlockThreads)
   SumHead(block, params, blockIdx.x);
 }
 
+// Throws Error(kUnsupported) where the device has no room for some kernel of the plan.
+void CheckRoom(const GradientPlan& plan, const Device& device) {
+  GridOf(plan.num_delta_blocks());
+  WithElement(plan.dtype(), [&](auto element) {
+    ForGradientKernels<decltype(element)>(plan, [&]<class Kernel>(int64_t blocks) {
+      GridOf(blocks);
+      if (blocks == 0 || Kernel::kBytes <= device.shared_bytes) return;
+      Fail(ErrorCode::kUnsupported,
+           "gradients of {} with head_dim or head_dim_v up to {} need {} bytes of shared memory a "
+           "block; this GPU has {}",
+           {DTypeName(plan.dtype()), plan.dim(), Kernel::kBytes, device.shared_bytes});
+    });
+  });
+}
+
 void Launch(const DeviceGradient& call, Stream stream) {
   const Device device = CurrentDevice();
   const GradientPlan plan(call);
-  GridOf(std::max(plan.num_delta_blocks(), plan.num_bias_blocks(1)));  // before memory is taken
+  CheckRoom(plan, device);
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
   const DeviceMemory scratch(static_cast<size_t>(plan.scratch_floats()) * sizeof(float), stream);
@@ -38,9 +52,8 @@ void Launch(const DeviceGradient& call, Stream stream) {
     DeltaBlocks<<<GridOf(plan.num_delta_blocks()), kBlockThreads, 0, stream>>>(params);
     ThrowOnError(cudaGetLastError(), "launching sums of rows");
   }
-  WithElement(plan.dtype(), [&](auto element) {
-    LaunchGradients<decltype(element)>(plan, params, device, stream);
-  });
+  WithElement(plan.dtype(),
+              [&](auto element) { LaunchGradients<decltype(element)>(plan, params, stream); });
   if (plan.num_head_blocks() == 0) return;
   HeadSumBlocks<<<GridOf(plan.num_head_blocks()), kBlockThreads, kHeadSumBytes, stream>>>(params);
   ThrowOnError(cudaGetLastError(), "launching sums of heads");

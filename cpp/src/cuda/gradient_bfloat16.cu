@@ -1,5 +1,4 @@
 #include "src/cuda/gradient_launch.h"
 
 template void heed::cuda::LaunchGradients<heed::BFloat16>(const GradientPlan&,
-                                                          const GradientParams&, const Device&,
-                                                          Stream);
+                                                          const GradientParams&, Stream);

@@ -10,7 +10,6 @@
 #include "src/cuda/gradient_query_kernel.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/runtime.h"
-#include "src/message.h"
 
 namespace heed::cuda {
 
@@ -25,16 +24,8 @@ __global__ void __launch_bounds__(kBlockThreads, Kernel::kResident)
 }
 
 template <class Kernel>
-void LaunchGradient(int64_t blocks, const GradientParams& params, const Device& device,
-                    Stream stream) {
+void LaunchGradient(int64_t blocks, const GradientParams& params, Stream stream) {
   if (blocks == 0) return;
-  if (Kernel::kBytes > device.shared_bytes) {
-    Fail(ErrorCode::kUnsupported,
-         "gradients of {} with head_dim = {}, head_dim_v = {} need {} bytes of shared memory a "
-         "block; this GPU has {}",
-         {DTypeName(params.attention.q.dtype), params.attention.q.width, params.attention.v.width,
-          Kernel::kBytes, device.shared_bytes});
-  }
   ThrowOnError(cudaFuncSetAttribute(GradientBlocks<Kernel>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kBytes),
                "setting the size of shared memory");
@@ -42,30 +33,33 @@ void LaunchGradient(int64_t blocks, const GradientParams& params, const Device& 
   ThrowOnError(cudaGetLastError(), "launching gradients of attention");
 }
 
-// The kernels of the plan that take tiles, whose element type is T.
-template <class T>
-void LaunchGradients(const GradientPlan& plan, const GradientParams& params, const Device& device,
-                     Stream stream) {
+// Calls body.template operator()<Kernel>(blocks) for the kernels of the plan that take tiles.
+template <class T, class Body>
+void ForGradientKernels(const GradientPlan& plan, const Body& body) {
   WithGradientShape<T>(plan.dim(), [&](auto shape) {
     using Shape = decltype(shape);
     using QueryProducts = typename Shape::QueryProducts;
-    LaunchGradient<QueryGradientKernel<DeviceBlock, QueryProducts>>(plan.num_query_blocks(), params,
-                                                                    device, stream);
-    ForKeyKernels<Shape>(params, [&]<KeySums kSums>() {
-      LaunchGradient<KeyGradientKernel<DeviceBlock, typename Shape::KeyProducts, kSums>>(
-          plan.num_key_blocks(), params, device, stream);
+    body.template operator()<QueryGradientKernel<DeviceBlock, QueryProducts>>(
+        plan.num_query_blocks());
+    ForKeyKernels<Shape>(plan.params(), [&]<KeySums kSums>() {
+      body.template operator()<KeyGradientKernel<DeviceBlock, typename Shape::KeyProducts, kSums>>(
+          plan.num_key_blocks());
     });
-    LaunchGradient<BiasGradientKernel<DeviceBlock, QueryProducts>>(
-        plan.num_bias_blocks(QueryProducts::kKeys), params, device, stream);
+    body.template operator()<BiasGradientKernel<DeviceBlock, QueryProducts>>(
+        plan.num_bias_blocks(QueryProducts::kKeys));
   });
 }
 
-extern template void LaunchGradients<float>(const GradientPlan&, const GradientParams&,
-                                            const Device&, Stream);
-extern template void LaunchGradients<Float16>(const GradientPlan&, const GradientParams&,
-                                              const Device&, Stream);
-extern template void LaunchGradients<BFloat16>(const GradientPlan&, const GradientParams&,
-                                               const Device&, Stream);
+// Launches them; the element type is T.
+template <class T>
+void LaunchGradients(const GradientPlan& plan, const GradientParams& params, Stream stream) {
+  ForGradientKernels<T>(
+      plan, [&]<class Kernel>(int64_t blocks) { LaunchGradient<Kernel>(blocks, params, stream); });
+}
+
+extern template void LaunchGradients<float>(const GradientPlan&, const GradientParams&, Stream);
+extern template void LaunchGradients<Float16>(const GradientPlan&, const GradientParams&, Stream);
+extern template void LaunchGradients<BFloat16>(const GradientPlan&, const GradientParams&, Stream);
 
 }  // namespace heed::cuda
 

@@ -47,6 +47,8 @@ class GradientPlan {
   const std::vector<char>& host_arrays() const { return attention_.host_arrays(); }
   int64_t scratch_floats() const;
 
+  // The parameters as far as they are known before memory is taken.
+  const GradientParams& params() const { return params_; }
   // The parameters, given where copies of host_arrays() and scratch_floats() floats lie.
   GradientParams Params(const char* arrays, float* scratch, Fault* fault) const;
 

@@ -39,7 +39,7 @@ template <class Shape>
 void RunTiles(const cuda::GradientPlan& plan, const cuda::GradientParams& params) {
   using QueryProducts = typename Shape::QueryProducts;
   RunKernel<cuda::QueryGradientKernel<HostBlock, QueryProducts>>(plan.num_query_blocks(), params);
-  cuda::ForKeyKernels<Shape>(params, [&]<cuda::KeySums kSums>() {
+  cuda::ForKeyKernels<Shape>(plan.params(), [&]<cuda::KeySums kSums>() {
     RunKernel<cuda::KeyGradientKernel<HostBlock, typename Shape::KeyProducts, kSums>>(
         plan.num_key_blocks(), params);
   });
