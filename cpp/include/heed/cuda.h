@@ -121,20 +121,19 @@ void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOpti
 // bits and errors. Tensor views and `lse` are device memory, spans of the options host memory. So
 // that nothing waits, the spans of `gradients` (d_alibi_slopes, d_sinks) are device memory too.
 //
-// Takes    what the tile kernel of Attention() takes, with softmax or softmax1: Score::kDot;
-// causal,
-//          window, query_offset, key_lengths, prefix_lengths, documents, keep, patterns, bias,
-//          alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to 256; q, k, v and
-//          d_out of one type, out and results of any. Gradients of q, k, v, bias, alibi_slopes and
-//          sinks. What it lacks is an Error(kUnsupported) that names the option.
+// Takes    what the tile kernel of Attention() takes, with softmax or softmax1: Score::kDot; causal
+//          masks, window, query_offset, key_lengths, prefix_lengths, documents, keep, patterns,
+//          bias, alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to 256; q, k,
+//          v and d_out of one type, out and results of any. Gradients of q, k, v, bias,
+//          alibi_slopes and sinks. What it lacks is an Error(kUnsupported) that names the option.
 // Errors   as heed::AttentionBackward(), before anything is launched; kUnsupported without a GPU of
 //          compute capability 8.0, and where a block needs more shared memory than the GPU has;
 //          kMemory when the device is out of memory. What the device finds, Check() tells.
 // Accuracy kGradientMaxError in float32. The 16-bit types add kFloat16Products or kBFloat16Products
 //          times the sum of the absolute terms of a gradient: weights and gradients of scores are
-//          rounded to the type before they meet rows.
-// Cost     3.5 times the FLOPs of Attention(): q k^T and d_out v^T are computed once for queries
-// and
+//          rounded to the type before they meet rows. Those above 65504 overflow in float16: scale
+//          the loss.
+// Cost     3.5 times the FLOPs of Attention(): q k^T and d_out v^T are computed once for queries,
 //          once for keys; above 128 columns 4 times, as keys and values take a pass each. A bias
 //          takes one more pass, 1 time, by one block for each tile of its own cells: the fewer
 //          cells, the fewer multiprocessors are at work. Tiles that masks hide are skipped.
@@ -149,6 +148,14 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
                        const StoredTensor& d_out, const AttentionOptions& options,
                        const AttentionGradients& gradients, Stream stream,
                        const DeviceArrays& arrays = {});
+inline void AttentionBackward(TensorView<const float> q, TensorView<const float> k,
+                              TensorView<const float> v, TensorView<const float> out,
+                              TensorView<const float> lse, TensorView<const float> d_out,
+                              const AttentionOptions& options, const AttentionGradients& gradients,
+                              Stream stream, const DeviceArrays& arrays = {}) {
+  AttentionBackward(StoredTensor(q), StoredTensor(k), StoredTensor(v), StoredTensor(out), lse,
+                    StoredTensor(d_out), options, gradients, stream, arrays);
+}
 
 // Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
 // and errors. Tensor views are device memory, spans of the options host memory.

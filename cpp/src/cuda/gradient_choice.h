@@ -17,7 +17,7 @@ struct GradientShape {
   static constexpr int kQueryTile = kDim == 64    ? (kIsFloat ? 32 : 64)
                                     : kDim == 128 ? 32
                                                   : (kIsFloat ? 8 : 16);
-  static constexpr int kKeyTile = kDim <= 128 ? 32 : kIsFloat ? 8 : 16;
+  static constexpr int kKeyTile = kDim == 64 ? 32 : kIsFloat && kDim == 256 ? 8 : 16;
   using QueryProducts = typename ProductsOf<T, kDim, kQueryTile>::Type;
   using KeyProducts = typename ProductsOf<T, kDim, kKeyTile>::Type;
   // Sums of 256 columns of both kinds would take every register there is.

@@ -13,7 +13,8 @@
 
 namespace heed::cuda {
 
-// Blocks that share a multiprocessor: three where sums of 64 columns leave registers for them.
+// Blocks that share a multiprocessor: three where one kind of sums, of 64 columns, leaves registers
+// for them.
 template <class Products>
 inline constexpr int kResidentOf = Products::kDim == 64 ? 3 : 2;
 
