@@ -38,17 +38,22 @@ struct BackwardReport {
   std::vector<BackwardRow> rows = {};
 };
 
-// A case forward and backward: every gradient that it has, for random gradients of its results.
+// A case forward and backward: every gradient that it has, for random gradients of its results. All
+// of it is float32; numbers of a case of two bytes are rounded to its type.
 class BackwardProblem {
  public:
   BackwardProblem(const Case& c, uint64_t seed);
+  const Problem& problem() const { return problem_; }
+  // What arrives at the results, and the places of the gradients of the inputs, by their names.
+  const std::vector<OwnedTensor>& d_results() const { return d_results_; }
+  const std::vector<OwnedTensor>& gradients() const { return gradients_; }
   void Forward(ThreadPool& pool) const;
   void Backward(ThreadPool& pool) const;
   double flop() const;
   // The derivative of sum(d_result * result) along random directions of each input, by the
   // gradients and by differences of the oracle; errors relative to the terms of the sum. After both
-  // calls.
-  Verdict Verify(uint64_t seed) const;
+  // calls. `rounding` is what a type adds to the bound of float32.
+  Verdict Verify(uint64_t seed, double rounding = 0) const;
   // Whether every gradient is a number. After both calls.
   bool IsFinite() const;
 
@@ -58,11 +63,22 @@ class BackwardProblem {
   std::vector<NamedTensor> named_results_, named_d_results_, named_gradients_;
 };
 
+// The case with few tokens, whose gradients are compared with the oracle.
+Case ShortOf(Case c);
+
+// The verdict becomes the status of the row.
+void Judge(const Verdict& verdict, BackwardRow& row);
+
 // Tokens of the problem that is compared with the oracle.
 inline constexpr int64_t kBackwardCheckedLen = 65;
 
 // Every case of the grid whose mechanism has a gradient.
 BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress);
+
+// Plain attention by heed::cuda, on the prompts of --device cuda or what the line names. Throws
+// heed::Error(kUnsupported), with what was found and what is needed, where no GPU can be used.
+BackwardReport MeasureDeviceBackward(const Options& options, Report context,
+                                     const Progress& progress);
 
 bool AnyWrong(const BackwardReport& report);
 void PrintBackward(std::ostream& out, const BackwardReport& report);

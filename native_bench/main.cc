@@ -207,12 +207,16 @@ int Main(int argc, char** argv) {
   if (options.decode) return Finish(options, command, MeasureDecode, PrintDecode);
   if (options.curves) return Finish(options, command, MeasureCurves, PrintCurves);
   if (options.steps) return Finish(options, command, MeasureSteps, PrintSteps);
-  if (options.backward) return Finish(options, command, MeasureBackward, PrintBackward);
+  const bool on_device = options.device == Device::kCuda;
+  if (options.backward) {
+    const auto measure = on_device ? MeasureDeviceBackward : MeasureBackward;
+    return Finish(options, command, measure, PrintBackward);
+  }
   if (options.approximation) {
     return Finish(options, command, MeasureApproximation, PrintApproximation);
   }
   const nlohmann::json older = ReadOlder(options);
-  const auto run = options.device == Device::kCuda ? RunDeviceBenchmark : RunBenchmark;
+  const auto run = on_device ? RunDeviceBenchmark : RunBenchmark;
   const Report report = run(options, command, MakeProgress(options));
   if (!options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
   return Write(options, report, older);

@@ -140,8 +140,8 @@ void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
 // A GPU is measured with shorter samples, of events, and with what the line says beside that.
 void FillDevice(const CLI::App& app, const RawLists& raw, Options& options) {
   if (raw.device != "cuda") return;
-  for (const char* flag : {"--products", "--decode", "--patterns", "--curves", "--approximation",
-                           "--steps", "--backward"}) {
+  for (const char* flag :
+       {"--products", "--decode", "--patterns", "--curves", "--approximation", "--steps"}) {
     if (app.count(flag) > 0) {
       throw Error(ErrorCode::kOption, std::string("--device cuda: does not go with ") + flag);
     }

@@ -8,6 +8,7 @@
 
 #include "heed/cuda.h"
 #include "heed/error.h"
+#include "native_bench/backward.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_run.h"
 #include "native_bench/verify.h"
@@ -99,14 +100,18 @@ TEST(Device, AMachineWithoutAGpuSaysWhatItFoundAndNeeds) {
   Options options;
   options.device = Device::kCuda;
   options.own_cases = true;
-  try {
-    RunDeviceBenchmark(options, "heed-bench --device cuda", {});
-    FAIL() << "ran";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("--device cuda"), HasSubstr(state.found), HasSubstr(state.needed)));
-  }
+  const auto expect_refused = [&](const auto& run) {
+    try {
+      run();
+      FAIL() << "ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("--device cuda"), HasSubstr(state.found),
+                                      HasSubstr(state.needed)));
+    }
+  };
+  expect_refused([&] { RunDeviceBenchmark(options, "heed-bench --device cuda", {}); });
+  expect_refused([&] { MeasureDeviceBackward(options, {}, {}); });
 }
 
 }  // namespace

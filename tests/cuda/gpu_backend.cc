@@ -103,6 +103,16 @@ void DeviceCopies::Fetch() {
   }
 }
 
+std::string FaultOfKernels() {
+  try {
+    cuda::Check(nullptr);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kRange) throw;
+    return error.what();
+  }
+  return "";
+}
+
 std::string RunOnDevice(const DeviceCall& call) {
   const HopperPath path(call.on_hopper);
   DeviceCopies copies;
@@ -134,13 +144,7 @@ std::string RunOnDevice(const DeviceCall& call) {
                                   copies.Copy(call.k_scales), copies.Copy(call.v_scales)};
     cuda::Attention(copies.Copy(call.q), keys, options, outputs, nullptr, arrays);
   }
-  std::string fault;
-  try {
-    cuda::Check(nullptr);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kRange) throw;
-    fault = error.what();
-  }
+  const std::string fault = FaultOfKernels();
   copies.Fetch();
   return fault;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "heed/cuda.h"
@@ -45,6 +46,9 @@ class DeviceCopies {
 
   std::vector<Span> spans_;
 };
+
+// Waits for the default stream: what Check() says of a bad value; empty when it finds none.
+std::string FaultOfKernels();
 
 }  // namespace heed::testing
 

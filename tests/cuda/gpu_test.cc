@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device_case.h"
+#include "device_gradient_case.h"
 #include "gpu_backend.h"
 #include "gtest/gtest.h"
 #include "stored_buffer.h"
@@ -36,6 +37,22 @@ TEST_P(OnGpu, TheSameInputsGiveTheSameBits) {
     const Results again = RunDevice(c, GetParam());
     EXPECT_EQ(Bits(first.output), Bits(again.output));
     EXPECT_EQ(Bits(first.lse), Bits(again.lse));
+  }
+}
+
+TEST_P(OnGpu, GradientsOfTheSameInputsHaveTheSameBits) {
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 8,
+                              .num_kv_heads = 2,
+                              .q_len = 700,
+                              .kv_len = 700,
+                              .head_dim = 128,
+                              .head_dim_v = 128});
+  c.scalars.causal = true;
+  Cotangents cotangents = MakeCotangents(c);
+  const Values first = RunDeviceBackward(c, cotangents, GetParam());
+  for (int run = 0; run < 3; ++run) {
+    EXPECT_EQ(RunDeviceBackward(c, cotangents, GetParam()), first);
   }
 }
 

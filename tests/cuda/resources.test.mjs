@@ -55,6 +55,11 @@ function parseReport(text) {
 
 /** "FloatProducts 64 x 64" of a mangled name, or the kernel's own name. */
 function readableName(mangled) {
+  const gradient = mangled.match(/(Query|Key|Bias)GradientKernel.*?Li(\d+)ELi(\d+)/);
+  if (gradient) {
+    const sums = ["both", "keys", "values"][mangled.match(/KeySumsE(\d)/)?.[1]];
+    return `${gradient[1]}GradientKernel, ${gradient[2]} columns, tiles of ${gradient[3]}${sums ? `, ${sums}` : ""}`;
+  }
   const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
   const hopper = hopperColumns(mangled);
@@ -65,7 +70,7 @@ function readableName(mangled) {
   if (step) return `StepBlocks ${step[1]}`;
   return (
     mangled.match(
-      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|DeltaBlocks|HeadSumBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }

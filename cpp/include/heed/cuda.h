@@ -14,6 +14,7 @@
 
 #include "heed/attention.h"
 #include "heed/error.h"
+#include "heed/gradient.h"
 #include "heed/low_rank.h"
 #include "heed/recurrent.h"
 #include "heed/request.h"
@@ -115,6 +116,46 @@ struct PagedKeys {
 // The same over a paged cache. Entries of the table for tokens beyond the key lengths are not read.
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream stream, const DeviceArrays& arrays = {});
+
+// Computes gradients as heed::AttentionBackward() does: same shapes, meaning, empty rows, dropout
+// bits and errors. Tensor views and `lse` are device memory, spans of the options host memory. So
+// that nothing waits, the spans of `gradients` (d_alibi_slopes, d_sinks) are device memory too.
+//
+// Takes    what the tile kernel of Attention() takes, with softmax or softmax1: Score::kDot; causal
+//          masks, window, query_offset, key_lengths, prefix_lengths, documents, keep, patterns,
+//          bias, alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to 256; q, k,
+//          v and d_out of one type, out and results of any. Gradients of q, k, v, bias,
+//          alibi_slopes and sinks. What it lacks is an Error(kUnsupported) that names the option.
+// Errors   as heed::AttentionBackward(), before anything is launched; kUnsupported without a GPU of
+//          compute capability 8.0, and where a block needs more shared memory than the GPU has;
+//          kMemory when the device is out of memory. What the device finds, Check() tells.
+// Accuracy kGradientMaxError in float32. The 16-bit types add kFloat16Products or kBFloat16Products
+//          times the sum of the absolute terms of a gradient: weights and gradients of scores are
+//          rounded to the type before they meet rows. Those above 65504 overflow in float16: scale
+//          the loss.
+// Cost     3.5 times the FLOPs of Attention(): q k^T and d_out v^T are computed once for queries,
+//          once for keys; above 128 columns 4 times, as keys and values take a pass each. A bias
+//          takes one more pass, 1 time, by one block for each tile of its own cells: the fewer
+//          cells, the fewer multiprocessors are at work. Tiles that masks hide are skipped.
+//          Allocates from the stream's pool the host arrays and batch * num_heads * q_len floats,
+//          twice as many for d_alibi_slopes; nothing grows with q_len * kv_len.
+// Threads  any; asynchronous to the host, never synchronises, may be captured in a graph.
+//          Deterministic: every number is summed by one block, in an order that shapes decide.
+// Source   Dao 2023 (FlashAttention-2, arXiv:2307.08691), with a pass for queries of its own in
+//          place of atomic additions.
+void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                       const StoredTensor& out, TensorView<const float> lse,
+                       const StoredTensor& d_out, const AttentionOptions& options,
+                       const AttentionGradients& gradients, Stream stream,
+                       const DeviceArrays& arrays = {});
+inline void AttentionBackward(TensorView<const float> q, TensorView<const float> k,
+                              TensorView<const float> v, TensorView<const float> out,
+                              TensorView<const float> lse, TensorView<const float> d_out,
+                              const AttentionOptions& options, const AttentionGradients& gradients,
+                              Stream stream, const DeviceArrays& arrays = {}) {
+  AttentionBackward(StoredTensor(q), StoredTensor(k), StoredTensor(v), StoredTensor(out), lse,
+                    StoredTensor(d_out), options, gradients, stream, arrays);
+}
 
 // Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
 // and errors. Tensor views are device memory, spans of the options host memory.

@@ -23,17 +23,6 @@ bool HasVectors(const StoredTensor& t) {
   return aligned;
 }
 
-DeviceRows RowsOf(const StoredTensor& t) {
-  const int64_t size = ElementSize(t.dtype);
-  DeviceRows rows{};
-  rows.data = static_cast<const char*>(t.data);
-  rows.dtype = t.dtype;
-  for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
-  rows.width = static_cast<int32_t>(t.shape[3]);
-  rows.vectors = HasVectors(t);
-  return rows;
-}
-
 DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& scales,
                    const DeviceProblem& call) {
   DeviceRows rows = RowsOf(pages);
@@ -46,16 +35,6 @@ DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& sca
   std::copy_n(scales.strides.begin(), 3, rows.scale_strides);
   rows.vectors = false;  // bytes become elements on their way
   return rows;
-}
-
-DeviceOutput OutputOf(const StoredOutput& t) {
-  const int64_t size = ElementSize(t.dtype);
-  DeviceOutput output{};
-  output.dtype = t.dtype;
-  if (t.size() == 0) return output;
-  output.data = static_cast<char*>(t.data);
-  for (int axis = 0; axis < 3; ++axis) output.strides[axis] = t.strides[axis] * size;
-  return output;
 }
 
 template <class T>
@@ -81,6 +60,27 @@ std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys
 }
 
 }  // namespace
+
+DeviceRows RowsOf(const StoredTensor& t) {
+  const int64_t size = ElementSize(t.dtype);
+  DeviceRows rows{};
+  rows.data = static_cast<const char*>(t.data);
+  rows.dtype = t.dtype;
+  for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
+  rows.width = static_cast<int32_t>(t.shape[3]);
+  rows.vectors = HasVectors(t);
+  return rows;
+}
+
+DeviceOutput OutputOf(const StoredOutput& t) {
+  const int64_t size = ElementSize(t.dtype);
+  DeviceOutput output{};
+  output.dtype = t.dtype;
+  if (t.size() == 0) return output;
+  output.data = static_cast<char*>(t.data);
+  for (int axis = 0; axis < 3; ++axis) output.strides[axis] = t.strides[axis] * size;
+  return output;
+}
 
 KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
   const int64_t dim = std::max(head_dim, head_dim_v);

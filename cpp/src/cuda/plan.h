@@ -24,6 +24,9 @@ struct DeviceProblem {
   TensorView<const float> k_scales, v_scales;
 };
 
+// Do the device arrays fit the options? Throws Error.
+void CheckArrays(const AttentionOptions& options, const DeviceArrays& arrays);
+
 // Refuses options that the device path lacks, then validates everything but what the numbers of
 // tensors are: they lie on the device. Throws Error.
 AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
@@ -44,6 +47,10 @@ struct KernelShape {
   int tile_keys;
 };
 KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v);
+
+// Tensors as kernels see them.
+DeviceRows RowsOf(const StoredTensor& tensor);
+DeviceOutput OutputOf(const StoredOutput& tensor);
 
 // Columns of q, k and v that the tile kernel has room for.
 inline constexpr int64_t kMaxTileDim = 256;

@@ -1,6 +1,7 @@
 // The device path of a build without CUDA, which leaves this file out otherwise: everything that
 // can be said about a call is said, then that it cannot run.
 #include "heed/cuda.h"
+#include "src/cuda/gradient_plan.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
@@ -34,6 +35,15 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream /*stream*/, const DeviceArrays& arrays) {
   ValidateForDevice(q, keys, options, outputs, arrays);
+  Refuse();
+}
+
+void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                       const StoredTensor& out, TensorView<const float> lse,
+                       const StoredTensor& d_out, const AttentionOptions& options,
+                       const AttentionGradients& gradients, Stream /*stream*/,
+                       const DeviceArrays& arrays) {
+  ValidateGradientForDevice(q, k, v, out, lse, d_out, options, gradients, arrays);
   Refuse();
 }
 

@@ -45,24 +45,6 @@ void CheckSizes(const AttentionProblem& p) {
   }
 }
 
-void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
-  if (!o.patterns.empty() && arrays.key_lengths != nullptr &&
-      o.query_offset.kind() == QueryOffset::Kind::kEnd) {
-    Fail(ErrorCode::kUnsupported,
-         "keep patterns with query_offset \"end\" and key_lengths on the device: patterns are "
-         "spread out on the host, which does not know where the queries stand; give positions");
-  }
-  if (arrays.key_lengths != nullptr && !o.key_lengths.empty()) {
-    Fail(ErrorCode::kOption, "key_lengths is given as a host array and as a device array");
-  }
-  if ((arrays.query_documents == nullptr) != (arrays.key_documents == nullptr)) {
-    Fail(ErrorCode::kOption, "query_documents and key_documents go together");
-  }
-  if (arrays.key_documents != nullptr && !o.key_documents.empty()) {
-    Fail(ErrorCode::kOption, "documents are given as host arrays and as device arrays");
-  }
-}
-
 // The pages as Attention() would see them: [batch, num_kv_heads, kv_len, width]. Strides of 0, as
 // nothing but the extents is read of this view.
 StoredTensor ViewOfPages(const StoredTensor& pages, DType dtype, int64_t batch, int64_t kv_len) {
@@ -109,6 +91,24 @@ void CheckPages(const PagedKeys& keys) {
 }
 
 }  // namespace
+
+void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
+  if (!o.patterns.empty() && arrays.key_lengths != nullptr &&
+      o.query_offset.kind() == QueryOffset::Kind::kEnd) {
+    Fail(ErrorCode::kUnsupported,
+         "keep patterns with query_offset \"end\" and key_lengths on the device: patterns are "
+         "spread out on the host, which does not know where the queries stand; give positions");
+  }
+  if (arrays.key_lengths != nullptr && !o.key_lengths.empty()) {
+    Fail(ErrorCode::kOption, "key_lengths is given as a host array and as a device array");
+  }
+  if ((arrays.query_documents == nullptr) != (arrays.key_documents == nullptr)) {
+    Fail(ErrorCode::kOption, "query_documents and key_documents go together");
+  }
+  if (arrays.key_documents != nullptr && !o.key_documents.empty()) {
+    Fail(ErrorCode::kOption, "documents are given as host arrays and as device arrays");
+  }
+}
 
 AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
                                          const StoredTensor& v, const AttentionOptions& options,

@@ -100,6 +100,10 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
                                  const AttentionOptions& options,
                                  const AttentionGradients& gradients);
 
+// Checks everything but the inputs of attention, which are checked already: `attention`, made of
+// `options`, and the tensors are set.
+void CompleteGradient(GradientProblem& problem, const AttentionOptions& options);
+
 // Runs what was checked. Between the two a mechanism may say in `attention` which keys it chose.
 // Throws Error(kMemory).
 void RunGradientProblem(const GradientProblem& problem, ThreadPool* pool);

@@ -95,21 +95,12 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
 
 }  // namespace
 
-GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
-                                 const StoredTensor& v, const StoredTensor& out,
-                                 const TensorView<const float>& lse, const StoredTensor& d_out,
-                                 const AttentionOptions& options,
-                                 const AttentionGradients& gradients) {
-  GradientProblem g;
-  g.attention = ValidateAttentionInputs(q, k, v, options, false);
+void CompleteGradient(GradientProblem& g, const AttentionOptions& options) {
+  const AttentionGradients& gradients = g.gradients;
   CheckIsDifferentiable(options);
   g.attention.finishes_rows = options.normalize == Normalize::kKernelSum && !HasLse(options);
   CheckSlope("score_mod", options.score_mod, gradients.score_mod_slope);
   CheckSlope("prob_mod", options.prob_mod, gradients.prob_mod_slope);
-  g.out = out;
-  g.lse = lse;
-  g.d_out = d_out;
-  g.gradients = gradients;
   CheckForward(g);
   const AttentionProblem& p = g.attention;
   if (gradients.d_q.has_value()) CheckOutput("d_q", gradients.d_q, p.q.shape, "as q");
@@ -122,9 +113,23 @@ GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
     CheckTensor(t.gradient_name, gradients.*t.gradient, t.name, options.*t.option);
   }
   CheckAliases(g, options);
-  if (!gradients.d_bias.has_value()) return g;
+  if (!gradients.d_bias.has_value()) return;
   g.gradients.d_bias =
       Broadcast("d_bias", gradients.d_bias, {p.batch, p.num_heads, p.q_len, p.kv_len});
+}
+
+GradientProblem ValidateGradient(const StoredTensor& q, const StoredTensor& k,
+                                 const StoredTensor& v, const StoredTensor& out,
+                                 const TensorView<const float>& lse, const StoredTensor& d_out,
+                                 const AttentionOptions& options,
+                                 const AttentionGradients& gradients) {
+  GradientProblem g;
+  g.attention = ValidateAttentionInputs(q, k, v, options, false);
+  g.out = out;
+  g.lse = lse;
+  g.d_out = d_out;
+  g.gradients = gradients;
+  CompleteGradient(g, options);
   return g;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "heed/cuda.h"
+#include "heed/gradient.h"
 #include "heed/low_rank.h"
 #include "heed/recurrent.h"
 
@@ -42,6 +43,20 @@ struct DeviceCall {
 
 // Runs the call. Returns what Check() then says; empty when it finds nothing.
 std::string RunOnDevice(const DeviceCall& call);
+
+// One call of heed::cuda::AttentionBackward(), every pointer to host memory.
+struct DeviceGradientCall {
+  StoredTensor q, k, v, out;
+  TensorView<const float> lse;
+  StoredTensor d_out;
+  AttentionOptions options;
+  AttentionGradients gradients;
+  std::vector<int32_t> key_lengths;                     // the device array; empty = none
+  std::vector<int32_t> query_documents, key_documents;  // likewise
+};
+
+// Runs the call. Returns what Check() then says; empty when it finds nothing.
+std::string RunGradientOnDevice(const DeviceGradientCall& call);
 
 // cuda::RecurrentAttention(), every pointer to host memory.
 void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,

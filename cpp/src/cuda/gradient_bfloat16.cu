@@ -1,0 +1,4 @@
+#include "src/cuda/gradient_launch.h"
+
+template void heed::cuda::LaunchGradients<heed::BFloat16>(const GradientPlan&,
+                                                          const GradientParams&, Stream);
