@@ -72,9 +72,11 @@ int64_t WaveUnits(const Plan& plan, int64_t threads) {
 // Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
 // runs all their blocks, longest first: in causal attention later rows see more keys.
 void RunWaves(const Plan& plan, ThreadPool& pool) {
+#if !HWY_ARCH_WASM  // where 3 kB of code count for more
   const size_t band_tiles = BandTiles(plan, pool.NumThreads());
   const ScratchVector<Band> bands = FindBands(plan, band_tiles);
   if (!bands.empty()) return RunBands(plan, bands, band_tiles, pool);
+#endif
   const size_t tile_floats = plan.KTileFloats() + plan.VTileFloats();
   const int64_t unit_floats = static_cast<int64_t>(plan.num_tiles * tile_floats);
   const int64_t wave = WaveUnits(plan, pool.NumThreads());
