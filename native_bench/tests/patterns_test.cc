@@ -62,7 +62,7 @@ TEST(Patterns, EveryRuleIsRight) {
   for (const Heads heads : {Heads{2, 2}, Heads{4, 2}}) {
     options.grid.heads = {heads};
     const PatternReport report = MeasurePatterns(options, {}, kSilent);
-    EXPECT_EQ(report.rows.size(), 35u);
+    EXPECT_EQ(report.rows.size(), 39u);
     for (const PatternRow& row : report.rows) {
       EXPECT_TRUE(row.verdict.Passed()) << row.shape.Name() << " " << row.verdict.failure;
       EXPECT_GT(row.verdict.bound, 0) << row.shape.Name();
