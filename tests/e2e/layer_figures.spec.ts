@@ -64,6 +64,9 @@ test("external: a unit that all words hear is quiet once weights are normalised 
   await crafted.getByRole("slider", { name: "Added to all scores of unit 1" }).fill("8");
   await expect.poll(async () => (await shares())[0]).toBeGreaterThan(plain);
   expect((await shares())[1]).toBe(twice);
+  // Two units have no fourth one to be read out.
+  await crafted.getByRole("slider", { name: "Units of the memory" }).fill("2");
+  await expect(readout).toContainText("“cat” (2) and unit 1:");
 });
 
 test("pooling: queries of length 0 gather the mean, and rows are as many as queries", async ({

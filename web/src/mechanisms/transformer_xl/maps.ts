@@ -23,8 +23,6 @@ export interface Maps {
   /** Drawn as the curves of one row; each is shaped as the large map. */
   lines: readonly { name: string; values: ArrayLike<number>; tone: Tone; dash?: boolean }[];
   axis: { name: string; min: number; max: number; ticks: readonly number[]; digits: number };
-  /** Room for the names of the curves. */
-  right: number;
 }
 
 /** Words with their places: a word may stand twice. */
