@@ -42,27 +42,29 @@ class BalanceKernel {
 
   HEED_DEVICE void Run() {
     if (p_.logits.data == nullptr) TakeMeans();
-    EachOf(int64_t{r_.blocks} * r_.blocks, [&](int64_t at) {
-      const int n = static_cast<int>(at / r_.blocks), m = static_cast<int>(at % r_.blocks);
-      const bool sorted = n < rows_ && m < r_.Cols(b_, n);
-      r_.Log(b_, h_, n)[m] = sorted ? Logit(n, m) / p_.temperature : -HUGE_VAL;
-    });
+    // Row by row: a count of all pairs may be beyond 32 bits.
+    HEED_NO_UNROLL for (int n = 0; n < r_.blocks; ++n) {
+      EachOf(r_.blocks, [&](int m) {
+        const bool sorted = n < rows_ && m < r_.Cols(b_, n);
+        r_.Log(b_, h_, n)[m] = sorted ? Logit(n, m) / p_.temperature : -HUGE_VAL;
+      });
+    }
     HEED_NO_UNROLL for (int64_t step = 0; step < p_.iterations; ++step) {
-      EachOf(rows_, [&](int64_t n) { BalanceRow(static_cast<int>(n)); });
-      EachOf(r_.lengths[b_] / r_.size, [&](int64_t m) { BalanceColumn(static_cast<int>(m)); });
+      EachOf(rows_, [&](int n) { BalanceRow(n); });
+      EachOf(r_.lengths[b_] / r_.size, [&](int m) { BalanceColumn(m); });
     }
   }
 
  private:
   template <class Body>
-  HEED_DEVICE void EachOf(int64_t count, const Body& body) {
+  HEED_DEVICE void EachOf(int count, const Body& body) {
     block_.Each(
-        [&](int t) { HEED_NO_UNROLL for (int64_t n = t; n < count; n += kBlockThreads) body(n); });
+        [&](int t) { HEED_NO_UNROLL for (int n = t; n < count; n += kBlockThreads) body(n); });
     block_.Sync();
   }
 
   HEED_DEVICE double Mean(const FloatRows<const float>& x, int head, int64_t begin, int64_t end,
-                          int64_t d) const {
+                          int d) const {
     double sum = 0;
     HEED_NO_UNROLL for (int64_t i = begin; i < end; ++i) {
       sum += static_cast<double>(x.Row(b_, head, i)[d]);
@@ -73,14 +75,14 @@ class BalanceKernel {
   // Of the queries of a block or, causal, its first one; and of the keys of whole blocks.
   HEED_DEVICE void TakeMeans() {
     const int64_t length = r_.lengths[b_];
-    EachOf(int64_t{rows_} * p_.width, [&](int64_t at) {
-      const int64_t begin = at / p_.width * r_.size, d = at % p_.width;
+    EachOf(rows_ * p_.width, [&](int at) {
+      const int64_t begin = int64_t{at / p_.width} * r_.size;
       const int64_t last = begin + r_.size < length ? begin + r_.size : length;
-      means_[at] = Mean(p_.q, h_, begin, r_.causal ? begin + 1 : last, d);
+      means_[at] = Mean(p_.q, h_, begin, r_.causal ? begin + 1 : last, at % p_.width);
     });
     double* keys = means_ + int64_t{r_.blocks} * p_.width;
-    EachOf(length / r_.size * p_.width, [&](int64_t at) {
-      const int64_t begin = at / p_.width * r_.size;
+    EachOf(static_cast<int>(length / r_.size) * p_.width, [&](int at) {
+      const int64_t begin = int64_t{at / p_.width} * r_.size;
       keys[at] = Mean(p_.k, h_ / r_.group, begin, begin + r_.size, at % p_.width);
     });
   }
