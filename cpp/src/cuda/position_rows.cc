@@ -79,13 +79,14 @@ void RunConvRow(const RequestReader& reader, std::span<const NamedTensor> output
   steps.Run(ConvStateParams{params});
 }
 
+constexpr InPlace kRowsOfX = {"output", "x"};
 constexpr DeviceRow kRows[] = {
-    {"rope", PlanPosition<ReadRope>, RunRotationRow<ReadRope>, "x"},
-    {"xpos", PlanPosition<ReadXpos>, RunRotationRow<ReadXpos>, "x"},
-    {"sinusoidal", PlanPosition<ReadSinusoidal>, RunAdditionRow<ReadSinusoidal>, "x"},
+    {"rope", PlanPosition<ReadRope>, RunRotationRow<ReadRope>, kRowsOfX},
+    {"xpos", PlanPosition<ReadXpos>, RunRotationRow<ReadXpos>, kRowsOfX},
+    {"sinusoidal", PlanPosition<ReadSinusoidal>, RunAdditionRow<ReadSinusoidal>, kRowsOfX},
     {"learned_position", PlanPosition<ReadLearnedPosition>, RunAdditionRow<ReadLearnedPosition>,
-     "x"},
-    {"causal_conv", PlanCausalConv, RunConvRow, "conv_state"}};
+     kRowsOfX},
+    {"causal_conv", PlanCausalConv, RunConvRow, {"state", "conv_state"}}};
 
 }  // namespace
 

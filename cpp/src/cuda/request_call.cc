@@ -89,8 +89,8 @@ void CheckResults(const Request& request, const DeviceRow& row, std::span<const 
     const TensorView<float> view = OutputView(outputs, spec.name);
     CheckResult(row, spec, view);
     for (const NamedTensor& input : request.inputs) {
-      if (IsHostInput(input.name) || (row.in_place == input.name && LiesAt(input.tensor, view)))
-        continue;
+      const bool in_place = row.in_place.result == spec.name && row.in_place.input == input.name;
+      if (IsHostInput(input.name) || (in_place && LiesAt(input.tensor, view))) continue;
       CheckNoAlias(spec.name, SpanOf(view), input.name, SpanOfTensor(input.tensor));
     }
     for (const OutputSpec& other : planned) {

@@ -27,7 +27,7 @@ class RequestCall {
 
   const Request& request_;
   std::optional<AttentionRequest> exact_;
-  std::optional<RecurrentRequest> recurrent_;  // neither: a row of the low-rank family
+  std::optional<RecurrentRequest> recurrent_;  // neither: a row of steps
   std::vector<OutputSpec> outputs_;
 };
 

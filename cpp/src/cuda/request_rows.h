@@ -14,6 +14,11 @@
 
 namespace heed::cuda {
 
+// A result that may be exactly an input: same memory, same strides.
+struct InPlace {
+  std::string_view result, input;
+};
+
 struct DeviceRow {
   std::string_view id;
   // Neither reads tensors of the device. `run` runs through its steps also where they are only
@@ -21,7 +26,7 @@ struct DeviceRow {
   std::vector<OutputSpec> (*plan)(const RequestReader& reader);
   void (*run)(const RequestReader& reader, std::span<const NamedTensor> outputs,
               ComposedSteps& steps);
-  std::string_view in_place = {};  // the input that a result may be
+  InPlace in_place = {};
 };
 
 std::span<const DeviceRow> LowRankRows();

@@ -42,11 +42,13 @@ class BalanceKernel {
 
   HEED_DEVICE void Run() {
     if (p_.logits.data == nullptr) TakeMeans();
-    EachOf(r_.blocks * r_.blocks, [&](int at) {
-      const int n = at / r_.blocks, m = at % r_.blocks;
-      const bool sorted = n < rows_ && m < r_.Cols(b_, n);
-      r_.Log(b_, h_, n)[m] = sorted ? Logit(n, m) / p_.temperature : -HUGE_VAL;
-    });
+    // Row by row: a count of all pairs may be beyond 32 bits.
+    HEED_NO_UNROLL for (int n = 0; n < r_.blocks; ++n) {
+      EachOf(r_.blocks, [&](int m) {
+        const bool sorted = n < rows_ && m < r_.Cols(b_, n);
+        r_.Log(b_, h_, n)[m] = sorted ? Logit(n, m) / p_.temperature : -HUGE_VAL;
+      });
+    }
     HEED_NO_UNROLL for (int64_t step = 0; step < p_.iterations; ++step) {
       EachOf(rows_, [&](int n) { BalanceRow(n); });
       EachOf(r_.lengths[b_] / r_.size, [&](int m) { BalanceColumn(m); });

@@ -85,6 +85,17 @@ TEST(DeviceRequestPlaces, ReplacesTheStateOfAConvolution) {
   }
 }
 
+// Blocks of later tokens would read a state that those of earlier ones have written over.
+TEST(DeviceRequestPlaces, RefusesOtherResultsInPlaceOfTheState) {
+  constexpr int64_t kTokens = 3;
+  RequestBuilder r("causal_conv");
+  r.Floats("signal", {1, kTokens, 2}, Numbers(2 * kTokens))
+      .Floats("conv_weight", {2, 4}, Numbers(8));
+  r.Floats("conv_state", {1, kTokens, 2}, Numbers(2 * kTokens));
+  EXPECT_THAT(Refused(r.request(), "output", r.request().inputs[2].tensor),
+              HasSubstr("output overlaps conv_state"));
+}
+
 TEST(DeviceRequestPlaces, RefusesExtentsThatKernelsCannotCount) {
   EXPECT_EQ(cuda::Narrow(2147483647), 2147483647);
   const Refusal refusal = Try([] { cuda::Narrow(int64_t{1} << 31); });
