@@ -149,10 +149,11 @@ struct DecodeOptions {
 // filled in, bit for bit; and so does not depend on block size. Token by token or many at once
 // differ within the accuracy bound when a sequence has more than 1024 tokens: few queries cut the
 // keys into splits of 1024 for the threads, and merge the parts exactly. Sequences that share
-// blocks (forks) read them from memory once.
+// blocks (forks) read them from memory once. Where the processor adds up products of bytes, more
+// than 1024 tokens of int8 are summed in fixed point: other bits than those of Attention().
 //
 // Accuracy kAttentionMaxError against the reference on what the cache holds; storage adds its own
-//          rounding to k and v.
+//          rounding to k and v, and fixed point at most 0.4 % of what that may be.
 // Cost     of Attention() over the visible tokens: O(window + sinks) per query with a window; with
 //          pages 4 * head_dim FLOPs a page and query head, and the keys and values of panels that
 //          some query head of a KV head chose.

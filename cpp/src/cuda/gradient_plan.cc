@@ -4,11 +4,10 @@
 
 #include "src/cuda/gradient_bias_kernel.h"
 #include "src/cuda/gradient_row_kernels.h"
+#include "src/cuda/grid.h"
 
 namespace heed::cuda {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // [batch, num_heads, q_len, 1].
 DevicePairs<float> RowNumbersOf(const TensorView<const float>& view) {
@@ -43,7 +42,7 @@ float* DataOf(std::span<float> values) { return values.empty() ? nullptr : value
 GradientPlan::GradientPlan(const DeviceGradient& call) : attention_(AttentionOf(call), 1, 1) {
   const GradientProblem& g = call.problem;
   const AttentionGradients& to = g.gradients;
-  params_.attention = attention_.Params(nullptr, nullptr, nullptr, nullptr);
+  params_.attention = attention_.Params(host_arrays().data(), nullptr, nullptr, nullptr);
   params_.attention.units = g.attention.batch * g.attention.num_kv_heads;
   params_.out = RowsOf(g.out);
   params_.d_out = RowsOf(g.d_out);

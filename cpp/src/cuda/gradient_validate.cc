@@ -3,25 +3,22 @@
 #include <utility>
 
 #include "src/cuda/gradient_plan.h"
+#include "src/cuda/refuse.h"
 #include "src/message.h"
 
 namespace heed::cuda {
 namespace {
 
-void RefuseWhen(bool given, const char* option) {
-  if (!given) return;
-  Fail(ErrorCode::kUnsupported, "{} has no gradient on the GPU yet; use heed::AttentionBackward()",
-       {option});
-}
+constexpr char kInstead[] = "AttentionBackward";
 
 // The options that the kernel of whole rows takes forward, and nothing takes back.
 void RefuseOptions(const AttentionOptions& o) {
-  RefuseWhen(static_cast<bool>(o.score_mod), "score_mod");
-  RefuseWhen(static_cast<bool>(o.keep_mod), "keep_mod");
-  RefuseWhen(static_cast<bool>(o.prob_mod), "prob_mod");
-  RefuseWhen(o.score != Score::kDot, "score other than dot");
+  RefuseWhen(static_cast<bool>(o.score_mod), "score_mod", kInstead);
+  RefuseWhen(static_cast<bool>(o.keep_mod), "keep_mod", kInstead);
+  RefuseWhen(static_cast<bool>(o.prob_mod), "prob_mod", kInstead);
+  RefuseWhen(o.score != Score::kDot, "score other than dot", kInstead);
   RefuseWhen(o.normalize != Normalize::kSoftmax && o.normalize != Normalize::kSoftmax1,
-             "normalize other than softmax and softmax1");
+             "normalize other than softmax and softmax1", kInstead);
   for (const auto& [tensor, name] :
        {std::pair{&o.relative_keys, "relative_keys"},
         std::pair{&o.relative_queries, "relative_queries"},
@@ -29,7 +26,7 @@ void RefuseOptions(const AttentionOptions& o) {
         std::pair{&o.content_bias, "content_bias"}, std::pair{&o.position_bias, "position_bias"},
         std::pair{&o.distance_bias, "distance_bias"}, std::pair{&o.bucket_bias, "bucket_bias"},
         std::pair{&o.log_gates, "log_gates"}}) {
-    RefuseWhen(tensor->has_value(), name);
+    RefuseWhen(tensor->has_value(), name, kInstead);
   }
 }
 

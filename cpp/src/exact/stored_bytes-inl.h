@@ -1,6 +1,6 @@
 // Scores and sums of int8 keys and values as they are stored, in fixed point: half the time that
-// they take as floats (Zen 4). Cached keys were rounded to bytes before, by up to 1 / 254 of the
-// largest of a row. What fixed point rounds is less than a thousandth of what that cost.
+// they take as floats (Zen 4). Cached rows were rounded to bytes before, by up to 1 / 254 of their
+// largest number. What fixed point rounds is at most 0.4 % of what that may have cost.
 #if defined(HEED_EXACT_STORED_BYTES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_EXACT_STORED_BYTES_INL_H_
 #undef HEED_EXACT_STORED_BYTES_INL_H_
@@ -123,8 +123,8 @@ HWY_INLINE void PackByteValues(const StoredRows& values, size_t key, size_t v_co
 }
 
 // Adds weights x values of a panel, whose first key is column `key` of the tile and whose weights
-// begin at `first`. The next ones are
-// asked for meanwhile, a line for each four keys of a vector of columns: as many as are used.
+// begin at `first`. The next ones are asked for meanwhile, a line for each four keys of a vector of
+// columns: as many as are used.
 template <size_t kRows>
 HWY_INLINE void AddBytePanel(const StoredRows& values, size_t key, const FixedRows& weights,
                              size_t first, size_t v_cols, BytePanel& panel) {

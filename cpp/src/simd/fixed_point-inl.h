@@ -37,8 +37,8 @@ inline constexpr size_t kDigits = 3;
 inline constexpr size_t kMostBytes = 256;
 
 // Up to kByteRows rows of numbers: digit[0] + 256 digit[1] + 65536 digit[2], times the unit of the
-// row, of which the largest number has 127 * 65536. What is rounded off is at most 2^-24 of that,
-// and less than a thousandth of what rounding keys or values to bytes has cost before.
+// row, of which the largest number has 127 * 65536. Besides what floats round, half a unit is
+// rounded off at most: 1.01 * 2^-24 of the largest number.
 struct FixedRows {
   HWY_ALIGN int8_t digits[kByteRows][kDigits][kMostBytes];
   float units[kByteRows];

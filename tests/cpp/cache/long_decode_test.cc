@@ -1,6 +1,7 @@
 // Decoding over caches so long that keys are read row by row: every type agrees with the reference,
-// and int8 in fixed point does where numbers are far apart or are none.
+// and int8 in fixed point does where numbers are far apart, none at all or not finite.
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "attention_accuracy.h"
@@ -61,6 +62,58 @@ TEST_P(LongDecoding, BytesOfAnyWidthAndSeveralQueries) {
     const AttentionCase c = LongCase(2, w[0], w[1]);
     const KvCache cache = Filled(c, DType::kInt8);
     for (const int64_t q_len : {1, 3}) ExpectMatch(cache, Slice(c.q, kKeys - q_len, kKeys));
+  }
+}
+
+// KV head 0 has query heads 0 and 1, which share their tiles.
+using Change = std::function<void(AttentionCase&)>;
+
+TEST_P(LongDecoding, BytesOfNumbersFarApart) {
+  const auto scale_query = [](int64_t head, float factor) -> Change {
+    return [=](AttentionCase& c) {
+      c.q.ForEach([&](int64_t, int64_t h, int64_t, int64_t, float& x) {
+        if (h == head) x *= factor;
+      });
+    };
+  };
+  const Change changes[] = {
+      scale_query(1, 0.0f),
+      scale_query(1, 0x1p-110f),
+      [](AttentionCase& c) {
+        c.q.ForEach([](int64_t, int64_t, int64_t, int64_t d, float& x) { x *= d == 5 ? 30 : 1; });
+      },
+      [](AttentionCase& c) {
+        c.v.ForEach([](int64_t, int64_t, int64_t j, int64_t, float& x) {
+          x *= std::pow(10.0f, static_cast<float>(j % 9) - 4);
+        });
+      },
+  };
+  for (const Change& change : changes) {
+    AttentionCase c = LongCase(2, 64, 64);
+    change(c);
+    ExpectMatch(Filled(c, DType::kInt8), Slice(c.q, kKeys - 1, kKeys));
+  }
+}
+
+TEST_P(LongDecoding, BytesKeepPoisonWhereItIsSeen) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const Change changes[] = {
+      [](AttentionCase& c) { c.q(0, 1, kKeys - 1, 7) = kNan; },
+      [](AttentionCase& c) { c.q(0, 1, kKeys - 1, 7) = std::numeric_limits<float>::infinity(); },
+      [](AttentionCase& c) { c.k(0, 0, 300, 7) = kNan; },
+      [](AttentionCase& c) { c.v(0, 0, 300, 7) = kNan; },
+      // The last of three queries alone sees these.
+      [](AttentionCase& c) { c.k(0, 0, kKeys - 1, 7) = kNan; },
+      [](AttentionCase& c) { c.v(0, 0, kKeys - 1, 7) = kNan; },
+  };
+  for (const Change& change : changes) {
+    AttentionCase c = LongCase(2, 64, 64);
+    change(c);
+    const KvCache cache = Filled(c, DType::kInt8);
+    const Buffer<float> q = Slice(c.q, kKeys - 3, kKeys);
+    ExpectMatch(cache, q);
+    const Results r = RunDecode(cache, q);
+    EXPECT_TRUE(std::isfinite(r.output(0, 2, 2, 0)));
   }
 }
 

@@ -64,7 +64,7 @@ void ExpectRefused(ErrorCode code, const char* text, const Change& change) {
 TEST(DeviceGradientBoundary, NamesTheOptionThatItLacks) {
   Call().Validate();
   constexpr auto kUnsupported = ErrorCode::kUnsupported;
-  ExpectRefused(kUnsupported, "score other than dot has no gradient on the GPU yet",
+  ExpectRefused(kUnsupported, "score other than dot is not offered on the GPU yet",
                 [](Call& c) { c.options.score = Score::kCosine; });
   ExpectRefused(kUnsupported, "normalize other than softmax and softmax1",
                 [](Call& c) { c.options.normalize = Normalize::kSigmoid; });
