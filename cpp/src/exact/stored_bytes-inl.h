@@ -59,8 +59,8 @@ HWY_NOINLINE void DotByteKeys(const StoredRows& keys, const FixedRows& queries, 
     }
     const VF scales = hn::LoadU(d, keys.scales + c);
     for (size_t r = 0; r < kRows; ++r) {
-      const VF unit = hn::Mul(scales, hn::Set(d, queries.units[r]));
-      hn::Store(hn::Mul(JoinDigits(sums[r]), unit), d, tile.row_scores(r0 + r) + c);
+      const VF dots = hn::Mul(JoinDigits(sums[r]), hn::Set(d, queries.units[r]));
+      hn::Store(hn::Mul(dots, scales), d, tile.row_scores(r0 + r) + c);
     }
   }
 }

@@ -87,6 +87,11 @@ TEST_P(LongDecoding, BytesOfNumbersFarApart) {
           x *= std::pow(10.0f, static_cast<float>(j % 9) - 4);
         });
       },
+      // Products of units beyond float32, sums of 0.
+      [](AttentionCase& c) {
+        c.q.ForEach([](int64_t, int64_t, int64_t, int64_t d, float& x) { x = d == 5 ? 1e12f : 0; });
+        c.k.ForEach([](int64_t, int64_t, int64_t, int64_t d, float& x) { x = d == 6 ? 1e38f : 0; });
+      },
   };
   for (const Change& change : changes) {
     AttentionCase c = LongCase(2, 64, 64);
