@@ -18,7 +18,8 @@ async function renew(page: Page, viewport: { width: number; height: number }): P
 export const test = base.extend({
   page: async ({ browser, baseURL, viewport, keepsOffline }, use) => {
     if (!shared) {
-      shared = await browser.newPage(baseURL ? { baseURL } : {});
+      const context = await browser.newContext(baseURL ? { baseURL } : {});
+      shared = await context.newPage();
       await prepare(shared, keepsOffline);
     }
     await renew(shared, viewport ?? { width: 1280, height: 860 });
