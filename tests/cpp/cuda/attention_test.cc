@@ -14,46 +14,27 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 class DeviceAttention : public OnDevice {};
 HEED_IN_EVERY_TYPE(DeviceAttention);
 
-Sizes Small() {
-  return {.batch = 2,
-          .num_heads = 4,
-          .num_kv_heads = 2,
-          .q_len = 41,
-          .kv_len = 150,
-          .head_dim = 24,
-          .head_dim_v = 20};
+AttentionCase Causal(int64_t q_len, int64_t kv_len) {
+  return CausalCase(SeveralSizes(), q_len, kv_len);
 }
 
-AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(), q_len, kv_len); }
-
 TEST_P(DeviceAttention, MatchesReferenceAtEveryLength) {
-  for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {3, 3}, {63, 63}, {65, 65}, {1, 200}, {130, 3}, {64, 128}}) {
-    ExpectDeviceMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
-  }
+  ForLengthsAroundTiles([](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, MatchesReferenceForEveryHeadDim) {
-  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {40, 33}, {64, 64}, {5, 80}, {96, 7}, {128, 128}, {192, 128}, {256, 256}}) {
-    ExpectDeviceMatches(OneHeadCase(20, 70, dim, dim_v), GetParam());
-  }
+  ForEveryHeadDim([](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, QueryHeadsShareKvHeads) {
-  for (const auto& [heads, kv_heads] :
-       std::vector<std::pair<int64_t, int64_t>>{{6, 1}, {6, 3}, {3, 3}}) {
-    Sizes sizes = Small();
-    sizes.num_heads = heads;
-    sizes.num_kv_heads = kv_heads;
-    ExpectDeviceMatches(MakeCase(sizes), GetParam());
-  }
+  ForSharedKvHeads([](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); },
+                   SeveralSizes());
 }
 
 TEST_P(DeviceAttention, TakesEveryLayout) {
   for (const Layout layout :
        {Layout::kDense, Layout::kBlhd, Layout::kPadded, Layout::kReversed, Layout::kOneBatch}) {
-    Sizes sizes = Small();
+    Sizes sizes = SeveralSizes();
     sizes.head_dim = sizes.head_dim_v = 32;
     AttentionCase c = MakeCase(sizes, 5, layout);
     c.output_layout = layout == Layout::kOneBatch ? Layout::kPadded : layout;
@@ -62,25 +43,26 @@ TEST_P(DeviceAttention, TakesEveryLayout) {
 }
 
 TEST_P(DeviceAttention, CausalWithAnyOffset) {
-  ForCausalOffsets(Small(), [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
+  ForCausalOffsets(SeveralSizes(),
+                   [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, WindowsOfEverySide) {
-  ForWindowsOfEverySide(Small(),
+  ForWindowsOfEverySide(SeveralSizes(),
                         [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, LengthsOfBatchesAndOfQueries) {
-  ForLengths(Small(), [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
+  ForLengths(SeveralSizes(), [](const AttentionCase& c) { ExpectDeviceMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceAttention, PrefixesAndDocuments) {
-  AttentionCase c = MakeCase(Small());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::At(10);
   c.prefix_lengths = {30, 0};
   ExpectDeviceMatches(c, GetParam());
-  c = MakeCase(Small());
+  c = MakeCase(SeveralSizes());
   // Whole tiles without a document of any row, padding, and ids that differ between entries.
   for (int i = 0; i < 2 * 41; ++i) c.query_documents.push_back(i < 41 ? 1 + i / 20 : 7 - i % 3);
   for (int j = 0; j < 2 * 150; ++j) c.key_documents.push_back(j < 75 ? -1 : j < 140 ? 2 : j % 9);
@@ -91,7 +73,7 @@ TEST_P(DeviceAttention, KeepAndBiasBroadcastAlongEveryAxis) {
   Random random(6);
   for (const Extents& shape :
        {Extents{2, 4, 41, 150}, Extents{1, 4, 1, 150}, Extents{2, 1, 41, 1}, Extents{1, 1, 1, 1}}) {
-    AttentionCase c = MakeCase(Small());
+    AttentionCase c = MakeCase(SeveralSizes());
     c.bias = MakeBias(shape, random, 0.2, Layout::kPadded);
     ExpectDeviceMatches(c, GetParam());
     c.keep = MakeKeep(shape, random, 0.6, Layout::kPadded);
@@ -126,7 +108,7 @@ TEST_P(DeviceAttention, NormalisersThatStream) {
 }
 
 TEST_P(DeviceAttention, AverageDoesNotLookAtScores) {
-  AttentionCase c = MakeCase(Small());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.scalars.normalize = Normalize::kAverage;
   c.q(0, 0, 0, 0) = std::nanf("");
   c.k(1, 0, 3, 0) = kInf;
@@ -151,7 +133,7 @@ TEST_P(DeviceAttention, SplitKeysMerge) {
 }
 
 TEST_P(DeviceAttention, HugeScoresAndUnderflow) {
-  AttentionCase c = MakeCase(Small());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.scalars.scale = 60.0;
   ExpectDeviceMatches(c, GetParam());
   ExpectDeviceMatches(c, GetParam(), {.processors = 64});

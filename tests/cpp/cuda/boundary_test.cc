@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/cuda.h"
+#include "refused.h"
 #include "src/cuda/fault.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/row_plan.h"
@@ -31,13 +32,7 @@ template <class Change>
 void ExpectRefused(ErrorCode code, const char* text, const Change& change) {
   Call call;
   change(call);
-  try {
-    call.Validate();
-    ADD_FAILURE() << "not refused: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(text));
-  }
+  ExpectRefusedCall(code, text, [&] { call.Validate(); });
 }
 
 // An address that must not be read: what lies in device memory.

@@ -2,15 +2,13 @@
 #include <cmath>
 
 #include "attention_case.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/cuda.h"
+#include "refused.h"
 #include "src/cuda/gradient_plan.h"
 
 namespace heed::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 // An address that must not be read: what lies in device memory.
 void* OnDeviceOnly(uintptr_t at) { return reinterpret_cast<void*>(at << 32); }
@@ -52,13 +50,7 @@ template <class Change>
 void ExpectRefused(ErrorCode code, const char* text, const Change& change) {
   Call call;
   change(call);
-  try {
-    call.Validate();
-    ADD_FAILURE() << "not refused: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(text));
-  }
+  ExpectRefusedCall(code, text, [&] { call.Validate(); });
 }
 
 TEST(DeviceGradientBoundary, NamesTheOptionThatItLacks) {
@@ -133,13 +125,9 @@ TEST(DeviceGradientBoundary, BlocksAreThoseOfWhatIsWanted) {
 TEST(DeviceGradientBoundary, SaysWhatIsMissingWithoutADevice) {
   if (cuda::Available().usable) GTEST_SKIP() << "there is a GPU";
   const Call c;
-  try {
+  ExpectRefusedCall(ErrorCode::kUnsupported, "heed::cuda found", [&] {
     cuda::AttentionBackward(c.q, c.k, c.v, c.out, c.lse, c.d_out, c.options, c.gradients, nullptr);
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_THAT(error.what(), HasSubstr("heed::cuda found"));
-  }
+  });
 }
 
 }  // namespace

@@ -22,17 +22,6 @@ const float kNan = std::nanf("");
 class DeviceGradient : public OnDevice {};
 HEED_IN_EVERY_TYPE(DeviceGradient);
 
-// More rows and keys than a block takes, tails of both.
-Sizes Several() {
-  return {.batch = 2,
-          .num_heads = 4,
-          .num_kv_heads = 2,
-          .q_len = 41,
-          .kv_len = 150,
-          .head_dim = 24,
-          .head_dim_v = 20};
-}
-
 TEST_P(DeviceGradient, MatchesReferenceElementByElement) {
   ExpectDeviceGradientsMatch(MakeCase(kGradientSizes), GetParam());
   Sizes sizes = kGradientSizes;
@@ -51,39 +40,29 @@ TEST_P(DeviceGradient, MatchesReferenceElementByElement) {
 }
 
 TEST_P(DeviceGradient, MatchesCpuAtEveryLength) {
-  for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {3, 3}, {63, 63}, {65, 65}, {1, 200}, {130, 3}, {64, 128}}) {
-    ExpectDeviceGradientsMatchCpu(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
-  }
+  ForLengthsAroundTiles(
+      [](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
 }
 
 TEST_P(DeviceGradient, MatchesCpuForEveryHeadDim) {
-  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {40, 33}, {64, 64}, {5, 80}, {96, 7}, {128, 128}, {192, 128}, {256, 256}}) {
-    ExpectDeviceGradientsMatchCpu(OneHeadCase(20, 70, dim, dim_v), GetParam());
-  }
+  ForEveryHeadDim([](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
 }
 
 TEST_P(DeviceGradient, QueryHeadsShareKvHeads) {
-  for (const auto& [heads, kv_heads] :
-       std::vector<std::pair<int64_t, int64_t>>{{6, 1}, {6, 3}, {3, 3}}) {
-    Sizes sizes = Several();
-    sizes.num_heads = heads;
-    sizes.num_kv_heads = kv_heads;
-    ExpectDeviceGradientsMatchCpu(MakeCase(sizes), GetParam());
-  }
+  ForSharedKvHeads([](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); },
+                   SeveralSizes());
 }
 
 TEST_P(DeviceGradient, TakesEveryLayoutAndTypeOfOutput) {
   for (const Layout layout : {Layout::kBlhd, Layout::kPadded, Layout::kReversed}) {
-    Sizes sizes = Several();
+    Sizes sizes = SeveralSizes();
     sizes.head_dim = sizes.head_dim_v = 32;
     AttentionCase c = MakeCase(sizes, 5, layout);
     c.output_layout = layout;
     ExpectDeviceGradientsMatchCpu(c, GetParam(), {.layout = layout});
   }
   // An output of two bytes makes D as wrong as itself, in the same way here and there.
-  AttentionCase c = MakeCase(Several());
+  AttentionCase c = MakeCase(SeveralSizes());
   Cotangents cotangents = MakeCotangents(c);
   const Values rounded =
       RunDeviceBackward(c, cotangents, DType::kFloat32, {.out_type = DType::kFloat16});
@@ -95,34 +74,34 @@ TEST_P(DeviceGradient, TakesEveryLayoutAndTypeOfOutput) {
 }
 
 TEST_P(DeviceGradient, CausalWithAnyOffset) {
-  ForCausalOffsets(Several(),
+  ForCausalOffsets(SeveralSizes(),
                    [](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
 }
 
 TEST_P(DeviceGradient, WindowsOfEverySide) {
   ForWindowsOfEverySide(
-      Several(), [](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
+      SeveralSizes(), [](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
 }
 
 TEST_P(DeviceGradient, LengthsOfBatchesAndOfQueries) {
-  ForLengths(Several(),
+  ForLengths(SeveralSizes(),
              [](const AttentionCase& c) { ExpectDeviceGradientsMatchCpu(c, GetParam()); });
 }
 
 TEST_P(DeviceGradient, PrefixesAndDocuments) {
-  AttentionCase c = MakeCase(Several());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::At(10);
   c.prefix_lengths = {30, 0};
   ExpectDeviceGradientsMatchCpu(c, GetParam());
-  c = MakeCase(Several());
+  c = MakeCase(SeveralSizes());
   for (int i = 0; i < 2 * 41; ++i) c.query_documents.push_back(i < 41 ? 1 + i / 20 : 7 - i % 3);
   for (int j = 0; j < 2 * 150; ++j) c.key_documents.push_back(j < 75 ? -1 : j < 140 ? 2 : j % 9);
   ExpectDeviceGradientsMatchCpu(c, GetParam());
 }
 
 TEST_P(DeviceGradient, ArraysMayLieOnTheDevice) {
-  AttentionCase c = CausalCase(Several(), 41, 150);
+  AttentionCase c = CausalCase(SeveralSizes(), 41, 150);
   c.key_lengths = {150, 60};
   c.query_documents.assign(41, 1);
   c.key_documents.assign(150, 1);
@@ -131,7 +110,7 @@ TEST_P(DeviceGradient, ArraysMayLieOnTheDevice) {
 }
 
 TEST_P(DeviceGradient, PatternsAreThoseOfTheCpu) {
-  Sizes sizes = Several();
+  Sizes sizes = SeveralSizes();
   sizes.q_len = sizes.kv_len = 150;
   AttentionCase c = MakeCase(sizes);
   c.scalars.patterns = {Longformer{.reach = 3, .dilation = {1, 5, 1, 2}, .global_tokens = {149}}};
@@ -145,7 +124,7 @@ TEST_P(DeviceGradient, KeepAndBiasBroadcastAlongEveryAxis) {
   Random random(6);
   for (const Extents& shape : {Extents{2, 4, 41, 150}, Extents{1, 4, 1, 150}, Extents{2, 1, 41, 1},
                                Extents{1, 1, 41, 150}, Extents{1, 1, 1, 1}}) {
-    AttentionCase c = MakeCase(Several());
+    AttentionCase c = MakeCase(SeveralSizes());
     c.bias = MakeBias(shape, random, 0.2, Layout::kPadded);
     ExpectDeviceGradientsMatchCpu(c, GetParam());
     c.keep = MakeKeep(shape, random, 0.6, Layout::kPadded);
@@ -155,7 +134,7 @@ TEST_P(DeviceGradient, KeepAndBiasBroadcastAlongEveryAxis) {
 }
 
 TEST_P(DeviceGradient, ModifiersTogether) {
-  AttentionCase c = CausalCase(Several(), 41, 150);
+  AttentionCase c = CausalCase(SeveralSizes(), 41, 150);
   c.scalars.softcap = 3.0;
   c.scalars.scale = -0.7;
   c.alibi_slopes = AlibiSlopes(4);
@@ -169,13 +148,13 @@ TEST_P(DeviceGradient, ModifiersTogether) {
 }
 
 TEST_P(DeviceGradient, DropoutHasTheBitsOfTheCpu) {
-  AttentionCase c = CausalCase(Several(), 41, 150);
+  AttentionCase c = CausalCase(SeveralSizes(), 41, 150);
   c.scalars.dropout = {.p = 0.4, .seed = 0x123456789abcdefu};
   ExpectDeviceGradientsMatchCpu(c, GetParam());
 }
 
 TEST_P(DeviceGradient, LargeScores) {
-  AttentionCase c = MakeCase(Several());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.scalars.scale = 4.0;
   ExpectDeviceGradientsMatchCpu(c, GetParam(), {}, 128);
 }
@@ -197,7 +176,7 @@ TEST_P(DeviceGradient, EmptyRowsGiveZeros) {
 }
 
 TEST_P(DeviceGradient, WhatIsHiddenCannotMatter) {
-  AttentionCase c = MakeCase(Several());
+  AttentionCase c = MakeCase(SeveralSizes());
   c.key_lengths = {37, 70};
   Random random(6);
   c.keep = MakeKeep({2, 4, 41, 150}, random, 0.6);
@@ -238,7 +217,7 @@ void ExpectSameReach(AttentionCase c, Cotangents cotangents, DType dtype) {
 }
 
 TEST_P(DeviceGradient, PoisonReachesWhatSeesIt) {
-  AttentionCase c = CausalCase(Several(), 41, 150);
+  AttentionCase c = CausalCase(SeveralSizes(), 41, 150);
   const Cotangents cotangents = MakeCotangents(c);
   const auto expect = [&](const auto& poison) {
     AttentionCase poisoned = c;
@@ -270,7 +249,7 @@ TEST_P(DeviceGradient, NothingToDoIsNotAnError) {
 
 // A call in float32 that wants nothing yet.
 struct FloatCall {
-  AttentionCase c = MakeCase(Several());
+  AttentionCase c = MakeCase(SeveralSizes());
   Cotangents cotangents = MakeCotangents(c);
   Results forward = RunAttention(c);
   DeviceGradientCall call;

@@ -36,10 +36,8 @@ Sizes Small() {
 AttentionCase Causal(int64_t q_len, int64_t kv_len) { return CausalCase(Small(), q_len, kv_len); }
 
 TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
-  for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {63, 127}, {65, 129}, {1, 700}, {300, 3}, {128, 256}}) {
-    ExpectHopperMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
-  }
+  ForLengthsAroundTiles([](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); },
+                        {{1, 1}, {63, 127}, {65, 129}, {1, 700}, {300, 3}, {128, 256}});
 }
 
 TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
@@ -54,13 +52,8 @@ TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
 }
 
 TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
-  for (const auto& [heads, kv_heads] :
-       std::vector<std::pair<int64_t, int64_t>>{{6, 1}, {14, 2}, {3, 3}}) {
-    Sizes sizes = Small();
-    sizes.num_heads = heads;
-    sizes.num_kv_heads = kv_heads;
-    ExpectHopperMatches(MakeCase(sizes), GetParam());
-  }
+  ForSharedKvHeads([](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); }, Small(),
+                   {{6, 1}, {14, 2}, {3, 3}});
 }
 
 TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {

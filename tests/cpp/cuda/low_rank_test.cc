@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "device_backend.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/registry.h"
 #include "low_rank_case.h"
+#include "refused.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/low_rank/request.h"
 
@@ -269,17 +269,6 @@ TEST_F(DeviceLowRank, NystromConvolvesAndReadsNothingBehindTheLengths) {
   }
 }
 
-template <class Make>
-void ExpectRefused(ErrorCode code, const std::string& text, const Make& make) {
-  try {
-    make();
-    ADD_FAILURE() << "not refused: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), ::testing::HasSubstr(text));
-  }
-}
-
 // An address that must not be read: what lies in device memory.
 template <class T>
 TensorView<T> OnDeviceOnly(int64_t batch, int64_t heads, int64_t len, int64_t dim, uintptr_t at) {
@@ -297,25 +286,25 @@ TEST(DeviceLowRankBoundary, RefusesBeforeAnythingRunsAndReadsNoTensor) {
   cuda::LinformerCall(q, k, v, projected, out);
   cuda::EfficientCall(q, k, v, {}, out);
   cuda::MemoryCompressedCall(q, k, v, {}, out);
-  ExpectRefused(ErrorCode::kOption, "key_projection is missing",
-                [&] { cuda::LinformerCall(q, k, v, {}, out); });
-  ExpectRefused(ErrorCode::kShape, "key_lengths has 2 values", [&] {
+  ExpectRefusedCall(ErrorCode::kOption, "key_projection is missing",
+                    [&] { cuda::LinformerCall(q, k, v, {}, out); });
+  ExpectRefusedCall(ErrorCode::kShape, "key_lengths has 2 values", [&] {
     static const int32_t kLengths[] = {1, 2};
     cuda::EfficientCall(q, k, v, {.key_lengths = kLengths}, out);
   });
-  ExpectRefused(ErrorCode::kUnsupported, "weights of efficient attention", [&] {
+  ExpectRefusedCall(ErrorCode::kUnsupported, "weights of efficient attention", [&] {
     AttentionOutputs weighed = out;
     weighed.weights = OnDeviceOnly<float>(1, 2, 5, 9, 6);
     cuda::EfficientCall(q, k, v, {}, weighed);
   });
-  ExpectRefused(ErrorCode::kRange, "compression = 0", [&] {
+  ExpectRefusedCall(ErrorCode::kRange, "compression = 0", [&] {
     MemoryCompressedOptions empty_blocks;
     empty_blocks.compression = 0;
     cuda::MemoryCompressedCall(q, k, v, empty_blocks, out);
   });
-  ExpectRefused(ErrorCode::kShape, "q_len is 5 and kv_len 9",
-                [&] { cuda::NystromCall(q, k, v, {}, {.output = out.output}); });
-  ExpectRefused(ErrorCode::kUnsupported, "head_dim = 5000", [&] {
+  ExpectRefusedCall(ErrorCode::kShape, "q_len is 5 and kv_len 9",
+                    [&] { cuda::NystromCall(q, k, v, {}, {.output = out.output}); });
+  ExpectRefusedCall(ErrorCode::kUnsupported, "head_dim = 5000", [&] {
     const auto wide = OnDeviceOnly<const float>(1, 1, 9, 5000, 7);
     cuda::EfficientCall(OnDeviceOnly<const float>(1, 2, 5, 5000, 8), wide, v, {}, out);
   });
@@ -331,8 +320,8 @@ TEST(DeviceLowRankBoundary, RefusesALaterStepThatNoGridHoldsBeforeTheFirst) {
   options.compression = 512;
   cuda::MemoryCompressedCall(q, k, v, options, out);
   options.compression = 1;  // 2^32 means
-  ExpectRefused(ErrorCode::kUnsupported, "thread blocks",
-                [&] { cuda::MemoryCompressedCall(q, k, v, options, out); });
+  ExpectRefusedCall(ErrorCode::kUnsupported, "thread blocks",
+                    [&] { cuda::MemoryCompressedCall(q, k, v, options, out); });
 }
 
 TEST(DeviceLowRankBoundary, WithoutADeviceItSaysWhatIsMissing) {
@@ -342,8 +331,8 @@ TEST(DeviceLowRankBoundary, WithoutADeviceItSaysWhatIsMissing) {
              k = OnDeviceOnly<const float>(1, 1, 9, 8, 2);
   const auto v = OnDeviceOnly<const float>(1, 1, 9, 4, 3);
   const AttentionOutputs out = {.output = OnDeviceOnly<float>(1, 2, 5, 4, 5)};
-  ExpectRefused(ErrorCode::kUnsupported, state.found,
-                [&] { cuda::EfficientAttention(q, k, v, {}, out, nullptr); });
+  ExpectRefusedCall(ErrorCode::kUnsupported, state.found,
+                    [&] { cuda::EfficientAttention(q, k, v, {}, out, nullptr); });
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "attention_case.h"
 
@@ -21,6 +23,43 @@ inline AttentionCase OneHeadCase(int64_t q_len, int64_t kv_len, int64_t head_dim
                    .kv_len = kv_len,
                    .head_dim = head_dim,
                    .head_dim_v = head_dim_v});
+}
+
+// More rows and keys than a block takes, tails of both.
+inline Sizes SeveralSizes() {
+  return {.batch = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .q_len = 41,
+          .kv_len = 150,
+          .head_dim = 24,
+          .head_dim_v = 20};
+}
+
+using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+
+// Of queries and keys, around tiles of 64.
+inline void ForLengthsAroundTiles(
+    const ExpectCase& expect,
+    const Pairs& lengths = {{1, 1}, {3, 3}, {63, 63}, {65, 65}, {1, 200}, {130, 3}, {64, 128}}) {
+  for (const auto& [q_len, kv_len] : lengths) expect(OneHeadCase(q_len, kv_len, 16, 16));
+}
+
+// Of keys and values, to the widest tiles.
+inline void ForEveryHeadDim(const ExpectCase& expect) {
+  for (const auto& [dim, dim_v] :
+       Pairs{{1, 1}, {40, 33}, {64, 64}, {5, 80}, {96, 7}, {128, 128}, {192, 128}, {256, 256}}) {
+    expect(OneHeadCase(20, 70, dim, dim_v));
+  }
+}
+
+inline void ForSharedKvHeads(const ExpectCase& expect, Sizes sizes,
+                             const Pairs& heads = {{6, 1}, {6, 3}, {3, 3}}) {
+  for (const auto& [num_heads, num_kv_heads] : heads) {
+    sizes.num_heads = num_heads;
+    sizes.num_kv_heads = num_kv_heads;
+    expect(MakeCase(sizes));
+  }
 }
 
 // Causal attention of sizes but for these lengths; the queries are the last tokens.
