@@ -29,30 +29,32 @@ export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
 /** The typed arrays that correspond to `DType`. */
 export type DTypeArray = Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array;
 
+interface ArrayClass {
+  new (length: number): DTypeArray;
+  new (buffer: ArrayBufferLike, offset: number, length: number): DTypeArray;
+}
+
+const ARRAYS: Readonly<Record<DType, ArrayClass>> = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  uint8: Uint8Array,
+  float16: Uint16Array,
+  bfloat16: Uint16Array,
+};
+
 export function makeView(
   dtype: DType,
   buffer: ArrayBufferLike,
   offset: number,
   length: number,
 ): DTypeArray {
-  switch (dtype) {
-    case "float32":
-      return new Float32Array(buffer, offset, length);
-    case "float64":
-      return new Float64Array(buffer, offset, length);
-    case "int32":
-      return new Int32Array(buffer, offset, length);
-    case "uint8":
-      return new Uint8Array(buffer, offset, length);
-    case "float16":
-    case "bfloat16":
-      return new Uint16Array(buffer, offset, length);
-  }
+  return new ARRAYS[dtype](buffer, offset, length);
 }
 
 /** A new typed array with memory of its own. */
 export function makeArray(dtype: DType, length: number): DTypeArray {
-  return makeView(dtype, new ArrayBuffer(length * ELEMENT_BYTES[dtype]), 0, length);
+  return new ARRAYS[dtype](length);
 }
 
 /** Element type of a typed array, or undefined when heed has no such type. */
@@ -74,9 +76,14 @@ function ofClass(name: string): DType | undefined {
   }
 }
 
+const TAG = Object.getOwnPropertyDescriptor(
+  Object.getPrototypeOf(Uint8Array.prototype),
+  Symbol.toStringTag,
+)?.get as (this: ArrayBufferView) => string | undefined;
+
 /** Class name that holds across realms, unlike instanceof. */
 export function className(view: ArrayBufferView): string {
-  return Object.prototype.toString.call(view).slice("[object ".length, -1);
+  return TAG.call(view) ?? "DataView";
 }
 
 /** Element type of a typed array; `declared` is what the caller wrote beside it. */

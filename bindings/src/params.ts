@@ -143,8 +143,8 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
 
 /** Replaces `window: { left, right }` by the two parameters that the registry knows. */
 export function expandWindow(params: Record<string, unknown>): Record<string, unknown> {
+  if (params.window === undefined) return params;
   const { window, ...rest } = params;
-  if (window === undefined) return rest;
   if (window === null || typeof window !== "object" || Array.isArray(window)) {
     fail("option", "window", window, "{ left, right }, or lastN(n) for the last n keys");
   }
@@ -159,8 +159,8 @@ export function expandWindow(params: Record<string, unknown>): Record<string, un
 
 /** Replaces `dropout: { p, seed }` by the two parameters that the registry knows. */
 export function expandDropout(params: Record<string, unknown>): Record<string, unknown> {
+  if (params.dropout === undefined) return params;
   const { dropout, ...rest } = params;
-  if (dropout === undefined) return rest;
   if (dropout === null || typeof dropout !== "object" || Array.isArray(dropout)) {
     fail("option", "dropout", dropout, "{ p, seed }");
   }

@@ -113,15 +113,17 @@ export interface CallNames {
   readonly params: ReadonlySet<string>;
   /** All of them as C++ spells them. */
   readonly words: ReadonlySet<string>;
+  /** Rows of the mechanism's parameters, in its order. */
+  readonly parameters: readonly Parameter[];
 }
 
-function toCallNames(mechanism: Mechanism): CallNames {
+function toCallNames(mechanism: Mechanism, parameters: readonly Parameter[]): CallNames {
   const params = new Set([...mechanism.params, "layout"]);
   if (params.has("windowLeft")) params.add("window");
   if (params.has("dropoutP")) params.add("dropout");
   const inputs = new Set(mechanism.inputs.map(({ name }) => name));
   const words = new Set([...inputs, ...mechanism.params].map(snakeCase));
-  return { mechanism, inputs, params, words };
+  return { mechanism, inputs, params, words, parameters };
 }
 
 /** The registry of a loaded module, in JavaScript's words. */
@@ -152,7 +154,11 @@ export class Registry {
   callNames(id: unknown): CallNames {
     const known = this.#callNames.get(id as string);
     if (known !== undefined) return known;
-    const names = toCallNames(this.#find(id));
+    const mechanism = this.#find(id);
+    const names = toCallNames(
+      mechanism,
+      mechanism.params.map((name) => this.parameter(name)),
+    );
     this.#callNames.set(names.mechanism.id, names);
     return names;
   }

@@ -11,7 +11,13 @@ import type { CallArguments, ParamValue } from "./glue.js";
 import type { Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkNotNeeded, checkParam, expandDropout, expandWindow, publicName } from "./params.js";
-import { type Mechanism, type MechanismInput, type Registry, snakeCase } from "./registry.js";
+import {
+  type Mechanism,
+  type MechanismInput,
+  type Parameter,
+  type Registry,
+  snakeCase,
+} from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { elements, place, type Reading, type Role, readSource, type Source } from "./source.js";
 import { Wire } from "./wire.js";
@@ -39,16 +45,26 @@ const ROLES: Readonly<Record<string, Role>> = { float: "numbers", keep: "keep", 
 /** What may be stored in two bytes; everything else is float32. */
 const STORED: ReadonlySet<string> = new Set(["q", "k", "v"]);
 
-function toReading({ family }: Mechanism, input: MechanismInput, float64: boolean): Reading {
-  const role = ROLES[input.kind] ?? "numbers";
+function makeReading({ family }: Mechanism, input: MechanismInput): Reading {
   const vector = input.shapes.some((shape) => shape.length === 1);
   const half = family !== "layer" && family !== "position" && STORED.has(input.name);
   return {
-    role,
+    role: ROLES[input.kind] ?? "numbers",
     ...(vector ? { vector } : {}),
-    ...(float64 ? { float64 } : {}),
     ...(half ? { half } : {}),
   };
+}
+
+/** Every call asks for the same few: each input belongs to one mechanism. */
+const READINGS = new WeakMap<MechanismInput, Reading>();
+
+function toReading(mechanism: Mechanism, input: MechanismInput, float64: boolean): Reading {
+  let reading = READINGS.get(input);
+  if (reading === undefined) {
+    reading = makeReading(mechanism, input);
+    READINGS.set(input, reading);
+  }
+  return float64 ? { ...reading, float64 } : reading;
 }
 
 function checkLayout(value: unknown): Layout {
@@ -134,6 +150,10 @@ function bindShapes(
   geometry: Geometry | undefined,
   views: Readonly<Record<string, View4>>,
 ): void {
+  const open = [...sources.values()].filter(
+    ({ name }) => !(views[name] ?? (geometry && OWN_RULES.has(name))),
+  );
+  if (open.length === 0) return;
   const extents: Extents = new Map();
   if (geometry !== undefined) {
     const { batch, heads, qLen, kvLen, headDim } = geometry;
@@ -153,11 +173,9 @@ function bindShapes(
   ["batch", "num_heads", "len", "embed_dim"].forEach((symbol, axis) => {
     if (views.x) extents.set(symbol, { extent: views.x.shape[axis] as number, from: "x" });
   });
-  for (const input of mechanism.inputs) {
-    const source = sources.get(input.name);
-    const settled = views[input.name] ?? (geometry && OWN_RULES.has(input.name));
-    if (source === undefined || settled) continue;
-    bindExtents(input, source, extents);
+  for (const source of open) {
+    const input = mechanism.inputs.find(({ name }) => name === source.name);
+    if (input) bindExtents(input, source, extents);
   }
 }
 
@@ -218,18 +236,15 @@ function checkTogether(
 }
 
 function readParams(
-  registry: Registry,
-  mechanism: Mechanism,
+  parameters: readonly Parameter[],
   given: Record<string, unknown>,
 ): Map<string, ParamValue> {
   const params = new Map<string, ParamValue>();
-  for (const name of mechanism.params) {
+  for (const parameter of parameters) {
+    const { name } = parameter;
     const value = given[name];
-    if (value === undefined) {
-      checkNotNeeded(registry.parameter(name), publicName(name));
-      continue;
-    }
-    params.set(name, checkParam(registry.parameter(name), publicName(name), value));
+    if (value === undefined) checkNotNeeded(parameter, name);
+    else params.set(name, checkParam(parameter, publicName(name), value));
   }
   return params;
 }
@@ -247,7 +262,7 @@ export function prepare(
   const givenParams = asRecord("params", params);
   checkNames("inputs", givenInputs, names.inputs);
   checkNames("params", givenParams, names.params);
-  const checked = readParams(registry, mechanism, expandDropout(expandWindow(givenParams)));
+  const checked = readParams(names.parameters, expandDropout(expandWindow(givenParams)));
   const sources = readInputs(mechanism, givenInputs, float64);
   const layout = checkLayout(givenParams.layout);
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];

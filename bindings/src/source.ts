@@ -123,7 +123,9 @@ function readTyped(name: string, view: ArrayBufferView, declared: unknown, readi
   checkAttached(name, view);
   const dtype = dtypeOf(name, view, declared);
   checkDType(name, dtype, reading);
-  if (className(view) !== "Float16Array") return { dtype, data: view as DTypeArray };
+  if (dtype !== "float16" || className(view) !== "Float16Array") {
+    return { dtype, data: view as DTypeArray };
+  }
   const { buffer, byteOffset, byteLength } = view;
   return { dtype, data: new Uint16Array(buffer, byteOffset, byteLength / 2), float16Array: true };
 }

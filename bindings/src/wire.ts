@@ -28,7 +28,8 @@ export class Wire {
   place(heap: Heap, scope: Scope): number {
     const { length } = this.#table;
     const address = scope.allocate("arguments", length * Float64Array.BYTES_PER_ELEMENT);
-    heap.view("float64", address, length).set(this.#table);
+    const numbers = heap.view("float64", address, length);
+    for (let n = 0; n < length; n++) numbers[n] = this.#table[n] as number;
     return address;
   }
 }
