@@ -11,3 +11,17 @@ endif()
 if(NOT TARGET GTest::gmock)
   message(FATAL_ERROR "GoogleTest is here without GoogleMock (Debian: libgmock-dev)")
 endif()
+
+# The tests of a GoogleTest program, as that many processes which have every n-th test each: starting
+# thousands of them, one for every test, takes longer than most tests do. What ran stands in
+# test_reports/.
+function(heed_add_google_tests program processes)
+  math(EXPR last "${processes} - 1")
+  foreach(shard RANGE ${last})
+    set(name "${program}.${shard}")
+    add_test(NAME ${name} COMMAND ${program} --gtest_brief=1
+      "--gtest_output=json:${PROJECT_BINARY_DIR}/test_reports/${name}.json")
+    set_tests_properties(${name} PROPERTIES TIMEOUT 5400
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${processes};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endfunction()

@@ -2,7 +2,15 @@
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "./process.mjs";
-import { add, none, readJunit, readNodeTest, readPlaywright, readVitest } from "./tally.mjs";
+import {
+  add,
+  lineOf,
+  none,
+  readCtest,
+  readNodeTest,
+  readPlaywright,
+  readVitest,
+} from "./tally.mjs";
 import { root } from "./toolchain.mjs";
 
 const results = join(root, "build/results");
@@ -13,9 +21,12 @@ export class Tally {
   summaries = [];
 
   // `report` is the file that the runner writes, read by `read`; without one, `read` gets its output.
-  async run({ name, command, args, env, report, read, summary }) {
+  // `reports` is a folder of more of them, which `read` knows.
+  async run({ name, command, args, env, report, reports, read, summary }) {
     mkdirSync(results, { recursive: true });
-    if (report) rmSync(report, { force: true });
+    for (const stale of [report, reports].filter(Boolean)) {
+      rmSync(stale, { recursive: true, force: true });
+    }
     let output = "";
     let failure = null;
     try {
@@ -28,6 +39,7 @@ export class Tally {
     // A runner that fails before or after its tests counts as one failure.
     const missed = failure && counts.failed === 0 ? 1 : 0;
     this.total = add(this.total, { ...counts, failed: counts.failed + missed });
+    if (reports) this.summaries.push(`${name}: ${lineOf(counts)}`);
     for (const line of plain(output).split("\n")) {
       if (summary.test(line)) this.summaries.push(`${name}: ${line.trim()}`);
     }
@@ -47,13 +59,15 @@ function plain(text) {
 
 export function ctest(tools, preset, extra = {}) {
   const report = join(results, `${preset}.xml`);
+  const reports = join(root, "build", preset.replace(/-tests$/, ""), "test_reports");
   return {
     name: `ctest ${preset}`,
     command: "ctest",
     args: ["--preset", preset, "-j2", "--output-junit", report],
     env: { ...tools.env, ...extra },
     report,
-    read: readJunit,
+    reports,
+    read: (file) => readCtest(file, reports),
     summary: /% tests passed/,
   };
 }

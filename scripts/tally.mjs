@@ -1,5 +1,6 @@
 // Reads what each test runner says of itself, for one line that adds them up.
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 
 // Counts are { passed, failed, skipped }.
 export function add(a, b) {
@@ -12,16 +13,31 @@ export function add(a, b) {
 
 export const none = { passed: 0, failed: 0, skipped: 0 };
 
-// ctest --output-junit
-export function readJunit(file) {
-  const suite = /<testsuite\b[^>]*>/.exec(readFileSync(file, "utf8"))[0];
-  const count = (name) => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(suite)?.[1] ?? 0);
-  const skipped = count("skipped") + count("disabled");
-  return {
-    passed: count("tests") - count("failures") - skipped,
-    failed: count("failures"),
-    skipped,
-  };
+// --gtest_output=json of one process
+export function readGoogleTest(file) {
+  const { testsuites, failures, disabled } = JSON.parse(readFileSync(file, "utf8"));
+  const tests = testsuites.flatMap(({ testsuite }) => testsuite);
+  const skipped = tests.filter(({ result }) => result === "SKIPPED").length;
+  const run = tests.filter(({ status }) => status === "RUN").length;
+  return { passed: run - failures - skipped, failed: failures, skipped: skipped + disabled };
+}
+
+const CTEST_STATUS = { run: "passed", fail: "failed", notrun: "skipped", disabled: "skipped" };
+
+// ctest --output-junit. A process of many GoogleTests counts as these, which it lists in `reports`; one
+// that dies before it does, or after they passed, is a failure.
+export function readCtest(file, reports) {
+  const cases = [
+    ...readFileSync(file, "utf8").matchAll(/<testcase name="([^"]*)"[^>]*status="(\w+)"/g),
+  ];
+  return cases.reduce((total, [, name, status]) => {
+    const outcome = CTEST_STATUS[status] ?? "failed";
+    const report = join(reports, `${name}.json`);
+    if (!existsSync(report)) return add(total, { ...none, [outcome]: 1 });
+    const counts = readGoogleTest(report);
+    const died = outcome === "failed" && counts.failed === 0 ? 1 : 0;
+    return add(total, { ...counts, failed: counts.failed + died });
+  }, none);
 }
 
 // vitest --reporter=json

@@ -8,7 +8,7 @@ import { isAtLeast } from "../../scripts/process.mjs";
 import {
   add,
   lineOf,
-  readJunit,
+  readCtest,
   readNodeTest,
   readPlaywright,
   readVitest,
@@ -21,10 +21,6 @@ function file(text) {
 }
 
 test("ReadsEveryRunner", () => {
-  const junit = file(
-    '<?xml version="1.0"?>\n<testsuite name="x" tests="9" failures="1" disabled="0" skipped="2" time="3">',
-  );
-  assert.deepEqual(readJunit(junit), { passed: 6, failed: 1, skipped: 2 });
   const vitest = { numPassedTests: 5, numFailedTests: 1, numPendingTests: 2, numTodoTests: 1 };
   assert.deepEqual(readVitest(file(JSON.stringify(vitest))), { passed: 5, failed: 1, skipped: 3 });
   const playwright = { stats: { expected: 4, flaky: 1, unexpected: 2, skipped: 3 }, errors: [] };
@@ -32,6 +28,30 @@ test("ReadsEveryRunner", () => {
   assert.deepEqual(counts, { passed: 5, failed: 2, skipped: 3 });
   const tap = "# tests 7\n# pass 4\n# fail 1\n# cancelled 0\n# skipped 1\n# todo 1\n";
   assert.deepEqual(readNodeTest(tap), { passed: 4, failed: 1, skipped: 2 });
+});
+
+test("CountsTheTestsOfEveryProcess", () => {
+  const cases = ["a.0 run", "a.1 fail", "a.2 fail", "a.3 fail", "b run", "c notrun"].map(
+    (words) => {
+      const [name, status] = words.split(" ");
+      return `<testcase name="${name}" classname="${name}" time="0.1" status="${status}">`;
+    },
+  );
+  const ctest = file(`<?xml version="1.0"?>\n<testsuite name="x" tests="6">\n${cases.join("\n")}`);
+  const reports = mkdtempSync(join(tmpdir(), "heed-tally-"));
+  const ran = { status: "RUN", result: "COMPLETED" };
+  const write = (name, failures, tests) => {
+    const report = { failures, disabled: 0, testsuites: [{ testsuite: tests }] };
+    writeFileSync(join(reports, `${name}.json`), JSON.stringify(report));
+  };
+  write("a.0", 0, [ran, ran, { status: "RUN", result: "SKIPPED" }]);
+  write("a.1", 1, [ran, ran]);
+  write("a.2", 0, [ran]); // died after its tests
+  assert.deepEqual(readCtest(ctest, reports), {
+    passed: 2 + 1 + 1 + 1,
+    failed: 1 + 1 + 1,
+    skipped: 2,
+  });
 });
 
 test("AddsThemUpInOneLine", () => {
