@@ -1,19 +1,15 @@
 // German: the switch, the address, numbers, and that no page has a word of English left that does not
 // say so.
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
 import { WORDS } from "../../web/src/mechanisms/linear/state.js";
-import { misfit, problemsOf } from "../../web/vite/messages.mjs";
+import { misfit, problemsOf, readMessages } from "../../web/vite/messages.mjs";
 import { expectNothingSerious } from "./axe.js";
 import { test } from "./one_page.js";
 import { expect, test as ofStorage } from "./page.js";
 import { CRAFTED } from "./pages.js";
 
-const MESSAGES = JSON.parse(
-  readFileSync(fileURLToPath(new URL("../../web/messages/de.json", import.meta.url)), "utf8"),
-) as Record<string, string>;
+const MESSAGES: Record<string, string> = readMessages("de");
 
 /** English messages that read differently in German, without tags and values. */
 const ENGLISH = Object.entries(MESSAGES)
@@ -27,7 +23,24 @@ test("every message has a translation that fits, and none is left over", () => {
   expect(misfit("<em>{}</em> keys", "viele <em>{}</em> Keys")).toContain("viele");
 });
 
-const TITLES = readMechanisms().map(({ title }) => title);
+const wordsIn = (texts: readonly string[]): string[] =>
+  texts.flatMap((text) => text.toLowerCase().match(/\p{L}{3,}/gu) ?? []);
+const GERMAN_WORDS = new Set(wordsIn(Object.values(MESSAGES)));
+/** Those of example sentences, and letters of formulas. */
+const WRITTEN = ["and", "because", "blue", "has", "noise", "red", "seed", "the", "which"];
+/** What only English messages say shows where a text is none of them. */
+const ENGLISH_WORDS = new Set(
+  wordsIn(Object.keys(MESSAGES)).filter(
+    (word) => !GERMAN_WORDS.has(word) && !WRITTEN.includes(word),
+  ),
+);
+
+const MECHANISMS = readMechanisms();
+/** The longest first: "ReLU attention" ends "Squared ReLU attention". */
+const TITLES = MECHANISMS.map(({ title = "" }) => title).sort((a, b) => b.length - a.length);
+const IDS = MECHANISMS.map(({ id = "" }) => id);
+/** Ids and files, wherever they stand. */
+const CODE = /\S*[_/]\S*/g;
 /** Tokens of example sentences, which are English. */
 const TOKENS = /^[\d ]*(the|all|and|is)$/;
 /** Words of an example that sentences of its page quote. */
@@ -65,7 +78,7 @@ const STOP_WORDS = /\b(the|of|and|is|are|with|from|each|every|this|that|not|its|
 const DECIMAL_POINT = /\d\.\d/;
 /** Versions, names and code that are the same in every language. */
 const SAME =
-  /onnxruntime-web 1\.30|PyTorch (vor )?2\.|FlashAttention 2\.1|Apache-2\.0|heed \d|0\.0 |left|commit|gcc|clang|AMD|Intel/;
+  /onnxruntime-web 1\.30|PyTorch (vor )?2\.|FlashAttention 2\.1|Apache-2\.0|heed \d|0\.0 |left|commit|gcc|clang|AMD|Intel|^(tiled|interleaved): /;
 
 async function expectGerman(page: Page): Promise<void> {
   const words = await wordsOf(page);
@@ -74,8 +87,14 @@ async function expectGerman(page: Page): Promise<void> {
     .map((text) => QUOTED.reduce((rest, quote) => rest.replaceAll(quote, ""), text))
     .map((text) => TITLES.reduce((rest: string, title) => rest.replace(`${title}`, ""), text))
     .filter((text) => ![SAME, TOKENS, EXPRESSION].some((pattern) => pattern.test(text)));
+  const english = (text: string) =>
+    wordsIn([text.replace(CODE, "")]).some((word) => ENGLISH_WORDS.has(word));
   const wrong = own.filter(
-    (text) => ENGLISH.includes(text) || STOP_WORDS.test(text) || DECIMAL_POINT.test(text),
+    (text) =>
+      ENGLISH.includes(text) ||
+      (!IDS.includes(text) && english(text)) ||
+      STOP_WORDS.test(text) ||
+      DECIMAL_POINT.test(text),
   );
   expect(wrong, page.url()).toEqual([]);
 }

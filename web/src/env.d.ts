@@ -18,6 +18,10 @@ declare module "virtual:messages/de/mechanisms" {
   >;
 }
 
+declare module "virtual:messages/de/gallery" {
+  export const messages: Readonly<Record<string, string>>;
+}
+
 declare module "virtual:messages/de/model" {
   /** Those that only the page of the language model says. */
   export const messages: Readonly<Record<string, string>>;

@@ -7,6 +7,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "svelte/compiler";
+import { mechanisms, parameters } from "./registry.mjs";
 
 const web = fileURLToPath(new URL("../", import.meta.url));
 
@@ -218,6 +219,7 @@ function readSource(file) {
 
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
 const OWN_FOLDERS = {
+  gallery: ["gallery"],
   model: ["model", "model_page"],
   training: ["training"],
   mechanisms: ["mechanisms"],
@@ -227,7 +229,13 @@ export const hasOwnMessages = (page) => Object.hasOwn(OWN_FOLDERS, page);
 
 const CRAFTED = join(web, "src/mechanisms/");
 
-/** What a crafted page says: its own files and those of the figures that it shares. */
+/** The sentences of a mechanism's parameters. */
+function parameterMessages(id) {
+  const names = mechanisms.find((row) => row.id === id)?.params.split(" ") ?? [];
+  return parameters.filter(({ name }) => names.includes(name)).map(({ summary }) => summary);
+}
+
+/** What a crafted page says: its own files, those of the figures that it shares, and its parameters. */
 export function craftedMessages(id) {
   const files = new Set();
   const follow = (file) => {
@@ -237,7 +245,7 @@ export function craftedMessages(id) {
     for (const [, path] of imports) follow(join(dirname(file), path.replace(/\.js$/, ".ts")));
   };
   follow(join(CRAFTED, id, "Page.svelte"));
-  return new Set([...files].flatMap(sourceMessages));
+  return new Set([...[...files].flatMap(sourceMessages), ...parameterMessages(id)]);
 }
 
 /**
@@ -246,13 +254,24 @@ export function craftedMessages(id) {
  */
 export function spokenMessages() {
   const pages = new Map();
+  const add = (messages, page) => {
+    for (const message of messages)
+      pages.set(message, (pages.get(message) ?? page) === page ? page : "");
+  };
   for (const file of sources()) {
     const isOwn = ([, folders]) =>
       folders.some((name) => file.startsWith(join(web, "src", name, "/")));
     const page = Object.entries(OWN_FOLDERS).find(isOwn)?.[0] ?? "";
-    for (const message of sourceMessages(file))
-      pages.set(message, (pages.get(message) ?? page) === page ? page : "");
+    add(sourceMessages(file), page);
   }
+  add(
+    mechanisms.map(({ summary }) => summary),
+    "gallery",
+  );
+  add(
+    parameters.map(({ summary }) => summary),
+    "mechanisms",
+  );
   return pages;
 }
 
@@ -263,6 +282,7 @@ export function siteMessages() {
     for (const message of all) found.add(message);
   };
   for (const file of sources()) add(sourceMessages(file));
+  add([...mechanisms, ...parameters].map(({ summary }) => summary));
   const markup = ["", "mechanisms", "vite"].flatMap((folder) =>
     readdirSync(join(web, folder))
       .filter((name) => name.endsWith(".html"))
@@ -278,8 +298,13 @@ export function siteMessages() {
   return found;
 }
 
-export const readMessages = (language) =>
-  JSON.parse(readFileSync(join(web, `messages/${language}.json`), "utf8"));
+const readTable = (name) => JSON.parse(readFileSync(join(web, `messages/${name}.json`), "utf8"));
+
+/** Every translation: of the site's own messages, and of the registry's sentences. */
+export const readMessages = (language) => ({
+  ...readTable(language),
+  ...readTable(`registry.${language}`),
+});
 
 /** Why a translation does not fit its message, or null. */
 export function misfit(message, translation) {

@@ -52,7 +52,7 @@ function partsOf(id) {
   return {
     id,
     title: escaped(row.title),
-    summary: escaped(row.summary),
+    summary: `{{${row.summary}}}`,
     family: `<a href="../gallery.html#family=${row.family}">${familyName(row.family)}</a>`,
     year: String(row.year),
     cost: COST_NAMES[row.cost] ?? escaped(row.cost),

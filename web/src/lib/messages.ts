@@ -13,6 +13,7 @@ export const language: Language = page?.lang === "de" ? "de" : "en";
 
 /** Messages that only one page says, by its `data-messages`. */
 const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, string> }>>> = {
+  gallery: () => import("virtual:messages/de/gallery"),
   model: () => import("virtual:messages/de/model"),
   training: () => import("virtual:messages/de/training"),
 };
@@ -60,6 +61,9 @@ export function t(strings: TemplateStringsArray, ...values: readonly unknown[]):
     String(values[index === "" ? at++ : Number(index)]),
   );
 }
+
+/** A sentence of the registry: of a mechanism or a parameter. */
+export const registrySentence = (summary: string): string => said(summary);
 
 /** Tags and values of a message, between which its pieces stand. */
 const MARK = /<\/?\w+>|\{\}/;

@@ -116,21 +116,27 @@ export function racePlot(
 }
 
 const COLUMNS = [
-  "contestant",
+  t`contestant`,
   t`tokens`,
   t`median ms`,
   "p10 ms",
   "p90 ms",
-  "runs",
-  "distance",
+  t`runs`,
+  t`distance`,
   t`memory bytes`,
   t`scratch bytes`,
-  "sees",
-  "note",
+  t`sees`,
+  t`note`,
 ];
 
+const SEEN: Readonly<Record<RaceRow["sees"], string>> = {
+  all: t`all`,
+  past: t`the past`,
+};
+
 function noteOf(row: RaceRow): string {
-  if (row.status !== "timed") return `${row.status}: ${row.reason ?? ""}`;
+  if (row.status === "skipped") return t`skipped: ${row.reason ?? ""}`;
+  if (row.status === "failed") return t`failed: ${row.reason ?? ""}`;
   return isNoisy(row) ? t`noisy` : "";
 }
 
@@ -150,7 +156,7 @@ export function raceTable(rows: readonly RaceRow[]): Rows {
       short(row.distance),
       row.heapBytes ?? "",
       row.scratchBytes ?? "",
-      row.sees,
+      SEEN[row.sees],
       noteOf(row),
     ]),
   };
