@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -15,21 +14,6 @@ namespace {
 void Require(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
 }
-
-// Asks for the Hopper kernel while it lives, unless the environment asks for something already.
-class HopperPath {
- public:
-  explicit HopperPath(bool asks) : asks_(asks && std::getenv(kName) == nullptr) {
-    if (asks_) setenv(kName, "hopper", 1);
-  }
-  ~HopperPath() {
-    if (asks_) unsetenv(kName);
-  }
-
- private:
-  static constexpr const char* kName = "HEED_CUDA_PATH";
-  const bool asks_;
-};
 
 RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& copies) {
   RecurrentOptions copied = options;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,21 @@ class DeviceCopies {
   char* CopyBytes(char* host, size_t bytes);
 
   std::vector<Span> spans_;
+};
+
+// Asks for the Hopper kernels while it lives, unless the environment asks for something already.
+class HopperPath {
+ public:
+  explicit HopperPath(bool asks) : asks_(asks && std::getenv(kName) == nullptr) {
+    if (asks_) setenv(kName, "hopper", 1);
+  }
+  ~HopperPath() {
+    if (asks_) unsetenv(kName);
+  }
+
+ private:
+  static constexpr const char* kName = "HEED_CUDA_PATH";
+  const bool asks_;
 };
 
 // Waits for the default stream: what Check() says of a bad value; empty when it finds none.

@@ -2,13 +2,12 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/combine_kernel.h"
 #include "src/cuda/hopper_launch.h"
+#include "src/cuda/hopper_path.h"
 #include "src/cuda/launch.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/row_launch.h"
@@ -24,27 +23,6 @@ __global__ void __launch_bounds__(kBlockThreads)
     MergeSplits(const __grid_constant__ AttentionParams params) {
   DeviceBlock block(nullptr);
   CombineRow(block, params, blockIdx.x);
-}
-
-#ifdef HEED_CUDA_HOPPER
-constexpr bool kHopperIsCompiled = true;
-#else
-constexpr bool kHopperIsCompiled = false;
-#endif
-
-// The base path, until the Hopper kernel has run on a GPU (docs/cuda.md). HEED_CUDA_PATH=fastest
-// takes the faster of both, HEED_CUDA_PATH=hopper that kernel wherever it can compute the call: for
-// tests and comparisons.
-TilePath ChosenPath() {
-  const char* name = std::getenv("HEED_CUDA_PATH");
-  if (name == nullptr) return TilePath::kBase;
-  if (std::string_view(name) == "fastest") return TilePath::kFastest;
-  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kBase;
-}
-
-// Whether the current device runs the Hopper kernel, and the call wants it.
-bool RunsOnHopper(const DeviceProblem& call, const AttentionPlan& plan, const Device& device) {
-  return kHopperIsCompiled && device.is_hopper && TakesHopper(call, plan, ChosenPath());
 }
 
 void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, const Device& device,
@@ -76,7 +54,7 @@ void Launch(const DeviceProblem& call, Stream stream) {
   if (NeedsRows(call)) return LaunchRows(call, device, stream);
   const AttentionPlan plan(call, device.processors, ResidentBlocksOf(call, device));
   if (plan.IsEmpty()) return;
-  const bool on_hopper = RunsOnHopper(call, plan, device);
+  const bool on_hopper = TakesHopper(call, plan, PathOn(device));
   if (!on_hopper) GridOf(std::max(plan.num_blocks(), plan.num_merges()));  // before memory is taken
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);

@@ -15,6 +15,7 @@
 #include "src/cuda/fragments.h"
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/hopper_rows.h"
+#include "src/cuda/hopper_tiles.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
@@ -25,10 +26,6 @@
 namespace heed::cuda {
 
 inline constexpr float kLn2 = 0.693147181f;
-
-// Whether a 16-bit number is infinite or NaN: all bits of its exponent are set.
-HEED_DEVICE constexpr bool IsNotFinite(Float16, uint16_t bits) { return (~bits & 0x7c00) == 0; }
-HEED_DEVICE constexpr bool IsNotFinite(BFloat16, uint16_t bits) { return (~bits & 0x7f80) == 0; }
 
 template <class Group, class Shape>
 class HopperConsumer {
@@ -41,7 +38,7 @@ class HopperConsumer {
                                                                          : params.scale * kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
-    EachItem(p_, block, blocks, [&](int32_t item) {
+    EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
       FindPlace(item);
       const ItemKeys keys = FindKeys(group_, p_, place_);
       all_ = keys.all;
@@ -71,9 +68,6 @@ class HopperConsumer {
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
 
-  HEED_DEVICE static int RowInGroup(int t, int half) {
-    return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
-  }
   HEED_DEVICE int64_t PackedRow(int row_in_group) const {
     return place_.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
   }
@@ -253,7 +247,6 @@ class HopperConsumer {
     });
   }
   // Score n is that of key first + Apart(n); half a warp's row has every eighth pair of keys.
-  HEED_DEVICE static constexpr int Apart(int n) { return n / 4 * 8 + n % 2; }
   HEED_DEVICE int FirstKey(int t, int32_t tile) {
     return Group::Opaque(tile * kKeys + AccumulatorCol(t % kWarp, 0));
   }
@@ -284,20 +277,15 @@ class HopperConsumer {
   HEED_DEVICE void KeepPoisonOut(int32_t tile, int stage) {
     const bool poison = group_.AnyOfConsumers([&](int t) {
       bool found = false;
-      EachChunk(t, stage, [&](int at) {
-        uint32_t pairs[4];
-        group_.LoadChunk(t, at, pairs);
-        HEED_UNROLL for (int n = 0; n < 4; ++n) {
-          found = found || IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n])) ||
-                  IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n] >> 16));
-        }
-      });
+      EachChunk(t, stage, [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
       return found;
     });
     if (!poison) return;
     AddPoison(tile, stage);
     group_.SyncConsumers();  // both have read it
-    group_.Each([&](int t) { EachChunk(t, stage, [&](int at) { ClearPoison(t, at); }); });
+    group_.Each([&](int t) {
+      EachChunk(t, stage, [&](int at) { ClearPoison(group_, Element{}, t, at); });
+    });
     group_.FenceProxyAsync();
     group_.SyncConsumers();
   }
@@ -308,15 +296,6 @@ class HopperConsumer {
     HEED_NO_UNROLL for (int at = t * 16; at < kHalf; at += kGroupThreads * 16) {
       body(Shape::ValuesAt(stage) + own_ * kHalf + at);
     }
-  }
-  HEED_DEVICE void ClearPoison(int t, int at) {
-    uint32_t pairs[4];
-    group_.LoadChunk(t, at, pairs);
-    HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      if (IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n]))) pairs[n] &= 0xffff0000u;
-      if (IsNotFinite(Element{}, static_cast<uint16_t>(pairs[n] >> 16))) pairs[n] &= 0xffffu;
-    }
-    group_.StoreChunk(t, at, pairs);
   }
 
   // Adds what values that are not finite do to the rows that see their keys; 0 times one is NaN.
@@ -367,37 +346,10 @@ class HopperConsumer {
           StoreAs(DType::kFloat32, RowOfOutput(p_.lse, row), 0, end.lse);
         }
         if (p_.output.data == nullptr) continue;
-        char* to = RowOfOutput(p_.output, row);
-        const float factor = end.empty ? 0.0f : end.factor;
-        if (p_.output.dtype == DType::kFloat32) StoreFloats(t, half, factor, to);
-        if (p_.output.dtype == DType::kFloat16) StorePairs(Float16{}, t, half, factor, to);
-        if (p_.output.dtype == DType::kBFloat16) StorePairs(BFloat16{}, t, half, factor, to);
+        StoreSumsOfRow<Group, kOut>(t, half, out_, end.empty ? 0.0f : end.factor, p_.output.dtype,
+                                    p_.v.width, RowOfOutput(p_.output, row));
       }
     });
-  }
-  HEED_DEVICE void StoreFloats(int t, int half, float factor, char* to) {
-    const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
-    HEED_UNROLL for (int n = 2 * half; n < kOut; n += n % 2 == 0 ? 1 : 3) {
-      const int d = column + Apart(n);
-      if (d < p_.v.width) StoreAs(DType::kFloat32, to, d, out_(t, n) * factor);
-    }
-  }
-  // Two neighbours at once where both exist and the row is aligned to them.
-  template <class T>
-  HEED_DEVICE void StorePairs(T type, int t, int half, float factor, char* to) {
-    const bool aligned = reinterpret_cast<uintptr_t>(to) % 4 == 0;
-    const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
-    HEED_UNROLL for (int n = 2 * half; n < kOut; n += 4) {
-      const int d = column + Apart(n);
-      if (d >= p_.v.width) continue;
-      const uint32_t pair = Group::Pack(type, out_(t, n) * factor, out_(t, n + 1) * factor);
-      if (aligned && d + 1 < p_.v.width) {
-        reinterpret_cast<uint32_t*>(to)[d / 2] = pair;
-        continue;
-      }
-      reinterpret_cast<uint16_t*>(to)[d] = static_cast<uint16_t>(pair);
-      if (d + 1 < p_.v.width) reinterpret_cast<uint16_t*>(to)[d + 1] = pair >> 16;
-    }
   }
   HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int64_t row) const {
     return output.data + batch_ * output.strides[0] + HeadOf(row) * output.strides[1] +

@@ -28,7 +28,7 @@ class HopperProducer {
       : group_(group), p_(params), keys_(keys), values_(values) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
-    EachItem(p_, block, blocks, [&](int32_t item) {
+    EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
       const BlockPlace place = PlaceOfItem(p_, item);
       const TileSpan tiles = TilesOfItem<Shape>(FindKeys(group_, p_, place));
       HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {

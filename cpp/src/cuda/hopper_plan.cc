@@ -10,15 +10,31 @@ constexpr int64_t kVector = 16;  // bytes that TMA and copies of queries want ro
 constexpr int64_t kMostBytes = int64_t{1} << 40;  // of a stride
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
 
-// Positions, packed rows and items are 32 bits wide in the kernel.
-constexpr int64_t kFar = int64_t{1} << 30;
-
 int64_t RowBlocksOf(const AttentionProblem& p) {
   return (p.group * p.q_len + kHopperRows - 1) / kHopperRows;
 }
 
-// May TMA read the tensor? ("cuTensorMapEncodeTiled", CUDA driver API.) Strides of dimensions of
-// one entry do not matter.
+// Queries are read 16 bytes at a time.
+bool HasVectors(const StoredTensor& q) {
+  const int64_t size = ElementSize(q.dtype);
+  return FitsMap(q) && q.shape[3] * size % kVector == 0;
+}
+
+bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
+  const AttentionOptions& o = p.options;
+  bool near = p.group * p.q_len < kFar && p.kv_len < kFar &&
+              RowBlocksOf(p) * p.batch * p.num_kv_heads < kFar;
+  for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
+  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
+  const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
+                     !o.query_documents.empty() || !o.key_documents.empty() ||
+                     arrays.query_documents != nullptr;
+  // The scale joins the multiplication by log2(e), after the maximum.
+  return near && softmax && !pairs && o.dropout.p == 0 && p.scale > 0 && std::isfinite(p.scale);
+}
+
+}  // namespace
+
 bool FitsMap(const StoredTensor& t) {
   const int64_t size = ElementSize(t.dtype);
   bool fits = reinterpret_cast<uintptr_t>(t.data) % kVector == 0;
@@ -47,27 +63,6 @@ TileMap MapOf(const StoredTensor& t, uint32_t rows) {
   }
   return map;
 }
-
-// Queries are read 16 bytes at a time.
-bool HasVectors(const StoredTensor& q) {
-  const int64_t size = ElementSize(q.dtype);
-  return FitsMap(q) && q.shape[3] * size % kVector == 0;
-}
-
-bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
-  const AttentionOptions& o = p.options;
-  bool near = p.group * p.q_len < kFar && p.kv_len < kFar &&
-              RowBlocksOf(p) * p.batch * p.num_kv_heads < kFar;
-  for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
-  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
-  const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
-                     !o.query_documents.empty() || !o.key_documents.empty() ||
-                     arrays.query_documents != nullptr;
-  // The scale joins the multiplication by log2(e), after the maximum.
-  return near && softmax && !pairs && o.dropout.p == 0 && p.scale > 0 && std::isfinite(p.scale);
-}
-
-}  // namespace
 
 bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;

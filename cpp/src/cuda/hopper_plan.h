@@ -13,6 +13,14 @@ namespace heed::cuda {
 // Which kernel of attention tiles a call wants.
 enum class TilePath { kFastest, kBase, kHopper };
 
+// May TMA read the tensor? ("cuTensorMapEncodeTiled", CUDA driver API.) Strides of dimensions of
+// one entry do not matter.
+bool FitsMap(const StoredTensor& t);
+// What TMA is told of it; boxes have `rows` rows.
+TileMap MapOf(const StoredTensor& t, uint32_t rows);
+// Positions, packed rows and items are 32 bits wide in the kernels: below this.
+inline constexpr int64_t kFar = int64_t{1} << 30;
+
 // Can the Hopper kernel compute the call? Types, sockets, strides.
 bool FitsHopper(const DeviceProblem& call);
 

@@ -16,12 +16,13 @@ namespace heed::cuda {
 
 // Calls body(item) for each item of the block, in order. There are fewer than 2^30.
 template <class Body>
-HEED_DEVICE void EachItem(const AttentionParams& p, int32_t block, int32_t blocks,
-                          const Body& body) {
-  const int32_t items = static_cast<int32_t>(p.row_blocks * p.units);
+HEED_DEVICE void EachItem(int32_t items, int32_t block, int32_t blocks, const Body& body) {
   HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
     body(ItemOf(block, blocks, round));
   }
+}
+HEED_DEVICE int32_t ItemsOf(const AttentionParams& p) {
+  return static_cast<int32_t>(p.row_blocks * p.units);
 }
 HEED_DEVICE BlockPlace PlaceOfItem(const AttentionParams& p, int32_t item) {
   return PlaceOf(item, p.row_blocks, p.units, 1);
