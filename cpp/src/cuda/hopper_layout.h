@@ -41,6 +41,11 @@ HEED_DEVICE constexpr uint64_t SwizzledDescriptor(uint32_t address, int leading)
          static_cast<uint64_t>(kSwizzleBytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
+// The same matrix `bytes` further on: a multiple of 16, within shared memory.
+HEED_DEVICE constexpr uint64_t AdvancedDescriptor(uint64_t matrix, int bytes) {
+  return matrix + static_cast<uint32_t>(bytes >> 4);
+}
+
 // A tensor [batch, heads, len, width] of 16-bit numbers as TMA sees it, innermost dimension first,
 // read in boxes of 64 columns by `rows` rows. What lies outside of the tensor is read as 0.
 struct TileMap {

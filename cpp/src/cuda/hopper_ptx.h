@@ -80,6 +80,15 @@ __device__ __forceinline__ void LoadBox(uint32_t to, const CUtensorMap* map, uin
       "l"(map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
       : "memory");
 }
+// "cp.async.bulk": so many bytes of global memory. Both places are multiples of 16. By one thread.
+__device__ __forceinline__ void LoadBytes(uint32_t to, const void* from, uint32_t bytes,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 // "membar/fence", fence.proxy.async: what this thread wrote before is seen by wgmma and TMA after.
 __device__ __forceinline__ void FenceProxyAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -103,6 +112,11 @@ __device__ __forceinline__ void MmaWait() {
       "+f"(c[i + 6]), "+f"(c[i + 7])
 #define HEED_OUT_32(c, i) \
   HEED_OUT_8(c, i), HEED_OUT_8(c, i + 8), HEED_OUT_8(c, i + 16), HEED_OUT_8(c, i + 24)
+#define HEED_FROM_0_TO_23                                                                 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23"
+#define HEED_FROM_24_TO_39 \
+  "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39"
 #define HEED_FROM_0_TO_31                                                                 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -114,6 +128,8 @@ __device__ __forceinline__ void MmaWait() {
   "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "    \
   "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
   "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define HEED_SUMS_24 "{" HEED_FROM_0_TO_23 "}"
+#define HEED_SUMS_40 "{" HEED_FROM_0_TO_23 ", " HEED_FROM_24_TO_39 "}"
 #define HEED_SUMS_32 "{" HEED_FROM_0_TO_31 "}"
 #define HEED_SUMS_64 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 "}"
 #define HEED_SUMS_128 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 ", " HEED_FROM_64_TO_127 "}"
@@ -141,6 +157,8 @@ __device__ __forceinline__ void MmaWait() {
                  : OUT                                                                             \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));                    \
   }
+#define HEED_OUT_ALL_48 HEED_OUT_8(c, 0), HEED_OUT_8(c, 8), HEED_OUT_8(c, 16)
+#define HEED_OUT_ALL_80 HEED_OUT_32(c, 0), HEED_OUT_8(c, 32)
 #define HEED_OUT_ALL_64 HEED_OUT_32(c, 0)
 #define HEED_OUT_ALL_128 HEED_OUT_32(c, 0), HEED_OUT_32(c, 32)
 #define HEED_OUT_ALL_256 HEED_OUT_ALL_128, HEED_OUT_32(c, 64), HEED_OUT_32(c, 96)
@@ -150,6 +168,10 @@ struct Columns {};
 
 HEED_MMA_SHARED(Float16, "f16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34")
 HEED_MMA_SHARED(BFloat16, "bf16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34")
+HEED_MMA_SHARED(Float16, "f16", 48, HEED_SUMS_24, HEED_OUT_ALL_48, "%24", "%25", "%26")
+HEED_MMA_SHARED(Float16, "f16", 80, HEED_SUMS_40, HEED_OUT_ALL_80, "%40", "%41", "%42")
+HEED_MMA_SHARED(BFloat16, "bf16", 48, HEED_SUMS_24, HEED_OUT_ALL_48, "%24", "%25", "%26")
+HEED_MMA_SHARED(BFloat16, "bf16", 80, HEED_SUMS_40, HEED_OUT_ALL_80, "%40", "%41", "%42")
 HEED_MMA_SHARED(Float16, "f16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_SHARED(BFloat16, "bf16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_REGISTERS(Float16, "f16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35",
@@ -168,12 +190,18 @@ HEED_MMA_REGISTERS(BFloat16, "bf16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128
 #undef HEED_MMA_SHARED
 #undef HEED_MMA_REGISTERS
 #undef HEED_OUT_ALL_64
+#undef HEED_OUT_ALL_48
+#undef HEED_OUT_ALL_80
 #undef HEED_OUT_ALL_128
 #undef HEED_OUT_ALL_256
 #undef HEED_SUMS_32
+#undef HEED_SUMS_24
+#undef HEED_SUMS_40
 #undef HEED_SUMS_64
 #undef HEED_SUMS_128
 #undef HEED_FROM_0_TO_31
+#undef HEED_FROM_0_TO_23
+#undef HEED_FROM_24_TO_39
 #undef HEED_FROM_32_TO_63
 #undef HEED_FROM_64_TO_127
 #undef HEED_OUT_32

@@ -5,7 +5,7 @@
 //   index()           0: the one that loads; then those that compute
 //   Sync, SyncAll     barriers of the group and of the block; consumers have one of their own
 //   Leader(body)      body() by one thread of the group
-//   Load, Store, ...  of 16-bit numbers and chunks of eight, by a thread
+//   Load, Store, ...  of 16-bit numbers, words and chunks of eight numbers, by a thread
 //   Mma...            wgmma; registers that take part are left alone until MmaWait
 #ifndef HEED_SRC_CUDA_WARP_GROUP_H_
 #define HEED_SRC_CUDA_WARP_GROUP_H_
@@ -97,10 +97,20 @@ class DeviceWarpGroup : public DeviceBlock {
                            int entry) {
     ptx::LoadBox(shared_ + to, &map, barriers_ + 8 * barrier, column, row, head, entry);
   }
+  // By one thread: bytes of global memory go to `to`, and count for the barrier.
+  HEED_DEVICE void LoadBytes(int to, const void* from, int bytes, int barrier) {
+    ptx::LoadBytes(shared_ + to, from, bytes, barriers_ + 8 * barrier);
+  }
   HEED_DEVICE void FenceProxyAsync() { ptx::FenceProxyAsync(); }
 
   HEED_DEVICE uint16_t Load(int /*thread*/, int at) const {
     return *reinterpret_cast<const uint16_t*>(tiles_ + at);
+  }
+  HEED_DEVICE uint32_t LoadWord(int /*thread*/, int at) const {
+    return *reinterpret_cast<const uint32_t*>(tiles_ + at);
+  }
+  HEED_DEVICE void StoreWord(int /*thread*/, int at, uint32_t word) {
+    *reinterpret_cast<uint32_t*>(tiles_ + at) = word;
   }
   HEED_DEVICE void LoadChunk(int /*thread*/, int at, uint32_t (&pairs)[4]) const {
     const uint4 four = *reinterpret_cast<const uint4*>(tiles_ + at);

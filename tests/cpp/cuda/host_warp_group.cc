@@ -163,6 +163,35 @@ void HostWarpGroup::LoadBox(int to, const Map& map, int barrier, int column, int
   });
 }
 
+void HostWarpGroup::LoadBytes(int to, const void* from, int bytes, int barrier) {
+  HostBarrier& b = BarrierAt(barrier);
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || to % 16 != 0 || bytes % 16 != 0) {
+    Complain("a bulk copy that is not of multiples of 16 bytes");
+  }
+  for (int byte = 0; byte < bytes; byte += 2) {
+    block_.memory.WriteLater(agent_, 0, to + byte, barrier, b.phase + 1);
+  }
+  b.boxes.push_back([memory = &block_.memory, &b, to, from, bytes] {
+    for (int byte = 0; byte < bytes; byte += 2) {
+      uint16_t value;
+      std::memcpy(&value, static_cast<const char*>(from) + byte, 2);
+      memory->Arrive(to + byte, value);
+    }
+    b.bytes -= bytes;
+  });
+}
+
+uint32_t HostWarpGroup::LoadWord(int thread, int at) {
+  if (at % 4 != 0) Complain("a load of a word that is not aligned");
+  return Load(thread, at) | uint32_t{Load(thread, at + 2)} << 16;
+}
+
+void HostWarpGroup::StoreWord(int thread, int at, uint32_t word) {
+  if (at % 4 != 0) Complain("a store of a word that is not aligned");
+  block_.memory.Write(agent_, thread, at, static_cast<uint16_t>(word));
+  block_.memory.Write(agent_, thread, at + 2, static_cast<uint16_t>(word >> 16));
+}
+
 void HostWarpGroup::LoadChunk(int thread, int at, uint32_t (&pairs)[4]) {
   if (at % 16 != 0) Complain("a load of 16 bytes that is not aligned");
   for (int n = 0; n < 4; ++n) {

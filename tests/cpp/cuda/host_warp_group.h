@@ -131,9 +131,12 @@ class HostWarpGroup : public HostBlock {
   void ArriveWarps(int barrier);
   void WaitForPhase(int barrier, uint32_t parity);
   void LoadBox(int to, const Map& map, int barrier, int column, int row, int head, int entry);
+  void LoadBytes(int to, const void* from, int bytes, int barrier);
   void FenceProxyAsync() { ++agent_.fences; }
 
   uint16_t Load(int thread, int at) { return block_.memory.Read(agent_, thread, at); }
+  uint32_t LoadWord(int thread, int at);
+  void StoreWord(int thread, int at, uint32_t word);
   void LoadChunk(int thread, int at, uint32_t (&pairs)[4]);
   void StoreChunk(int thread, int at, const uint32_t (&pairs)[4]);
   void CopyAsync(int thread, int at, const void* from);

@@ -245,6 +245,28 @@ TEST(HostWarpGroup, TellsOfProductsWithoutFenceOrWait) {
   EXPECT_THAT(complaint(nothing, touch), HasSubstr("touched before"));
 }
 
+TEST(HostWarpGroup, BytesArriveWhenTheyAreWaitedFor) {
+  alignas(16) const uint32_t words[8] = {1, 2, 3, 4, 5, 0x12345678, 7, 8};
+  uint32_t seen = 0;
+  const auto run = [&](const uint32_t* from, bool waits) {
+    return RunTwo(
+        [&](HostWarpGroup& group) {
+          group.ArriveExpecting(0, 16);
+          group.LoadBytes(32, from, 16, 0);
+          group.WaitForPhase(0, 0);
+        },
+        [&](HostWarpGroup& group) {
+          if (waits) group.WaitForPhase(0, 0);
+          seen = group.LoadWord(5, 36);
+        });
+  };
+  EXPECT_EQ(run(words + 4, true), "");
+  EXPECT_EQ(seen, 0x12345678u);
+  EXPECT_NE(run(words + 4, false), "");
+  EXPECT_NE(seen, 0x12345678u);
+  EXPECT_THAT(run(words + 1, true), HasSubstr("multiples of 16 bytes"));
+}
+
 TEST(HostWarpGroup, TellsOfWrongDescriptorsAndEndlessWaits) {
   HostWarpGroup::Registers<float, 32> c;
   const auto multiply = [&](uint64_t change, int at) {
@@ -288,6 +310,7 @@ TEST(HopperLayout, DescriptorsHaveTheirFields) {
   EXPECT_EQ(d >> 32 & 0x3fff, 64u);
   EXPECT_EQ(d >> 49 & 7, 0u);
   EXPECT_EQ(d >> 62, 1u);
+  EXPECT_EQ(cuda::AdvancedDescriptor(d, 0x420), cuda::SwizzledDescriptor(0x2c00 + 0x420, 16384));
 }
 
 template <class Shape>
