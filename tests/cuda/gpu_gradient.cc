@@ -33,6 +33,7 @@ std::string RunGradientOnDevice(const DeviceGradientCall& call) {
   const cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths),
                                      copies.Copy(call.query_documents),
                                      copies.Copy(call.key_documents)};
+  const HopperPath path(call.on_hopper);
   cuda::AttentionBackward(copies.Copy(call.q), copies.Copy(call.k), copies.Copy(call.v),
                           copies.Copy(call.out), copies.Copy(call.lse), copies.Copy(call.d_out),
                           options, to, nullptr, arrays);

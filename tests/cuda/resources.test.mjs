@@ -1,8 +1,9 @@
 // What ptxas says of the kernels, without a GPU: each is compiled for sm_80 and sm_90a, and none may
 // use local memory (a stack frame or spilled registers) but those that are not meant to be fast,
 // which may. Registers are reported. The Hopper kernels are also disassembled: they use wgmma and TMA,
-// and no more registers than setmaxnreg leaves them. So are the probes of the benchmark. Skipped where nvcc or cuobjdump (of the same
-// toolkit; HEED_CUOBJDUMP names another) is missing. Run by `node --test tests/cuda/`; takes minutes.
+// and no more registers than setmaxnreg leaves them. So are the probes of the benchmark. Skipped where
+// nvcc or cuobjdump (of the same toolkit; HEED_CUOBJDUMP names another) is missing. Run by
+// `node --test tests/cuda/`; takes minutes.
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -64,13 +65,17 @@ function readableName(mangled) {
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
   const hopper = hopperColumns(mangled);
   if (hopper) return `Hopper, ${hopper[0]} columns of keys, ${hopper[1]} of values`;
+  const sums = hopperSums(mangled);
+  if (sums) {
+    return `Hopper, gradients of ${sums.byKeys ? "keys and values" : "queries"}, ${sums.columns} columns`;
+  }
   const recurrent = mangled.match(/(Recurrent|Random|Level)KernelI.*?ELi(\d+)E/);
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   const step = mangled.match(/StepBlocksI.*?\d+([A-Z][A-Za-z]*?)ParamsE/);
   if (step) return `StepBlocks ${step[1]}`;
   return (
     mangled.match(
-      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|DeltaBlocks|HeadSumBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }
@@ -81,6 +86,20 @@ function hopperColumns(mangled) {
     .match(/HopperShape.*?Li(\d+)ELi(\d+)E/)
     ?.slice(1)
     .map(Number);
+}
+
+/** What a gradient kernel for Hopper sums, of its mangled name, and in how many columns. */
+function hopperSums(mangled) {
+  const [, columns, sums] = mangled.match(/HopperGradientShape.*?Li(\d+)E.*?HopperSumsE(\d)/) ?? [];
+  return columns && { columns: Number(columns), byKeys: sums === "0" };
+}
+
+/** The products that a Hopper kernel is made of, by the columns of their results. */
+function widthsOfProducts(mangled) {
+  const sums = hopperSums(mangled);
+  if (sums) return [sums.byKeys ? 48 : 80, sums.columns];
+  const columns = hopperColumns(mangled)[1];
+  return [columns > 128 ? 64 : 128, columns];
 }
 
 async function compile(nvcc, path, arch, cubin) {
@@ -132,22 +151,23 @@ async function checkProbes(cuobjdump, cubin) {
 /** Looks at the machine code of the Hopper kernels of a file. */
 async function checkHopperCode(cuobjdump, cubin, diagnostic) {
   const kernels = await disassemble(cuobjdump, cubin);
-  assert.equal(kernels.length, 4, "64, 128, 192 and 256 columns");
+  assert.equal(
+    kernels.length,
+    4,
+    "64, 128, 192 and 256 columns, or two kernels of gradients of two",
+  );
   for (const sass of kernels) {
     const mangled = sass.slice(0, sass.indexOf("\n"));
     const name = readableName(mangled);
-    const columns = hopperColumns(mangled)[1];
-    const keys = columns > 128 ? 64 : 128;
-    for (const n of [keys, columns]) {
+    const widths = widthsOfProducts(mangled);
+    for (const n of widths) {
       assert.ok(sass.includes(`HGMMA.64x${n}x16`), `${name} multiplies with wgmma`);
     }
     assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
     assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
     assert.match(sass, /USETMAXREG\.TRY_ALLOC\S* UP\d+, 0xe8/, `${name} takes 232 registers`);
-    // Between the waits for the first scores and for the values of a tile, softmax: as many
-    // exponentials as scores, and those of softcap. ptxas would wait before them if it may.
-    const softmax = sass.split(/DEPBAR\.LE gsb0, 0x0/)[1];
-    assert.ok(softmax.split("MUFU.EX2").length - 1 >= keys, `${name} waits before softmax`);
+    if (hopperSums(mangled)) checkGradientOrder(sass, name, widths[0]);
+    else checkSoftmaxOrder(sass, name, widths[0]);
     // From here to where it ends, the code of the group that loads.
     const producer = sass.match(/USETMAXREG\.DEALLOC\S* 0x28[\s\S]*?\*\/\s+EXIT ;/)?.[0];
     assert.ok(producer, `${name} gives all but 40 registers back`);
@@ -157,6 +177,27 @@ async function checkHopperCode(cuobjdump, cubin, diagnostic) {
     diagnostic(`${name}: registers up to ${registers[0]} (computes), ${registers[1]} (loads)`);
     assert.ok(registers[0] <= 232 && registers[1] <= 40, `${name} uses ${registers}`);
   }
+}
+
+/** The exponentials in a piece of machine code. */
+const exponentialsIn = (sass) => sass.split("MUFU.EX2").length - 1;
+
+/**
+ * Between the waits for the first scores and for the values of a tile, softmax: as many exponentials
+ * as scores, and those of softcap. ptxas would wait before them if it may.
+ */
+function checkSoftmaxOrder(sass, name, keys) {
+  const softmax = sass.split(/DEPBAR\.LE gsb0, 0x0/)[1];
+  assert.ok(exponentialsIn(softmax) >= keys, `${name} waits before softmax`);
+}
+
+/**
+ * Between the waits for scores and for gradients of weights, weights: as many exponentials as a thread
+ * has cells, twice with those of softcap.
+ */
+function checkGradientOrder(sass, name, tile) {
+  const weights = sass.split(/DEPBAR\.LE gsb0, 0x1/)[1].split(/DEPBAR\.LE gsb0, 0x0/)[0];
+  assert.ok(exponentialsIn(weights) >= tile, `${name} waits before weights`);
 }
 
 test("TheReportIsRead", () => {

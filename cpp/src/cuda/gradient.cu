@@ -4,6 +4,8 @@
 #include "src/cuda/gradient_launch.h"
 #include "src/cuda/gradient_plan.h"
 #include "src/cuda/gradient_row_kernels.h"
+#include "src/cuda/hopper_gradient_launch.h"
+#include "src/cuda/hopper_path.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
 #include "src/message.h"
@@ -24,6 +26,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   SumHead(block, params, blockIdx.x);
 }
 
+__global__ void __launch_bounds__(kBlockThreads)
+    RowTableBlocks(const __grid_constant__ GradientParams params) {
+  extern __shared__ __align__(16) char memory[];
+  DeviceBlock block(memory);
+  RowTableKernel<DeviceBlock>(block, params).Run(blockIdx.x);
+}
+
 // Throws Error(kUnsupported) where the device has no room for some kernel of the plan.
 void CheckRoom(const GradientPlan& plan, const Device& device) {
   GridOf(plan.num_delta_blocks());
@@ -39,10 +48,32 @@ void CheckRoom(const GradientPlan& plan, const Device& device) {
   });
 }
 
+// The kernels that take tiles, on the base path.
+void LaunchTiles(const GradientPlan& plan, const GradientParams& params, Stream stream) {
+  WithElement(plan.dtype(),
+              [&](auto element) { LaunchGradients<decltype(element)>(plan, params, stream); });
+}
+
+// Those for Hopper, behind their row table.
+void LaunchTilesOnHopper(const DeviceGradient& call, const GradientParams& base,
+                         const Device& device, Stream stream) {
+  const HopperGradientPlan plan(call);
+  const DeviceMemory table(static_cast<size_t>(plan.table_words()) * sizeof(uint32_t), stream);
+  const GradientParams params = plan.Params(base, reinterpret_cast<uint32_t*>(table.get()));
+  RowTableBlocks<<<GridOf(plan.num_table_blocks()), kBlockThreads, kTableShared, stream>>>(params);
+  ThrowOnError(cudaGetLastError(), "launching the row table");
+  if (call.problem.attention.q.dtype == DType::kFloat16) {
+    LaunchHopperGradients<Float16>(plan, params, device, stream);
+  } else {
+    LaunchHopperGradients<BFloat16>(plan, params, device, stream);
+  }
+}
+
 void Launch(const DeviceGradient& call, Stream stream) {
   const Device device = CurrentDevice();
   const GradientPlan plan(call);
-  CheckRoom(plan, device);
+  const bool on_hopper = TakesHopperGradient(call, PathOn(device));
+  if (!on_hopper) CheckRoom(plan, device);
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
   const DeviceMemory scratch(static_cast<size_t>(plan.scratch_floats()) * sizeof(float), stream);
@@ -52,8 +83,11 @@ void Launch(const DeviceGradient& call, Stream stream) {
     DeltaBlocks<<<GridOf(plan.num_delta_blocks()), kBlockThreads, 0, stream>>>(params);
     ThrowOnError(cudaGetLastError(), "launching sums of rows");
   }
-  WithElement(plan.dtype(),
-              [&](auto element) { LaunchGradients<decltype(element)>(plan, params, stream); });
+  if (on_hopper) {
+    LaunchTilesOnHopper(call, params, device, stream);
+  } else {
+    LaunchTiles(plan, params, stream);
+  }
   if (plan.num_head_blocks() == 0) return;
   HeadSumBlocks<<<GridOf(plan.num_head_blocks()), kBlockThreads, kHeadSumBytes, stream>>>(params);
   ThrowOnError(cudaGetLastError(), "launching sums of heads");

@@ -30,6 +30,10 @@ struct GradientParams {
   // row add to the gradient of its head's slope (nullptr: not wanted).
   float* delta;
   float* slope_terms;
+  // For the Hopper kernels: tiles of the row table (hopper_gradient_layout.h), [batch, num_heads,
+  // table_tiles]. nullptr: the base path runs.
+  uint32_t* row_table;
+  int32_t table_tiles;
 };
 
 // Where a row's number lies in scratch.

@@ -53,6 +53,10 @@ struct DeviceGradientCall {
   AttentionGradients gradients;
   std::vector<int32_t> key_lengths;                     // the device array; empty = none
   std::vector<int32_t> query_documents, key_documents;  // likewise
+  // Asks for the Hopper kernels; without an effect on a GPU that lacks them.
+  bool on_hopper = false;
+  // How many of their blocks are emulated. A GPU has its own.
+  int64_t hopper_blocks = 2;
 };
 
 // Runs the call. Returns what Check() then says; empty when it finds nothing.

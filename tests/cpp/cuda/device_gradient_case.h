@@ -12,6 +12,8 @@ struct GradientChoices {
   Layout layout = Layout::kDense;    // of q, k, v and d_out where they are 16 bits wide
   bool arrays_on_device = false;     // key_lengths and documents of the case
   DType out_type = DType::kFloat32;  // of the output of forward
+  bool on_hopper = false;
+  int64_t hopper_blocks = 2;
 };
 
 // Rounds q, k, v and what arrives to the type, runs forward on the CPU, then backward on the device

@@ -1,15 +1,20 @@
 // cuda::AttentionBackward() in emulated blocks.
+#include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "device_backend.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
+#include "host_warp_group.h"
 #include "src/cuda/gradient_bias_kernel.h"
 #include "src/cuda/gradient_choice.h"
 #include "src/cuda/gradient_plan.h"
 #include "src/cuda/gradient_query_kernel.h"
 #include "src/cuda/gradient_row_kernels.h"
+#include "src/cuda/hopper_gradient_kernel.h"
+#include "src/cuda/hopper_gradient_plan.h"
 
 namespace heed::testing {
 namespace {
@@ -47,14 +52,43 @@ void RunTiles(const cuda::GradientPlan& plan, const cuda::GradientParams& params
       plan.num_bias_blocks(QueryProducts::kKeys), params);
 }
 
+template <class Shape>
+void RunHopperBlocks(const cuda::HopperGradientPlan& plan, const cuda::GradientParams& params,
+                     int64_t most_blocks) {
+  const int64_t blocks = std::min(most_blocks, plan.num_items(Shape::kSums));
+  const auto maps = plan.Maps(Shape::kSums, Shape::kTile);
+  for (int64_t index = 0; index < blocks; ++index) {
+    HostHopperBlock block(Shape::kBytes);
+    const std::string complaint = block.Run([&](HostWarpGroup& group) {
+      cuda::RunHopperGradient<HostWarpGroup, Shape>(group, params, maps, index, blocks);
+    });
+    ASSERT_EQ(complaint, "") << "block " << index << " of " << blocks;
+  }
+}
+
+// What stands before and behind both kernels is that of the base path.
+template <class T>
+void RunHopperTiles(const cuda::DeviceGradient& problem, const cuda::GradientParams& base,
+                    int64_t blocks) {
+  ASSERT_TRUE(cuda::TakesHopperGradient(problem, cuda::TilePath::kHopper));
+  const cuda::HopperGradientPlan plan(problem);
+  std::vector<uint32_t> table(static_cast<size_t>(plan.table_words()), 0x7fffffffu);
+  const cuda::GradientParams params = plan.Params(base, table.data());
+  RunBlocks(plan.num_table_blocks(), cuda::kTableShared, [&](HostBlock& block, int64_t index) {
+    cuda::RowTableKernel<HostBlock>(block, params).Run(index);
+  });
+  cuda::ForHopperGradients<T>(
+      plan, [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params, blocks); });
+}
+
 }  // namespace
 
 std::string RunGradientOnDevice(const DeviceGradientCall& call) {
   const cuda::DeviceArrays arrays = {DataOf(call.key_lengths), DataOf(call.query_documents),
                                      DataOf(call.key_documents)};
-  const cuda::GradientPlan plan(cuda::ValidateGradientForDevice(call.q, call.k, call.v, call.out,
-                                                                call.lse, call.d_out, call.options,
-                                                                call.gradients, arrays));
+  const cuda::DeviceGradient problem = cuda::ValidateGradientForDevice(
+      call.q, call.k, call.v, call.out, call.lse, call.d_out, call.options, call.gradients, arrays);
+  const cuda::GradientPlan plan(problem);
   std::vector<float> scratch(static_cast<size_t>(plan.scratch_floats()),
                              std::numeric_limits<float>::quiet_NaN());
   cuda::Fault fault;
@@ -62,10 +96,16 @@ std::string RunGradientOnDevice(const DeviceGradientCall& call) {
       plan.Params(plan.host_arrays().data(), scratch.data(), &fault);
   RunBlocks(plan.num_delta_blocks(), 0,
             [&](HostBlock& block, int64_t index) { cuda::FindDeltas(block, params, index); });
-  cuda::WithElement(plan.dtype(), [&](auto element) {
-    cuda::WithGradientShape<decltype(element)>(
-        plan.dim(), [&](auto shape) { RunTiles<decltype(shape)>(plan, params); });
-  });
+  if (call.on_hopper && plan.dtype() == DType::kFloat16) {
+    RunHopperTiles<Float16>(problem, params, call.hopper_blocks);
+  } else if (call.on_hopper) {
+    RunHopperTiles<BFloat16>(problem, params, call.hopper_blocks);
+  } else {
+    cuda::WithElement(plan.dtype(), [&](auto element) {
+      cuda::WithGradientShape<decltype(element)>(
+          plan.dim(), [&](auto shape) { RunTiles<decltype(shape)>(plan, params); });
+    });
+  }
   RunBlocks(plan.num_head_blocks(), cuda::kHeadSumBytes,
             [&](HostBlock& block, int64_t index) { cuda::SumHead(block, params, index); });
   return cuda::FaultText(fault);

@@ -1,0 +1,240 @@
+// The gradient kernels for Hopper: sizes, layouts, rows, sockets, poison, and the same bits however
+// many blocks run.
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "device_case.h"
+#include "device_gradient_case.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "shared_cases.h"
+
+namespace heed::testing {
+namespace {
+
+using ::testing::Each;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class DeviceHopperGradient : public OnDevice {};
+INSTANTIATE_TEST_SUITE_P(NarrowTypes, DeviceHopperGradient,
+                         ::testing::Values(DType::kFloat16, DType::kBFloat16),
+                         [](const auto& info) { return DTypeName(info.param); });
+
+constexpr GradientChoices kOnHopper = {.on_hopper = true};
+
+void ExpectHopperMatches(const AttentionCase& c, DType dtype, double size = 16) {
+  ExpectDeviceGradientsMatchCpu(c, dtype, kOnHopper, size);
+}
+
+// More rows and keys than a tile, tails of both, two blocks of keys.
+Sizes Several() {
+  return {.batch = 2,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .q_len = 70,
+          .kv_len = 150,
+          .head_dim = 24,
+          .head_dim_v = 16};
+}
+
+TEST_P(DeviceHopperGradient, MatchesReferenceElementByElement) {
+  Sizes sizes = kGradientSizes;
+  sizes.head_dim = sizes.head_dim_v = 8;
+  ExpectDeviceGradientsMatch(MakeCase(sizes), GetParam(), kOnHopper);
+  sizes.q_len = 19;
+  sizes.kv_len = 13;
+  AttentionCase c = MakeCase(sizes);
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::At(2);
+  c.scalars.softcap = 3.0;
+  c.scalars.scale = 0.7;
+  c.alibi_slopes = {0.5f, 0.25f, 0.125f, 1};
+  c.sinks = {0, -3, 2, 30};
+  ExpectDeviceGradientsMatch(c, GetParam(), kOnHopper);
+}
+
+TEST_P(DeviceHopperGradient, MatchesCpuAtEveryLength) {
+  for (const auto& [q_len, kv_len] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {63, 95}, {65, 97}, {1, 300}, {300, 3}, {128, 192}, {129, 129}}) {
+    ExpectHopperMatches(OneHeadCase(q_len, kv_len, 16, 16), GetParam());
+  }
+}
+
+TEST_P(DeviceHopperGradient, MatchesCpuForEveryHeadDim) {
+  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
+           {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
+    ExpectHopperMatches(OneHeadCase(70, 130, dim, dim_v), GetParam());
+  }
+}
+
+TEST_P(DeviceHopperGradient, QueryHeadsShareKvHeads) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int64_t, int64_t>>{{6, 1}, {6, 3}, {3, 3}}) {
+    Sizes sizes = Several();
+    sizes.num_heads = heads;
+    sizes.num_kv_heads = kv_heads;
+    ExpectHopperMatches(MakeCase(sizes), GetParam());
+  }
+}
+
+TEST_P(DeviceHopperGradient, TakesLayoutsOfAscendingStrides) {
+  for (const Layout layout : {Layout::kDense, Layout::kBlhd}) {
+    AttentionCase c = MakeCase(Several(), 5, layout);
+    for (const Layout output : {layout, Layout::kPadded, Layout::kReversed}) {
+      c.output_layout = output;
+      ExpectDeviceGradientsMatchCpu(c, GetParam(), {.layout = layout, .on_hopper = true});
+    }
+  }
+}
+
+TEST_P(DeviceHopperGradient, CausalWithAnyOffset) {
+  ForCausalOffsets(Several(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
+}
+
+TEST_P(DeviceHopperGradient, WindowsOfEverySide) {
+  ForWindowsOfEverySide(Several(),
+                        [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
+}
+
+TEST_P(DeviceHopperGradient, LengthsOfBatchesAndOfQueries) {
+  AttentionCase c =
+      ForLengths(Several(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
+  c.prefix_lengths = {140, 0};
+  ExpectHopperMatches(c, GetParam());
+}
+
+TEST_P(DeviceHopperGradient, LengthsMayLieOnTheDevice) {
+  AttentionCase c = CausalCase(Several(), 70, 150);
+  c.key_lengths = {150, 60};
+  ExpectDeviceGradientsMatchCpu(c, GetParam(), {.arrays_on_device = true, .on_hopper = true});
+}
+
+TEST_P(DeviceHopperGradient, ModifiersTogetherAndAlone) {
+  AttentionCase c = CausalCase(Several(), 70, 150);
+  c.scalars.softcap = 3.0;
+  ExpectHopperMatches(c, GetParam());
+  c.alibi_slopes = AlibiSlopes(4);
+  c.sinks = {0, -kInf, 2, 30};
+  ExpectHopperMatches(c, GetParam());
+  c.scalars.softcap.reset();
+  c.scalars.scale = 0.9;
+  ExpectHopperMatches(c, GetParam());
+  c.alibi_slopes.clear();
+  ExpectHopperMatches(c, GetParam());
+  c.sinks.clear();
+  c.scalars.normalize = Normalize::kSoftmax1;
+  ExpectHopperMatches(c, GetParam());
+}
+
+// 128 columns, where tiles have two panels.
+TEST_P(DeviceHopperGradient, WideColumnsTakeEverySocket) {
+  Sizes sizes = Several();
+  sizes.head_dim = sizes.head_dim_v = 128;
+  AttentionCase c = CausalCase(sizes, 150, 300);
+  c.key_lengths = {300, 170};
+  ExpectHopperMatches(c, GetParam());
+  c.scalars.window = {.left = 90, .right = 20};
+  c.scalars.softcap = 3.0;
+  c.alibi_slopes = AlibiSlopes(4);
+  c.sinks = {0, -kInf, 2, 30};
+  ExpectHopperMatches(c, GetParam());
+}
+
+TEST_P(DeviceHopperGradient, LargeScores) {
+  AttentionCase c = MakeCase(Several());
+  c.scalars.scale = 4.0;
+  ExpectHopperMatches(c, GetParam(), 128);
+}
+
+TEST_P(DeviceHopperGradient, BitsAreTheSameForAnyNumberOfBlocks) {
+  AttentionCase c = CausalCase(Several(), 150, 300);
+  c.alibi_slopes = AlibiSlopes(4);
+  Cotangents cotangents = MakeCotangents(c);
+  const Values expected = RunDeviceBackward(c, cotangents, GetParam(), kOnHopper);
+  for (const int64_t blocks : {1, 3, 100}) {
+    EXPECT_EQ(
+        RunDeviceBackward(c, cotangents, GetParam(), {.on_hopper = true, .hopper_blocks = blocks}),
+        expected)
+        << blocks;
+  }
+}
+
+TEST_P(DeviceHopperGradient, EmptyRowsGiveZeros) {
+  AttentionCase c = MakeCase(Several());
+  c.key_lengths = {0, 0};
+  c.sinks = {1, 2, 3, 4};
+  Cotangents cotangents = MakeCotangents(c);
+  cotangents.output(0, 0, 0, 0) = kNan;
+  cotangents.lse(0, 0, 0, 0) = kInf;
+  for (const auto& [name, gradient] : RunDeviceBackward(c, cotangents, GetParam(), kOnHopper)) {
+    EXPECT_THAT(gradient, Each(0.0)) << name;
+  }
+}
+
+TEST_P(DeviceHopperGradient, WhatIsHiddenCannotMatter) {
+  for (const int64_t dim : {16, 128}) {
+    Sizes sizes = Several();
+    sizes.head_dim = sizes.head_dim_v = dim;
+    AttentionCase c = MakeCase(sizes);
+    for (int i = 0; i < 2 * 70; ++i) {
+      c.key_lengths.push_back(i == 70 + 9 ? 0 : i < 70 ? 37 : 70);  // a query that sees nothing
+    }
+    Cotangents cotangents = MakeCotangents(c);
+    const Values expected = RunDeviceBackward(c, cotangents, GetParam(), kOnHopper);
+    for (int64_t h = 0; h < 2; ++h) {
+      c.k(0, h, 37, 2) = c.k(1, h, 140, 3) = kNan;
+      c.v(1, h, 149, dim - 1) = c.v(1, h, 70, 0) = -kInf;
+    }
+    c.q(1, 3, 9, 3) = kNan;
+    c.q(1, 2, 9, dim - 1) = kInf;
+    cotangents.output(1, 2, 9, 3) = kInf;
+    cotangents.output(1, 1, 9, dim - 1) = kNan;
+    EXPECT_EQ(RunDeviceBackward(c, cotangents, GetParam(), kOnHopper), expected);
+  }
+}
+
+// Which vectors of `dim` numbers hold something that is not finite.
+std::vector<bool> LostVectors(const std::vector<double>& gradient, int64_t dim) {
+  std::vector<bool> lost(gradient.size() / static_cast<size_t>(dim));
+  for (size_t n = 0; n < gradient.size(); ++n) {
+    if (!std::isfinite(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
+  }
+  return lost;
+}
+
+void ExpectSameReach(AttentionCase c, Cotangents cotangents, DType dtype) {
+  const Values actual = RunDeviceBackward(c, cotangents, dtype, kOnHopper);
+  const Values expected = RunBackward(c, cotangents);
+  for (const auto& [name, dim] :
+       {std::pair{"q", c.sizes.head_dim}, std::pair{"k", c.sizes.head_dim},
+        std::pair{"v", c.sizes.head_dim_v}}) {
+    EXPECT_EQ(LostVectors(actual.at(name), dim), LostVectors(expected.at(name), dim))
+        << name << ": " << c.Describe();
+  }
+}
+
+TEST_P(DeviceHopperGradient, PoisonReachesWhatSeesIt) {
+  AttentionCase c = CausalCase(Several(), 70, 150);
+  const Cotangents cotangents = MakeCotangents(c);
+  const auto expect = [&](const auto& poison) {
+    AttentionCase poisoned = c;
+    Cotangents arriving = cotangents;
+    poison(poisoned, arriving);
+    ExpectSameReach(poisoned, arriving, GetParam());
+  };
+  expect([](AttentionCase& a, Cotangents&) { a.q(0, 1, 7, 3) = kNan; });
+  expect([](AttentionCase& a, Cotangents&) { a.k(1, 1, 130, 3) = kNan; });
+  expect([](AttentionCase& a, Cotangents&) { a.k(1, 1, 20, 23) = kNan; });
+  expect([](AttentionCase& a, Cotangents&) { a.v(0, 0, 140, 3) = kNan; });
+  expect([](AttentionCase& a, Cotangents&) { a.v(0, 0, 120, 3) = kInf; });
+  expect([](AttentionCase&, Cotangents& arriving) { arriving.output(1, 2, 20, 0) = kNan; });
+  expect([](AttentionCase&, Cotangents& arriving) { arriving.output(1, 2, 69, 15) = kInf; });
+  expect([](AttentionCase&, Cotangents& arriving) { arriving.lse(0, 3, 40, 0) = kNan; });
+}
+
+}  // namespace
+}  // namespace heed::testing
