@@ -1,5 +1,5 @@
 #include "src/cuda/hopper_gradient_launch.h"
 
 template void heed::cuda::LaunchHopperGradients<heed::Float16>(const HopperGradientPlan&,
-                                                             const GradientParams&, const Device&,
-                                                             Stream);
+                                                               const GradientParams&, const Device&,
+                                                               Stream);
