@@ -111,6 +111,15 @@ void ExpectGradientsWithin(const Values& actual, const Values& expected, const A
   }
 }
 
+// Which vectors of `dim` numbers hold something that is not finite.
+std::vector<bool> LostVectors(const std::vector<double>& gradient, int64_t dim) {
+  std::vector<bool> lost(gradient.size() / static_cast<size_t>(dim));
+  for (size_t n = 0; n < gradient.size(); ++n) {
+    if (!std::isfinite(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
+  }
+  return lost;
+}
+
 std::vector<double> Doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
@@ -195,6 +204,18 @@ void ExpectDeviceGradientsMatchCpu(AttentionCase c, DType dtype, const GradientC
   Random random(11);
   for (const auto& [name, gradient] : actual) {
     ExpectAlong(oracle, name, gradient, Bound(size), random, c.Describe());
+  }
+}
+
+void ExpectPoisonReachesAsOnCpu(AttentionCase c, Cotangents cotangents, DType dtype,
+                                const GradientChoices& choices) {
+  const Values actual = RunDeviceBackward(c, cotangents, dtype, choices);
+  const Values expected = RunBackward(c, cotangents);
+  for (const auto& [name, dim] :
+       {std::pair{"q", c.sizes.head_dim}, std::pair{"k", c.sizes.head_dim},
+        std::pair{"v", c.sizes.head_dim_v}}) {
+    EXPECT_EQ(LostVectors(actual.at(name), dim), LostVectors(expected.at(name), dim))
+        << name << ": " << c.Describe();
   }
 }
 

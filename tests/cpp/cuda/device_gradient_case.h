@@ -30,6 +30,11 @@ void ExpectDeviceGradientsMatch(AttentionCase c, DType dtype, const GradientChoi
 void ExpectDeviceGradientsMatchCpu(AttentionCase c, DType dtype,
                                    const GradientChoices& choices = {}, double size = 16);
 
+// Compares which vectors of the gradients of q, k and v hold something that is not finite with
+// those of the CPU.
+void ExpectPoisonReachesAsOnCpu(AttentionCase c, Cotangents cotangents, DType dtype,
+                                const GradientChoices& choices = {});
+
 }  // namespace heed::testing
 
 #endif  // HEED_TESTS_CUDA_DEVICE_GRADIENT_CASE_H_

@@ -195,27 +195,6 @@ TEST_P(DeviceGradient, WhatIsHiddenCannotMatter) {
   EXPECT_EQ(RunDeviceBackward(c, cotangents, GetParam()), expected);
 }
 
-// Which vectors of `dim` numbers hold something that is not finite.
-std::vector<bool> LostVectors(const std::vector<double>& gradient, int64_t dim) {
-  std::vector<bool> lost(gradient.size() / static_cast<size_t>(dim));
-  for (size_t n = 0; n < gradient.size(); ++n) {
-    if (!std::isfinite(gradient[n])) lost[n / static_cast<size_t>(dim)] = true;
-  }
-  return lost;
-}
-
-// Poison in one place reaches on the device what it reaches on the CPU.
-void ExpectSameReach(AttentionCase c, Cotangents cotangents, DType dtype) {
-  const Values actual = RunDeviceBackward(c, cotangents, dtype);
-  const Values expected = RunBackward(c, cotangents);
-  for (const auto& [name, dim] :
-       {std::pair{"q", c.sizes.head_dim}, std::pair{"k", c.sizes.head_dim},
-        std::pair{"v", c.sizes.head_dim_v}}) {
-    EXPECT_EQ(LostVectors(actual.at(name), dim), LostVectors(expected.at(name), dim))
-        << name << ": " << c.Describe();
-  }
-}
-
 TEST_P(DeviceGradient, PoisonReachesWhatSeesIt) {
   AttentionCase c = CausalCase(SeveralSizes(), 41, 150);
   const Cotangents cotangents = MakeCotangents(c);
@@ -223,7 +202,7 @@ TEST_P(DeviceGradient, PoisonReachesWhatSeesIt) {
     AttentionCase poisoned = c;
     Cotangents arriving = cotangents;
     poison(poisoned, arriving);
-    ExpectSameReach(poisoned, arriving, GetParam());
+    ExpectPoisonReachesAsOnCpu(poisoned, arriving, GetParam());
   };
   expect([](AttentionCase& a, Cotangents&) { a.q(0, 1, 7, 3) = kNan; });
   expect([](AttentionCase& a, Cotangents&) { a.k(1, 1, 130, 3) = kNan; });
