@@ -7,6 +7,7 @@ import {
   lineOf,
   none,
   readCtest,
+  readEngines,
   readNodeTest,
   readPlaywright,
   readVitest,
@@ -110,5 +111,17 @@ export function playwright(tools, extra = {}) {
     report,
     read: readPlaywright,
     summary: /^\s*\d+ (passed|failed|skipped|flaky|did not run)/,
+  };
+}
+
+// Firefox and WebKit, where they are installed.
+export function engines(tools) {
+  return {
+    name: "engines",
+    command: process.execPath,
+    args: ["--experimental-websocket", join(root, "scripts/check_engines.mjs")],
+    env: tools.env,
+    read: (output) => readEngines(plain(output)),
+    summary: /^(SKIPPED|Firefox \d|WebKitGTK \d)/,
   };
 }

@@ -70,6 +70,12 @@ export function readNodeTest(output) {
   };
 }
 
+// npm run test:engines: a line for each check, and for an engine that is not there.
+export function readEngines(output) {
+  const count = (mark) => [...output.matchAll(new RegExp(`^\\s*${mark}\\b`, "gm"))].length;
+  return { passed: count("right"), failed: count("WRONG"), skipped: count("SKIPPED") };
+}
+
 export function lineOf({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }

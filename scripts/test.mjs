@@ -4,7 +4,7 @@
 import { parseArgs } from "node:util";
 import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
-import { ctest, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
+import { ctest, engines, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
 import { step } from "./steps.mjs";
 import { lineOf } from "./tally.mjs";
@@ -29,6 +29,7 @@ function steps(tools, tally) {
     ["vitest", "JavaScript tests", () => tally.run(vitest(tools, env))],
     ["web", "Build the demo page", () => buildWeb(tools)],
     ["playwright", "Browser tests", () => tally.run(playwright(tools, env))],
+    full && ["engines", "Firefox and WebKit", () => tally.run(engines(tools))],
     full && ["asan", "Build with sanitizers", () => buildNative(tools, "asan")],
     full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan", env))],
   ].filter(Boolean);

@@ -9,6 +9,7 @@ import {
   add,
   lineOf,
   readCtest,
+  readEngines,
   readNodeTest,
   readPlaywright,
   readVitest,
@@ -28,6 +29,9 @@ test("ReadsEveryRunner", () => {
   assert.deepEqual(counts, { passed: 5, failed: 2, skipped: 3 });
   const tap = "# tests 7\n# pass 4\n# fail 1\n# cancelled 0\n# skipped 1\n# todo 1\n";
   assert.deepEqual(readNodeTest(tap), { passed: 4, failed: 1, skipped: 2 });
+  const engines =
+    "SKIPPED firefox: absent\nWebKitGTK 2\n  right a.html, wide\n  WRONG b.html: not right\n";
+  assert.deepEqual(readEngines(engines), { passed: 1, failed: 1, skipped: 1 });
 });
 
 test("CountsTheTestsOfEveryProcess", () => {
