@@ -73,7 +73,7 @@ async function trains(engine, address) {
 async function speaksGerman(engine, address) {
   await engine.open(`${address}site/de/mechanisms/sink.html`, WIDE);
   const said = () =>
-    /^[\d,]+ × 10/.test(document.querySelector("[data-testid=agreement]")?.textContent);
+    /^[\d,]+\s×\s10/.test(document.querySelector("[data-testid=agreement]")?.textContent);
   return (await until(engine, said)) ? null : "no difference with a German comma";
 }
 

@@ -44,11 +44,14 @@ function look() {
       return width > 0 && height > 0 && node.checkVisibility();
     });
   const canvases = shown("canvas");
+  // Marks are drawn on a canvas of their own above the picture, which is empty until there are some.
+  const isBlank = (canvas) =>
+    ![...canvas.parentElement.querySelectorAll(":scope > canvas")].some(isPainted);
   const agreements = [...document.querySelectorAll("[data-testid=agreement]")];
   return {
     isolated: crossOriginIsolated,
     canvases: canvases.length,
-    blank: canvases.filter((canvas) => !isPainted(canvas)).map((canvas) => canvas.className),
+    blank: canvases.filter(isBlank).map((canvas) => canvas.className),
     drawings: shown("#app svg").length,
     agreements: agreements.map((node) => node.textContent.trim()),
     caption: document.querySelector("[data-testid=caption]")?.textContent.trim() ?? null,

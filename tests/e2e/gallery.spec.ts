@@ -70,6 +70,15 @@ test("family, cost and words narrow the list together, and the counts agree", as
   await expect(cards).toHaveCount(ROWS.length);
 });
 
+test("in German, words of both languages find a mechanism", async ({ page }) => {
+  await page.goto("./de/gallery.html");
+  for (const word of ["Fenster", "window"]) {
+    await page.getByLabel("Suche").fill(word);
+    await expect(page.getByTestId("card-longformer")).toBeVisible();
+    await expect(page.getByTestId("card-linformer")).toHaveCount(0);
+  }
+});
+
 test("a search without a match says so", async ({ page }) => {
   await page.goto("./gallery.html");
   await page.getByLabel("Search").fill("perpetual motion");

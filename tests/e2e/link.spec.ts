@@ -93,6 +93,22 @@ for (const [name, title] of [
   });
 }
 
+test("copy link works without a secure context's clipboard", async ({ page, context }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.addInitScript(() => {
+    const { clipboard } = navigator;
+    Object.assign(window, { readClipboard: () => clipboard.readText() });
+    Object.defineProperty(navigator, "clipboard", { value: undefined });
+  });
+  const demo = new DemoPage(page);
+  await demo.open("text=plain+words");
+  await demo.button("Copy link").click();
+  await expect(demo.button("Copied")).toBeVisible();
+  const read = () =>
+    (window as unknown as { readClipboard: () => Promise<string> }).readClipboard();
+  expect(await page.evaluate(read)).toBe(page.url());
+});
+
 test("copy link puts the address on the clipboard", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const demo = new DemoPage(page);
