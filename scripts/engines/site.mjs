@@ -7,7 +7,7 @@ const EVERY_MS = 300;
 const hasPictures = (path) => !["edge_cases.html", "race.html"].includes(path);
 
 /** Whether the page has computed what it shows. */
-function isSettled(withPicture) {
+function isSettled(path, withPicture) {
   const loading = /^(Loading heed …|heed wird geladen …)$/;
   const busy = [...document.querySelectorAll("#app *")].some(
     (node) => node.children.length === 0 && loading.test(node.textContent.trim()),
@@ -15,6 +15,8 @@ function isSettled(withPicture) {
   const open = /\u2026\.$|(reference|Referenz)[^.]*…/;
   const waits = [...document.querySelectorAll("[data-testid=agreement], [data-testid=caption]")];
   return (
+    // Not the page before, which may answer until this one is there.
+    location.pathname.endsWith(`/site/${path}`) &&
     document.readyState === "complete" &&
     document.querySelector("h1") !== null &&
     document.querySelector("#app > *") !== null &&
@@ -101,7 +103,7 @@ export function faultsOf(path, seen, settled) {
 export async function visit(engine, address, path, size) {
   const before = engine.complaints.length;
   await engine.open(`${address}site/${path}`, size);
-  const settled = await until(engine, isSettled, hasPictures(path));
+  const settled = await until(engine, isSettled, path, hasPictures(path));
   const seen = await engine.evaluate(look);
   seen.complaints.push(...engine.complaints.slice(before));
   return { seen, faults: faultsOf(path, seen, settled) };
