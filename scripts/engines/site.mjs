@@ -72,7 +72,7 @@ export async function until(engine, test, ...args) {
   return false;
 }
 
-const MOST_DIFFERENCE = 1e-3;
+const MOST_DIFFERENCE = 1e-5;
 
 /** "6.4 × 10⁻⁷" or "0" as a number. */
 export function readScientific(text) {
