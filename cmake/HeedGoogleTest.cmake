@@ -2,6 +2,10 @@ find_package(GTest 1.12 QUIET)
 if(NOT GTest_FOUND)
   include(FetchContent)
   set(INSTALL_GTEST OFF)
+  # Debian's sources (googletest): what another processor's tests are built from.
+  if(EXISTS /usr/src/googletest/CMakeLists.txt AND NOT FETCHCONTENT_SOURCE_DIR_GOOGLETEST)
+    set(FETCHCONTENT_SOURCE_DIR_GOOGLETEST /usr/src/googletest)
+  endif()
   FetchContent_Declare(googletest
     URL https://github.com/google/googletest/archive/refs/tags/v1.15.2.tar.gz
     URL_HASH SHA256=7b42b4d6ed48810c5362c265a17faebe90dc2373c885e5216439d37927f02926

@@ -1,11 +1,11 @@
 # Which SIMD targets Highway compiles. Those left out are superseded by a neighbour (AVX3_DL and
-# AVX3_SPR add nothing to float kernels that AVX3_ZEN4 lacks, SSSE3 nothing to SSE2), and each one
-# costs a compilation of every kernel. The scalable SVE and RVV are out because register tiles are
-# arrays of vectors, which need a size known to the compiler.
+# AVX3_SPR add nothing to float kernels that AVX3_ZEN4 lacks, SSSE3 nothing to SSE2, NEON only AES to
+# NEON_WITHOUT_AES), and each one costs a compilation of every kernel. The scalable SVE and RVV are
+# out because register tiles are arrays of vectors, which need a size known to the compiler.
 add_library(heed_simd_targets INTERFACE)
 
 set(disabled HWY_SSSE3 HWY_AVX3_DL HWY_AVX3_SPR
-             HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_NEON_BF16 HWY_RVV)
+             HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_NEON HWY_NEON_BF16 HWY_RVV)
 if(HEED_ALL_TARGETS)
   # Without SSE2 the emulated target becomes the baseline, which every machine can run.
   list(APPEND disabled HWY_SSE2)

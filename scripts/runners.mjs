@@ -21,6 +21,13 @@ export class Tally {
   total = none;
   summaries = [];
 
+  // A runner that is not here: one skipped test, and a line that says why.
+  skip(name, reason) {
+    this.total = add(this.total, { ...none, skipped: 1 });
+    this.summaries.push(`${name}: skipped, ${reason}`);
+    console.log(`skipped: ${reason}`);
+  }
+
   // `report` is the file that the runner writes, read by `read`; without one, `read` gets its output.
   // `reports` is a folder of more of them, which `read` knows.
   async run({ name, command, args, env, report, reports, read, summary }) {

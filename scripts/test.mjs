@@ -4,6 +4,7 @@
 import { parseArgs } from "node:util";
 import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
+import { which } from "./process.mjs";
 import { ctest, engines, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
 import { step } from "./steps.mjs";
@@ -15,6 +16,14 @@ const { full, only: names } = parseArgs({
   options: { full: { type: "boolean", default: false }, only: { type: "string" } },
 }).values;
 const only = names?.split(",");
+
+// For Arm, compiled and emulated here; where a tool is missing they are skipped.
+async function testArm64(tools, tally) {
+  const missing = ["aarch64-linux-gnu-g++", "qemu-aarch64-static"].filter((name) => !which(name));
+  if (missing.length) return tally.skip("ctest arm64", `no ${missing.join(", no ")}`);
+  await buildNative(tools, "arm64");
+  await tally.run(ctest(tools, "arm64"));
+}
 
 // name, title, work; the slow ones run in test:full only.
 function steps(tools, tally) {
@@ -31,7 +40,10 @@ function steps(tools, tally) {
     ["playwright", "Browser tests", () => tally.run(playwright(tools, env))],
     full && ["engines", "Firefox and WebKit", () => tally.run(engines(tools))],
     full && ["asan", "Build with sanitizers", () => buildNative(tools, "asan")],
-    full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan", env))],
+    full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan"))],
+    full && ["tsan", "Build with the thread sanitizer", () => buildNative(tools, "tsan")],
+    full && ["ctest-tsan", "Thread tests, thread sanitizer", () => tally.run(ctest(tools, "tsan"))],
+    full && ["arm64", "C++ tests for Arm, emulated", () => testArm64(tools, tally)],
   ].filter(Boolean);
 }
 

@@ -51,7 +51,7 @@ class Buffer {
     for (size_t axis = 0; axis < 4; ++axis) {
       if (strides_[axis] > 0) reach += strides_[axis] * std::max<int64_t>(shape[axis] - 1, 0);
     }
-    memory_.assign(static_cast<size_t>(reach + 8), fill);
+    memory_.assign(static_cast<size_t>(reach + kTail), fill);
   }
 
   bool has_value() const { return !memory_.empty(); }
@@ -101,6 +101,14 @@ class Buffer {
   }
 
  private:
+  // Elements behind the last one that GapsAreUntouched() looks at too. None for memory checkers,
+  // which see reads behind the memory as well.
+#ifdef HEED_EXACT_MEMORY
+  static constexpr int64_t kTail = 0;
+#else
+  static constexpr int64_t kTail = 8;
+#endif
+
   Extents shape_{};
   Extents strides_{};
   int64_t origin_ = 0;

@@ -1,6 +1,9 @@
 #include "src/parallel/dry_run.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <new>
 
 #include "hwy/aligned_allocator.h"
 #include "src/message.h"
@@ -11,6 +14,20 @@ namespace {
 
 // What AlignedFloats point to in a dry run.
 alignas(64) float no_floats = 0;
+
+// Highway starts memory where it does not compete for cache lines, with room before and behind it.
+// A memory checker needs memory that ends with the last float: HEED_EXACT_MEMORY.
+#ifdef HEED_EXACT_MEMORY
+constexpr std::align_val_t kAlignment{64};
+float* Allocate(size_t count) {
+  if (count > std::numeric_limits<ptrdiff_t>::max() / sizeof(float)) return nullptr;
+  return static_cast<float*>(::operator new(count * sizeof(float), kAlignment, std::nothrow));
+}
+void Free(float* memory) { ::operator delete(memory, kAlignment); }
+#else
+float* Allocate(size_t count) { return hwy::AllocateAligned<float>(count).release(); }
+void Free(float* memory) { hwy::FreeAlignedBytes(memory, nullptr, nullptr); }
+#endif
 
 }  // namespace
 
@@ -35,7 +52,7 @@ AlignedFloats::AlignedFloats(size_t count) {
     dry->AddBytes(memory_.get_deleter().counted);
   }
   const bool none = dry != nullptr && !dry->real_memory();
-  memory_.reset(none ? &no_floats : hwy::AllocateAligned<float>(count).release());
+  memory_.reset(none ? &no_floats : Allocate(count));
   if (memory_ == nullptr) {
     Fail(ErrorCode::kMemory, "could not allocate {} bytes of scratch memory",
          {count * sizeof(float)});
@@ -44,7 +61,7 @@ AlignedFloats::AlignedFloats(size_t count) {
 
 void FreeFloats::operator()(float* memory) const {
   DryRun::Count(-counted);
-  if (memory != &no_floats) hwy::FreeAlignedBytes(memory, nullptr, nullptr);
+  if (memory != &no_floats) Free(memory);
 }
 
 }  // namespace heed
