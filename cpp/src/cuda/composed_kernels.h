@@ -33,11 +33,14 @@ class MultiplyKernel {
     first_col_ = static_cast<int>(place.within % col_tiles) * kTile;
     rows_ = p_.row_lengths == nullptr ? p_.rows : p_.row_lengths[batch_];
     inner_ = p_.inner_lengths == nullptr ? p_.inner : p_.inner_lengths[batch_];
-    block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) sums_(t, n) = 0; });
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) sums_(t, n) = part_(t, n) = 0;
+    });
     HEED_NO_UNROLL for (int first = 0; first < inner_; first += kTile) {
       LoadTiles(first);
       block_.Sync();
       Accumulate();
+      if ((first + kTile) % kProductPart == 0 || first + kTile >= inner_) AddPart();
       block_.Sync();
     }
     Store();
@@ -70,8 +73,16 @@ class MultiplyKernel {
         b_.LoadFour(t, k * kTile + Col(t), b);
         HEED_UNROLL for (int r = 0; r < 2; ++r) {
           const float a = a_.Load(t, Row(t, r) * kStrideA + k);
-          HEED_UNROLL for (int c = 0; c < kCols; ++c) sums_(t, kCols * r + c) += a * b[c];
+          HEED_UNROLL for (int c = 0; c < kCols; ++c) part_(t, kCols * r + c) += a * b[c];
         }
+      }
+    });
+  }
+  HEED_DEVICE void AddPart() {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) {
+        sums_(t, n) += part_(t, n);
+        part_(t, n) = 0;
       }
     });
   }
@@ -95,7 +106,7 @@ class MultiplyKernel {
   const MultiplyParams& p_;
   typename Block::template Shared<float> a_, b_;
   int batch_, head_, first_row_, first_col_, rows_, inner_;
-  typename Block::template Registers<float, 2 * kCols> sums_;
+  typename Block::template Registers<float, 2 * kCols> sums_, part_;
 };
 
 template <class Block>

@@ -143,13 +143,14 @@ HEED_DEVICE void RunStep(Block& block, const SumValuesParams& p, int64_t index) 
   const float* weights = p.weights.Row(place.b, place.h, i);
   block.Each([&](int t) {
     for (int d = t; d < p.width; d += kBlockThreads) {
-      float sum = 0;
+      double sum = 0;
       HEED_NO_UNROLL for (int j = 0; j < p.kv_len; ++j) {
         // Only values that are not finite can tell a weight of 0 from a key that is not seen.
         if (weights[j] == 0 && !SomeHeadSees(p, place.b, i, j)) continue;
-        sum += weights[j] * p.v.Row(place.b, place.h / p.group, j)[d];
+        const float* value = p.v.Row(place.b, place.h / p.group, j);
+        sum += static_cast<double>(weights[j]) * static_cast<double>(value[d]);
       }
-      p.out.Row(place.b, place.h, i)[d] = sum;
+      p.out.Row(place.b, place.h, i)[d] = static_cast<float>(sum);
     }
   });
 }

@@ -6,6 +6,7 @@
 #include "heed/linear.h"
 #include "src/compose/compose_problem.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/step_calls.h"
 #include "src/cuda/step_checks.h"
 #include "src/message.h"
 
@@ -29,36 +30,6 @@ void CheckSteps(const TensorView<const float>& q, const TensorView<const float>&
                     {.output = outputs.output}, {});
   ValidateForDevice(StoredTensor(q), StoredTensor(Planned(keys)), StoredTensor(Planned(values)),
                     options, outputs, {});
-}
-
-// to = a b.
-MultiplyParams Product(const TensorView<const float>& a, const TensorView<const float>& b,
-                       const TensorView<float>& to) {
-  MultiplyParams params{};
-  params.a = NumbersOf(a);
-  params.b = NumbersOf(b);
-  if (a.shape[0] == 1) params.a.strides[0] = 0;
-  if (a.shape[1] == 1) params.a.strides[1] = 0;
-  if (b.shape[0] == 1) params.b.strides[0] = 0;
-  if (b.shape[1] == 1) params.b.strides[1] = 0;
-  params.out = RowsOf(to);
-  params.factor = 1;
-  params.batch = static_cast<int32_t>(to.shape[0]);
-  params.heads = static_cast<int32_t>(to.shape[1]);
-  params.rows = static_cast<int32_t>(to.shape[2]);
-  params.cols = static_cast<int32_t>(to.shape[3]);
-  params.inner = static_cast<int32_t>(a.shape[3]);
-  return params;
-}
-
-// Of any strides: a sum of no products.
-void Copy(ComposedSteps& steps, const TensorView<const float>& from, const TensorView<float>& to) {
-  TensorView<const float> nothing = from;
-  nothing.shape[3] = 0;
-  MultiplyParams params = Product(nothing, nothing, to);
-  params.addend = NumbersOf(from);
-  params.addend_factor = 1;
-  steps.Run(params);
 }
 
 }  // namespace
@@ -90,8 +61,8 @@ void LinformerCall::Run(ComposedSteps& steps) const {
   const LinformerProblem& p = problem_;
   const TensorView<float> keys = steps.Allocate(p.k), values = steps.Allocate(p.v);
   const int32_t* lengths = steps.SendArray(options_.key_lengths);
-  MultiplyParams of_keys = Product(p.key_projection, k_, keys);
-  MultiplyParams of_values = Product(p.value_projection, v_, values);
+  MultiplyParams of_keys = ProductOf(p.key_projection, k_, keys);
+  MultiplyParams of_values = ProductOf(p.value_projection, v_, values);
   of_keys.inner_lengths = of_values.inner_lengths = lengths;
   steps.Run(of_keys);
   steps.Run(of_values);
@@ -208,27 +179,42 @@ const int32_t* MemoryCompressedCall::SendRowLengths(ComposedSteps& steps) const 
 }
 
 // One product for each token of a block: the n-th tokens of all blocks with the n-th weights.
-// Tokens beyond the length are zeros.
+// Tokens beyond the length are zeros. Products are added up in parts, which MultiplyKernel says of
+// its terms.
 void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
                                     const TensorView<const float>& tokens, const int32_t* rows,
                                     const TensorView<float>& to) const {
-  const TensorView<const float>& weights = convolution.weights;
-  const auto [num_weights, out, in, block] = weights.shape;
   const float* bias = steps.SendArray(convolution.bias);
-  const bool shared = static_cast<int64_t>(convolution.bias.size()) == out;
-  for (int64_t n = 0; n < NumRounds(); ++n) {
-    TensorView<const float> nth = tokens;
-    nth.data += n * tokens.strides[2];
-    nth.strides[2] *= block;
-    const TensorView<const float> weights_of_nth = {
-        weights.data + n, {1, num_weights, in, out}, {0, weights.strides[0], block, in * block}};
-    MultiplyParams params = Product(nth, weights_of_nth, to);
+  const bool shared = static_cast<int64_t>(convolution.bias.size()) == to.shape[3];
+  const DevicePairs<float> biases = {bias, {0, shared ? 0 : to.shape[3], 0, 1}};
+  const int64_t rounds = NumRounds();
+  TensorView<float> part = to;
+  if (rounds > kProductPart) part = steps.Allocate(to.shape);
+  for (int64_t n = 0; n < rounds; ++n) {
+    const int64_t first = n / kProductPart * kProductPart;
+    const TensorView<float>& sum = first == 0 ? to : part;
+    MultiplyParams params = ProductOfToken(convolution, tokens, n, sum);
     params.addend_factor = 1;
-    if (n > 0) params.addend = NumbersOf(to);
-    if (n == 0) params.addend = {bias, {0, shared ? 0 : out, 0, 1}};
+    if (n == 0) params.addend = biases;
+    if (n > first) params.addend = NumbersOf(sum);
     params.row_lengths = rows + n * tokens_.batch;
     steps.Run(params);
+    const bool ends = n + 1 == rounds || n + 1 == first + kProductPart;
+    if (ends && first > 0) steps.Run(MapOf(MapOp::kAdd, {.x = to, .y = part}, to));
   }
+}
+
+MultiplyParams MemoryCompressedCall::ProductOfToken(const BlockConvolution& convolution,
+                                                    const TensorView<const float>& tokens,
+                                                    int64_t n, const TensorView<float>& to) const {
+  const TensorView<const float>& weights = convolution.weights;
+  const auto [num_weights, out, in, block] = weights.shape;
+  TensorView<const float> nth = tokens;
+  nth.data += n * tokens.strides[2];
+  nth.strides[2] *= block;
+  const TensorView<const float> weights_of_nth = {
+      weights.data + n, {1, num_weights, in, out}, {0, weights.strides[0], block, in * block}};
+  return ProductOf(nth, weights_of_nth, to);
 }
 
 }  // namespace heed::cuda

@@ -57,6 +57,9 @@ class MemoryCompressedCall {
   void Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
                 const TensorView<const float>& tokens, const int32_t* rows,
                 const TensorView<float>& to) const;
+  MultiplyParams ProductOfToken(const BlockConvolution& convolution,
+                                const TensorView<const float>& tokens, int64_t n,
+                                const TensorView<float>& to) const;
 
   TensorView<const float> q_, k_, v_;
   MemoryCompressedOptions options_;

@@ -7,6 +7,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
+#include "src/cuda/step_calls.h"
 #include "src/cuda/step_checks.h"
 
 namespace heed::cuda {
@@ -41,7 +42,7 @@ class NystromSteps {
     steps_.Attend(q, k, v, options, {.output = out.output, .weights = out.weights});
     if (!out.residual.has_value()) return;
     // Nothing times nothing.
-    Multiply(1, Columns(out.residual, 0, 0), Columns(out.residual, 0, 0), 0, {}, out.residual);
+    Multiply(1, ColumnsOf(out.residual, 0, 0), ColumnsOf(out.residual, 0, 0), 0, {}, out.residual);
   }
 
   void RunLandmarks(const TensorView<const float>& q, const TensorView<const float>& k,
@@ -100,32 +101,18 @@ class NystromSteps {
     const int64_t tokens = from.shape[3], kv_len = weights.shape[3];
     const TensorView<float> inverted = steps_.Allocate(from.shape);
     Multiply(1, inverse, from, 0, {}, inverted);
-    Multiply(1, to, inverted, 0, {}, Columns(weights, 0, tokens));
-    const TensorView<float> behind = Columns(weights, tokens, kv_len - tokens);
-    Multiply(1, Columns(to, 0, 0), behind, 0, {}, behind);  // zeros
-  }
-
-  static TensorView<float> Columns(TensorView<float> view, int64_t first, int64_t count) {
-    view.data += first;
-    view.shape[3] = count;
-    return view;
+    Multiply(1, to, inverted, 0, {}, ColumnsOf(weights, 0, tokens));
+    const TensorView<float> behind = ColumnsOf(weights, tokens, kv_len - tokens);
+    Multiply(1, ColumnsOf(to, 0, 0), behind, 0, {}, behind);  // zeros
   }
 
   // to = factor a b + addend_factor addend.
   void Multiply(float factor, const TensorView<float>& a, const TensorView<float>& b,
                 float addend_factor, const TensorView<float>& addend, const TensorView<float>& to) {
-    MultiplyParams params{};
-    params.a = NumbersOf(a);
-    params.b = NumbersOf(b);
+    MultiplyParams params = ProductOf(a, b, to);
     params.addend = NumbersOf(addend);
-    params.out = RowsOf(to);
     params.factor = factor;
     params.addend_factor = addend_factor;
-    params.batch = static_cast<int32_t>(to.shape[0]);
-    params.heads = static_cast<int32_t>(to.shape[1]);
-    params.rows = static_cast<int32_t>(to.shape[2]);
-    params.cols = static_cast<int32_t>(to.shape[3]);
-    params.inner = static_cast<int32_t>(a.shape[3]);
     steps_.Run(params);
   }
 

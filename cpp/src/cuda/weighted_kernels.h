@@ -78,11 +78,12 @@ class NodeKernel {
     }
     block_.Each([&](int t) {
       for (int d = t; d < p_.width; d += kBlockThreads) {
-        float sum = 0;
+        double sum = 0;
         HEED_NO_UNROLL for (int n = edges_.begin; n < edges_.end; ++n) {
-          if (IsThere(n)) sum += scores_[n] * RowOf(p_.v, n)[d];
+          if (!IsThere(n)) continue;
+          sum += static_cast<double>(scores_[n]) * static_cast<double>(RowOf(p_.v, n)[d]);
         }
-        p_.output.Row(place_.b, place_.h, place_.within)[d] = factor * sum;
+        p_.output.Row(place_.b, place_.h, place_.within)[d] = factor * static_cast<float>(sum);
       }
     });
   }
