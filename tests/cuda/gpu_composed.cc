@@ -13,7 +13,12 @@ AttentionOutputs CopiedOutputs(const AttentionOutputs& outputs, DeviceCopies& co
           .weights = copies.Copy(outputs.weights)};
 }
 
-void Finish(DeviceCopies& copies) {
+// function(copies, q, k, v), whose tensors are copies on the device.
+template <class Function>
+void OnDevice(const TensorView<const float>& q, const TensorView<const float>& k,
+              const TensorView<const float>& v, const Function& function) {
+  DeviceCopies copies;
+  function(copies, copies.Copy(q), copies.Copy(k), copies.Copy(v));
   cuda::Check(nullptr);
   copies.Fetch();
 }
@@ -23,48 +28,45 @@ void Finish(DeviceCopies& copies) {
 void RunLinformerOnDevice(TensorView<const float> q, TensorView<const float> k,
                           TensorView<const float> v, const LinformerOptions& options,
                           const AttentionOutputs& outputs) {
-  DeviceCopies copies;
-  LinformerOptions copied = options;
-  copied.key_projection = copies.Copy(options.key_projection);
-  copied.value_projection = copies.Copy(options.value_projection);
-  cuda::Linformer(copies.Copy(q), copies.Copy(k), copies.Copy(v), copied,
-                  CopiedOutputs(outputs, copies), nullptr);
-  Finish(copies);
+  OnDevice(q, k, v, [&](DeviceCopies& copies, const auto& q2, const auto& k2, const auto& v2) {
+    LinformerOptions copied = options;
+    copied.key_projection = copies.Copy(options.key_projection);
+    copied.value_projection = copies.Copy(options.value_projection);
+    cuda::Linformer(q2, k2, v2, copied, CopiedOutputs(outputs, copies), nullptr);
+  });
 }
 
 void RunEfficientOnDevice(TensorView<const float> q, TensorView<const float> k,
                           TensorView<const float> v, const EfficientOptions& options,
                           const AttentionOutputs& outputs) {
-  DeviceCopies copies;
-  cuda::EfficientAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), options,
-                           CopiedOutputs(outputs, copies), nullptr);
-  Finish(copies);
+  OnDevice(q, k, v, [&](DeviceCopies& copies, const auto& q2, const auto& k2, const auto& v2) {
+    cuda::EfficientAttention(q2, k2, v2, options, CopiedOutputs(outputs, copies), nullptr);
+  });
 }
 
 void RunMemoryCompressedOnDevice(TensorView<const float> q, TensorView<const float> k,
                                  TensorView<const float> v, const MemoryCompressedOptions& options,
                                  const AttentionOutputs& outputs) {
-  DeviceCopies copies;
-  MemoryCompressedOptions copied = options;
-  copied.key_conv = copies.Copy(options.key_conv);
-  copied.value_conv = copies.Copy(options.value_conv);
-  cuda::MemoryCompressedAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), copied,
-                                  CopiedOutputs(outputs, copies), nullptr);
-  Finish(copies);
+  OnDevice(q, k, v, [&](DeviceCopies& copies, const auto& q2, const auto& k2, const auto& v2) {
+    MemoryCompressedOptions copied = options;
+    copied.key_conv = copies.Copy(options.key_conv);
+    copied.value_conv = copies.Copy(options.value_conv);
+    cuda::MemoryCompressedAttention(q2, k2, v2, copied, CopiedOutputs(outputs, copies), nullptr);
+  });
 }
 
 void RunNystromOnDevice(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const NystromOptions& options,
                         const NystromOutputs& outputs) {
-  DeviceCopies copies;
-  NystromOptions copied = options;
-  copied.depthwise_conv = copies.Copy(options.depthwise_conv);
-  cuda::NystromAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), copied,
-                         {.output = copies.Copy(outputs.output),
-                          .weights = copies.Copy(outputs.weights),
-                          .residual = copies.Copy(outputs.residual)},
-                         nullptr);
-  Finish(copies);
+  OnDevice(q, k, v, [&](DeviceCopies& copies, const auto& q2, const auto& k2, const auto& v2) {
+    NystromOptions copied = options;
+    copied.depthwise_conv = copies.Copy(options.depthwise_conv);
+    cuda::NystromAttention(q2, k2, v2, copied,
+                           {.output = copies.Copy(outputs.output),
+                            .weights = copies.Copy(outputs.weights),
+                            .residual = copies.Copy(outputs.residual)},
+                           nullptr);
+  });
 }
 
 void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> outputs) {
@@ -76,7 +78,8 @@ void RunRequestOnDevice(const Request& request, std::span<const NamedTensor> out
   std::vector<NamedTensor> results(outputs.begin(), outputs.end());
   for (NamedTensor& output : results) output.tensor = copies.Copy(output.tensor);
   cuda::Run(copied, results, nullptr);
-  Finish(copies);
+  cuda::Check(nullptr);
+  copies.Fetch();
 }
 
 }  // namespace heed::testing

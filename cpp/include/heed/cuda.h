@@ -221,10 +221,13 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
 //          scores included; near ties of native_sparse and heavy_hitter may fall differently, as
 //          exponentials decide there.
 // Cost     of the calls of Attention() that a row is made of, and plain kernels between them. A row
-//          that chooses keys writes a keep matrix, q_len * kv_len bytes for each head that chooses,
-//          and allocates 8 bytes for each score; talking_heads three to five matrices of floats a
-//          head; hopfield runs all its steps; heavy_hitter takes one block a KV head for all
-//          tokens.
+//          that chooses keys writes what each query keeps as words of 64 keys, for each head that
+//          chooses: 12 bytes a word, for as many as the keys that it may keep can touch, and 20 a
+//          query. Attention passes over tiles that no row of a block keeps. Scores by which keys
+//          are chosen take 64 MiB, or those of one query where these are more. Queries of routing
+//          have a length of 4 bytes in each cluster. talking_heads allocates three to five matrices
+//          of floats a head; hopfield runs all its steps; heavy_hitter takes one block a KV head
+//          for all tokens.
 std::vector<OutputSpec> PlanOutputs(const Request& request);
 void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream);
 bool IsHostInput(std::string_view name);

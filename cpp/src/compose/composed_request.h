@@ -6,6 +6,7 @@
 
 #include "heed/compose.h"
 #include "heed/request.h"
+#include "src/compose/compose_problem.h"
 #include "src/exact/request.h"
 #include "src/request_reader.h"
 
@@ -42,6 +43,9 @@ struct SynthesizerRequest {
   bool random() const { return scores.has_value(); }
 };
 SynthesizerRequest ReadSynthesizer(const RequestReader& reader);
+SynthesizerProblem ValidateSynthesizer(const SynthesizerRequest& r);
+// The call of attention that it comes down to, to be planned.
+AttentionRequest AttentionOf(const SynthesizerRequest& r);
 
 // Where the results that the request asks for go.
 AttentionOutputs FloatOutputs(const ComposedRequest& r, std::span<const NamedTensor> outputs);

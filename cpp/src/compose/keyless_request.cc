@@ -92,18 +92,24 @@ void RunExternal(const RequestReader& reader, std::span<const NamedTensor> outpu
   ExternalAttention(r.q, r.memory_k, r.memory_v, r.options, out, pool);
 }
 
-std::vector<OutputSpec> PlanSynthesizer(const RequestReader& reader) {
-  const SynthesizerRequest r = ReadSynthesizer(reader);
+SynthesizerProblem ValidateSynthesizer(const SynthesizerRequest& r) {
   const AttentionOptions options = OptionsOf(r.rest);
-  const SynthesizerProblem p =
-      r.random() ? ValidateRandomSynthesizer(r.scores, r.v, r.v.shape[2], options)
-                 : ValidateDenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, options);
+  return r.random() ? ValidateRandomSynthesizer(r.scores, r.v, r.v.shape[2], options)
+                    : ValidateDenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, options);
+}
+
+AttentionRequest AttentionOf(const SynthesizerRequest& r) {
+  const SynthesizerProblem p = ValidateSynthesizer(r);
   AttentionRequest inner = r.rest;
   inner.q = StoredTensor(p.q);
   inner.k = StoredTensor(p.k);
   inner.v = StoredTensor(p.v);
   inner.options = p.options;
-  return PlanAttention(inner);
+  return inner;
+}
+
+std::vector<OutputSpec> PlanSynthesizer(const RequestReader& reader) {
+  return PlanAttention(AttentionOf(ReadSynthesizer(reader)));
 }
 
 void RunSynthesizer(const RequestReader& reader, std::span<const NamedTensor> outputs,

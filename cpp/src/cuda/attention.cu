@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "heed/cuda.h"
+#include "src/cuda/attention_launch.h"
 #include "src/cuda/block.h"
 #include "src/cuda/combine_kernel.h"
 #include "src/cuda/hopper_launch.h"
@@ -49,7 +50,9 @@ int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
   return resident;
 }
 
-void Launch(const DeviceProblem& call, Stream stream) {
+}  // namespace
+
+void LaunchAttention(const DeviceProblem& call, Stream stream) {
   const Device device = CurrentDevice();
   if (NeedsRows(call)) return LaunchRows(call, device, stream);
   const AttentionPlan plan(call, device.processors, ResidentBlocksOf(call, device));
@@ -74,17 +77,15 @@ void Launch(const DeviceProblem& call, Stream stream) {
   ThrowOnError(cudaGetLastError(), "launching the merge of splits");
 }
 
-}  // namespace
-
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, Stream stream,
                const DeviceArrays& arrays) {
-  Launch(ValidateForDevice(q, k, v, options, outputs, arrays), stream);
+  LaunchAttention(ValidateForDevice(q, k, v, options, outputs, arrays), stream);
 }
 
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream stream, const DeviceArrays& arrays) {
-  Launch(ValidateForDevice(q, keys, options, outputs, arrays), stream);
+  LaunchAttention(ValidateForDevice(q, keys, options, outputs, arrays), stream);
 }
 
 }  // namespace heed::cuda

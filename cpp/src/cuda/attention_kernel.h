@@ -24,7 +24,7 @@ template <class Products>
 constexpr int SharedBytes() {
   constexpr int kElements = (kBlockRows + 2 * Products::kKeys) * Products::kStride;
   return kElements * static_cast<int>(sizeof(typename Products::Element)) +
-         3 * kBlockRows * static_cast<int>(sizeof(int32_t)) +
+         4 * kBlockRows * static_cast<int>(sizeof(int32_t)) +
          kBlockRows * static_cast<int>(sizeof(uint64_t));
 }
 
@@ -40,6 +40,7 @@ class AttentionKernel {
         row_begins_(block.template Allocate<int32_t>(kBlockRows)),
         row_ends_(block.template Allocate<int32_t>(kBlockRows)),
         row_documents_(block.template Allocate<int32_t>(kBlockRows)),
+        row_tiles_(block.template Allocate<int32_t>(kBlockRows)),
         row_words_(block.template Allocate<uint64_t>(kBlockRows)) {}
 
   HEED_DEVICE void Run(int64_t index) {
@@ -174,9 +175,8 @@ class AttentionKernel {
   // tell. Leaves the words of its rows in shared memory.
   HEED_DEVICE int32_t NextTile(int32_t tile, int32_t end) {
     while (tile < end) {
-      const bool meets = (p_.documents.keys == nullptr || MeetsDocuments(tile)) &&
-                         (p_.patterns.ids == nullptr || MeetsPatterns(tile));
-      if (meets) return tile;
+      if (p_.patterns.ids != nullptr) tile = NextOfPatterns(tile, end);
+      if (tile == end || p_.documents.keys == nullptr || MeetsDocuments(tile)) return tile;
       ++tile;
     }
     return end;
@@ -190,19 +190,29 @@ class AttentionKernel {
     });
   }
 
-  HEED_DEVICE bool MeetsPatterns(int32_t tile) {
-    return block_.Any([&](int t) {
-      if (t >= kBlockRows) return false;
-      uint64_t word = 0;
+  // The nearest tile of which some row sees a key: tiles between are passed over at once.
+  HEED_DEVICE int32_t NextOfPatterns(int32_t tile, int32_t end) {
+    Registers<uint64_t, 1> keys;
+    block_.Each([&](int t) {
+      if (t >= kBlockRows) return;
+      PatternTile next = {end, 0};
       if (const int64_t row = PackedRow(t); row < p_.rows) {
-        const int64_t first = static_cast<int64_t>(tile) * kKeys;
         const int32_t id = PatternIdOf(p_, batch_, HeadOf(row), QueryOf(row));
-        word = PatternWord(p_.patterns, id, static_cast<int32_t>(first / 64)) >> first % 64;
-        if (kKeys < 64) word &= (uint64_t{1} << kKeys % 64) - 1;
+        next = NextPatternTile<kKeys>(p_.patterns, id, tile, end);
       }
-      row_words_.Store(t, t, word);
-      return word != 0;
+      keys(t, 0) = next.keys;
+      row_tiles_.Store(t, t, next.tile);
     });
+    block_.Sync();
+    int32_t nearest = end;
+    HEED_NO_UNROLL for (int r = 0; r < kBlockRows; ++r) {
+      nearest = Smaller(nearest, row_tiles_.LoadUniform(r));
+    }
+    block_.Each([&](int t) {
+      if (t >= kBlockRows) return;
+      row_words_.Store(t, t, row_tiles_.Load(t, t) == nearest ? keys(t, 0) : 0);
+    });
+    return nearest;
   }
 
   HEED_DEVICE void CopyQueries() {
@@ -434,7 +444,7 @@ class AttentionKernel {
   Block& block_;
   const AttentionParams& p_;
   Shared q_, k_, v_;
-  SharedInts row_begins_, row_ends_, row_documents_;
+  SharedInts row_begins_, row_ends_, row_documents_, row_tiles_;
   typename Block::template Shared<uint64_t> row_words_;  // of a tile, where there are patterns
 
   BlockPlace place_;

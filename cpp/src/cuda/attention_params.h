@@ -63,14 +63,20 @@ struct DocumentRule {
 };
 
 // Keep patterns, as words of 64 keys: row ids[b, h, i] sees of keys [64 tiles[n], 64 tiles[n] + 64)
-// those whose bit of words[n] is set, n in [starts[id], starts[id + 1]); tiles ascend. Rows that
-// see the same keys share an id. ids == nullptr: there are no patterns.
+// those whose bit of words[n] is set, n in [starts[id], ends[id]); tiles ascend, and no word is 0.
+// Rows that see the same keys share an id. ids == nullptr: there are no patterns.
 struct PatternRule {
   const int32_t* ids;
   int64_t batch_stride, head_stride;
-  const int64_t* starts;
+  const int64_t *starts, *ends;
   const int32_t* tiles;
   const uint64_t* words;
+};
+
+// What only the device knows of the keys that rows see, as an earlier kernel of the stream left it.
+struct SeenRules {
+  PatternRule patterns{};                // take the place of those of the host
+  const int32_t* row_lengths = nullptr;  // [batch, q_len]: how many keys a row sees
 };
 
 struct AttentionParams {

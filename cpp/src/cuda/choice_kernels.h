@@ -8,6 +8,7 @@
 
 #include "src/cuda/choice_params.h"
 #include "src/cuda/head_place.h"
+#include "src/cuda/kept_row_writer.h"
 #include "src/cuda/row_block.h"
 
 namespace heed::cuda {
@@ -27,16 +28,16 @@ HEED_DEVICE double ComparableScore(double score) {
   return score < kMost ? score : kMost;
 }
 
-// Is candidate c among the `most` best of `count`? Of equal ones the lower.
+// How many of `count` candidates are better than c, but at most `most`. Of equal ones the lower.
 template <class Score>
-HEED_DEVICE bool IsAmongBest(int c, int count, int most, const Score& score) {
+HEED_DEVICE int NumBetter(int c, int count, int most, const Score& score) {
   const double own = score(c);
   int better = 0;
   HEED_NO_UNROLL for (int n = 0; n < count && better < most; ++n) {
     const double other = score(n);
     if (other > own || (other == own && n < c)) ++better;
   }
-  return better < most;
+  return better;
 }
 
 template <class Block>
@@ -140,7 +141,7 @@ HEED_DEVICE void AddCompressed(RowBlock<Block>& row, const CompressedScoreParams
 template <class Block>
 HEED_DEVICE void RunStep(Block& block, const CompressedScoreParams& p, int64_t index) {
   const HeadPlace place(index, p.len, p.heads);
-  const int visible = p.visible[int64_t{place.b} * p.len + place.within];
+  const int visible = p.visible[place.b * p.visible_stride + place.within];
   double* scores = p.scores + index * p.count;
   RowBlock<Block> row(block);
   row.EachKey({0, p.count}, [&](int, int n) { scores[n] = 0; });
@@ -152,7 +153,7 @@ HEED_DEVICE void RunStep(Block& block, const CompressedScoreParams& p, int64_t i
 
 // Candidates of a query: blocks of keys that exist and, if causal, begin at or before it.
 HEED_DEVICE int CandidatesOf(const ChooseParams& p, int b, int i) {
-  const int64_t length = p.rules.Length(b, i, p.len), position = p.rules.Position(b, i);
+  const int64_t length = p.rules.Length(b, i, p.kept.len), position = p.rules.Position(b, i);
   const int64_t blocks = (length + p.kv_block - 1) / p.kv_block;
   if (!p.causal) return static_cast<int>(blocks);
   if (position < 0) return 0;
@@ -160,29 +161,66 @@ HEED_DEVICE int CandidatesOf(const ChooseParams& p, int b, int i) {
   return static_cast<int>(before < blocks ? before : blocks);
 }
 
+// The last of a row's candidates that is chosen: of the others those are which are better, or equal
+// and lower.
+template <class Block>
+class ChooseKernel {
+ public:
+  HEED_DEVICE ChooseKernel(Block& block, const ChooseParams& params, int64_t index)
+      : block_(block),
+        writer_(block, params.kept),
+        last_(block.template Allocate<int32_t>(1)),
+        p_(params),
+        place_(index, params.rows, params.kept.lists),
+        query_(params.first + place_.within),
+        count_(CandidatesOf(params, place_.b, query_)),
+        scores_(params.scores + index * params.count) {}
+  static constexpr int kSharedBytes = KeptRowWriter<Block>::kSharedBytes + 16;
+
+  HEED_DEVICE void Run() {
+    const int last = count_ > p_.most ? LastChosen() : count_ - 1;
+    const double least = count_ > p_.most ? Score(last) : -HUGE_VAL;
+    const int64_t all = int64_t{count_} * p_.kv_block;
+    const int64_t row = (int64_t{place_.b} * p_.kept.lists + place_.h) * p_.kept.len + query_;
+    writer_.Write(row, all < p_.kv_len ? all : p_.kv_len, [&](int64_t j) {
+      const int n = static_cast<int>(j / p_.kv_block);
+      const double score = Score(n);
+      return score > least || (score == least && n <= last);
+    });
+  }
+
+ private:
+  HEED_DEVICE double Score(int n) const {
+    const int64_t position = p_.rules.Position(place_.b, query_);
+    const int64_t own = position / p_.kv_block;
+    const bool local = position >= 0 && n <= own && n > own - p_.local_blocks;
+    return n < p_.first_blocks || local ? HUGE_VAL : ComparableScore(scores_[n]);
+  }
+
+  // One candidate has most - 1 better ones.
+  HEED_DEVICE int LastChosen() {
+    block_.Each([&](int t) {
+      for (int n = t; n < count_; n += kBlockThreads) {
+        const int better = NumBetter(n, count_, p_.most, [&](int c) { return Score(c); });
+        if (better == p_.most - 1) last_.Store(t, 0, n);
+      }
+    });
+    block_.Sync();
+    return last_.LoadUniform(0);
+  }
+
+  Block& block_;
+  KeptRowWriter<Block> writer_;
+  typename Block::template Shared<int32_t> last_;
+  const ChooseParams& p_;
+  HeadPlace place_;
+  int query_, count_;
+  const double* scores_;
+};
+
 template <class Block>
 HEED_DEVICE void RunStep(Block& block, const ChooseParams& p, int64_t index) {
-  const HeadPlace place(index, p.len, p.lists);
-  const int i = place.within, count = CandidatesOf(p, place.b, i);
-  const double* scores = p.scores + index * p.count;
-  const int64_t position = p.rules.Position(place.b, i);
-  const int64_t own = position / p.kv_block;
-  const auto score = [&](int n) {
-    const bool local = position >= 0 && n <= own && n > own - p.local_blocks;
-    return n < p.first_blocks || local ? HUGE_VAL : ComparableScore(scores[n]);
-  };
-  block.Each([&](int t) {
-    for (int n = t; n < p.count; n += kBlockThreads) {
-      const bool chosen = n < count && (count <= p.most || IsAmongBest(n, count, p.most, score));
-      const int64_t begin = int64_t{n} * p.kv_block;
-      const int64_t end = begin + p.kv_block < p.kv_len ? begin + p.kv_block : p.kv_len;
-      for (int copy = 0; copy < p.copies; ++copy) {
-        const int64_t head = (int64_t{place.b} * p.lists + place.h) * p.copies + copy;
-        uint8_t* keep = p.keep + (head * p.len + i) * p.kv_len;
-        for (int64_t j = begin; j < end; ++j) keep[j] = chosen ? 1 : 0;
-      }
-    }
-  });
+  ChooseKernel<Block>(block, p, index).Run();
 }
 
 }  // namespace heed::cuda

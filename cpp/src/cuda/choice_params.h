@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "src/cuda/kept_rows.h"
 #include "src/cuda/recurrent_params.h"
 
 namespace heed::cuda {
@@ -58,7 +59,8 @@ struct IndexScoreParams {
 struct CompressedScoreParams {
   FloatRows<const float> queries;  // [batch, heads * group, len, width]
   FloatRows<const float> keys;     // [batch, heads, compressed, width]
-  const int32_t* visible;          // [batch, len]: compressed keys that a query sees
+  const int32_t* visible;          // [batch, ...]: compressed keys that a query sees
+  int64_t visible_stride;          // from one batch entry to the next
   double* products;                // [batch, heads, len, compressed]: scratch
   double* scores;                  // [batch, heads, len, count]
   float scale;
@@ -68,13 +70,14 @@ struct CompressedScoreParams {
 
 // Every query keeps its `most` best candidates, blocks of kv_block keys; of equal scores the lower.
 // Certain ones come first: the first blocks, and the last ones up to the block of its position.
+// These are queries [first, first + rows).
 struct ChooseParams {
-  const double* scores;  // [batch, lists, len, count]
-  uint8_t* keep;         // [batch, lists * copies, len, kv_len]
+  const double* scores;  // [batch, lists, rows, count]
+  KeptRows kept;
   TokenRules rules;
   bool causal;
   int64_t first_blocks, local_blocks;
-  int32_t batch, lists, copies, len, kv_len, kv_block, count, most;
+  int32_t batch, first, rows, kv_len, kv_block, count, most;
 };
 
 // Blocks of the kernels: a row each.
@@ -85,7 +88,7 @@ inline int64_t NumBlocks(const IndexScoreParams& p) { return int64_t{p.batch} * 
 inline int64_t NumBlocks(const CompressedScoreParams& p) {
   return int64_t{p.batch} * p.heads * p.len;
 }
-inline int64_t NumBlocks(const ChooseParams& p) { return int64_t{p.batch} * p.lists * p.len; }
+inline int64_t NumBlocks(const ChooseParams& p) { return int64_t{p.batch} * p.kept.lists * p.rows; }
 
 }  // namespace heed::cuda
 

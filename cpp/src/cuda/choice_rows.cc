@@ -1,6 +1,6 @@
 // Mechanisms by name whose queries choose keys by their scores, on the device: block mixture,
 // Quest, indexed; and the policies of caches, streaming and heavy hitters. What is chosen is
-// written as a keep matrix, which exact attention then reads.
+// written as words of 64 keys, of which exact attention passes over those that are not there.
 #include <algorithm>
 
 #include "src/compose/composed_request.h"
@@ -15,31 +15,32 @@
 namespace heed::cuda {
 namespace {
 
-// Products of queries with the vectors of blocks.
-const double* DotScores(ComposedSteps& steps, const TensorView<const float>& queries,
-                        const TensorView<float>& vectors) {
+// Products of some queries with the vectors of blocks.
+void ScoreBlocks(ComposedSteps& steps, const TensorView<const float>& queries,
+                 const TensorView<float>& vectors, double* scores) {
   DotScoreParams params{};
   const auto [batch, heads, len, width] = queries.shape;
   params.queries = RowsOf(queries);
   params.vectors = RowsOf(TensorView<const float>(vectors));
-  params.scores = steps.AllocateArray<double>({batch, heads, len, vectors.shape[2]});
+  params.scores = scores;
   SetHeads(queries.shape, params);
   params.group = Narrow(heads / std::max<int64_t>(vectors.shape[1], 1));
   params.len = Narrow(len);
   params.count = Narrow(vectors.shape[2]);
   params.width = Narrow(width);
   steps.Run(params);
-  return params.scores;
 }
 
 // Attention to the blocks that queries choose by their products with `vectors`.
-void AttendToBlocks(ComposedSteps& steps, const ComposedRequest& r, AttentionOptions options,
+void AttendToBlocks(ComposedSteps& steps, const ComposedRequest& r, const AttentionOptions& options,
                     const AttentionProblem& p, int64_t block, int64_t most,
                     const TensorView<const float>& queries, const TensorView<float>& vectors,
                     const AttentionOutputs& outputs) {
   const Choice choice = {block, most, 0, 1, p.num_heads, p.num_heads};
-  options.keep = Chosen(steps, p, choice, DotScores(steps, queries, vectors));
-  steps.Attend(r.q, r.k, r.v, options, outputs);
+  const SeenRules seen = Chosen(steps, p, choice, [&](const ScoreRows& rows) {
+    ScoreBlocks(steps, heed::RowsOf(queries, rows.first, rows.count), vectors, rows.scores);
+  });
+  steps.Attend(r.q, r.k, r.v, options, outputs, seen);
 }
 
 AttentionProblem ProblemOf(const ComposedRequest& r, const AttentionOptions& options) {
@@ -101,26 +102,30 @@ void RunQuestRow(const RequestReader& reader, std::span<const NamedTensor> outpu
                  FloatOutputs(r, outputs));
 }
 
+void ScoreKeys(ComposedSteps& steps, const IndexTensors& index, const ScoreRows& rows) {
+  const TensorView<const float> queries = heed::RowsOf(index.q, rows.first, rows.count);
+  IndexScoreParams params{};
+  params.queries = RowsOf(queries);
+  params.weights = RowsOf(heed::RowsOf(index.weights, rows.first, rows.count));
+  params.keys = RowsOf(index.k);
+  params.scores = rows.scores;
+  params.batch = Narrow(queries.shape[0]);
+  params.index_heads = Narrow(queries.shape[1]);
+  params.len = Narrow(rows.count);
+  params.count = Narrow(index.k.shape[2]);
+  params.width = Narrow(queries.shape[3]);
+  steps.Run(params);
+}
+
 void RunIndexedRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ComposedSteps& steps) {
   const ComposedRequest r = ReadComposed(reader);
   const IndexTensors index = ReadIndex(reader);
   const IndexedOptions o = ReadIndexed(reader, r);
   const AttentionProblem p = ProblemOf(r, o.attention);
-  IndexScoreParams params{};
-  params.queries = RowsOf(index.q);
-  params.weights = RowsOf(index.weights);
-  params.keys = RowsOf(index.k);
-  params.scores = steps.AllocateArray<double>({p.batch, 1, p.q_len, p.kv_len});
-  params.batch = Narrow(p.batch);
-  params.index_heads = Narrow(index.q.shape[1]);
-  params.len = Narrow(p.q_len);
-  params.count = Narrow(p.kv_len);
-  params.width = Narrow(index.q.shape[3]);
-  steps.Run(params);
-  AttentionOptions options = o.attention;
-  options.keep = Chosen(steps, p, {.most = o.top_k}, params.scores);
-  steps.Attend(r.q, r.k, r.v, options, FloatOutputs(r, outputs));
+  const SeenRules seen = Chosen(steps, p, {.most = o.top_k},
+                                [&](const ScoreRows& rows) { ScoreKeys(steps, index, rows); });
+  steps.Attend(r.q, r.k, r.v, o.attention, FloatOutputs(r, outputs), seen);
 }
 
 // Policies of caches.
@@ -131,36 +136,37 @@ void RunStreamingRow(const RequestReader& reader, std::span<const NamedTensor> o
   const StreamingOptions o = ReadStreaming(reader, r);
   AttentionOptions options = ValidateStreaming(o, r.q.shape[0]);
   const AttentionProblem p = ProblemOf(r, options);
+  SeenRules seen;
   if (o.sink_tokens > 0) {
-    const TensorView<uint8_t> keep = KeepMatrix(steps, {p.batch, 1, p.q_len, p.kv_len});
     StreamKeepParams params{};
-    params.keep = keep.data;
+    params.kept = NewKeptRows(steps, {p.batch, 1, p.q_len, p.kv_len}, 1,
+                              WordsOfBlocks(1, o.sink_tokens) + WordsOfRun(o.recent_tokens));
     params.positions = SendRules(steps, p).positions;
     params.recent = o.recent_tokens;
     params.sinks = o.sink_tokens;
     params.batch = Narrow(p.batch);
-    params.len = Narrow(p.q_len);
     params.kv_len = Narrow(p.kv_len);
     steps.Run(params);
     options.window.reset();
-    options.keep = keep;
+    seen = params.kept.seen();
   }
-  steps.Attend(r.q, r.k, r.v, options, FloatOutputs(r, outputs));
+  steps.Attend(r.q, r.k, r.v, options, FloatOutputs(r, outputs), seen);
 }
 
 void RunHeavyHitterRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                        ComposedSteps& steps) {
   const ComposedRequest r = ReadComposed(reader);
   const HeavyHitterOptions o = ReadHeavyHitter(reader, r);
-  AttentionOptions options = ValidateHeavyHitter(r.q, r.k, r.v, o);
+  const AttentionOptions options = ValidateHeavyHitter(r.q, r.k, r.v, o);
   const AttentionProblem p = ProblemOf(r, options);
-  const TensorView<uint8_t> keep = KeepMatrix(steps, {p.batch, p.num_heads, p.q_len, p.kv_len});
   HeavyKeepParams params{};
   params.q = RowsOf(r.q);
   params.k = RowsOf(r.k);
   params.sinks = steps.SendArray(o.sinks);
   params.lengths = SendRules(steps, p).lengths;
-  params.keep = keep.data;
+  params.kept = NewKeptRows(steps, {p.batch, p.num_kv_heads, p.q_len, p.kv_len}, p.num_heads,
+                            o.heavy_tokens + WordsOfRun(o.recent_tokens));
+  params.held = steps.AllocateArray<uint8_t>({p.batch, p.num_kv_heads, 1, p.kv_len});
   params.sums = steps.AllocateArray<double>({p.batch, p.num_kv_heads, 1, p.kv_len});
   params.scores = steps.Allocate({p.batch, p.num_kv_heads, 1, p.kv_len}).data;
   params.scale = p.scale;
@@ -173,8 +179,7 @@ void RunHeavyHitterRow(const RequestReader& reader, std::span<const NamedTensor>
   params.len = Narrow(p.q_len);
   params.width = Narrow(p.head_dim);
   steps.Run(params);
-  options.keep = keep;
-  steps.Attend(r.q, r.k, r.v, options, FloatOutputs(r, outputs));
+  steps.Attend(r.q, r.k, r.v, options, FloatOutputs(r, outputs), params.kept.seen());
 }
 
 constexpr DeviceRow kRows[] = {{"block_mixture", PlanBlockMixture, RunBlockMixtureRow},

@@ -10,12 +10,9 @@ int32_t AtMost(int64_t value, int64_t tokens) {
   return Narrow(std::min(value, std::max<int64_t>(tokens, 1)));
 }
 
-TensorView<const uint8_t> Chosen(ComposedSteps& steps, const AttentionProblem& p,
-                                 const Choice& choice, const double* scores) {
+SeenRules Chosen(ComposedSteps& steps, const AttentionProblem& p, const Choice& choice,
+                 const std::function<void(const ScoreRows&)>& score) {
   ChooseParams params{};
-  const TensorView<uint8_t> keep = KeepMatrix(steps, {p.batch, choice.heads, p.q_len, p.kv_len});
-  params.scores = scores;
-  params.keep = keep.data;
   params.rules = SendRules(steps, p);
   params.causal = p.options.causal;
   params.kv_block = AtMost(choice.kv_block, p.kv_len);
@@ -24,12 +21,25 @@ TensorView<const uint8_t> Chosen(ComposedSteps& steps, const AttentionProblem& p
   params.first_blocks = choice.first_blocks;
   params.local_blocks = choice.local_blocks;
   params.batch = Narrow(p.batch);
-  params.lists = Narrow(choice.lists);
-  params.copies = Narrow(choice.heads / std::max<int64_t>(choice.lists, 1));
-  params.len = Narrow(p.q_len);
   params.kv_len = Narrow(p.kv_len);
-  steps.Run(params);
-  return keep;
+  params.kept = NewKeptRows(steps, {p.batch, choice.lists, p.q_len, p.kv_len}, choice.heads,
+                            WordsOfBlocks(params.most, params.kv_block));
+  const int64_t lists = p.batch * choice.lists;
+  const int64_t bytes = std::max<int64_t>(8 * lists * (params.count + choice.scratch), 1);
+  const int64_t most_rows =
+      std::clamp<int64_t>(steps.ScoreBytes() / bytes, 1, std::max<int64_t>(p.q_len, 1));
+  ScoreRows rows{};
+  rows.scores = steps.AllocateArray<double>({lists, most_rows, params.count, 1});
+  rows.scratch = steps.AllocateArray<double>({lists, most_rows, choice.scratch, 1});
+  params.scores = rows.scores;
+  for (rows.first = 0; rows.first < p.q_len; rows.first += most_rows) {
+    rows.count = std::min(most_rows, p.q_len - rows.first);
+    score(rows);
+    params.first = Narrow(rows.first);
+    params.rows = Narrow(rows.count);
+    steps.Run(params);
+  }
+  return params.kept.seen();
 }
 
 }  // namespace heed::cuda

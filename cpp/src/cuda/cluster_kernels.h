@@ -35,7 +35,8 @@ HEED_DEVICE void RunStep(Block& block, const MemberParams& p, int64_t index) {
   const auto score = [&](int n) { return scores[n]; };
   block.Each([&](int t) {
     for (int n = t; n < p.len; n += kBlockThreads) {
-      places[n] = n < length && IsAmongBest(n, length, p.count, score) ? 0 : -1;
+      const bool taken = n < length && NumBetter(n, length, p.count, score) < p.count;
+      places[n] = taken ? 0 : -1;
     }
     for (int n = t; n < p.count; n += kBlockThreads) members[n] = -1;
   });
@@ -66,21 +67,29 @@ HEED_DEVICE void RunStep(Block& block, const MemberRowParams& p, int64_t index) 
 }
 
 template <class Block>
-HEED_DEVICE void RunStep(Block& block, const ClusterKeepParams& p, int64_t index) {
-  const int64_t head = index / p.rows;
-  const int32_t query = p.queries[index];
-  const int64_t position =
-      p.positions == nullptr ? int64_t{1} << 62 : p.positions[head / p.heads] + query;
-  const int32_t* keys = p.keys + head * p.cols;
+HEED_DEVICE void RunStep(Block& block, const ClusterLengthParams& p, int64_t index) {
+  const int32_t* keys = p.keys + index * p.cols;
   block.Each([&](int t) {
-    for (int n = t; n < p.cols; n += kBlockThreads) {
-      p.keep[index * p.cols + n] = keys[n] >= 0 && keys[n] <= position ? 1 : 0;
+    HEED_NO_UNROLL for (int row = t; row < p.rows; row += kBlockThreads) {
+      const int64_t at = index * p.rows + row;
+      int64_t position = int64_t{1} << 62;
+      if (p.positions != nullptr) position = p.positions[index / p.heads] + p.queries[at];
+      int32_t seen = 0;
+      for (int32_t end = p.cols; seen < end;) {
+        const int32_t middle = seen + (end - seen) / 2;
+        if (keys[middle] >= 0 && keys[middle] <= position) {
+          seen = middle + 1;
+        } else {
+          end = middle;
+        }
+      }
+      p.seen[at] = seen;
     }
   });
 }
 
 // A query in the clusters of its head: visit(head of the cluster, row there) for those that show it
-// a key. The members of a cluster ascend: when the first key is hidden, all are.
+// a key.
 template <class Visit>
 HEED_DEVICE void EachClusterOf(const ClusterMeanParams& p, const HeadPlace& place,
                                const Visit& visit) {
@@ -88,7 +97,7 @@ HEED_DEVICE void EachClusterOf(const ClusterMeanParams& p, const HeadPlace& plac
     const int64_t head = int64_t{place.h} * p.clusters + c;
     const int64_t unit = int64_t{place.b} * p.heads * p.clusters + head;
     const int32_t row = p.query_places[unit * p.len + place.within];
-    if (row < 0 || p.cols == 0 || p.keep[(unit * p.rows + row) * p.cols] == 0) continue;
+    if (row < 0 || p.seen[unit * p.rows + row] == 0) continue;
     visit(static_cast<int>(head), row);
   }
 }

@@ -33,25 +33,25 @@ struct MemberRowParams {
   int32_t batch, heads, group, clusters, count, width;
 };
 
-// Which members of the keys those of the queries see.
-struct ClusterKeepParams {
+// How many members of the keys those of the queries see: members ascend, so that these come first.
+struct ClusterLengthParams {
   const int32_t *queries, *keys;     // [batch, heads, clusters, rows] and [..., cols]
   const int64_t* positions;          // [batch], of query 0, or nullptr: all keys are seen
-  uint8_t* keep;                     // [batch, heads * clusters, rows, cols]
+  int32_t* seen;                     // [batch, heads, clusters, rows]
   int32_t batch, heads, rows, cols;  // heads: with the clusters
 };
 
 // Means of what a query's clusters give it, of those that show it a key.
 struct ClusterMeanParams {
   const int32_t *query_places, *key_places;  // [batch, heads, clusters, len] and [..., kv_len]
-  const uint8_t* keep;                       // [batch, heads * clusters, rows, cols]
+  const int32_t* seen;                       // [batch, heads, clusters, rows]
   FloatRows<const float> within;             // [batch, heads * clusters, rows, width]
   FloatRows<const float> within_weights;     // [batch, heads * clusters, rows, cols], or absent
   FloatRows<float> output, weights;          // [batch, heads, len, width], [..., kv_len] or absent
   int32_t batch, heads, clusters, len, kv_len, rows, cols, width;
 };
 
-// Blocks of the kernels: a row each.
+// Blocks of the kernels: a row each, or all rows of a cluster.
 inline int64_t NumBlocks(const ClusterScoreParams& p) {
   return int64_t{p.batch} * p.heads * p.clusters;
 }
@@ -59,7 +59,7 @@ inline int64_t NumBlocks(const MemberParams& p) { return int64_t{p.batch} * p.he
 inline int64_t NumBlocks(const MemberRowParams& p) {
   return int64_t{p.batch} * p.heads * p.clusters * p.count;
 }
-inline int64_t NumBlocks(const ClusterKeepParams& p) { return int64_t{p.batch} * p.heads * p.rows; }
+inline int64_t NumBlocks(const ClusterLengthParams& p) { return int64_t{p.batch} * p.heads; }
 inline int64_t NumBlocks(const ClusterMeanParams& p) { return int64_t{p.batch} * p.heads * p.len; }
 
 }  // namespace heed::cuda

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "heed/cuda.h"
+#include "src/cuda/attention_launch.h"
 #include "src/cuda/block.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/low_rank_calls.h"
@@ -36,8 +37,11 @@ class StreamSteps : public ComposedSteps {
   // Freed in the stream's order: behind the steps that use it.
   void Release() override { memory_.clear(); }
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-              const AttentionOptions& options, const AttentionOutputs& outputs) override {
-    Attention(q, k, v, options, outputs, stream_);
+              const AttentionOptions& options, const AttentionOutputs& outputs,
+              const SeenRules& seen) override {
+    DeviceProblem call = ValidateForDevice(q, k, v, options, outputs, {});
+    call.seen = seen;
+    LaunchAttention(call, stream_);
   }
   void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
              const TensorView<const float>& v, const RecurrentOptions& options,

@@ -204,7 +204,7 @@ std::vector<OutputSpec> PlanPoolingRow(const RequestReader& reader) {
 void RunPoolingRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ComposedSteps& steps) {
   const AttentionRequest r = ReadPooling(reader);
-  steps.Attend(r.q, r.k, r.v, OptionsOf(r), FindOutputs(r, outputs));
+  steps.Attend(r.q, r.k, r.v, OptionsOf(r), FindOutputs(r, outputs), {});
 }
 
 constexpr DeviceRow kRows[] = {{"differential", PlanDifferentialRow, RunDifferentialRow},

@@ -31,9 +31,9 @@ using StepParams =
                  ChannelParams, ExtraKeyParams, BoundsParams, CompressParams, DotScoreParams,
                  IndexScoreParams, CompressedScoreParams, ChooseParams, StreamKeepParams,
                  HeavyKeepParams, ClusterScoreParams, MemberParams, MemberRowParams,
-                 ClusterKeepParams, ClusterMeanParams, HashParams, HashPlaceParams, HashKeepParams,
-                 BalanceParams, SortRowParams, SortKeepParams, EmbedParams, PoolParams,
-                 RotateParams, PositionCodeParams, ShortConvParams, ConvStateParams>;
+                 ClusterLengthParams, ClusterMeanParams, HashParams, HashPlaceParams,
+                 HashKeepParams, BalanceParams, SortRowParams, SortKeepParams, EmbedParams,
+                 PoolParams, RotateParams, PositionCodeParams, ShortConvParams, ConvStateParams>;
 
 // Blocks of the step.
 inline int64_t BlocksOf(const StepParams& step) {
@@ -51,9 +51,13 @@ class ComposedSteps {
   virtual void Release() = 0;
   // How many of so many rounds of the same steps are to run: one is enough to check them.
   virtual int64_t RoundsOf(int64_t rounds) const { return rounds; }
+  // How many bytes the scores may take by which queries choose keys.
+  virtual int64_t ScoreBytes() const { return int64_t{64} << 20; }
 
+  // `seen` is what steps before this one wrote.
   virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                      const AttentionOptions& options, const AttentionOutputs& outputs) = 0;
+                      const AttentionOptions& options, const AttentionOutputs& outputs,
+                      const SeenRules& seen) = 0;
   virtual void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
                      const TensorView<const float>& v, const RecurrentOptions& options,
                      const RecurrentOutputs& outputs) = 0;
@@ -61,8 +65,8 @@ class ComposedSteps {
 
   void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
               const TensorView<const float>& v, const AttentionOptions& options,
-              const AttentionOutputs& outputs) {
-    Attend(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs);
+              const AttentionOutputs& outputs, const SeenRules& seen = {}) {
+    Attend(StoredTensor(q), StoredTensor(k), StoredTensor(v), options, outputs, seen);
   }
   // At least one number: what has none has an address too.
   template <class T>

@@ -7,7 +7,7 @@
 
 #include "src/cuda/hash_params.h"
 #include "src/cuda/head_place.h"
-#include "src/cuda/row_block.h"
+#include "src/cuda/kept_row_writer.h"
 
 namespace heed::cuda {
 
@@ -77,7 +77,7 @@ HEED_DEVICE void RunStep(Block& block, const HashKeepParams& p, int64_t index) {
   const int i = static_cast<int>(index % p.len);
   const int64_t of_round = int64_t{p.batch} * p.heads * p.len;
   const HashPlaceOnDevice* places = p.places + (index - i);
-  const auto meets = [&](int j) {
+  const auto meets = [&](int64_t j) {
     if (j == i || (p.causal && j > i)) return false;
     bool met = false;
     for (int n = 0; n < p.rounds; ++n) {
@@ -87,13 +87,9 @@ HEED_DEVICE void RunStep(Block& block, const HashKeepParams& p, int64_t index) {
     }
     return met;
   };
-  RowBlock<Block> row(block);
-  uint8_t* keep = p.keep + index * p.len;
-  row.EachKey({0, p.len}, [&](int, int j) { keep[j] = meets(j) ? 1 : 0; });
-  const double count = row.SumKeys({0, p.len}, [&](int, int j) { return keep[j]; });
-  block.Each([&](int t) {
-    if (t == 0 && count == 0) keep[i] = 1;
-  });
+  KeptRowWriter<Block> writer(block, p.kept);
+  if (writer.Write(index, p.causal ? i : p.len, meets) > 0) return;
+  writer.Write(index, int64_t{i} + 1, [&](int64_t j) { return j == i; });
 }
 
 }  // namespace heed::cuda

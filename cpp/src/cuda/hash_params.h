@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "src/cuda/kept_rows.h"
 #include "src/cuda/recurrent_params.h"
 
 namespace heed::cuda {
@@ -31,7 +32,7 @@ struct HashPlaceParams {
 // Pairs that some round brings together; a token sees itself when it sees nothing else.
 struct HashKeepParams {
   const HashPlaceOnDevice* places;  // [rounds, batch, heads, len]
-  uint8_t* keep;                    // [batch, heads, len, len]
+  KeptRows kept;                    // a list for each head
   bool causal;
   int32_t rounds, batch, heads, len;
 };

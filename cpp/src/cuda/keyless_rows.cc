@@ -36,21 +36,8 @@ void RunExternalRow(const RequestReader& reader, std::span<const NamedTensor> ou
 
 // Synthesizers.
 
-SynthesizerProblem ProblemOf(const SynthesizerRequest& r) {
-  const AttentionOptions options = OptionsOf(r.rest);
-  return r.random() ? ValidateRandomSynthesizer(r.scores, r.v, r.v.shape[2], options)
-                    : ValidateDenseSynthesizer(r.hidden, r.weight, r.row_bias, r.v, options);
-}
-
 std::vector<OutputSpec> PlanSynthesizerRow(const RequestReader& reader) {
-  const SynthesizerRequest r = ReadSynthesizer(reader);
-  const SynthesizerProblem p = ProblemOf(r);
-  AttentionRequest inner = r.rest;
-  inner.q = StoredTensor(p.q);
-  inner.k = StoredTensor(p.k);
-  inner.v = StoredTensor(p.v);
-  inner.options = p.options;
-  return PlanOnDevice(inner);
+  return PlanOnDevice(AttentionOf(ReadSynthesizer(reader)));
 }
 
 // Queries relu(hidden) with a last column of 1, and keys with the bias as last column.
@@ -74,7 +61,7 @@ void MakeDenseRows(ComposedSteps& steps, SynthesizerProblem& p) {
 void RunSynthesizerRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                        ComposedSteps& steps) {
   const SynthesizerRequest r = ReadSynthesizer(reader);
-  SynthesizerProblem p = ProblemOf(r);
+  SynthesizerProblem p = ValidateSynthesizer(r);
   if (!r.random()) MakeDenseRows(steps, p);
   AttentionOutputs out;
   out.output = OutputView(outputs, "output");

@@ -98,20 +98,31 @@ HEED_DEVICE Phase PhaseOf(const RotateParams& p, int b, int i, int pair) {
   return {p.cos.At(b, 0, row, pair), p.sign * p.sin.At(b, 0, row, pair)};
 }
 
+// A row that a block makes of another.
+struct RowInOut {
+  HeadPlace place;
+  const float* x;
+  float* out;
+
+  template <class Params>
+  HEED_DEVICE RowInOut(const Params& p, int64_t index)
+      : place(index, p.len, p.heads),
+        x(p.x.Row(place.b, place.h, place.within)),
+        out(p.out.Row(place.b, place.h, place.within)) {}
+};
+
 template <class Block>
 HEED_DEVICE void RunStep(Block& block, const RotateParams& p, int64_t index) {
-  const HeadPlace place(index, p.len, p.heads);
-  const float* x = p.x.Row(place.b, place.h, place.within);
-  float* out = p.out.Row(place.b, place.h, place.within);
+  const RowInOut row(p, index);
   block.Each([&](int t) {
     HEED_NO_UNROLL for (int n = t; n < p.pairs; n += kBlockThreads) {
       const int first = p.interleaved ? 2 * n : n, second = p.interleaved ? 2 * n + 1 : p.pairs + n;
-      const Phase phase = PhaseOf(p, place.b, place.within, n);
-      const float x1 = x[first], x2 = x[second];
-      out[first] = x1 * phase.cos - x2 * phase.sin;
-      out[second] = x2 * phase.cos + x1 * phase.sin;
+      const Phase phase = PhaseOf(p, row.place.b, row.place.within, n);
+      const float x1 = row.x[first], x2 = row.x[second];
+      row.out[first] = x1 * phase.cos - x2 * phase.sin;
+      row.out[second] = x2 * phase.cos + x1 * phase.sin;
     }
-    for (int d = 2 * p.pairs + t; d < p.width; d += kBlockThreads) out[d] = x[d];
+    for (int d = 2 * p.pairs + t; d < p.width; d += kBlockThreads) row.out[d] = row.x[d];
   });
 }
 
@@ -135,12 +146,10 @@ HEED_DEVICE float CodeAt(const PositionCodeParams& p, int b, int i, int d) {
 
 template <class Block>
 HEED_DEVICE void RunStep(Block& block, const PositionCodeParams& p, int64_t index) {
-  const HeadPlace place(index, p.len, p.heads);
-  const float* x = p.x.Row(place.b, place.h, place.within);
-  float* out = p.out.Row(place.b, place.h, place.within);
+  const RowInOut row(p, index);
   block.Each([&](int t) {
     HEED_NO_UNROLL for (int d = t; d < p.width; d += kBlockThreads) {
-      out[d] = x[d] + CodeAt(p, place.b, place.within, d);
+      row.out[d] = row.x[d] + CodeAt(p, row.place.b, row.place.within, d);
     }
   });
 }

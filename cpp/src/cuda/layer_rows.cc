@@ -23,14 +23,7 @@ void RunHeadsRow(const RequestReader& reader, std::span<const NamedTensor> outpu
   const MultiHeadRequest r =
       ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
                     ReadRows(reader, "value"), kNames);
-  MultiHeadOutputs out;
-  out.output = RowsOutput(outputs, "output");
-  if (r.return_lse) out.lse = OutputView(outputs, "lse");
-  if (r.return_weights) {
-    out.weights =
-        r.average_weights ? RowsOutput(outputs, "weights") : OutputView(outputs, "weights");
-  }
-  RunMultiHead(steps, r.query, r.key, r.value, r.weights, r.options, out);
+  RunMultiHead(steps, r.query, r.key, r.value, r.weights, r.options, FindOutputs(r, outputs));
 }
 
 // Attention of layers that want nothing but its output.

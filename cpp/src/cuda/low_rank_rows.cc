@@ -6,39 +6,29 @@
 namespace heed::cuda {
 namespace {
 
-AttentionOutputs ResultsOf(std::span<const NamedTensor> outputs) {
-  AttentionOutputs results;
-  results.output = OutputView(outputs, "output");
-  results.weights = OutputView(outputs, "weights");
-  results.lse = OutputView(outputs, "lse");
-  return results;
-}
-
 void RunLinformerRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                      ComposedSteps& steps) {
   const LowRankRequest r = ReadLowRank(reader);
-  LinformerCall(r.q, r.k, r.v, ReadLinformer(reader, r), ResultsOf(outputs)).Run(steps);
+  LinformerCall(r.q, r.k, r.v, ReadLinformer(reader, r), FindLowRankOutputs(outputs)).Run(steps);
 }
 
 void RunEfficientRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                      ComposedSteps& steps) {
   const LowRankRequest r = ReadLowRank(reader);
-  EfficientCall(r.q, r.k, r.v, {r.key_lengths}, ResultsOf(outputs)).Run(steps);
+  EfficientCall(r.q, r.k, r.v, {r.key_lengths}, FindLowRankOutputs(outputs)).Run(steps);
 }
 
 void RunMemoryCompressedRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                             ComposedSteps& steps) {
   const LowRankRequest r = ReadLowRank(reader);
-  MemoryCompressedCall(r.q, r.k, r.v, ReadMemoryCompressed(reader, r), ResultsOf(outputs))
+  MemoryCompressedCall(r.q, r.k, r.v, ReadMemoryCompressed(reader, r), FindLowRankOutputs(outputs))
       .Run(steps);
 }
 
 void RunNystromRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ComposedSteps& steps) {
   const LowRankRequest r = ReadLowRank(reader);
-  const NystromOutputs results = {OutputView(outputs, "output"), OutputView(outputs, "weights"),
-                                  OutputView(outputs, "residual")};
-  NystromCall(r.q, r.k, r.v, ReadNystrom(reader, r), results).Run(steps);
+  NystromCall(r.q, r.k, r.v, ReadNystrom(reader, r), FindNystromOutputs(outputs)).Run(steps);
 }
 
 constexpr DeviceRow kRows[] = {{"linformer", PlanLinformer, RunLinformerRow},

@@ -35,14 +35,15 @@ class NativeSparseSteps {
     AttentionOptions over_compressed;
     over_compressed.scale = o_.scale;
     over_compressed.key_lengths = visible_;
-    AttentionOptions over_selected = Branch(o_);
-    const Choice choice = {o_.key_block,    o_.top_blocks,   o_.first_blocks,
-                           o_.local_blocks, p_.num_kv_heads, p_.num_heads};
-    over_selected.keep = Chosen(steps_, p_, choice, BlockScores(keys));
+    const Choice choice = {o_.key_block,    o_.top_blocks, o_.first_blocks, o_.local_blocks,
+                           p_.num_kv_heads, p_.num_heads,  keys.shape[2]};
+    const int32_t* visible = steps_.SendArray(std::span<const int32_t>(visible_));
+    const SeenRules selected = Chosen(
+        steps_, p_, choice, [&](const ScoreRows& rows) { ScoreBlocks(keys, visible, rows); });
     TensorView<float> sum;
-    AddBranch(0, keys, values, over_compressed, sum, steps_.Allocate(output.shape));
-    AddBranch(1, r_.k, r_.v, over_selected, sum, steps_.Allocate(output.shape));
-    AddBranch(2, r_.k, r_.v, OverWindow(o_), sum, output);
+    AddBranch(0, keys, values, over_compressed, {}, sum, steps_.Allocate(output.shape));
+    AddBranch(1, r_.k, r_.v, Branch(o_), selected, sum, steps_.Allocate(output.shape));
+    AddBranch(2, r_.k, r_.v, OverWindow(o_), {}, sum, output);
   }
 
  private:
@@ -65,20 +66,20 @@ class NativeSparseSteps {
     return out;
   }
 
-  const double* BlockScores(const TensorView<float>& keys) {
+  void ScoreBlocks(const TensorView<float>& keys, const int32_t* visible, const ScoreRows& rows) {
     CompressedScoreParams params{};
     const int32_t block = AtMost(o_.key_block, p_.kv_len);
     const int64_t compressed = keys.shape[2], count = CeilDiv(p_.kv_len, block);
-    params.queries = RowsOf(r_.q);
+    params.queries = RowsOf(heed::RowsOf(r_.q, rows.first, rows.count));
     params.keys = RowsOf(TensorView<const float>(keys));
-    params.visible = steps_.SendArray(std::span<const int32_t>(visible_));
-    params.products =
-        steps_.AllocateArray<double>({p_.batch, p_.num_kv_heads, p_.q_len, compressed});
-    params.scores = steps_.AllocateArray<double>({p_.batch, p_.num_kv_heads, p_.q_len, count});
+    params.visible = visible + rows.first;
+    params.visible_stride = p_.q_len;
+    params.products = rows.scratch;
+    params.scores = rows.scores;
     params.scale = p_.scale;
     SetHeads(keys.shape, params);
     params.group = Narrow(p_.group);
-    params.len = Narrow(p_.q_len);
+    params.len = Narrow(rows.count);
     params.compressed = Narrow(compressed);
     params.count = Narrow(count);
     params.width = Narrow(p_.head_dim);
@@ -86,14 +87,13 @@ class NativeSparseSteps {
     params.compress_stride = AtMost(o_.compress_stride, p_.kv_len);
     params.key_block = block;
     steps_.Run(params);
-    return params.scores;
   }
 
   // sum = to = gate * attention + sum.
   void AddBranch(int64_t gate, const TensorView<const float>& k, const TensorView<const float>& v,
-                 const AttentionOptions& options, TensorView<float>& sum,
+                 const AttentionOptions& options, const SeenRules& seen, TensorView<float>& sum,
                  const TensorView<float>& to) {
-    steps_.Attend(r_.q, k, v, options, {.output = to});
+    steps_.Attend(r_.q, k, v, options, {.output = to}, seen);
     steps_.Run(
         MapOf(MapOp::kAddMasked, {.x = to, .y = ColumnsOf(r_.gates, gate, 1), .z = sum}, to));
     sum = to;

@@ -30,10 +30,10 @@ HEED_DEVICE int32_t PatternIdOf(const AttentionParams& p, int batch, int head, i
   return p.patterns.ids[batch * p.patterns.batch_stride + head * p.patterns.head_stride + query];
 }
 
-// The keys [64 tile, 64 tile + 64) that the patterns leave a row.
-HEED_DEVICE uint64_t PatternWord(const PatternRule& patterns, int32_t id, int32_t tile) {
+// The first word of a row that begins at key 64 tile or behind it.
+HEED_DEVICE int64_t FirstWord(const PatternRule& patterns, int32_t id, int32_t tile) {
   int64_t low = patterns.starts[id];
-  int64_t high = patterns.starts[id + 1];
+  int64_t high = patterns.ends[id];
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     if (patterns.tiles[middle] < tile) {
@@ -42,8 +42,36 @@ HEED_DEVICE uint64_t PatternWord(const PatternRule& patterns, int32_t id, int32_
       high = middle;
     }
   }
-  const bool found = low < patterns.starts[id + 1] && patterns.tiles[low] == tile;
-  return found ? patterns.words[low] : 0;
+  return low;
+}
+
+// The keys [64 tile, 64 tile + 64) that the patterns leave a row.
+HEED_DEVICE uint64_t PatternWord(const PatternRule& patterns, int32_t id, int32_t tile) {
+  const int64_t n = FirstWord(patterns, id, tile);
+  return n < patterns.ends[id] && patterns.tiles[n] == tile ? patterns.words[n] : 0;
+}
+
+// The keys of one tile of kKeys that a row sees, as bits.
+struct PatternTile {
+  int32_t tile;
+  uint64_t keys;
+};
+
+// The first tile from `tile` on of which the patterns leave a row some key; `end` for none.
+template <int kKeys>
+HEED_DEVICE PatternTile NextPatternTile(const PatternRule& patterns, int32_t id, int32_t tile,
+                                        int32_t end) {
+  constexpr int kTiles = 64 / kKeys;  // of a word
+  const uint64_t mask = ~uint64_t{0} >> (64 - kKeys);
+  const int64_t last = patterns.ends[id];
+  HEED_NO_UNROLL for (int64_t n = FirstWord(patterns, id, tile / kTiles); n < last; ++n) {
+    HEED_UNROLL for (int part = 0; part < kTiles; ++part) {
+      const int32_t at = patterns.tiles[n] * kTiles + part;
+      const uint64_t keys = patterns.words[n] >> part * kKeys & mask;
+      if (at >= tile && keys != 0) return at < end ? PatternTile{at, keys} : PatternTile{end, 0};
+    }
+  }
+  return {end, 0};
 }
 
 // From the first to the last key that causal, window, lengths, prefix and patterns leave a row.
@@ -53,7 +81,7 @@ HEED_DEVICE RowKeys HullOfRow(const AttentionParams& p, int batch, int head, int
   if (p.patterns.ids == nullptr) return keys;
   const int32_t id = PatternIdOf(p, batch, head, query);
   const int64_t first = p.patterns.starts[id];
-  const int64_t last = p.patterns.starts[id + 1] - 1;
+  const int64_t last = p.patterns.ends[id] - 1;
   if (last < first) return {0, 0};
   const int32_t begin = p.patterns.tiles[first] * 64;
   const int32_t end = p.patterns.tiles[last] * 64 + 64;

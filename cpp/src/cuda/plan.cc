@@ -182,8 +182,9 @@ void AttentionPlan::SetRules(const DeviceProblem& call) {
   }
   rules.offset_is_end =
       call.arrays.key_lengths != nullptr && o.query_offset.kind() == QueryOffset::Kind::kEnd;
-  rules.key_lengths = call.arrays.key_lengths;
-  rules.lengths_per_query = o.key_lengths.size() > static_cast<size_t>(p.batch);
+  const bool counted = call.seen.row_lengths != nullptr;
+  rules.key_lengths = counted ? call.seen.row_lengths : call.arrays.key_lengths;
+  rules.lengths_per_query = counted || o.key_lengths.size() > static_cast<size_t>(p.batch);
   lengths_ = arrays_.Add(o.key_lengths);
   prefixes_ = arrays_.Add(o.prefix_lengths);
   DocumentRule& documents = params_.documents;
@@ -196,11 +197,13 @@ void AttentionPlan::SetRules(const DeviceProblem& call) {
   };
   documents.query_stride = stride(o.query_documents, p.q_len);
   documents.key_stride = stride(o.key_documents, p.kv_len);
-  SetPatterns(p);
+  SetPatterns(call);
 }
 
-void AttentionPlan::SetPatterns(const AttentionProblem& p) {
-  const PatternRows rows = RowsOfPatterns(p);
+void AttentionPlan::SetPatterns(const DeviceProblem& call) {
+  params_.patterns = call.seen.patterns;
+  if (params_.patterns.ids != nullptr) return;
+  const PatternRows rows = RowsOfPatterns(call.problem);
   params_.patterns.batch_stride = rows.batch_stride;
   params_.patterns.head_stride = rows.head_stride;
   pattern_ids_ = arrays_.Add(std::span<const int32_t>(rows.ids));
@@ -237,10 +240,13 @@ AttentionParams AttentionPlan::Params(const char* arrays, float* split, uint32_t
     params.documents.queries = ArrayAt<int32_t>(arrays, query_documents_);
     params.documents.keys = ArrayAt<int32_t>(arrays, key_documents_);
   }
-  params.patterns.ids = ArrayAt<int32_t>(arrays, pattern_ids_);
-  params.patterns.starts = ArrayAt<int64_t>(arrays, pattern_starts_);
-  params.patterns.tiles = ArrayAt<int32_t>(arrays, pattern_tiles_);
-  params.patterns.words = ArrayAt<uint64_t>(arrays, pattern_words_);
+  if (pattern_ids_ >= 0) {
+    params.patterns.ids = ArrayAt<int32_t>(arrays, pattern_ids_);
+    params.patterns.starts = ArrayAt<int64_t>(arrays, pattern_starts_);
+    params.patterns.ends = params.patterns.starts + 1;
+    params.patterns.tiles = ArrayAt<int32_t>(arrays, pattern_tiles_);
+    params.patterns.words = ArrayAt<uint64_t>(arrays, pattern_words_);
+  }
   const int64_t rows = parts_ * params.rows;
   params.split_max = split;
   params.split_sum = split == nullptr ? nullptr : split + rows;

@@ -18,6 +18,7 @@ namespace heed::cuda {
 struct DeviceProblem {
   AttentionProblem problem;
   DeviceArrays arrays;
+  SeenRules seen;
   const int32_t* table = nullptr;  // paged keys, else nullptr
   int64_t table_width = 0;
   StoredTensor k_pages, v_pages;
@@ -112,7 +113,7 @@ class AttentionPlan {
   void SetRows(const DeviceProblem& call);
   void SetSockets(const AttentionProblem& p);
   void SetRules(const DeviceProblem& call);
-  void SetPatterns(const AttentionProblem& p);
+  void SetPatterns(const DeviceProblem& call);
 
   DType dtype_;
   KernelShape shape_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/cuda/choice_kernels.h"
+#include "src/cuda/kept_row_writer.h"
 #include "src/cuda/policy_params.h"
 #include "src/cuda/row_block.h"
 
@@ -13,62 +14,63 @@ namespace heed::cuda {
 
 template <class Block>
 HEED_DEVICE void RunStep(Block& block, const StreamKeepParams& p, int64_t index) {
-  const int64_t position = p.positions[index / p.len] + index % p.len;
-  uint8_t* keep = p.keep + index * p.kv_len;
-  block.Each([&](int t) {
-    for (int j = t; j < p.kv_len; j += kBlockThreads) {
-      keep[j] = j < p.sinks || j > position - p.recent ? 1 : 0;
-    }
+  const int64_t position = p.positions[index / p.kept.len] + index % p.kept.len;
+  int64_t end = position + 1 < p.kv_len ? position + 1 : p.kv_len;
+  if (end < 0) end = 0;
+  KeptRowWriter<Block>(block, p.kept).Write(index, end, [&](int64_t j) {
+    return j < p.sinks || j > position - p.recent;
   });
 }
 
-// One KV head of a cache of heavy hitters. Row t of the first query head's `keep` is what it holds.
+// One KV head of a cache of heavy hitters. Row t keeps what it holds when token t has come.
 template <class Block>
 class HeavyKernel {
  public:
   HEED_DEVICE HeavyKernel(Block& block, const HeavyKeepParams& params, int64_t index)
       : row_(block),
+        writer_(block, params.kept),
         p_(params),
+        index_(index),
         b_(static_cast<int>(index / params.heads)),
         head_(static_cast<int>(index % params.heads)),
         sums_(params.sums + index * params.len),
         scores_(params.scores + index * params.len),
-        keep_(params.keep + index * params.group * params.len * params.len) {}
+        held_(params.held + index * params.len) {}
 
   HEED_DEVICE void Run() {
-    row_.EachKey({0, p_.len}, [&](int, int j) { sums_[j] = 0; });
+    row_.EachKey({0, p_.len}, [&](int, int j) {
+      sums_[j] = 0;
+      held_[j] = 0;
+    });
     HEED_NO_UNROLL for (int t = 0; t < p_.len; ++t) {
       const bool exists = t < p_.lengths[b_];
       const int forgotten = exists && t > 0 ? Forgotten(t) : -1;
-      row_.EachKey({0, p_.len}, [&](int, int j) {
-        const bool held = exists && (j == t || (j < t && Row(t - 1)[j] != 0 && j != forgotten));
-        for (int g = 0; g < p_.group; ++g) Row(t, g)[j] = held ? 1 : 0;
+      row_.EachKey({0, 1}, [&](int, int) {
+        held_[t] = 1;
+        if (forgotten >= 0) held_[forgotten] = 0;
       });
+      writer_.Write(index_ * p_.len + t, exists ? t + 1 : 0,
+                    [&](int64_t j) { return held_[j] != 0; });
       for (int g = 0; exists && g < p_.group; ++g) AddWeights(t, g);
     }
   }
 
  private:
-  HEED_DEVICE uint8_t* Row(int t, int g = 0) const {
-    return keep_ + (int64_t{g} * p_.len + t) * p_.len;
-  }
-
   // The token that has to go before t comes, or -1: of equal sums the later one. A token comes at a
   // time, so that there is never more than one.
   HEED_DEVICE int Forgotten(int t) {
     const int64_t recent_begin = t - (p_.recent - 1);
     const RowKeys older = {0, static_cast<int32_t>(recent_begin > 0 ? recent_begin : 0)};
-    const uint8_t* held = Row(t - 1);
-    const double count = row_.SumKeys(older, [&](int, int j) { return held[j] != 0 ? 1.0 : 0.0; });
+    const double count = row_.SumKeys(older, [&](int, int j) { return held_[j] != 0 ? 1.0 : 0.0; });
     if (count <= static_cast<double>(p_.heavy)) return -1;
     // NaN is the heaviest.
     const auto lightness = [&](int j) {
       const double sum = sums_[j] == sums_[j] ? sums_[j] : HUGE_VAL;
-      return held[j] != 0 ? -sum : -HUGE_VAL;
+      return held_[j] != 0 ? -sum : -HUGE_VAL;
     };
     const double lightest = row_.MaxOf(older, [&](int, int j) { return lightness(j); });
     const double last = row_.MaxOf(older, [&](int, int j) {
-      return held[j] != 0 && lightness(j) == lightest ? static_cast<double>(j) : -1.0;
+      return held_[j] != 0 && lightness(j) == lightest ? static_cast<double>(j) : -1.0;
     });
     return static_cast<int>(last);
   }
@@ -83,9 +85,8 @@ class HeavyKernel {
   HEED_DEVICE void AddWeights(int t, int g) {
     const int head = head_ * p_.group + g;
     const RowKeys keys = {0, t + 1};
-    const uint8_t* held = Row(t);
     row_.EachKey(keys,
-                 [&](int, int j) { scores_[j] = held[j] != 0 ? Score(t, head, j) : -HUGE_VALF; });
+                 [&](int, int j) { scores_[j] = held_[j] != 0 ? Score(t, head, j) : -HUGE_VALF; });
     float max = row_.MaxKeys(keys, [&](int, int j) { return scores_[j]; });
     const float sink = p_.sinks == nullptr ? -HUGE_VALF : p_.sinks[head];
     if (sink > max) max = sink;
@@ -93,17 +94,19 @@ class HeavyKernel {
     const double sum =
         part(sink) + row_.SumKeys(keys, [&](int, int j) { return part(scores_[j]); });
     row_.EachKey(keys, [&](int, int j) {
-      if (held[j] == 0 || sum == 0) return;
+      if (held_[j] == 0 || sum == 0) return;
       sums_[j] += static_cast<double>(static_cast<float>(part(scores_[j]) / sum));
     });
   }
 
   RowBlock<Block> row_;
+  KeptRowWriter<Block> writer_;
   const HeavyKeepParams& p_;
+  int64_t index_;
   int b_, head_;
   double* sums_;
   float* scores_;
-  uint8_t* keep_;
+  uint8_t* held_;
 };
 
 template <class Block>

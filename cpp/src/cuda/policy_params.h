@@ -5,35 +5,37 @@
 
 #include <cstdint>
 
+#include "src/cuda/kept_rows.h"
 #include "src/cuda/recurrent_params.h"
 
 namespace heed::cuda {
 
-// keep = the key is one of the last `recent` up to the query, or one of the first `sinks`.
+// A row keeps the last `recent` keys up to the query, and the first `sinks`.
 struct StreamKeepParams {
-  uint8_t* keep;             // [batch, len, kv_len]
+  KeptRows kept;
   const int64_t* positions;  // [batch], of query 0
   int64_t recent, sinks;
-  int32_t batch, len, kv_len;
+  int32_t batch, kv_len;
 };
 
-// keep = what a cache of heavy hitters holds when a token is decoded: the last `recent` tokens and,
-// of the older ones, the `heavy` that have received the largest weights.
+// A row keeps what a cache of heavy hitters holds when a token is decoded: the last `recent` tokens
+// and, of the older ones, the `heavy` that have received the largest weights.
 struct HeavyKeepParams {
   FloatRows<const float> q;  // [batch, heads * group, len, width]
   FloatRows<const float> k;  // [batch, heads, len, width]
   const float* sinks;        // [heads * group] or nullptr
   const int32_t* lengths;    // [batch]
-  uint8_t* keep;             // [batch, heads * group, len, len]
-  double* sums;              // [batch, heads, len]: what tokens have received
-  float* scores;             // [batch, heads, len]: scratch
-  float scale, softcap;      // softcap 0: off
+  KeptRows kept;
+  uint8_t* held;         // [batch, heads, len]: what the cache holds; scratch
+  double* sums;          // [batch, heads, len]: what tokens have received
+  float* scores;         // [batch, heads, len]: scratch
+  float scale, softcap;  // softcap 0: off
   int64_t recent, heavy;
   int32_t batch, heads, group, len, width;
 };
 
 // Blocks of the kernels: a row; a KV head, whose tokens come one after the other.
-inline int64_t NumBlocks(const StreamKeepParams& p) { return int64_t{p.batch} * p.len; }
+inline int64_t NumBlocks(const StreamKeepParams& p) { return int64_t{p.batch} * p.kept.len; }
 inline int64_t NumBlocks(const HeavyKeepParams& p) { return int64_t{p.batch} * p.heads; }
 
 }  // namespace heed::cuda

@@ -137,7 +137,7 @@ void RequestCall::Run(ComposedSteps& steps, std::span<const NamedTensor> outputs
   if (recurrent_) return Recur(steps, outputs);
   if (exact_) {
     return steps.Attend(exact_->q, exact_->k, exact_->v, OptionsOf(*exact_),
-                        FindOutputs(*exact_, outputs));
+                        FindOutputs(*exact_, outputs), {});
   }
   const RequestReader reader = ReaderOf(request_);
   const DeviceRow& row = FindRow(request_.id);

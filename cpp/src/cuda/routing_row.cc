@@ -34,16 +34,19 @@ class RoutingSteps {
     const int64_t heads = p_.num_heads * o_.num_clusters;
     AttentionOptions inner;
     inner.scale = o_.scale;
-    const TensorView<uint8_t> keep =
-        KeepMatrix(steps_, {p_.batch, heads, queries.count, keys.count});
-    HideLaterKeys(queries, keys, keep);
-    inner.keep = keep;
+    const int32_t* seen = CountSeen(queries, keys);
     AttentionOutputs within;
     within.output = steps_.Allocate({p_.batch, heads, queries.count, p_.head_dim_v});
-    if (outputs.weights.has_value()) within.weights = steps_.Allocate(keep.shape);
-    steps_.Attend(RowsOfMembers(r_.q, queries), RowsOfMembers(r_.k, keys),
-                  RowsOfMembers(r_.v, keys), inner, within);
-    Average(queries, keys, keep, within, outputs);
+    if (outputs.weights.has_value()) {
+      within.weights = steps_.Allocate({p_.batch, heads, queries.count, keys.count});
+    }
+    SeenRules rules;
+    rules.row_lengths = seen;
+    steps_.Attend(EachAlone(RowsOfMembers(r_.q, queries)), EachAlone(RowsOfMembers(r_.k, keys)),
+                  EachAlone(RowsOfMembers(r_.v, keys)), inner,
+                  {.output = EachAlone(within.output), .weights = EachAlone(within.weights)},
+                  rules);
+    Average(queries, keys, seen, within, outputs);
   }
 
  private:
@@ -104,24 +107,34 @@ class RoutingSteps {
     return out;
   }
 
-  void HideLaterKeys(const Taken& queries, const Taken& keys, const TensorView<uint8_t>& keep) {
-    ClusterKeepParams params{};
+  // Clusters as batch entries: their rows have lengths of their own.
+  static TensorView<float> EachAlone(const TensorView<float>& rows) {
+    const auto [batch, heads, len, width] = rows.shape;
+    return Contiguous(rows.data, batch * heads, 1, len, width);
+  }
+
+  // How many keys the queries of the clusters see, [batch, heads, clusters, rows].
+  const int32_t* CountSeen(const Taken& queries, const Taken& keys) {
+    ClusterLengthParams params{};
+    const int64_t clusters = p_.num_heads * o_.num_clusters;
     params.queries = queries.members;
     params.keys = keys.members;
     params.positions = o_.causal ? rules_.positions : nullptr;
-    params.keep = keep.data;
-    SetHeads(keep.shape, params);
+    params.seen = steps_.AllocateArray<int32_t>({p_.batch, clusters, queries.count, 1});
+    params.batch = Narrow(p_.batch);
+    params.heads = Narrow(clusters);
     params.rows = Narrow(queries.count);
     params.cols = Narrow(keys.count);
     steps_.Run(params);
+    return params.seen;
   }
 
-  void Average(const Taken& queries, const Taken& keys, const TensorView<uint8_t>& keep,
+  void Average(const Taken& queries, const Taken& keys, const int32_t* seen,
                const AttentionOutputs& within, const AttentionOutputs& outputs) {
     ClusterMeanParams params{};
     params.query_places = queries.places;
     params.key_places = keys.places;
-    params.keep = keep.data;
+    params.seen = seen;
     params.within = RowsOf(TensorView<const float>(within.output));
     params.within_weights = RowsOf(TensorView<const float>(within.weights));
     params.output = RowsOf(outputs.output);

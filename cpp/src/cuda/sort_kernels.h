@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/cuda/head_place.h"
+#include "src/cuda/kept_row_writer.h"
 #include "src/cuda/row_block.h"
 #include "src/cuda/sort_params.h"
 
@@ -175,8 +176,7 @@ HEED_DEVICE void RunStep(Block& block, const SortKeepParams& p, int64_t index) {
   const int64_t begin = sorted != 0 ? 0 : r.size;
   int64_t end = r.size + (r.causal ? i + 1 : left < r.size ? left : r.size);
   if (i >= left) end = 0;
-  row.EachKey({0, 2 * r.size},
-              [&](int, int j) { p.keep[index * 2 * r.size + j] = j >= begin && j < end ? 1 : 0; });
+  KeptRowWriter<Block>(block, p.kept).Write(index, end, [&](int64_t j) { return j >= begin; });
 }
 
 }  // namespace heed::cuda

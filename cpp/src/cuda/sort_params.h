@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "src/cuda/kept_rows.h"
 #include "src/cuda/recurrent_params.h"
 
 namespace heed::cuda {
@@ -51,7 +52,7 @@ struct SortRowParams {
 // What the rows of a block see of these, [batch, heads * blocks, size, 2 size].
 struct SortKeepParams {
   SortRules rules;
-  uint8_t* keep;
+  KeptRows kept;
 };
 
 // Blocks of the kernels: a head; a row.

@@ -7,7 +7,6 @@
 #include "src/cuda/plan.h"
 #include "src/cuda/request_rows.h"
 #include "src/cuda/step_calls.h"
-#include "src/low_rank/problem.h"
 #include "src/selective/reformer.h"
 #include "src/selective/request.h"
 #include "src/selective/selective_problem.h"
@@ -17,7 +16,7 @@ namespace heed::cuda {
 namespace {
 
 // Reformer. Rounds are disjoint and merge to the softmax over what any of them brings together, so
-// that one call of attention with that as its keep matrix does.
+// that one call of attention over that does.
 
 // The buckets of all tokens in all rounds.
 HashParams HashTokens(ComposedSteps& steps, const ReformerOptions& o, const AttentionProblem& p,
@@ -56,38 +55,39 @@ const HashPlaceOnDevice* PlaceTokens(ComposedSteps& steps, const ReformerOptions
 }
 
 // Which pairs hashing brings together.
-TensorView<const uint8_t> HashedPairs(ComposedSteps& steps, const ReformerOptions& o,
-                                      const AttentionProblem& p, const TensorView<const float>& q) {
+SeenRules HashedPairs(ComposedSteps& steps, const ReformerOptions& o, const AttentionProblem& p,
+                      const TensorView<const float>& q) {
   const HashParams hash = HashTokens(steps, o, p, q);
-  const TensorView<uint8_t> keep = KeepMatrix(steps, {p.batch, p.num_heads, p.q_len, p.q_len});
   HashKeepParams params{};
   params.places = PlaceTokens(steps, o, p, hash);
-  params.keep = keep.data;
+  // A round brings a token together with those of its chunk and the one before.
+  const int64_t most = o.hash_rounds * 2 * std::min(o.hash_chunk, p.q_len);
+  params.kept = NewKeptRows(steps, {p.batch, p.num_heads, p.q_len, p.q_len}, p.num_heads, most);
   params.causal = o.causal;
   params.rounds = hash.rounds;
-  SetHeads(keep.shape, params);
+  SetHeads({p.batch, p.num_heads}, params);
   params.len = hash.len;
   steps.Run(params);
-  return keep;
+  return params.kept.seen();
 }
 
 void RunReformerRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                     ComposedSteps& steps) {
   const ReformerRequest r = ReadReformer(reader);
   const ReformerOptions o = ValidateReformer(r.q, r.v, r.options);
-  AttentionOptions inner = InnerOptions(o);
+  const AttentionOptions inner = InnerOptions(o);
   const AttentionProblem p = ValidateInputsForDevice(
       StoredTensor(r.q), StoredTensor(KeyShape(r.q, r.v)), StoredTensor(r.v), inner, false);
   const TensorView<float> keys = steps.Allocate(r.q.shape);
   NormParams unit{};
   unit.kind = NormKind::kUnit;
   Normalise(steps, unit, r.q, keys);
-  inner.keep = HashedPairs(steps, o, p, r.q);
+  const SeenRules seen = HashedPairs(steps, o, p, r.q);
   AttentionOutputs out;
   out.output = OutputView(outputs, "output");
   if (reader.Flag("return_lse")) out.lse = OutputView(outputs, "lse");
   if (reader.Flag("return_weights")) out.weights = OutputView(outputs, "weights");
-  steps.Attend(r.q, keys, Repeated(steps, r.v, p.num_heads), inner, out);
+  steps.Attend(r.q, keys, Repeated(steps, r.v, p.num_heads), inner, out, seen);
 }
 
 // Sinkhorn attention.
@@ -121,8 +121,7 @@ class SinkhornSteps {
     CopyQueries(queries);
     AttentionOptions inner;
     inner.scale = o_.scale;
-    inner.keep = SeenRows();
-    steps_.Attend(queries, Sorted(r_.k), Sorted(r_.v), inner, {.output = within});
+    steps_.Attend(queries, Sorted(r_.k), Sorted(r_.v), inner, {.output = within}, SeenRows());
     Copy(steps_, heed::RowsOf(Whole(within), 0, p_.q_len), output);
   }
 
@@ -169,11 +168,12 @@ class SinkhornSteps {
     return out;
   }
 
-  TensorView<const uint8_t> SeenRows() {
-    const TensorView<uint8_t> keep = KeepMatrix(
-        steps_, {p_.batch, p_.num_heads * rules_.blocks, rules_.size, 2 * int64_t{rules_.size}});
-    steps_.Run(SortKeepParams{rules_, keep.data});
-    return keep;
+  SeenRules SeenRows() {
+    const int64_t heads = p_.num_heads * rules_.blocks, columns = 2 * int64_t{rules_.size};
+    const KeptRows kept =
+        NewKeptRows(steps_, {p_.batch, heads, rules_.size, columns}, heads, CeilDiv(columns, 64));
+    steps_.Run(SortKeepParams{rules_, kept});
+    return kept.seen();
   }
 
   ComposedSteps& steps_;

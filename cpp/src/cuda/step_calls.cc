@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "heed/linear.h"
+#include "src/cuda/grid.h"
 #include "src/message.h"
 #include "src/split_mix.h"
 
@@ -107,8 +108,21 @@ void SumValues(ComposedSteps& steps, const TensorView<const float>& weights,
   steps.Run(params);
 }
 
-TensorView<uint8_t> KeepMatrix(ComposedSteps& steps, const Extents& shape) {
-  return Contiguous(steps.AllocateArray<uint8_t>(shape), shape[0], shape[1], shape[2], shape[3]);
+KeptRows NewKeptRows(ComposedSteps& steps, const Extents& lists, int64_t heads,
+                     int64_t most_words) {
+  const auto [batch, num_lists, len, kv_len] = lists;
+  KeptRows rows{};
+  rows.room = std::min(most_words, CeilDiv(kv_len, 64));
+  rows.lists = Narrow(num_lists);
+  rows.copies = num_lists > 1 ? Narrow(heads / num_lists) : 1;
+  rows.len = Narrow(len);
+  Narrow(batch * num_lists * len);  // an id each
+  rows.ids = steps.AllocateArray<int32_t>({batch, num_lists, rows.copies, len});
+  rows.starts = steps.AllocateArray<int64_t>({batch, num_lists, len, 1});
+  rows.ends = steps.AllocateArray<int64_t>({batch, num_lists, len, 1});
+  rows.tiles = steps.AllocateArray<int32_t>({batch, num_lists, len, rows.room});
+  rows.words = steps.AllocateArray<uint64_t>({batch, num_lists, len, rows.room});
+  return rows;
 }
 
 TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p) {

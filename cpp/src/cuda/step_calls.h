@@ -8,6 +8,7 @@
 
 #include "src/cuda/composed_steps.h"
 #include "src/exact/problem.h"
+#include "src/low_rank/problem.h"
 
 namespace heed::cuda {
 
@@ -26,15 +27,6 @@ template <class T>
 TensorView<T> ColumnsOf(TensorView<T> view, int64_t first, int64_t count) {
   view.data += first * view.strides[3];
   view.shape[3] = count;
-  return view;
-}
-
-// Head `member` of every group of query heads.
-template <class T>
-TensorView<T> MembersOf(TensorView<T> view, int64_t member, int64_t group) {
-  view.data += member * view.strides[1];
-  view.shape[1] /= group;
-  view.strides[1] *= group;
   return view;
 }
 
@@ -78,8 +70,10 @@ void SumValues(ComposedSteps& steps, const TensorView<const float>& weights,
                const TensorView<const float>& scores, const TensorView<const float>& v,
                const TensorView<float>& to);
 
-// A keep matrix that is yet to be written.
-TensorView<uint8_t> KeepMatrix(ComposedSteps& steps, const Extents& shape);
+// Rows of [batch, lists, len, kv_len] that a step is to write; each keeps keys of at most so many
+// words, and `heads` query heads share the lists. Takes 12 bytes a word, 16 a row and 4 a query of
+// each head.
+KeptRows NewKeptRows(ComposedSteps& steps, const Extents& lists, int64_t heads, int64_t most_words);
 
 // Lengths and positions of a call, sent.
 TokenRules SendRules(ComposedSteps& steps, const AttentionProblem& p);

@@ -17,8 +17,10 @@ const char* StepChecks::Send(const char* /*data*/, size_t bytes) { return Alloca
 
 // On one processor keys are not split; on more they only are where blocks are few.
 void StepChecks::Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                        const AttentionOptions& options, const AttentionOutputs& outputs) {
-  const DeviceProblem call = ValidateForDevice(q, k, v, options, outputs, {});
+                        const AttentionOptions& options, const AttentionOutputs& outputs,
+                        const SeenRules& seen) {
+  DeviceProblem call = ValidateForDevice(q, k, v, options, outputs, {});
+  call.seen = seen;
   if (!NeedsRows(call)) GridOf(AttentionPlan(call, 1, 1).num_blocks());
 }
 

@@ -20,7 +20,8 @@ class StepChecks : public ComposedSteps {
   int64_t RoundsOf(int64_t rounds) const override { return std::min<int64_t>(rounds, 1); }
 
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-              const AttentionOptions& options, const AttentionOutputs& outputs) override;
+              const AttentionOptions& options, const AttentionOutputs& outputs,
+              const SeenRules& seen) override;
   void Recur(const TensorView<const float>& q, const TensorView<const float>& k,
              const TensorView<const float>& v, const RecurrentOptions& options,
              const RecurrentOutputs& outputs) override;

@@ -26,10 +26,14 @@ inline constexpr bool kIsOneOf = (std::is_same_v<Params, Others> || ...);
 template <class Block, class Params>
 constexpr int SharedBytesOf() {
   if (std::is_same_v<Params, MultiplyParams>) return MultiplyKernel<Block>::kSharedBytes;
+  if (std::is_same_v<Params, ChooseParams>) return ChooseKernel<Block>::kSharedBytes;
+  const bool writes =
+      kIsOneOf<Params, StreamKeepParams, HeavyKeepParams, HashKeepParams, SortKeepParams>;
   const bool folds = kIsOneOf<Params, InverseParams, ResidualParams, NormParams, GateParams,
                               RestParams, GraphParams, ExtraKeyParams, CompressedScoreParams,
-                              HeavyKeepParams, HashKeepParams, SortKeepParams, PoolParams>;
-  return folds ? RowBlock<Block>::kSharedBytes : 0;
+                              HeavyKeepParams, SortKeepParams, PoolParams>;
+  return (writes ? KeptRowWriter<Block>::kSharedBytes : 0) +
+         (folds ? RowBlock<Block>::kSharedBytes : 0);
 }
 
 }  // namespace heed::cuda

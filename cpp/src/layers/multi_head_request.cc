@@ -45,6 +45,12 @@ std::vector<OutputSpec> Plan(const MultiHeadRequest& r) {
 }
 
 void RunRequest(const MultiHeadRequest& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
+  MultiHead(r.query, r.key, r.value, r.weights, r.options, FindOutputs(r, outputs), pool);
+}
+
+}  // namespace
+
+MultiHeadOutputs FindOutputs(const MultiHeadRequest& r, std::span<const NamedTensor> outputs) {
   MultiHeadOutputs out;
   out.output = RowsOutput(outputs, "output");
   if (r.return_lse) out.lse = OutputView(outputs, "lse");
@@ -52,10 +58,8 @@ void RunRequest(const MultiHeadRequest& r, std::span<const NamedTensor> outputs,
     out.weights =
         r.average_weights ? RowsOutput(outputs, "weights") : OutputView(outputs, "weights");
   }
-  MultiHead(r.query, r.key, r.value, r.weights, r.options, out, pool);
+  return out;
 }
-
-}  // namespace
 
 MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<const float>& query,
                                const TensorView<const float>& key,

@@ -2,6 +2,8 @@
 #ifndef HEED_SRC_LAYERS_MULTI_HEAD_REQUEST_H_
 #define HEED_SRC_LAYERS_MULTI_HEAD_REQUEST_H_
 
+#include <span>
+
 #include "heed/latent.h"
 #include "heed/layers.h"
 #include "src/request_reader.h"
@@ -31,6 +33,8 @@ inline constexpr HeadNames kSelfNames = {"w_k_self", "w_v_self", "w_o_self", "b_
 MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<const float>& query,
                                const TensorView<const float>& key,
                                const TensorView<const float>& value, const HeadNames& names);
+// Where the results that the request asks for go.
+MultiHeadOutputs FindOutputs(const MultiHeadRequest& r, std::span<const NamedTensor> outputs);
 
 // transformer_block, attention_classifier and multi_head_latent under the names of their rows.
 struct BlockRequest {

@@ -35,20 +35,11 @@ void Transpose(const TensorView<const float>& rows, const std::vector<int32_t>& 
              });
 }
 
-// Every `step`-th head from `first` on.
-template <class T>
-TensorView<T> HeadsOf(TensorView<T> view, int64_t first, int64_t step) {
-  view.data += first * view.strides[1];
-  view.shape[1] /= step;
-  view.strides[1] *= step;
-  return view;
-}
-
 // Products of the heads of a group with the matrix that they share.
 void BmmOfGroups(const TensorView<const float>& a, const TensorView<const float>& b,
                  const TensorView<float>& out, int64_t group, ThreadPool* pool) {
   for (int64_t n = 0; n < group; ++n) {
-    Bmm(HeadsOf(a, n, group), b, HeadsOf(out, n, group), pool);
+    Bmm(MembersOf(a, n, group), b, MembersOf(out, n, group), pool);
   }
 }
 

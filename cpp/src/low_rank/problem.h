@@ -44,6 +44,15 @@ TensorView<T> RowsOf(TensorView<T> view, int64_t first, int64_t count) {
   return view;
 }
 
+// Head `member` of every group of query heads.
+template <class T>
+TensorView<T> MembersOf(TensorView<T> view, int64_t member, int64_t group) {
+  view.data += member * view.strides[1];
+  view.shape[1] /= group;
+  view.strides[1] *= group;
+  return view;
+}
+
 struct LinformerProblem {
   TensorView<const float> key_projection, value_projection;  // their first kv_len columns
   ScratchVector<int32_t> seen;  // projected keys that a batch entry has: all or none

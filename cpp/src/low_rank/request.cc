@@ -30,7 +30,9 @@ std::vector<OutputSpec> PlanOver(const LowRankRequest& r, const Extents& k, cons
   return PlanAttention(inner);
 }
 
-AttentionOutputs OutputsOf(std::span<const NamedTensor> outputs) {
+}  // namespace
+
+AttentionOutputs FindLowRankOutputs(std::span<const NamedTensor> outputs) {
   AttentionOutputs out;
   out.output = OutputView(outputs, "output");
   out.weights = OutputView(outputs, "weights");
@@ -38,7 +40,10 @@ AttentionOutputs OutputsOf(std::span<const NamedTensor> outputs) {
   return out;
 }
 
-}  // namespace
+NystromOutputs FindNystromOutputs(std::span<const NamedTensor> outputs) {
+  return {OutputView(outputs, "output"), OutputView(outputs, "weights"),
+          OutputView(outputs, "residual")};
+}
 
 // Linformer.
 
@@ -60,7 +65,7 @@ std::vector<OutputSpec> PlanLinformer(const RequestReader& reader) {
 void RunLinformer(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool) {
   const LowRankRequest r = ReadLowRank(reader);
-  Linformer(r.q, r.k, r.v, ReadLinformer(reader, r), OutputsOf(outputs), pool);
+  Linformer(r.q, r.k, r.v, ReadLinformer(reader, r), FindLowRankOutputs(outputs), pool);
 }
 
 // Efficient attention.
@@ -73,7 +78,7 @@ std::vector<OutputSpec> PlanEfficient(const RequestReader& reader) {
 void RunEfficient(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool) {
   const LowRankRequest r = ReadLowRank(reader);
-  EfficientAttention(r.q, r.k, r.v, {r.key_lengths}, OutputsOf(outputs), pool);
+  EfficientAttention(r.q, r.k, r.v, {r.key_lengths}, FindLowRankOutputs(outputs), pool);
 }
 
 // Nystrom attention.
@@ -101,11 +106,7 @@ std::vector<OutputSpec> PlanNystrom(const RequestReader& reader) {
 void RunNystrom(const RequestReader& reader, std::span<const NamedTensor> outputs,
                 ThreadPool* pool) {
   const LowRankRequest r = ReadLowRank(reader);
-  NystromOutputs out;
-  out.output = OutputView(outputs, "output");
-  out.weights = OutputView(outputs, "weights");
-  out.residual = OutputView(outputs, "residual");
-  NystromAttention(r.q, r.k, r.v, ReadNystrom(reader, r), out, pool);
+  NystromAttention(r.q, r.k, r.v, ReadNystrom(reader, r), FindNystromOutputs(outputs), pool);
 }
 
 // Memory-compressed attention.
@@ -140,8 +141,8 @@ std::vector<OutputSpec> PlanMemoryCompressed(const RequestReader& reader) {
 void RunMemoryCompressed(const RequestReader& reader, std::span<const NamedTensor> outputs,
                          ThreadPool* pool) {
   const LowRankRequest r = ReadLowRank(reader);
-  MemoryCompressedAttention(r.q, r.k, r.v, ReadMemoryCompressed(reader, r), OutputsOf(outputs),
-                            pool);
+  MemoryCompressedAttention(r.q, r.k, r.v, ReadMemoryCompressed(reader, r),
+                            FindLowRankOutputs(outputs), pool);
 }
 
 }  // namespace heed

@@ -32,6 +32,9 @@ struct LowRankRequest {
   bool return_weights, return_lse;
 };
 LowRankRequest ReadLowRank(const RequestReader& reader);
+// Where results go: all of those that there may be, absent where they are not asked for.
+AttentionOutputs FindLowRankOutputs(std::span<const NamedTensor> outputs);
+NystromOutputs FindNystromOutputs(std::span<const NamedTensor> outputs);
 LinformerOptions ReadLinformer(const RequestReader& reader, const LowRankRequest& r);
 NystromOptions ReadNystrom(const RequestReader& reader, const LowRankRequest& r);
 MemoryCompressedOptions ReadMemoryCompressed(const RequestReader& reader, const LowRankRequest& r);

@@ -13,6 +13,10 @@
 #include "heed/low_rank.h"
 #include "heed/recurrent.h"
 
+namespace heed::cuda {
+struct SeenRules;
+}
+
 namespace heed::testing {
 
 // One call of heed::cuda::Attention(), every pointer to host memory. With a table, k and v are
@@ -39,6 +43,8 @@ struct DeviceCall {
   bool must_merge = false;
   // Asks for the Hopper kernel; without an effect on a GPU that lacks it.
   bool on_hopper = false;
+  // What a step before wrote of the keys that rows see (attention_params.h); emulated alone.
+  const cuda::SeenRules* seen = nullptr;
 };
 
 // Runs the call. Returns what Check() then says; empty when it finds nothing.

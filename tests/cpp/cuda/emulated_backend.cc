@@ -134,7 +134,8 @@ void RunTokens(const RecurrentProblem& problem) {
 }  // namespace
 
 std::string RunOnDevice(const DeviceCall& call) {
-  const cuda::DeviceProblem problem = Validate(call);
+  cuda::DeviceProblem problem = Validate(call);
+  if (call.seen != nullptr) problem.seen = *call.seen;
   if (cuda::NeedsRows(problem)) return RunRows(problem, call.processors);
   const cuda::AttentionPlan plan(problem, call.processors, 1);
   if (call.on_hopper) return RunHopper(problem, plan);

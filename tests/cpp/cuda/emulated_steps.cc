@@ -24,14 +24,18 @@ class EmulatedSteps : public cuda::ComposedSteps {
     return std::copy_n(data, bytes, AllocateBytes(bytes)) - bytes;
   }
   void Release() override { memory_.clear(); }
+  // Few queries at a time: choices take several rounds.
+  int64_t ScoreBytes() const override { return 300; }
   void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-              const AttentionOptions& options, const AttentionOutputs& outputs) override {
+              const AttentionOptions& options, const AttentionOutputs& outputs,
+              const cuda::SeenRules& seen) override {
     DeviceCall call;
     call.q = q;
     call.k = k;
     call.v = v;
     call.options = options;
     call.outputs = outputs;
+    call.seen = &seen;
     EXPECT_EQ(RunOnDevice(call), "");
   }
   void Recur(const TensorView<const float>& q, const TensorView<const float>& k,

@@ -119,6 +119,24 @@ TEST_P(DevicePages, TableEntriesBeyondTheLengthAreNotRead) {
   ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
 }
 
+// A look-up of such a page would be told.
+TEST_P(DevicePages, TilesThatPatternsHideAreNotRead) {
+  for (const int64_t processors : {1, 40}) {
+    PagedCase c(Decoding(2), 16);
+    c.dense.key_lengths.clear();
+    c.dense.lists.q_block = 2;
+    c.dense.lists.block_keep = Buffer<uint8_t>({1, 1, 1, 8}, Layout::kDense, 0);
+    for (const int64_t block : {1, 2, 6}) c.dense.lists.block_keep(0, 0, 0, block) = 1;
+    for (size_t page = 0; page < c.table.size(); ++page) {
+      const size_t block = page % 30 / 4;
+      if (block != 1 && block != 2 && block != 6) c.table[page] = 1 << 30;
+    }
+    const PagedRun run = RunPaged(c, GetParam(), {}, processors);
+    EXPECT_EQ(run.fault, "");
+    ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+  }
+}
+
 TEST_P(DevicePages, APageThatDoesNotExistIsToldAndCountsAsZeros) {
   PagedCase c(Decoding(1), 16);
   c.table[4] = -3;
