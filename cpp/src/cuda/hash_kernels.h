@@ -80,7 +80,7 @@ HEED_DEVICE void RunStep(Block& block, const HashKeepParams& p, int64_t index) {
   const auto meets = [&](int64_t j) {
     if (j == i || (p.causal && j > i)) return false;
     bool met = false;
-    for (int n = 0; n < p.rounds; ++n) {
+    HEED_NO_UNROLL for (int n = 0; n < p.rounds; ++n) {
       const HashPlaceOnDevice& own = places[n * of_round + i];
       const int32_t other = places[n * of_round + j].place;
       met = met || (own.place >= 0 && other >= own.begin && other < own.end);
