@@ -192,7 +192,6 @@ class AttentionKernel {
 
   // The nearest tile of which some row sees a key: tiles between are passed over at once.
   HEED_DEVICE int32_t NextOfPatterns(int32_t tile, int32_t end) {
-    Registers<uint64_t, 1> keys;
     block_.Each([&](int t) {
       if (t >= kBlockRows) return;
       PatternTile next = {end, 0};
@@ -200,8 +199,8 @@ class AttentionKernel {
         const int32_t id = PatternIdOf(p_, batch_, HeadOf(row), QueryOf(row));
         next = NextPatternTile<kKeys>(p_.patterns, id, tile, end);
       }
-      keys(t, 0) = next.keys;
       row_tiles_.Store(t, t, next.tile);
+      row_words_.Store(t, t, next.keys);
     });
     block_.Sync();
     int32_t nearest = end;
@@ -209,8 +208,7 @@ class AttentionKernel {
       nearest = Smaller(nearest, row_tiles_.LoadUniform(r));
     }
     block_.Each([&](int t) {
-      if (t >= kBlockRows) return;
-      row_words_.Store(t, t, row_tiles_.Load(t, t) == nearest ? keys(t, 0) : 0);
+      if (t < kBlockRows && row_tiles_.Load(t, t) != nearest) row_words_.Store(t, t, 0);
     });
     return nearest;
   }
