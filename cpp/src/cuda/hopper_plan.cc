@@ -67,8 +67,10 @@ TileMap MapOf(const StoredTensor& t, uint32_t rows) {
 bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const bool narrow = p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
-  return narrow && call.table == nullptr && std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim &&
-         HasHopperSockets(p, call.arrays) && HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
+  const bool intervals = call.seen.patterns.ids == nullptr && call.seen.row_lengths == nullptr;
+  return narrow && intervals && call.table == nullptr &&
+         std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasHopperSockets(p, call.arrays) &&
+         HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
 }
 
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
