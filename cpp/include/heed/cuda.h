@@ -220,14 +220,14 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
 // Accuracy of the rows of heed. What selective rows choose is what they choose on the CPU, equal
 //          scores included; near ties of native_sparse and heavy_hitter may fall differently, as
 //          exponentials decide there.
-// Cost     of the calls of Attention() that a row is made of, and plain kernels between them. A row
-//          that chooses keys writes what each query keeps as words of 64 keys, for each head that
-//          chooses: 12 bytes a word, for as many as the keys that it may keep can touch, and 20 a
-//          query. Attention passes over tiles that no row of a block keeps. Scores by which keys
-//          are chosen take 64 MiB, or those of one query where these are more. Queries of routing
-//          have a length of 4 bytes in each cluster. talking_heads allocates three to five matrices
-//          of floats a head; hopfield runs all its steps; heavy_hitter takes one block a KV head
-//          for all tokens.
+// Cost     of the calls of Attention() that a row is made of, and plain kernels between them. What
+//          each query chooses is a list for each head, for each KV head (native_sparse,
+//          heavy_hitter) or for all: 12 bytes for each word of 64 keys that it may touch (at most
+//          3/16 byte a pair), 16 a list, and 4 a query head. Attention skips tiles that no row of a
+//          block keeps. Scores that choose take 64 MiB, or those of one query of all heads and
+//          batch entries if more. Queries of routing have a length of 4 bytes in each cluster.
+//          talking_heads allocates three to five matrices of floats a head; hopfield runs all its
+//          steps; heavy_hitter takes one block a KV head for all tokens.
 std::vector<OutputSpec> PlanOutputs(const Request& request);
 void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream);
 bool IsHostInput(std::string_view name);

@@ -179,8 +179,9 @@ const int32_t* MemoryCompressedCall::SendRowLengths(ComposedSteps& steps) const 
 }
 
 // One product for each token of a block: the n-th tokens of all blocks with the n-th weights.
-// Tokens beyond the length are zeros. Products are added up in parts, which MultiplyKernel says of
-// its terms.
+// Tokens beyond the length are zeros. Each kProductPart products are added up by themselves, and
+// then to the sum: a sum of all, one after the other, would round as many times as a block has
+// tokens.
 void MemoryCompressedCall::Convolve(ComposedSteps& steps, const BlockConvolution& convolution,
                                     const TensorView<const float>& tokens, const int32_t* rows,
                                     const TensorView<float>& to) const {
