@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "device_backend.h"
+#include "emulated_blocks.h"
 #include "gtest/gtest.h"
-#include "host_block.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/request_call.h"
-#include "src/cuda/step_kernels.h"
 
 namespace heed::testing {
 namespace {
@@ -48,17 +47,6 @@ class EmulatedSteps : public cuda::ComposedSteps {
   }
 
  private:
-  template <class Params>
-  static void RunBlocks(const Params& params) {
-    for (int64_t index = 0; index < cuda::NumBlocks(params); ++index) {
-      HostBlock block;
-      RunStep(block, params, index);
-      ASSERT_EQ(block.complaint(), "") << "block " << index;
-      const int bytes = cuda::SharedBytesOf<HostBlock, Params>();
-      ASSERT_EQ(block.shared_bytes(), bytes);
-    }
-  }
-
   std::deque<std::vector<float>> memory_;
 };
 

@@ -10,6 +10,7 @@
 #include "device_case.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
+#include "kept_memory.h"
 #include "request_builder.h"
 #include "src/cuda/kept_row_writer.h"
 #include "src/cuda/request_call.h"
@@ -18,23 +19,9 @@
 namespace heed::testing {
 namespace {
 
-// Memory of kept rows, with words that no one may touch behind each row's room.
-struct KeptMemory {
-  std::vector<int32_t> ids, tiles;
-  std::vector<int64_t> starts, ends;
-  std::vector<uint64_t> words;
-  cuda::KeptRows rows{};
-
-  KeptMemory(int32_t batch, int32_t lists, int32_t copies, int32_t len, int64_t room) {
-    const size_t count = static_cast<size_t>(batch) * static_cast<size_t>(lists * len);
-    ids.resize(count * static_cast<size_t>(copies), -1);
-    starts.resize(count, -1);
-    ends.resize(count, -1);
-    tiles.resize(count * static_cast<size_t>(room), -1);
-    words.resize(tiles.size(), 0);
-    rows = {ids.data(), starts.data(), ends.data(), tiles.data(), words.data(),
-            room,       lists,         copies,      len};
-  }
+// Kept rows that a test writes itself.
+struct WrittenRows : KeptMemory {
+  using KeptMemory::KeptMemory;
 
   template <class Keeps>
   int64_t Write(int64_t row, int64_t end, const Keeps& keeps) {
@@ -48,7 +35,7 @@ struct KeptMemory {
 };
 
 TEST(KeptRows, HoldTheWordsThatKeepAKey) {
-  KeptMemory memory(1, 1, 1, 3, 4);
+  WrittenRows memory(1, 1, 1, 3, 4);
   const std::vector<int64_t> kept = {0, 63, 64 * 130 + 5, 64 * 300 + 63};  // three rounds of words
   const auto keeps = [&](int64_t j) { return std::count(kept.begin(), kept.end(), j) > 0; };
   EXPECT_EQ(memory.Write(1, 64 * 301, keeps), 3);
@@ -61,7 +48,7 @@ TEST(KeptRows, HoldTheWordsThatKeepAKey) {
 }
 
 TEST(KeptRows, EndWhereTheyAreToldTo) {
-  KeptMemory memory(1, 1, 1, 1, 2);
+  WrittenRows memory(1, 1, 1, 1, 2);
   EXPECT_EQ(memory.Write(0, 70, [](int64_t) { return true; }), 2);
   EXPECT_EQ(memory.words[0], ~uint64_t{0});
   EXPECT_EQ(memory.words[1], uint64_t{63});
@@ -70,14 +57,14 @@ TEST(KeptRows, EndWhereTheyAreToldTo) {
 }
 
 TEST(KeptRows, AreSharedByTheHeadsOfAList) {
-  KeptMemory memory(2, 2, 3, 2, 1);
+  WrittenRows memory(2, 2, 3, 2, 1);
   for (int64_t row = 0; row < 8; ++row) memory.Write(row, 1, [](int64_t) { return true; });
   for (size_t n = 0; n < memory.ids.size(); ++n) {
     const size_t list = n / 2 / 3, query = n % 2;
     EXPECT_EQ(memory.ids[n], static_cast<int32_t>(list * 2 + query)) << n;
   }
   EXPECT_EQ(memory.rows.seen().patterns.head_stride, 2);
-  KeptMemory of_all(2, 1, 1, 2, 1);
+  WrittenRows of_all(2, 1, 1, 2, 1);
   EXPECT_EQ(of_all.rows.seen().patterns.head_stride, 0);
 }
 
@@ -97,37 +84,44 @@ TEST(KeptRows, CountWordsOfBlocksAndRuns) {
   }
 }
 
-// Attention over what rows keep: keys of tiles that no row of a block keeps lie in pages that do
-// not exist, of which a look-up is told.
+constexpr int64_t kPage = 32;
+
+// The tokens of batch entry b, in order, are pages b * (kv_len / kPage) and on.
+Buffer<float> PagesOf(Buffer<float>& rows) {
+  const auto [batch, heads, len, width] = rows.view().shape;
+  const int64_t pages = len / kPage;
+  Buffer<float> pool({batch * pages, heads, kPage, width}, Layout::kDense, std::nanf(""));
+  rows.ForEach([&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) {
+    pool(b * pages + j / kPage, h, j % kPage, d) = x;
+  });
+  return pool;
+}
+
+// Attention over what rows keep. Each batch entry has one block of rows; pages of which no row of
+// it keeps a key do not exist, and a look-up of one is told.
 TEST(KeptRows, LeaveTilesUnreadThatNobodyKeeps) {
-  const Sizes sizes = {.batch = 1, .num_heads = 4, .num_kv_heads = 2, .q_len = 3, .kv_len = 1024};
+  const Sizes sizes = {.batch = 2, .num_heads = 2, .num_kv_heads = 1, .q_len = 3, .kv_len = 1024};
   AttentionCase c = MakeCase(sizes);
-  KeptMemory memory(1, 2, 2, 3, 2);
-  // Of each KV head and query one word, and 5 keys of another.
+  WrittenRows memory(2, 1, 1, 3, 2);
+  // Of each query half a word, and 5 keys of another that all keep.
   const auto keeps = [](int64_t row, int64_t j) {
-    return j / 64 == 2 + row || (j >= 640 && j < 645);
+    return j / kPage == 5 + 2 * row || (j >= 640 && j < 645);
   };
+  c.keep = Buffer<uint8_t>({2, 1, 3, 1024}, Layout::kDense, 0);
+  std::vector<int32_t> table(64, 1 << 30);
   for (int64_t row = 0; row < 6; ++row) {
     memory.Write(row, 1024, [&](int64_t j) { return keeps(row, j); });
-  }
-  c.keep = Buffer<uint8_t>({1, 4, 3, 1024}, Layout::kDense, 0);
-  for (int64_t h = 0; h < 4; ++h) {
-    for (int64_t i = 0; i < 3; ++i) {
-      for (int64_t j = 0; j < 1024; ++j) c.keep(0, h, i, j) = keeps(h / 2 * 3 + i, j) ? 1 : 0;
+    for (int64_t j = 0; j < 1024; ++j) {
+      if (!keeps(row, j)) continue;
+      c.keep(row / 3, 0, row % 3, j) = 1;
+      const int64_t page = row / 3 * 32 + j / kPage;
+      table[static_cast<size_t>(page)] = static_cast<int32_t>(page);
     }
   }
-  std::vector<int32_t> table(16, 1 << 30);
-  for (const size_t page : {2, 3, 4, 5, 6, 7, 10}) table[page] = static_cast<int32_t>(page);
   Results results;
-  results.output = Buffer<float>({1, 4, 3, sizes.head_dim_v}, Layout::kDense, std::nanf(""));
-  results.lse = Buffer<float>({1, 4, 3, 1}, Layout::kDense, std::nanf(""));
-  const auto pages = [](const Buffer<float>& rows) {  // [page, head, token, d]
-    Buffer<float> pool({16, 2, 64, rows.view().shape[3]}, Layout::kDense, std::nanf(""));
-    const_cast<Buffer<float>&>(rows).ForEach([&](int64_t, int64_t h, int64_t j, int64_t d,
-                                                 float& x) { pool(j / 64, h, j % 64, d) = x; });
-    return pool;
-  };
-  const Buffer<float> k = pages(c.k), v = pages(c.v);
+  results.output = Buffer<float>({2, 2, 3, sizes.head_dim_v}, Layout::kDense, std::nanf(""));
+  results.lse = Buffer<float>({2, 2, 3, 1}, Layout::kDense, std::nanf(""));
+  const Buffer<float> k = PagesOf(c.k), v = PagesOf(c.v);
   for (const int64_t processors : {1, 40}) {
     const cuda::SeenRules seen = memory.rows.seen();
     DeviceCall call;
@@ -137,7 +131,7 @@ TEST(KeptRows, LeaveTilesUnreadThatNobodyKeeps) {
     call.outputs.output = results.output.view();
     call.outputs.lse = results.lse.view();
     call.table = table;
-    call.table_width = 16;
+    call.table_width = 32;
     call.processors = processors;
     call.seen = &seen;
     EXPECT_EQ(RunOnDevice(call), "");
@@ -145,9 +139,10 @@ TEST(KeptRows, LeaveTilesUnreadThatNobodyKeeps) {
   }
 }
 
-// Steps that are checked and not made; adds up what they would allocate.
+// Steps that are checked and not made; adds up what they would allocate, with few scores at a time.
 class CountedSteps : public cuda::StepChecks {
  public:
+  int64_t ScoreBytes() const override { return int64_t{1} << 20; }
   char* AllocateBytes(size_t bytes) override {
     bytes_ += static_cast<double>(bytes);
     return StepChecks::AllocateBytes(bytes);
@@ -199,7 +194,7 @@ double BytesOf(const std::string& id, int64_t len) {
   return steps.bytes();
 }
 
-// Twice the tokens take twice the memory beside the scores, which are kept to 64 MiB.
+// Twice the tokens take twice the memory beside the scores.
 TEST(KeptRows, GrowWithTheTokensAndNotWithTheirSquare) {
   constexpr int64_t kLen = 16384;
   for (const char* id : {"block_mixture", "quest", "indexed", "native_sparse", "routing",
