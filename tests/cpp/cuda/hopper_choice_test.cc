@@ -19,14 +19,16 @@ struct Choice {
   cuda::TileMap keys{};
 };
 
-Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout = Layout::kDense) {
+Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout = Layout::kDense,
+                const cuda::SeenRules& seen = {}) {
   const StoredBuffer q(c.q, dtype, layout), k(c.k, dtype, layout), v(c.v, dtype, layout);
   Buffer<float> output({c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v},
                        Layout::kDense, 0);
   AttentionOutputs outputs;
   outputs.output = output.view();
-  const cuda::DeviceProblem call =
+  cuda::DeviceProblem call =
       cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {});
+  call.seen = seen;
   const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
   choice.fits = cuda::FitsHopper(call);
@@ -86,6 +88,15 @@ TEST(HopperChoice, LeavesSocketsOfPairsToTheBasePath) {
   c = Many();
   c.scalars.query_offset = QueryOffset::At(int64_t{1} << 40);
   EXPECT_FALSE(ChoiceOf(c).fits);
+}
+
+TEST(HopperChoice, LeavesRowsThatStepsWroteToTheBasePath) {
+  const int32_t numbers[] = {0};
+  cuda::SeenRules lengths, kept;
+  lengths.row_lengths = numbers;
+  kept.patterns.ids = numbers;
+  EXPECT_FALSE(ChoiceOf(Many(), DType::kBFloat16, Layout::kDense, lengths).fits);
+  EXPECT_FALSE(ChoiceOf(Many(), DType::kBFloat16, Layout::kDense, kept).fits);
 }
 
 TEST(HopperChoice, LeavesDecodingToTheBasePath) {
