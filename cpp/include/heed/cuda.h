@@ -224,7 +224,7 @@ void NystromAttention(TensorView<const float> q, TensorView<const float> k,
 //          each query chooses is a list for each head, for each KV head (native_sparse,
 //          heavy_hitter) or for all: 12 bytes for each word of 64 keys that it may touch (at most
 //          3/16 byte a pair), 16 a list, and 4 a query head. Attention skips tiles that no row of a
-//          block keeps. Scores that choose take 64 MiB, or those of one query of all heads and
+//          block keeps. Scores that choose take 256 MiB, or those of one query of all heads and
 //          batch entries if more. Queries of routing have a length of 4 bytes in each cluster.
 //          talking_heads allocates three to five matrices of floats a head; hopfield runs all its
 //          steps; heavy_hitter takes one block a KV head for all tokens.

@@ -32,7 +32,9 @@ SeenRules Chosen(ComposedSteps& steps, const AttentionProblem& p, const Choice& 
   rows.scores = steps.AllocateArray<double>({lists, most_rows, params.count, 1});
   rows.scratch = steps.AllocateArray<double>({lists, most_rows, choice.scratch, 1});
   params.scores = rows.scores;
-  for (rows.first = 0; rows.first < p.q_len; rows.first += most_rows) {
+  const int64_t rounds = steps.RoundsOf(CeilDiv(p.q_len, most_rows));  // the first is the largest
+  for (int64_t n = 0; n < rounds; ++n) {
+    rows.first = n * most_rows;
     rows.count = std::min(most_rows, p.q_len - rows.first);
     score(rows);
     params.first = Narrow(rows.first);

@@ -51,8 +51,9 @@ class ComposedSteps {
   virtual void Release() = 0;
   // How many of so many rounds of the same steps are to run: one is enough to check them.
   virtual int64_t RoundsOf(int64_t rounds) const { return rounds; }
-  // How many bytes the scores may take by which queries choose keys.
-  virtual int64_t ScoreBytes() const { return int64_t{64} << 20; }
+  // How many bytes the scores may take by which queries choose keys: a block has a query, and fewer
+  // bytes would leave multiprocessors without one where keys are many.
+  virtual int64_t ScoreBytes() const { return int64_t{256} << 20; }
 
   // `seen` is what steps before this one wrote.
   virtual void Attend(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
