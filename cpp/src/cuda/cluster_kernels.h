@@ -107,22 +107,25 @@ HEED_DEVICE void RunStep(Block& block, const ClusterMeanParams& p, int64_t index
   const HeadPlace place(index, p.len, p.heads);
   int count = 0;
   EachClusterOf(p, place, [&](int, int) { ++count; });
-  const float share = 1 / static_cast<float>(count);
+  const double share = 1 / static_cast<double>(count);
   block.Each([&](int t) {
     for (int d = t; d < p.width; d += kBlockThreads) {
-      float sum = 0;
-      EachClusterOf(p, place,
-                    [&](int head, int row) { sum += share * p.within.Row(place.b, head, row)[d]; });
-      p.output.Row(place.b, place.h, place.within)[d] = sum;
+      double sum = 0;
+      EachClusterOf(p, place, [&](int head, int row) {
+        sum += share * static_cast<double>(p.within.Row(place.b, head, row)[d]);
+      });
+      p.output.Row(place.b, place.h, place.within)[d] = static_cast<float>(sum);
     }
     for (int j = t; p.weights.data != nullptr && j < p.kv_len; j += kBlockThreads) {
-      float sum = 0;
+      double sum = 0;
       EachClusterOf(p, place, [&](int head, int row) {
         const int64_t unit = int64_t{place.b} * p.heads * p.clusters + head;
         const int32_t column = p.key_places[unit * p.kv_len + j];
-        if (column >= 0) sum += share * p.within_weights.Row(place.b, head, row)[column];
+        if (column < 0) return;
+        const float* weights = p.within_weights.Row(place.b, head, row);
+        sum += share * static_cast<double>(weights[column]);
       });
-      p.weights.Row(place.b, place.h, place.within)[j] = sum;
+      p.weights.Row(place.b, place.h, place.within)[j] = static_cast<float>(sum);
     }
   });
 }

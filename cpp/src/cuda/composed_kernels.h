@@ -34,7 +34,10 @@ class MultiplyKernel {
     rows_ = p_.row_lengths == nullptr ? p_.rows : p_.row_lengths[batch_];
     inner_ = p_.inner_lengths == nullptr ? p_.inner : p_.inner_lengths[batch_];
     block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) sums_(t, n) = part_(t, n) = 0;
+      HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) {
+        sums_(t, n) = 0;
+        part_(t, n) = 0;
+      }
     });
     HEED_NO_UNROLL for (int first = 0; first < inner_; first += kTile) {
       LoadTiles(first);
@@ -81,7 +84,7 @@ class MultiplyKernel {
   HEED_DEVICE void AddPart() {
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < 2 * kCols; ++n) {
-        sums_(t, n) += part_(t, n);
+        sums_(t, n) += static_cast<double>(part_(t, n));
         part_(t, n) = 0;
       }
     });
@@ -92,7 +95,7 @@ class MultiplyKernel {
         HEED_UNROLL for (int c = 0; c < kCols; ++c) {
           const int row = first_row_ + Row(t, r), col = first_col_ + Col(t) + c;
           if (row >= p_.rows || col >= p_.cols) continue;
-          float x = row < rows_ ? p_.factor * sums_(t, kCols * r + c) : 0.0f;
+          float x = row < rows_ ? p_.factor * static_cast<float>(sums_(t, kCols * r + c)) : 0.0f;
           if (p_.addend.data != nullptr) {
             x += p_.addend_factor * p_.addend.At(batch_, head_, row, col);
           }
@@ -106,7 +109,8 @@ class MultiplyKernel {
   const MultiplyParams& p_;
   typename Block::template Shared<float> a_, b_;
   int batch_, head_, first_row_, first_col_, rows_, inner_;
-  typename Block::template Registers<float, 2 * kCols> sums_, part_;
+  typename Block::template Registers<double, 2 * kCols> sums_;
+  typename Block::template Registers<float, 2 * kCols> part_;
 };
 
 template <class Block>

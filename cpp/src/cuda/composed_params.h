@@ -26,8 +26,8 @@ struct MultiplyParams {
 
 // Tiles of a product: a block has one, in steps of as many columns of a.
 inline constexpr int kProductTile = 32;
-// So many terms are summed at a time, and these sums added up: n terms round 256 + n / 256 times in
-// a row, as on the CPU (heed/linear.h).
+// So many terms are summed at a time in float32, and these sums added up in float64: long sums
+// round 256 times in a row.
 inline constexpr int kProductPart = 256;
 HEED_DEVICE constexpr int64_t ProductTiles(int32_t extent) {
   return (int64_t{extent} + kProductTile - 1) / kProductTile;

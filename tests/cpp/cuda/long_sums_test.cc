@@ -30,10 +30,15 @@ constexpr double kSum = static_cast<double>(kValue) * kTokens;
 constexpr double kMean = static_cast<double>(kValue);
 
 TEST_F(DeviceLongSums, OfProductsOfMatrices) {
-  RequestBuilder r("linformer");
-  r.Floats("q", {1, 1, 1, 1}, {1}).Floats("k", {1, 1, kTokens, 1}, ones_);
-  r.Floats("v", {1, 1, kTokens, 1}, values_).Floats("key_projection", {1, kTokens}, ones_);
-  EXPECT_NEAR(FirstOutput(r) / kSum, 1, kLowRankMaxError);
+  // Sums of the first round up, those of the second down.
+  for (const float value : {kValue, 0.588169038f}) {
+    RequestBuilder r("linformer");
+    r.Floats("q", {1, 1, 1, 1}, {1}).Floats("k", {1, 1, kTokens, 1}, ones_);
+    r.Floats("v", {1, 1, kTokens, 1}, std::vector<float>(kTokens, value));
+    r.Floats("key_projection", {1, kTokens}, ones_);
+    const double sum = static_cast<double>(value) * kTokens;
+    EXPECT_NEAR(FirstOutput(r) / sum, 1, kLowRankMaxError) << value;
+  }
 }
 
 TEST_F(DeviceLongSums, OfTheTokensOfAConvolution) {
