@@ -1,5 +1,5 @@
 // The kernels between the attentions of a composed mechanism: products of matrices, means of
-// tokens, and what Nystrom attention needs besides. Plain ones, in float32.
+// tokens, and what Nystrom attention needs besides. Plain ones, in float32 but for long sums.
 #ifndef HEED_SRC_CUDA_COMPOSED_KERNELS_H_
 #define HEED_SRC_CUDA_COMPOSED_KERNELS_H_
 

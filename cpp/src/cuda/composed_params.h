@@ -26,8 +26,8 @@ struct MultiplyParams {
 
 // Tiles of a product: a block has one, in steps of as many columns of a.
 inline constexpr int kProductTile = 32;
-// So many terms are summed at a time in float32, and these sums added up in float64: long sums
-// round 256 times in a row.
+// So many terms are summed at a time in float32. A product adds these sums up in float64, so that
+// long ones round 256 times in a row too.
 inline constexpr int kProductPart = 256;
 HEED_DEVICE constexpr int64_t ProductTiles(int32_t extent) {
   return (int64_t{extent} + kProductTile - 1) / kProductTile;
