@@ -235,14 +235,19 @@ class HopperGradientConsumer {
                       static_cast<float>(position - KeyOf(t, n)));
   }
   // Softcap c bends a score s to c tanh(s / c), whose slope is 1 - tanh(s / c)^2: here it joins the
-  // weights that gradients of scores are made of, as nothing keeps it.
+  // weights that gradients of scores are made of, as nothing keeps it. The slope of an infinite
+  // score is 0, and 0 times the infinite key is NaN in d_q. KeepPoisonedKeysOut() takes that key
+  // out, so what it leaves is made NaN here, with no register more. An infinite query is not told
+  // apart.
   HEED_DEVICE void WeighCapped() {
     const float factor = p_.scale / p_.softcap;
     Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kCells; n += 2) {
         float weights[2];
         HEED_UNROLL for (int e = 0; e < 2; ++e) {
-          const float bent = tanhf(scores_(t, n + e) * factor);
+          const float ratio = scores_(t, n + e) * factor;
+          float bent = tanhf(ratio);
+          if constexpr (!kByKeys) bent = fmaf(ratio, 0.0f, bent);
           float score = p_.softcap * bent;
           if (p_.alibi_slopes != nullptr) score = WithAlibi(t, n + e, score);
           const float lse = AsFloat(RowWord(t, kRowLse, n + e));
@@ -306,7 +311,7 @@ class HopperGradientConsumer {
   HEED_DEVICE int PoisonRow(int t) const { return own_ * (kTile / kConsumers) + t / 4; }
 
   // The same of keys, after the products: what sees such a key has NaN among its gradients of
-  // scores, which 0 times does not change.
+  // scores, unless the score is -infinity and the weight 0, and so the key does not matter.
   HEED_DEVICE void KeepPoisonedKeysOut() {
     const bool poison = group_.AnyOfConsumers([&](int t) {
       bool found = false;

@@ -25,6 +25,18 @@ HEED_DEVICE uint32_t* TableTile(const GradientParams& params, int batch, int hea
   return params.row_table + index * kTableTileWords;
 }
 
+// A number of several rows or tiles: the least begin and the greatest end of what some of them see,
+// the greatest begin and the least end of what all of them see; of none, kv_len or 0.
+HEED_DEVICE constexpr bool TakesLeast(TileNumber number) {
+  return number == kSomeBegin || number == kAllEnd;
+}
+HEED_DEVICE constexpr int32_t NumberOfNone(TileNumber number, int32_t kv_len) {
+  return TakesLeast(number) ? kv_len : 0;
+}
+HEED_DEVICE constexpr int32_t NumberOfBoth(TileNumber number, int32_t a, int32_t b) {
+  return TakesLeast(number) == (a < b) ? a : b;
+}
+
 inline constexpr int kTableShared = 2 * kTableRows * static_cast<int>(sizeof(int32_t));
 
 // Fills tiles of the row table, one a block.
@@ -49,13 +61,15 @@ class RowTableKernel {
     });
     block_.Sync();
     block_.Each([&](int t) {
-      if (t < kTileNumbers) to[TileWordAt(kSomeBegin) + t] = NumberOfTile(t);
+      if (t >= kTileNumbers) return;
+      const TileNumber number = static_cast<TileNumber>(t);
+      to[TileWordAt(number)] = static_cast<uint32_t>(NumberOfTile(t, number, to));
     });
   }
 
  private:
   HEED_DEVICE void FillRow(int t, uint32_t* to, int batch, int head, int64_t query) {
-    RowKeys keys = {0, 0};
+    RowKeys rule = {0, 0};
     float lse = 0, delta = 0;
     int64_t position = 0;
     if (query < p_.q_len) {
@@ -64,38 +78,40 @@ class RowTableKernel {
       position = PositionOf(p_.rules, batch, i, p_.q_len, length);
       lse = params_.lse.At(batch, head, i, 0);
       delta = params_.delta[ScratchRow(p_, batch, head, i)];
-      // Where every visible score is -infinity, nothing has a weight.
-      if (lse != kMinusInfinity) keys = KeysOfRow(p_.rules, batch, position, length, p_.kv_len);
+      rule = KeysOfRow(p_.rules, batch, position, length, p_.kv_len);
     }
+    // Where every visible score is -infinity, nothing has a weight.
+    const RowKeys keys = lse == kMinusInfinity ? RowKeys{0, 0} : rule;
     to[RowWordAt(kRowLse, t)] = AsWord(lse * kLog2E);
     to[RowWordAt(kRowDelta, t)] = AsWord(delta);
     to[RowWordAt(kRowBegin, t)] = static_cast<uint32_t>(keys.begin);
     to[RowWordAt(kRowEnd, t)] = static_cast<uint32_t>(keys.end);
     to[RowWordAt(kRowPosition, t)] = static_cast<uint32_t>(static_cast<int32_t>(position));
     to[RowWordAt(kRowSlope, t)] = AsWord(p_.alibi_slopes == nullptr ? 0 : p_.alibi_slopes[head]);
-    begins_.Store(t, t, keys.begin);
-    ends_.Store(t, t, keys.end);
+    begins_.Store(t, t, rule.begin);
+    ends_.Store(t, t, rule.end);
   }
 
-  // A TileNumber.
-  HEED_DEVICE uint32_t NumberOfTile(int number) {
+  // What some rows see is a matter of the rule alone: other heads go by it too. What all see is
+  // that of rows that have weights.
+  HEED_DEVICE int32_t NumberOfTile(int t, TileNumber number, const uint32_t* words) {
     const bool some = number == kSomeBegin || number == kSomeEnd;
     const bool begin = number == kSomeBegin || number == kAllBegin;
-    int32_t result = number == kSomeBegin || number == kAllEnd ? p_.kv_len : 0;
+    int32_t result = NumberOfNone(number, p_.kv_len);
     HEED_NO_UNROLL for (int r = 0; r < kTableRows; ++r) {
-      const RowKeys keys = {begins_.Load(number, r), ends_.Load(number, r)};
-      if (some && keys.begin >= keys.end) continue;
-      const int32_t key = begin ? keys.begin : keys.end;
-      const bool least = number == kSomeBegin || number == kAllEnd;
-      result = least == (key < result) ? key : result;
+      const RowKeys rule = {begins_.Load(t, r), ends_.Load(t, r)};
+      if (some && rule.begin >= rule.end) continue;
+      const int32_t of_rule = begin ? rule.begin : rule.end;
+      const uint32_t of_row = words[RowWordAt(begin ? kRowBegin : kRowEnd, r)];
+      result = NumberOfBoth(number, some ? of_rule : static_cast<int32_t>(of_row), result);
     }
-    return static_cast<uint32_t>(result);
+    return result;
   }
 
   Block& block_;
   const GradientParams& params_;
   const AttentionParams& p_;
-  typename Block::template Shared<int32_t> begins_, ends_;
+  typename Block::template Shared<int32_t> begins_, ends_;  // by the rule
 };
 
 // What a block computes at a time: kHopperRows rows of its own tensors, past tiles of one or more
@@ -146,12 +162,10 @@ HEED_DEVICE int32_t NumberOfBlock(const GradientParams& params, const GradientIt
                                   TileNumber number) {
   const int32_t first = item.tile * kHopperRows / kTableRows;
   const int32_t last = ((item.tile + 1) * kHopperRows - 1) / kTableRows;
-  const bool least = number == kSomeBegin || number == kAllEnd;
-  int32_t result = least ? params.attention.kv_len : 0;
+  int32_t result = NumberOfNone(number, params.attention.kv_len);
   HEED_NO_UNROLL for (int32_t tile = first; tile <= last && tile < params.table_tiles; ++tile) {
     const uint32_t* words = TableTile(params, item.batch, item.head, tile);
-    const int32_t key = static_cast<int32_t>(words[TileWordAt(number)]);
-    result = least == (key < result) ? key : result;
+    result = NumberOfBoth(number, static_cast<int32_t>(words[TileWordAt(number)]), result);
   }
   return result;
 }
@@ -168,10 +182,9 @@ HEED_DEVICE TileSpan FindQueries(Group& group, const GradientParams& params,
     ends(t, 2) = ends(t, 3) = 0;
     HEED_NO_UNROLL for (int32_t tile = t; tile < params.table_tiles; tile += kGroupThreads) {
       const uint32_t* words = TableTile(params, item.batch, item.first, tile);
-      const bool meets = static_cast<int32_t>(words[TileWordAt(
-          kSomeBegin)])<keys.end&& static_cast<int32_t>(words[TileWordAt(kSomeEnd)])>
-                             keys.begin;
-      if (!meets) continue;
+      const int32_t begin = static_cast<int32_t>(words[TileWordAt(kSomeBegin)]);
+      const int32_t end = static_cast<int32_t>(words[TileWordAt(kSomeEnd)]);
+      if (begin >= keys.end || end <= keys.begin) continue;
       if (-tile > ends(t, 0)) ends(t, 0) = -tile;
       ends(t, 1) = tile + 1;
     }

@@ -136,6 +136,10 @@ struct Table {
     }
     params =
         plan.Params(base.Params(base.host_arrays().data(), scratch.data(), nullptr), words.data());
+    Fill();
+  }
+
+  void Fill() {
     for (int64_t index = 0; index < plan.num_table_blocks(); ++index) {
       HostBlock block;
       cuda::RowTableKernel<HostBlock>(block, params).Run(index);
@@ -201,9 +205,7 @@ TEST(HopperGradientPlan, TheTableSaysWhatRowsSee) {
 TEST(HopperGradientPlan, RowsWithoutAWeightSeeNothing) {
   Table table(Several());
   table.planned.lse(1, 2, 5, 0) = -kInf;
-  HostBlock block;
-  const int64_t head = 1 * 4 + 2;
-  cuda::RowTableKernel<HostBlock>(block, table.params).Run(head * table.params.table_tiles);
+  table.Fill();
   const uint32_t* words = cuda::TableTile(table.params, 1, 2, 0);
   EXPECT_EQ(words[RowWordAt(cuda::kRowEnd, 5)], 0u);
   EXPECT_EQ(words[RowWordAt(cuda::kRowEnd, 6)], 300u);
@@ -255,6 +257,20 @@ TEST(HopperGradientPlan, KeysVisitTheQueriesThatSeeThem) {
       });
     }
   });
+}
+
+// The first head of a group stands for the others, which may have weights where it has none.
+TEST(HopperGradientPlan, KeysVisitQueriesWithoutAWeightInTheFirstHead) {
+  Table table(CausalCase(Several().sizes, 150, 300));
+  const auto expected = ItemsOf<KeysShape>(table);
+  for (int64_t i = 0; i < 150; ++i) table.planned.lse(1, 2, i, 0) = -kInf;
+  table.Fill();
+  const auto actual = ItemsOf<KeysShape>(table);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t n = 0; n < actual.size(); ++n) {
+    EXPECT_EQ(actual[n].span.begin, expected[n].span.begin) << n;
+    EXPECT_EQ(actual[n].span.end, expected[n].span.end) << n;
+  }
 }
 
 // Their rows are found by tiles of the table, so neighbours of the block's own rows may join.

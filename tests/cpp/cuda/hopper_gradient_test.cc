@@ -164,6 +164,27 @@ TEST_P(DeviceHopperGradient, EmptyRowsGiveZeros) {
   }
 }
 
+// Row 48, the only one of its tile, has scores of -infinity in one of two heads. That is as if
+// nothing arrived there, and the other head keeps its share.
+TEST_P(DeviceHopperGradient, ARowWithoutAWeightHidesNoOtherHead) {
+  for (const int64_t head : {0, 1}) {
+    AttentionCase c = MakeCase({.num_heads = 2,
+                                .num_kv_heads = 1,
+                                .q_len = 49,
+                                .kv_len = 5,
+                                .head_dim = 8,
+                                .head_dim_v = 8});
+    for (int64_t j = 0; j < 5; ++j) c.k(0, 0, j, 0) = 1;
+    Cotangents cotangents = MakeCotangents(c);
+    for (int64_t d = 0; d < 8; ++d) cotangents.output(0, head, 48, d) = 0;
+    cotangents.lse(0, head, 48, 0) = 0;
+    const Values expected = RunDeviceBackward(c, cotangents, GetParam(), kOnHopper);
+    c.q(0, head, 48, 0) = -kInf;
+    EXPECT_EQ(RunDeviceBackward(c, cotangents, GetParam(), kOnHopper), expected);
+    ExpectPoisonReachesAsOnCpu(c, cotangents, GetParam(), kOnHopper);
+  }
+}
+
 TEST_P(DeviceHopperGradient, WhatIsHiddenCannotMatter) {
   for (const int64_t dim : {16, 128}) {
     Sizes sizes = Several();
@@ -203,6 +224,20 @@ TEST_P(DeviceHopperGradient, PoisonReachesWhatSeesIt) {
   expect([](AttentionCase&, Cotangents& arriving) { arriving.output(1, 2, 20, 0) = kNan; });
   expect([](AttentionCase&, Cotangents& arriving) { arriving.output(1, 2, 69, 15) = kInf; });
   expect([](AttentionCase&, Cotangents& arriving) { arriving.lse(0, 3, 40, 0) = kNan; });
+}
+
+// Where softcap has slope 0.
+TEST_P(DeviceHopperGradient, InfiniteKeysReachWhatSeesThemThroughSoftcap) {
+  AttentionCase c = CausalCase(Several(), 70, 150);
+  c.scalars.softcap = 3.0;
+  const Cotangents cotangents = MakeCotangents(c);
+  for (const int64_t key : {20, 130}) {
+    for (const float infinity : {kInf, -kInf}) {
+      AttentionCase poisoned = c;
+      poisoned.k(1, 1, key, 3) = infinity;
+      ExpectPoisonReachesAsOnCpu(poisoned, cotangents, GetParam(), kOnHopper);
+    }
+  }
 }
 
 }  // namespace
