@@ -28,16 +28,16 @@ DeviceSums SumsOf(const TensorView<float>& view) {
   return sums;
 }
 
+float* DataOf(std::span<float> values) { return values.empty() ? nullptr : values.data(); }
+
+}  // namespace
+
 DeviceProblem AttentionOf(const DeviceGradient& call) {
   DeviceProblem attention;
   attention.problem = call.problem.attention;
   attention.arrays = call.arrays;
   return attention;
 }
-
-float* DataOf(std::span<float> values) { return values.empty() ? nullptr : values.data(); }
-
-}  // namespace
 
 GradientPlan::GradientPlan(const DeviceGradient& call) : attention_(AttentionOf(call), 1, 1) {
   const GradientProblem& g = call.problem;

@@ -19,6 +19,9 @@ struct DeviceGradient {
   DeviceArrays arrays;
 };
 
+// The forward call that the gradients are of.
+DeviceProblem AttentionOf(const DeviceGradient& call);
+
 // Refuses what the device path lacks, then validates everything but what the numbers of tensors
 // are: they lie on the device. Throws Error.
 DeviceGradient ValidateGradientForDevice(const StoredTensor& q, const StoredTensor& k,

@@ -9,13 +9,6 @@ namespace {
 
 int64_t BlocksOf(int64_t len) { return CeilDiv(len, kHopperRows); }
 
-DeviceProblem AttentionOf(const DeviceGradient& call) {
-  DeviceProblem attention;
-  attention.problem = call.problem.attention;
-  attention.arrays = call.arrays;
-  return attention;
-}
-
 }  // namespace
 
 bool FitsHopperGradient(const DeviceGradient& call) {
