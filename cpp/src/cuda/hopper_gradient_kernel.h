@@ -31,14 +31,17 @@ class HopperGradientProducer {
     EachItem(GradientItemsOf<Shape>(params_.attention), block, blocks, [&](int32_t number) {
       const GradientItem item = FindGradientItem<Shape>(group_, params_, number);
       if (item.span.begin >= item.span.end) return;
-      group_.Leader([&] { LoadOwn(item); });
-      own_parity_ ^= 1;
+      // The item's own rows have to wait for the last item's end, its first tiles do not.
+      const int tiles = item.heads * (item.span.end - item.span.begin);
+      int before_own = tiles < Shape::kStages ? tiles : Shape::kStages;
       HEED_NO_UNROLL for (int head = item.first; head < item.first + item.heads; ++head) {
         HEED_NO_UNROLL for (int32_t tile = item.span.begin; tile < item.span.end; ++tile) {
           group_.Leader([&] { LoadTiles(item.batch, head, tile); });
           turn_.Advance();
+          if (--before_own == 0) group_.Leader([&] { LoadOwn(item); });
         }
       }
+      own_parity_ ^= 1;
     });
   }
 
@@ -101,10 +104,10 @@ HEED_DEVICE void RunHopperGradient(Group& group, const GradientParams& params,
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<Shape::kProducerRegisters>();
+    group.template GiveRegistersBack<kProducerRegisters>();
     HopperGradientProducer<Group, Shape>(group, params, maps).Run(block, blocks);
   } else {
-    group.template TakeRegisters<Shape::kConsumerRegisters>();
+    group.template TakeRegisters<kConsumerRegisters>();
     HopperGradientConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

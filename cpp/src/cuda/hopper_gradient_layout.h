@@ -17,13 +17,14 @@ inline constexpr int kTableRows = 48;
 enum RowNumber {
   kRowLse,       // a float, in base 2
   kRowDelta,     // a float
-  kRowBegin,     // the keys that the row sees; 0, 0: none, and of rows behind the last one
+  kRowBegin,     // the keys that the row sees; 0, 0: none, no weight, or behind the last row
   kRowEnd,       //
   kRowPosition,  // of the query among the keys
   kRowSlope,     // a float: of ALiBi
   kRowNumbers
 };
-// The keys that some row of the tile sees (none: begin >= end), and those that all rows see.
+// The keys that some row of the tile sees (none: begin >= end) by causal, window and lengths, alike
+// in all heads, and those that all rows see.
 enum TileNumber { kSomeBegin, kSomeEnd, kAllBegin, kAllEnd, kTileNumbers };
 HEED_DEVICE constexpr int RowWordAt(RowNumber number, int row) { return number * kTableRows + row; }
 HEED_DEVICE constexpr int TileWordAt(TileNumber number) {
@@ -69,10 +70,6 @@ struct HopperGradientShape {
   }
   static constexpr int kBytes = 2 * kOwnBytes + 2 * kStages * kTileBytes + kStages * kTableBytes +
                                 kConsumers * kOwnTableBytes;
-
-  // Registers that a thread of each kind keeps, as in HopperShape.
-  static constexpr int kProducerRegisters = 40;
-  static constexpr int kConsumerRegisters = 232;
 };
 
 // What TMA reads: the tensors of which a block owns rows (k and v, or q and d_out), and those whose

@@ -82,10 +82,10 @@ HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<Shape::kProducerRegisters>();
+    group.template GiveRegistersBack<kProducerRegisters>();
     HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
   } else {
-    group.template TakeRegisters<Shape::kConsumerRegisters>();
+    group.template TakeRegisters<kConsumerRegisters>();
     HopperConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

@@ -20,6 +20,12 @@ inline constexpr int kConsumers = 2;       // warp groups that compute; one more
 inline constexpr int kGroups = kConsumers + 1;
 inline constexpr int kGroupRows = 64;  // of a consumer
 inline constexpr int kHopperRows = kConsumers * kGroupRows;
+
+// Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
+inline constexpr int kProducerRegisters = 40;
+inline constexpr int kConsumerRegisters = 232;
+static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
+
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
 inline constexpr int kSwizzleBytes = 1024;
@@ -78,11 +84,6 @@ struct HopperShape {
     return KeysAt(kStages) + stage * kValueBytes;
   }
   static constexpr int kBytes = kConsumers * kQueryBytes + kStages * (kKeyBytes + kValueBytes);
-
-  // Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
-  static constexpr int kProducerRegisters = 40;
-  static constexpr int kConsumerRegisters = 232;
-  static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.
