@@ -76,14 +76,9 @@ function ofClass(name: string): DType | undefined {
   }
 }
 
-const TAG = Object.getOwnPropertyDescriptor(
-  Object.getPrototypeOf(Uint8Array.prototype),
-  Symbol.toStringTag,
-)?.get as (this: ArrayBufferView) => string | undefined;
-
-/** Class name that holds across realms, unlike instanceof. */
+/** Class name that holds across realms and for polyfills, unlike instanceof. */
 export function className(view: ArrayBufferView): string {
-  return TAG.call(view) ?? "DataView";
+  return (view as ArrayBufferView & { readonly [Symbol.toStringTag]: string })[Symbol.toStringTag];
 }
 
 /** Element type of a typed array; `declared` is what the caller wrote beside it. */
