@@ -117,7 +117,8 @@ describe("Vite", () => {
     ).toEqual(modules.sort());
   });
 
-  it("serves a page while it is written, with its worker", async () => {
+  // A server that finds a package late answers a worker with 504 once, and then has the page loaded again.
+  it("serves a page while it is written, with its worker", { retry: 1 }, async () => {
     const folder = makePage("vite-dev", "workers.js");
     const server = await createServer({
       root: folder,
