@@ -71,13 +71,9 @@ TEST_P(DeviceHopperGradient, QueryHeadsShareKvHeads) {
 }
 
 TEST_P(DeviceHopperGradient, TakesLayoutsOfAscendingStrides) {
-  for (const Layout layout : {Layout::kDense, Layout::kBlhd}) {
-    AttentionCase c = MakeCase(Several(), 5, layout);
-    for (const Layout output : {layout, Layout::kPadded, Layout::kReversed}) {
-      c.output_layout = output;
-      ExpectDeviceGradientsMatchCpu(c, GetParam(), {.layout = layout, .on_hopper = true});
-    }
-  }
+  ForLayoutsOfAscendingStrides(Several(), [](const AttentionCase& c, Layout layout) {
+    ExpectDeviceGradientsMatchCpu(c, GetParam(), {.layout = layout, .on_hopper = true});
+  });
 }
 
 TEST_P(DeviceHopperGradient, CausalWithAnyOffset) {
@@ -90,10 +86,7 @@ TEST_P(DeviceHopperGradient, WindowsOfEverySide) {
 }
 
 TEST_P(DeviceHopperGradient, LengthsOfBatchesAndOfQueries) {
-  AttentionCase c =
-      ForLengths(Several(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
-  c.prefix_lengths = {140, 0};
-  ExpectHopperMatches(c, GetParam());
+  ForLengths(Several(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopperGradient, LengthsMayLieOnTheDevice) {
@@ -103,20 +96,8 @@ TEST_P(DeviceHopperGradient, LengthsMayLieOnTheDevice) {
 }
 
 TEST_P(DeviceHopperGradient, ModifiersTogetherAndAlone) {
-  AttentionCase c = CausalCase(Several(), 70, 150);
-  c.scalars.softcap = 3.0;
-  ExpectHopperMatches(c, GetParam());
-  c.alibi_slopes = AlibiSlopes(4);
-  c.sinks = {0, -kInf, 2, 30};
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.softcap.reset();
-  c.scalars.scale = 0.9;
-  ExpectHopperMatches(c, GetParam());
-  c.alibi_slopes.clear();
-  ExpectHopperMatches(c, GetParam());
-  c.sinks.clear();
-  c.scalars.normalize = Normalize::kSoftmax1;
-  ExpectHopperMatches(c, GetParam());
+  ForModifiers(CausalCase(Several(), 70, 150),
+               [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 // 128 columns, where tiles have two panels.

@@ -41,12 +41,18 @@ TEST_P(DeviceHopper, MatchesReferenceAtEveryLength) {
 }
 
 TEST_P(DeviceHopper, MatchesReferenceForEveryHeadDim) {
-  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
-           {8, 8}, {40, 32}, {64, 64}, {8, 80}, {96, 8}, {128, 128}}) {
-    ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
-  }
-  for (const auto& [dim, dim_v] : std::vector<std::pair<int64_t, int64_t>>{
-           {136, 8}, {192, 128}, {192, 136}, {8, 256}, {200, 64}, {256, 256}}) {
+  for (const auto& [dim, dim_v] : Pairs{{8, 8},
+                                        {40, 32},
+                                        {64, 64},
+                                        {8, 80},
+                                        {96, 8},
+                                        {128, 128},
+                                        {136, 8},
+                                        {192, 128},
+                                        {192, 136},
+                                        {8, 256},
+                                        {200, 64},
+                                        {256, 256}}) {
     ExpectHopperMatches(OneHeadCase(70, 270, dim, dim_v), GetParam());
   }
 }
@@ -57,13 +63,9 @@ TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
 }
 
 TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {
-  for (const Layout layout : {Layout::kDense, Layout::kBlhd}) {
-    AttentionCase c = MakeCase(Small(), 5, layout);
-    for (const Layout output : {layout, Layout::kPadded, Layout::kReversed}) {
-      c.output_layout = output;
-      ExpectDeviceMatches(c, GetParam(), {.layout = layout, .on_hopper = true});
-    }
-  }
+  ForLayoutsOfAscendingStrides(Small(), [](const AttentionCase& c, Layout layout) {
+    ExpectDeviceMatches(c, GetParam(), {.layout = layout, .on_hopper = true});
+  });
 }
 
 TEST_P(DeviceHopper, CausalWithAnyOffset) {
@@ -76,27 +78,11 @@ TEST_P(DeviceHopper, WindowsOfEverySide) {
 }
 
 TEST_P(DeviceHopper, LengthsOfBatchesAndOfQueries) {
-  AttentionCase c =
-      ForLengths(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
-  c.prefix_lengths = {140, 0};
-  ExpectHopperMatches(c, GetParam());
+  ForLengths(Small(), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 TEST_P(DeviceHopper, ModifiersTogetherAndAlone) {
-  AttentionCase c = Causal(41, 300);
-  c.scalars.softcap = 3.0;
-  ExpectHopperMatches(c, GetParam());
-  c.alibi_slopes = AlibiSlopes(4);
-  c.sinks = {0, -kInf, 2, 30};
-  ExpectHopperMatches(c, GetParam());
-  c.scalars.softcap.reset();
-  c.scalars.scale = 0.9;
-  ExpectHopperMatches(c, GetParam());
-  c.alibi_slopes.clear();
-  ExpectHopperMatches(c, GetParam());
-  c.sinks.clear();
-  c.scalars.normalize = Normalize::kSoftmax1;
-  ExpectHopperMatches(c, GetParam());
+  ForModifiers(Causal(41, 300), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
 // Of the kernels for more than 128 columns, which have tiles of other sizes.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -93,9 +94,37 @@ inline void ForWindowsOfEverySide(const Sizes& sizes, const ExpectCase& expect) 
   }
 }
 
-// Lengths of two batch entries, then, causal and not, of each of their queries. Returns the last
-// case.
-inline AttentionCase ForLengths(const Sizes& sizes, const ExpectCase& expect) {
+// Of the tensors and of the output; `expect` gets that of q, k and v besides.
+inline void ForLayoutsOfAscendingStrides(
+    const Sizes& sizes, const std::function<void(const AttentionCase&, Layout)>& expect) {
+  for (const Layout layout : {Layout::kDense, Layout::kBlhd}) {
+    AttentionCase c = MakeCase(sizes, 5, layout);
+    for (const Layout output : {layout, Layout::kPadded, Layout::kReversed}) {
+      c.output_layout = output;
+      expect(c, layout);
+    }
+  }
+}
+
+// Softcap, ALiBi, sinks and softmax1 in `c`, which has four heads, together and alone.
+inline void ForModifiers(AttentionCase c, const ExpectCase& expect) {
+  c.scalars.softcap = 3.0;
+  expect(c);
+  c.alibi_slopes = AlibiSlopes(4);
+  c.sinks = {0, -std::numeric_limits<float>::infinity(), 2, 30};
+  expect(c);
+  c.scalars.softcap.reset();
+  c.scalars.scale = 0.9;
+  expect(c);
+  c.alibi_slopes.clear();
+  expect(c);
+  c.sinks.clear();
+  c.scalars.normalize = Normalize::kSoftmax1;
+  expect(c);
+}
+
+// Lengths of two batch entries, then, causal and not, of each of their queries, then with a prefix.
+inline void ForLengths(const Sizes& sizes, const ExpectCase& expect) {
   AttentionCase c = MakeCase(sizes);
   c.key_lengths = {0, 129};
   expect(c);
@@ -110,7 +139,8 @@ inline AttentionCase ForLengths(const Sizes& sizes, const ExpectCase& expect) {
         static_cast<int32_t>(random.Integer(0, static_cast<int>(sizes.kv_len))));
   }
   expect(c);
-  return c;
+  c.prefix_lengths = {140, 0};
+  expect(c);
 }
 
 }  // namespace heed::testing
