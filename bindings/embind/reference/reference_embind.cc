@@ -6,11 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../label.h"
 #include "../wire.h"
 #include "heed/reference.h"
-
-HEED_LABEL("reference");
 
 namespace {
 

@@ -12,6 +12,8 @@
 namespace heed {
 namespace {
 
+thread_local DryRun* current = nullptr;
+
 // What AlignedFloats point to in a dry run.
 alignas(64) float no_floats = 0;
 
@@ -31,7 +33,9 @@ void Free(float* memory) { hwy::FreeAlignedBytes(memory, nullptr, nullptr); }
 
 }  // namespace
 
-thread_local DryRun* DryRun::current = nullptr;
+DryRun::DryRun() : outer_(current) { current = this; }
+
+DryRun::~DryRun() { current = outer_; }
 
 DryRun* DryRun::Current() { return current; }
 

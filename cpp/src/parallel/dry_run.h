@@ -16,8 +16,8 @@ namespace heed {
 // must look whether there is one, and may not read or write AlignedFloats.
 class DryRun {
  public:
-  DryRun() : outer_(current) { current = this; }
-  ~DryRun() { current = outer_; }
+  DryRun();
+  ~DryRun();
   DryRun(const DryRun&) = delete;
   DryRun& operator=(const DryRun&) = delete;
 
@@ -43,7 +43,6 @@ class DryRun {
  private:
   template <class Make>
   friend auto InRealMemory(const Make& make);
-  static thread_local DryRun* current;
 
   DryRun* outer_;
   double flops_ = 0;
