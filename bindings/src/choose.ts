@@ -31,7 +31,7 @@ function checkSimd(features: Features): void {
   if (features.simd) return;
   throw new HeedError(
     "unsupported",
-    "heed: this engine has no WebAssembly SIMD; it needs Chrome 91, Firefox 89, Safari 16.4, Node 16.4 or newer",
+    "heed: this engine has no SIMD, exceptions or atomics in WebAssembly; Chrome 95, Firefox 100, Safari 16.4, Node 17 and newer have all three",
   );
 }
 

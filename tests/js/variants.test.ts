@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { load } from "heed";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { expectClose, largest, MAX_ERROR, randomData, root } from "./support.js";
 
 const PROBLEM = {
@@ -55,6 +55,30 @@ async function referenceOutput(): Promise<Float64Array> {
   const { returnLse, ...params } = OPTIONS;
   return (await heed.reference("scaled_dot_product", PROBLEM, params)).output.data;
 }
+
+describe("an engine without exceptions or atomics", () => {
+  const TRY = [0x06, 0x40];
+  const ATOMIC_LOAD = [0xfe, 0x10];
+  it.each([
+    ["exceptions", TRY],
+    ["atomics", ATOMIC_LOAD],
+  ])("is told that it lacks %s", async (name, instruction) => {
+    const real = WebAssembly.validate;
+    const validate = vi
+      .spyOn(WebAssembly, "validate")
+      .mockImplementation(
+        (bytes) =>
+          real(bytes) && !Buffer.from(bytes as Uint8Array).includes(Buffer.from(instruction)),
+      );
+    try {
+      const message = expect.stringContaining(name);
+      await expect(load()).rejects.toMatchObject({ code: "unsupported", message });
+    } finally {
+      validate.mockRestore();
+    }
+    expect((await load({ threads: 1 })).threads).toBe(1);
+  });
+});
 
 describe("plain SIMD", () => {
   it("gives the same bits for 1, 2 and 3 threads", async () => {
