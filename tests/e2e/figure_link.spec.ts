@@ -21,7 +21,7 @@ const state = async (page: Page, figure = "crafted") => {
 
 const PINNED = [
   "additive reformer rope longformer block_sparse scaled_dot_product",
-  "transformer_xl cope cosine sinusoidal differential grouped_query external perceiver",
+  "transformer_xl cope cosine sinusoidal differential grouped_query external perceiver attention_classifier",
 ].flatMap((ids) => ids.split(" "));
 
 for (const id of PINNED) {
@@ -54,11 +54,46 @@ test("the sentence, mask and head of the twelve heads are in their link", async 
   await crafted.getByRole("textbox").fill("one, zwei, três");
   await crafted.getByLabel("Each word sees only its past").check();
   await crafted.getByRole("radio").nth(2).check({ force: true });
+  await crafted.getByRole("button", { name: "By distance" }).click();
   const before = await state(page);
-  expect(before).toMatchObject({ text: "one, zwei, três", past: "1" });
+  expect(before).toMatchObject({ text: "one, zwei, três", past: "1", order: "distance" });
   await expect(page).toHaveURL(/figure\.past=1/);
   await open(page, "scaled_dot_product", new URL(page.url()).hash);
   expect(await state(page)).toEqual(before);
+  const byDistance = crafted.getByRole("button", { name: "By distance" });
+  await expect(byDistance).toHaveAttribute("aria-pressed", "true");
+});
+
+test("a cell of what heads add, below their maps, is in its link", async ({ page }) => {
+  await open(page, "multi_head");
+  const crafted = page.getByTestId("crafted");
+  const sum = crafted.getByRole("application", { name: /^What 4 heads add/ });
+  await sum.focus();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowRight", "Enter"])
+    await page.keyboard.press(key);
+  await expect(page).toHaveURL(/figure\.sum-pin=\d+%2C\d+/);
+  const before = await state(page);
+  await open(page, "multi_head", new URL(page.url()).hash);
+  expect(await state(page)).toEqual(before);
+  await sum.focus();
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/figure\.sum-pin/);
+  // The sum stands below four heads: there is no sixth row.
+  await open(page, "multi_head", "#v=1&figure.sum-pin=6,1");
+  expect(await state(page)).toMatchObject({ "sum-pin": "none" });
+});
+
+test("the order of the heads of a mechanism is in its link", async ({ page }) => {
+  const panel = page.getByTestId("panel-scaled_dot_product");
+  await open(page, "scaled_dot_product");
+  await panel.getByRole("button", { name: "In order" }).click();
+  await expect(page).toHaveURL(/[#&]order=own/);
+  await open(page, "scaled_dot_product", "#v=1&order=own");
+  const own = panel.getByRole("button", { name: "In order" });
+  await expect(own).toHaveAttribute("aria-pressed", "true");
+  await open(page, "scaled_dot_product", "#v=1&order=%3Cb%3E");
+  const byEntropy = panel.getByRole("button", { name: "By entropy" });
+  await expect(byEntropy).toHaveAttribute("aria-pressed", "true");
 });
 
 test("edges, flipped pixels, patterns and kernels are in their links", async ({ page }) => {

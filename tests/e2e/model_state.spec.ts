@@ -33,15 +33,17 @@ async function openOwn(page: Page, sizes: Partial<Sizes> = {}): Promise<void> {
 }
 
 const LINK =
-  "#v=1&text=And+the+men+of+the+city&head=3,2&look=head&token=3&pin=3,2&T=0.5&k=0&seed=7&out=1,2.2,1";
+  "#v=1&text=And+the+men+of+the+city&head=3,2&order=distance&look=head&token=3&pin=3,2&T=0.5&k=0&seed=7&out=1,2.2,1";
 
-test("a link restores text, token, head, cell, settings and the heads that are out", async ({
+test("a link restores text, token, head, order, cell, settings and the heads that are out", async ({
   page,
 }) => {
   await open(page, LINK);
   await expect(text(page)).toHaveValue("And the men of the city");
   await expect(tokens(page).nth(2)).toHaveAttribute("aria-pressed", "true");
   await expect(page.getByRole("heading", { name: "Layer 3, head 2" })).toBeVisible();
+  const byDistance = button(page, "By distance");
+  await expect(byDistance).toHaveAttribute("aria-pressed", "true");
   await expect(page.getByText(/^Blue: what “·the” looks at in Layer 3, head 2/)).toBeVisible();
   const readout = page.getByTestId("readout").first();
   await expect(readout).toHaveText(/^Layer 3, head 2: “·the” looks at “And”, weight 0\.\d+\.$/);
@@ -55,10 +57,12 @@ test("a link restores text, token, head, cell, settings and the heads that are o
   await page.getByRole("application", { name: /Layer 3, head 2/ }).focus();
   await page.keyboard.press("Escape");
   await expect(page).toHaveURL(
-    /#v=1&text=And\+the\+men\+of\+the\+city&head=3%2C2&token=3&T=0\.5&k=0&seed=7$/,
+    /#v=1&text=And\+the\+men\+of\+the\+city&head=3%2C2&order=distance&token=3&T=0\.5&k=0&seed=7$/,
   );
   await text(page).fill("And it came");
-  await expect(page).toHaveURL(/#v=1&text=And\+it\+came&head=3%2C2&T=0\.5&k=0&seed=7$/);
+  await expect(page).toHaveURL(
+    /#v=1&text=And\+it\+came&head=3%2C2&order=distance&T=0\.5&k=0&seed=7$/,
+  );
 });
 
 test("a link that is followed on the page is shown; one of nothing is the page as it begins", async ({

@@ -15,6 +15,7 @@ const SET: PageState = {
   sampling: { temperature: 0, topK: 100, seed: 2 ** 31 - 1 },
   looks: "rollout",
   head: { layer: 2, head: 3 },
+  order: "distance",
   token: 0,
   pin: { row: 4, column: 1 },
   arcs: true,
@@ -38,7 +39,10 @@ test.each([
   ["numbers out of range", "#v=1&T=1.6&k=101&seed=-1&token=0"],
   ["fractions of whole numbers", "#v=1&k=1.5&seed=0.5&token=1.5"],
   ["empty numbers", "#v=1&T=&k=+&seed="],
-  ["no numbers", "#v=1&T=NaN&k=1e999&seed=0x&look=hope&head=1&pin=0,1&arcs=yes&out=.1,0.a"],
+  [
+    "no numbers",
+    "#v=1&T=NaN&k=1e999&seed=0x&look=hope&head=1&order=size&pin=0,1&arcs=yes&out=.1,0.a",
+  ],
   ["three places", "#v=1&head=1,2,3&pin=1,2,3"],
   ["more than a link has", `#v=1&seed=7&text=${"a".repeat(40_000)}`],
 ])("of a link with %s nothing is taken", (_, fragment) => {

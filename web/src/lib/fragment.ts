@@ -1,8 +1,9 @@
-// The state of a mechanism's page in the address: "#v=1&reach=1&head=2&pin=3,4&figure.scale=2". A link
+// The state of a mechanism's page in the address: "#v=1&reach=1&head=2&order=own&pin=3,4&figure.scale=2". A link
 // is input from a stranger: only parameters of the mechanism are read, and heed checks their values.
 import type { Mechanism, Parameter } from "heed";
 import { readTyped } from "./controls.js";
 import type { ExampleParams, ExampleValue } from "./example.js";
+import { FIRST_ORDER, type HeadOrder, orderInLink } from "./head_order.js";
 import { cellInLink, indexIn, linkCell } from "./link_cell.js";
 import type { Cell } from "./matrix.js";
 
@@ -10,6 +11,8 @@ export interface MechanismState {
   /** Parameters that differ from the example's. */
   changes: ExampleParams;
   head: number;
+  /** Of the pictures of all heads. */
+  order: HeadOrder;
   pin: Cell | null;
   /** What was set in the page's own figures, by name. */
   figure: Readonly<Record<string, string>>;
@@ -20,12 +23,13 @@ const MAX_LENGTH = 4096;
 const FIGURE = "figure.";
 
 /** With "#"; "" where nothing was changed, or too much for a link. */
-export function fragmentOf({ changes, head, pin, figure }: MechanismState): string {
+export function fragmentOf({ changes, head, order, pin, figure }: MechanismState): string {
   const fields = Object.entries(changes).map(([name, value]): [string, string] => [
     name,
     Array.isArray(value) ? value.join(" ") : String(value),
   ]);
   if (head > 0) fields.push(["head", String(head + 1)]);
+  if (order !== FIRST_ORDER) fields.push(["order", order]);
   if (pin) fields.push(["pin", linkCell(pin)]);
   // One state has one link, however it was reached.
   for (const name of Object.keys(figure).sort())
@@ -72,6 +76,7 @@ export function stateFromFragment(
   return {
     changes,
     head: Number.isNaN(head) ? 0 : head,
+    order: orderInLink(fields.get("order")),
     pin: cellInLink(fields.get("pin")),
     figure: figureFromFragment(fragment),
   };

@@ -1,7 +1,8 @@
 // The state of the model's page in its address:
-// "#v=1&text=In+the&head=2,3&look=head&token=4&pin=3,4&arcs=1&T=0.5&k=20&seed=7&out=1,2.4,4", only what
-// differs from the page as it begins; layers, heads and tokens from 1. A link is input from a stranger: what
-// does not fit is left out, and heads or cells that a model does not have are not shown.
+// "#v=1&text=In+the&head=2,3&order=own&look=head&token=4&pin=3,4&arcs=1&T=0.5&k=20&seed=7&out=1,2.4,4", only
+// what differs from the page as it begins; layers, heads and tokens from 1. A link is input from a stranger:
+// what does not fit is left out, and heads or cells that a model does not have are not shown.
+import { FIRST_ORDER, type HeadOrder, orderInLink } from "../lib/head_order.js";
 import { cellInLink, indexIn, linkCell } from "../lib/link_cell.js";
 import type { Cell } from "../lib/matrix.js";
 import type { Head } from "../model/model_types.js";
@@ -12,6 +13,8 @@ export interface PageState {
   readonly sampling: Sampling;
   readonly looks: Looks;
   readonly head: Head;
+  /** Of the pictures of all heads. */
+  readonly order: HeadOrder;
   /** Absent: the last token. */
   readonly token: number | null;
   readonly pin: Cell | null;
@@ -26,6 +29,7 @@ export const DEFAULTS: PageState = {
   sampling: { temperature: 0.8, topK: 40, seed: 1 },
   looks: "mean",
   head: { layer: 0, head: 0 },
+  order: FIRST_ORDER,
   token: null,
   pin: null,
   arcs: false,
@@ -49,11 +53,12 @@ const differs = <T extends string | number>(value: T, resting: T): string | null
 
 /** With "#"; "" for the page as it begins, or where there is too much for a link. */
 export function fragmentOf(state: PageState): string {
-  const { text, sampling, looks, head, token, pin, arcs, out } = state;
+  const { text, sampling, looks, head, order, token, pin, arcs, out } = state;
   const resting = DEFAULTS.sampling;
   const fields: [string, string | null][] = [
     ["text", differs(text, DEFAULTS.text)],
     ["head", differs(linkHead(head), linkHead(DEFAULTS.head))],
+    ["order", differs(order, DEFAULTS.order)],
     ["look", differs(looks, DEFAULTS.looks)],
     ["token", token === null ? null : String(token + 1)],
     ["pin", pin && linkCell(pin)],
@@ -96,6 +101,7 @@ export function stateOf(fragment: string): PageState {
     },
     looks: LOOKS.find(({ value }) => value === fields.get("look"))?.value ?? DEFAULTS.looks,
     head: headInLink(fields.get("head")) ?? DEFAULTS.head,
+    order: orderInLink(fields.get("order")),
     token: Number.isNaN(token) ? null : token,
     pin: cellInLink(fields.get("pin")),
     arcs: fields.get("arcs") === "1",

@@ -20,6 +20,7 @@ export const SENTENCES: readonly (readonly string[])[] = [
 /** Said again and again, and about nothing. */
 const FILLERS = ["well", "you", "know", "so", "it", "was"];
 export const MOST_FILLERS = 24;
+export const MOST_WORDS = Math.max(...SENTENCES.map(({ length }) => length)) + MOST_FILLERS;
 export const CLASSES = 2;
 
 const VOCABULARY = [...new Set([...SENTENCES.flat(), ...FILLERS])];
