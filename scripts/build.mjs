@@ -13,6 +13,7 @@ import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
 import { root, toolchain } from "./toolchain.mjs";
+import { removeUnread } from "./unread.mjs";
 
 const inRoot = (tools) => ({ cwd: root, env: tools.env });
 
@@ -68,6 +69,7 @@ export async function buildPackage(tools) {
   }
   markBuild(join(dist, "wasm"));
   writeInline(join(dist, "wasm"));
+  removeUnread(dist, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).exports);
 }
 
 export const siteFolder = join(root, "build/web");

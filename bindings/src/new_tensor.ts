@@ -13,7 +13,7 @@ import {
   type Source,
   type TensorData,
 } from "./source.js";
-import { HeapTensor, type Tensor } from "./tensor.js";
+import { HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
 
 /** Element types that `heed.tensor` takes by name; "bool" is stored as uint8. */
 export type TensorDType = "float32" | "float16" | "bfloat16" | "int32" | "uint8" | "bool";
@@ -98,7 +98,9 @@ function readNested(data: unknown[], shape: number[], reading: Reading): Source 
 }
 
 function read(data: unknown, shape: unknown, declared: unknown): Source {
-  if (data instanceof HeapTensor) fail("option", "data", data, "data that is not a Tensor yet");
+  if (data !== null && typeof data === "object" && isHeapTensor(data)) {
+    fail("option", "data", data, "data that is not a Tensor yet");
+  }
   const isBare = Array.isArray(data) || ArrayBuffer.isView(data);
   if (!isBare && data !== null && typeof data === "object" && shape === undefined) {
     const given = data as Partial<TensorData>;

@@ -4,7 +4,7 @@ import { type HalfDType, isHalf } from "./half.js";
 import type { Heap, Scope } from "./heap.js";
 import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
 import { checkBytes, checkLength, checkShape } from "./shape.js";
-import { HeapTensor, type Tensor } from "./tensor.js";
+import { type HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
 
 /** Elements with a shape, as other libraries hand them out too. */
 export interface TensorData {
@@ -172,7 +172,10 @@ function readTensor(name: string, tensor: HeapTensor, reading: Reading): Source 
 
 /** Reads a tensor argument and checks its form. Nothing is copied into the instance yet. */
 export function readSource(name: string, value: unknown, reading: Reading): Source {
-  if (value instanceof HeapTensor) return readTensor(name, value, reading);
+  // Not `instanceof`: a tensor of `heed/inline` is one for `heed` too, and is copied.
+  if (value !== null && typeof value === "object" && isHeapTensor(value)) {
+    return readTensor(name, value, reading);
+  }
   if (ArrayBuffer.isView(value) && className(value) !== "DataView") {
     if (!reading.vector) {
       const typed = readTyped(name, value, undefined, reading);

@@ -1,10 +1,11 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
 import { toolchain } from "../../scripts/toolchain.mjs";
+import { removeUnread } from "../../scripts/unread.mjs";
 import { filesIn, fixtures, installPacked, runIn, tarballIn } from "./packed.js";
 import { expectClose, root } from "./support.js";
 
@@ -86,18 +87,28 @@ describe("the packed package", () => {
       "heed-simd.bytes.js",
       "heed-simd.d.mts",
     ];
-    const sources = filesIn(`${root}bindings/src`).filter((name) => !name.endsWith(".d.ts"));
-    const compiled = sources.flatMap((name) =>
-      ["js", "d.ts"].map((ending) => name.replace(/ts$/, ending)),
-    );
+    const isShared = (name: string) => /^node_shared_\w{8}\.js$/.test(name);
+    const compiled = filesIn(installed("dist")).filter((name) => !name.startsWith("wasm"));
     const expected = [
       ...["CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "package.json"],
       ...[...compiled, ...wasm.map((name) => `wasm/${name}`)].map((name) => `dist/${name}`),
     ];
     const files = filesIn(installed(".")).filter((name) => name !== "dist" && name !== "dist/wasm");
-    const isShared = (name: string) => /^dist\/node_shared_\w{8}\.js$/.test(name);
-    expect(files.filter((name) => !isShared(name))).toEqual(expected.sort());
-    expect(files.filter(isShared).length).toBeLessThan(8);
+    expect(files).toEqual(expected.sort());
+    expect(compiled.filter(isShared).length).toBeLessThan(8);
+    const sources = filesIn(`${root}bindings/src`);
+    for (const name of compiled.filter((each) => !isShared(each))) {
+      expect(sources).toContain(name.replace(/(\.d\.ts|\.js)$/, ".ts"));
+    }
+  });
+
+  it("holds no script and no types that none of its entry points reads", () => {
+    const { exports } = JSON.parse(readFileSync(installed("package.json"), "utf8"));
+    const dist = join(folder, "dist");
+    cpSync(installed("dist"), dist, { recursive: true });
+    expect(removeUnread(dist, exports)).toEqual([]);
+    writeFileSync(join(dist, "stray.js"), 'import "./index.js";\n');
+    expect(removeUnread(dist, exports)).toEqual(["stray.js"]);
   });
 
   it("says nothing of the machine that it was built on", () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { alibiSlopes, type Heed, keepFromDropMask, lastN, load, VERSION } from "heed";
+import { load as loadInline } from "heed/inline";
 import { beforeAll, describe, expect, it } from "vitest";
 import { expectClose, largest, MAX_ERROR, randomData, root, size } from "./support.js";
 
@@ -178,6 +179,21 @@ describe("tensors", () => {
     const q = other.tensor(Q);
     expect(heed.attention(q, K, V).output.data).toEqual(heed.attention(Q, K, V).output.data);
     other.dispose();
+  });
+
+  it("of heed/inline, whose class is another one, are tensors as well", async () => {
+    const inline = await loadInline();
+    const q = inline.tensor(Q);
+    const { output } = heed.attention(q, K, V);
+    expect("dispose" in output).toBe(true);
+    expect(output.toNested()).toEqual(heed.attention(Q, K, V).output.toNested());
+    expect(() => heed.tensor(q as never)).toThrow("data that is not a Tensor yet");
+    q.dispose();
+    expect(() => heed.attention(K, q, V)).toThrow("k: this tensor was disposed of");
+    expect(() => inline.attention(heed.tensor([true], [1, 1]), K, V)).toThrow(
+      "q: got uint8, expected Float32Array or nested arrays of numbers",
+    );
+    inline.dispose();
   });
 
   it.runIf("dispose" in Symbol)("dispose of themselves at the end of a using block", () => {
