@@ -27,7 +27,7 @@ const wordsIn = (texts: readonly string[]): string[] =>
   texts.flatMap((text) => text.toLowerCase().match(/\p{L}{3,}/gu) ?? []);
 const GERMAN_WORDS = new Set(wordsIn(Object.values(MESSAGES)));
 /** Those of example sentences, and letters of formulas. */
-const WRITTEN = ["and", "because", "blue", "has", "noise", "red", "seed", "the", "which"];
+const WRITTEN = ["and", "because", "blue", "has", "noise", "red", "seed", "the", "which", ...WORDS];
 /** What only English messages say shows where a text is none of them. */
 const ENGLISH_WORDS = new Set(
   wordsIn(Object.keys(MESSAGES)).filter(
@@ -143,6 +143,29 @@ for (const path of CRAFTED) {
     await expectNothingSerious(page, "as tables", { within: "[data-testid=crafted]" });
   });
 }
+
+test("the first page begins with a sentence of its language, and its links say the same in both", async ({
+  page,
+}) => {
+  const sentence = page.locator("#sentence");
+  const settled = () => expect(page.getByTestId("caption").first()).toContainText(/\d/);
+  await page.goto("./de/");
+  await expect(sentence).toHaveValue(/^Die Katze .* müde war\.$/);
+  await settled();
+  expect(new URL(page.url()).hash).toBe("");
+  await expect(page.locator(".tokens li")).toHaveCount(13);
+  await page.getByRole("radio", { name: "Das Wort davor" }).check({ force: true });
+  await expect(page).toHaveURL(/#v=1&text=Die\+Katze.*&head=2$/);
+  const { hash } = new URL(page.url());
+  await page.goto(`./${hash}`);
+  await expect(sentence).toHaveValue(/^Die Katze/);
+  // What a link does not name is as in English: it may come from there.
+  await page.goto("./de/#v=1&head=2");
+  await expect(sentence).toHaveValue(/^The cat/);
+  await settled();
+  await page.getByRole("radio", { name: "Ähnliche Buchstaben" }).check({ force: true });
+  await expect(page).toHaveURL(/#v=1$/);
+});
 
 ofStorage(
   "the switch keeps the state, is remembered, and gives way to an address that says lang",

@@ -1,4 +1,5 @@
-// The state of the page in the URL fragment: `#v=1&text=...`, only what differs from the defaults.
+// The state of the page in the URL fragment: `#v=1&text=...`, only what differs from the defaults; nothing for
+// the page as it begins.
 // A link is input from a stranger: every field is checked, and what does not fit is left out.
 
 import { t } from "./messages.js";
@@ -11,6 +12,7 @@ import {
   MAX_TEXT,
   type Snapshot,
   SOFTCAP_RANGE,
+  START,
   TEMPERATURE_RANGE,
   VIEWS,
   WIDTH_RANGE,
@@ -75,8 +77,7 @@ function exampleFields(state: Snapshot): [string, string | null][] {
   ];
 }
 
-/** The fragment without "#", or null when it would be longer than MAX_LINK. */
-export function encodeLink(state: Snapshot): string | null {
+function fragmentOf(state: Snapshot): string {
   const fields: [string, string | null][] = [
     ["text", state.text === DEFAULTS.text ? null : state.text.slice(0, MAX_TEXT)],
     ["head", state.head === DEFAULTS.head ? null : String(state.head + 1)],
@@ -90,8 +91,13 @@ export function encodeLink(state: Snapshot): string | null {
     ...exampleFields(state),
   ];
   const set = fields.filter((field): field is [string, string] => field[1] !== null);
-  if (set.length === 0) return "";
-  const fragment = new URLSearchParams([["v", LINK_VERSION], ...set]).toString();
+  return new URLSearchParams([["v", LINK_VERSION], ...set]).toString();
+}
+
+/** The fragment without "#", or null when it would be longer than MAX_LINK. */
+export function encodeLink(state: Snapshot): string | null {
+  const fragment = fragmentOf(state);
+  if (fragment === fragmentOf(START)) return "";
   return fragment.length <= MAX_LINK ? fragment : null;
 }
 
@@ -125,7 +131,7 @@ function decodePin(text: string | null): Snapshot["pin"] {
 /** The state of a fragment (with or without "#"); `problem` says what could not be read. */
 export function decodeLink(fragment: string): { state: Snapshot; problem: string | null } {
   const text = fragment.replace(/^#/, "");
-  const state: Snapshot = { ...DEFAULTS };
+  const state: Snapshot = { ...START };
   if (text === "") return { state, problem: null };
   if (text.length > MAX_LINK)
     return { state, problem: t`This link is too long to be one of ours.` };

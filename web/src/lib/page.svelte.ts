@@ -13,7 +13,7 @@ import { decodeLink, encodeLink } from "./link.js";
 import { cellKey, EVERYTHING, hiddenByRule, type MaskRules, paintRules } from "./mask.js";
 import type { Cell } from "./matrix.js";
 import { t } from "./messages.js";
-import { DEFAULTS, type Snapshot, type View } from "./snapshot.js";
+import { DEFAULTS, type Snapshot, START, type View } from "./snapshot.js";
 import { RecentTimes } from "./timing.js";
 import { tokenise } from "./tokens.js";
 import { projectTokens } from "./vectors.js";
@@ -37,7 +37,7 @@ const PAIR_VIEWS: ReadonlySet<View> = new Set(["scores", "mask", "weights"]);
 export const isPairView = (view: View): boolean => PAIR_VIEWS.has(view);
 
 class Page {
-  settings = $state.raw<Snapshot>(DEFAULTS);
+  settings = $state.raw<Snapshot>(START);
   hover = $state.raw<Active | null>(null);
   painting = $state(false);
   /** A sentence about something that could not be done, and why. */

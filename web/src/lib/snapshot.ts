@@ -2,6 +2,7 @@
 
 import { EVERYTHING, type MaskRules } from "./mask.js";
 import type { Cell } from "./matrix.js";
+import { inEnglish, t } from "./messages.js";
 
 export const VIEWS = ["x", "q", "k", "v", "scores", "mask", "weights", "output"] as const;
 export type View = (typeof VIEWS)[number];
@@ -32,9 +33,12 @@ export interface Snapshot extends MaskRules {
   width: number;
 }
 
+const SENTENCE = t`The cat sat on the mat because the cat was tired.`;
+
+/** What a link does not name, in every language: the same link shows the same in all of them. */
 export const DEFAULTS: Snapshot = {
   ...EVERYTHING,
-  text: "The cat sat on the mat because the cat was tired.",
+  text: inEnglish(SENTENCE),
   head: 0,
   view: "weights",
   arcs: false,
@@ -48,6 +52,9 @@ export const DEFAULTS: Snapshot = {
   kernel: "gaussian",
   width: 1,
 };
+
+/** The page as it begins. */
+export const START: Snapshot = { ...DEFAULTS, text: SENTENCE };
 
 /** Ranges of the sliders; links outside them are brought back inside. */
 export const TEMPERATURE_RANGE = [0.1, 10] as const;
