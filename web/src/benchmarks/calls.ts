@@ -2,7 +2,7 @@
 // mechanisms, as plots of their committed runs.
 import { grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { labelRoom, type Plot, powers, type Series } from "../lib/plot.js";
+import { type Plot, powers, type Series } from "../lib/plot.js";
 import { type Context, distinct, peakOf, readRateOf } from "./results.js";
 
 export type Kind = "decode" | "backward" | "patterns" | "steps";
@@ -127,7 +127,7 @@ export function callPlot(run: CallRun, group: string, at: number | null): Plot {
       { name: words.x, ...ends },
       { name: words.y, log: true, ...tall },
     ];
-    return { x, y, series, at, right: labelRoom(series) };
+    return { x, y, series, at };
   }
   const ticks = linearTicks(most);
   return {
@@ -135,6 +135,5 @@ export function callPlot(run: CallRun, group: string, at: number | null): Plot {
     y: { name: words.y, log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: number },
     series,
     at,
-    right: labelRoom(series),
   };
 }

@@ -2,7 +2,7 @@
 
 import { fixed, grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+import { type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import type { CallRun } from "./calls.js";
 import type { GradientRun } from "./gradients.js";
 
@@ -150,7 +150,6 @@ export function speedPlot(rows: readonly Row[], peak: number | undefined, at: nu
     y: { name: "GFLOP/s", log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: speedTick },
     series,
     at,
-    right: labelRoom(series),
   };
 }
 
@@ -185,7 +184,6 @@ export function curvesPlot({ curves }: Curves, chosen: string, at: number | null
     },
     series,
     at,
-    right: labelRoom(series.map((row) => ({ ...row, name: "" }))),
   };
 }
 
@@ -249,7 +247,6 @@ export function rooflinePlot(run: Run, chosen: string): Plot {
       text: speedTick,
     },
     series: [roof, ...chosenLast(points, chosen)],
-    right: 24,
   };
 }
 
@@ -275,6 +272,5 @@ export function errorPlot({ rows }: Run, chosen: string): Plot {
     x: { name: t`declared bound`, ...axis },
     y: { name: t`largest error`, ...axis },
     series: [diagonal, ...chosenLast(points, chosen)],
-    right: 24,
   };
 }

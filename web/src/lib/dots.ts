@@ -2,6 +2,7 @@
 import type { Palette } from "./palette.js";
 import { powers } from "./plot.js";
 import type { Scene, Shape } from "./scene.js";
+import { roomFor, textWidth } from "./text_width.js";
 
 export interface DotRow {
   name: string;
@@ -24,8 +25,8 @@ export interface Dots {
 
 const ROW = 18;
 const TOP = 44;
-const NAMES = 152;
-const RIGHT = 20;
+/** Between a name and the axis. */
+const GAP = 12;
 const BETWEEN = 40;
 const SIZE = 12;
 const RADIUS = 4;
@@ -42,23 +43,31 @@ const valuesOf = ({ value, other }: DotRow): number[] =>
   [value, other].filter((one) => one !== undefined);
 
 interface Place {
-  left: number;
+  /** Where names end. */
+  names: number;
   px: (value: number) => number;
   ticks: number[];
 }
 
 /** Both columns have the same axis, so that they can be compared. */
-function placesOf({ rows, line }: Dots, width: number): Place[] {
+function placesOf({ rows, line, text }: Dots, width: number): Place[] {
   const all = [...rows.flatMap(valuesOf), ...(line === undefined ? [] : [line])];
   const ticks = powers(Math.min(...all), Math.max(...all));
   const [low, high] = [Math.log(ticks[0] as number), Math.log(ticks.at(-1) as number)];
   const count = columnsIn(width);
   const column = (width - (count - 1) * BETWEEN) / count;
+  // The chosen name is bold, and may be any.
+  const room = roomFor(
+    rows.map(({ name }) => name),
+    SIZE,
+    true,
+  );
+  const beyond = Math.ceil(textWidth(text(ticks.at(-1) as number), SIZE) / 2);
   return Array.from({ length: count }, (_, at) => {
-    const left = at * (column + BETWEEN);
-    const [from, to] = [left + NAMES, left + column - RIGHT];
+    const names = at * (column + BETWEEN) + room;
+    const [from, to] = [names + GAP, names - room + column - beyond];
     const px = (value: number) => from + ((Math.log(value) - low) / (high - low)) * (to - from);
-    return { left, px, ticks };
+    return { names, px, ticks };
   });
 }
 
@@ -84,7 +93,7 @@ function axisShapes(dots: Dots, { px, ticks }: Place, count: number, palette: Pa
 
 function rowShapes(
   row: DotRow,
-  { left, px }: Place,
+  { names, px }: Place,
   y: number,
   isChosen: boolean,
   palette: Palette,
@@ -92,7 +101,7 @@ function rowShapes(
   const fill = isChosen ? palette.roleText.output : palette.ink;
   const name: Shape = {
     kind: "text",
-    x: left + NAMES - 12,
+    x: names,
     y,
     text: row.name,
     size: SIZE,

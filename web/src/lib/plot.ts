@@ -1,8 +1,8 @@
 // Lines over two axes, linear or logarithmic, labelled at their ends.
-import { EM } from "./matrix_layout.js";
 import { decimal } from "./messages.js";
 import type { Palette, Role } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
+import { roomFor, textWidth } from "./text_width.js";
 
 export type Tone = Role | "soft" | "ink" | "faint";
 
@@ -35,14 +35,17 @@ export interface Plot {
   series: readonly Series[];
   /** A place on the x axis that stands out. */
   at?: number | null;
-  /** Room at the right for the labels of the lines. */
-  right?: number;
+  /** What labels of lines may still become: there is room for these too, so that nothing jumps. */
+  labels?: readonly string[];
 }
 
-const MARGIN = { left: 56, top: 28, bottom: 40 };
+const MARGIN = { top: 28, bottom: 40 };
+/** Plots one below the other begin at the same place, unless one of them has longer numbers. */
+const LEAST = { left: 56, right: 16 };
+/** Between the axis and its numbers, and between the end of a line and its label. */
+const GAP = 10;
 const SIZE = 12;
 const LABEL_PITCH = 16;
-const DEFAULT_RIGHT = 96;
 
 type Scale = (value: number) => number;
 
@@ -50,6 +53,20 @@ function scaleOf(axis: Axis, from: number, to: number): Scale {
   const place = (value: number) => (axis.log ? Math.log(value) : value);
   const [low, high] = [place(axis.min), place(axis.max)];
   return (value) => from + ((place(value) - low) / (high - low || 1)) * (to - from);
+}
+
+const labelOf = ({ name, label }: Series): string => label ?? name;
+
+/** As wide as the numbers at the left and the labels at the right are. */
+function margins({ x, y, series, labels = [] }: Plot): { left: number; right: number } {
+  const left = GAP + roomFor(y.ticks.map(y.text), SIZE);
+  const last = textWidth(x.text(x.ticks.at(-1) ?? x.max), SIZE) / 2;
+  const named = [...series.map(labelOf), ...labels].filter((label) => label !== "");
+  const right = named.length > 0 ? GAP + roomFor(named, SIZE) : 0;
+  return {
+    left: Math.max(LEAST.left, left),
+    right: Math.max(LEAST.right, right, Math.ceil(last)),
+  };
 }
 
 export interface PlotScales {
@@ -60,7 +77,8 @@ export interface PlotScales {
 }
 
 export function plotScales(plot: Plot, width: number, height: number): PlotScales {
-  const [left, right] = [MARGIN.left, width - (plot.right ?? DEFAULT_RIGHT)];
+  const margin = margins(plot);
+  const [left, right] = [margin.left, width - margin.right];
   const px = scaleOf(plot.x, left, right);
   const py = scaleOf(plot.y, height - MARGIN.bottom, MARGIN.top);
   const valueAt = (x: number) => {
@@ -88,7 +106,7 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
     const words = plot.y.text(y);
     shapes.push({
       kind: "text",
-      x: MARGIN.left - 10,
+      x: px(plot.x.min) - GAP,
       y: py(y),
       text: words,
       anchor: "end",
@@ -99,7 +117,7 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
   let free = -Infinity;
   for (const tick of plot.x.ticks) {
     const [x, words] = [px(tick), plot.x.text(tick)];
-    const half = (words.length * SIZE * EM) / 2;
+    const half = textWidth(words, SIZE) / 2;
     // On a narrow plot some numbers would touch their neighbours: those are left out.
     if (x - half < free) continue;
     free = x + half + SIZE / 2;
@@ -142,13 +160,14 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
 
 /** Names at the ends of the lines, moved apart where they would touch. */
 function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
-  const x = px(plot.x.max) + 10;
+  const x = px(plot.x.max) + GAP;
   const labels = plot.series
-    .filter(({ points, label }) => points.length > 0 && label !== "")
-    .map(({ name, label, points, tone }) => {
+    .filter((each) => each.points.length > 0 && labelOf(each) !== "")
+    .map((each) => {
+      const { points, tone } = each;
       const end = points.findLast(([, y]) => inside(plot.y, y))?.[1] ?? plot.y.min;
       const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
-      return { text: label ?? name, y, fill: toneColour(palette, tone) };
+      return { text: labelOf(each), y, fill: toneColour(palette, tone) };
     })
     .sort((a, b) => a.y - b.y);
   labels.forEach((label, index) => {
@@ -214,7 +233,3 @@ export function shortCount(value: number): string {
     ? String(value)
     : `${decimal(String(Number((value / 1000 ** step).toPrecision(3))))}${UNITS[step]}`;
 }
-
-/** The width that labels of these lines need. */
-export const labelRoom = (series: readonly Series[]): number =>
-  20 + Math.max(0, ...series.map(({ name, label }) => (label ?? name).length)) * SIZE * EM;

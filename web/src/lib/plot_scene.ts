@@ -2,16 +2,28 @@
 import { t } from "./messages.js";
 import type { Palette } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
+import { roomFor } from "./text_width.js";
 import { DOMAIN, POINTS, type Regression, SAMPLE, truth } from "./worked.js";
 
-const MARGIN = { left: 32, right: 78, top: 12, bottom: 32 };
+const MARGIN = { top: 12, bottom: 32 };
 const Y_RANGE = [-1, 6] as const;
 const SIZE = 12;
+/** Between the axis and its numbers, and between a line and its label. */
+const GAP = 10;
+const TRUTH = t`truth`;
+const ESTIMATE = t`estimate`;
+
+function margins() {
+  return {
+    left: 2 * GAP + roomFor(Y_RANGE.map(String), SIZE),
+    right: GAP + roomFor([TRUTH, ESTIMATE], SIZE, true),
+  };
+}
 
 /** The query nearest to a horizontal position in CSS pixels, or null outside the plot. */
 export function queryAt(x: number, width: number): number | null {
-  const inner = width - MARGIN.left - MARGIN.right;
-  const place = (x - MARGIN.left) / inner;
+  const { left, right } = margins();
+  const place = (x - left) / (width - left - right);
   if (place < -0.02 || place > 1.02) return null;
   const last = SAMPLE.at.length - 1;
   return Math.max(0, Math.min(last, Math.round(place * last)));
@@ -27,12 +39,12 @@ function axes(palette: Palette, height: number, px: Scale, py: Scale): Shape[] {
     const points = [[px(0), py(y)] as const, [px(DOMAIN), py(y)] as const];
     shapes.push({ kind: "path", points, stroke: palette.faint, line: 1 });
     const text = { text: String(y), size: SIZE, fill: palette.soft };
-    shapes.push({ kind: "text", x: MARGIN.left - 10, y: py(y), anchor: "end", ...text });
+    shapes.push({ kind: "text", x: px(0) - GAP, y: py(y), anchor: "end", ...text });
   }
   const name = { size: SIZE, fill: palette.soft, anchor: "start" as const };
-  shapes.push({ kind: "text", x: px(DOMAIN) + 10, y: height - 18, text: "x", ...name });
+  shapes.push({ kind: "text", x: px(DOMAIN) + GAP, y: height - 18, text: "x", ...name });
   const y = { size: SIZE, fill: palette.soft, anchor: "end" as const };
-  shapes.push({ kind: "text", x: MARGIN.left - 10, y: py(Y_RANGE[1] - 1), text: "y", ...y });
+  shapes.push({ kind: "text", x: px(0) - GAP, y: py(Y_RANGE[1] - 1), text: "y", ...y });
   return shapes;
 }
 
@@ -85,10 +97,10 @@ function endLabels(palette: Palette, result: Regression, px: Scale, py: Scale): 
   const last = result.empty.lastIndexOf(false);
   let estimateY = last < 0 ? truthY + 18 : py(result.estimate[last] as number);
   if (Math.abs(estimateY - truthY) < 15) estimateY = truthY + (estimateY < truthY ? -15 : 15);
-  const label = { kind: "text", x: px(DOMAIN) + 8, size: SIZE, anchor: "start" } as const;
+  const label = { kind: "text", x: px(DOMAIN) + GAP, size: SIZE, anchor: "start" } as const;
   return [
-    { ...label, y: truthY, text: t`truth`, fill: palette.soft },
-    { ...label, y: estimateY, text: t`estimate`, fill: palette.roleText.output, bold: true },
+    { ...label, y: truthY, text: TRUTH, fill: palette.soft },
+    { ...label, y: estimateY, text: ESTIMATE, fill: palette.roleText.output, bold: true },
   ];
 }
 
@@ -100,7 +112,8 @@ export function plotScene(
   height: number,
   query: number | null,
 ): Scene {
-  const px: Scale = (x) => MARGIN.left + (x / DOMAIN) * (width - MARGIN.left - MARGIN.right);
+  const { left, right } = margins();
+  const px: Scale = (x) => left + (x / DOMAIN) * (width - left - right);
   const py: Scale = (y) =>
     MARGIN.top +
     ((Y_RANGE[1] - y) / (Y_RANGE[1] - Y_RANGE[0])) * (height - MARGIN.top - MARGIN.bottom);

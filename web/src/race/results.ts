@@ -3,7 +3,7 @@
 import type { Rows } from "../lib/file.js";
 import { fixed, milliseconds, scientific } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { labelRoom, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+import { type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import { shortened } from "../lib/scene.js";
 import { EXACT } from "./request.js";
 import type { RaceRow } from "./run.js";
@@ -111,7 +111,6 @@ export function racePlot(
     },
     series,
     at,
-    right: labelRoom(series),
   };
 }
 

@@ -77,7 +77,6 @@ export function curve(
     },
     y: { ...measure.axis, log: false, min: 0, text: (value) => decimal(String(value)) },
     at,
-    right: 100,
     series: [...compared, ...linesOf(measure, points, looks)],
   };
 }

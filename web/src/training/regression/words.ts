@@ -38,7 +38,6 @@ export function fitPlot(fit: Fit): Plot {
       ticks: [-2, -1, 0, 1, 2],
       text: (y) => fixed(y, 0),
     },
-    right: 80,
     series: [
       { name: t`curve`, points: line(fit.truth), tone: "soft", dash: true },
       { name: t`samples`, label: "", points: samples, tone: "value", scatter: true },
