@@ -35,7 +35,7 @@ export interface Plot {
   series: readonly Series[];
   /** A place on the x axis that stands out. */
   at?: number | null;
-  /** What labels of lines may still become: there is room for these too, so that nothing jumps. */
+  /** Labels that lines may still get, or those of a plot below: there is room for these too. */
   labels?: readonly string[];
 }
 
