@@ -123,12 +123,30 @@ test("cells are painted by dragging, and shown again by painting over them", asy
   }
 });
 
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+
+test("a token that is tapped says where it looks until it is tapped again", async ({ browser }) => {
+  const context = await browser.newContext(PHONE);
+  const page = await context.newPage();
+  const demo = new DemoPage(page);
+  await demo.open(WORDS);
+  const help = page.locator("#sentence-help");
+  const token = page.locator(".tokens li").nth(1);
+  await expect(help).toContainText("or tap it");
+  await token.tap();
+  await expect(help).toHaveText(/^Bars: how much \S+ looks at each token\.$/);
+  await token.tap();
+  await expect(help).toContainText("or tap it");
+  // A cell that is tapped afterwards is read out, and no longer the token.
+  await token.tap();
+  const box = await demo.box();
+  await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height / 2);
+  await expect(demo.readout).toContainText("pinned");
+  await context.close();
+});
+
 test("a finger paints too", async ({ browser }) => {
-  const context = await browser.newContext({
-    viewport: { width: 390, height: 844 },
-    hasTouch: true,
-    isMobile: true,
-  });
+  const context = await browser.newContext(PHONE);
   const page = await context.newPage();
   const demo = new DemoPage(page);
   await demo.open(WORDS);

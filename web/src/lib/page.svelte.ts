@@ -134,6 +134,8 @@ class Page {
   /** Lets a pinned cell go: a touch screen has no Escape. */
   togglePin(cell: Cell): void {
     const { pin } = this.settings;
+    // Else a token that was tapped before would stay in focus.
+    if (this.hover?.view === "x") this.hover = null;
     this.pin(pin?.row === cell.row && pin.column === cell.column ? null : cell);
   }
 
