@@ -10,8 +10,11 @@ const SIZES = {
   phone: { width: 390, height: 844 },
 } as const;
 const THEMES = ["light", "dark"] as const;
-/** A page that is painted while its HTML still arrives may move a part of a formula; nothing else moves. */
-const MOST_SHIFT = 0.001;
+/**
+ * On a phone a page that is painted while its HTML still arrives may move a part of a formula, and nothing else
+ * moves; on a wide screen a line of a caption may.
+ */
+const MOST_SHIFT = { phone: 0.001, wide: 0.02 } as const;
 const TARGET = 44;
 
 /** What has moved since the page was opened: the browser notes it, asked or not. */
@@ -60,7 +63,7 @@ const moving = (page: Page) =>
 
 /** A page that has just been opened in one of the sizes. */
 async function expectInPlace(page: Page, size: keyof typeof SIZES): Promise<void> {
-  expect(await shiftOf(page), `layout shifts, ${size}`).toBeLessThan(MOST_SHIFT);
+  expect(await shiftOf(page), `layout shifts, ${size}`).toBeLessThan(MOST_SHIFT[size]);
   const across = await page.evaluate(() => document.documentElement.scrollWidth);
   expect(across, `sideways, ${size}`).toBeLessThanOrEqual(SIZES[size].width);
   if (size === "phone") expect(await tooSmall(page)).toEqual([]);
