@@ -223,11 +223,12 @@ class BlockLoop : private ScoreBlock {
     }
   }
 
-  void ScaleRow(size_t r, float factor) {
+  // to = factor * row r, whole vectors. May be done in place.
+  void ScaleRow(size_t r, float factor, float* to) {
     const DF d;
-    float* HWY_RESTRICT row = scratch_.output.get() + r * plan_.v_cols;
+    const float* row = scratch_.output.get() + r * plan_.v_cols;
     for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
-      hn::Store(hn::Mul(hn::Load(d, row + c), hn::Set(d, factor)), d, row + c);
+      hn::StoreU(hn::Mul(hn::Load(d, row + c), hn::Set(d, factor)), d, to + c);
     }
   }
 
@@ -373,8 +374,10 @@ class BlockLoop : private ScoreBlock {
     float* HWY_RESTRICT from = scratch_.output.get() + r * plan_.v_cols;
     if (end.empty) {
       std::fill_n(from, width, 0.0f);
+    } else if (p_.output.dtype == DType::kFloat32 && width == plan_.v_cols) {
+      return ScaleRow(r, end.factor, static_cast<float*>(to));
     } else {
-      ScaleRow(r, end.factor);
+      ScaleRow(r, end.factor, from);
     }
     FloatsToStoredRow(from, width, p_.output.dtype, to);
   }

@@ -19,6 +19,12 @@ namespace HWY_NAMESPACE {
 inline constexpr size_t kScoreRows = kTileRows == 6 ? 24 : 16;
 static_assert(kScoreRows <= kMaxRowGroups * kTileRows && kScoreRows <= kMaxTileRows);
 
+// The whole panels that hold the columns.
+HWY_INLINE ColumnRange PanelsOf(const ColumnRange& columns) {
+  return {columns.begin / PanelCols() * PanelCols(),
+          (columns.end + PanelCols() - 1) / PanelCols() * PanelCols()};
+}
+
 // Calls body.template operator()<rows>(first row, columns) for each group of the tile; the last one
 // may have fewer than kTileRows rows.
 template <class Body>

@@ -48,7 +48,7 @@ struct ScoreTile {
   size_t num_keys;
   size_t first;
   size_t last;
-  ColumnRange groups[kMaxRowGroups];  // whole panels of [first, last) that some row of a group sees
+  ColumnRange groups[kMaxRowGroups];  // columns of [first, last) that some row of a group sees
   float* scores;
 
   float* row_scores(size_t r) const { return scores + r * kTileKeys; }

@@ -29,8 +29,8 @@ inline void HideColumns(float* row, size_t from, size_t to) {
   std::fill(row + from, row + std::max(from, to), -std::numeric_limits<float>::infinity());
 }
 
-// Narrows the tile, and each of its row groups, to the panels that some row sees, and classifies
-// it by the range plugs. Only the first `distinct` rows are asked: all, or 1 when all see the same.
+// Narrows the tile to the panels that some row sees, and each of its row groups to the columns, and
+// classifies it by the range plugs. Only the first `distinct` rows are asked: all, or 1 when all see the same.
 inline TileClass NarrowToRanges(ScoreTile& tile, size_t distinct) {
   ColumnRange all = {tile.last, 0};
   bool full = true;
@@ -40,8 +40,8 @@ inline TileClass NarrowToRanges(ScoreTile& tile, size_t distinct) {
       const ColumnRange columns = VisibleColumns(tile, r);
       full = full && columns.begin == 0 && columns.end == tile.num_keys;
       if (columns.begin == columns.end) continue;
-      seen.begin = std::min(seen.begin, columns.begin / PanelCols() * PanelCols());
-      seen.end = std::max(seen.end, (columns.end + PanelCols() - 1) / PanelCols() * PanelCols());
+      seen.begin = std::min(seen.begin, columns.begin);
+      seen.end = std::max(seen.end, columns.end);
     }
     tile.groups[group / kTileRows] = seen;
     all.begin = std::min(all.begin, seen.begin);
@@ -49,8 +49,9 @@ inline TileClass NarrowToRanges(ScoreTile& tile, size_t distinct) {
   }
   if (all.begin >= all.end) return TileClass::kEmpty;
   if (distinct == 1) std::fill_n(tile.groups, kMaxRowGroups, all);
-  tile.first = all.begin;
-  tile.last = all.end;
+  const ColumnRange panels = PanelsOf(all);
+  tile.first = panels.begin;
+  tile.last = panels.end;
   // Padding columns must be hidden like masked ones.
   return full && tile.last == tile.num_keys ? TileClass::kFull : TileClass::kPartial;
 }

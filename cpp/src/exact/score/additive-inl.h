@@ -76,7 +76,7 @@ class AdditiveScore final : public ScorePlug {
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
       const float* panel = panels + c * hidden_dim_;
       ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& columns) HWY_ATTR {
-        if (c < columns.begin || c >= columns.end) return;
+        if (c + PanelCols() <= columns.begin || c >= columns.end) return;
         const float* group = queries + r * hidden_dim_;
         for (size_t i = 0; i + 2 <= kRows; i += 2) FillRows<kRows, 2>(group, i, panel, r, c, tile);
         if constexpr (kRows % 2 == 1) FillRows<kRows, 1>(group, kRows - 1, panel, r, c, tile);

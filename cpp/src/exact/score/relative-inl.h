@@ -70,8 +70,9 @@ class RelativeDotScore final : public ScorePlug {
  private:
   void AddQueryTerms(const float* queries, ScoreTile& tile) const {
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& group) HWY_ATTR {
-      const ColumnRange columns = {std::max(group.begin, tile.first),
-                                   std::min(group.end, tile.last)};
+      const ColumnRange panels = PanelsOf(group);
+      const ColumnRange columns = {std::max(panels.begin, tile.first),
+                                   std::min(panels.end, tile.last)};
       if (columns.begin >= columns.end) return;
       const float* a = queries + r * QueryDepth() + kRows * head_dim_;
       if (AreNeighbours(tile, r, kRows)) return AddQueryTerms<kRows, kRows>(a, tile, r, columns);
@@ -124,7 +125,7 @@ class RelativeDotScore final : public ScorePlug {
   void AddKeyTerms(const float* panels, ScoreTile& tile) const {
     for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
       ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& group) HWY_ATTR {
-        if (c < group.begin || c >= group.end) return;
+        if (c + PanelCols() <= group.begin || c >= group.end) return;
         const size_t step = AreNeighbours(tile, r, kRows) ? kRows : 1;
         for (size_t i = 0; i < kRows; i += step) AddKeyTerms(panels, tile, r + i, step, c);
       });

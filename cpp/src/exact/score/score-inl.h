@@ -59,8 +59,17 @@ class ScorePlug {
   virtual void FillFromRows(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
 
+// The half of the panel at column c that holds all that is seen of it, as columns of the panel; both
+// halves where each holds some.
+HWY_INLINE ColumnRange HalvesSeen(const ColumnRange& seen, size_t c) {
+  const size_t half = PanelCols() / 2;
+  return {seen.begin >= c + half ? half : 0, seen.end <= c + half ? half : 2 * half};
+}
+
 // Runs the register tile over all panels and row groups of a tile, as far as the rows of a group
 // see the panel. Panels are the outer loop: one stays in L1 while the few packed query rows pass.
+// Where only half a panel is seen, which happens at both ends of a window and on the diagonal of
+// causal attention, only that half is computed; vectors of 4 leave too little over for it to pay.
 template <class Op, class Store>
 HWY_INLINE void FillScores(Op op, size_t depth, size_t query_depth,
                            const float* HWY_RESTRICT queries, const float* HWY_RESTRICT panels,
@@ -68,9 +77,17 @@ HWY_INLINE void FillScores(Op op, size_t depth, size_t query_depth,
   for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
     const float* panel = panels + c * depth;
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& columns) HWY_ATTR {
-      if (c < columns.begin || c >= columns.end) return;
-      RegisterTile<ALayout<kRows, 1>, kRows>(op, queries + r * query_depth, panel, depth,
-                                             tile.row_scores(r) + c, kTileKeys, store);
+      if (c + PanelCols() <= columns.begin || c >= columns.end) return;
+      const float* group = queries + r * query_depth;
+      float* to = tile.row_scores(r) + c;
+      if constexpr (hn::MaxLanes(DF()) > 4) {
+        const ColumnRange seen = HalvesSeen(columns, c);
+        if (seen.end - seen.begin < PanelCols()) {
+          return RegisterTile<ALayout<kRows, 1>, kRows, 1>(op, group, panel + seen.begin, depth,
+                                                           to + seen.begin, kTileKeys, store);
+        }
+      }
+      RegisterTile<ALayout<kRows, 1>, kRows>(op, group, panel, depth, to, kTileKeys, store);
     });
   }
 }
