@@ -69,6 +69,15 @@ int64_t WaveUnits(const Plan& plan, int64_t threads) {
   return std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
 }
 
+// How many KV heads threads take whole, each packing its own: nothing waits for the tiles of another
+// thread, which lie in a cache further away. The last ones are shared, so that all threads end
+// together, and so are those that a second-level cache (1 MiB) does not hold.
+int64_t OwnedUnits(const Plan& plan, int64_t threads, int64_t unit_floats) {
+  constexpr int64_t kCached = int64_t{1} << 18;
+  if (HWY_ARCH_WASM || threads == 1 || unit_floats > kCached) return 0;  // WASM: for its size
+  return std::max<int64_t>(0, plan.num_units / threads - 1) * threads;
+}
+
 // Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
 // runs all their blocks, longest first: in causal attention later rows see more keys.
 void RunWaves(const Plan& plan, ThreadPool& pool) {
@@ -88,7 +97,16 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
     float* k = packed.get() + i * tile_floats;
     table[i] = {k, k + plan.KTileFloats(), true};
   }
-  for (int64_t first = 0; first < plan.num_units; first += wave) {
+  const int64_t owned = OwnedUnits(plan, pool.NumThreads(), unit_floats);
+  pool.Run(owned, [&](int64_t unit, int worker) {
+    PackedTile* const own = table.data() + worker * tiles;
+    Scratch& memory = *scratch[static_cast<size_t>(worker)];
+    for (size_t t = 0; t < plan.num_tiles; ++t) PackTile(plan, unit, t, memory.buffers(), own[t]);
+    for (int64_t part = plan.num_parts; part-- > 0;) {
+      RunPart(plan, unit, part, TileSource{own}, memory);
+    }
+  });
+  for (int64_t first = owned; first < plan.num_units; first += wave) {
     const int64_t units = std::min(wave, plan.num_units - first);
     pool.Run(units * tiles, [&](int64_t index, int worker) {
       PackTile(plan, first + index / tiles, static_cast<size_t>(index % tiles),

@@ -29,6 +29,8 @@ std::vector<AttentionCase> Cases() {
   cases.back().scalars.query_offset = QueryOffset::End();
   cases.push_back(MakeCase({.num_heads = 8, .num_kv_heads = 2, .q_len = 1, .kv_len = 1100}, 3));
   cases.push_back(MakeCase({.num_heads = 1, .num_kv_heads = 1, .q_len = 700, .kv_len = 130}, 4));
+  // So many KV heads that each of 9 threads has some to itself, and some are left over.
+  cases.push_back(MakeCase({.num_heads = 20, .num_kv_heads = 20, .q_len = 100, .kv_len = 40}, 6));
   cases.push_back(MakeCase(big, 5));
   cases.back().scalars.window = Window{20, 10};
   cases.back().scalars.query_offset = QueryOffset::At(100);
