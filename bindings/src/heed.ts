@@ -125,10 +125,6 @@ export interface HeedParts {
 
 /** A loaded instance of heed, from `load()`. */
 export class Heed {
-  /** The one list of mechanisms, in its order. */
-  readonly mechanisms: readonly Mechanism[];
-  /** Every parameter that a mechanism may take. */
-  readonly parameters: readonly Parameter[];
   readonly version: string;
   /**
    * "full" has every mechanism, "gradients" (`import "heed/gradients"`) their gradients too, "core"
@@ -210,8 +206,6 @@ export class Heed {
   constructor(parts: HeedParts) {
     const { heap, registry, choice } = parts;
     this.#parts = parts;
-    this.mechanisms = registry.mechanisms;
-    this.parameters = registry.parameters;
     this.version = parts.version;
     this.build = parts.build;
     this.variant = choice.variant;
@@ -288,6 +282,16 @@ export class Heed {
   /** Live tensors, their bytes, and the size of the WebAssembly memory. */
   memory(): MemoryReport {
     return this.#parts.heap.report();
+  }
+
+  /** The one list of mechanisms, in its order. */
+  get mechanisms(): readonly Mechanism[] {
+    return this.#parts.registry.mechanisms;
+  }
+
+  /** Every parameter that a mechanism may take. */
+  get parameters(): readonly Parameter[] {
+    return this.#parts.registry.parameters;
   }
 
   /** Ends the instance: its tensors are gone, its threads stop, its memory can be collected. */

@@ -2,7 +2,7 @@ import { describe, HeedError } from "./errors.js";
 import type { InputRow, KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
 import type { Build } from "./heed.js";
 import { nearest } from "./option_names.js";
-import { readTable } from "./registry_table.js";
+import { Table } from "./registry_table.js";
 
 /** A tensor that a mechanism takes: enough to check one, or to make an example. */
 export interface MechanismInput {
@@ -80,7 +80,7 @@ export const snakeCase: (name: string) => string = remembered((name) =>
 
 const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
 
-type InputTable = ReadonlyMap<string, Omit<MechanismInput, "optional">>;
+type InputTable = Table<InputRow, Omit<MechanismInput, "optional">>;
 
 function toInput(row: InputRow): Omit<MechanismInput, "optional"> {
   const shapes = row.shape.split("|").map((shape) => Object.freeze(words(shape)));
@@ -89,7 +89,7 @@ function toInput(row: InputRow): Omit<MechanismInput, "optional"> {
 
 function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
   const inputs = words(row.inputs).map((word) => {
-    const input = table.get(camelCase(word.replace("?", "")));
+    const input = table.get(word.replace("?", ""));
     if (input === undefined) throw new Error(`${row.id} lists an unknown input ${word}`);
     return Object.freeze({ ...input, optional: word.endsWith("?") });
   });
@@ -128,27 +128,29 @@ function toCallNames(mechanism: Mechanism, parameters: readonly Parameter[]): Ca
 
 /** The registry of a loaded module, in JavaScript's words. */
 export class Registry {
-  readonly mechanisms: readonly Mechanism[];
-  readonly parameters: readonly Parameter[];
-  readonly #byId: ReadonlyMap<string, Mechanism>;
+  readonly #mechanisms: Table<MechanismRow, Mechanism>;
+  readonly #parameters: Table<ParameterRow, Parameter>;
   readonly #callNames = new Map<string, CallNames>();
-  readonly #byName: ReadonlyMap<string, Parameter>;
+  #allMechanisms: readonly Mechanism[] | undefined;
+  #allParameters: readonly Parameter[] | undefined;
 
   readonly #build: Build;
 
   constructor(glue: KernelGlue, build: Build) {
     this.#build = build;
-    const inputs = new Map(
-      readTable<InputRow>(glue.inputs())
-        .map(toInput)
-        .map((input) => [input.name, input]),
-    );
-    this.mechanisms = Object.freeze(
-      readTable<MechanismRow>(glue.mechanisms()).map((row) => toMechanism(row, inputs)),
-    );
-    this.parameters = Object.freeze(readTable<ParameterRow>(glue.parameters()).map(toParameter));
-    this.#byId = new Map(this.mechanisms.map((row) => [row.id, row]));
-    this.#byName = new Map(this.parameters.map((parameter) => [parameter.name, parameter]));
+    const inputs: InputTable = new Table(glue.inputs(), toInput);
+    this.#mechanisms = new Table(glue.mechanisms(), (row) => toMechanism(row, inputs));
+    this.#parameters = new Table(glue.parameters(), toParameter);
+  }
+
+  get mechanisms(): readonly Mechanism[] {
+    this.#allMechanisms ??= this.#mechanisms.all();
+    return this.#allMechanisms;
+  }
+
+  get parameters(): readonly Parameter[] {
+    this.#allParameters ??= this.#parameters.all();
+    return this.#allParameters;
   }
 
   callNames(id: unknown): CallNames {
@@ -164,18 +166,18 @@ export class Registry {
   }
 
   #find(id: unknown): Mechanism {
-    const found = typeof id === "string" ? this.#byId.get(id) : undefined;
+    const found = typeof id === "string" ? this.#mechanisms.get(id) : undefined;
     if (found !== undefined) return found;
-    const near = typeof id === "string" ? nearest(id, this.#byId.keys()) : undefined;
-    const advice = near
-      ? `did you mean \`${near}\`?`
-      : `known ids are ${[...this.#byId.keys()].join(", ")}`;
+    const ids = this.#mechanisms.names;
+    const near = typeof id === "string" ? nearest(id, ids) : undefined;
+    const advice = near ? `did you mean \`${near}\`?` : `known ids are ${ids.join(", ")}`;
     const missing = this.#build === "core" ? '; "heed/core" is a part, "heed" has every one' : "";
     throw new HeedError("option", `id: unknown mechanism ${describe(id)}: ${advice}${missing}`);
   }
 
+  /** By the name that JavaScript has for it. */
   parameter(name: string): Parameter {
-    const found = this.#byName.get(name);
+    const found = this.#parameters.get(snakeCase(name));
     if (found === undefined) throw new HeedError("option", `unknown parameter \`${name}\``);
     return found;
   }
