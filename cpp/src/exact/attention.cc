@@ -69,9 +69,9 @@ int64_t WaveUnits(const Plan& plan, int64_t threads) {
   return std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
 }
 
-// How many KV heads threads take whole, each packing its own: nothing waits for the tiles of another
-// thread, which lie in a cache further away. The last ones are shared, so that all threads end
-// together, and so are those that a second-level cache (1 MiB) does not hold.
+// How many KV heads threads take whole, each packing its own: none waits for the tiles of another,
+// which lie in a cache further away. The last ones are shared, so that all threads end together,
+// and so are those that a second-level cache (1 MiB) does not hold.
 int64_t OwnedUnits(const Plan& plan, int64_t threads, int64_t unit_floats) {
   constexpr int64_t kCached = int64_t{1} << 18;
   if (HWY_ARCH_WASM || threads == 1 || unit_floats > kCached) return 0;  // WASM: for its size

@@ -29,8 +29,8 @@ inline void HideColumns(float* row, size_t from, size_t to) {
   std::fill(row + from, row + std::max(from, to), -std::numeric_limits<float>::infinity());
 }
 
-// Narrows the tile to the panels that some row sees, and each of its row groups to the columns, and
-// classifies it by the range plugs. Only the first `distinct` rows are asked: all, or 1 when all see the same.
+// Narrows the tile to the panels that some row sees, its row groups to the columns, and classifies
+// it by the range plugs. Only the first `distinct` rows are asked: all, or 1 when all see the same.
 inline TileClass NarrowToRanges(ScoreTile& tile, size_t distinct) {
   ColumnRange all = {tile.last, 0};
   bool full = true;
