@@ -59,8 +59,8 @@ class ScorePlug {
   virtual void FillFromRows(const float*, DType, const StoredRows&, ScoreTile&) const {}
 };
 
-// The half of the panel at column c that holds all that is seen of it, as columns of the panel; both
-// halves where each holds some.
+// The half of the panel at column c that holds all that is seen of it, as columns of the panel;
+// both halves where each holds some.
 HWY_INLINE ColumnRange HalvesSeen(const ColumnRange& seen, size_t c) {
   const size_t half = PanelCols() / 2;
   return {seen.begin >= c + half ? half : 0, seen.end <= c + half ? half : 2 * half};
