@@ -6,10 +6,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { curvePlot } from "./curve_plot.mjs";
 import { deviceTables } from "./device_tables.mjs";
+import { targetTable } from "./performance_targets.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/performance.md");
 const marker = /<!-- results: (\S+) threads=(\d+)(?: groups=(\S+))? -->\n[\s\S]*?<!-- end -->/g;
+const targetMarker = /<!-- targets -->\n[\s\S]*?<!-- end -->/g;
 
 const percent = (value) => `${(100 * value).toFixed(0)} %`;
 const ratio = (value) => `${value.toFixed(2)}x`;
@@ -301,15 +303,21 @@ function peaks({ probes, machine }, threads) {
 const results = join(root, "native_bench/results");
 const readJson = (file) => JSON.parse(readFileSync(join(results, file), "utf8"));
 
-/** The result of a name; of a pattern, the one that was measured last. */
-function readResult(file) {
-  if (!file.includes("*")) return readJson(file);
-  const pattern = new RegExp(`^${file.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
-  const fitting = readdirSync(results)
-    .filter((name) => pattern.test(name))
-    .map(readJson);
-  if (fitting.length === 0) throw new Error(`no file of native_bench/results fits ${file}`);
-  return fitting.reduce((last, other) => (other.date > last.date ? other : last));
+/** The file of a name; of a pattern, the one that was measured last. */
+function fileOf(name) {
+  if (!name.includes("*")) return name;
+  const pattern = new RegExp(`^${name.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
+  const fitting = readdirSync(results).filter((file) => pattern.test(file));
+  if (fitting.length === 0) throw new Error(`no file of native_bench/results fits ${name}`);
+  const dates = new Map(fitting.map((file) => [file, readJson(file).date]));
+  return fitting.reduce((last, other) => (dates.get(other) > dates.get(last) ? other : last));
+}
+
+const readResult = (name) => readJson(fileOf(name));
+
+function readNamed(name) {
+  const file = fileOf(name);
+  return { file, result: readJson(file) };
 }
 
 /** The result; only the groups of rows that match, when a page asks for some. */
@@ -339,11 +347,13 @@ function table(file, threads, groups) {
 }
 
 const render = (text) =>
-  text.replace(
-    marker,
-    (whole, file, threads, groups) =>
-      `${whole.split("\n")[0]}\n${table(file, Number(threads), groups)}\n<!-- end -->`,
-  );
+  text
+    .replace(
+      marker,
+      (whole, file, threads, groups) =>
+        `${whole.split("\n")[0]}\n${table(file, Number(threads), groups)}\n<!-- end -->`,
+    )
+    .replace(targetMarker, () => `<!-- targets -->\n${targetTable(readNamed)}\n<!-- end -->`);
 
 /** The pictures that the page shows, by path: drawn from the results that its comments name. */
 function pictures(text) {
