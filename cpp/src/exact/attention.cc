@@ -69,14 +69,16 @@ int64_t WaveUnits(const Plan& plan, int64_t threads) {
   return std::min(plan.num_units, threads == 1 ? 1 : std::max(threads, fitting));
 }
 
+#if !HWY_ARCH_WASM  // where the size of code counts for more
 // How many KV heads threads take whole, each packing its own: none waits for the tiles of another,
 // which lie in a cache further away. The last ones are shared, so that all threads end together,
 // and so are those that a second-level cache (1 MiB) does not hold.
 int64_t OwnedUnits(const Plan& plan, int64_t threads, int64_t unit_floats) {
   constexpr int64_t kCached = int64_t{1} << 18;
-  if (HWY_ARCH_WASM || threads == 1 || unit_floats > kCached) return 0;  // WASM: for its size
+  if (threads == 1 || unit_floats > kCached) return 0;
   return std::max<int64_t>(0, plan.num_units / threads - 1) * threads;
 }
+#endif
 
 // Several blocks per KV head: packs the keys and values of as many KV heads as memory allows, then
 // runs all their blocks, longest first: in causal attention later rows see more keys.
@@ -97,6 +99,9 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
     float* k = packed.get() + i * tile_floats;
     table[i] = {k, k + plan.KTileFloats(), true};
   }
+#if HWY_ARCH_WASM
+  constexpr int64_t owned = 0;
+#else
   const int64_t owned = OwnedUnits(plan, pool.NumThreads(), unit_floats);
   pool.Run(owned, [&](int64_t unit, int worker) {
     PackedTile* const own = table.data() + worker * tiles;
@@ -106,6 +111,7 @@ void RunWaves(const Plan& plan, ThreadPool& pool) {
       RunPart(plan, unit, part, TileSource{own}, memory);
     }
   });
+#endif
   for (int64_t first = owned; first < plan.num_units; first += wave) {
     const int64_t units = std::min(wave, plan.num_units - first);
     pool.Run(units * tiles, [&](int64_t index, int worker) {

@@ -372,12 +372,12 @@ class BlockLoop : private ScoreBlock {
     if (width == 0 || !p_.output.has_value()) return;
     void* to = p_.output.Row(batch_, row.head, row.query);
     float* HWY_RESTRICT from = scratch_.output.get() + r * plan_.v_cols;
+    const bool is_whole = p_.output.dtype == DType::kFloat32 && width == plan_.v_cols;
     if (end.empty) {
       std::fill_n(from, width, 0.0f);
-    } else if (p_.output.dtype == DType::kFloat32 && width == plan_.v_cols) {
-      return ScaleRow(r, end.factor, static_cast<float*>(to));
     } else {
-      ScaleRow(r, end.factor, from);
+      ScaleRow(r, end.factor, is_whole ? static_cast<float*>(to) : from);
+      if (is_whole) return;
     }
     FloatsToStoredRow(from, width, p_.output.dtype, to);
   }
