@@ -116,10 +116,12 @@ std::string RunOnDevice(const DeviceCall& call) {
   outputs.score_stage = call.outputs.score_stage;
   outputs.stored_output = copies.Copy(call.outputs.stored_output);
   outputs.lse = copies.Copy(call.outputs.lse);
-  const cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths),
-                                     copies.Copy(call.query_documents),
-                                     copies.Copy(call.key_documents)};
+  cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths), copies.Copy(call.query_documents),
+                               copies.Copy(call.key_documents)};
   if (call.table.empty()) {
+    arrays.q_scales = copies.Copy(call.q_scales);
+    arrays.k_scales = copies.Copy(call.k_scales);
+    arrays.v_scales = copies.Copy(call.v_scales);
     cuda::Attention(copies.Copy(call.q), copies.Copy(call.k), copies.Copy(call.v), options, outputs,
                     nullptr, arrays);
   } else {

@@ -64,7 +64,10 @@ function readableName(mangled) {
   const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
   if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
   const hopper = hopperColumns(mangled);
-  if (hopper) return `Hopper, ${hopper[0]} columns of keys, ${hopper[1]} of values`;
+  if (hopper) {
+    const type = isFloat8(mangled) ? ", float8" : "";
+    return `Hopper${type}, ${hopper[0]} columns of keys, ${hopper[1]} of values`;
+  }
   const sums = hopperSums(mangled);
   if (sums) {
     return `Hopper, gradients of ${sums.byKeys ? "keys and values" : "queries"}, ${sums.columns} columns`;
@@ -79,6 +82,8 @@ function readableName(mangled) {
     )?.[1] ?? mangled
   );
 }
+
+const isFloat8 = (mangled) => mangled.includes("Float8E4M3");
 
 /** Columns of keys and values of a Hopper kernel's mangled name. */
 function hopperColumns(mangled) {
@@ -100,6 +105,14 @@ function widthsOfProducts(mangled) {
   if (sums) return [sums.byKeys ? 48 : 80, sums.columns];
   const columns = hopperColumns(mangled)[1];
   return [columns > 128 ? 64 : 128, columns];
+}
+
+/** The instruction that multiplies, and the registers of the groups that compute and that load. */
+function planOf(mangled) {
+  if (isFloat8(mangled)) {
+    return { product: (n) => `QGMMA.64x${n}x32.F32.E4M3.E4M3`, computes: 224, loads: 56 };
+  }
+  return { product: (n) => `HGMMA.64x${n}x16`, computes: 232, loads: 40 };
 }
 
 async function compile(nvcc, path, arch, cubin) {
@@ -149,33 +162,35 @@ async function checkProbes(cuobjdump, cubin) {
 }
 
 /** Looks at the machine code of the Hopper kernels of a file. */
-async function checkHopperCode(cuobjdump, cubin, diagnostic) {
+async function checkHopperCode(cuobjdump, cubin, count, diagnostic) {
   const kernels = await disassemble(cuobjdump, cubin);
-  assert.equal(
-    kernels.length,
-    4,
-    "64, 128, 192 and 256 columns, or two kernels of gradients of two",
-  );
+  assert.equal(kernels.length, count);
   for (const sass of kernels) {
     const mangled = sass.slice(0, sass.indexOf("\n"));
     const name = readableName(mangled);
     const widths = widthsOfProducts(mangled);
+    const plan = planOf(mangled);
     for (const n of widths) {
-      assert.ok(sass.includes(`HGMMA.64x${n}x16`), `${name} multiplies with wgmma`);
+      assert.ok(sass.includes(plan.product(n)), `${name} multiplies with wgmma`);
     }
     assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
     assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
-    assert.match(sass, /USETMAXREG\.TRY_ALLOC\S* UP\d+, 0xe8/, `${name} takes 232 registers`);
+    const takes = `USETMAXREG\\.TRY_ALLOC\\S* UP\\d+, 0x${plan.computes.toString(16)}`;
+    assert.match(sass, new RegExp(takes), `${name} takes ${plan.computes} registers`);
     if (hopperSums(mangled)) checkGradientOrder(sass, name, widths[0]);
-    else checkSoftmaxOrder(sass, name, widths[0]);
+    else if (!isFloat8(mangled)) checkSoftmaxOrder(sass, name, widths[0]);
     // From here to where it ends, the code of the group that loads.
-    const producer = sass.match(/USETMAXREG\.DEALLOC\S* 0x28[\s\S]*?\*\/\s+EXIT ;/)?.[0];
-    assert.ok(producer, `${name} gives all but 40 registers back`);
+    const gives = `USETMAXREG\\.DEALLOC\\S* 0x${plan.loads.toString(16)}[\\s\\S]*?\\*/\\s+EXIT ;`;
+    const producer = sass.match(new RegExp(gives))?.[0];
+    assert.ok(producer, `${name} gives all but ${plan.loads} registers back`);
     const registers = [sass.replace(producer, ""), producer].map(
       (code) => highestRegister(code) + 1,
     );
     diagnostic(`${name}: registers up to ${registers[0]} (computes), ${registers[1]} (loads)`);
-    assert.ok(registers[0] <= 232 && registers[1] <= 40, `${name} uses ${registers}`);
+    assert.ok(
+      registers[0] <= plan.computes && registers[1] <= plan.loads,
+      `${name} uses ${registers}`,
+    );
   }
 }
 
@@ -240,8 +255,10 @@ for (const arch of ["sm_80", "sm_90a"]) {
         await t.test("the probes multiply matrices", { skip }, () => checkProbes(cuobjdump, cubin));
         return;
       }
+      // 64, 128, 192 and 256 columns, or two kernels of gradients of two; float8 has the first two.
+      const count = file.includes("float8") ? 2 : 4;
       await t.test(`${file} is wgmma and TMA`, { skip }, (t) =>
-        checkHopperCode(cuobjdump, cubin, (text) => t.diagnostic(text)),
+        checkHopperCode(cuobjdump, cubin, count, (text) => t.diagnostic(text)),
       );
     });
   }

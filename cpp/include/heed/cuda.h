@@ -32,6 +32,16 @@ using Stream = CUstream_st*;  // cudaStream_t; nullptr is the default stream
 inline constexpr double kFloat16Products = 0x1p-10;
 inline constexpr double kBFloat16Products = 0x1p-8;
 
+// The same of q, k and v of float8_e4m3, which the Hopper kernel multiplies as they are. A weight
+// has 4 significant bits, so rounding errs by 2^-4 of it; one below 2^-14 of the row's largest by up
+// to 2^-18 of that, each key once (kFloat8Lost). kFloat8Scores allows for tensor cores, which add
+// products of float8 in fewer bits than float32 has: a score errs by it times the sum of its
+// absolute terms, an output by twice that times max |v|. It waits for a GPU to confirm it. Other
+// kernels multiply these tensors as bfloat16, or in float32.
+inline constexpr double kFloat8Products = 0x1p-4;
+inline constexpr double kFloat8Lost = 0x1p-18;
+inline constexpr double kFloat8Scores = 0x1p-10;
+
 // Whether attention can run on the current device, and if not, why not.
 struct Availability {
   bool usable = false;
@@ -43,10 +53,15 @@ Availability Available();
 // Arrays of a call that lie in device memory, in place of the host arrays of the options. The host
 // cannot check them: a kernel treats a length outside of [0, kv_len] as the nearest one inside and
 // records it for Check(). Giving an array here and in the options is an error.
+//
+// The scales are what numbers of float8_e4m3 tensors are multiplied by, [batch, num_kv_heads, 1, 1]
+// with any strides (0 shares them): a query head has that of its KV head. Absent: 1. Any number is
+// legal; one that is not finite makes the rows of its heads NaN.
 struct DeviceArrays {
   const int32_t* key_lengths = nullptr;      // [batch]; QueryOffset::End() follows them
   const int32_t* query_documents = nullptr;  // [q_len]
   const int32_t* key_documents = nullptr;    // [kv_len]; both or none
+  TensorView<const float> q_scales{}, k_scales{}, v_scales{};  // of tensors of float8_e4m3 alone
 };
 
 // Computes o = softmax(...) v as Attention() does: same shapes, meaning, empty rows, dropout bits
@@ -55,9 +70,9 @@ struct DeviceArrays {
 // with it.
 //
 // Takes    every option but the user functions score_mod, keep_mod and prob_mod; dimensions up to
-//          4096; q, k and v of float32, float16 or bfloat16, each its own, an output of any of
-//          them; lse, weights and scores, not the running statistics. What it lacks is an
-//          Error(kUnsupported) that names the option. Lists of keep patterns (BlockList::keep
+//          4096; q, k and v of float32, float16, bfloat16 or float8_e4m3 (with scales in
+//          `arrays`), each its own, an output of any but the last; lse, weights and scores, not the
+//          running statistics. What it lacks is an Error(kUnsupported) that names the option. Lists of keep patterns (BlockList::keep
 //          included) are host memory. log_gates above 0 and relative_values that are not finite
 //          are not found, as the host cannot read them.
 //          The tile kernel runs Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or
@@ -69,7 +84,8 @@ struct DeviceArrays {
 //          capability 8.0, kMemory when the device is out of memory. What the device finds, Check()
 //          tells.
 // Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
-//          the output add in those types. The row kernel computes in float32.
+//          the output add in those types. The row kernel computes in float32. float8_e4m3 adds what
+//          bfloat16 adds, on Hopper what kFloat8Products says.
 // Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
 //          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
 //          from the stream's pool the host arrays and, where keys are split, splits * batch *

@@ -29,11 +29,9 @@ __global__ void __launch_bounds__(kBlockThreads)
 void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, const Device& device,
                     Stream stream) {
   const HopperPlan plan(call);
-  if (call.problem.q.dtype == DType::kFloat16) {
-    LaunchHopper<Float16>(plan, plan.Params(params), device, stream);
-  } else {
-    LaunchHopper<BFloat16>(plan, plan.Params(params), device, stream);
-  }
+  WithHopperElement(call.problem.q.dtype, [&](auto element) {
+    LaunchHopper<decltype(element)>(plan, plan.Params(params), device, stream);
+  });
 }
 
 // Blocks of the call's kernel that share a multiprocessor.

@@ -265,6 +265,7 @@ class AttentionKernel {
 
   // The score of a visible pair; a bias of -inf hides it.
   HEED_DEVICE float ModifiedScore(int t, int half, int key, float dot) {
+    if (p_.q.scales != nullptr) dot *= ScaleOf(p_.q, batch_, kv_head_, 0);
     if (p_.k.scales != nullptr) dot *= ScaleOf(p_.k, batch_, kv_head_, key);
     const float score = ScaledScore(p_, dot);
     const int64_t row = PackedRow(RowInBlock(t, half));

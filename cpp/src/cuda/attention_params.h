@@ -27,7 +27,8 @@ struct DeviceRows {
   bool vectors;  // every row begins at 16 bytes and is a multiple of them
   const int32_t* table;
   int32_t table_width, page_size, num_pages;
-  const float* scales;  // of the rows of int8 and float8 pages, else nullptr
+  // Of the rows of int8 and float8 pages, and of the KV heads of float8 tensors; else nullptr.
+  const float* scales;
   int64_t scale_strides[3];
 };
 

@@ -59,6 +59,7 @@ DeviceGradient ValidateGradientForDevice(const StoredTensor& q, const StoredTens
   DeviceGradient call;
   call.arrays = arrays;
   call.problem.attention = ValidateInputsForDevice(q, k, v, options, false);
+  CheckScales(call.problem.attention, arrays);
   call.problem.out = out;
   call.problem.lse = lse;
   call.problem.d_out = d_out;

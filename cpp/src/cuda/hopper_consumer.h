@@ -12,6 +12,7 @@
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/float8_tiles.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/hopper_rows.h"
@@ -34,6 +35,7 @@ class HopperConsumer {
       : group_(group),
         p_(params),
         own_(group.index() - 1),
+        scale_(params.scale),
         to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
                                                                          : params.scale * kLog2E) {}
 
@@ -46,7 +48,11 @@ class HopperConsumer {
       FindRows();
       if (tiles.begin < tiles.end) {
         CopyQueries();
-        VisitTiles(tiles);
+        if constexpr (Shape::kIsFloat8) {
+          VisitTilesInTurn(tiles);
+        } else {
+          VisitTiles(tiles);
+        }
       }
       group_.template GroupSum<4>(row_sum_);
       FindPlace(Group::Opaque(item));  // again: registers of tiles are dear
@@ -67,6 +73,10 @@ class HopperConsumer {
   static constexpr int kOut = kValueDim / 2;
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
+  static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));  // numbers of 16 bytes
+  // What weights are multiplied by: 2^kLift, and its inverse.
+  static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
+  static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
 
   HEED_DEVICE int64_t PackedRow(int row_in_group) const {
     return place_.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
@@ -80,6 +90,14 @@ class HopperConsumer {
     place_ = PlaceOfItem(p_, item);
     batch_ = place_.unit / p_.num_kv_heads;
     kv_head_ = place_.unit % p_.num_kv_heads;
+    if constexpr (Shape::kIsFloat8) FindScales();
+  }
+  // Scales come from device memory, and may be 0, negative or not finite: then scores are
+  // multiplied before their maximum is found.
+  HEED_DEVICE void FindScales() {
+    scale_ = p_.scale * ScaleOf(p_.q, batch_, kv_head_, 0) * ScaleOf(p_.k, batch_, kv_head_, 0);
+    const bool after = p_.softcap == 0 && p_.alibi_slopes == nullptr && scale_ > 0;
+    to_base_2_ = after ? scale_ * kLog2E : kLog2E;
   }
 
   // What each row may see, and an empty state. Rows behind the last one see nothing.
@@ -110,14 +128,14 @@ class HopperConsumer {
   // FindKeys() was a barrier: those of the last item are read.
   HEED_DEVICE void CopyQueries() {
     group_.Each([&](int t) {
-      HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / 8; c += kGroupThreads) {
-        const int r = c / (kDim / 8);
-        const int d = c % (kDim / 8) * 8;
+      HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / kChunk; c += kGroupThreads) {
+        const int r = c / (kDim / kChunk);
+        const int byte = c % (kDim / kChunk) * 16;
         const int64_t row = PackedRow(r);
-        const int to = Shape::QueriesAt(own_) + SwizzledOffset(kGroupRows, r, d);
-        if (row < p_.rows && d < p_.q.width) {
+        const int to = Shape::QueriesAt(own_) + SwizzledByte(kGroupRows, r, byte);
+        if (row < p_.rows && byte < p_.q.width * static_cast<int>(sizeof(Element))) {
           const char* from = RowOf(group_, p_.q, batch_, HeadOf(row), QueryOf(row), p_.fault);
-          group_.CopyAsync(t, to, from + d * static_cast<int>(sizeof(Element)));
+          group_.CopyAsync(t, to, from + byte);
         } else {
           group_.StoreChunk(t, to, {0, 0, 0, 0});
         }
@@ -156,6 +174,26 @@ class HopperConsumer {
     group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
   }
 
+  // Products of float8, one after the other. The other group's softmax runs under them: sums of a
+  // tile apart from those of all tiles leave no registers for the next scores.
+  HEED_DEVICE void VisitTilesInTurn(TileSpan tiles) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
+      IssueScores(turn_.stage);
+      group_.template MmaWait<0>();
+      group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
+      Weigh(tile);
+      PackWeights();
+      group_.WaitForPhase(Barriers::ValuesFull(turn_.stage), turn_.parity);
+      if (!IsWhole(tile)) KeepPoisonOut(tile, turn_.stage);
+      IssueTransposedValues(turn_.stage);
+      group_.template MmaWait<0>();
+      group_.ArriveWarps(Barriers::ValuesEmpty(turn_.stage));
+      AddTile();
+      turn_.Advance();
+    }
+  }
+
   // Does every row see every key of the tile?
   HEED_DEVICE bool IsWhole(int32_t tile) const {
     const int64_t first = static_cast<int64_t>(tile) * kKeys;
@@ -164,13 +202,14 @@ class HopperConsumer {
 
   HEED_DEVICE void IssueScores(int stage) {
     group_.MmaFence();
-    HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
-      const int panel = d / kPanelCols;
-      const int column = d % kPanelCols * 2;
+    constexpr int kRowBytes = kDim * static_cast<int>(sizeof(Element));
+    HEED_UNROLL for (int byte = 0; byte < kRowBytes; byte += 32) {
+      const int panel = byte / kPanelBytes;
+      const int column = byte % kPanelBytes;
       const int q = Shape::QueriesAt(own_) + panel * kGroupRows * kPanelBytes + column;
       const int k = Shape::KeysAt(stage) + panel * Shape::kPanelOfKeys + column;
       group_.template MmaShared<kKeys>(Element{}, scores_, group_.Matrix(q, 16),
-                                       group_.Matrix(k, 16), d != 0);
+                                       group_.Matrix(k, 16), byte != 0);
     }
     group_.MmaCommit();
   }
@@ -185,11 +224,41 @@ class HopperConsumer {
     group_.MmaCommit();
   }
 
+  // The weighted values of a tile of float8 alone: tensor cores add in fewer bits than float32 has
+  // (docs/cuda.md), so sums of many tiles are not left to them.
+  HEED_DEVICE void IssueTransposedValues(int stage) {
+    group_.MmaFence();
+    HEED_UNROLL for (int position = 0; position < kKeys; position += 32) {
+      const int v = Shape::ValuesAt(stage) + position;
+      group_.template MmaRegisters<kValueDim>(Element{}, TileSums(), weights_, position / 8,
+                                              group_.Matrix(v, 16), position != 0);
+    }
+    group_.MmaCommit();
+  }
+  // They lie where the scores were, if there are as many.
+  HEED_DEVICE auto& TileSums() {
+    if constexpr (kOut == kScores) {
+      return scores_;
+    } else {
+      return tile_sums_;
+    }
+  }
+  HEED_DEVICE void AddTile() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+        out_(t, n) = fmaf(out_(t, n), shrink_(t, n % 4 / 2), TileSums()(t, n));
+      }
+    });
+  }
+
   // Scores become weights, and join the sums of their rows. A score s stands for s to_base_2_ in
   // base 2: without softcap and ALiBi the scale joins that one multiplication.
   HEED_DEVICE void Weigh(int32_t tile) {
     if (p_.softcap != 0) CapScores();
     if (p_.alibi_slopes != nullptr) AddAlibi(tile);
+    if constexpr (Shape::kIsFloat8) {
+      if (p_.softcap == 0 && p_.alibi_slopes == nullptr && !(scale_ > 0)) ScaleScores();
+    }
     if (!IsWhole(tile)) Hide(tile);
     Registers<float, 2> highest;
     group_.Each([&](int t) {
@@ -206,6 +275,7 @@ class HopperConsumer {
         row_max_(t, half) = fmaxf(before, highest(t, half) * to_base_2_);
         subtrahend[half] = Subtrahend(row_max_(t, half));
         shrink_(t, half) = Group::Exp2(before - subtrahend[half]);
+        subtrahend[half] -= kLift;
         row_sum_(t, half) *= shrink_(t, half);
       }
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
@@ -216,8 +286,13 @@ class HopperConsumer {
     });
   }
 
+  HEED_DEVICE void ScaleScores() {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= scale_;
+    });
+  }
   HEED_DEVICE void CapScores() {
-    const float factor = p_.scale / p_.softcap;
+    const float factor = scale_ / p_.softcap;
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         scores_(t, n) = p_.softcap * tanhf(scores_(t, n) * factor);
@@ -226,7 +301,7 @@ class HopperConsumer {
   }
   // After softcap, which brings the scale in.
   HEED_DEVICE void AddAlibi(int32_t tile) {
-    const float factor = p_.softcap != 0 ? 1.0f : p_.scale;
+    const float factor = p_.softcap != 0 ? 1.0f : scale_;
     group_.Each([&](int t) {
       const int first = FirstKey(t, tile);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
@@ -262,11 +337,22 @@ class HopperConsumer {
     });
   }
 
-  // Two neighbouring sums are a pair of wgmma's operand A, as they are of that of mma.sync.
+  // Two neighbouring sums are a pair of wgmma's operand A, as they are of that of mma.sync. Of
+  // float8 a register holds four, in the order of float8_tiles.h.
   HEED_DEVICE void PackWeights() {
     group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; n += 2) {
-        weights_(t, n / 2) = Group::Pack(Element{}, scores_(t, n), scores_(t, n + 1));
+      if constexpr (Shape::kIsFloat8) {
+        HEED_UNROLL for (int n = 0; n < kScores / 4; ++n) {
+          const int at = n / 2 * 8 + n % 2 * 2;  // keys 16 (n / 2) + 2 (lane % 4), row n % 2
+          const int swapped = n / 2 % 2;
+          weights_(t, n) = Group::PackFour(scores_(t, at + swapped), scores_(t, at + 1 - swapped),
+                                           scores_(t, at + 4 + swapped),
+                                           scores_(t, at + 5 - swapped));
+        }
+      } else {
+        HEED_UNROLL for (int n = 0; n < kScores; n += 2) {
+          weights_(t, n / 2) = Group::Pack(Element{}, scores_(t, n), scores_(t, n + 1));
+        }
       }
     });
   }
@@ -325,29 +411,41 @@ class HopperConsumer {
           }
           HEED_UNROLL for (int n = 0; n < kOut; ++n) {
             const int half = n % 4 / 2;
-            const int at = SwizzledOffset(kKeys, 64 * word + key, Apart(n)) + 2 * column;
-            const uint16_t value = group_.Load(t, Shape::ValuesAt(stage) + at);
-            if (!IsNotFinite(Element{}, value) || !sees[half]) continue;
-            out_(t, n) += ToFloat(Element{value}) * weight[half];
+            const Element value = ValueAt(t, stage, 64 * word + key, Apart(n), column);
+            if (!IsNotFinite(Element{}, value.bits) || !sees[half]) continue;
+            out_(t, n) += ToFloat(value) * weight[half];
           }
         });
       }
     }
   }
 
+  // The value of a key in column + apart.
+  HEED_DEVICE Element ValueAt(int t, int stage, int key, int apart, int column) {
+    if constexpr (Shape::kIsFloat8) {
+      const int at = Shape::ValuesAt(stage) + TransposedByte(kValueDim, key, column + apart);
+      return Element{static_cast<uint8_t>(group_.Load(t, at & ~1) >> at % 2 * 8)};
+    } else {
+      const int at = SwizzledOffset(kKeys, key, apart) + 2 * column;
+      return Element{group_.Load(t, Shape::ValuesAt(stage) + at)};
+    }
+  }
+
   HEED_DEVICE void StoreRows() {
+    float factor = 1;
+    if constexpr (Shape::kIsFloat8) factor = ScaleOf(p_.v, batch_, kv_head_, 0) * kUnlift;
     group_.Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         const int64_t row = PackedRow(RowInGroup(t, half));
         if (row >= p_.rows) continue;
-        const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half)};
+        const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half) * kUnlift};
         const RowEnd end = FinishRow(p_, HeadOf(row), state);
         if (t % 4 == 0 && p_.lse.data != nullptr) {
           StoreAs(DType::kFloat32, RowOfOutput(p_.lse, row), 0, end.lse);
         }
         if (p_.output.data == nullptr) continue;
-        StoreSumsOfRow<Group, kOut>(t, half, out_, end.empty ? 0.0f : end.factor, p_.output.dtype,
-                                    p_.v.width, RowOfOutput(p_.output, row));
+        StoreSumsOfRow<Group, kOut>(t, half, out_, end.empty ? 0.0f : end.factor * factor,
+                                    p_.output.dtype, p_.v.width, RowOfOutput(p_.output, row));
       }
     });
   }
@@ -359,7 +457,7 @@ class HopperConsumer {
   Group& group_;
   const AttentionParams& p_;
   const int own_;  // which consumer
-  const float to_base_2_;
+  float scale_, to_base_2_;
 
   BlockPlace place_;
   int batch_, kv_head_;
@@ -367,6 +465,7 @@ class HopperConsumer {
   Turn turn_;    // of the next keys
 
   Registers<float, kScores> scores_;          // then weights
+  Registers<float, kOut> tile_sums_;          // of float8, where scores_ has no room for them
   Registers<uint32_t, kScores / 2> weights_;  // rounded, for the product
   Registers<float, kOut> out_;                // sums of weighted values
   Registers<float, 2> row_max_;               // in base 2, alike in a quad

@@ -12,6 +12,7 @@
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/float8_tiles.h"
 #include "src/cuda/hopper_consumer.h"
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/hopper_rows.h"
@@ -31,27 +32,66 @@ class HopperProducer {
     EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
       const BlockPlace place = PlaceOfItem(p_, item);
       const TileSpan tiles = TilesOfItem<Shape>(FindKeys(group_, p_, place));
-      HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
-        group_.Leader([&] {
-          LoadTile(keys_, Barriers::KeysEmpty(turn_.stage), Barriers::KeysFull(turn_.stage),
-                   Shape::KeysAt(turn_.stage), Shape::kKeyBytes, tile, place.unit);
-          LoadTile(values_, Barriers::ValuesEmpty(turn_.stage), Barriers::ValuesFull(turn_.stage),
-                   Shape::ValuesAt(turn_.stage), Shape::kValueBytes, tile, place.unit);
-        });
-        turn_.Advance();
+      if constexpr (Shape::kIsFloat8) {
+        LoadAndTranspose(tiles, place.unit);
+      } else {
+        LoadTiles(tiles, place.unit);
       }
     });
   }
 
  private:
   using Barriers = HopperBarriers<Shape::kStages>;
+  using Turn = TileTurn<Shape::kStages>;
 
-  HEED_DEVICE void LoadTile(const typename Group::Map& map, int empty, int full, int to, int bytes,
+  HEED_DEVICE void LoadTiles(TileSpan tiles, int32_t unit) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      group_.Leader([&] {
+        LoadKeys(tile, unit);
+        group_.WaitForPhase(Barriers::ValuesEmpty(turn_.stage), turn_.parity ^ 1);
+        LoadTile(values_, Barriers::ValuesFull(turn_.stage), Shape::ValuesAt(turn_.stage),
+                 Shape::kValueBytes, tile, unit);
+      });
+      turn_.Advance();
+    }
+  }
+
+  // All threads transpose a tile of values while TMA brings the next one.
+  HEED_DEVICE void LoadAndTranspose(TileSpan tiles, int32_t unit) {
+    if (tiles.begin < tiles.end) group_.Leader([&] { LoadRaw(turn_, tiles.begin, unit); });
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      group_.Leader([&] {
+        Turn next = turn_;
+        next.Advance();
+        if (tile + 1 < tiles.end) LoadRaw(next, tile + 1, unit);
+        LoadKeys(tile, unit);
+      });
+      group_.WaitForPhase(Barriers::RawFull(turn_.stage), turn_.parity);
+      group_.WaitForPhase(Barriers::ValuesEmpty(turn_.stage), turn_.parity ^ 1);
+      group_.Each([&](int t) {
+        TransposeValues<Shape>(group_, t, Shape::RawAt(turn_.stage), Shape::ValuesAt(turn_.stage));
+      });
+      group_.FenceProxyAsync();
+      group_.Sync();  // the raw tile is read, and TMA may overwrite it
+      group_.ArriveWarps(Barriers::ValuesFull(turn_.stage));
+      turn_.Advance();
+    }
+  }
+
+  HEED_DEVICE void LoadKeys(int32_t tile, int32_t unit) {
+    group_.WaitForPhase(Barriers::KeysEmpty(turn_.stage), turn_.parity ^ 1);
+    LoadTile(keys_, Barriers::KeysFull(turn_.stage), Shape::KeysAt(turn_.stage), Shape::kKeyBytes,
+             tile, unit);
+  }
+  HEED_DEVICE void LoadRaw(Turn turn, int32_t tile, int32_t unit) {
+    LoadTile(values_, Barriers::RawFull(turn.stage), Shape::RawAt(turn.stage), Shape::kRawBytes,
+             tile, unit);
+  }
+  HEED_DEVICE void LoadTile(const typename Group::Map& map, int full, int to, int bytes,
                             int32_t tile, int32_t unit) {
-    group_.WaitForPhase(empty, turn_.parity ^ 1);
     group_.ArriveExpecting(full, bytes);
     HEED_UNROLL for (int panel = 0; panel < bytes / Shape::kPanelOfKeys; ++panel) {
-      group_.LoadBox(to + panel * Shape::kPanelOfKeys, map, full, panel * kPanelCols,
+      group_.LoadBox(to + panel * Shape::kPanelOfKeys, map, full, panel * Shape::kPanelColumns,
                      tile * Shape::kKeys, unit % p_.num_kv_heads, unit / p_.num_kv_heads);
     }
   }
@@ -60,7 +100,7 @@ class HopperProducer {
   const AttentionParams& p_;
   const typename Group::Map& keys_;
   const typename Group::Map& values_;
-  TileTurn<Shape::kStages> turn_;
+  Turn turn_;
 };
 
 // What each of the block's warp groups does; block `block` of `blocks`.
@@ -73,19 +113,21 @@ HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
     group.Leader([&] {
       for (int stage = 0; stage < Shape::kStages; ++stage) {
         group.InitBarrier(Barriers::KeysFull(stage), 1);
-        group.InitBarrier(Barriers::ValuesFull(stage), 1);
-        group.InitBarrier(Barriers::KeysEmpty(stage), kConsumers * kGroupThreads / kWarp);
-        group.InitBarrier(Barriers::ValuesEmpty(stage), kConsumers * kGroupThreads / kWarp);
+        group.InitBarrier(Barriers::ValuesFull(stage), Shape::kIsFloat8 ? kGroupWarps : 1);
+        if (Shape::kIsFloat8) group.InitBarrier(Barriers::RawFull(stage), 1);
+        group.InitBarrier(Barriers::KeysEmpty(stage), kConsumers * kGroupWarps);
+        group.InitBarrier(Barriers::ValuesEmpty(stage), kConsumers * kGroupWarps);
       }
       group.FenceInitOfBarriers();
     });
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<kProducerRegisters>();
+    group.template GiveRegistersBack<Shape::kIsFloat8 ? kTransposerRegisters
+                                                       : kProducerRegisters>();
     HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
   } else {
-    group.template TakeRegisters<kConsumerRegisters>();
+    group.template TakeRegisters<Shape::kIsFloat8 ? kFloat8Registers : kConsumerRegisters>();
     HopperConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

@@ -58,6 +58,8 @@ extern template void LaunchHopper<Float16>(const HopperPlan&, const AttentionPar
                                            Stream);
 extern template void LaunchHopper<BFloat16>(const HopperPlan&, const AttentionParams&,
                                             const Device&, Stream);
+extern template void LaunchHopper<Float8E4M3>(const HopperPlan&, const AttentionParams&,
+                                              const Device&, Stream);
 
 }  // namespace heed::cuda
 

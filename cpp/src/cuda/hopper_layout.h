@@ -1,14 +1,15 @@
 // Where the Hopper kernel keeps its tiles in shared memory, and how it tells the tensor cores:
 // plain functions of numbers, tested on the host.
 //
-// A tile of `rows` rows lies in panels of 64 columns, one panel after the other. A row of a panel
-// is 128 bytes, eight chunks of 16; eight rows are 1024 bytes. Chunk c of row r stands at place c ^
+// A tile of `rows` rows lies in panels of 64 columns (128 of float8), one panel after the other. A
+// row of a panel is 128 bytes, eight chunks of 16; eight rows are 1024 bytes. Chunk c of row r stands at place c ^
 // (r % 8) of its row: "128-byte swizzle", as TMA stores it and wgmma reads it (PTX ISA 9.0,
 // "Swizzling modes" of tensors and "Shared memory matrix layout" of wgmma).
 #ifndef HEED_SRC_CUDA_HOPPER_LAYOUT_H_
 #define HEED_SRC_CUDA_HOPPER_LAYOUT_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
@@ -16,6 +17,7 @@
 namespace heed::cuda {
 
 inline constexpr int kGroupThreads = 128;  // a warp group: four warps, what wgmma works with
+inline constexpr int kGroupWarps = kGroupThreads / 32;
 inline constexpr int kConsumers = 2;       // warp groups that compute; one more loads
 inline constexpr int kGroups = kConsumers + 1;
 inline constexpr int kGroupRows = 64;  // of a consumer
@@ -25,15 +27,24 @@ inline constexpr int kHopperRows = kConsumers * kGroupRows;
 inline constexpr int kProducerRegisters = 40;
 inline constexpr int kConsumerRegisters = 232;
 static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
+// Where the group that loads transposes too: as many in all.
+inline constexpr int kTransposerRegisters = 56;
+inline constexpr int kFloat8Registers = 224;
+static_assert(kTransposerRegisters + kConsumers * kFloat8Registers ==
+              kProducerRegisters + kConsumers * kConsumerRegisters);
 
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
 inline constexpr int kSwizzleBytes = 1024;
 
-// Byte offset of column `col` of row `row` in a tile of `rows` rows.
+// Where byte `byte` of row `row` lies in a tile of `rows` rows.
+HEED_DEVICE constexpr int SwizzledByte(int rows, int row, int byte) {
+  const int chunk = byte % kPanelBytes / 16 ^ row % 8;
+  return (byte / kPanelBytes * rows + row) * kPanelBytes + chunk * 16 + byte % 16;
+}
+// The same of column `col` of 16-bit numbers.
 HEED_DEVICE constexpr int SwizzledOffset(int rows, int row, int col) {
-  const int chunk = col % kPanelCols / 8 ^ row % 8;
-  return (col / kPanelCols * rows + row) * kPanelBytes + chunk * 16 + col % 8 * 2;
+  return SwizzledByte(rows, row, 2 * col);
 }
 
 // wgmma's matrix descriptor (PTX ISA 9.0, "Matrix descriptor format"): a matrix of 128-byte swizzle
@@ -52,8 +63,8 @@ HEED_DEVICE constexpr uint64_t AdvancedDescriptor(uint64_t matrix, int bytes) {
   return matrix + static_cast<uint32_t>(bytes >> 4);
 }
 
-// A tensor [batch, heads, len, width] of 16-bit numbers as TMA sees it, innermost dimension first,
-// read in boxes of 64 columns by `rows` rows. What lies outside of the tensor is read as 0.
+// A tensor [batch, heads, len, width] as TMA sees it, innermost dimension first, read in boxes of
+// kPanelBytes (64 columns of 16-bit numbers) by `rows` rows. What lies outside of the tensor is read as 0.
 struct TileMap {
   const char* data;
   DType dtype;
@@ -63,17 +74,29 @@ struct TileMap {
 };
 
 // Sizes of the kernel on elements T: head_dim up to kDim, head_dim_v up to kValueDim.
+//
+// Products of float8 want both operands with the k of the product contiguous. Those of values are
+// transposed for that (float8_tiles.h): they arrive as raw tiles, and become a row of keys for each
+// column.
 template <class T, int kDim_, int kValueDim_>
 struct HopperShape {
   using Element = T;
+  static constexpr bool kIsFloat8 = std::is_same_v<T, Float8E4M3>;
+  static constexpr int kPanelColumns = kPanelBytes / static_cast<int>(sizeof(T));
+  HEED_DEVICE static constexpr int PanelsOf(int columns) {
+    return (columns + kPanelColumns - 1) / kPanelColumns;
+  }
   static constexpr int kDim = kDim_;
   static constexpr int kValueDim = kValueDim_;
   static constexpr int kKeys = kValueDim <= 128 ? 128 : 64;  // of a tile
   static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
-  static constexpr int kQueryBytes = kDim / kPanelCols * kGroupRows * kPanelBytes;
+  static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
-  static constexpr int kKeyBytes = kDim / kPanelCols * kPanelOfKeys;
-  static constexpr int kValueBytes = kValueDim / kPanelCols * kPanelOfKeys;
+  static constexpr int kKeyBytes = PanelsOf(kDim) * kPanelOfKeys;
+  static constexpr int kRawBytes = kIsFloat8 ? PanelsOf(kValueDim) * kPanelOfKeys : 0;
+  static constexpr int kValueBytes =
+      kIsFloat8 ? kValueDim * kPanelBytes : PanelsOf(kValueDim) * kPanelOfKeys;
+  static_assert(!kIsFloat8 || kKeys == kPanelBytes);
 
   // Offsets in shared memory, of which the tiles are multiples of kSwizzleBytes.
   HEED_DEVICE static constexpr int QueriesAt(int consumer) { return consumer * kQueryBytes; }
@@ -83,7 +106,11 @@ struct HopperShape {
   HEED_DEVICE static constexpr int ValuesAt(int stage) {
     return KeysAt(kStages) + stage * kValueBytes;
   }
-  static constexpr int kBytes = kConsumers * kQueryBytes + kStages * (kKeyBytes + kValueBytes);
+  HEED_DEVICE static constexpr int RawAt(int stage) {
+    return ValuesAt(kStages) + stage * kRawBytes;
+  }
+  static constexpr int kBytes =
+      kConsumers * kQueryBytes + kStages * (kKeyBytes + kValueBytes + kRawBytes);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.
@@ -93,9 +120,10 @@ struct HopperBarriers {
   HEED_DEVICE static constexpr int KeysEmpty(int stage) { return kStages + stage; }
   HEED_DEVICE static constexpr int ValuesFull(int stage) { return 2 * kStages + stage; }
   HEED_DEVICE static constexpr int ValuesEmpty(int stage) { return 3 * kStages + stage; }
-  static constexpr int kCount = 4 * kStages;
+  HEED_DEVICE static constexpr int RawFull(int stage) { return 4 * kStages + stage; }
+  static constexpr int kCount = 5 * kStages;
 };
-inline constexpr int kMaxBarriers = 8;
+inline constexpr int kMaxBarriers = 10;
 // Behind the tiles: barriers, and what warps of a group tell each other.
 inline constexpr int kExtraBytes = 8 * kMaxBarriers + kGroups * 4 * 4 * 4;
 

@@ -157,6 +157,28 @@ __device__ __forceinline__ void MmaWait() {
                  : OUT                                                                             \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));                    \
   }
+// The same of float8, m64nNk32: b is N x 32 and row-major in shared memory in both, as 8-bit
+// operands are never transposed. c = a b^T (+ c), a 64 x 32 in shared memory or in registers.
+#define HEED_MMA_SHARED_8(N, SUMS, OUT, a_at, b_at, add_at)                                   \
+  __device__ __forceinline__ void MmaShared(Float8E4M3, float* c, uint64_t a, uint64_t b,     \
+                                            bool add, Columns<N>) {                           \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                               \
+                 ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", " a_at   \
+                 ", " b_at ", add, 1, 1;\n}"                                                  \
+                 : OUT                                                                        \
+                 : "l"(a), "l"(b), "r"(add ? 1 : 0));                                         \
+  }
+#define HEED_MMA_REGISTERS_8(N, SUMS, OUT, a0, a1, a2, a3, b_at, add_at)                            \
+  __device__ __forceinline__ void MmaRegisters(Float8E4M3, float* c, const uint32_t* a, uint64_t b, \
+                                               bool add, Columns<N>) {                              \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                                     \
+                 ", 0;\n"                                                                           \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", {" a0 ", " a1  \
+                 ", " a2 ", " a3 "}, " b_at ", add, 1, 1;\n}"                                       \
+                 : OUT                                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0));           \
+  }
 #define HEED_OUT_ALL_48 HEED_OUT_8(c, 0), HEED_OUT_8(c, 8), HEED_OUT_8(c, 16)
 #define HEED_OUT_ALL_80 HEED_OUT_32(c, 0), HEED_OUT_8(c, 32)
 #define HEED_OUT_ALL_64 HEED_OUT_32(c, 0)
@@ -186,7 +208,12 @@ HEED_MMA_REGISTERS(Float16, "f16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128",
                    "%131", "%132", "%133")
 HEED_MMA_REGISTERS(BFloat16, "bf16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128", "%129", "%130",
                    "%131", "%132", "%133")
+HEED_MMA_SHARED_8(128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
+HEED_MMA_REGISTERS_8(64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35", "%36", "%37")
+HEED_MMA_REGISTERS_8(128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66", "%67", "%68", "%69")
 
+#undef HEED_MMA_SHARED_8
+#undef HEED_MMA_REGISTERS_8
 #undef HEED_MMA_SHARED
 #undef HEED_MMA_REGISTERS
 #undef HEED_OUT_ALL_64
@@ -206,6 +233,21 @@ HEED_MMA_REGISTERS(BFloat16, "bf16", 256, HEED_SUMS_128, HEED_OUT_ALL_256, "%128
 #undef HEED_FROM_64_TO_127
 #undef HEED_OUT_32
 #undef HEED_OUT_8
+
+// "cvt", .e4m3x2: four floats, rounded to nearest even, the first to the lowest byte. Beyond 448
+// they become it.
+__device__ __forceinline__ uint32_t PackFour(float first, float second, float third, float fourth) {
+  uint32_t word;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}"
+      : "=r"(word)
+      : "f"(first), "f"(second), "f"(third), "f"(fourth));
+  return word;
+}
 
 // "ex2": 2^x to 2 units of the last place; results below 2^-126 are 0. Volatile, so that it stays
 // before the waits that it should run under.

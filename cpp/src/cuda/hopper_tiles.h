@@ -18,32 +18,40 @@ HEED_DEVICE constexpr int RowInGroup(int t, int half) {
 // Sum n of a thread is that of column AccumulatorCol(lane, 0) + Apart(n).
 HEED_DEVICE constexpr int Apart(int n) { return n / 4 * 8 + n % 2; }
 
-// Whether a 16-bit number is infinite or NaN: all bits of its exponent are set.
+// Whether a number is infinite or NaN: all bits of its exponent are set. float8 has no infinity, and
+// a NaN where all bits but the sign are.
 HEED_DEVICE constexpr bool IsNotFinite(Float16, uint16_t bits) { return (~bits & 0x7c00) == 0; }
 HEED_DEVICE constexpr bool IsNotFinite(BFloat16, uint16_t bits) { return (~bits & 0x7f80) == 0; }
+HEED_DEVICE constexpr bool IsNotFinite(Float8E4M3, uint16_t bits) { return (~bits & 0x7f) == 0; }
 
-// Whether the chunk of eight numbers at `at` holds one that is not finite.
+template <class T>
+inline constexpr int kBitsOf = 8 * static_cast<int>(sizeof(T));
+
+// Whether the 16 bytes at `at` hold a number that is not finite.
 template <class Group, class T>
 HEED_DEVICE bool HasPoison(Group& group, T type, int t, int at) {
-  uint32_t pairs[4];
-  group.LoadChunk(t, at, pairs);
+  uint32_t words[4];
+  group.LoadChunk(t, at, words);
   bool found = false;
   HEED_UNROLL for (int n = 0; n < 4; ++n) {
-    found = found || IsNotFinite(type, static_cast<uint16_t>(pairs[n])) ||
-            IsNotFinite(type, static_cast<uint16_t>(pairs[n] >> 16));
+    HEED_UNROLL for (int bit = 0; bit < 32; bit += kBitsOf<T>) {
+      found = found || IsNotFinite(type, static_cast<uint16_t>(words[n] >> bit));
+    }
   }
   return found;
 }
 // Such numbers become 0.
 template <class Group, class T>
 HEED_DEVICE void ClearPoison(Group& group, T type, int t, int at) {
-  uint32_t pairs[4];
-  group.LoadChunk(t, at, pairs);
+  constexpr uint32_t kOnes = (1u << kBitsOf<T>) - 1;
+  uint32_t words[4];
+  group.LoadChunk(t, at, words);
   HEED_UNROLL for (int n = 0; n < 4; ++n) {
-    if (IsNotFinite(type, static_cast<uint16_t>(pairs[n]))) pairs[n] &= 0xffff0000u;
-    if (IsNotFinite(type, static_cast<uint16_t>(pairs[n] >> 16))) pairs[n] &= 0xffffu;
+    HEED_UNROLL for (int bit = 0; bit < 32; bit += kBitsOf<T>) {
+      if (IsNotFinite(type, static_cast<uint16_t>(words[n] >> bit))) words[n] &= ~(kOnes << bit);
+    }
   }
-  group.StoreChunk(t, at, pairs);
+  group.StoreChunk(t, at, words);
 }
 
 template <class Group, int N>

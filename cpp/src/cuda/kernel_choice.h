@@ -27,11 +27,11 @@ void WithProductsOf(const KernelShape& shape, const Body& body) {
   body(typename ProductsOf<T, 256, 32>::Type());
 }
 
-// Calls body(T()) with the element type.
+// Calls body(T()) with the type that tensors of `dtype` are multiplied in.
 template <class Body>
 void WithElement(DType dtype, const Body& body) {
   if (dtype == DType::kFloat16) return body(Float16());
-  if (dtype == DType::kBFloat16) return body(BFloat16());
+  if (dtype == DType::kBFloat16 || dtype == DType::kFloat8E4M3) return body(BFloat16());
   body(float());
 }
 

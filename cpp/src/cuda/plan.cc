@@ -23,17 +23,21 @@ bool HasVectors(const StoredTensor& t) {
   return aligned;
 }
 
+DeviceRows ScaledRowsOf(const StoredTensor& t, const TensorView<const float>& scales) {
+  DeviceRows rows = RowsOf(t);
+  if (!scales.has_value()) return rows;
+  rows.scales = scales.data;
+  std::copy_n(scales.strides.begin(), 3, rows.scale_strides);
+  return rows;
+}
+
 DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& scales,
                    const DeviceProblem& call) {
-  DeviceRows rows = RowsOf(pages);
+  DeviceRows rows = ScaledRowsOf(pages, scales);
   rows.table = call.table;
   rows.table_width = static_cast<int32_t>(call.table_width);
   rows.page_size = static_cast<int32_t>(pages.shape[2]);
   rows.num_pages = static_cast<int32_t>(pages.shape[0]);
-  if (!scales.has_value()) return rows;
-  rows.scales = scales.data;
-  std::copy_n(scales.strides.begin(), 3, rows.scale_strides);
-  rows.vectors = false;  // bytes become elements on their way
   return rows;
 }
 
@@ -68,7 +72,7 @@ DeviceRows RowsOf(const StoredTensor& t) {
   rows.dtype = t.dtype;
   for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
   rows.width = static_cast<int32_t>(t.shape[3]);
-  rows.vectors = HasVectors(t);
+  rows.vectors = size > 1 && HasVectors(t);  // bytes become elements on their way
   return rows;
 }
 
@@ -140,9 +144,14 @@ void AttentionPlan::SetSplits(const AttentionProblem& p, int64_t resident) {
 
 void AttentionPlan::SetRows(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
-  params_.q = RowsOf(p.q);
-  params_.k = call.table != nullptr ? PagesOf(call.k_pages, call.k_scales, call) : RowsOf(p.k);
-  params_.v = call.table != nullptr ? PagesOf(call.v_pages, call.v_scales, call) : RowsOf(p.v);
+  params_.q = ScaledRowsOf(p.q, call.arrays.q_scales);
+  if (call.table != nullptr) {
+    params_.k = PagesOf(call.k_pages, call.k_scales, call);
+    params_.v = PagesOf(call.v_pages, call.v_scales, call);
+  } else {
+    params_.k = ScaledRowsOf(p.k, call.arrays.k_scales);
+    params_.v = ScaledRowsOf(p.v, call.arrays.v_scales);
+  }
   params_.output = OutputOf(p.output);
   if (p.outputs.lse.has_value()) params_.lse = OutputOf(StoredOutput(p.outputs.lse));
 }

@@ -28,6 +28,9 @@ struct DeviceProblem {
 // Do the device arrays fit the options? Throws Error.
 void CheckArrays(const AttentionOptions& options, const DeviceArrays& arrays);
 
+// Do the scales of float8 tensors fit them? Throws Error.
+void CheckScales(const AttentionProblem& p, const DeviceArrays& arrays);
+
 // Refuses options that the device path lacks, then validates everything but what the numbers of
 // tensors are: they lie on the device. Throws Error.
 AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,

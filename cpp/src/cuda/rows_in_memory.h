@@ -26,9 +26,13 @@ HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h
          j % rows.page_size * rows.strides[2];
 }
 
-// What the numbers of row j of int8 or float8 pages are multiplied by.
+// What the numbers of row j of int8 or float8 pages, or of KV head h of float8 tensors, are
+// multiplied by.
 HEED_DEVICE float ScaleOf(const DeviceRows& rows, int b, int h, int j) {
   if (rows.scales == nullptr) return 1.0f;
+  if (rows.table == nullptr) {
+    return rows.scales[b * rows.scale_strides[0] + h * rows.scale_strides[1]];
+  }
   const int32_t page = rows.table[static_cast<int64_t>(b) * rows.table_width + j / rows.page_size];
   if (page < 0 || page >= rows.num_pages) return 1.0f;  // its numbers are zeros
   return rows.scales[page * rows.scale_strides[0] + h * rows.scale_strides[1] +
@@ -49,12 +53,12 @@ HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, flo
   x = LoadAs(rows.dtype, row, d);
 }
 HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, Float16& x) {
-  x = rows.scales == nullptr ? reinterpret_cast<const Float16*>(row)[d]
-                             : ToFloat16(LoadAs(rows.dtype, row, d));
+  x = rows.dtype == DType::kFloat16 ? reinterpret_cast<const Float16*>(row)[d]
+                                    : ToFloat16(LoadAs(rows.dtype, row, d));
 }
 HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, BFloat16& x) {
-  x = rows.scales == nullptr ? reinterpret_cast<const BFloat16*>(row)[d]
-                             : ToBFloat16(LoadAs(rows.dtype, row, d));
+  x = rows.dtype == DType::kBFloat16 ? reinterpret_cast<const BFloat16*>(row)[d]
+                                     : ToBFloat16(LoadAs(rows.dtype, row, d));
 }
 
 // Starts to copy kRows rows into a tile of Products (products.h). row(r) is where row r begins;

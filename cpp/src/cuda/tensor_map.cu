@@ -25,15 +25,21 @@ EncodeTiled FindEncodeTiled() {
   return reinterpret_cast<EncodeTiled>(function);
 }
 
+CUtensorMapDataType TypeOf(DType dtype) {
+  if (dtype == DType::kFloat8E4M3) return CU_TENSOR_MAP_DATA_TYPE_UINT8;  // TMA has no float8
+  return dtype == DType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
 }  // namespace
 
 CUtensorMap Encode(const TileMap& map) {
   static const EncodeTiled encode = FindEncodeTiled();
-  const CUtensorMapDataType type = map.dtype == DType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  const CUtensorMapDataType type = TypeOf(map.dtype);
   const cuuint64_t sizes[4] = {map.sizes[0], map.sizes[1], map.sizes[2], map.sizes[3]};
   const cuuint64_t strides[3] = {map.strides[0], map.strides[1], map.strides[2]};
-  const cuuint32_t box[4] = {kPanelCols, map.rows, 1, 1};
+  const cuuint32_t columns = static_cast<cuuint32_t>(kPanelBytes / ElementSize(map.dtype));
+  const cuuint32_t box[4] = {columns, map.rows, 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   CUtensorMap encoded;
   const CUresult result =

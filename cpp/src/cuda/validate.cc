@@ -75,6 +75,12 @@ DType ElementOf(const StoredTensor& pages, DType query) {
   return HasScales(pages.dtype) ? query : pages.dtype;
 }
 
+// A tensor as the checks of the CPU, which knows no float8, take it.
+StoredTensor Checkable(const StoredTensor& t) {
+  const bool is_float8 = t.dtype == DType::kFloat8E4M3;
+  return {t.data, is_float8 ? DType::kBFloat16 : t.dtype, t.shape, t.strides};
+}
+
 void CheckPages(const PagedKeys& keys) {
   CheckPool("k_pages", keys.k_pages, "k_scales", keys.k_scales);
   CheckPool("v_pages", keys.v_pages, "v_scales", keys.v_scales);
@@ -110,6 +116,27 @@ void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
   }
 }
 
+void CheckScales(const AttentionProblem& p, const DeviceArrays& arrays) {
+  struct Scaled {
+    const char* name;
+    DType dtype;
+    const char* scales_name;
+    const TensorView<const float>& scales;
+  };
+  for (const Scaled& s : {Scaled{"q", p.q.dtype, "q_scales", arrays.q_scales},
+                          Scaled{"k", p.k.dtype, "k_scales", arrays.k_scales},
+                          Scaled{"v", p.v.dtype, "v_scales", arrays.v_scales}}) {
+    if (!s.scales.has_value()) continue;
+    if (s.dtype != DType::kFloat8E4M3) {
+      Fail(ErrorCode::kOption, "{} is given: {} has element type {}; float8_e4m3 has scales",
+           {s.scales_name, s.name, DTypeName(s.dtype)});
+    }
+    CheckInput(s.scales_name, s.scales);
+    CheckShape(s.scales_name, s.scales.shape, {p.batch, p.num_kv_heads, 1, 1},
+               "[batch, num_kv_heads, 1, 1]");
+  }
+}
+
 AttentionProblem ValidateInputsForDevice(const StoredTensor& q, const StoredTensor& k,
                                          const StoredTensor& v, const AttentionOptions& options,
                                          bool wants_lse) {
@@ -132,7 +159,10 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const StoredTensor& k, co
   CheckArrays(options, arrays);
   DeviceProblem call;
   call.arrays = arrays;
-  call.problem = ValidateInputsForDevice(q, k, v, options, outputs.lse.has_value());
+  call.problem = ValidateInputsForDevice(Checkable(q), Checkable(k), Checkable(v), options,
+                                         outputs.lse.has_value());
+  call.problem.q = q, call.problem.k = k, call.problem.v = v;
+  CheckScales(call.problem, arrays);
   CompleteOutputs(call.problem, outputs);
   return call;
 }
@@ -141,6 +171,9 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays) {
   CheckPages(keys);
+  if (q.dtype == DType::kFloat8E4M3) {
+    Fail(ErrorCode::kUnsupported, "q has element type float8_e4m3; with pages it has 16 or 32 bits");
+  }
   RefuseWhen(outputs.scores.has_value() && outputs.score_stage != ScoreStage::kBiased,
              "scores before the biases, which show keys beyond the lengths, of pages", kInstead);
   const int64_t kv_len = keys.table_width * keys.k_pages.shape[2];

@@ -137,7 +137,7 @@ class DeviceWarpGroup : public DeviceBlock {
     __syncwarp();
     ptx::MmaWait<kPending>();
   }
-  // c = a b^T, or c += a b^T: 64 x 16 and kCols x 16.
+  // c = a b^T, or c += a b^T: 64 x 16 and kCols x 16, of float8 32 columns of each.
   template <int kCols, class T, int N>
   HEED_DEVICE void MmaShared(T type, Registers<float, N>& c, uint64_t a, uint64_t b, bool add) {
     static_assert(N == kCols / 2);
@@ -149,6 +149,16 @@ class DeviceWarpGroup : public DeviceBlock {
                                 uint64_t b) {
     static_assert(N == kCols / 2);
     ptx::MmaRegisters(type, c.all(), a.all() + from, b, ptx::Columns<kCols>());
+  }
+  // The same of float8: c = a b^T (+ c), 64 x 32 in registers and kCols x 32.
+  template <int kCols, int N, int M>
+  HEED_DEVICE void MmaRegisters(Float8E4M3 type, Registers<float, N>& c, Registers<uint32_t, M>& a,
+                                int from, uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    ptx::MmaRegisters(type, c.all(), a.all() + from, b, add, ptx::Columns<kCols>());
+  }
+  HEED_DEVICE static uint32_t PackFour(float first, float second, float third, float fourth) {
+    return ptx::PackFour(first, second, third, fourth);
   }
   // x, of which the compiler knows nothing: what is made of it is not kept from one use to the next
   // (all columns of a thread would take a hundred registers).

@@ -43,6 +43,33 @@ TensorView<const T> OnDeviceOnly(const Extents& shape) {
 
 TEST(DeviceBoundary, TakesWhatItOffers) { Call().Validate(); }
 
+// q, k and v of float8_e4m3: 8 columns, and scales of their two heads.
+void MakeFloat8(Call& c) {
+  for (StoredTensor* t : {&c.q, &c.k, &c.v}) t->dtype = DType::kFloat8E4M3;
+  c.arrays.q_scales = c.arrays.k_scales = c.arrays.v_scales = OnDeviceOnly<float>({1, 2, 1, 1});
+}
+
+TEST(DeviceBoundary, TakesFloat8WithScalesAndWithout) {
+  Call call;
+  MakeFloat8(call);
+  call.Validate();
+  call.arrays = {};
+  call.Validate();
+}
+
+TEST(DeviceBoundary, ScalesBelongToFloat8Tensors) {
+  ExpectRefused(ErrorCode::kOption, "k_scales is given: k has element type float32", [](Call& c) {
+    MakeFloat8(c);
+    c.k.dtype = DType::kFloat32;
+  });
+  ExpectRefused(ErrorCode::kShape, "v_scales", [](Call& c) {
+    MakeFloat8(c);
+    c.arrays.v_scales = OnDeviceOnly<float>({1, 1, 1, 1});
+  });
+  ExpectRefused(ErrorCode::kDType, "q has element type int8",
+                [](Call& c) { c.q.dtype = DType::kInt8; });
+}
+
 TEST(DeviceBoundary, NamesTheOptionThatItLacks) {
   constexpr auto kUnsupported = ErrorCode::kUnsupported;
   ExpectRefused(kUnsupported, "prob_mod is not offered on the GPU yet", [](Call& c) {

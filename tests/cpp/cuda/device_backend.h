@@ -30,7 +30,8 @@ struct DeviceCall {
   StoredTensor k_pages, v_pages;
   std::vector<int32_t> table;  // [batch, table_width]; empty = keys are not paged
   int64_t table_width = 0;
-  TensorView<const float> k_scales, v_scales;  // of pages of 8 bits
+  TensorView<const float> k_scales, v_scales;  // of pages of 8 bits, or of float8 k and v
+  TensorView<const float> q_scales;            // of a float8 q
   // Multiprocessors of the GPU that is emulated: keys are split only where many are. A real GPU
   // has its own.
   int64_t processors = 1;

@@ -25,24 +25,28 @@ class OnDevice : public ::testing::TestWithParam<DType> {
                            [](const auto& info) { return DTypeName(info.param); })
 
 struct DeviceChoices {
-  Layout layout = Layout::kDense;  // of q, k and v where they are 16 bits wide
+  Layout layout = Layout::kDense;  // of q, k and v where they have 16 or 8 bits
   int64_t processors = 1;
   uint64_t block_order = 0;
   bool merges_apart = false;
   bool must_merge = false;
   bool pairs = false;  // asks for weights and scores too
   bool on_hopper = false;
+  // Of float8_e4m3, whose output has a type of its own.
+  DType output = DType::kFloat32;
+  bool exact_weights = false;  // all weights are float8 numbers, but those below kFloat8Lost
 };
 
 // Rounds q, k and v of the case to the type, runs it, and compares output and lse with the oracle
-// on the rounded numbers.
+// on the rounded numbers. Those of float8_e4m3 have a scale for each KV head.
 void ExpectDeviceMatches(AttentionCase c, DType dtype, const DeviceChoices& choices = {});
 
 // The output and lse of the device, as floats.
 Results RunDevice(AttentionCase& c, DType dtype, const DeviceChoices& choices = {});
 
 // Compares results in a storage type with the oracle.
-void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results& results);
+void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results& results,
+                              const DeviceChoices& choices = {});
 
 }  // namespace heed::testing
 

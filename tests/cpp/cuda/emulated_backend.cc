@@ -64,15 +64,10 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
   cuda::Fault fault;
   const cuda::AttentionParams params =
       plan.Params(base.Params(base.host_arrays().data(), nullptr, nullptr, &fault));
-  const auto run = [&](auto element) {
+  cuda::WithHopperElement(problem.problem.q.dtype, [&](auto element) {
     cuda::WithHopperShape<decltype(element)>(
         plan.columns(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
-  };
-  if (problem.problem.q.dtype == DType::kFloat16) {
-    run(Float16());
-  } else {
-    run(BFloat16());
-  }
+  });
   return cuda::FaultText(fault);
 }
 
@@ -81,9 +76,11 @@ const int32_t* DataOf(const std::vector<int32_t>& array) {
 }
 
 cuda::DeviceProblem Validate(const DeviceCall& call) {
-  const cuda::DeviceArrays arrays = {DataOf(call.key_lengths), DataOf(call.query_documents),
-                                     DataOf(call.key_documents)};
+  cuda::DeviceArrays arrays = {DataOf(call.key_lengths), DataOf(call.query_documents),
+                               DataOf(call.key_documents)};
   if (call.table.empty()) {
+    arrays.q_scales = call.q_scales, arrays.k_scales = call.k_scales;
+    arrays.v_scales = call.v_scales;
     return cuda::ValidateForDevice(call.q, call.k, call.v, call.options, call.outputs, arrays);
   }
   const cuda::PagedKeys keys = {call.k_pages,     call.v_pages,  call.table.data(),

@@ -21,13 +21,19 @@ struct Choice {
 
 Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout = Layout::kDense,
                 const cuda::SeenRules& seen = {}) {
-  const StoredBuffer q(c.q, dtype, layout), k(c.k, dtype, layout), v(c.v, dtype, layout);
+  // Nothing reads the numbers, so those of 16 bits are seen as float8.
+  const DType stored = dtype == DType::kFloat8E4M3 ? DType::kBFloat16 : dtype;
+  const StoredBuffer q(c.q, stored, layout), k(c.k, stored, layout), v(c.v, stored, layout);
+  const auto seen_as = [&](StoredTensor t) {
+    t.dtype = dtype;
+    return t;
+  };
   Buffer<float> output({c.sizes.batch, c.sizes.num_heads, c.sizes.q_len, c.sizes.head_dim_v},
                        Layout::kDense, 0);
   AttentionOutputs outputs;
   outputs.output = output.view();
-  cuda::DeviceProblem call =
-      cuda::ValidateForDevice(q.view(), k.view(), v.view(), c.options(), outputs, {});
+  cuda::DeviceProblem call = cuda::ValidateForDevice(
+      seen_as(q.view()), seen_as(k.view()), seen_as(v.view()), c.options(), outputs, {});
   call.seen = seen;
   const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
@@ -58,6 +64,16 @@ TEST(HopperChoice, TakesWhatItIsMadeForUnlessTheBasePathIsAskedFor) {
     EXPECT_FALSE(choice.base);
   }
   EXPECT_TRUE(ChoiceOf(Many(), DType::kBFloat16, Layout::kBlhd).fits);
+}
+
+// Rows of float8 are as many bytes as they have numbers.
+TEST(HopperChoice, TakesFloat8OfUpTo128Columns) {
+  const Choice choice = ChoiceOf(Many(), DType::kFloat8E4M3);
+  EXPECT_TRUE(choice.fastest);
+  EXPECT_EQ(choice.keys.strides[0], 32u);
+  EXPECT_FALSE(ChoiceOf(Many(24), DType::kFloat8E4M3).fits);
+  EXPECT_TRUE(ChoiceOf(Many(128), DType::kFloat8E4M3).fits);
+  EXPECT_FALSE(ChoiceOf(Many(144), DType::kFloat8E4M3).fits);
 }
 
 TEST(HopperChoice, LeavesTypesWidthsAndStridesToTheBasePath) {

@@ -127,6 +127,18 @@ void HostWarpGroup::WaitForPhase(int barrier, uint32_t parity) {
   agent_.clock.Join(b.released);
 }
 
+// Byte `byte` of the row of a box that begins at `at`: 0 outside of the tensor.
+static int ByteOfBox(const cuda::TileMap& map, std::array<int64_t, 4> at, int byte) {
+  const int64_t size = ElementSize(map.dtype);
+  at[0] += byte / size;
+  int64_t offset = at[0] * size + byte % size;
+  for (size_t n = 0; n < 4; ++n) {
+    if (at[n] < 0 || at[n] >= static_cast<int64_t>(map.sizes[n])) return 0;
+    if (n > 0) offset += at[n] * static_cast<int64_t>(map.strides[n - 1]);
+  }
+  return static_cast<unsigned char>(map.data[offset]);
+}
+
 void HostWarpGroup::LoadBox(int to, const Map& map, int barrier, int column, int row, int head,
                             int entry) {
   HostBarrier& b = BarrierAt(barrier);
@@ -136,10 +148,10 @@ void HostWarpGroup::LoadBox(int to, const Map& map, int barrier, int column, int
   if (!aligned || map.rows > 256) Complain("a tensor or a box that TMA does not take");
   const auto each = [&map, to](const auto& body) {
     for (int r = 0; r < static_cast<int>(map.rows); ++r) {
-      for (int c = 0; c < 64; ++c) {
+      for (int c = 0; c < 128; c += 2) {  // bytes: pairs of the smallest numbers
         const int first = kFirstByte + to + r * 128;
-        const int chunk = c / 8 ^ first / 128 % 8;
-        body(r, c, first + chunk * 16 + c % 8 * 2 - kFirstByte);
+        const int chunk = c / 16 ^ first / 128 % 8;
+        body(r, c, first + chunk * 16 + c % 16 - kFirstByte);
       }
     }
   };
@@ -148,16 +160,9 @@ void HostWarpGroup::LoadBox(int to, const Map& map, int barrier, int column, int
   // The group may be gone when the box arrives.
   b.boxes.push_back([memory = &block_.memory, each, &map, &b, column, row, head, entry] {
     each([&](int r, int c, int byte) {
-      const std::array<int64_t, 4> at = {column + c, row + r, head, entry};
-      bool inside = true;
-      int64_t offset = at[0] * 2;
-      for (size_t n = 0; n < 4; ++n) {
-        inside = inside && at[n] >= 0 && at[n] < static_cast<int64_t>(map.sizes[n]);
-        if (n > 0) offset += at[n] * static_cast<int64_t>(map.strides[n - 1]);
-      }
-      uint16_t value = 0;
-      if (inside) std::memcpy(&value, map.data + offset, 2);
-      memory->Arrive(byte, value);
+      const int low = ByteOfBox(map, {column, row + r, head, entry}, c);
+      const int high = ByteOfBox(map, {column, row + r, head, entry}, c + 1);
+      memory->Arrive(byte, static_cast<uint16_t>(low | high << 8));
     });
     b.bytes -= static_cast<int64_t>(map.rows) * 128;
   });

@@ -159,18 +159,25 @@ class HostWarpGroup : public HostBlock {
                        Multiply<kCols>(*sums, LeftOf(type, a), RowsOf(type, b, kCols));
                      }});
   }
+  template <int kCols, int N, int M>
+  void MmaRegisters(Float8E4M3 type, Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
+                    uint64_t b, bool add) {
+    IssueRegisters<kCols>(type, c, a, from, [this, type, b, add](std::vector<float>& sums) {
+      if (!add) std::fill(sums.begin(), sums.end(), 0.0f);
+      return RowsOf(type, b, kCols);
+    });
+  }
   template <int kCols, class T, int N, int M>
   void MmaRegisters(T type, Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
                     uint64_t b) {
-    static_assert(N == kCols / 2);
-    std::vector<float>* sums = Take(c);
-    const std::vector<uint32_t> before = Copy(a, from);
-    open_.push_back({sums, [this, type, sums, &a, from, before, b] {
-                       if (Copy(a, from) != before) {
-                         Complain("registers of a product changed before it was waited for");
-                       }
-                       Multiply<kCols>(*sums, LeftOf(type, a, from), ColumnsOf(type, b, kCols));
-                     }});
+    IssueRegisters<kCols>(type, c, a, from, [this, type, b](std::vector<float>&) {
+      return ColumnsOf(type, b, kCols);
+    });
+  }
+  static uint32_t PackFour(float first, float second, float third, float fourth) {
+    uint32_t word = 0;
+    for (const float x : {fourth, third, second, first}) word = word << 8 | ToFloat8E4M3(x).bits;
+    return word;
   }
 
   static int Opaque(int x) { return x; }
@@ -185,7 +192,13 @@ class HostWarpGroup : public HostBlock {
  private:
   // Where the block's shared memory begins in the window of addresses.
   static constexpr int kFirstByte = 3 * cuda::kSwizzleBytes;
-  using Left = std::array<std::array<float, 16>, 64>;  // the first operand, 64 x 16
+  // Numbers of 32 bytes, the depth of a product.
+  template <class T>
+  static constexpr size_t kDepth = 32 / sizeof(T);
+  template <class T>
+  using Slice = std::array<float, kDepth<T>>;
+  template <class T>
+  using Left = std::array<Slice<T>, 64>;  // the first operand, 64 x kDepth
   struct Product {
     std::vector<float>* sums;
     std::function<void()> run;
@@ -203,6 +216,21 @@ class HostWarpGroup : public HostBlock {
   // The numbers of an accumulator, which products work on while the registers are NaN.
   template <int N>
   std::vector<float>* Take(Registers<float, N>& c);
+  // right(sums) is the second operand, of kCols columns.
+  template <int kCols, class T, int N, int M, class Right>
+  void IssueRegisters(T type, Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
+                      const Right& right) {
+    static_assert(N == kCols / 2);
+    std::vector<float>* sums = Take(c);
+    const std::vector<uint32_t> before = Copy(a, from);
+    open_.push_back({sums, [this, type, sums, &a, from, before, right] {
+                       if (Copy(a, from) != before) {
+                         Complain("registers of a product changed before it was waited for");
+                       }
+                       const auto columns = right(*sums);
+                       Multiply<kCols>(*sums, LeftOf(type, a, from), columns);
+                     }});
+  }
   void FinishProducts();
 
   // The byte of shared memory that a descriptor's matrix has at `offset` from its first one.
@@ -210,7 +238,8 @@ class HostWarpGroup : public HostBlock {
   template <class T>
   float ElementAt(T, uint64_t descriptor, int offset) {
     const int byte = ByteAt(descriptor, offset);
-    return ToFloat(T{block_.memory.Read(agent_, kAllThreads, byte, true)});
+    const uint16_t pair = block_.memory.Read(agent_, kAllThreads, byte & ~1, true);
+    return ToFloat(T{static_cast<decltype(T::bits)>(pair >> byte % 2 * 8)});
   }
   static int Leading(uint64_t descriptor) {
     return static_cast<int>(descriptor >> 16 & 0x3fff) * 16;
@@ -219,23 +248,24 @@ class HostWarpGroup : public HostBlock {
     return static_cast<int>(descriptor >> 32 & 0x3fff) * 16;
   }
 
-  // `rows` rows of 16 numbers that are contiguous ("K-major").
+  // `rows` rows of numbers that are contiguous ("K-major").
   template <class T>
-  std::vector<std::array<float, 16>> RowsOf(T type, uint64_t descriptor, int rows) {
-    std::vector<std::array<float, 16>> matrix(static_cast<size_t>(rows));
+  std::vector<Slice<T>> RowsOf(T type, uint64_t descriptor, int rows) {
+    std::vector<Slice<T>> matrix(static_cast<size_t>(rows));
     for (int r = 0; r < rows; ++r) {
       const int offset = r / 8 * Stride(descriptor) + r % 8 * 128;
-      for (int k = 0; k < 16; ++k) {
-        matrix[static_cast<size_t>(r)][static_cast<size_t>(k)] =
-            ElementAt(type, descriptor, offset + 2 * k);
+      for (size_t k = 0; k < kDepth<T>; ++k) {
+        matrix[static_cast<size_t>(r)][k] =
+            ElementAt(type, descriptor, offset + static_cast<int>(k * sizeof(T)));
       }
     }
     return matrix;
   }
   // The same of a matrix whose columns are contiguous ("MN-major"): 16 rows of `columns` numbers.
   template <class T>
-  std::vector<std::array<float, 16>> ColumnsOf(T type, uint64_t descriptor, int columns) {
-    std::vector<std::array<float, 16>> matrix(static_cast<size_t>(columns));
+  std::vector<Slice<T>> ColumnsOf(T type, uint64_t descriptor, int columns) {
+    static_assert(sizeof(T) == 2, "wgmma transposes operands of 16 bits alone");
+    std::vector<Slice<T>> matrix(static_cast<size_t>(columns));
     for (int n = 0; n < columns; ++n) {
       const int offset = n / 64 * Leading(descriptor) + n % 64 * 2;
       for (int k = 0; k < 16; ++k) {
@@ -246,8 +276,8 @@ class HostWarpGroup : public HostBlock {
     return matrix;
   }
   template <class T>
-  Left LeftOf(T type, uint64_t descriptor) {
-    Left left;
+  Left<T> LeftOf(T type, uint64_t descriptor) {
+    Left<T> left;
     const auto rows = RowsOf(type, descriptor, 64);
     std::copy(rows.begin(), rows.end(), left.begin());
     return left;
@@ -260,31 +290,36 @@ class HostWarpGroup : public HostBlock {
     }
     return copy;
   }
-  // Registers from a(from) on: those of mma.sync m16n8k16, 16 rows for each warp.
+  // Registers from a(from) on: those of mma.sync m16n8k16 (of float8 m16n8k32), 16 rows for each
+  // warp.
   template <class T, int M>
-  static Left LeftOf(T, Registers<uint32_t, M>& a, int from) {
-    Left left;
+  static Left<T> LeftOf(T, Registers<uint32_t, M>& a, int from) {
+    constexpr int kElements = 4 / sizeof(T);
+    Left<T> left;
     for (int t = 0; t < kThreads; ++t) {
       for (int n = 0; n < 4; ++n) {
-        for (int e = 0; e < 2; ++e) {
+        for (int e = 0; e < kElements; ++e) {
           const int row = t / kWarp * 16 + t % kWarp / 4 + n % 2 * 8;
-          const int col = t % 4 * 2 + n / 2 * 8 + e;
-          left[static_cast<size_t>(row)][static_cast<size_t>(col)] = HalfOf<T>(a(t, from + n), e);
+          const int col = (t % 4 + n / 2 * 4) * kElements + e;
+          const uint32_t bits = a(t, from + n) >> e * 8 * static_cast<int>(sizeof(T));
+          left[static_cast<size_t>(row)][static_cast<size_t>(col)] =
+              ToFloat(T{static_cast<decltype(T::bits)>(bits)});
         }
       }
     }
     return left;
   }
   // Number n of a thread: row 16 (warp) + lane / 4 (+ 8), column 8 (n / 4) + 2 (lane % 4) + n % 2.
-  template <int kCols>
-  static void Multiply(std::vector<float>& sums, const Left& left,
-                       const std::vector<std::array<float, 16>>& right) {
+  template <int kCols, size_t kCount>
+  static void Multiply(std::vector<float>& sums,
+                       const std::array<std::array<float, kCount>, 64>& left,
+                       const std::vector<std::array<float, kCount>>& right) {
     for (int t = 0; t < kThreads; ++t) {
       for (int n = 0; n < kCols / 2; ++n) {
         const size_t row = static_cast<size_t>(t / kWarp * 16 + t % kWarp / 4 + n / 2 % 2 * 8);
         const size_t col = static_cast<size_t>(n / 4 * 8 + t % 4 * 2 + n % 2);
         float& sum = sums[static_cast<size_t>(t * kCols / 2 + n)];
-        for (size_t k = 0; k < 16; ++k) sum += left[row][k] * right[col][k];
+        for (size_t k = 0; k < kCount; ++k) sum += left[row][k] * right[col][k];
       }
     }
   }

@@ -1,11 +1,11 @@
 // Pages of int8 and float8_e4m3: the numbers that a cache would store, against the oracle on them.
-#include <algorithm>
 #include <cmath>
-#include <vector>
+#include <string>
 
 #include "device_case.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "quantised_buffer.h"
 #include "src/cuda/plan.h"
 #include "stored_buffer.h"
 
@@ -15,49 +15,15 @@ namespace {
 class DeviceQuantised : public OnDevice {};
 HEED_IN_EVERY_TYPE(DeviceQuantised);
 
-// Rows in bytes, one page a sequence, each row with its scale.
-struct QuantisedPages {
-  DType dtype;
-  Buffer<uint8_t> bytes;
-  Buffer<float> scales;
-
-  // Rounds the floats it is made of.
-  QuantisedPages(Buffer<float>& from, DType type)
-      : dtype(type),
-        bytes(from.shape(), Layout::kPadded, 0x7f),
-        scales({from.shape()[0], from.shape()[1], from.shape()[2], 1}, Layout::kPadded,
-               std::nanf("")) {
-    const float largest = type == DType::kInt8 ? 127.0f : 448.0f;
-    scales.ForEach([&](int64_t b, int64_t h, int64_t j, int64_t, float& scale) {
-      scale = 0;
-      for (int64_t d = 0; d < from.shape()[3]; ++d) {
-        scale = std::max(scale, std::abs(from(b, h, j, d)) / largest);
-      }
-    });
-    from.ForEach([&](int64_t b, int64_t h, int64_t j, int64_t d, float& x) {
-      const float scale = scales(b, h, j, 0);
-      if (type == DType::kInt8) {
-        const int8_t number = static_cast<int8_t>(std::lround(x / scale));
-        bytes(b, h, j, d) = static_cast<uint8_t>(number);
-        x = scale * static_cast<float>(number);
-      } else {
-        const Float8E4M3 number = ToFloat8E4M3(x / scale);
-        bytes(b, h, j, d) = number.bits;
-        x = scale * ToFloat(number);
-      }
-    });
-  }
-
-  StoredTensor view() const {
-    const AnyTensor any = bytes.any(DType::kUint8);
-    return {any.data, dtype, any.shape, any.strides};
-  }
-};
+// One page a sequence, each row with its scale.
+QuantisedBuffer PagesOf(Buffer<float>& from, DType stored) {
+  return {from, stored, from.shape()[1], from.shape()[2], Layout::kPadded};
+}
 
 void ExpectQuantisedMatches(AttentionCase c, DType dtype, DType stored, int64_t processors) {
   const Sizes& s = c.sizes;
   const StoredBuffer q(c.q, dtype, Layout::kDense);
-  const QuantisedPages k(c.k, stored), v(c.v, stored);
+  const QuantisedBuffer k = PagesOf(c.k, stored), v = PagesOf(c.v, stored);
   Buffer<float> blank({s.batch, s.num_heads, s.q_len, s.head_dim_v}, Layout::kDense, std::nanf(""));
   StoredBuffer output(blank, dtype, Layout::kDense);
   DeviceCall call;
@@ -120,7 +86,7 @@ TEST_P(DeviceQuantised, HiddenNaNReachesNoRow) {
 
 TEST(DeviceQuantisedPages, ScalesAndTypesGoTogether) {
   AttentionCase c = Decoding(8);
-  QuantisedPages k(c.k, DType::kInt8), v(c.v, DType::kInt8);
+  const QuantisedBuffer k = PagesOf(c.k, DType::kInt8), v = PagesOf(c.v, DType::kInt8);
   Buffer<float> output({2, 6, 1, 24}, Layout::kDense, 0);
   const int32_t table[] = {0, 1};
   const auto refused = [&](const cuda::PagedKeys& keys) {
