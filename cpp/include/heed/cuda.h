@@ -33,9 +33,9 @@ inline constexpr double kFloat16Products = 0x1p-10;
 inline constexpr double kBFloat16Products = 0x1p-8;
 
 // The same of q, k and v of float8_e4m3, which the Hopper kernel multiplies as they are. A weight
-// has 4 significant bits, so rounding errs by 2^-4 of it; one below 2^-14 of the row's largest by up
-// to 2^-18 of that, each key once (kFloat8Lost). kFloat8Scores allows for tensor cores, which add
-// products of float8 in fewer bits than float32 has: a score errs by it times the sum of its
+// has 4 significant bits, so rounding errs by 2^-4 of it; one below 2^-14 of the row's largest by
+// up to 2^-18 of that, each key once (kFloat8Lost). kFloat8Scores allows for tensor cores, which
+// add products of float8 in fewer bits than float32 has: a score errs by it times the sum of its
 // absolute terms, an output by twice that times max |v|. It waits for a GPU to confirm it. Other
 // kernels multiply these tensors as bfloat16, or in float32.
 inline constexpr double kFloat8Products = 0x1p-4;
@@ -72,10 +72,10 @@ struct DeviceArrays {
 // Takes    every option but the user functions score_mod, keep_mod and prob_mod; dimensions up to
 //          4096; q, k and v of float32, float16, bfloat16 or float8_e4m3 (with scales in
 //          `arrays`), each its own, an output of any but the last; lse, weights and scores, not the
-//          running statistics. What it lacks is an Error(kUnsupported) that names the option. Lists of keep patterns (BlockList::keep
-//          included) are host memory. log_gates above 0 and relative_values that are not finite
-//          are not found, as the host cannot read them.
-//          The tile kernel runs Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or
+//          running statistics. What it lacks is an Error(kUnsupported) that names the option. Lists
+//          of keep patterns (BlockList::keep included) are host memory. log_gates above 0 and
+//          relative_values that are not finite are not found, as the host cannot read them. The
+//          tile kernel runs Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or
 //          average; causal, window, query_offset, key_lengths, prefix_lengths, documents, keep,
 //          patterns, bias, alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to
 //          256; q, k and v of one type. All else, and relu and relu_squared of float16, takes the

@@ -1,9 +1,9 @@
-// Tiles of float8 values, transposed in shared memory: wgmma reads 8-bit operands only with the k of
-// the product (here the keys) contiguous, and TMA brings rows of a key each (FlashAttention-3,
+// Tiles of float8 values, transposed in shared memory: wgmma reads 8-bit operands only with the k
+// of the product (here the keys) contiguous, and TMA brings rows of a key each (FlashAttention-3,
 // arXiv:2407.08608, section 3.3).
 //
-// The order of keys within a transposed row is free, as long as weights stand in the same one. It is
-// chosen so that each thread has the weights that it needs as operand A, where the first product
+// The order of keys within a transposed row is free, as long as weights stand in the same one. It
+// is chosen so that each thread has the weights that it needs as operand A, where the first product
 // left them as sums: among 32 keys, position 16 g + 4 q + 2 m + e holds key 16 g + 8 m + 2 q + (e ^
 // g). The last term lets eight threads that read neighbouring words meet all banks.
 #ifndef HEED_SRC_CUDA_FLOAT8_TILES_H_
@@ -16,8 +16,8 @@
 
 namespace heed::cuda {
 
-// Weights of float8 are 2^8 times those of softmax, at most 256 of the 448 that the type holds: what
-// is below 2^-14 of the largest weight loses precision, not what is below 2^-6.
+// Weights of float8 are 2^8 times those of softmax, at most 256 of the 448 that the type holds:
+// what is below 2^-14 of the largest weight loses precision, not what is below 2^-6.
 inline constexpr float kFloat8Lift = 8;  // in base 2
 inline constexpr float kFloat8Unlift = 0x1p-8f;
 

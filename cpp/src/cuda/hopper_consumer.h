@@ -287,9 +287,8 @@ class HopperConsumer {
   }
 
   HEED_DEVICE void ScaleScores() {
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= scale_;
-    });
+    group_.Each(
+        [&](int t) { HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= scale_; });
   }
   HEED_DEVICE void CapScores() {
     const float factor = scale_ / p_.softcap;
@@ -345,9 +344,9 @@ class HopperConsumer {
         HEED_UNROLL for (int n = 0; n < kScores / 4; ++n) {
           const int at = n / 2 * 8 + n % 2 * 2;  // keys 16 (n / 2) + 2 (lane % 4), row n % 2
           const int swapped = n / 2 % 2;
-          weights_(t, n) = Group::PackFour(scores_(t, at + swapped), scores_(t, at + 1 - swapped),
-                                           scores_(t, at + 4 + swapped),
-                                           scores_(t, at + 5 - swapped));
+          weights_(t, n) =
+              Group::PackFour(scores_(t, at + swapped), scores_(t, at + 1 - swapped),
+                              scores_(t, at + 4 + swapped), scores_(t, at + 5 - swapped));
         }
       } else {
         HEED_UNROLL for (int n = 0; n < kScores; n += 2) {

@@ -123,8 +123,8 @@ HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<Shape::kIsFloat8 ? kTransposerRegisters
-                                                       : kProducerRegisters>();
+    group
+        .template GiveRegistersBack<Shape::kIsFloat8 ? kTransposerRegisters : kProducerRegisters>();
     HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
   } else {
     group.template TakeRegisters<Shape::kIsFloat8 ? kFloat8Registers : kConsumerRegisters>();

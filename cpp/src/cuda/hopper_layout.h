@@ -2,9 +2,9 @@
 // plain functions of numbers, tested on the host.
 //
 // A tile of `rows` rows lies in panels of 64 columns (128 of float8), one panel after the other. A
-// row of a panel is 128 bytes, eight chunks of 16; eight rows are 1024 bytes. Chunk c of row r stands at place c ^
-// (r % 8) of its row: "128-byte swizzle", as TMA stores it and wgmma reads it (PTX ISA 9.0,
-// "Swizzling modes" of tensors and "Shared memory matrix layout" of wgmma).
+// row of a panel is 128 bytes, eight chunks of 16; eight rows are 1024 bytes. Chunk c of row r
+// stands at place c ^ (r % 8) of its row: "128-byte swizzle", as TMA stores it and wgmma reads it
+// (PTX ISA 9.0, "Swizzling modes" of tensors and "Shared memory matrix layout" of wgmma).
 #ifndef HEED_SRC_CUDA_HOPPER_LAYOUT_H_
 #define HEED_SRC_CUDA_HOPPER_LAYOUT_H_
 
@@ -18,7 +18,7 @@ namespace heed::cuda {
 
 inline constexpr int kGroupThreads = 128;  // a warp group: four warps, what wgmma works with
 inline constexpr int kGroupWarps = kGroupThreads / 32;
-inline constexpr int kConsumers = 2;       // warp groups that compute; one more loads
+inline constexpr int kConsumers = 2;  // warp groups that compute; one more loads
 inline constexpr int kGroups = kConsumers + 1;
 inline constexpr int kGroupRows = 64;  // of a consumer
 inline constexpr int kHopperRows = kConsumers * kGroupRows;
@@ -64,7 +64,8 @@ HEED_DEVICE constexpr uint64_t AdvancedDescriptor(uint64_t matrix, int bytes) {
 }
 
 // A tensor [batch, heads, len, width] as TMA sees it, innermost dimension first, read in boxes of
-// kPanelBytes (64 columns of 16-bit numbers) by `rows` rows. What lies outside of the tensor is read as 0.
+// kPanelBytes (64 columns of 16-bit numbers) by `rows` rows. What lies outside of the tensor is
+// read as 0.
 struct TileMap {
   const char* data;
   DType dtype;

@@ -159,25 +159,25 @@ __device__ __forceinline__ void MmaWait() {
   }
 // The same of float8, m64nNk32: b is N x 32 and row-major in shared memory in both, as 8-bit
 // operands are never transposed. c = a b^T (+ c), a 64 x 32 in shared memory or in registers.
-#define HEED_MMA_SHARED_8(N, SUMS, OUT, a_at, b_at, add_at)                                   \
-  __device__ __forceinline__ void MmaShared(Float8E4M3, float* c, uint64_t a, uint64_t b,     \
-                                            bool add, Columns<N>) {                           \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                               \
-                 ", 0;\n"                                                                     \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", " a_at   \
-                 ", " b_at ", add, 1, 1;\n}"                                                  \
-                 : OUT                                                                        \
-                 : "l"(a), "l"(b), "r"(add ? 1 : 0));                                         \
+#define HEED_MMA_SHARED_8(N, SUMS, OUT, a_at, b_at, add_at)                                 \
+  __device__ __forceinline__ void MmaShared(Float8E4M3, float* c, uint64_t a, uint64_t b,   \
+                                            bool add, Columns<N>) {                         \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                             \
+                 ", 0;\n"                                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", " a_at \
+                 ", " b_at ", add, 1, 1;\n}"                                                \
+                 : OUT                                                                      \
+                 : "l"(a), "l"(b), "r"(add ? 1 : 0));                                       \
   }
-#define HEED_MMA_REGISTERS_8(N, SUMS, OUT, a0, a1, a2, a3, b_at, add_at)                            \
-  __device__ __forceinline__ void MmaRegisters(Float8E4M3, float* c, const uint32_t* a, uint64_t b, \
-                                               bool add, Columns<N>) {                              \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                                     \
-                 ", 0;\n"                                                                           \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", {" a0 ", " a1  \
-                 ", " a2 ", " a3 "}, " b_at ", add, 1, 1;\n}"                                       \
-                 : OUT                                                                              \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0));           \
+#define HEED_MMA_REGISTERS_8(N, SUMS, OUT, a0, a1, a2, a3, b_at, add_at)                           \
+  __device__ __forceinline__ void MmaRegisters(Float8E4M3, float* c, const uint32_t* a,            \
+                                               uint64_t b, bool add, Columns<N>) {                 \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                                    \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 " SUMS ", {" a0 ", " a1 \
+                 ", " a2 ", " a3 "}, " b_at ", add, 1, 1;\n}"                                      \
+                 : OUT                                                                             \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0));          \
   }
 #define HEED_OUT_ALL_48 HEED_OUT_8(c, 0), HEED_OUT_8(c, 8), HEED_OUT_8(c, 16)
 #define HEED_OUT_ALL_80 HEED_OUT_32(c, 0), HEED_OUT_8(c, 32)

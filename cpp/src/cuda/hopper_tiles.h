@@ -18,8 +18,8 @@ HEED_DEVICE constexpr int RowInGroup(int t, int half) {
 // Sum n of a thread is that of column AccumulatorCol(lane, 0) + Apart(n).
 HEED_DEVICE constexpr int Apart(int n) { return n / 4 * 8 + n % 2; }
 
-// Whether a number is infinite or NaN: all bits of its exponent are set. float8 has no infinity, and
-// a NaN where all bits but the sign are.
+// Whether a number is infinite or NaN: all bits of its exponent are set. float8 has no infinity,
+// and a NaN where all bits but the sign are.
 HEED_DEVICE constexpr bool IsNotFinite(Float16, uint16_t bits) { return (~bits & 0x7c00) == 0; }
 HEED_DEVICE constexpr bool IsNotFinite(BFloat16, uint16_t bits) { return (~bits & 0x7f80) == 0; }
 HEED_DEVICE constexpr bool IsNotFinite(Float8E4M3, uint16_t bits) { return (~bits & 0x7f) == 0; }
@@ -43,7 +43,7 @@ HEED_DEVICE bool HasPoison(Group& group, T type, int t, int at) {
 // Such numbers become 0.
 template <class Group, class T>
 HEED_DEVICE void ClearPoison(Group& group, T type, int t, int at) {
-  constexpr uint32_t kOnes = (1u << kBitsOf<T>) - 1;
+  constexpr uint32_t kOnes = (1u << kBitsOf<T>)-1;
   uint32_t words[4];
   group.LoadChunk(t, at, words);
   HEED_UNROLL for (int n = 0; n < 4; ++n) {

@@ -53,8 +53,7 @@ class RowScore {
   HEED_DEVICE void SetQuery(int batch, int head, int query) {
     head_ = head;
     const StoredRow row = {RowOf(block_, p_.base.q, batch, head, query, p_.base.fault),
-                           p_.base.q.dtype,
-                           ScaleOf(p_.base.q, batch, head / p_.base.group, query)};
+                           p_.base.q.dtype, ScaleOf(p_.base.q, batch, head / p_.base.group, query)};
     row_block_.EachKey({0, p_.head_dim}, [&](int t, int d) { raw_.Store(t, d, row[d]); });
     if (p_.score == Score::kCosine) return Normalize();
     row_block_.EachKey({0, p_.depth}, [&](int t, int d) { query_.Store(t, d, Prepared(t, d)); });

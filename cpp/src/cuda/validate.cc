@@ -172,7 +172,8 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const DeviceArrays& arrays) {
   CheckPages(keys);
   if (q.dtype == DType::kFloat8E4M3) {
-    Fail(ErrorCode::kUnsupported, "q has element type float8_e4m3; with pages it has 16 or 32 bits");
+    Fail(ErrorCode::kUnsupported,
+         "q has element type float8_e4m3; with pages it has 16 or 32 bits");
   }
   RefuseWhen(outputs.scores.has_value() && outputs.score_stage != ScoreStage::kBiased,
              "scores before the biases, which show keys beyond the lengths, of pages", kInstead);

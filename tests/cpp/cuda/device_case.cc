@@ -97,8 +97,7 @@ void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results
                               const DeviceChoices& choices) {
   const Values expected = RunOracle(c);
   const std::vector<RowBound> rows = RowBounds(c, expected);
-  const TypeBound type =
-      dtype == DType::kFloat8E4M3 ? Float8Bound(c, choices) : BoundOf(dtype);
+  const TypeBound type = dtype == DType::kFloat8E4M3 ? Float8Bound(c, choices) : BoundOf(dtype);
   const std::vector<double>& output = expected.at("output");
   const size_t width = static_cast<size_t>(c.sizes.head_dim_v);
   std::vector<double> bounds;
@@ -106,8 +105,8 @@ void ExpectWithinDeviceBounds(const AttentionCase& c, DType dtype, const Results
     const RowBound& row = rows[n / width];
     const double size = std::isfinite(output[n]) ? std::abs(output[n]) : 0;
     const double products = type.products + 2 * type.scores * row.max_logit;
-    bounds.push_back(row.Output() + products * row.condition * row.max_v +
-                     type.rounding * size + (type.rounding > 0 ? 0x1p-25 : 0));
+    bounds.push_back(row.Output() + products * row.condition * row.max_v + type.rounding * size +
+                     (type.rounding > 0 ? 0x1p-25 : 0));
   }
   const std::string text = std::string(" of ") + DTypeName(dtype) + " " + c.Describe();
   ExpectWithin(results.output.Elements(), output, bounds, "output" + text);

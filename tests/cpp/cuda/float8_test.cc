@@ -23,9 +23,7 @@ HEED_IN_EVERY_TYPE(DeviceFloat8);
 class DeviceHopperFloat8 : public OnDevice {
  protected:
   static DeviceChoices OnHopper() { return {.on_hopper = true, .output = GetParam()}; }
-  static void ExpectMatches(const AttentionCase& c) {
-    ExpectDeviceMatches(c, kFloat8, OnHopper());
-  }
+  static void ExpectMatches(const AttentionCase& c) { ExpectDeviceMatches(c, kFloat8, OnHopper()); }
   static void ExpectMatchesExactly(const AttentionCase& c) {
     DeviceChoices choices = OnHopper();
     choices.exact_weights = true;

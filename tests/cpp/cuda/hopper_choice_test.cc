@@ -32,8 +32,8 @@ Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout =
                        Layout::kDense, 0);
   AttentionOutputs outputs;
   outputs.output = output.view();
-  cuda::DeviceProblem call = cuda::ValidateForDevice(
-      seen_as(q.view()), seen_as(k.view()), seen_as(v.view()), c.options(), outputs, {});
+  cuda::DeviceProblem call = cuda::ValidateForDevice(seen_as(q.view()), seen_as(k.view()),
+                                                     seen_as(v.view()), c.options(), outputs, {});
   call.seen = seen;
   const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
