@@ -55,8 +55,8 @@ Availability Available();
 // records it for Check(). Giving an array here and in the options is an error.
 //
 // The scales are what numbers of float8_e4m3 tensors are multiplied by, [batch, num_kv_heads, 1, 1]
-// with any strides (0 shares them): a query head has that of its KV head. Absent: 1. Any number is
-// legal; one that is not finite makes the rows of its heads NaN.
+// with any strides (0 shares them): a query head has that of its KV head. Absent: 1. Any finite
+// number is legal; NaN makes the rows of its heads NaN.
 struct DeviceArrays {
   const int32_t* key_lengths = nullptr;      // [batch]; QueryOffset::End() follows them
   const int32_t* query_documents = nullptr;  // [q_len]
