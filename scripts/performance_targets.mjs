@@ -2,6 +2,7 @@
 
 const percent = (value) => `${(100 * value).toFixed(1)} %`;
 const times = (value) => `${value.toFixed(2)}x`;
+const finerTimes = (value) => `${value.toFixed(3)}x`;
 const gflops = (value) => `${value.toFixed(1)} GFLOP/s`;
 const milliseconds = (value) => `${value.toFixed(1)} ms`;
 const microseconds = (value) => `${value.toFixed(2)} us`;
@@ -60,7 +61,7 @@ const webRows = ({ rows }, { place, group = "forward", lengths, peer = "heed", t
   rows.filter(
     (row) =>
       row.status === "timed" &&
-      row.group === group &&
+      within(row.group, [group].flat()) &&
       row.threads === threads &&
       within(row.place, place && [place]) &&
       within(row.peer, [peer]) &&
@@ -262,7 +263,7 @@ export const targets = [
   {
     work: "10 % of the blocks of 128, over dense",
     most: 1.2,
-    unit: times,
+    unit: finerTimes,
     file: "2026-11-22_epyc-zen4_1c865172dd9a_patterns_cpu-time.json",
     values: pattern(/^block_sparse\/128\/10%/),
     why: "a-tenth-of-the-blocks",
@@ -353,7 +354,7 @@ export const targets = [
     least: 1,
     unit: times,
     file: web,
-    values: webLead({ group: "short", lengths: [16, 128] }, others),
+    values: webLead({ group: ["short", "forward", "causal"], lengths: [16, 128] }, others),
     why: "webassembly-limits",
   },
   {

@@ -72,10 +72,16 @@ int64_t WaveUnits(const Plan& plan, int64_t threads) {
 #if !HWY_ARCH_WASM  // where the size of code counts for more
 // How many KV heads threads take whole, each packing its own: none waits for the tiles of another,
 // which lie in a cache further away. The last ones are shared, so that all threads end together,
-// and so are those that a second-level cache (1 MiB) does not hold.
+// and so are those that a second-level cache (1 MiB) does not hold, and batch entries of unequal
+// lengths: threads would wait for who has the longest.
 int64_t OwnedUnits(const Plan& plan, int64_t threads, int64_t unit_floats) {
   constexpr int64_t kCached = int64_t{1} << 18;
   if (threads == 1 || unit_floats > kCached) return 0;
+  const auto differ = [](const KeyRange& a, const KeyRange& b) {
+    return a.begin != b.begin || a.end != b.end;
+  };
+  const auto& keys = plan.batch_keys;
+  if (std::adjacent_find(keys.begin(), keys.end(), differ) != keys.end()) return 0;
   return std::max<int64_t>(0, plan.num_units / threads - 1) * threads;
 }
 #endif

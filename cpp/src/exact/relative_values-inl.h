@@ -29,8 +29,10 @@ class RelativeValues {
   void Add(const ScoreTile& tile, float* output) const {
     HWY_ALIGN float sums[kTileRows * kTileTableRows];
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t r, const ColumnRange& group) HWY_ATTR {
-      const size_t first = std::max(group.begin, tile.first);
-      const size_t last = std::min({group.end, tile.last, tile.num_keys});
+      // Whole panels: sums of vectors may not begin where the neighbours of a row say.
+      const ColumnRange panels = PanelsOf(group);
+      const size_t first = std::max(panels.begin, tile.first);
+      const size_t last = std::min({panels.end, tile.last, tile.num_keys});
       if (first >= last) return;
       float* to = output + r * v_cols_;
       const bool one_table = !values_.per_head() || tile.problem->group == 1;

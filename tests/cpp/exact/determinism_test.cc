@@ -146,5 +146,32 @@ TEST_P(AttentionDeterminism, FewQueryRowsHaveTheBitsThatTheyHaveAmongMany) {
   }
 }
 
+// Rows of a group that a window lets see other keys.
+TEST_P(AttentionDeterminism, RowsHaveTheSameBitsWithoutThoseBeforeThem) {
+  for (const int64_t table_rows : {0, 5, 39}) {
+    Random random(7);
+    AttentionCase whole = MakeCase({.num_heads = 1,
+                                    .num_kv_heads = 1,
+                                    .q_len = 200,
+                                    .kv_len = 200,
+                                    .head_dim = 64,
+                                    .head_dim_v = 64});
+    whole.scalars.causal = true;
+    whole.scalars.window = Window{37, 0};
+    if (table_rows != 0) whole.AddTensor("relative_values", {table_rows, 64}, random);
+    const Results all = RunAttention(whole);
+    for (const int64_t first : {1, 5, 150, 199}) {
+      AttentionCase rows = whole;
+      rows.sizes.q_len = 200 - first;
+      rows.q = Slice(whole.q, {0, 0, first, 0}, {1, 1, 200 - first, 64});
+      rows.scalars.query_offset = QueryOffset::At(first);
+      const Results r = RunAttention(rows);
+      EXPECT_EQ(Bits(r.output), Bits(Slice(all.output, {0, 0, first, 0}, r.output.shape())))
+          << rows.Describe();
+      EXPECT_EQ(Bits(r.lse), Bits(Slice(all.lse, {0, 0, first, 0}, r.lse.shape()))) << first;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heed::testing
