@@ -125,6 +125,16 @@ const web = zen4("web-node_wall");
 const webThreads = zen4("web-node-threads_wall");
 const chromium = zen4("web-chromium_wall");
 
+const threads = zen4("threads_wall");
+
+/** What two threads gain over one, of what the multiply-add probe gains in the same run. */
+const scaling = (wanted) =>
+  beside(
+    { ...wanted, threads: 2 },
+    wanted,
+    (both, one) => both.fraction_of_fma_peak / one.fraction_of_fma_peak,
+  );
+
 const decays = ["retention", "lightning", "mamba2"];
 const deltas = ["gated_linear", "hgrn2", "rwkv6", "rwkv7", "delta_rule", "gated_delta_rule"];
 const others = /^(onnxruntime|tensorflow)/;
@@ -200,6 +210,30 @@ export const targets = [
     why: "short-sequences",
   },
   {
+    work: "two threads over one, of what the multiply-add probe gains, 8 heads, length 2048 and more",
+    least: 0.95,
+    unit: percent,
+    file: threads,
+    values: scaling({ heads: [8], lengths: from2048 }),
+    why: "two-threads",
+  },
+  {
+    work: "the same, one head, length 4096",
+    least: 0.95,
+    unit: percent,
+    file: threads,
+    values: scaling({ heads: [1], lengths: [4096] }),
+    why: "two-threads",
+  },
+  {
+    work: "the same, 8 heads, length 512",
+    least: 0.95,
+    unit: percent,
+    file: threads,
+    values: scaling({ heads: [8], lengths: [512] }),
+    why: "two-threads",
+  },
+  {
     work: "bfloat16 over float32, head_dim 64, length 512 and more",
     least: 1.6,
     unit: times,
@@ -255,16 +289,16 @@ export const targets = [
   {
     work: "causal window of 256 keys, 4096 and 8192 tokens, over dense",
     most: 1.35,
-    unit: times,
+    unit: finerTimes,
     file: zen4("patterns_cpu-time"),
-    values: pattern(/^window\/causal\/l(2048|4096|8192)$/),
+    values: pattern(/^window\/causal\/l(4096|8192)$/),
     why: "windows-of-256-keys",
   },
   {
     work: "10 % of the blocks of 128, over dense",
     most: 1.2,
     unit: finerTimes,
-    file: "2026-11-22_epyc-zen4_1c865172dd9a_patterns_cpu-time.json",
+    file: zen4("patterns_cpu-time"),
     values: pattern(/^block_sparse\/128\/10%/),
     why: "a-tenth-of-the-blocks",
   },
