@@ -143,16 +143,6 @@ int Write(const Options& options, const Report& report, const nlohmann::json& ol
   return AnyWrong(report) ? kExitWrong : status;
 }
 
-int Products(const Options& options) {
-  if (!options.simd.empty()) ForceTarget(options.simd);
-  const std::vector<ProductRow> rows = MeasureProducts(options.grid.threads, options.plan);
-  std::cout << "SIMD target " << ChosenTarget() << "\n";
-  PrintProducts(std::cout, rows);
-  const bool wrong = std::any_of(rows.begin(), rows.end(),
-                                 [](const ProductRow& row) { return !(row.max_error <= 1); });
-  return wrong ? kExitWrong : 0;
-}
-
 // A report of its own kind: measured, printed, written, judged. Those that have rows of columns are
 // written as CSV and Markdown too.
 template <typename OwnReport>
@@ -194,7 +184,6 @@ int Main(int argc, char** argv) {
     List(line.options);
     return 0;
   }
-  if (line.options.products) return Products(line.options);
   const Options& options = line.options;
   if (!options.from_path.empty()) {
     if (options.html_path.empty() && options.compare_path.empty()) {
@@ -203,6 +192,7 @@ int Main(int argc, char** argv) {
     return WriteJson(options, ReadReport(options.from_path), ReadOlder(options));
   }
   const std::string command = Command(argc, argv);
+  if (options.products) return Finish(options, command, MeasureProducts, PrintProducts);
   if (options.patterns) return Finish(options, command, MeasurePatterns, PrintPatterns);
   if (options.decode) return Finish(options, command, MeasureDecode, PrintDecode);
   if (options.curves) return Finish(options, command, MeasureCurves, PrintCurves);

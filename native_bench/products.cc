@@ -6,22 +6,30 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 #include <string>
+#include <utility>
 
 #include "heed/linear.h"
 #include "native_bench/probes.h"
 #include "native_bench/simd_target.h"
+#if defined(HEED_BENCH_BLAS)
+#include "native_bench/peers/blas/multiply.h"
+#endif
 
 namespace heed::bench {
 namespace {
 
-// Square, a feed-forward layer, one and eight tokens, the heads of a short sequence.
-constexpr ProductCase kProducts[] = {{"linear", 1, 768, 768, 768},
-                                     {"linear", 1, 1024, 768, 3072},
-                                     {"linear", 1, 1, 4096, 4096},
-                                     {"linear", 1, 8, 4096, 4096},
-                                     {"bmm", 64, 128, 64, 128}};
+// Projections of 64 and more tokens, a feed-forward layer, one and eight tokens, the heads of a
+// short sequence.
+constexpr ProductCase kProducts[] = {
+    {"linear", 1, 64, 512, 512},     {"linear", 1, 64, 2048, 2048},
+    {"linear", 1, 512, 512, 512},    {"linear", 1, 768, 768, 768},
+    {"linear", 1, 1024, 1024, 1024}, {"linear", 1, 2048, 2048, 2048},
+    {"linear", 1, 1024, 768, 3072},  {"linear", 1, 1, 4096, 4096},
+    {"linear", 1, 8, 4096, 4096},    {"bmm", 64, 128, 64, 128}};
 
 std::vector<float> RandomNormal(int64_t count, uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -50,6 +58,25 @@ class Product {
     }
   }
 
+#if defined(HEED_BENCH_BLAS)
+  // A batch is dealt to the threads, a product of its own is divided by the BLAS.
+  void RunBlas(ThreadPool& pool) {
+    using blas_peer::Multiply, blas_peer::Second;
+    if (linear_) {
+      Multiply(a_.data(), b_.data(), Second::kTransposed, c_.m, c_.k, c_.n, out_.data());
+      return;
+    }
+    pool.Run(c_.batch, [this](int64_t n, int) {
+      Multiply(a_.data() + n * c_.m * c_.k, b_.data() + n * c_.k * c_.n, Second::kAsItIs, c_.m,
+               c_.k, c_.n, out_.data() + n * c_.m * c_.n);
+    });
+  }
+  bool DividedByBlas() const { return linear_; }
+#endif
+
+  // NaN everywhere: what is not written is wrong.
+  void Forget() { std::fill(out_.begin(), out_.end(), std::numeric_limits<float>::quiet_NaN()); }
+
   // The largest of a few thousand errors, over its bound.
   double MaxError() const {
     double worst = 0;
@@ -71,8 +98,6 @@ class Product {
     return worst;
   }
 
-  double Flops() const { return 2.0 * static_cast<double>(c_.batch * c_.m * c_.n * c_.k); }
-
  private:
   int64_t SecondIndex(int64_t batch, int64_t t, int64_t column) const {
     return linear_ ? column * c_.k + t : (batch * c_.k + t) * c_.n + column;
@@ -83,46 +108,117 @@ class Product {
   std::vector<float> a_, b_, out_;
 };
 
-ProductRow Measure(const ProductCase& c, int threads, double peak, const MeasurePlan& plan) {
-  const auto pool = MakeThreadPool(threads);
-  Product product(c);
-  product.Run(*pool);
-  ProductRow row = {c, threads, product.MaxError(), {}, 0, peak};
-  if (!(row.max_error <= 1)) return row;  // wrong: no speed
-  const std::function<void()> run = [&] { product.Run(*pool); };
-  const double warm = product.Flops() / (peak * 1e9);
-  row.seconds = MeasureInterleaved({&run, 1}, {&warm, 1}, plan)[0];
-  row.gflops = product.Flops() / row.seconds.median / 1e9;
-  return row;
+double FlopOf(const ProductCase& c) { return 2.0 * static_cast<double>(c.batch * c.m * c.n * c.k); }
+
+// heed and the BLAS of one product, in turn.
+std::vector<ProductRow> MeasureProduct(const ProductRow& row, const MeasurePlan& plan) {
+  const auto pool = MakeThreadPool(row.threads);
+  Product product(row.product);
+  std::vector<std::pair<const char*, std::function<void()>>> peers;
+  peers.emplace_back("heed", [&] { product.Run(*pool); });
+#if defined(HEED_BENCH_BLAS)
+  blas_peer::SetThreads(product.DividedByBlas() ? row.threads : 1);
+  peers.emplace_back("blas", [&] { product.RunBlas(*pool); });
+#endif
+  std::vector<ProductRow> rows(peers.size(), row);
+  std::vector<std::function<void()>> calls;
+  std::vector<size_t> right;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    rows[i].peer = peers[i].first;
+    product.Forget();
+    peers[i].second();
+    rows[i].max_error = product.MaxError();
+    if (!(rows[i].max_error <= 1)) continue;  // wrong: no speed
+    calls.push_back(peers[i].second);
+    right.push_back(i);
+  }
+  const std::vector<double> warm(calls.size(), FlopOf(row.product) / (row.peak_gflops * 1e9));
+  const std::vector<Summary> summaries = MeasureInterleaved(calls, warm, plan);
+  for (size_t n = 0; n < right.size(); ++n) rows[right[n]].seconds = summaries[n];
+  return rows;
 }
 
 }  // namespace
 
-std::vector<ProductRow> MeasureProducts(const std::vector<int>& threads, const MeasurePlan& plan) {
-  std::vector<ProductRow> rows;
-  const std::string target = ChosenTarget();
-  for (const int count : threads) {
-    const double peak = MeasureFmaPeak(target, count, plan.clock).gflops;
-    ForceTarget(target);  // the probe lifts the restriction
-    for (const ProductCase& c : kProducts) rows.push_back(Measure(c, count, peak, plan));
-  }
-  return rows;
+std::string ProductRow::Name() const {
+  const ProductCase& c = product;
+  return std::string(c.function) + "/" + std::to_string(c.batch) + "x" + std::to_string(c.m) + "x" +
+         std::to_string(c.k) + "x" + std::to_string(c.n) + "/t" + std::to_string(threads);
 }
 
-void PrintProducts(std::ostream& out, const std::vector<ProductRow>& rows) {
-  out << "product  batch     m     k     n  threads  max error    median ms    GFLOP/s  of peak\n";
-  for (const ProductRow& row : rows) {
-    const ProductCase& c = row.product;
+double ProductRow::Gflops() const {
+  return seconds.count ? FlopOf(product) / seconds.median / 1e9 : 0;
+}
+
+ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress) {
+  ProductReport report = {.context = std::move(context)};
+  const std::string target = ChosenTarget();
+  const std::regex expression = CompileFilter(options.filter);
+  std::vector<ProductRow> wanted;
+  for (const int threads : options.grid.threads) {
+    report.context.peaks.push_back(MeasureFmaPeak(target, threads, options.plan.clock));
+    ForceTarget(target);  // the probe lifts the restriction
+    for (const ProductCase& c : kProducts) {
+      ProductRow row;
+      row.product = c;
+      row.threads = threads;
+      row.peak_gflops = report.context.peaks.back().gflops;
+      if (std::regex_search(row.Name(), expression)) wanted.push_back(row);
+    }
+  }
+  if (wanted.empty()) throw Error(ErrorCode::kOption, "--filter leaves no row of --products");
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    progress(wanted[n].Name(), n, wanted.size());
+    const std::vector<ProductRow> rows = MeasureProduct(wanted[n], options.plan);
+    report.rows.insert(report.rows.end(), rows.begin(), rows.end());
+  }
+  return report;
+}
+
+bool AnyWrong(const ProductReport& report) {
+  return std::any_of(report.rows.begin(), report.rows.end(),
+                     [](const ProductRow& row) { return !(row.max_error <= 1); });
+}
+
+void PrintProducts(std::ostream& out, const ProductReport& report) {
+  out << "product, batch x m x k x n     peer  max error    median ms    GFLOP/s  of peak\n";
+  for (const ProductRow& row : report.rows) {
     std::array<char, 160> text;
-    std::snprintf(text.data(), text.size(),
-                  "%-7s %6lld %5lld %5lld %5lld  %7d  %9.3f  %11.4f  %9.1f  %5.1f %%\n", c.function,
-                  static_cast<long long>(c.batch), static_cast<long long>(c.m),
-                  static_cast<long long>(c.k), static_cast<long long>(c.n), row.threads,
-                  row.max_error, row.seconds.median * 1e3, row.gflops,
-                  100 * row.gflops / row.peak_gflops);
+    std::snprintf(text.data(), text.size(), "%-28s  %5s  %9.3f  %11.4f  %9.1f  %5.1f %%\n",
+                  row.Name().c_str(), row.peer.c_str(), row.max_error, row.seconds.median * 1e3,
+                  row.Gflops(), 100 * row.Gflops() / row.peak_gflops);
     out << text.data();
   }
   out << "max error: over the bound kLinearMaxError; a product beyond it is not timed\n";
+}
+
+nlohmann::json ToJson(const ProductReport& report) {
+  nlohmann::json object = ContextJson(report.context);
+  object["schema"] = "heed-bench-products";
+  nlohmann::json& rows = object["rows"] = nlohmann::json::array();
+  for (const ProductRow& row : report.rows) {
+    const ProductCase& c = row.product;
+    nlohmann::json entry = {{"case", row.Name()},
+                            {"function", c.function},
+                            {"batch", c.batch},
+                            {"m", c.m},
+                            {"k", c.k},
+                            {"n", c.n},
+                            {"threads", row.threads},
+                            {"peer", row.peer},
+                            {"error_over_bound", row.max_error},
+                            {"flop", FlopOf(c)},
+                            {"status", "wrong"}};
+    if (row.seconds.count > 0) {
+      entry["status"] = "timed";
+      entry["ms"] = TimesJson(row.seconds);
+      entry["reps"] = row.seconds.count;
+      entry["gflops"] = row.Gflops();
+      entry["fraction_of_fma_peak"] = row.Gflops() / row.peak_gflops;
+    }
+    rows.push_back(std::move(entry));
+  }
+  return object;
 }
 
 }  // namespace heed::bench

@@ -1,12 +1,15 @@
-// --products: the speed of the matrix products behind the layers, as a fraction of the FMA peak.
+// heed-bench --products: the matrix products behind the layers, beside those of a BLAS.
 #ifndef HEED_NATIVE_BENCH_PRODUCTS_H_
 #define HEED_NATIVE_BENCH_PRODUCTS_H_
 
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "native_bench/measure.h"
+#include "native_bench/report.h"
+#include "native_bench/run.h"
 
 namespace heed::bench {
 
@@ -19,16 +22,28 @@ struct ProductCase {
 struct ProductRow {
   ProductCase product;
   int threads = 1;
-  double max_error = 0;  // largest sampled error over its bound: at most 1 when right
-  Summary seconds;
-  double gflops = 0;
+  std::string peer;        // "heed", or "blas" where the build has one
+  double max_error = 0;    // largest sampled error over kLinearMaxError: at most 1 when right
+  Summary seconds;         // none: wrong
   double peak_gflops = 0;  // of the chosen target with as many threads
+
+  // "linear/1x768x768x768/t1": batch, m, k, n
+  std::string Name() const;
+  double Gflops() const;
 };
 
-// Checks and measures the products of a transformer's layers on the chosen SIMD target.
-std::vector<ProductRow> MeasureProducts(const std::vector<int>& threads, const MeasurePlan& plan);
+struct ProductReport {
+  Report context;
+  std::vector<ProductRow> rows = {};  // the peers of a product follow each other, heed first
+};
 
-void PrintProducts(std::ostream& out, const std::vector<ProductRow>& rows);
+// The products of a transformer's layers with every thread count of the grid. All are checked, then
+// timed in turn. `context` is OpenReport()'s.
+ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress);
+
+bool AnyWrong(const ProductReport& report);
+void PrintProducts(std::ostream& out, const ProductReport& report);
+nlohmann::json ToJson(const ProductReport& report);
 
 }  // namespace heed::bench
 

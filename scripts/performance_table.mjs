@@ -108,6 +108,24 @@ function decodeTable({ rows }) {
   return markdown(["cache", "tokens", "ms", "GB/s", "of read rate", "max error"], lines);
 }
 
+/** heed beside the BLAS: milliseconds, GFLOP/s, and how many times as long the BLAS takes. */
+function productTable({ rows }, threads) {
+  const own = rows.filter((row) => row.peer === "heed" && row.threads === threads);
+  const lines = own.map((row) => {
+    const blas = rows.find((other) => other.case === row.case && other.peer === "blas");
+    return [
+      `\`${row.function}\``,
+      `${row.batch > 1 ? `${row.batch} of ` : ""}${row.m} x ${row.k} x ${row.n}`,
+      milliseconds(row),
+      row.gflops.toFixed(1),
+      percent(row.fraction_of_fma_peak),
+      blas ? `${(blas.ms.median / row.ms.median).toFixed(2)}x` : "-",
+    ];
+  });
+  const head = ["product", "m x k x n", "ms", "GFLOP/s", "of peak", "OpenBLAS takes"];
+  return markdown(head, lines);
+}
+
 const thousands = (tokens) => `${tokens / 1024}k`;
 
 /** One line a mechanism: microseconds a token at some lengths, and how they grow. */
@@ -275,6 +293,7 @@ export function tableOf(result, threads) {
   if (result.schema === "heed-bench-web") return webTables(result, threads);
   if (result.schema === "heed-bench-patterns") return patternTable(result);
   if (result.schema === "heed-bench-decode") return decodeTable(result);
+  if (result.schema === "heed-bench-products") return productTable(result, threads);
   if (result.schema === "heed-bench-curves") return curveTable(result);
   if (result.schema === "heed-bench-approximation") return approximationTable(result);
   if (result.schema === "heed-bench-steps") return stepTable(result);

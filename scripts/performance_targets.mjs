@@ -135,6 +135,15 @@ const scaling = (wanted) =>
     (both, one) => both.fraction_of_fma_peak / one.fraction_of_fma_peak,
   );
 
+/** Projections of 64 rows and more: the speed of heed over that of OpenBLAS. */
+const overBlas = ({ rows }) =>
+  rows
+    .filter((row) => row.peer === "heed" && row.function === "linear" && row.m >= 64)
+    .map((row) => {
+      const blas = rows.find((other) => other.case === row.case && other.peer === "blas");
+      return blas.ms.median / row.ms.median;
+    });
+
 const decays = ["retention", "lightning", "mamba2"];
 const deltas = ["gated_linear", "hgrn2", "rwkv6", "rwkv7", "delta_rule", "gated_delta_rule"];
 const others = /^(onnxruntime|tensorflow)/;
@@ -315,6 +324,13 @@ export const targets = [
     unit: gflops,
     file: everything,
     values: layerSpeeds,
+  },
+  {
+    work: "projections of 64 and more rows, as fast as OpenBLAS, one thread and two",
+    least: 0.9,
+    unit: times,
+    file: zen4("products_wall"),
+    values: overBlas,
   },
   {
     work: "AVX2 alone, length 1024 and more",
