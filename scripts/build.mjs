@@ -12,6 +12,7 @@ import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
+import { refuseSharedThreadLocals } from "./thread_locals.mjs";
 import { root, toolchain } from "./toolchain.mjs";
 import { removeUnread } from "./unread.mjs";
 
@@ -39,6 +40,7 @@ export async function buildWasm(tools) {
   const configure = ["cmake", "--preset", "wasm", ...cmakeDefinitions(tools)];
   await run("emcmake", configure, inRoot(tools));
   await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
+  refuseSharedThreadLocals(join(root, "build/wasm"));
 }
 
 // What heed/inline holds: a module as text, and glue that names no file: bundlers would ship it.

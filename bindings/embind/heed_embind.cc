@@ -13,8 +13,11 @@
 #include "heed/call.h"
 #include "heed/heed.h"
 #include "instance.h"
+#include "label.h"
 #include "results.h"
 #include "wire.h"
+
+HEED_LABEL(HEED_WASM_FILE);
 
 namespace {
 

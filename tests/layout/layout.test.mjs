@@ -36,17 +36,6 @@ test("EveryMechanismHasItsFiles", () => {
   }
 });
 
-// WebAssembly with and without threads is linked from the same objects but for those of this folder.
-test("WhatEachThreadHasOfItsOwnIsInParallel", () => {
-  const sources = [...under("cpp/src/", /\.(cc|h)$/), ...under("bindings/embind/", /\.(cc|h)$/)];
-  const own = sources.filter((file) => /\bthread_local\b/.test(read(file)));
-  assert.ok(own.length > 0, "no thread_local at all: is this test of use?");
-  assert.deepEqual(
-    own.filter((file) => !/^cpp\/src\/parallel\/\w+\.cc$/.test(file)),
-    [],
-  );
-});
-
 test("EveryRowIsComplete", () => {
   for (const row of mechanisms) {
     assert.match(row.id, /^[a-z][a-z0-9_]*$/);

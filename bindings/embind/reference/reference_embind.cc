@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "../label.h"
 #include "../wire.h"
 #include "heed/reference.h"
+
+HEED_LABEL("reference");
 
 namespace {
 

@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "../instance.h"
+#include "../label.h"
 #include "../wire.h"
 #include "heed/training.h"
+
+HEED_LABEL(HEED_WASM_FILE);
 
 namespace {
 
