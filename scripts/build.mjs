@@ -40,7 +40,7 @@ export async function buildWasm(tools) {
   const configure = ["cmake", "--preset", "wasm", ...cmakeDefinitions(tools)];
   await run("emcmake", configure, inRoot(tools));
   await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
-  refuseSharedThreadLocals(join(root, "build/wasm"));
+  refuseSharedThreadLocals(join(root, "build/wasm"), inRoot(tools));
 }
 
 // What heed/inline holds: a module as text, and glue that names no file: bundlers would ship it.
