@@ -59,19 +59,14 @@ class Product {
   }
 
 #if defined(HEED_BENCH_BLAS)
-  // A batch is dealt to the threads, a product of its own is divided by the BLAS.
-  void RunBlas(ThreadPool& pool) {
-    using blas_peer::Multiply, blas_peer::Second;
-    if (linear_) {
-      Multiply(a_.data(), b_.data(), Second::kTransposed, c_.m, c_.k, c_.n, out_.data());
-      return;
+  void RunBlas() {
+    using blas_peer::Second;
+    const Second second = linear_ ? Second::kTransposed : Second::kAsItIs;
+    for (int64_t n = 0; n < c_.batch; ++n) {  // 1 where the second matrix is shared
+      blas_peer::Multiply(a_.data() + n * c_.m * c_.k, b_.data() + n * c_.k * c_.n, second, c_.m,
+                          c_.k, c_.n, out_.data() + n * c_.m * c_.n);
     }
-    pool.Run(c_.batch, [this](int64_t n, int) {
-      Multiply(a_.data() + n * c_.m * c_.k, b_.data() + n * c_.k * c_.n, Second::kAsItIs, c_.m,
-               c_.k, c_.n, out_.data() + n * c_.m * c_.n);
-    });
   }
-  bool DividedByBlas() const { return linear_; }
 #endif
 
   // NaN everywhere: what is not written is wrong.
@@ -117,8 +112,12 @@ std::vector<ProductRow> MeasureProduct(const ProductRow& row, const MeasurePlan&
   std::vector<std::pair<const char*, std::function<void()>>> peers;
   peers.emplace_back("heed", [&] { product.Run(*pool); });
 #if defined(HEED_BENCH_BLAS)
-  blas_peer::SetThreads(product.DividedByBlas() ? row.threads : 1);
-  peers.emplace_back("blas", [&] { product.RunBlas(*pool); });
+  // Its threads look for more work for a while after a call, on the processors that heed's turn
+  // needs.
+  if (row.threads == 1) {
+    blas_peer::SetThreads(1);
+    peers.emplace_back("blas", [&] { product.RunBlas(); });
+  }
 #endif
   std::vector<ProductRow> rows(peers.size(), row);
   std::vector<std::function<void()>> calls;

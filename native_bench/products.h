@@ -22,7 +22,7 @@ struct ProductCase {
 struct ProductRow {
   ProductCase product;
   int threads = 1;
-  std::string peer;        // "heed", or "blas" where the build has one
+  std::string peer;        // "heed"; "blas" on one thread, where the build has one
   double max_error = 0;    // largest sampled error over kLinearMaxError: at most 1 when right
   Summary seconds;         // none: wrong
   double peak_gflops = 0;  // of the chosen target with as many threads
