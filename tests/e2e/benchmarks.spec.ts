@@ -90,6 +90,10 @@ test("every run with peers is there, and its table has the numbers of its file",
       new Set(result.rows.map(({ peer }: ResultRow) => peer)).size > 1,
   );
   expect(count).toBe(withPeers.length);
+  const programs = (result: { rows: ResultRow[] }) =>
+    new Set(result.rows.map(({ peer }) => peer)).size;
+  const most = Math.max(...withPeers.map(({ result }) => programs(result)));
+  expect(programs(await fileOf(section)), "the run of most programs comes first").toBe(most);
   for (let index = 0; index < count; index++) {
     await run.selectOption({ index });
     const result = await fileOf(section);

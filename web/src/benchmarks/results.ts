@@ -89,8 +89,8 @@ export const readRateOf = ({ reads }: Context, threads: number): number | undefi
   reads.find((row) => row.threads === threads)?.gbps;
 
 /** Runs of one mechanism at several lengths beside peers, and runs of many mechanisms. */
-export const comesWithPeers = ({ rows }: Run): boolean =>
-  distinct(rows.map(({ peer }) => peer)).length > 1;
+export const countPeers = ({ rows }: Run): number => distinct(rows.map(({ peer }) => peer)).length;
+export const comesWithPeers = (run: Run): boolean => countPeers(run) > 1;
 export const countMechanisms = ({ rows }: Run): number =>
   distinct(rows.map(({ mechanism }) => mechanism)).length;
 export const hasManyMechanisms = (run: Run): boolean => countMechanisms(run) > 1;
