@@ -57,7 +57,9 @@ export const test = base.extend<Fixtures>({
     async ({ page }, use) => {
       const complaints: string[] = [];
       const ofConsole = (message: ConsoleMessage) => {
-        if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+        if (!["error", "warning"].includes(message.type())) return;
+        // A file that is not there is named only by its address.
+        complaints.push(`${message.text()} ${message.location().url}`.trim());
       };
       const ofScripts = (error: Error) => complaints.push(String(error));
       page.on("console", ofConsole).on("pageerror", ofScripts);
