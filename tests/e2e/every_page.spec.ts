@@ -11,10 +11,10 @@ const SIZES = {
 } as const;
 const THEMES = ["light", "dark"] as const;
 /**
- * On a phone a page that is painted while its HTML still arrives may move a part of a formula, or (German tasks,
- * 0.0018) a line, and nothing else moves; on a wide screen a line of a caption may.
+ * On a phone a page that is painted while its HTML still arrives may move a part of a formula, and nothing else
+ * moves; on a wide screen a line of a caption may.
  */
-const MOST_SHIFT = { phone: 0.002, wide: 0.02 } as const;
+const MOST_SHIFT = { phone: 0.001, wide: 0.02 } as const;
 const TARGET = 44;
 
 /** What has moved since the page was opened: the browser notes it, asked or not. */
