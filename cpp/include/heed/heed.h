@@ -31,6 +31,7 @@
 #include "heed/registry.h"
 #include "heed/request.h"
 #include "heed/rows.h"
+#include "heed/scratch.h"
 #include "heed/selective.h"
 #include "heed/set_attention.h"
 #include "heed/tensor.h"

@@ -11,7 +11,8 @@
 namespace heed {
 
 struct FreeFloats {
-  int64_t counted = 0;  // bytes, in a dry run
+  size_t bytes = 0;     // of the block
+  int64_t counted = 0;  // in a dry run
   void operator()(float* memory) const;
 };
 
