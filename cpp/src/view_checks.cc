@@ -103,8 +103,9 @@ void CheckOutput(std::string_view name, const StoredOutput& view, const Extents&
 ViewSpan SpanOf(const void* data, const Extents& shape, const Extents& strides,
                 size_t element_size) {
   ViewSpan span = {data, 0, 0, true, false};
+  if (data == nullptr) return span;
   const int64_t size = shape[0] * shape[1] * shape[2] * shape[3];
-  if (data == nullptr || size == 0) return span;
+  if (size == 0) return span;
   int64_t low = 0;
   int64_t high = 0;
   for (size_t i = 0; i < 4; ++i) {

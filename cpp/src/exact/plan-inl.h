@@ -281,31 +281,16 @@ struct Scratch {
 
   Scratch(const Plan& plan, bool own_tiles) {
     const size_t most = static_cast<size_t>(std::min(plan.rows - plan.first_row, plan.block_rows));
-    queries = AlignedFloats(most * plan.query_depth + plan.plugs.score->QueryScratch());
-    scores = AlignedFloats(std::min(most, kScoreRows) * kTileKeys);
-    output = AlignedFloats(most * plan.v_cols);
-    if (plan.value_pairs) pairs = AlignedFloats(kScoreRows * kTileKeys / 2);
-    if (own_tiles) {
-      k_tile = AlignedFloats(plan.KTileFloats());
-      v_tile = AlignedFloats(plan.VTileFloats());
-    }
-    converted = AlignedFloats(plan.ConvertedFloats());
-    if (plan.problem->cached_k != nullptr) {
-      zeros = AlignedFloats(plan.LongestRow());
-      if (DryRun::Current() == nullptr) std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
+    AllocateFloats(plan, own_tiles, most);
+    if (zeros.get() != nullptr && DryRun::Current() == nullptr) {
+      std::fill_n(zeros.get(), plan.LongestRow(), 0.0f);
     }
     if (plan.scores_rows || plan.ReadsKeysInPlace() || plan.ReadsValuesInPlace()) {
-      stored_rows = std::make_unique<StoredRows>();
-    }
-    if (plan.ReadsValuesInPlace()) {
-      tile_sums = AlignedFloats(kScoreRows * plan.v_cols);
-      raw_scores = AlignedFloats(kScoreRows * kTileKeys);
+      stored_rows = std::make_unique_for_overwrite<StoredRows>();
     }
     rows.resize(most);
     run_ends.resize(most);
     key_bits.resize(kScoreRows);
-    row_max = AlignedFloats(RoundUp(most, kScoreRows));
-    row_sum = AlignedFloats(RoundUp(most, kScoreRows));
     visible.resize(std::min(most, kScoreRows) * kTileKeys);
     if (plan.plugs.rows == nullptr) return;
     row_buffer = AlignedFloats(plan.BufferFloats());
@@ -314,6 +299,26 @@ struct Scratch {
   }
 
   RowBuffers buffers() const { return {converted.get(), zeros.get()}; }
+
+ private:
+  void AllocateFloats(const Plan& plan, bool own_tiles, size_t most) {
+    const bool in_place = plan.ReadsValuesInPlace();
+    floats_.Add(queries, most * plan.query_depth + plan.plugs.score->QueryScratch());
+    floats_.Add(scores, std::min(most, kScoreRows) * kTileKeys);
+    floats_.Add(output, most * plan.v_cols);
+    floats_.Add(pairs, plan.value_pairs ? kScoreRows * kTileKeys / 2 : 0);
+    floats_.Add(k_tile, own_tiles ? plan.KTileFloats() : 0);
+    floats_.Add(v_tile, own_tiles ? plan.VTileFloats() : 0);
+    floats_.Add(converted, plan.ConvertedFloats());
+    floats_.Add(zeros, plan.problem->cached_k != nullptr ? plan.LongestRow() : 0);
+    floats_.Add(tile_sums, in_place ? kScoreRows * plan.v_cols : 0);
+    floats_.Add(raw_scores, in_place ? kScoreRows * kTileKeys : 0);
+    floats_.Add(row_max, RoundUp(most, kScoreRows));
+    floats_.Add(row_sum, RoundUp(most, kScoreRows));
+    floats_.Allocate();
+  }
+
+  FloatArrays floats_;  // of all but the row buffer
 };
 
 }  // namespace HWY_NAMESPACE

@@ -114,7 +114,7 @@ std::vector<float> ReadValues(const RequestReader& reader, std::string_view name
 }
 
 // A float tensor with `least` to `most` extents; leading extents of 1 are added.
-TensorView<const float> ReadTensor(const RequestReader& reader, const char* name, int least,
+TensorView<const float> ReadTensor(const RequestReader& reader, std::string_view name, int least,
                                    int most) {
   const AnyTensor* tensor = reader.Input(name);
   if (tensor != nullptr && (tensor->rank < least || tensor->rank > most)) {

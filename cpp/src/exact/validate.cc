@@ -1,8 +1,9 @@
 // The boundary: everything that can be wrong with a call of Attention() is found here.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <string>
+#include <string_view>
 
 #include "heed/error.h"
 #include "src/exact/problem.h"
@@ -173,10 +174,51 @@ void CheckTiles(const AttentionProblem& p) {
   }
 }
 
+struct NamedSpan {
+  const char* name = nullptr;
+  ViewSpan span{};
+};
+
+// Outputs share memory neither with what is read nor with each other. Most of both are absent: a
+// call of a single token would take longer to compare all pairs than to compute.
+void CheckAliases(const AttentionProblem& p) {
+  const AttentionOutputs& out = p.outputs;
+  std::array<NamedSpan, 7> written;
+  size_t outputs = 0;
+  const auto add_output = [&](const char* name, const ViewSpan& span) {
+    if (!span.empty) written[outputs++] = {name, span};
+  };
+  add_output("output", SpanOf(p.output));
+  add_output("lse", SpanOf(out.lse));
+  add_output("weights", SpanOf(out.weights));
+  add_output("scores", SpanOf(out.scores));
+  add_output("running_max", SpanOf(out.running_max));
+  add_output("running_sum", SpanOf(out.running_sum));
+  add_output("rescale", SpanOf(out.rescale));
+  const auto check_input = [&](const char* name, const ViewSpan& span) {
+    if (span.empty) return;
+    for (size_t i = 0; i < outputs; ++i) {
+      CheckNoAlias(written[i].name, written[i].span, name, span);
+    }
+  };
+  check_input("q", SpanOf(p.q));
+  check_input("k", SpanOf(p.k));
+  check_input("v", SpanOf(p.v));
+  check_input("bias", SpanOf(p.options.bias));
+  for (const NamedView& tensor : ScoreTensors(p.options)) {
+    check_input(tensor.name, SpanOf(*tensor.view));
+  }
+  for (size_t i = 0; i < outputs; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      CheckNoAlias(written[i].name, written[i].span, written[j].name, written[j].span);
+    }
+  }
+}
+
 void CheckOutputs(const AttentionProblem& p) {
   const AttentionOutputs& out = p.outputs;
   const Extents pairs = {p.batch, p.num_heads, p.q_len, p.kv_len};
-  const std::string pairs_text = "[batch, num_heads, q_len, kv_len]";
+  const std::string_view pairs_text = "[batch, num_heads, q_len, kv_len]";
   CheckOutput("output", p.output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
               "[batch, num_heads, q_len, head_dim_v]");
   if (out.lse.has_value()) {
@@ -185,21 +227,7 @@ void CheckOutputs(const AttentionProblem& p) {
   if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
   if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
   CheckTiles(p);
-  const ViewSpan all[] = {SpanOf(p.output),   SpanOf(out.lse),         SpanOf(out.weights),
-                          SpanOf(out.scores), SpanOf(out.running_max), SpanOf(out.running_sum),
-                          SpanOf(out.rescale)};
-  const char* names[] = {"output",      "lse",         "weights", "scores",
-                         "running_max", "running_sum", "rescale"};
-  for (int i = 0; i < 7; ++i) {
-    CheckNoAlias(names[i], all[i], "q", SpanOf(p.q));
-    CheckNoAlias(names[i], all[i], "k", SpanOf(p.k));
-    CheckNoAlias(names[i], all[i], "v", SpanOf(p.v));
-    CheckNoAlias(names[i], all[i], "bias", SpanOf(p.options.bias));
-    for (const NamedView& tensor : ScoreTensors(p.options)) {
-      CheckNoAlias(names[i], all[i], tensor.name, SpanOf(*tensor.view));
-    }
-    for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
-  }
+  CheckAliases(p);
 }
 
 }  // namespace

@@ -224,13 +224,19 @@ void CheckUnread(const AttentionOptions& o) {
 
 }  // namespace
 
-std::vector<NamedView> ScoreTensors(const AttentionOptions& o) {
-  return {{"score_matrix", &o.score_matrix},       {"query_weight", &o.query_weight},
-          {"key_weight", &o.key_weight},           {"score_vector", &o.score_vector},
-          {"relative_keys", &o.relative_keys},     {"relative_queries", &o.relative_queries},
-          {"relative_values", &o.relative_values}, {"content_bias", &o.content_bias},
-          {"position_bias", &o.position_bias},     {"distance_bias", &o.distance_bias},
-          {"bucket_bias", &o.bucket_bias},         {"log_gates", &o.log_gates}};
+std::array<NamedView, kScoreTensors> ScoreTensors(const AttentionOptions& o) {
+  return {{{"score_matrix", &o.score_matrix},
+           {"query_weight", &o.query_weight},
+           {"key_weight", &o.key_weight},
+           {"score_vector", &o.score_vector},
+           {"relative_keys", &o.relative_keys},
+           {"relative_queries", &o.relative_queries},
+           {"relative_values", &o.relative_values},
+           {"content_bias", &o.content_bias},
+           {"position_bias", &o.position_bias},
+           {"distance_bias", &o.distance_bias},
+           {"bucket_bias", &o.bucket_bias},
+           {"log_gates", &o.log_gates}}};
 }
 
 void CheckScore(AttentionProblem& p) {

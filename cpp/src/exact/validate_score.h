@@ -2,9 +2,10 @@
 #ifndef HEED_SRC_EXACT_VALIDATE_SCORE_H_
 #define HEED_SRC_EXACT_VALIDATE_SCORE_H_
 
+#include <array>
+#include <cstddef>
 #include <span>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "src/exact/problem.h"
 
@@ -22,7 +23,8 @@ struct NamedView {
 };
 
 // The tensors that scores read, absent ones included.
-std::vector<NamedView> ScoreTensors(const AttentionOptions& options);
+inline constexpr size_t kScoreTensors = 12;
+std::array<NamedView, kScoreTensors> ScoreTensors(const AttentionOptions& options);
 
 // Checks the score and everything that only scores read, and fills in their defaults. The shapes of
 // q, k and v are known.

@@ -39,7 +39,30 @@ AlignedFloats::AlignedFloats(size_t count) {
 
 void FreeFloats::operator()(float* memory) const {
   DryRun::Count(-counted);
-  if (memory != &no_floats) LeaveMemory({memory, bytes});
+  if (bytes != 0) LeaveMemory({memory, bytes});
+}
+
+void FloatArrays::Add(AlignedFloats& array, size_t count) {
+  // A memory checker sees the end of each.
+#ifdef HEED_EXACT_MEMORY
+  array = AlignedFloats(count);
+#else
+  if (count == 0) return;
+  constexpr size_t kLine = 64 / sizeof(float);
+  parts_[num_parts_++] = {&array, count_};
+  if (__builtin_add_overflow(count_, count, &count_) || count_ > SIZE_MAX - kLine) {
+    Fail(ErrorCode::kMemory, "the scratch memory is more than can be addressed");
+  }
+  count_ = RoundUp(count_, kLine);
+#endif
+}
+
+void FloatArrays::Allocate() {
+  memory_ = AlignedFloats(count_);
+  float* const start = memory_.get();
+  for (size_t i = 0; i < num_parts_; ++i) {
+    parts_[i].array->memory_.reset(start == &no_floats ? start : start + parts_[i].offset);
+  }
 }
 
 }  // namespace heed

@@ -11,7 +11,7 @@
 namespace heed {
 
 struct FreeFloats {
-  size_t bytes = 0;     // of the block
+  size_t bytes = 0;     // of the block; 0: it belongs to someone else
   int64_t counted = 0;  // in a dry run
   void operator()(float* memory) const;
 };
@@ -25,7 +25,32 @@ class AlignedFloats {
   float* get() const { return memory_.get(); }
 
  private:
+  friend class FloatArrays;
+
   std::unique_ptr<float[], FreeFloats> memory_;
+};
+
+// Arrays that lie in one block of memory, which is asked for and given back once: calls of a few
+// tokens would spend a tenth of their time on doing so for each.
+class FloatArrays {
+ public:
+  // The array gets its memory, not initialised, when Allocate() is called, and must not be used
+  // after this object.
+  void Add(AlignedFloats& array, size_t count);
+  // Once, after the last Add(). Throws Error(kMemory).
+  void Allocate();
+
+ private:
+  static constexpr size_t kMostArrays = 16;
+
+  struct Part {
+    AlignedFloats* array;
+    size_t offset;
+  };
+  Part parts_[kMostArrays];
+  size_t num_parts_ = 0;
+  size_t count_ = 0;
+  AlignedFloats memory_;
 };
 
 // Rounds up to a multiple.
