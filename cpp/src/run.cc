@@ -206,7 +206,8 @@ class Call::Read {
     for (const NamedTensor& input : request.inputs) CheckData(input);
     if (runner_.read != nullptr) {
       exact_.emplace(runner_.Read(*reader_));
-      outputs_ = PlanAttention(*exact_);
+      ValidateRequest(*exact_, problem_.emplace());
+      outputs_ = ListOutputs(*exact_, *problem_);
       return;
     }
     floats_.emplace(request);
@@ -216,6 +217,14 @@ class Call::Read {
   }
 
   const std::vector<OutputSpec>& outputs() const { return outputs_; }
+
+  // The only run, right after the reading: what was validated then still holds.
+  void RunOnce(std::span<const NamedTensor> outputs, ThreadPool* pool) {
+    CheckOutputNames(outputs_, outputs);
+    if (!exact_) return Run(outputs, pool);
+    CompleteOutputs(*problem_, FindOutputs(*exact_, outputs));
+    RunProblem(*problem_, pool);
+  }
 
   void Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
     if (exact_) return RunAttentionRequest(*exact_, outputs, pool);
@@ -232,6 +241,7 @@ class Call::Read {
   std::optional<FloatRequest> floats_;  // of families other than the exact one
   std::optional<RequestReader> reader_;
   std::optional<AttentionRequest> exact_;
+  std::optional<AttentionProblem> problem_;  // of exact_
   std::vector<OutputSpec> outputs_;
 };
 
@@ -271,7 +281,7 @@ Cost EstimateCost(const Request& request, int num_threads) {
 std::vector<OutputSpec> PlanOutputs(const Request& request) { return Call(request).outputs(); }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-  Call(request).Run(outputs, pool);
+  Call::Read(request).RunOnce(outputs, pool);
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {

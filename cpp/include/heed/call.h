@@ -33,6 +33,8 @@ class Call {
   void Run(std::span<const NamedTensor> outputs, ThreadPool* pool = nullptr) const;
 
  private:
+  friend void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool);
+
   class Read;
   std::unique_ptr<const Read> read_;
 };

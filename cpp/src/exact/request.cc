@@ -95,9 +95,10 @@ void ReadKeep(const RequestReader& reader, AttentionRequest& r) {
   o.keep_mod = ReadExpression(reader, "keep_mod", ExpressionValue::kKeep, r);
 }
 
-// One value or a list, given as an input or as a parameter, but not both.
+// One value or a list, given as an input or as a parameter, but not both. `extent` is called
+// `meaning`.
 std::vector<float> ReadValues(const RequestReader& reader, std::string_view name,
-                              std::string_view expected) {
+                              std::string_view meaning, int64_t extent) {
   const bool input = reader.Input(name) != nullptr;
   const bool param = reader.Param(name) != nullptr;
   if (input && param) {
@@ -108,7 +109,7 @@ std::vector<float> ReadValues(const RequestReader& reader, std::string_view name
   for (const double value : reader.Numbers(name)) values.push_back(static_cast<float>(value));
   // To the options, no values mean that there is no such tensor.
   if (values.empty() && (input || param)) {
-    Fail(ErrorCode::kShape, "{} has 0 values; expected {}", {name, expected});
+    Fail(ErrorCode::kShape, "{} has 0 values; expected 1 or {} = {}", {name, meaning, extent});
   }
   return values;
 }
@@ -169,9 +170,8 @@ void ReadScoreTensors(const RequestReader& reader, AttentionRequest& r) {
   o.score_bias = reader.Floats("score_bias");
   o.score_vector = ReadTensor(reader, "score_vector", 1, 2);
   ReadConcatWeight(reader, r);
-  r.width = ReadValues(reader, "width", "1 or head_dim = " + std::to_string(r.q.shape[3]));
-  r.temperature =
-      ReadValues(reader, "temperature", "1 or num_heads = " + std::to_string(r.q.shape[1]));
+  r.width = ReadValues(reader, "width", "head_dim", r.q.shape[3]);
+  r.temperature = ReadValues(reader, "temperature", "num_heads", r.q.shape[1]);
   if (const auto least = reader.Number("min_temperature")) r.options.min_temperature = least;
 }
 
@@ -324,8 +324,18 @@ AttentionRequest ReadFlash(const RequestReader& reader, AttentionOptions preset)
   return r;
 }
 
+void ValidateRequest(const AttentionRequest& r, AttentionProblem& p) {
+  p.q = r.q;
+  p.k = r.k;
+  p.v = r.v;
+  p.options = OptionsOf(r);
+  CompleteInputs(p, r.return_lse);
+}
+
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& r) {
-  return ListOutputs(r, ValidateAttentionInputs(r.q, r.k, r.v, OptionsOf(r), r.return_lse));
+  AttentionProblem p;
+  ValidateRequest(r, p);
+  return ListOutputs(r, p);
 }
 
 std::vector<OutputSpec> ListOutputs(const AttentionRequest& r, const AttentionProblem& p) {

@@ -70,7 +70,9 @@ AttentionOptions NeighborhoodPreset();
 
 // Validates and lists the outputs: output, then lse, weights, scores as asked for.
 std::vector<OutputSpec> PlanAttention(const AttentionRequest& request);
-// The second half of it, and where the outputs then are.
+// Both halves of it, and where the outputs then are. The problem, which is filled in, points into
+// the request.
+void ValidateRequest(const AttentionRequest& request, AttentionProblem& p);
 std::vector<OutputSpec> ListOutputs(const AttentionRequest& request, const AttentionProblem& p);
 AttentionOutputs FindOutputs(const AttentionRequest& request, std::span<const NamedTensor> outputs);
 void RunAttentionRequest(const AttentionRequest& request, std::span<const NamedTensor> outputs,

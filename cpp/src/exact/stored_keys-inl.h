@@ -42,10 +42,12 @@ HWY_INLINE void AddKeySquare(const StoredRows& keys, size_t c, size_t t,
 
 // Columns [c, c + PanelCols()) of the scores of kRows queries, [depth][kRows]. Where vectors are
 // short, a query or two have too few chains to fill the pipelines: then both vectors of columns
-// pass at once. Long ones would not fit the registers.
+// pass at once. Long ones would not fit the registers. Only the first `count` columns are keys:
+// where the others fill a long vector, nothing is multiplied for it.
 template <class T, size_t kRows>
-HWY_INLINE void DotKeyPanel(const StoredRows& keys, size_t c, const float* HWY_RESTRICT queries,
-                            size_t depth, float* HWY_RESTRICT scores) {
+HWY_INLINE void DotKeyPanel(const StoredRows& keys, size_t c, size_t count,
+                            const float* HWY_RESTRICT queries, size_t depth,
+                            float* HWY_RESTRICT scores) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
   constexpr size_t kVectors = kLanes == 4 && 2 * kRows <= kTileRows ? 2 : 1;
   const DF d;
@@ -56,7 +58,8 @@ HWY_INLINE void DotKeyPanel(const StoredRows& keys, size_t c, const float* HWY_R
       HWY_UNROLL(8)
       for (size_t r = 0; r < kRows; ++r) sums[i][r] = hn::Zero(d);
     }
-    for (size_t t = 0; t < depth; t += kLanes) {
+    const size_t used = kLanes == 4 || first < c + count ? depth : 0;
+    for (size_t t = 0; t < used; t += kLanes) {
       HWY_UNROLL(2)
       for (size_t i = 0; i < kVectors; ++i) {
         AddKeySquare<T, kRows>(keys, first + i * kLanes, t, queries, sums[i]);
@@ -78,7 +81,7 @@ template <class T>
 void DotKeys(const StoredRows& keys, const float* queries, size_t depth, const ScoreTile& tile) {
   for (size_t c = tile.first; c < tile.last; c += PanelCols()) {
     WithRows(tile.num_rows, [&]<size_t kRows>() HWY_ATTR {
-      DotKeyPanel<T, kRows>(keys, c, queries, depth, tile.scores);
+      DotKeyPanel<T, kRows>(keys, c, tile.num_keys - c, queries, depth, tile.scores);
     });
   }
 }
