@@ -12,6 +12,7 @@
 #include "src/layers/multi_head.h"
 #include "src/layers/transformer_block.h"
 #include "src/message.h"
+#include "src/rows/activation.h"
 
 namespace heed {
 namespace {
@@ -67,7 +68,6 @@ void AddRows(const TensorView<const float>& x, const TensorView<float>& to, Acti
 
 float Same(float x) { return x; }
 float Relu(float x) { return x < 0 ? 0.0f : x; }  // NaN stays
-float Gelu(float x) { return 0.5f * x * (1 + std::erf(x * 0.70710678f)); }
 
 void Attend(const TensorView<const float>& x, const TensorView<const float>& y,
             const MultiHeadWeights& weights, const MultiHeadOptions& options,
@@ -184,11 +184,8 @@ void PerceiverBlock(TensorView<const float> latents, TensorView<const float> inp
 
   NormInto(z.view(), &norm2, normed.view(), threads);
   Linear(normed.view(), w.w_up, w.b_up, hidden.view(), &threads);
-  ForEachRow(hidden.view().shape, threads, [&](int64_t b, int64_t h, int64_t i) {
-    for (int64_t d = 0; d < hidden.view().shape[3]; ++d) {
-      hidden.view()(b, h, i, d) = Gelu(hidden.view()(b, h, i, d));
-    }
-  });
+  const TensorView<float> rows = hidden.view();
+  Activate(Activation::kGelu, rows.data, rows.size(), rows.data, &threads);
   Linear(hidden.view(), w.w_down, w.b_down, output, &threads);
   AddRows(z.view(), output, Same, threads);
 }

@@ -7,6 +7,7 @@
 #include "src/layers/transformer_block.h"
 #include "src/linear/backward_linear.h"
 #include "src/parallel/pieces.h"
+#include "src/rows/activation.h"
 #include "src/rows/backward_activation.h"
 #include "src/rows/backward_norm.h"
 

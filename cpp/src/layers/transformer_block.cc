@@ -10,7 +10,7 @@
 #include "src/layers/multi_head.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
-#include "src/power.h"
+#include "src/rows/activation.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -19,20 +19,6 @@ namespace {
 void CheckVector(std::string_view name, std::span<const float> values, int64_t expected) {
   if (values.empty() || values.size() == static_cast<size_t>(expected)) return;
   Fail(ErrorCode::kShape, "{} has {} values; expected {}", {name, values.size(), expected});
-}
-
-float Activate(Activation activation, float x) {
-  switch (activation) {
-    case Activation::kGelu:
-      return 0.5f * x * (1 + std::erf(x * 0.70710678f));
-    case Activation::kGeluTanh:
-      return 0.5f * x * static_cast<float>(1 + Tanh(0.79788456f * (x + 0.044715f * x * x * x)));
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    case Activation::kRelu:
-      return x < 0 ? 0 : x;  // NaN stays
-  }
-  return x;
 }
 
 // New rows like x, [batch, 1, len, dim].
@@ -110,14 +96,14 @@ class BlockCall {
       gate = NewRows(gate_memory, x, ff_dim);
       Linear(x, w_.w_gate, w_.b_gate, gate, &pool_);
     }
-    ForEachRow(up, [&](int64_t index) {
-      const std::span<float> hidden = Row(up, index);
-      const std::span<const float> gates = Row(TensorView<const float>(gate), index);
-      for (size_t d = 0; d < hidden.size(); ++d) {
-        const float activated = Activate(o_.activation, gates[d]);
-        hidden[d] = w_.w_gate.has_value() ? activated * hidden[d] : activated;
-      }
-    });
+    Activate(o_.activation, gate.data, gate.size(), gate.data, &pool_);
+    if (w_.w_gate.has_value()) {
+      ForEachRow(up, [&](int64_t index) {
+        const std::span<float> hidden = Row(up, index);
+        const std::span<const float> gates = Row(TensorView<const float>(gate), index);
+        for (size_t d = 0; d < hidden.size(); ++d) hidden[d] *= gates[d];
+      });
+    }
     Linear(up, w_.w_down, w_.b_down, to, &pool_);
   }
 

@@ -1,4 +1,4 @@
-// The activations of feed-forward networks and their derivatives.
+// The derivatives of the activations of feed-forward networks.
 #ifndef HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_
 #define HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_
 
@@ -8,9 +8,6 @@
 #include "heed/thread_pool.h"
 
 namespace heed {
-
-// y[n] = act(x[n]).
-void Activate(Activation activation, const float* x, int64_t count, float* y, ThreadPool* pool);
 
 // d_x[n] = d_y[n] act'(x[n]). d_x may be d_y. Relu's derivative at 0 is 0. Where
 // exactly 0 arrives the gradient is 0, whatever x is.

@@ -1,4 +1,5 @@
 #include "heed/training/layers.h"
+#include "src/rows/activation.h"
 #include "src/rows/backward_activation.h"
 #include "src/training/checks.h"
 #include "src/training/parallel.h"
