@@ -37,7 +37,7 @@ struct NormalShare {
   V bell;
 };
 
-// Max relative error of `below` 4e-7 for |x| <= 1, 1e-6 for |x| <= 4 (tests/cpp/simd/gelu_test.cc):
+// Max relative error of `below` 6e-7 for |x| <= 1, 1e-6 for |x| <= 4 (rows/activation_test.cc):
 // that of e^(-x^2 / 2), whose exponent is rounded, grows with x^2. Nothing is lost where `below` is
 // small, as it is in (1 + erf x) / 2.
 template <class D, class V = hn::Vec<D>>

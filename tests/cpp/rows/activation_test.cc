@@ -84,10 +84,12 @@ TEST_P(Activations, AreThoseOfDouble) {
   for (const Activation activation : kAll) {
     const std::vector<float> y = ValuesOf(activation, x), slopes = SlopesAt(activation, x);
     for (size_t n = 0; n < x.size(); ++n) {
-      const double least = 1e-7 + 3e-7 * std::abs(x[n]);
-      ASSERT_NEAR(y[n], Expected(activation, x[n]), least)
+      const double near = 1e-7 + 3e-7 * std::abs(x[n]);
+      ASSERT_NEAR(y[n], Expected(activation, x[n]), near)
           << static_cast<int>(activation) << " of " << x[n];
-      ASSERT_NEAR(slopes[n], ExpectedSlope(activation, x[n]), 1e-6)
+      // 1 - tanh^2, times up to 7, loses digits where tanh is nearly 1.
+      const double most = activation == Activation::kGeluTanh ? 4e-6 : 1e-6;
+      ASSERT_NEAR(slopes[n], ExpectedSlope(activation, x[n]), most)
           << static_cast<int>(activation) << " at " << x[n];
     }
   }
@@ -100,7 +102,7 @@ TEST_P(Activations, GeluHasItsRelativeErrorBound) {
   for (size_t n = 0; n < x.size(); ++n) {
     if (std::abs(x[n]) < 0x1p-125f) continue;
     const double expected = Expected(Activation::kGelu, x[n]);
-    const double most = std::abs(x[n]) <= 1 ? 4e-7 : 1e-6;
+    const double most = std::abs(x[n]) <= 1 ? 6e-7 : 1e-6;  // what normal_tail-inl.h says
     ASSERT_NEAR(y[n], expected, most * std::abs(expected)) << x[n];
   }
 }
