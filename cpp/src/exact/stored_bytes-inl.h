@@ -29,6 +29,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 // processor would follow by itself.
 inline constexpr size_t kBytesAhead = 8192;
 
+// Asks for the line that far ahead. Into the second-level cache: the first one waits for so few
+// lines at once that the products would wait with it (a fifth slower, Zen 4). Where the call stands
+// it stays: the compiler would gather them beside the loads, and a burst of them stalls as well (a
+// tenth).
+HWY_INLINE void PrefetchAhead(const void* used) {
+  HWY_FENCE;
+  _mm_prefetch(static_cast<const char*>(used) + kBytesAhead, _MM_HINT_T1);
+}
+
 // Signed bytes, 128 more each.
 HWY_INLINE VU8 LoadRaised(const void* from) {
   const DU8 d;
@@ -53,8 +62,8 @@ HWY_NOINLINE void DotByteKeys(const StoredRows& keys, const FixedRows& queries, 
       });
       HWY_UNROLL(16)
       for (size_t i = 0; i < kLanes; ++i) {
-        hwy::Prefetch(static_cast<const uint8_t*>(keys.rows[c + i]) + t + kBytesAhead);
-        AddFourBytes<kRows>(hn::BitCast(DU8(), square(i)), queries, t + 4 * i, sums);
+        PrefetchAhead(static_cast<const uint8_t*>(keys.rows[c + i]) + t);
+        AddFourBytes<kRows>(hn::BitCast(DU8(), square(i)), queries.fours + t / 4 + i, sums);
       }
     }
     const VF scales = hn::LoadU(d, keys.scales + c);
@@ -132,24 +141,26 @@ HWY_INLINE void AddBytePanel(const StoredRows& values, size_t key, const FixedRo
   constexpr size_t kVector = hn::MaxLanes(DU8());
   constexpr size_t kFours = kByteKeys / 4;
   const DI32 di;
-  const size_t lines = v_cols / kVector;
+  constexpr size_t kLines = kByteKeys / kFours;  // of as many columns, one a row
+  const uint8_t* HWY_RESTRICT bytes = panel.bytes;
+  const FourNumbers* const fours = weights.fours + first / 4;
   int32_t* HWY_RESTRICT totals = panel.sums;
-  for (size_t c = 0; c < v_cols / kLanes; ++c, totals += kRows * kDigits * kLanes) {
+  for (size_t c = 0; c < v_cols / kLanes; ++c) {
     VI32 sums[kRows][kDigits];
     for (size_t n = 0; n < kRows * kDigits; ++n) {
       sums[n / kDigits][n % kDigits] = hn::Load(di, totals + n * kLanes);
     }
-    HWY_UNROLL(4)
+    HWY_UNROLL(16)
     for (size_t g = 0; g < kFours; ++g) {
-      const size_t line = c * kFours + g;
-      const auto* row = static_cast<const uint8_t*>(values.rows[key + line / lines]);
-      hwy::Prefetch(row + line % lines * kVector + kBytesAhead);
-      AddFourBytes<kRows>(hn::Load(DU8(), panel.bytes + line * kVector), weights, first + 4 * g,
-                          sums);
+      const void* row = values.rows[key + c % kLines * kFours + g];
+      PrefetchAhead(static_cast<const uint8_t*>(row) + c / kLines * kVector);
+      AddFourBytes<kRows>(hn::Load(DU8(), bytes + g * kVector), fours + g, sums);
     }
     for (size_t n = 0; n < kRows * kDigits; ++n) {
       hn::Store(sums[n / kDigits][n % kDigits], di, totals + n * kLanes);
     }
+    bytes += kFours * kVector;
+    totals += kRows * kDigits * kLanes;
   }
 }
 

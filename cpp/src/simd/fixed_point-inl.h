@@ -35,12 +35,19 @@ inline constexpr size_t kByteRows = 4;
 inline constexpr size_t kDigits = 3;
 // Numbers of a row at most, and columns of values.
 inline constexpr size_t kMostBytes = 256;
+inline constexpr size_t kMostFours = kMostBytes / 4;
+
+// Digit i of four neighbours of a row, which are multiplied together, in the bytes of digits[i].
+// The fourth digit is none.
+struct FourNumbers {
+  int32_t digits[4];
+};
 
 // Up to kByteRows rows of numbers: digit[0] + 256 digit[1] + 65536 digit[2], times the unit of the
 // row, of which the largest number has 127 * 65536. Besides what floats round, half a unit is
 // rounded off at most: 1.01 * 2^-24 of the largest number.
 struct FixedRows {
-  HWY_ALIGN int8_t digits[kByteRows][kDigits][kMostBytes];
+  HWY_ALIGN FourNumbers fours[kByteRows * kMostFours];  // [row][four]
   float units[kByteRows];
   // Bytes are multiplied without sign, 128 too large: what that adds, negated.
   int32_t offsets[kByteRows][kDigits];
@@ -53,7 +60,7 @@ HWY_INLINE bool FixRow(size_t count, size_t r, const Number& number, FixedRows& 
   constexpr float kLargest = 127.0f * 65536;
   const DF d;
   const DI32 di;
-  const hn::Rebind<int8_t, DI32> di8;
+  const hn::Repartition<int8_t, DI32> di8;
   VF most = hn::Zero(d);
   VF poison = hn::Zero(d);
   for (size_t t = 0; t < count; t += hn::Lanes(d)) {
@@ -65,34 +72,45 @@ HWY_INLINE bool FixRow(size_t count, size_t r, const Number& number, FixedRows& 
   if (hn::ReduceSum(d, poison) != 0.0f || (largest != 0 && largest < 0x1p-100f)) return false;
   const VF per_unit = hn::Set(d, largest == 0 ? 0.0f : kLargest / largest);
   to.units[r] = largest / kLargest;
-  VI32 sums[kDigits] = {hn::Zero(di), hn::Zero(di), hn::Zero(di)};
+  // Digits from -128 to 127 are bytes without sign once 128 is added to each.
+  const VI32 raise = hn::Set(di, 0x808080);
+  const auto order =
+      hn::Dup128VecFromValues(DU8(), 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const VU8 minus_raise = hn::Set(DU8(), 128);
+  VI32 sums = hn::Zero(di);
   for (size_t t = 0; t < count; t += hn::Lanes(d)) {
-    VI32 rest = hn::NearestInt(hn::Mul(number(t), per_unit));
-    HWY_UNROLL(3)
-    for (size_t i = 0; i < kDigits; ++i) {
-      const VI32 digit = hn::ShiftRight<24>(hn::ShiftLeft<24>(rest));
-      rest = hn::ShiftRight<8>(hn::Sub(rest, digit));
-      sums[i] = hn::Add(sums[i], digit);
-      hn::StoreU(hn::DemoteTo(di8, digit), di8, to.digits[r][i] + t);
-    }
+    const VI32 whole = hn::NearestInt(hn::Mul(number(t), per_unit));
+    const auto bytes = hn::BitCast(DU8(), hn::Xor(hn::Add(whole, raise), raise));
+    const auto digits = hn::BitCast(di8, hn::TableLookupBytes(bytes, order));
+    hn::Store(hn::BitCast(di, digits), di, to.fours[r * kMostFours + t / 4].digits);
+    sums = hn::SumOfMulQuadAccumulate(di, minus_raise, digits, sums);
   }
-  for (size_t i = 0; i < kDigits; ++i) to.offsets[r][i] = -128 * hn::ReduceSum(di, sums[i]);
+  HWY_ALIGN int32_t lanes[hn::MaxLanes(di)];
+  hn::Store(sums, di, lanes);
+  for (size_t i = 0; i < kDigits; ++i) {
+    int32_t sum = 0;
+    for (size_t n = i; n < hn::Lanes(di); n += 4) sum += lanes[n];
+    to.offsets[r][i] = -sum;
+  }
   return true;
 }
 
-// sums[r][i] += digit i of numbers [t, t + 4) of row r times four bytes of each lane.
+// sums[r][i] += digit i of four numbers of row r times four bytes of each lane. `fours` are those
+// of row 0.
 template <size_t kRows>
-HWY_INLINE void AddFourBytes(VU8 bytes, const FixedRows& numbers, size_t t,
+HWY_INLINE void AddFourBytes(VU8 bytes, const FourNumbers* HWY_RESTRICT fours,
                              VI32 (&sums)[kRows][kDigits]) {
   const DI32 di;
   const hn::Repartition<int8_t, DI32> di8;
+#if HWY_COMPILER_GCC
+  // One register for all twelve, which GCC would give one each, and spill them.
+  asm("" : "+r"(fours));
+#endif
   HWY_UNROLL(4)
   for (size_t r = 0; r < kRows; ++r) {
     HWY_UNROLL(3)
     for (size_t i = 0; i < kDigits; ++i) {
-      int32_t four;
-      hwy::CopyBytes<sizeof(four)>(numbers.digits[r][i] + t, &four);
-      const auto digits = hn::BitCast(di8, hn::Set(di, four));
+      const auto digits = hn::BitCast(di8, hn::Set(di, fours[r * kMostFours].digits[i]));
       sums[r][i] = hn::SumOfMulQuadAccumulate(di, bytes, digits, sums[r][i]);
     }
   }
