@@ -10,7 +10,6 @@
 
 #include <algorithm>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "src/exact/stored_rows-inl.h"
 #include "src/exact/tile.h"
@@ -24,19 +23,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HEED_MULTIPLIES_BYTES
-
-// Bytes from what is used to what is asked for. Squares of 16 rows are no stream that the
-// processor would follow by itself.
-inline constexpr size_t kBytesAhead = 8192;
-
-// Asks for the line that far ahead. Into the second-level cache: the first one waits for so few
-// lines at once that the products would wait with it (a fifth slower, Zen 4). Where the call stands
-// it stays: the compiler would gather them beside the loads, and a burst of them stalls as well (a
-// tenth).
-HWY_INLINE void PrefetchAhead(const void* used) {
-  HWY_FENCE;
-  _mm_prefetch(static_cast<const char*>(used) + kBytesAhead, _MM_HINT_T1);
-}
 
 // Signed bytes, 128 more each.
 HWY_INLINE VU8 LoadRaised(const void* from) {
