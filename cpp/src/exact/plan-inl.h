@@ -121,7 +121,14 @@ struct Plan {
            rows - first_row <= static_cast<int64_t>(kScoreRows);
   }
   bool ReadsValuesInPlace() const {
-    return HasFewRows() && v_cols > 0 && v_cols == static_cast<size_t>(problem->head_dim_v);
+    return HasFewRows() && !PacksFewValues() && v_cols > 0 &&
+           v_cols == static_cast<size_t>(problem->head_dim_v);
+  }
+  // Do as many rows as there are values use each of them? Then packing them takes less than the
+  // copies, sums and checks of reading them in place: in WebAssembly, whose panels are narrow.
+  bool PacksFewValues() const {
+    return HWY_ARCH_WASM && problem->kv_len <= 2 * static_cast<int64_t>(kScoreRows) &&
+           problem->kv_len <= 2 * (rows - first_row);
   }
   bool ReadsKeysInPlace() const {
     return HasFewRows() && num_units > 0 &&
