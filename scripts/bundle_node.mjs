@@ -30,5 +30,5 @@ export async function bundleNode(dist) {
   const chunkNames = "node_shared_[hash]";
   await build({ ...optionsFor(dist, others), splitting: true, chunkNames });
   // Most programs import this one alone: as six files it took 10 ms, as one it takes 5.
-  await build({ ...optionsFor(dist, [MAIN]), minifySyntax: true, minifyWhitespace: true });
+  await build(optionsFor(dist, [MAIN]));
 }
