@@ -38,7 +38,8 @@ inline size_t BandTiles(const Plan& plan, int threads) {
 }
 
 inline Band BandOfBlock(const Plan& plan, int64_t unit, int64_t block) {
-  const KeyRange keys = VisitRows(plan, unit, block, [](const Row&) {});
+  Row row;
+  const KeyRange keys = FillRows(plan, unit, block, [&]() -> Row& { return row; });
   return {unit, block, block + 1, static_cast<size_t>(keys.begin) / kTileKeys,
           (static_cast<size_t>(keys.end) + kTileKeys - 1) / kTileKeys};
 }

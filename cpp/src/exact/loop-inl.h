@@ -51,7 +51,8 @@ class BlockLoop : private ScoreBlock {
   // outputs in the scratch.
   void RunTiles(size_t first, size_t last) {
     const NormalizePlug& normalize = *plan_.plugs.normalize;
-    std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
+    at_once_ = WritesAtOnce();
+    if (!at_once_) std::fill_n(scratch_.output.get(), num_rows_ * plan_.v_cols, 0.0f);
     std::fill_n(states_.row_max, RoundUp(num_rows_, kScoreRows), normalize.StartMax());
     std::fill_n(states_.row_sum, RoundUp(num_rows_, kScoreRows), 0.0f);
     const bool tracing = p_.outputs.running_max.has_value();
@@ -201,6 +202,7 @@ class BlockLoop : private ScoreBlock {
     if (select) NoteVisible(tile, tile.scores);
     HWY_ALIGN float rescale[kScoreRows];
     Weigh(tile, r, rescale);
+    if (at_once_) return WriteProducts(packed, tile, r);
     if (select) {
       AggregateVisible(packed, tile, r, rescale);
     } else {
@@ -242,40 +244,76 @@ class BlockLoop : private ScoreBlock {
 #if HWY_NATIVE_DOT_BF16
     if (plan_.value_pairs) {
       RoundWeights(tile);
-      return AddProducts<2>(MultiplyPairs(), RowPairs(0), packed, tile, r, rescale);
+      return AddProducts<2>(MultiplyPairs(), RowPairs(0), packed, tile,
+                            OutputRows<AddToScaled>{OutputRow(r), plan_.v_cols, rescale});
     }
 #endif
-    AddProducts<1>(MultiplyAccumulate(), tile.scores, packed, tile, r, rescale);
+    AddProducts<1>(MultiplyAccumulate(), tile.scores, packed, tile,
+                   OutputRows<AddToScaled>{OutputRow(r), plan_.v_cols, rescale});
   }
 
+  bool WritesAtOnce() const {
+#if HWY_ARCH_WASM  // where 128 tokens count for less than the size of code
+    return false;
+#else
+    return plan_.writes_at_once && source_.shared != nullptr && source_.shared[0].v_finite &&
+           keys_.begin < keys_.end;
+#endif
+  }
+
+  // Outputs of rows whose only tile this is: weights x values, divided, to where they belong.
+  void WriteProducts([[maybe_unused]] const PackedTile& packed,
+                     [[maybe_unused]] const ScoreTile& tile, [[maybe_unused]] size_t r) {
+#if !HWY_ARCH_WASM
+    HWY_ALIGN float factors[kScoreRows];
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const RowEnd end = Finish(r + i);
+      factors[i] = end.empty ? 0.0f : end.factor;
+    }
+    const Row& row = scratch_.rows[r];
+    auto* const to = static_cast<float*>(p_.output.Row(batch_, row.head, row.query));
+    const auto stride = static_cast<size_t>(p_.output.strides[2]);
+    AddProducts<1>(MultiplyAccumulate(), tile.scores, packed, tile,
+                   OutputRows<StoreRowScaled>{to, stride, factors});
+#endif
+  }
+
+  float* OutputRow(size_t r) const { return scratch_.output.get() + r * plan_.v_cols; }
+
+  // Where the sums of a score tile's rows go, by Store{factors + row}.
+  template <class Store>
+  struct OutputRows {
+    float* first;
+    size_t stride;
+    const float* factors;
+  };
+
   // kKeys weights, and values of as many keys, lie in the place of one float.
-  template <size_t kKeys, class Op>
+  template <size_t kKeys, class Op, class Output>
   void AddProducts(Op op, const float* weights, const PackedTile& packed, const ScoreTile& tile,
-                   size_t r, const float* rescale) {
+                   const Output& output) {
     for (size_t c = 0; c < plan_.v_cols; c += PanelCols()) {
       // Vectors of 4 leave so few columns over that code of their own does not pay.
       if (hn::MaxLanes(DF()) > 4 && c + hn::Lanes(DF()) >= static_cast<size_t>(p_.head_dim_v)) {
-        AddPanel<kKeys, 1>(op, weights, packed, tile, r, c, rescale);
+        AddPanel<kKeys, 1>(op, weights, packed, tile, c, output);
       } else {
-        AddPanel<kKeys, 2>(op, weights, packed, tile, r, c, rescale);
+        AddPanel<kKeys, 2>(op, weights, packed, tile, c, output);
       }
     }
   }
 
   // The same for the panel of values, or its first vector, from column c on.
-  template <size_t kKeys, size_t kVectors, class Op>
+  template <size_t kKeys, size_t kVectors, class Op, class Store>
   void AddPanel(Op op, const float* weights, const PackedTile& packed, const ScoreTile& tile,
-                size_t r, size_t c, const float* rescale) {
-    const size_t stride = plan_.v_cols;
+                size_t c, const OutputRows<Store>& output) {
     const float* panel = packed.v + c * plan_.ValueRowsPacked();
-    float* to = scratch_.output.get() + r * stride + c;
     ForEachRowGroup(tile, [&]<size_t kRows>(size_t i, const ColumnRange& columns) HWY_ATTR {
       const size_t begin = columns.begin / kKeys;
       const size_t end = (std::min(columns.end, tile.num_keys) + kKeys - 1) / kKeys;
       if (begin >= end) return;
       RegisterTile<ALayout<1, kTileKeys / kKeys>, kRows, kVectors>(
           op, weights + i * kTileKeys / kKeys + begin, panel + begin * PanelCols(), end - begin,
-          to + i * stride, stride, AddToScaled{rescale + i});
+          output.first + i * output.stride + c, output.stride, Store{output.factors + i});
     });
   }
 
@@ -358,7 +396,7 @@ class BlockLoop : private ScoreBlock {
     if (p_.outputs.lse.has_value()) {
       WriteLse(r, plan_.plugs.normalize->Lse(scratch_.rows[r], states_, r));
     }
-    WriteOutput(r, Finish(r));
+    if (!at_once_) WriteOutput(r, Finish(r));
   }
 
   void WriteLse(size_t r, float lse) const {
@@ -393,6 +431,7 @@ class BlockLoop : private ScoreBlock {
 
   TileSource source_;
   RowStates states_;
+  bool at_once_ = false;        // outputs are written as they are summed
   float rescaled_[kScoreRows];  // what a tile multiplied the rows by; only used to show it
 };
 

@@ -69,6 +69,8 @@ struct Plan {
   int64_t num_blocks;                // blocks per KV head
   int64_t num_parts;                 // tasks per KV head
   int64_t num_units;                 // batch * num_kv_heads
+  bool same_keys;                    // SeeTheSameKeys(), asked once
+  bool writes_at_once;               // WritesAtOnce(), asked once
   bool streams_rows;                 // StreamsRows(), asked once
   bool scores_rows;                  // ScoresRows(), asked once
   std::vector<KeyRange> batch_keys;  // keys that any query of a batch entry sees
@@ -89,6 +91,8 @@ struct Plan {
     num_blocks = (rows - first_row + block_rows - 1) / block_rows;
     num_parts = visit == nullptr ? num_blocks : std::min(num_blocks, visit->parts);
     num_units = p.batch * p.num_kv_heads;
+    same_keys = SeeTheSameKeys(p);
+    writes_at_once = WritesAtOnce();
     streams_rows = StreamsRows();
     scores_rows = ScoresRows();
     for (int64_t b = 0; b < p.batch; ++b) batch_keys.push_back(KeysOfBatch(b));
@@ -113,6 +117,15 @@ struct Plan {
   size_t LongestRow() const {
     return static_cast<size_t>(
         std::max({problem->head_dim, problem->head_dim_k, problem->head_dim_v}));
+  }
+  // Are all rows done with one tile, which all of them see, and written as they are summed?
+  bool WritesAtOnce() const {
+    const AttentionProblem& p = *problem;
+    return num_tiles == 1 && visit == nullptr && plugs.keep.empty() && same_keys &&
+           plugs.rows == nullptr && plugs.relative_values == nullptr && !value_pairs &&
+           p.group == 1 && !p.outputs.running_max.has_value() && p.output.has_value() &&
+           p.output.dtype == DType::kFloat32 && p.output.strides[2] > 0 &&
+           v_cols == static_cast<size_t>(p.head_dim_v);
   }
   // Few rows use a packed tile so little that packing it would cost as much: one score tile of rows
   // reads keys panel by panel, and values where they lie.
@@ -201,7 +214,8 @@ struct Plan {
       return {0, p.kv_len};
     }
     KeyRange all = {p.kv_len, 0};
-    for (int64_t i = 0; i < p.q_len; ++i) {
+    const int64_t distinct = same_keys ? std::min<int64_t>(1, p.q_len) : p.q_len;
+    for (int64_t i = 0; i < distinct; ++i) {
       const KeyRange keys = VisibleKeys(p, b, i);
       if (keys.begin == keys.end) continue;
       all.begin = std::min(all.begin, keys.begin);

@@ -18,9 +18,10 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls `visit(row)` for the rows of a block, in order. Returns what keys any of them sees.
-template <class Visit>
-KeyRange VisitRows(const Plan& plan, int64_t unit, int64_t block, const Visit& visit) {
+// Writes the rows of a block, in order, each to where `place()` says: a row that is copied right
+// after its numbers were written one by one waits for them. Returns what keys any of them sees.
+template <class Place>
+KeyRange FillRows(const Plan& plan, int64_t unit, int64_t block, const Place& place) {
   const AttentionProblem& p = *plan.problem;
   const int64_t batch = unit / p.num_kv_heads;
   const int64_t head = unit % p.num_kv_heads * p.group;
@@ -29,14 +30,16 @@ KeyRange VisitRows(const Plan& plan, int64_t unit, int64_t block, const Visit& v
   int64_t query = first / p.group;
   int64_t lane = first % p.group;
   KeyRange seen = {p.kv_len, 0};
+  KeyRange keys{};
   for (int64_t r = first; r < last; ++r) {
-    Row row = {head + lane, query, p.Position(batch, query), VisibleKeys(p, batch, query)};
+    if (r == first || (lane == 0 && !plan.same_keys)) keys = VisibleKeys(p, batch, query);
+    Row& row = place();
+    row = {head + lane, query, p.Position(batch, query), keys};
     if (++lane == p.group) {
       lane = 0;
       ++query;
     }
     NarrowToHulls(plan.plugs.keep, batch, row);
-    visit(row);
     if (row.keys.begin == row.keys.end) continue;
     seen.begin = std::min(seen.begin, row.keys.begin);
     seen.end = std::max(seen.end, row.keys.end);
@@ -56,7 +59,7 @@ class ScoreBlock {
         scratch_(scratch),
         seen_(plan, batch_, scratch),
         score_memory_(scratch.scores.get()) {
-    keys_ = VisitRows(plan, unit, block, [&](const Row& row) { scratch.rows[num_rows_++] = row; });
+    keys_ = FillRows(plan, unit, block, [&]() -> Row& { return scratch.rows[num_rows_++]; });
     seen_.FindRuns(num_rows_);
     PackQueries();
   }

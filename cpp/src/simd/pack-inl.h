@@ -172,9 +172,41 @@ inline bool PackPanels(const AnyRows& rows, size_t count, size_t width, size_t p
   return hn::ReduceSum(d, poison) == 0.0f;
 }
 
+#if HWY_TARGET <= HWY_AVX2
+// Packs the rows of a whole group times `factor`, in squares of 8. Where a group has 6 rows a
+// column begins upon the last two numbers of the one before it.
+inline void PackWholeGroup(const float* const* HWY_RESTRICT rows, size_t width, float factor,
+                           float* HWY_RESTRICT to) {
+  constexpr size_t kSquare = 8;
+  const hn::FixedTag<float, kSquare> d;
+  const auto times = hn::Set(d, factor);
+  const size_t whole = width / kSquare * kSquare;
+  for (size_t t = 0; t < whole; t += kSquare) {
+    const TransposedSquare<kSquare> square([&](size_t r) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, rows[std::min(r, kTileRows - 1)] + t), times);
+    });
+    float* const columns = to + t * kTileRows;
+    HWY_UNROLL(8)
+    for (size_t c = 0; c + 1 < kSquare; ++c) hn::StoreU(square(c), d, columns + c * kTileRows);
+    float* const last = columns + (kSquare - 1) * kTileRows;
+    if (t + kSquare < width) {
+      hn::StoreU(square(kSquare - 1), d, last);
+    } else {
+      hn::StoreN(square(kSquare - 1), d, last, kTileRows);
+    }
+  }
+  for (size_t t = whole; t < width; ++t) {
+    for (size_t r = 0; r < kTileRows; ++r) to[t * kTileRows + r] = rows[r][t] * factor;
+  }
+}
+#endif
+
 // Packs the query rows of a group, [width][count], times `factor`.
 inline void PackQueryGroup(const float* const* rows, size_t count, size_t width, float factor,
                            float* HWY_RESTRICT to) {
+#if HWY_TARGET <= HWY_AVX2
+  if (count == kTileRows) return PackWholeGroup(rows, width, factor, to);
+#endif
   TransposeRows(rows, count, width, to, count);
   for (size_t i = 0; i < count * width; ++i) to[i] *= factor;
 }

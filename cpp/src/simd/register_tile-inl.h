@@ -109,6 +109,13 @@ struct AddToStored {
     hn::StoreU(hn::Add(hn::LoadU(d, to), acc), d, to);
   }
 };
+// C = factors[row] * (A op B).
+struct StoreRowScaled {
+  const float* factors;
+  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t r) const {
+    hn::StoreU(hn::Mul(acc, hn::Set(d, factors[r])), d, to);
+  }
+};
 // C = factors[row] * C + A op B.
 struct AddToScaled {
   const float* factors;

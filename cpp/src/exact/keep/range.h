@@ -30,6 +30,13 @@ inline KeyRange VisibleKeys(const AttentionProblem& p, int64_t batch, int64_t qu
   return keys;
 }
 
+// Do the range plugs leave all queries of a batch entry the same keys?
+inline bool SeeTheSameKeys(const AttentionProblem& p) {
+  const AttentionOptions& o = p.options;
+  return p.packed_keys.empty() && !o.causal && !o.window && o.prefix_lengths.empty() &&
+         (o.key_lengths.empty() || o.key_lengths.size() == static_cast<size_t>(p.batch));
+}
+
 }  // namespace heed
 
 #endif  // HEED_SRC_EXACT_KEEP_RANGE_H_
