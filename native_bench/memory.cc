@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "heed/scratch.h"
+
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -34,6 +36,8 @@ bool ResetPeak() {
 }  // namespace
 
 HighWater::HighWater() {
+  SetKeptScratch(0);
+  SetKeptScratch(kDefaultKeptScratch);
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif

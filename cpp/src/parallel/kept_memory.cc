@@ -46,19 +46,28 @@ constexpr bool Keeps([[maybe_unused]] size_t bytes) {
 #endif
 }
 
+// Sizes in steps, so that a call with a little more to do than the last one finds its memory. What
+// is too much is never touched, so the system has no page for it.
+size_t InSteps(size_t bytes) {
+  const size_t step = std::bit_floor(bytes) / 8;
+  return bytes > std::numeric_limits<size_t>::max() - step ? bytes
+                                                           : (bytes + step - 1) / step * step;
+}
+
 // Blocks that nobody uses. Has no destructor: threads may end after static objects have.
 class Shelf {
  public:
   // The smallest block that holds so many bytes and not far more; the last one left of several,
-  // which a cache still holds.
+  // which a cache still holds. Without one, how many bytes to ask the system for.
   MemoryBlock Take(size_t bytes) {
     const std::lock_guard lock(mutex_);
+    if (limit_ == 0) return {nullptr, bytes};
     size_t best = count_;
     for (size_t i = 0; i < count_; ++i) {
       if (blocks_[i].bytes < bytes || blocks_[i].bytes / 2 > bytes) continue;
       if (best == count_ || blocks_[i].bytes <= blocks_[best].bytes) best = i;
     }
-    return best == count_ ? MemoryBlock{} : Remove(best);
+    return best == count_ ? MemoryBlock{nullptr, InSteps(bytes)} : Remove(best);
   }
 
   // Keeps the block, and gives back the oldest ones that have no room beside it.
@@ -120,22 +129,13 @@ class Shelf {
 
 constinit Shelf shelf;
 
-// Sizes in steps, so that a call with a little more to do than the last one finds its memory. What
-// is too much is never touched, so the system has no page for it.
-size_t InSteps(size_t bytes) {
-  const size_t step = std::bit_floor(bytes) / 8;
-  return bytes > std::numeric_limits<size_t>::max() - step ? bytes
-                                                           : (bytes + step - 1) / step * step;
-}
-
 }  // namespace
 
 MemoryBlock TakeMemory(size_t bytes) {
   if (!Keeps(bytes)) return {Allocate(bytes), bytes};
-  const MemoryBlock kept = shelf.Take(bytes);
-  if (kept.memory != nullptr) return kept;
-  const size_t stepped = InSteps(bytes);
-  return {Allocate(stepped), stepped};
+  MemoryBlock block = shelf.Take(bytes);
+  if (block.memory == nullptr) block.memory = Allocate(block.bytes);
+  return block;
 }
 
 void LeaveMemory(MemoryBlock block) {
