@@ -339,7 +339,7 @@ struct Scratch {
     floats_.Allocate();
   }
 
-  FloatArrays floats_;  // of all but the row buffer
+  FloatArrays floats_;  // of all but the row buffer and its scratch
 };
 
 }  // namespace HWY_NAMESPACE

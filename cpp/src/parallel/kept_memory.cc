@@ -47,27 +47,26 @@ constexpr bool Keeps([[maybe_unused]] size_t bytes) {
 }
 
 // Sizes in steps, so that a call with a little more to do than the last one finds its memory. What
-// is too much is never touched, so the system has no page for it.
-size_t InSteps(size_t bytes) {
+// is too much is never touched, so the system has no page for it. Not for what is never kept.
+size_t InSteps(size_t bytes, size_t limit) {
+  if (bytes > limit) return bytes;
   const size_t step = std::bit_floor(bytes) / 8;
-  return bytes > std::numeric_limits<size_t>::max() - step ? bytes
-                                                           : (bytes + step - 1) / step * step;
+  return (bytes + step - 1) / step * step;
 }
 
-// Blocks that nobody uses. Has no destructor: threads may end after static objects have.
+// Blocks that nobody uses.
 class Shelf {
  public:
   // The smallest block that holds so many bytes and not far more; the last one left of several,
   // which a cache still holds. Without one, how many bytes to ask the system for.
   MemoryBlock Take(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (limit_ == 0) return {nullptr, bytes};
     size_t best = count_;
     for (size_t i = 0; i < count_; ++i) {
       if (blocks_[i].bytes < bytes || blocks_[i].bytes / 2 > bytes) continue;
       if (best == count_ || blocks_[i].bytes <= blocks_[best].bytes) best = i;
     }
-    return best == count_ ? MemoryBlock{nullptr, InSteps(bytes)} : Remove(best);
+    return best == count_ ? MemoryBlock{nullptr, InSteps(bytes, limit_)} : Remove(best);
   }
 
   // Keeps the block, and gives back the oldest ones that have no room beside it.
@@ -77,7 +76,9 @@ class Shelf {
       {
         const std::lock_guard lock(mutex_);
         if (block.bytes <= limit_) {
-          if (count_ < kMostBlocks && block.bytes <= limit_ - bytes_) return Add(block);
+          // While another thread lowers the limit, more may be kept than it allows.
+          const bool fits = bytes_ <= limit_ && block.bytes <= limit_ - bytes_;
+          if (count_ < kMostBlocks && fits) return Add(block);
           oldest = Remove(0);
         }
       }
@@ -127,29 +128,33 @@ class Shelf {
   size_t limit_ = kDefaultKeptScratch;
 };
 
-constinit Shelf shelf;
+// Never destroyed: threads may still end a call when static objects are gone.
+Shelf& TheShelf() {
+  static Shelf& shelf = *new Shelf;
+  return shelf;
+}
 
 }  // namespace
 
 MemoryBlock TakeMemory(size_t bytes) {
   if (!Keeps(bytes)) return {Allocate(bytes), bytes};
-  MemoryBlock block = shelf.Take(bytes);
+  MemoryBlock block = TheShelf().Take(bytes);
   if (block.memory == nullptr) block.memory = Allocate(block.bytes);
   return block;
 }
 
 void LeaveMemory(MemoryBlock block) {
   if (!Keeps(block.bytes)) return Free(block.memory);
-  shelf.Leave(block);
+  TheShelf().Leave(block);
 }
 
 void SetKeptScratch(int64_t bytes) {
   if (bytes < 0) {
     Fail(ErrorCode::kRange, "bytes = {}; what is kept must not be negative", {bytes});
   }
-  shelf.SetLimit(static_cast<size_t>(bytes));
+  TheShelf().SetLimit(static_cast<size_t>(bytes));
 }
 
-int64_t KeptScratch() { return static_cast<int64_t>(shelf.Bytes()); }
+int64_t KeptScratch() { return static_cast<int64_t>(TheShelf().Bytes()); }
 
 }  // namespace heed
