@@ -46,45 +46,27 @@ class Table {
   std::string text_;
 };
 
-// Which rows JavaScript asks for: those of the names in a text, one space between them, or all.
-class Wanted {
- public:
-  explicit Wanted(const std::string& names) : names_(names.empty() ? "" : ' ' + names + ' ') {}
-
-  bool operator()(std::string_view name) const {
-    return names_.empty() || names_.find(' ' + std::string(name) + ' ') != std::string::npos;
-  }
-
- private:
-  std::string names_;
-};
-
-std::string Mechanisms(const std::string& names) {
+std::string Mechanisms() {
   Table table = {"id",      "family", "title",  "year", "source",      "summary",
                  "formula", "inputs", "params", "cost", "capabilities"};
-  const Wanted wanted(names);
   for (const heed::Mechanism& row : heed::Mechanisms()) {
-    if (!wanted(row.id)) continue;
     table.Add({row.id, row.family, row.title, std::to_string(row.year), row.source, row.summary,
                row.formula, row.inputs, row.params, row.cost, row.capabilities});
   }
   return table.text();
 }
 
-std::string Inputs(const std::string& names) {
+std::string Inputs() {
   Table table = {"name", "kind", "shape", "draw", "summary"};
-  const Wanted wanted(names);
   for (const heed::Input& row : heed::Inputs()) {
-    if (wanted(row.name)) table.Add({row.name, row.kind, row.shape, row.draw, row.summary});
+    table.Add({row.name, row.kind, row.shape, row.draw, row.summary});
   }
   return table.text();
 }
 
-std::string Parameters(const std::string& names) {
+std::string Parameters() {
   Table table = {"name", "type", "default", "range", "symbol", "summary"};
-  const Wanted wanted(names);
   for (const heed::Parameter& row : heed::Parameters()) {
-    if (!wanted(row.name)) continue;
     table.Add({row.name, row.type, row.default_value, row.range, row.symbol, row.summary});
   }
   return table.text();

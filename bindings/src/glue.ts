@@ -1,5 +1,4 @@
 import type { DType, DTypeArray } from "./dtype.js";
-import type { ReadRows } from "./registry_table.js";
 
 /** What C++ answers when a call is refused (bindings/embind/wire.h). */
 export interface Failure {
@@ -99,12 +98,12 @@ export interface CostEstimate {
 
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
-  /** Rows of these names, or all, as text: bindings/src/registry_table.ts. */
-  mechanisms: ReadRows;
-  inputs: ReadRows;
-  parameters: ReadRows;
+  /** Tables as text: bindings/src/registry_table.ts. */
+  mechanisms(): string;
+  inputs(): string;
   /** The T5 bucket, or a Failure. */
   t5Bucket(relative: number, causal: boolean, numBuckets: number, maxDistance: number): number;
+  parameters(): string;
   run: RunCall;
   /** Writes the 0/1 picture of the keep rules into the one tensor of the last table. */
   explain(...call: [...CallArguments, picture: number]): Failure | null;

@@ -88,9 +88,7 @@ function toInput(row: InputRow): Omit<MechanismInput, "optional"> {
 }
 
 function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
-  const taken = words(row.inputs);
-  table.expect(taken.map((word) => word.replace("?", "")));
-  const inputs = taken.map((word) => {
+  const inputs = words(row.inputs).map((word) => {
     const input = table.get(word.replace("?", ""));
     if (input === undefined) throw new Error(`${row.id} lists an unknown input ${word}`);
     return Object.freeze({ ...input, optional: word.endsWith("?") });
@@ -140,12 +138,9 @@ export class Registry {
 
   constructor(glue: KernelGlue, build: Build) {
     this.#build = build;
-    const inputs: InputTable = new Table((names) => glue.inputs(names), toInput);
-    this.#mechanisms = new Table(
-      (names) => glue.mechanisms(names),
-      (row) => toMechanism(row, inputs),
-    );
-    this.#parameters = new Table((names) => glue.parameters(names), toParameter);
+    const inputs: InputTable = new Table(glue.inputs(), toInput);
+    this.#mechanisms = new Table(glue.mechanisms(), (row) => toMechanism(row, inputs));
+    this.#parameters = new Table(glue.parameters(), toParameter);
   }
 
   get mechanisms(): readonly Mechanism[] {
@@ -162,7 +157,6 @@ export class Registry {
     const known = this.#callNames.get(id as string);
     if (known !== undefined) return known;
     const mechanism = this.#find(id);
-    this.#parameters.expect(mechanism.params.map(snakeCase));
     const names = toCallNames(
       mechanism,
       mechanism.params.map((name) => this.parameter(name)),

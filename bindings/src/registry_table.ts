@@ -1,54 +1,37 @@
 const END_OF_CELL = "\x1f";
 const END_OF_ROW = "\x1e";
 
-/** Names with one space between them, or "" for all: gives the table of their rows. */
-export type ReadRows = (names: string) => string;
-
 /**
- * A table that C++ sends as text: the first row names the columns, the first column the rows. Loading needs
- * few of them, so a row is sent, and made into what `make` says, when it is first asked for.
+ * A table that C++ sent as one text: the first row names the columns, the first column the rows. A row is taken
+ * apart, and made into what `make` says, when it is first asked for: loading needs few of them.
  */
 export class Table<Row, Made> {
-  readonly #read: ReadRows;
-  readonly #make: (row: Row) => Made;
+  readonly #columns: readonly string[];
+  readonly #rows: ReadonlyMap<string, string>;
   readonly #made = new Map<string, Made>();
-  #names: readonly string[] | undefined;
+  readonly #make: (row: Row) => Made;
 
-  constructor(read: ReadRows, make: (row: Row) => Made) {
-    this.#read = read;
+  constructor(text: string, make: (row: Row) => Made) {
+    const [columns = "", ...rows] = text.slice(0, -1).split(END_OF_ROW);
+    this.#columns = columns.split(END_OF_CELL);
+    this.#rows = new Map(rows.map((row) => [row.slice(0, row.indexOf(END_OF_CELL)), row]));
     this.#make = make;
   }
 
-  /** Makes the rows that are not there yet; gives the names of all that came. */
-  #receive(wanted: string): readonly string[] {
-    const [columns = "", ...rows] = this.#read(wanted).slice(0, -1).split(END_OF_ROW);
-    const keys = columns.split(END_OF_CELL);
-    return rows.map((row) => {
-      const cells = row.split(END_OF_CELL);
-      const [name = ""] = cells;
-      if (!this.#made.has(name)) {
-        const entries = keys.map((key, i) => [key, cells[i] ?? ""]);
-        this.#made.set(name, this.#make(Object.fromEntries(entries) as Row));
-      }
-      return name;
-    });
-  }
-
   /** The names of the rows, in the order of the table. */
-  get names(): readonly string[] {
-    this.#names ??= this.#receive("");
-    return this.#names;
-  }
-
-  /** Asks at once for rows that will be needed together. */
-  expect(names: readonly string[]): void {
-    const missing = this.#names ? [] : names.filter((name) => !this.#made.has(name));
-    if (missing.length > 0) this.#receive(missing.join(" "));
+  get names(): string[] {
+    return [...this.#rows.keys()];
   }
 
   get(name: string): Made | undefined {
-    this.expect([name]);
-    return this.#made.get(name);
+    const made = this.#made.get(name);
+    const row = this.#rows.get(name);
+    if (made !== undefined || row === undefined) return made;
+    const cells = row.split(END_OF_CELL);
+    const entries = this.#columns.map((column, i) => [column, cells[i] ?? ""]);
+    const fresh = this.#make(Object.fromEntries(entries) as Row);
+    this.#made.set(name, fresh);
+    return fresh;
   }
 
   /** All rows, frozen. */
