@@ -1,5 +1,5 @@
 // Node opens and compiles every file of an import by itself, which takes longer than what they do. So `heed`
-// is one file for Node, and each of the other entry points one beside a few that they share. The web's stay
+// is one file for Node (beside errors.js and the build's number), and each of the other entry points one beside a few that they share. The web's stay
 // modules: bundlers take what they need.
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
