@@ -28,7 +28,6 @@ std::optional<size_t> FindWord(const RequestReader& reader, std::string_view nam
 template <class T, size_t kCount>
 std::optional<T> ReadChoice(const RequestReader& reader, std::string_view name,
                             const Choice<T> (&choices)[kCount], bool required = false) {
-  if (!required && reader.Param(name) == nullptr) return {};
   std::array<const char*, kCount> words;
   for (size_t n = 0; n < kCount; ++n) words[n] = choices[n].word;
   const std::optional<size_t> found = FindWord(reader, name, words, required);

@@ -206,8 +206,12 @@ class Call::Read {
     for (const NamedTensor& input : request.inputs) CheckData(input);
     if (runner_.read != nullptr) {
       exact_.emplace(runner_.Read(*reader_));
+#ifdef __EMSCRIPTEN__  // whose callers have a Call, and where code is to be small
+      outputs_ = PlanAttention(*exact_);
+#else
       ValidateRequest(*exact_, problem_.emplace());
       outputs_ = ListOutputs(*exact_, *problem_);
+#endif
       return;
     }
     floats_.emplace(request);
@@ -221,9 +225,13 @@ class Call::Read {
   // The only run, right after the reading: what was validated then still holds.
   void RunOnce(std::span<const NamedTensor> outputs, ThreadPool* pool) {
     CheckOutputNames(outputs_, outputs);
-    if (!exact_) return Run(outputs, pool);
-    CompleteOutputs(*problem_, FindOutputs(*exact_, outputs));
-    RunProblem(*problem_, pool);
+#ifndef __EMSCRIPTEN__
+    if (exact_) {
+      CompleteOutputs(*problem_, FindOutputs(*exact_, outputs));
+      return RunProblem(*problem_, pool);
+    }
+#endif
+    Run(outputs, pool);
   }
 
   void Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
@@ -241,7 +249,9 @@ class Call::Read {
   std::optional<FloatRequest> floats_;  // of families other than the exact one
   std::optional<RequestReader> reader_;
   std::optional<AttentionRequest> exact_;
+#ifndef __EMSCRIPTEN__
   std::optional<AttentionProblem> problem_;  // of exact_
+#endif
   std::vector<OutputSpec> outputs_;
 };
 

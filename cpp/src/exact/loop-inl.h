@@ -253,7 +253,7 @@ class BlockLoop : private ScoreBlock {
   }
 
   bool WritesAtOnce() const {
-#if HWY_ARCH_WASM  // where 128 tokens count for less than the size of code
+#if HWY_ARCH_WASM
     return false;
 #else
     return plan_.writes_at_once && source_.shared != nullptr && source_.shared[0].v_finite &&

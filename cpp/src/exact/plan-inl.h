@@ -120,6 +120,7 @@ struct Plan {
   }
   // Are all rows done with one tile, which all of them see, and written as they are summed?
   bool WritesAtOnce() const {
+    if (HWY_ARCH_WASM) return false;  // where 128 tokens count for less than the size of code
     const AttentionProblem& p = *problem;
     return num_tiles == 1 && visit == nullptr && plugs.keep.empty() && same_keys &&
            plugs.rows == nullptr && plugs.relative_values == nullptr && !value_pairs &&

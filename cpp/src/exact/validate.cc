@@ -1,6 +1,5 @@
 // The boundary: everything that can be wrong with a call of Attention() is found here.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -183,34 +182,27 @@ struct NamedSpan {
 // call of a single token would take longer to compare all pairs than to compute.
 void CheckAliases(const AttentionProblem& p) {
   const AttentionOutputs& out = p.outputs;
-  std::array<NamedSpan, 7> written;
-  size_t outputs = 0;
-  const auto add_output = [&](const char* name, const ViewSpan& span) {
-    if (!span.empty) written[outputs++] = {name, span};
-  };
-  add_output("output", SpanOf(p.output));
-  add_output("lse", SpanOf(out.lse));
-  add_output("weights", SpanOf(out.weights));
-  add_output("scores", SpanOf(out.scores));
-  add_output("running_max", SpanOf(out.running_max));
-  add_output("running_sum", SpanOf(out.running_sum));
-  add_output("rescale", SpanOf(out.rescale));
-  const auto check_input = [&](const char* name, const ViewSpan& span) {
-    if (span.empty) return;
-    for (size_t i = 0; i < outputs; ++i) {
-      CheckNoAlias(written[i].name, written[i].span, name, span);
+  const NamedSpan written[] = {{"output", SpanOf(p.output)},
+                               {"lse", SpanOf(out.lse)},
+                               {"weights", SpanOf(out.weights)},
+                               {"scores", SpanOf(out.scores)},
+                               {"running_max", SpanOf(out.running_max)},
+                               {"running_sum", SpanOf(out.running_sum)},
+                               {"rescale", SpanOf(out.rescale)}};
+  const auto check = [&](const char* name, const ViewSpan& read) {
+    for (const NamedSpan& output : written) {
+      if (read.empty) return;
+      if (!output.span.empty) CheckNoAlias(output.name, output.span, name, read);
     }
   };
-  check_input("q", SpanOf(p.q));
-  check_input("k", SpanOf(p.k));
-  check_input("v", SpanOf(p.v));
-  check_input("bias", SpanOf(p.options.bias));
-  for (const NamedView& tensor : ScoreTensors(p.options)) {
-    check_input(tensor.name, SpanOf(*tensor.view));
-  }
-  for (size_t i = 0; i < outputs; ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      CheckNoAlias(written[i].name, written[i].span, written[j].name, written[j].span);
+  check("q", SpanOf(p.q));
+  check("k", SpanOf(p.k));
+  check("v", SpanOf(p.v));
+  check("bias", SpanOf(p.options.bias));
+  for (const NamedView& tensor : ScoreTensors(p.options)) check(tensor.name, SpanOf(*tensor.view));
+  for (const NamedSpan& output : written) {
+    for (const NamedSpan* other = written; !output.span.empty && other != &output; ++other) {
+      if (!other->span.empty) CheckNoAlias(output.name, output.span, other->name, other->span);
     }
   }
 }

@@ -14,11 +14,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 void ActivateElements(Activation activation, const float* x, size_t begin, size_t end, float* y) {
-  WithActivation(activation, [&](const auto& function) HWY_ATTR {
-    const DF d;
-    ForEachVector(begin, end, [&](size_t n, size_t count) HWY_ATTR {
-      hn::StoreN(function.Value(d, hn::LoadN(d, x + n, count)), d, y + n, count);
-    });
+  const DF d;
+  ForEachVector(begin, end, [&](size_t n, size_t count) HWY_ATTR {
+    const VF from = hn::LoadN(d, x + n, count);
+    VF to = from;
+    WithActivation(activation, [&](const auto& act) HWY_ATTR { to = act.Value(d, from); });
+    hn::StoreN(to, d, y + n, count);
   });
 }
 

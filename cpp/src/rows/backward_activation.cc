@@ -15,15 +15,13 @@ namespace {
 
 void ActivateElementsBackward(Activation activation, const float* x, const float* d_y, size_t begin,
                               size_t end, float* d_x) {
-  WithActivation(activation, [&](const auto& function) HWY_ATTR {
-    const DF d;
-    ForEachVector(begin, end, [&](size_t n, size_t count) HWY_ATTR {
-      const VF slope = function.Slope(d, hn::LoadN(d, x + n, count));
-      const VF arriving = hn::LoadN(d, d_y + n, count);
-      const VF gradient =
-          hn::IfThenZeroElse(hn::Eq(arriving, hn::Zero(d)), hn::Mul(slope, arriving));
-      hn::StoreN(gradient, d, d_x + n, count);
-    });
+  const DF d;
+  ForEachVector(begin, end, [&](size_t n, size_t count) HWY_ATTR {
+    const VF from = hn::LoadN(d, x + n, count), arriving = hn::LoadN(d, d_y + n, count);
+    VF slope = from;
+    WithActivation(activation, [&](const auto& act) HWY_ATTR { slope = act.Slope(d, from); });
+    const VF gradient = hn::IfThenZeroElse(hn::Eq(arriving, hn::Zero(d)), hn::Mul(slope, arriving));
+    hn::StoreN(gradient, d, d_x + n, count);
   });
 }
 
