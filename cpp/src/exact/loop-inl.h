@@ -274,9 +274,18 @@ class BlockLoop : private ScoreBlock {
     auto* const to = static_cast<float*>(p_.output.Row(batch_, row.head, row.query));
     const auto stride = static_cast<size_t>(p_.output.strides[2]);
     AddProducts<1>(MultiplyAccumulate(), tile.scores, packed, tile,
-                   OutputRows<StoreRowScaled>{to, stride, factors});
+                   OutputRows<WriteScaled>{to, stride, factors});
 #endif
   }
+
+  // What AddToScaled and WriteOutput() do to the only sums of a row: -0, of products that are next to
+  // nothing, becomes 0 before it is divided.
+  struct WriteScaled {
+    const float* factors;
+    HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t r) const {
+      hn::StoreU(hn::Mul(hn::Add(acc, hn::Zero(d)), hn::Set(d, factors[r])), d, to);
+    }
+  };
 
   float* OutputRow(size_t r) const { return scratch_.output.get() + r * plan_.v_cols; }
 

@@ -109,14 +109,6 @@ struct AddToStored {
     hn::StoreU(hn::Add(hn::LoadU(d, to), acc), d, to);
   }
 };
-// C = factors[row] * (A op B), where -0, of products that are next to nothing, becomes 0 as it does
-// in AddToScaled.
-struct StoreRowScaled {
-  const float* factors;
-  HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t r) const {
-    hn::StoreU(Fma(acc, hn::Set(d, factors[r]), hn::Zero(d)), d, to);
-  }
-};
 // C = factors[row] * C + A op B.
 struct AddToScaled {
   const float* factors;
