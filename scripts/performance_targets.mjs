@@ -124,6 +124,7 @@ const beside64 = zen4("peers_wall");
 const types = zen4("types_cpu-time");
 const headDims = zen4("head-dims_cpu-time");
 const short = zen4("short_cpu-time");
+const calls = zen4("calls_cpu-time");
 const decoding = zen4("decode_cpu-time");
 const everything = zen4("mechanisms_cpu-time");
 const layers = zen4("layers_wall");
@@ -221,7 +222,7 @@ export const targets = [
     work: "length 1, a call by `heed::Run`, beside what each head takes",
     most: 2,
     unit: microseconds,
-    file: short,
+    file: calls,
     values: perCall,
   },
   {
