@@ -206,7 +206,8 @@ double Exponent(const std::vector<double>& x, const std::vector<double>& y) {
 PatternReport MeasurePatterns(const Options& options, Report context, const Progress& progress) {
   const Grid& grid = options.grid;
   const auto pool = MakeThreadPool(grid.threads[0]);
-  PatternReport report = {.context = std::move(context)};
+  PatternReport report = {
+      .context = std::move(context), .heads = grid.heads[0], .head_dim = grid.head_dims[0]};
   const std::vector<PatternCase> cases = PatternCases(options.filter);
   for (const PatternCase& c : cases) {
     progress(c.Name(), report.rows.size(), cases.size());

@@ -48,6 +48,8 @@ struct Growth {
 
 struct PatternReport {
   Report context;
+  Heads heads = {};
+  int64_t head_dim = 0;
   std::vector<PatternRow> rows = {};
   std::vector<Growth> growths = {};
 };

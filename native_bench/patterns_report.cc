@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "native_bench/patterns.h"
 
@@ -41,9 +42,17 @@ nlohmann::json ToJson(const PatternReport& report) {
                             {"group", row.shape.group},
                             {"mechanism", row.shape.mechanism},
                             {"length", row.shape.length},
+                            {"num_heads", report.heads.num_heads},
+                            {"num_kv_heads", report.heads.num_kv_heads},
+                            {"head_dim", report.head_dim},
+                            {"params", nlohmann::json::object()},
                             {"max_error", row.verdict.max_error},
                             {"error_bound", row.verdict.bound},
                             {"status", row.verdict.Passed() ? "verified" : "wrong"}};
+    for (const NamedParam& param : row.shape.params) {
+      std::visit([&](const auto& value) { entry["params"][param.name] = value; }, param.value);
+    }
+    if (row.shape.block > 0) entry["density"] = row.shape.density;
     if (row.seconds.count > 0) {
       entry["status"] = "timed";
       entry["ms"] = TimesJson(row.seconds);

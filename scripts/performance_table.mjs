@@ -81,7 +81,8 @@ function mechanismTable({ rows }) {
   return markdown(head, lines);
 }
 
-function patternTable({ rows, growths }) {
+function patternTable({ rows, growths, flex }) {
+  const overFlex = (row) => (row.flex.ms ? ratio(row.flex.ms.median / row.ms.median) : "");
   const lines = rows.map((row) => [
     row.case,
     `${(100 * row.visible).toFixed(2)} %`,
@@ -89,8 +90,10 @@ function patternTable({ rows, growths }) {
     (row.flop / row.ms.median / 1e6).toFixed(1),
     ratio(row.over_dense),
     error(row),
+    ...(flex ? [overFlex(row)] : []),
   ]);
   const head = ["rule", "visible", "ms", "GFLOP/s", "over dense", "max error"];
+  if (flex) head.push("flex");
   const growth = growths.map((g) => `${g.group}: time ~ length^${g.exponent.toFixed(2)}`);
   const below = growth.length === 0 ? [] : ["", `${growth.join("; ")}.`];
   return [markdown(head, lines), ...below].join("\n");

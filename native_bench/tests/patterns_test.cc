@@ -86,6 +86,11 @@ TEST(Patterns, ReportComparesWithDense) {
   EXPECT_EQ(json.at("schema"), "heed-bench-patterns");
   EXPECT_EQ(json.at("rows").at(1).at("status"), "timed");
   EXPECT_NEAR(json.at("rows").at(1).at("visible"), 0.05, 0.01);
+  EXPECT_EQ(json.at("rows").at(1).at("density"), 0.05);
+  EXPECT_EQ(json.at("rows").at(1).at("params").at("block_size"), 64);
+  EXPECT_EQ(json.at("rows").at(0).at("params").size(), 0u);
+  EXPECT_EQ(json.at("rows").at(0).at("num_heads"), 2);
+  EXPECT_EQ(json.at("rows").at(0).at("head_dim"), 16);
 }
 
 }  // namespace

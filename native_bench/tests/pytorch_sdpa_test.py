@@ -1,12 +1,12 @@
-"""What torch_sdpa.py computes without PyTorch: cases, statistics, rows, the joined report."""
+"""What pytorch/sdpa.py computes without PyTorch: cases, statistics, rows, the joined report."""
 
 import pathlib
 import sys
 import unittest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cuda"))
-import torch_sdpa  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "pytorch"))
+import sdpa  # noqa: E402
 
 
 def row(case, peer, **changes):
@@ -39,17 +39,17 @@ REPORT = {
 
 class TorchSdpa(unittest.TestCase):
     def test_quantiles_are_linear_between_neighbours(self):
-        self.assertEqual(torch_sdpa.quantile([3, 1, 2], 0.5), 2)
-        self.assertAlmostEqual(torch_sdpa.quantile([0, 10], 0.1), 1)
-        self.assertEqual(torch_sdpa.summarize([5])["p90"], 5)
+        self.assertEqual(sdpa.quantile([3, 1, 2], 0.5), 2)
+        self.assertAlmostEqual(sdpa.quantile([0, 10], 0.1), 1)
+        self.assertEqual(sdpa.summarize([5])["p90"], 5)
 
     def test_samples_go_on_until_both_minima_are_reached(self):
         plan = {"min_reps": 10, "min_seconds": 0.5, "max_seconds": 10}
-        self.assertTrue(torch_sdpa.needs_another(plan, 9, 3))
-        self.assertTrue(torch_sdpa.needs_another(plan, 100, 0.4))
-        self.assertFalse(torch_sdpa.needs_another(plan, 10, 0.5))
-        self.assertFalse(torch_sdpa.needs_another(plan, 1, 11))
-        self.assertTrue(torch_sdpa.needs_another(plan, 0, 11))
+        self.assertTrue(sdpa.needs_another(plan, 9, 3))
+        self.assertTrue(sdpa.needs_another(plan, 100, 0.4))
+        self.assertFalse(sdpa.needs_another(plan, 10, 0.5))
+        self.assertFalse(sdpa.needs_another(plan, 1, 11))
+        self.assertTrue(sdpa.needs_another(plan, 0, 11))
 
     def test_a_case_is_taken_once_and_only_where_pytorch_has_it(self):
         report = {
@@ -61,24 +61,24 @@ class TorchSdpa(unittest.TestCase):
                 row("f", "heed", shape={"mask": "full", "softcap": 50}),
             ]
         }
-        rows = torch_sdpa.attention_rows(report)
+        rows = sdpa.attention_rows(report)
         self.assertEqual([r["case"] for r in rows], ["a", "b"])
         self.assertNotIn("ms", rows[0])
         self.assertEqual(rows[0]["flop"], 4e9)
 
     def test_causal_decoding_is_refused(self):
-        self.assertTrue(torch_sdpa.refusal({"mask": "causal", "q_len": 1, "kv_len": 8}))
-        self.assertFalse(torch_sdpa.refusal({"mask": "full", "q_len": 1, "kv_len": 8}))
+        self.assertTrue(sdpa.refusal({"mask": "causal", "q_len": 1, "kv_len": 8}))
+        self.assertFalse(sdpa.refusal({"mask": "full", "q_len": 1, "kv_len": 8}))
 
     def test_rates_follow_the_median(self):
-        timed = torch_sdpa.timed_row(row("a", ""), "torch_flash", [1.0, 2.0, 3.0], [4.0], REPORT)
+        timed = sdpa.timed_row(row("a", ""), "torch_flash", [1.0, 2.0, 3.0], [4.0], REPORT)
         self.assertEqual(timed["gflops"], 2000)  # 4e9 in 2 ms
         self.assertEqual(timed["gbps"], 0.5)  # 1e6 bytes in 2 ms
         self.assertEqual(timed["fraction_of_fma_peak"], 0.25)
         self.assertEqual(timed["cold_ms"]["median"], 4)
 
     def test_rows_join_their_case(self):
-        joined = torch_sdpa.merged(REPORT, [{"id": "torch_flash"}], [row("a", "torch_flash")])
+        joined = sdpa.merged(REPORT, [{"id": "torch_flash"}], [row("a", "torch_flash")])
         self.assertEqual(
             [(r["case"], r["peer"]) for r in joined["rows"]],
             [("a", "heed"), ("a", "cublas"), ("a", "torch_flash"), ("b", "heed")],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's scaled_dot_product_attention beside a report of heed-bench --device cuda.
 
-    python3 native_bench/cuda/torch_sdpa.py report.json
+    python3 native_bench/pytorch/sdpa.py report.json
 
 adds a row for every backend of PyTorch (flash, cudnn, efficient) to each case of softmax attention
 in the report, measured on the same GPU by the method of heed-bench: checked first against float64
@@ -15,6 +15,8 @@ import json
 import math
 import sys
 
+from samples import calls_per_sample, needs_another, quantile, summarize
+
 BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
 # What a row says of its peer, not of its case.
 MEASURED_FIELDS = {
@@ -22,39 +24,6 @@ MEASURED_FIELDS = {
     *("fraction_of_fma_peak", "load"),
 }
 VERIFIED_ROWS = 16
-
-
-def quantile(samples, fraction):
-    """Linear between neighbours, as Quantile() of statistics.h."""
-    ordered = sorted(samples)
-    position = fraction * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
-
-
-def summarize(milliseconds):
-    """The fields of `ms`."""
-    return {
-        "median": quantile(milliseconds, 0.5),
-        "p10": quantile(milliseconds, 0.1),
-        "p90": quantile(milliseconds, 0.9),
-        "min": min(milliseconds),
-    }
-
-
-def needs_another(plan, reps, seconds):
-    """Whether another sample is due, as NeedsAnother() of measure.h."""
-    if reps == 0:
-        return True
-    if seconds > plan["max_seconds"]:
-        return False
-    return reps < plan["min_reps"] or seconds < plan["min_seconds"]
-
-
-def calls_per_sample(seconds):
-    """As many calls as fill a millisecond."""
-    return int(min(max(math.ceil(1e-3 / max(seconds, 1e-9)), 1), 1000))
 
 
 def without_measures(row):
@@ -247,10 +216,10 @@ def main():
     try:
         import torch
     except ImportError:
-        print("torch_sdpa.py: this python3 has no PyTorch", file=sys.stderr)
+        print("sdpa.py: this python3 has no PyTorch", file=sys.stderr)
         return 2
     if not torch.cuda.is_available():
-        print("torch_sdpa.py: PyTorch finds no GPU", file=sys.stderr)
+        print("sdpa.py: PyTorch finds no GPU", file=sys.stderr)
         return 2
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
