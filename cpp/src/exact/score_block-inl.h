@@ -101,7 +101,7 @@ class ScoreBlock {
       tile.first = run.begin;
       tile.last = run.end;
       for (size_t g = 0; g < kMaxRowGroups; ++g) {
-        tile.groups[g] = PanelsInRun(visible.groups[g], run);
+        tile.groups[g] = visible.groups[g].Hull(run);
       }
       Score(packed, r, tile);
       if (!visible.all.Covers(run.begin, run.end)) ApplyBits(scratch_.key_bits.data(), tile);

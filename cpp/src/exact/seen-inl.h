@@ -64,7 +64,7 @@ class SeenKeys {
     panels_ = FindPanels(bits, distinct);
     if (distinct == 1) {
       std::fill_n(bits, kScoreRows, bits[0]);
-      std::fill_n(panels_.groups, kMaxRowGroups, panels_.any);
+      std::fill_n(panels_.groups, kMaxRowGroups, bits[0]);
     }
     return panels_;
   }

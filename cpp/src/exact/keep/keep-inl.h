@@ -105,35 +105,21 @@ inline bool TakeRun(uint64_t& panels, ColumnRange& run) {
   return true;
 }
 
-// The hull of those of a group's panels that lie in a run: begin >= end when there are none.
-inline ColumnRange PanelsInRun(uint64_t panels, const ColumnRange& run) {
-  const int begin = static_cast<int>(run.begin / PanelCols());
-  const int count = static_cast<int>(run.end / PanelCols()) - begin;
-  const uint64_t here = panels >> begin & (~uint64_t{0} >> (64 - count));
-  if (here == 0) return {run.end, 0};
-  return {(static_cast<size_t>(begin + std::countr_zero(here))) * PanelCols(),
-          (static_cast<size_t>(begin + 64 - std::countl_zero(here))) * PanelCols()};
-}
-
 // What the keep plugs leave of a tile.
 struct VisiblePanels {
-  uint64_t any = 0;                     // panels that some row sees
-  uint64_t groups[kMaxRowGroups] = {};  // the same for each row group
-  KeyBits all;                          // columns that every row sees
+  uint64_t any = 0;               // panels that some row sees
+  KeyBits groups[kMaxRowGroups];  // columns that some row of each row group sees
+  KeyBits all;                    // columns that every row sees
 };
 
 inline VisiblePanels FindPanels(const KeyBits* bits, size_t num_rows) {
   VisiblePanels visible;
   visible.all.SetRange(0, kTileKeys);
-  for (size_t group = 0; group < num_rows; group += kTileRows) {
-    KeyBits some;
-    for (size_t r = group; r < std::min(group + kTileRows, num_rows); ++r) {
-      some |= bits[r];
-      visible.all &= bits[r];
-    }
-    visible.groups[group / kTileRows] = some.Panels(PanelCols());
-    visible.any |= visible.groups[group / kTileRows];
+  for (size_t r = 0; r < num_rows; ++r) {
+    visible.groups[r / kTileRows] |= bits[r];
+    visible.all &= bits[r];
   }
+  for (const KeyBits& group : visible.groups) visible.any |= group.Panels(PanelCols());
   return visible;
 }
 

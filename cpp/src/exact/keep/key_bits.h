@@ -59,6 +59,17 @@ struct KeyBits {
     }
     return panels;
   }
+  // From the first to the last column that is set in `within`; begin >= end when none is.
+  ColumnRange Hull(const ColumnRange& within) const {
+    ColumnRange hull = {within.end, 0};
+    for (size_t w = 0; w < kWords; ++w) {
+      const uint64_t word = words[w] & WordOf(w, within.begin, within.end);
+      if (word == 0) continue;
+      hull.begin = std::min(hull.begin, w * 64 + static_cast<size_t>(std::countr_zero(word)));
+      hull.end = w * 64 + 64 - static_cast<size_t>(std::countl_zero(word));
+    }
+    return hull;
+  }
 
  private:
   // The columns [from, to) that lie in word w.
