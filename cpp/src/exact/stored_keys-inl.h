@@ -103,56 +103,67 @@ HWY_NOINLINE inline void DotStoredKeys([[maybe_unused]] DType dtype, const Store
   DotKeys<float>(keys, queries, depth, tile);
 }
 
-// The lanes of kRows queries, [kRows][depth], times kKeys keys, four vectors a query. One key at a
-// time, and each vector of it by an instruction of its own: then the processor's prefetchers see
-// one stream, in steps of a row, and run as far ahead as when memory is only read. Vectors of four
-// take so many instructions that several keys are better: they share loads of queries.
-template <class T, size_t kRows, size_t kKeys>
+// The lanes of kRows queries, [kRows][depth], times kKeys keys, four vectors a query; kLoaded
+// vectors of a key come from one load. One key at a time, and each vector of it by an instruction
+// of its own: then the processor's prefetchers see one stream, in steps of a row, and run as far
+// ahead as when memory is only read. Several keys share loads of queries. That is better for
+// vectors of four, which take so many instructions, and for two-byte numbers in vectors of 16: one
+// key at a time waits for loads, one a cycle (Zen 4). Two keys are asked for ahead, as two streams
+// are not followed.
+template <class T, size_t kLoaded, size_t kRows, size_t kKeys>
 HWY_INLINE void DotSomeKeys(const void* const* keys, const float* scales,
                             const float* HWY_RESTRICT queries, size_t depth,
                             float* HWY_RESTRICT lanes) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
-  constexpr size_t kUnroll = kKeys > 1 ? 1 : 8;
+  constexpr bool kShares = kLanes == 16 && kKeys > 1;
+  constexpr size_t kStep = kLoaded * kLanes;
+  constexpr size_t kUnroll = kKeys > 1 && !kShares ? 1 : 8 / kLoaded;
   const DF d;
   VF sums[kKeys][kRows];
   for (size_t i = 0; i < kKeys; ++i) {
     for (size_t r = 0; r < kRows; ++r) sums[i][r] = hn::Zero(d);
   }
   const auto add = [&](size_t t) HWY_ATTR {
-    VF k[kKeys];
+    VF k[kKeys][kLoaded];
     HWY_UNROLL(4)
     for (size_t i = 0; i < kKeys; ++i) {
-      k[i] = LoadScaled(static_cast<const T*>(keys[i]) + t, scales + i);
+      const T* from = static_cast<const T*>(keys[i]) + t;
+      if (kShares) PrefetchAhead(from);
+      LoadVectors(from, scales + i, k[i]);
     }
-    HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF query = hn::LoadU(d, queries + r * depth + t);
+    HWY_UNROLL(16)
+    for (size_t n = 0; n < kLoaded * kRows; ++n) {
+      const size_t part = n / kRows;
+      const size_t r = n % kRows;
+      const VF query = hn::LoadU(d, queries + r * depth + t + part * kLanes);
+      if (kShares) HWY_FENCE;  // once, not again for each key
       HWY_UNROLL(4)
-      for (size_t i = 0; i < kKeys; ++i) sums[i][r] = Fma(query, k[i], sums[i][r]);
+      for (size_t i = 0; i < kKeys; ++i) sums[i][r] = Fma(query, k[i][part], sums[i][r]);
     }
   };
   size_t t = 0;
-  for (; t + kUnroll * kLanes <= depth; t += kUnroll * kLanes) {
+  for (; t + kUnroll * kStep <= depth; t += kUnroll * kStep) {
     HWY_UNROLL(8)
-    for (size_t i = 0; i < kUnroll; ++i) add(t + i * kLanes);
+    for (size_t i = 0; i < kUnroll; ++i) add(t + i * kStep);
   }
-  for (; t < depth; t += kLanes) add(t);
+  for (; t < depth; t += kStep) add(t);
   for (size_t i = 0; i < kKeys; ++i) {
     for (size_t r = 0; r < kRows; ++r) hn::Store(sums[i][r], d, lanes + (r * 4 + i) * kLanes);
   }
 }
 
 // The scores of kRows queries and four keys from column c on. Sums of lanes are added last.
-template <class T, size_t kRows>
+template <class T, size_t kLoaded, size_t kRows>
 HWY_INLINE void DotFourKeys(const StoredRows& keys, size_t c, const float* HWY_RESTRICT queries,
                             size_t depth, float* HWY_RESTRICT scores) {
   constexpr size_t kLanes = hn::MaxLanes(DF());
   const DF d;
   HWY_ALIGN float lanes[kRows * 4 * kLanes];
-  constexpr size_t kKeys = kLanes > 4 ? 1 : kRows == 1 ? 4 : 2;
+  constexpr size_t kLongKeys = kLanes == 16 && sizeof(T) == 2 ? 2 : 1;
+  constexpr size_t kKeys = kLanes > 4 ? kLongKeys : kRows == 1 ? 4 : 2;
   for (size_t i = 0; i < 4; i += kKeys) {
-    DotSomeKeys<T, kRows, kKeys>(keys.rows + c + i, keys.scales + c + i, queries, depth,
-                                 lanes + i * kLanes);
+    DotSomeKeys<T, kLoaded, kRows, kKeys>(keys.rows + c + i, keys.scales + c + i, queries, depth,
+                                          lanes + i * kLanes);
   }
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
@@ -164,23 +175,44 @@ HWY_INLINE void DotFourKeys(const StoredRows& keys, size_t c, const float* HWY_R
 }
 
 // The scores of a tile of few queries, [num_rows][depth], whose keys are read once and in the order
-// of memory. `depth` is a multiple of a vector.
-template <class T>
+// of memory. `depth` is a multiple of kLoaded vectors, whose numbers lie as those of keys come.
+template <class T, size_t kLoaded>
 void DotKeyRows(const StoredRows& keys, const float* queries, size_t depth, const ScoreTile& tile) {
   WithRows(tile.num_rows, [&]<size_t kRows>() HWY_ATTR {
     for (size_t c = tile.first; c < tile.last; c += 4) {
-      DotFourKeys<T, kRows>(keys, c, queries, depth, tile.scores);
+      DotFourKeys<T, kLoaded, kRows>(keys, c, queries, depth, tile.scores);
     }
   });
+}
+
+// The same for queries whose numbers lie in order, in a multiple of one vector.
+template <class T>
+void DotKeysInOrder(const StoredRows& keys, const float* queries, size_t depth,
+                    const ScoreTile& tile) {
+  constexpr size_t kMostDepth = 256;
+  if constexpr (kLoadsEvenOdd<T>) {
+    if (depth % PanelCols() == 0 && depth <= kMostDepth) {
+      const DF d;
+      HWY_ALIGN float even_odd[kTileRows * kMostDepth];
+      for (size_t t = 0; t < tile.num_rows * depth; t += PanelCols()) {
+        VF even, odd;
+        hn::LoadInterleaved2(d, queries + t, even, odd);
+        hn::Store(even, d, even_odd + t);
+        hn::Store(odd, d, even_odd + t + hn::Lanes(d));
+      }
+      return DotKeyRows<T, 2>(keys, even_odd, depth, tile);
+    }
+  }
+  DotKeyRows<T, 1>(keys, queries, depth, tile);
 }
 
 HWY_NOINLINE inline void DotStoredRows([[maybe_unused]] DType dtype, const StoredRows& keys,
                                        const float* queries, size_t depth, const ScoreTile& tile) {
   if (dtype == DType::kInt8 && DotBytes(keys, queries, depth, tile)) return;
 #if HWY_ARCH_WASM
-  DotKeyRows<float>(keys, queries, depth, tile);
+  DotKeyRows<float, 1>(keys, queries, depth, tile);
 #else
-  WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeyRows<T>(keys, queries, depth, tile); });
+  WithStored(dtype, [&]<class T>() HWY_ATTR { DotKeysInOrder<T>(keys, queries, depth, tile); });
 #endif
 }
 

@@ -40,6 +40,16 @@ HWY_INLINE V LoadStored(D d, const BFloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
+// Two vectors of floats: numbers at even places, which a shift makes, and at odd ones, by a mask.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void LoadEvenOdd(D d, const BFloat16* from, V& even, V& odd) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Repartition<uint16_t, D> du16;
+  const auto pairs = hn::BitCast(du, hn::LoadU(du16, &from->bits));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+  odd = hn::BitCast(d, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V LoadStored(D d, const Float16* from) {
 #if HEED_F16_INSTRUCTIONS

@@ -1,5 +1,6 @@
 // Decoding over caches so long that keys are read row by row: every type agrees with the reference,
-// and int8 in fixed point does where numbers are far apart, none at all or not finite.
+// and int8 in fixed point does where numbers are far apart, none at all or not finite. And over
+// ones so short that a query alone has the bits of many.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -65,6 +66,59 @@ TEST_P(LongDecoding, BytesOfAnyWidthAndSeveralQueries) {
   }
 }
 
+// Two numbers of bfloat16 come from one load where vectors come in pairs, else one.
+TEST_P(LongDecoding, BFloat16OfAnyWidthAndSeveralQueries) {
+  const Extents widths[] = {{128, 96}, {48, 160}, {8, 8}, {72, 40}, {256, 320}, {320, 256}};
+  for (const Extents& w : widths) {
+    const AttentionCase c = LongCase(2, w[0], w[1]);
+    const KvCache cache = Filled(c, DType::kBFloat16);
+    for (const int64_t q_len : {1, 3}) ExpectMatch(cache, Slice(c.q, kKeys - q_len, kKeys));
+  }
+}
+
+TEST_P(LongDecoding, SameBitsForAnyNumberOfThreads) {
+  const AttentionCase c = LongCase(4, 64, 64);
+  const Buffer<float> q = Slice(c.q, kKeys - 1, kKeys);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8}) {
+    const KvCache cache = Filled(c, dtype);
+    const Results expected = RunDecode(cache, q);
+    for (const int threads : {1, 2, 5}) {
+      const auto pool = MakeThreadPool(threads);
+      Buffer<float> output({1, 8, 1, 64}, Layout::kDense, NAN);
+      Decode(q.view(), cache, {}, {.output = output.view()}, pool.get());
+      output.ForEach([&](int64_t, int64_t h, int64_t, int64_t d, float& x) {
+        EXPECT_EQ(x, expected.output(0, h, 0, d)) << DTypeName(dtype);
+      });
+    }
+  }
+}
+
+// Values that are summed where they lie have the bits of packed ones.
+TEST_P(LongDecoding, LastQueryAloneHasTheBitsOfManyBeforeKeysAreSplit) {
+  constexpr int64_t kShort = 1000, kMany = 40;
+  const AttentionCase c = MakeCase({.batch = 1,
+                                    .num_heads = 4,
+                                    .num_kv_heads = 2,
+                                    .q_len = kShort,
+                                    .kv_len = kShort,
+                                    .head_dim = 64,
+                                    .head_dim_v = 192},
+                                   9);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    KvCacheOptions o = OptionsFor(c.sizes);
+    o.dtype = dtype;
+    KvCache cache(o);
+    AppendSlice(cache, c, 0, kShort);
+    const Results alone = RunDecode(cache, Slice(c.q, kShort - 1, kShort));
+    const Results many = RunDecode(cache, Slice(c.q, kShort - kMany, kShort));
+    for (int64_t h = 0; h < 4; ++h) {
+      for (int64_t d = 0; d < 192; ++d) {
+        EXPECT_EQ(alone.output(0, h, 0, d), many.output(0, h, kMany - 1, d)) << DTypeName(dtype);
+      }
+    }
+  }
+}
+
 // KV head 0 has query heads 0 and 1, which share their tiles.
 using Change = std::function<void(AttentionCase&)>;
 
@@ -100,7 +154,7 @@ TEST_P(LongDecoding, BytesOfNumbersFarApart) {
   }
 }
 
-TEST_P(LongDecoding, BytesKeepPoisonWhereItIsSeen) {
+TEST_P(LongDecoding, PoisonStaysWhereItIsSeen) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const Change changes[] = {
       [](AttentionCase& c) { c.q(0, 1, kKeys - 1, 7) = kNan; },
@@ -114,11 +168,13 @@ TEST_P(LongDecoding, BytesKeepPoisonWhereItIsSeen) {
   for (const Change& change : changes) {
     AttentionCase c = LongCase(2, 64, 64);
     change(c);
-    const KvCache cache = Filled(c, DType::kInt8);
-    const Buffer<float> q = Slice(c.q, kKeys - 3, kKeys);
-    ExpectMatch(cache, q);
-    const Results r = RunDecode(cache, q);
-    EXPECT_TRUE(std::isfinite(r.output(0, 2, 2, 0)));
+    for (const DType dtype : {DType::kBFloat16, DType::kInt8}) {
+      const KvCache cache = Filled(c, dtype);
+      const Buffer<float> q = Slice(c.q, kKeys - 3, kKeys);
+      ExpectMatch(cache, q);
+      const Results r = RunDecode(cache, q);
+      EXPECT_TRUE(std::isfinite(r.output(0, 2, 2, 0)));
+    }
   }
 }
 
