@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -37,7 +38,8 @@ class Table {
     text_.back() = kEndOfRow;
   }
 
-  const std::string& text() const { return text_; }
+  // A copy that JavaScript frees, 0 without memory: Embind walks through a string byte by byte.
+  uintptr_t Release() const { return reinterpret_cast<uintptr_t>(strdup(text_.c_str())); }
 
  private:
   // The separators that ASCII has for this; registry_table.ts knows them too.
@@ -46,30 +48,30 @@ class Table {
   std::string text_;
 };
 
-std::string Mechanisms() {
+uintptr_t Mechanisms() {
   Table table = {"id",      "family", "title",  "year", "source",      "summary",
                  "formula", "inputs", "params", "cost", "capabilities"};
   for (const heed::Mechanism& row : heed::Mechanisms()) {
     table.Add({row.id, row.family, row.title, std::to_string(row.year), row.source, row.summary,
                row.formula, row.inputs, row.params, row.cost, row.capabilities});
   }
-  return table.text();
+  return table.Release();
 }
 
-std::string Inputs() {
+uintptr_t Inputs() {
   Table table = {"name", "kind", "shape", "draw", "summary"};
   for (const heed::Input& row : heed::Inputs()) {
     table.Add({row.name, row.kind, row.shape, row.draw, row.summary});
   }
-  return table.text();
+  return table.Release();
 }
 
-std::string Parameters() {
+uintptr_t Parameters() {
   Table table = {"name", "type", "default", "range", "symbol", "summary"};
   for (const heed::Parameter& row : heed::Parameters()) {
     table.Add({row.name, row.type, row.default_value, row.range, row.symbol, row.summary});
   }
-  return table.text();
+  return table.Release();
 }
 
 // The results (results.h), or {code, message}.

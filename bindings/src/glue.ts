@@ -98,12 +98,12 @@ export interface CostEstimate {
 
 /** The kernels' module: bindings/embind/heed_embind.cc. */
 export interface KernelGlue extends MemoryGlue {
-  /** Tables as text: bindings/src/registry_table.ts. */
-  mechanisms(): string;
-  inputs(): string;
+  /** Addresses of tables as text, to be freed: bindings/src/registry_table.ts. */
+  mechanisms(): number;
+  inputs(): number;
   /** The T5 bucket, or a Failure. */
   t5Bucket(relative: number, causal: boolean, numBuckets: number, maxDistance: number): number;
-  parameters(): string;
+  parameters(): number;
   run: RunCall;
   /** Writes the 0/1 picture of the keep rules into the one tensor of the last table. */
   explain(...call: [...CallArguments, picture: number]): Failure | null;

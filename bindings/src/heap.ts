@@ -13,6 +13,10 @@ export interface MemoryReport {
   heapBytes: number;
 }
 
+function noRoom(argument: string, what: string): never {
+  throw new HeedError("memory", `${argument}: the WebAssembly memory has no room for ${what}`);
+}
+
 /** The memory of one WebAssembly instance, and whether the instance can still be used. */
 export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   readonly #glue: Glue;
@@ -81,13 +85,18 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     // malloc() would take what is left of a number beyond 32 bits.
     const fits = bytes < MAX_BYTES;
     const pointer = fits ? this.call((glue) => glue._malloc(Math.max(bytes, 16))) >>> 0 : 0;
-    if (pointer === 0) {
-      throw new HeedError(
-        "memory",
-        `${argument}: the WebAssembly memory has no room for ${bytes} more bytes`,
-      );
-    }
+    if (pointer === 0) noRoom(argument, `${bytes} more bytes`);
     return pointer;
+  }
+
+  /** Reads a text that ends with a zero, and frees it. */
+  takeText(argument: string, pointer: number): string {
+    if (pointer === 0) noRoom(argument, "its text");
+    const bytes = new Uint8Array(this.#glue.wasmMemory.buffer);
+    // Shared memory cannot be decoded in place.
+    const text = bytes.slice(pointer, bytes.indexOf(0, pointer));
+    this.free(pointer);
+    return new TextDecoder().decode(text);
   }
 
   free(pointer: number): void {

@@ -36,7 +36,7 @@ async function start(choice: Choice, options: LoadOptions, platform: Platform): 
     heap.callChecked((module) => module.setThreads(choice.threads));
     const heed = new Heed({
       heap,
-      registry: new Registry(glue, platform.build),
+      registry: new Registry(heap, platform.build),
       choice,
       build: platform.build,
       version: VERSION,

@@ -1,5 +1,3 @@
-import { readFile } from "node:fs/promises";
-import { availableParallelism } from "node:os";
 import type { Build } from "./heed.js";
 import type {
   Platform,
@@ -10,12 +8,26 @@ import type {
   WasmFiles,
 } from "./platform.js";
 
+// Node's own modules are asked for, not imported: Node would make modules of all their names, for a
+// millisecond. What Node 22.0 to 22.2 lack, they have in other ways.
+
+/** Read at once: a promise's three answers would wait while the glue is imported, and compiling for them. */
+async function readFile(url: URL): Promise<Uint8Array> {
+  const { readFileSync } = process.getBuiltinModule?.("node:fs") ?? (await import("node:fs"));
+  return readFileSync(url);
+}
+
+function hardwareThreads(): number {
+  const { hardwareConcurrency } = (globalThis as { navigator?: Navigator }).navigator ?? {};
+  return process.getBuiltinModule?.("node:os").availableParallelism() ?? hardwareConcurrency ?? 1;
+}
+
 function threadLimit(): ThreadLimit {
   // Workers inherit this flag, and die of it because they are started from a file.
   if (process.execArgv.some((flag) => flag.startsWith("--input-type"))) {
     return { count: 1, reason: "node --input-type cannot start workers" };
   }
-  const count = availableParallelism();
+  const count = hardwareThreads();
   return { count, reason: `${count} hardware threads` };
 }
 

@@ -1,5 +1,6 @@
 import { describe, HeedError } from "./errors.js";
 import type { InputRow, KernelGlue, MechanismRow, ParameterRow } from "./glue.js";
+import type { Heap } from "./heap.js";
 import type { Build } from "./heed.js";
 import { nearest } from "./option_names.js";
 import { Table } from "./registry_table.js";
@@ -136,11 +137,16 @@ export class Registry {
 
   readonly #build: Build;
 
-  constructor(glue: KernelGlue, build: Build) {
+  constructor(heap: Heap<KernelGlue>, build: Build) {
     this.#build = build;
-    const inputs: InputTable = new Table(glue.inputs(), toInput);
-    this.#mechanisms = new Table(glue.mechanisms(), (row) => toMechanism(row, inputs));
-    this.#parameters = new Table(glue.parameters(), toParameter);
+    const text = (table: "inputs" | "mechanisms" | "parameters"): string =>
+      heap.takeText(
+        `heed.${table}`,
+        heap.call((glue) => glue[table]()),
+      );
+    const inputs: InputTable = new Table(text("inputs"), toInput);
+    this.#mechanisms = new Table(text("mechanisms"), (row) => toMechanism(row, inputs));
+    this.#parameters = new Table(text("parameters"), toParameter);
   }
 
   get mechanisms(): readonly Mechanism[] {

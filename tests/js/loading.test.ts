@@ -1,6 +1,9 @@
-import { readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type LoadOptions, load, VERSION } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -195,6 +198,28 @@ describe("threads that cannot be used", () => {
     const platform = nodeTraining(trainingFiles, glue);
     await expectRejection("memory", ["no threads"], () => openTraining(platform, wish));
     expect(stopped.count).toBe(1);
+  });
+});
+
+describe("in a Node without process.getBuiltinModule (22.0 to 22.2)", () => {
+  it("reads its files and counts the hardware threads", () => {
+    const script = `process.getBuiltinModule = undefined;
+      Object.defineProperty(globalThis, "navigator", { value: { hardwareConcurrency: 3 } });
+      const { load } = await import(${JSON.stringify(pathToFileURL(`${root}dist/node.js`))});
+      const heed = await load();
+      console.log(heed.threads, heed.reasons.threads);
+      heed.dispose();`;
+    const folder = mkdtempSync(join(tmpdir(), "heed-loading-"));
+    try {
+      writeFileSync(join(folder, "run.mjs"), script);
+      const printed = execFileSync(process.execPath, [join(folder, "run.mjs")], {
+        encoding: "utf8",
+        timeout: 60_000,
+      });
+      expect(printed.trim()).toBe("3 3 hardware threads");
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
 

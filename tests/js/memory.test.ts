@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type HeedError, load } from "heed";
 import { describe, expect, it } from "vitest";
+import type { KernelGlue } from "../../dist/glue.js";
 import { Heap } from "../../dist/heap.js";
 import { Heed } from "../../dist/heed.js";
 import { Registry } from "../../dist/registry.js";
@@ -13,7 +14,7 @@ async function openModule() {
   const { default: factory } = (await import("../../dist/wasm/heed-simd.mjs")) as {
     default: (settings: object) => Promise<never>;
   };
-  const glue: ConstructorParameters<typeof Registry>[0] = await factory({
+  const glue: KernelGlue = await factory({
     wasmBinary: readFileSync(`${root}dist/wasm/heed-simd.wasm`),
   });
   glue.setThreads(1);
@@ -27,7 +28,7 @@ async function openModule() {
   const loadReference = () => Promise.reject(new Error("not in this test"));
   const parts = {
     heap,
-    registry: new Registry(glue, "full"),
+    registry: new Registry(heap, "full"),
     choice,
     build: "full" as const,
     version: "test",
@@ -35,7 +36,7 @@ async function openModule() {
   };
   // The constructor is internal, so its parameters are not in the published types.
   const heed = new (Heed as unknown as new (given: typeof parts) => Heed)(parts);
-  return { glue, heed };
+  return { glue, heap, heed };
 }
 
 describe("the heap", () => {
@@ -68,6 +69,21 @@ describe("the heap", () => {
     expect(heed.memory()).toEqual({ tensors: 1, bytes: q.data.byteLength, heapBytes });
     tensor.dispose();
     expect(glue.heapInUse()).toBeLessThan(level);
+  });
+});
+
+describe("the tables of the registry", () => {
+  it("leave nothing behind in the heap", async () => {
+    const { glue, heap } = await openModule();
+    const level = glue.heapInUse();
+    new Registry(heap, "full");
+    expect(glue.heapInUse()).toBe(level);
+  });
+
+  it("need memory, and say so when there is none", async () => {
+    const { glue, heap } = await openModule();
+    glue.parameters = () => 0;
+    expectError("memory", ["heed.parameters", "no room"], () => new Registry(heap, "full"));
   });
 });
 
