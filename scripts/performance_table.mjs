@@ -81,6 +81,46 @@ function mechanismTable({ rows }) {
   return markdown(head, lines);
 }
 
+/** One line a case: GFLOP/s of each storage type, float32 of the peak too, and what bfloat16 gains. */
+function typeTable({ rows }) {
+  const timed = rows.filter((row) => row.status === "timed" && row.peer === "heed");
+  const dtypes = [...new Set(timed.map((row) => row.dtype))];
+  const lines = timed
+    .filter((row) => row.dtype === "float32")
+    .map(({ shape }) => {
+      const same = (row) =>
+        ["head_dim", "q_len", "mask"].every((key) => row.shape[key] === shape[key]);
+      const of = (dtype) => timed.find((row) => row.dtype === dtype && same(row));
+      const speeds = dtypes.map((dtype) => of(dtype).gflops.toFixed(0));
+      const gain = of("float32").ms.median / of("bfloat16").ms.median;
+      const peak = percent(of("float32").fraction_of_fma_peak);
+      return [shape.head_dim, shape.q_len, shape.mask, ...speeds, peak, ratio(gain)];
+    });
+  const head = ["head_dim", "length", "mask", ...dtypes, "float32 of peak", "bfloat16 is faster"];
+  return markdown(head, lines);
+}
+
+/** One line a mechanism and mask: GFLOP/s, and the part of the peak, for every head size. */
+function headDimTable({ rows }) {
+  const timed = rows.filter((row) => row.status === "timed" && row.peer === "heed");
+  const sizes = [...new Set(timed.map((row) => row.shape.head_dim))];
+  const lines = timed
+    .filter((row) => row.shape.head_dim === sizes[0])
+    .map(({ mechanism, shape }) => {
+      const cells = sizes.map((size) => {
+        const same = timed.find(
+          (row) =>
+            row.mechanism === mechanism &&
+            row.shape.mask === shape.mask &&
+            row.shape.head_dim === size,
+        );
+        return `${same.gflops.toFixed(0)}, ${percent(same.fraction_of_fma_peak)}`;
+      });
+      return [`\`${mechanism}\``, shape.mask, ...cells];
+    });
+  return markdown(["mechanism", "mask", ...sizes.map((size) => `head_dim ${size}`)], lines);
+}
+
 function patternTable({ rows, growths, flex }) {
   const overFlex = (row) => (row.flex.ms ? ratio(row.flex.ms.median / row.ms.median) : "");
   const lines = rows.map((row) => [
@@ -302,8 +342,11 @@ export function tableOf(result, threads) {
   if (result.schema === "heed-bench-steps") return stepTable(result);
   if (result.schema === "heed-bench-backward") return backwardTable(result, threads);
   if (result.machine?.gpu) return deviceTables(result);
-  const mechanisms = new Set(result.rows.map((row) => row.mechanism));
-  return mechanisms.size > 1 ? mechanismTable(result) : caseTable(result, threads);
+  const several = (value) => new Set(result.rows.map(value)).size > 1;
+  if (several((row) => row.mechanism)) {
+    return several((row) => row.shape.head_dim) ? headDimTable(result) : mechanismTable(result);
+  }
+  return several((row) => row.dtype) ? typeTable(result) : caseTable(result, threads);
 }
 
 function peaks({ probes, machine }, threads) {

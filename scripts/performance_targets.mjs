@@ -56,6 +56,9 @@ const overFloatCache = (dtype) => (result) => [
 const pattern = (name) => (result) =>
   result.rows.filter((row) => row.case.match(name)).map((row) => row.over_dense);
 
+const overFlex = (name) => (result) =>
+  result.rows.filter((row) => row.case.match(name)).map((row) => median(row.flex) / median(row));
+
 /** Rows of `npm run bench:web`, and how many times as long the quickest of the others takes. */
 const webRows = ({ rows }, { place, group = "forward", lengths, peer = "heed", threads = 1 }) =>
   rows.filter(
@@ -99,11 +102,6 @@ const ofMechanisms = (ids) => (result) =>
   rowsOf(result, {})
     .filter((row) => ids.includes(row.mechanism))
     .map((row) => row.fraction_of_fma_peak);
-/** Forward of a report of gradients, whose flop are 2.5 times those of forward. */
-const forwardOfGradients = (lengths) => (result) =>
-  result.rows
-    .filter(({ mask, q_len }) => mask === "full" && lengths.includes(q_len))
-    .map((row) => row.fraction_of_peak * (row.ms.median / row.forward_ms.median / 2.5));
 const layerSpeeds = (result) =>
   rowsOf(result, { mask: "full" })
     .filter((row) => row.mechanism === "multi_head")
@@ -146,7 +144,9 @@ const scaling = (wanted) =>
 /** Projections of 64 rows and more: the speed of heed over that of OpenBLAS. */
 const overBlas = ({ rows }) =>
   rows
-    .filter((row) => row.peer === "heed" && row.threads === 1 && row.function === "linear" && row.m >= 64)
+    .filter(
+      (row) => row.peer === "heed" && row.threads === 1 && row.function === "linear" && row.m >= 64,
+    )
     .map((row) => {
       const blas = rows.find((other) => other.case === row.case && other.peer === "blas");
       return blas.ms.median / row.ms.median;
@@ -319,6 +319,22 @@ export const targets = [
     why: "a-tenth-of-the-blocks",
   },
   {
+    work: "causal windows of 256 and 1024 keys, times as fast as PyTorch's flex attention",
+    least: 2,
+    unit: times,
+    file: zen4("patterns_cpu-time"),
+    values: overFlex(/^window(1024)?\/causal/),
+    why: "flex-attention",
+  },
+  {
+    work: "10 % of the blocks of 128, the same",
+    least: 2,
+    unit: times,
+    file: zen4("patterns_cpu-time"),
+    values: overFlex(/^block_sparse\/128\/10%/),
+    why: "flex-attention",
+  },
+  {
     work: "additive scores, thousand millions of tanh a second",
     least: 2,
     unit: (value) => value.toFixed(2),
@@ -343,8 +359,8 @@ export const targets = [
     work: "AVX2 alone, length 1024 and more",
     least: 0.85,
     unit: percent,
-    file: zen4("backward-avx2_cpu-time"),
-    values: forwardOfGradients(from1024),
+    file: zen4("avx2_cpu-time"),
+    values: ofPeak({ mask: "full", lengths: from1024 }),
     why: "avx2-alone",
   },
   {

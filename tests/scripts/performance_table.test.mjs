@@ -93,3 +93,47 @@ test("PlacesAndThreadsStandApart", () => {
   assert.doesNotMatch(table, /0\.700,/);
   assert.match(tableOf(report(rows), 2), /0\.700,/);
 });
+
+/** A timed row of heed-bench with one number of heads. */
+const timed = (mechanism, dtype, head_dim, ms) => ({
+  mechanism,
+  dtype,
+  peer: "heed",
+  threads: 1,
+  status: "timed",
+  shape: { head_dim, q_len: 512, mask: "full" },
+  ms: { median: ms },
+  gflops: 300 / ms,
+  fraction_of_fma_peak: 2 / ms,
+  max_error: 1e-7,
+});
+
+test("StorageTypesAreColumnsBesideEachOther", () => {
+  const rows = ["float32", "bfloat16"].map((dtype, i) =>
+    timed("attention", dtype, 64, 4 / (i + 1)),
+  );
+  assert.equal(
+    tableOf({ schema: "heed-bench", rows, peers: [] }, 1),
+    [
+      "| head_dim | length | mask | float32 | bfloat16 | float32 of peak | bfloat16 is faster |",
+      "|---:|---:|---:|---:|---:|---:|---:|",
+      "| 64 | 512 | full | 75 | 150 | 50 % | 2.00x |",
+    ].join("\n"),
+  );
+});
+
+test("HeadSizesOfMechanismsAreColumns", () => {
+  const rows = ["linear", "retention"].flatMap((id) => [
+    timed(id, "float32", 64, 4),
+    timed(id, "float32", 128, 3),
+  ]);
+  assert.equal(
+    tableOf({ schema: "heed-bench", rows, peers: [] }, 1),
+    [
+      "| mechanism | mask | head_dim 64 | head_dim 128 |",
+      "|---:|---:|---:|---:|",
+      "| `linear` | full | 75, 50 % | 100, 67 % |",
+      "| `retention` | full | 75, 50 % | 100, 67 % |",
+    ].join("\n"),
+  );
+});
