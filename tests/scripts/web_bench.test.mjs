@@ -85,6 +85,13 @@ test("PromisesAreWaitedFor", async () => {
   assert.ok(ms.median >= 1, `${ms.median} ms`);
 });
 
+test("AProgramThatIsAloneDoesNotRest", { timeout: 10_000 }, async () => {
+  const plan = { min_reps: 3, min_seconds: 0, max_seconds: 1 };
+  const hours = 1e7;
+  const [{ reps }] = await measureInterleaved([{ call: () => {}, warm: 1000 }], plan, hours);
+  assert.equal(reps, 3);
+});
+
 test("CostsCountThePairsThatAreSeen", () => {
   const [full] = makeCases({ groups: ["forward"], lengths: [4] });
   const [causal] = makeCases({ groups: ["causal"], lengths: [4] });
