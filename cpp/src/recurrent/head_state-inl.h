@@ -35,6 +35,8 @@ class HeadState {
 
   void LoadState() {
     std::fill_n(s_.state.get(), plan_.rows * plan_.cols, 0.0f);
+    // Columns beyond those of the state, which not every product writes.
+    std::fill_n(s_.results.get(), kChunkRows * plan_.cols, 0.0f);
     if (p_.has_peaks()) std::fill_n(s_.peaks.get(), plan_.rows, kNoPeak);
     if (!o_.initial_state.has_value()) return;
     CopyFromInitialState(0);

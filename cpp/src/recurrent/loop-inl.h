@@ -140,16 +140,28 @@ class RecurrentLoop : protected HeadState {
     }
   }
 
+  // A register tile of the panel of state columns from e on. The last panel often holds one column,
+  // that of the sum of weights: half a panel is enough for it, and its second half stays as it is.
+  // WebAssembly computes whole panels: its module has no room for the code.
+  template <class Layout, class Update>
+  HWY_INLINE void PanelTile(size_t e, const float* a, const float* panel, size_t depth, float* to,
+                            size_t stride, Update update, Layout layout) const {
+    const MultiplyAccumulate op;
+    if (!HWY_ARCH_WASM && e + hn::Lanes(DF()) >= static_cast<size_t>(p_.state_cols)) {
+      return RegisterTile<Layout, kTileRows, 1>(op, a, panel, depth, to, stride, update, layout);
+    }
+    RegisterTile<Layout, kTileRows>(op, a, panel, depth, to, stride, update, layout);
+  }
+
   // results = rows times a state, or so much is added to them.
   template <class Update>
   void TimesState(const float* rows, size_t count, const float* state, Update update,
                   RowStep step = {}) {
     for (size_t i = step.first; i < count; i += kTileRows * step.step) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), rows + i * plan_.rows,
-                                       state + e * plan_.rows, plan_.dim,
-                                       s_.results.get() + i * plan_.cols + e,
-                                       step.step * plan_.cols, update, {step.step * plan_.rows});
+        PanelTile<ARows>(e, rows + i * plan_.rows, state + e * plan_.rows, plan_.dim,
+                         s_.results.get() + i * plan_.cols + e, step.step * plan_.cols, update,
+                         {step.step * plan_.rows});
       }
     }
   }
@@ -209,10 +221,10 @@ class RecurrentLoop : protected HeadState {
   void AddMeets(size_t rows, RowStep step = {}) {
     for (size_t i = step.first; i < rows; i += kTileRows * step.step) {
       for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
-        RegisterTile<ARows, kTileRows>(MultiplyAccumulate(), s_.meets.get() + i * kChunk,
-                                       WritePanel(e), std::min(rows, i + kTileRows * step.step),
-                                       s_.results.get() + i * plan_.cols + e,
-                                       step.step * plan_.cols, AddToStored(), {step.step * kChunk});
+        PanelTile<ARows>(e, s_.meets.get() + i * kChunk, WritePanel(e),
+                         std::min(rows, i + kTileRows * step.step),
+                         s_.results.get() + i * plan_.cols + e, step.step * plan_.cols,
+                         AddToStored(), {step.step * kChunk});
       }
     }
   }
@@ -302,9 +314,9 @@ class RecurrentLoop : protected HeadState {
   void AddOuter(const float* rows, const float* values, size_t count, float* state) const {
     for (size_t e = 0; e < plan_.cols; e += PanelCols()) {
       for (size_t c = 0; c < plan_.dim; c += kTileRows) {
-        RegisterTile<AColumns, kTileRows>(MultiplyAccumulate(), rows + c, values + e * kChunkRows,
-                                          count, state + e * plan_.rows + c * PanelCols(),
-                                          PanelCols(), AddToStored(), {plan_.rows});
+        PanelTile<AColumns>(e, rows + c, values + e * kChunkRows, count,
+                            state + e * plan_.rows + c * PanelCols(), PanelCols(), AddToStored(),
+                            {plan_.rows});
       }
     }
   }
