@@ -4,6 +4,7 @@
 
 #include "src/cuda/grid.h"
 #include "src/cuda/recurrent_plan.h"
+#include "src/recurrent/results.h"
 #include "src/view_checks.h"
 
 namespace heed::cuda {
@@ -25,31 +26,6 @@ Extents DenseStrides(const Extents& shape) {
 // A view for checks of shapes, of a tensor that has another type.
 TensorView<const float> ShapeOnly(const StoredTensor& t) {
   return {static_cast<const float*>(t.data), t.shape, DenseStrides(t.shape)};
-}
-
-void CheckResults(const StoredRecurrentProblem& call, const StoredRecurrentOutputs& outputs) {
-  const RecurrentProblem& p = call.problem;
-  const TensorView<const float>& initial = p.options.initial_state;
-  CheckOutput("output", outputs.output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
-              "[batch, num_heads, q_len, head_dim_v]");
-  const auto check = [&](const char* name, const ViewSpan& span) {
-    CheckNoAlias(name, span, "q", SpanOf(call.q));
-    CheckNoAlias(name, span, "k", SpanOf(call.k));
-    CheckNoAlias(name, span, "v", SpanOf(call.v));
-  };
-  check("output", SpanOf(outputs.output));
-  if (initial.has_value()) {
-    CheckNoAlias("output", SpanOf(outputs.output), "initial_state", SpanOf(initial));
-  }
-  const TensorView<float>& state = outputs.final_state;
-  if (!state.has_value()) return;
-  CheckOutput("final_state", StoredOutput(state), StateShape(p), StateMeaning(p));
-  check("final_state", SpanOf(state));
-  CheckNoAlias("final_state", SpanOf(state), "output", SpanOf(outputs.output));
-  const bool in_place = state.data == initial.data && state.strides == initial.strides;
-  if (initial.has_value() && !in_place) {
-    CheckNoAlias("final_state", state, "initial_state", initial);
-  }
 }
 
 bool IsPointwise(FeatureMap map) {
@@ -80,7 +56,8 @@ StoredRecurrentProblem ValidateStoredRecurrentForDevice(const StoredTensor& q,
   call.q = q, call.k = k, call.v = v;
   call.output = outputs.output;
   call.problem = ValidateInputsForDevice(ShapeOnly(q), ShapeOnly(k), ShapeOnly(v), options);
-  CheckResults(call, outputs);
+  CheckRecurrentResults(call.problem, {SpanOf(q), SpanOf(k), SpanOf(v)}, outputs.output,
+                        outputs.final_state);
   call.problem.outputs.final_state = outputs.final_state;
   return call;
 }
@@ -89,9 +66,9 @@ bool TakesChunks(const StoredRecurrentProblem& call) {
   const RecurrentProblem& p = call.problem;
   const DType dtype = call.q.dtype;
   const bool of_one_type = call.k.dtype == dtype && call.v.dtype == dtype;
-  const bool is_product = p.options.causal && IsPointwise(p.options.feature_map) &&
-                          !p.decays_channels && !p.erases() && !p.reads_first() &&
-                          !p.has_levels() && !p.learns();
+  const bool decays_whole = !p.decays_channels || p.feature_dim == 1;
+  const bool is_product = p.options.causal && IsPointwise(p.options.feature_map) && decays_whole &&
+                          !p.erases() && !p.reads_first() && !p.has_levels() && !p.learns();
   const bool fits = p.kv_len >= kLeastChunkedTokens && p.head_dim >= 1 && p.head_dim_v >= 1 &&
                     p.head_dim <= kMaxChunkedFeatures && p.batch * p.num_heads >= 1;
   return of_one_type && dtype != DType::kFloat32 && is_product && fits;

@@ -1,6 +1,7 @@
 // Recurrent attention of 16-bit tensors on the device path, in chunks, against the float64 oracle.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -121,6 +122,29 @@ struct ChunkCall {
   }
 };
 
+// The call as it is checked: of its tensors only shapes are looked at.
+cuda::StoredRecurrentProblem Checked(const ChunkCall& c, const RecurrentOptions& options) {
+  static Buffer<uint32_t> q, k, v;  // as wide as the widest type
+  static Buffer<float> output;
+  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
+  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
+  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
+  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
+  const auto stored = [&](const Buffer<uint32_t>& buffer) {
+    return StoredTensor(buffer.view().data, c.dtype, buffer.shape(), buffer.view().strides);
+  };
+  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
+                                                {StoredOutput(output.view()), {}});
+}
+
+bool TakesChunks(const ChunkCall& c) { return cuda::TakesChunks(Checked(c, c.Options())); }
+
+int64_t SpansOf(const ChunkCall& c) {
+  return cuda::ChunkPlan(Checked(c, c.Options()), c.processors).spans();
+}
+
+constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
+
 struct Results {
   std::vector<float> output, state;
 };
@@ -169,6 +193,7 @@ void ExpectNearTogether(const std::vector<float>& actual, const std::vector<doub
 }
 
 void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
+  ASSERT_TRUE(TakesChunks(c)) << what;
   const Results actual = RunCall(c);
   const Values expected = RunOracle(c.OracleCall(false).request());
   const Values terms = RunOracle(c.OracleCall(true).request());
@@ -181,8 +206,6 @@ void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
   ExpectNearTogether(actual.output, expected.at("output"), rounding, what + ", output");
   ExpectNearTogether(actual.state, expected.at("state"), rounding, what + ", state");
 }
-
-constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
 
 TEST_F(DeviceChunks, EveryRuleMatchesTheOracle) {
   const Rule rules[] = {{.decays = false, .betas = false},
@@ -245,6 +268,7 @@ TEST_F(DeviceChunks, SpansMatchTheOracleInAnyOrder) {
   c.len = 25 * 64 + 9, c.dim = c.dim_v = 8;
   c.rule.begins = true;
   c.Draw();
+  EXPECT_EQ(SpansOf(c), 6);
   ExpectMatchesOracle(c, "spans");
   const Results first = RunCall(c);
   for (const uint64_t order : {1, 2}) {
@@ -265,6 +289,7 @@ TEST_F(DeviceChunks, SpansOfSumsMatchTheOracle) {
             .betas = false,
             .begins = true};
   c.Draw();
+  EXPECT_EQ(SpansOf(c), 2);
   ExpectMatchesOracle(c, "spans of sums");
 }
 
@@ -307,43 +332,75 @@ TEST_F(DeviceChunks, StrongDecaysAreExact) {
   }
 }
 
+// What a number that is not finite reaches, of the output and of the state: nothing else changes.
+struct Reach {
+  std::function<bool(int64_t head, int64_t token, int64_t col)> output;
+  std::function<bool(int64_t kv_head, int64_t feature, int64_t col)> state;
+};
+
+void ExpectReaches(ChunkCall& poisoned, const Results& clean, const Reach& reach,
+                   const std::string& what) {
+  const Results results = RunCall(poisoned);
+  const auto expect = [&](float actual, float expected, bool reached, const std::string& where) {
+    if (reached) {
+      ASSERT_FALSE(std::isfinite(actual)) << what << ", " << where;
+    } else {
+      ASSERT_EQ(actual, expected) << what << ", " << where;
+    }
+  };
+  for (size_t n = 0; n < clean.output.size(); ++n) {
+    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
+    const int64_t head = row / poisoned.len, token = row % poisoned.len;
+    expect(results.output[n], clean.output[n], reach.output(head, token, at % poisoned.dim_v),
+           "output of head " + std::to_string(head) + ", token " + std::to_string(token));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  for (size_t n = 0; n < clean.state.size(); ++n) {
+    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
+    const int64_t head = row / poisoned.dim, feature = row % poisoned.dim;
+    expect(results.state[n], clean.state[n], reach.state(head, feature, at % poisoned.dim_v),
+           "state of KV head " + std::to_string(head) + ", feature " + std::to_string(feature));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // A value, a key, a query, a gate that is not finite: tokens before it keep their bits, and so do
-// columns and heads that do not meet it.
+// columns and heads that do not meet it. One chunk later, and in the next span.
 TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
   constexpr int64_t kToken = 70;
-  for (const float bad : {kNan, kInfinity, -kInfinity}) {
-    ChunkCall c;
-    c.batch = 1;
-    c.Draw();
-    const Results clean = RunCall(c);
-    ChunkCall in_value = c, in_key = c, in_query = c;
-    in_value.v(0, 0, kToken, 3) = bad;
-    in_key.k(0, 0, kToken, 3) = bad;
-    in_query.q(0, 0, kToken, 3) = bad;
-    const Results value = RunCall(in_value), key = RunCall(in_key), query = RunCall(in_query);
-    for (size_t n = 0; n < clean.output.size(); ++n) {
-      const int64_t at = static_cast<int64_t>(n), col = at % c.dim_v, t = at / c.dim_v % c.len;
-      const int64_t head = at / c.dim_v / c.len, kv_head = head / 2;
-      const auto expect = [&](const Results& results, bool meets, const char* what) {
-        if (meets) {
-          EXPECT_FALSE(std::isfinite(results.output[n])) << what << " " << head << " " << t;
-        } else {
-          EXPECT_EQ(results.output[n], clean.output[n]) << what << " " << head << " " << t;
-        }
-      };
-      expect(value, kv_head == 0 && t >= kToken && col == 3, "value");
-      expect(key, kv_head == 0 && t >= kToken, "key");
-      expect(query, head == 0 && t == kToken, "query");
-      if (HasFailure()) return;
-    }
-    for (size_t n = 0; n < clean.state.size(); ++n) {
-      const size_t col = n % 40, head = n / 40 / 24;
-      const bool meets = head == 0 && col == 3;
-      EXPECT_EQ(std::isfinite(value.state[n]), !meets);
-      if (!meets) {
-        EXPECT_EQ(value.state[n], clean.state[n]);
+  const auto later = [](int64_t head, int64_t token) { return head / 2 == 0 && token >= kToken; };
+  const Reach of_value = {[&](auto head, auto t, auto col) { return later(head, t) && col == 3; },
+                          [](auto head, auto, auto col) { return head == 0 && col == 3; }};
+  const Reach of_key = {[&](auto head, auto t, auto) { return later(head, t); },
+                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
+  const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
+                          [](auto, auto, auto) { return false; }};
+  const Reach of_gate = {[&](auto head, auto t, auto) { return later(head, t); },
+                         [](auto head, auto, auto) { return head == 0; }};
+  for (const int64_t len : {int64_t{130}, int64_t{9 * 64}}) {
+    for (const DType dtype : kTypes) {
+      ChunkCall c;
+      c.batch = 1, c.len = len, c.dtype = dtype;
+      c.Draw();
+      ASSERT_TRUE(TakesChunks(c));
+      ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 2);
+      const Results clean = RunCall(c);
+      const std::string what = std::to_string(len) + " of " + DTypeName(dtype) + ", ";
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
+        ChunkCall in_value = c, in_key = c, in_query = c;
+        in_value.v(0, 0, kToken, 3) = bad;
+        in_key.k(0, 0, kToken, 3) = bad;
+        in_query.q(0, 0, kToken, 3) = bad;
+        ExpectReaches(in_value, clean, of_value, what + "value " + std::to_string(bad));
+        ExpectReaches(in_key, clean, of_key, what + "key " + std::to_string(bad));
+        ExpectReaches(in_query, clean, of_query, what + "query " + std::to_string(bad));
+        if (HasFatalFailure()) return;
       }
-      if (HasFailure()) return;
+      // -infinity is a decay like others, and gates above 0 are not allowed.
+      ChunkCall in_gate = c;
+      in_gate.gates[kToken] = kNan;
+      ExpectReaches(in_gate, clean, of_gate, what + "gate");
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -365,24 +422,47 @@ TEST_F(DeviceChunks, Float16NeitherOverflowsNorVanishes) {
   }
 }
 
+// With the initial state as the place of the final one: the same bits as apart.
+void ExpectSameInPlace(ChunkCall& c, const std::string& what) {
+  ASSERT_TRUE(TakesChunks(c)) << what;
+  const Results apart = RunCall(c);
+  const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
+      v(c.v, c.dtype, c.layout);
+  Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
+  std::vector<float> state = c.initial;
+  const auto view = Contiguous(state.data(), c.batch, c.kv_heads, c.dim, c.cols());
+  RecurrentOptions options = c.Options();
+  options.initial_state = view;
+  RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), options,
+                             {StoredOutput(output.view()), view}, c.processors, 1);
+  EXPECT_EQ(output.Elements(), apart.output) << what;
+  EXPECT_EQ(state, apart.state) << what;
+}
+
 TEST_F(DeviceChunks, AStateInPlaceContinuesACall) {
   for (const bool normalize : {false, true}) {
     ChunkCall c;
     c.dim_v = 70;
     c.rule = {.features = FeatureMap::kEluPlusOne, .normalize = normalize, .begins = true};
     c.Draw();
-    const Results apart = RunCall(c);
-    const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
-        v(c.v, c.dtype, c.layout);
-    Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
-    std::vector<float> state = c.initial;
-    const auto view = Contiguous(state.data(), c.batch, c.kv_heads, c.dim, c.cols());
-    RecurrentOptions options = c.Options();
-    options.initial_state = view;
-    RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), options,
-                               {StoredOutput(output.view()), view}, 1, 1);
-    EXPECT_EQ(output.Elements(), apart.output);
-    EXPECT_EQ(state, apart.state);
+    ExpectSameInPlace(c, "normalize " + std::to_string(normalize));
+  }
+}
+
+// One sequence without a token, and one that ends in the second of two spans, in kernels of 128
+// features, of which 72 are there.
+TEST_F(DeviceChunks, SpansOfABatchOfLengthsMatchTheOracle) {
+  for (const DType dtype : kTypes) {
+    ChunkCall c;
+    c.len = 8 * 64, c.dim = 72, c.dtype = dtype;
+    c.lengths = {0, 300};
+    c.rule.begins = true;
+    c.processors = 2;
+    c.Draw();
+    ASSERT_EQ(SpansOf(c), 2);
+    ExpectMatchesOracle(c, DTypeName(dtype));
+    if (HasFatalFailure()) return;
+    ExpectSameInPlace(c, DTypeName(dtype));
   }
 }
 
@@ -397,6 +477,7 @@ TEST_F(DeviceChunks, OtherCallsAreComputedInFloat32) {
       c.layout = Layout::kPadded;
       c.rule.begins = true;
       c.Draw();
+      EXPECT_FALSE(TakesChunks(c));
       const Results actual = RunCall(c);
       const Values expected = RunOracle(c.OracleCall(false).request());
       const std::vector<double>&output = expected.at("output"), &state = expected.at("state");
@@ -404,21 +485,6 @@ TEST_F(DeviceChunks, OtherCallsAreComputedInFloat32) {
       ExpectNear(actual.state, state, state, 0, 0, "state");
     }
   }
-}
-
-// A call of the boundary tests: of its tensors only shapes are looked at.
-cuda::StoredRecurrentProblem Checked(const ChunkCall& c, const RecurrentOptions& options) {
-  static Buffer<uint16_t> q, k, v;
-  static Buffer<float> output;
-  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
-  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
-  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
-  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
-  const auto stored = [&](const Buffer<uint16_t>& buffer) {
-    return StoredTensor(buffer.view().data, c.dtype, buffer.shape(), buffer.view().strides);
-  };
-  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
-                                                {StoredOutput(output.view()), {}});
 }
 
 TEST(DeviceChunkPlan, TakesWhatChunksCompute) {
@@ -447,6 +513,9 @@ TEST(DeviceChunkPlan, TakesWhatChunksCompute) {
   EXPECT_TRUE(takes(plain));
   c.dim = 129;
   EXPECT_FALSE(takes(plain));
+  // A decay of the only feature is one of its head.
+  c.dim = 1;
+  EXPECT_TRUE(takes(plain));
   c.dim = 8, c.len = 63;
   EXPECT_FALSE(takes({}));
   c.len = 64;
@@ -489,6 +558,12 @@ TEST(DeviceChunkBoundary, NamesWhatIsWrong) {
   };
   check(next);  // beside each other
   ExpectRefusedCall(ErrorCode::kShape, "output overlaps q", [&] { check(q); });
+  std::vector<float> output(64 * 8);
+  const auto results = Contiguous(output.data(), 1, 1, 64, 8);
+  ExpectRefusedCall(ErrorCode::kShape, "final_state overlaps output", [&] {
+    cuda::ValidateStoredRecurrentForDevice(
+        q, q, q, {}, {StoredOutput(results), Contiguous(output.data(), 1, 1, 8, 8)});
+  });
 }
 
 }  // namespace
