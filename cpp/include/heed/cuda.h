@@ -223,9 +223,10 @@ struct StoredRecurrentOutputs {
 //          kBFloat16Recurrent. States and sums are float32.
 // Cost     chunks: three kernels; head_dim * head_dim_v multiply-adds a token and KV head for each
 //          query head, and once or twice to write, and for each query head and 64 columns of
-//          values 64 * (head_dim + 64). Allocates a state for each span of at least 256 tokens, of
-//          as many spans as it takes to fill the GPU. Others: 4 bytes for each number of a tensor
-//          that is not float32, and what the call of float32 tensors allocates.
+//          values 64 * (head_dim + 64). Allocates the host arrays, and for each KV head and span a
+//          state and a float: as many spans as fill the GPU twice, of 256 tokens or more. Others:
+//          4 bytes for each number of a tensor that is not float32, and what the call of float32
+//          tensors allocates.
 // Threads  as there. The number of spans, and with it rounding, depends on shapes and the device.
 // Source   Yang et al. 2023, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060.
 void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,

@@ -170,7 +170,8 @@ class ChunkReads : ChunkState<Block, T, kDim> {
   }
 
   // Values (and weights) are there. Those that are not finite are taken out, as their product with
-  // the weight 0 of a row before them would be NaN. Their columns are NaN from their rows on.
+  // the weight 0 of a row before them would be NaN. Their columns are NaN from their rows to the
+  // end of the span.
   HEED_DEVICE void WaitForValues() {
     block_.template WaitCopies<0>();
     block_.Sync();
