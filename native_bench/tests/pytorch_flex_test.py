@@ -26,6 +26,14 @@ class Flex(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "longformer"):
             flex.reach(row("longformer"))
 
+    def test_blocks_are_checked_in_part_and_whole(self):
+        blocks = {**row("block_sparse", block_size=64.0), "density": 0.1, "length": 8192}
+        self.assertEqual(flex.checked_lengths(blocks), [1280, 1301])
+        self.assertEqual(flex.checked_lengths({**blocks, "length": 1280}), [1280])
+        self.assertEqual(flex.checked_lengths({**blocks, "length": 40}), [40])
+        window = {**row(window_left=256.0, causal=1.0), "length": 8192}
+        self.assertEqual(flex.checked_lengths(window), [1301])
+
     def test_every_row_keeps_as_many_blocks_as_its_density_says(self):
         rows = flex.random_blocks(64, 0.1, 1)
         self.assertEqual({len(columns) for columns in rows}, {6})

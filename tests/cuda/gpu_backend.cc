@@ -150,6 +150,23 @@ void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
   copies.Fetch();
 }
 
+void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                                const RecurrentOptions& options,
+                                const cuda::StoredRecurrentOutputs& outputs, int64_t /*processors*/,
+                                uint64_t /*order*/) {
+  DeviceCopies copies;
+  RecurrentOptions on_device = CopiedOptions(options, copies);
+  const cuda::StoredRecurrentOutputs results = {copies.Copy(outputs.output),
+                                                copies.Copy(outputs.final_state)};
+  // A state in place stays in place.
+  const bool in_place = options.initial_state.data == outputs.final_state.data;
+  if (in_place && results.final_state.has_value()) on_device.initial_state = results.final_state;
+  cuda::RecurrentAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), on_device, results,
+                           nullptr);
+  cuda::Check(nullptr);
+  copies.Fetch();
+}
+
 void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
                      TensorView<const float> v, const RecurrentOptions& options,
                      TensorView<float> state, TensorView<float> output) {

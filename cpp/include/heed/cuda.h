@@ -197,6 +197,42 @@ void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorV
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream stream);
 
+// What 16-bit tensors add to the error of an output or state of recurrent attention, relative to
+// the sum of the absolute values of its terms, scale * decays * beta * feature of q * feature of k
+// * v (of a state without scale and q): features, weights (or what values become until the end of
+// their chunk) and states before a chunk are rounded to the type before they are multiplied. Twice
+// as much with normalize, of the sum divided as the output is. float16 has no more than 2^-24 of
+// precision: numbers below 2^-14 lose some.
+inline constexpr double kFloat16Recurrent = 0x1p-9;
+inline constexpr double kBFloat16Recurrent = 0x1p-6;
+
+// Where results of the call below go.
+struct StoredRecurrentOutputs {
+  StoredOutput output{};            // as RecurrentOutputs::output, of any of the three types
+  TensorView<float> final_state{};  // as RecurrentOutputs::final_state: states are float32
+};
+
+// The same of q, k and v of float32, float16 or bfloat16.
+//
+// Takes    the same. Prompts of 16-bit tensors of one type take chunks of 64 tokens on tensor
+//          cores: causal, from 64 tokens on, head_dim up to 128, kIdentity, kEluPlusOne or kRelu,
+//          no decay or one a head and token, beta, skip, normalize, key_lengths, states, grouped
+//          heads; none of the other rules. All else is computed token by token, in float32.
+// Errors   the same; kDType for tensors of other types.
+// Accuracy kRecurrentMaxError and rounding of the output; chunks add kFloat16Recurrent or
+//          kBFloat16Recurrent. States and sums are float32.
+// Cost     chunks: three kernels; head_dim * head_dim_v multiply-adds a token and KV head for each
+//          query head, and once or twice to write, and for each query head and 64 columns of
+//          values 64 * (head_dim + 64). Allocates the host arrays, and for each KV head and span a
+//          state and a float: as many spans as fill the GPU twice, of 256 tokens or more. Others:
+//          4 bytes for each number of a tensor that is not float32, and what the call of float32
+//          tensors allocates.
+// Threads  as there. The number of spans, and with it rounding, depends on shapes and the device.
+// Source   Yang et al. 2023, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060.
+void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                        const RecurrentOptions& options, const StoredRecurrentOutputs& outputs,
+                        Stream stream);
+
 // The low-rank family, as the functions of the same names in heed compute it: calls of Attention()
 // with float32 products and means of tokens between them. Tensor views are device memory
 // (projections and weights of convolutions too), spans of the options host memory.

@@ -131,6 +131,10 @@ class DeviceBlock {
   HEED_DEVICE static uint32_t Pack(T type, float low, float high) {
     return ptx::Pack(type, low, high);
   }
+  template <class T>
+  HEED_DEVICE static float Unpack(T type, uint16_t bits) {
+    return ptx::Unpack(type, bits);
+  }
 
   // Counts the blocks that have come here: true in the last of `blocks`, which then sees what all
   // threads of the others wrote to memory before they came. It leaves the counter at 0. (CUDA C++

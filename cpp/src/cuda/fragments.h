@@ -20,6 +20,10 @@ HEED_DEVICE constexpr int AccumulatorCol(int lane, int e) { return lane % 4 * 2 
 HEED_DEVICE constexpr int RowOfA(int lane) { return lane % 16; }
 HEED_DEVICE constexpr int ColOfA(int lane) { return lane / 16 * 8; }
 
+// Sixteen rows of k by 16 columns of m become A, transposed.
+HEED_DEVICE constexpr int RowOfTransposedA(int lane) { return lane % 8 + lane / 16 * 8; }
+HEED_DEVICE constexpr int ColOfTransposedA(int lane) { return lane / 8 % 2 * 8; }
+
 // Sixteen rows of n (keys) by 16 columns of k become B of two neighbouring products.
 HEED_DEVICE constexpr int RowOfB(int lane) { return lane % 8 + lane / 16 * 8; }
 HEED_DEVICE constexpr int ColOfB(int lane) { return lane / 8 % 2 * 8; }

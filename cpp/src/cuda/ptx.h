@@ -67,6 +67,16 @@ __device__ __forceinline__ uint32_t Pack(BFloat16, float low, float high) {
   return pair;
 }
 
+// The number in 16 bits.
+__device__ __forceinline__ float Unpack(Float16, uint16_t bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+__device__ __forceinline__ float Unpack(BFloat16, uint16_t bits) {
+  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+}
+
 }  // namespace heed::cuda::ptx
 
 #endif  // HEED_SRC_CUDA_PTX_H_

@@ -3,6 +3,7 @@
 #include "src/cuda/block.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/recurrent_choice.h"
+#include "src/cuda/recurrent_launch.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
@@ -24,7 +25,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   CopySums(block, params, blockIdx.x);
 }
 
-void Launch(const RecurrentProblem& problem, Stream stream) {
+}  // namespace
+
+void LaunchTokens(const RecurrentProblem& problem, Stream stream) {
   CurrentDevice();  // throws without a usable one
   const RecurrentPlan plan(problem);
   if (plan.num_blocks() == 0) return;
@@ -44,18 +47,16 @@ void Launch(const RecurrentProblem& problem, Stream stream) {
   ThrowOnError(cudaGetLastError(), "launching recurrent attention");
 }
 
-}  // namespace
-
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, Stream stream) {
-  Launch(ValidateRecurrentForDevice(q, k, v, options, outputs), stream);
+  LaunchTokens(ValidateRecurrentForDevice(q, k, v, options, outputs), stream);
 }
 
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream stream) {
-  Launch(ValidateStepForDevice(q, k, v, options, state, output), stream);
+  LaunchTokens(ValidateStepForDevice(q, k, v, options, state, output), stream);
 }
 
 }  // namespace heed::cuda

@@ -1,6 +1,7 @@
 // The device path of a build without CUDA, which leaves this file out otherwise: everything that
 // can be said about a call is said, then that it cannot run.
 #include "heed/cuda.h"
+#include "src/cuda/chunk_plan.h"
 #include "src/cuda/gradient_plan.h"
 #include "src/cuda/low_rank_calls.h"
 #include "src/cuda/plan.h"
@@ -51,6 +52,13 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, Stream /*stream*/) {
   ValidateRecurrentForDevice(q, k, v, options, outputs);
+  Refuse();
+}
+
+void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                        const RecurrentOptions& options, const StoredRecurrentOutputs& outputs,
+                        Stream /*stream*/) {
+  ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
   Refuse();
 }
 

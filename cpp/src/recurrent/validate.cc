@@ -6,6 +6,7 @@
 
 #include "src/message.h"
 #include "src/recurrent/problem.h"
+#include "src/recurrent/results.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -257,21 +258,26 @@ void SetFeatures(RecurrentProblem& p) {
   }
 }
 
-void CheckRecurrentOutput(const RecurrentProblem& p, const TensorView<float>& output) {
-  CheckOutput("output", StoredOutput(output), {p.batch, p.num_heads, p.q_len, p.head_dim_v},
-              "[batch, num_heads, q_len, head_dim_v]");
-  CheckNoAlias("output", output, "q", p.q);
-  CheckNoAlias("output", output, "k", p.k);
-  CheckNoAlias("output", output, "v", p.v);
+RecurrentRows RowsIn(const RecurrentProblem& p) { return {SpanOf(p.q), SpanOf(p.k), SpanOf(p.v)}; }
+
+void CheckNoRows(std::string_view name, const ViewSpan& result, const RecurrentRows& rows) {
+  CheckNoAlias(name, result, "q", rows.q);
+  CheckNoAlias(name, result, "k", rows.k);
+  CheckNoAlias(name, result, "v", rows.v);
 }
 
-void CheckState(const RecurrentProblem& p, std::string_view name, const TensorView<float>& state,
-                const TensorView<float>& output) {
-  CheckOutput(name, StoredOutput(state), StateShape(p), StateMeaning(p));
-  CheckNoAlias(name, state, "q", p.q);
-  CheckNoAlias(name, state, "k", p.k);
-  CheckNoAlias(name, state, "v", p.v);
-  CheckNoAlias(name, state, "output", output);
+// The output, and the state where there is one.
+void CheckResults(const RecurrentProblem& p, const RecurrentRows& rows, const StoredOutput& output,
+                  std::string_view name, const TensorView<float>* state) {
+  CheckOutput("output", output, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
+              "[batch, num_heads, q_len, head_dim_v]");
+  const ViewSpan written = SpanOf(output);
+  CheckNoRows("output", written, rows);
+  if (state == nullptr) return;
+  CheckOutput(name, StoredOutput(*state), StateShape(p), StateMeaning(p));
+  const ViewSpan kept = SpanOf(*state);
+  CheckNoRows(name, kept, rows);
+  CheckNoAlias(name, kept, "output", written);
 }
 
 // The same memory in the same layout is read before it is written; anything else that overlaps is
@@ -334,18 +340,21 @@ void SetLogDecay(RecurrentProblem& p) {
                     "[batch, num_kv_heads, kv_len, features]");
 }
 
+void CheckRecurrentResults(const RecurrentProblem& p, const RecurrentRows& rows,
+                           const StoredOutput& output, const TensorView<float>& final_state) {
+  const bool has_state = final_state.has_value();
+  CheckResults(p, rows, output, "final_state", has_state ? &final_state : nullptr);
+  const TensorView<const float>& initial = p.options.initial_state;
+  if (!initial.has_value()) return;
+  const ViewSpan read = SpanOf(initial);
+  if (has_state && !IsSameView(final_state, initial)) {
+    CheckNoAlias("final_state", SpanOf(final_state), "initial_state", read);
+  }
+  CheckNoAlias("output", SpanOf(output), "initial_state", read);
+}
+
 void CompleteRecurrent(RecurrentProblem& p, const RecurrentOutputs& outputs) {
-  CheckRecurrentOutput(p, outputs.output);
-  if (outputs.final_state.has_value()) {
-    CheckState(p, "final_state", outputs.final_state, outputs.output);
-    const TensorView<const float>& initial = p.options.initial_state;
-    if (initial.has_value() && !IsSameView(outputs.final_state, initial)) {
-      CheckNoAlias("final_state", outputs.final_state, "initial_state", initial);
-    }
-  }
-  if (p.options.initial_state.has_value()) {
-    CheckNoAlias("output", outputs.output, "initial_state", p.options.initial_state);
-  }
+  CheckRecurrentResults(p, RowsIn(p), StoredOutput(outputs.output), outputs.final_state);
   p.outputs = outputs;
 }
 
@@ -362,8 +371,7 @@ void CompleteStep(RecurrentProblem& p, const TensorView<float>& state,
     Fail(ErrorCode::kOption,
          "initial_state and key_lengths are not used by a step: the state is its argument");
   }
-  CheckRecurrentOutput(p, output);
-  CheckState(p, "state", state, output);
+  CheckResults(p, RowsIn(p), StoredOutput(output), "state", &state);
   p.outputs.output = output;
 }
 

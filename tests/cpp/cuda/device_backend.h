@@ -73,6 +73,12 @@ std::string RunGradientOnDevice(const DeviceGradientCall& call);
 void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
                           TensorView<const float> v, const RecurrentOptions& options,
                           const RecurrentOutputs& outputs);
+// The same of stored tensors. `processors` as in DeviceCall: how many spans there are; `order` as
+// its block_order.
+void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k,
+                                const StoredTensor& v, const RecurrentOptions& options,
+                                const cuda::StoredRecurrentOutputs& outputs,
+                                int64_t processors = 1, uint64_t order = 0);
 // cuda::RecurrentStep().
 void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
                      TensorView<const float> v, const RecurrentOptions& options,

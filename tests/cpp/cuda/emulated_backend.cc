@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device_backend.h"
+#include "emulated_tokens.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
 #include "host_warp_group.h"
@@ -108,6 +109,8 @@ std::string RunRows(const cuda::DeviceProblem& problem, int64_t processors) {
   return cuda::FaultText(fault);
 }
 
+}  // namespace
+
 void RunTokens(const RecurrentProblem& problem) {
   const cuda::RecurrentPlan plan(problem);
   std::vector<float> sums(static_cast<size_t>(plan.scratch_floats()),
@@ -127,8 +130,6 @@ void RunTokens(const RecurrentProblem& problem) {
     }
   });
 }
-
-}  // namespace
 
 std::string RunOnDevice(const DeviceCall& call) {
   cuda::DeviceProblem problem = Validate(call);

@@ -191,6 +191,10 @@ class HostBlock {
   static uint32_t Pack(T, float low, float high) {
     return Bits(T{}, low) | Bits(T{}, high) << 16;
   }
+  template <class T>
+  static float Unpack(T, uint16_t bits) {
+    return ToFloat(T{bits});
+  }
 
   bool ArrivesLast(uint32_t* counter, uint32_t blocks) {
     Sync();

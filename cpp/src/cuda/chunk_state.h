@@ -1,0 +1,288 @@
+// The state of chunked recurrent attention: a block has kSliceCols columns of the state of one KV
+// head and takes them past chunks of kChunkTokens tokens. What both of its kernels share: the
+// tokens of a chunk in shared memory, their decays, and the product that adds them to the state.
+//
+// Each warp has 16 columns of the state, transposed, as an accumulator of values^T keys. A thread
+// then holds the numbers that it needs as operand B of queries * state: the state never leaves
+// its registers.
+//
+//   state(4 n + e)  column AccumulatorRow(lane, e) of the warp, feature 8 n + AccumulatorCol(lane,
+//   e)
+//
+// Yang et al. 2023, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060, section 6.
+#ifndef HEED_SRC_CUDA_CHUNK_STATE_H_
+#define HEED_SRC_CUDA_CHUNK_STATE_H_
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/cuda/chunk_params.h"
+#include "src/cuda/plugs.h"
+#include "src/cuda/products.h"
+#include "src/cuda/rows_in_memory.h"
+
+namespace heed::cuda {
+
+// A power of two at which numbers up to `largest` stay below 2^13, within 2^-40 and 2^40: what
+// float16 is divided by so that it neither overflows nor loses what is small. 1 for 0 and NaN.
+HEED_DEVICE float PowerFor(float largest) {
+  const int exponent = static_cast<int>(std::bit_cast<uint32_t>(largest) >> 23 & 0xff) - 127 - 12;
+  if (!(largest > 0)) return 1.0f;
+  const int within = exponent < -40 ? -40 : exponent > 40 ? 40 : exponent;
+  return std::bit_cast<float>(static_cast<uint32_t>(within + 127) << 23);
+}
+
+// Up to kDim features.
+template <class Block, class T, int kDim>
+class ChunkState {
+ protected:
+  template <class Number, int N>
+  using Registers = typename Block::template Registers<Number, N>;
+  using Shared = typename Block::template Shared<T>;
+  using Floats = typename Block::template Shared<float>;
+  using Rows = MmaProducts<T, kDim, kChunkTokens>;          // of q and k
+  using Values = MmaProducts<T, kSliceCols, kChunkTokens>;  // of v, and weights
+
+  // The type has fewer exponents than float32.
+  static constexpr bool kIsNarrow = std::is_same_v<T, Float16>;
+  static constexpr int kState = kDim / 2;
+  static constexpr int kStateBytes =
+      static_cast<int>(kChunkTokens * (Rows::kStride + Values::kStride) * sizeof(T)) +
+      (4 * kChunkTokens + kDim + 4) * static_cast<int>(sizeof(float));
+
+  HEED_DEVICE ChunkState(Block& block, const ChunkParams& params)
+      : block_(block),
+        p_(params),
+        k_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
+        v_(block.template Allocate<T>(kChunkTokens * Values::kStride)),
+        decays_(block.template Allocate<float>(kChunkTokens)),
+        decay_rests_(block.template Allocate<float>(kChunkTokens)),
+        betas_(block.template Allocate<float>(kChunkTokens)),
+        strengths_(block.template Allocate<float>(kChunkTokens)),
+        sums_(block.template Allocate<float>(kDim)),
+        largest_(block.template Allocate<float>(4)) {}
+
+  // Slice index % slices of span index / slices % spans_here, and so on.
+  HEED_DEVICE void Begin(int64_t index, int spans_here) {
+    slice_ = static_cast<int>(index % p_.slices);
+    span_ = static_cast<int>(index / p_.slices % spans_here);
+    unit_ = static_cast<int>(index / p_.slices / spans_here);
+    batch_ = unit_ / p_.num_kv_heads;
+    kv_head_ = unit_ % p_.num_kv_heads;
+    length_ = p_.key_lengths == nullptr ? p_.len : p_.key_lengths[batch_];
+    first_col_ = slice_ * kSliceCols;
+    const int end = (span_ + 1) * p_.span_chunks;
+    end_chunk_ = end < p_.chunks ? end : p_.chunks;
+  }
+  HEED_DEVICE int FirstChunk() const { return span_ * p_.span_chunks; }
+
+  // The column of values of half `half` of a thread's numbers of the state.
+  HEED_DEVICE int StateCol(int t, int half) const {
+    return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
+  }
+  // body(n, feature, column of the slice) for a thread's numbers of the state that there are.
+  template <class Body>
+  HEED_DEVICE void EachOfState(int t, const Body& body) {
+    HEED_UNROLL for (int n = 0; n < kState; ++n) {
+      const int c = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
+      const int col = StateCol(t, n % 4 / 2);
+      if (c < p_.features && first_col_ + col < p_.width) body(n, c, first_col_ + col);
+    }
+  }
+  HEED_DEVICE void ClearState() {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kState; ++n) state_(t, n) = 0;
+      if (t < kDim) sums_.Store(t, t, 0.0f);
+    });
+  }
+  HEED_DEVICE void LoadState(const float* from) {
+    ClearState();
+    block_.Each([&](int t) {
+      EachOfState(t, [&](int n, int c, int col) { state_(t, n) = from[c * p_.cols + col]; });
+      if (p_.normalize && t < p_.features) sums_.Store(t, t, from[t * p_.cols + p_.width]);
+    });
+  }
+  // row(c): where the columns of feature c go.
+  template <class Row>
+  HEED_DEVICE void StoreState(const Row& row) {
+    block_.Each([&](int t) {
+      EachOfState(t, [&](int n, int c, int col) { row(c)[col] = state_(t, n); });
+      const bool stores_sums = p_.normalize && slice_ == 0 && t < p_.features;
+      if (stores_sums) row(t)[p_.width] = sums_.Load(t, t);
+    });
+  }
+
+  // Starts to copy the keys of a chunk, and its values. Tokens that do not exist are zeros.
+  HEED_DEVICE void CopyKeys(int chunk) {
+    CopyRows<Rows, kChunkTokens>(block_, k_, p_.k, [&](int r) { return KeyRow(p_.k, chunk, r); });
+  }
+  HEED_DEVICE void CopyValues(int chunk) {
+    DeviceRows slice = p_.v;
+    slice.data += first_col_ * static_cast<int>(sizeof(T));
+    slice.width = p_.width - first_col_;
+    CopyRows<Values, kChunkTokens>(block_, v_, slice,
+                                   [&](int r) { return KeyRow(slice, chunk, r); });
+  }
+  HEED_DEVICE const char* KeyRow(const DeviceRows& rows, int chunk, int r) const {
+    const int token = chunk * kChunkTokens + r;
+    if (token >= length_) return nullptr;
+    return rows.data + batch_ * rows.strides[0] + kv_head_ * rows.strides[1] +
+           token * rows.strides[2];
+  }
+
+  // Rows in shared memory become their features, rounded to the type.
+  HEED_DEVICE void MapRows(Shared& rows) {
+    if (p_.feature_map == FeatureMap::kIdentity) return;
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kDim; n += kBlockThreads) {
+        const int at = n / kDim * Rows::kStride + n % kDim;
+        if (n % kDim >= p_.features) continue;
+        const float x = NumberAt(rows, t, at);
+        rows.Store(t, at, Rounded(MappedFeature(x)));
+      }
+    });
+    block_.Sync();
+  }
+  HEED_DEVICE float MappedFeature(float x) const {
+    if (p_.feature_map == FeatureMap::kRelu) return x <= 0 ? 0.0f : x;
+    return x <= 0 ? Exp(x) : x + 1;
+  }
+  HEED_DEVICE static float NumberAt(const Shared& shared, int t, int at) {
+    return Block::Unpack(T{}, shared.Load(t, at).bits);
+  }
+  HEED_DEVICE static T Rounded(float x) {
+    return T{static_cast<uint16_t>(Block::Pack(T{}, x, 0.0f))};
+  }
+
+  // Decays of the chunk: the sum of the logarithms up to each token, in two floats, so that their
+  // differences are right however strongly another token decays; what tokens write with, and what
+  // is left of that at the end of the chunk. Ends with a barrier.
+  HEED_DEVICE void LoadDecays(int chunk) {
+    block_.Each([&](int t) {
+      if (t >= kChunkTokens) return;
+      const int token = chunk * kChunkTokens + t;
+      const bool exists = token < length_;
+      strengths_.Store(t, t, exists && HasDecay() ? LogDecay(token) : 0.0f);
+      const bool has_beta = p_.beta.data != nullptr;
+      const float beta = has_beta && exists ? p_.beta.At(batch_, kv_head_, token, 0) : 1.0f;
+      betas_.Store(t, t, exists ? beta : 0.0f);
+    });
+    block_.Sync();
+    block_.Each([&](int t) {
+      if (t >= kChunkTokens || !HasDecay()) return;
+      double sum = 0;
+      HEED_NO_UNROLL for (int s = 0; s <= t; ++s) sum += strengths_.Load(t, s);
+      const float rounded = static_cast<float>(sum);
+      decays_.Store(t, t, rounded);
+      decay_rests_.Store(t, t, static_cast<float>(sum - rounded));
+    });
+    block_.Sync();
+    FindStrengths();
+    chunk_decay_ = HasDecay() ? Exp(decays_.LoadUniform(kChunkTokens - 1)) : 1.0f;
+  }
+  HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
+  // A factor below e^-104 is 0 in float32, so sums need not go on to -infinity, whose differences
+  // would be NaN.
+  HEED_DEVICE float LogDecay(int token) const {
+    const float x = p_.log_decay.At(batch_, kv_head_, token, 0);
+    return x < -128 ? -128.0f : x;
+  }
+  // What of token `from` is left at token `to`.
+  HEED_DEVICE float DecayBetween(int t, int from, int to) const {
+    if (!HasDecay()) return 1.0f;
+    return Exp((decays_.Load(t, to) - decays_.Load(t, from)) +
+               (decay_rests_.Load(t, to) - decay_rests_.Load(t, from)));
+  }
+  HEED_DEVICE float DecayUpTo(int t, int to) const {
+    return HasDecay() ? Exp(decays_.Load(t, to)) : 1.0f;
+  }
+  HEED_DEVICE void FindStrengths() {
+    Registers<float, 1> largest;
+    block_.Each([&](int t) {
+      largest(t, 0) = 0;
+      if (t >= kChunkTokens) return;
+      const float strength = betas_.Load(t, t) * DecayBetween(t, t, kChunkTokens - 1);
+      strengths_.Store(t, t, strength);
+      largest(t, 0) = fabsf(strength);
+    });
+    if constexpr (kIsNarrow) {
+      block_.template GroupMax<kWarp>(largest);
+      block_.Each([&](int t) {
+        if (t % kWarp == 0) largest_.Store(t, t / kWarp, largest(t, 0));
+      });
+    }
+    block_.Sync();
+  }
+
+  // The chunk decays the state, and joins it.
+  HEED_DEVICE void WriteChunk() {
+    // Strengths of float16 become 1 at most: values may be as large as the type goes.
+    float power = 1;
+    if constexpr (kIsNarrow) {
+      const float largest = fmaxf(largest_.LoadUniform(0), largest_.LoadUniform(1));
+      power = 0x1p13f * PowerFor(largest);
+      if (largest == 0) power = 1;
+    }
+    ScaleState(chunk_decay_ / power);
+    AddChunk(1 / power);
+    if (power != 1) ScaleState(power);
+    if (p_.normalize) AddSums();
+  }
+  HEED_DEVICE void ScaleState(float factor) {
+    block_.Each(
+        [&](int t) { HEED_UNROLL for (int n = 0; n < kState; ++n) state_(t, n) *= factor; });
+  }
+  HEED_DEVICE void AddChunk(float factor) {
+    Registers<uint32_t, 4> a, b;
+    HEED_UNROLL for (int token = 0; token < kChunkTokens; token += 16) {
+      block_.LoadMatrixTransposed(a, v_, [token](int t) {
+        return (token + RowOfTransposedA(t % kWarp)) * Values::kStride + t / kWarp * kWarpRows +
+               ColOfTransposedA(t % kWarp);
+      });
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < 4; ++n) {
+          const int first = token + t % 4 * 2 + n / 2 * 8;
+          const float low = Block::Unpack(T{}, static_cast<uint16_t>(a(t, n)));
+          const float high = Block::Unpack(T{}, static_cast<uint16_t>(a(t, n) >> 16));
+          a(t, n) = Block::Pack(T{}, low * (strengths_.Load(t, first) * factor),
+                                high * (strengths_.Load(t, first + 1) * factor));
+        }
+      });
+      HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
+        block_.LoadMatrixTransposed(b, k_, [d, token](int t) {
+          return (token + RowOfTransposedB(t % kWarp)) * Rows::kStride + d +
+                 ColOfTransposedB(t % kWarp);
+        });
+        block_.Mma(T{}, state_, d / 8, a, b, 0);
+        block_.Mma(T{}, state_, d / 8 + 1, a, b, 1);
+      }
+    }
+  }
+  HEED_DEVICE void AddSums() {
+    block_.Each([&](int t) {
+      if (t >= kDim) return;
+      float sum = sums_.Load(t, t) * chunk_decay_;
+      HEED_NO_UNROLL for (int s = 0; s < kChunkTokens; ++s) {
+        sum += strengths_.Load(t, s) * NumberAt(k_, t, s * Rows::kStride + t);
+      }
+      sums_.Store(t, t, sum);
+    });
+  }
+
+  Block& block_;
+  const ChunkParams& p_;
+  Shared k_, v_;
+  Floats decays_, decay_rests_;  // of the chunk up to each token, logarithms: the sum and its rest
+  Floats betas_, strengths_;     // what tokens write with, and what is left of it at the end
+  Floats sums_;                  // of keys, one a feature
+  Floats largest_;               // strengths of the tokens of a warp
+
+  int slice_, span_, unit_, batch_, kv_head_, length_, first_col_, end_chunk_;
+  float chunk_decay_;
+  Registers<float, kState> state_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_CHUNK_STATE_H_

@@ -1,0 +1,570 @@
+// Recurrent attention of 16-bit tensors on the device path, in chunks, against the float64 oracle.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "buffer.h"
+#include "device_backend.h"
+#include "gtest/gtest.h"
+#include "random.h"
+#include "recurrent_case.h"
+#include "refused.h"
+#include "request_builder.h"
+#include "src/cuda/chunk_plan.h"
+#include "stored_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class DeviceChunks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoDevice(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+struct Rule {
+  FeatureMap features = FeatureMap::kIdentity;
+  bool normalize = false, decays = true, betas = true, skips = false, begins = false;
+};
+
+Buffer<float> Normals(const Extents& shape, uint64_t seed) {
+  Buffer<float> buffer(shape, Layout::kDense, kNan);
+  Random random(seed);
+  buffer.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x = random.Normal(); });
+  return buffer;
+}
+
+std::vector<float> Absolute(std::vector<float> values) {
+  for (float& x : values) x = std::abs(x);
+  return values;
+}
+
+float Feature(FeatureMap map, float x) {
+  if (map == FeatureMap::kRelu) return std::max(x, 0.0f);
+  return map == FeatureMap::kIdentity ? x : x <= 0 ? std::exp(x) : x + 1;
+}
+
+// A call, its tensors rounded to the type.
+struct ChunkCall {
+  int64_t batch = 2, heads = 4, kv_heads = 2, len = 130, dim = 24, dim_v = 40;
+  DType dtype = DType::kBFloat16, out_dtype = DType::kFloat32;
+  Layout layout = Layout::kDense;
+  Rule rule;
+  std::vector<int32_t> lengths;
+  int64_t processors = 1;
+  uint64_t order = 0;
+  Buffer<float> q, k, v;
+  std::vector<float> gates, betas, skip, initial;
+
+  int64_t cols() const { return dim_v + (rule.normalize ? 1 : 0); }
+  void Draw() {
+    q = Normals({batch, heads, len, dim}, 1);
+    k = Normals({batch, kv_heads, len, dim}, 2);
+    v = Normals({batch, kv_heads, len, dim_v}, 3);
+    gates = LogDecays(batch * kv_heads * len, 4);
+    betas = Betas(batch * kv_heads * len, 5);
+    skip = Betas(heads, 6);
+    initial = Betas(batch * kv_heads * dim * cols(), 7);
+  }
+
+  RecurrentOptions Options() const {
+    RecurrentOptions options;
+    options.feature_map = rule.features;
+    options.normalize = rule.normalize;
+    options.scale = 0.25;
+    const auto per_token = [&](const std::vector<float>& values) {
+      return Contiguous<const float>(values.data(), batch, kv_heads, len, 1);
+    };
+    if (rule.decays) options.log_decay = per_token(gates);
+    if (rule.betas) options.beta = per_token(betas);
+    if (rule.skips) options.skip = skip;
+    if (rule.begins) {
+      options.initial_state = Contiguous<const float>(initial.data(), batch, kv_heads, dim, cols());
+    }
+    options.key_lengths = lengths;
+    return options;
+  }
+
+  // The call of the oracle, on features. With `absolute` of the absolute values of all that is
+  // added up.
+  RequestBuilder OracleCall(bool absolute) const {
+    const auto sign = [&](std::vector<float> x) { return absolute ? Absolute(std::move(x)) : x; };
+    const auto features = [&](const Buffer<float>& from) {
+      std::vector<float> values = from.Elements();
+      for (float& x : values) x = Feature(rule.features, x);
+      return sign(std::move(values));
+    };
+    RequestBuilder r(rule.normalize ? "linear" : "mamba2");
+    r.Floats("q", {batch, heads, len, dim}, features(q));
+    r.Floats("k", {batch, kv_heads, len, dim}, features(k));
+    r.Floats("v", {batch, kv_heads, len, dim_v}, sign(v.Elements()));
+    r.Param("scale", 0.25).Param("return_state", true);
+    if (rule.begins) r.Floats("initial_state", {batch, kv_heads, dim, cols()}, sign(initial));
+    if (!lengths.empty()) r.Integers("key_lengths", {batch}, lengths);
+    if (rule.normalize) {
+      r.Param("feature_map", std::string("identity")).Param("causal", true);
+      return r;
+    }
+    const size_t tokens = static_cast<size_t>(batch * kv_heads * len);
+    r.Floats("log_decay", {batch, kv_heads, len},
+             rule.decays ? gates : std::vector<float>(tokens, 0.0f));
+    r.Floats("beta", {batch, kv_heads, len},
+             rule.betas ? sign(betas) : std::vector<float>(tokens, 1.0f));
+    if (rule.skips) r.Floats("skip", {heads}, sign(skip));
+    return r;
+  }
+};
+
+// The call as it is checked: of its tensors only shapes are looked at.
+cuda::StoredRecurrentProblem Checked(const ChunkCall& c, const RecurrentOptions& options) {
+  static Buffer<uint32_t> q, k, v;  // as wide as the widest type
+  static Buffer<float> output;
+  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
+  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
+  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
+  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
+  const auto stored = [&](const Buffer<uint32_t>& buffer) {
+    return StoredTensor(buffer.view().data, c.dtype, buffer.shape(), buffer.view().strides);
+  };
+  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
+                                                {StoredOutput(output.view()), {}});
+}
+
+bool TakesChunks(const ChunkCall& c) { return cuda::TakesChunks(Checked(c, c.Options())); }
+
+int64_t SpansOf(const ChunkCall& c) {
+  return cuda::ChunkPlan(Checked(c, c.Options()), c.processors).spans();
+}
+
+constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
+
+struct Results {
+  std::vector<float> output, state;
+};
+
+// Runs the call in the layout of its tensors, which it rounds.
+Results RunCall(ChunkCall& c) {
+  const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
+      v(c.v, c.dtype, c.layout);
+  Buffer<float> blank({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
+  StoredBuffer output(blank, c.out_dtype, c.layout);
+  Buffer<float> state({c.batch, c.kv_heads, c.dim, c.cols()}, Layout::kPadded, kNan);
+  RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), c.Options(),
+                             {output.output(), state.view()}, c.processors, c.order);
+  EXPECT_TRUE(output.GapsAreUntouched() && state.GapsAreUntouched());
+  return {output.Widened().Elements(), state.Elements()};
+}
+
+double RoundingOf(DType dtype) {
+  return dtype == DType::kBFloat16 ? 0x1p-8 : dtype == DType::kFloat16 ? 0x1p-11 : 0;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected,
+                const std::vector<double>& terms, double error, double rounding,
+                const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 0;
+  for (const double x : expected) largest = std::max(largest, std::abs(x));
+  for (size_t n = 0; n < actual.size(); ++n) {
+    const double bound =
+        kRecurrentMaxError * largest + error * terms[n] + rounding * std::abs(expected[n]);
+    ASSERT_LE(std::abs(double{actual[n]} - expected[n]), bound)
+        << what << " [" << n << "]: " << actual[n] << " instead of " << expected[n];
+  }
+}
+
+// The bound of single elements is that of the worst case. Roundings go both ways, so that together
+// they err by little more than one of them: a term that is missing shows.
+void ExpectNearTogether(const std::vector<float>& actual, const std::vector<double>& expected,
+                        double rounding, const std::string& what) {
+  double errors = 0, size = 0;
+  for (size_t n = 0; n < actual.size(); ++n) {
+    errors += std::pow(double{actual[n]} - expected[n], 2);
+    size += expected[n] * expected[n];
+  }
+  EXPECT_LE(std::sqrt(errors), rounding * std::sqrt(size)) << what;
+}
+
+void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
+  ASSERT_TRUE(TakesChunks(c)) << what;
+  const Results actual = RunCall(c);
+  const Values expected = RunOracle(c.OracleCall(false).request());
+  const Values terms = RunOracle(c.OracleCall(true).request());
+  double error = c.dtype == DType::kFloat16 ? cuda::kFloat16Recurrent : cuda::kBFloat16Recurrent;
+  if (c.rule.normalize) error *= 2;
+  ExpectNear(actual.output, expected.at("output"), terms.at("output"), error,
+             RoundingOf(c.out_dtype), what + ", output");
+  ExpectNear(actual.state, expected.at("state"), terms.at("state"), error, 0, what + ", state");
+  const double rounding = RoundingOf(c.dtype);
+  ExpectNearTogether(actual.output, expected.at("output"), rounding, what + ", output");
+  ExpectNearTogether(actual.state, expected.at("state"), rounding, what + ", state");
+}
+
+TEST_F(DeviceChunks, EveryRuleMatchesTheOracle) {
+  const Rule rules[] = {{.decays = false, .betas = false},
+                        {},
+                        {.betas = false},
+                        {.skips = true, .begins = true},
+                        {.features = FeatureMap::kRelu},
+                        {.features = FeatureMap::kEluPlusOne, .begins = true},
+                        {.features = FeatureMap::kEluPlusOne,
+                         .normalize = true,
+                         .decays = false,
+                         .betas = false,
+                         .begins = true}};
+  for (const DType dtype : kTypes) {
+    for (const Rule& rule : rules) {
+      ChunkCall c;
+      c.rule = rule;
+      c.dtype = dtype;
+      c.Draw();
+      ExpectMatchesOracle(c, "rule " + std::to_string(&rule - rules) + " of " + DTypeName(dtype));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(DeviceChunks, EverySizeMatchesTheOracle) {
+  struct Size {
+    int64_t len, dim, dim_v;
+  };
+  for (const Size& size :
+       {Size{64, 1, 1}, {65, 64, 64}, {100, 65, 63}, {127, 128, 128}, {70, 33, 200}}) {
+    for (const DType dtype : kTypes) {
+      ChunkCall c;
+      c.batch = 1, c.heads = c.kv_heads = 1;
+      c.len = size.len, c.dim = size.dim, c.dim_v = size.dim_v;
+      c.dtype = c.out_dtype = dtype;
+      c.rule.begins = true;
+      c.Draw();
+      ExpectMatchesOracle(c, "head_dim " + std::to_string(size.dim));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(DeviceChunks, EveryLayoutMatchesTheOracle) {
+  for (const Layout layout : {Layout::kBlhd, Layout::kPadded, Layout::kReversed}) {
+    ChunkCall c;
+    c.layout = layout;
+    c.out_dtype = DType::kBFloat16;
+    c.Draw();
+    ExpectMatchesOracle(c, "layout " + std::to_string(static_cast<int>(layout)));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Six spans, of which the last is shorter, in three orders: the same bits.
+TEST_F(DeviceChunks, SpansMatchTheOracleInAnyOrder) {
+  ChunkCall c;
+  c.batch = 1, c.heads = c.kv_heads = 1;
+  c.len = 25 * 64 + 9, c.dim = c.dim_v = 8;
+  c.rule.begins = true;
+  c.Draw();
+  EXPECT_EQ(SpansOf(c), 6);
+  ExpectMatchesOracle(c, "spans");
+  const Results first = RunCall(c);
+  for (const uint64_t order : {1, 2}) {
+    c.order = order;
+    const Results next = RunCall(c);
+    EXPECT_EQ(next.output, first.output);
+    EXPECT_EQ(next.state, first.state);
+  }
+}
+
+TEST_F(DeviceChunks, SpansOfSumsMatchTheOracle) {
+  ChunkCall c;
+  c.batch = 1, c.heads = c.kv_heads = 1;
+  c.len = 9 * 64, c.dim = 8, c.dim_v = 65;
+  c.rule = {.features = FeatureMap::kEluPlusOne,
+            .normalize = true,
+            .decays = false,
+            .betas = false,
+            .begins = true};
+  c.Draw();
+  EXPECT_EQ(SpansOf(c), 2);
+  ExpectMatchesOracle(c, "spans of sums");
+}
+
+// Nothing of a token beyond its length is read.
+TEST_F(DeviceChunks, TokensBeyondLengthsDoNotExist) {
+  ChunkCall c;
+  c.batch = 3;
+  c.lengths = {0, 70, 128};
+  c.rule.skips = c.rule.begins = true;
+  c.Draw();
+  ChunkCall poisoned = c;
+  for (size_t b = 0; b < 3; ++b) {
+    for (int64_t h = 0; h < c.kv_heads; ++h) {
+      for (int64_t t = c.lengths[b]; t < c.len; ++t) {
+        const int64_t batch = static_cast<int64_t>(b);
+        poisoned.k(batch, h, t, 0) = poisoned.v(batch, h, t, 0) = kNan;
+        poisoned.gates[static_cast<size_t>((batch * c.kv_heads + h) * c.len + t)] = kNan;
+        poisoned.betas[static_cast<size_t>((batch * c.kv_heads + h) * c.len + t)] = kNan;
+      }
+    }
+  }
+  ExpectMatchesOracle(c, "lengths");
+  const Results clean = RunCall(c), other = RunCall(poisoned);
+  EXPECT_EQ(other.output, clean.output);
+  EXPECT_EQ(other.state, clean.state);
+}
+
+// Decays of 0, of e^-90 and of all but 1 beside each other.
+TEST_F(DeviceChunks, StrongDecaysAreExact) {
+  for (const DType dtype : kTypes) {
+    ChunkCall c;
+    c.dtype = dtype;
+    c.Draw();
+    for (size_t n = 0; n < c.gates.size(); ++n) {
+      c.gates[n] = n % 11 == 3 ? -kInfinity : n % 7 == 2 ? -90.0f : -1e-4f;
+    }
+    ExpectMatchesOracle(c, DTypeName(dtype));
+    std::fill(c.gates.begin(), c.gates.end(), -kInfinity);
+    ExpectMatchesOracle(c, DTypeName(dtype));
+  }
+}
+
+// What a number that is not finite reaches, of the output and of the state: nothing else changes.
+struct Reach {
+  std::function<bool(int64_t head, int64_t token, int64_t col)> output;
+  std::function<bool(int64_t kv_head, int64_t feature, int64_t col)> state;
+};
+
+void ExpectReaches(ChunkCall& poisoned, const Results& clean, const Reach& reach,
+                   const std::string& what) {
+  const Results results = RunCall(poisoned);
+  const auto expect = [&](float actual, float expected, bool reached, const std::string& where) {
+    if (reached) {
+      ASSERT_FALSE(std::isfinite(actual)) << what << ", " << where;
+    } else {
+      ASSERT_EQ(actual, expected) << what << ", " << where;
+    }
+  };
+  for (size_t n = 0; n < clean.output.size(); ++n) {
+    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
+    const int64_t head = row / poisoned.len, token = row % poisoned.len;
+    expect(results.output[n], clean.output[n], reach.output(head, token, at % poisoned.dim_v),
+           "output of head " + std::to_string(head) + ", token " + std::to_string(token));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  for (size_t n = 0; n < clean.state.size(); ++n) {
+    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
+    const int64_t head = row / poisoned.dim, feature = row % poisoned.dim;
+    expect(results.state[n], clean.state[n], reach.state(head, feature, at % poisoned.dim_v),
+           "state of KV head " + std::to_string(head) + ", feature " + std::to_string(feature));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// A value, a key, a query, a gate that is not finite: tokens before it keep their bits, and so do
+// columns and heads that do not meet it. One chunk later, and in the next span.
+TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
+  constexpr int64_t kToken = 70;
+  const auto later = [](int64_t head, int64_t token) { return head / 2 == 0 && token >= kToken; };
+  const Reach of_value = {[&](auto head, auto t, auto col) { return later(head, t) && col == 3; },
+                          [](auto head, auto, auto col) { return head == 0 && col == 3; }};
+  const Reach of_key = {[&](auto head, auto t, auto) { return later(head, t); },
+                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
+  const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
+                          [](auto, auto, auto) { return false; }};
+  const Reach of_gate = {[&](auto head, auto t, auto) { return later(head, t); },
+                         [](auto head, auto, auto) { return head == 0; }};
+  for (const int64_t len : {int64_t{130}, int64_t{9 * 64}}) {
+    for (const DType dtype : kTypes) {
+      ChunkCall c;
+      c.batch = 1, c.len = len, c.dtype = dtype;
+      c.Draw();
+      ASSERT_TRUE(TakesChunks(c));
+      ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 2);
+      const Results clean = RunCall(c);
+      const std::string what = std::to_string(len) + " of " + DTypeName(dtype) + ", ";
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
+        ChunkCall in_value = c, in_key = c, in_query = c;
+        in_value.v(0, 0, kToken, 3) = bad;
+        in_key.k(0, 0, kToken, 3) = bad;
+        in_query.q(0, 0, kToken, 3) = bad;
+        ExpectReaches(in_value, clean, of_value, what + "value " + std::to_string(bad));
+        ExpectReaches(in_key, clean, of_key, what + "key " + std::to_string(bad));
+        ExpectReaches(in_query, clean, of_query, what + "query " + std::to_string(bad));
+        if (HasFatalFailure()) return;
+      }
+      // -infinity is a decay like others, and gates above 0 are not allowed.
+      ChunkCall in_gate = c;
+      in_gate.gates[kToken] = kNan;
+      ExpectReaches(in_gate, clean, of_gate, what + "gate");
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Products beyond 65504, states beyond it, and strengths far from 1 do not fit float16 as they are.
+TEST_F(DeviceChunks, Float16NeitherOverflowsNorVanishes) {
+  for (const float factor : {300.0f, 0.01f}) {
+    for (const float beta : {1e5f, 1.0f, 1e-5f}) {
+      ChunkCall c;
+      c.dtype = DType::kFloat16;
+      c.Draw();
+      for (Buffer<float>* tensor : {&c.q, &c.k}) {
+        tensor->ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= factor; });
+      }
+      for (float& x : c.betas) x *= beta;
+      ExpectMatchesOracle(c, "factor " + std::to_string(factor) + ", beta " + std::to_string(beta));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// With the initial state as the place of the final one: the same bits as apart.
+void ExpectSameInPlace(ChunkCall& c, const std::string& what) {
+  ASSERT_TRUE(TakesChunks(c)) << what;
+  const Results apart = RunCall(c);
+  const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
+      v(c.v, c.dtype, c.layout);
+  Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
+  std::vector<float> state = c.initial;
+  const auto view = Contiguous(state.data(), c.batch, c.kv_heads, c.dim, c.cols());
+  RecurrentOptions options = c.Options();
+  options.initial_state = view;
+  RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), options,
+                             {StoredOutput(output.view()), view}, c.processors, 1);
+  EXPECT_EQ(output.Elements(), apart.output) << what;
+  EXPECT_EQ(state, apart.state) << what;
+}
+
+TEST_F(DeviceChunks, AStateInPlaceContinuesACall) {
+  for (const bool normalize : {false, true}) {
+    ChunkCall c;
+    c.dim_v = 70;
+    c.rule = {.features = FeatureMap::kEluPlusOne, .normalize = normalize, .begins = true};
+    c.Draw();
+    ExpectSameInPlace(c, "normalize " + std::to_string(normalize));
+  }
+}
+
+// One sequence without a token, and one that ends in the second of two spans, in kernels of 128
+// features, of which 72 are there.
+TEST_F(DeviceChunks, SpansOfABatchOfLengthsMatchTheOracle) {
+  for (const DType dtype : kTypes) {
+    ChunkCall c;
+    c.len = 8 * 64, c.dim = 72, c.dtype = dtype;
+    c.lengths = {0, 300};
+    c.rule.begins = true;
+    c.processors = 2;
+    c.Draw();
+    ASSERT_EQ(SpansOf(c), 2);
+    ExpectMatchesOracle(c, DTypeName(dtype));
+    if (HasFatalFailure()) return;
+    ExpectSameInPlace(c, DTypeName(dtype));
+  }
+}
+
+// Calls that do not take chunks, within the bound of float32 and the rounding of their output.
+TEST_F(DeviceChunks, OtherCallsAreComputedInFloat32) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const int64_t dim : {24, 129}) {
+      ChunkCall c;
+      c.batch = 1, c.heads = c.kv_heads = 1;
+      c.len = dim == 24 ? 63 : 64, c.dim = dim, c.dim_v = 9;
+      c.dtype = c.out_dtype = dtype;
+      c.layout = Layout::kPadded;
+      c.rule.begins = true;
+      c.Draw();
+      EXPECT_FALSE(TakesChunks(c));
+      const Results actual = RunCall(c);
+      const Values expected = RunOracle(c.OracleCall(false).request());
+      const std::vector<double>&output = expected.at("output"), &state = expected.at("state");
+      ExpectNear(actual.output, output, output, 0, RoundingOf(dtype), "output");
+      ExpectNear(actual.state, state, state, 0, 0, "state");
+    }
+  }
+}
+
+TEST(DeviceChunkPlan, TakesWhatChunksCompute) {
+  ChunkCall c;
+  c.Draw();
+  const auto takes = [&](const RecurrentOptions& options) {
+    return cuda::TakesChunks(Checked(c, options));
+  };
+  const RecurrentOptions plain = c.Options();
+  EXPECT_TRUE(takes(plain));
+  RecurrentOptions other = plain;
+  other.causal = false;
+  EXPECT_FALSE(takes(other));
+  other = plain, other.feature_map = FeatureMap::kUnit;
+  EXPECT_FALSE(takes(other));
+  other = plain, other.delta = true;
+  EXPECT_FALSE(takes(other));
+  const std::vector<float> channels(static_cast<size_t>(c.batch * c.kv_heads * c.len * c.dim), -1);
+  other = plain;
+  other.log_decay = Contiguous(channels.data(), c.batch, c.kv_heads, c.len, c.dim);
+  EXPECT_FALSE(takes(other));
+  const std::vector<float> bonus(static_cast<size_t>(c.heads * c.dim), 1);
+  other = plain, other.bonus = Contiguous(bonus.data(), 1, c.heads, 1, c.dim);
+  EXPECT_FALSE(takes(other));
+  c.dim = 128;
+  EXPECT_TRUE(takes(plain));
+  c.dim = 129;
+  EXPECT_FALSE(takes(plain));
+  // A decay of the only feature is one of its head.
+  c.dim = 1;
+  EXPECT_TRUE(takes(plain));
+  c.dim = 8, c.len = 63;
+  EXPECT_FALSE(takes({}));
+  c.len = 64;
+  EXPECT_TRUE(takes({}));
+}
+
+TEST(DeviceChunkPlan, SpansFillTheGpuTwice) {
+  ChunkCall c;
+  c.batch = 1, c.heads = c.kv_heads = 32, c.len = 8192, c.dim = c.dim_v = 128;
+  const cuda::ChunkPlan plan(Checked(c, {}), 132);
+  EXPECT_EQ(plan.spans(), 8);
+  EXPECT_EQ(plan.num_sum_blocks(), 7 * 64);
+  EXPECT_EQ(plan.num_read_blocks(), 8 * 64);
+  EXPECT_EQ(plan.scratch_floats(), 8 * 32 * (128 * 128 + 1));
+  // Enough heads need no spans, and short sequences have none.
+  c.batch = 16, c.len = 1024;
+  EXPECT_EQ(cuda::ChunkPlan(Checked(c, {}), 132).spans(), 1);
+  c.batch = 1, c.len = 448;
+  EXPECT_EQ(cuda::ChunkPlan(Checked(c, {}), 132).spans(), 1);
+}
+
+TEST(DeviceChunkBoundary, NamesWhatIsWrong) {
+  ChunkCall c;
+  c.Draw();
+  c.dtype = DType::kInt8;
+  ExpectRefusedCall(ErrorCode::kDType, "q has element type int8", [&] { Checked(c, {}); });
+  c.dtype = DType::kBFloat16;
+  RecurrentOptions options;
+  options.initial_state = Contiguous<const float>(c.initial.data(), 1, 1, c.dim, c.dim_v);
+  ExpectRefusedCall(ErrorCode::kShape, "initial_state", [&] { Checked(c, options); });
+  std::vector<uint16_t> same(64 * 8 * 2);
+  const auto at = [&](int64_t first) {
+    const auto view = Contiguous(same.data() + first, 1, 1, 64, 8);
+    return StoredTensor(view.data, DType::kFloat16, view.shape, view.strides);
+  };
+  const StoredTensor q = at(0), next = at(512);
+  const auto check = [&](const StoredTensor& to) {
+    cuda::ValidateStoredRecurrentForDevice(
+        q, q, q, {}, {{const_cast<void*>(to.data), to.dtype, to.shape, to.strides}, {}});
+  };
+  check(next);  // beside each other
+  ExpectRefusedCall(ErrorCode::kShape, "output overlaps q", [&] { check(q); });
+  std::vector<float> output(64 * 8);
+  const auto results = Contiguous(output.data(), 1, 1, 64, 8);
+  ExpectRefusedCall(ErrorCode::kShape, "final_state overlaps output", [&] {
+    cuda::ValidateStoredRecurrentForDevice(
+        q, q, q, {}, {StoredOutput(results), Contiguous(output.data(), 1, 1, 8, 8)});
+  });
+}
+
+}  // namespace
+}  // namespace heed::testing

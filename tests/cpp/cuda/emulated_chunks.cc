@@ -1,0 +1,81 @@
+// Recurrent attention of stored tensors, with emulated thread blocks.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "device_backend.h"
+#include "emulated_tokens.h"
+#include "gtest/gtest.h"
+#include "host_block.h"
+#include "src/cuda/chunk_kernels.h"
+#include "src/cuda/chunk_plan.h"
+
+namespace heed::testing {
+namespace {
+
+// Runs blocks 0 to count - 1 in the order that DeviceCall::block_order names.
+template <class Body>
+void RunInOrder(int64_t count, uint64_t order, const Body& body) {
+  std::vector<int64_t> indices(static_cast<size_t>(count));
+  std::iota(indices.begin(), indices.end(), 0);
+  if (order == 1) std::reverse(indices.begin(), indices.end());
+  if (order > 1) std::shuffle(indices.begin(), indices.end(), std::mt19937_64(order));
+  for (const int64_t index : indices) {
+    HostBlock block;
+    body(block, index);
+    ASSERT_EQ(block.complaint(), "") << "block " << index;
+  }
+}
+
+template <class Kernel>
+void RunKernel(const cuda::ChunkParams& params, int64_t count, uint64_t order) {
+  RunInOrder(count, order, [&](HostBlock& block, int64_t index) {
+    Kernel(block, params).Run(index);
+    EXPECT_EQ(block.shared_bytes(), Kernel::kSharedBytes);
+  });
+}
+
+void RunChunks(const cuda::StoredRecurrentProblem& call, int64_t processors, uint64_t order) {
+  const cuda::ChunkPlan plan(call, processors);
+  std::vector<float> scratch(static_cast<size_t>(plan.scratch_floats()),
+                             std::numeric_limits<float>::quiet_NaN());
+  const cuda::ChunkParams params = plan.Params(plan.host_arrays().data(), scratch.data());
+  cuda::WithChunks(plan, [&](auto element, auto features) {
+    using Element = typename decltype(element)::type;
+    constexpr int kFeatures = decltype(features)::value;
+    RunKernel<cuda::ChunkSums<HostBlock, Element, kFeatures>>(params, plan.num_sum_blocks(), order);
+    RunInOrder(plan.num_scan_blocks(), order,
+               [&](HostBlock& block, int64_t index) { cuda::ScanSpans(block, params, index); });
+    RunKernel<cuda::ChunkReads<HostBlock, Element, kFeatures>>(params, plan.num_read_blocks(),
+                                                               order);
+  });
+}
+
+void Convert(const std::vector<cuda::ConvertParams>& conversions) {
+  for (const cuda::ConvertParams& params : conversions) {
+    RunInOrder(cuda::NumBlocks(params), 0, [&](HostBlock& block, int64_t index) {
+      cuda::ConvertNumbers(block, params, index);
+    });
+  }
+}
+
+}  // namespace
+
+void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                                const RecurrentOptions& options,
+                                const cuda::StoredRecurrentOutputs& outputs, int64_t processors,
+                                uint64_t order) {
+  const cuda::StoredRecurrentProblem call =
+      cuda::ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
+  if (cuda::TakesChunks(call)) return RunChunks(call, processors, order);
+  const cuda::WideCall wide(call);
+  std::vector<float> scratch(static_cast<size_t>(wide.scratch_floats()),
+                             std::numeric_limits<float>::quiet_NaN());
+  Convert(wide.Before(scratch.data()));
+  RunTokens(wide.On(scratch.data()));
+  Convert(wide.After(scratch.data()));
+}
+
+}  // namespace heed::testing
