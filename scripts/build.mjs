@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 import { buildApi } from "./api.mjs";
 import { buildCppApi, writeAbsence } from "./api_cpp.mjs";
 import { markBuild } from "./build_id.mjs";
-import { bundleNode } from "./bundle_node.mjs";
+import { bundle } from "./bundle.mjs";
 import { minifyGlue } from "./glue.mjs";
 import { run } from "./process.mjs";
 import { setup } from "./setup.mjs";
@@ -60,7 +60,6 @@ export async function buildPackage(tools) {
   rmSync(dist, { recursive: true, force: true });
   const tsc = join(root, "node_modules/typescript/bin/tsc");
   await run(process.execPath, [tsc, "-p", "bindings/tsconfig.json"], inRoot(tools));
-  await bundleNode(dist);
   mkdirSync(join(dist, "wasm"), { recursive: true });
   for (const name of readdirSync(join(root, "build/wasm"))) {
     if (!/^heed-.*\.(mjs|wasm|d\.mts)$/.test(name)) continue;
@@ -70,6 +69,7 @@ export async function buildPackage(tools) {
     else cpSync(from, to);
   }
   markBuild(join(dist, "wasm"));
+  await bundle(dist);
   writeInline(join(dist, "wasm"));
   removeUnread(dist, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).exports);
 }

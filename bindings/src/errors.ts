@@ -24,10 +24,27 @@ export type HeedErrorCode =
   | "aborted"
   | "crashed";
 
-/** Thrown by everything in heed. The message names the argument, its value and what is allowed. */
+/** Where an error says what it is: a page has the class once for each of the files for browsers. */
+const KIND: symbol = Symbol.for("heed.HeedError");
+
+/** `instanceof`: errors of every copy of the class, but of a class made from it its own alone. */
+function hasInstance(this: unknown, value: unknown): boolean {
+  if (this !== HeedError) return Function.prototype[Symbol.hasInstance].call(this, value);
+  return typeof value === "object" && value !== null && KIND in value;
+}
+
+/**
+ * Thrown by everything in heed. The message names the argument, its value and what is allowed. `instanceof`
+ * holds for errors of every entry point, also where a page has this class several times.
+ */
 export class HeedError extends Error {
   override readonly name: string = "HeedError";
   readonly code: HeedErrorCode;
+
+  static {
+    Object.defineProperty(HeedError, Symbol.hasInstance, { value: hasInstance });
+    Object.defineProperty(HeedError.prototype, KIND, { value: true });
+  }
 
   constructor(code: HeedErrorCode, message: string, options?: { cause?: unknown }) {
     super(message, options);

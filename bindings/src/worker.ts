@@ -3,10 +3,9 @@
  *
  * @module heed/worker
  */
-import type { WorkerEvents, WorkerPort } from "./remote_client.js";
 import type { RemoteHeed } from "./remote_heed.js";
-import type { FromWorker } from "./remote_messages.js";
-import { makeSpawn, type SpawnOptions } from "./spawn.js";
+import type { SpawnOptions } from "./spawn.js";
+import { makeWebSpawn } from "./web_spawn.js";
 
 export * from "./exports.js";
 export * from "./worker_exports.js";
@@ -15,27 +14,10 @@ export * from "./worker_exports.js";
 const makeWorker = (): Worker =>
   new Worker(new URL("./worker_script.js", import.meta.url), { type: "module" });
 
-const start =
-  (make: (() => unknown) | undefined) =>
-  (events: WorkerEvents): WorkerPort => {
-    const worker = (make?.() ?? makeWorker()) as Worker;
-    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => events.message(data);
-    worker.onmessageerror = () => events.failure(new Error("a message could not be read"));
-    worker.onerror = (event) => {
-      event.preventDefault();
-      events.failure(event);
-    };
-    return {
-      send: (message, transfer) => worker.postMessage(message, transfer),
-      terminate: () => worker.terminate(),
-      hold() {},
-    };
-  };
-
 /**
  * Starts a dedicated worker and loads heed in it: the same API with promises, and all cores where the
  * page is cross-origin isolated. Throws HeedError ("wasm-load", "unsupported").
  */
 export function spawn(options?: SpawnOptions): Promise<RemoteHeed> {
-  return makeSpawn(start)(options);
+  return makeWebSpawn(makeWorker)(options);
 }

@@ -138,12 +138,14 @@ describe("Vite", () => {
   });
 });
 
-describe("a page without a bundler", () => {
+describe.each([
+  ["files for browsers", { "heed/worker": "browser_worker", heed: "browser" }],
+  ["modules", { "heed/worker": "worker", heed: "index" }],
+])("a page without a bundler, of %s", (kind, files) => {
   /** The package lies beside the page; bare names become paths. */
   function makePlainPage(script: string): string {
-    const folder = makePage(`plain-${script}`, script);
+    const folder = makePage(`plain-${kind}-${script}`, script);
     cpSync(join(packed.folder, "node_modules/heed"), join(folder, "heed"), { recursive: true });
-    const files = { "heed/worker": "worker", "heed/inline": "inline", heed: "index" };
     for (const name of ["main.js", "own_worker.js"]) {
       let text = readFileSync(join(folder, name), "utf8");
       for (const [entry, file] of Object.entries(files)) {
@@ -174,8 +176,10 @@ describe("a page without a bundler", () => {
     const single = { threads: 1, value: NEAR };
     expect(plain).toMatchObject({ isolated: false, own: single, spawned: single });
   });
+});
 
-  it("is opened from a disk with heed/inline in a classic script", async () => {
+describe("a page from a disk", () => {
+  it("attends with heed/inline in a classic script", async () => {
     const to = await build(bundleWithEsbuild, "disk", "inline.js");
     const html = readFileSync(join(to, "index.html"), "utf8");
     writeFileSync(

@@ -1,6 +1,7 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, it, test } from "vitest";
@@ -148,7 +149,7 @@ describe("entry points for Node", () => {
   it.each(entries)("%s is a few files, which Node opens one by one", (name) => {
     const files = readBy(`${name}.js`);
     expect(files).toContain("errors.js");
-    expect(files.size).toBeLessThan(name === "node" ? 4 : 10);
+    expect(files.size).toBeLessThan(name === "node" ? 3 : 9);
   });
 
   it("throw errors of one class, as heed/inline does", () => {
@@ -159,6 +160,58 @@ describe("entry points for Node", () => {
     const loaded = names.map((name) => `(await import("${name}")).HeedError`);
     const script = `console.log(new Set([${loaded}]).size)`;
     expect(runIn(folder, process.execPath, "--input-type=module", "-e", script).trim()).toBe("1");
+  });
+});
+
+describe("entry points for browsers", () => {
+  const glueOf = (build: string): string[] =>
+    ["relaxed", "relaxed-threads", "simd", "simd-threads"].map(
+      (name) => `heed-${build}${name}.mjs`,
+    );
+  const reference = "heed-reference.mjs";
+
+  it.each([
+    ["browser", [], [...glueOf(""), reference]],
+    ["browser_core", [], [...glueOf("core-"), reference]],
+    ["browser_gradients", [], [...glueOf("gradients-"), reference]],
+    ["browser_training", [], glueOf("training-")],
+    ["browser_worker", ["browser_worker_script.js"], []],
+    ["browser_worker_script", [], [...glueOf(""), reference]],
+  ])("%s is one file, which names a worker's or the glue and no other", (name, scripts, glue) => {
+    const text = readFileSync(installed(`dist/${name}.js`), "utf8");
+    const named = [...text.matchAll(/["'`](\.\.?\/[^"'`]*)["'`]/g)].map(
+      ([, path]) => path as string,
+    );
+    const files = [...new Set(named)].sort();
+    expect(files.filter((path) => path.endsWith(".js"))).toEqual(
+      scripts.map((file) => `./${file}`),
+    );
+    const modules = glue.map((file) => `./wasm/${file}`).sort();
+    expect(files.filter((path) => path.endsWith(".mjs"))).toEqual(modules);
+    for (const file of files) expect(existsSync(installed(`dist/${file}`)), file).toBe(true);
+    // Neither a name of another package.
+    expect(text).not.toMatch(/\bfrom ?["'`]|\bimport ?["'`]|\bimport\(["'`][^.]/);
+  });
+
+  it("know each other's errors, and no others", () => {
+    const address = (name: string) => JSON.stringify(pathToFileURL(installed(`dist/${name}.js`)));
+    const script = `
+      const { HeedError } = await import(${address("browser")});
+      const { HeedError: Other } = await import(${address("browser_training")});
+      class Narrower extends HeedError {}
+      const of = (error) => [HeedError, Other, Narrower].map((type) => error instanceof type);
+      const errors = [new HeedError("range", ""), new Other("range", ""), new Narrower("range", "")];
+      const others = [new Error(), { name: "HeedError" }, null, undefined, "HeedError"];
+      console.log(JSON.stringify([HeedError === Other, errors.map(of), others.map(of).flat()]));`;
+    const said = runIn(folder, process.execPath, "--input-type=module", "-e", script);
+    const [same, errors, others] = JSON.parse(said);
+    expect(same).toBe(false);
+    expect(errors).toEqual([
+      [true, true, false],
+      [true, true, false],
+      [true, true, true],
+    ]);
+    expect(others).not.toContain(true);
   });
 });
 

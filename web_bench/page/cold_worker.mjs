@@ -3,7 +3,7 @@ import { coldStart } from "../cold_start.mjs";
 
 globalThis.onmessage = async ({ data: threads }) => {
   try {
-    const address = new URL("/heed/index.js", globalThis.location.origin).href;
+    const address = new URL("/heed/browser.js", globalThis.location.origin).href;
     const result = await coldStart(() => import(/* @vite-ignore */ address), threads);
     globalThis.postMessage({ result });
   } catch (error) {

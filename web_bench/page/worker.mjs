@@ -15,7 +15,7 @@ function pageEnvironment(threads) {
     threads,
     heed: (simd) => {
       if (!instances.has(simd)) {
-        const loading = import(/* @vite-ignore */ at("/heed/index.js"));
+        const loading = import(/* @vite-ignore */ at("/heed/browser.js"));
         instances.set(
           simd,
           loading.then(({ load }) => load({ threads, simd })),

@@ -1,0 +1,2 @@
+// `heed/training` for pages without a bundler: scripts/bundle.mjs makes one file of it.
+export * from "./training.js";
