@@ -447,7 +447,15 @@ export const targets = [
     why: "cold-load",
   },
   {
-    work: "the same, two threads",
+    work: "the same, a new page in Chromium, no bundler",
+    most: 30,
+    unit: milliseconds,
+    file: chromium,
+    values: cold("chromium", 1),
+    why: "cold-load",
+  },
+  {
+    work: "in Node, two threads",
     most: 120,
     unit: milliseconds,
     file: webThreads,
