@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "recurrent_case.h"
 #include "simd_targets.h"
@@ -45,6 +46,22 @@ TEST_P(Retention, HalvesOneValueAToken) {
       .Floats("v", {1, 1, 3, 1}, {8, 0, 0})
       .Floats("head_log_decay", {1}, {-std::log(2.0f)});
   ExpectResultsNear(RunByName(builder.request()).at("output"), {8, 4, 2}, 1e-6, "8, 4, 2");
+}
+
+// Sums of a rate that forgets a 4096th a token: what rounds alike in every chunk adds up.
+TEST_P(Retention, RemembersThousandsOfTokens) {
+  constexpr int64_t kLen = 6000;
+  const std::vector<float> ones(kLen, 1.0f);
+  const float log_decay = static_cast<float>(std::log1p(-0x1p-12));
+  RequestBuilder builder("retention");
+  builder.Floats("q", {1, 1, kLen, 1}, ones)
+      .Floats("k", {1, 1, kLen, 1}, ones)
+      .Floats("v", {1, 1, kLen, 1}, ones)
+      .Floats("head_log_decay", {1}, {log_decay});
+  std::vector<double> sums;
+  double sum = 0;
+  for (int64_t t = 0; t < kLen; ++t) sums.push_back(sum = sum * std::exp(double{log_decay}) + 1);
+  ExpectResultsNear(RunByName(builder.request()).at("output"), sums, 2e-6 * sum, "slow decay");
 }
 
 }  // namespace
