@@ -5,6 +5,9 @@
 namespace heed::bench {
 namespace {
 
+// Batch and heads of prompts make so many tokens and columns, as in the papers of FlashAttention.
+constexpr int64_t kTokens = 16384, kWidth = 2048;
+
 Case OnDevice(Case c) {
   c.threads = 1;
   c.device = Device::kCuda;
@@ -12,7 +15,6 @@ Case OnDevice(Case c) {
 }
 
 void AddPrompts(std::vector<Case>& cases) {
-  constexpr int64_t kTokens = 16384, kWidth = 2048;
   for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
     for (int64_t head_dim : {64, 128, 256}) {
       for (Mask mask : {Mask::kFull, Mask::kCausal}) {
@@ -46,18 +48,33 @@ void AddDecoding(std::vector<Case>& cases) {
   }
 }
 
-void AddRecurrences(std::vector<Case>& cases) {
-  for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
-    const Mask mask = IsAlwaysCausal(mechanism) ? Mask::kFull : Mask::kCausal;
-    for (int64_t head_dim : {64, 128}) {
-      for (int64_t length : {1024, 4096, 16384}) {
-        cases.push_back(OnDevice({.mechanism = mechanism,
-                                  .heads = {8, 8},
-                                  .lengths = {length, length},
-                                  .head_dim = head_dim,
-                                  .mask = mask}));
-      }
+Case OfMechanism(const std::string& mechanism, DType dtype) {
+  Case c;
+  c.mechanism = mechanism;
+  c.dtype = dtype;
+  return c;
+}
+
+// `c` at every size.
+void AddRecurrences(std::vector<Case>& cases, Case c) {
+  c.mask = IsAlwaysCausal(c.mechanism) ? Mask::kFull : Mask::kCausal;
+  for (int64_t head_dim : {64, 128}) {
+    for (int64_t length : {1024, 4096, 16384}) {
+      c.head_dim = head_dim;
+      c.lengths = {length, length};
+      cases.push_back(OnDevice(c));
     }
+  }
+}
+
+void AddRecurrentPrompts(std::vector<Case>& cases, const std::string& mechanism, DType dtype) {
+  std::vector<Case> prompts;
+  AddRecurrences(prompts, OfMechanism(mechanism, dtype));
+  for (Case& c : prompts) {
+    const int64_t heads = kWidth / c.head_dim;
+    c.heads = {heads, heads};
+    c.batch = kTokens / c.lengths.q_len;
+    cases.push_back(c);
   }
 }
 
@@ -67,7 +84,16 @@ std::vector<Case> OwnDeviceCases() {
   std::vector<Case> cases;
   AddPrompts(cases);
   AddDecoding(cases);
-  AddRecurrences(cases);
+  for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
+    Case c = OfMechanism(mechanism, DType::kFloat32);
+    c.heads = {8, 8};
+    AddRecurrences(cases, c);
+  }
+  for (const char* mechanism :
+       {"linear", "retention", "mamba2", "gated_linear", "gated_delta_rule"}) {
+    AddRecurrentPrompts(cases, mechanism, DType::kBFloat16);
+  }
+  AddRecurrentPrompts(cases, "retention", DType::kFloat16);
   return cases;
 }
 

@@ -18,8 +18,9 @@ namespace heed::bench {
 //               FlashAttention
 //   decoding    one query for each of 1 and 32 sequences of 1024 to 131072 keys, 32:8 heads of 128,
 //               bfloat16 and float16
-//   recurrences 1024, 4096 and 16384 tokens of 8 heads of 64 and 128: linear, gated_linear
-//               and gated_delta_rule
+//   recurrences 1024, 4096 and 16384 tokens, heads of 64 and 128: of 8 heads in float32 linear,
+//               gated_linear and gated_delta_rule; with batch and heads as of prompts in bfloat16
+//               those, retention and mamba2, and retention in float16
 std::vector<Case> OwnDeviceCases();
 
 // Those, or what the line names, as far as --filter keeps them. Throws heed::Error(kOption) like

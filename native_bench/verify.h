@@ -17,8 +17,9 @@
 namespace heed::bench {
 
 struct Verdict {
-  double max_error = 0;  // max |output - oracle| over the rows compared; NaN counts as infinite
-  double bound = 0;      // AccuracyOf(mechanism), times what it is relative to
+  double max_error = 0;  // |output - oracle| where it is largest relative to its bound; NaN counts
+                         // as infinite
+  double bound = 0;      // there: AccuracyOf(mechanism), times what it is relative to
   int64_t rows = 0;      // rows of the output compared
   std::string failure;   // empty when the peer threw nothing
   bool Passed() const { return failure.empty() && max_error <= bound; }
@@ -32,7 +33,9 @@ class Oracle {
  public:
   // Every row of a problem that the oracle computes in a moment. Of larger ones, exact attention to
   // nothing but q, k and v gives the first, the last and evenly spread rows of every head, about
-  // `kMostRows` in all; others give none, and only VerifySmall speaks for them.
+  // `kMostRows` in all; recurrent attention gives the first and the last column of every row in the
+  // first and the last batch entry, each column held to a bound of its own; others give none, and
+  // only VerifySmall speaks for them.
   explicit Oracle(const Problem& problem);
   static constexpr int64_t kMostRows = 128;
 
@@ -40,16 +43,21 @@ class Oracle {
   Verdict Compare(const Problem& problem) const;
 
  private:
-  struct Row {
-    int64_t begin;  // index of its first element in the output
+  // A row of the output, or a column of a head.
+  struct Line {
+    int64_t begin;   // index of its first element in the output
+    int64_t stride;  // from each to the next
     std::vector<double> values;
+    double bound = 0;
   };
   double SizeOf(const Problem& problem, RelativeTo relative_to) const;
   void AddAllRows(const Problem& problem);
   void AddSampledRows(const Problem& problem);
+  void AddColumns(const Problem& problem);
 
-  std::vector<Row> rows_;
-  double bound_ = 0;
+  std::vector<Line> lines_;
+  int64_t rows_ = 0;  // that the lines are of
+  double bound_ = 0;  // of a problem of which no row is compared
 };
 
 // The queries of 0 .. q_len - 1 to look at when `count` are affordable: ascending, distinct, the

@@ -78,11 +78,6 @@ StoredOutput DeviceProblem::output() const {
   return {const_cast<void*>(output_.data), output_.dtype, output_.shape, output_.strides};
 }
 
-TensorView<float> DeviceProblem::float_output() const {
-  const StoredOutput to = output();
-  return {static_cast<float*>(to.data), to.shape, to.strides};
-}
-
 void DeviceProblem::FillOutputWithNan() {
   // 0xffff is a NaN of float16 and of bfloat16, and 0xffffffff one of float32.
   Require(cudaMemset(const_cast<void*>(output_.data), 0xff, BytesOf(output_)));

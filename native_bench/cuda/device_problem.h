@@ -29,7 +29,6 @@ class DeviceProblem {
   TensorView<const float> floats(std::string_view name) const;
   // [batch, num_heads, q_len, head_dim_v].
   StoredOutput output() const;
-  TensorView<float> float_output() const;
 
   // What heed::EstimateCost says of the request; scratch memory is the CPU's and left out.
   const Cost& cost() const { return cost_; }

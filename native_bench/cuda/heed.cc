@@ -3,50 +3,49 @@
 #include <cuda_runtime.h>
 
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "heed/attention.h"
 #include "heed/cuda.h"
 #include "heed/recurrent.h"
+#include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_peer.h"
+#include "native_bench/device_recurrence.h"
 
 namespace heed::bench {
 namespace {
 
 constexpr char kPath[] = "HEED_CUDA_PATH";  // docs/cuda.md
 
-bool IsRecurrence(const Case& c) {
-  return c.mechanism == "linear" || c.mechanism == "gated_linear" ||
-         c.mechanism == "gated_delta_rule";
-}
-
-// [1, batch, num_kv_heads, kv_len], as tensors of rank 3 are held, becomes [batch, num_kv_heads,
-// kv_len, 1].
-TensorView<const float> PerToken(const TensorView<const float>& view) {
-  return {view.data,
-          {view.shape[1], view.shape[2], view.shape[3], 1},
-          {view.strides[1], view.strides[2], view.strides[3], 0}};
-}
-
-RecurrentOptions RecurrentOptionsOf(const DeviceProblem& problem) {
-  const Case& c = problem.shape();
+// What the options of a recurrence point to, for as long as it is called.
+struct Recurrence {
+  std::optional<DeviceBytes> head_log_decays;
+  std::vector<float> skip;
   RecurrentOptions options;
-  if (c.mechanism == "linear") {
-    options.feature_map = FeatureMap::kEluPlusOne;
-    options.normalize = true;
-    options.causal = c.mask == Mask::kCausal;
-    options.scale = 1;
-  } else if (c.mechanism == "gated_linear") {
-    options.log_decay = problem.floats("channel_log_decay");
-  } else {
-    options.feature_map = FeatureMap::kUnit;
-    options.delta = true;
-    options.log_decay = PerToken(problem.floats("log_decay"));
-    options.beta = PerToken(problem.floats("beta"));
+};
+
+std::shared_ptr<const Recurrence> RecurrenceOf(const DeviceProblem& problem) {
+  const Case& c = problem.shape();
+  const auto recurrence = std::make_shared<Recurrence>();
+  RecurrenceInputs inputs;
+  inputs.tensor = [&](std::string_view name) { return problem.floats(name); };
+  const std::vector<float> decays = HeadLogDecays(c);
+  if (!decays.empty()) {
+    const size_t bytes = decays.size() * sizeof(float);
+    void* copy = recurrence->head_log_decays.emplace(bytes).get();
+    Require(cudaMemcpy(copy, decays.data(), bytes, cudaMemcpyHostToDevice));
+    inputs.head_log_decays = static_cast<const float*>(copy);
   }
-  return options;
+  const StoredTensor skip = problem.input("skip");
+  if (skip.has_value()) recurrence->skip = problem.FetchRows(skip, 0, 0, 0, 1);
+  inputs.skip = recurrence->skip;
+  recurrence->options = RecurrentOptionsOf(c, inputs);
+  return recurrence;
 }
 
 std::function<void()> PrepareAttention(DeviceProblem& problem) {
@@ -60,17 +59,17 @@ std::function<void()> PrepareAttention(DeviceProblem& problem) {
 }
 
 std::function<void()> Prepare(DeviceProblem& problem) {
-  if (!IsRecurrence(problem.shape())) return PrepareAttention(problem);
-  return [q = problem.floats("q"), k = problem.floats("k"), v = problem.floats("v"),
-          options = RecurrentOptionsOf(problem), output = problem.float_output()] {
-    cuda::RecurrentAttention(q, k, v, options, {.output = output}, nullptr);
+  if (!IsDeviceRecurrence(problem.shape())) return PrepareAttention(problem);
+  return [q = problem.input("q"), k = problem.input("k"), v = problem.input("v"),
+          recurrence = RecurrenceOf(problem), output = problem.output()] {
+    cuda::RecurrentAttention(q, k, v, recurrence->options, {.output = output}, nullptr);
   };
 }
 
 std::string Refuse(const Case& c) {
-  if (IsPlainAttention(c) || (IsRecurrence(c) && c.dtype == DType::kFloat32)) return "";
-  return "the benchmark calls heed::cuda for scaled_dot_product, linear, gated_linear and "
-         "gated_delta_rule";
+  if (IsPlainAttention(c) || IsDeviceRecurrence(c)) return "";
+  return "the benchmark calls heed::cuda for scaled_dot_product, linear, retention, lightning, "
+         "mamba2, gated_linear, delta_rule and gated_delta_rule";
 }
 
 std::string Details() {
@@ -121,7 +120,7 @@ DevicePeer HeedDevicePeer() {
   return {.id = "heed",
           .summary =
               "heed::cuda: Attention by the path that HEED_CUDA_PATH names, "
-              "RecurrentAttention token by token",
+              "RecurrentAttention of tensors as they are stored",
           .details = Details,
           .refuse = Refuse,
           .prepare = Prepare};

@@ -3,21 +3,52 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "heed/cuda.h"
 #include "heed/error.h"
+#include "heed/recurrent.h"
+#include "heed/request.h"
+#include "heed/thread_pool.h"
 #include "native_bench/backward.h"
 #include "native_bench/device_cases.h"
+#include "native_bench/device_recurrence.h"
 #include "native_bench/device_run.h"
+#include "native_bench/problem.h"
 #include "native_bench/verify.h"
 
 namespace heed::bench {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+
+constexpr const char* kRecurrences[] = {"linear",       "retention",  "lightning",       "mamba2",
+                                        "gated_linear", "delta_rule", "gated_delta_rule"};
+
+Case RecurrentCase(const char* mechanism, DType dtype) {
+  const bool is_linear = std::string_view(mechanism) == "linear";
+  return {.mechanism = mechanism,
+          .batch = 2,
+          .heads = {4, 2},
+          .lengths = {70, 70},
+          .head_dim = 16,
+          .mask = is_linear ? Mask::kCausal : Mask::kFull,
+          .dtype = dtype};
+}
+
+TensorView<const float> AsRankFour(const OwnedTensor& tensor) {
+  Extents shape = {1, 1, 1, 1};
+  std::copy_backward(tensor.shape().begin(), tensor.shape().end(), shape.end());
+  return Contiguous<const float>(tensor.floats(), shape[0], shape[1], shape[2], shape[3]);
+}
 
 TEST(Device, OwnCasesHaveNamesOfTheirOwn) {
   std::set<std::string> names;
@@ -60,6 +91,62 @@ TEST(Device, OnlyPlainAttentionIsForEveryPeer) {
   c.window_left = 3;
   EXPECT_FALSE(IsPlainAttention(c));
   EXPECT_FALSE(IsPlainAttention(OwnDeviceCases().back()));
+}
+
+TEST(Device, RecurrentPromptsOf16BitsFillTheGpuAndAreCounted) {
+  std::set<std::string> mechanisms;
+  for (const Case& c : OwnDeviceCases()) {
+    if (!IsDeviceRecurrence(c) || c.dtype == DType::kFloat32) continue;
+    mechanisms.insert(c.mechanism);
+    EXPECT_EQ(c.batch * c.lengths.q_len, 16384) << c.Name();
+    EXPECT_EQ(c.heads.num_heads * c.head_dim, 2048) << c.Name();
+    EXPECT_EQ(c.mask == Mask::kCausal, c.mechanism == "linear") << c.Name();
+  }
+  EXPECT_THAT(mechanisms,
+              ElementsAre("gated_delta_rule", "gated_linear", "linear", "mamba2", "retention"));
+}
+
+TEST(Device, RecurrencesAreCountedAsOnTheCpu) {
+  for (const char* mechanism : kRecurrences) {
+    Case c = RecurrentCase(mechanism, DType::kBFloat16);
+    c.lengths = {256, 256};
+    const Problem problem(c, 1);
+    const double at_least = 4.0 * static_cast<double>(c.heads.num_heads * 256 * 16 * 16 * c.batch);
+    ASSERT_TRUE(problem.EstimateCost().flops.has_value()) << mechanism;
+    EXPECT_GE(*problem.EstimateCost().flops, at_least) << mechanism;
+    EXPECT_LE(*problem.EstimateCost().flops, 16 * at_least) << mechanism;
+  }
+}
+
+// The options with which the benchmark calls the device, on the CPU's function.
+TEST(Device, OptionsOfRecurrencesComputeTheRow) {
+  for (const char* mechanism : kRecurrences) {
+    const Case c = RecurrentCase(mechanism, DType::kFloat32);
+    ASSERT_TRUE(IsDeviceRecurrence(c)) << mechanism;
+    const Problem problem(c, 1);
+    const auto pool = MakeThreadPool(1);
+    heed::Run(problem.request(), problem.results(), pool.get());
+    const std::vector<float> decays = HeadLogDecays(c);
+    const OwnedTensor* skip = problem.input("skip");
+    const RecurrenceInputs inputs = {
+        .tensor = [&](std::string_view name) { return AsRankFour(*problem.input(name)); },
+        .head_log_decays = decays.empty() ? nullptr : decays.data(),
+        .skip = skip == nullptr ? std::span<const float>()
+                                : std::span<const float>(skip->floats(), c.heads.num_heads)};
+    std::vector<float> output(static_cast<size_t>(problem.output().size()), std::nanf(""));
+    RecurrentOutputs outputs;
+    outputs.output = {output.data(), problem.output().shape, problem.output().strides};
+    RecurrentAttention(problem.q(), problem.k(), problem.v(), RecurrentOptionsOf(c, inputs),
+                       outputs, pool.get());
+    const float* expected = problem.output().data;
+    EXPECT_THAT(output, ElementsAreArray(expected, output.size())) << mechanism;
+  }
+}
+
+TEST(Device, OtherRowsAreNoRecurrencesOfTheDevice) {
+  for (const char* mechanism : {"scaled_dot_product", "ttt_linear", "kimi_delta"}) {
+    EXPECT_FALSE(IsDeviceRecurrence(RecurrentCase(mechanism, DType::kFloat32))) << mechanism;
+  }
 }
 
 TEST(Device, TheCostOfACaseNeedsNoMemory) {

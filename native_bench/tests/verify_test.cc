@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -88,6 +90,70 @@ TEST(Verify, SampledRowsOfALargeProblemMatchTheWhole) {
   EXPECT_EQ(verdict.rows, Oracle::kMostRows);
   // The last row is among the sampled ones, so a fault there shows.
   problem.output()(0, 3, 1499, 47) += 1e-3f;
+  EXPECT_FALSE(oracle.Compare(problem).Passed());
+}
+
+Case LongRecurrence(const char* mechanism, DType dtype) {
+  Case c;
+  c.mechanism = mechanism;
+  c.batch = 3;
+  c.heads = {4, 2};
+  c.lengths = {1100, 1100};
+  c.head_dim = 48;
+  c.dtype = dtype;
+  return c;
+}
+
+TEST(Verify, LongRecurrencesShowTheirFirstAndLastColumns) {
+  const auto pool = MakeThreadPool(1);
+  for (const char* mechanism : {"linear", "retention", "lightning", "mamba2", "gated_linear",
+                                "gated_delta_rule", "rwkv6"}) {
+    Problem problem(LongRecurrence(mechanism, DType::kFloat32), 1);
+    const Oracle oracle(problem);
+    problem.FillOutputWithNan();
+    EXPECT_FALSE(oracle.Compare(problem).Passed()) << mechanism;
+    FindPeer("heed")->prepare(problem, *pool)();
+    const Verdict verdict = oracle.Compare(problem);
+    EXPECT_TRUE(verdict.Passed()) << mechanism << ": " << verdict.max_error << " > "
+                                  << verdict.bound;
+    EXPECT_EQ(verdict.rows, 2 * 4 * 1100);  // of the first and the last batch entry
+    float& last = problem.output()(2, 3, 1099, 47);
+    last += static_cast<float>(2 * verdict.bound) + std::abs(last);
+    EXPECT_FALSE(oracle.Compare(problem).Passed()) << mechanism;
+  }
+}
+
+TEST(Verify, RecurrencesOfTwoBytesMayRoundTheirOutput) {
+  const auto pool = MakeThreadPool(1);
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    Problem problem(LongRecurrence("retention", dtype), 1);
+    const Oracle oracle(problem);
+    FindPeer("heed")->prepare(problem, *pool)();
+    const Verdict verdict = oracle.Compare(problem);
+    EXPECT_TRUE(verdict.Passed()) << verdict.max_error << " > " << verdict.bound;
+    EXPECT_GT(verdict.max_error, 1e-5);
+  }
+}
+
+// A head that forgets fast has small results: an error as small as it is must not hide behind the
+// results of another.
+TEST(Verify, EveryColumnHasABoundOfItsOwn) {
+  const auto pool = MakeThreadPool(1);
+  Problem problem(LongRecurrence("lightning", DType::kBFloat16), 1);
+  const Oracle oracle(problem);
+  FindPeer("heed")->prepare(problem, *pool)();
+  const OwnedTensor& output = problem.stored_output();
+  const int64_t head = 1100 * 48;  // numbers of one
+  const auto largest = [&](int64_t from) {
+    float most = 0;
+    for (int64_t i = 0; i < head; i += 48)
+      most = std::max(most, std::abs(problem.OutputAt(from + i)));
+    return most;
+  };
+  ASSERT_LT(3 * largest(0), largest(3 * head));
+  const float wrong = problem.OutputAt(0) + 0.03f * largest(3 * head) / 4;
+  ASSERT_TRUE(oracle.Compare(problem).Passed());
+  output.halves()[0] = ToBFloat16(wrong).bits;
   EXPECT_FALSE(oracle.Compare(problem).Passed());
 }
 

@@ -37,6 +37,22 @@ HWY_INLINE void MapRow(const float* from, size_t width, float* to, const Map& ma
   if (c < width) hn::StoreN(map(d, hn::LoadN(d, from + c, width - c)), d, to + c, width - c);
 }
 
+// What a state keeps, e^x for x <= 0. It is multiplied by thousands of these, so one error in all
+// of them would add up: near 1, e^x - 1 = x (1 + x / 2 (1 + x / 3 (...))) is added to 1 and rounded
+// once.
+HWY_INLINE VF DecayFactor(DF d, VF x) {
+  const VF one = hn::Set(d, 1.0f);
+  VF series = one;
+  for (float n = 5; n >= 2; --n) series = Fma(hn::Mul(x, hn::Set(d, 1 / n)), series, one);
+  const VF near = Fma(x, series, one);
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, -0.125f)), near, ExpNonPositive(d, x));
+}
+
+// to[c] = DecayFactor(log_decays[c]).
+HWY_NOINLINE inline void DecayFactors(const float* log_decays, size_t width, float* to) {
+  MapRow(log_decays, width, to, [](DF d, VF x) HWY_ATTR { return DecayFactor(d, x); });
+}
+
 inline void ScaleRow(const float* from, size_t width, float factor, float* to) {
   MapRow(from, width, to, [=](DF d, VF x) HWY_ATTR { return hn::Mul(x, hn::Set(d, factor)); });
 }

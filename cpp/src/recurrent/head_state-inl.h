@@ -107,9 +107,8 @@ class HeadState {
     std::fill_n(s_.decays.get(), DecayFloats(count * parts), 1.0f);
     for (size_t i = 0; i < count; ++i) {
       const float* from = &o_.log_decay(b_, h_, first + static_cast<int64_t>(i), 0);
-      MapRow(from, p_.decays_channels ? plan_.dim : 1,
-             s_.decays.get() + i * parts * plan_.decay_step,
-             [](DF d, VF x) HWY_ATTR { return ExpNonPositive(d, x); });
+      DecayFactors(from, p_.decays_channels ? plan_.dim : 1,
+                   s_.decays.get() + i * parts * plan_.decay_step);
     }
   }
 

@@ -255,9 +255,10 @@ class RecurrentLoop : protected HeadState {
   void DecayState(size_t count, float* state) const {
     const size_t width = plan_.rows;
     if (!p_.decays_channels) {
-      float passed = 1.0f;
-      for (size_t i = count; i-- > 0;) passed *= s_.decays.get()[i];
-      return ScaleRow(state, width * plan_.cols, passed, state);
+      // Rounded once: equal factors would be rounded alike in every chunk, which adds up.
+      double passed = 1;
+      for (size_t i = count; i-- > 0;) passed *= double{s_.decays.get()[i]};
+      return ScaleRow(state, width * plan_.cols, static_cast<float>(passed), state);
     }
     const DF d;
     const size_t lanes = hn::Lanes(d);

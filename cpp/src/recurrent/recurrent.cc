@@ -111,8 +111,7 @@ void WriteStep(const RecurrentProblem& p, const TensorView<float>& state, int64_
   HWY_ALIGN float decays[kMaxStepDim];
   FeaturesOfStep(p, Side::kKey, state, b, h, features);
   if (o.log_decay.has_value()) {
-    MapRow(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays,
-           [](DF df, VF x) HWY_ATTR { return ExpNonPositive(df, x); });
+    DecayFactors(&o.log_decay(b, h, 0, 0), p.decays_channels ? dim : 1, decays);
   }
   Token token = {.keys = features,
                  .decays = o.log_decay.has_value() ? decays : nullptr,
