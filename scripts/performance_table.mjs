@@ -81,16 +81,29 @@ function mechanismTable({ rows }) {
   return markdown(head, lines);
 }
 
+/** The row of a cell of a table: there must be one and no second. */
+function cellOf(rows, cell, fits) {
+  const found = rows.filter(fits);
+  if (found.length === 1) return found[0];
+  throw new Error(`${found.length} results for the cell ${cell} of a table, which shows one`);
+}
+
+/** heed's own rows on some threads. */
+const ownRows = ({ rows }, threads) =>
+  rows.filter((row) => row.status === "timed" && row.peer === "heed" && row.threads === threads);
+
 /** One line a case: GFLOP/s of each storage type, float32 of the peak too, and what bfloat16 gains. */
-function typeTable({ rows }) {
-  const timed = rows.filter((row) => row.status === "timed" && row.peer === "heed");
-  const dtypes = [...new Set(timed.map((row) => row.dtype))];
+function typeTable(result, threads) {
+  const timed = ownRows(result, threads);
+  const dtypes = [...new Set(["float32", "bfloat16", ...timed.map((row) => row.dtype)])];
+  const shown = ["head_dim", "q_len", "mask"];
   const lines = timed
     .filter((row) => row.dtype === "float32")
     .map(({ shape }) => {
-      const same = (row) =>
-        ["head_dim", "q_len", "mask"].every((key) => row.shape[key] === shape[key]);
-      const of = (dtype) => timed.find((row) => row.dtype === dtype && same(row));
+      const same = (row) => shown.every((key) => row.shape[key] === shape[key]);
+      const name = shown.map((key) => shape[key]).join(" ");
+      const of = (dtype) =>
+        cellOf(timed, `${dtype} ${name}`, (row) => row.dtype === dtype && same(row));
       const speeds = dtypes.map((dtype) => of(dtype).gflops.toFixed(0));
       const gain = of("float32").ms.median / of("bfloat16").ms.median;
       const peak = percent(of("float32").fraction_of_fma_peak);
@@ -100,25 +113,25 @@ function typeTable({ rows }) {
   return markdown(head, lines);
 }
 
-/** One line a mechanism and mask: GFLOP/s, and the part of the peak, for every head size. */
-function headDimTable({ rows }) {
-  const timed = rows.filter((row) => row.status === "timed" && row.peer === "heed");
+/** One line a mechanism, length and mask: GFLOP/s, and the part of the peak, for every head size. */
+function headDimTable(result, threads) {
+  const timed = ownRows(result, threads);
   const sizes = [...new Set(timed.map((row) => row.shape.head_dim))];
-  const lines = timed
-    .filter((row) => row.shape.head_dim === sizes[0])
-    .map(({ mechanism, shape }) => {
-      const cells = sizes.map((size) => {
-        const same = timed.find(
-          (row) =>
-            row.mechanism === mechanism &&
-            row.shape.mask === shape.mask &&
-            row.shape.head_dim === size,
-        );
-        return `${same.gflops.toFixed(0)}, ${percent(same.fraction_of_fma_peak)}`;
-      });
-      return [`\`${mechanism}\``, shape.mask, ...cells];
+  const lineOf = ({ mechanism, shape }) => [`\`${mechanism}\``, shape.q_len, shape.mask];
+  const lines = new Map(timed.map((row) => [lineOf(row).join(" "), lineOf(row)]));
+  const full = [...lines].map(([name, line]) => {
+    const cells = sizes.map((size) => {
+      const cell = cellOf(
+        timed,
+        `${name} ${size}`,
+        (row) => lineOf(row).join(" ") === name && row.shape.head_dim === size,
+      );
+      return `${cell.gflops.toFixed(0)}, ${percent(cell.fraction_of_fma_peak)}`;
     });
-  return markdown(["mechanism", "mask", ...sizes.map((size) => `head_dim ${size}`)], lines);
+    return [...line, ...cells];
+  });
+  const head = ["mechanism", "length", "mask", ...sizes.map((size) => `head_dim ${size}`)];
+  return markdown(head, full);
 }
 
 function patternTable({ rows, growths, flex }) {
@@ -344,9 +357,10 @@ export function tableOf(result, threads) {
   if (result.machine?.gpu) return deviceTables(result);
   const several = (value) => new Set(result.rows.map(value)).size > 1;
   if (several((row) => row.mechanism)) {
-    return several((row) => row.shape.head_dim) ? headDimTable(result) : mechanismTable(result);
+    if (several((row) => row.shape.head_dim)) return headDimTable(result, threads);
+    return mechanismTable(result);
   }
-  return several((row) => row.dtype) ? typeTable(result) : caseTable(result, threads);
+  return several((row) => row.dtype) ? typeTable(result, threads) : caseTable(result, threads);
 }
 
 function peaks({ probes, machine }, threads) {

@@ -56,8 +56,11 @@ const overFloatCache = (dtype) => (result) => [
 const pattern = (name) => (result) =>
   result.rows.filter((row) => row.case.match(name)).map((row) => row.over_dense);
 
+/** A row that PyTorch has no time for counts as missing. */
 const overFlex = (name) => (result) =>
-  result.rows.filter((row) => row.case.match(name)).map((row) => median(row.flex) / median(row));
+  result.rows
+    .filter((row) => row.case.match(name))
+    .map(({ ms, flex }) => (flex?.ms ? median(flex) / ms.median : Number.NaN));
 
 /** Rows of `npm run bench:web`, and how many times as long the quickest of the others takes. */
 const webRows = ({ rows }, { place, group = "forward", lengths, peer = "heed", threads = 1 }) =>

@@ -95,7 +95,7 @@ test("PlacesAndThreadsStandApart", () => {
 });
 
 /** A timed row of heed-bench with one number of heads. */
-const timed = (mechanism, dtype, head_dim, ms) => ({
+const timed = (mechanism, dtype, head_dim, ms, more = {}) => ({
   mechanism,
   dtype,
   peer: "heed",
@@ -106,14 +106,19 @@ const timed = (mechanism, dtype, head_dim, ms) => ({
   gflops: 300 / ms,
   fraction_of_fma_peak: 2 / ms,
   max_error: 1e-7,
+  ...more,
 });
+
+const benchTable = (rows, threads = 1) =>
+  tableOf({ schema: "heed-bench", rows, peers: [] }, threads);
+const twoThreads = { threads: 2 };
 
 test("StorageTypesAreColumnsBesideEachOther", () => {
   const rows = ["float32", "bfloat16"].map((dtype, i) =>
     timed("attention", dtype, 64, 4 / (i + 1)),
   );
   assert.equal(
-    tableOf({ schema: "heed-bench", rows, peers: [] }, 1),
+    benchTable(rows),
     [
       "| head_dim | length | mask | float32 | bfloat16 | float32 of peak | bfloat16 is faster |",
       "|---:|---:|---:|---:|---:|---:|---:|",
@@ -122,18 +127,59 @@ test("StorageTypesAreColumnsBesideEachOther", () => {
   );
 });
 
+test("StorageTypesAreThoseOfTheThreadsAsked", () => {
+  const rows = [
+    timed("attention", "float32", 64, 4),
+    timed("attention", "bfloat16", 64, 2),
+    timed("attention", "float32", 64, 3, twoThreads),
+    timed("attention", "bfloat16", 64, 1, twoThreads),
+  ];
+  assert.match(benchTable(rows, 1), /\| 75 \| 150 \| 50 % \| 2.00x \|$/);
+  assert.match(benchTable(rows, 2), /\| 100 \| 300 \| 67 % \| 3.00x \|$/);
+});
+
+test("StorageTypesThatLackARowAreNoTable", () => {
+  const rows = [
+    timed("attention", "float32", 64, 4),
+    timed("attention", "bfloat16", 64, 2),
+    timed("attention", "float32", 128, 4),
+  ];
+  assert.throws(() => benchTable(rows), /0 results for the cell bfloat16 128 512 full/);
+  const halves = [timed("attention", "float32", 64, 4), timed("attention", "float16", 64, 4)];
+  assert.throws(() => benchTable(halves), /0 results for the cell bfloat16/);
+});
+
 test("HeadSizesOfMechanismsAreColumns", () => {
-  const rows = ["linear", "retention"].flatMap((id) => [
-    timed(id, "float32", 64, 4),
-    timed(id, "float32", 128, 3),
-  ]);
+  const long = { shape: { head_dim: 64, q_len: 4096, mask: "full" } };
+  const longWide = { shape: { head_dim: 128, q_len: 4096, mask: "full" } };
+  const rows = [
+    timed("linear", "float32", 64, 4),
+    timed("linear", "float32", 64, 2, twoThreads),
+    timed("linear", "float32", 64, 6, long),
+    timed("linear", "float32", 128, 3),
+    timed("linear", "float32", 128, 5, longWide),
+    timed("retention", "float32", 64, 4),
+    timed("retention", "float32", 128, 3),
+  ];
   assert.equal(
-    tableOf({ schema: "heed-bench", rows, peers: [] }, 1),
+    benchTable(rows),
     [
-      "| mechanism | mask | head_dim 64 | head_dim 128 |",
-      "|---:|---:|---:|---:|",
-      "| `linear` | full | 75, 50 % | 100, 67 % |",
-      "| `retention` | full | 75, 50 % | 100, 67 % |",
+      "| mechanism | length | mask | head_dim 64 | head_dim 128 |",
+      "|---:|---:|---:|---:|---:|",
+      "| `linear` | 512 | full | 75, 50 % | 100, 67 % |",
+      "| `linear` | 4096 | full | 50, 33 % | 60, 40 % |",
+      "| `retention` | 512 | full | 75, 50 % | 100, 67 % |",
     ].join("\n"),
   );
+});
+
+test("HeadSizesOfRowsThatTheTableCannotTellApartAreNoTable", () => {
+  const rows = [
+    timed("linear", "float32", 64, 4),
+    timed("linear", "bfloat16", 64, 4),
+    timed("retention", "float32", 64, 4),
+    timed("retention", "float32", 128, 4),
+  ];
+  assert.throws(() => benchTable(rows), /2 results for the cell `linear` 512 full 64/);
+  assert.throws(() => benchTable(rows.slice(1)), /0 results for the cell `linear` 512 full 128/);
 });

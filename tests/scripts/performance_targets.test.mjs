@@ -42,6 +42,15 @@ test("StorageTypesAreComparedCaseByCase", () => {
   assert.deepEqual(target.values({ rows }), [3]);
 });
 
+test("ATimeThatPyTorchLacksIsNoSuccess", () => {
+  const target = targets.find(({ work }) => work.includes("flex attention"));
+  const row = (flex) => ({ case: "window/causal/l4096", ms: { median: 2 }, flex });
+  assert.deepEqual(target.values({ rows: [row({ ms: { median: 5 } })] }), [2.5]);
+  for (const flex of [undefined, {}]) {
+    assert.throws(() => standing(target, target.values({ rows: [row(flex)] })), /lacks a row/);
+  }
+});
+
 test("EveryMissLeadsToASectionOfTheNotes", () => {
   const notes = readFileSync(join(root, "docs/performance_notes.md"), "utf8");
   const anchors = [...notes.matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
