@@ -101,11 +101,11 @@ function lanAddresses() {
 
 // Resolves with { url, urls, close() } once it listens; port 0 takes any free one. Only this machine can
 // ask, or with `lan` every machine in the networks of this one, which gets one thread: plain HTTP
-// isolates no page. `urls` are all addresses, `url` is the first.
-export function serve(folder, port = 0, { isolated = true, lan = false } = {}) {
+// isolates no page. `sent` are headers in place of the policy. `urls` are all addresses, `url` is the first.
+export function serve(folder, port = 0, { isolated = true, lan = false, sent = policy } = {}) {
   const base = resolve(folder);
   const hosts = lan ? lanAddresses() : ["localhost"];
-  const headers = isolated && !lan ? { ...isolation, ...policy } : policy;
+  const headers = isolated && !lan ? { ...isolation, ...sent } : sent;
   const server = createServer((request, response) => answer(base, headers, request, response));
   return new Promise((resolvePromise, reject) => {
     server.once("error", reject);

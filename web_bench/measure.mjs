@@ -60,7 +60,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
  * Rounds run A B C, C B A, ..., so that whatever disturbs the machine disturbs all alike. A sample is
  * as many calls as fill two milliseconds, by the time that a warm call took. Threads that go on spinning
  * for a while when their work is done would take it from the next program: with more than one, `restMs`
- * pass between samples. A program that is alone needs no rest.
+ * pass before every sample. A program that is alone needs no rest.
  * @param {{call: () => unknown, warm: number}[]} candidates
  * @param {{min_reps: number, min_seconds: number, max_seconds: number}} plan
  * @param {number} [restMs]

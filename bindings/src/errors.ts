@@ -27,7 +27,7 @@ export type HeedErrorCode =
 /** Where an error says what it is: a page has the class once for each of the files for browsers. */
 const KIND: symbol = Symbol.for("heed.HeedError");
 
-/** `instanceof`: errors of every copy of the class, but of a class made from it its own alone. */
+/** `instanceof` HeedError holds for errors of every copy of the class; a subclass uses the ordinary check. */
 function hasInstance(this: unknown, value: unknown): boolean {
   if (this !== HeedError) return Function.prototype[Symbol.hasInstance].call(this, value);
   return typeof value === "object" && value !== null && KIND in value;

@@ -11,7 +11,7 @@ import type {
 // Node's own modules are asked for, not imported: Node would make modules of all their names, for a
 // millisecond. What Node 22.0 to 22.2 lack, they have in other ways.
 
-/** Read at once: a promise's three answers would wait while the glue is imported, and compiling for them. */
+/** Read synchronously: a promise's turns would queue behind importing the glue, and compiling would wait for them. */
 async function readFile(url: URL): Promise<Uint8Array> {
   const { readFileSync } = process.getBuiltinModule?.("node:fs") ?? (await import("node:fs"));
   return readFileSync(url);

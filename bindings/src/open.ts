@@ -1,7 +1,7 @@
 import { checkWish, choose, chooseSingle } from "./choose.js";
 import { fail, HeedError } from "./errors.js";
 import { detectFeatures } from "./features.js";
-import type { MemoryGlue } from "./glue.js";
+import type { GlueFactory, MemoryGlue } from "./glue.js";
 import type { Choice } from "./heed.js";
 import type { LoadOptions, LoadProgress } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
@@ -94,13 +94,28 @@ async function compile(
   return compileUrl(toUrl(given), platform, report);
 }
 
+/** Emscripten's glue, once it is there. */
+async function factoryOf(
+  imported: ReturnType<WasmFile["glue"]>,
+  name: string,
+): Promise<GlueFactory> {
+  try {
+    return (await imported).default;
+  } catch (cause) {
+    throw new HeedError(
+      "wasm-load",
+      `heed: the JavaScript of heed-${name}.wasm could not be loaded: ${String(cause)}`,
+      { cause },
+    );
+  }
+}
+
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
-  imported: ReturnType<WasmFile["glue"]>,
+  factory: GlueFactory,
   module: WebAssembly.Module,
   threading: { pthreadPoolSize: number; newThread: WasmFile["newThread"] | undefined },
 ): Promise<Glue> {
-  const { default: factory } = await imported;
   const glue = await new Promise<unknown>((resolve, reject) => {
     const silent = (): void => {};
     const instantiateWasm = (
@@ -151,6 +166,20 @@ function checkBelongs(module: WebAssembly.Module, file: string): void {
   );
 }
 
+/** Why an instance did not start, by what its glue threw. */
+function startError(cause: unknown, name: string): HeedError {
+  if (cause instanceof RangeError) {
+    return new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
+  }
+  // A page starts workers of its own origin alone.
+  if (cause instanceof Error && cause.name === "SecurityError") {
+    const why = `threads: the page may not start workers of heed's files: ${cause.message}`;
+    return new HeedError("unsupported", why, { cause });
+  }
+  const why = `heed: heed-${name}.wasm does not fit this version's JavaScript: ${String(cause)}`;
+  return new HeedError("wasm-load", why, { cause });
+}
+
 /** Compiles, checks and instantiates a file. */
 export async function open<Glue extends MemoryGlue>(
   file: FileKey,
@@ -163,18 +192,13 @@ export async function open<Glue extends MemoryGlue>(
   const imported = glue();
   imported.catch(() => {});
   const module = await compile(file, options, platform);
-  checkBelongs(module, fileName(file, platform));
+  const name = fileName(file, platform);
+  checkBelongs(module, name);
+  const factory = await factoryOf(imported, name);
   try {
-    return await instantiate<Glue>(imported, module, { pthreadPoolSize: threads - 1, newThread });
+    return await instantiate<Glue>(factory, module, { pthreadPoolSize: threads - 1, newThread });
   } catch (cause) {
-    if (cause instanceof RangeError) {
-      throw new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
-    }
-    throw new HeedError(
-      "wasm-load",
-      `heed: heed-${fileName(file, platform)}.wasm does not fit this version's JavaScript: ${String(cause)}`,
-      { cause },
-    );
+    throw startError(cause, name);
   }
 }
 

@@ -13,19 +13,23 @@ export interface Page {
   to: string;
 }
 
-export type Bundler = (page: Page) => Promise<void>;
+/** Gives the files that it has read. */
+export type Bundler = (page: Page) => Promise<string[]>;
 
-export async function bundleWithVite({ folder, to }: Page): Promise<void> {
+export async function bundleWithVite({ folder, to }: Page): Promise<string[]> {
+  const read: string[] = [];
   await vite({
     root: folder,
     base: "./",
     configFile: false,
     logLevel: "error",
     build: { outDir: to, emptyOutDir: true },
+    plugins: [{ name: "files-read", moduleParsed: ({ id }) => void read.push(id) }],
   });
+  return read;
 }
 
-export function bundleWithWebpack({ folder, to }: Page): Promise<void> {
+export function bundleWithWebpack({ folder, to }: Page): Promise<string[]> {
   const compiler = webpack({
     mode: "production",
     context: folder,
@@ -38,30 +42,34 @@ export function bundleWithWebpack({ folder, to }: Page): Promise<void> {
   return new Promise((resolve, reject) => {
     compiler.run((error, stats) => {
       const problem = error ?? stats?.toJson({ all: false, errors: true }).errors?.[0]?.message;
-      compiler.close(() => (problem ? reject(new Error(String(problem))) : resolve()));
+      const read = [...(stats?.compilation.fileDependencies ?? [])];
+      compiler.close(() => (problem ? reject(new Error(String(problem))) : resolve(read)));
     });
   });
 }
 
-export async function bundleWithRollup({ folder, to }: Page): Promise<void> {
+export async function bundleWithRollup({ folder, to }: Page): Promise<string[]> {
   const bundle = await rollup({ input: join(folder, "main.js"), plugins: [nodeResolve()] });
   await bundle.write({ dir: to, format: "es" });
   await bundle.close();
   copyHtml(folder, to);
   copyWasm(folder, to);
+  return bundle.watchFiles;
 }
 
-export async function bundleWithEsbuild({ folder, to }: Page): Promise<void> {
-  await esbuild({
+export async function bundleWithEsbuild({ folder, to }: Page): Promise<string[]> {
+  const { metafile } = await esbuild({
     entryPoints: [join(folder, "main.js")],
     bundle: true,
     splitting: true,
     format: "esm",
     outdir: to,
     logLevel: "error",
+    metafile: true,
   });
   copyHtml(folder, to);
   copyWasm(folder, to);
+  return Object.keys(metafile.inputs);
 }
 
 /** Rollup and esbuild leave addresses as they are: the files have to lie beside the bundle. */

@@ -7,6 +7,7 @@ import vm from "node:vm";
 import type { Browser } from "@playwright/test";
 import { createServer } from "vite";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { serve } from "../../scripts/serve.mjs";
 import {
   type Bundler,
   bundleForEdge,
@@ -47,6 +48,10 @@ async function build(bundler: Bundler, name: string, script: string, entry?: str
   return to;
 }
 
+/** The names of heed's own files among some paths. */
+const ofHeed = (paths: string[]): string[] =>
+  paths.flatMap((path) => /\/heed\/dist\/(\w+\.js)$/.exec(path)?.[1] ?? []);
+
 const scriptsIn = (folder: string): string =>
   filesIn(folder)
     .filter((name) => /\.m?js$/.test(name))
@@ -71,6 +76,16 @@ describe.each([
     expect(result).toMatchObject({ threads: 1, value: NEAR });
     expect(scriptsIn(to)).not.toMatch(/require\("|node:fs["`]|worker_threads/);
   });
+
+  it.each(["heed", "heed/core", "heed/training"])(
+    "takes what it needs of %s's modules",
+    async (entry) => {
+      const folder = makePage(`${tool}-${entry.slice(5)}-modules`, "main.js", entry);
+      const read = ofHeed(await bundler({ folder, to: join(folder, "dist") }));
+      expect(read).toContain("errors.js");
+      expect(read.filter((name) => /^(browser|node)/.test(name))).toEqual([]);
+    },
+  );
 
   it("builds a page with heed inside its script, and no file beside it", async () => {
     const folder = makePage(`${tool}-inline`, "inline.js");
@@ -175,6 +190,61 @@ describe.each([
     const { result: plain } = await showPage(browser, folder, "", false);
     const single = { threads: 1, value: NEAR };
     expect(plain).toMatchObject({ isolated: false, own: single, spawned: single });
+  });
+});
+
+describe("a page whose heed lies on another origin", () => {
+  const anyPage = {
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+  };
+
+  /** What a module of a worker in an isolated page of its own says; `$` is where heed lies. */
+  async function ask(name: string, script: string) {
+    const folder = makePage(`elsewhere-${name}`, "main.js");
+    const elsewhere = await serve(join(packed.folder, "node_modules/heed/dist"), 0, {
+      sent: anyPage,
+    });
+    const host = await serve(folder, 0, { sent: {} });
+    const main = `import { show } from "./attend.js";
+      new Worker("./asks.js", { type: "module" }).onmessage = ({ data }) => show(data);`;
+    writeFileSync(join(folder, "main.js"), main);
+    const shared = `const failed = (error) => ({ name: error.name, code: error.code, message: error.message });
+      const [q, k, v] = [[[1, 0]], [[1, 0], [0, 1]], [[1], [0]]];`;
+    writeFileSync(join(folder, "asks.js"), script.replaceAll("$", elsewhere.url) + shared);
+    try {
+      return (await showUrl(browser, host.url)).result;
+    } finally {
+      host.close();
+      elsewhere.close();
+    }
+  }
+
+  it("attends with one thread, and is told why it cannot have more", async () => {
+    const result = await ask(
+      "load",
+      `import { load } from "$browser.js";
+       Promise.all([load(), load({ threads: 2 }).catch((error) => failed(error))]).then(([heed, refused]) => {
+         const { output } = heed.attention(q, k, v);
+         const { threads, reasons } = heed;
+         postMessage({ isolated: crossOriginIsolated, threads, reasons, refused, value: output.toNested()[0][0] });
+       });`,
+    );
+    expect(result).toMatchObject({ isolated: true, threads: 1 });
+    expect(result.value).toBeCloseTo(0.67, 2);
+    expect(result.reasons).toMatchObject({ threads: "the threads could not be started" });
+    expect(result.refused).toMatchObject({ name: "HeedError", code: "unsupported" });
+    expect((result.refused as Error).message).toContain("may not start workers");
+  });
+
+  it("is told to make heed's worker itself", async () => {
+    const result = await ask(
+      "spawn",
+      `import { spawn } from "$browser_worker.js";
+       spawn().then(() => postMessage({}), (error) => postMessage(failed(error)));`,
+    );
+    expect(result).toMatchObject({ name: "HeedError", code: "unsupported" });
+    expect(result.message).toContain("worker: the page may not start heed's own");
   });
 });
 

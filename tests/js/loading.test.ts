@@ -164,6 +164,20 @@ describe("load", () => {
   });
 });
 
+describe("JavaScript that cannot be fetched", () => {
+  it("is what the error is about, not the WebAssembly", async () => {
+    const gone = () => Promise.reject(new TypeError("error loading the module"));
+    const none = { "simd-threads": gone, "relaxed-threads": gone };
+    const files = { ...fullFiles, simd: { ...fullFiles.simd, glue: gone } };
+    const open = makeLoad(node("full", files, none));
+    const words = [
+      "the JavaScript of heed-simd.wasm could not be loaded",
+      "error loading the module",
+    ];
+    await expectRejection("wasm-load", words, () => open({ simd: "plain", threads: 1 }));
+  });
+});
+
 describe("threads that cannot be used", () => {
   /** Glue whose module refuses threads, and how often its workers were stopped. */
   function refusing(name: string) {

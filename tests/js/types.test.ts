@@ -42,6 +42,7 @@ describe("the published types", () => {
     expect(compile("keep.ts", ...options)).toBe("");
     expect(compile("rows.ts", ...options)).toBe("");
     expect(compile("worker.ts", ...options)).toBe("");
+    expect(compile("browser.ts", ...options)).toBe("");
   });
 
   it("work with using, fetch and WebAssembly where the libraries know them", () => {
