@@ -84,10 +84,12 @@ export function choose(wish: Wish, features: Features, limit: ThreadLimit): Choi
     reasons: { threads: threads.reason, simd: simd.reason, ...why },
   });
   const choices = [make(simd.simd, threads.count, {})];
-  const single = { threads: "the threads could not be started" };
-  if (wish.threads === "auto" && threads.count > 1) choices.push(make(simd.simd, 1, single));
+  const mayBeSingle = wish.threads === "auto" && threads.count > 1;
+  const single = mayBeSingle ? { threads: "the threads could not be started" } : {};
+  if (mayBeSingle) choices.push(make(simd.simd, 1, single));
   if (wish.simd === "auto" && simd.simd === "relaxed") {
-    choices.push(make("plain", 1, { ...single, simd: "relaxed SIMD failed its self-test" }));
+    const why = { ...single, simd: "relaxed SIMD could not be used" };
+    choices.push(make("plain", mayBeSingle ? 1 : threads.count, why));
   }
   return choices;
 }

@@ -1,4 +1,3 @@
-import { HeedError } from "./errors.js";
 import type { WorkerEvents, WorkerPort } from "./remote_client.js";
 import type { RemoteHeed } from "./remote_heed.js";
 import type { FromWorker } from "./remote_messages.js";
@@ -18,21 +17,8 @@ function portOf(worker: Worker, events: WorkerEvents): WorkerPort {
   };
 }
 
-/** A page starts workers of its own origin alone, and of those that its policy allows. */
-function startOwn(makeWorker: () => Worker): Worker {
-  try {
-    return makeWorker();
-  } catch (cause) {
-    throw new HeedError(
-      "unsupported",
-      `worker: the page may not start heed's own, give a function that makes one: ${String(cause)}`,
-      { cause },
-    );
-  }
-}
-
 /** The `spawn` of browsers; `makeWorker` starts the file that belongs to the entry point. */
 export const makeWebSpawn = (
   makeWorker: () => Worker,
 ): ((options?: SpawnOptions) => Promise<RemoteHeed>) =>
-  makeSpawn((make) => (events) => portOf((make?.() ?? startOwn(makeWorker)) as Worker, events));
+  makeSpawn((make) => (events) => portOf((make?.() ?? makeWorker()) as Worker, events));

@@ -253,6 +253,13 @@ describe("the choice of a variant", () => {
     expect(variants({ ...auto, ownFile: true }, all, many)).toEqual(["simd 1"]);
   });
 
+  it("does not give up threads that were asked for, nor says so where there were none", () => {
+    const asked = { ...auto, threads: 2 };
+    expect(variants(asked, all, many)).toEqual(["relaxed-threads 2", "simd-threads 2"]);
+    const reasons = choose(auto, all, one).map((choice) => choice.reasons.threads);
+    expect(reasons).toEqual(["not isolated", "not isolated"]);
+  });
+
   it("does what it was told, and says why it could not", () => {
     expect(variants({ ...auto, threads: 3, simd: "plain" }, all, many)).toEqual(["simd-threads 3"]);
     const [single] = choose({ ...auto, threads: 4 }, all, one);
