@@ -278,8 +278,8 @@ class BlockLoop : private ScoreBlock {
 #endif
   }
 
-  // What AddToScaled and WriteOutput() do to the only sums of a row: -0, of products that are next to
-  // nothing, becomes 0 before it is divided.
+  // What AddToScaled and WriteOutput() do to the only sums of a row: -0, of products that are next
+  // to nothing, becomes 0 before it is divided.
   struct WriteScaled {
     const float* factors;
     HWY_INLINE void operator()(DF d, VF acc, float* HWY_RESTRICT to, size_t r) const {
@@ -349,7 +349,7 @@ class BlockLoop : private ScoreBlock {
     const size_t cols = PanelCols();
     const size_t end = std::min(tile.last, tile.num_keys);
     for (size_t i = 0; i < tile.num_rows; ++i) {
-      const uint8_t* visible = scratch_.visible.data() + i * kTileKeys;
+      const uint8_t* visible = scratch_.visible.get() + i * kTileKeys;
       float* HWY_RESTRICT output = scratch_.output.get() + (r + i) * plan_.v_cols;
       for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
         const float* values = packed.v + c / cols * cols * plan_.ValueRowsPacked() + c % cols;

@@ -295,7 +295,7 @@ struct Scratch {
   std::vector<Row> rows;
   std::vector<size_t> run_ends;   // of the rows that see the same keys, from each row on
   std::vector<KeyBits> key_bits;  // what each row of a score tile sees; only used by cell plugs
-  std::vector<uint8_t> visible;   // of one score tile; only used when values are not finite
+  std::unique_ptr<uint8_t[]> visible;  // of one score tile; only used when values are not finite
   // Only for normalisers that need whole rows (row_loop-inl.h).
   AlignedFloats row_buffer;        // [tile][row][kTileKeys]
   AlignedFloats row_scratch;       // what the plug asked for
@@ -313,7 +313,7 @@ struct Scratch {
     rows.resize(most);
     run_ends.resize(most);
     key_bits.resize(kScoreRows);
-    visible.resize(std::min(most, kScoreRows) * kTileKeys);
+    visible = std::make_unique<uint8_t[]>(std::min(most, kScoreRows) * kTileKeys);
     if (plan.plugs.rows == nullptr) return;
     row_buffer = AlignedFloats(plan.BufferFloats());
     row_scratch = AlignedFloats(plan.plugs.rows->ScratchFloats());

@@ -106,10 +106,10 @@ HWY_NOINLINE inline void DotStoredKeys([[maybe_unused]] DType dtype, const Store
 // The lanes of kRows queries, [kRows][depth], times kKeys keys, four vectors a query; kLoaded
 // vectors of a key come from one load. One key at a time, and each vector of it by an instruction
 // of its own: then the processor's prefetchers see one stream, in steps of a row, and run as far
-// ahead as when memory is only read. Several keys share loads of queries. That is better for
-// vectors of four, which take so many instructions, and for two-byte numbers in vectors of 16: one
-// key at a time waits for loads, one a cycle (Zen 4). Two keys are asked for ahead, as two streams
-// are not followed.
+// ahead as when memory is only read. Two keys share loads of queries. That is better for vectors of
+// four, which take so many instructions, and for two-byte numbers in vectors of 16: one key at a
+// time waits for loads, one a cycle (Zen 4). The latter are asked for ahead. Four vectors of four
+// keys are no quicker from a cache, and take a third longer from memory.
 template <class T, size_t kLoaded, size_t kRows, size_t kKeys>
 HWY_INLINE void DotSomeKeys(const void* const* keys, const float* scales,
                             const float* HWY_RESTRICT queries, size_t depth,
@@ -160,7 +160,7 @@ HWY_INLINE void DotFourKeys(const StoredRows& keys, size_t c, const float* HWY_R
   const DF d;
   HWY_ALIGN float lanes[kRows * 4 * kLanes];
   constexpr size_t kLongKeys = kLanes == 16 && sizeof(T) == 2 ? 2 : 1;
-  constexpr size_t kKeys = kLanes > 4 ? kLongKeys : kRows == 1 ? 4 : 2;
+  constexpr size_t kKeys = kLanes > 4 ? kLongKeys : 2;
   for (size_t i = 0; i < 4; i += kKeys) {
     DotSomeKeys<T, kLoaded, kRows, kKeys>(keys.rows + c + i, keys.scales + c + i, queries, depth,
                                           lanes + i * kLanes);

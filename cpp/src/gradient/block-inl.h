@@ -310,7 +310,7 @@ class GradientBlock : private ScoreBlock {
     const size_t key = static_cast<size_t>(weights.key_begin);
     const PanelRows d_out = PanelRows{own_.d_out_rows.get(), num_rows_, plan_.v_cols}.From(r);
     if (g_.wants_v) {
-      const uint8_t* visible = scratch_.visible.data();
+      const uint8_t* visible = scratch_.visible.get();
       float* to = sums.v + key * plan_.v_cols;
       d_out_finite_ ? AddRows(weights, d_out, to) : AddVisibleRows(weights, visible, d_out, to);
     }
@@ -327,7 +327,7 @@ class GradientBlock : private ScoreBlock {
   void AddScoreProducts(const ScoreTile& d_scores, const GradientTile& keys, const PartSums& sums,
                         size_t r) {
     const size_t key = static_cast<size_t>(d_scores.key_begin);
-    const uint8_t* visible = scratch_.visible.data();
+    const uint8_t* visible = scratch_.visible.get();
     if (g_.wants_k) {
       const PanelRows queries = PanelRows{own_.query_rows.get(), num_rows_, g_.k_cols}.From(r);
       float* to = sums.k + key * g_.k_cols;
