@@ -1,5 +1,5 @@
 // One variant of the package against its float64 reference, over all mechanisms that take q, k and v alone.
-import { load } from "../package/index.js";
+import { load } from "../package/browser.js";
 
 const SHAPE = [1, 2, 33, 16];
 /** What heed documents for attention, ten times as much for mechanisms that sum states or features. */
