@@ -208,7 +208,14 @@ inline void PackQueryGroup(const float* const* rows, size_t count, size_t width,
   if (count == kTileRows) return PackWholeGroup(rows, width, factor, to);
 #endif
   TransposeRows(rows, count, width, to, count);
-  for (size_t i = 0; i < count * width; ++i) to[i] *= factor;
+  const DF d;
+  const VF times = hn::Set(d, factor);
+  const size_t floats = count * width;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= floats; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, to + i), times), d, to + i);
+  }
+  for (; i < floats; ++i) to[i] *= factor;
 }
 
 }  // namespace HWY_NAMESPACE
