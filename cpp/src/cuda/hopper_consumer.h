@@ -69,11 +69,14 @@ class HopperConsumer {
   static constexpr int kDim = Shape::kDim;
   static constexpr int kValueDim = Shape::kValueDim;
   static constexpr int kKeys = Shape::kKeys;
-  static constexpr int kScores = kKeys / 2;
+  static constexpr int kPartKeys = Shape::kPartKeys;
+  static constexpr int kScores = kPartKeys / 2;
   static constexpr int kOut = kValueDim / 2;
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));  // numbers of 16 bytes
+  // Columns of values whose sums of float8 are taken at once.
+  static constexpr int kStretch = kValueDim <= 128 ? kValueDim : 64;
   // What weights are multiplied by: 2^kLift, and its inverse.
   static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
   static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
@@ -154,7 +157,7 @@ class HopperConsumer {
     group_.template MmaWait<0>();
     HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
-      Weigh(tile);
+      Weigh(tile * kKeys);
       group_.template MmaWait<0>();  // the values of the tile before
       if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
       ShrinkSums();
@@ -162,7 +165,7 @@ class HopperConsumer {
       values = turn_;
       turn_.Advance();
       group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
-      if (!IsWhole(tile)) KeepPoisonOut(tile, values.stage);
+      if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
       if (tile + 1 == tiles.end) break;
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       IssueScores(turn_.stage);
@@ -175,41 +178,47 @@ class HopperConsumer {
   }
 
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a
-  // tile apart from those of all tiles leave no registers for the next scores.
+  // part apart from those of all parts leave no registers for the next scores.
   HEED_DEVICE void VisitTilesInTurn(TileSpan tiles) {
     HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
-      IssueScores(turn_.stage);
-      group_.template MmaWait<0>();
-      group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
-      Weigh(tile);
-      PackWeights();
-      group_.WaitForPhase(Barriers::ValuesFull(turn_.stage), turn_.parity);
-      if (!IsWhole(tile)) KeepPoisonOut(tile, turn_.stage);
-      IssueTransposedValues(turn_.stage);
-      group_.template MmaWait<0>();
-      group_.ArriveWarps(Barriers::ValuesEmpty(turn_.stage));
-      AddTile();
+      HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
+        const int32_t first = tile * kKeys + part * kPartKeys;
+        IssueScores(turn_.stage, part);
+        group_.template MmaWait<0>();
+        if (part + 1 == Shape::kParts) group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
+        Weigh(first);
+        PackWeights();
+        if (part == 0) group_.WaitForPhase(Barriers::ValuesFull(turn_.stage), turn_.parity);
+        if (!IsWhole(first)) KeepPoisonOut(first, turn_.stage, part);
+        HEED_UNROLL for (int column = 0; column < kValueDim; column += kStretch) {
+          IssueTransposedValues(turn_.stage, part, column);
+          group_.template MmaWait<0>();
+          const bool last = part + 1 == Shape::kParts && column + kStretch == kValueDim;
+          if (last) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.stage));
+          AddSums(column);
+        }
+      }
       turn_.Advance();
     }
   }
 
-  // Does every row see every key of the tile?
-  HEED_DEVICE bool IsWhole(int32_t tile) const {
-    const int64_t first = static_cast<int64_t>(tile) * kKeys;
-    return first >= all_.begin && first + kKeys <= all_.end;
+  // Does every row see every key of the part that begins with key `first`?
+  HEED_DEVICE bool IsWhole(int32_t first) const {
+    return first >= all_.begin && int64_t{first} + kPartKeys <= all_.end;
   }
 
-  HEED_DEVICE void IssueScores(int stage) {
+  HEED_DEVICE void IssueScores(int stage, int part = 0) {
     group_.MmaFence();
     constexpr int kRowBytes = kDim * static_cast<int>(sizeof(Element));
     HEED_UNROLL for (int byte = 0; byte < kRowBytes; byte += 32) {
       const int panel = byte / kPanelBytes;
       const int column = byte % kPanelBytes;
       const int q = Shape::QueriesAt(own_) + panel * kGroupRows * kPanelBytes + column;
-      const int k = Shape::KeysAt(stage) + panel * Shape::kPanelOfKeys + column;
-      group_.template MmaShared<kKeys>(Element{}, scores_, group_.Matrix(q, 16),
-                                       group_.Matrix(k, 16), byte != 0);
+      const int k = Shape::KeysAt(stage) + panel * Shape::kPanelOfKeys +
+                    part * kPartKeys * kPanelBytes + column;
+      group_.template MmaShared<kPartKeys>(Element{}, scores_, group_.Matrix(q, 16),
+                                           group_.Matrix(k, 16), byte != 0);
     }
     group_.MmaCommit();
   }
@@ -224,42 +233,43 @@ class HopperConsumer {
     group_.MmaCommit();
   }
 
-  // The weighted values of a tile of float8 alone: tensor cores add in fewer bits than float32 has
-  // (docs/cuda.md), so sums of many tiles are not left to them.
-  HEED_DEVICE void IssueTransposedValues(int stage) {
+  // Weighted values of a part of a tile of float8 alone, from a column on: tensor cores add in
+  // fewer bits than float32 has (docs/cuda.md), so sums of many tiles are not left to them.
+  HEED_DEVICE void IssueTransposedValues(int stage, int part, int column) {
     group_.MmaFence();
-    HEED_UNROLL for (int position = 0; position < kKeys; position += 32) {
-      const int v = Shape::ValuesAt(stage) + position;
-      group_.template MmaRegisters<kValueDim>(Element{}, TileSums(), weights_, position / 8,
-                                              group_.Matrix(v, 16), position != 0);
+    HEED_UNROLL for (int position = 0; position < kPartKeys; position += 32) {
+      const int v = Shape::ValuesAt(stage) + column * kPanelBytes + part * kPartKeys + position;
+      group_.template MmaRegisters<kStretch>(Element{}, PartSums(), weights_, position / 8,
+                                             group_.Matrix(v, 16), position != 0);
     }
     group_.MmaCommit();
   }
   // They lie where the scores were, if there are as many.
-  HEED_DEVICE auto& TileSums() {
-    if constexpr (kOut == kScores) {
+  HEED_DEVICE auto& PartSums() {
+    if constexpr (kStretch / 2 == kScores) {
       return scores_;
     } else {
-      return tile_sums_;
+      return part_sums_;
     }
   }
-  HEED_DEVICE void AddTile() {
+  HEED_DEVICE void AddSums(int column) {
     group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kOut; ++n) {
-        out_(t, n) = fmaf(out_(t, n), shrink_(t, n % 4 / 2), TileSums()(t, n));
+      HEED_UNROLL for (int n = 0; n < kStretch / 2; ++n) {
+        float& sum = out_(t, column / 2 + n);
+        sum = fmaf(sum, shrink_(t, n % 4 / 2), PartSums()(t, n));
       }
     });
   }
 
   // Scores become weights, and join the sums of their rows. A score s stands for s to_base_2_ in
   // base 2: without softcap and ALiBi the scale joins that one multiplication.
-  HEED_DEVICE void Weigh(int32_t tile) {
+  HEED_DEVICE void Weigh(int32_t first) {
     if (p_.softcap != 0) CapScores();
-    if (p_.alibi_slopes != nullptr) AddAlibi(tile);
+    if (p_.alibi_slopes != nullptr) AddAlibi(first);
     if constexpr (Shape::kIsFloat8) {
       if (p_.softcap == 0 && p_.alibi_slopes == nullptr && !(scale_ > 0)) ScaleScores();
     }
-    if (!IsWhole(tile)) Hide(tile);
+    if (!IsWhole(first)) Hide(first);
     Registers<float, 2> highest;
     group_.Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) highest(t, half) = kMinusInfinity;
@@ -299,10 +309,10 @@ class HopperConsumer {
     });
   }
   // After softcap, which brings the scale in.
-  HEED_DEVICE void AddAlibi(int32_t tile) {
+  HEED_DEVICE void AddAlibi(int32_t part_first) {
     const float factor = p_.softcap != 0 ? 1.0f : scale_;
     group_.Each([&](int t) {
-      const int first = FirstKey(t, tile);
+      const int first = FirstKey(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         const int half = n % 4 / 2;
         const float distance = static_cast<float>(position_(t, half) - first - Apart(n));
@@ -312,17 +322,17 @@ class HopperConsumer {
   }
 
   // Hidden scores are -inf.
-  HEED_DEVICE void Hide(int32_t tile) {
+  HEED_DEVICE void Hide(int32_t part_first) {
     group_.Each([&](int t) {
-      const int first = FirstKey(t, tile);
+      const int first = FirstKey(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         if (!Sees(t, first, n)) scores_(t, n) = kMinusInfinity;
       }
     });
   }
   // Score n is that of key first + Apart(n); half a warp's row has every eighth pair of keys.
-  HEED_DEVICE int FirstKey(int t, int32_t tile) {
-    return Group::Opaque(tile * kKeys + AccumulatorCol(t % kWarp, 0));
+  HEED_DEVICE int FirstKey(int t, int32_t part_first) {
+    return Group::Opaque(part_first + AccumulatorCol(t % kWarp, 0));
   }
   HEED_DEVICE bool Sees(int t, int first, int n) {
     const int half = n % 4 / 2;
@@ -356,40 +366,48 @@ class HopperConsumer {
     });
   }
 
-  // In a tile where some key is hidden from some row of the block, 0 times a value that is not
+  // In a part where some key is hidden from some row of the block, 0 times a value that is not
   // finite must not join: such values are taken out, and added to the rows that see them alone. The
   // others get the bits that they would have without. Both groups come here together.
-  HEED_DEVICE void KeepPoisonOut(int32_t tile, int stage) {
+  HEED_DEVICE void KeepPoisonOut(int32_t first, int stage, int part) {
     const bool poison = group_.AnyOfConsumers([&](int t) {
       bool found = false;
-      EachChunk(t, stage, [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
+      EachChunk(t, stage, part,
+                [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
       return found;
     });
     if (!poison) return;
-    AddPoison(tile, stage);
+    AddPoison(first, stage, part);
     group_.SyncConsumers();  // both have read it
     group_.Each([&](int t) {
-      EachChunk(t, stage, [&](int at) { ClearPoison(group_, Element{}, t, at); });
+      EachChunk(t, stage, part, [&](int at) { ClearPoison(group_, Element{}, t, at); });
     });
     group_.FenceProxyAsync();
     group_.SyncConsumers();
   }
-  // Calls body(at) for the thread's share of the chunks of the values: a half for each group.
+  // Calls body(at) for the thread's share of the chunks of a part's values: a half for each group.
   template <class Body>
-  HEED_DEVICE void EachChunk(int t, int stage, const Body& body) {
+  HEED_DEVICE void EachChunk(int t, int stage, int part, const Body& body) {
     constexpr int kHalf = Shape::kValueBytes / kConsumers;
-    HEED_NO_UNROLL for (int at = t * 16; at < kHalf; at += kGroupThreads * 16) {
-      body(Shape::ValuesAt(stage) + own_ * kHalf + at);
+    const int values = Shape::ValuesAt(stage) + own_ * kHalf;
+    HEED_NO_UNROLL for (int at = t * 16; at < kHalf / Shape::kParts; at += kGroupThreads * 16) {
+      if constexpr (Shape::kParts == 1) {
+        body(values + at);
+      } else {  // transposed: a part is a stretch of every row
+        constexpr int kPartBytes = kPanelBytes / Shape::kParts;
+        body(values +
+             SwizzledByte(kValueDim, at / kPartBytes, part * kPartBytes + at % kPartBytes));
+      }
     }
   }
 
   // Adds what values that are not finite do to the rows that see their keys; 0 times one is NaN.
-  HEED_DEVICE void AddPoison(int32_t tile, int stage) {
+  HEED_DEVICE void AddPoison(int32_t part_first, int stage, int part) {
     Registers<uint32_t, kWords> visible, positive;  // a bit for each score
     group_.Each([&](int t) {
       HEED_UNROLL for (int word = 0; word < kWords; ++word) visible(t, word) = positive(t, word) =
           0;
-      const int first = FirstKey(t, tile);
+      const int first = FirstKey(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         if (Sees(t, first, n)) visible(t, n / 32) |= 1u << n % 32;
         if (scores_(t, n) > 0) positive(t, n / 32) |= 1u << n % 32;
@@ -410,7 +428,8 @@ class HopperConsumer {
           }
           HEED_UNROLL for (int n = 0; n < kOut; ++n) {
             const int half = n % 4 / 2;
-            const Element value = ValueAt(t, stage, 64 * word + key, Apart(n), column);
+            const Element value =
+                ValueAt(t, stage, part * kPartKeys + 64 * word + key, Apart(n), column);
             if (!IsNotFinite(Element{}, value.bits) || !sees[half]) continue;
             out_(t, n) += ToFloat(value) * weight[half];
           }
@@ -464,7 +483,7 @@ class HopperConsumer {
   Turn turn_;    // of the next keys
 
   Registers<float, kScores> scores_;          // then weights
-  Registers<float, kOut> tile_sums_;          // of float8, where scores_ has no room for them
+  Registers<float, kStretch / 2> part_sums_;  // of float8, where scores_ is no place for them
   Registers<uint32_t, kScores / 2> weights_;  // rounded, for the product
   Registers<float, kOut> out_;                // sums of weighted values
   Registers<float, 2> row_max_;               // in base 2, alike in a quad

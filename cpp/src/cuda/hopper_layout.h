@@ -89,7 +89,11 @@ struct HopperShape {
   }
   static constexpr int kDim = kDim_;
   static constexpr int kValueDim = kValueDim_;
-  static constexpr int kKeys = kValueDim <= 128 ? 128 : 64;  // of a tile
+  // Keys of a tile, and those of it that a consumer takes at once. Rows of transposed values are
+  // 128 keys long, of which registers have no room for as many scores beside 256 columns.
+  static constexpr int kKeys = kIsFloat8 || kValueDim <= 128 ? 128 : 64;
+  static constexpr int kPartKeys = kValueDim <= 128 ? 128 : 64;
+  static constexpr int kParts = kKeys / kPartKeys;
   static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
   static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;

@@ -66,12 +66,11 @@ TileMap MapOf(const StoredTensor& t, uint32_t rows) {
 
 bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
-  const bool is_float8 = p.q.dtype == DType::kFloat8E4M3;
-  const bool narrow = is_float8 || p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
-  const int64_t most = is_float8 ? kMaxFloat8Dim : kMaxHopperDim;
+  const bool narrow = p.q.dtype == DType::kFloat8E4M3 || p.q.dtype == DType::kFloat16 ||
+                      p.q.dtype == DType::kBFloat16;
   const bool intervals = call.seen.patterns.ids == nullptr && call.seen.row_lengths == nullptr;
   return narrow && intervals && call.table == nullptr &&
-         std::max(p.head_dim, p.head_dim_v) <= most && HasHopperSockets(p, call.arrays) &&
+         std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasHopperSockets(p, call.arrays) &&
          HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
 }
 
@@ -95,9 +94,11 @@ HopperPlan::HopperPlan(const DeviceProblem& call) {
   columns_ = HopperColumnsOf(p.head_dim, p.head_dim_v);
   row_blocks_ = RowBlocksOf(p);
   units_ = p.batch * p.num_kv_heads;
-  WithHopperShape<BFloat16>(columns_, [&](auto shape) {
-    keys_ = MapOf(p.k, decltype(shape)::kKeys);
-    values_ = MapOf(p.v, decltype(shape)::kKeys);
+  WithHopperElement(p.q.dtype, [&](auto element) {
+    WithHopperShape<decltype(element)>(columns_, [&](auto shape) {
+      keys_ = MapOf(p.k, decltype(shape)::kKeys);
+      values_ = MapOf(p.v, decltype(shape)::kKeys);
+    });
   });
 }
 

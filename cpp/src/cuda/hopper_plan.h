@@ -4,7 +4,6 @@
 #define HEED_SRC_CUDA_HOPPER_PLAN_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/plan.h"
@@ -36,7 +35,6 @@ struct HopperColumns {
   int values;
 };
 inline constexpr int64_t kMaxHopperDim = 256;
-inline constexpr int64_t kMaxFloat8Dim = 128;
 // The smallest kernel for the call, head_dim and head_dim_v at most kMaxHopperDim.
 HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v);
 
@@ -70,13 +68,9 @@ void WithHopperElement(DType dtype, const Body& body) {
 template <class T, class Body>
 void WithHopperShape(HopperColumns columns, const Body& body) {
   if (columns.keys == 64) return body(HopperShape<T, 64, 64>());
-  if constexpr (std::is_same_v<T, Float8E4M3>) {
-    body(HopperShape<T, 128, 128>());
-  } else {
-    if (columns.keys == 128) return body(HopperShape<T, 128, 128>());
-    if (columns.keys == 192) return body(HopperShape<T, 192, 128>());
-    body(HopperShape<T, 256, 256>());
-  }
+  if (columns.keys == 128) return body(HopperShape<T, 128, 128>());
+  if (columns.keys == 192) return body(HopperShape<T, 192, 128>());
+  body(HopperShape<T, 256, 256>());
 }
 
 }  // namespace heed::cuda

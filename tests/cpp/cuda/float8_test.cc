@@ -74,10 +74,37 @@ TEST_P(DeviceHopperFloat8, MatchesReferenceAtEveryLength) {
 }
 
 TEST_P(DeviceHopperFloat8, MatchesReferenceForEveryHeadDim) {
-  for (const auto& [dim, dim_v] :
-       Pairs{{16, 16}, {48, 32}, {64, 64}, {32, 80}, {96, 16}, {128, 128}, {80, 112}}) {
+  for (const auto& [dim, dim_v] : Pairs{{16, 16},
+                                        {48, 32},
+                                        {64, 64},
+                                        {32, 80},
+                                        {96, 16},
+                                        {128, 128},
+                                        {80, 112},
+                                        {144, 128},
+                                        {192, 64},
+                                        {192, 128},
+                                        {208, 96},
+                                        {64, 208},
+                                        {256, 256}}) {
     const AttentionCase c = OneHeadCase(70, 270, dim, dim_v);
     ExpectMatches(c);
+    ExpectMatchesExactly(Exact(c));
+  }
+}
+
+// Tiles of 128 keys are taken in two parts there: what rows see begins and ends in either.
+TEST_P(DeviceHopperFloat8, PartsOfTilesOf256Columns) {
+  Sizes sizes = Small();
+  sizes.batch = 1;
+  sizes.head_dim = sizes.head_dim_v = 256;
+  for (const auto& [q_len, kv_len] : Pairs{{3, 64}, {70, 65}, {41, 191}, {130, 193}, {7, 320}}) {
+    ExpectMatchesExactly(Exact(OneHeadCase(q_len, kv_len, 256, 256)));
+    ExpectMatchesExactly(Exact(CausalCase(sizes, q_len, kv_len)));
+  }
+  AttentionCase c = MakeCase(sizes);
+  for (const int32_t length : {1, 63, 64, 65, 128, 200}) {
+    c.key_lengths = {length};
     ExpectMatchesExactly(Exact(c));
   }
 }
@@ -147,7 +174,7 @@ TEST_P(DeviceHopperFloat8, KeysBeyondTheLengthMayBeAnything) {
 
 TEST_P(DeviceHopperFloat8, FutureKeysReachOnlyTheRowsThatSeeThem) {
   Sizes sizes = Small();
-  for (const int64_t width : {32, 128}) {
+  for (const int64_t width : {32, 128, 192, 256}) {
     sizes.head_dim = sizes.head_dim_v = width;
     for (const bool in_values : {false, true}) {
       AttentionCase c = CausalCase(sizes, 150, 150);

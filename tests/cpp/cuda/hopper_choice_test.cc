@@ -67,13 +67,16 @@ TEST(HopperChoice, TakesWhatItIsMadeForUnlessTheBasePathIsAskedFor) {
 }
 
 // Rows of float8 are as many bytes as they have numbers.
-TEST(HopperChoice, TakesFloat8OfUpTo128Columns) {
+TEST(HopperChoice, TakesFloat8OfRowsOf16Bytes) {
   const Choice choice = ChoiceOf(Many(), DType::kFloat8E4M3);
   EXPECT_TRUE(choice.fastest);
   EXPECT_EQ(choice.keys.strides[0], 32u);
   EXPECT_FALSE(ChoiceOf(Many(24), DType::kFloat8E4M3).fits);
-  EXPECT_TRUE(ChoiceOf(Many(128), DType::kFloat8E4M3).fits);
-  EXPECT_FALSE(ChoiceOf(Many(144), DType::kFloat8E4M3).fits);
+  const Choice widest = ChoiceOf(Many(256), DType::kFloat8E4M3);
+  EXPECT_TRUE(widest.fits);
+  EXPECT_EQ(widest.keys.rows, 128u);  // of 16-bit types 64
+  EXPECT_EQ(ChoiceOf(Many(256)).keys.rows, 64u);
+  EXPECT_FALSE(ChoiceOf(Many(272), DType::kFloat8E4M3).fits);
 }
 
 TEST(HopperChoice, LeavesTypesWidthsAndStridesToTheBasePath) {
