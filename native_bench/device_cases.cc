@@ -33,6 +33,22 @@ void AddPrompts(std::vector<Case>& cases) {
   }
 }
 
+// Multi-head latent attention, not absorbed, has keys of 192 columns and values of 128.
+void AddLatentPrompts(std::vector<Case>& cases) {
+  for (Mask mask : {Mask::kFull, Mask::kCausal}) {
+    for (int64_t length = 512; length <= kTokens; length *= 2) {
+      cases.push_back(OnDevice({.mechanism = "scaled_dot_product",
+                                .batch = kTokens / length,
+                                .heads = {kWidth / 128, kWidth / 128},
+                                .lengths = {length, length},
+                                .head_dim = 192,
+                                .head_dim_v = 128,
+                                .mask = mask,
+                                .dtype = DType::kBFloat16}));
+    }
+  }
+}
+
 void AddDecoding(std::vector<Case>& cases) {
   for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (int64_t batch : {1, 32}) {
@@ -83,6 +99,7 @@ void AddRecurrentPrompts(std::vector<Case>& cases, const std::string& mechanism,
 std::vector<Case> OwnDeviceCases() {
   std::vector<Case> cases;
   AddPrompts(cases);
+  AddLatentPrompts(cases);
   AddDecoding(cases);
   for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
     Case c = OfMechanism(mechanism, DType::kFloat32);

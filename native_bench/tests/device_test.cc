@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "heed/cuda.h"
@@ -29,6 +30,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr const char* kRecurrences[] = {"linear",       "retention",  "lightning",       "mamba2",
                                         "gated_linear", "delta_rule", "gated_delta_rule"};
@@ -60,11 +62,14 @@ TEST(Device, OwnCasesHaveNamesOfTheirOwn) {
 }
 
 TEST(Device, PromptsHaveOneSizeOfWork) {
+  std::set<std::pair<int64_t, int64_t>> columns;
   for (const Case& c : OwnDeviceCases()) {
     if (!IsPlainAttention(c) || c.lengths.q_len == 1) continue;
+    columns.emplace(c.head_dim, c.ValueDim());
     EXPECT_EQ(c.batch * c.lengths.q_len, 16384) << c.Name();
-    EXPECT_EQ(c.heads.num_heads * c.head_dim, 2048) << c.Name();
+    EXPECT_EQ(c.heads.num_heads * c.ValueDim(), 2048) << c.Name();
   }
+  EXPECT_THAT(columns, ElementsAre(Pair(64, 64), Pair(128, 128), Pair(192, 128), Pair(256, 256)));
 }
 
 TEST(Device, TheLineChoosesOtherCasesAndFilters) {
