@@ -15,11 +15,11 @@
 #include "src/cuda/float8_tiles.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_poison.h"
 #include "src/cuda/hopper_rows.h"
 #include "src/cuda/hopper_tiles.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
-#include "src/cuda/products.h"
 #include "src/cuda/row_rules.h"
 #include "src/cuda/rows_in_memory.h"
 #include "src/cuda/schedule.h"
@@ -72,8 +72,6 @@ class HopperConsumer {
   static constexpr int kPartKeys = Shape::kPartKeys;
   static constexpr int kScores = kPartKeys / 2;
   static constexpr int kOut = kValueDim / 2;
-  static constexpr int kWords = kScores / 32;
-  static_assert(kScores % 32 == 0);
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));  // numbers of 16 bytes
   // Columns of values whose sums of float8 are taken at once.
   static constexpr int kStretch = kValueDim <= 128 ? kValueDim : 64;
@@ -209,26 +207,27 @@ class HopperConsumer {
   }
 
   HEED_DEVICE void IssueScores(int stage, int part = 0) {
+    const uint64_t queries = group_.Matrix(Shape::QueriesAt(own_), 16);
+    const uint64_t keys = group_.Matrix(Shape::KeysAt(stage) + part * kPartKeys * kPanelBytes, 16);
     group_.MmaFence();
     constexpr int kRowBytes = kDim * static_cast<int>(sizeof(Element));
     HEED_UNROLL for (int byte = 0; byte < kRowBytes; byte += 32) {
       const int panel = byte / kPanelBytes;
       const int column = byte % kPanelBytes;
-      const int q = Shape::QueriesAt(own_) + panel * kGroupRows * kPanelBytes + column;
-      const int k = Shape::KeysAt(stage) + panel * Shape::kPanelOfKeys +
-                    part * kPartKeys * kPanelBytes + column;
-      group_.template MmaShared<kPartKeys>(Element{}, scores_, group_.Matrix(q, 16),
-                                           group_.Matrix(k, 16), byte != 0);
+      group_.template MmaShared<kPartKeys>(
+          Element{}, scores_,
+          AdvancedDescriptor(queries, panel * kGroupRows * kPanelBytes + column),
+          AdvancedDescriptor(keys, panel * Shape::kPanelOfKeys + column), byte != 0);
     }
     group_.MmaCommit();
   }
 
   HEED_DEVICE void IssueValues(int stage) {
+    const uint64_t values = group_.Matrix(Shape::ValuesAt(stage), Shape::kPanelOfKeys);
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
-      const int v = Shape::ValuesAt(stage) + key * kPanelBytes;
       group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
-                                              group_.Matrix(v, Shape::kPanelOfKeys));
+                                              AdvancedDescriptor(values, key * kPanelBytes));
     }
     group_.MmaCommit();
   }
@@ -236,11 +235,12 @@ class HopperConsumer {
   // Weighted values of a part of a tile of float8 alone, from a column on: tensor cores add in
   // fewer bits than float32 has (docs/cuda.md), so sums of many tiles are not left to them.
   HEED_DEVICE void IssueTransposedValues(int stage, int part, int column) {
+    const uint64_t values =
+        group_.Matrix(Shape::ValuesAt(stage) + column * kPanelBytes + part * kPartKeys, 16);
     group_.MmaFence();
     HEED_UNROLL for (int position = 0; position < kPartKeys; position += 32) {
-      const int v = Shape::ValuesAt(stage) + column * kPanelBytes + part * kPartKeys + position;
       group_.template MmaRegisters<kStretch>(Element{}, PartSums(), weights_, position / 8,
-                                             group_.Matrix(v, 16), position != 0);
+                                             AdvancedDescriptor(values, position), position != 0);
     }
     group_.MmaCommit();
   }
@@ -312,7 +312,7 @@ class HopperConsumer {
   HEED_DEVICE void AddAlibi(int32_t part_first) {
     const float factor = p_.softcap != 0 ? 1.0f : scale_;
     group_.Each([&](int t) {
-      const int first = FirstKey(t, part_first);
+      const int first = FirstKey<Group>(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         const int half = n % 4 / 2;
         const float distance = static_cast<float>(position_(t, half) - first - Apart(n));
@@ -324,20 +324,14 @@ class HopperConsumer {
   // Hidden scores are -inf.
   HEED_DEVICE void Hide(int32_t part_first) {
     group_.Each([&](int t) {
-      const int first = FirstKey(t, part_first);
+      const int first = FirstKey<Group>(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        if (!Sees(t, first, n)) scores_(t, n) = kMinusInfinity;
+        if (!Sees(row_keys_, t, first, n)) scores_(t, n) = kMinusInfinity;
       }
     });
   }
-  // Score n is that of key first + Apart(n); half a warp's row has every eighth pair of keys.
-  HEED_DEVICE int FirstKey(int t, int32_t part_first) {
-    return Group::Opaque(part_first + AccumulatorCol(t % kWarp, 0));
-  }
-  HEED_DEVICE bool Sees(int t, int first, int n) {
-    const int half = n % 4 / 2;
-    return Apart(n) >= row_keys_(t, 2 * half) - first &&
-           Apart(n) < row_keys_(t, 2 * half + 1) - first;
+  HEED_DEVICE void KeepPoisonOut(int32_t first, int stage, int part) {
+    HopperPoison<Group, Shape>(group_, own_, stage, part).KeepOut(first, scores_, row_keys_, out_);
   }
 
   HEED_DEVICE void ShrinkSums() {
@@ -364,89 +358,6 @@ class HopperConsumer {
         }
       }
     });
-  }
-
-  // In a part where some key is hidden from some row of the block, 0 times a value that is not
-  // finite must not join: such values are taken out, and added to the rows that see them alone. The
-  // others get the bits that they would have without. Both groups come here together.
-  HEED_DEVICE void KeepPoisonOut(int32_t first, int stage, int part) {
-    const bool poison = group_.AnyOfConsumers([&](int t) {
-      bool found = false;
-      EachChunk(t, stage, part,
-                [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
-      return found;
-    });
-    if (!poison) return;
-    AddPoison(first, stage, part);
-    group_.SyncConsumers();  // both have read it
-    group_.Each([&](int t) {
-      EachChunk(t, stage, part, [&](int at) { ClearPoison(group_, Element{}, t, at); });
-    });
-    group_.FenceProxyAsync();
-    group_.SyncConsumers();
-  }
-  // Calls body(at) for the thread's share of the chunks of a part's values: a half for each group.
-  template <class Body>
-  HEED_DEVICE void EachChunk(int t, int stage, int part, const Body& body) {
-    constexpr int kHalf = Shape::kValueBytes / kConsumers;
-    const int values = Shape::ValuesAt(stage) + own_ * kHalf;
-    HEED_NO_UNROLL for (int at = t * 16; at < kHalf / Shape::kParts; at += kGroupThreads * 16) {
-      if constexpr (Shape::kParts == 1) {
-        body(values + at);
-      } else {  // transposed: a part is a stretch of every row
-        constexpr int kPartBytes = kPanelBytes / Shape::kParts;
-        body(values +
-             SwizzledByte(kValueDim, at / kPartBytes, part * kPartBytes + at % kPartBytes));
-      }
-    }
-  }
-
-  // Adds what values that are not finite do to the rows that see their keys; 0 times one is NaN.
-  HEED_DEVICE void AddPoison(int32_t part_first, int stage, int part) {
-    Registers<uint32_t, kWords> visible, positive;  // a bit for each score
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int word = 0; word < kWords; ++word) visible(t, word) = positive(t, word) =
-          0;
-      const int first = FirstKey(t, part_first);
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        if (Sees(t, first, n)) visible(t, n / 32) |= 1u << n % 32;
-        if (scores_(t, n) > 0) positive(t, n / 32) |= 1u << n % 32;
-      }
-    });
-    HEED_UNROLL for (int word = 0; word < kWords; ++word) {
-      Registers<uint32_t, 2> bits;  // of the keys' owner: visible, positive
-      HEED_NO_UNROLL for (int key = 0; key < 64; ++key) {
-        group_.FromQuad(visible, word, key % 8 / 2, bits, 0);
-        group_.FromQuad(positive, word, key % 8 / 2, bits, 1);
-        group_.Each([&](int t) {
-          const int column = Group::Opaque(AccumulatorCol(t % kWarp, 0));
-          bool sees[2];
-          float weight[2];  // 1 or 0: of a number that is not finite no more matters
-          HEED_UNROLL for (int half = 0; half < 2; ++half) {
-            sees[half] = BitOf(bits(t, 0), key, half);
-            weight[half] = BitOf(bits(t, 1), key, half) ? 1.0f : 0.0f;
-          }
-          HEED_UNROLL for (int n = 0; n < kOut; ++n) {
-            const int half = n % 4 / 2;
-            const Element value =
-                ValueAt(t, stage, part * kPartKeys + 64 * word + key, Apart(n), column);
-            if (!IsNotFinite(Element{}, value.bits) || !sees[half]) continue;
-            out_(t, n) += ToFloat(value) * weight[half];
-          }
-        });
-      }
-    }
-  }
-
-  // The value of a key in column + apart.
-  HEED_DEVICE Element ValueAt(int t, int stage, int key, int apart, int column) {
-    if constexpr (Shape::kIsFloat8) {
-      const int at = Shape::ValuesAt(stage) + TransposedByte(kValueDim, key, column + apart);
-      return Element{static_cast<uint8_t>(group_.Load(t, at & ~1) >> at % 2 * 8)};
-    } else {
-      const int at = SwizzledOffset(kKeys, key, apart) + 2 * column;
-      return Element{group_.Load(t, Shape::ValuesAt(stage) + at)};
-    }
   }
 
   HEED_DEVICE void StoreRows() {

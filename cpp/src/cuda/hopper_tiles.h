@@ -18,6 +18,20 @@ HEED_DEVICE constexpr int RowInGroup(int t, int half) {
 // Sum n of a thread is that of column AccumulatorCol(lane, 0) + Apart(n).
 HEED_DEVICE constexpr int Apart(int n) { return n / 4 * 8 + n % 2; }
 
+// Score n of a thread is that of key FirstKey() + Apart(n), of the part that begins with key
+// `part_first`; half a warp's row has every eighth pair of keys.
+template <class Group>
+HEED_DEVICE int FirstKey(int t, int32_t part_first) {
+  return Group::Opaque(part_first + AccumulatorCol(t % kWarp, 0));
+}
+// Whether the row of score n sees its key. `row_keys` has begin and end of what the first of a
+// thread's two rows sees, then those of the second.
+template <class RowKeysOfThread>
+HEED_DEVICE bool Sees(RowKeysOfThread& row_keys, int t, int first, int n) {
+  const int half = n % 4 / 2;
+  return Apart(n) >= row_keys(t, 2 * half) - first && Apart(n) < row_keys(t, 2 * half + 1) - first;
+}
+
 // Whether a number is infinite or NaN: all bits of its exponent are set. float8 has no infinity,
 // and a NaN where all bits but the sign are.
 HEED_DEVICE constexpr bool IsNotFinite(Float16, uint16_t bits) { return (~bits & 0x7c00) == 0; }
