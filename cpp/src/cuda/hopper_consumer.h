@@ -40,6 +40,7 @@ class HopperConsumer {
                                                                          : params.scale * kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
+    if (own_ == 1) GiveTurn();  // the first one begins
     EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
       FindPlace(item);
       const ItemKeys keys = FindKeys(group_, p_, place_);
@@ -58,6 +59,7 @@ class HopperConsumer {
       FindPlace(Group::Opaque(item));  // again: registers of tiles are dear
       StoreRows();
     });
+    if (own_ == 0) AwaitTurn();  // the last that was given
   }
 
  private:
@@ -166,13 +168,23 @@ class HopperConsumer {
       if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
       if (tile + 1 == tiles.end) break;
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
+      AwaitTurn();
       IssueScores(turn_.stage);
       IssueValues(values.stage);
+      GiveTurn();
       group_.template MmaWait<1>();
     }
     IssueValues(values.stage);
     group_.template MmaWait<0>();
     group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
+  }
+
+  // Both consumers of a block have the same tiles, so as many turns.
+  HEED_DEVICE void AwaitTurn() {
+    if constexpr (Shape::kTakesTurns) group_.AwaitTurn(own_);
+  }
+  HEED_DEVICE void GiveTurn() {
+    if constexpr (Shape::kTakesTurns) group_.GiveTurn(1 - own_);
   }
 
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a

@@ -95,6 +95,10 @@ struct HopperShape {
   static constexpr int kPartKeys = kValueDim <= 128 ? 128 : 64;
   static constexpr int kParts = kKeys / kPartKeys;
   static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
+  // Consumers issue products in turn, so that the weights of one are made under the products of the
+  // other (FlashAttention-3, arXiv:2407.08608, section 3.1). Not where tiles are wider, or products
+  // wait for one another anyway.
+  static constexpr bool kTakesTurns = !kIsFloat8 && kDim <= 128;
   static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
   static constexpr int kKeyBytes = PanelsOf(kDim) * kPanelOfKeys;

@@ -44,7 +44,8 @@ class DeviceWarpGroup : public DeviceBlock {
     if (thread_ == 0) body();
   }
 
-  // Barrier 0 is __syncthreads(), 1 to kGroups those of groups, the next that of consumers.
+  // Barrier 0 is __syncthreads(), 1 to kGroups those of groups, the next that of consumers, then
+  // their turns.
   HEED_DEVICE void Sync() { ptx::SyncThreads(1 + index_, kGroupThreads); }
   HEED_DEVICE void SyncAll() { __syncthreads(); }
   HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(1 + kGroups, kConsumers * kGroupThreads); }
@@ -52,6 +53,14 @@ class DeviceWarpGroup : public DeviceBlock {
   template <class Test>
   HEED_DEVICE bool AnyOfConsumers(const Test& test) {
     return ptx::AnyOfThreads(1 + kGroups, kConsumers * kGroupThreads, test(thread_));
+  }
+  // Consumers take turns: one waits for its own, which the other gives it. It orders work, and no
+  // memory.
+  HEED_DEVICE void AwaitTurn(int consumer) {
+    ptx::SyncThreads(2 + kGroups + consumer, kConsumers * kGroupThreads);
+  }
+  HEED_DEVICE void GiveTurn(int consumer) {
+    ptx::ArriveThreads(2 + kGroups + consumer, kConsumers * kGroupThreads);
   }
   // Each number becomes the largest of the group's.
   HEED_DEVICE void MaxOfGroup(Registers<int32_t, 4>& r) {

@@ -85,6 +85,7 @@ struct HostHopperBlock {
   HostSharedMemory memory;
   std::array<HostBarrier, cuda::kMaxBarriers> barriers;
   Meeting all{cuda::kGroups}, consumers{cuda::kConsumers};
+  std::array<bool, cuda::kConsumers> has_turn{};
   Turns turns;
 };
 
@@ -118,6 +119,8 @@ class HostWarpGroup : public HostBlock {
     Each([&](int t) { any = test(t) || any; });
     return Meet(block_.consumers, any);
   }
+  void AwaitTurn(int consumer);
+  void GiveTurn(int consumer);
   void MaxOfGroup(Registers<int32_t, 4>& r);
 
   template <int kRegisters>
@@ -366,6 +369,9 @@ std::string HostHopperBlock::Run(const Body& body) {
     body(group);
     group.Finish();
   });
+  for (const bool turn : has_turn) {
+    if (turn) memory.Complain("the block ends with a turn that nobody took");
+  }
   for (const HostBarrier& barrier : barriers) {
     if (!barrier.boxes.empty()) memory.Complain("the block ends before TMA does");
   }

@@ -267,6 +267,49 @@ TEST(HostWarpGroup, BytesArriveWhenTheyAreWaitedFor) {
   EXPECT_THAT(run(words + 1, true), HasSubstr("multiples of 16 bytes"));
 }
 
+// Runs `first` and `second` as the two consumers.
+std::string RunConsumers(const std::function<void(HostWarpGroup&)>& first,
+                         const std::function<void(HostWarpGroup&)>& second) {
+  HostHopperBlock block(4 * kTile);
+  return block.Run([&](HostWarpGroup& group) {
+    if (group.index() == 1) first(group);
+    if (group.index() == 2) second(group);
+  });
+}
+
+TEST(HostWarpGroup, ConsumersTakeTurns) {
+  std::vector<int> order;
+  const auto work = [&order](HostWarpGroup& group) {
+    const int own = group.index() - 1;
+    if (own == 1) group.GiveTurn(0);
+    for (int n = 0; n < 3; ++n) {
+      group.AwaitTurn(own);
+      order.push_back(own);
+      group.GiveTurn(1 - own);
+    }
+    if (own == 0) group.AwaitTurn(0);
+  };
+  EXPECT_EQ(RunConsumers(work, work), "");
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 0, 1, 0, 1}));
+}
+
+TEST(HostWarpGroup, TellsOfTurnsThatDoNotMatch) {
+  const auto nothing = [](HostWarpGroup&) {};
+  const auto give = [](HostWarpGroup& group) { group.GiveTurn(2 - group.index()); };
+  const auto await = [](HostWarpGroup& group) { group.AwaitTurn(group.index() - 1); };
+  EXPECT_EQ(RunConsumers(await, give), "");
+  EXPECT_THAT(RunConsumers(nothing, give), HasSubstr("nobody took"));
+  EXPECT_THAT(RunConsumers(await, nothing), HasSubstr("every group waits"));
+  EXPECT_THAT(RunConsumers(nothing,
+                           [&](HostWarpGroup& group) {
+                             give(group);
+                             give(group);
+                           }),
+              HasSubstr("given twice"));
+  EXPECT_THAT(RunConsumers([](HostWarpGroup& group) { group.GiveTurn(0); }, await),
+              HasSubstr("gives itself"));
+}
+
 TEST(HostWarpGroup, TellsOfWrongDescriptorsAndEndlessWaits) {
   HostWarpGroup::Registers<float, 32> c;
   const auto multiply = [&](uint64_t change, int at) {
