@@ -41,19 +41,25 @@ class HopperConsumer {
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
     if (own_ == 1) GiveTurn();  // the first one begins
-    EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
+    if constexpr (kCopiesAhead) CopyQueries(ItemOf(block, blocks, 0));
+    EachItemAndNext(ItemsOf(p_), block, blocks, [&](int32_t item, int32_t next) {
       FindPlace(item);
-      const ItemKeys keys = FindKeys(group_, p_, place_);
+      const ItemKeys keys = FindKeys(group_, p_, place_);  // a barrier: the last queries are read
+      if constexpr (!kCopiesAhead) CopyQueries(item);
       all_ = keys.all;
       const TileSpan tiles = TilesOfItem<Shape>(keys);
       FindRows();
+      AwaitQueries();
       if (tiles.begin < tiles.end) {
-        CopyQueries();
         if constexpr (Shape::kIsFloat8) {
           VisitTilesInTurn(tiles);
         } else {
           VisitTiles(tiles);
         }
+      }
+      if constexpr (kCopiesAhead) {
+        group_.Sync();  // all of the group have read the queries
+        CopyQueries(next);
       }
       group_.template GroupSum<4>(row_sum_);
       FindPlace(Group::Opaque(item));  // again: registers of tiles are dear
@@ -75,18 +81,21 @@ class HopperConsumer {
   static constexpr int kScores = kPartKeys / 2;
   static constexpr int kOut = kValueDim / 2;
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));  // numbers of 16 bytes
+  // Whether queries of the next item are under way while the rows of this one are stored. Beside
+  // 256 columns of sums there are no registers for it.
+  static constexpr bool kCopiesAhead = kValueDim <= 128;
   // Columns of values whose sums of float8 are taken at once.
   static constexpr int kStretch = kValueDim <= 128 ? kValueDim : 64;
   // What weights are multiplied by: 2^kLift, and its inverse.
   static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
   static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
 
-  HEED_DEVICE int64_t PackedRow(int row_in_group) const {
-    return place_.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
+  HEED_DEVICE int64_t PackedRow(const BlockPlace& place, int row_in_group) const {
+    return place.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
   }
   HEED_DEVICE int QueryOf(int64_t row) const { return static_cast<int>(row) / p_.group; }
-  HEED_DEVICE int HeadOf(int64_t row) const {
-    return kv_head_ * p_.group + static_cast<int>(row) % p_.group;
+  HEED_DEVICE int HeadOf(int kv_head, int64_t row) const {
+    return kv_head * p_.group + static_cast<int>(row) % p_.group;
   }
 
   HEED_DEVICE void FindPlace(int32_t item) {
@@ -113,13 +122,13 @@ class HopperConsumer {
         RowKeys keys = {0, 0};
         position_(t, half) = 0;
         slope_(t, half) = 0;
-        if (const int64_t row = PackedRow(RowInGroup(t, half)); row < p_.rows) {
+        if (const int64_t row = PackedRow(place_, RowInGroup(t, half)); row < p_.rows) {
           const int query = QueryOf(row);
           const int32_t length = LengthOf(group_, p_, batch_, query);
           const int64_t position = PositionOf(p_.rules, batch_, query, p_.q_len, length);
           position_(t, half) = static_cast<int32_t>(position);
           keys = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
-          if (p_.alibi_slopes != nullptr) slope_(t, half) = p_.alibi_slopes[HeadOf(row)];
+          if (p_.alibi_slopes != nullptr) slope_(t, half) = p_.alibi_slopes[HeadOf(kv_head_, row)];
         }
         row_keys_(t, 2 * half) = keys.begin;
         row_keys_(t, 2 * half + 1) = keys.end;
@@ -128,16 +137,20 @@ class HopperConsumer {
   }
 
   // Queries are copied by the threads: packed rows of a group of any size are no box of a tensor.
-  // FindKeys() was a barrier: those of the last item are read.
-  HEED_DEVICE void CopyQueries() {
+  HEED_DEVICE void CopyQueries(int32_t item) {
+    if (item >= ItemsOf(p_)) return;
+    const BlockPlace place = PlaceOfItem(p_, item);
+    const int batch = place.unit / p_.num_kv_heads;
+    const int kv_head = place.unit % p_.num_kv_heads;
     group_.Each([&](int t) {
       HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / kChunk; c += kGroupThreads) {
         const int r = c / (kDim / kChunk);
         const int byte = c % (kDim / kChunk) * 16;
-        const int64_t row = PackedRow(r);
+        const int64_t row = PackedRow(place, r);
         const int to = Shape::QueriesAt(own_) + SwizzledByte(kGroupRows, r, byte);
         if (row < p_.rows && byte < p_.q.width * static_cast<int>(sizeof(Element))) {
-          const char* from = RowOf(group_, p_.q, batch_, HeadOf(row), QueryOf(row), p_.fault);
+          const char* from =
+              RowOf(group_, p_.q, batch, HeadOf(kv_head, row), QueryOf(row), p_.fault);
           group_.CopyAsync(t, to, from + byte);
         } else {
           group_.StoreChunk(t, to, {0, 0, 0, 0});
@@ -145,6 +158,8 @@ class HopperConsumer {
       }
     });
     group_.CommitCopies();
+  }
+  HEED_DEVICE void AwaitQueries() {
     group_.template WaitCopies<0>();
     group_.FenceProxyAsync();
     group_.Sync();
@@ -377,10 +392,10 @@ class HopperConsumer {
     if constexpr (Shape::kIsFloat8) factor = ScaleOf(p_.v, batch_, kv_head_, 0) * kUnlift;
     group_.Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
-        const int64_t row = PackedRow(RowInGroup(t, half));
+        const int64_t row = PackedRow(place_, RowInGroup(t, half));
         if (row >= p_.rows) continue;
         const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half) * kUnlift};
-        const RowEnd end = FinishRow(p_, HeadOf(row), state);
+        const RowEnd end = FinishRow(p_, HeadOf(kv_head_, row), state);
         if (t % 4 == 0 && p_.lse.data != nullptr) {
           StoreAs(DType::kFloat32, RowOfOutput(p_.lse, row), 0, end.lse);
         }
@@ -391,7 +406,7 @@ class HopperConsumer {
     });
   }
   HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int64_t row) const {
-    return output.data + batch_ * output.strides[0] + HeadOf(row) * output.strides[1] +
+    return output.data + batch_ * output.strides[0] + HeadOf(kv_head_, row) * output.strides[1] +
            QueryOf(row) * output.strides[2];
   }
 

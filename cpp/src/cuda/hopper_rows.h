@@ -14,12 +14,17 @@
 
 namespace heed::cuda {
 
-// Calls body(item) for each item of the block, in order. There are fewer than 2^30.
+// Calls body(item, next) for each item of the block, in order; there is no next one where it is not
+// less than `items`. There are fewer than 2^30.
+template <class Body>
+HEED_DEVICE void EachItemAndNext(int32_t items, int32_t block, int32_t blocks, const Body& body) {
+  HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
+    body(ItemOf(block, blocks, round), ItemOf(block, blocks, round + 1));
+  }
+}
 template <class Body>
 HEED_DEVICE void EachItem(int32_t items, int32_t block, int32_t blocks, const Body& body) {
-  HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
-    body(ItemOf(block, blocks, round));
-  }
+  EachItemAndNext(items, block, blocks, [&](int32_t item, int32_t) { body(item); });
 }
 HEED_DEVICE int32_t ItemsOf(const AttentionParams& p) {
   return static_cast<int32_t>(p.row_blocks * p.units);
