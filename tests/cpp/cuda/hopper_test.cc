@@ -62,6 +62,16 @@ TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
                    {{6, 1}, {14, 2}, {3, 3}});
 }
 
+// A block takes several items, with nothing hidden: no barrier of masks is between them.
+TEST_P(DeviceHopper, ItemsOfWholeTilesFollowOneAnother) {
+  for (const int64_t dim : {64, 128, 256}) {
+    Sizes sizes = Small();
+    sizes.q_len = 192, sizes.kv_len = 256;
+    sizes.head_dim = sizes.head_dim_v = dim;
+    ExpectHopperMatches(MakeCase(sizes), GetParam());
+  }
+}
+
 TEST_P(DeviceHopper, TakesLayoutsOfAscendingStrides) {
   ForLayoutsOfAscendingStrides(Small(), [](const AttentionCase& c, Layout layout) {
     ExpectDeviceMatches(c, GetParam(), {.layout = layout, .on_hopper = true});
