@@ -17,6 +17,7 @@ namespace heed::bench {
 
 struct BackwardRow {
   Case shape;
+  std::string peer = {};  // on a GPU, where more than one implementation is measured
   Status status = Status::kRefused;
   std::string reason = {};  // of kWrong and kRefused
   Verdict verdict = {};     // of a short problem of the same heads, along random directions
@@ -75,7 +76,8 @@ inline constexpr int64_t kBackwardCheckedLen = 65;
 // Every case of the grid whose mechanism has a gradient.
 BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress);
 
-// Plain attention by heed::cuda, on the prompts of --device cuda or what the line names. Throws
+// Plain attention by heed::cuda, on the prompts of --device cuda or what the line names, a row for
+// each of the peers heed and heed_hopper: others compute no gradients here. Throws
 // heed::Error(kUnsupported), with what was found and what is needed, where no GPU can be used.
 BackwardReport MeasureDeviceBackward(const Options& options, Report context,
                                      const Progress& progress);

@@ -12,8 +12,13 @@ constexpr char kErrorOfBackward[] =
     "along a random direction of each input against differences of the oracle, relative to the "
     "terms of the sum";
 
-Columns BackwardColumns() {
+bool HasPeers(const BackwardReport& report) {
+  return !report.rows.empty() && !report.rows.front().peer.empty();
+}
+
+Columns BackwardColumns(const BackwardReport& report) {
   Columns columns = ShapeColumns();
+  if (HasPeers(report)) columns.push_back({"peer", Align::kLeft});
   for (const char* title : {"ms", "p10", "p90", "forward ms", "x forward", "GFLOP/s", "% of peak",
                             "memory", "reps", "max error"}) {
     columns.push_back({title, Align::kRight});
@@ -23,6 +28,7 @@ Columns BackwardColumns() {
 
 Cells RowCells(const BackwardRow& row) {
   Cells cells = ShapeCells(row.shape);
+  if (!row.peer.empty()) cells.push_back(row.peer);
   if (row.status == Status::kTimed) {
     const bool rated = row.flop > 0 && row.peak_gflops > 0;
     const Cells numbers = {MillisecondsText(row.seconds.median),
@@ -61,6 +67,7 @@ nlohmann::json RowJson(const BackwardRow& row) {
                           {"mask", MaskName(row.shape.mask)},
                           {"threads", row.shape.threads},
                           {"status", StatusName(row.status)}};
+  if (!row.peer.empty()) entry["peer"] = row.peer;
   if (!row.reason.empty()) entry["reason"] = row.reason;
   if (row.status == Status::kRefused) return entry;
   entry["max_error"] = row.verdict.max_error;
@@ -80,25 +87,26 @@ nlohmann::json RowJson(const BackwardRow& row) {
 }  // namespace
 
 void PrintBackward(std::ostream& out, const BackwardReport& report) {
-  const Columns columns = BackwardColumns();
+  const Columns columns = BackwardColumns(report);
   const std::vector<Cells> lines = AllCells(report);
   const std::vector<size_t> widths = Widths(columns, lines);
   out << Aligned(columns, Titles(columns), widths) << "\n";
   for (const Cells& cells : lines) out << Aligned(columns, cells, widths) << "\n";
   for (const BackwardRow& row : report.rows) {
     if (row.reason.empty()) continue;
-    out << StatusName(row.status) << ": " << row.shape.Name() << ": " << row.reason << "\n";
+    out << StatusName(row.status) << ": " << row.shape.Name()
+        << (row.peer.empty() ? "" : " by " + row.peer) << ": " << row.reason << "\n";
   }
   out << "GFLOP/s: " << kFlopOfBackward << "\nmax error: " << kErrorOfBackward << ", on "
       << kBackwardCheckedLen << " tokens\n";
 }
 
 void PrintCsv(std::ostream& out, const BackwardReport& report) {
-  PrintCsv(out, BackwardColumns(), AllCells(report));
+  PrintCsv(out, BackwardColumns(report), AllCells(report));
 }
 
 void PrintMarkdown(std::ostream& out, const BackwardReport& report) {
-  PrintMarkdown(out, BackwardColumns(), AllCells(report));
+  PrintMarkdown(out, BackwardColumns(report), AllCells(report));
 }
 
 nlohmann::json ToJson(const BackwardReport& report) {

@@ -1,5 +1,6 @@
 #include "native_bench/device_cases.h"
 
+#include <algorithm>
 #include <regex>
 
 namespace heed::bench {
@@ -156,6 +157,11 @@ Cost CostOf(const Case& c) {
 
 bool IsPlainAttention(const Case& c) {
   return c.mechanism == "scaled_dot_product" && !c.window_left && !c.softcap && !c.sinks;
+}
+
+std::string RefuseHopperGradients(const Case& c) {
+  if (std::max(c.head_dim, c.ValueDim()) <= 128) return "";
+  return "takes head_dim and head_dim_v of at most 128 for gradients";
 }
 
 }  // namespace heed::bench

@@ -2,6 +2,7 @@
 #ifndef HEED_NATIVE_BENCH_DEVICE_CASES_H_
 #define HEED_NATIVE_BENCH_DEVICE_CASES_H_
 
+#include <string>
 #include <vector>
 
 #include "heed/cost.h"
@@ -39,6 +40,10 @@ Cost CostOf(const Case& c);
 
 // Whether a case is softmax attention to q, k and v alone, which peers of a GPU compute.
 bool IsPlainAttention(const Case& c);
+
+// Why the kernels of gradients for Hopper cannot compute a case that those of forward can; empty
+// when they can (docs/cuda.md).
+std::string RefuseHopperGradients(const Case& c);
 
 }  // namespace heed::bench
 

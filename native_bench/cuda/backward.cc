@@ -6,13 +6,18 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "heed/cuda.h"
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
+#include "native_bench/cuda/hopper_path.h"
 #include "native_bench/cuda/kernels.h"
 #include "native_bench/cuda/peaks.h"
 #include "native_bench/device_cases.h"
+#include "native_bench/device_peer.h"
 #include "native_bench/device_run.h"
 
 namespace heed::bench {
@@ -160,8 +165,20 @@ void TimeVerified(const DeviceGradients& device, const MeasurePlan& plan, EventS
   row.status = Status::kTimed;
 }
 
-BackwardRow RunCase(const Case& c, const Options& options, EventStopwatch& stopwatch) {
-  BackwardRow row = {.shape = c};
+bool IsHopper(const DevicePeer& peer) { return peer.id == HeedHopperPeer().id; }
+
+std::string Refuse(const DevicePeer& peer, const Case& c) {
+  const std::string reason = peer.refuse(c);
+  return reason.empty() && IsHopper(peer) ? RefuseHopperGradients(c) : reason;
+}
+
+BackwardRow RunCase(const Case& c, const DevicePeer& peer, const Options& options,
+                    EventStopwatch& stopwatch) {
+  BackwardRow row = {.shape = c, .peer = std::string(peer.id)};
+  row.reason = Refuse(peer, c);
+  if (!row.reason.empty()) return row;
+  std::optional<HopperPath> path;
+  if (IsHopper(peer)) path.emplace();
   Judge(VerifyShort(c, options.seed), row);
   if (row.status != Status::kVerified || options.verify_only) return row;
   try {
@@ -187,6 +204,19 @@ std::vector<Case> PromptsOf(const Options& options) {
   return cases;
 }
 
+// Those that are asked for and compute gradients.
+std::vector<DevicePeer> BackwardPeers(const Options& options) {
+  std::vector<DevicePeer> peers = SelectPeers(DevicePeers(), options.peers);
+  std::erase_if(peers, [](const DevicePeer& peer) {
+    return peer.id != HeedDevicePeer().id && !IsHopper(peer);
+  });
+  if (peers.empty()) {
+    throw Error(ErrorCode::kOption,
+                "--peers: heed and heed_hopper compute gradients on a GPU, and neither is named");
+  }
+  return peers;
+}
+
 }  // namespace
 
 BackwardReport MeasureDeviceBackward(const Options& options, Report context,
@@ -194,18 +224,22 @@ BackwardReport MeasureDeviceBackward(const Options& options, Report context,
   const cuda::Availability state = cuda::Available();
   if (!state.usable) RefuseDevice(state);
   const std::vector<Case> cases = PromptsOf(options);
+  const std::vector<DevicePeer> peers = BackwardPeers(options);
   BackwardReport report = {.context = std::move(context)};
   report.context.gpu = DescribeGpu();
+  report.context.peers = DescribePeers(peers);
   EventStopwatch stopwatch;
   if (!options.verify_only) {
     progress("measuring matrix rates", 0, cases.size());
     report.context.peaks = MeasureDevicePeaks(stopwatch);
   }
-  for (const Case& c : cases) {
-    progress(c.Name(), report.rows.size(), cases.size());
-    BackwardRow row = RunCase(c, options, stopwatch);
-    row.peak_gflops = BestPeak(report.context.peaks, 1, c.dtype);
-    report.rows.push_back(std::move(row));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    progress(cases[i].Name(), i, cases.size());
+    for (const DevicePeer& peer : peers) {
+      BackwardRow row = RunCase(cases[i], peer, options, stopwatch);
+      row.peak_gflops = BestPeak(report.context.peaks, 1, cases[i].dtype);
+      report.rows.push_back(std::move(row));
+    }
   }
   return report;
 }

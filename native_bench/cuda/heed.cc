@@ -14,14 +14,13 @@
 #include "heed/recurrent.h"
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
+#include "native_bench/cuda/hopper_path.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_peer.h"
 #include "native_bench/device_recurrence.h"
 
 namespace heed::bench {
 namespace {
-
-constexpr char kPath[] = "HEED_CUDA_PATH";  // docs/cuda.md
 
 // What the options of a recurrence point to, for as long as it is called.
 struct Recurrence {
@@ -74,28 +73,9 @@ std::string Refuse(const Case& c) {
 }
 
 std::string Details() {
-  const char* path = std::getenv(kPath);
-  return path == nullptr ? "base path" : std::string(kPath) + "=" + path;
+  const char* path = std::getenv(kPathVariable);
+  return path == nullptr ? "base path" : std::string(kPathVariable) + "=" + path;
 }
-
-// Takes the kernel for Hopper for every call that it can compute while this lives.
-class HopperPath {
- public:
-  HopperPath() {
-    if (const char* path = std::getenv(kPath)) before_ = path;
-    setenv(kPath, "hopper", 1);
-  }
-  ~HopperPath() {
-    if (before_.empty()) {
-      unsetenv(kPath);
-    } else {
-      setenv(kPath, before_.c_str(), 1);
-    }
-  }
-
- private:
-  std::string before_;
-};
 
 std::string RefuseHopper(const Case& c) {
   int device = 0, major = 0;

@@ -82,6 +82,25 @@ TEST(Backward, AWrongGradientIsNoticed) {
   EXPECT_FALSE(other.Verify(1).Passed());
 }
 
+TEST(Backward, ReportsNamePeersWhereThereAreSome) {
+  BackwardReport report;
+  for (const char* peer : {"heed", "heed_hopper"}) {
+    BackwardRow& row = report.rows.emplace_back();
+    row.shape.mechanism = "scaled_dot_product";
+    row.peer = peer;
+  }
+  report.rows[1].reason = "is for compute capability 9.0";
+  std::ostringstream out, csv, markdown;
+  PrintBackward(out, report);
+  PrintCsv(csv, report);
+  PrintMarkdown(markdown, report);
+  EXPECT_THAT(out.str(), HasSubstr("by heed_hopper: is for compute capability 9.0"));
+  EXPECT_THAT(csv.str(), HasSubstr(",threads,peer,ms,"));
+  EXPECT_THAT(csv.str(), HasSubstr(",heed_hopper,refused,"));
+  EXPECT_THAT(markdown.str(), HasSubstr("| heed_hopper |"));
+  EXPECT_EQ(ToJson(report)["rows"][1]["peer"], "heed_hopper");
+}
+
 TEST(Backward, Reports) {
   Options options = SmallOptions();
   options.filter = "sigmoid.*full";
@@ -91,6 +110,7 @@ TEST(Backward, Reports) {
   const nlohmann::json json = ToJson(report);
   EXPECT_EQ(json["schema"], "heed-bench-backward");
   EXPECT_GT(json["rows"][0]["gflops"], 0);
+  EXPECT_FALSE(json["rows"][0].contains("peer"));
   EXPECT_GT(json["rows"][0]["forward_ms"]["median"], 0);
   std::ostringstream out;
   PrintBackward(out, report);

@@ -61,6 +61,16 @@ TEST(Device, OwnCasesHaveNamesOfTheirOwn) {
   }
 }
 
+TEST(Device, GradientsOnHopperHaveUpTo128Columns) {
+  Case c;
+  c.head_dim = 128;
+  EXPECT_EQ(RefuseHopperGradients(c), "");
+  c.head_dim = 192, c.head_dim_v = 128;
+  EXPECT_NE(RefuseHopperGradients(c), "");
+  c.head_dim = 64, c.head_dim_v = 136;
+  EXPECT_NE(RefuseHopperGradients(c), "");
+}
+
 TEST(Device, PromptsHaveOneSizeOfWork) {
   std::set<std::pair<int64_t, int64_t>> columns;
   for (const Case& c : OwnDeviceCases()) {
