@@ -70,7 +70,7 @@ __global__ void SoftmaxBlocks(SoftmaxRows call) {
   }
 }
 
-__global__ void Read(const float4* data, size_t count, float* sum) {
+__global__ void ReadBlocks(const float4* data, size_t count, float* sum) {
   float4 mine = {0, 0, 0, 0};
   const size_t step = size_t{gridDim.x} * blockDim.x;
   for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
@@ -231,7 +231,7 @@ void Softmax(const SoftmaxRows& call) {
 }
 
 void ReadBytes(const void* data, size_t bytes, float* sum) {
-  Read<<<kReadBlocks, kThreads>>>(static_cast<const float4*>(data), bytes / sizeof(float4), sum);
+  ReadBlocks<<<kReadBlocks, kThreads>>>(static_cast<const float4*>(data), bytes / sizeof(float4), sum);
   Require(cudaGetLastError());
 }
 

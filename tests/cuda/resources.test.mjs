@@ -80,7 +80,7 @@ function readableName(mangled) {
   if (step) return `StepBlocks ${step[1]}`;
   return (
     mangled.match(
-      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|ReadBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }
