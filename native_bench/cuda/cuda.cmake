@@ -23,7 +23,7 @@ else()
 endif()
 
 # cuDNN 9, with the headers of cudnn-frontend (github.com/NVIDIA/cudnn-frontend; 1.18 is
-# known to compile, 1.8 does not with CUDA 13, 1.23 needs NVRTC). HEED_CUDNN_ROOT and HEED_CUDNN_FRONTEND_INCLUDE say where they are.
+# known to compile, so is 1.23, which needs NVRTC; 1.8 does not with CUDA 13). HEED_CUDNN_ROOT and HEED_CUDNN_FRONTEND_INCLUDE say where they are.
 find_path(HEED_CUDNN_INCLUDE cudnn.h
   HINTS "${HEED_CUDNN_ROOT}" ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 find_library(HEED_CUDNN NAMES cudnn libcudnn.so.9
@@ -36,6 +36,9 @@ if(HEED_CUDNN_INCLUDE AND HEED_CUDNN AND HEED_CUDNN_FRONTEND_INCLUDE)
   target_include_directories(heed_bench SYSTEM PRIVATE
     "${HEED_CUDNN_INCLUDE}" "${HEED_CUDNN_FRONTEND_INCLUDE}")
   target_link_libraries(heed_bench PRIVATE "${HEED_CUDNN}")
+  if(TARGET CUDA::nvrtc)
+    target_link_libraries(heed_bench PRIVATE CUDA::nvrtc)
+  endif()
 else()
   message(STATUS "heed-bench goes without its cuDNN peer: it needs cuDNN 9 and cudnn-frontend")
 endif()

@@ -41,8 +41,8 @@ int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
   WithElement(p.q.dtype, [&](auto element) {
     WithProductsOf<decltype(element)>(
         ShapeOf(p.q.dtype, p.head_dim, p.head_dim_v), [&](auto products) {
-          resident = ResidentBlocks(decltype(products)::kDim, SharedBytes<decltype(products)>(),
-                                    device.shared_bytes);
+          resident = ResidentBlocks(kResidentOf<decltype(products)>,
+                                    SharedBytes<decltype(products)>(), device.shared_bytes);
         });
   });
   return resident;

@@ -44,14 +44,12 @@ class AttentionKernel {
         row_words_(block.template Allocate<uint64_t>(kBlockRows)) {}
 
   HEED_DEVICE void Run(int64_t index) {
-    place_ = PlaceOfBlock(p_, index);
-    splits_ = SplitsOf(p_, place_.unit);
-    batch_ = place_.unit / p_.num_kv_heads;
-    kv_head_ = place_.unit % p_.num_kv_heads;
+    FindPlace(index);
     FindRows();
     FindKeys();
     Clear();
     VisitTiles(TilesOf(keys_.begin, keys_.end, kKeys, place_.split, splits_.count));
+    FindPlace(Block::Opaque(static_cast<int>(index)));  // again: registers of tiles are dear
     block_.template GroupSum<4>(row_sum_);
     if (splits_.count == 1) return StoreRows();
     StoreSplit();
@@ -83,6 +81,13 @@ class AttentionKernel {
   HEED_DEVICE int QueryOf(int64_t row) const { return static_cast<int>(row / p_.group); }
   HEED_DEVICE int HeadOf(int64_t row) const {
     return kv_head_ * p_.group + static_cast<int>(row % p_.group);
+  }
+
+  HEED_DEVICE void FindPlace(int64_t index) {
+    place_ = PlaceOfBlock(p_, index);
+    splits_ = SplitsOf(p_, place_.unit);
+    batch_ = place_.unit / p_.num_kv_heads;
+    kv_head_ = place_.unit % p_.num_kv_heads;
   }
 
   // What each row may see. Rows behind the last one see nothing; in shared memory they are -1.

@@ -76,6 +76,13 @@ class DeviceBlock {
     return __syncthreads_or(test(static_cast<int>(threadIdx.x)) ? 1 : 0) != 0;
   }
 
+  // The same for the threads of a warp, and no barrier. Where it is true, it may be so for the sake
+  // of other threads of the block.
+  template <class Test>
+  HEED_DEVICE bool AnyOfWarp(const Test& test) {
+    return __any_sync(kAll, test(static_cast<int>(threadIdx.x)) ? 1 : 0) != 0;
+  }
+
   HEED_DEVICE void CommitCopies() { ptx::CommitCopies(); }
   // All but the last kPending groups have arrived, those of this thread: Sync() for the others.
   template <int kPending>
@@ -127,6 +134,18 @@ class DeviceBlock {
     ptx::Mma(type, sums, a.all(), b(0, 2 * half), b(0, 2 * half + 1));
     HEED_UNROLL for (int e = 0; e < 4; ++e) c(0, 4 * tile + e) = sums[e];
   }
+  // c(4 tile + e) += a b, TF32: four numbers a(a_first) on and two b(b_first) on.
+  template <int N, int M, int K>
+  HEED_DEVICE void MmaTf32(Registers<float, N>& c, int tile, Registers<float, M>& a, int a_first,
+                           Registers<float, K>& b, int b_first) {
+    float sums[4], left[4];
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      sums[e] = c(0, 4 * tile + e);
+      left[e] = a(0, a_first + e);
+    }
+    ptx::MmaTf32(sums, left, b(0, b_first), b(0, b_first + 1));
+    HEED_UNROLL for (int e = 0; e < 4; ++e) c(0, 4 * tile + e) = sums[e];
+  }
   template <class T>
   HEED_DEVICE static uint32_t Pack(T type, float low, float high) {
     return ptx::Pack(type, low, high);
@@ -134,6 +153,17 @@ class DeviceBlock {
   template <class T>
   HEED_DEVICE static float Unpack(T type, uint16_t bits) {
     return ptx::Unpack(type, bits);
+  }
+
+  // x, of which the compiler knows nothing: what is made of it is not kept from one use to the next,
+  // where it would take registers.
+  HEED_DEVICE static float Opaque(float x) {
+    asm volatile("" : "+f"(x));
+    return x;
+  }
+  HEED_DEVICE static int Opaque(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
   }
 
   // Counts the blocks that have come here: true in the last of `blocks`, which then sees what all

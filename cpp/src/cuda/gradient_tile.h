@@ -13,11 +13,6 @@
 
 namespace heed::cuda {
 
-// Blocks that share a multiprocessor: three where one kind of sums, of 64 columns, leaves registers
-// for them.
-template <class Products>
-inline constexpr int kResidentOf = Products::kDim == 64 ? 3 : 2;
-
 // The place of half `half` of a thread's rows of an accumulator in the block.
 HEED_DEVICE int RowInBlock(int t, int half) {
   return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;

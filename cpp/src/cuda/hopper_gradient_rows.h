@@ -3,7 +3,6 @@
 #ifndef HEED_SRC_CUDA_HOPPER_GRADIENT_ROWS_H_
 #define HEED_SRC_CUDA_HOPPER_GRADIENT_ROWS_H_
 
-#include <bit>
 #include <cstdint>
 
 #include "src/cuda/device.h"
@@ -11,12 +10,10 @@
 #include "src/cuda/hopper_gradient_layout.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
+#include "src/cuda/products.h"
 #include "src/cuda/schedule.h"
 
 namespace heed::cuda {
-
-HEED_DEVICE constexpr float AsFloat(uint32_t word) { return std::bit_cast<float>(word); }
-HEED_DEVICE constexpr uint32_t AsWord(float x) { return std::bit_cast<uint32_t>(x); }
 
 // Tile `tile` of the row table of a head.
 HEED_DEVICE uint32_t* TableTile(const GradientParams& params, int batch, int head, int32_t tile) {

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "src/cuda/float_products.h"
 #include "src/cuda/plan.h"
 #include "src/cuda/products.h"
 

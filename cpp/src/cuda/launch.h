@@ -21,7 +21,7 @@ namespace heed::cuda {
 template <class Products>
 constexpr int LeastBlocks() {
   constexpr bool kIsFloat = std::is_same_v<typename Products::Element, float>;
-  return Products::kDim == 64 || (kIsFloat && Products::kDim == 128) ? 3 : 0;
+  return kIsFloat || kResidentOf<Products> == 3 ? kResidentOf<Products> : 0;
 }
 
 template <class Products>

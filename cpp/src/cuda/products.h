@@ -1,12 +1,14 @@
 // The two products of attention on a tile in shared memory: scores += q k^T and out += weights v.
-// A thread owns the same cells of the scores in both forms, those of an mma.sync accumulator;
-// which columns of the output it owns is the form's own matter.
+// (Those of float32 are in float_products.h.) A thread owns the same cells of the scores in both
+// forms, those of an mma.sync accumulator; which columns of the output it owns is the form's own
+// matter.
 //
 //   scores(4 n + e)  row AccumulatorRow(lane, e) of the warp, key 8 n + AccumulatorCol(lane, e)
 //   out(n)           row lane / 4 + 8 * Half(n) of the warp, column Column(lane, n)
 #ifndef HEED_SRC_CUDA_PRODUCTS_H_
 #define HEED_SRC_CUDA_PRODUCTS_H_
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -15,6 +17,9 @@
 #include "src/cuda/fragments.h"
 
 namespace heed::cuda {
+
+HEED_DEVICE constexpr float AsFloat(uint32_t word) { return std::bit_cast<float>(word); }
+HEED_DEVICE constexpr uint32_t AsWord(float x) { return std::bit_cast<uint32_t>(x); }
 
 HEED_DEVICE float Widen(float x) { return x; }
 HEED_DEVICE float Widen(Float16 x) { return ToFloat(x); }
@@ -76,68 +81,12 @@ struct MmaProducts {
   }
 };
 
-// float32 multiply-adds. Rows are 4 floats longer than kDim: loads of four meet no bank twice.
-template <int kDim_, int kKeys_>
-struct FloatProducts {
-  using Element = float;
-  static constexpr int kDim = kDim_;
-  static constexpr int kKeys = kKeys_;
-  static constexpr int kStride = kDim + 4;
-  static constexpr int kScores = kKeys / 2;
-  static constexpr int kOut = kDim / 2;
-
-  HEED_DEVICE static constexpr int Half(int n) { return n / 4 % 2; }
-  HEED_DEVICE static constexpr int Column(int lane, int n) {
-    return n / 8 * 16 + lane % 4 * 4 + n % 4;
-  }
-
-  template <class Block, class Shared, class Scores>
-  HEED_DEVICE static void ScoreTile(Block& block, const Shared& q, const Shared& k,
-                                    Scores& scores) {
-    block.Each([&](int t) {
-      const int lane = t % kWarp;
-      const int row = t / kWarp * kWarpRows + lane / 4;
-      HEED_NO_UNROLL for (int d = 0; d < kDim; d += 4) {
-        float upper[4], lower[4], key[4];
-        q.LoadFour(t, row * kStride + d, upper);
-        q.LoadFour(t, (row + 8) * kStride + d, lower);
-        HEED_UNROLL for (int n = 0; n < kScores; n += 4) {
-          HEED_UNROLL for (int e = 0; e < 2; ++e) {
-            k.LoadFour(t, (2 * n + AccumulatorCol(lane, e)) * kStride + d, key);
-            HEED_UNROLL for (int x = 0; x < 4; ++x) {
-              scores(t, n + e) += upper[x] * key[x];
-              scores(t, n + 2 + e) += lower[x] * key[x];
-            }
-          }
-        }
-      }
-    });
-  }
-
-  template <class Block, class Shared, class Scores, class Out>
-  HEED_DEVICE static void AddValues(Block& block, Scores& weights, const Shared& v, Out& out) {
-    typename Block::template Registers<float, 2> p;
-    HEED_UNROLL for (int n = 0; n < kScores; n += 4) {
-      HEED_UNROLL for (int e = 0; e < 2; ++e) {
-        HEED_NO_UNROLL for (int place = 0; place < 4; ++place) {
-          block.FromQuad(weights, n + e, place, p, 0);
-          block.FromQuad(weights, n + 2 + e, place, p, 1);
-          const int key = 2 * n + 2 * place + e;
-          block.Each([&](int t) {
-            HEED_UNROLL for (int m = 0; m < kOut; m += 8) {
-              float value[4];
-              v.LoadFour(t, key * kStride + Column(t % kWarp, m), value);
-              HEED_UNROLL for (int x = 0; x < 4; ++x) {
-                out(t, m + x) += p(t, 0) * value[x];
-                out(t, m + 4 + x) += p(t, 1) * value[x];
-              }
-            }
-          });
-        }
-      }
-    }
-  }
-};
+// Blocks whose registers a multiprocessor holds (docs/cuda.md): three where one kind of sums, of 64
+// columns, leaves registers for them beside the products. Those of float32 have more.
+template <class Products>
+inline constexpr int kResidentOf = Products::kDim == 64 && sizeof(typename Products::Element) == 2
+                                       ? 3
+                                       : 2;
 
 HEED_DEVICE bool IsFinite(float x) { return fabsf(x) < HUGE_VALF; }
 

@@ -66,9 +66,9 @@ std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks,
   return starts;
 }
 
-int64_t ResidentBlocks(int64_t dim, int64_t block_bytes, int64_t most_bytes) {
+int64_t ResidentBlocks(int64_t by_registers, int64_t block_bytes, int64_t most_bytes) {
   const int64_t room = (most_bytes + kReservedBytes) / (block_bytes + kReservedBytes);
-  return std::clamp(room, int64_t{1}, int64_t{dim <= 64 ? 3 : 2});
+  return std::clamp(room, int64_t{1}, by_registers);
 }
 
 bool MergesInKernel(int64_t rows_of_block, int64_t splits) {

@@ -19,10 +19,10 @@ int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places);
 // more than the places, parts are about as long as an even share of all tiles.
 std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places);
 
-// Blocks of the attention kernel for `dim` columns that share a multiprocessor, and hide each
-// other's waits: as many as its registers hold (docs/cuda.md), three of 64 columns and two of more,
-// where its shared memory has room for them: block_bytes each, when a block may have most_bytes.
-int64_t ResidentBlocks(int64_t dim, int64_t block_bytes, int64_t most_bytes);
+// Blocks of the attention kernel that share a multiprocessor, and hide each other's waits: as many
+// as its registers hold, where its shared memory has room for them: block_bytes each, when a block
+// may have most_bytes.
+int64_t ResidentBlocks(int64_t by_registers, int64_t block_bytes, int64_t most_bytes);
 
 // Whether the last block of a row's splits merges them, which takes about as long as a launch when
 // rows * splits is the limit here; else a second kernel does, with more blocks.

@@ -169,12 +169,6 @@ class DeviceWarpGroup : public DeviceBlock {
   HEED_DEVICE static uint32_t PackFour(float first, float second, float third, float fourth) {
     return ptx::PackFour(first, second, third, fourth);
   }
-  // x, of which the compiler knows nothing: what is made of it is not kept from one use to the next
-  // (all columns of a thread would take a hundred registers).
-  HEED_DEVICE static int Opaque(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-  }
   HEED_DEVICE static float Exp2(float x) { return ptx::Exp2(x); }
 
  private:

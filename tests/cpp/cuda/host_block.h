@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -143,6 +144,13 @@ class HostBlock {
     return any;
   }
 
+  template <class Test>
+  bool AnyOfWarp(const Test& test) {
+    bool any = false;
+    Each([&](int t) { any = test(t) || any; });
+    return any;
+  }
+
   void CommitCopies() { groups_.push_back(std::exchange(open_group_, {})); }
   template <int kPending>
   void WaitCopies() {
@@ -187,6 +195,25 @@ class HostBlock {
     for (int first = 0; first < kThreads; first += kWarp)
       MultiplyWarp<T>(first, c, tile, a, b, half);
   }
+  // mma.sync m16n8k8 of TF32: a lane has column l % 4 of rows g and g + 8 of A, then column 4 on.
+  // Sums are cut to 24 bits, as tensor cores do (Fasi et al. 2021, doi:10.7717/peerj-cs.330).
+  template <int N, int M, int K>
+  void MmaTf32(Registers<float, N>& c, int tile, Registers<float, M>& a, int a_first,
+               Registers<float, K>& b, int b_first) {
+    for (int t = 0; t < kThreads; ++t) {
+      for (int e = 0; e < 4; ++e) {
+        const int row = t - t % kWarp + t % kWarp / 4 * 4,
+                  col = t - t % kWarp + t % 4 * 8 + e % 2 * 4;
+        float& cell = c(t, 4 * tile + e);
+        double sum = cell;
+        for (int k = 0; k < 8; ++k) {
+          sum += double{Tf32(a(row + k % 4, a_first + k / 4 * 2 + e / 2))} *
+                 double{Tf32(b(col + k % 4, b_first + k / 4))};
+        }
+        cell = CutToFloat(sum);
+      }
+    }
+  }
   template <class T>
   static uint32_t Pack(T, float low, float high) {
     return Bits(T{}, low) | Bits(T{}, high) << 16;
@@ -195,6 +222,9 @@ class HostBlock {
   static float Unpack(T, uint16_t bits) {
     return ToFloat(T{bits});
   }
+
+  static float Opaque(float x) { return x; }
+  static int Opaque(int x) { return x; }
 
   bool ArrivesLast(uint32_t* counter, uint32_t blocks) {
     Sync();
@@ -223,6 +253,12 @@ class HostBlock {
   std::vector<std::function<void()>> open_group_;  // copies that are not committed
 
  private:
+  static float Tf32(float x) { return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & ~0x1fffu); }
+  static float CutToFloat(double x) {
+    const float nearest = static_cast<float>(x);
+    return std::abs(double{nearest}) > std::abs(x) ? std::nextafter(nearest, 0.0f) : nearest;
+  }
+
   template <int kLanes, int N, class Op>
   void Reduce(Registers<float, N>& r, const Op& op) {
     for (int mask = 1; mask < kLanes; mask *= 2) {

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "random.h"
+#include "src/cuda/float_products.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
 
@@ -226,6 +227,97 @@ TYPED_TEST(DeviceProducts, EveryColumnOfARowHasOneThread) {
     }
   }
   EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
+}
+
+// Numbers of 24 bits, as they come.
+using Float128 = ProductsRun<cuda::FloatProducts<128, 32>>;
+void FillWithNormals(Float128& run, uint64_t seed) {
+  Random random(seed);
+  const auto fill = [&](HostBlock::Shared<float>& tile, int rows) {
+    for (int r = 0; r < rows; ++r) {
+      for (int d = 0; d < 128; ++d) tile.Store(0, r * 132 + d, static_cast<float>(random.Normal()));
+    }
+  };
+  fill(run.q, run.kRows);
+  fill(run.k, run.kKeys);
+  run.block.Sync();
+  run.block.Each([&](int t) {
+    for (int n = 0; n < 16; ++n) run.scores(t, n) = 0;
+    for (int n = 0; n < 64; ++n) run.out(t, n) = 0;
+  });
+}
+int RowOf(int t, int n) { return t / 32 * 16 + cuda::AccumulatorRow(t % 32, n % 4); }
+int KeyOf(int t, int n) { return n / 4 * 8 + cuda::AccumulatorCol(t % 32, n % 4); }
+
+TEST(FloatProducts, HaveThePrecisionOfFloat32) {
+  constexpr double kError = 0x1p-21;  // of the products; one of TF32 alone errs by 2^-11
+  Float128 run;
+  FillWithNormals(run, 4);
+  cuda::FloatProducts<128, 32>::ScoreTile(run.block, run.q, run.k, run.scores);
+  cuda::FloatProducts<128, 32>::AddValues(run.block, run.scores, run.k, run.out);
+  std::vector<double> scores(64 * 32);
+  for (int t = 0; t < HostBlock::kThreads; ++t) {
+    for (int n = 0; n < 16; ++n) {
+      double dot = 0, size = 0;
+      for (int d = 0; d < 128; ++d) {
+        const double product =
+            double{run.At(run.q, RowOf(t, n), d)} * run.At(run.k, KeyOf(t, n), d);
+        dot += product, size += std::abs(product);
+      }
+      ASSERT_NEAR(run.scores(t, n), dot, kError * size);
+      scores[static_cast<size_t>(RowOf(t, n) * 32 + KeyOf(t, n))] = run.scores(t, n);
+    }
+  }
+  for (int t = 0; t < HostBlock::kThreads; ++t) {
+    for (int n = 0; n < 64; ++n) {
+      double sum = 0, size = 0;
+      for (int key = 0; key < 32; ++key) {
+        const double weight = scores[static_cast<size_t>(RowOf(t, n) * 32 + key)];
+        const double value = run.At(run.k, key, cuda::FloatProducts<128, 32>::Column(t % 32, n));
+        sum += weight * value, size += std::abs(weight * value);
+      }
+      ASSERT_NEAR(run.out(t, n), sum, kError * size);
+    }
+  }
+}
+
+TEST(FloatProducts, InfinitiesComeOutAsOfFloat32AndOthersKeepTheirBits) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Float128 plain, run;
+  FillWithNormals(plain, 5);
+  FillWithNormals(run, 5);
+  run.q.Store(0, 37 * 132 + 9, kInf);
+  run.block.Sync();
+  using Products = cuda::FloatProducts<128, 32>;
+  Products::ScoreTile(plain.block, plain.q, plain.k, plain.scores);
+  Products::ScoreTile(run.block, run.q, run.k, run.scores);
+  for (int t = 0; t < HostBlock::kThreads; ++t) {
+    for (int n = 0; n < 16; ++n) {
+      const float key = run.At(run.k, KeyOf(t, n), 9);
+      const float expected = RowOf(t, n) == 37 ? std::copysign(kInf, key) : plain.scores(t, n);
+      ASSERT_EQ(run.scores(t, n), expected);
+      plain.scores(t, n) = run.scores(t, n) = static_cast<float>(KeyOf(t, n) % 3);
+    }
+  }
+  run.block.Sync();
+  run.k.Store(0, 4 * 132 + 70, -kInf);  // weights of 1
+  run.k.Store(0, 7 * 132 + 71, kInf);
+  run.k.Store(0, 3 * 132 + 72, kInf);  // of 0
+  run.block.Sync();
+  Products::AddValues(plain.block, plain.scores, plain.k, plain.out);
+  Products::AddValues(run.block, run.scores, run.k, run.out);
+  for (int t = 0; t < HostBlock::kThreads; ++t) {
+    for (int n = 0; n < 64; ++n) {
+      const int column = Products::Column(t % 32, n);
+      if (column == 72) {
+        ASSERT_TRUE(std::isnan(run.out(t, n)));
+      } else {
+        const float expected = column == 70 ? -kInf : column == 71 ? kInf : plain.out(t, n);
+        ASSERT_EQ(run.out(t, n), expected) << column;
+      }
+    }
+  }
+  EXPECT_EQ(run.block.complaint(), "");
 }
 
 TEST(HostBlock, TheLastToArriveClearsTheCounter) {

@@ -183,7 +183,6 @@ class HostWarpGroup : public HostBlock {
     return word;
   }
 
-  static int Opaque(int x) { return x; }
   static float Exp2(float x) { return std::exp2(x); }
 
   // When the group is done.

@@ -6,6 +6,7 @@
 #include "attention_case.h"
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
+#include "src/cuda/float_products.h"
 #include "src/cuda/schedule.h"
 #include "stored_buffer.h"
 

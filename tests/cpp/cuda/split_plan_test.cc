@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
+#include "src/cuda/float_products.h"
 #include "src/cuda/schedule.h"
 #include "src/cuda/stream_slots.h"
 
@@ -90,11 +91,11 @@ TEST(SplitPlan, BlocksShareAMultiprocessorWhereTheyFit) {
   constexpr int kH200 = 227 * 1024, kSm80 = 163 * 1024;
   constexpr int kWide = cuda::SharedBytes<cuda::FloatProducts<256, 32>>();
   constexpr int kNarrow = cuda::SharedBytes<cuda::MmaProducts<Float16, 128, 64>>();
-  EXPECT_EQ(cuda::ResidentBlocks(64, 30 * 1024, kH200), 3);
-  EXPECT_EQ(cuda::ResidentBlocks(128, kNarrow, kH200), 2);
-  EXPECT_EQ(cuda::ResidentBlocks(128, kNarrow, kSm80), 2);
-  EXPECT_EQ(cuda::ResidentBlocks(256, kWide, kSm80), 1);
-  EXPECT_EQ(cuda::ResidentBlocks(256, 200 * 1024, 100 * 1024), 1);  // refused at the launch
+  EXPECT_EQ(cuda::ResidentBlocks(3, 30 * 1024, kH200), 3);
+  EXPECT_EQ(cuda::ResidentBlocks(2, kNarrow, kH200), 2);
+  EXPECT_EQ(cuda::ResidentBlocks(2, kNarrow, kSm80), 2);
+  EXPECT_EQ(cuda::ResidentBlocks(2, kWide, kSm80), 1);
+  EXPECT_EQ(cuda::ResidentBlocks(2, 200 * 1024, 100 * 1024), 1);  // refused at the launch
 }
 
 TEST(SplitPlan, FewRowsAreMergedByTheirLastBlock) {
