@@ -69,7 +69,7 @@ def field(row, name):
     return row.get(name, sizes.get(name, own.get(name)))
 
 
-def seconds_less(row, others):
+def times_of_cudnn(row, others):
     """How many times as long cuDNN takes, by cold calls for single queries."""
     clock = "cold_ms" if field(row, "q_len") == 1 else "ms"
     times = [r[clock]["median"] for r in others if r["peer"] == "cudnn" and r["status"] == "timed"]
@@ -89,7 +89,7 @@ def share(part, whole):
 
 
 TFLOPS = Measure("TFLOP/s", teraflops)
-OVER_CUDNN = Measure("x cuDNN", lambda row, rows, report: seconds_less(row, rows), digits=2)
+OVER_CUDNN = Measure("x cuDNN", lambda row, rows, report: times_of_cudnn(row, rows), digits=2)
 TERABYTES = Measure("TB/s", lambda row, *_: cold_gbps(row) / 1000, digits=2)
 MICROSECONDS = Measure("us", lambda row, *_: 1000 * row["cold_ms"]["median"], less=True)
 OF_COPY = Measure("% of copy", lambda row, rows, report: share(cold_gbps(row), report.copy_gbps()))
@@ -217,10 +217,11 @@ def table(reports):
 
 
 def read(path):
-    if not path.exists():
+    """The report, or nothing where a stage left none, or half of one when it was cut off."""
+    try:
+        return Report(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, json.JSONDecodeError):
         return None
-    with open(path, encoding="utf-8") as file:
-        return Report(json.load(file))
 
 
 def main():
