@@ -231,7 +231,8 @@ void Softmax(const SoftmaxRows& call) {
 }
 
 void ReadBytes(const void* data, size_t bytes, float* sum) {
-  ReadBlocks<<<kReadBlocks, kThreads>>>(static_cast<const float4*>(data), bytes / sizeof(float4), sum);
+  ReadBlocks<<<kReadBlocks, kThreads>>>(static_cast<const float4*>(data), bytes / sizeof(float4),
+                                        sum);
   Require(cudaGetLastError());
 }
 

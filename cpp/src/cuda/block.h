@@ -155,8 +155,8 @@ class DeviceBlock {
     return ptx::Unpack(type, bits);
   }
 
-  // x, of which the compiler knows nothing: what is made of it is not kept from one use to the next,
-  // where it would take registers.
+  // x, of which the compiler knows nothing: what is made of it is not kept from one use to the
+  // next, where it would take registers.
   HEED_DEVICE static float Opaque(float x) {
     asm volatile("" : "+f"(x));
     return x;
