@@ -165,6 +165,13 @@ async function checkProbes(cuobjdump, cubin) {
   for (const sass of of("9MmaBlocks")) assert.match(sass, /HMMA\.16816/);
 }
 
+/** Attention in float32 multiplies on tensor cores. */
+async function checkFloatProducts(cuobjdump, cubin) {
+  for (const sass of await disassemble(cuobjdump, cubin)) {
+    assert.match(sass, /HMMA\.1688\.F32\.TF32/, readableName(sass.slice(0, sass.indexOf("\n"))));
+  }
+}
+
 /** Looks at the machine code of the Hopper kernels of a file. */
 async function checkHopperCode(cuobjdump, cubin, count, diagnostic) {
   const kernels = await disassemble(cuobjdump, cubin);
@@ -252,9 +259,13 @@ for (const arch of ["sm_80", "sm_90a"]) {
         assert.equal(spilledBytes, 0, `${name} on ${arch} spills ${spilledBytes} bytes`);
         assert.equal(frameBytes, 0, `${name} on ${arch} has a frame of ${frameBytes} bytes`);
       }
+      const skip = cuobjdump === undefined && "cuobjdump is neither on the PATH nor in CUDA's bin";
+      if (/^(attention|gradient)_float32/.test(file)) {
+        const check = () => checkFloatProducts(cuobjdump, cubin);
+        await t.test(`${file} uses tensor cores`, { skip }, check);
+      }
       const isProbe = file === "kernels.cu";
       if (!(isProbe || file.startsWith("hopper_")) || arch !== "sm_90a") return;
-      const skip = cuobjdump === undefined && "cuobjdump is neither on the PATH nor in CUDA's bin";
       if (isProbe) {
         await t.test("the probes multiply matrices", { skip }, () => checkProbes(cuobjdump, cubin));
         return;
