@@ -74,13 +74,15 @@ function readableName(mangled) {
   }
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
   if (chunks) return `Chunk${chunks[1]}, ${chunks[2]}, ${chunks[3]} features`;
+  const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E/);
+  if (gated) return `Gated${gated[1]}, ${gated[2]} features`;
   const recurrent = mangled.match(/(Recurrent|Random|Level)KernelI.*?ELi(\d+)E/);
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   const step = mangled.match(/StepBlocksI.*?\d+([A-Z][A-Za-z]*?)ParamsE/);
   if (step) return `StepBlocks ${step[1]}`;
   return (
     mangled.match(
-      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|ReadBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|GatedScanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|ReadBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }
