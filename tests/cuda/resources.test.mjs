@@ -162,8 +162,11 @@ async function disassemble(cuobjdump, cubin) {
 async function checkProbes(cuobjdump, cubin) {
   const kernels = await disassemble(cuobjdump, cubin);
   const of = (name) => kernels.filter((sass) => sass.split("\n")[0].includes(name));
-  assert.equal(of("WgmmaBlocks").length, 2, "float16 and bfloat16");
-  for (const sass of of("WgmmaBlocks")) assert.match(sass, /HGMMA\.64x64x16/);
+  assert.equal(of("WgmmaBlocks").length, 3, "float16, bfloat16 and float8");
+  for (const sass of of("WgmmaBlocks")) {
+    const float8 = isFloat8(sass.slice(0, sass.indexOf("\n")));
+    assert.match(sass, float8 ? /QGMMA\.64x64x32\.F32\.E4M3\.E4M3/ : /HGMMA\.64x64x16/);
+  }
   for (const sass of of("9MmaBlocks")) assert.match(sass, /HMMA\.16816/);
 }
 
