@@ -231,11 +231,12 @@ struct StoredRecurrentOutputs {
 //          query head, and once or twice to write, and for each query head and 64 columns of
 //          values 64 * (head_dim + 64). Allocates the host arrays, and for each KV head and span a
 //          state and a float: as many spans as fill the GPU twice, of 256 tokens or more. With a
-//          decay for each channel or delta chunks are prepared first: 4 bytes a token for each of
-//          up to 128 features and of 64 others, twice with delta, once more for each further query
-//          head of a group, of as many tokens at a time as 256 MiB have room for. Others:
-//          4 bytes for each number of a tensor that is not float32, and what the call of float32
-//          tensors allocates.
+//          decay for each channel or delta one kernel more prepares chunks: 4 F + 128 bytes a token
+//          and KV head, F = 64 or 128 for up to as many features, with delta 6 F + 256, and 2 F +
+//          128 for each further query head of a group; of as many tokens at a time as 64 MiB have
+//          room for, 64 at least. Spans with delta take features^2 floats besides. Others: 4 bytes
+//          for each number of a tensor that is not float32, and what the call of float32 tensors
+//          allocates.
 // Threads  as there. The number of spans, and with it rounding, depends on shapes and the device.
 // Source   Yang et al. 2023, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060; delta rules:
 //          Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464; Kimi Team 2025,

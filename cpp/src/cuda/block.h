@@ -3,7 +3,8 @@
 // is missing.
 //
 //   Registers<T, N>   N registers of each thread: r(thread, n)
-//   Shared<T>         an array of the block: Load, LoadFour, Store, CopyAsync, by a thread
+//   Shared<T>         an array of the block: Load, LoadFour, LoadEight, Store, CopyAsync, by a
+//                     thread
 //   Each(body)        body(thread) for every thread; no barrier
 //   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks
 //   collectives       of a quad or a warp, called by all threads of the block alike
@@ -41,6 +42,11 @@ class DeviceBlock {
     HEED_DEVICE void LoadFour(int /*thread*/, int i, float (&x)[4]) const {
       const float4 four = *reinterpret_cast<const float4*>(data_ + i);
       x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    }
+    // Eight 16-bit elements from a place aligned to 16 bytes, two a word.
+    HEED_DEVICE void LoadEight(int /*thread*/, int i, uint32_t (&pairs)[4]) const {
+      const uint4 four = *reinterpret_cast<const uint4*>(data_ + i);
+      pairs[0] = four.x, pairs[1] = four.y, pairs[2] = four.z, pairs[3] = four.w;
     }
     HEED_DEVICE T LoadUniform(int i) const { return data_[i]; }  // by all threads at once
     HEED_DEVICE void Store(int /*thread*/, int i, T x) { data_[i] = x; }

@@ -12,32 +12,38 @@ namespace heed::cuda {
 // twice, and four neighbours are aligned.
 inline constexpr int kPairStride = kChunkTokens + 4;
 
-// solution = (1 + the part of `system` below its diagonal)^-1, both [tokens, kPairStride]. A thread
-// has a column, 16 rows of it in registers. The products of rows above them come first, then the 16
-// among themselves. No barrier.
+// The part of `pairs` [tokens, kPairStride] above the diagonal is the transpose of A, which is 0
+// but below its own: what the key of each token answers to those behind it. The rest becomes (1 +
+// A)^-1. A thread has a column, 16 rows of it in registers. The products of rows above them come
+// first, then the 16 among themselves. No barrier.
 template <class Block, class Floats>
-HEED_DEVICE void SolveChunk(Block& block, const Floats& system, Floats& solution) {
+HEED_DEVICE void SolveChunk(Block& block, Floats& pairs) {
   constexpr int kRows = 16;
   typename Block::template Registers<float, kRows> x;
   HEED_NO_UNROLL for (int first = 0; first < kChunkTokens; first += kRows) {
     block.Each([&](int t) {
       if (t >= kChunkTokens) return;
       HEED_UNROLL for (int r = 0; r < kRows; ++r) x(t, r) = first + r == t ? 1.0f : 0.0f;
-      HEED_NO_UNROLL for (int above = 0; above < first; above += 4) {
-        float known[4], row[4];
-        HEED_UNROLL for (int n = 0; n < 4; ++n) {
-          known[n] = solution.Load(t, (above + n) * kPairStride + t);
-        }
-        HEED_UNROLL for (int r = 0; r < kRows; ++r) {
-          system.LoadFour(t, (first + r) * kPairStride + above, row);
-          HEED_UNROLL for (int n = 0; n < 4; ++n) x(t, r) -= row[n] * known[n];
+      HEED_NO_UNROLL for (int above = 0; above < first; ++above) {
+        if (above < t) continue;  // its number of the column is 0
+        const float known = pairs.Load(t, above * kPairStride + t);
+        HEED_UNROLL for (int r = 0; r < kRows; r += 4) {
+          float of_four[4];
+          pairs.LoadFour(t, above * kPairStride + first + r, of_four);
+          HEED_UNROLL for (int n = 0; n < 4; ++n) x(t, r + n) -= of_four[n] * known;
         }
       }
       HEED_UNROLL for (int r = 0; r < kRows; ++r) {
         HEED_UNROLL for (int s = 0; s < r; ++s) {
-          x(t, r) -= system.Load(t, (first + r) * kPairStride + first + s) * x(t, s);
+          x(t, r) -= pairs.Load(t, (first + s) * kPairStride + first + r) * x(t, s);
         }
-        solution.Store(t, (first + r) * kPairStride + t, x(t, r));
+      }
+    });
+    block.Each([&](int t) {
+      HEED_UNROLL for (int r = 0; r < kRows; ++r) {
+        if (t < kChunkTokens && first + r >= t) {
+          pairs.Store(t, (first + r) * kPairStride + t, x(t, r));
+        }
       }
     });
   }

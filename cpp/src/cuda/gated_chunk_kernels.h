@@ -60,32 +60,42 @@ class GatedSums : GatedState<Block, kDim> {
 };
 
 // The number n of the state of KV head `unit` before the first chunk.
-HEED_DEVICE float BeginOf(const GatedChunkParams& p, int unit, int n) {
+HEED_DEVICE float BeginOf(const GatedChunkParams& p, int unit, int64_t n) {
   if (p.begin.data == nullptr) return 0;
   return p.begin.Row(unit / p.num_kv_heads, unit % p.num_kv_heads, n / p.width)[n % p.width];
+}
+
+// Of a feature. Loads of eight chunks are under way together.
+HEED_DEVICE float DecayOfSpan(const GatedChunkParams& p, int unit, int span, int c) {
+  float decay = 1;
+  HEED_NO_UNROLL for (int first = 0; first < p.span_chunks; first += 8) {
+    float of_chunks[8];
+    HEED_UNROLL for (int n = 0; n < 8; ++n) {
+      const char* at = p.ChunkAt(unit, span * p.span_chunks + first + n) + p.place.decays;
+      const bool exists = first + n < p.span_chunks;
+      of_chunks[n] = exists ? reinterpret_cast<const float*>(at)[c] : 1.0f;
+    }
+    HEED_UNROLL for (int n = 0; n < 8; ++n) decay *= of_chunks[n];
+  }
+  return decay;
 }
 
 // Without delta. Numbers [index % blocks * kBlockThreads, ...) of the state of KV head index /
 // blocks.
 template <class Block>
 HEED_DEVICE void ScanStates(Block& block, const GatedChunkParams& p, int64_t index) {
-  const int numbers = p.features * p.width;
-  const int blocks = (numbers + kBlockThreads - 1) / kBlockThreads;
+  const int64_t numbers = int64_t{p.features} * p.width;
+  const int64_t blocks = (numbers + kBlockThreads - 1) / kBlockThreads;
   const int unit = static_cast<int>(index / blocks);
   block.Each([&](int t) {
-    const int n = static_cast<int>(index % blocks) * kBlockThreads + t;
+    const int64_t n = index % blocks * kBlockThreads + t;
     if (n >= numbers) return;
     float state = BeginOf(p, unit, n);
     HEED_NO_UNROLL for (int span = 0; span < p.spans; ++span) {
       float* const place = p.StateOf(unit, span) + n;
       const float before = state;
       if (span + 1 < p.spans) {
-        float decay = 1;
-        HEED_NO_UNROLL for (int chunk = 0; chunk < p.span_chunks; ++chunk) {
-          const char* at = p.ChunkAt(unit, span * p.span_chunks + chunk) + p.place.decays;
-          decay *= reinterpret_cast<const float*>(at)[n / p.width];
-        }
-        state = state * decay + *place;
+        state = state * DecayOfSpan(p, unit, span, static_cast<int>(n / p.width)) + *place;
       }
       *place = before;
     }
@@ -108,7 +118,7 @@ HEED_DEVICE void ScanModels(Block& block, const GatedChunkParams& p, int64_t ind
   const auto exists = [&](int t, int n) { return t < p.features && first + n < p.width; };
   block.Each([&](int t) {
     HEED_UNROLL for (int n = 0; n < kScanCols; ++n) {
-      state(t, n) = exists(t, n) ? BeginOf(p, unit, t * p.width + first + n) : 0.0f;
+      state(t, n) = exists(t, n) ? BeginOf(p, unit, int64_t{t} * p.width + first + n) : 0.0f;
     }
   });
   HEED_NO_UNROLL for (int span = 0; span < p.spans; ++span) {
@@ -116,7 +126,7 @@ HEED_DEVICE void ScanModels(Block& block, const GatedChunkParams& p, int64_t ind
     block.Sync();  // the last span's are read
     block.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kScanCols; ++n) {
-        float* const place = states + t * p.width + first + n;
+        float* const place = states + int64_t{t} * p.width + first + n;
         before.Store(t, t * kScanCols + n, state(t, n));
         if (!exists(t, n)) continue;
         const float kept = state(t, n);
@@ -128,10 +138,18 @@ HEED_DEVICE void ScanModels(Block& block, const GatedChunkParams& p, int64_t ind
     if (span + 1 == p.spans) return;
     const float* const model = p.ModelOf(unit, span);
     block.Each([&](int t) {
-      HEED_NO_UNROLL for (int c = 0; c < p.features && t < p.features; ++c) {
-        const float of_one = model[c * p.features + t];
-        HEED_UNROLL for (int n = 0; n < kScanCols; ++n) {
-          state(t, n) += of_one * before.Load(t, c * kScanCols + n);
+      if (t >= p.features) return;
+      HEED_NO_UNROLL for (int first_c = 0; first_c < p.features; first_c += 8) {
+        float row[8];  // loads of eight features are under way together
+        HEED_UNROLL for (int x = 0; x < 8; ++x) {
+          const int c = first_c + x;
+          row[x] = c < p.features ? model[c * p.features + t] : 0.0f;
+        }
+        HEED_UNROLL for (int x = 0; x < 8; ++x) {
+          if (first_c + x >= p.features) break;
+          HEED_UNROLL for (int n = 0; n < kScanCols; ++n) {
+            state(t, n) += row[x] * before.Load(t, (first_c + x) * kScanCols + n);
+          }
         }
       }
     });

@@ -12,12 +12,16 @@
 
 namespace heed::cuda {
 
+// Blocks that take states past chunks that share a multiprocessor, for registers.
+inline constexpr int kResidentGated = 2;
+
 // What is prepared of a chunk of kChunkTokens tokens of a KV head, in bytes from its beginning:
 // rows of `dim` and of kChunkTokens bfloat16 numbers, and floats. All are multiples of 16 bytes.
 //
 //   write      [tokens, dim]     k, decayed to the end of the chunk
 //   erase      [tokens, dim]     -k, decayed from the beginning of the chunk
-//   solution   [tokens, tokens]  what values become to be written, if nothing was before the chunk
+//   solution   [tokens, tokens]  (1 + A)^-1 beta (SolveChunk): what is written of values less what
+//                                the state before the chunk answers to their keys
 //   decays     [dim]             of the state, by the whole chunk
 //   reads      [tokens, dim]     q, decayed from the beginning of the chunk; of each query head
 //   weights    [tokens, tokens]  of the values that are written, for each query

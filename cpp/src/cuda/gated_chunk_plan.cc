@@ -8,7 +8,7 @@
 namespace heed::cuda {
 namespace {
 
-constexpr int64_t kResident = 2;   // blocks of a multiprocessor
+constexpr int64_t kResident = kResidentGated;
 constexpr int64_t kLeastSpan = 4;  // chunks
 // With delta a span costs its states and a model before anything is read, more than the reading:
 // fewer spans than these would gain nothing.
@@ -79,7 +79,8 @@ GatedChunkPlan::GatedChunkPlan(const StoredRecurrentProblem& call, int64_t proce
 
   chunks_ = CeilDiv(p.kv_len, kChunkTokens);
   const int64_t most = max_prepared_bytes / (params_.units * params_.place.bytes);
-  const int64_t chunks = std::clamp<int64_t>(most, 1, chunks_);
+  const int64_t fewest = CeilDiv(chunks_, std::clamp<int64_t>(most, 1, chunks_));
+  const int64_t chunks = CeilDiv(chunks_, fewest);  // all segments but the last are as long
   segments_ = CeilDiv(chunks_, chunks);
   params_.chunks = static_cast<int32_t>(chunks);
   params_.spans = static_cast<int32_t>(SpansOf(chunks));

@@ -14,8 +14,9 @@ namespace heed::cuda {
 // Is the call computed in gated chunks? Never one that TakesChunks().
 bool TakesGatedChunks(const StoredRecurrentProblem& call);
 
-// What is prepared of a sequence at a time, in bytes: longer ones are taken in segments.
-inline constexpr int64_t kMaxPreparedBytes = int64_t{256} << 20;
+// What is prepared of a batch at a time, in bytes, but one chunk of it at least: longer sequences
+// are taken in segments.
+inline constexpr int64_t kMaxPreparedBytes = int64_t{64} << 20;
 
 class GatedChunkPlan {
  public:

@@ -80,8 +80,8 @@ class GatedChunkRows {
         const int token = first_token_ + t;
         const bool exists = token < length_;
         const bool has_beta = p_.beta.data != nullptr && exists;
-        const float whole = exists ? 1.0f : 0.0f;
-        betas_.Store(t, t, has_beta ? p_.beta.At(batch_, kv_head_, token, 0) : whole);
+        const float beta = has_beta ? p_.beta.At(batch_, kv_head_, token, 0) : 1.0f;
+        betas_.Store(t, t, exists ? beta : 0.0f);
       }
       const int width = p_.decays_channels ? kDim : 1;
       HEED_NO_UNROLL for (int n = t; n < width * kSubs && HasDecay(); n += kBlockThreads) {
@@ -109,9 +109,7 @@ class GatedChunkRows {
     if (!HasDecay()) return 0;
     return gates_.Load(t, token * kGateStride + (p_.decays_channels ? c : 0));
   }
-  HEED_DEVICE float Total(int t, int sub, int c) const {
-    return Gate(t, sub * kSubTokens + kSubTokens - 1, c);
-  }
+  HEED_DEVICE float Total(int t, int sub, int c) const { return Gate(t, LastOf(sub), c); }
   // The same up to where a query of the token reads.
   HEED_DEVICE float ReadGate(int t, int token, int c) const {
     if (p_.bonus.data == nullptr) return Gate(t, token, c);
@@ -128,23 +126,6 @@ class GatedChunkRows {
   HEED_DEVICE float Between(int t, int from, int to) const {
     return ReadGate(t, to, 0) + ToSub(t, from, to / kSubTokens, 0);
   }
-  // From the beginning of the chunk to the beginning of 16 tokens.
-  HEED_DEVICE float Before(int t, int sub, int c) const {
-    float sum = 0;
-    HEED_NO_UNROLL for (int s = 0; s < sub; ++s) sum += Total(t, s, c);
-    return sum;
-  }
-  // Is some factor of a key too large for the product of 16 tokens? A barrier.
-  HEED_DEVICE bool HasStrongDecays() {
-    return block_.Any([&](int t) {
-      bool strong = false;
-      HEED_NO_UNROLL for (int n = t; n < kDim * kSubs; n += kBlockThreads) {
-        strong = strong || Total(t, n / kDim, n % kDim) < -kStrongDecay;
-      }
-      return strong;
-    });
-  }
-
   // Rows in shared memory become their features, rounded to the type.
   HEED_DEVICE void MapRows(Shared& rows, bool is_key) {
     switch (p_.feature_map) {
@@ -211,46 +192,102 @@ class GatedChunkRows {
   }
 
   HEED_DEVICE void StoreReads(int g) {
-    StoreRows<kDim>(chunk_at_ + p_.place.reads + g * p_.place.head, [&](int t, int token, int c) {
-      const float decay = Exp(Before(t, token / kSubTokens, c) + ReadGate(t, token, c));
-      return NumberAt(q_, t, token * Rows::kStride + c) * decay;
-    });
+    StoreRows(
+        chunk_at_ + p_.place.reads + g * p_.place.head, q_, From::kBeginning,
+        [&](int t, int token, int c, float(&gates)[8]) { LoadReadGates(t, token, c, gates); },
+        [](int, int) { return 1.0f; });
+  }
+  HEED_DEVICE void StoreErasers() {
+    StoreRows(
+        chunk_at_ + p_.place.erase, k_, From::kBeginning,
+        [&](int t, int token, int c, float(&gates)[8]) { LoadGates8(t, token, c, gates); },
+        [](int, int) { return -1.0f; });
   }
   // Without delta, beta joins the keys.
   HEED_DEVICE void StoreWrites() {
-    StoreRows<kDim>(chunk_at_ + p_.place.write, [&](int t, int token, int c) {
-      const float decay = Exp(ToSub(t, token, kSubs, c));
-      return NumberAt(k_, t, token * Rows::kStride + c) * decay *
-             (p_.delta ? 1.0f : Beta(t, token));
-    });
+    StoreRows(
+        chunk_at_ + p_.place.write, k_, From::kEnd,
+        [&](int t, int token, int c, float(&gates)[8]) {
+          float own[8];
+          LoadGates8(t, token, c, own);
+          LoadGates8(t, LastOf(token / kSubTokens), c, gates);
+          HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] -= own[n];
+        },
+        [&](int t, int token) { return p_.delta ? 1.0f : Beta(t, token); });
     block_.Each([&](int t) {
       if (t >= kDim) return;
-      reinterpret_cast<float*>(chunk_at_ + p_.place.decays)[t] = Exp(Before(t, kSubs, t));
+      float sum = 0;
+      HEED_UNROLL for (int sub = 0; sub < kSubs; ++sub) sum += Total(t, sub, t);
+      reinterpret_cast<float*>(chunk_at_ + p_.place.decays)[t] = Exp(sum);
     });
   }
-  HEED_DEVICE void StoreErasers() {
-    StoreRows<kDim>(chunk_at_ + p_.place.erase, [&](int t, int token, int c) {
-      const float decay = Exp(Before(t, token / kSubTokens, c) + Gate(t, token, c));
-      return -NumberAt(k_, t, token * Rows::kStride + c) * decay;
+
+  enum class From { kBeginning, kEnd };  // of the chunk
+  HEED_DEVICE static int LastOf(int sub) { return sub * kSubTokens + kSubTokens - 1; }
+  // Gates of eight neighbouring channels.
+  HEED_DEVICE void LoadGates8(int t, int token, int c, float (&gates)[8]) const {
+    if (HasDecay() && p_.decays_channels) {
+      gates_.LoadFour(t, token * kGateStride + c, *reinterpret_cast<float(*)[4]>(gates));
+      gates_.LoadFour(t, token * kGateStride + c + 4, *reinterpret_cast<float(*)[4]>(gates + 4));
+      return;
+    }
+    const float gate = Gate(t, token, 0);
+    HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] = gate;
+  }
+  HEED_DEVICE void LoadReadGates(int t, int token, int c, float (&gates)[8]) const {
+    if (p_.bonus.data == nullptr) return LoadGates8(t, token, c, gates);
+    if (token % kSubTokens != 0) return LoadGates8(t, token - 1, c, gates);
+    HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] = 0;
+  }
+  // Rows times e to the gates(t, token, c) of their own 16 tokens and the totals of the 16 before
+  // them (or behind them), times factor(t, token). A thread has eight channels of every eighth or
+  // sixteenth row, 16 tokens after the other.
+  template <class Gates, class Factor>
+  HEED_DEVICE void StoreRows(char* to, const Shared& rows, From from, const Gates& gates_of,
+                             const Factor& factor) {
+    constexpr int kEights = kDim / 8, kStep = kBlockThreads / kEights;
+    block_.Each([&](int t) {
+      const int c = t % kEights * 8;
+      float others[8] = {};
+      HEED_NO_UNROLL for (int step = 0; step < kSubs; ++step) {
+        const int sub = from == From::kBeginning ? step : kSubs - 1 - step;
+        float gates[8];
+        HEED_UNROLL for (int r = 0; r < kSubTokens; r += kStep) {
+          const int token = sub * kSubTokens + r + t / kEights;
+          gates_of(t, token, c, gates);
+          HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] += others[n];
+          StoreDecayed(t, to + (token * kEights + c / 8) * 16, rows, token * Rows::kStride + c,
+                       gates, factor(t, token));
+        }
+        LoadGates8(t, LastOf(sub), c, gates);
+        HEED_UNROLL for (int n = 0; n < 8; ++n) others[n] += gates[n];
+      }
     });
   }
-  // number(t, row, col) of all rows, eight neighbours at a time.
-  template <int kCols, class Number>
-  HEED_DEVICE void StoreRows(char* to, const Number& number) {
+  // Eight numbers, each times e^gate.
+  HEED_DEVICE void StoreDecayed(int t, char* to, const Shared& rows, int at,
+                                const float (&gates)[8], float factor) const {
+    uint32_t pairs[4];
+    rows.LoadEight(t, at, pairs);
+    const float common = p_.decays_channels ? 1.0f : Exp(gates[0]);
+    float x[8];
+    HEED_UNROLL for (int n = 0; n < 8; ++n) {
+      const float number =
+          Block::Unpack(T{}, static_cast<uint16_t>(pairs[n / 2] >> (16 * (n % 2))));
+      x[n] = number * (p_.decays_channels ? Exp(gates[n]) : common) * factor;
+    }
+    StoreEight(to, x);
+  }
+  // `to` is aligned to 16 bytes.
+  HEED_DEVICE static void StoreEight(char* to, const float (&x)[8]) {
     struct alignas(16) Eight {
       uint32_t pairs[4];
     };
-    block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kCols / 8; n += kBlockThreads) {
-        const int row = n / (kCols / 8), col = n % (kCols / 8) * 8;
-        Eight eight;
-        HEED_UNROLL for (int x = 0; x < 4; ++x) {
-          eight.pairs[x] =
-              Block::Pack(T{}, number(t, row, col + 2 * x), number(t, row, col + 2 * x + 1));
-        }
-        *reinterpret_cast<Eight*>(to + n * sizeof(Eight)) = eight;
-      }
-    });
+    Eight eight;
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      eight.pairs[n] = Block::Pack(T{}, x[2 * n], x[2 * n + 1]);
+    }
+    *reinterpret_cast<Eight*>(to) = eight;
   }
 
   Block& block_;

@@ -6,8 +6,8 @@
 // results: accumulators of one product are operand A of the next, and no number that depends on
 // the state leaves the registers.
 //
-//   state(4 n + e)   column AccumulatorRow(lane, e) of the warp, feature 8 n + AccumulatorCol(lane,
-//   e)
+//   state(4 n + e)   column AccumulatorRow(lane, e) of the warp,
+//                    feature 8 n + AccumulatorCol(lane, e)
 //   values, out      the same of tokens in place of features
 //
 // Four buffers of prepared rows, and as many stages of a chunk, in turn: what a stage has read is
@@ -17,6 +17,7 @@
 #ifndef HEED_SRC_CUDA_GATED_CHUNK_STATE_H_
 #define HEED_SRC_CUDA_GATED_CHUNK_STATE_H_
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -30,7 +31,7 @@ namespace heed::cuda {
 template <class Block, int kDim>
 class GatedState {
  public:
-  static constexpr int kResident = 2;  // blocks that share a multiprocessor
+  static constexpr int kResident = kResidentGated;
 
  protected:
   using T = BFloat16;
@@ -220,15 +221,15 @@ class GatedState {
   // of a token before it would be NaN; from there on its column is lost_.
   HEED_DEVICE void TakePoisonOut(Tokens& values) {
     const bool is_poisoned = block_.AnyOfWarp([&](int t) {
-      float sum = 0;
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) sum += values(t, n) * 0.0f;
-      return sum != 0;  // NaN
+      bool fits = true;
+      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) fits = fits && Fits(values(t, n));
+      return !fits;
     });
     if (is_poisoned) {
       block_.Each([&](int t) {
         HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
           const int token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-          if (IsFinite(values(t, n))) continue;
+          if (Fits(values(t, n))) continue;
           float& lost = lost_(t, n % 4 / 2);
           lost = fmaxf(lost, static_cast<float>(kChunkTokens - token));
           values(t, n) = 0;
@@ -242,6 +243,8 @@ class GatedState {
       }
     });
   }
+  // Is it finite in bfloat16?
+  HEED_DEVICE static bool Fits(float x) { return fabsf(x) < 0x1.ffp127f; }
   HEED_DEVICE bool IsLost(int t, int half, int token) {
     return static_cast<float>(kChunkTokens - token) <= lost_(t, half);
   }

@@ -5,8 +5,8 @@
 // Decays of a channel between two tokens are differences of sums of logarithms, none above 0. As a
 // product of matrices wants a factor of either token, sums begin anew every kSubTokens tokens: a
 // query's factor counts from the beginning of its 16 tokens, a key's up to there. Only among these
-// 16 a key's factor is above 1, e^kStrongDecay at most. Where decays are stronger than that, the 16
-// meet number by number.
+// 16 a key's factor is above 1, e^kStrongDecay at most. Rows whose own factor is smaller than the
+// inverse of that meet the 16 number by number.
 //
 // Yang et al. 2023, arXiv:2312.06635, section 4.3 (chunks in two levels). The delta rule:
 // u = v - S^T k of every token, all of a chunk at once, is a triangular system (Yang et al. 2024,
@@ -40,14 +40,12 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
 
  public:
   static constexpr int kSharedBytes =
-      Base::kRowBytes + 2 * kChunkTokens * kPairStride * static_cast<int>(sizeof(float));
-  // Blocks that share a multiprocessor, for shared memory.
+      Base::kRowBytes + kChunkTokens * kPairStride * static_cast<int>(sizeof(float));
+  // Blocks that share a multiprocessor of Hopper.
   static constexpr int kResident = kDim == 64 ? 3 : 2;
 
   HEED_DEVICE GatedChunkTokens(Block& block, const GatedChunkParams& params)
-      : Base(block, params),
-        weights_(block.template Allocate<float>(kChunkTokens * kPairStride)),
-        overlaps_(block.template Allocate<float>(kChunkTokens * kPairStride)) {}
+      : Base(block, params), pairs_(block.template Allocate<float>(kChunkTokens * kPairStride)) {}
 
   // Chunk index % chunks of KV head index / chunks.
   HEED_DEVICE void Run(int64_t index) {
@@ -70,7 +68,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     if (!p_.delta) return;
     this->StoreErasers();
     block_.Sync();  // weights are stored
-    SolveChunk(block_, overlaps_, weights_);
+    SolveChunk(block_, pairs_);
     block_.Sync();
     StoreSolution();
   }
@@ -90,23 +88,25 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     block_.Sync();
   }
 
-  // weights_ become products of queries and keys, overlaps_ those of keys among each other times
-  // beta, decayed from the key to the other token; 0 above the diagonal. Ends with a barrier.
+  // Pairs become products of queries and keys, decayed from the key to the query, up to the
+  // diagonal; with the last query head those of keys among each other, times the beta of the later
+  // one, above it. Ends with a barrier.
   HEED_DEVICE void Meet(int g) {
+    const bool meets_keys = p_.delta && g + 1 == p_.group;
     Pairs of_queries, of_keys;
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) of_queries(t, n) = of_keys(t, n) = 0;
     });
     if (p_.decays_channels) {
-      MeetChannels(of_queries, of_keys);
+      MeetChannels(of_queries, of_keys, meets_keys);
     } else {
       Rows::ScoreTile(block_, q_, k_, of_queries);
-      if (p_.delta) Rows::ScoreTile(block_, k_, k_, of_keys);
+      if (meets_keys) Rows::ScoreTile(block_, k_, k_, of_keys);
     }
-    StorePairs(of_queries, of_keys);
+    StorePairs(of_queries, of_keys, meets_keys);
     block_.Sync();
-    if (p_.decays_channels && this->HasStrongDecays()) {
-      MeetSubs();
+    if (p_.decays_channels) {
+      MeetStrongSubs(meets_keys);
       block_.Sync();
     }
     if (p_.bonus.data != nullptr) MeetThemselves(this->kv_head_ * p_.group + g);
@@ -114,22 +114,25 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE static int Row(int t, int half) {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
-  HEED_DEVICE void StorePairs(Pairs& of_queries, Pairs& of_keys) {
+  HEED_DEVICE void StorePairs(Pairs& of_queries, Pairs& of_keys, bool meets_keys) {
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
         const int row = Row(t, n % 4 / 2), token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-        const int at = row * kPairStride + token;
-        float decay = 1;
-        if (!p_.decays_channels) decay = Exp(this->Between(t, token, row));
-        const float overlap = of_keys(t, n) * decay * this->Beta(t, row);
-        weights_.Store(t, at, token <= row ? of_queries(t, n) * decay : 0.0f);
-        overlaps_.Store(t, at, token <= row ? overlap : 0.0f);
+        if (token > row) continue;
+        const float decay = p_.decays_channels ? 1.0f : Exp(this->Between(t, token, row));
+        StorePair(t, row, token, of_queries(t, n) * decay, of_keys(t, n) * decay, meets_keys);
       }
     });
   }
+  HEED_DEVICE void StorePair(int t, int row, int token, float of_query, float of_key,
+                             bool meets_keys) {
+    pairs_.Store(t, row * kPairStride + token, of_query);
+    if (!meets_keys || token == row) return;
+    pairs_.Store(t, token * kPairStride + row, of_key * this->Beta(t, row));
+  }
 
   // Each warp has the rows of its 16 tokens. Those behind them are multiplied along, and not used.
-  HEED_DEVICE void MeetChannels(Pairs& of_queries, Pairs& of_keys) {
+  HEED_DEVICE void MeetChannels(Pairs& of_queries, Pairs& of_keys, bool meets_keys) {
     Registers<uint32_t, 4> q, k, b;
     HEED_NO_UNROLL for (int d = 0; d < kDim; d += 16) {
       const auto left = [d](int t) {
@@ -145,7 +148,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
         block_.Each([&](int t) { DecayRight(t, d, sub, b); });
         HEED_UNROLL for (int half = 0; half < 2; ++half) {
           block_.Mma(T{}, of_queries, 2 * sub + half, q, b, half);
-          block_.Mma(T{}, of_keys, 2 * sub + half, k, b, half);
+          if (meets_keys) block_.Mma(T{}, of_keys, 2 * sub + half, k, b, half);
         }
       }
     }
@@ -175,41 +178,54 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
                        Block::Unpack(T{}, static_cast<uint16_t>(pair >> 16)) * high);
   }
 
-  // Tokens of the same 16, number by number: a quad has a row of the upper eight, then one of the
-  // lower, each of its threads every fourth channel.
-  HEED_DEVICE void MeetSubs() {
-    HEED_NO_UNROLL for (int half = 0; half < 2; ++half) {
-      constexpr int kOwn = kDim / 4;
-      Registers<float, kOwn> query, key, gate;
+  // Tokens of the same 16 where a row's own factor is below e^-kStrongDecay: those of its keys may
+  // then be too large. Other rows keep what they have.
+  HEED_DEVICE void MeetStrongSubs(bool meets_keys) {
+    const bool is_strong = block_.AnyOfWarp([&](int t) {
+      bool strong = false;
+      HEED_UNROLL for (int c = t % kWarp; c < kDim; c += kWarp) {
+        strong = strong || !(this->Total(t, t / kWarp, c) >= -kStrongDecay);
+      }
+      return strong;
+    });
+    if (!is_strong) return;
+    HEED_NO_UNROLL for (int half = 0; half < 2; ++half) MeetStrongRows(half, meets_keys);
+  }
+  // Number by number: a quad has a row, each of its threads every fourth channel.
+  HEED_DEVICE void MeetStrongRows(int half, bool meets_keys) {
+    constexpr int kOwn = kDim / 4;
+    Registers<float, kOwn> query, key, gate;
+    Registers<float, 1> strongest;
+    block_.Each([&](int t) {
+      strongest(t, 0) = 0;
+      HEED_UNROLL for (int n = 0; n < kOwn; ++n) {
+        const int row = Row(t, half), c = t % 4 + 4 * n;
+        query(t, n) = Base::NumberAt(q_, t, row * Rows::kStride + c);
+        key(t, n) = Base::NumberAt(k_, t, row * Rows::kStride + c);
+        gate(t, n) = this->ReadGate(t, row, c);
+        strongest(t, 0) = fmaxf(strongest(t, 0), -gate(t, n));
+      }
+    });
+    block_.template GroupMax<4>(strongest);
+    HEED_NO_UNROLL for (int s = 0; s < 8 * (half + 1); ++s) {
+      Registers<float, 2> sums;
       block_.Each([&](int t) {
+        const int other = t / kWarp * kSubTokens + s;
+        sums(t, 0) = sums(t, 1) = 0;
         HEED_UNROLL for (int n = 0; n < kOwn; ++n) {
-          const int row = Row(t, half), c = t % 4 + 4 * n;
-          query(t, n) = Base::NumberAt(q_, t, row * Rows::kStride + c);
-          key(t, n) = Base::NumberAt(k_, t, row * Rows::kStride + c);
-          gate(t, n) = this->ReadGate(t, row, c);
+          const int c = t % 4 + 4 * n;
+          const float x = Base::NumberAt(k_, t, other * Rows::kStride + c) *
+                          Exp(gate(t, n) - this->Gate(t, other, c));
+          sums(t, 0) += query(t, n) * x;
+          sums(t, 1) += key(t, n) * x;
         }
       });
-      HEED_NO_UNROLL for (int s = 0; s < 8 * (half + 1); ++s) {
-        Registers<float, 2> sums;
-        block_.Each([&](int t) {
-          const int other = t / kWarp * kSubTokens + s;
-          sums(t, 0) = sums(t, 1) = 0;
-          HEED_UNROLL for (int n = 0; n < kOwn; ++n) {
-            const int c = t % 4 + 4 * n;
-            const float x = Base::NumberAt(k_, t, other * Rows::kStride + c) *
-                            Exp(gate(t, n) - this->Gate(t, other, c));
-            sums(t, 0) += query(t, n) * x;
-            sums(t, 1) += key(t, n) * x;
-          }
-        });
-        block_.template GroupSum<4>(sums);
-        block_.Each([&](int t) {
-          const int row = Row(t, half), other = t / kWarp * kSubTokens + s;
-          if (t % 4 != 0 || other > row) return;
-          weights_.Store(t, row * kPairStride + other, sums(t, 0));
-          overlaps_.Store(t, row * kPairStride + other, sums(t, 1) * this->Beta(t, row));
-        });
-      }
+      block_.template GroupSum<4>(sums);
+      block_.Each([&](int t) {
+        const int row = Row(t, half), other = t / kWarp * kSubTokens + s;
+        if (t % 4 != 0 || other > row || strongest(t, 0) <= kStrongDecay) return;
+        StorePair(t, row, other, sums(t, 0), sums(t, 1), meets_keys);
+      });
     }
   }
   // What a query answers to its own value where it reads first, in place of the diagonal.
@@ -217,6 +233,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     Registers<float, 1> sum;
     block_.Each([&](int t) {
       sum(t, 0) = 0;
+      if (this->first_token_ + t / 2 >= this->length_) return;
       HEED_NO_UNROLL for (int c = t % 2; c < p_.features; c += 2) {
         const int at = t / 2 * Rows::kStride + c;
         sum(t, 0) +=
@@ -225,7 +242,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     });
     block_.template GroupSum<2>(sum);
     block_.Each([&](int t) {
-      if (t % 2 == 0) weights_.Store(t, t / 2 * (kPairStride + 1), sum(t, 0));
+      if (t % 2 == 0) pairs_.Store(t, t / 2 * (kPairStride + 1), sum(t, 0));
     });
     block_.Sync();
   }
@@ -243,18 +260,28 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     StoreMatrix(this->chunk_at_ + p_.place.solution,
                 [&](int t, int /*row*/, int token) { return this->Beta(t, token); });
   }
-  // weights_ up to the diagonal, times factor(t, row, token).
+  // Pairs up to the diagonal times factor(t, row, token), and zeros above it; eight neighbours at a
+  // time.
   template <class Factor>
   HEED_DEVICE void StoreMatrix(char* to, const Factor& factor) {
-    this->template StoreRows<kChunkTokens>(to, [&](int t, int row, int token) {
-      if (token > row) return 0.0f;
-      return weights_.Load(t, row * kPairStride + token) * factor(t, row, token);
+    constexpr int kEights = kChunkTokens / 8;
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kEights; n += kBlockThreads) {
+        const int row = n / kEights, first = n % kEights * 8;
+        float x[8];
+        pairs_.LoadFour(t, row * kPairStride + first, *reinterpret_cast<float(*)[4]>(x));
+        pairs_.LoadFour(t, row * kPairStride + first + 4, *reinterpret_cast<float(*)[4]>(x + 4));
+        HEED_UNROLL for (int m = 0; m < 8; ++m) {
+          x[m] = first + m <= row ? x[m] * factor(t, row, first + m) : 0.0f;
+        }
+        Base::StoreEight(to + 16 * n, x);
+      }
     });
   }
 
-  // Rows of tokens, columns of the tokens before them. overlaps_ are at last a system of equations,
-  // and weights_ what solves it.
-  Floats weights_, overlaps_;
+  // [tokens, kPairStride]. Up to the diagonal weights of each row, then the solution of the system
+  // (SolveChunk) that lies above it.
+  Floats pairs_;
 };
 
 }  // namespace heed::cuda

@@ -9,9 +9,12 @@
 #include "chunk_results.h"
 #include "device_backend.h"
 #include "gtest/gtest.h"
+#include "host_block.h"
 #include "recurrent_case.h"
 #include "request_builder.h"
+#include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_plan.h"
+#include "src/cuda/gated_chunk_tokens.h"
 #include "stored_buffer.h"
 
 namespace heed::testing {
@@ -58,6 +61,10 @@ struct GatedCall {
     skip = Betas(heads, 6);
     initial = Betas(batch * kv_heads * dim * dim_v, 7);
     bonus = Betas(heads * dim, 8);
+    if (rule.delta && rule.features != FeatureMap::kUnit) {
+      const float unit = 1 / std::sqrt(static_cast<float>(dim));
+      k.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= unit; });
+    }
     if (rule.features != FeatureMap::kComplement) return;
     for (float& x : gates) x = -std::abs(x);
     k.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x = -std::abs(x); });
@@ -98,7 +105,7 @@ struct GatedCall {
     }
     return values;
   }
-  // Of rows without beta the oracle's values have it, but for those that a bonus meets.
+  // Without delta the oracle's values have beta, as its rows with decays of channels have none.
   std::vector<float> OracleValues() const {
     std::vector<float> values = v.Elements();
     for (size_t n = 0; n < values.size() && rule.betas && !rule.delta; ++n) {
@@ -106,13 +113,20 @@ struct GatedCall {
     }
     return values;
   }
+  std::vector<float> ChannelGates() const {
+    std::vector<float> channels(static_cast<size_t>(batch * kv_heads * len * dim));
+    for (size_t n = 0; n < channels.size() && rule.decay != Decay::kNone; ++n) {
+      channels[n] = gates[n / static_cast<size_t>(dim / gate_width())];
+    }
+    return channels;
+  }
 
   // The call of the oracle, on features. With `absolute` of the absolute values of all that is
   // added up.
   RequestBuilder OracleCall(bool absolute) const {
     const auto sign = [&](std::vector<float> x) { return absolute ? Absolute(std::move(x)) : x; };
-    const bool by_channel = rule.decay == Decay::kChannels;
-    RequestBuilder r(!by_channel  ? "gated_delta_rule"
+    const bool by_head = rule.delta && rule.decay != Decay::kChannels;
+    RequestBuilder r(by_head      ? "gated_delta_rule"
                      : rule.delta ? "kimi_delta"
                      : rule.bonus ? "rwkv6"
                                   : "gated_linear");
@@ -122,8 +136,10 @@ struct GatedCall {
     r.Param("scale", 0.25).Param("return_state", true);
     if (rule.begins) r.Floats("initial_state", {batch, kv_heads, dim, dim_v}, sign(initial));
     if (!lengths.empty()) r.Integers("key_lengths", {batch}, lengths);
-    if (by_channel) r.Floats("channel_log_decay", {batch, kv_heads, len, dim}, gates);
-    if (rule.decay == Decay::kHeads) r.Floats("log_decay", {batch, kv_heads, len}, gates);
+    if (!by_head) r.Floats("channel_log_decay", {batch, kv_heads, len, dim}, ChannelGates());
+    if (by_head && rule.decay == Decay::kHeads) {
+      r.Floats("log_decay", {batch, kv_heads, len}, gates);
+    }
     if (rule.bonus) r.Floats("bonus", {heads, dim}, sign(bonus));
     if (rule.delta) r.Param("key_norm", std::string("none"));
     if (rule.delta && rule.betas) r.Floats("beta", {batch, kv_heads, len}, betas);
@@ -167,15 +183,23 @@ Results RunCall(GatedCall& c) {
   return {output.Widened().Elements(), state.Elements()};
 }
 
-void AddSkip(const GatedCall& c, std::vector<double>& output, bool absolute) {
+// Adds what the rows of the oracle lack: skip, and of values that a bonus meets what beta took off.
+void AddOwn(const GatedCall& c, std::vector<double>& output, bool absolute) {
   size_t n = 0;
   for (int64_t b = 0; b < c.batch; ++b) {
     for (int64_t h = 0; h < c.heads; ++h) {
-      const double skip = c.skip[static_cast<size_t>(h)];
+      const int64_t kv_head = h / (c.heads / c.kv_heads);
+      const int64_t length = c.lengths.empty() ? c.len : c.lengths[static_cast<size_t>(b)];
       for (int64_t t = 0; t < c.len; ++t) {
-        for (int64_t d = 0; d < c.dim_v; ++d) {
-          const double x = skip * c.v(b, h / (c.heads / c.kv_heads), t, d);
-          output[n++] += absolute ? std::abs(x) : x;
+        double factor = c.rule.skips ? c.skip[static_cast<size_t>(h)] : 0;
+        const double beta = c.betas[static_cast<size_t>((b * c.kv_heads + kv_head) * c.len + t)];
+        for (int64_t d = 0; d < c.dim && c.rule.bonus && c.rule.betas; ++d) {
+          const double bonus = c.bonus[static_cast<size_t>(h * c.dim + d)];
+          factor += 0.25 * (1 - beta) * c.q(b, h, t, d) * bonus * c.k(b, kv_head, t, d);
+        }
+        for (int64_t d = 0; d < c.dim_v; ++d, ++n) {
+          const double x = t < length ? factor * c.v(b, kv_head, t, d) : 0;
+          output[n] += absolute ? std::abs(x) : x;
         }
       }
     }
@@ -192,7 +216,7 @@ void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
   ASSERT_TRUE(cuda::TakesGatedChunks(Checked(c, c.Options()))) << what;
   const Results actual = RunCall(c);
   Values expected = RunOracle(c.OracleCall(false).request()), terms = expected;
-  if (c.rule.skips) AddSkip(c, expected.at("output"), false);
+  AddOwn(c, expected.at("output"), false);
   double error = cuda::kBFloat16Recurrent;
   if (c.rule.delta) {
     error = cuda::kBFloat16Delta;
@@ -201,7 +225,7 @@ void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
     }
   } else {
     terms = RunOracle(c.OracleCall(true).request());
-    if (c.rule.skips) AddSkip(c, terms.at("output"), true);
+    AddOwn(c, terms.at("output"), true);
   }
   // Of the delta rule solutions and values of a chunk are rounded besides.
   const double together = (c.rule.delta ? 3 : 2) * RoundingOf(DType::kBFloat16);
@@ -328,9 +352,60 @@ TEST_F(DeviceGatedChunks, SegmentsGiveTheSameBits) {
   }
 }
 
-// Nothing of a token beyond its length is read.
+// Segments that have spans, the last of them fewer, and a state in place.
+TEST_F(DeviceGatedChunks, SegmentsOfSpansMatchTheOracle) {
+  for (const Rule& rule : {kGated, kKimiDelta}) {
+    GatedCall c;
+    c.batch = 1, c.heads = c.kv_heads = 1;
+    c.len = 37 * 64 + 5, c.dim = c.dim_v = 8;
+    c.rule = rule;
+    c.rule.begins = true;
+    c.chunks.processors = 8;
+    c.Draw();
+    c.chunks.prepared_bytes = 20 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
+    ASSERT_EQ(PlanOf(c).num_segments(), 2);
+    EXPECT_EQ(SpansOf(c, 0), 4);
+    ExpectMatchesOracle(c, "segments of spans");
+    c.len = 33 * 64;
+    c.Draw();
+    c.chunks.prepared_bytes = 18 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
+    ASSERT_EQ(PlanOf(c).num_segments(), 2);
+    ExpectMatchesOracle(c, "a shorter segment");
+  }
+}
+
+// Three query heads of one KV head, more than 64 features, gates and beta of all tokens alike, no
+// final state, float16 results.
+TEST_F(DeviceGatedChunks, GroupsAndBroadcastsMatchTheOracle) {
+  GatedCall c;
+  c.batch = 1, c.heads = 3, c.kv_heads = 1, c.dim = 72;
+  c.out_dtype = DType::kFloat16;
+  c.rule = kKimiDelta;
+  c.Draw();
+  for (size_t n = 0; n < c.gates.size(); ++n) c.gates[n] = c.gates[n % 72];
+  std::fill(c.betas.begin(), c.betas.end(), c.betas[0]);
+  ExpectMatchesOracle(c, "groups");
+  const Results whole = RunCall(c);
+  const StoredBuffer q(c.q, DType::kBFloat16, c.layout), k(c.k, DType::kBFloat16, c.layout),
+      v(c.v, DType::kBFloat16, c.layout);
+  Buffer<float> blank({1, 3, c.len, c.dim_v}, Layout::kDense, kNan);
+  StoredBuffer output(blank, DType::kFloat16, c.layout);
+  RecurrentOptions options = c.Options();
+  options.log_decay = Contiguous(c.gates.data(), 1, 1, 1, 72);
+  options.beta = Contiguous(c.betas.data(), 1, 1, 1, 1);
+  RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), options, {output.output(), {}},
+                             c.chunks);
+  EXPECT_EQ(output.Widened().Elements(), whole.output);
+}
+
+// Nothing of a token beyond its length is read, nor is it a feature of zeros.
 TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
-  for (const Rule& rule : {kGated, kGatedDelta, kKimiDelta}) {
+  const Rule rules[] = {kGated,
+                        kGatedDelta,
+                        kKimiDelta,
+                        {.features = FeatureMap::kEluPlusOne},
+                        {.skips = true, .bonus = true}};
+  for (const Rule& rule : rules) {
     GatedCall c;
     c.batch = 3;
     c.lengths = {0, 70, 128};
@@ -377,6 +452,19 @@ TEST_F(DeviceGatedChunks, StrongDecaysAreExact) {
   }
 }
 
+// A gate that is NaN behind a strong one of its 16 tokens: those between them are as without it.
+TEST_F(DeviceGatedChunks, GatesBehindStrongOnesReachLaterTokensOnly) {
+  GatedCall c;
+  c.batch = 1, c.rule = kGated;
+  c.Draw();
+  c.gates[static_cast<size_t>(66 * c.dim + 3)] = -kInfinity;
+  const Results clean = RunCall(c);
+  const Reach reach = {[](auto head, auto t, auto) { return head / 2 == 0 && t >= 74; },
+                       [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
+  c.gates[static_cast<size_t>(74 * c.dim + 3)] = kNan;
+  ExpectReaches(c, clean, reach, "NaN");
+}
+
 // A value, a key, a query, a gate, a beta that is not finite: tokens before it keep their bits, and
 // so do columns and heads that do not meet it. One chunk later, and in the next spans.
 TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
@@ -392,7 +480,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
   const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
                           [](auto, auto, auto) { return false; }};
   for (const int64_t len : {int64_t{130}, int64_t{16 * 64}}) {
-    for (const Rule& rule : {kGated, kGatedDelta, kKimiDelta}) {
+    for (const Rule& rule : {kGated, kGatedDelta, kKimiDelta, Rule{}}) {
       GatedCall c;
       c.batch = 1, c.len = len, c.rule = rule;
       c.chunks.processors = len == 130 ? 1 : 8;
@@ -416,7 +504,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       in_gate.gates[static_cast<size_t>(kToken * c.gate_width() + (c.gate_width() > 1 ? 3 : 0))] =
           kNan;
       ExpectReaches(in_gate, clean, of_key, what + "gate");
-      if (!rule.delta) continue;
+      if (!rule.betas) continue;
       GatedCall in_beta = c;
       in_beta.betas[kToken] = kNan;
       ExpectReaches(in_beta, clean, of_head, what + "beta");
@@ -480,6 +568,14 @@ TEST(DeviceGatedChunkPlan, TakesWhatGatedChunksCompute) {
   c.len = 63;
   other.beta = {};
   EXPECT_FALSE(takes(other));
+}
+
+// A block may have 99 KiB of shared memory on GPUs of compute capability 8.6 and 8.9.
+TEST(DeviceGatedChunkPlan, BlocksFitEveryGpu) {
+  constexpr int kLeast = 99 << 10;
+  EXPECT_LE((cuda::GatedChunkTokens<HostBlock, 128>::kSharedBytes), kLeast);
+  EXPECT_LE((cuda::GatedSums<HostBlock, 128>::kSharedBytes), kLeast);
+  EXPECT_LE((cuda::GatedReads<HostBlock, 128>::kSharedBytes), kLeast);
 }
 
 TEST(DeviceGatedChunkPlan, SpansFillTheGpuWhereTheyPay) {

@@ -60,6 +60,13 @@ class HostBlock {
       if (i % 4 != 0) block_->Complain("a load of four floats that is not aligned");
       for (int n = 0; n < 4; ++n) x[n] = Read(thread, i + n);
     }
+    void LoadEight(int thread, int i, uint32_t (&pairs)[4]) const {
+      if (i % 8 != 0) block_->Complain("a load of eight elements that is not aligned");
+      for (int n = 0; n < 4; ++n) {
+        const uint32_t low = Read(thread, i + 2 * n).bits, high = Read(thread, i + 2 * n + 1).bits;
+        pairs[n] = low | high << 16;
+      }
+    }
     T LoadUniform(int i) const { return Read(kEveryone, i); }
     void Store(int thread, int i, T x) {
       MarkWrite(thread, i);
