@@ -26,37 +26,42 @@ struct Box {
   int64_t first[4];
 };
 
-const char* Element(const EncodedMap& map, const int64_t (&at)[4]) {
-  for (int n = 0; n < 4; ++n) {
-    if (at[n] < 0 || at[n] >= map.sizes[n]) return nullptr;
+// The bytes of a row of the box that are in the tensor.
+Range RowOf(const Box& box, int64_t y, int64_t z, int64_t w) {
+  const EncodedMap& map = box.map;
+  const int64_t at[4] = {box.first[0], box.first[1] + y, box.first[2] + z, box.first[3] + w};
+  uint64_t address = map.address;
+  for (int n = 1; n < 4; ++n) {
+    if (at[n] < 0 || at[n] >= map.sizes[n]) return {};
+    address += static_cast<uint64_t>(at[n]) * map.strides[n - 1];
   }
-  uint64_t address = map.address + static_cast<uint64_t>(at[0]) * map.element_bytes;
-  for (int n = 1; n < 4; ++n) address += static_cast<uint64_t>(at[n]) * map.strides[n - 1];
-  if (!FindRange(address).Holds(address, map.element_bytes)) {
-    Fail("TMA reads outside of global memory, at " + std::to_string(address));
+  const Range row = {address, static_cast<uint64_t>(map.sizes[0]) * map.element_bytes};
+  if (!FindRange(row.begin).Holds(row.begin, row.bytes)) {
+    Fail("TMA reads outside of global memory, at " + std::to_string(row.begin));
   }
-  return reinterpret_cast<const char*>(address);
+  return row;
 }
 
-// Elements outside of the tensor are 0; all bytes of the box count.
+// What is outside of the tensor is 0; all bytes of the box count.
 void ArriveBox(Block& block, const Box& box) {
   const EncodedMap& map = box.map;
-  const uint32_t width = map.element_bytes;
-  uint32_t offset = 0;
+  const uint32_t width = map.element_bytes, inner = map.box[0] * width;
+  uint32_t to = box.to;
   for (int64_t w = 0; w < map.box[3]; ++w) {
     for (int64_t z = 0; z < map.box[2]; ++z) {
-      for (int64_t y = 0; y < map.box[1]; ++y) {
-        for (int64_t x = 0; x < map.box[0]; ++x, offset += width) {
-          const int64_t at[4] = {box.first[0] + x, box.first[1] + y, box.first[2] + z,
-                                 box.first[3] + w};
-          const bool swizzled = map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
-          const uint32_t to = swizzled ? Swizzled128(box.to + offset) : box.to + offset;
-          Write(block, to, Element(map, at), width);
+      for (int64_t y = 0; y < map.box[1]; ++y, to += inner) {
+        const Range row = RowOf(box, y, z, w);
+        for (uint32_t byte = 0; byte < inner; byte += width) {
+          const uint64_t from = row.begin + static_cast<uint64_t>(box.first[0]) * width + byte;
+          const uint32_t place =
+              map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? Swizzled128(to + byte) : to + byte;
+          Write(block, place, row.Holds(from, width) ? reinterpret_cast<const char*>(from) : nullptr,
+                width);
         }
       }
     }
   }
-  block.BytesCame(box.barrier, offset);
+  block.BytesCame(box.barrier, to - box.to);
 }
 
 void RequireRoom(Block& block, uint32_t to, uint32_t bytes, uint32_t align) {

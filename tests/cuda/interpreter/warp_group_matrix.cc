@@ -51,17 +51,36 @@ float WidenHalf(uint32_t bits) { return HalfToFloat(static_cast<uint16_t>(bits))
 float WidenBFloat(uint32_t bits) { return BFloatToFloat(static_cast<uint16_t>(bits)); }
 float WidenE4M3(uint32_t bits) { return E4M3ToFloat(static_cast<uint8_t>(bits)); }
 
-float ReadElement(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t row, uint32_t k) {
+// The 16 bytes that begin with this element.
+const char* ReadChunk(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t row, uint32_t k) {
   const uint32_t address = matrix.AddressOf(row, k, shape.width);
   Block& block = warp.block();
-  if (address < kSharedBegin || address + shape.width > block.shared().size()) {
+  if (address % 16 != 0) Fail("wgmma of a matrix that is not aligned to 16 bytes");
+  if (address < kSharedBegin || address + 16 > block.shared().size()) {
     Fail("wgmma reads outside of shared memory");
   }
-  block.RequireFenced(address, shape.width);
+  block.RequireFenced(address, 16);
   warp.Read(address);
-  uint32_t bits = 0;
-  std::memcpy(&bits, block.shared().data() + address, shape.width);
-  return shape.widen(bits);
+  return block.shared().data() + address;
+}
+
+// set(row, k, number) for rows from `first` on.
+template <class Set>
+void ReadMatrix(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t first, uint32_t rows,
+                const Set& set) {
+  const uint32_t each = 16 / shape.width;
+  const uint32_t row_step = matrix.rows_contiguous ? each : 1, k_step = matrix.rows_contiguous ? 1 : each;
+  for (uint32_t row = 0; row < rows; row += row_step) {
+    for (uint32_t k = 0; k < shape.depth; k += k_step) {
+      const char* from = ReadChunk(warp, matrix, shape, first + row, k);
+      for (uint32_t n = 0; n < each; ++n, from += shape.width) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, from, shape.width);
+        const float x = shape.widen(bits);
+        matrix.rows_contiguous ? set(row + n, k, x) : set(row, k + n, x);
+      }
+    }
+  }
 }
 
 struct Operands16 {
@@ -74,9 +93,7 @@ void LoadRows(Warp& warp, const Instruction& i, const Product& product, Operands
   if (!product.a_in_registers) {
     const Matrix a(warp.At<uint64_t>(i.a)[0], product.a_transposed);
     const uint32_t first = 16 * static_cast<uint32_t>(warp.index() % 4);
-    for (uint32_t row = 0; row < 16; ++row) {
-      for (uint32_t k = 0; k < shape.depth; ++k) to.a[row][k] = ReadElement(warp, a, shape, first + row, k);
-    }
+    ReadMatrix(warp, a, shape, first, 16, [&](uint32_t row, uint32_t k, float x) { to.a[row][k] = x; });
     return;
   }
   // Register r: rows 0 to 7 where it is even, else 8 to 15; the second half of k from register 2 on.
@@ -133,9 +150,8 @@ void MultiplyAsync(Warp& warp, const Instruction& i, Lanes lanes) {
   static thread_local Operands16 operands;
   LoadRows(warp, i, product, operands);
   const Matrix b(warp.At<uint64_t>(i.b)[0], product.b_transposed);
-  for (uint32_t k = 0; k < shape.depth; ++k) {
-    for (uint32_t n = 0; n < shape.columns; ++n) operands.b[k][n] = ReadElement(warp, b, shape, n, k);
-  }
+  ReadMatrix(warp, b, shape, 0, shape.columns,
+             [&](uint32_t n, uint32_t k, float x) { operands.b[k][n] = x; });
   const Lanes adds = *warp.At<Lanes>(i.c);
   if (adds != 0 && adds != kAllLanes) Fail("lanes differ about what wgmma adds to");
   float sums[16][kMostColumns];
