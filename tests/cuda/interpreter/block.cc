@@ -29,6 +29,7 @@ Block::Block(const Launch& launch)
   unfenced_.resize(shared_.size() / 16 + 1);
   unfenced_of_.resize(threads());
   readers_.resize(shared_.size() / kAtom + 1);
+  if (launch.finds_races) races_ = std::make_unique<Races>(shared_.size());
   for (const Instruction& i : launch.program->code) {
     has_async_ |= i.text.find("wgmma") != std::string_view::npos ||
                   i.text.find("cp.async.bulk") != std::string_view::npos;
@@ -44,6 +45,7 @@ void Block::Run(Dimensions index) {
   std::memset(shared_.data(), 0xff, shared_.size());
   barriers_ = {};
   phases_.clear();
+  if (races_ != nullptr) races_->Restart();
   std::fill(unfenced_.begin(), unfenced_.end(), 0);
   std::fill(readers_.begin(), readers_.end(), 0);
   for (std::vector<uint32_t>& own : unfenced_of_) own.clear();
@@ -108,13 +110,15 @@ bool Block::Arrive(Warp& warp, const Instruction& i, Lanes lanes) {
   // Threads that are not in a full warp, or have ended, count as arrived with it.
   barrier.arrived += expected == 0 ? static_cast<uint32_t>(std::popcount(lanes)) : kLanes;
   ++events_;
+  if (races_ != nullptr) races_->Arrive(static_cast<size_t>(warp.index()), id);
   const bool complete = barrier.arrived >= (expected == 0 ? AliveThreads() : expected);
   if (action != BarrierAction::kArrive) barrier.waiting.push_back(&warp);
-  if (complete) Complete(barrier);
+  if (complete) Complete(barrier, id);
   return action != BarrierAction::kArrive;
 }
 
-void Block::Complete(Barrier& barrier) {
+void Block::Complete(Barrier& barrier, uint32_t id) {
+  if (races_ != nullptr) races_->Complete(id);
   if (barrier.expected != 0 && barrier.arrived > barrier.expected) Fail("too many at a barrier");
   barrier.result_trues = barrier.trues;
   barrier.result_threads = barrier.arrived;
@@ -125,11 +129,16 @@ void Block::Complete(Barrier& barrier) {
 
 // Threads that have ended are no longer waited for.
 void Block::FinishBarriers() {
-  for (Barrier& barrier : barriers_) {
+  for (uint32_t id = 0; id < barriers_.size(); ++id) {
+    Barrier& barrier = barriers_[id];
     if (barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= AliveThreads()) {
-      Complete(barrier);
+      Complete(barrier, id);
     }
   }
+}
+
+void Block::Leave(const Warp& warp, uint32_t id) {
+  if (races_ != nullptr) races_->Leave(static_cast<size_t>(warp.index()), id);
 }
 
 uint32_t Block::Result(const Instruction& i, uint32_t id) const {
@@ -159,30 +168,44 @@ void Block::InitPhase(uint32_t address, uint32_t expected) {
   phases_[address] = {.expected = expected, .pending = expected};
 }
 
-void Block::TurnPhase(PhaseBarrier& barrier) {
+void Block::TurnPhase(PhaseBarrier& barrier, uint32_t address) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
+  if (races_ != nullptr) races_->Complete(address);
   ++barrier.phase;
   barrier.pending = barrier.expected;
   ++events_;
 }
 
-void Block::ArriveAtPhase(uint32_t address, uint32_t count, int64_t bytes) {
+void Block::ArriveAtPhase(const Warp& warp, uint32_t address, uint32_t count, int64_t bytes) {
   PhaseBarrier& barrier = PhaseAt(address);
   if (count > barrier.pending) Fail("more arrivals at an mbarrier than it expects");
   barrier.bytes += bytes;
   if (barrier.bytes >= 1 << 20) Fail("an mbarrier expects too many bytes");
   barrier.pending -= count;
-  TurnPhase(barrier);
+  if (races_ != nullptr) races_->Arrive(static_cast<size_t>(warp.index()), address);
+  TurnPhase(barrier, address);
 }
 
 void Block::BytesCame(uint32_t address, int64_t bytes) {
   PhaseBarrier& barrier = PhaseAt(address);
   barrier.bytes -= bytes;
-  TurnPhase(barrier);
+  if (races_ != nullptr) races_->CopyArrives(address);
+  TurnPhase(barrier, address);
 }
 
-bool Block::PhaseIsOver(uint32_t address, uint32_t parity) {
-  return (PhaseAt(address).phase & 1) != parity;
+bool Block::PhaseIsOver(const Warp& warp, uint32_t address, uint32_t parity) {
+  if ((PhaseAt(address).phase & 1) == parity) return false;
+  Leave(warp, address);
+  return true;
+}
+
+void Block::SeeRead(const Warp& warp, uint64_t address, uint32_t bytes) {
+  if (races_ == nullptr) return;
+  races_->Read(static_cast<size_t>(warp.index()), static_cast<uint32_t>(address), bytes);
+}
+void Block::SeeWrite(const Warp& warp, uint64_t address, uint32_t bytes) {
+  if (races_ == nullptr) return;
+  races_->Write(static_cast<size_t>(warp.index()), static_cast<uint32_t>(address), bytes);
 }
 
 void Block::Start(std::function<void()> copy) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "program.h"
+#include "races.h"
 #include "warp.h"
 
 namespace heed::interpreter {
@@ -27,6 +28,8 @@ struct Launch {
   uint32_t dynamic_bytes;
   std::vector<char> params;
   bool late_copies = true;  // asynchronous copies arrive as late as they may, not at once
+  bool finds_races = false;
+  bool lanes_apart = false;  // lanes of a warp run one after the other, from meeting to meeting
 };
 
 // What a barrier of the block does beyond waiting (Instruction::imm).
@@ -55,11 +58,19 @@ class Block {
   // The result of the complete barrier for the lanes of this warp.
   uint32_t Result(const Instruction& instruction, uint32_t id) const;
 
+  // A warp goes on behind a complete barrier.
+  void Leave(const Warp& warp, uint32_t id);
+
   // mbarrier
   void InitPhase(uint32_t address, uint32_t expected);
-  void ArriveAtPhase(uint32_t address, uint32_t count, int64_t bytes);
+  void ArriveAtPhase(const Warp& warp, uint32_t address, uint32_t count, int64_t bytes);
   void BytesCame(uint32_t address, int64_t bytes);
-  bool PhaseIsOver(uint32_t address, uint32_t parity);
+  bool PhaseIsOver(const Warp& warp, uint32_t address, uint32_t parity);
+
+  // Accesses of warps to shared memory, for whoever looks for races.
+  void SeeRead(const Warp& warp, uint64_t address, uint32_t bytes);
+  void SeeWrite(const Warp& warp, uint64_t address, uint32_t bytes);
+  Races* races() { return races_.get(); }
 
   // Starts a copy, which comes now or late.
   void Start(std::function<void()> copy);
@@ -84,10 +95,10 @@ class Block {
     uint32_t arrived = 0, expected = 0, trues = 0, result_trues = 0, result_threads = 0;
     std::vector<Warp*> waiting;
   };
-  void Complete(Barrier& barrier);
+  void Complete(Barrier& barrier, uint32_t id);
   void FinishBarriers();
   PhaseBarrier& PhaseAt(uint32_t address);
-  void TurnPhase(PhaseBarrier& barrier);
+  void TurnPhase(PhaseBarrier& barrier, uint32_t address);
   std::string Places() const;
   uint32_t AliveThreads() const;
 
@@ -98,6 +109,7 @@ class Block {
   std::vector<std::unique_ptr<Warp>> warps_;
   std::array<Barrier, 16> barriers_;
   std::vector<Warp*> released_;
+  std::unique_ptr<Races> races_;
   std::map<uint32_t, PhaseBarrier> phases_;
   std::deque<std::function<void()>> copies_;
   std::vector<int16_t> unfenced_;  // of each 16 bytes: 1 + the thread

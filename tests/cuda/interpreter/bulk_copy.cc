@@ -11,8 +11,10 @@ namespace {
 // Chunk c of the 16 bytes of a row stands at c ^ (row % 8), both read off the address.
 uint32_t Swizzled128(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-void Write(Block& block, uint32_t to, const char* from, uint32_t bytes) {
+void Write(Block& block, const Races::Clocks& started, uint32_t to, const char* from,
+           uint32_t bytes) {
   block.RequireUnread(to, bytes);
+  if (block.races() != nullptr) block.races()->CopyWrites(started, to, bytes);
   if (from == nullptr) {
     std::memset(block.shared().data() + to, 0, bytes);
   } else {
@@ -24,6 +26,7 @@ struct Box {
   EncodedMap map;
   uint32_t to, barrier;
   int64_t first[4];
+  Races::Clocks started{};
 };
 
 // The bytes of a row of the box that are in the tensor.
@@ -55,7 +58,7 @@ void ArriveBox(Block& block, const Box& box) {
           const uint64_t from = row.begin + static_cast<uint64_t>(box.first[0]) * width + byte;
           const uint32_t place =
               map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? Swizzled128(to + byte) : to + byte;
-          Write(block, place, row.Holds(from, width) ? reinterpret_cast<const char*>(from) : nullptr,
+          Write(block, box.started, place, row.Holds(from, width) ? reinterpret_cast<const char*>(from) : nullptr,
                 width);
         }
       }
@@ -69,6 +72,11 @@ void RequireRoom(Block& block, uint32_t to, uint32_t bytes, uint32_t align) {
   if (to < kSharedBegin || to + bytes > block.shared().size()) Fail("a bulk copy leaves the block");
   block.RequireFenced(to, bytes);
   block.RequireUnread(to, bytes);
+}
+
+Races::Clocks StartedBy(Warp& warp) {
+  Races* races = warp.block().races();
+  return races == nullptr ? Races::Clocks{} : races->Start(static_cast<size_t>(warp.index()));
 }
 
 // a: to; b: the map; more: the barrier, coordinates.
@@ -90,6 +98,7 @@ void StartBox(Warp& warp, const Instruction& i, Lanes lanes) {
     }
     Block& block = warp.block();
     RequireRoom(block, box.to, bytes, 128);
+    box.started = StartedBy(warp);
     block.Start([&block, box] { ArriveBox(block, box); });
   });
 }
@@ -104,8 +113,8 @@ void StartBytes(Warp& warp, const Instruction& i, Lanes lanes) {
     if (!FindRange(from).Holds(from, bytes)) Fail("a bulk copy from outside of global memory");
     Block& block = warp.block();
     RequireRoom(block, to, bytes, 16);
-    block.Start([&block, to, from, bytes, barrier] {
-      Write(block, to, reinterpret_cast<const char*>(from), bytes);
+    block.Start([&block, started = StartedBy(warp), to, from, bytes, barrier] {
+      Write(block, started, to, reinterpret_cast<const char*>(from), bytes);
       block.BytesCame(barrier, bytes);
     });
   });
@@ -155,7 +164,7 @@ void InitBarrier(Warp& warp, const Instruction& i, Lanes lanes) {
 // Of b bytes more, where there is a b.
 void ArriveBarrier(Warp& warp, const Instruction& i, Lanes lanes) {
   ForLanes(lanes, [&](int lane) {
-    warp.block().ArriveAtPhase(warp.At<uint32_t>(i.a)[lane] + static_cast<uint32_t>(i.imm), 1,
+    warp.block().ArriveAtPhase(warp, warp.At<uint32_t>(i.a)[lane] + static_cast<uint32_t>(i.imm), 1,
                                i.b == kNowhere ? 0 : warp.At<uint32_t>(i.b)[lane]);
   });
 }
@@ -165,7 +174,7 @@ void TryBarrier(Warp& warp, const Instruction& i, Lanes lanes) {
     const uint32_t address = warp.At<uint32_t>(i.a)[lane] + static_cast<uint32_t>(i.imm);
     const uint32_t parity = warp.At<uint32_t>(i.b)[lane];
     if (parity > 1) Fail("a parity of mbarrier");
-    over |= static_cast<Lanes>(warp.block().PhaseIsOver(address, parity)) << lane;
+    over |= static_cast<Lanes>(warp.block().PhaseIsOver(warp, address, parity)) << lane;
   });
   warp.SetPredicate(i.d, lanes, over);
 }

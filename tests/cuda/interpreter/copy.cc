@@ -16,6 +16,7 @@ void StartCopy(Warp& warp, const Instruction& i, Lanes lanes) {
     if (from % bytes != 0) Fail("cp.async from a misaligned place");
     const char* source = read == 0 ? nullptr : warp.Global(from, read, lane);
     char* const target = warp.Shared(to, bytes, lane);
+    warp.block().SeeWrite(warp, to, bytes);
     warp.copies.push_back({lane, warp.copy_group[static_cast<size_t>(lane)], target, source, read,
                            bytes - read});
   });

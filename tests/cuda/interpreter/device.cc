@@ -73,6 +73,8 @@ const Settings& Settings::Get() {
     s.major = capability / 10, s.minor = capability % 10;
     s.processors = std::atoi(Environment("HEED_PTX_PROCESSORS", "4"));
     s.late_copies = std::string_view(Environment("HEED_PTX_COPIES", "late")) != "early";
+    s.finds_races = std::string_view(Environment("HEED_PTX_RACES", "0")) == "1";
+    s.lanes_apart = std::string_view(Environment("HEED_PTX_LANES", "")) == "apart";
     s.last_block_first = std::string_view(Environment("HEED_PTX_BLOCKS", "")) == "reversed";
     return s;
   }();
@@ -182,7 +184,9 @@ void Device::Run(const LaunchRequest& request) {
   const Program& program = *request.kernel->program;
   const Launch launch = {&program,       request.grid,
                          request.block,  request.dynamic_bytes,
-                         request.params, Settings::Get().late_copies};
+                         request.params, Settings::Get().late_copies,
+                         Settings::Get().finds_races,
+                         Settings::Get().lanes_apart};
   Dimensions at{0, 0, 0};
   try {
     Block block(launch);

@@ -27,6 +27,8 @@ struct Settings {
   int processors = 4;               // HEED_PTX_PROCESSORS
   bool late_copies = true;          // HEED_PTX_COPIES=early
   bool last_block_first = false;    // HEED_PTX_BLOCKS=reversed
+  bool finds_races = false;         // HEED_PTX_RACES=1
+  bool lanes_apart = false;         // HEED_PTX_LANES=apart
   int shared_bytes() const { return major >= 9 ? 227 << 10 : 163 << 10; }  // of a block, at most
   static const Settings& Get();
 };

@@ -29,7 +29,11 @@ template <Space kSpace, class T>
 void Load(Warp& warp, const Instruction& i, Lanes lanes) {
   const uint32_t count = static_cast<uint32_t>(i.more.size());
   ForLanes(lanes, [&](int lane) {
-    const char* from = Resolve<kSpace>(warp, AddressIn(warp, i, lane), count * sizeof(T), lane);
+    const uint64_t address = AddressIn(warp, i, lane);
+    const char* from = Resolve<kSpace>(warp, address, count * sizeof(T), lane);
+    if (kSpace == Space::kShared || (kSpace == Space::kGeneric && (address & kWindowMask) == kSharedWindow)) {
+      warp.block().SeeRead(warp, address & ~kWindowMask, count * sizeof(T));
+    }
     for (const uint32_t to : i.more) {
       T value;
       std::memcpy(&value, from, sizeof(T));
@@ -46,6 +50,7 @@ void Load(Warp& warp, const Instruction& i, Lanes lanes) {
 
 void SeeStore(Warp& warp, uint64_t address, uint32_t bytes, int lane) {
   Block& block = warp.block();
+  block.SeeWrite(warp, address, bytes);
   if (!block.has_async()) return;
   block.RequireUnread(static_cast<uint32_t>(address), bytes);
   block.MarkStore(static_cast<uint32_t>(address), bytes, warp.index() * kLanes + lane);

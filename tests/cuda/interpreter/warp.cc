@@ -46,6 +46,7 @@ void Warp::Restart(Lanes lanes) {
   alive_ = lanes;
   state_ = State::kRunning;
   fragments_ = {{lanes, 0}};
+  if (block_.launch().lanes_apart) Part();
   copies.clear();
   copy_group.fill(0);
   readings_.clear();
@@ -153,11 +154,17 @@ char* Warp::Generic(uint64_t address, uint32_t bytes, int lane) {
   }
 }
 
+void Warp::SeeCopy(const Copy& copy) {
+  block_.SeeWrite(*this, static_cast<uint64_t>(copy.to - block_.shared().data()),
+                  copy.bytes + copy.zeros);
+}
+
 void Warp::FinishCopies(Lanes lanes, uint32_t pending) {
   std::erase_if(copies, [&](const Copy& copy) {
     if ((lanes >> copy.lane & 1) == 0) return false;
     if (copy.group + pending >= copy_group[static_cast<size_t>(copy.lane)]) return false;
     Finish(copy);
+    SeeCopy(copy);
     return true;
   });
 }
@@ -166,6 +173,7 @@ void Warp::ArriveCopies(Lanes lanes) {
   std::erase_if(copies, [&](const Copy& copy) {
     if ((lanes >> copy.lane & 1) == 0) return false;
     Finish(copy);
+    SeeCopy(copy);
     return true;
   });
 }
@@ -193,7 +201,8 @@ void Warp::FinishProducts(uint32_t pending) {
 bool Warp::Pick() {
   const Fragment* best = nullptr;
   for (const Fragment& f : fragments_) {
-    if (!f.waits && !f.yielded && (best == nullptr || f.pc < best->pc)) best = &f;
+    if (f.waits || f.yielded) continue;
+    if (best == nullptr || f.pc < best->pc) best = &f;
   }
   if (best == nullptr) {
     bool yielded = false;
@@ -203,6 +212,11 @@ bool Warp::Pick() {
     }
     if (!yielded) Stuck();
     return false;
+  }
+  if (block_.launch().lanes_apart) {
+    std::iter_swap(fragments_.begin(), fragments_.begin() + (best - fragments_.data()));
+    limit_ = kNowhere;
+    return true;
   }
   Fragment merged = {0, best->pc};
   std::erase_if(fragments_, [&](const Fragment& f) {
@@ -216,6 +230,23 @@ bool Warp::Pick() {
   }
   fragments_.insert(fragments_.begin(), merged);
   return true;
+}
+
+// With all that stand at the same place.
+void Warp::Merge(Fragment& fragment) {
+  for (size_t n = fragments_.size(); n-- > 1;) {
+    if (fragments_[n].pc != fragment.pc) continue;
+    fragment.lanes |= fragments_[n].lanes;
+    fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+}
+
+// Each lane of the fragment that runs by itself.
+void Warp::Part() {
+  const Fragment whole = fragments_.front();
+  const Lanes lowest = whole.lanes & -whole.lanes;
+  fragments_.front().lanes = lowest;
+  ForLanes(whole.lanes & ~lowest, [&](int lane) { fragments_.push_back({1u << lane, whole.pc}); });
 }
 
 Warp::State Warp::Run() {
@@ -235,6 +266,9 @@ Warp::State Warp::Run() {
 Warp::Step Warp::RunOne(Fragment& fragment) {
   pc_ = fragment.pc;
   const Instruction& i = program_.code[pc_];
+  const bool meets = i.kind == Kind::kAligned || i.kind == Kind::kMasked || i.kind == Kind::kBarrier;
+  const bool apart = block_.launch().lanes_apart;
+  if (apart && meets) Merge(fragment);
   Lanes lanes = fragment.lanes;
   if (i.guard != kNowhere) lanes &= i.negated ? ~*At<Lanes>(i.guard) : *At<Lanes>(i.guard);
   switch (i.kind) {
@@ -271,7 +305,9 @@ Warp::Step Warp::RunOne(Fragment& fragment) {
       return Step::kPick;
   }
   ++fragment.pc;
-  return Step::kOn;
+  if (!apart || !meets) return Step::kOn;
+  Part();
+  return Step::kPick;
 }
 
 void Warp::Release() {
@@ -285,8 +321,10 @@ void Warp::Release() {
       ForLanes(fragment.lanes, [&](int lane) { At<uint32_t>(i.d)[lane] = result; });
     }
   }
+  block_.Leave(*this, static_cast<uint32_t>(Get(i.a, 4, 0)));
   ++fragment.pc;
   state_ = State::kRunning;
+  if (block_.launch().lanes_apart) Part();
 }
 
 Warp::Step Warp::Branch(Fragment& fragment, const Instruction& instruction, Lanes lanes) {

@@ -91,10 +91,13 @@ class Warp {
 
   void Preset();
   bool Pick();
+  void Merge(Fragment& fragment);
+  void Part();
   Step RunOne(Fragment& fragment);
   Step Branch(Fragment& fragment, const Instruction& instruction, Lanes lanes);
   Step Exit(Fragment& fragment, Lanes lanes);
   bool AllHere(const Instruction& instruction, const Fragment& fragment, Lanes lanes);
+  void SeeCopy(const Copy& copy);
   [[noreturn]] void Stuck();
 
   Block& block_;

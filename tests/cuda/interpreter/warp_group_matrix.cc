@@ -60,6 +60,7 @@ const char* ReadChunk(Warp& warp, const Matrix& matrix, const Shape& shape, uint
     Fail("wgmma reads outside of shared memory");
   }
   block.RequireFenced(address, 16);
+  block.SeeRead(warp, address, 16);
   warp.Read(address);
   return block.shared().data() + address;
 }
