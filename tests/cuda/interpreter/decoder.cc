@@ -318,6 +318,7 @@ void Decoder::Emit(std::string_view text, uint32_t end_label) {
       text = Trim(text.substr(blank));
     }
     const Operation operation = Parse(text);
+    if (!ignored_.empty() && operation.opcode.starts_with(ignored_)) return;
     if (operation.name == "call") return Call(operation, i);
     if (ControlFlow(operation, i, end_label) || DecodeMove(*this, operation, i) ||
         DecodeArithmetic(*this, operation, i) || DecodeFloat(*this, operation, i) ||

@@ -42,7 +42,9 @@ class Decoder {
   // Addresses of the module's variables in global memory.
   using Globals = std::unordered_map<std::string_view, uint64_t>;
 
-  Decoder(const Module& module, const Globals& globals) : module_(module), globals_(globals) {}
+  // Instructions that begin with `ignored` do nothing: to see that tests miss them.
+  Decoder(const Module& module, const Globals& globals, std::string_view ignored)
+      : module_(module), globals_(globals), ignored_(ignored) {}
   Program Decode(const Function& kernel);
 
   // A register, a constant, a special register or the address of a variable, `width` bytes a lane.
@@ -95,6 +97,7 @@ class Decoder {
 
   const Module& module_;
   const Globals& globals_;
+  std::string_view ignored_;
   Program program_;
   std::vector<Scope> scopes_;
   std::unordered_map<std::string_view, Symbol> shared_;

@@ -75,6 +75,8 @@ const Settings& Settings::Get() {
     s.late_copies = std::string_view(Environment("HEED_PTX_COPIES", "late")) != "early";
     s.finds_races = std::string_view(Environment("HEED_PTX_RACES", "0")) == "1";
     s.lanes_apart = std::string_view(Environment("HEED_PTX_LANES", "")) == "apart";
+    s.traces = std::string_view(Environment("HEED_PTX_TRACE", "0")) == "1";
+    s.ignored = Environment("HEED_PTX_IGNORE", "");
     s.last_block_first = std::string_view(Environment("HEED_PTX_BLOCKS", "")) == "reversed";
     return s;
   }();
@@ -137,7 +139,7 @@ const Program& Device::ProgramOf(Kernel& kernel) {
     const auto function = module.functions.find(kernel.name);
     if (function == module.functions.end()) Fail("no kernel " + kernel.name);
     kernel.program = std::make_unique<Program>(
-        Decoder(module, kernel.loaded->globals).Decode(function->second));
+        Decoder(module, kernel.loaded->globals, Settings::Get().ignored).Decode(function->second));
   }
   return *kernel.program;
 }
@@ -187,6 +189,12 @@ void Device::Run(const LaunchRequest& request) {
                          request.params, Settings::Get().late_copies,
                          Settings::Get().finds_races,
                          Settings::Get().lanes_apart};
+  if (Settings::Get().traces) {
+    std::fprintf(stderr, "PTX interpreter: %u x %u x %u blocks of %u threads, %u bytes: %s\n",
+                 request.grid.x, request.grid.y, request.grid.z,
+                 static_cast<unsigned>(request.block.count()), request.dynamic_bytes,
+                 program.name.c_str());
+  }
   Dimensions at{0, 0, 0};
   try {
     Block block(launch);
