@@ -42,13 +42,15 @@ class OnDeviceArray {
  public:
   explicit OnDeviceArray(const std::vector<T>& host) : size_(host.size()) {
     EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), size_ * sizeof(T)), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(data_, host.data(), size_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(data_, host.data(), size_ * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
   }
   ~OnDeviceArray() { cudaFree(data_); }
   T* get() const { return data_; }
   std::vector<T> Fetch() const {
     std::vector<T> host(size_);
-    EXPECT_EQ(cudaMemcpy(host.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(host.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost),
+              cudaSuccess);
     return host;
   }
 
@@ -168,8 +170,8 @@ __device__ void LoadPanels(char* tile, const CUtensorMap* map, int panels, int p
   if (threadIdx.x == 0) {
     cuda::ptx::ArriveExpecting(barrier, static_cast<uint32_t>(panels * rows * cuda::kPanelBytes));
     for (int n = 0; n < panels; ++n) {
-      cuda::ptx::LoadBox(cuda::ptx::SharedAddress(tile) + n * rows * cuda::kPanelBytes, map, barrier,
-                         n * panel_cols, 0, 0, 0);
+      cuda::ptx::LoadBox(cuda::ptx::SharedAddress(tile) + n * rows * cuda::kPanelBytes, map,
+                         barrier, n * panel_cols, 0, 0, 0);
     }
   }
 }
@@ -196,8 +198,10 @@ TEST_F(HopperInstructions, BoxesLieSwizzledAndAreZeroOutside) {
   const std::vector<Float16> host = MatrixA<Float16>(kRows, kCols);
   const OnDeviceArray tensor(host);
   const OnDeviceArray result(std::vector<uint8_t>(kPanels * kBox * 128));
-  const CUtensorMap map = cuda::Encode({reinterpret_cast<const char*>(tensor.get()), DType::kFloat16,
-                                        {kCols, kRows, 1, 1}, {2 * kCols, 2 * kCols, 2 * kCols},
+  const CUtensorMap map = cuda::Encode({reinterpret_cast<const char*>(tensor.get()),
+                                        DType::kFloat16,
+                                        {kCols, kRows, 1, 1},
+                                        {2 * kCols, 2 * kCols, 2 * kCols},
                                         kBox});
   ASSERT_EQ(cudaFuncSetAttribute(CopyPanels, cudaFuncAttributeMaxDynamicSharedMemorySize, kRoom),
             cudaSuccess);
@@ -239,7 +243,8 @@ __global__ void MultiplyGroup(const T* a, const T* b, int depth, float* c) {
   for (float& sum : sums) sum = 0;
   cuda::ptx::MmaFence();
   for (int step = 0; step < depth / kDepth; ++step) {
-    const uint64_t part = cuda::AdvancedDescriptor(right, kTransposed ? step * 16 * 128 : step * 32);
+    const uint64_t part =
+        cuda::AdvancedDescriptor(right, kTransposed ? step * 16 * 128 : step * 32);
     if constexpr (kRegisters) {
       uint32_t own[4];
       for (int r = 0; r < 4; ++r) {
@@ -288,12 +293,8 @@ void ExpectGroupMultipliesHalves() {
   ExpectGroupMultiplies<T, 128, true, true>(64);
   ExpectGroupMultiplies<T, 256, true, true>(48);
 }
-TEST_F(HopperInstructions, GroupsMultiplyFloat16) {
-  ExpectGroupMultipliesHalves<Float16>();
-}
-TEST_F(HopperInstructions, GroupsMultiplyBFloat16) {
-  ExpectGroupMultipliesHalves<BFloat16>();
-}
+TEST_F(HopperInstructions, GroupsMultiplyFloat16) { ExpectGroupMultipliesHalves<Float16>(); }
+TEST_F(HopperInstructions, GroupsMultiplyBFloat16) { ExpectGroupMultipliesHalves<BFloat16>(); }
 TEST_F(HopperInstructions, GroupsMultiplyFloat8) {
   ExpectGroupMultiplies<Float8E4M3, 64, false, false>(128);
   ExpectGroupMultiplies<Float8E4M3, 128, false, false>(64);

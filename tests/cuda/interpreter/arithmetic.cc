@@ -8,38 +8,62 @@
 namespace heed::interpreter {
 namespace {
 
+__extension__ using Int128 = __int128;
+__extension__ using UInt128 = unsigned __int128;
+
 // The same sum, product or bits whether signed or not.
 template <auto F>
 Handler ForBits(int bytes) {
   switch (bytes) {
-    case 2: return Binary<F, uint16_t>;
-    case 4: return Binary<F, uint32_t>;
-    case 8: return Binary<F, uint64_t>;
-    default: Fail("integers of this size");
+    case 2:
+      return Binary<F, uint16_t>;
+    case 4:
+      return Binary<F, uint32_t>;
+    case 8:
+      return Binary<F, uint64_t>;
+    default:
+      Fail("integers of this size");
   }
 }
 template <auto F>
 Handler ForIntegers(Type type) {
   switch (type) {
-    case Type::kU16: return Binary<F, uint16_t>;
-    case Type::kU32: return Binary<F, uint32_t>;
-    case Type::kU64: return Binary<F, uint64_t>;
-    case Type::kS16: return Binary<F, int16_t>;
-    case Type::kS32: return Binary<F, int32_t>;
-    case Type::kS64: return Binary<F, int64_t>;
-    default: Fail("no integers");
+    case Type::kU16:
+      return Binary<F, uint16_t>;
+    case Type::kU32:
+      return Binary<F, uint32_t>;
+    case Type::kU64:
+      return Binary<F, uint64_t>;
+    case Type::kS16:
+      return Binary<F, int16_t>;
+    case Type::kS32:
+      return Binary<F, int32_t>;
+    case Type::kS64:
+      return Binary<F, int64_t>;
+    default:
+      Fail("no integers");
   }
 }
 template <auto F>
 Handler ForShift(Type type) {
   switch (type) {
-    case Type::kB16: case Type::kU16: return Binary<F, uint16_t, uint16_t, uint32_t>;
-    case Type::kB32: case Type::kU32: return Binary<F, uint32_t, uint32_t, uint32_t>;
-    case Type::kB64: case Type::kU64: return Binary<F, uint64_t, uint64_t, uint32_t>;
-    case Type::kS16: return Binary<F, int16_t, int16_t, uint32_t>;
-    case Type::kS32: return Binary<F, int32_t, int32_t, uint32_t>;
-    case Type::kS64: return Binary<F, int64_t, int64_t, uint32_t>;
-    default: Fail("shifts of this type");
+    case Type::kB16:
+    case Type::kU16:
+      return Binary<F, uint16_t, uint16_t, uint32_t>;
+    case Type::kB32:
+    case Type::kU32:
+      return Binary<F, uint32_t, uint32_t, uint32_t>;
+    case Type::kB64:
+    case Type::kU64:
+      return Binary<F, uint64_t, uint64_t, uint32_t>;
+    case Type::kS16:
+      return Binary<F, int16_t, int16_t, uint32_t>;
+    case Type::kS32:
+      return Binary<F, int32_t, int32_t, uint32_t>;
+    case Type::kS64:
+      return Binary<F, int64_t, int64_t, uint32_t>;
+    default:
+      Fail("shifts of this type");
   }
 }
 
@@ -83,15 +107,16 @@ constexpr auto kShr = [](auto a, uint32_t n) -> decltype(a) {
 
 template <class T>
 T HighProduct(T a, T b) {
-  using Wide = std::conditional_t<sizeof(T) == 8,
-                                  std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>,
-                                  std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
+  using Wide =
+      std::conditional_t<sizeof(T) == 8, std::conditional_t<std::is_signed_v<T>, Int128, UInt128>,
+                         std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
   return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b) >> 8 * sizeof(T));
 }
 constexpr auto kMulHigh = [](auto a, auto b) { return HighProduct(a, b); };
 constexpr auto kMulAdd = [](auto a, auto b, auto c) { return a * b + c; };
 template <class Wide>
-constexpr auto kMulWide = [](auto a, auto b) { return static_cast<Wide>(a) * static_cast<Wide>(b); };
+constexpr auto kMulWide =
+    [](auto a, auto b) { return static_cast<Wide>(a) * static_cast<Wide>(b); };
 template <class Wide>
 constexpr auto kMulAddWide = [](auto a, auto b, auto c) {
   return static_cast<uint64_t>(static_cast<Wide>(a) * static_cast<Wide>(b)) +
@@ -105,8 +130,12 @@ bool Product(Decoder& decoder, const Operation& o, Instruction& i) {
   if (o.Has("wide")) {
     Operands(decoder, o, i, 2 * bytes, bytes, bytes, adds ? 2 * bytes : -1);
     switch (type) {
-      case Type::kU16: i.run = adds ? nullptr : Handler(Binary<kMulWide<uint32_t>, uint32_t, uint16_t>); break;
-      case Type::kS16: i.run = adds ? nullptr : Handler(Binary<kMulWide<int32_t>, int32_t, int16_t>); break;
+      case Type::kU16:
+        i.run = adds ? nullptr : Handler(Binary<kMulWide<uint32_t>, uint32_t, uint16_t>);
+        break;
+      case Type::kS16:
+        i.run = adds ? nullptr : Handler(Binary<kMulWide<int32_t>, int32_t, int16_t>);
+        break;
       case Type::kU32:
         i.run = adds ? Handler(Ternary<kMulAddWide<uint64_t>, uint64_t, uint32_t>)
                      : Handler(Binary<kMulWide<uint64_t>, uint64_t, uint32_t>);
@@ -115,7 +144,8 @@ bool Product(Decoder& decoder, const Operation& o, Instruction& i) {
         i.run = adds ? Handler(Ternary<kMulAddWide<int64_t>, int64_t, int32_t>)
                      : Handler(Binary<kMulWide<int64_t>, int64_t, int32_t>);
         break;
-      default: break;
+      default:
+        break;
     }
     if (i.run == nullptr) Fail("wide products of this type");
     return true;
@@ -142,7 +172,7 @@ bool Product(Decoder& decoder, const Operation& o, Instruction& i) {
 enum class Chain { kSum, kDifference, kLowProduct, kHighProduct };
 template <Chain kChain, class T>
 void WithCarry(Warp& warp, const Instruction& i, Lanes lanes) {
-  using Wide = unsigned __int128;
+  using Wide = UInt128;
   Lanes carries = *warp.At<Lanes>(i.more[0]);
   ForLanes(lanes, [&](int lane) {
     const T a = warp.At<T>(i.a)[lane], b = warp.At<T>(i.b)[lane];
@@ -152,7 +182,8 @@ void WithCarry(Warp& warp, const Instruction& i, Lanes lanes) {
     if constexpr (kChain == Chain::kDifference) sum = static_cast<Wide>(a) - b - in;
     if constexpr (kChain == Chain::kLowProduct || kChain == Chain::kHighProduct) {
       const Wide product = static_cast<Wide>(a) * b;
-      const T part = static_cast<T>(kChain == Chain::kLowProduct ? product : product >> 8 * sizeof(T));
+      const T part =
+          static_cast<T>(kChain == Chain::kLowProduct ? product : product >> 8 * sizeof(T));
       sum = static_cast<Wide>(part) + warp.At<T>(i.c)[lane] + in;
     }
     warp.At<T>(i.d)[lane] = static_cast<T>(sum);
@@ -189,8 +220,8 @@ bool Chained(Decoder& decoder, const Operation& o, Instruction& i) {
 
 void Permute(Warp& warp, const Instruction& i, Lanes lanes) {
   ForLanes(lanes, [&](int lane) {
-    const uint64_t bytes = warp.At<uint32_t>(i.a)[lane] |
-                           static_cast<uint64_t>(warp.At<uint32_t>(i.b)[lane]) << 32;
+    const uint64_t bytes =
+        warp.At<uint32_t>(i.a)[lane] | static_cast<uint64_t>(warp.At<uint32_t>(i.b)[lane]) << 32;
     const uint32_t selector = warp.At<uint32_t>(i.c)[lane];
     uint32_t result = 0;
     for (int n = 0; n < 4; ++n) {
@@ -254,8 +285,8 @@ void Lookup(Warp& warp, const Instruction& i, Lanes lanes) {  // lop3
 template <bool kLeft, bool kWrap>
 void Funnel(Warp& warp, const Instruction& i, Lanes lanes) {
   ForLanes(lanes, [&](int lane) {
-    const uint64_t both = warp.At<uint32_t>(i.a)[lane] |
-                          static_cast<uint64_t>(warp.At<uint32_t>(i.b)[lane]) << 32;
+    const uint64_t both =
+        warp.At<uint32_t>(i.a)[lane] | static_cast<uint64_t>(warp.At<uint32_t>(i.b)[lane]) << 32;
     const uint32_t c = warp.At<uint32_t>(i.c)[lane];
     const uint32_t n = kWrap ? c & 31 : std::min(c, 32u);
     warp.At<uint32_t>(i.d)[lane] =
@@ -298,12 +329,14 @@ bool Bits(Decoder& decoder, const Operation& o, Instruction& i) {
     constexpr auto kZeros = [](auto a) { return static_cast<uint32_t>(std::countl_zero(a)); };
     constexpr auto kReverse = [](auto a) {
       decltype(a) r = 0;
-      for (size_t n = 0; n < 8 * sizeof(a); ++n) r = static_cast<decltype(a)>(r << 1 | (a >> n & 1));
+      for (size_t n = 0; n < 8 * sizeof(a); ++n)
+        r = static_cast<decltype(a)>(r << 1 | (a >> n & 1));
       return r;
     };
     Operands(decoder, o, i, o.name == "brev" ? bytes : 4, bytes);
     const bool wide = bytes == 8;
-    if (o.name == "popc") i.run = wide ? Unary<kCount, uint32_t, uint64_t> : Unary<kCount, uint32_t>;
+    if (o.name == "popc")
+      i.run = wide ? Unary<kCount, uint32_t, uint64_t> : Unary<kCount, uint32_t>;
     if (o.name == "clz") i.run = wide ? Unary<kZeros, uint32_t, uint64_t> : Unary<kZeros, uint32_t>;
     if (o.name == "brev") i.run = wide ? Unary<kReverse, uint64_t> : Unary<kReverse, uint32_t>;
   } else {
@@ -316,7 +349,9 @@ bool PredicateLogic(Decoder& decoder, const Operation& o, Instruction& i) {
   i.d = decoder.Predicate(o.operands.at(0)).at;
   i.a = decoder.Predicate(o.operands.at(1)).at;
   if (o.name == "not") {
-    i.run = [](Warp& w, const Instruction& n, Lanes l) { w.SetPredicate(n.d, l, ~*w.At<Lanes>(n.a)); };
+    i.run = [](Warp& w, const Instruction& n, Lanes l) {
+      w.SetPredicate(n.d, l, ~*w.At<Lanes>(n.a));
+    };
     return true;
   }
   i.b = decoder.Predicate(o.operands.at(2)).at;
@@ -339,17 +374,22 @@ bool PredicateLogic(Decoder& decoder, const Operation& o, Instruction& i) {
 bool OneOperand(Decoder& decoder, const Operation& o, Instruction& i, int bytes) {
   constexpr auto kNot = [](auto a) { return ~a; };
   constexpr auto kNeg = [](auto a) { return 0 - a; };
-  constexpr auto kAbs = [](auto a) { return static_cast<std::make_signed_t<decltype(a)>>(a) < 0 ? 0 - a : a; };
+  constexpr auto kAbs = [](auto a) {
+    return static_cast<std::make_signed_t<decltype(a)>>(a) < 0 ? 0 - a : a;
+  };
   Operands(decoder, o, i, bytes, bytes);
   if (o.name == "not") {
     i.run = bytes == 2   ? Handler(Unary<kNot, uint16_t>)
-            : bytes == 4 ? Handler(Unary<kNot, uint32_t>) : Handler(Unary<kNot, uint64_t>);
+            : bytes == 4 ? Handler(Unary<kNot, uint32_t>)
+                         : Handler(Unary<kNot, uint64_t>);
   } else if (o.name == "neg") {
     i.run = bytes == 2   ? Handler(Unary<kNeg, uint16_t>)
-            : bytes == 4 ? Handler(Unary<kNeg, uint32_t>) : Handler(Unary<kNeg, uint64_t>);
+            : bytes == 4 ? Handler(Unary<kNeg, uint32_t>)
+                         : Handler(Unary<kNeg, uint64_t>);
   } else {
     i.run = bytes == 2   ? Handler(Unary<kAbs, uint16_t>)
-            : bytes == 4 ? Handler(Unary<kAbs, uint32_t>) : Handler(Unary<kAbs, uint64_t>);
+            : bytes == 4 ? Handler(Unary<kAbs, uint32_t>)
+                         : Handler(Unary<kAbs, uint64_t>);
   }
   return true;
 }

@@ -35,8 +35,8 @@ Block::Block(const Launch& launch)
                   i.text.find("cp.async.bulk") != std::string_view::npos;
   }
   for (size_t n = 0; n * kLanes < threads(); ++n) {
-    warps_.push_back(std::make_unique<Warp>(*this, *launch.program, static_cast<int>(n),
-                                            LanesOf(threads(), n)));
+    warps_.push_back(
+        std::make_unique<Warp>(*this, *launch.program, static_cast<int>(n), LanesOf(threads(), n)));
   }
 }
 
@@ -97,15 +97,13 @@ bool Block::Arrive(Warp& warp, const Instruction& i, Lanes lanes) {
   const uint32_t id = warp.At<uint32_t>(i.a)[std::countr_zero(lanes)];
   if (id >= barriers_.size()) Fail("there is no barrier " + std::to_string(id));
   Barrier& barrier = barriers_[id];
-  const uint32_t expected =
-      i.b == kNowhere ? 0 : warp.At<uint32_t>(i.b)[std::countr_zero(lanes)];
+  const uint32_t expected = i.b == kNowhere ? 0 : warp.At<uint32_t>(i.b)[std::countr_zero(lanes)];
   if (expected % kLanes != 0) Fail("a barrier of half a warp");
   if (barrier.arrived > 0 && barrier.expected != expected) Fail("warps differ about a barrier");
   barrier.expected = expected;
   if (i.c != kNowhere) {
     const Lanes values = *warp.At<Lanes>(i.c);
-    barrier.trues +=
-        static_cast<uint32_t>(std::popcount((i.negated_c ? ~values : values) & lanes));
+    barrier.trues += static_cast<uint32_t>(std::popcount((i.negated_c ? ~values : values) & lanes));
   }
   // Threads that are not in a full warp, or have ended, count as arrived with it.
   barrier.arrived += expected == 0 ? static_cast<uint32_t>(std::popcount(lanes)) : kLanes;
@@ -144,9 +142,12 @@ void Block::Leave(const Warp& warp, uint32_t id) {
 uint32_t Block::Result(const Instruction& i, uint32_t id) const {
   const Barrier& barrier = barriers_[id];
   switch (static_cast<BarrierAction>(i.imm)) {
-    case BarrierAction::kOr: return barrier.result_trues != 0;
-    case BarrierAction::kAnd: return barrier.result_trues == barrier.result_threads;
-    default: return barrier.result_trues;
+    case BarrierAction::kOr:
+      return barrier.result_trues != 0;
+    case BarrierAction::kAnd:
+      return barrier.result_trues == barrier.result_threads;
+    default:
+      return barrier.result_trues;
   }
 }
 
@@ -235,8 +236,8 @@ void Block::FenceProxy(int thread) {
 void Block::RequireFenced(uint32_t address, uint32_t bytes) const {
   for (uint32_t chunk = address / 16; chunk <= (address + bytes - 1) / 16; ++chunk) {
     if (unfenced_[chunk] != 0) {
-      Fail("wgmma or TMA meets what thread " + std::to_string(unfenced_[chunk] - 1) +
-           " wrote at " + std::to_string(16 * chunk) + " without fence.proxy.async");
+      Fail("wgmma or TMA meets what thread " + std::to_string(unfenced_[chunk] - 1) + " wrote at " +
+           std::to_string(16 * chunk) + " without fence.proxy.async");
     }
   }
 }

@@ -112,9 +112,9 @@ class Block {
   std::unique_ptr<Races> races_;
   std::map<uint32_t, PhaseBarrier> phases_;
   std::deque<std::function<void()>> copies_;
-  std::vector<int16_t> unfenced_;  // of each 16 bytes: 1 + the thread
+  std::vector<int16_t> unfenced_;                   // of each 16 bytes: 1 + the thread
   std::vector<std::vector<uint32_t>> unfenced_of_;  // of each thread
-  std::vector<int> readers_;  // of each atom
+  std::vector<int> readers_;                        // of each atom
   bool has_async_ = false;
   uint64_t events_ = 0;
 };

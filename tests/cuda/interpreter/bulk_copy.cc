@@ -58,8 +58,8 @@ void ArriveBox(Block& block, const Box& box) {
           const uint64_t from = row.begin + static_cast<uint64_t>(box.first[0]) * width + byte;
           const uint32_t place =
               map.swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? Swizzled128(to + byte) : to + byte;
-          Write(block, box.started, place, row.Holds(from, width) ? reinterpret_cast<const char*>(from) : nullptr,
-                width);
+          Write(block, box.started, place,
+                row.Holds(from, width) ? reinterpret_cast<const char*>(from) : nullptr, width);
         }
       }
     }
@@ -108,7 +108,8 @@ void StartBytes(Warp& warp, const Instruction& i, Lanes lanes) {
   ForLanes(lanes, [&](int lane) {
     const uint32_t to = warp.At<uint32_t>(i.a)[lane] + static_cast<uint32_t>(i.imm);
     const uint64_t from = warp.Get(i.b, 8, lane) + static_cast<uint64_t>(i.offset_b);
-    const uint32_t bytes = warp.At<uint32_t>(i.c)[lane], barrier = warp.At<uint32_t>(i.more[0])[lane];
+    const uint32_t bytes = warp.At<uint32_t>(i.c)[lane],
+                   barrier = warp.At<uint32_t>(i.more[0])[lane];
     if (bytes % 16 != 0 || from % 16 != 0) Fail("a bulk copy of no multiple of 16 bytes");
     if (!FindRange(from).Holds(from, bytes)) Fail("a bulk copy from outside of global memory");
     Block& block = warp.block();
@@ -138,7 +139,8 @@ bool DecodeBulk(Decoder& decoder, const Operation& o, Instruction& i) {
     i.run = StartBytes;
     return true;
   }
-  if (o.opcode != "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes") {
+  if (o.opcode !=
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes") {
     Fail("this bulk copy");
   }
   const std::string_view box = o.operands.at(1);

@@ -23,10 +23,17 @@ void Shuffle(Warp& warp, const Instruction& i, Lanes lanes) {
     int from = lane;
     bool in = false;
     switch (i.imm) {
-      case kUp: from = lane - b, in = from >= highest; break;
-      case kDown: from = lane + b, in = from <= highest; break;
-      case kButterfly: from = lane ^ b, in = from <= highest; break;
-      default: from = lowest | (b & ~segment), in = from <= highest;
+      case kUp:
+        from = lane - b, in = from >= highest;
+        break;
+      case kDown:
+        from = lane + b, in = from <= highest;
+        break;
+      case kButterfly:
+        from = lane ^ b, in = from <= highest;
+        break;
+      default:
+        from = lowest | (b & ~segment), in = from <= highest;
     }
     if (!in) from = lane;
     if ((lanes >> from & 1) == 0) Fail("shfl reads a lane that takes no part");
@@ -34,9 +41,8 @@ void Shuffle(Warp& warp, const Instruction& i, Lanes lanes) {
     inside |= static_cast<Lanes>(in) << lane;
   });
   if (i.d != kNowhere) {
-    ForLanes(lanes, [&](int lane) {
-      warp.At<uint32_t>(i.d)[lane] = result[static_cast<size_t>(lane)];
-    });
+    ForLanes(lanes,
+             [&](int lane) { warp.At<uint32_t>(i.d)[lane] = result[static_cast<size_t>(lane)]; });
   }
   if (i.more.size() > 1) warp.SetPredicate(i.more[1], lanes, inside);
 }
@@ -113,8 +119,10 @@ bool DecodeReduction(Decoder& decoder, const Operation& o, Instruction& i) {
   i.kind = Kind::kMasked;
   const bool is_signed = o.type() == "s32";
   if (o.type() == "f32") Fail("redux of floats");
-  if (o.Has("min")) i.run = is_signed ? Handler(Reduce<int32_t, kMin>) : Handler(Reduce<uint32_t, kMin>);
-  if (o.Has("max")) i.run = is_signed ? Handler(Reduce<int32_t, kMax>) : Handler(Reduce<uint32_t, kMax>);
+  if (o.Has("min"))
+    i.run = is_signed ? Handler(Reduce<int32_t, kMin>) : Handler(Reduce<uint32_t, kMin>);
+  if (o.Has("max"))
+    i.run = is_signed ? Handler(Reduce<int32_t, kMax>) : Handler(Reduce<uint32_t, kMax>);
   if (o.Has("add")) i.run = Reduce<uint32_t, kAdd>;
   if (o.Has("and")) i.run = Reduce<uint32_t, kAnd>;
   if (o.Has("or")) i.run = Reduce<uint32_t, kOr>;
@@ -135,8 +143,10 @@ bool DecodeBarrier(Decoder& decoder, const Operation& o, Instruction& i) {
   }
   const bool counts = o.Has("popc");
   i.imm = static_cast<int64_t>(counts        ? BarrierAction::kCount
-                               : o.Has("or") ? BarrierAction::kOr : BarrierAction::kAnd);
-  const Place d = counts ? decoder.DestinationOf(operands.at(0), 4) : decoder.Predicate(operands.at(0));
+                               : o.Has("or") ? BarrierAction::kOr
+                                             : BarrierAction::kAnd);
+  const Place d =
+      counts ? decoder.DestinationOf(operands.at(0), 4) : decoder.Predicate(operands.at(0));
   i.d = d.at;
   i.width_d = static_cast<uint8_t>(d.width);
   i.a = decoder.Source(operands.at(1), 4).at;

@@ -50,19 +50,30 @@ void Compare(Warp& warp, const Instruction& i, Lanes lanes) {
 template <auto F>
 Handler ForIntegers(Type type) {
   switch (type) {
-    case Type::kB16: case Type::kU16: return Compare<F, uint16_t>;
-    case Type::kB32: case Type::kU32: return Compare<F, uint32_t>;
-    case Type::kB64: case Type::kU64: return Compare<F, uint64_t>;
-    case Type::kS16: return Compare<F, int16_t>;
-    case Type::kS32: return Compare<F, int32_t>;
-    case Type::kS64: return Compare<F, int64_t>;
-    default: return nullptr;
+    case Type::kB16:
+    case Type::kU16:
+      return Compare<F, uint16_t>;
+    case Type::kB32:
+    case Type::kU32:
+      return Compare<F, uint32_t>;
+    case Type::kB64:
+    case Type::kU64:
+      return Compare<F, uint64_t>;
+    case Type::kS16:
+      return Compare<F, int16_t>;
+    case Type::kS32:
+      return Compare<F, int32_t>;
+    case Type::kS64:
+      return Compare<F, int64_t>;
+    default:
+      return nullptr;
   }
 }
 template <auto F>
 Handler ForFloats(Type type) {
-  return type == Type::kF32 ? Handler(Compare<F, float>)
-         : type == Type::kF64 ? Handler(Compare<F, double>) : nullptr;
+  return type == Type::kF32   ? Handler(Compare<F, float>)
+         : type == Type::kF64 ? Handler(Compare<F, double>)
+                              : nullptr;
 }
 
 Handler HandlerOf(std::string_view comparison, Type type) {
@@ -134,7 +145,8 @@ bool DecodeCompare(Decoder& decoder, const Operation& o, Instruction& i) {
   i.c = decoder.Predicate(o.operands.at(3)).at;
   i.run = bytes == 2   ? Select<uint16_t>
           : bytes == 4 ? Select<uint32_t>
-          : bytes == 8 ? Select<uint64_t> : nullptr;
+          : bytes == 8 ? Select<uint64_t>
+                       : nullptr;
   if (i.run == nullptr) Fail("selp of this type");
   return true;
 }

@@ -11,15 +11,19 @@ namespace {
 
 double RoundToInteger(double x, int64_t rounding) {
   switch (rounding) {
-    case FE_TOWARDZERO: return std::trunc(x);
-    case FE_DOWNWARD: return std::floor(x);
-    case FE_UPWARD: return std::ceil(x);
-    default: return std::nearbyint(x);
+    case FE_TOWARDZERO:
+      return std::trunc(x);
+    case FE_DOWNWARD:
+      return std::floor(x);
+    case FE_UPWARD:
+      return std::ceil(x);
+    default:
+      return std::nearbyint(x);
   }
 }
 
-// What does not fit becomes the nearest that does; NaN becomes 0, or the lowest bit pattern with the
-// sign where one of the types has 64 bits (PTX ISA, "cvt").
+// What does not fit becomes the nearest that does; NaN becomes 0, or the lowest bit pattern with
+// the sign where one of the types has 64 bits (PTX ISA, "cvt").
 template <class D>
 D IntegerOf(double x, bool wide) {
   using Limits = std::numeric_limits<D>;
@@ -50,7 +54,9 @@ void SetResult(Warp& warp, const Instruction& i, int lane, D d) {
 
 template <class D, class A>
 void IntegerFromInteger(Warp& warp, const Instruction& i, Lanes lanes) {
-  ForLanes(lanes, [&](int lane) { SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane))); });
+  ForLanes(lanes, [&](int lane) {
+    SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane)));
+  });
 }
 template <class D, class A>
 void IntegerFromFloat(Warp& warp, const Instruction& i, Lanes lanes) {
@@ -62,11 +68,15 @@ void IntegerFromFloat(Warp& warp, const Instruction& i, Lanes lanes) {
 }
 template <class D, class A>
 void FloatFromInteger(Warp& warp, const Instruction& i, Lanes lanes) {
-  ForLanes(lanes, [&](int lane) { SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane))); });
+  ForLanes(lanes, [&](int lane) {
+    SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane)));
+  });
 }
 template <class D, class A>
 void FloatFromFloat(Warp& warp, const Instruction& i, Lanes lanes) {
-  ForLanes(lanes, [&](int lane) { SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane))); });
+  ForLanes(lanes, [&](int lane) {
+    SetResult<D>(warp, i, lane, static_cast<D>(SourceOf<A>(warp, i, lane)));
+  });
 }
 template <class T>
 void RoundFloat(Warp& warp, const Instruction& i, Lanes lanes) {
@@ -96,32 +106,54 @@ Handler Between() {
 template <class D>
 Handler FromAny(Type from) {
   switch (from) {
-    case Type::kU8: return Between<D, uint8_t>();
-    case Type::kU16: return Between<D, uint16_t>();
-    case Type::kU32: return Between<D, uint32_t>();
-    case Type::kU64: return Between<D, uint64_t>();
-    case Type::kS8: return Between<D, int8_t>();
-    case Type::kS16: return Between<D, int16_t>();
-    case Type::kS32: return Between<D, int32_t>();
-    case Type::kS64: return Between<D, int64_t>();
-    case Type::kF32: return Between<D, float>();
-    case Type::kF64: return Between<D, double>();
-    default: return nullptr;
+    case Type::kU8:
+      return Between<D, uint8_t>();
+    case Type::kU16:
+      return Between<D, uint16_t>();
+    case Type::kU32:
+      return Between<D, uint32_t>();
+    case Type::kU64:
+      return Between<D, uint64_t>();
+    case Type::kS8:
+      return Between<D, int8_t>();
+    case Type::kS16:
+      return Between<D, int16_t>();
+    case Type::kS32:
+      return Between<D, int32_t>();
+    case Type::kS64:
+      return Between<D, int64_t>();
+    case Type::kF32:
+      return Between<D, float>();
+    case Type::kF64:
+      return Between<D, double>();
+    default:
+      return nullptr;
   }
 }
 Handler Plain(Type to, Type from) {
   switch (to) {
-    case Type::kU8: return FromAny<uint8_t>(from);
-    case Type::kU16: return FromAny<uint16_t>(from);
-    case Type::kU32: return FromAny<uint32_t>(from);
-    case Type::kU64: return FromAny<uint64_t>(from);
-    case Type::kS8: return FromAny<int8_t>(from);
-    case Type::kS16: return FromAny<int16_t>(from);
-    case Type::kS32: return FromAny<int32_t>(from);
-    case Type::kS64: return FromAny<int64_t>(from);
-    case Type::kF32: return FromAny<float>(from);
-    case Type::kF64: return FromAny<double>(from);
-    default: return nullptr;
+    case Type::kU8:
+      return FromAny<uint8_t>(from);
+    case Type::kU16:
+      return FromAny<uint16_t>(from);
+    case Type::kU32:
+      return FromAny<uint32_t>(from);
+    case Type::kU64:
+      return FromAny<uint64_t>(from);
+    case Type::kS8:
+      return FromAny<int8_t>(from);
+    case Type::kS16:
+      return FromAny<int16_t>(from);
+    case Type::kS32:
+      return FromAny<int32_t>(from);
+    case Type::kS64:
+      return FromAny<int64_t>(from);
+    case Type::kF32:
+      return FromAny<float>(from);
+    case Type::kF64:
+      return FromAny<double>(from);
+    default:
+      return nullptr;
   }
 }
 
@@ -174,7 +206,8 @@ bool Small(Decoder& decoder, const Operation& o, Instruction& i, Type to, Type f
     Operands(decoder, o, i, BytesOf(to), 4, 4);
     i.width_d = static_cast<uint8_t>(BytesOf(to));
     i.run = to == Type::kF16x2    ? PackTwo<FloatToHalf>
-            : to == Type::kBF16x2 ? PackTwo<FloatToBFloat> : PackTwo<FloatToE4M3>;
+            : to == Type::kBF16x2 ? PackTwo<FloatToBFloat>
+                                  : PackTwo<FloatToE4M3>;
   } else if (to == Type::kF32 && from == Type::kF16) {
     Operands(decoder, o, i, 4, 2);
     i.run = Unary<HalfToFloat, float, uint16_t>;

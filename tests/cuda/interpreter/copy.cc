@@ -17,15 +17,16 @@ void StartCopy(Warp& warp, const Instruction& i, Lanes lanes) {
     const char* source = read == 0 ? nullptr : warp.Global(from, read, lane);
     char* const target = warp.Shared(to, bytes, lane);
     warp.block().SeeWrite(warp, to, bytes);
-    warp.copies.push_back({lane, warp.copy_group[static_cast<size_t>(lane)], target, source, read,
-                           bytes - read});
+    warp.copies.push_back(
+        {lane, warp.copy_group[static_cast<size_t>(lane)], target, source, read, bytes - read});
   });
   if (!warp.block().launch().late_copies) warp.ArriveCopies(lanes);
 }
 
 bool DecodeStart(Decoder& decoder, const Operation& o, Instruction& i) {
   Allow(o, {"async", "cg", "ca", "shared", "shared::cta", "global", "L2::128B", "L2::256B"});
-  const Address to = decoder.AddressOf(o.operands.at(0)), from = decoder.AddressOf(o.operands.at(1));
+  const Address to = decoder.AddressOf(o.operands.at(0)),
+                from = decoder.AddressOf(o.operands.at(1));
   i.a = to.place.at, i.width_a = static_cast<uint8_t>(to.place.width), i.imm = to.offset;
   if (from.place.width != 8) Fail("a global address of 32 bits");
   i.b = from.place.at, i.offset_b = from.offset;

@@ -52,7 +52,8 @@ uint64_t Decoder::Immediate(std::string_view text, int width) {
     Fail("no operand: " + std::string(text));
   }
   const char kind = base == 16 ? prefix[1] : ' ';
-  if (((kind == 'f' || kind == 'F') && width != 4) || ((kind == 'd' || kind == 'D') && width != 8)) {
+  if (((kind == 'f' || kind == 'F') && width != 4) ||
+      ((kind == 'd' || kind == 'D') && width != 8)) {
     Fail("a float of another width: " + std::string(text));
   }
   return negative ? 0 - value : value;
@@ -84,7 +85,9 @@ Program Decoder::Decode(const Function& kernel) {
   const uint32_t end = NewLabel();
   Walk(kernel, end);
   labels_[end] = static_cast<uint32_t>(program_.code.size());
-  program_.code.push_back({.kind = Kind::kExit, .text = "(end)"});
+  Instruction& last = program_.code.emplace_back();
+  last.kind = Kind::kExit;
+  last.text = "(end)";
   Resolve();
   program_.local_bytes = local_ - kLocalBegin;
   return std::move(program_);
@@ -116,14 +119,24 @@ void Decoder::Walk(const Function& function, uint32_t end_label) {
   for (size_t n = 0; n < body.size(); ++n) {
     const Statement& statement = body[n];
     switch (statement.kind) {
-      case Statement::Kind::kOpen: Open(body, n, n == 0); break;
-      case Statement::Kind::kClose: scopes_.pop_back(); break;
-      case Statement::Kind::kRegisters: Declare(statement); break;
-      case Statement::Kind::kVariable: DeclareVariable(statement.variable); break;
+      case Statement::Kind::kOpen:
+        Open(body, n, n == 0);
+        break;
+      case Statement::Kind::kClose:
+        scopes_.pop_back();
+        break;
+      case Statement::Kind::kRegisters:
+        Declare(statement);
+        break;
+      case Statement::Kind::kVariable:
+        DeclareVariable(statement.variable);
+        break;
       case Statement::Kind::kLabel:
         labels_[LabelOf(statement.text)] = static_cast<uint32_t>(program_.code.size());
         break;
-      case Statement::Kind::kInstruction: Emit(statement.text, end_label); break;
+      case Statement::Kind::kInstruction:
+        Emit(statement.text, end_label);
+        break;
     }
   }
 }
@@ -233,13 +246,13 @@ Place Decoder::SymbolPlace(const Symbol& symbol, int width) {
 Place Decoder::Special(std::string_view name) {
   using Source = Preset::Source;
   static const std::unordered_map<std::string_view, Source> known = {
-      {"%tid.x", Source::kThreadX},     {"%tid.y", Source::kThreadY},
-      {"%tid.z", Source::kThreadZ},     {"%ntid.x", Source::kThreadsX},
-      {"%ntid.y", Source::kThreadsY},   {"%ntid.z", Source::kThreadsZ},
-      {"%ctaid.x", Source::kBlockX},    {"%ctaid.y", Source::kBlockY},
-      {"%ctaid.z", Source::kBlockZ},    {"%nctaid.x", Source::kBlocksX},
-      {"%nctaid.y", Source::kBlocksY},  {"%nctaid.z", Source::kBlocksZ},
-      {"%laneid", Source::kLane},       {"%warpid", Source::kWarp}};
+      {"%tid.x", Source::kThreadX},    {"%tid.y", Source::kThreadY},
+      {"%tid.z", Source::kThreadZ},    {"%ntid.x", Source::kThreadsX},
+      {"%ntid.y", Source::kThreadsY},  {"%ntid.z", Source::kThreadsZ},
+      {"%ctaid.x", Source::kBlockX},   {"%ctaid.y", Source::kBlockY},
+      {"%ctaid.z", Source::kBlockZ},   {"%nctaid.x", Source::kBlocksX},
+      {"%nctaid.y", Source::kBlocksY}, {"%nctaid.z", Source::kBlocksZ},
+      {"%laneid", Source::kLane},      {"%warpid", Source::kWarp}};
   const auto found = known.find(name);
   if (found == known.end()) return {};
   Place& place = specials_[name];
@@ -325,8 +338,8 @@ void Decoder::Emit(std::string_view text, uint32_t end_label) {
         DecodeCompare(*this, operation, i) || DecodeConvert(*this, operation, i) ||
         DecodeMemory(*this, operation, i) || DecodeAtomic(*this, operation, i) ||
         DecodeCollective(*this, operation, i) || DecodeMatrix(*this, operation, i) ||
-        DecodeCopy(*this, operation, i) ||
-        DecodeAsync(*this, operation, i) || DecodeWarpGroup(*this, operation, i)) {
+        DecodeCopy(*this, operation, i) || DecodeAsync(*this, operation, i) ||
+        DecodeWarpGroup(*this, operation, i)) {
       program_.code.push_back(std::move(i));
       return;
     }

@@ -173,8 +173,11 @@ cudaError_t Device::Prepare(Kernel* kernel, dim3 grid, dim3 block, void** argume
   }
   // 32764 bytes from sm_70 and CUDA 12.1 on.
   if (program->param_bytes > 32764) return refuse(cudaErrorInvalidValue, "parameters");
-  request = {kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
-             static_cast<uint32_t>(dynamic_bytes), std::vector<char>(program->param_bytes)};
+  request = {kernel,
+             {grid.x, grid.y, grid.z},
+             {block.x, block.y, block.z},
+             static_cast<uint32_t>(dynamic_bytes),
+             std::vector<char>(program->param_bytes)};
   for (size_t n = 0; n < program->param_offsets.size(); ++n) {
     std::memcpy(request.params.data() + program->param_offsets[n], arguments[n],
                 program->param_sizes[n]);
@@ -184,9 +187,12 @@ cudaError_t Device::Prepare(Kernel* kernel, dim3 grid, dim3 block, void** argume
 
 void Device::Run(const LaunchRequest& request) {
   const Program& program = *request.kernel->program;
-  const Launch launch = {&program,       request.grid,
-                         request.block,  request.dynamic_bytes,
-                         request.params, Settings::Get().late_copies,
+  const Launch launch = {&program,
+                         request.grid,
+                         request.block,
+                         request.dynamic_bytes,
+                         request.params,
+                         Settings::Get().late_copies,
                          Settings::Get().finds_races,
                          Settings::Get().lanes_apart};
   if (Settings::Get().traces) {

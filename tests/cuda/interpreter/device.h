@@ -23,14 +23,14 @@ namespace heed::interpreter {
 
 // What the environment says of the device.
 struct Settings {
-  int major = 8, minor = 0;         // HEED_PTX_CAPABILITY=90 for 9.0
-  int processors = 4;               // HEED_PTX_PROCESSORS
-  bool late_copies = true;          // HEED_PTX_COPIES=early
-  bool last_block_first = false;    // HEED_PTX_BLOCKS=reversed
-  bool finds_races = false;         // HEED_PTX_RACES=1
-  bool lanes_apart = false;         // HEED_PTX_LANES=apart
-  std::string_view ignored;         // HEED_PTX_IGNORE: how an opcode begins
-  bool traces = false;              // HEED_PTX_TRACE=1: launches are told
+  int major = 8, minor = 0;       // HEED_PTX_CAPABILITY=90 for 9.0
+  int processors = 4;             // HEED_PTX_PROCESSORS
+  bool late_copies = true;        // HEED_PTX_COPIES=early
+  bool last_block_first = false;  // HEED_PTX_BLOCKS=reversed
+  bool finds_races = false;       // HEED_PTX_RACES=1
+  bool lanes_apart = false;       // HEED_PTX_LANES=apart
+  std::string_view ignored;       // HEED_PTX_IGNORE: how an opcode begins
+  bool traces = false;            // HEED_PTX_TRACE=1: launches are told
   int shared_bytes() const { return major >= 9 ? 227 << 10 : 163 << 10; }  // of a block, at most
   static const Settings& Get();
 };

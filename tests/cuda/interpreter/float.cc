@@ -27,21 +27,28 @@ constexpr auto kAbs = [](auto a) { return std::fabs(a); };
 constexpr auto kSqrt = [](auto a) { return std::sqrt(a); };
 constexpr auto kReciprocal = [](auto a) { return 1 / a; };
 constexpr auto kRsqrt = [](auto a) { return static_cast<decltype(a)>(1 / std::sqrt(double(a))); };
-constexpr auto kExp2 = [](float a) { return static_cast<float>(std::exp2(static_cast<double>(a))); };
-constexpr auto kLog2 = [](float a) { return static_cast<float>(std::log2(static_cast<double>(a))); };
+constexpr auto kExp2 = [](float a) {
+  return static_cast<float>(std::exp2(static_cast<double>(a)));
+};
+constexpr auto kLog2 = [](float a) {
+  return static_cast<float>(std::log2(static_cast<double>(a)));
+};
 constexpr auto kSin = [](float a) { return static_cast<float>(std::sin(static_cast<double>(a))); };
 constexpr auto kCos = [](float a) { return static_cast<float>(std::cos(static_cast<double>(a))); };
-constexpr auto kTanh = [](float a) { return static_cast<float>(std::tanh(static_cast<double>(a))); };
+constexpr auto kTanh = [](float a) {
+  return static_cast<float>(std::tanh(static_cast<double>(a)));
+};
 // The sign is that of a.
 constexpr auto kCopySign = [](auto a, auto b) { return std::copysign(b, a); };
-constexpr auto kSaturate = [](float x) { return std::isnan(x) ? 0.0f : std::min(std::max(x, 0.0f), 1.0f); };
+constexpr auto kSaturate = [](float x) {
+  return std::isnan(x) ? 0.0f : std::min(std::max(x, 0.0f), 1.0f);
+};
 
 template <auto F>
 constexpr auto kFlushed1 = [](float a) { return FlushSubnormal(F(FlushSubnormal(a))); };
 template <auto F>
-constexpr auto kFlushed2 = [](float a, float b) {
-  return FlushSubnormal(F(FlushSubnormal(a), FlushSubnormal(b)));
-};
+constexpr auto kFlushed2 =
+    [](float a, float b) { return FlushSubnormal(F(FlushSubnormal(a), FlushSubnormal(b))); };
 template <auto F>
 constexpr auto kFlushed3 = [](float a, float b, float c) {
   return FlushSubnormal(F(FlushSubnormal(a), FlushSubnormal(b), FlushSubnormal(c)));
@@ -112,8 +119,10 @@ bool OneOperand(Decoder& decoder, const Operation& o, Instruction& i, int bytes)
   if (name == "rcp") i.run = One<kReciprocal>(o);
   if (name == "rcp" && bytes == 8 && o.Has("approx")) i.run = Unary<kCoarseReciprocal, double>;
   const bool single = bytes == 4;
-  if (name == "ex2" && single) i.run = o.Has("ftz") ? Unary<kFlushed1<kExp2>, float> : Unary<kExp2, float>;
-  if (name == "lg2" && single) i.run = o.Has("ftz") ? Unary<kFlushed1<kLog2>, float> : Unary<kLog2, float>;
+  if (name == "ex2" && single)
+    i.run = o.Has("ftz") ? Unary<kFlushed1<kExp2>, float> : Unary<kExp2, float>;
+  if (name == "lg2" && single)
+    i.run = o.Has("ftz") ? Unary<kFlushed1<kLog2>, float> : Unary<kLog2, float>;
   if (name == "sin" && single) i.run = Unary<kSin, float>;
   if (name == "cos" && single) i.run = Unary<kCos, float>;
   if (name == "tanh" && single) i.run = Unary<kTanh, float>;

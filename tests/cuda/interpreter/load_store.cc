@@ -31,7 +31,8 @@ void Load(Warp& warp, const Instruction& i, Lanes lanes) {
   ForLanes(lanes, [&](int lane) {
     const uint64_t address = AddressIn(warp, i, lane);
     const char* from = Resolve<kSpace>(warp, address, count * sizeof(T), lane);
-    if (kSpace == Space::kShared || (kSpace == Space::kGeneric && (address & kWindowMask) == kSharedWindow)) {
+    if (kSpace == Space::kShared ||
+        (kSpace == Space::kGeneric && (address & kWindowMask) == kSharedWindow)) {
       warp.block().SeeRead(warp, address & ~kWindowMask, count * sizeof(T));
     }
     for (const uint32_t to : i.more) {
@@ -77,28 +78,41 @@ void Store(Warp& warp, const Instruction& i, Lanes lanes) {
 template <Space kSpace>
 Handler LoadOf(int bytes, bool is_signed) {
   switch (bytes) {
-    case 1: return is_signed ? Handler(Load<kSpace, int8_t>) : Handler(Load<kSpace, uint8_t>);
-    case 2: return is_signed ? Handler(Load<kSpace, int16_t>) : Handler(Load<kSpace, uint16_t>);
-    case 4: return is_signed ? Handler(Load<kSpace, int32_t>) : Handler(Load<kSpace, uint32_t>);
-    default: return Load<kSpace, uint64_t>;
+    case 1:
+      return is_signed ? Handler(Load<kSpace, int8_t>) : Handler(Load<kSpace, uint8_t>);
+    case 2:
+      return is_signed ? Handler(Load<kSpace, int16_t>) : Handler(Load<kSpace, uint16_t>);
+    case 4:
+      return is_signed ? Handler(Load<kSpace, int32_t>) : Handler(Load<kSpace, uint32_t>);
+    default:
+      return Load<kSpace, uint64_t>;
   }
 }
 template <Space kSpace>
 Handler StoreOf(int bytes) {
   switch (bytes) {
-    case 1: return Store<kSpace, uint8_t>;
-    case 2: return Store<kSpace, uint16_t>;
-    case 4: return Store<kSpace, uint32_t>;
-    default: return Store<kSpace, uint64_t>;
+    case 1:
+      return Store<kSpace, uint8_t>;
+    case 2:
+      return Store<kSpace, uint16_t>;
+    case 4:
+      return Store<kSpace, uint32_t>;
+    default:
+      return Store<kSpace, uint64_t>;
   }
 }
 Handler HandlerOf(bool loads, Space space, int bytes, bool is_signed) {
   switch (space) {
-    case Space::kGlobal: return loads ? LoadOf<Space::kGlobal>(bytes, is_signed) : StoreOf<Space::kGlobal>(bytes);
-    case Space::kShared: return loads ? LoadOf<Space::kShared>(bytes, is_signed) : StoreOf<Space::kShared>(bytes);
-    case Space::kLocal: return loads ? LoadOf<Space::kLocal>(bytes, is_signed) : StoreOf<Space::kLocal>(bytes);
-    case Space::kParam: return loads ? LoadOf<Space::kParam>(bytes, is_signed) : StoreOf<Space::kParam>(bytes);
-    default: return loads ? LoadOf<Space::kGeneric>(bytes, is_signed) : StoreOf<Space::kGeneric>(bytes);
+    case Space::kGlobal:
+      return loads ? LoadOf<Space::kGlobal>(bytes, is_signed) : StoreOf<Space::kGlobal>(bytes);
+    case Space::kShared:
+      return loads ? LoadOf<Space::kShared>(bytes, is_signed) : StoreOf<Space::kShared>(bytes);
+    case Space::kLocal:
+      return loads ? LoadOf<Space::kLocal>(bytes, is_signed) : StoreOf<Space::kLocal>(bytes);
+    case Space::kParam:
+      return loads ? LoadOf<Space::kParam>(bytes, is_signed) : StoreOf<Space::kParam>(bytes);
+    default:
+      return loads ? LoadOf<Space::kGeneric>(bytes, is_signed) : StoreOf<Space::kGeneric>(bytes);
   }
 }
 
@@ -134,7 +148,8 @@ void Update(Warp& warp, const Instruction& i, Lanes lanes, F next) {
                    : warp.Generic(address, sizeof(T), lane);
     T old;
     std::memcpy(&old, at, sizeof(T));
-    const T updated = next(old, warp.At<T>(i.b)[lane], i.c == kNowhere ? T{} : warp.At<T>(i.c)[lane]);
+    const T updated =
+        next(old, warp.At<T>(i.b)[lane], i.c == kNowhere ? T{} : warp.At<T>(i.c)[lane]);
     std::memcpy(at, &updated, sizeof(T));
     if (i.d != kNowhere) warp.At<T>(i.d)[lane] = old;
   });
@@ -152,8 +167,12 @@ constexpr auto kCompareAndSwap = [](auto old, auto b, auto c) { return old == b 
 constexpr auto kAnd = [](auto old, auto b, auto) { return old & b; };
 constexpr auto kOr = [](auto old, auto b, auto) { return old | b; };
 constexpr auto kXor = [](auto old, auto b, auto) { return old ^ b; };
-constexpr auto kIncrement = [](uint32_t old, uint32_t b, uint32_t) { return old >= b ? 0 : old + 1; };
-constexpr auto kDecrement = [](uint32_t old, uint32_t b, uint32_t) { return old == 0 || old > b ? b : old - 1; };
+constexpr auto kIncrement = [](uint32_t old, uint32_t b, uint32_t) {
+  return old >= b ? 0 : old + 1;
+};
+constexpr auto kDecrement = [](uint32_t old, uint32_t b, uint32_t) {
+  return old == 0 || old > b ? b : old - 1;
+};
 
 template <class T>
 Handler IntegerAtomic(const Operation& o) {
@@ -169,16 +188,24 @@ Handler IntegerAtomic(const Operation& o) {
 }
 Handler AtomicOf(const Operation& o) {
   switch (TypeOf(o.type())) {
-    case Type::kU32: case Type::kB32:
+    case Type::kU32:
+    case Type::kB32:
       if (o.Has("inc")) return Atomic<uint32_t, kIncrement>;
       if (o.Has("dec")) return Atomic<uint32_t, kDecrement>;
       return IntegerAtomic<uint32_t>(o);
-    case Type::kS32: return IntegerAtomic<int32_t>(o);
-    case Type::kU64: case Type::kB64: return IntegerAtomic<uint64_t>(o);
-    case Type::kS64: return IntegerAtomic<int64_t>(o);
-    case Type::kF32: return o.Has("add") ? Handler(Atomic<float, kAdd>) : nullptr;
-    case Type::kF64: return o.Has("add") ? Handler(Atomic<double, kAdd>) : nullptr;
-    default: return nullptr;
+    case Type::kS32:
+      return IntegerAtomic<int32_t>(o);
+    case Type::kU64:
+    case Type::kB64:
+      return IntegerAtomic<uint64_t>(o);
+    case Type::kS64:
+      return IntegerAtomic<int64_t>(o);
+    case Type::kF32:
+      return o.Has("add") ? Handler(Atomic<float, kAdd>) : nullptr;
+    case Type::kF64:
+      return o.Has("add") ? Handler(Atomic<double, kAdd>) : nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -8,10 +8,14 @@ constexpr auto kSame = [](auto a) { return a; };
 
 Handler CopyOf(int bytes) {
   switch (bytes) {
-    case 2: return Unary<kSame, uint16_t>;
-    case 4: return Unary<kSame, uint32_t>;
-    case 8: return Unary<kSame, uint64_t>;
-    default: Fail("moves of this size");
+    case 2:
+      return Unary<kSame, uint16_t>;
+    case 4:
+      return Unary<kSame, uint32_t>;
+    case 8:
+      return Unary<kSame, uint64_t>;
+    default:
+      Fail("moves of this size");
   }
 }
 
@@ -93,7 +97,9 @@ bool DecodeMove(Decoder& decoder, const Operation& o, Instruction& i) {
   if (type == Type::kPred) {
     i.d = decoder.Predicate(o.operands.at(0)).at;
     i.a = decoder.Predicate(o.operands.at(1)).at;
-    i.run = [](Warp& w, const Instruction& n, Lanes l) { w.SetPredicate(n.d, l, *w.At<Lanes>(n.a)); };
+    i.run = [](Warp& w, const Instruction& n, Lanes l) {
+      w.SetPredicate(n.d, l, *w.At<Lanes>(n.a));
+    };
     return true;
   }
   const int bytes = BytesOf(type);

@@ -1,8 +1,8 @@
 // A kernel as it is executed: instructions of a warp, whose operands are places in its registers.
 //
-// A register of b32 is an array of 32 numbers of 4 bytes, one a lane, others likewise; a predicate is
-// one word with a bit a lane. Constants and special registers are registers too, filled when a warp
-// starts.
+// A register of b32 is an array of 32 numbers of 4 bytes, one a lane, others likewise; a predicate
+// is one word with a bit a lane. Constants and special registers are registers too, filled when a
+// warp starts.
 #ifndef HEED_TESTS_CUDA_INTERPRETER_PROGRAM_H_
 #define HEED_TESTS_CUDA_INTERPRETER_PROGRAM_H_
 
@@ -44,11 +44,11 @@ enum class Kind : uint8_t {
 struct Instruction {
   Handler run = nullptr;
   Kind kind = Kind::kPlain;
-  bool negated = false;        // the guard
-  bool negated_c = false;      // a predicate in `c`
-  uint32_t guard = kNowhere;   // a predicate
+  bool negated = false;       // the guard
+  bool negated_c = false;     // a predicate in `c`
+  uint32_t guard = kNowhere;  // a predicate
   uint32_t d = kNowhere, a = kNowhere, b = kNowhere, c = kNowhere;
-  uint32_t target = 0;         // of a branch
+  uint32_t target = 0;               // of a branch
   uint8_t width_d = 0, width_a = 0;  // bytes of a register, where it may differ from the type's
   int64_t imm = 0, offset_b = 0;
   std::vector<uint32_t> more;  // further registers
@@ -58,8 +58,24 @@ struct Instruction {
 
 // What a register holds when a warp starts.
 struct Preset {
-  enum class Source { kConstant, kThreadX, kThreadY, kThreadZ, kLane, kWarp, kBlockX, kBlockY, kBlockZ,
-                      kThreadsX, kThreadsY, kThreadsZ, kBlocksX, kBlocksY, kBlocksZ, kDynamicShared };
+  enum class Source {
+    kConstant,
+    kThreadX,
+    kThreadY,
+    kThreadZ,
+    kLane,
+    kWarp,
+    kBlockX,
+    kBlockY,
+    kBlockZ,
+    kThreadsX,
+    kThreadsY,
+    kThreadsZ,
+    kBlocksX,
+    kBlocksY,
+    kBlocksZ,
+    kDynamicShared
+  };
   Source source;
   uint32_t at;
   uint32_t width;
@@ -79,8 +95,8 @@ struct Program {
   std::vector<uint32_t> param_offsets, param_sizes;
 };
 
-// Addresses. Those of global memory are the host's; others lie in windows that no host address is in.
-// Shared memory begins with 1 KiB of the system, as on sm_90, so that address 0 is a fault.
+// Addresses. Those of global memory are the host's; others lie in windows that no host address is
+// in. Shared memory begins with 1 KiB of the system, as on sm_90, so that address 0 is a fault.
 inline constexpr uint64_t kSharedWindow = 1ull << 56, kLocalWindow = 2ull << 56,
                           kParamWindow = 3ull << 56, kWindowMask = 0xffull << 56;
 inline constexpr uint32_t kSharedBegin = 1024, kLocalBegin = 1024;

@@ -98,7 +98,8 @@ class Parser {
 
   // [.align n] .type name [size] [= {...}], up to what follows.
   Variable ParseVariable(std::string_view space) {
-    Variable variable{SpaceOf(space)};
+    Variable variable;
+    variable.space = SpaceOf(space);
     std::string_view word = Word();
     while (word == ".align" || word == ".ptr" || word == ".global" || word == ".const") {
       if (word == ".align") variable.align = static_cast<uint32_t>(Number(Word()));

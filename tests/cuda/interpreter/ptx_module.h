@@ -12,10 +12,10 @@ namespace heed::interpreter {
 
 struct Variable {
   enum class Space { kGlobal, kConst, kShared, kLocal, kParam };
-  Space space;
+  Space space = Space::kGlobal;
   std::string_view name;
-  std::string_view type;    // of an element, such as "b8"
-  uint64_t bytes = 0;       // 0: of a size that the launch says
+  std::string_view type;  // of an element, such as "b8"
+  uint64_t bytes = 0;     // 0: of a size that the launch says
   uint32_t align = 1;
   std::string_view values;  // text between the braces of an initializer
 };

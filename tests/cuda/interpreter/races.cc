@@ -17,8 +17,8 @@ std::string NameOf(size_t warp) {
 }
 
 [[noreturn]] void Report(const char* what, uint32_t address, size_t before, size_t after) {
-  Fail("a race: " + std::string(what) + " at " + std::to_string(address) + " by " +
-       NameOf(after) + ", not ordered after " + NameOf(before));
+  Fail("a race: " + std::string(what) + " at " + std::to_string(address) + " by " + NameOf(after) +
+       ", not ordered after " + NameOf(before));
 }
 
 }  // namespace
@@ -88,6 +88,8 @@ void Races::Complete(uint32_t barrier) {
   b.coming = {};
 }
 
-void Races::Leave(size_t warp, uint32_t barrier) { Join(clocks_[warp], barriers_[barrier].complete); }
+void Races::Leave(size_t warp, uint32_t barrier) {
+  Join(clocks_[warp], barriers_[barrier].complete);
+}
 
 }  // namespace heed::interpreter

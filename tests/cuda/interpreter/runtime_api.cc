@@ -67,11 +67,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   const Settings& settings = Settings::Get();
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = settings.major; return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor: *value = settings.minor; return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount: *value = settings.processors; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = settings.shared_bytes(); return cudaSuccess;
-    default: return Note(cudaErrorInvalidValue);
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = settings.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = settings.minor;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = settings.processors;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = settings.shared_bytes();
+      return cudaSuccess;
+    default:
+      return Note(cudaErrorInvalidValue);
   }
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -129,7 +138,8 @@ cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
 cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
                                  cudaMemcpyKind kind) {
   const char* from = static_cast<char*>(Device::Get().VariableOf(symbol));
-  return from == nullptr ? Note(cudaErrorInvalidSymbol) : cudaMemcpy(to, from + offset, bytes, kind);
+  return from == nullptr ? Note(cudaErrorInvalidSymbol)
+                         : cudaMemcpy(to, from + offset, bytes, kind);
 }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
                                cudaMemcpyKind kind) {
@@ -147,7 +157,8 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                             unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
   const bool known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
   *function = known ? reinterpret_cast<void*>(&EncodeTiled) : nullptr;

@@ -8,14 +8,18 @@ namespace {
 
 uint8_t BytesOf(CUtensorMapDataType type) {
   switch (type) {
-    case CU_TENSOR_MAP_DATA_TYPE_UINT8: return 1;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+      return 1;
     case CU_TENSOR_MAP_DATA_TYPE_UINT16:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
-    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: return 2;
+    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+      return 2;
     case CU_TENSOR_MAP_DATA_TYPE_UINT32:
     case CU_TENSOR_MAP_DATA_TYPE_INT32:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32: return 4;
-    default: return 0;
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+      return 4;
+    default:
+      return 0;
   }
 }
 
@@ -46,7 +50,8 @@ CUresult EncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank
     if (sizes[n] == 0 || sizes[n] > 1ull << 32) return refuse("a size");
     if (box[n] == 0 || box[n] > 256) return refuse("a side of the box");
     if (steps[n] != 1) return refuse("steps other than 1");
-    if (sizes[n] > 0xffffffffull) return refuse("a size of 2^32, which the interpreter cannot keep");
+    if (sizes[n] > 0xffffffffull)
+      return refuse("a size of 2^32, which the interpreter cannot keep");
     encoded.sizes[n] = static_cast<uint32_t>(sizes[n]);
     encoded.box[n] = box[n];
   }
@@ -56,7 +61,8 @@ CUresult EncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank
   }
   const uint32_t inner = box[0] * encoded.element_bytes;
   if (inner % 16 != 0) return refuse("the box's rows are no multiple of 16 bytes");
-  if (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && inner > 128) return refuse("rows beyond the swizzle");
+  if (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && inner > 128)
+    return refuse("rows beyond the swizzle");
   if (swizzle != CU_TENSOR_MAP_SWIZZLE_128B && swizzle != CU_TENSOR_MAP_SWIZZLE_NONE) {
     return refuse("a swizzle that the interpreter does not know");
   }

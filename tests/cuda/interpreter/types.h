@@ -10,17 +10,41 @@
 
 namespace heed::interpreter {
 
-enum class Type { kNone, kPred, kB8, kB16, kB32, kB64, kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64,
-                  kF16, kBF16, kF16x2, kBF16x2, kE4M3x2, kF32, kF64 };
+enum class Type {
+  kNone,
+  kPred,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kBF16,
+  kF16x2,
+  kBF16x2,
+  kE4M3x2,
+  kF32,
+  kF64
+};
 
 inline Type TypeOf(std::string_view word) {
-  constexpr struct { std::string_view name; Type type; } kTypes[] = {
-      {"pred", Type::kPred}, {"b8", Type::kB8}, {"b16", Type::kB16}, {"b32", Type::kB32},
-      {"b64", Type::kB64}, {"u8", Type::kU8}, {"u16", Type::kU16}, {"u32", Type::kU32},
-      {"u64", Type::kU64}, {"s8", Type::kS8}, {"s16", Type::kS16}, {"s32", Type::kS32},
-      {"s64", Type::kS64}, {"f16", Type::kF16}, {"bf16", Type::kBF16}, {"f16x2", Type::kF16x2},
-      {"bf16x2", Type::kBF16x2}, {"e4m3x2", Type::kE4M3x2}, {"f32", Type::kF32},
-      {"f64", Type::kF64}};
+  constexpr struct {
+    std::string_view name;
+    Type type;
+  } kTypes[] = {{"pred", Type::kPred},   {"b8", Type::kB8},         {"b16", Type::kB16},
+                {"b32", Type::kB32},     {"b64", Type::kB64},       {"u8", Type::kU8},
+                {"u16", Type::kU16},     {"u32", Type::kU32},       {"u64", Type::kU64},
+                {"s8", Type::kS8},       {"s16", Type::kS16},       {"s32", Type::kS32},
+                {"s64", Type::kS64},     {"f16", Type::kF16},       {"bf16", Type::kBF16},
+                {"f16x2", Type::kF16x2}, {"bf16x2", Type::kBF16x2}, {"e4m3x2", Type::kE4M3x2},
+                {"f32", Type::kF32},     {"f64", Type::kF64}};
   for (const auto& entry : kTypes) {
     if (entry.name == word) return entry.type;
   }
@@ -29,12 +53,27 @@ inline Type TypeOf(std::string_view word) {
 
 inline int BytesOf(Type type) {
   switch (type) {
-    case Type::kB8: case Type::kU8: case Type::kS8: return 1;
-    case Type::kB16: case Type::kU16: case Type::kS16: case Type::kF16: case Type::kBF16:
-    case Type::kE4M3x2: return 2;
-    case Type::kB64: case Type::kU64: case Type::kS64: case Type::kF64: return 8;
-    case Type::kPred: case Type::kNone: return 0;
-    default: return 4;
+    case Type::kB8:
+    case Type::kU8:
+    case Type::kS8:
+      return 1;
+    case Type::kB16:
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kF16:
+    case Type::kBF16:
+    case Type::kE4M3x2:
+      return 2;
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
+    case Type::kF64:
+      return 8;
+    case Type::kPred:
+    case Type::kNone:
+      return 0;
+    default:
+      return 4;
   }
 }
 inline bool IsSigned(Type type) {

@@ -58,19 +58,30 @@ void Warp::Restart(Lanes lanes) {
 
 uint64_t Warp::Get(uint32_t at, int width, int lane) {
   switch (width) {
-    case 1: return At<uint8_t>(at)[lane];
-    case 2: return At<uint16_t>(at)[lane];
-    case 4: return At<uint32_t>(at)[lane];
-    default: return At<uint64_t>(at)[lane];
+    case 1:
+      return At<uint8_t>(at)[lane];
+    case 2:
+      return At<uint16_t>(at)[lane];
+    case 4:
+      return At<uint32_t>(at)[lane];
+    default:
+      return At<uint64_t>(at)[lane];
   }
 }
 
 void Warp::Set(uint32_t at, int width, int lane, uint64_t value) {
   switch (width) {
-    case 1: At<uint8_t>(at)[lane] = static_cast<uint8_t>(value); break;
-    case 2: At<uint16_t>(at)[lane] = static_cast<uint16_t>(value); break;
-    case 4: At<uint32_t>(at)[lane] = static_cast<uint32_t>(value); break;
-    default: At<uint64_t>(at)[lane] = value;
+    case 1:
+      At<uint8_t>(at)[lane] = static_cast<uint8_t>(value);
+      break;
+    case 2:
+      At<uint16_t>(at)[lane] = static_cast<uint16_t>(value);
+      break;
+    case 4:
+      At<uint32_t>(at)[lane] = static_cast<uint32_t>(value);
+      break;
+    default:
+      At<uint64_t>(at)[lane] = value;
   }
 }
 
@@ -87,22 +98,53 @@ void Warp::Preset() {
       const uint32_t thread = static_cast<uint32_t>(index_ * kLanes + lane);
       uint64_t value = preset.value;
       switch (preset.source) {
-        case Source::kConstant: break;
-        case Source::kThreadX: value = thread % threads.x; break;
-        case Source::kThreadY: value = thread / threads.x % threads.y; break;
-        case Source::kThreadZ: value = thread / threads.x / threads.y; break;
-        case Source::kLane: value = static_cast<uint64_t>(lane); break;
-        case Source::kWarp: value = static_cast<uint64_t>(index_); break;
-        case Source::kBlockX: value = at.x; break;
-        case Source::kBlockY: value = at.y; break;
-        case Source::kBlockZ: value = at.z; break;
-        case Source::kThreadsX: value = threads.x; break;
-        case Source::kThreadsY: value = threads.y; break;
-        case Source::kThreadsZ: value = threads.z; break;
-        case Source::kBlocksX: value = blocks.x; break;
-        case Source::kBlocksY: value = blocks.y; break;
-        case Source::kBlocksZ: value = blocks.z; break;
-        case Source::kDynamicShared: value += block_.dynamic_begin(); break;
+        case Source::kConstant:
+          break;
+        case Source::kThreadX:
+          value = thread % threads.x;
+          break;
+        case Source::kThreadY:
+          value = thread / threads.x % threads.y;
+          break;
+        case Source::kThreadZ:
+          value = thread / threads.x / threads.y;
+          break;
+        case Source::kLane:
+          value = static_cast<uint64_t>(lane);
+          break;
+        case Source::kWarp:
+          value = static_cast<uint64_t>(index_);
+          break;
+        case Source::kBlockX:
+          value = at.x;
+          break;
+        case Source::kBlockY:
+          value = at.y;
+          break;
+        case Source::kBlockZ:
+          value = at.z;
+          break;
+        case Source::kThreadsX:
+          value = threads.x;
+          break;
+        case Source::kThreadsY:
+          value = threads.y;
+          break;
+        case Source::kThreadsZ:
+          value = threads.z;
+          break;
+        case Source::kBlocksX:
+          value = blocks.x;
+          break;
+        case Source::kBlocksY:
+          value = blocks.y;
+          break;
+        case Source::kBlocksZ:
+          value = blocks.z;
+          break;
+        case Source::kDynamicShared:
+          value += block_.dynamic_begin();
+          break;
       }
       Set(preset.at, static_cast<int>(preset.width), lane, value);
     }
@@ -133,8 +175,7 @@ char* Warp::Local(uint64_t address, uint32_t bytes, int lane) {
   if (address < kLocalBegin || address + bytes > kLocalBegin + program_.local_bytes) {
     FailAt("outside of local memory", address, bytes, lane);
   }
-  return local_.data() + (address - kLocalBegin) +
-         static_cast<size_t>(lane) * program_.local_bytes;
+  return local_.data() + (address - kLocalBegin) + static_cast<size_t>(lane) * program_.local_bytes;
 }
 
 char* Warp::Param(uint64_t address, uint32_t bytes, int lane) {
@@ -147,10 +188,14 @@ char* Warp::Param(uint64_t address, uint32_t bytes, int lane) {
 char* Warp::Generic(uint64_t address, uint32_t bytes, int lane) {
   const uint64_t offset = address & ~kWindowMask;
   switch (address & kWindowMask) {
-    case kSharedWindow: return Shared(offset, bytes, lane);
-    case kLocalWindow: return Local(offset, bytes, lane);
-    case kParamWindow: return Param(offset, bytes, lane);
-    default: return Global(address, bytes, lane);
+    case kSharedWindow:
+      return Shared(offset, bytes, lane);
+    case kLocalWindow:
+      return Local(offset, bytes, lane);
+    case kParamWindow:
+      return Param(offset, bytes, lane);
+    default:
+      return Global(address, bytes, lane);
   }
 }
 
@@ -266,7 +311,8 @@ Warp::State Warp::Run() {
 Warp::Step Warp::RunOne(Fragment& fragment) {
   pc_ = fragment.pc;
   const Instruction& i = program_.code[pc_];
-  const bool meets = i.kind == Kind::kAligned || i.kind == Kind::kMasked || i.kind == Kind::kBarrier;
+  const bool meets =
+      i.kind == Kind::kAligned || i.kind == Kind::kMasked || i.kind == Kind::kBarrier;
   const bool apart = block_.launch().lanes_apart;
   if (apart && meets) Merge(fragment);
   Lanes lanes = fragment.lanes;
@@ -275,7 +321,8 @@ Warp::Step Warp::RunOne(Fragment& fragment) {
     case Kind::kPlain:
       if (lanes != 0) i.run(*this, i, lanes);
       break;
-    case Kind::kBranch: return Branch(fragment, i, lanes);
+    case Kind::kBranch:
+      return Branch(fragment, i, lanes);
     case Kind::kExit:
       if (lanes != 0) return Exit(fragment, lanes);
       break;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMostColumns = 256;
 
-// A matrix of 128-byte swizzle in shared memory (PTX ISA, "Matrix descriptor"). Where its rows (m or
-// n) are contiguous instead of k, 64 of them make a panel, and panels are `leading` bytes apart.
+// A matrix of 128-byte swizzle in shared memory (PTX ISA, "Matrix descriptor"). Where its rows (m
+// or n) are contiguous instead of k, 64 of them make a panel, and panels are `leading` bytes apart.
 struct Matrix {
   uint32_t begin, leading, stride;
   bool rows_contiguous;
@@ -28,9 +28,9 @@ struct Matrix {
     if ((descriptor >> 49 & 7) != 0) Fail("a base offset of a matrix");
   }
   uint32_t AddressOf(uint32_t row, uint32_t k, uint32_t width) const {
-    const uint32_t linear =
-        rows_contiguous ? begin + row / 64 * leading + k / 8 * stride + k % 8 * 128 + row % 64 * width
-                        : begin + row / 8 * stride + row % 8 * 128 + k * width;
+    const uint32_t linear = rows_contiguous ? begin + row / 64 * leading + k / 8 * stride +
+                                                  k % 8 * 128 + row % 64 * width
+                                            : begin + row / 8 * stride + row % 8 * 128 + k * width;
     return linear ^ (linear >> 7 & 7) << 4;
   }
 };
@@ -52,7 +52,8 @@ float WidenBFloat(uint32_t bits) { return BFloatToFloat(static_cast<uint16_t>(bi
 float WidenE4M3(uint32_t bits) { return E4M3ToFloat(static_cast<uint8_t>(bits)); }
 
 // The 16 bytes that begin with this element.
-const char* ReadChunk(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t row, uint32_t k) {
+const char* ReadChunk(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t row,
+                      uint32_t k) {
   const uint32_t address = matrix.AddressOf(row, k, shape.width);
   Block& block = warp.block();
   if (address % 16 != 0) Fail("wgmma of a matrix that is not aligned to 16 bytes");
@@ -70,7 +71,8 @@ template <class Set>
 void ReadMatrix(Warp& warp, const Matrix& matrix, const Shape& shape, uint32_t first, uint32_t rows,
                 const Set& set) {
   const uint32_t each = 16 / shape.width;
-  const uint32_t row_step = matrix.rows_contiguous ? each : 1, k_step = matrix.rows_contiguous ? 1 : each;
+  const uint32_t row_step = matrix.rows_contiguous ? each : 1,
+                 k_step = matrix.rows_contiguous ? 1 : each;
   for (uint32_t row = 0; row < rows; row += row_step) {
     for (uint32_t k = 0; k < shape.depth; k += k_step) {
       const char* from = ReadChunk(warp, matrix, shape, first + row, k);
@@ -94,10 +96,12 @@ void LoadRows(Warp& warp, const Instruction& i, const Product& product, Operands
   if (!product.a_in_registers) {
     const Matrix a(warp.At<uint64_t>(i.a)[0], product.a_transposed);
     const uint32_t first = 16 * static_cast<uint32_t>(warp.index() % 4);
-    ReadMatrix(warp, a, shape, first, 16, [&](uint32_t row, uint32_t k, float x) { to.a[row][k] = x; });
+    ReadMatrix(warp, a, shape, first, 16,
+               [&](uint32_t row, uint32_t k, float x) { to.a[row][k] = x; });
     return;
   }
-  // Register r: rows 0 to 7 where it is even, else 8 to 15; the second half of k from register 2 on.
+  // Register r: rows 0 to 7 where it is even, else 8 to 15; the second half of k from register 2
+  // on.
   const uint32_t each = 4 / shape.width;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     for (uint32_t r = 0; r < 4; ++r) {
@@ -121,7 +125,9 @@ float SumOfFloat8(float c, const float* a, const float* b, uint32_t depth) {
     if (x != 0) largest = std::max(largest, std::ilogb(x));
   }
   if (!std::isfinite(c)) return c;
-  const auto cut = [&](double x) { return std::ldexp(std::trunc(std::ldexp(x, 13 - largest)), largest - 13); };
+  const auto cut = [&](double x) {
+    return std::ldexp(std::trunc(std::ldexp(x, 13 - largest)), largest - 13);
+  };
   double sum = cut(c);
   for (uint32_t k = 0; k < depth; ++k) sum += cut(static_cast<double>(a[k]) * b[k * kMostColumns]);
   return CutToFloat(sum);
@@ -182,8 +188,10 @@ Shape ShapeOf(const Operation& o) {
   const std::string_view type = o.words[5];
   shape.width = type == "e4m3" ? 1 : 2;
   shape.is_float8 = type == "e4m3";
-  shape.widen = type == "f16" ? WidenHalf : type == "bf16" ? WidenBFloat
-                : type == "e4m3" ? WidenE4M3 : nullptr;
+  shape.widen = type == "f16"    ? WidenHalf
+                : type == "bf16" ? WidenBFloat
+                : type == "e4m3" ? WidenE4M3
+                                 : nullptr;
   if (shape.widen == nullptr || shape.depth * shape.width != 32) Fail("the type of wgmma");
   if (shape.columns % 8 != 0 || shape.columns > kMostColumns) Fail("columns of wgmma");
   return shape;
