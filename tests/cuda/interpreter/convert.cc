@@ -239,13 +239,7 @@ bool DecodeConvert(Decoder& decoder, const Operation& o, Instruction& i) {
   i.imm = RoundingOf(o);
   if (Small(decoder, o, i, to, from)) return true;
   const Place d = decoder.Destination(o.operands.at(0));
-  Place a = {};
-  const std::string_view source = o.operands.at(1);
-  try {
-    a = decoder.Destination(source);
-  } catch (const Fault&) {
-    a = decoder.Source(source, BytesOf(from));
-  }
+  const Place a = decoder.WideSource(o.operands.at(1), BytesOf(from));
   if (d.width < BytesOf(to) || a.width < BytesOf(from)) Fail("a register too narrow");
   i.d = d.at, i.a = a.at;
   i.width_d = static_cast<uint8_t>(d.width), i.width_a = static_cast<uint8_t>(a.width);

@@ -274,6 +274,11 @@ Place Decoder::Source(std::string_view operand, int width) {
   return Constant(width, Immediate(operand, width));
 }
 
+Place Decoder::WideSource(std::string_view operand, int width) {
+  const Place place = FindRegister(operand);
+  return place.at == kNowhere ? Source(operand, width) : place;
+}
+
 Place Decoder::Predicate(std::string_view operand) {
   const Place place = FindRegister(operand);
   if (place.at == kNowhere) return Constant(0, Immediate(operand, 0));

@@ -49,6 +49,8 @@ class Decoder {
 
   // A register, a constant, a special register or the address of a variable, `width` bytes a lane.
   Place Source(std::string_view operand, int width);
+  // A register of any width, or a constant of `width` bytes.
+  Place WideSource(std::string_view operand, int width);
   Place Predicate(std::string_view operand);  // also for results
   // A register of any width; nowhere for "_".
   Place Destination(std::string_view operand);

@@ -222,16 +222,8 @@ bool DecodeMemory(Decoder& decoder, const Operation& o, Instruction& i) {
   const size_t count = o.Has("v2") ? 2 : o.Has("v4") ? 4 : o.Has("v8") ? 8 : 1;
   if (count != elements.size()) Fail("elements of a vector");
   for (const std::string_view element : elements) {
-    Place place;
-    if (loads) {
-      place = decoder.Destination(element);
-    } else {
-      try {
-        place = decoder.Destination(element);
-      } catch (const Fault&) {
-        place = decoder.Source(element, BytesOf(type));
-      }
-    }
+    const Place place =
+        loads ? decoder.Destination(element) : decoder.WideSource(element, BytesOf(type));
     if (place.at != kNowhere) i.width_d = static_cast<uint8_t>(place.width);
     i.more.push_back(place.at);
   }
