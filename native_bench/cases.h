@@ -51,12 +51,14 @@ struct Case {
   std::optional<int64_t> window_left = {};  // keys seen before the query's own position
   std::optional<double> softcap = {};
   bool sinks = false;             // one more logit a head
-  DType dtype = DType::kFloat32;  // storage of q, k, v and the output
+  DType dtype = DType::kFloat32;  // storage of q, k, v and, but for OutputDType(), the output
   std::string model = {};         // "gpt2:prefill" when it is a named shape
   int threads = 1;                // of the CPU
   Device device = Device::kCpu;
 
   int64_t ValueDim() const { return head_dim_v > 0 ? head_dim_v : head_dim; }
+  // Storage of the output: bfloat16 of float8, as is the custom, since nobody knows its scale yet.
+  DType OutputDType() const { return dtype == DType::kFloat8E4M3 ? DType::kBFloat16 : dtype; }
 
   // What --filter matches: "scaled_dot_product/h8/d64/l1024/causal/t1", "h32:8" for grouped heads,
   // "d192:128" for values of their own size, "l1x4096" for q_len x kv_len; then "w127", "cap50",

@@ -16,7 +16,7 @@ Case OnDevice(Case c) {
 }
 
 void AddPrompts(std::vector<Case>& cases) {
-  for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kFloat8E4M3}) {
     for (int64_t head_dim : {64, 128, 256}) {
       for (Mask mask : {Mask::kFull, Mask::kCausal}) {
         for (int64_t length = 512; length <= kTokens; length *= 2) {
@@ -35,7 +35,7 @@ void AddPrompts(std::vector<Case>& cases) {
 }
 
 // Multi-head latent attention, not absorbed, has keys of 192 columns and values of 128.
-void AddLatentPrompts(std::vector<Case>& cases) {
+void AddLatentPrompts(std::vector<Case>& cases, DType dtype) {
   for (Mask mask : {Mask::kFull, Mask::kCausal}) {
     for (int64_t length = 512; length <= kTokens; length *= 2) {
       cases.push_back(OnDevice({.mechanism = "scaled_dot_product",
@@ -45,7 +45,7 @@ void AddLatentPrompts(std::vector<Case>& cases) {
                                 .head_dim = 192,
                                 .head_dim_v = 128,
                                 .mask = mask,
-                                .dtype = DType::kBFloat16}));
+                                .dtype = dtype}));
     }
   }
 }
@@ -100,7 +100,8 @@ void AddRecurrentPrompts(std::vector<Case>& cases, const std::string& mechanism,
 std::vector<Case> OwnDeviceCases() {
   std::vector<Case> cases;
   AddPrompts(cases);
-  AddLatentPrompts(cases);
+  AddLatentPrompts(cases, DType::kBFloat16);
+  AddLatentPrompts(cases, DType::kFloat8E4M3);
   AddDecoding(cases);
   for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
     Case c = OfMechanism(mechanism, DType::kFloat32);
@@ -141,22 +142,42 @@ AttentionShapes ShapesOf(const Case& c) {
 Cost CostOf(const Case& c) {
   static float nothing = 0;  // only shapes are looked at
   const AttentionShapes shapes = ShapesOf(c);
+  const DType dtype = c.OutputDType();  // the registry knows no float8
   Request request;
   request.id = c.mechanism;
-  request.inputs = {{"q", ContiguousTensor(c.dtype, &nothing, shapes.q)},
-                    {"k", ContiguousTensor(c.dtype, &nothing, shapes.k)},
-                    {"v", ContiguousTensor(c.dtype, &nothing, shapes.v)}};
+  request.inputs = {{"q", ContiguousTensor(dtype, &nothing, shapes.q)},
+                    {"k", ContiguousTensor(dtype, &nothing, shapes.k)},
+                    {"v", ContiguousTensor(dtype, &nothing, shapes.v)}};
   if (c.mask == Mask::kCausal) {
     const int64_t offset = c.lengths.kv_len - c.lengths.q_len;
     request.params = {{"causal", true}, {"query_offset", static_cast<double>(offset)}};
   }
   Cost cost = EstimateCost(request, 1);
+  cost.bytes_read = cost.bytes_read / ElementSize(dtype) * ElementSize(c.dtype);
   cost.scratch_bytes.reset();
   return cost;
 }
 
 bool IsPlainAttention(const Case& c) {
   return c.mechanism == "scaled_dot_product" && !c.window_left && !c.softcap && !c.sinks;
+}
+
+bool HasDeviceGradients(const Case& c) {
+  return IsPlainAttention(c) && c.lengths.q_len > 1 && c.dtype != DType::kFloat8E4M3;
+}
+
+std::string RefuseHopperCase(const Case& c) {
+  if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
+  if (c.dtype == DType::kFloat32) return "takes float16, bfloat16 and float8_e4m3";
+  // Rows are multiples of 16 bytes. The rest of what docs/cuda.md says holds for every case of the
+  // benchmark.
+  const int64_t step = 16 / ElementSize(c.dtype);
+  if (std::max(c.head_dim, c.ValueDim()) > 256 || c.head_dim % step != 0 ||
+      c.ValueDim() % step != 0) {
+    return "takes head_dim and head_dim_v of " + std::to_string(step) + ", " +
+           std::to_string(2 * step) + ", ... 256";
+  }
+  return "";
 }
 
 std::string RefuseHopperGradients(const Case& c) {

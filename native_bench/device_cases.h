@@ -13,10 +13,10 @@
 namespace heed::bench {
 
 // What a GPU is measured on when the line names no axis, in this order:
-//   prompts     512 to 16384 tokens, full and causal, heads of 64, 128 and 256, bfloat16, float16
-//   and
-//               float32; batch and heads make 16384 tokens and a width of 2048, as in the papers of
-//               FlashAttention
+//   prompts     512 to 16384 tokens, full and causal, heads of 64, 128 and 256, bfloat16, float16,
+//               float32 and float8_e4m3; batch and heads make 16384 tokens and a width of 2048, as
+//               in the papers of FlashAttention; bfloat16 and float8_e4m3 also keys of 192 with
+//               values of 128
 //   decoding    one query for each of 1 and 32 sequences of 1024 to 131072 keys, 32:8 heads of 128,
 //               bfloat16 and float16
 //   recurrences 1024, 4096 and 16384 tokens, heads of 64 and 128: of 8 heads in float32 linear,
@@ -35,11 +35,18 @@ struct AttentionShapes {
 AttentionShapes ShapesOf(const Case& c);
 
 // What heed::EstimateCost says of plain attention, without any tensor in memory. Scratch memory is
-// the CPU's and left out.
+// the CPU's and left out, and so are the scales of float8.
 Cost CostOf(const Case& c);
 
 // Whether a case is softmax attention to q, k and v alone, which peers of a GPU compute.
 bool IsPlainAttention(const Case& c);
+
+// Whether heed::cuda computes gradients of a case: a prompt of plain attention, not of float8.
+bool HasDeviceGradients(const Case& c);
+
+// Why the kernel for Hopper cannot compute a case on a GPU that has it; empty when it can
+// (docs/cuda.md).
+std::string RefuseHopperCase(const Case& c);
 
 // Why the kernels of gradients for Hopper cannot compute a case that those of forward can; empty
 // when they can (docs/cuda.md).

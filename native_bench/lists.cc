@@ -78,10 +78,11 @@ std::vector<Heads> ParseHeads(std::string_view flag, std::string_view text) {
 std::vector<DType> ParseDTypes(std::string_view flag, std::string_view text) {
   std::vector<DType> dtypes;
   for (const std::string& item : ParseNames(flag, text)) {
-    constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+    constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                                DType::kFloat8E4M3};
     const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes),
                                      [&](DType dtype) { return item == DTypeName(dtype); });
-    if (found == std::end(kTypes)) Refuse(flag, item, "float32, float16 or bfloat16");
+    if (found == std::end(kTypes)) Refuse(flag, item, "float32, float16, bfloat16 or float8_e4m3");
     dtypes.push_back(*found);
   }
   return dtypes;

@@ -1,6 +1,7 @@
 #include "native_bench/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "heed/registry.h"
 #include "native_bench/shapes.h"
@@ -39,7 +40,8 @@ void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--shapes", raw.shapes,
                  "named shapes of models instead: gpt2, llama3-8b:decode, ... of --list, or all")
       ->excludes(lengths, head_dims, heads, causal);
-  app.add_option("--types", raw.dtypes, "storage of q, k, v: float32, float16, bfloat16")
+  app.add_option("--types", raw.dtypes,
+                 "storage of q, k, v: float32, float16, bfloat16; on a GPU also float8_e4m3")
       ->capture_default_str();
   app.add_option("--threads", raw.threads, "thread counts")->capture_default_str();
   app.add_option("--filter", options.filter, "keep cases whose name matches a regular expression");
@@ -137,9 +139,15 @@ void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
   if (app.count("--lengths") == 0) raw.lengths = shape.lengths;
 }
 
+void RefuseFloat8(const Grid& grid) {
+  if (std::find(grid.dtypes.begin(), grid.dtypes.end(), DType::kFloat8E4M3) == grid.dtypes.end())
+    return;
+  throw Error(ErrorCode::kOption, "--types: float8_e4m3 is for --device cuda");
+}
+
 // A GPU is measured with shorter samples, of events, and with what the line says beside that.
 void FillDevice(const CLI::App& app, const RawLists& raw, Options& options) {
-  if (raw.device != "cuda") return;
+  if (raw.device != "cuda") return RefuseFloat8(options.grid);
   for (const char* flag :
        {"--products", "--decode", "--patterns", "--curves", "--approximation", "--steps"}) {
     if (app.count(flag) > 0) {

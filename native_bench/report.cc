@@ -24,7 +24,8 @@ double BestPeak(const std::vector<FmaPeak>& peaks, int threads, DType dtype) {
     const bool reachable = peak.dtype.empty() || peak.dtype == DTypeName(dtype);
     if (peak.threads == threads && reachable) best = std::max(best, peak.gflops);
   }
-  return best;
+  const bool widened = best == 0 && dtype == DType::kFloat8E4M3;
+  return widened ? BestPeak(peaks, threads, DType::kBFloat16) : best;
 }
 
 std::vector<size_t> BestRows(const std::vector<Row>& rows) {

@@ -3,8 +3,9 @@
 
     python3 native_bench/targets.py RESULTS
 
-reads bench.json, bench-rest.json, bench-recurrent.json and bench-backward.json in a folder, as far as
-they are there, and prints a table. Needs nothing but python3: a GPU machine hardly ever has Node.
+reads bench.json, bench-float8.json, bench-rest.json, bench-recurrent.json and bench-backward.json in a
+folder, as far as they are there, and prints a table. Needs nothing but python3: a GPU machine hardly
+ever has Node. float8 has no target: what was measured is shown below the table.
 
 Prompts and gradients are judged by warm medians, decoding by cold ones: a cache of keys is read from
 memory once a token. Of a case the faster of heed and heed_hopper counts, of a target its worst case.
@@ -93,6 +94,7 @@ OVER_CUDNN = Measure("x cuDNN", lambda row, rows, report: times_of_cudnn(row, ro
 TERABYTES = Measure("TB/s", lambda row, *_: cold_gbps(row) / 1000, digits=2)
 MICROSECONDS = Measure("us", lambda row, *_: 1000 * row["cold_ms"]["median"], less=True)
 OF_COPY = Measure("% of copy", lambda row, rows, report: share(cold_gbps(row), report.copy_gbps()))
+OF_PEAK = Measure("% of its peak", lambda row, *_: share(row.get("fraction_of_fma_peak"), 1), digits=0)
 OF_FMA = Measure("% of fma", lambda row, rows, report: share(row.get("gflops"), report.fma_gflops()))
 
 
@@ -146,30 +148,60 @@ def other_targets():
         yield Target(title, "bench-recurrent", tuple(cases), TFLOPS, 150)
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What is measured and aimed at nowhere."""
+
+    title: str
+    stage: str
+    cases: tuple
+    measures: tuple
+
+
+def shown_without_target():
+    for head_dim in (64, 128, 256):
+        for mask in ("full", "causal"):
+            title = f"forward, float8_e4m3, head_dim {head_dim}, {mask}, 8192 and 16384 tokens"
+            cases = prompts(head_dim, mask, dtype="float8_e4m3")
+            yield Shown(title, "bench-float8", cases, (TFLOPS, OF_PEAK))
+
+
 TARGETS = (*attention_targets(), *other_targets())
+SHOWN = tuple(shown_without_target())
+# arXiv:2407.08608, abstract: on an H100, at its best.
+ELSEWHERE = "FlashAttention-3 publishes close to 1200 TFLOP/s in FP8"
 
 
-def value_of(target, case, report):
+def value_of(measure, case, report):
     """The better number of ours for a case, and what is amiss with it."""
     rows = report.matching(case)
     ours = [row for row in rows if row.get("peer", "heed") in OURS]
-    values = [target.measure.of(row, rows, report) for row in ours if row["status"] == "timed"]
+    values = [measure.of(row, rows, report) for row in ours if row["status"] == "timed"]
     values = [value for value in values if value is not None]
     wrong = [f"{row.get('peer', 'heed')} is wrong" for row in ours if row["status"] == "wrong"]
-    best = (min if target.measure.less else max)(values, default=None)
+    best = (min if measure.less else max)(values, default=None)
     return best, wrong
+
+
+def values_of(cases, measure, report):
+    """The numbers of ours for the cases that have one, ascending, and what is amiss."""
+    found = [value_of(measure, case, report) for case in cases]
+    wrong = sorted({reason for _, reasons in found for reason in reasons})
+    return sorted(value for value, _ in found if value is not None), wrong
+
+
+def ends_of(values, measure):
+    """The least and the greatest number, with their unit."""
+    ends = dict.fromkeys(f"{value:.{measure.digits}f}" for value in (values[:1] + values[-1:]))
+    return f"{' to '.join(ends)} {measure.unit}" if values else "not measured"
 
 
 def judge(target, report):
     """What was measured, and whether it is reached: yes, no with a reason, or nothing to say."""
     if report is None:
         return "not measured", "-"
-    found = [value_of(target, case, report) for case in target.cases]
-    values = sorted(value for value, _ in found if value is not None)
-    wrong = sorted({reason for _, reasons in found for reason in reasons})
-    unit, digits = target.measure.unit, target.measure.digits
-    ends = dict.fromkeys(f"{value:.{digits}f}" for value in (values[:1] + values[-1:]))
-    measured = f"{' to '.join(ends)} {unit}" if values else "not measured"
+    values, wrong = values_of(target.cases, target.measure, report)
+    measured = ends_of(values, target.measure)
     if wrong:
         return measured, "no: " + ", ".join(wrong)
     if not values:
@@ -179,6 +211,17 @@ def judge(target, report):
     if not missed and len(values) < len(target.cases):
         return measured, f"no: {len(target.cases) - len(values)} of {len(target.cases)} not measured"
     return measured, "no" if missed else "yes"
+
+
+def shown(row, report):
+    """What was measured where nothing is aimed at, and what is amiss with it."""
+    if report is None:
+        return "not measured"
+    cells, wrong = [], []
+    for measure in row.measures:
+        values, wrong = values_of(row.cases, measure, report)
+        cells += [ends_of(values, measure)] if values else []
+    return ", ".join(cells + wrong) or "not measured"
 
 
 def named(target):
@@ -213,7 +256,9 @@ def table(reports):
     rows = [(named(target), *judge(target, reports[target.stage])) for target in TARGETS]
     reached = sum(row[2] == "yes" for row in rows)
     lines = aligned([("target", "measured", "reached"), *rows])
-    return [*context(reports), "", *lines, "", f"{reached} of {len(rows)} reached"]
+    others = [(row.title, shown(row, reports[row.stage])) for row in SHOWN]
+    without = aligned([(f"without a target ({ELSEWHERE})", "measured"), *others])
+    return [*context(reports), "", *lines, "", f"{reached} of {len(rows)} reached", "", *without]
 
 
 def read(path):
@@ -229,7 +274,7 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     folder = pathlib.Path(sys.argv[1])
-    stages = dict.fromkeys(target.stage for target in TARGETS)
+    stages = dict.fromkeys(row.stage for row in (*TARGETS, *SHOWN))
     print("\n".join(table({stage: read(folder / f"{stage}.json") for stage in stages})))
     return 0
 

@@ -194,12 +194,14 @@ BackwardRow RunCase(const Case& c, const DevicePeer& peer, const Options& option
   return row;
 }
 
-// Prompts of plain attention.
+// Prompts of plain attention, of the types that have gradients.
 std::vector<Case> PromptsOf(const Options& options) {
   std::vector<Case> cases = DeviceCases(options);
-  std::erase_if(cases, [](const Case& c) { return !IsPlainAttention(c) || c.lengths.q_len == 1; });
+  std::erase_if(cases, [](const Case& c) { return !HasDeviceGradients(c); });
   if (cases.empty()) {
-    throw Error(ErrorCode::kOption, "--device cuda --backward: no case of plain attention is left");
+    throw Error(ErrorCode::kOption,
+                "--device cuda --backward: no prompt of plain attention is left, which is of "
+                "float32, float16 or bfloat16");
   }
   return cases;
 }

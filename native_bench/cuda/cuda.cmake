@@ -1,7 +1,8 @@
 # heed-bench on a GPU: heed_bench gets the kernels of the benchmark and the peers that are here.
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.cc")
 list(REMOVE_ITEM cuda_sources "${CMAKE_CURRENT_LIST_DIR}/unavailable.cc"
-     "${CMAKE_CURRENT_LIST_DIR}/cublas.cc" "${CMAKE_CURRENT_LIST_DIR}/cudnn.cc")
+     "${CMAKE_CURRENT_LIST_DIR}/cublas.cc" "${CMAKE_CURRENT_LIST_DIR}/cublaslt.cc"
+     "${CMAKE_CURRENT_LIST_DIR}/cudnn.cc")
 add_library(heed_bench_kernels OBJECT "${CMAKE_CURRENT_LIST_DIR}/kernels.cu")
 set_target_properties(heed_bench_kernels PROPERTIES
   CUDA_STANDARD 20
@@ -13,11 +14,12 @@ target_compile_options(heed_bench_kernels PRIVATE --expt-relaxed-constexpr -diag
 target_sources(heed_bench PRIVATE ${cuda_sources} $<TARGET_OBJECTS:heed_bench_kernels>)
 target_link_libraries(heed_bench PRIVATE CUDA::cudart_static)
 
-# cuBLAS comes with the toolkit, on some machines without it.
+# cuBLAS comes with the toolkit, on some machines without it, and cuBLASLt with cuBLAS.
 if(TARGET CUDA::cublas)
-  target_sources(heed_bench PRIVATE "${CMAKE_CURRENT_LIST_DIR}/cublas.cc")
+  target_sources(heed_bench PRIVATE
+    "${CMAKE_CURRENT_LIST_DIR}/cublas.cc" "${CMAKE_CURRENT_LIST_DIR}/cublaslt.cc")
   target_compile_definitions(heed_bench PRIVATE HEED_BENCH_CUBLAS)
-  target_link_libraries(heed_bench PRIVATE CUDA::cublas)
+  target_link_libraries(heed_bench PRIVATE CUDA::cublas CUDA::cublasLt)
 else()
   message(STATUS "heed-bench goes without its cuBLAS peer: the toolkit has no cuBLAS")
 endif()

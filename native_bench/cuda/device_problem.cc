@@ -5,6 +5,7 @@
 
 #include "native_bench/cuda/kernels.h"
 #include "native_bench/device_cases.h"
+#include "native_bench/float8.h"
 
 namespace heed::bench {
 namespace {
@@ -25,6 +26,7 @@ size_t BytesOf(const StoredTensor& tensor) {
 
 float ToFloat(const char* data, DType dtype, int64_t at) {
   if (dtype == DType::kFloat32) return reinterpret_cast<const float*>(data)[at];
+  if (dtype == DType::kFloat8E4M3) return heed::ToFloat(Float8E4M3{static_cast<uint8_t>(data[at])});
   const uint16_t bits = reinterpret_cast<const uint16_t*>(data)[at];
   return dtype == DType::kFloat16 ? heed::ToFloat(Float16{bits}) : heed::ToFloat(BFloat16{bits});
 }
@@ -36,10 +38,8 @@ DeviceProblem::DeviceProblem(const Case& c, uint64_t seed) : shape_(c) {
   Add("q", c.dtype, shapes.q);
   Add("k", c.dtype, shapes.k);
   Add("v", c.dtype, shapes.v);
-  for (const Tensor& tensor : tensors_) {
-    FillNormal(tensor.bytes.get(), c.dtype, tensor.view.size(), seed++);
-  }
-  output_ = Add("output", c.dtype, shapes.output);
+  for (Tensor& tensor : tensors_) Draw(tensor, seed++);
+  output_ = Add("output", c.OutputDType(), shapes.output);
   cost_ = CostOf(c);
 }
 
@@ -63,10 +63,35 @@ StoredTensor DeviceProblem::Add(const std::string& name, DType dtype, const Exte
   return view;
 }
 
-StoredTensor DeviceProblem::input(std::string_view name) const {
+// All heads that one scale is for stand beside each other, those of q that share a KV head too.
+void DeviceProblem::Draw(Tensor& tensor, uint64_t seed) {
+  Scales scales;
+  if (shape_.dtype == DType::kFloat8E4M3) {
+    tensor.scales = Float8Scales(NumKvHeads(), seed);
+    const size_t bytes = tensor.scales.size() * sizeof(float);
+    void* copy = tensor.device_scales.emplace(bytes).get();
+    Require(cudaMemcpy(copy, tensor.scales.data(), bytes, cudaMemcpyHostToDevice));
+    scales = {static_cast<const float*>(copy), tensor.view.size() / NumKvHeads()};
+  }
+  FillNormal(tensor.bytes.get(), shape_.dtype, tensor.view.size(), seed, scales);
+}
+
+const DeviceProblem::Tensor* DeviceProblem::Find(std::string_view name) const {
   const auto found = std::find_if(tensors_.begin(), tensors_.end(),
                                   [&](const Tensor& tensor) { return tensor.name == name; });
-  return found == tensors_.end() ? StoredTensor() : found->view;
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+StoredTensor DeviceProblem::input(std::string_view name) const {
+  const Tensor* found = Find(name);
+  return found == nullptr ? StoredTensor() : found->view;
+}
+
+TensorView<const float> DeviceProblem::scales(std::string_view name) const {
+  const Tensor* found = Find(name);
+  if (found == nullptr || !found->device_scales.has_value()) return {};
+  return Contiguous(static_cast<const float*>(found->device_scales->get()), shape_.batch,
+                    shape_.heads.num_kv_heads, 1, 1);
 }
 
 TensorView<const float> DeviceProblem::floats(std::string_view name) const {
@@ -98,6 +123,27 @@ std::vector<float> DeviceProblem::FetchRows(const StoredTensor& tensor, int64_t 
     floats[static_cast<size_t>(n)] = ToFloat(bytes.data(), tensor.dtype, n);
   }
   return floats;
+}
+
+RowInputs DeviceProblem::FetchRowInputs(const OutputRow& at) const {
+  const auto [num_heads, num_kv_heads] = shape_.heads;
+  const int64_t kv_head = at.head / (num_heads / num_kv_heads);
+  const size_t scale_at = static_cast<size_t>(at.batch * num_kv_heads + kv_head);
+  const auto fetch = [&](const char* name, int64_t head, int64_t first, int64_t count) {
+    const Tensor& tensor = *Find(name);
+    std::vector<float> numbers = FetchRows(tensor.view, at.batch, head, first, count);
+    if (!tensor.scales.empty()) {
+      for (float& x : numbers) x *= tensor.scales[scale_at];
+    }
+    return numbers;
+  };
+  return {.q = fetch("q", at.head, at.query, 1),
+          .k = fetch("k", kv_head, 0, shape_.lengths.kv_len),
+          .v = fetch("v", kv_head, 0, shape_.lengths.kv_len)};
+}
+
+std::vector<float> DeviceProblem::FetchOutputRow(const OutputRow& at) const {
+  return FetchRows(output_, at.batch, at.head, at.query, 1);
 }
 
 }  // namespace heed::bench

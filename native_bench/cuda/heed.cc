@@ -2,7 +2,6 @@
 // for Hopper, and recurrent attention.
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -54,8 +53,12 @@ std::function<void()> PrepareAttention(DeviceProblem& problem) {
   options.query_offset = QueryOffset::End();
   AttentionOutputs outputs;
   outputs.stored_output = problem.output();
-  return [q = problem.input("q"), k = problem.input("k"), v = problem.input("v"), options,
-          outputs] { cuda::Attention(q, k, v, options, outputs, nullptr); };
+  cuda::DeviceArrays arrays;
+  arrays.q_scales = problem.scales("q");
+  arrays.k_scales = problem.scales("k");
+  arrays.v_scales = problem.scales("v");
+  return [q = problem.input("q"), k = problem.input("k"), v = problem.input("v"), options, outputs,
+          arrays] { cuda::Attention(q, k, v, options, outputs, nullptr, arrays); };
 }
 
 std::function<void()> Prepare(DeviceProblem& problem) {
@@ -82,13 +85,7 @@ std::string RefuseHopper(const Case& c) {
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (major != 9) return "is for compute capability 9.0";
-  if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
-  if (c.dtype == DType::kFloat32) return "takes float16 and bfloat16";
-  // The rest of what docs/cuda.md says holds for every case of the benchmark.
-  if (std::max(c.head_dim, c.ValueDim()) > 256 || c.head_dim % 8 != 0 || c.ValueDim() % 8 != 0) {
-    return "takes head_dim and head_dim_v of 8, 16, ... 256";
-  }
-  return "";
+  return RefuseHopperCase(c);
 }
 
 std::function<void()> PrepareHopper(DeviceProblem& problem) {

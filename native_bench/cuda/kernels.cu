@@ -14,6 +14,7 @@ constexpr int kThreads = 256;
 __device__ void Store(float* to, float x) { *to = x; }
 __device__ void Store(__half* to, float x) { *to = __float2half_rn(x); }
 __device__ void Store(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
+__device__ void Store(Float8E4M3* to, float x) { *to = ToFloat8E4M3(x); }
 
 // SplitMix64: a bijection whose outputs for n, n + 1, ... pass as random.
 __device__ uint64_t Mix(uint64_t n) {
@@ -24,13 +25,14 @@ __device__ uint64_t Mix(uint64_t n) {
 
 // Box and Muller: a pair of uniform numbers, the first of them in (0, 1], is a normal one.
 template <class T>
-__global__ void Normals(T* data, int64_t count, uint64_t seed) {
+__global__ void Normals(T* data, int64_t count, uint64_t seed, Scales scales) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     const uint64_t bits = Mix(Mix(seed) ^ static_cast<uint64_t>(i));
     const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;
     const float turn = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
-    Store(data + i, sqrtf(-2 * logf(u)) * cospif(2 * turn));
+    const float normal = sqrtf(-2 * logf(u)) * cospif(2 * turn);
+    Store(data + i, scales.each == nullptr ? normal : normal / scales.each[i / scales.numbers]);
   }
 }
 
@@ -97,15 +99,18 @@ __global__ void FmaBlocks(int rounds, float* sum) {
   sum[blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-// Two 16-bit numbers near 1 that differ from thread to thread: random bits cost power, zeros do
-// not.
+// A word of numbers near 1 and -1 that differ from thread to thread: random bits cost power, zeros
+// do not.
 template <class T>
-__device__ uint32_t SomePair(uint32_t n) {
-  const float x = 1 - static_cast<float>(Mix(n) & 0xff) / 256;
-  T pair[2];
-  Store(pair, x);
-  Store(pair + 1, -x);
-  return *reinterpret_cast<const uint32_t*>(pair);
+__device__ uint32_t SomeWord(uint32_t n) {
+  constexpr int kCount = 4 / sizeof(T);
+  alignas(4) T numbers[kCount];
+  for (int i = 0; i < kCount; i += 2) {
+    const float x = 1 - static_cast<float>(Mix(n * kCount + i) & 0xff) / 256;
+    Store(numbers + i, x);
+    Store(numbers + i + 1, -x);
+  }
+  return *reinterpret_cast<const uint32_t*>(numbers);
 }
 
 __device__ void Mma(__half, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -128,8 +133,8 @@ constexpr int kTiles = 8;  // independent products of a warp
 template <class T>
 __global__ void MmaBlocks(int rounds, float* sum) {
   uint32_t a[4];
-  for (int n = 0; n < 4; ++n) a[n] = SomePair<T>(threadIdx.x * 4 + n);
-  const uint32_t b0 = SomePair<T>(threadIdx.x + 7919), b1 = SomePair<T>(threadIdx.x + 104729);
+  for (int n = 0; n < 4; ++n) a[n] = SomeWord<T>(threadIdx.x * 4 + n);
+  const uint32_t b0 = SomeWord<T>(threadIdx.x + 7919), b1 = SomeWord<T>(threadIdx.x + 104729);
   float c[kTiles][4] = {};
   for (int round = 0; round < rounds; ++round) {
 #pragma unroll
@@ -142,21 +147,22 @@ __global__ void MmaBlocks(int rounds, float* sum) {
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The matrix descriptor of a 16 x 64 operand in shared memory without a swizzle: 8 x 8 matrices of
-// 128 bytes, the next along k 128 bytes away, the next along n 256 (PTX ISA 9.0, "Matrix
-// Descriptor").
+// The matrix descriptor of an operand of 64 rows of 32 bytes (16 numbers, 32 of float8) in shared
+// memory without a swizzle: matrices of 8 rows and 16 bytes, the next along k 128 bytes away, the
+// next along n 256 (PTX ISA 9.0, "Matrix Descriptor").
 __device__ uint64_t PlainMatrix(const void* at) {
   const uint64_t address = static_cast<uint32_t>(__cvta_generic_to_shared(at));
   return ((address & 0x3ffff) >> 4) | (uint64_t{128 >> 4} << 16) | (uint64_t{256 >> 4} << 32);
 }
 
-#define HEED_PROBE_WGMMA(T, type)                                                                 \
+// 8-bit operands have no flag that transposes them.
+#define HEED_PROBE_WGMMA(T, k, type, flags)                                                       \
   __device__ void Wgmma(T, float(&c)[32], const uint32_t(&a)[4], uint64_t b) {                    \
     asm volatile(                                                                                 \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                               \
+        "wgmma.mma_async.sync.aligned.m64n64" k ".f32." type "." type                             \
         " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "      \
         "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                 \
-        "{%32, %33, %34, %35}, %36, 1, 1, 1, 0;"                                                  \
+        "{%32, %33, %34, %35}, %36, " flags ";"                                                   \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),     \
           "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), \
           "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]),           \
@@ -165,21 +171,22 @@ __device__ uint64_t PlainMatrix(const void* at) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                    \
   }
 
-HEED_PROBE_WGMMA(__half, "f16")
-HEED_PROBE_WGMMA(__nv_bfloat16, "bf16")
+HEED_PROBE_WGMMA(__half, "k16", "f16", "1, 1, 1, 0")
+HEED_PROBE_WGMMA(__nv_bfloat16, "k16", "bf16", "1, 1, 1, 0")
+HEED_PROBE_WGMMA(Float8E4M3, "k32", "e4m3", "1, 1, 1")
 #undef HEED_PROBE_WGMMA
 #endif
 
-// Warp groups of 128 threads, each with m64n64k16 products of registers and shared memory, 8 in
-// flight. Only sm_90a has them: elsewhere this is a trap that RunWgmma() does not launch.
+// Warp groups of 128 threads, each with products of registers and shared memory, 8 in flight. Only
+// sm_90a has them: elsewhere this is a trap that RunWgmma() does not launch.
 constexpr int kInFlight = 8;
 template <class T>
 __global__ void __launch_bounds__(kThreads) WgmmaBlocks(int rounds, float* sum) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  __shared__ alignas(128) uint32_t matrix[64 * 16 / 2];
-  for (int n = threadIdx.x; n < 64 * 16 / 2; n += kThreads) matrix[n] = SomePair<T>(n);
+  __shared__ alignas(128) uint32_t matrix[64 * 32 / 4];
+  for (int n = threadIdx.x; n < 64 * 32 / 4; n += kThreads) matrix[n] = SomeWord<T>(n);
   uint32_t a[4];
-  for (int n = 0; n < 4; ++n) a[n] = SomePair<T>(threadIdx.x * 4 + n);
+  for (int n = 0; n < 4; ++n) a[n] = SomeWord<T>(threadIdx.x * 4 + n);
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   const uint64_t b = PlainMatrix(matrix);
@@ -215,11 +222,15 @@ void WithHalfType(DType dtype, const Body& body) {
 
 }  // namespace
 
-void FillNormal(void* data, DType dtype, int64_t count, uint64_t seed) {
-  WithType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    Normals<<<1024, kThreads>>>(static_cast<T*>(data), count, seed);
-  });
+void FillNormal(void* data, DType dtype, int64_t count, uint64_t seed, const Scales& scales) {
+  const auto fill = [&](auto* numbers) {
+    Normals<<<1024, kThreads>>>(numbers, count, seed, scales);
+  };
+  if (dtype == DType::kFloat8E4M3) {
+    fill(static_cast<Float8E4M3*>(data));
+  } else {
+    WithType(dtype, [&](auto zero) { fill(static_cast<decltype(zero)*>(data)); });
+  }
   Require(cudaGetLastError());
 }
 
@@ -254,11 +265,18 @@ double RunMma(DType dtype, int multiprocessors, int rounds, float* sum) {
 
 double RunWgmma(DType dtype, int multiprocessors, int rounds, float* sum) {
   const int blocks = 2 * multiprocessors;
-  WithHalfType(dtype,
-               [&](auto zero) { WgmmaBlocks<decltype(zero)><<<blocks, kThreads>>>(rounds, sum); });
+  const auto run = [&](auto zero) {
+    WgmmaBlocks<decltype(zero)><<<blocks, kThreads>>>(rounds, sum);
+  };
+  if (dtype == DType::kFloat8E4M3) {
+    run(Float8E4M3());
+  } else {
+    WithHalfType(dtype, run);
+  }
   Require(cudaGetLastError());
+  const double depth = 32.0 / static_cast<double>(ElementSize(dtype));
   const double groups = static_cast<double>(blocks) * (kThreads / 128);
-  return 2.0 * 64 * 64 * 16 * kInFlight * rounds * groups;
+  return 2.0 * 64 * 64 * depth * kInFlight * rounds * groups;
 }
 
 }  // namespace heed::bench

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "native_bench/cuda/kernels.h"
+#if defined(HEED_BENCH_CUBLAS)
+#include "native_bench/cuda/cublaslt.h"
+#endif
 
 namespace heed::bench {
 namespace {
@@ -30,8 +35,9 @@ double HighestRate(EventStopwatch& stopwatch, const std::function<double()>& wor
 }
 
 #if defined(HEED_BENCH_CUBLAS)
+constexpr int64_t kSize = 8192;
+
 FmaPeak MeasureCublas(EventStopwatch& stopwatch, DType dtype) {
-  constexpr int64_t kSize = 8192;
   const size_t bytes = static_cast<size_t>(kSize * kSize * ElementSize(dtype));
   const DeviceBytes a(bytes), b(bytes), c(bytes);
   FillNormal(a.get(), dtype, kSize * kSize, 1);
@@ -39,6 +45,21 @@ FmaPeak MeasureCublas(EventStopwatch& stopwatch, DType dtype) {
   const double rate =
       HighestRate(stopwatch, [&] { return CublasFlops(dtype, a.get(), b.get(), c.get(), kSize); });
   return {.target = "cublas", .gflops = rate, .dtype = DTypeName(dtype)};
+}
+
+// Nothing where cuBLASLt has no such product, or fails: no row needs it.
+std::optional<FmaPeak> MeasureCublasLt(EventStopwatch& stopwatch) try {
+  constexpr DType kType = DType::kFloat8E4M3;
+  const Float8Product product(kSize);
+  const size_t count = static_cast<size_t>(kSize * kSize);
+  const DeviceBytes a(count), b(count), c(2 * count);
+  FillNormal(a.get(), kType, kSize * kSize, 1);
+  FillNormal(b.get(), kType, kSize * kSize, 2);
+  const double rate =
+      HighestRate(stopwatch, [&] { return product.Run(a.get(), b.get(), c.get()); });
+  return FmaPeak{.target = "cublaslt", .gflops = rate, .dtype = DTypeName(kType)};
+} catch (const std::runtime_error&) {
+  return std::nullopt;
 }
 #endif
 
@@ -66,6 +87,13 @@ std::vector<FmaPeak> MeasureDevicePeaks(EventStopwatch& stopwatch) {
     peaks.push_back(MeasureCublas(stopwatch, dtype));
 #endif
   }
+  if (is_hopper) {
+    constexpr DType kType = DType::kFloat8E4M3;
+    add("wgmma", kType, [&] { return RunWgmma(kType, processors, 1 << 13, sum); });
+  }
+#if defined(HEED_BENCH_CUBLAS)
+  if (const auto peak = MeasureCublasLt(stopwatch)) peaks.push_back(*peak);
+#endif
   return peaks;
 }
 

@@ -14,7 +14,8 @@ namespace heed::bench {
 
 // Multiply-adds a second by type and instruction: "fma" of float32; "mma.sync", on compute
 // capability 9.0 "wgmma", and where cuBLAS is built in "cublas", a product of 8192 x 8192 matrices
-// of normal numbers, of float16 and bfloat16. Each the highest of 10 runs of some milliseconds.
+// of normal numbers, of float16 and bfloat16; "wgmma" and "cublaslt" of float8_e4m3, where the GPU
+// has such products. Each the highest of 10 runs of some milliseconds.
 std::vector<FmaPeak> MeasureDevicePeaks(EventStopwatch& stopwatch);
 
 // The highest rate of 10 passes over a GiB: a sum, and a copy, of which bytes read and written

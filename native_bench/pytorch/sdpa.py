@@ -39,7 +39,8 @@ def attention_rows(report):
             {"window_left", "softcap", "sinks"} & shape.keys()
         )
         counted = row["status"] == "timed" and "flop" in row
-        if row.get("device") == "cuda" and plain and counted:
+        taken = plain and row["dtype"] != "float8_e4m3"
+        if row.get("device") == "cuda" and taken and counted:
             rows.setdefault(row["case"], without_measures(row))
     return list(rows.values())
 

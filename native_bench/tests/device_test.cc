@@ -71,6 +71,52 @@ TEST(Device, GradientsOnHopperHaveUpTo128Columns) {
   EXPECT_NE(RefuseHopperGradients(c), "");
 }
 
+TEST(Device, GradientsAreOfPromptsOfTypesThatHaveThem) {
+  std::set<DType> dtypes;
+  for (const Case& c : OwnDeviceCases()) {
+    if (!HasDeviceGradients(c)) continue;
+    EXPECT_TRUE(IsPlainAttention(c) && c.lengths.q_len > 1) << c.Name();
+    dtypes.insert(c.dtype);
+  }
+  EXPECT_THAT(dtypes, ElementsAre(DType::kFloat32, DType::kFloat16, DType::kBFloat16));
+}
+
+TEST(Device, TheKernelForHopperReads16BytesAtATime) {
+  Case c = OwnDeviceCases().front();
+  c.dtype = DType::kBFloat16;
+  c.head_dim = 72;
+  EXPECT_EQ(RefuseHopperCase(c), "");
+  c.dtype = DType::kFloat8E4M3;
+  EXPECT_THAT(RefuseHopperCase(c), HasSubstr("16, 32, ... 256"));
+  c.head_dim = 80;
+  EXPECT_EQ(RefuseHopperCase(c), "");
+  c.head_dim_v = 264;
+  EXPECT_NE(RefuseHopperCase(c), "");
+  c.head_dim_v = 0;
+  c.dtype = DType::kFloat32;
+  EXPECT_THAT(RefuseHopperCase(c), HasSubstr("float8_e4m3"));
+  c.dtype = DType::kFloat16;
+  c.sinks = true;
+  EXPECT_NE(RefuseHopperCase(c), "");
+}
+
+TEST(Device, Float8HasPromptsOfEveryWidthAndMask) {
+  std::set<std::pair<int64_t, int64_t>> columns;
+  std::set<int64_t> lengths;
+  size_t count = 0;
+  for (const Case& c : OwnDeviceCases()) {
+    if (c.dtype != DType::kFloat8E4M3) continue;
+    columns.emplace(c.head_dim, c.ValueDim());
+    lengths.insert(c.lengths.q_len);
+    ++count;
+    EXPECT_EQ(c.OutputDType(), DType::kBFloat16);
+    EXPECT_TRUE(c.Name().ends_with("/float8_e4m3/cuda")) << c.Name();
+  }
+  EXPECT_THAT(columns, ElementsAre(Pair(64, 64), Pair(128, 128), Pair(192, 128), Pair(256, 256)));
+  EXPECT_THAT(lengths, ElementsAre(512, 1024, 2048, 4096, 8192, 16384));
+  EXPECT_EQ(count, columns.size() * lengths.size() * 2);
+}
+
 TEST(Device, PromptsHaveOneSizeOfWork) {
   std::set<std::pair<int64_t, int64_t>> columns;
   for (const Case& c : OwnDeviceCases()) {
@@ -172,11 +218,12 @@ TEST(Device, TheCostOfACaseNeedsNoMemory) {
     // FlopCount() leaves out half of the diagonal of a causal square.
     EXPECT_NEAR(*cost.flops / FlopCount(c), 1, c.mask == Mask::kCausal ? 2e-3 : 1e-9) << c.Name();
     const AttentionShapes shapes = ShapesOf(c);
-    const auto bytes = [&](const Extents& shape) {
-      return shape[0] * shape[1] * shape[2] * shape[3] * ElementSize(c.dtype);
+    const auto count = [](const Extents& shape) {
+      return shape[0] * shape[1] * shape[2] * shape[3];
     };
-    EXPECT_EQ(cost.bytes_read, bytes(shapes.q) + bytes(shapes.k) + bytes(shapes.v)) << c.Name();
-    EXPECT_EQ(cost.bytes_written, bytes(shapes.output)) << c.Name();
+    const int64_t inputs = count(shapes.q) + count(shapes.k) + count(shapes.v);
+    EXPECT_EQ(cost.bytes_read, inputs * ElementSize(c.dtype)) << c.Name();
+    EXPECT_EQ(cost.bytes_written, count(shapes.output) * ElementSize(c.OutputDType())) << c.Name();
     EXPECT_FALSE(cost.scratch_bytes.has_value());
   }
 }

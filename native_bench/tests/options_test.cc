@@ -80,6 +80,14 @@ TEST(Options, TypesAreStorageTypes) {
   EXPECT_THROW(ParseDTypes("--types", "int8"), Error);
 }
 
+TEST(Options, Float8IsForAGpu) {
+  EXPECT_EQ(Parse({"--types", "float8_e4m3"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--backward", "--types", "float32,float8_e4m3"}).exit_code, 2);
+  const CommandLine line = Parse({"--device", "cuda", "--types", "float8_e4m3"});
+  ASSERT_FALSE(line.exit_code.has_value());
+  EXPECT_THAT(line.options.grid.dtypes, ElementsAre(DType::kFloat8E4M3));
+}
+
 TEST(Options, ShapesTakeThePlaceOfTheAxes) {
   const CommandLine line = Parse({"--shapes", "gpt2", "--types", "float16", "--threads", "1,2"});
   ASSERT_FALSE(line.exit_code.has_value());

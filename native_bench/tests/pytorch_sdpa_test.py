@@ -59,6 +59,7 @@ class TorchSdpa(unittest.TestCase):
                 row("d", "heed", mechanism="linear"),
                 row("e", "heed", device="cpu"),
                 row("f", "heed", shape={"mask": "full", "softcap": 50}),
+                row("g", "heed", dtype="float8_e4m3"),
             ]
         }
         rows = sdpa.attention_rows(report)

@@ -189,6 +189,14 @@ TEST(Report, EveryTypeHasAPeakOfItsOwnOnAGpu) {
   EXPECT_EQ(BestPeak(report.peaks, 1, DType::kFloat16), 0);
 }
 
+TEST(Report, Float8IsMeasuredByItsOwnProductsWhereAGpuHasThem) {
+  std::vector<FmaPeak> peaks = MakeDeviceReport().peaks;
+  EXPECT_EQ(BestPeak(peaks, 1, DType::kFloat8E4M3), BestPeak(peaks, 1, DType::kBFloat16));
+  peaks.push_back({.target = "wgmma", .gflops = 1'600'000, .dtype = "float8_e4m3"});
+  EXPECT_EQ(BestPeak(peaks, 1, DType::kFloat8E4M3), 1'600'000);
+  EXPECT_EQ(BestPeak(peaks, 1, DType::kBFloat16), 800'000);
+}
+
 TEST(Report, RowsOfAGpuTellColdTimesAndLoad) {
   const nlohmann::json json = ToJson(MakeDeviceReport());
   EXPECT_EQ(json.at("schema"), "heed-bench");

@@ -153,8 +153,8 @@ void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
 
 void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const RecurrentOptions& options,
-                                const cuda::StoredRecurrentOutputs& outputs, int64_t /*processors*/,
-                                uint64_t /*order*/) {
+                                const cuda::StoredRecurrentOutputs& outputs,
+                                const EmulatedChunks& /*chunks*/) {
   DeviceCopies copies;
   RecurrentOptions on_device = CopiedOptions(options, copies);
   const cuda::StoredRecurrentOutputs results = {copies.Copy(outputs.output),

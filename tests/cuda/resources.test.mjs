@@ -74,13 +74,15 @@ function readableName(mangled) {
   }
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
   if (chunks) return `Chunk${chunks[1]}, ${chunks[2]}, ${chunks[3]} features`;
+  const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E/);
+  if (gated) return `Gated${gated[1]}, ${gated[2]} features`;
   const recurrent = mangled.match(/(Recurrent|Random|Level)KernelI.*?ELi(\d+)E/);
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   const step = mangled.match(/StepBlocksI.*?\d+([A-Z][A-Za-z]*?)ParamsE/);
   if (step) return `StepBlocks ${step[1]}`;
   return (
     mangled.match(
-      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|ReadBlocks|Normals)/,
+      /(MergeSplits|Unpack|AttentionRows|ProjectKeys|CopyStateSums|LearningKernel|SpanBlocks|GatedScanBlocks|ConvertBlocks|DeltaBlocks|HeadSumBlocks|RowTableBlocks|WgmmaBlocks|MmaBlocks|FmaBlocks|SoftmaxBlocks|ReadBlocks|Normals)/,
     )?.[1] ?? mangled
   );
 }
@@ -160,8 +162,11 @@ async function disassemble(cuobjdump, cubin) {
 async function checkProbes(cuobjdump, cubin) {
   const kernels = await disassemble(cuobjdump, cubin);
   const of = (name) => kernels.filter((sass) => sass.split("\n")[0].includes(name));
-  assert.equal(of("WgmmaBlocks").length, 2, "float16 and bfloat16");
-  for (const sass of of("WgmmaBlocks")) assert.match(sass, /HGMMA\.64x64x16/);
+  assert.equal(of("WgmmaBlocks").length, 3, "float16, bfloat16 and float8");
+  for (const sass of of("WgmmaBlocks")) {
+    const float8 = isFloat8(sass.slice(0, sass.indexOf("\n")));
+    assert.match(sass, float8 ? /QGMMA\.64x64x32\.F32\.E4M3\.E4M3/ : /HGMMA\.64x64x16/);
+  }
   for (const sass of of("9MmaBlocks")) assert.match(sass, /HMMA\.16816/);
 }
 

@@ -145,6 +145,35 @@ test("GradientsHaveTheirTypeInTheirName", () => {
   assert.deepEqual(table.get(title), ["460.0 TFLOP/s", "yes"]);
 });
 
+const float8 = (head_dim, mask) =>
+  `forward, float8_e4m3, head_dim ${head_dim}, ${mask}, 8192 and 16384 tokens`;
+
+test("Float8IsShownAndIsNoTarget", () => {
+  const rowOf = (peer, length, gflops) =>
+    prompt(peer, length, gflops, { dtype: "float8_e4m3", fraction_of_fma_peak: gflops / 1.6e6 });
+  const rows = [
+    rowOf("heed", 8192, 300_000),
+    rowOf("heed_hopper", 8192, 800_000),
+    rowOf("heed_hopper", 16384, 960_000),
+  ];
+  const { text, rows: table } = targetsOf({ "bench-float8": reportOf(rows) });
+  assert.deepEqual(table.get(float8(128, "full")), [
+    "800.0 to 960.0 TFLOP/s, 50 to 60 % of its peak",
+  ]);
+  assert.deepEqual(table.get(float8(64, "causal")), ["not measured"]);
+  assert.match(text, /^bench-float8: NVIDIA H200$/m);
+  assert.match(text, /^0 of \d+ reached$/m);
+  assert.equal(table.get(`${forward(8192)}: >= 600 TFLOP/s`)[1], "-");
+});
+
+test("Float8ThatIsWrongIsSaid", () => {
+  const more = { dtype: "float8_e4m3" };
+  const wrong = { ...more, status: "wrong", gflops: undefined, ms: undefined };
+  const rows = [prompt("heed", 8192, 300_000, more), prompt("heed_hopper", 8192, 1, wrong)];
+  const { rows: table } = targetsOf({ "bench-float8": reportOf(rows) });
+  assert.deepEqual(table.get(float8(128, "full")), ["300.0 TFLOP/s, heed_hopper is wrong"]);
+});
+
 test("WithoutReportsNothingIsMeasured", () => {
   const { text, rows } = targetsOf({ bench: '{"rows": [' });
   assert.match(text, /bench: no report\n[\s\S]*bench-rest: no report/);

@@ -348,9 +348,10 @@ inline constexpr int64_t kAttentionTileKeys = 256;
 //          what causal, window and lengths leave out, and whole panels of keys (8 to 32) that keep
 //          and patterns hide from a few neighbouring rows. Allocates O((head_dim + head_dim_v) *
 //          tile) per thread, packed K and V of the KV heads in flight (a MiB per thread where rows
-//          see narrow bands), and up to 24 * kv_len floats per thread for normalisers marked (rows);
-//          never O(q_len * kv_len) unless weights or scores are asked for. Lists of blocks and edges
-//          are copied, with one bit for each 32 queries and 256 keys (and head, if they differ).
+//          see narrow bands), and up to 24 * kv_len floats per thread for normalisers marked
+//          (rows); never O(q_len * kv_len) unless weights or scores are asked for. Lists of blocks
+//          and edges are copied, with one bit for each 32 queries and 256 keys (and head, if they
+//          differ).
 // Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads.
 //          Safe to call from several threads at once.
 // Source   Vaswani et al. 2017 (arXiv:1706.03762); online softmax: Milakov & Gimelshein 2018

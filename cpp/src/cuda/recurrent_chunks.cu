@@ -4,6 +4,7 @@
 #include "src/cuda/block.h"
 #include "src/cuda/chunk_kernels.h"
 #include "src/cuda/chunk_plan.h"
+#include "src/cuda/gated_chunk_plan.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/recurrent_launch.h"
 #include "src/cuda/runtime.h"
@@ -76,6 +77,7 @@ void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const Stor
                         Stream stream) {
   const StoredRecurrentProblem call = ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
   if (TakesChunks(call)) return LaunchChunks(call, stream);
+  if (TakesGatedChunks(call)) return LaunchGatedChunks(call, stream);
   CurrentDevice();  // throws without a usable one
   const WideCall wide(call);
   const DeviceMemory scratch(static_cast<size_t>(wide.scratch_floats()) * sizeof(float), stream);

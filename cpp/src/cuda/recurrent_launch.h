@@ -1,14 +1,18 @@
-// The launches of a recurrent call of float32 tensors. Only in builds with CUDA.
+// The launches of recurrent calls. Only in builds with CUDA.
 #ifndef HEED_SRC_CUDA_RECURRENT_LAUNCH_H_
 #define HEED_SRC_CUDA_RECURRENT_LAUNCH_H_
 
 #include "heed/cuda.h"
+#include "src/cuda/chunk_plan.h"
 #include "src/recurrent/problem.h"
 
 namespace heed::cuda {
 
-// A checked call, token by token.
+// A checked call of float32 tensors, token by token.
 void LaunchTokens(const RecurrentProblem& problem, Stream stream);
+
+// A checked call that TakesGatedChunks().
+void LaunchGatedChunks(const StoredRecurrentProblem& call, Stream stream);
 
 }  // namespace heed::cuda
 

@@ -40,8 +40,8 @@ struct CachedRows {
     if (block == nullptr) return nullptr;
     return block + offset + (h * block_size + j % block_size) * row_bytes;
   }
-  // What row j is multiplied by, and the rows after it in its block. Not for evicted tokens; nullptr
-  // where the type has no scales.
+  // What row j is multiplied by, and the rows after it in its block. Not for evicted tokens;
+  // nullptr where the type has no scales.
   const float* Scales(int64_t b, int64_t h, int64_t j) const {
     if (scale_offset < 0) return nullptr;
     return reinterpret_cast<const float*>(Block(b, j) + scale_offset) + h * block_size +

@@ -19,7 +19,8 @@ struct LowRankArriving {
 // Where gradients go; those without a value are not computed. Shaped as the inputs of these names.
 struct LowRankGradients {
   TensorView<float> d_q{}, d_k{}, d_v{};
-  TensorView<float> d_key_projection{}, d_value_projection{};  // [1, 1 or num_kv_heads, rows, columns]
+  // [1, 1 or num_kv_heads, rows, columns]
+  TensorView<float> d_key_projection{}, d_value_projection{};
   TensorView<float> d_key_conv{}, d_value_conv{};
   std::span<float> d_key_conv_bias{}, d_value_conv_bias{}, d_sinks{};
   TensorView<float> d_depthwise_conv{};

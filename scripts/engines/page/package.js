@@ -1,9 +1,9 @@
 // What an application does with the package, in this engine: every variant and every entry.
 import { load as loadCore } from "../package/browser_core.js";
 import { load as loadGradients } from "../package/browser_gradients.js";
-import { load as loadInline } from "../package/inline.js";
 import { load as loadTraining } from "../package/browser_training.js";
 import { spawn } from "../package/browser_worker.js";
+import { load as loadInline } from "../package/inline.js";
 import { checkVariant } from "./mechanisms.js";
 
 const q = [[1, 0]];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "chunk_results.h"
 #include "device_backend.h"
 #include "gtest/gtest.h"
 #include "random.h"
@@ -19,9 +20,6 @@
 namespace heed::testing {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 class DeviceChunks : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,18 +31,6 @@ struct Rule {
   FeatureMap features = FeatureMap::kIdentity;
   bool normalize = false, decays = true, betas = true, skips = false, begins = false;
 };
-
-Buffer<float> Normals(const Extents& shape, uint64_t seed) {
-  Buffer<float> buffer(shape, Layout::kDense, kNan);
-  Random random(seed);
-  buffer.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x = random.Normal(); });
-  return buffer;
-}
-
-std::vector<float> Absolute(std::vector<float> values) {
-  for (float& x : values) x = std::abs(x);
-  return values;
-}
 
 float Feature(FeatureMap map, float x) {
   if (map == FeatureMap::kRelu) return std::max(x, 0.0f);
@@ -145,10 +131,6 @@ int64_t SpansOf(const ChunkCall& c) {
 
 constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
 
-struct Results {
-  std::vector<float> output, state;
-};
-
 // Runs the call in the layout of its tensors, which it rounds.
 Results RunCall(ChunkCall& c) {
   const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
@@ -157,39 +139,10 @@ Results RunCall(ChunkCall& c) {
   StoredBuffer output(blank, c.out_dtype, c.layout);
   Buffer<float> state({c.batch, c.kv_heads, c.dim, c.cols()}, Layout::kPadded, kNan);
   RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), c.Options(),
-                             {output.output(), state.view()}, c.processors, c.order);
+                             {output.output(), state.view()},
+                             {.processors = c.processors, .order = c.order});
   EXPECT_TRUE(output.GapsAreUntouched() && state.GapsAreUntouched());
   return {output.Widened().Elements(), state.Elements()};
-}
-
-double RoundingOf(DType dtype) {
-  return dtype == DType::kBFloat16 ? 0x1p-8 : dtype == DType::kFloat16 ? 0x1p-11 : 0;
-}
-
-void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected,
-                const std::vector<double>& terms, double error, double rounding,
-                const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size()) << what;
-  double largest = 0;
-  for (const double x : expected) largest = std::max(largest, std::abs(x));
-  for (size_t n = 0; n < actual.size(); ++n) {
-    const double bound =
-        kRecurrentMaxError * largest + error * terms[n] + rounding * std::abs(expected[n]);
-    ASSERT_LE(std::abs(double{actual[n]} - expected[n]), bound)
-        << what << " [" << n << "]: " << actual[n] << " instead of " << expected[n];
-  }
-}
-
-// The bound of single elements is that of the worst case. Roundings go both ways, so that together
-// they err by little more than one of them: a term that is missing shows.
-void ExpectNearTogether(const std::vector<float>& actual, const std::vector<double>& expected,
-                        double rounding, const std::string& what) {
-  double errors = 0, size = 0;
-  for (size_t n = 0; n < actual.size(); ++n) {
-    errors += std::pow(double{actual[n]} - expected[n], 2);
-    size += expected[n] * expected[n];
-  }
-  EXPECT_LE(std::sqrt(errors), rounding * std::sqrt(size)) << what;
 }
 
 void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
@@ -332,38 +285,6 @@ TEST_F(DeviceChunks, StrongDecaysAreExact) {
   }
 }
 
-// What a number that is not finite reaches, of the output and of the state: nothing else changes.
-struct Reach {
-  std::function<bool(int64_t head, int64_t token, int64_t col)> output;
-  std::function<bool(int64_t kv_head, int64_t feature, int64_t col)> state;
-};
-
-void ExpectReaches(ChunkCall& poisoned, const Results& clean, const Reach& reach,
-                   const std::string& what) {
-  const Results results = RunCall(poisoned);
-  const auto expect = [&](float actual, float expected, bool reached, const std::string& where) {
-    if (reached) {
-      ASSERT_FALSE(std::isfinite(actual)) << what << ", " << where;
-    } else {
-      ASSERT_EQ(actual, expected) << what << ", " << where;
-    }
-  };
-  for (size_t n = 0; n < clean.output.size(); ++n) {
-    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
-    const int64_t head = row / poisoned.len, token = row % poisoned.len;
-    expect(results.output[n], clean.output[n], reach.output(head, token, at % poisoned.dim_v),
-           "output of head " + std::to_string(head) + ", token " + std::to_string(token));
-    if (::testing::Test::HasFatalFailure()) return;
-  }
-  for (size_t n = 0; n < clean.state.size(); ++n) {
-    const int64_t at = static_cast<int64_t>(n), row = at / poisoned.dim_v;
-    const int64_t head = row / poisoned.dim, feature = row % poisoned.dim;
-    expect(results.state[n], clean.state[n], reach.state(head, feature, at % poisoned.dim_v),
-           "state of KV head " + std::to_string(head) + ", feature " + std::to_string(feature));
-    if (::testing::Test::HasFatalFailure()) return;
-  }
-}
-
 // A value, a key, a query, a gate that is not finite: tokens before it keep their bits, and so do
 // columns and heads that do not meet it. One chunk later, and in the next span.
 TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
@@ -434,7 +355,8 @@ void ExpectSameInPlace(ChunkCall& c, const std::string& what) {
   RecurrentOptions options = c.Options();
   options.initial_state = view;
   RunStoredRecurrentOnDevice(q.view(), k.view(), v.view(), options,
-                             {StoredOutput(output.view()), view}, c.processors, 1);
+                             {StoredOutput(output.view()), view},
+                             {.processors = c.processors, .order = 1});
   EXPECT_EQ(output.Elements(), apart.output) << what;
   EXPECT_EQ(state, apart.state) << what;
 }

@@ -75,10 +75,15 @@ void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
                           const RecurrentOutputs& outputs);
 // The same of stored tensors. `processors` as in DeviceCall: how many spans there are; `order` as
 // its block_order.
-void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k,
-                                const StoredTensor& v, const RecurrentOptions& options,
+struct EmulatedChunks {
+  int64_t processors = 1;
+  uint64_t order = 0;
+  int64_t prepared_bytes = int64_t{1} << 30;  // of gated chunks: how many segments there are
+};
+void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
+                                const RecurrentOptions& options,
                                 const cuda::StoredRecurrentOutputs& outputs,
-                                int64_t processors = 1, uint64_t order = 0);
+                                const EmulatedChunks& chunks);
 // cuda::RecurrentStep().
 void RunStepOnDevice(TensorView<const float> q, TensorView<const float> k,
                      TensorView<const float> v, const RecurrentOptions& options,

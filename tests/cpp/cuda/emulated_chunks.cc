@@ -1,5 +1,6 @@
 // Recurrent attention of stored tensors, with emulated thread blocks.
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -11,6 +12,9 @@
 #include "host_block.h"
 #include "src/cuda/chunk_kernels.h"
 #include "src/cuda/chunk_plan.h"
+#include "src/cuda/gated_chunk_kernels.h"
+#include "src/cuda/gated_chunk_plan.h"
+#include "src/cuda/gated_chunk_tokens.h"
 
 namespace heed::testing {
 namespace {
@@ -29,8 +33,8 @@ void RunInOrder(int64_t count, uint64_t order, const Body& body) {
   }
 }
 
-template <class Kernel>
-void RunKernel(const cuda::ChunkParams& params, int64_t count, uint64_t order) {
+template <class Kernel, class Params>
+void RunKernel(const Params& params, int64_t count, uint64_t order) {
   RunInOrder(count, order, [&](HostBlock& block, int64_t index) {
     Kernel(block, params).Run(index);
     EXPECT_EQ(block.shared_bytes(), Kernel::kSharedBytes);
@@ -53,6 +57,32 @@ void RunChunks(const cuda::StoredRecurrentProblem& call, int64_t processors, uin
   });
 }
 
+template <int kFeatures>
+void RunSegment(const cuda::GatedChunkParams& params, uint64_t order) {
+  RunKernel<cuda::GatedChunkTokens<HostBlock, kFeatures>>(params, cuda::NumTokenBlocks(params),
+                                                          order);
+  RunKernel<cuda::GatedSums<HostBlock, kFeatures>>(params, cuda::NumSumBlocks(params), order);
+  RunInOrder(cuda::NumScanBlocks(params), order, [&](HostBlock& block, int64_t index) {
+    if (!params.delta) return cuda::ScanStates(block, params, index);
+    cuda::ScanModels(block, params, index);
+    EXPECT_EQ(block.shared_bytes(), cuda::kScanBytes);
+  });
+  RunKernel<cuda::GatedReads<HostBlock, kFeatures>>(params, cuda::NumReadBlocks(params), order);
+}
+
+void RunGatedChunks(const cuda::StoredRecurrentProblem& call, const EmulatedChunks& chunks) {
+  const cuda::GatedChunkPlan plan(call, chunks.processors, chunks.prepared_bytes);
+  // Of words of all ones, NaN in every type.
+  std::vector<float> scratch(static_cast<size_t>(plan.scratch_bytes()) / sizeof(float),
+                             std::bit_cast<float>(~0u));
+  char* const bytes = reinterpret_cast<char*>(scratch.data());
+  for (int64_t segment = 0; segment < plan.num_segments(); ++segment) {
+    const cuda::GatedChunkParams params = plan.Params(segment, plan.host_arrays().data(), bytes);
+    cuda::WithGatedChunks(
+        plan, [&](auto features) { RunSegment<decltype(features)::value>(params, chunks.order); });
+  }
+}
+
 void Convert(const std::vector<cuda::ConvertParams>& conversions) {
   for (const cuda::ConvertParams& params : conversions) {
     RunInOrder(cuda::NumBlocks(params), 0, [&](HostBlock& block, int64_t index) {
@@ -65,11 +95,12 @@ void Convert(const std::vector<cuda::ConvertParams>& conversions) {
 
 void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const RecurrentOptions& options,
-                                const cuda::StoredRecurrentOutputs& outputs, int64_t processors,
-                                uint64_t order) {
+                                const cuda::StoredRecurrentOutputs& outputs,
+                                const EmulatedChunks& chunks) {
   const cuda::StoredRecurrentProblem call =
       cuda::ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
-  if (cuda::TakesChunks(call)) return RunChunks(call, processors, order);
+  if (cuda::TakesChunks(call)) return RunChunks(call, chunks.processors, chunks.order);
+  if (cuda::TakesGatedChunks(call)) return RunGatedChunks(call, chunks);
   const cuda::WideCall wide(call);
   std::vector<float> scratch(static_cast<size_t>(wide.scratch_floats()),
                              std::numeric_limits<float>::quiet_NaN());

@@ -52,8 +52,8 @@ class ScorePlug {
   virtual void FillStored(const float*, DType, const StoredRows&, ScoreTile&) const {}
 
   // Can FillFromRows() score so many queries? It reads keys in the order of memory, takes queries
-  // from PackQueryRows(), [count][QueryDepth()], and adds in another order than Fill(). It takes keys
-  // of every type that DotsStoredRows() names.
+  // from PackQueryRows(), [count][QueryDepth()], and adds in another order than Fill(). It takes
+  // keys of every type that DotsStoredRows() names.
   virtual bool FillsFromRows(size_t) const { return false; }
   virtual void PackQueryRows(const float* const*, size_t, float*) const {}
   virtual void FillFromRows(const float*, DType, const StoredRows&, ScoreTile&) const {}

@@ -1,0 +1,266 @@
+// The tokens of a chunk in shared memory: features of queries and keys, sums of the logarithms of
+// decays, and the rows that are made of them for other kernels (PreparedChunk). The rest of what is
+// prepared is in gated_chunk_tokens.h.
+#ifndef HEED_SRC_CUDA_GATED_CHUNK_ROWS_H_
+#define HEED_SRC_CUDA_GATED_CHUNK_ROWS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/cuda/gated_chunk_params.h"
+#include "src/cuda/plugs.h"
+#include "src/cuda/products.h"
+#include "src/cuda/rows_in_memory.h"
+
+namespace heed::cuda {
+
+// Tokens whose decays are summed up by themselves: the rows of a warp.
+inline constexpr int kSubTokens = kWarpRows;
+inline constexpr int kSubs = kChunkTokens / kSubTokens;
+// The logarithm of what kSubTokens tokens decay by, if a factor of its inverse is to leave room for
+// keys of any size that matters: e^60 is 1e26.
+inline constexpr float kStrongDecay = 60;
+
+// Up to kDim features.
+template <class Block, int kDim>
+class GatedChunkRows {
+ protected:
+  using T = BFloat16;
+  using Shared = typename Block::template Shared<T>;
+  using Floats = typename Block::template Shared<float>;
+  using Rows = MmaProducts<T, kDim, kChunkTokens>;
+  template <class Number, int N>
+  using Registers = typename Block::template Registers<Number, N>;
+
+  static constexpr int kGateStride = kDim + 4;
+  static constexpr int kRowBytes =
+      2 * kChunkTokens * Rows::kStride * static_cast<int>(sizeof(T)) +
+      (kChunkTokens * kGateStride + kChunkTokens) * static_cast<int>(sizeof(float));
+
+  HEED_DEVICE GatedChunkRows(Block& block, const GatedChunkParams& params)
+      : block_(block),
+        p_(params),
+        q_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
+        k_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
+        gates_(block.template Allocate<float>(kChunkTokens * kGateStride)),
+        betas_(block.template Allocate<float>(kChunkTokens)) {}
+
+  HEED_DEVICE void Begin(int64_t index) {
+    const int chunk = static_cast<int>(index % p_.chunks);
+    const int unit = static_cast<int>(index / p_.chunks);
+    batch_ = unit / p_.num_kv_heads;
+    kv_head_ = unit % p_.num_kv_heads;
+    length_ = p_.key_lengths == nullptr ? p_.len : p_.key_lengths[batch_];
+    first_token_ = (p_.first_chunk + chunk) * kChunkTokens;
+    chunk_at_ = p_.ChunkAt(unit, chunk);
+  }
+
+  // Starts to copy rows. Tokens that do not exist are zeros.
+  HEED_DEVICE void CopyKeys() {
+    CopyRows<Rows, kChunkTokens>(block_, k_, p_.k, [&](int r) -> const char* {
+      const int token = first_token_ + r;
+      if (token >= length_) return nullptr;
+      return p_.k.data + batch_ * p_.k.strides[0] + kv_head_ * p_.k.strides[1] +
+             token * p_.k.strides[2];
+    });
+  }
+  HEED_DEVICE void CopyQueries(int g) {
+    CopyRows<Rows, kChunkTokens>(block_, q_, p_.q, [&](int r) -> const char* {
+      const int token = first_token_ + r;
+      if (token >= p_.len) return nullptr;
+      return p_.q.data + batch_ * p_.q.strides[0] + (kv_head_ * p_.group + g) * p_.q.strides[1] +
+             token * p_.q.strides[2];
+    });
+  }
+
+  // Sums of logarithms from the beginning of each 16 tokens, and beta.
+  HEED_DEVICE void LoadGates() {
+    block_.Each([&](int t) {
+      if (t < kChunkTokens) {
+        const int token = first_token_ + t;
+        const bool exists = token < length_;
+        const bool has_beta = p_.beta.data != nullptr && exists;
+        const float whole = exists ? 1.0f : 0.0f;
+        betas_.Store(t, t, has_beta ? p_.beta.At(batch_, kv_head_, token, 0) : whole);
+      }
+      const int width = p_.decays_channels ? kDim : 1;
+      HEED_NO_UNROLL for (int n = t; n < width * kSubs && HasDecay(); n += kBlockThreads) {
+        const int c = n % width, first = n / width * kSubTokens;
+        float sum = 0;
+        HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
+          sum += LogDecay(first_token_ + first + r, c);
+          gates_.Store(t, (first + r) * kGateStride + c, sum);
+        }
+      }
+    });
+  }
+  HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
+  // Factors below e^-104 are 0 in float32, so sums need not go on to -infinity, whose differences
+  // would be NaN.
+  HEED_DEVICE float LogDecay(int token, int c) const {
+    if (token >= length_ || c >= p_.features) return 0;
+    const float x = p_.log_decay.At(batch_, kv_head_, token, c);
+    return x < -128 ? -128.0f : x;
+  }
+  HEED_DEVICE float Beta(int t, int token) const { return betas_.Load(t, token); }
+
+  // Logarithms of decays of channel c. From the beginning of the token's 16 up to it, it included:
+  HEED_DEVICE float Gate(int t, int token, int c) const {
+    if (!HasDecay()) return 0;
+    return gates_.Load(t, token * kGateStride + (p_.decays_channels ? c : 0));
+  }
+  HEED_DEVICE float Total(int t, int sub, int c) const {
+    return Gate(t, sub * kSubTokens + kSubTokens - 1, c);
+  }
+  // The same up to where a query of the token reads.
+  HEED_DEVICE float ReadGate(int t, int token, int c) const {
+    if (p_.bonus.data == nullptr) return Gate(t, token, c);
+    return token % kSubTokens == 0 ? 0.0f : Gate(t, token - 1, c);
+  }
+  // From behind the token to the beginning of 16 tokens: above 0 if they are its own.
+  HEED_DEVICE float ToSub(int t, int token, int sub, int c) const {
+    const int own = token / kSubTokens;
+    float sum = -Gate(t, token, c);
+    HEED_NO_UNROLL for (int s = own; s < sub; ++s) sum += Total(t, s, c);
+    return sum;
+  }
+  // Of all channels alike, from behind token `from` to where token `to` reads.
+  HEED_DEVICE float Between(int t, int from, int to) const {
+    return ReadGate(t, to, 0) + ToSub(t, from, to / kSubTokens, 0);
+  }
+  // From the beginning of the chunk to the beginning of 16 tokens.
+  HEED_DEVICE float Before(int t, int sub, int c) const {
+    float sum = 0;
+    HEED_NO_UNROLL for (int s = 0; s < sub; ++s) sum += Total(t, s, c);
+    return sum;
+  }
+  // Is some factor of a key too large for the product of 16 tokens? A barrier.
+  HEED_DEVICE bool HasStrongDecays() {
+    return block_.Any([&](int t) {
+      bool strong = false;
+      HEED_NO_UNROLL for (int n = t; n < kDim * kSubs; n += kBlockThreads) {
+        strong = strong || Total(t, n / kDim, n % kDim) < -kStrongDecay;
+      }
+      return strong;
+    });
+  }
+
+  // Rows in shared memory become their features, rounded to the type.
+  HEED_DEVICE void MapRows(Shared& rows, bool is_key) {
+    switch (p_.feature_map) {
+      case FeatureMap::kEluPlusOne:
+        MapNumbers(rows, [](float x) { return x <= 0 ? Exp(x) : x + 1; });
+        break;
+      case FeatureMap::kRelu:
+        MapNumbers(rows, [](float x) { return x <= 0 ? 0.0f : x; });
+        break;
+      case FeatureMap::kComplement:
+        if (is_key) MapNumbers(rows, [](float x) { return -expm1f(x); });
+        break;
+      case FeatureMap::kUnit:
+        MakeUnit(rows);
+        break;
+      default:
+        break;
+    }
+  }
+  template <class Map>
+  HEED_DEVICE void MapNumbers(Shared& rows, const Map& map) {
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kDim; n += kBlockThreads) {
+        const int at = n / kDim * Rows::kStride + n % kDim;
+        if (n % kDim < p_.features) rows.Store(t, at, Rounded(map(NumberAt(rows, t, at))));
+      }
+    });
+    block_.Sync();
+  }
+  // Two threads have a row. Divided by its largest number first, so that squares stay within
+  // float32.
+  HEED_DEVICE void MakeUnit(Shared& rows) {
+    Registers<float, 1> largest, squares;
+    const auto each = [&](int t, const auto& body) {
+      HEED_NO_UNROLL for (int c = t % 2; c < kDim; c += 2) body(t / 2 * Rows::kStride + c);
+    };
+    block_.Each([&](int t) {
+      largest(t, 0) = squares(t, 0) = 0;
+      each(t, [&](int at) { largest(t, 0) = fmaxf(largest(t, 0), fabsf(NumberAt(rows, t, at))); });
+    });
+    block_.template GroupMax<2>(largest);
+    block_.Each([&](int t) {
+      each(t, [&](int at) {
+        const float x = largest(t, 0) > 0 ? NumberAt(rows, t, at) / largest(t, 0) : 0.0f;
+        squares(t, 0) += x * x;
+      });
+    });
+    block_.template GroupSum<2>(squares);
+    block_.Each([&](int t) {
+      each(t, [&](int at) {
+        const float x = NumberAt(rows, t, at);
+        if (squares(t, 0) != 0) {
+          rows.Store(t, at, Rounded(x / largest(t, 0) / sqrtf(squares(t, 0))));
+        }
+      });
+    });
+    block_.Sync();
+  }
+  HEED_DEVICE static float NumberAt(const Shared& shared, int t, int at) {
+    return Block::Unpack(T{}, shared.Load(t, at).bits);
+  }
+  HEED_DEVICE static T Rounded(float x) {
+    return T{static_cast<uint16_t>(Block::Pack(T{}, x, 0.0f))};
+  }
+
+  HEED_DEVICE void StoreReads(int g) {
+    StoreRows<kDim>(chunk_at_ + p_.place.reads + g * p_.place.head, [&](int t, int token, int c) {
+      const float decay = Exp(Before(t, token / kSubTokens, c) + ReadGate(t, token, c));
+      return NumberAt(q_, t, token * Rows::kStride + c) * decay;
+    });
+  }
+  // Without delta, beta joins the keys.
+  HEED_DEVICE void StoreWrites() {
+    StoreRows<kDim>(chunk_at_ + p_.place.write, [&](int t, int token, int c) {
+      const float decay = Exp(ToSub(t, token, kSubs, c));
+      return NumberAt(k_, t, token * Rows::kStride + c) * decay *
+             (p_.delta ? 1.0f : Beta(t, token));
+    });
+    block_.Each([&](int t) {
+      if (t >= kDim) return;
+      reinterpret_cast<float*>(chunk_at_ + p_.place.decays)[t] = Exp(Before(t, kSubs, t));
+    });
+  }
+  HEED_DEVICE void StoreErasers() {
+    StoreRows<kDim>(chunk_at_ + p_.place.erase, [&](int t, int token, int c) {
+      const float decay = Exp(Before(t, token / kSubTokens, c) + Gate(t, token, c));
+      return -NumberAt(k_, t, token * Rows::kStride + c) * decay;
+    });
+  }
+  // number(t, row, col) of all rows, eight neighbours at a time.
+  template <int kCols, class Number>
+  HEED_DEVICE void StoreRows(char* to, const Number& number) {
+    struct alignas(16) Eight {
+      uint32_t pairs[4];
+    };
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kCols / 8; n += kBlockThreads) {
+        const int row = n / (kCols / 8), col = n % (kCols / 8) * 8;
+        Eight eight;
+        HEED_UNROLL for (int x = 0; x < 4; ++x) {
+          eight.pairs[x] =
+              Block::Pack(T{}, number(t, row, col + 2 * x), number(t, row, col + 2 * x + 1));
+        }
+        *reinterpret_cast<Eight*>(to + n * sizeof(Eight)) = eight;
+      }
+    });
+  }
+
+  Block& block_;
+  const GatedChunkParams& p_;
+  Shared q_, k_;
+  Floats gates_, betas_;
+  int batch_, kv_head_, length_, first_token_;
+  char* chunk_at_;
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_GATED_CHUNK_ROWS_H_
