@@ -114,6 +114,7 @@ std::string RunOnDevice(const DeviceCall& call) {
   outputs.weights = copies.Copy(call.outputs.weights);
   outputs.scores = copies.Copy(call.outputs.scores);
   outputs.score_stage = call.outputs.score_stage;
+  outputs.output = copies.Copy(call.outputs.output);
   outputs.stored_output = copies.Copy(call.outputs.stored_output);
   outputs.lse = copies.Copy(call.outputs.lse);
   cuda::DeviceArrays arrays = {copies.Copy(call.key_lengths), copies.Copy(call.query_documents),

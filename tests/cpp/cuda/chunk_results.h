@@ -33,7 +33,7 @@ inline std::vector<float> Absolute(std::vector<float> values) {
   return values;
 }
 
-struct Results {
+struct ChunkResults {
   std::vector<float> output, state;
 };
 
@@ -76,9 +76,9 @@ struct Reach {
 
 // Of a batch of one.
 template <class Call>
-void ExpectReaches(Call& poisoned, const Results& clean, const Reach& reach,
+void ExpectReaches(Call& poisoned, const ChunkResults& clean, const Reach& reach,
                    const std::string& what) {
-  const Results results = RunCall(poisoned);
+  const ChunkResults results = RunCall(poisoned);
   const auto expect = [&](float actual, float expected, bool reached, const std::string& where) {
     if (reached) {
       ASSERT_FALSE(std::isfinite(actual)) << what << ", " << where;

@@ -132,7 +132,7 @@ int64_t SpansOf(const ChunkCall& c) {
 constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
 
 // Runs the call in the layout of its tensors, which it rounds.
-Results RunCall(ChunkCall& c) {
+ChunkResults RunCall(ChunkCall& c) {
   const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
       v(c.v, c.dtype, c.layout);
   Buffer<float> blank({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
@@ -147,7 +147,7 @@ Results RunCall(ChunkCall& c) {
 
 void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
   ASSERT_TRUE(TakesChunks(c)) << what;
-  const Results actual = RunCall(c);
+  const ChunkResults actual = RunCall(c);
   const Values expected = RunOracle(c.OracleCall(false).request());
   const Values terms = RunOracle(c.OracleCall(true).request());
   double error = c.dtype == DType::kFloat16 ? cuda::kFloat16Recurrent : cuda::kBFloat16Recurrent;
@@ -223,10 +223,10 @@ TEST_F(DeviceChunks, SpansMatchTheOracleInAnyOrder) {
   c.Draw();
   EXPECT_EQ(SpansOf(c), 6);
   ExpectMatchesOracle(c, "spans");
-  const Results first = RunCall(c);
+  const ChunkResults first = RunCall(c);
   for (const uint64_t order : {1, 2}) {
     c.order = order;
-    const Results next = RunCall(c);
+    const ChunkResults next = RunCall(c);
     EXPECT_EQ(next.output, first.output);
     EXPECT_EQ(next.state, first.state);
   }
@@ -265,7 +265,7 @@ TEST_F(DeviceChunks, TokensBeyondLengthsDoNotExist) {
     }
   }
   ExpectMatchesOracle(c, "lengths");
-  const Results clean = RunCall(c), other = RunCall(poisoned);
+  const ChunkResults clean = RunCall(c), other = RunCall(poisoned);
   EXPECT_EQ(other.output, clean.output);
   EXPECT_EQ(other.state, clean.state);
 }
@@ -305,7 +305,7 @@ TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       c.Draw();
       ASSERT_TRUE(TakesChunks(c));
       ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 2);
-      const Results clean = RunCall(c);
+      const ChunkResults clean = RunCall(c);
       const std::string what = std::to_string(len) + " of " + DTypeName(dtype) + ", ";
       for (const float bad : {kNan, kInfinity, -kInfinity}) {
         ChunkCall in_value = c, in_key = c, in_query = c;
@@ -346,7 +346,7 @@ TEST_F(DeviceChunks, Float16NeitherOverflowsNorVanishes) {
 // With the initial state as the place of the final one: the same bits as apart.
 void ExpectSameInPlace(ChunkCall& c, const std::string& what) {
   ASSERT_TRUE(TakesChunks(c)) << what;
-  const Results apart = RunCall(c);
+  const ChunkResults apart = RunCall(c);
   const StoredBuffer q(c.q, c.dtype, c.layout), k(c.k, c.dtype, c.layout),
       v(c.v, c.dtype, c.layout);
   Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
@@ -400,7 +400,7 @@ TEST_F(DeviceChunks, OtherCallsAreComputedInFloat32) {
       c.rule.begins = true;
       c.Draw();
       EXPECT_FALSE(TakesChunks(c));
-      const Results actual = RunCall(c);
+      const ChunkResults actual = RunCall(c);
       const Values expected = RunOracle(c.OracleCall(false).request());
       const std::vector<double>&output = expected.at("output"), &state = expected.at("state");
       ExpectNear(actual.output, output, output, 0, RoundingOf(dtype), "output");

@@ -31,7 +31,13 @@ TypeBound Float8Bound(const AttentionCase& c, const DeviceChoices& choices) {
     bound.scores = cuda::kFloat8Scores;
   }
   if (choices.exact_weights) bound = {};
-  if (choices.on_hopper) bound.products += cuda::kFloat8Lost * static_cast<double>(c.sizes.kv_len);
+  if (choices.on_hopper) {
+    bound.products += cuda::kFloat8Lost * static_cast<double>(c.sizes.kv_len);
+    // Tensor cores keep 13 bits behind the leading one of a sum: each of the 32 products that they
+    // add to it may lose the others. Of exact weights nothing else hides that.
+    const double added = static_cast<double>(std::min<int64_t>(c.sizes.kv_len, 32));
+    if (choices.exact_weights) bound.products += added * 0x1p-13;
+  }
   bound.rounding = BoundOf(choices.output).rounding;
   return bound;
 }

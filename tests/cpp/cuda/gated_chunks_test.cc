@@ -171,7 +171,7 @@ int64_t SpansOf(const GatedCall& c, int64_t segment = 0) {
 }
 
 // Runs the call in the layout of its tensors, which it rounds.
-Results RunCall(GatedCall& c) {
+ChunkResults RunCall(GatedCall& c) {
   const StoredBuffer q(c.q, DType::kBFloat16, c.layout), k(c.k, DType::kBFloat16, c.layout),
       v(c.v, DType::kBFloat16, c.layout);
   Buffer<float> blank({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);
@@ -214,7 +214,7 @@ double LargestOf(const std::vector<double>& values) {
 
 void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
   ASSERT_TRUE(cuda::TakesGatedChunks(Checked(c, c.Options()))) << what;
-  const Results actual = RunCall(c);
+  const ChunkResults actual = RunCall(c);
   Values expected = RunOracle(c.OracleCall(false).request()), terms = expected;
   AddOwn(c, expected.at("output"), false);
   double error = cuda::kBFloat16Recurrent;
@@ -307,10 +307,10 @@ TEST_F(DeviceGatedChunks, SpansMatchTheOracleInAnyOrder) {
     c.Draw();
     EXPECT_EQ(SpansOf(c), 6);
     ExpectMatchesOracle(c, "spans");
-    const Results first = RunCall(c);
+    const ChunkResults first = RunCall(c);
     for (const uint64_t order : {1, 2}) {
       c.chunks.order = order;
-      const Results next = RunCall(c);
+      const ChunkResults next = RunCall(c);
       EXPECT_EQ(next.output, first.output);
       EXPECT_EQ(next.state, first.state);
     }
@@ -340,12 +340,12 @@ TEST_F(DeviceGatedChunks, SegmentsGiveTheSameBits) {
     c.Draw();
     ExpectMatchesOracle(c, "whole");
     ASSERT_EQ(PlanOf(c).num_segments(), 1);
-    const Results whole = RunCall(c);
+    const ChunkResults whole = RunCall(c);
     const int64_t chunk_bytes = 4 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
     for (const int64_t chunks : {3, 2, 1}) {
       c.chunks.prepared_bytes = chunks * chunk_bytes;
       ASSERT_EQ(PlanOf(c).num_segments(), (7 + chunks - 1) / chunks);
-      const Results parts = RunCall(c);
+      const ChunkResults parts = RunCall(c);
       EXPECT_EQ(parts.output, whole.output) << chunks;
       EXPECT_EQ(parts.state, whole.state) << chunks;
     }
@@ -424,7 +424,7 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
       }
     }
     ExpectMatchesOracle(c, "lengths");
-    const Results clean = RunCall(c), other = RunCall(poisoned);
+    const ChunkResults clean = RunCall(c), other = RunCall(poisoned);
     EXPECT_EQ(other.output, clean.output);
     EXPECT_EQ(other.state, clean.state);
   }
@@ -486,7 +486,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       c.chunks.processors = len == 130 ? 1 : 8;
       c.Draw();
       ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 4);
-      const Results clean = RunCall(c);
+      const ChunkResults clean = RunCall(c);
       const std::string what = std::to_string(len) + ", ";
       const Reach& of_key = rule.delta ? of_head : of_channel;
       for (const float bad : {kNan, kInfinity, -kInfinity}) {
@@ -520,7 +520,7 @@ TEST_F(DeviceGatedChunks, AStateInPlaceContinuesACall) {
     c.rule = rule;
     c.rule.begins = true;
     c.Draw();
-    const Results apart = RunCall(c);
+    const ChunkResults apart = RunCall(c);
     const StoredBuffer q(c.q, DType::kBFloat16, c.layout), k(c.k, DType::kBFloat16, c.layout),
         v(c.v, DType::kBFloat16, c.layout);
     Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, kNan);

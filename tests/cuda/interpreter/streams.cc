@@ -1,0 +1,129 @@
+#include "streams.h"
+
+#include <mutex>
+#include <set>
+#include <vector>
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+struct CUgraph_st {
+  std::vector<std::function<void()>> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> nodes;
+};
+struct CUstream_st {
+  unsigned long long id;
+  CUgraph_st* captured = nullptr;
+};
+
+namespace heed::interpreter {
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+unsigned long long next_id = 3;
+int captures = 0;
+
+bool IsNamed(cudaStream_t stream) {
+  return stream != nullptr && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+}
+
+}  // namespace
+
+cudaError_t Note(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+cudaError_t TakeLast() { return std::exchange(last_error, cudaSuccess); }
+
+bool IsCaptured(cudaStream_t stream) { return IsNamed(stream) && stream->captured != nullptr; }
+bool AnyIsCaptured() { return captures > 0; }
+
+void DoOn(cudaStream_t stream, std::function<void()> what) {
+  if (IsCaptured(stream)) {
+    stream->captured->nodes.push_back(std::move(what));
+  } else {
+    what();
+  }
+}
+
+cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block, void** arguments,
+                     size_t shared) {
+  const Lock lock(RuntimeMutex());
+  if (!IsNamed(stream) && stream != cudaStreamPerThread && AnyIsCaptured()) {
+    return Note(cudaErrorStreamCaptureImplicit);
+  }
+  LaunchRequest request;
+  const cudaError_t error = Device::Get().Prepare(kernel, grid, block, arguments, shared, request);
+  if (error != cudaSuccess) return Note(error);
+  DoOn(stream, [request = std::move(request)] { Device::Get().Run(request); });
+  return cudaSuccess;
+}
+
+}  // namespace heed::interpreter
+
+using namespace heed::interpreter;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const Lock lock(RuntimeMutex());
+  *stream = new CUstream_st{next_id++};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  *id = stream == cudaStreamPerThread ? 2 : IsNamed(stream) ? stream->id : 1;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(RuntimeMutex());
+  if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
+  return Note(Device::Get().TakeError());
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(RuntimeMutex());
+  if (!IsNamed(stream) && stream != cudaStreamPerThread && AnyIsCaptured()) {
+    return Note(cudaErrorStreamCaptureImplicit);
+  }
+  *status = IsCaptured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock(RuntimeMutex());
+  if (!IsNamed(stream)) return Note(cudaErrorStreamCaptureUnsupported);
+  stream->captured = new CUgraph_st;
+  ++captures;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(RuntimeMutex());
+  if (!IsCaptured(stream)) return Note(cudaErrorIllegalState);
+  *graph = std::exchange(stream->captured, nullptr);
+  --captures;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  *executable = new CUgraphExec_st{graph->nodes};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
+  const Lock lock(RuntimeMutex());
+  for (const auto& node : executable->nodes) node();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+// Streams, which do everything at once, and graphs, which do it when they are launched.
+#ifndef HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
+#define HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+#include "device.h"
+
+namespace heed::interpreter {
+
+cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block, void** arguments,
+                     size_t shared);
+
+// Does it, or adds it to the graph that the stream is captured for.
+void DoOn(cudaStream_t stream, std::function<void()> what);
+bool IsCaptured(cudaStream_t stream);
+// Whether some stream is: many calls are errors then.
+bool AnyIsCaptured();
+// Keeps the error for cudaGetLastError().
+cudaError_t Note(cudaError_t error);
+cudaError_t TakeLast();
+
+}  // namespace heed::interpreter
+
+#endif  // HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
