@@ -7,6 +7,7 @@ import {
   lineOf,
   none,
   readCtest,
+  readCtestText,
   readEngines,
   readNodeTest,
   readPlaywright,
@@ -76,6 +77,18 @@ export function ctest(tools, preset, extra = {}) {
     report,
     reports,
     read: (file) => readCtest(file, reports),
+    summary: /% tests passed/,
+  };
+}
+
+// The kernels of heed::cuda as nvcc made them, interpreted.
+export function interpreter(tools) {
+  return {
+    name: "ctest interpret",
+    command: join(root, "scripts/gpu-check"),
+    args: ["interpret"],
+    env: tools.env,
+    read: (output) => readCtestText(plain(output)),
     summary: /% tests passed/,
   };
 }

@@ -40,6 +40,14 @@ export function readCtest(file, reports) {
   }, none);
 }
 
+// What ctest prints at its end, where no report of it was asked for.
+export function readCtestText(output) {
+  const [, failed, all] =
+    /^\d+% tests passed, (\d+) tests? failed out of (\d+)/m.exec(output) ?? [];
+  if (all === undefined) return { ...none, failed: 1 };
+  return { passed: Number(all) - Number(failed), failed: Number(failed), skipped: 0 };
+}
+
 // vitest --reporter=json
 export function readVitest(file) {
   const report = JSON.parse(readFileSync(file, "utf8"));

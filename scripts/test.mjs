@@ -1,11 +1,12 @@
 // npm test: set up, build both worlds, run every runner; the first failure ends it.
 //   npm test -- --only vitest,playwright     some of the steps
 //   npm run test:full                        also the slow ones
+import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { buildNative, buildPackage, buildWasm, buildWeb } from "./build.mjs";
 import { checkConsumer } from "./consumer.mjs";
 import { which } from "./process.mjs";
-import { ctest, engines, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
+import { ctest, engines, interpreter, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
 import { step } from "./steps.mjs";
 import { lineOf } from "./tally.mjs";
@@ -23,6 +24,14 @@ async function testArm64(tools, tally) {
   if (missing.length) return tally.skip("ctest arm64", `no ${missing.join(", no ")}`);
   await buildNative(tools, "arm64");
   await tally.run(ctest(tools, "arm64"));
+}
+
+async function testDeviceCode(tools, tally) {
+  if (which("nvcc") || existsSync("/usr/local/cuda/bin/nvcc")) {
+    await tally.run(interpreter(tools));
+  } else {
+    tally.skip("ctest interpret", "no nvcc");
+  }
 }
 
 // name, title, work; the slow ones run in test:full only.
@@ -43,6 +52,7 @@ function steps(tools, tally) {
     full && ["ctest-asan", "C++ tests, sanitizers", () => tally.run(ctest(tools, "asan"))],
     full && ["tsan", "Build with the thread sanitizer", () => buildNative(tools, "tsan")],
     full && ["ctest-tsan", "Thread tests, thread sanitizer", () => tally.run(ctest(tools, "tsan"))],
+    full && ["interpret", "Device code, interpreted", () => testDeviceCode(tools, tally)],
     full && ["arm64", "C++ tests for Arm, emulated", () => testArm64(tools, tally)],
   ].filter(Boolean);
 }

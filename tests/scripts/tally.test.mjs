@@ -9,6 +9,7 @@ import {
   add,
   lineOf,
   readCtest,
+  readCtestText,
   readEngines,
   readNodeTest,
   readPlaywright,
@@ -56,6 +57,22 @@ test("CountsTheTestsOfEveryProcess", () => {
     failed: 1 + 1 + 1,
     skipped: 2,
   });
+});
+
+test("ReadsWhatCtestPrints", () => {
+  const read = (line) =>
+    readCtestText(`Test project\n\n${line}\n\nTotal Test time (real) = 2.5 sec`);
+  assert.deepEqual(read("75% tests passed, 1 tests failed out of 4"), {
+    passed: 3,
+    failed: 1,
+    skipped: 0,
+  });
+  assert.deepEqual(read("100% tests passed, 0 tests failed out of 4"), {
+    passed: 4,
+    failed: 0,
+    skipped: 0,
+  });
+  assert.deepEqual(read("No tests were found!!!"), { passed: 0, failed: 1, skipped: 0 });
 });
 
 test("AddsThemUpInOneLine", () => {
