@@ -36,8 +36,10 @@ inline constexpr double kBFloat16Products = 0x1p-8;
 // has 4 significant bits, so rounding errs by 2^-4 of it; one below 2^-14 of the row's largest by
 // up to 2^-18 of that, each key once (kFloat8Lost). kFloat8Scores allows for tensor cores, which
 // add products of float8 in fewer bits than float32 has: a score errs by it times the sum of its
-// absolute terms, an output by twice that times max |v|. It waits for a GPU to confirm it. Other
-// kernels multiply these tensors as bfloat16, or in float32.
+// absolute terms, an output by twice that times max |v|. It waits for a GPU to confirm it. Sums of
+// the weighted values of 32 keys lose up to 2^-8 of them so, which is within kFloat8Products unless
+// all weights are rounded by the most. Other kernels multiply these tensors as bfloat16, or in
+// float32.
 inline constexpr double kFloat8Products = 0x1p-4;
 inline constexpr double kFloat8Lost = 0x1p-18;
 inline constexpr double kFloat8Scores = 0x1p-10;
