@@ -385,7 +385,7 @@ TEST_F(DeviceGatedChunks, GroupsAndBroadcastsMatchTheOracle) {
   for (size_t n = 0; n < c.gates.size(); ++n) c.gates[n] = c.gates[n % 72];
   std::fill(c.betas.begin(), c.betas.end(), c.betas[0]);
   ExpectMatchesOracle(c, "groups");
-  const Results whole = RunCall(c);
+  const ChunkResults whole = RunCall(c);
   const StoredBuffer q(c.q, DType::kBFloat16, c.layout), k(c.k, DType::kBFloat16, c.layout),
       v(c.v, DType::kBFloat16, c.layout);
   Buffer<float> blank({1, 3, c.len, c.dim_v}, Layout::kDense, kNan);
@@ -458,7 +458,7 @@ TEST_F(DeviceGatedChunks, GatesBehindStrongOnesReachLaterTokensOnly) {
   c.batch = 1, c.rule = kGated;
   c.Draw();
   c.gates[static_cast<size_t>(66 * c.dim + 3)] = -kInfinity;
-  const Results clean = RunCall(c);
+  const ChunkResults clean = RunCall(c);
   const Reach reach = {[](auto head, auto t, auto) { return head / 2 == 0 && t >= 74; },
                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
   c.gates[static_cast<size_t>(74 * c.dim + 3)] = kNan;
