@@ -109,7 +109,7 @@ std::vector<Case> OwnDeviceCases() {
     AddRecurrences(cases, c);
   }
   for (const char* mechanism :
-       {"linear", "retention", "mamba2", "gated_linear", "gated_delta_rule"}) {
+       {"linear", "retention", "mamba2", "gated_linear", "gated_delta_rule", "kimi_delta"}) {
     AddRecurrentPrompts(cases, mechanism, DType::kBFloat16);
   }
   AddRecurrentPrompts(cases, "retention", DType::kFloat16);

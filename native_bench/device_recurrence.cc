@@ -9,8 +9,9 @@
 namespace heed::bench {
 namespace {
 
-constexpr std::array<std::string_view, 7> kRecurrences = {
-    "linear", "retention", "lightning", "mamba2", "gated_linear", "delta_rule", "gated_delta_rule"};
+constexpr std::array<std::string_view, 8> kRecurrences = {
+    "linear",       "retention",  "lightning",        "mamba2",
+    "gated_linear", "delta_rule", "gated_delta_rule", "kimi_delta"};
 
 // [1, batch, num_kv_heads, kv_len], as tensors of rank 3 are held, becomes [batch, num_kv_heads,
 // kv_len, 1].
@@ -54,11 +55,14 @@ RecurrentOptions RecurrentOptionsOf(const Case& c, const RecurrenceInputs& input
   if (inputs.head_log_decays != nullptr) {
     options.log_decay = {inputs.head_log_decays, {1, c.heads.num_kv_heads, 1, 1}, {0, 1, 0, 0}};
   }
-  if (c.mechanism == "gated_linear") options.log_decay = inputs.tensor("channel_log_decay");
+  if (c.mechanism == "gated_linear" || c.mechanism == "kimi_delta") {
+    options.log_decay = inputs.tensor("channel_log_decay");
+  }
   if (c.mechanism == "mamba2" || c.mechanism == "gated_delta_rule") {
     options.log_decay = PerToken(inputs.tensor("log_decay"));
   }
-  const bool delta = c.mechanism == "delta_rule" || c.mechanism == "gated_delta_rule";
+  const bool delta = c.mechanism == "delta_rule" || c.mechanism == "gated_delta_rule" ||
+                     c.mechanism == "kimi_delta";
   if (delta) {
     options.feature_map = FeatureMap::kUnit;
     options.delta = true;

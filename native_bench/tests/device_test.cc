@@ -32,8 +32,9 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-constexpr const char* kRecurrences[] = {"linear",       "retention",  "lightning",       "mamba2",
-                                        "gated_linear", "delta_rule", "gated_delta_rule"};
+constexpr const char* kRecurrences[] = {"linear",           "retention",    "lightning",
+                                        "mamba2",           "gated_linear", "delta_rule",
+                                        "gated_delta_rule", "kimi_delta"};
 
 Case RecurrentCase(const char* mechanism, DType dtype) {
   const bool is_linear = std::string_view(mechanism) == "linear";
@@ -163,8 +164,8 @@ TEST(Device, RecurrentPromptsOf16BitsFillTheGpuAndAreCounted) {
     EXPECT_EQ(c.heads.num_heads * c.head_dim, 2048) << c.Name();
     EXPECT_EQ(c.mask == Mask::kCausal, c.mechanism == "linear") << c.Name();
   }
-  EXPECT_THAT(mechanisms,
-              ElementsAre("gated_delta_rule", "gated_linear", "linear", "mamba2", "retention"));
+  EXPECT_THAT(mechanisms, ElementsAre("gated_delta_rule", "gated_linear", "kimi_delta", "linear",
+                                      "mamba2", "retention"));
 }
 
 TEST(Device, RecurrencesAreCountedAsOnTheCpu) {
