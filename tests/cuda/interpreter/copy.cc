@@ -8,7 +8,7 @@ namespace {
 void StartCopy(Warp& warp, const Instruction& i, Lanes lanes) {
   const uint32_t bytes = static_cast<uint32_t>(i.more[0]);
   ForLanes(lanes, [&](int lane) {
-    const uint64_t to = warp.Get(i.a, i.width_a, lane) + static_cast<uint64_t>(i.imm);
+    const uint64_t to = warp.AddressOf(i, lane);
     const uint64_t from = warp.Get(i.b, 8, lane) + static_cast<uint64_t>(i.offset_b);
     uint32_t read = bytes;
     if (i.c != kNowhere) read = warp.At<uint32_t>(i.c)[lane];

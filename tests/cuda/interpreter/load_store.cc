@@ -20,16 +20,12 @@ char* Resolve(Warp& warp, uint64_t address, uint32_t bytes, int lane) {
   return warp.Generic(address, bytes, lane);
 }
 
-uint64_t AddressIn(Warp& warp, const Instruction& i, int lane) {
-  return warp.Get(i.a, i.width_a, lane) + static_cast<uint64_t>(i.imm);
-}
-
 // d or more: registers of width_d bytes, of which T are in memory.
 template <Space kSpace, class T>
 void Load(Warp& warp, const Instruction& i, Lanes lanes) {
   const uint32_t count = static_cast<uint32_t>(i.more.size());
   ForLanes(lanes, [&](int lane) {
-    const uint64_t address = AddressIn(warp, i, lane);
+    const uint64_t address = warp.AddressOf(i, lane);
     const char* from = Resolve<kSpace>(warp, address, count * sizeof(T), lane);
     if (kSpace == Space::kShared ||
         (kSpace == Space::kGeneric && (address & kWindowMask) == kSharedWindow)) {
@@ -61,7 +57,7 @@ template <Space kSpace, class T>
 void Store(Warp& warp, const Instruction& i, Lanes lanes) {
   const uint32_t bytes = static_cast<uint32_t>(i.more.size() * sizeof(T));
   ForLanes(lanes, [&](int lane) {
-    const uint64_t address = AddressIn(warp, i, lane);
+    const uint64_t address = warp.AddressOf(i, lane);
     char* to = Resolve<kSpace>(warp, address, bytes, lane);
     if (kSpace == Space::kParam) Fail("a store to a parameter");
     if (kSpace == Space::kShared || (address & kWindowMask) == kSharedWindow) {
@@ -140,7 +136,7 @@ Space SetAddress(Decoder& decoder, const Operation& o, Instruction& i, std::stri
 template <class T, class F>
 void Update(Warp& warp, const Instruction& i, Lanes lanes, F next) {
   ForLanes(lanes, [&](int lane) {
-    const uint64_t address = AddressIn(warp, i, lane);
+    const uint64_t address = warp.AddressOf(i, lane);
     char* at = i.more[0] == static_cast<uint32_t>(Space::kGlobal)
                    ? warp.Global(address, sizeof(T), lane)
                : i.more[0] == static_cast<uint32_t>(Space::kShared)

@@ -16,7 +16,7 @@ void LoadMatrices(Warp& warp, const Instruction& i, Lanes) {
   for (size_t m = 0; m < count; ++m) {
     for (size_t row = 0; row < 8; ++row) {
       const int lane = static_cast<int>(8 * m + row);
-      const uint64_t address = warp.Get(i.a, i.width_a, lane) + static_cast<uint64_t>(i.imm);
+      const uint64_t address = warp.AddressOf(i, lane);
       std::memcpy(&matrices[m][8 * row], warp.Shared(address, 16, lane), 16);
       warp.block().SeeRead(warp, address, 16);
     }

@@ -43,6 +43,11 @@ class Warp {
   }
   // A number of a lane in a register of so many bytes.
   uint64_t Get(uint32_t at, int width, int lane);
+  // [a + imm]. Of a register of 32 bits the sum has as many: its offset may take it past 2^32.
+  uint64_t AddressOf(const Instruction& i, int lane) {
+    const uint64_t address = Get(i.a, i.width_a, lane) + static_cast<uint64_t>(i.imm);
+    return i.width_a == 4 ? static_cast<uint32_t>(address) : address;
+  }
   void Set(uint32_t at, int width, int lane, uint64_t value);
   void SetPredicate(uint32_t at, Lanes lanes, Lanes values) {
     if (at == kNowhere) return;
