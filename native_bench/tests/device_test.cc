@@ -206,7 +206,7 @@ TEST(Device, OptionsOfRecurrencesComputeTheRow) {
 }
 
 TEST(Device, OtherRowsAreNoRecurrencesOfTheDevice) {
-  for (const char* mechanism : {"scaled_dot_product", "ttt_linear", "kimi_delta"}) {
+  for (const char* mechanism : {"scaled_dot_product", "ttt_linear", "rwkv7"}) {
     EXPECT_FALSE(IsDeviceRecurrence(RecurrentCase(mechanism, DType::kFloat32))) << mechanism;
   }
 }
