@@ -126,6 +126,7 @@ class GatedChunkRows {
   HEED_DEVICE float Between(int t, int from, int to) const {
     return ReadGate(t, to, 0) + ToSub(t, from, to / kSubTokens, 0);
   }
+
   // Rows in shared memory become their features, rounded to the type.
   HEED_DEVICE void MapRows(Shared& rows, bool is_key) {
     switch (p_.feature_map) {

@@ -75,7 +75,6 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
 
  private:
   using Base::block_;
-  using Base::gates_;
   using Base::k_;
   using Base::p_;
   using Base::q_;
