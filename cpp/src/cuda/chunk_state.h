@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "src/cuda/chunk_features.h"
 #include "src/cuda/chunk_params.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
@@ -133,26 +134,10 @@ class ChunkState {
 
   // Rows in shared memory become their features, rounded to the type.
   HEED_DEVICE void MapRows(Shared& rows) {
-    if (p_.feature_map == FeatureMap::kIdentity) return;
-    block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kDim; n += kBlockThreads) {
-        const int at = n / kDim * Rows::kStride + n % kDim;
-        if (n % kDim >= p_.features) continue;
-        const float x = NumberAt(rows, t, at);
-        rows.Store(t, at, Rounded(MappedFeature(x)));
-      }
-    });
-    block_.Sync();
-  }
-  HEED_DEVICE float MappedFeature(float x) const {
-    if (p_.feature_map == FeatureMap::kRelu) return x <= 0 ? 0.0f : x;
-    return x <= 0 ? Exp(x) : x + 1;
+    MapPointwise<Rows>(block_, rows, p_.features, p_.feature_map);
   }
   HEED_DEVICE static float NumberAt(const Shared& shared, int t, int at) {
-    return Block::Unpack(T{}, shared.Load(t, at).bits);
-  }
-  HEED_DEVICE static T Rounded(float x) {
-    return T{static_cast<uint16_t>(Block::Pack(T{}, x, 0.0f))};
+    return NumberIn<Block, T>(shared, t, at);
   }
 
   // Decays of the chunk: the sum of the logarithms up to each token, in two floats, so that their
@@ -182,11 +167,8 @@ class ChunkState {
     chunk_decay_ = HasDecay() ? Exp(decays_.LoadUniform(kChunkTokens - 1)) : 1.0f;
   }
   HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
-  // A factor below e^-104 is 0 in float32, so sums need not go on to -infinity, whose differences
-  // would be NaN.
   HEED_DEVICE float LogDecay(int token) const {
-    const float x = p_.log_decay.At(batch_, kv_head_, token, 0);
-    return x < -128 ? -128.0f : x;
+    return BoundedLogDecay(p_.log_decay.At(batch_, kv_head_, token, 0));
   }
   // What of token `from` is left at token `to`.
   HEED_DEVICE float DecayBetween(int t, int from, int to) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "src/cuda/chunk_features.h"
 #include "src/cuda/gated_chunk_params.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
@@ -95,12 +96,9 @@ class GatedChunkRows {
     });
   }
   HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
-  // Factors below e^-104 are 0 in float32, so sums need not go on to -infinity, whose differences
-  // would be NaN.
   HEED_DEVICE float LogDecay(int token, int c) const {
     if (token >= length_ || c >= p_.features) return 0;
-    const float x = p_.log_decay.At(batch_, kv_head_, token, c);
-    return x < -128 ? -128.0f : x;
+    return BoundedLogDecay(p_.log_decay.At(batch_, kv_head_, token, c));
   }
   HEED_DEVICE float Beta(int t, int token) const { return betas_.Load(t, token); }
 
@@ -129,32 +127,11 @@ class GatedChunkRows {
 
   // Rows in shared memory become their features, rounded to the type.
   HEED_DEVICE void MapRows(Shared& rows, bool is_key) {
-    switch (p_.feature_map) {
-      case FeatureMap::kEluPlusOne:
-        MapNumbers(rows, [](float x) { return x <= 0 ? Exp(x) : x + 1; });
-        break;
-      case FeatureMap::kRelu:
-        MapNumbers(rows, [](float x) { return x <= 0 ? 0.0f : x; });
-        break;
-      case FeatureMap::kComplement:
-        if (is_key) MapNumbers(rows, [](float x) { return -expm1f(x); });
-        break;
-      case FeatureMap::kUnit:
-        MakeUnit(rows);
-        break;
-      default:
-        break;
+    MapPointwise<Rows>(block_, rows, p_.features, p_.feature_map);
+    if (p_.feature_map == FeatureMap::kComplement && is_key) {
+      MapNumbers<Rows>(block_, rows, p_.features, [](float x) { return -expm1f(x); });
     }
-  }
-  template <class Map>
-  HEED_DEVICE void MapNumbers(Shared& rows, const Map& map) {
-    block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kDim; n += kBlockThreads) {
-        const int at = n / kDim * Rows::kStride + n % kDim;
-        if (n % kDim < p_.features) rows.Store(t, at, Rounded(map(NumberAt(rows, t, at))));
-      }
-    });
-    block_.Sync();
+    if (p_.feature_map == FeatureMap::kUnit) MakeUnit(rows);
   }
   // Two threads have a row. Divided by its largest number first, so that squares stay within
   // float32.
@@ -179,17 +156,14 @@ class GatedChunkRows {
       each(t, [&](int at) {
         const float x = NumberAt(rows, t, at);
         if (squares(t, 0) != 0) {
-          rows.Store(t, at, Rounded(x / largest(t, 0) / sqrtf(squares(t, 0))));
+          rows.Store(t, at, RoundedTo<Block, T>(x / largest(t, 0) / sqrtf(squares(t, 0))));
         }
       });
     });
     block_.Sync();
   }
   HEED_DEVICE static float NumberAt(const Shared& shared, int t, int at) {
-    return Block::Unpack(T{}, shared.Load(t, at).bits);
-  }
-  HEED_DEVICE static T Rounded(float x) {
-    return T{static_cast<uint16_t>(Block::Pack(T{}, x, 0.0f))};
+    return NumberIn<Block, T>(shared, t, at);
   }
 
   HEED_DEVICE void StoreReads(int g) {
