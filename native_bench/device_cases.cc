@@ -169,8 +169,8 @@ bool HasDeviceGradients(const Case& c) {
 std::string RefuseHopperCase(const Case& c) {
   if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
   if (c.dtype == DType::kFloat32) return "takes float16, bfloat16 and float8_e4m3";
-  // Rows are multiples of 16 bytes. The rest of what docs/cuda.md says holds for every case of the
-  // benchmark.
+  // Rows are multiples of 16 bytes. The rest of what docs/cuda_kernels.md says holds for every case
+  // of the benchmark.
   const int64_t step = 16 / ElementSize(c.dtype);
   if (std::max(c.head_dim, c.ValueDim()) > 256 || c.head_dim % step != 0 ||
       c.ValueDim() % step != 0) {

@@ -45,11 +45,11 @@ bool IsPlainAttention(const Case& c);
 bool HasDeviceGradients(const Case& c);
 
 // Why the kernel for Hopper cannot compute a case on a GPU that has it; empty when it can
-// (docs/cuda.md).
+// (docs/cuda_kernels.md).
 std::string RefuseHopperCase(const Case& c);
 
 // Why the kernels of gradients for Hopper cannot compute a case that those of forward can; empty
-// when they can (docs/cuda.md).
+// when they can (docs/cuda_kernels.md).
 std::string RefuseHopperGradients(const Case& c);
 
 }  // namespace heed::bench

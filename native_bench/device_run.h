@@ -14,7 +14,7 @@ namespace heed::bench {
 // Throws heed::Error(kUnsupported), with what was found and what is needed, where no GPU can be
 // used, and heed::Error(kOption) as RunBenchmark() does.
 Report RunDeviceBenchmark(const Options& options, const std::string& command,
-                          const Progress& progress);
+                          const Progress& progress, const Checkpoint& checkpoint = {});
 
 // The error of a machine or a build without a usable GPU.
 [[noreturn]] void RefuseDevice(const cuda::Availability& state);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -100,6 +101,20 @@ void WriteTo(const std::string& path, Print print) {
   print(file);
   file.close();
   if (!file) throw Error(ErrorCode::kOption, "cannot write '" + path + "'");
+}
+
+// Where the JSON of a run that goes on stands; empty where the JSON goes to no file of its own.
+std::string UnfinishedPath(const Options& options) {
+  const std::filesystem::path path = options.json_path;
+  if (path.empty() || path == "-") return "";
+  const bool own = !std::filesystem::exists(path) || std::filesystem::is_regular_file(path);
+  return own ? path.string() + ".part" : "";
+}
+
+Checkpoint MakeCheckpoint(const Options& options) {
+  return [path = UnfinishedPath(options)](const Report& report) {
+    WriteTo(path, [&](std::ostream& out) { out << ToJson(report).dump(1) << "\n"; });
+  };
 }
 
 Style TerminalStyle() { return IsTerminal(stdout) ? Style::kColour : Style::kPlain; }
@@ -207,9 +222,11 @@ int Main(int argc, char** argv) {
   }
   const nlohmann::json older = ReadOlder(options);
   const auto run = on_device ? RunDeviceBenchmark : RunBenchmark;
-  const Report report = run(options, command, MakeProgress(options));
+  const Report report = run(options, command, MakeProgress(options), MakeCheckpoint(options));
   if (!options.quiet && IsTerminal(stderr)) std::fprintf(stderr, "\r\x1b[K");
-  return Write(options, report, older);
+  const int status = Write(options, report, older);
+  std::filesystem::remove(UnfinishedPath(options));
+  return status;
 }
 
 }  // namespace

@@ -180,7 +180,8 @@ Report OpenReport(const Options& options, const std::string& command) {
   return report;
 }
 
-Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress) {
+Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress,
+                    const Checkpoint& checkpoint) {
   const std::vector<Peer> peers = SelectPeers(Peers(), options.peers);
   const std::vector<Case> cases = MakeCases(options.grid, options.filter);
   if (cases.empty()) throw Error(ErrorCode::kOption, "no case is left; --list prints them");
@@ -195,6 +196,7 @@ Report RunBenchmark(const Options& options, const std::string& command, const Pr
   for (size_t i = 0; i < cases.size(); ++i) {
     progress(cases[i].Name(), i, cases.size());
     RunCase(cases[i], peers, options, report);
+    if (checkpoint && i + 1 < cases.size()) checkpoint(report);
   }
   if (!options.verify_only) ProbeAgain(thread_counts, report);
   return report;

@@ -17,6 +17,10 @@ namespace heed::bench {
 // Told what is being done next: "probing", a case's name, ..., with `done` of `total` cases behind.
 using Progress = std::function<void(const std::string& what, size_t done, size_t total)>;
 
+// Told what a report says so far, after each case but the last: whatever ends a run early, a kernel
+// that hangs or a machine that is taken back, leaves what was measured.
+using Checkpoint = std::function<void(const Report&)>;
+
 // All that is known before anything runs, but for the peers. The SIMD target is the one that the
 // options force.
 Report OpenReport(const Options& options, const std::string& command);
@@ -33,7 +37,8 @@ std::vector<PeerInfo> DescribePeers(const std::vector<AnyPeer>& peers) {
 
 // Throws heed::Error(kOption) for unknown peers, mechanisms or targets, before anything is
 // measured.
-Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress);
+Report RunBenchmark(const Options& options, const std::string& command, const Progress& progress,
+                    const Checkpoint& checkpoint = {});
 
 // Whether any row is kWrong.
 bool AnyWrong(const Report& report);

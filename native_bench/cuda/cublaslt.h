@@ -15,7 +15,7 @@ namespace heed::bench {
 
 // c = a^T b of square matrices of float8_e4m3, c of bfloat16: planned once, by the first algorithm
 // that its heuristics offer. Sums stay in the tensor cores, as those of the wgmma probe do ("fast
-// accumulation"; docs/cuda.md tells what that costs in accuracy).
+// accumulation"; docs/cuda_kernels.md tells what that costs in accuracy).
 class Float8Product {
  public:
   // Throws std::runtime_error where cuBLASLt has no such product: it wants compute capability 8.9.

@@ -14,6 +14,11 @@ target_compile_options(heed_bench_kernels PRIVATE --expt-relaxed-constexpr -diag
 target_sources(heed_bench PRIVATE ${cuda_sources} $<TARGET_OBJECTS:heed_bench_kernels>)
 target_link_libraries(heed_bench PRIVATE CUDA::cudart_static)
 
+# The interpreter runs kernels of heed alone.
+if(HEED_INTERPRET_PTX)
+  return()
+endif()
+
 # cuBLAS comes with the toolkit, on some machines without it, and cuBLASLt with cuBLAS.
 if(TARGET CUDA::cublas)
   target_sources(heed_bench PRIVATE

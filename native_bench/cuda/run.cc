@@ -212,11 +212,16 @@ class DeviceRun {
     report_.gpu->after = Read();
     if (!options_.verify_only && broken_.empty())
       report_.peaks_after = MeasureDevicePeaks(stopwatch_);
-    for (Row& row : report_.rows) {
-      row.peak_gflops = std::max(BestPeak(report_.peaks, 1, row.shape.dtype),
-                                 BestPeak(report_.peaks_after, 1, row.shape.dtype));
+    return SoFar();
+  }
+
+  Report SoFar() const {
+    Report report = report_;
+    for (Row& row : report.rows) {
+      row.peak_gflops = std::max(BestPeak(report.peaks, 1, row.shape.dtype),
+                                 BestPeak(report.peaks_after, 1, row.shape.dtype));
     }
-    return std::move(report_);
+    return report;
   }
 
  private:
@@ -266,7 +271,7 @@ class DeviceRun {
 }  // namespace
 
 Report RunDeviceBenchmark(const Options& options, const std::string& command,
-                          const Progress& progress) {
+                          const Progress& progress, const Checkpoint& checkpoint) {
   const cuda::Availability state = cuda::Available();
   if (!state.usable) RefuseDevice(state);
   const std::vector<Case> cases = DeviceCases(options);
@@ -277,6 +282,7 @@ Report RunDeviceBenchmark(const Options& options, const std::string& command,
   for (size_t i = 0; i < cases.size(); ++i) {
     progress(cases[i].Name(), i, cases.size());
     run.RunCase(cases[i]);
+    if (checkpoint && i + 1 < cases.size()) checkpoint(run.SoFar());
   }
   return run.Finish();
 }

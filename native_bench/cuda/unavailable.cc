@@ -7,7 +7,7 @@ namespace heed::bench {
 
 std::span<const DevicePeer> DevicePeers() { return {}; }
 
-Report RunDeviceBenchmark(const Options&, const std::string&, const Progress&) {
+Report RunDeviceBenchmark(const Options&, const std::string&, const Progress&, const Checkpoint&) {
   RefuseDevice(cuda::Available());
 }
 

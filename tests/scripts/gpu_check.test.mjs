@@ -1,7 +1,15 @@
-// Which cases the stages of scripts/gpu-check measure, with a benchmark that only tells what it was asked.
+// The stages of scripts/gpu-check, with programs in place of tests and benchmark.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test as plainTest } from "node:test";
@@ -25,26 +33,33 @@ function writeProgram(path, text) {
   chmodSync(path, 0o755);
 }
 
-/** The arguments with which a stage calls heed-bench. */
-function argumentsOf(stage, environment = {}) {
+/** A folder with gpu-check, programs in place of those that a build makes, and a GPU. */
+function withPrograms(programs, use) {
   const folder = mkdtempSync(join(tmpdir(), "heed-gpu-check-"));
   try {
     mkdirSync(join(folder, "scripts"));
     copyFileSync(join(root, "scripts/gpu-check"), join(folder, "scripts/gpu-check"));
-    writeProgram(
-      join(folder, "build/gpu/native_bench/heed-bench"),
-      `for argument; do echo "argument $argument"; done`,
-    );
+    for (const [path, text] of Object.entries(programs)) writeProgram(join(folder, path), text);
     writeProgram(join(folder, "bin/nvidia-smi"), "echo a GPU of the tests");
-    const { status, stdout, stderr } = spawnSync(join(folder, "scripts/gpu-check"), [stage], {
-      encoding: "utf8",
-      env: { ...process.env, PATH: `${join(folder, "bin")}:${process.env.PATH}`, ...environment },
-    });
-    assert.equal(status, 0, stderr);
-    return [...stdout.matchAll(/^argument (.*)$/gm)].map(([, argument]) => argument);
+    return use(folder, (stage, environment = {}) =>
+      spawnSync(join(folder, "scripts/gpu-check"), [stage], {
+        encoding: "utf8",
+        env: { ...process.env, PATH: `${join(folder, "bin")}:${process.env.PATH}`, ...environment },
+      }),
+    );
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+/** The arguments with which a stage calls heed-bench. */
+function argumentsOf(stage, environment = {}) {
+  const bench = 'for argument; do echo "argument $argument"; done';
+  return withPrograms({ "build/gpu/native_bench/heed-bench": bench }, (folder, run) => {
+    const { status, stdout, stderr } = run(stage, environment);
+    assert.equal(status, 0, stderr);
+    return [...stdout.matchAll(/^argument (.*)$/gm)].map(([, argument]) => argument);
+  });
 }
 
 const filterOf = (stage) => {
@@ -80,4 +95,79 @@ test("StagesWriteReportsOfTheirNames", () => {
     assert.equal(list[list.indexOf("--peers") + 1], "heed,heed_hopper");
     assert.equal(list.includes("--backward"), stage === "bench-backward");
   }
+});
+
+/** A GoogleTest program: of each test a status and what it says. */
+const tests = (results) => `
+case "$*" in
+  *gtest_list_tests*)
+    printf 'Every/Suite.\\n'
+    ${results.map(([name]) => `printf '  ${name}  # GetParam() = 1\\n'`).join("\n")} ;;
+  ${results.map(([name, status, says]) => `*=Every/Suite.${name}) echo '${says}'; exit ${status} ;;`).join("\n")}
+esac`;
+
+const passing = tests([["Fits/0", 0, "[  PASSED  ] 1 test."]]);
+const testProgram = "build/gpu/tests/cuda/heed_cuda_tests";
+const benchTestProgram = "build/gpu/native_bench/tests/cuda/heed_bench_cuda_tests";
+
+test("TestsDoNotTakeEachOtherAlong", () => {
+  const mixed = tests([
+    ["First/0", 0, "[  PASSED  ] 1 test."],
+    ["Breaks/0", 1, "an illegal address"],
+    ["Last/0", 0, "[  PASSED  ] 1 test."],
+  ]);
+  withPrograms({ [testProgram]: mixed, [benchTestProgram]: passing }, (folder, run) => {
+    const { status, stdout, stderr } = run("correctness");
+    assert.equal(status, 1);
+    assert.match(stdout, /^FAILED {2}Every\/Suite.Breaks\/0: status 1\n {4}an illegal address$/m);
+    assert.match(stdout, /^4 tests: 3 passed, 0 skipped, 1 failed, 0 hang, 0 not run$/m);
+    assert.match(stderr, /correctness failed/);
+  });
+});
+
+test("TestsThatPassAreAllThatIsNeeded", () => {
+  withPrograms({ [testProgram]: passing, [benchTestProgram]: passing }, (folder, run) => {
+    const { status, stdout } = run("correctness");
+    assert.match(stdout, /^2 tests: 2 passed, 0 skipped, 0 failed, 0 hang, 0 not run$/m);
+    assert.equal(status, 0);
+  });
+});
+
+test("TestsThatAllSkipAreNoSuccess", () => {
+  const skipping = tests([["Fits/0", 0, "no GPU: found none\n[  SKIPPED ] 1 test."]]);
+  withPrograms({ [testProgram]: skipping }, (folder, run) => {
+    const { status, stdout } = run("hopper");
+    assert.match(stdout, /^skipped Every\/Suite.Fits\/0: no GPU: found none$/m);
+    assert.equal(status, 1);
+  });
+});
+
+test("AReportOfARunThatEndsEarlyIsKept", () => {
+  const bench = 'for last; do :; done; echo "{}" > "$last.part"; exit 1';
+  withPrograms({ "build/gpu/native_bench/heed-bench": bench }, (folder, run) => {
+    assert.equal(run("bench").status, 1);
+    const report = join(folder, "tests/cuda/results/bench.json");
+    assert.equal(readFileSync(report, "utf8"), "{}\n");
+  });
+});
+
+test("AShortLookHasEveryStageOfTargets", () => {
+  const bench = 'for last; do :; done; echo "measured $last" | tee "$last"';
+  const programs = {
+    [testProgram]: passing,
+    [benchTestProgram]: passing,
+    "build/gpu/native_bench/heed-bench": bench,
+    "bin/python3": 'echo "targets of $2"',
+  };
+  withPrograms(programs, (folder, run) => {
+    const { status, stdout, stderr } = run("short");
+    assert.equal(status, 0, stderr);
+    const measured = [...stdout.matchAll(/^measured tests\/cuda\/results\/(.*)$/gm)];
+    const expected = ["bench", "bench-backward", "bench-rest", "bench-recurrent"];
+    assert.deepEqual(
+      measured.map(([, name]) => name),
+      expected.map((name) => `${name}.json`),
+    );
+    assert.match(stdout, /^targets of tests\/cuda\/results$/m);
+  });
 });

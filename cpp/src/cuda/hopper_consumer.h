@@ -260,7 +260,7 @@ class HopperConsumer {
   }
 
   // Weighted values of a part of a tile of float8 alone, from a column on: tensor cores add in
-  // fewer bits than float32 has (docs/cuda.md), so sums of many tiles are not left to them.
+  // fewer bits than float32 has (docs/cuda_kernels.md), so sums of many tiles are not left to them.
   HEED_DEVICE void IssueTransposedValues(int stage, int part, int column) {
     const uint64_t values =
         group_.Matrix(Shape::ValuesAt(stage) + column * kPanelBytes + part * kPartKeys, 16);

@@ -27,9 +27,12 @@ TEST_P(Efficient, MatchesReference) {
 }
 
 TEST_P(Efficient, LongSequencesMatchReferenceBlockAfterBlock) {
-  const LowRankSizes s{.batch = 2, .q_len = 1030, .kv_len = 4100, .head_dim = 3, .head_dim_v = 5};
-  RequestBuilder builder = Tokens(s).Request("efficient");
-  ExpectMatchesLowRankOracle(builder.request(), 5, "whole");
+  const LowRankSizes many_keys{
+      .batch = 2, .q_len = 33, .kv_len = 4100, .head_dim = 3, .head_dim_v = 5};
+  const LowRankSizes many_queries{.q_len = 1030, .kv_len = 70, .head_dim = 3, .head_dim_v = 5};
+  ExpectMatchesLowRankOracle(Tokens(many_queries).Request("efficient").request(), 5, "queries");
+  RequestBuilder builder = Tokens(many_keys).Request("efficient");
+  ExpectMatchesLowRankOracle(builder.request(), 5, "keys");
   builder.Integers("key_lengths", {2}, {4099, 0});
   ExpectMatchesLowRankOracle(builder.request(), 5, "lengths");
 }

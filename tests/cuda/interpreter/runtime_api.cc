@@ -55,6 +55,10 @@ cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;
 }
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::memset(properties, 0, sizeof(*properties));
   std::strcpy(properties->name, "PTX interpreter");
@@ -78,6 +82,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = settings.shared_bytes();
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 20;
       return cudaSuccess;
     default:
       return Note(cudaErrorInvalidValue);
@@ -130,6 +137,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!IsCaptured(stream)) return Note(CheckedCopy(to, from, bytes, kind));
   DoOn(stream, [=] { CheckedCopy(to, from, bytes, kind); });
   return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  const Lock lock(RuntimeMutex());
+  if (!InDevice(to, bytes)) return Note(cudaErrorInvalidValue);
+  DoOn(stream, [=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  return cudaMemsetAsync(to, value, bytes, nullptr);
 }
 cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
   *address = Device::Get().VariableOf(symbol);

@@ -13,21 +13,30 @@ namespace {
 
 constexpr int kMostColumns = 256;
 
-// A matrix of 128-byte swizzle in shared memory (PTX ISA, "Matrix descriptor"). Where its rows (m
-// or n) are contiguous instead of k, 64 of them make a panel, and panels are `leading` bytes apart.
+// A matrix in shared memory (PTX ISA, "Matrix descriptor"), of 128-byte swizzle or of none.
+//
+// Swizzled: where its rows (m or n) are contiguous instead of k, 64 of them make a panel, and
+// panels are `leading` bytes apart. Not swizzled: pieces of 8 rows and 16 bytes, the next along k
+// `leading` bytes away, the next along rows `stride`.
 struct Matrix {
   uint32_t begin, leading, stride;
-  bool rows_contiguous;
+  bool rows_contiguous, swizzled;
 
   Matrix(uint64_t descriptor, bool transposed)
       : begin(static_cast<uint32_t>(descriptor & 0x3fff) << 4),
         leading(static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4),
         stride(static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4),
-        rows_contiguous(transposed) {
-    if (descriptor >> 62 != 1) Fail("a matrix of another swizzle than 128 bytes");
+        rows_contiguous(transposed),
+        swizzled(descriptor >> 62 == 1) {
+    if (!swizzled && descriptor >> 62 != 0) Fail("a matrix of a swizzle of 32 or 64 bytes");
+    if (!swizzled && transposed) Fail("a transposed matrix without a swizzle");
     if ((descriptor >> 49 & 7) != 0) Fail("a base offset of a matrix");
   }
   uint32_t AddressOf(uint32_t row, uint32_t k, uint32_t width) const {
+    if (!swizzled) {
+      const uint32_t byte = k * width;
+      return begin + row / 8 * stride + row % 8 * 16 + byte / 16 * leading + byte % 16;
+    }
     const uint32_t linear = rows_contiguous ? begin + row / 64 * leading + k / 8 * stride +
                                                   k % 8 * 128 + row % 64 * width
                                             : begin + row / 8 * stride + row % 8 * 128 + k * width;

@@ -1,0 +1,47 @@
+// Events. As work is done at once, an event is the moment at which it was recorded.
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+#include "device.h"
+#include "streams.h"
+
+using namespace heed::interpreter;
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+struct CUevent_st {
+  std::optional<std::chrono::steady_clock::time_point> recorded;
+};
+
+extern "C" {
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(RuntimeMutex());
+  if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
+  event->recorded = std::chrono::steady_clock::now();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  const Lock lock(RuntimeMutex());
+  return Note(Device::Get().TakeError());
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->recorded.has_value() || !to->recorded.has_value()) {
+    return Note(cudaErrorInvalidResourceHandle);
+  }
+  const std::chrono::duration<float, std::milli> passed = *to->recorded - *from->recorded;
+  *milliseconds = passed.count();
+  return cudaSuccess;
+}
+
+}  // extern "C"
