@@ -18,7 +18,7 @@ export interface TestPort extends ModelPort {
   terminated: boolean;
 }
 
-export function localPort(): TestPort {
+export function localPort(own: Heed = heed): TestPort {
   const port: TestPort = {
     terminated: false,
     onmessage: null,
@@ -35,12 +35,16 @@ export function localPort(): TestPort {
     const data = structuredClone(message, { transfer });
     setTimeout(() => !port.terminated && port.onmessage?.({ data } as MessageEvent<Answered>), 0);
   };
-  const host = new ModelHost(answer, async () => heed);
+  const host = new ModelHost(answer, async () => own);
   return port;
 }
 
-export const openHere = (files: ModelFiles, options?: OpenOptions): Promise<ModelClient> =>
-  openModel(files, options, localPort);
+/** Models that are disposed of leave their tensors to the garbage collector here, as their thread stays. */
+export const openHere = (
+  files: ModelFiles,
+  options?: OpenOptions,
+  own?: Heed,
+): Promise<ModelClient> => openModel(files, options, () => localPort(own));
 
 /** Expects a ModelError of this code whose message has all the words. */
 export async function expectModelError(
