@@ -107,6 +107,9 @@ function render() {
     (m) =>
       `| ${code(m.id)} | ${m.title} | ${m.summary} | ${m.source} | ${words(m.inputs)} | ${words(m.params)} | ${m.cost} |`,
   );
+  const formulas = readMechanisms().map(
+    (m) => `| ${code(m.id)} | $\`${m.formula.replaceAll("|", "\\vert ")}\`$ | ${m.capabilities} |`,
+  );
   const inputs = readInputs().map(
     (i) => `| ${code(i.name)} | ${i.kind} | ${code(i.shape)} | ${i.summary} |`,
   );
@@ -119,11 +122,25 @@ function render() {
     "Written by `node scripts/docs_table.mjs --write` from `cpp/include/heed/mechanisms.inc`,",
     "`cpp/include/heed/inputs.inc` and `cpp/include/heed/params.inc`. Names are those of C++ requests;",
     "JavaScript uses the same words in camelCase (`key_lengths` is `keyLengths`, `window_left` is",
-    "`window.left`). An input with `?` may be left out.",
+    "`window.left`). An input with `?` may be left out. Time is its growth with the length: `pattern` is what a rule",
+    "leaves of the pairs, `edges` those of a graph. How exact they are is told by [accuracy](accuracy.md); formulas",
+    "[below](#formulas).",
     "",
     "| id | title | what it does | source | inputs | parameters | time |",
     "|---|---|---|---|---|---|---|",
     ...mechanisms,
+    "",
+    "## Formulas",
+    "",
+    "What a row has: `gqa` (query heads share KV heads), `causal` (by a parameter or always, as recurrences are),",
+    "`window`, `lengths`, `keep`, `bias`, `alibi`, `softcap`, `sinks`, `dropout`; results `lse`, `weights`, `scores`,",
+    "`state`, `tiles`; `strides` (tensors of any strides), `gradient`, `approximates` (stands in for exact attention),",
+    "`row_buffer` (holds a row of scores), `bias_kv` and `zero_attn` (keys of its own), `head_mask`; of positions",
+    "`positions`, `scaling`, `inverse` and `in_place`. Gradients are those of `heed/gradients` and C++.",
+    "",
+    "| id | formula | has |",
+    "|---|---|---|",
+    ...formulas,
     "",
     "## Inputs",
     "",

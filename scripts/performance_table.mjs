@@ -1,15 +1,17 @@
-// Writes the tables and pictures of docs/performance.md between its markers from the raw results
-// that the page names, or checks them (the default). A name with `*` is the newest file that it fits.
+// Writes the tables and pictures of docs/performance.md, and the summary of the README, between their markers
+// from the raw results that the pages name, or checks them (the default). A name with `*` is the newest file that it fits.
 // Usage: node scripts/performance_table.mjs [--write]
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { curvePlot } from "./curve_plot.mjs";
 import { deviceTables } from "./device_tables.mjs";
+import { summary } from "./performance_summary.mjs";
 import { targetTable } from "./performance_targets.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const page = join(root, "docs/performance.md");
+const readme = join(root, "README.md");
 const marker = /<!-- results: (\S+) threads=(\d+)(?: groups=(\S+))? -->\n[\s\S]*?<!-- end -->/g;
 const targetMarker = /<!-- targets -->\n[\s\S]*?<!-- end -->/g;
 
@@ -425,6 +427,12 @@ function table(file, threads, groups) {
   ].join("\n");
 }
 
+const renderSummary = (text) =>
+  text.replace(
+    /<!-- summary: (\S+) -->\n[\s\S]*?<!-- end -->/g,
+    (_, file) => `<!-- summary: ${file} -->\n${summary(readResult(file))}\n<!-- end -->`,
+  );
+
 const render = (text) =>
   text
     .replace(
@@ -447,8 +455,11 @@ const readIfThere = (path) => (existsSync(path) ? readFileSync(path, "utf8") : u
 
 export const isUpToDate = () => {
   const text = readFileSync(page, "utf8");
+  const front = readFileSync(readme, "utf8");
   return (
-    render(text) === text && pictures(text).every(({ path, svg }) => readIfThere(path) === svg)
+    render(text) === text &&
+    renderSummary(front) === front &&
+    pictures(text).every(({ path, svg }) => readIfThere(path) === svg)
   );
 };
 
@@ -456,9 +467,12 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const text = readFileSync(page, "utf8");
   if (process.argv.includes("--write")) {
     writeFileSync(page, render(text));
+    writeFileSync(readme, renderSummary(readFileSync(readme, "utf8")));
     for (const { path, svg } of pictures(text)) writeFileSync(path, svg);
   } else if (!isUpToDate()) {
-    console.error("docs/performance.md is out of date: node scripts/performance_table.mjs --write");
+    console.error(
+      "docs/performance.md or README.md is out of date: node scripts/performance_table.mjs --write",
+    );
     process.exit(1);
   }
 }

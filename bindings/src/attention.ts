@@ -70,7 +70,7 @@ export type Kernel = "gaussian" | "boxcar" | "triangular" | "epanechnikov" | "co
 
 /** Options of `heed.attention`; every one may be left out and any combination works together. */
 export interface AttentionOptions extends PatternOptions {
-  /** Factor on q.k; absent means 1 / sqrt(head_dim). 0 and negative are legal. */
+  /** Factor on the score; absent means 1 / sqrt(head_dim) for "dot", else 1. 0 and negative are legal. */
   readonly scale?: number | undefined;
   /** cap * tanh(score / cap), before bias and masks; > 0. */
   readonly softcap?: number | undefined;

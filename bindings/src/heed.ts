@@ -61,8 +61,10 @@ export interface Choice {
   readonly reasons: { readonly threads: string; readonly simd: string };
 }
 
-/** Tensors of a call by name: q, k, v, keep, keyLengths, ... */
-export type RunInputs = Readonly<Record<string, TensorArgument | undefined>>;
+/** Tensors of a call by name: q, k, v, keep, keyLengths, ...; `captured` has tensors by names of its own. */
+export type RunInputs = Readonly<
+  Record<string, TensorArgument | Readonly<Record<string, TensorArgument>> | undefined>
+>;
 
 /** The rest of a call by name: the mechanism's `params`, `window` and `layout`. */
 export type RunParams = Readonly<Record<string, unknown>>;
@@ -75,6 +77,10 @@ export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
   readonly weights?: R;
   readonly scores?: R;
   readonly state?: R;
+  /** `returnResidual` of `nystrom`. */
+  readonly residual?: R;
+  /** `returnProjection` of `performer`. */
+  readonly projection?: R;
   /** `returnTiles` of `flash`, each [batch, heads, q_len or 1, tiles]. */
   readonly runningMax?: R;
   readonly runningSum?: R;

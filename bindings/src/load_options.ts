@@ -22,10 +22,15 @@ export interface LoadProgress {
 export interface LoadOptions {
   /**
    * How many threads work on a call. "auto" (default): all hardware threads in Node and in workers of
-   * a cross-origin isolated page, else 1. A number that cannot be had becomes 1; `heed.reasons` says why.
+   * a cross-origin isolated page, else 1. A number (1 to 64) becomes 1 where threads cannot be had;
+   * `heed.reasons` says why. It is refused ("unsupported") where a page comes from another origin than
+   * heed's files, whose workers it may not start.
    */
   readonly threads?: number | "auto" | undefined;
-  /** "plain" gives the same bits on every machine; "relaxed" is faster. Default "auto". */
+  /**
+   * "plain" gives the same bits on every machine; "relaxed" is faster, and refused where the engine
+   * lacks it. Default "auto".
+   */
   readonly simd?: "auto" | "relaxed" | "plain" | undefined;
   /**
    * Where the WebAssembly lies, if not beside the package: one file, or a function from the file's name

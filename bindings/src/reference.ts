@@ -13,6 +13,8 @@ export interface ReferenceResult {
   readonly weights?: PlainTensor<"float64">;
   readonly scores?: PlainTensor<"float64">;
   readonly state?: PlainTensor<"float64">;
+  readonly residual?: PlainTensor<"float64">;
+  readonly projection?: PlainTensor<"float64">;
   readonly runningMax?: PlainTensor<"float64">;
   readonly runningSum?: PlainTensor<"float64">;
   readonly rescale?: PlainTensor<"float64">;

@@ -24,6 +24,7 @@ export interface MechanismInput {
 export interface Mechanism {
   /** What `heed.run()` and `heed.reference()` call it by. */
   readonly id: string;
+  /** "exact", "selective", "low_rank", "recurrent", "layer" or "position". */
   readonly family: string;
   readonly title: string;
   readonly year: number;
@@ -36,8 +37,15 @@ export interface Mechanism {
   readonly inputs: readonly MechanismInput[];
   /** Names of rows of `heed.parameters`. */
   readonly params: readonly string[];
-  /** Growth of time with length: "quadratic", "linear". */
+  /**
+   * Growth of time with length: "quadratic", "linear", "n log n", "pattern" (what a rule leaves of the
+   * pairs) or "edges" (those of a graph).
+   */
   readonly cost: string;
+  /**
+   * What a call may have: "gqa", "causal", "window", "lengths", "keep", "bias", "softcap", "sinks",
+   * "lse", "weights", "scores", "state", "gradient", ...; "approximates" stands in for exact attention.
+   */
   readonly capabilities: readonly string[];
 }
 

@@ -43,7 +43,7 @@ export type RemoteTensor<D extends DType = DType> = {
   readonly data: Promise<ArrayOf[D]>;
   /** Also true once its worker has ended. */
   readonly disposed: boolean;
-  toNested(): Promise<NestedNumbers>;
+  toNested<T = NestedNumbers>(): Promise<T>;
   /** Frees the memory. May be called again. */
   dispose(): Promise<void>;
 } & WithAsyncDispose;

@@ -208,9 +208,9 @@ class RemoteHeapTensor {
     return this.#objects.get(this, this.#handle, "data");
   }
 
-  async toNested(): Promise<NestedNumbers> {
+  async toNested<T = NestedNumbers>(): Promise<T> {
     const elements = await this.#objects.get(this, this.#handle, "elements");
-    return toNested(elements as DTypeArray, this.shape, this.dtype);
+    return toNested(elements as DTypeArray, this.shape, this.dtype) as T;
   }
 
   async dispose(): Promise<void> {

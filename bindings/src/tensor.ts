@@ -45,7 +45,8 @@ export interface TensorMembers<D extends DType = DType> {
    */
   readonly data: ArrayOf[D];
   readonly disposed: boolean;
-  toNested(): NestedNumbers;
+  /** Nested arrays of numbers. Where the rank is known, `toNested<number[][]>()` says so. */
+  toNested<T = NestedNumbers>(): T;
   /** Frees the memory. May be called again. */
   dispose(): void;
 }
@@ -62,7 +63,8 @@ export interface PlainTensor<D extends DType = DType> {
   readonly data: OwnedArrayOf[D];
   readonly shape: readonly number[];
   readonly dtype: D;
-  toNested(): NestedNumbers;
+  /** Nested arrays of numbers. Where the rank is known, `toNested<number[][]>()` says so. */
+  toNested<T = NestedNumbers>(): T;
 }
 
 /** Where a tensor says what it is. `instanceof` fails where a development server loads this file twice. */
@@ -125,8 +127,8 @@ export class HeapTensor implements TensorMembers {
     return this.#pointer;
   }
 
-  toNested(): NestedNumbers {
-    return toNested(this.elements, this.shape, this.dtype);
+  toNested<T = NestedNumbers>(): T {
+    return toNested(this.elements, this.shape, this.dtype) as T;
   }
 
   dispose(): void {
@@ -166,8 +168,8 @@ class OwnedTensor {
     this.dtype = dtype;
   }
 
-  toNested(): NestedNumbers {
-    return toNested(this.#elements, this.shape, this.dtype);
+  toNested<T = NestedNumbers>(): T {
+    return toNested(this.#elements, this.shape, this.dtype) as T;
   }
 }
 

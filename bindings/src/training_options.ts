@@ -6,7 +6,7 @@ import type { ConfigRow } from "./training_glue.js";
 
 const POSITIONS = ["none", "learned", "rope", "alibi"] as const;
 const NORMS = ["layer", "rms"] as const;
-const ACTIVATIONS = ["gelu", "geluTanh", "silu", "relu"] as const;
+const ACTIVATIONS = ["gelu", "gelu_tanh", "silu", "relu"] as const;
 
 /** Sizes and parts of a transformer over tokens. */
 export interface TransformerOptions {

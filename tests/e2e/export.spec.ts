@@ -52,7 +52,7 @@ test("SVG: well formed, with labels, pinned cell and caption", async ({ page }) 
     };
   }, text);
   expect(found.broken).toBe(false);
-  expect(found.title).toBe("How much each word looks at each other");
+  expect(found.title).toBe("How much each word looks at every other");
   expect(found.description).toMatch(/Pinned\. query salt, key pepper: .*weight/);
   expect(found.description).toContain("Settings: each word sees only its past.");
   expect(found.description).toContain("Scaled dot-product attention");

@@ -15,7 +15,8 @@ namespace heed {
 // left out. Every word of `params` is a row of params.inc.
 struct Mechanism {
   std::string_view id;      // snake_case; file stem everywhere
-  std::string_view family;  // "exact", "selective", "low_rank", "recurrent", "layer"
+  std::string_view family;  // "exact", "selective", "low_rank", "recurrent", "layer",
+                            // "position"
   std::string_view title;
   int year = 0;
   std::string_view source;   // authors, title, arXiv id
@@ -23,7 +24,7 @@ struct Mechanism {
   std::string_view formula;  // LaTeX
   std::string_view inputs;
   std::string_view params;
-  std::string_view cost;  // "quadratic", "linear", ...: growth of time with length
+  std::string_view cost;  // "quadratic", "linear", "n log n", "pattern", "edges": growth of time
   // "lse weights scores gqa ..."; "approximates" stands in for exact attention to q, k and v;
   // "gradient" has one, with most options (heed/gradient.h).
   std::string_view capabilities;

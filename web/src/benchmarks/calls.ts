@@ -2,7 +2,7 @@
 // mechanisms, as plots of their committed runs.
 import { grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { type Plot, powers, type Series } from "../lib/plot.js";
+import { MARKS, type Plot, powers, type Series } from "../lib/plot.js";
 import { type Context, distinct, peakOf, readRateOf } from "./results.js";
 
 export type Kind = "decode" | "backward" | "patterns" | "steps";
@@ -106,7 +106,8 @@ export function callPlot(run: CallRun, group: string, at: number | null): Plot {
   const series = distinct(rows.map(({ name }) => name)).map((name, place): Series => {
     const own = rows.filter((row) => row.name === name);
     const points = own.map(({ x, y }) => [x, y] as const);
-    return { name, points, tone: place === 0 ? "ink" : "soft", dots: true };
+    const [tone, mark] = [place === 0 ? "ink" : "soft", MARKS[place % MARKS.length]] as const;
+    return { name, points, tone, dots: true, ...(mark && { mark }) };
   });
   const ceiling = ceilingOf(run, xs);
   if (ceiling) series.push(ceiling);

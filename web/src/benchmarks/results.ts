@@ -2,7 +2,7 @@
 
 import { fixed, grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { type Plot, powers, type Series, shortCount } from "../lib/plot.js";
+import { MARKS, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import type { CallRun } from "./calls.js";
 import type { GradientRun } from "./gradients.js";
 
@@ -132,10 +132,11 @@ const lengthAxis = (lengths: readonly number[]) => ({
 /** GFLOP/s of each program against length, and what the machine can reach. */
 export function speedPlot(rows: readonly Row[], peak: number | undefined, at: number | null): Plot {
   const lengths = distinct(rows.map(({ length }) => length)).sort((a, b) => a - b);
-  const series = distinct(rows.map(({ peer }) => peer)).map((peer): Series => {
+  const series = distinct(rows.map(({ peer }) => peer)).map((peer, place): Series => {
     const own = rows.filter((row) => row.peer === peer);
     const points = own.map((row) => [row.length, row.gflops ?? Number.NaN] as const);
-    return { name: peer, points, tone: peer === "heed" ? "ink" : "soft", dots: true };
+    const [tone, mark] = [peer === "heed" ? "ink" : "soft", MARKS[place % MARKS.length]] as const;
+    return { name: peer, points, tone, dots: true, ...(mark && { mark }) };
   });
   if (peak !== undefined) {
     const points = lengths.map((length) => [length, peak] as const);

@@ -6,12 +6,18 @@ import { roomFor, textWidth } from "./text_width.js";
 
 export type Tone = Role | "soft" | "ink" | "faint";
 
+/** What stands at the points of a line: tells lines of one colour apart. */
+export const MARKS = ["dot", "ring", "square", "frame"] as const;
+export type Mark = (typeof MARKS)[number];
+
 export interface Series {
   name: string;
   points: readonly (readonly [number, number])[];
   tone: Tone;
   dash?: boolean;
   dots?: boolean;
+  /** Instead of dots; also before the label. */
+  mark?: Mark;
   /** Dots without a line between them. */
   scatter?: boolean;
   /** Of the dots; absent: 3. */
@@ -46,6 +52,8 @@ const LEAST = { left: 56, right: 16 };
 const GAP = 10;
 const SIZE = 12;
 const LABEL_PITCH = 16;
+/** Of the mark before a label. */
+const MARK_ROOM = 12;
 
 type Scale = (value: number) => number;
 
@@ -62,7 +70,8 @@ function margins({ x, y, series, labels = [] }: Plot): { left: number; right: nu
   const left = GAP + roomFor(y.ticks.map(y.text), SIZE);
   const last = textWidth(x.text(x.ticks.at(-1) ?? x.max), SIZE) / 2;
   const named = [...series.map(labelOf), ...labels].filter((label) => label !== "");
-  const right = named.length > 0 ? GAP + roomFor(named, SIZE) : 0;
+  const marked = series.some(({ mark }) => mark !== undefined) ? MARK_ROOM : 0;
+  const right = named.length > 0 ? GAP + marked + roomFor(named, SIZE) : 0;
   return {
     left: Math.max(LEAST.left, left),
     right: Math.max(LEAST.right, right, Math.ceil(last)),
@@ -132,6 +141,18 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
 const inside = (axis: Axis, value: number): boolean =>
   Number.isFinite(value) && (!axis.log || value > 0);
 
+function markShapes(mark: Mark, x: number, y: number, colour: string, palette: Palette): Shape[] {
+  const { background } = palette;
+  if (mark === "dot") return [{ kind: "dot", x, y, radius: 3, fill: colour, stroke: background }];
+  if (mark === "ring") return [{ kind: "dot", x, y, radius: 3, fill: background, stroke: colour }];
+  const box = { x: x - 3, y: y - 3, width: 6, height: 6 };
+  if (mark === "square") return [{ kind: "rect", ...box, fill: colour }];
+  return [
+    { kind: "rect", ...box, fill: background },
+    { kind: "frame", ...box, stroke: colour, line: 1.5 },
+  ];
+}
+
 function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
   return plot.series.flatMap((series) => {
     const stroke = toneColour(palette, series.tone);
@@ -144,6 +165,10 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
     const shapes: Shape[] = series.scatter ? [] : [path];
     if (series.dots || series.scatter) {
       for (const [x, y] of points) {
+        if (series.mark) {
+          shapes.push(...markShapes(series.mark, x, y, stroke, palette));
+          continue;
+        }
         shapes.push({
           kind: "dot",
           x,
@@ -167,7 +192,7 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
       const { points, tone } = each;
       const end = points.findLast(([, y]) => inside(plot.y, y))?.[1] ?? plot.y.min;
       const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
-      return { text: labelOf(each), y, fill: toneColour(palette, tone) };
+      return { text: labelOf(each), y, fill: toneColour(palette, tone), mark: each.mark };
     })
     .sort((a, b) => a.y - b.y);
   labels.forEach((label, index) => {
@@ -179,7 +204,11 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
     label.y = Math.min(label.y, room);
     room = label.y - LABEL_PITCH;
   }
-  return labels.map((label) => ({ kind: "text", x, size: SIZE, anchor: "start", ...label }));
+  const indent = labels.some(({ mark }) => mark !== undefined) ? MARK_ROOM : 0;
+  return labels.flatMap(({ text, y, fill, mark }): Shape[] => [
+    ...(mark ? markShapes(mark, x + 3, y, fill, palette) : []),
+    { kind: "text", x: x + indent, y, text, size: SIZE, fill, anchor: "start" },
+  ]);
 }
 
 export function plotScene(plot: Plot, palette: Palette, width: number, height: number): Scene {

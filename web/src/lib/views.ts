@@ -22,7 +22,7 @@ export const VIEW_WORDS: Record<View, ViewWords> = {
   v: { tab: t`Values`, symbol: "V", title: t`What each word hands over` },
   scores: { tab: t`Scores`, symbol: "S", title: t`How well each query fits each key` },
   mask: { tab: t`Mask`, symbol: "M", title: t`Which words may be looked at` },
-  weights: { tab: t`Weights`, symbol: "P", title: t`How much each word looks at each other` },
+  weights: { tab: t`Weights`, symbol: "P", title: t`How much each word looks at every other` },
   output: { tab: t`Output`, symbol: "O", title: t`What each word has gathered` },
 };
 

@@ -68,6 +68,8 @@ export interface TaskWords {
   headsTitle: string;
   headsCaption: string;
   pictures: (look: Look) => Picture[];
+  /** Pictures of a layer: a row each. Absent: as many as fit. */
+  inLayer?: number;
   /** The picture to show until one is chosen. */
   favourite: (pictures: readonly Picture[], look: Look) => number;
   /** What a picture shows as a whole, and what a cell of it does. */

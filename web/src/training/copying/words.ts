@@ -63,6 +63,7 @@ export const copyingWords: TaskWords = {
   headsTitle: t`The heads as they form`,
   headsCaption: t`Rows: letters that look, columns: letters that are looked at. Until you choose a head it is the one that gives most to what followed last time.`,
   pictures,
+  inLayer: HEADS,
   favourite: (pictures, look) => {
     const scores = pictures.map((picture) => roleOf(picture, look).induction);
     return Math.max(0, scores.indexOf(Math.max(...scores)));
