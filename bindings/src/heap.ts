@@ -22,6 +22,9 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   readonly #glue: Glue;
   #crash: unknown;
   #closed = false;
+  /** Every buffer that views were made of: growth detaches the last one and makes another. */
+  readonly #buffers = new WeakSet<ArrayBufferLike>();
+  #latest: ArrayBufferLike | undefined;
   tensors = 0;
   bytes = 0;
   /** Frees tensors that were dropped without dispose(): a safety net, not a plan. */
@@ -34,6 +37,10 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  get usable(): boolean {
+    return !this.#closed && this.#crash === undefined;
   }
 
   report(): MemoryReport {
@@ -99,8 +106,13 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     return new TextDecoder().decode(text);
   }
 
+  /** Runs `work`, which gives something back to the module: of one that is spent there is nothing left. */
+  release(work: (glue: Glue) => unknown): void {
+    if (this.usable) this.call(work);
+  }
+
   free(pointer: number): void {
-    if (!this.#closed && this.#crash === undefined) this.call((glue) => glue._free(pointer));
+    this.release((glue) => glue._free(pointer));
   }
 
   /** Frees the memory of a tensor that was counted in `tensors` and `bytes`. */
@@ -113,7 +125,17 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   /** A view that is valid until the memory grows: take it, use it, drop it. */
   view(dtype: DType, pointer: number, length: number): DTypeArray {
     this.checkUsable();
-    return makeView(dtype, this.#glue.wasmMemory.buffer, pointer, length);
+    const { buffer } = this.#glue.wasmMemory;
+    if (buffer !== this.#latest) {
+      this.#latest = buffer;
+      this.#buffers.add(buffer);
+    }
+    return makeView(dtype, buffer, pointer, length);
+  }
+
+  /** Whether a buffer is, or was before it grew, the memory of the instance. */
+  owns(buffer: ArrayBufferLike): boolean {
+    return this.#buffers.has(buffer);
   }
 
   /** Ends the instance and its threads. */

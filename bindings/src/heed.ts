@@ -41,7 +41,7 @@ import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare, type Request } from "./request.js";
 import { type RowFunctions, rowFunctions } from "./rows.js";
-import type { TensorArgument } from "./source.js";
+import { detain, type TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
@@ -282,6 +282,7 @@ export class Heed {
   async reference(id: string, inputs: RunInputs, params?: RunParams): Promise<ReferenceResult> {
     this.#parts.heap.checkUsable();
     const request = prepare(this.#parts.registry, id, inputs, params, true);
+    for (const { source } of request.inputs) detain(source);
     return runReference(await this.#parts.loadReference(), request);
   }
 

@@ -344,10 +344,18 @@ function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Atten
   }
 }
 
+/** A cache that the module has already: a fork. Callers have no such object. */
+class Made {
+  constructor(
+    readonly sizes: Sizes,
+    readonly id: number,
+  ) {}
+}
+
 /** The class behind `heed.KvCache` of an instance. */
 export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheConstructor {
   const net = new FinalizationRegistry((id: number) => {
-    if (!heap.closed) heap.call((glue) => glue.cacheFree(id));
+    heap.release((glue) => glue.cacheFree(id));
   });
 
   class Cache implements KvCacheMembers {
@@ -355,10 +363,9 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
     readonly #id: number;
     #disposed = false;
 
-    /** `made` is the number of a cache that exists already: a fork. */
-    constructor(options: KvCacheOptions, made?: { sizes: Sizes; id: number }) {
+    constructor(options: KvCacheOptions, made?: unknown) {
       heap.checkUsable();
-      if (made !== undefined) {
+      if (made instanceof Made) {
         this.#sizes = made.sizes;
         this.#id = made.id;
       } else {
@@ -449,7 +456,7 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       });
       const fork = heap.callChecked((glue) => glue.cacheFork(id, [...from]));
       const sizes = { ...this.#sizes, batch: from.length };
-      return new Cache({} as KvCacheOptions, { sizes, id: fork }) as unknown as KvCache;
+      return new Cache({} as KvCacheOptions, new Made(sizes, fork)) as unknown as KvCache;
     }
 
     memory(): CacheMemory {
@@ -462,7 +469,7 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       if (this.#disposed) return;
       this.#disposed = true;
       net.unregister(this);
-      if (!heap.closed) heap.call((glue) => glue.cacheFree(this.#id));
+      heap.release((glue) => glue.cacheFree(this.#id));
     }
 
     // `using`, where the engine knows the symbol: typed by `WithDispose`.

@@ -16,7 +16,9 @@ function lazyReference(
   const { wasmUrl } = options;
   const own: LoadOptions = typeof wasmUrl === "function" ? { wasmUrl } : {};
   let loading: Promise<Heap<ReferenceGlue>> | undefined;
-  return () => {
+  return async () => {
+    // One that has crashed is of no use to later calls.
+    if ((await loading)?.usable === false) loading = undefined;
     loading ??= open<ReferenceGlue>("reference", own, platform, 1).then(
       (glue) => new Heap(glue),
       (error) => {

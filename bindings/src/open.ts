@@ -1,11 +1,13 @@
 import { checkWish, choose, chooseSingle } from "./choose.js";
-import { fail, HeedError } from "./errors.js";
+import { HeedError } from "./errors.js";
 import { detectFeatures } from "./features.js";
 import type { GlueFactory, MemoryGlue } from "./glue.js";
 import type { Choice } from "./heed.js";
-import type { LoadOptions, LoadProgress } from "./load_options.js";
+import type { LoadOptions } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { AnyPlatform, FileKey, WasmFile } from "./platform.js";
+import { progressOf } from "./progress.js";
+import { bytesOf } from "./source.js";
 import { VERSION } from "./version.js";
 import { BUILD_ID } from "./wasm/build_id.js";
 import { compileBytes, compileUrl } from "./wasm_file.js";
@@ -49,17 +51,6 @@ function isModule(given: unknown): given is WebAssembly.Module {
 }
 
 /** The caller's function, checked, and never in the way of loading. */
-function progressOf({ onProgress }: LoadOptions): ((progress: LoadProgress) => void) | undefined {
-  if (onProgress === undefined) return undefined;
-  if (typeof onProgress !== "function") fail("option", "onProgress", onProgress, "a function");
-  return (progress) => {
-    try {
-      onProgress(progress);
-    } catch {
-      // A progress bar that fails is no reason to have no heed.
-    }
-  };
-}
 
 async function compile(
   file: FileKey,
@@ -73,17 +64,14 @@ async function compile(
     return options.module;
   }
   if (options.wasmBinary !== undefined) {
-    const bytes = options.wasmBinary;
-    if (!ArrayBuffer.isView(bytes) && !(bytes instanceof ArrayBuffer)) {
+    const bytes = bytesOf("wasmBinary", options.wasmBinary);
+    if (bytes === undefined) {
       throw new HeedError("option", "wasmBinary: expected an ArrayBuffer or a Uint8Array");
     }
-    const view = ArrayBuffer.isView(bytes)
-      ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-      : new Uint8Array(bytes);
-    return compileBytes(view, "wasmBinary");
+    return compileBytes(bytes, "wasmBinary");
   }
   const { wasmUrl } = options;
-  const report = progressOf(options);
+  const report = progressOf(options.onProgress);
   if (wasmUrl === undefined) {
     const { bytes, url } = fileOf(file, platform);
     if (bytes !== undefined) return compileBytes(await bytes(), `heed-${file}.wasm`);

@@ -1,4 +1,4 @@
-import { HeedError } from "./errors.js";
+import { fail, HeedError } from "./errors.js";
 
 const POLARITY =
   "heed has two arguments instead of one mask: `keep` (booleans, true = may attend) and `bias` " +
@@ -64,16 +64,19 @@ export function checkNames(what: string, given: object, known: ReadonlySet<strin
   }
 }
 
-/** Throws unless `value` is an object with named fields (undefined counts as empty). */
+/** Whether all that an object says is in its own fields: not so in a Map, or with inherited fields. */
+export function isPlain(value: object): boolean {
+  const parent: object | null = Object.getPrototypeOf(value);
+  if (parent === null) return true;
+  // `Object.prototype`, of whatever frame.
+  return Object.getPrototypeOf(parent) === null && Object.keys(parent).length === 0;
+}
+
+/** Throws unless `value` is a plain object (undefined counts as empty): other fields would be ignored. */
 export function asRecord(what: string, value: unknown): Record<string, unknown> {
   if (value === undefined) return {};
-  if (
-    value === null ||
-    typeof value !== "object" ||
-    Array.isArray(value) ||
-    ArrayBuffer.isView(value)
-  ) {
-    throw new HeedError("option", `${what}: expected an object with named fields`);
+  if (value === null || typeof value !== "object" || !isPlain(value)) {
+    fail("option", what, value, "a plain object with named fields");
   }
   return value as Record<string, unknown>;
 }

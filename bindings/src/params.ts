@@ -49,8 +49,15 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   featureMod: "x > 0 ? x + 1 : exp(x)",
 };
 
+/** As long as an expression may be in C++: a longer text need not be copied into the module to be refused. */
+const LONGEST_EXPRESSION = 4096;
+
 function checkExpression(argument: string, value: unknown): string {
-  if (typeof value === "string") return value;
+  if (typeof value === "string") {
+    if (value.length <= LONGEST_EXPRESSION) return value;
+    const most = `at most ${LONGEST_EXPRESSION}`;
+    throw new HeedError("range", `${argument}: has ${value.length} characters, expected ${most}`);
+  }
   const what = typeof value === "function" ? "a function" : value;
   const example = EXAMPLES[argument] ?? "score - 0.5 * abs(qIndex - kvIndex)";
   return fail(

@@ -1,6 +1,6 @@
 import type { ResultOfKind, TensorKind } from "./attention.js";
 import { fail } from "./errors.js";
-import { execute } from "./execute.js";
+import { execute, inWordsOfJavaScript } from "./execute.js";
 import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
@@ -259,6 +259,8 @@ function checkWhole(argument: string, value: unknown): number {
 }
 
 /** The checked arguments of the bucket function of C++: position, causal, buckets, distance. */
+const T5_WORDS: ReadonlySet<string> = new Set(["num_buckets", "max_distance"]);
+
 function t5Arguments(relativePosition: unknown, given: unknown): [number, boolean, number, number] {
   const options = asRecord("options", given);
   checkNames("options", options, T5_NAMES);
@@ -309,7 +311,9 @@ export function positionsOf(heap: Heap<KernelGlue>, registry: Registry): Positio
     },
     t5Bucket: (relativePosition, options) => {
       const args = t5Arguments(relativePosition, options);
-      return heap.callChecked((glue) => glue.t5Bucket(...args));
+      return inWordsOfJavaScript({ words: T5_WORDS }, () =>
+        heap.callChecked((glue) => glue.t5Bucket(...args)),
+      );
     },
   };
 }

@@ -1,7 +1,11 @@
 import { fail, HeedError } from "./errors.js";
+import { isPlain } from "./option_names.js";
 import { handleOf, type Owner } from "./remote_handles.js";
 import type { Handle } from "./remote_messages.js";
 import { checkAttached } from "./source.js";
+
+/** Of arguments that are sent: options and lists in them are not deeper. */
+const MOST_LEVELS = 16;
 
 /** Which buffers of the arguments a call gives away. */
 export type Transfer = boolean | readonly ArrayBuffer[];
@@ -30,16 +34,33 @@ interface Extent {
 const lengthOf = (view: AnyView): number => view.length ?? view.byteLength;
 
 /** Elements of the kind that `view` has. */
-const viewLike = (view: AnyView, buffer: ArrayBuffer, offset: number, length: number) =>
-  new (view.constructor as ViewClass)(buffer, offset, length);
+function viewLike(view: AnyView, buffer: ArrayBuffer, offset: number, length: number) {
+  // A Buffer of Node is a Uint8Array with a constructor of another kind.
+  const kind = view instanceof Uint8Array ? Uint8Array : (view.constructor as ViewClass);
+  return new kind(buffer, offset, length);
+}
 
-/** Calls `visit` with every view in a value. */
-function visitViews(value: unknown, visit: (view: AnyView) => void): void {
-  if (value === null || typeof value !== "object") return;
+/** The fields of an object that can be sent. Of others with elements and a shape, those. */
+function fieldsOf(name: string, value: object): [string, unknown][] {
+  if (isPlain(value)) return Object.entries(value);
+  if (!("data" in value && "shape" in value)) {
+    fail("option", name, value, "a plain object with named fields");
+  }
+  const { data, shape } = value;
+  const dtype = "dtype" in value ? value.dtype : undefined;
+  return Object.entries({ data, shape, ...(dtype !== undefined && { dtype }) });
+}
+
+/** Calls `visit` with every view in a value, as deep as what is sent. */
+function visitViews(value: unknown, visit: (view: AnyView) => void, depth = 0): void {
+  if (value === null || typeof value !== "object" || depth > MOST_LEVELS) return;
+  const visitAll = (items: Iterable<unknown>) => {
+    for (const item of items) visitViews(item, visit, depth + 1);
+  };
   if (ArrayBuffer.isView(value)) visit(value);
-  else if (value instanceof Map) for (const item of value.values()) visitViews(item, visit);
-  else if (!Array.isArray(value)) for (const item of Object.values(value)) visitViews(item, visit);
-  else if (!isRow(value)) for (const item of value) visitViews(item, visit);
+  else if (value instanceof Map) visitAll(value.values());
+  else if (!Array.isArray(value)) visitAll(Object.values(value));
+  else if (!isRow(value)) visitAll(value);
 }
 
 /** Takes a buffer's memory over at once, where the engine can; else the message does. */
@@ -82,7 +103,13 @@ export class PackedArguments {
     this.#extents.set(view, { buffer, offset: byteOffset, length: lengthOf(view) });
   }
 
-  #pack(name: string, value: unknown): unknown {
+  #pack(name: string, value: unknown, depth = 0): unknown {
+    if (depth > MOST_LEVELS) {
+      throw new HeedError(
+        "option",
+        `${name}: nested deeper than ${MOST_LEVELS} levels, or in itself`,
+      );
+    }
     if (typeof value === "function" || typeof value === "symbol") {
       fail("option", name, value, "something that can be sent to a worker");
     }
@@ -96,13 +123,18 @@ export class PackedArguments {
     if (Array.isArray(value)) {
       return isRow(value)
         ? value.slice()
-        : value.map((item, n) => this.#pack(`${name}[${n}]`, item));
+        : value.map((item, n) => this.#pack(`${name}[${n}]`, item, depth + 1));
     }
     if (value instanceof Map) {
-      return new Map([...value].map(([key, item]) => [key, this.#pack(`${name}.${key}`, item)]));
+      return new Map(
+        [...value].map(([key, item]) => [key, this.#pack(`${name}.${key}`, item, depth + 1)]),
+      );
     }
     return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, this.#pack(`${name}.${key}`, item)]),
+      fieldsOf(name, value).map(([key, item]) => [
+        key,
+        this.#pack(`${name}.${key}`, item, depth + 1),
+      ]),
     );
   }
 

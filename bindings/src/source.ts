@@ -3,7 +3,7 @@ import { fail, HeedError } from "./errors.js";
 import { type HalfDType, isHalf } from "./half.js";
 import type { Heap, Scope } from "./heap.js";
 import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
-import { checkBytes, checkLength, checkShape } from "./shape.js";
+import { checkBytes, checkLength, checkShape, countElements } from "./shape.js";
 import { type HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
 
 /** Elements with a shape, as other libraries hand them out too. */
@@ -27,6 +27,8 @@ export interface Source {
   /** Present when the elements already live in the memory of the instance. */
   tensor?: HeapTensor;
   data?: DTypeArray;
+  /** Where a caller's array lay when it was read. */
+  place?: { readonly buffer: ArrayBufferLike; readonly byteOffset: number };
   /** The elements came as a Float16Array: results that follow it do too. */
   float16Array?: boolean;
 }
@@ -93,6 +95,20 @@ export function checkAttached(name: string, view: ArrayBufferView): void {
   }
 }
 
+/** The bytes of a file that a caller gave; undefined for anything else. */
+export function bytesOf(name: string, file: unknown): Uint8Array | undefined {
+  if (ArrayBuffer.isView(file)) {
+    checkAttached(name, file);
+    return new Uint8Array(file.buffer, file.byteOffset, file.byteLength);
+  }
+  if (!(file instanceof ArrayBuffer)) return undefined;
+  try {
+    return new Uint8Array(file);
+  } catch (cause) {
+    throw new HeedError("disposed", `${name}: it was transferred away (detached)`, { cause });
+  }
+}
+
 /** Converts plain numbers or booleans to the element type of the role. */
 function fromPlain(
   name: string,
@@ -123,11 +139,13 @@ function readTyped(name: string, view: ArrayBufferView, declared: unknown, readi
   checkAttached(name, view);
   const dtype = dtypeOf(name, view, declared);
   checkDType(name, dtype, reading);
-  if (dtype !== "float16" || className(view) !== "Float16Array") {
-    return { dtype, data: view as DTypeArray };
-  }
   const { buffer, byteOffset, byteLength } = view;
-  return { dtype, data: new Uint16Array(buffer, byteOffset, byteLength / 2), float16Array: true };
+  const place = { buffer, byteOffset };
+  if (dtype !== "float16" || className(view) !== "Float16Array") {
+    return { dtype, data: view as DTypeArray, place };
+  }
+  const data = new Uint16Array(buffer, byteOffset, byteLength / 2);
+  return { dtype, data, place, float16Array: true };
 }
 
 /** How to read plain numbers beside which the caller wrote `declared`. */
@@ -199,18 +217,38 @@ export function readSource(name: string, value: unknown, reading: Reading): Sour
   fail("option", name, value, "a Tensor, { data, shape } or nested arrays");
 }
 
+/**
+ * The elements as they are now. A view of the memory of `heap` is taken anew: it is detached when the
+ * memory has grown since. A buffer that has gone, or shrunk, is refused.
+ */
+function presentElements(source: Source, length: number, heap: Heap): DTypeArray {
+  const { name, dtype, tensor, data, place } = source;
+  if (tensor !== undefined) return tensor.elements;
+  if (place && heap.owns(place.buffer)) return heap.view(dtype, place.byteOffset, length);
+  const array = data as DTypeArray;
+  checkAttached(name, array);
+  if (array.length !== length) {
+    const sizes = `its array has ${array.length} elements now, and had ${length} when the call began`;
+    throw new HeedError("disposed", `${name}: ${sizes}`);
+  }
+  return array;
+}
+
 /** Address of the elements in `heap`; what is not there yet is copied into the scope. */
 export function place(source: Source, heap: Heap, scope: Scope): number {
-  const { name, tensor } = source;
+  const { name, dtype, tensor } = source;
   if (tensor !== undefined && tensor.heap === heap) return tensor.pointer(name);
-  const data = tensor === undefined ? (source.data as DTypeArray) : tensor.elements;
-  const { length } = data;
-  const pointer = scope.allocate(name, length * ELEMENT_BYTES[source.dtype]);
-  if (length > 0) {
-    checkAttached(name, data);
-    heap.view(source.dtype, pointer, length).set(data);
-  }
+  const length = countElements(source.shape);
+  const pointer = scope.allocate(name, length * ELEMENT_BYTES[dtype]);
+  if (length > 0) heap.view(dtype, pointer, length).set(presentElements(source, length, heap));
   return pointer;
+}
+
+/** Copies the elements out of the caller's hands, for a call that goes on later. */
+export function detain(source: Source): void {
+  source.data = elements(source).slice();
+  delete source.tensor;
+  delete source.place;
 }
 
 /** The elements of a source, wherever they are. */

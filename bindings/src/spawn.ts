@@ -1,6 +1,7 @@
 import { fail, HeedError } from "./errors.js";
 import type { LoadOptions } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
+import { progressOf } from "./progress.js";
 import { Client, type StartWorker } from "./remote_client.js";
 import type { RemoteHeed } from "./remote_heed.js";
 import type { SentOptions } from "./remote_messages.js";
@@ -65,14 +66,11 @@ export function makeSpawn(
   return async (options) => {
     const given = asRecord("spawn", options) as SpawnOptions;
     checkNames("spawn", given, NAMES);
-    const { worker, onProgress } = given;
+    const { worker } = given;
     if (worker !== undefined && typeof worker !== "function") {
       fail("option", "worker", worker, "a function that makes a Worker");
     }
-    if (onProgress !== undefined && typeof onProgress !== "function") {
-      fail("option", "onProgress", onProgress, "a function");
-    }
-    const client = new Client(start(worker), toSent(given), onProgress);
+    const client = new Client(start(worker), toSent(given), progressOf(given.onProgress));
     const { face, choice, ...facts } = await client.open();
     const constant = { ...facts, ...choice };
     const fields = face.fields.filter((name) => !(name in constant));

@@ -1,6 +1,9 @@
 import { fail, HeedError } from "./errors.js";
+import { inWordsOfJavaScript } from "./execute.js";
 import { type Heap, type MemoryReport, Scope } from "./heap.js";
 import type { Choice, Variant } from "./heed.js";
+import { snakeCase } from "./registry.js";
+import { bytesOf } from "./source.js";
 import type { TrainingGlue } from "./training_glue.js";
 import { modelOf, type TransformerModel } from "./training_model.js";
 import { readModelOptions, readParams, type TransformerOptions } from "./training_options.js";
@@ -37,15 +40,18 @@ export class Training {
     this.#heap.checkUsable();
     const row = readModelOptions(options);
     const [names, values] = readParams(options);
-    const id = this.#heap.callChecked((glue) => glue.modelNew(row, names, values));
+    const words = new Set(Object.keys(row).map(snakeCase));
+    const id = inWordsOfJavaScript({ words }, () =>
+      this.#heap.callChecked((glue) => glue.modelNew(row, names, values)),
+    );
     return modelOf(this.#heap, id);
   }
 
   /** A model that `save()` wrote; any other file is refused. Throws HeedError. */
   loadTransformer(file: ArrayBuffer | Uint8Array): TransformerModel {
     this.#heap.checkUsable();
-    const bytes = file instanceof ArrayBuffer ? new Uint8Array(file) : file;
-    if (!(bytes instanceof Uint8Array)) fail("option", "file", file, "a Uint8Array");
+    const bytes = bytesOf("file", file);
+    if (bytes === undefined) fail("option", "file", file, "a Uint8Array");
     const scope = new Scope(this.#heap);
     try {
       const pointer = scope.allocate("file", bytes.length);

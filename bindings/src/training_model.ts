@@ -218,7 +218,7 @@ class Model implements TransformerModelMembers {
   dispose(): void {
     if (this.disposed) return;
     this.#disposed = true;
-    this.#heap.call((glue) => glue.modelFree(this.#id));
+    this.#heap.release((glue) => glue.modelFree(this.#id));
   }
 
   #checkUsable(): void {

@@ -137,7 +137,10 @@ class Fields {
 
   text(name: string, otherwise: string): string {
     const value = this.#given[name] ?? otherwise;
-    if (typeof value !== "string") fail("option", name, value, "the id of a mechanism");
+    // Longer than any id: nothing that a message should repeat.
+    if (typeof value !== "string" || value.length > 64) {
+      fail("option", name, value, "the id of a mechanism");
+    }
     return value;
   }
 

@@ -1,3 +1,4 @@
+import { runInNewContext } from "node:vm";
 import { type Heed, load } from "heed";
 import { beforeAll, describe, expect, it } from "vitest";
 import { expectClose, expectError, expectRejection, randomData } from "./support.js";
@@ -262,6 +263,44 @@ describe("options", () => {
     ["keep", null],
   ])("refuses %s = %j", (name, value) => {
     expectError("option", [name], () => withOptions({ queryOffset: 0, [name]: value }));
+  });
+
+  it.each([
+    ["a Map", new Map([["causal", true]])],
+    ["inherited fields", Object.create({ causal: true })],
+    [
+      "a getter of a class",
+      new (class {
+        get causal() {
+          return true;
+        }
+      })(),
+    ],
+    ["a promise", Promise.resolve({ causal: true })],
+    ["a date", new Date(0)],
+    ["a list", [true]],
+  ])("refuses %s, whose fields would be ignored", (_, options) => {
+    expectError("option", ["options", "a plain object"], () => withOptions(options));
+  });
+
+  it("takes plain objects of any origin", () => {
+    const bare = Object.assign(Object.create(null), { causal: true, queryOffset: 0 });
+    expect(() => withOptions(bare)).not.toThrow();
+    expect(() => withOptions(JSON.parse('{ "causal": true, "queryOffset": 0 }'))).not.toThrow();
+    expect(() => withOptions(runInNewContext("({ causal: true, queryOffset: 0 })"))).not.toThrow();
+  });
+
+  it("refuses an expression that is too long before it is copied", () => {
+    const scoreMod = "1".repeat(2 ** 28);
+    const before = heed.memory().heapBytes;
+    expectError("range", ["scoreMod", "268435456", "4096"], () => withOptions({ scoreMod }));
+    expect(heed.memory().heapBytes).toBe(before);
+  });
+
+  it("names options of single numbers as JavaScript does", () => {
+    expectError("range", ["numBuckets"], () =>
+      heed.t5Bucket(1, { direction: "causal", numBuckets: -1 }),
+    );
   });
 
   it("refuses values that no message can serialise", () => {

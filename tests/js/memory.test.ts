@@ -91,6 +91,7 @@ describe("a trapped instance", () => {
   it("says crashed from then on, and load() gives a new one", async () => {
     const { glue, heed } = await openModule();
     const tensor = heed.tensor(q.data, q.shape);
+    const cache = new heed.KvCache({ batch: 1, numKvHeads: 1, headDim: 2 });
     const trap = new WebAssembly.RuntimeError("unreachable");
     glue.run = () => {
       throw trap;
@@ -99,6 +100,7 @@ describe("a trapped instance", () => {
     expectError("crashed", ["load()"], () => heed.attention(q, q, q));
     expectError("crashed", [], () => heed.tensor([1], [1]));
     expectError("crashed", [], () => tensor.data);
+    cache.dispose();
     tensor.dispose();
     heed.dispose();
     const fresh = await load({ threads: 1 });

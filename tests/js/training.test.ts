@@ -170,9 +170,14 @@ describe("heed/training", () => {
     expectError("option", ["vocabulary"], make({}));
     expectError("range", ["vocabulary", "-1"], make({ vocabulary: -1 }));
     expectError("option", ["embed_dim", "embedDim"], make({ ...OPTIONS, embed_dim: 8 }));
-    expectError("range", ["multiple of num_heads"], make({ ...OPTIONS, numHeads: 5 }));
+    expectError("range", ["embedDim", "multiple of numHeads"], make({ ...OPTIONS, numHeads: 5 }));
     expectError("option", ["norm", '"rms"'], make({ ...OPTIONS, norm: "batch" }));
     expectError("option", ["nonsense"], make({ ...OPTIONS, mechanism: "nonsense" }));
+    const long = (make: () => unknown) => {
+      expect(make).toThrow(/mechanism/);
+      expect(make).not.toThrow(/x{100}/);
+    };
+    long(make({ ...OPTIONS, mechanism: "x".repeat(1e6) }));
     expectError("unsupported", ["reformer"], make({ ...OPTIONS, mechanism: "reformer" }));
     expectError("range", ["ropeBase"], make({ ...OPTIONS, ropeBase: Number.NaN }));
     expectError("option", ["params.windowLeft"], make({ ...OPTIONS, params: { windowLeft: {} } }));

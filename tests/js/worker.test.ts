@@ -238,6 +238,41 @@ describe("an AbortSignal", () => {
   });
 });
 
+describe("what cannot be sent", () => {
+  it("is refused by name, also where its fields would be lost", async () => {
+    const cyclic: Record<string, unknown> = { causal: true };
+    cyclic.captured = cyclic;
+    const call = (options: unknown) => () => heed.attention(q, k, v, options as never);
+    await expectRejection("option", ["argument 4", "in itself"], call(cyclic));
+    await expectRejection("option", ["plain object"], call(Object.create({ causal: true })));
+    await expectRejection("option", ["plain object"], call(new Map([["causal", true]])));
+  });
+
+  it("is not a tensor of another kind, nor a Buffer", async () => {
+    const { data, shape } = q;
+    const foreign = new (class {
+      get data() {
+        return data;
+      }
+      get shape() {
+        return shape;
+      }
+    })();
+    const keep = { data: Buffer.alloc(33 * 47, 1), shape: [33, 47] };
+    const { output } = await heed.attention(foreign, k, v, { keep });
+    expect(output.data).toEqual(here.attention(q, k, v).output.data);
+  });
+
+  it("is no progress bar that fails", async () => {
+    const onProgress = () => {
+      throw new Error("no bar");
+    };
+    const another = await spawn({ ...ONE, onProgress });
+    expect((await another.attention(q, k, v)).output.shape).toEqual([1, 2, 33, 8]);
+    await another.dispose();
+  });
+});
+
 describe("a worker that ends", () => {
   it("rejects the call that ran with `crashed`; the next call has a new one", async () => {
     const { workers, heed } = await spawnWatched();
