@@ -203,7 +203,7 @@ export async function openBest<Instance>(
   const given = asRecord("load", options) as LoadOptions;
   checkNames("load", given, NAMES);
   const { wasmUrl, wasmBinary, module } = given;
-  progressOf(given);
+  progressOf(given.onProgress);
   const ownFile =
     module !== undefined ||
     wasmBinary !== undefined ||
