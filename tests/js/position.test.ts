@@ -188,6 +188,6 @@ describe("t5Bucket", () => {
     const t5 = heed.t5Bucket.bind(heed) as unknown as (p: unknown, options?: unknown) => unknown;
     expectError("option", ["direction"], () => t5(0));
     expectError("range", ["relativePosition"], () => t5(0.5, { direction: "causal" }));
-    expectError("range", ["num_buckets"], () => t5(0, { direction: "causal", numBuckets: 1 }));
+    expectError("range", ["numBuckets"], () => t5(0, { direction: "causal", numBuckets: 1 }));
   });
 });
