@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -82,8 +83,13 @@ inline emscripten::val Failure(const char* code, const char* message) {
   return failure;
 }
 
+inline emscripten::val OutOfMemory() {
+  return Failure("memory", "the WebAssembly memory has no room for the scratch of this call");
+}
+
 // Returns what `body` returns, or a Failure when it throws. Exceptions must not reach JavaScript:
-// there they would be indistinguishable from a trap.
+// there they would be indistinguishable from a trap. What was caught leaves the instance usable, so
+// no Failure says "crashed".
 template <typename Body>
 emscripten::val Guarded(Body&& body) {
   try {
@@ -91,9 +97,11 @@ emscripten::val Guarded(Body&& body) {
   } catch (const Error& error) {
     return Failure(ErrorCodeName(error.code()), error.what());
   } catch (const std::bad_alloc&) {
-    return Failure("memory", "the WebAssembly memory has no room for the scratch of this call");
+    return OutOfMemory();
+  } catch (const std::length_error&) {  // more elements than a vector could ever hold
+    return OutOfMemory();
   } catch (const std::exception& error) {
-    return Failure("crashed", error.what());
+    return Failure("unsupported", (std::string("an internal error: ") + error.what()).c_str());
   }
 }
 

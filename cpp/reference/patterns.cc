@@ -116,6 +116,7 @@ std::vector<int64_t> ReadWholes(const Request& request, const char* name, int64_
   } else {
     numbers = {*ReadNumber(request, name)};
   }
+  if (numbers.empty()) throw Error(ErrorCode::kShape, std::string(name) + " has no values");
   std::vector<int64_t> wholes;
   for (const double number : numbers) {
     wholes.push_back(WholeNumber(number, name));

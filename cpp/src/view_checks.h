@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,17 @@ std::string ShapeText(const Extents& shape);
 std::string NumberText(double value);
 
 void CheckFinite(std::string_view name, double value);
+
+// A scale as float32, finite there as well, and 0 only when it is given as 0.
+float CheckScale(double scale);
+
+// One of the values of an enum, which count from 0 to `last`.
+template <typename Enum>
+void CheckEnum(std::string_view name, Enum value, Enum last) {
+  const int number = static_cast<int>(value), most = static_cast<int>(last);
+  if (number >= 0 && number <= most) return;
+  Fail(ErrorCode::kOption, "{} = {}; its enum has values from 0 to {}", {name, number, most});
+}
 
 // Extents are not negative, their product and the farthest element can be addressed.
 void CheckExtents(std::string_view name, const Extents& shape, const Extents& strides,
@@ -52,13 +64,15 @@ void CheckStored(std::string_view name, const StoredTensor& tensor);
 void CheckOutput(std::string_view name, const StoredOutput& view, const Extents& expected,
                  std::string_view meaning);
 
-// The memory that a view spans, for CheckNoAlias.
+// The memory of a view, for CheckNoAlias.
 struct ViewSpan {
   const void* start;  // the first element
   uintptr_t low;      // lowest address
   uintptr_t high;     // one past the highest
   bool empty;
-  bool dense;  // every byte in between belongs to the view
+  int64_t element_bytes;
+  Extents shape;
+  Extents byte_strides;  // 0 where the extent is 1
 };
 
 ViewSpan SpanOf(const void* data, const Extents& shape, const Extents& strides,
@@ -68,9 +82,16 @@ template <typename T>
 ViewSpan SpanOf(const TensorView<T>& view) {
   return SpanOf(view.data, view.shape, view.strides, sizeof(T));
 }
+template <typename T>
+ViewSpan SpanOf(std::span<T> values) {
+  return SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
+                sizeof(T));
+}
 ViewSpan SpanOf(const StoredTensor& tensor);
 ViewSpan SpanOf(const StoredOutput& tensor);
 
+// Throws unless the output shares no byte with the other view. Views that interleave pass (q, k, v
+// and output as parts of one packed buffer); only odd strides can hide what is shared.
 void CheckNoAlias(std::string_view name, const ViewSpan& output, std::string_view other,
                   const ViewSpan& input);
 

@@ -203,7 +203,7 @@ struct AttentionOptions {
 
   // Factor on the score. Absent = the score's default, divided by sqrt(1 + terms) for kSpan and
   // kLogSpan, where `terms` counts relative_keys and relative_queries (DeBERTa). 0 and negative are
-  // legal, non-finite is not. Refused with Normalize::kKernelSum (use width).
+  // legal, what becomes inf or 0 as float32 is not. Refused with Normalize::kKernelSum (use width).
   std::optional<double> scale;
 
   // cap * tanh(s / cap), after scale, before bias and keep. > 0 and finite; absent = off.
@@ -343,7 +343,7 @@ inline constexpr int64_t kAttentionTileKeys = 256;
 // Empty row  (no key kept) output 0, weights 0, lse -inf. What is not kept cannot matter: NaN or
 //          Inf in masked keys, values, bias or padding never reaches a row that does not see it.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
-// Accuracy kAttentionMaxError, against heed/reference.h.
+// Accuracy kAttentionMaxError, against heed/reference.h. Sums overflow from |v| = FLT_MAX / kv_len.
 // Cost     2 * num_heads * q_len * kv_len * (head_dim + head_dim_v) FLOPs per batch entry, less
 //          what causal, window and lengths leave out, and whole panels of keys (8 to 32) that keep
 //          and patterns hide from a few neighbouring rows. Allocates O((head_dim + head_dim_v) *

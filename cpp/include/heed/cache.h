@@ -73,7 +73,7 @@ struct KvCacheMemory {
 // Not thread-safe: one call at a time on one cache; forks are independent of each other.
 class KvCache {
  public:
-  // Throws Error(kRange | kDType | kShape) naming the option. Allocates no blocks.
+  // Throws Error(kRange | kDType | kShape | kOption | kUnsupported | kMemory). Allocates no blocks.
   explicit KvCache(const KvCacheOptions& options);
   ~KvCache();
   KvCache(KvCache&&) noexcept;

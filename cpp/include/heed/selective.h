@@ -232,9 +232,9 @@ struct SinkhornOptions {
   // Tokens at or beyond the length do not exist: never read, their rows are empty. Empty = len,
   // else [batch] values in [0, len].
   std::span<const int32_t> key_lengths;
-  int64_t key_block = 64;     // tokens of a block, >= 1; the last one may be shorter
-  int64_t iterations = 8;     // of balancing, 1 to 1000
-  double temperature = 0.75;  // > 0 and finite: small ones sort sharply
+  int64_t key_block = 64;          // tokens of a block, >= 1; the last one may be shorter
+  int64_t sort_iterations = 8;     // of balancing, 1 to 1000
+  double sort_temperature = 0.75;  // > 0 and finite: small ones sort sharply
   // What the matrix is balanced from, [batch, num_heads, blocks, blocks]: row n says which blocks
   // of keys should come to block n; -inf never. Absent = scale * mean query of block n . mean key
   // of block m, or causal its first query.
@@ -243,7 +243,8 @@ struct SinkhornOptions {
 
 // Sinkhorn attention: blocks of keys and values are sorted by a soft permutation, and every block
 // of queries attends to the block that came to its place and to its own.
-//   R = exp(logits / temperature), rows and columns divided by their sums, `iterations` times,
+//   R = exp(logits / sort_temperature), rows and columns divided by their sums, `sort_iterations`
+//       times,
 //   sorted[n] = sum_m R[n, m] block[m],  o = attention over [sorted[n]; block[n]].
 // A last block that is not whole is not sorted anywhere. With `causal` only blocks before n come to
 // block n, sums are over these, and those of a column over rows up to n: nothing looks ahead, if

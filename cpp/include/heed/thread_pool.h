@@ -43,7 +43,7 @@ class ThreadPool {
 };
 
 // Makes a pool of `num_threads` >= 1 workers, the calling thread among them. Throws Error(kRange)
-// for a number below 1, Error(kMemory) if threads cannot be started.
+// for a number below 1, Error(kMemory) if threads cannot be started. A fork()ed child runs alone.
 std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads);
 
 // The pool used when none is given: one worker per hardware thread, started on first use.

@@ -22,6 +22,9 @@ namespace heed {
 // Options  as of Attention(), each within its sequence: query_offset At(t) puts query 0 of every
 //          sequence at its key t, End() the last query at the last key, PerBatch() has one number
 //          a sequence; needed when positions matter and some sequence has unequal lengths.
+//          An absent sigmoid_bias is -log(keys of the sequence). User functions are shown the
+//          pairs of one sequence at a time: PairTile::batch is its number, queries, keys and
+//          positions count from its first token. Dropout draws by the place in the packed tensors.
 //          key_lengths, keep and bias are refused.
 // Empty row  Queries behind the last offset, and sequences without keys: output 0, lse -inf.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.

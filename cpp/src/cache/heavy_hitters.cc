@@ -56,19 +56,26 @@ std::vector<int32_t> Competing(const HeadTokens& held, int64_t sinks, int64_t re
   return slots;
 }
 
-// Forgets the tokens with the smallest sums, of equal ones the later; others move into their slots.
-void ForgetInHead(const BlockLayout& layout, const HeadTokens& held, std::vector<int32_t> competing,
-                  int64_t count) {
+// The slots whose tokens have the smallest sums, of equal ones the later, ascending.
+std::vector<int32_t> Lightest(const HeadTokens& held, std::vector<int32_t> competing,
+                              int64_t count) {
   const auto last = competing.begin() + count;
   std::nth_element(competing.begin(), last - 1, competing.end(), [&](int32_t a, int32_t b) {
     const double x = held.sum(a), y = held.sum(b);
     return x != y ? x < y : held.token(a) > held.token(b);
   });
-  HeapSort(competing.begin(), last);
-  const int64_t slots = held.sequence.slots(), left = slots - count;
+  competing.resize(static_cast<size_t>(count));
+  HeapSort(competing.begin(), competing.end());
+  return competing;
+}
+
+// The last tokens move into the slots of those that go.
+void FillHoles(const BlockLayout& layout, const HeadTokens& held,
+               const std::vector<int32_t>& holes) {
+  const int64_t left = held.sequence.slots() - static_cast<int64_t>(holes.size());
   int64_t from = left;
-  for (auto hole = competing.begin(); hole != last && *hole < left; ++hole) {
-    while (std::binary_search(competing.begin(), last, static_cast<int32_t>(from))) ++from;
+  for (auto hole = holes.begin(); hole != holes.end() && *hole < left; ++hole) {
+    while (std::binary_search(holes.begin(), holes.end(), static_cast<int32_t>(from))) ++from;
     CopySlot(layout, held.sequence, held.head, from, *hole);
     held.sequence.tokens[held.At(*hole)] = held.token(from);
     held.sequence.sums[held.At(*hole)] = held.sum(from);
@@ -104,28 +111,43 @@ void AddWeights(const TensorView<float>& weights, const KvCache::State& state) {
 
 }  // namespace
 
-void ForgetTokens(const KvCache::State& state, Sequence& sequence) {
+Forgetting ChooseForgotten(const KvCache::State& state, Sequence& sequence) {
   const KvCacheOptions& o = state.options;
   const int64_t recent_begin = sequence.length - (o.window - 1);
-  int64_t forgotten = 0;
+  Forgetting forgetting;
   for (int64_t h = 0; h < o.num_kv_heads; ++h) {
     const HeadTokens held = {sequence, h, o.num_kv_heads};
     std::vector<int32_t> competing = Competing(held, o.sinks, recent_begin);
     const int64_t count = static_cast<int64_t>(competing.size()) - o.heavy_hitters;
-    if (count <= 0) return;  // heads hold equally many tokens
-    if (h == 0) OwnBlocks(state.layout, sequence);
-    ForgetInHead(state.layout, held, std::move(competing), count);
-    forgotten = count;
+    if (count <= 0) return forgetting;  // heads hold equally many tokens
+    forgetting.slots.push_back(Lightest(held, std::move(competing), count));
+    forgetting.count = count;
   }
-  sequence.dropped += forgotten;
+  OwnBlocks(state.layout, sequence);
+  return forgetting;
+}
+
+void ForgetTokens(const KvCache::State& state, const Forgetting& forgetting,
+                  Sequence& sequence) noexcept {
+  if (forgetting.count == 0) return;
+  const int64_t heads = state.options.num_kv_heads, size = state.layout.block_size;
+  for (int64_t h = 0; h < heads; ++h) {
+    FillHoles(state.layout, {sequence, h, heads}, forgetting.slots[static_cast<size_t>(h)]);
+  }
+  sequence.dropped += forgetting.count;
   const int64_t slots = sequence.slots();
-  sequence.tokens.resize(static_cast<size_t>(slots * o.num_kv_heads));
-  sequence.sums.resize(static_cast<size_t>(slots * o.num_kv_heads));
-  const int64_t size = state.layout.block_size;
+  sequence.tokens.resize(static_cast<size_t>(slots * heads));
+  sequence.sums.resize(static_cast<size_t>(slots * heads));
   sequence.blocks.resize(static_cast<size_t>((slots + size - 1) / size));
 }
 
-void NoteTokens(const KvCache::State& state, int64_t count, Sequence& sequence) {
+void ReserveTokens(const KvCache::State& state, int64_t slots, Sequence& sequence) {
+  const size_t count = static_cast<size_t>(slots * state.options.num_kv_heads);
+  if (count > sequence.tokens.capacity()) sequence.tokens.reserve(2 * count);
+  if (count > sequence.sums.capacity()) sequence.sums.reserve(2 * count);
+}
+
+void NoteTokens(const KvCache::State& state, int64_t count, Sequence& sequence) noexcept {
   for (int64_t token = sequence.length; token < sequence.length + count; ++token) {
     sequence.tokens.insert(sequence.tokens.end(), static_cast<size_t>(state.options.num_kv_heads),
                            token);

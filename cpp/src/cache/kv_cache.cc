@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -72,7 +73,8 @@ KvCacheOptions Complete(KvCacheOptions o) {
     Fail(ErrorCode::kOption, "sinks = {} needs a window: without one every token stays visible",
          {o.sinks});
   }
-  if (o.dtype == DType::kFloat64 || o.dtype == DType::kInt32 || o.dtype == DType::kUint8) {
+  if (o.dtype != DType::kFloat32 && o.dtype != DType::kFloat16 && o.dtype != DType::kBFloat16 &&
+      o.dtype != DType::kInt8 && o.dtype != DType::kFloat8E4M3) {
     Fail(ErrorCode::kDType, "dtype = {}; expected float32, float16, bfloat16, int8 or float8_e4m3",
          {DTypeName(o.dtype)});
   }
@@ -104,20 +106,23 @@ void CopyTokens(const BlockLayout& l, const Block& from, const Block& to, int64_
               static_cast<size_t>(l.bounds_bytes()));
 }
 
-// The blocks that an append writes to, made before anything changes.
+// What an append forgets and the blocks that it writes to, made before anything changes.
 struct Growth {
   int64_t tokens = 0;
   int64_t first_block = 0;
   std::vector<std::shared_ptr<Block>> blocks;
+  Forgetting forgetting;
 };
 
-Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t tokens) {
+Growth Grow(const KvCache::State& state, Sequence& sequence, int64_t tokens) {
   const BlockLayout& layout = state.layout;
   Growth growth;
   growth.tokens = tokens;
-  growth.first_block = sequence.slots() / layout.block_size;
   if (tokens == 0) return growth;
-  const int64_t end = BlockCount(sequence.slots() + tokens, layout.block_size);
+  if (state.weighs()) growth.forgetting = ChooseForgotten(state, sequence);
+  const int64_t slots = sequence.slots() - growth.forgetting.count;
+  growth.first_block = slots / layout.block_size;
+  const int64_t end = BlockCount(slots + tokens, layout.block_size);
   for (int64_t n = growth.first_block; n < end; ++n) {
     const bool listed = n < static_cast<int64_t>(sequence.blocks.size());
     const std::shared_ptr<Block> old = listed ? sequence.blocks[static_cast<size_t>(n)] : nullptr;
@@ -129,9 +134,13 @@ Growth Grow(const KvCache::State& state, const Sequence& sequence, int64_t token
     growth.blocks.push_back(std::make_shared<Block>(layout));
     // An evicted block leaves nothing to copy.
     if (old != nullptr) {
-      CopyTokens(layout, *old, *growth.blocks.back(), sequence.slots() % layout.block_size);
+      CopyTokens(layout, *old, *growth.blocks.back(), slots % layout.block_size);
     }
   }
+  if (state.weighs()) ReserveTokens(state, slots + tokens, sequence);
+  // Twice what is needed: reserving exactly would copy the table at every block.
+  const size_t blocks = static_cast<size_t>(end);
+  if (blocks > sequence.blocks.capacity()) sequence.blocks.reserve(2 * blocks);
   return growth;
 }
 
@@ -171,6 +180,19 @@ void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
   if (last > first) sequence.evicted = last * size;
 }
 
+// Runs what allocates no more than tables.
+template <typename Body>
+void WithMemory(const Body& body) {
+  constexpr const char* kMessage = "could not allocate the bookkeeping of a cache";
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    Fail(ErrorCode::kMemory, kMessage);
+  } catch (const std::length_error&) {
+    Fail(ErrorCode::kMemory, kMessage);
+  }
+}
+
 void CheckSequence(const KvCache::State& state, int64_t sequence) {
   if (sequence < 0 || sequence >= state.options.batch) {
     Fail(ErrorCode::kRange, "sequence = {}; the cache has {}", {sequence, state.options.batch});
@@ -206,10 +228,13 @@ void CheckAppend(const KvCache::State& state, const StoredTensor& k, const Store
 
 }  // namespace
 
-KvCache::KvCache(const KvCacheOptions& options) : state_(std::make_unique<State>()) {
-  state_->options = Complete(options);
-  state_->layout = MakeLayout(state_->options);
-  state_->sequences.resize(static_cast<size_t>(state_->options.batch));
+KvCache::KvCache(const KvCacheOptions& options) {
+  WithMemory([&] {
+    state_ = std::make_unique<State>();
+    state_->options = Complete(options);
+    state_->layout = MakeLayout(state_->options);
+    state_->sequences.resize(static_cast<size_t>(state_->options.batch));
+  });
 }
 KvCache::KvCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
 KvCache::~KvCache() = default;
@@ -258,26 +283,20 @@ void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
   const KvCacheOptions& o = state_->options;
   std::vector<Growth> growths;
   std::vector<float> converted;
-  try {
+  WithMemory([&] {
     converted.resize(static_cast<size_t>(std::max(o.head_dim, o.head_dim_v)));
     for (int64_t b = 0; b < o.batch; ++b) {
       Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
       const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
-      if (state_->weighs() && tokens > 0) ForgetTokens(*state_, sequence);
       growths.push_back(Grow(*state_, sequence, tokens));
-      const size_t end =
-          static_cast<size_t>(growths.back().first_block) + growths.back().blocks.size();
-      // Twice what is needed: reserving exactly would copy the table at every block.
-      if (end > sequence.blocks.capacity()) sequence.blocks.reserve(2 * end);
     }
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the bookkeeping of a cache");
-  }
+  });
   const BlockLayout& layout = state_->layout;
   for (int64_t b = 0; b < o.batch; ++b) {
     Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
     Growth& growth = growths[static_cast<size_t>(b)];
     if (growth.tokens == 0) continue;
+    ForgetTokens(*state_, growth.forgetting, sequence);
     sequence.blocks.resize(static_cast<size_t>(growth.first_block) + growth.blocks.size());
     std::move(growth.blocks.begin(), growth.blocks.end(),
               sequence.blocks.begin() + growth.first_block);
@@ -322,23 +341,24 @@ void KvCache::Rewind(int64_t sequence, int64_t length) {
 KvCache KvCache::Fork(std::span<const int64_t> sequences) const {
   CheckAtLeast("batch of the fork", static_cast<int64_t>(sequences.size()), 1);
   for (const int64_t sequence : sequences) CheckSequence(*state_, sequence);
-  try {
-    auto state = std::make_unique<State>();
+  std::unique_ptr<State> state;
+  WithMemory([&] {
+    state = std::make_unique<State>();
     state->options = state_->options;
     state->options.batch = static_cast<int64_t>(sequences.size());
     state->layout = state_->layout;
     for (const int64_t sequence : sequences) {
       state->sequences.push_back(state_->sequences[static_cast<size_t>(sequence)]);
     }
-    return KvCache(std::move(state));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the bookkeeping of a cache");
-  }
+  });
+  return KvCache(std::move(state));
 }
 
 KvCache KvCache::Fork() const {
   std::vector<int64_t> all;
-  for (int64_t b = 0; b < state_->options.batch; ++b) all.push_back(b);
+  WithMemory([&] {
+    for (int64_t b = 0; b < state_->options.batch; ++b) all.push_back(b);
+  });
   return Fork(all);
 }
 

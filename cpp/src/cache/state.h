@@ -108,11 +108,20 @@ const float* FloatRow(const StoredTensor& from, int64_t b, int64_t h, int64_t i,
 void BoundPages(const BlockLayout& layout, const Sequence& sequence, int64_t begin, int64_t end,
                 float* row);
 
-// With heavy hitters, before more is appended: leaves sinks, the last window - 1 tokens and the
-// heaviest others. Throws Error(kMemory).
-void ForgetTokens(const KvCache::State& state, Sequence& sequence);
-// The next `count` tokens take the slots behind all others.
-void NoteTokens(const KvCache::State& state, int64_t count, Sequence& sequence);
+// With heavy hitters, before more is appended: the slots of each head whose tokens go, equally
+// many, ascending. Sinks, the last window - 1 tokens and the heaviest others stay.
+struct Forgetting {
+  int64_t count = 0;
+  std::vector<std::vector<int32_t>> slots;
+};
+// Makes blocks that slots will move in the sequence's own; what it holds does not change. Throws
+// Error(kMemory), std::bad_alloc.
+Forgetting ChooseForgotten(const KvCache::State& state, Sequence& sequence);
+void ForgetTokens(const KvCache::State& state, const Forgetting& forgetting,
+                  Sequence& sequence) noexcept;
+// The next `count` tokens take the slots behind all others, for which there is room.
+void ReserveTokens(const KvCache::State& state, int64_t slots, Sequence& sequence);
+void NoteTokens(const KvCache::State& state, int64_t count, Sequence& sequence) noexcept;
 
 // Decodes some queries from `first` on with their weights over slots, and adds these to the sums.
 using DecodeRows =

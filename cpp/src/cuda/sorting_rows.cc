@@ -100,8 +100,7 @@ class SinkhornSteps {
         o_(request.options),
         p_(ValidateInputsForDevice(StoredTensor(r_.q), StoredTensor(r_.k), StoredTensor(r_.v),
                                    AttentionOf(o_), false)) {
-    // A block beyond all tokens is one that no length fills.
-    const int64_t size = std::min(o_.key_block, p_.q_len + 1);
+    const int64_t size = BlockTokens(o_, p_.q_len);
     rules_.lengths = SendRules(steps, p_).lengths;
     rules_.causal = o_.causal;
     rules_.batch = Narrow(p_.batch);
@@ -141,8 +140,8 @@ class SinkhornSteps {
     params.means = steps_.AllocateArray<double>(
         {p_.batch, p_.num_heads, 2 * int64_t{rules_.blocks}, p_.head_dim});
     params.scale = o_.scale.value_or(1 / std::sqrt(static_cast<double>(p_.head_dim)));
-    params.temperature = o_.temperature;
-    params.iterations = o_.iterations;
+    params.temperature = o_.sort_temperature;
+    params.iterations = o_.sort_iterations;
     params.width = Narrow(p_.head_dim);
     steps_.Run(params);
   }

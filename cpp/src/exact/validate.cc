@@ -198,8 +198,7 @@ void CheckAliases(const AttentionProblem& p) {
   check("q", SpanOf(p.q));
   check("k", SpanOf(p.k));
   check("v", SpanOf(p.v));
-  check("bias", SpanOf(p.options.bias));
-  for (const NamedView& tensor : ScoreTensors(p.options)) check(tensor.name, SpanOf(*tensor.view));
+  ForEachSpan(p.options, check);
   for (const NamedSpan& output : written) {
     for (const NamedSpan* other = written; !output.span.empty && other != &output; ++other) {
       if (!other->span.empty) CheckNoAlias(output.name, output.span, other->name, other->span);
@@ -218,6 +217,7 @@ void CheckOutputs(const AttentionProblem& p) {
   }
   if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
   if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
+  CheckEnum("score_stage", out.score_stage, ScoreStage::kBiased);
   CheckTiles(p);
   CheckAliases(p);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "heed/error.h"
+#include "src/exact/normalize/sigmoid_bias.h"
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
 #include "src/message.h"
@@ -99,14 +100,16 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs) {
 
 void CheckNormalize(AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
+  CheckEnum("normalize", o.normalize, Normalize::kCope);
+  CheckEnum("kernel", o.kernel, Kernel::kConstant);
   if (o.normalize == Normalize::kKernelSum) CheckKernelSum(p);
   CheckDenominator(o, wants_lse);
   CheckCopeTable(p);
   if (o.top_k < 1) {
     Fail(ErrorCode::kRange, "top_k = {}; it must be at least 1", {o.top_k});
   }
-  p.sigmoid_bias = static_cast<float>(
-      o.sigmoid_bias.value_or(-std::log(std::max(1.0, static_cast<double>(p.kv_len)))));
+  p.sigmoid_bias =
+      o.sigmoid_bias ? static_cast<float>(*o.sigmoid_bias) : DefaultSigmoidBias(p.kv_len);
   CheckFinite("sigmoid_bias", p.sigmoid_bias);
   CheckFinite("length_power", o.length_power);
   CheckDropout(o.dropout, {p.batch, p.num_heads, p.q_len, p.kv_len});

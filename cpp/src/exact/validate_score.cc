@@ -28,18 +28,16 @@ float DefaultScale(const AttentionProblem& p) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(terms * p.head_dim)));
 }
 
-void CheckScale(AttentionProblem& p) {
+void SetScale(AttentionProblem& p) {
   const AttentionOptions& o = p.options;
   if (!o.scale.has_value()) {
     p.scale = DefaultScale(p);
     return;
   }
-  CheckFinite("scale", *o.scale);
+  p.scale = CheckScale(*o.scale);
   if (o.normalize == Normalize::kKernelSum) {
     Fail(ErrorCode::kUnsupported, "scale is not used by kernel sums; set width instead");
   }
-  p.scale = static_cast<float>(*o.scale);
-  CheckFinite("scale (as float32)", p.scale);
 }
 
 void CheckPositive(std::string_view name, float value) {
@@ -170,6 +168,7 @@ void CheckRelativeTable(AttentionProblem& p, const char* name, const TensorView<
 
 void CheckRelative(AttentionProblem& p) {
   const AttentionOptions& o = p.options;
+  CheckEnum("relative_rows", o.relative_rows, RelativeRows::kLogSpan);
   CheckRelativeTable(p, "relative_keys", o.relative_keys, p.head_dim);
   CheckRelativeTable(p, "relative_queries", o.relative_queries, p.head_dim);
   CheckRelativeTable(p, "relative_values", o.relative_values, p.head_dim_v);
@@ -240,7 +239,8 @@ std::array<NamedView, kScoreTensors> ScoreTensors(const AttentionOptions& o) {
 }
 
 void CheckScore(AttentionProblem& p) {
-  CheckScale(p);
+  CheckEnum("score", p.options.score, Score::kAdditive);
+  SetScale(p);
   CheckWidth(p);
   CheckTemperature(p);
   CheckUnread(p.options);
@@ -265,6 +265,7 @@ void CheckDistanceBiases(AttentionProblem& p) {
       Fail(ErrorCode::kRange, "bucket_max_distance = {}; it is at most 2^24",
            {o.bucket_max_distance});
     }
+    CheckEnum("bucket_direction", o.bucket_direction, T5Direction::kCausal);
     T5Bucket(0, o.bucket_direction, o.bucket_bias.shape[2], o.bucket_max_distance);
   }
   if (!o.log_gates.has_value()) return;

@@ -1,10 +1,15 @@
 // Packed sequences: one problem whose queries each have a position and a range of keys.
 #include "heed/varlen.h"
 
+#include <algorithm>
+#include <memory>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "src/exact/problem.h"
+#include "src/exact/tile.h"
 #include "src/exact/validate_score.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -90,6 +95,80 @@ void PlaceQueries(std::span<const int32_t> q_offsets, std::span<const int32_t> k
   }
 }
 
+// Which sequence each query belongs to.
+struct Sequences {
+  std::span<const int32_t> q_offsets, kv_offsets;
+  std::vector<int32_t> of_query;  // as many as belong to one
+
+  bool Has(int64_t query) const { return query < static_cast<int64_t>(of_query.size()); }
+  int32_t Of(int64_t query) const { return of_query[static_cast<size_t>(query)]; }
+};
+
+Sequences FindSequences(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets) {
+  Sequences sequences = {q_offsets, kv_offsets, {}};
+  sequences.of_query.reserve(static_cast<size_t>(q_offsets.back()));
+  for (size_t s = 0; s + 1 < q_offsets.size(); ++s) {
+    sequences.of_query.resize(static_cast<size_t>(q_offsets[s + 1]), static_cast<int32_t>(s));
+  }
+  return sequences;
+}
+
+// A user's function that is shown the pairs of one sequence at a time, as if it were alone.
+class OneAtATime {
+ public:
+  OneAtATime(TileFunction function, std::shared_ptr<const Sequences> sequences)
+      : function_(std::move(function)), sequences_(std::move(sequences)) {}
+
+  void operator()(const PairTile& tile) const {
+    size_t end = 0;
+    for (size_t begin = 0; begin < tile.num_rows; begin = end) {
+      end = begin + 1;
+      if (!sequences_->Has(tile.rows[begin].query)) continue;
+      const int32_t sequence = sequences_->Of(tile.rows[begin].query);
+      while (end < tile.num_rows && end - begin < kMaxTileRows &&
+             sequences_->Has(tile.rows[end].query) &&
+             sequences_->Of(tile.rows[end].query) == sequence) {
+        ++end;
+      }
+      Show(tile, begin, end, static_cast<size_t>(sequence));
+    }
+  }
+
+ private:
+  // Rows [begin, end) and the keys of their sequence.
+  void Show(const PairTile& tile, size_t begin, size_t end, size_t sequence) const {
+    const int64_t first_key = sequences_->kv_offsets[sequence];
+    const int64_t from = std::max(tile.key_begin, first_key);
+    const int64_t to = std::min<int64_t>(tile.key_begin + static_cast<int64_t>(tile.num_keys),
+                                         sequences_->kv_offsets[sequence + 1]);
+    if (from >= to) return;
+    PairTile::Row rows[kMaxTileRows];
+    for (size_t r = begin; r < end; ++r) {
+      const PairTile::Row& row = tile.rows[r];
+      rows[r - begin] = {row.head, row.query - sequences_->q_offsets[sequence],
+                         row.position - first_key};
+    }
+    float* const values = tile.values + begin * tile.row_stride + (from - tile.key_begin);
+    function_({static_cast<int64_t>(sequence), rows, end - begin, from - first_key,
+               static_cast<size_t>(to - from), values, tile.row_stride});
+  }
+
+  TileFunction function_;
+  std::shared_ptr<const Sequences> sequences_;
+};
+
+void ShowSequences(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+                   AttentionOptions& options) {
+  std::shared_ptr<const Sequences> sequences;
+  for (TileFunction* function : {&options.score_mod, &options.keep_mod, &options.prob_mod}) {
+    if (!*function) continue;
+    if (sequences == nullptr) {
+      sequences = std::make_shared<const Sequences>(FindSequences(q_offsets, kv_offsets));
+    }
+    *function = OneAtATime(std::move(*function), sequences);
+  }
+}
+
 }  // namespace
 
 void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
@@ -117,6 +196,7 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
   try {
     p.options = options;
     p.options.query_offset = QueryOffset::At(0);
+    ShowSequences(q_offsets, kv_offsets, p.options);
     CompleteInputs(p, outputs.lse.has_value());
     PlaceQueries(q_offsets, kv_offsets, options, p);
     CompleteOutputs(p, outputs);

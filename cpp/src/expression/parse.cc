@@ -71,6 +71,7 @@ class Parser {
 
   Program Parse() {
     if (text_.size() > kMaxText) Fail("is longer than 4096 characters");
+    CheckCapturedNames();
     Ternary();
     SkipSpace();
     if (at_ < text_.size()) Fail("expected an operator or the end");
@@ -85,6 +86,24 @@ class Parser {
     const std::string rest(text_.substr(std::min(at_, text_.size()), 16));
     const std::string place = rest.empty() ? "at its end" : "at `" + rest + "`";
     heed::Fail(code, "{}: {}, {} (character {})", {what_, message, place, at_ + 1});
+  }
+
+  // One name must not mean two things.
+  void CheckCapturedNames() const {
+    for (const CapturedTensor& tensor : program_.captured) {
+      if (!IsBuiltIn(tensor.name)) continue;
+      heed::Fail(ErrorCode::kOption,
+                 "{}: a captured tensor is called `{}`, which already means something; give it "
+                 "another name",
+                 {what_, tensor.name});
+    }
+  }
+
+  bool IsBuiltIn(std::string_view name) const {
+    const auto is_named = [&](const auto& known) { return known.name == name; };
+    return name == "inf" || (name == names_.value && !name.empty()) ||
+           std::ranges::any_of(kFunctions, is_named) ||
+           std::ranges::any_of(names_.others, is_named);
   }
 
   void SkipSpace() {
@@ -189,7 +208,8 @@ class Parser {
     double number = 0;
     int64_t shift = 0;
     size_t count = Digits([&](int digit) { number = number * 10 + digit; });
-    if (Take(".")) {
+    if (at_ < text_.size() && text_[at_] == '.') {
+      ++at_;
       count += Digits([&](int digit) {
         number = number * 10 + digit;
         --shift;

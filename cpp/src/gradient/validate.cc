@@ -2,6 +2,7 @@
 #include <iterator>
 #include <string>
 
+#include "src/exact/validate_score.h"
 #include "src/gradient/problem.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -68,25 +69,27 @@ void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
   constexpr size_t kNumTensors = std::size(kTensorGradients);
   NamedSpan outputs[3 + kNumTensors + std::size(kVectorGradients)] = {
       {"d_q", SpanOf(to.d_q)}, {"d_k", SpanOf(to.d_k)}, {"d_v", SpanOf(to.d_v)}};
-  NamedSpan inputs[7 + kNumTensors] = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
-                                       {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
-                                       {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
-                                       {"d_lse", SpanOf(to.d_lse)}};
+  const NamedSpan inputs[] = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
+                              {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
+                              {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
+                              {"d_lse", SpanOf(to.d_lse)}};
   for (size_t n = 0; n < kNumTensors; ++n) {
     const TensorGradient& tensor = kTensorGradients[n];
     outputs[3 + n] = {tensor.gradient_name, SpanOf(to.*tensor.gradient)};
-    inputs[7 + n] = {tensor.name, SpanOf(given.*tensor.option)};
   }
   NamedSpan* next = outputs + 3 + kNumTensors;
   for (const VectorGradient& vector : kVectorGradients) {
     const std::span<float> values = to.*vector.gradient;
-    *next++ = {vector.gradient_name,
-               SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
-                      sizeof(float))};
+    *next++ = {vector.gradient_name, SpanOf(values)};
   }
   for (const NamedSpan* output = outputs; output != next; ++output) {
-    const auto& [name, span] = *output;
+    const char* const name = output->name;
+    const ViewSpan& span = output->span;
+    if (span.empty) continue;
     for (const NamedSpan& input : inputs) CheckNoAlias(name, span, input.name, input.span);
+    ForEachSpan(given, [&](const char* option, const ViewSpan& read) {
+      CheckNoAlias(name, span, option, read);
+    });
     for (const NamedSpan* other = outputs; other != output; ++other) {
       CheckNoAlias(name, span, other->name, other->span);
     }

@@ -18,6 +18,13 @@
 #define HEED_HAS_THREADS 0
 #endif
 
+#if HEED_HAS_THREADS && !defined(_WIN32) && !defined(__EMSCRIPTEN__)
+#define HEED_HAS_FORK 1
+#include <pthread.h>
+#else
+#define HEED_HAS_FORK 0
+#endif
+
 namespace heed {
 namespace {
 
@@ -148,6 +155,46 @@ class WorkerPool final : public ThreadPool {
   bool closing_ = false;
 };
 
+#if HEED_HAS_FORK
+
+// How many forks lie between this process and the first.
+std::atomic<int64_t> forks{0};
+
+// Threads do not survive a fork, and locks are copied as they are, held or not. In a child the
+// calling thread does all, and nothing of the parent's pool is touched again, not even to free it.
+class ForkedPool final : public ThreadPool {
+ public:
+  explicit ForkedPool(int num_threads) : made_after_(CountForks()) {
+    pool_ = std::make_unique<WorkerPool>(num_threads);
+  }
+
+  ~ForkedPool() override {
+    if (IsInChild()) static_cast<void>(pool_.release());
+  }
+
+  int NumThreads() const override { return pool_->NumThreads(); }
+
+  void Run(int64_t count, TaskRef task) override {
+    if (IsInChild()) return CallingThread().Run(count, task);
+    pool_->Run(count, task);
+  }
+
+ private:
+  static int64_t CountForks() {
+    [[maybe_unused]] static const int registered =
+        pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    return forks.load(std::memory_order_relaxed);
+  }
+  bool IsInChild() const { return forks.load(std::memory_order_relaxed) != made_after_; }
+
+  const int64_t made_after_;
+  std::unique_ptr<WorkerPool> pool_;
+};
+
+using ThreadsPool = ForkedPool;
+#else
+using ThreadsPool = WorkerPool;
+#endif  // HEED_HAS_FORK
 #endif  // HEED_HAS_THREADS
 
 }  // namespace
@@ -157,7 +204,7 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
     Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
   }
 #if HEED_HAS_THREADS
-  if (num_threads > 1) return std::make_unique<WorkerPool>(num_threads);
+  if (num_threads > 1) return std::make_unique<ThreadsPool>(num_threads);
 #endif
   return std::make_unique<InlinePool>();
 }

@@ -124,6 +124,7 @@ double RopeMagnitude(const RopeScaling& scaling) {
 
 int64_t T5Bucket(int64_t relative_position, T5Direction direction, int64_t num_buckets,
                  int64_t max_distance) {
+  CheckEnum("direction", direction, T5Direction::kCausal);
   const bool both = direction == T5Direction::kBidirectional;
   const int64_t buckets = both ? num_buckets / 2 : num_buckets;
   const int64_t exact = buckets / 2;

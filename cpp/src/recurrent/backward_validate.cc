@@ -43,11 +43,6 @@ void CheckVector(const char* name, std::span<const float> gradient, const char* 
   Fail(ErrorCode::kShape, "{} has {} values, but {} has {}", {name, gradient.size(), of, count});
 }
 
-ViewSpan VectorSpan(std::span<const float> values) {
-  return SpanOf(values.data(), {1, 1, 1, static_cast<int64_t>(values.size())}, {0, 0, 0, 1},
-                sizeof(float));
-}
-
 void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& given) {
   const RecurrentGradients& to = g.gradients;
   const std::pair<const char*, ViewSpan> outputs[] = {
@@ -57,13 +52,13 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"d_log_decay", SpanOf(to.d_log_decay)},
       {"d_beta", SpanOf(to.d_beta)},
       {"d_bonus", SpanOf(to.d_bonus)},
-      {"d_skip", VectorSpan(to.d_skip)},
+      {"d_skip", SpanOf(to.d_skip)},
       {"d_erase_key", SpanOf(to.d_erase_key)},
       {"d_erase_rate", SpanOf(to.d_erase_rate)},
       {"d_level_weights", SpanOf(to.d_level_weights)},
       {"d_projection", SpanOf(to.d_projection)},
-      {"d_norm_weight", VectorSpan(to.d_norm_weight)},
-      {"d_norm_bias", VectorSpan(to.d_norm_bias)},
+      {"d_norm_weight", SpanOf(to.d_norm_weight)},
+      {"d_norm_bias", SpanOf(to.d_norm_bias)},
       {"d_initial_state", SpanOf(to.d_initial_state)}};
   const RecurrentProblem& p = g.forward;
   const std::pair<const char*, ViewSpan> inputs[] = {
@@ -79,8 +74,8 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"erase_rate", SpanOf(given.erase_rate)},
       {"level_weights", SpanOf(given.level_weights)},
       {"projection", SpanOf(given.projection)},
-      {"norm_weight", VectorSpan(given.norm_weight)},
-      {"norm_bias", VectorSpan(given.norm_bias)},
+      {"norm_weight", SpanOf(given.norm_weight)},
+      {"norm_bias", SpanOf(given.norm_bias)},
       {"initial_state", SpanOf(given.initial_state)}};
   for (size_t i = 0; i < std::size(outputs); ++i) {
     for (const auto& [name, input] : inputs) {

@@ -109,9 +109,7 @@ void SetScale(RecurrentProblem& p) {
   const FeatureMap map = p.options.feature_map;
   const bool inside = map == FeatureMap::kTaylor || map == FeatureMap::kRandom;
   if (p.options.scale.has_value()) {
-    CheckFinite("scale", *p.options.scale);
-    p.scale = static_cast<float>(*p.options.scale);
-    CheckFinite("scale (as float32)", p.scale);
+    p.scale = CheckScale(*p.options.scale);
   } else if (inside || !p.options.normalize) {
     if (p.head_dim == 0) {
       Fail(ErrorCode::kShape,
@@ -155,8 +153,12 @@ void CheckPositions(const RecurrentProblem& p, int64_t end, const char* name) {
   for (int64_t b = 0; b < p.batch; ++b) {
     const int64_t first = p.Position(b, 0);
     if (first < 0 || first > end - len) {
+      int64_t last = 0;
+      if (__builtin_add_overflow(first, std::max<int64_t>(len - 1, 0), &last)) {
+        last = std::numeric_limits<int64_t>::max();
+      }
       Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie in [0, {}) by {}",
-           {first, first + len - 1, end, name});
+           {first, last, end, name});
     }
   }
 }
@@ -177,7 +179,8 @@ void CheckNorm(const RecurrentProblem& p, const char* name, std::span<const floa
   }
 }
 
-void CheckFeatureMod(const RecurrentOptions& o) {
+void CheckFeatureMap(const RecurrentOptions& o) {
+  CheckEnum("feature_map", o.feature_map, FeatureMap::kUser);
   const bool user = o.feature_map == FeatureMap::kUser;
   if (user == static_cast<bool>(o.feature_mod)) return;
   Fail(ErrorCode::kOption,
@@ -405,7 +408,7 @@ RecurrentProblem ValidateRecurrent(const TensorView<const float>& q,
     Fail(ErrorCode::kRange, "chunk_len = {}; it must lie in [1, {}]",
          {options.chunk_len, kMaxChunkLen});
   }
-  CheckFeatureMod(options);
+  CheckFeatureMap(options);
   SetInnerModel(p);
   SetScale(p);
   SetFeatures(p);

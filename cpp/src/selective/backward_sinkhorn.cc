@@ -73,7 +73,12 @@ class Unbalance {
 class SinkhornBackward {
  public:
   SinkhornBackward(const SinkhornRequest& r, const AttentionProblem& p, ThreadPool& pool)
-      : r_(r), o_(r.options), p_(p), pool_(pool), size_(o_.key_block), sorter_(o_, p, pool) {
+      : r_(r),
+        o_(r.options),
+        p_(p),
+        pool_(pool),
+        size_(BlockTokens(o_, p.q_len)),
+        sorter_(o_, p, pool) {
     sorter_.Balance(r.q, r.k);
     blocks_ = sorter_.blocks();
     const int64_t heads = p.num_heads * blocks_;
@@ -91,7 +96,7 @@ class SinkhornBackward {
     scratch_.resize(Size(pool.NumThreads()));
     for (Scratch& s : scratch_) {
       s.d_logs.resize(cells);
-      s.steps.resize(2 * Size(o_.iterations) * cells);
+      s.steps.resize(2 * Size(o_.sort_iterations) * cells);
     }
   }
 
@@ -134,7 +139,7 @@ class SinkhornBackward {
     DifferentiateShares(unit, s.d_logs);
     sorter_.Start(r_.q, r_.k, unit);
     const Sorter& sorter = sorter_;
-    for (int64_t step = 0; step < o_.iterations; ++step) {
+    for (int64_t step = 0; step < o_.sort_iterations; ++step) {
       double* const after_rows = s.steps.data() + 2 * step * cells;
       sorter_.BalanceRows(unit);
       std::copy_n(sorter.LogsOf(unit), cells, after_rows);
@@ -142,7 +147,7 @@ class SinkhornBackward {
       std::copy_n(sorter.LogsOf(unit), cells, after_rows + cells);
     }
     Unbalance back(sorter.Rows(b), blocks_, s.d_logs);
-    for (int64_t step = o_.iterations - 1; step >= 0; --step) {
+    for (int64_t step = o_.sort_iterations - 1; step >= 0; --step) {
       const double* const after_rows = s.steps.data() + 2 * step * cells;
       if (o_.causal) {
         back.ColumnsSoFar(after_rows, after_rows + cells);
@@ -151,7 +156,7 @@ class SinkhornBackward {
       }
       back.Rows(after_rows);
     }
-    for (double& x : s.d_logs) x /= o_.temperature;
+    for (double& x : s.d_logs) x /= o_.sort_temperature;
     if (!d_means_.empty()) DifferentiateMeans(unit, s.d_logs);
     if (!d_logits.has_value()) return;
     for (int64_t at = 0; at < cells; ++at) {

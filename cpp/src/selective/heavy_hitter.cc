@@ -73,12 +73,13 @@ void DecodeAll(const AttentionProblem& p, const TensorView<const float>& q,
                const TensorView<const float>& k, const TensorView<const float>& v,
                const HeavyHitterOptions& options, const AttentionOutputs& outputs, ThreadPool* pool,
                const See& see) {
+  // No more than there are: a cache bounds what it is asked to hold.
   KvCache cache({.batch = p.batch,
                  .num_kv_heads = p.num_kv_heads,
                  .head_dim = p.head_dim,
                  .head_dim_v = p.head_dim_v,
-                 .window = options.recent_tokens,
-                 .heavy_hitters = options.heavy_tokens});
+                 .window = std::min(options.recent_tokens, p.kv_len),
+                 .heavy_hitters = std::min(options.heavy_tokens, p.kv_len)});
   std::vector<int64_t> counts(static_cast<size_t>(p.batch));
   DecodeOptions decode;
   decode.scale = options.scale;

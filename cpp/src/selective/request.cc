@@ -269,8 +269,8 @@ SinkhornRequest ReadSinkhorn(const RequestReader& reader) {
   o.causal = reader.Flag("causal");
   o.key_lengths = ReadLengths(reader);
   o.key_block = reader.Count("key_block").value_or(o.key_block);
-  o.iterations = reader.Count("sort_iterations").value_or(o.iterations);
-  o.temperature = reader.Number("sort_temperature").value_or(o.temperature);
+  o.sort_iterations = reader.Count("sort_iterations").value_or(o.sort_iterations);
+  o.sort_temperature = reader.Number("sort_temperature").value_or(o.sort_temperature);
   const AnyTensor* logits = reader.Input("sort_logits");
   if (logits != nullptr) o.sort_logits = reader.RequiredTensor("sort_logits");
   return r;

@@ -60,7 +60,7 @@ Sorter::Sorter(const SinkhornOptions& o, const AttentionProblem& p, ThreadPool& 
     : o_(o),
       p_(p),
       pool_(pool),
-      size_(o.key_block),
+      size_(BlockTokens(o, p.q_len)),
       blocks_((p.q_len + size_ - 1) / size_),
       scale_(o.scale.value_or(1 / std::sqrt(static_cast<double>(p.head_dim)))),
       logs_(static_cast<size_t>(p.batch * p.num_heads * blocks_ * blocks_), kMinusInf) {
@@ -71,7 +71,7 @@ Sorter::Sorter(const SinkhornOptions& o, const AttentionProblem& p, ThreadPool& 
 void Sorter::Balance(const TensorView<const float>& q, const TensorView<const float>& k) {
   pool_.Run(p_.batch * p_.num_heads, [&](int64_t unit, int) {
     Start(q, k, unit);
-    for (int64_t step = 0; step < o_.iterations; ++step) {
+    for (int64_t step = 0; step < o_.sort_iterations; ++step) {
       BalanceRows(unit);
       BalanceColumns(unit);
     }
@@ -88,7 +88,7 @@ void Sorter::Start(const TensorView<const float>& q, const TensorView<const floa
   if (!o_.sort_logits.has_value()) return MultiplyMeans(q, k, b, h);
   for (int64_t n = 0; n < Rows(b); ++n) {
     for (int64_t m = 0; m < Cols(b, n); ++m) {
-      Log(unit, n, m) = static_cast<double>(o_.sort_logits(b, h, n, m)) / o_.temperature;
+      Log(unit, n, m) = static_cast<double>(o_.sort_logits(b, h, n, m)) / o_.sort_temperature;
     }
   }
 }
@@ -110,7 +110,7 @@ void Sorter::MultiplyMeans(const TensorView<const float>& q, const TensorView<co
     for (int64_t m = 0; m < Cols(b, n); ++m) {
       double product = 0;
       for (int64_t d = 0; d < dim; ++d) product += queries[n * dim + d] * keys[m * dim + d];
-      Log(unit, n, m) = scale_ * product / o_.temperature;
+      Log(unit, n, m) = scale_ * product / o_.sort_temperature;
     }
   }
 }
@@ -198,7 +198,7 @@ void AttendToBlocks(const Sorter& sorter, const SinkhornOptions& o, const Attent
                     const TensorView<const float>& q, const TensorView<const float>& k,
                     const TensorView<const float>& v, const TensorView<float>& output,
                     ThreadPool& pool) {
-  const int64_t size = o.key_block, heads = p.num_heads * sorter.blocks();
+  const int64_t size = sorter.size(), heads = p.num_heads * sorter.blocks();
   const OwnedTensor own_q({p.batch, heads, size, p.head_dim});
   const OwnedTensor own_k({p.batch, heads, 2 * size, p.head_dim});
   const OwnedTensor own_v({p.batch, heads, 2 * size, p.head_dim_v});
@@ -230,11 +230,11 @@ AttentionOptions AttentionOf(const SinkhornOptions& o) {
 void ValidateSinkhorn(const TensorView<const float>& q, const TensorView<const float>& k,
                       const TensorView<const float>& v, const SinkhornOptions& o) {
   CheckCount("key_block", o.key_block, kMaxTokens);
-  CheckCount("sort_iterations", o.iterations, 1000);
+  CheckCount("sort_iterations", o.sort_iterations, 1000);
   CheckLengthsOfBatch(o.key_lengths, q.shape[0]);
-  if (!(o.temperature > 0) || !std::isfinite(o.temperature)) {
+  if (!(o.sort_temperature > 0) || !std::isfinite(o.sort_temperature)) {
     Fail(ErrorCode::kRange, "sort_temperature = {}; it must be positive and finite",
-         {o.temperature});
+         {o.sort_temperature});
   }
   ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v), AttentionOf(o), false);
   if (q.shape[2] != k.shape[2]) {

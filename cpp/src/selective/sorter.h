@@ -13,6 +13,11 @@
 
 namespace heed {
 
+// Tokens of a block. One beyond all tokens is one that no length fills: its size matters no more.
+inline int64_t BlockTokens(const SinkhornOptions& options, int64_t len) {
+  return std::min(options.key_block, len + 1);
+}
+
 // The matrices of one call, whose options and problem outlive it. A unit is a query head of a batch
 // entry.
 class Sorter {
@@ -27,6 +32,7 @@ class Sorter {
   void BalanceRows(int64_t unit);
   void BalanceColumns(int64_t unit);
 
+  int64_t size() const { return size_; }
   int64_t blocks() const { return blocks_; }
   double scale() const { return scale_; }
   int64_t Length(int64_t b) const { return p_.KeyLength(b, 0); }
@@ -46,7 +52,7 @@ class Sorter {
     return means_.data() + unit * 2 * blocks_ * p_.head_dim;
   }
 
-  // Rows [batch, num_heads, len, ...] by block, [batch, num_heads * blocks, key_block, ...]: zeros
+  // Rows [batch, num_heads, len, ...] by block, [batch, num_heads * blocks, size, ...]: zeros
   // stand beyond the length.
   void GatherBlocks(const TensorView<const float>& x, const TensorView<float>& to) const;
   // Rows [sorted; own] of every block.

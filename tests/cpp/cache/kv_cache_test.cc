@@ -1,7 +1,9 @@
 // The cache as a container: what goes in comes out, whatever is appended, rewound, forked, evicted.
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "allocations.h"
 #include "buffer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +17,16 @@ using ::testing::HasSubstr;
 
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8,
                             DType::kFloat8E4M3};
+
+template <typename Body>
+std::string MessageOf(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(ErrorCodeName(error.code())) + ": " + error.what();
+  }
+  return "no error";
+}
 
 // One token of one sequence: k then v of every head.
 using Token = std::vector<float>;
@@ -235,14 +247,38 @@ TEST(KvCache, FailedAppendChangesNothing) {
   EXPECT_EQ(cache.length(1), 5);
 }
 
-template <typename Body>
-std::string MessageOf(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(ErrorCodeName(error.code())) + ": " + error.what();
+TEST(KvCache, FailedAppendForgetsNothing) {
+  KvCache cache({.num_kv_heads = 2, .head_dim = 4, .window = 2, .heavy_hitters = 3});
+  for (int n = 0; n < 5; ++n) {
+    AppendTokens(cache, 2);
+    Buffer<float> q({1, 2, 2, 4}, Layout::kDense, 1.0f), output({1, 2, 2, 4}, Layout::kDense, NAN);
+    Decode(q.view(), cache, {}, {.output = output.view()});
   }
-  return "no error";
+  const KvCache twin = cache.Fork();
+  const auto held = [&] { return std::pair(cache.tokens(0, 0), cache.tokens(0, 1)); };
+  const auto before = held();
+  const std::vector<float> zeros(4);
+  TensorView<const float> many = Contiguous(zeros.data(), 1, 2, 100000, 4);
+  many.strides = {0, 0, 0, 1};
+  for (const size_t bytes : {size_t{1000}, size_t{20000}, size_t{100000}, size_t{1000000}}) {
+    const LargestAllocation largest(bytes);  // of blocks, of their table, of tokens, of sums
+    EXPECT_THAT(MessageOf([&] { cache.Append(many, many); }), HasSubstr("memory: "));
+  }
+  EXPECT_EQ(cache.length(0), 10);
+  EXPECT_EQ(held(), before);
+  cache.Append(many, many);
+  EXPECT_EQ(cache.length(0), 100010);
+  EXPECT_EQ(cache.tokens(0, 1).size(), 100004u);  // the last of the window and the heavy ones
+  EXPECT_EQ(twin.tokens(0, 0), before.first);
+}
+
+TEST(KvCache, WantOfMemoryForSequencesIsAnError) {
+  KvCache small({.batch = 2, .head_dim = 4});
+  const std::vector<int64_t> many(100000);
+  const LargestAllocation largest(1000);
+  EXPECT_THAT(MessageOf([&] { KvCache cache({.batch = 100000, .head_dim = 4}); }),
+              HasSubstr("memory: "));
+  EXPECT_THAT(MessageOf([&] { (void)small.Fork(many); }), HasSubstr("memory: "));
 }
 
 TEST(KvCacheErrors, NameTheOption) {
@@ -252,6 +288,8 @@ TEST(KvCacheErrors, NameTheOption) {
   EXPECT_THAT(make({.head_dim = 1, .block_size = -1}), HasSubstr("range: block_size = -1"));
   EXPECT_THAT(make({.head_dim = 1, .sinks = 4}), HasSubstr("option: sinks = 4 needs a window"));
   EXPECT_THAT(make({.head_dim = 1, .dtype = DType::kInt32}), HasSubstr("dtype: dtype = int32"));
+  EXPECT_THAT(make({.head_dim = 1, .dtype = static_cast<DType>(99)}),
+              HasSubstr("dtype: dtype = unknown"));
   const int64_t most = std::numeric_limits<int32_t>::max();
   EXPECT_THAT(make({.num_kv_heads = most, .head_dim = most, .block_size = most}),
               HasSubstr("shape: block_size"));

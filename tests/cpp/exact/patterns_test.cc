@@ -1,12 +1,17 @@
 // What holds for every keep pattern: what it hides cannot matter, empty rows, threads, bad input.
 #include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "attention_accuracy.h"
 #include "attention_case.h"
+#include "composed_case.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/thread_pool.h"
 #include "random_pattern.h"
+#include "selective_case.h"
 #include "simd_targets.h"
 
 namespace heed::testing {
@@ -160,6 +165,18 @@ TEST(PatternErrors, NameTheArgument) {
   ExpectRefused(BlockList{4, 4, {}, falling, one}, kRange, "block_indptr");
   const std::vector<int32_t> rows = {0, 1, 1, 1};
   ExpectRefused(BlockList{4, 4, {}, rows, one}, kRange, "block_indices");
+}
+
+TEST(PatternErrors, ListsOfNoNumbersAreRefusedByBoth) {
+  using Case = std::pair<const char*, const char*>;
+  for (const auto& [id, name] :
+       {Case("longformer", "dilation"), Case("bigbird", "block_size"),
+        Case("neighborhood", "window_size"), Case("swin_window", "shift")}) {
+    RequestBuilder builder = SelectiveRequest(id, {}, 1);
+    builder.Param(name, std::vector<double>());
+    if (std::string_view(id) == "swin_window") builder.Param("grid", std::vector<double>{4, 4});
+    ExpectBothRefuse(builder.request(), ErrorCode::kShape, name);
+  }
 }
 
 TEST(PatternErrors, PositionsAreNeededAndChecked) {

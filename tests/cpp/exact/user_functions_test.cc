@@ -236,12 +236,32 @@ TEST(Expression, ErrorsNameThePlaceAndTheExpectation) {
   EXPECT_THAT(MessageOf("table"), HasSubstr("got 0 indices"));
   EXPECT_THAT(MessageOf("1e"), HasSubstr("digits after the `e`"));
   EXPECT_THAT(MessageOf("."), HasSubstr("expected a number"));
+  EXPECT_THAT(MessageOf("1 .5"), HasSubstr("expected an operator or the end, at `.5`"));
+  EXPECT_THAT(MessageOf("1. 5"), HasSubstr("expected an operator or the end, at `5`"));
   EXPECT_THAT(MessageOf(""), HasSubstr("expected a number, a name"));
   EXPECT_THAT(MessageOf("score", ExpressionValue::kKeep), HasSubstr("`score` is unknown"));
   EXPECT_THAT(MessageOf(std::string(5000, '1')), HasSubstr("longer than 4096"));
   EXPECT_THAT(MessageOf(std::string(200, '(') + "1" + std::string(200, ')')),
               HasSubstr("nested more than 64 deep"));
   EXPECT_THAT(MessageOf("score\n+ \t1"), "");
+}
+
+TEST(Expression, CapturedTensorsMayNotHideOtherNames) {
+  const auto capture = [](const char* name, ExpressionValue value) -> std::string {
+    static const float zero = 0;
+    try {
+      CompileExpression("mod", "1", value, {{name, 0, {}, {}, &zero}});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* name : {"score", "b", "kv_index", "position", "inf", "max"}) {
+    EXPECT_THAT(capture(name, ExpressionValue::kScore),
+                HasSubstr("mod: a captured tensor is called `" + std::string(name) + "`"));
+  }
+  EXPECT_EQ(capture("prob", ExpressionValue::kScore), "");
+  EXPECT_THAT(capture("prob", ExpressionValue::kProb), HasSubstr("`prob`"));
 }
 
 TEST(Expression, TooManyValuesAtOnceAreRefused) {

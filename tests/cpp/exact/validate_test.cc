@@ -38,6 +38,7 @@ struct Call {
   std::vector<int32_t> lengths;
 
   void Run() { Attention(q, k, v, options, outputs); }
+  const float* Written() { return output.view().data; }
 };
 
 using Spoil = std::function<void(Call&)>;
@@ -121,6 +122,66 @@ TEST(AttentionErrors, OutputsMayNotOverlapThemselvesOrOthers) {
   overlap("weights", [](Call& c) { c.outputs.weights = c.outputs.scores = c.pairs.view(); });
 }
 
+TEST(AttentionErrors, OutputsMayNotOverlapWhatOptionsRead) {
+  const auto overlap = [](const char* name, const Spoil& spoil) {
+    EXPECT_THAT(ExpectError(ErrorCode::kShape, spoil), HasSubstr(std::string("overlaps ") + name));
+  };
+  overlap("keep", [](Call& c) {
+    c.options.keep = Contiguous(reinterpret_cast<const uint8_t*>(c.output.view().data), 1, 1, 5, 5);
+  });
+  overlap("bias", [](Call& c) { c.options.bias = Contiguous(c.Written(), 1, 1, 5, 5); });
+  overlap("distance_bias",
+          [](Call& c) { c.options.distance_bias = Contiguous(c.Written(), 1, 1, 1, 9); });
+  // Their values are read before memory is compared: numbers, not the NaN of the outputs.
+  const auto vector = [&](const char* name, auto set) {
+    Call call;
+    call.output.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x = 1; });
+    set(call, std::span<const float>(call.Written() + 3, 4));
+    try {
+      call.Run();
+      ADD_FAILURE() << "accepted: " << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::string("overlaps ") + name));
+    }
+  };
+  vector("sinks", [](Call& c, std::span<const float> x) { c.options.sinks = x; });
+  vector("alibi_slopes", [](Call& c, std::span<const float> x) { c.options.alibi_slopes = x; });
+  vector("temperature", [](Call& c, std::span<const float> x) {
+    c.options.score = Score::kCosine;
+    c.options.temperature = x;
+  });
+}
+
+TEST(AttentionErrors, RowsShiftedIntoThemselvesOverlap) {
+  std::vector<float> memory(2 * 4 * 5 * 16, 0.5f);
+  Call call;
+  call.q = {memory.data(), {2, 4, 5, 8}, {320, 80, 16, 1}};
+  call.outputs.output = {memory.data() + 16, {2, 4, 5, 6}, {320, 80, 16, 1}};
+  EXPECT_THROW(call.Run(), Error);
+  call.outputs.output.data = memory.data() + 8;  // beside the queries
+  call.Run();
+}
+
+TEST(AttentionErrors, ValuesBeyondEnumsAreNamed) {
+  const auto option = [](const Spoil& spoil) { return ExpectError(ErrorCode::kOption, spoil); };
+  EXPECT_THAT(option([](Call& c) { c.options.score = static_cast<Score>(99); }),
+              HasSubstr("score = 99"));
+  EXPECT_THAT(option([](Call& c) { c.options.normalize = static_cast<Normalize>(-1); }),
+              HasSubstr("normalize = -1"));
+  EXPECT_THAT(option([](Call& c) { c.options.kernel = static_cast<Kernel>(99); }),
+              HasSubstr("kernel = 99"));
+  EXPECT_THAT(option([](Call& c) { c.options.relative_rows = static_cast<RelativeRows>(9); }),
+              HasSubstr("relative_rows = 9"));
+  EXPECT_THAT(option([](Call& c) { c.outputs.score_stage = static_cast<ScoreStage>(3); }),
+              HasSubstr("score_stage = 3"));
+  EXPECT_THAT(option([](Call& c) {
+                c.floats.assign(32 * 4, 0.0f);
+                c.options.bucket_bias = Contiguous(c.floats.data(), 1, 1, 32, 4);
+                c.options.bucket_direction = static_cast<T5Direction>(2);
+              }),
+              HasSubstr("bucket_direction = 2"));
+}
+
 TEST(AttentionErrors, OptionalOutputsMustHaveTheirShapes) {
   const auto shape = [](const Spoil& spoil) { return ExpectError(ErrorCode::kShape, spoil); };
   EXPECT_THAT(shape([](Call& c) { c.outputs.lse = c.pairs.view(); }), HasSubstr("lse"));
@@ -134,6 +195,8 @@ TEST(AttentionErrors, NumbersOutOfRangeAreNamedWithTheirValue) {
     EXPECT_THAT(range([=](Call& c) { c.options.scale = bad; }), HasSubstr("scale"));
     EXPECT_THAT(range([=](Call& c) { c.options.softcap = bad; }), HasSubstr("softcap"));
   }
+  EXPECT_THAT(range([](Call& c) { c.options.scale = 1e-300; }),
+              AllOf(HasSubstr("scale = 1e-300"), HasSubstr("float32")));
   EXPECT_THAT(range([](Call& c) { c.options.softcap = 0.0; }), HasSubstr("softcap = 0"));
   EXPECT_THAT(range([](Call& c) { c.options.softcap = -3.0; }), HasSubstr("softcap = -3"));
   EXPECT_THAT(range([](Call& c) { c.options.softcap = 1e-39; }), HasSubstr("softcap = 1e-39"));

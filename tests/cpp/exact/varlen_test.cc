@@ -141,6 +141,73 @@ TEST_P(Varlen, OtherSequencesDoNotMatter) {
   EXPECT_TRUE(std::isnan(r.output(0, 3, 20, 2)));
 }
 
+// As attention over each sequence alone, without lse.
+void ExpectAsAttentionAlone(const AttentionCase& c, const Offsets& q, const Offsets& kv,
+                            double tolerance) {
+  Buffer<float> all({1, 4, c.sizes.q_len, c.sizes.head_dim_v}, Layout::kBlhd, NAN);
+  AttentionVarlen(c.q.view(), c.k.view(), c.v.view(), q, kv, c.options(), {.output = all.view()});
+  for (size_t s = 0; s + 1 < q.size(); ++s) {
+    const AttentionCase one = Alone(c, q, kv, s);
+    Buffer<float> alone({1, 4, one.sizes.q_len, one.sizes.head_dim_v}, Layout::kDense, NAN);
+    Attention(one.q.view(), one.k.view(), one.v.view(), one.options(), {.output = alone.view()});
+    alone.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t d, float& x) {
+      EXPECT_NEAR(all(b, h, q[s] + i, d), x, tolerance) << s << " " << h << " " << i;
+    });
+  }
+}
+
+TEST_P(Varlen, SigmoidBiasIsThatOfEachSequence) {
+  const Offsets q = Sums({1, 0, 17, 300, 5, 64}), kv = Sums({9, 4, 17, 40, 0, 700});
+  AttentionCase c = Packed(q, kv, 8, Layout::kBlhd);
+  c.scalars.normalize = Normalize::kSigmoid;
+  ExpectAsAttentionAlone(c, q, kv, 1e-5);
+  c.scalars.sigmoid_bias = -1.5;
+  ExpectAsAttentionAlone(c, q, kv, 1e-4);  // 700 weights add up to more than 100
+}
+
+// What a user's function finds at every pair of a sequence.
+TEST_P(Varlen, UserFunctionsSeeOneSequenceAtATime) {
+  const Offsets q = Sums({1, 0, 17, 300, 5, 64}), kv = Sums({9, 4, 17, 40, 0, 700});
+  AttentionCase c = Packed(q, kv, 6, Layout::kDense);
+  c.scalars.query_offset = QueryOffset::At(3);
+  const auto change_all = [](const PairTile& tile, float (*change)(float x, double place)) {
+    for (size_t r = 0; r < tile.num_rows; ++r) {
+      const PairTile::Row& row = tile.rows[r];
+      for (size_t n = 0; n < tile.num_keys; ++n) {
+        float& x = tile.values[r * tile.row_stride + n];
+        const int64_t key = tile.key_begin + static_cast<int64_t>(n);
+        x = change(x, static_cast<double>(7 * row.query + 3 * row.position + key + row.head));
+      }
+    }
+  };
+  c.scalars.score_mod = [&](const PairTile& tile) {
+    change_all(tile, [](float x, double place) { return x + static_cast<float>(std::sin(place)); });
+  };
+  c.scalars.keep_mod = [&](const PairTile& tile) {
+    change_all(tile, [](float, double place) { return std::sin(place) > -0.5 ? 1.0f : 0.0f; });
+  };
+  c.scalars.prob_mod = [&](const PairTile& tile) {
+    change_all(tile, [](float x, double place) { return x * static_cast<float>(std::cos(place)); });
+  };
+  ExpectAsAttentionAlone(c, q, kv, 1e-5);
+}
+
+TEST_P(Varlen, UserFunctionsKnowTheNumberOfTheSequence) {
+  const Offsets offsets = Sums({2, 3, 1});
+  AttentionCase c = Packed(offsets, offsets, 7, Layout::kDense);
+  c.scalars.score_mod =
+      CompileExpression("score_mod", "b + kv_index / 16", ExpressionValue::kScore);
+  Buffer<float> output({1, 4, c.sizes.q_len, 20}, Layout::kDense, NAN);
+  Buffer<float> scores({1, 4, c.sizes.q_len, c.sizes.kv_len}, Layout::kDense, NAN);
+  AttentionVarlen(c.q.view(), c.k.view(), c.v.view(), offsets, offsets, c.options(),
+                  {.output = output.view(), .scores = scores.view()});
+  EXPECT_EQ(scores(0, 1, 0, 1), 0.0625f);
+  EXPECT_EQ(scores(0, 1, 4, 2), 1.0f);
+  EXPECT_EQ(scores(0, 1, 4, 4), 1.125f);
+  EXPECT_EQ(scores(0, 1, 5, 5), 2.0f);
+  EXPECT_EQ(scores(0, 1, 5, 4), -INFINITY);
+}
+
 TEST_P(Varlen, KnownNumbers) {
   // Sequences of one and two equal keys: their means.
   const float q[] = {0, 0, 0}, k[] = {1, 1, 1}, v[] = {7, 2, 4};

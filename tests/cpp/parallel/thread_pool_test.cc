@@ -11,6 +11,11 @@
 #include "gtest/gtest.h"
 #include "heed/error.h"
 
+#ifndef _WIN32
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
 namespace heed::testing {
 namespace {
 
@@ -49,6 +54,32 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
     }
   }
 }
+
+#ifndef _WIN32
+// Fork leaves a child the memory of the pool, and none of its threads.
+TEST(ThreadPool, ForkedChildrenRunOnTheirOwnThread) {
+  auto pool = MakeThreadPool(3);
+  std::atomic<int> calls = 0;
+  const auto count = [&](int64_t, int) { ++calls; };
+  pool->Run(100, count);
+  DefaultThreadPool().Run(100, count);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);  // ends a child that waits for threads
+    pool->Run(100, count);
+    DefaultThreadPool().Run(100, count);
+    pool.reset();
+    const auto own = MakeThreadPool(1);
+    own->Run(100, count);
+    _exit(calls == 500 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  pool->Run(100, count);
+  EXPECT_EQ(calls, 300);
+}
+#endif
 
 TEST(ThreadPool, OneWorkerNeverRunsTwoTasksAtATime) {
   const auto pool = MakeThreadPool(4);

@@ -225,6 +225,9 @@ TEST(RecurrentErrors, NameTheArgument) {
   ExpectError(ErrorCode::kUnsupported, "normalize",
               [](Call& c) { c.options.normalize = c.options.delta = true; });
   ExpectError(ErrorCode::kRange, "scale", [](Call& c) { c.options.scale = kNan; });
+  ExpectError(ErrorCode::kRange, "scale = 1e-300", [](Call& c) { c.options.scale = 1e-300; });
+  ExpectError(ErrorCode::kOption, "feature_map = 99",
+              [](Call& c) { c.options.feature_map = static_cast<FeatureMap>(99); });
   ExpectError(ErrorCode::kShape, "initial_state", [](Call& c) {
     c.options.initial_state = c.State();
     c.options.initial_state.shape[3] = 2;
@@ -263,6 +266,10 @@ TEST(RecurrentErrors, OfFeaturesNameTheArgument) {
   expect(Kind::kCosine, ErrorCode::kRange, "period = 0", [](Call& c) { c.options.period = 0; });
   expect(Kind::kCosine, ErrorCode::kRange, "positions reach from 0 to 99",
          [](Call& c) { c.options.period = 99; });
+  static const std::vector<int64_t> last = {std::numeric_limits<int64_t>::max()};
+  expect(Kind::kCosine, ErrorCode::kRange,
+         "positions reach from 9223372036854775807 to 9223372036854775807",
+         [](Call& c) { c.options.position_offset = last; });
   static const std::vector<int64_t> offsets = {0, 1, 2};
   expect(Kind::kCosine, ErrorCode::kShape, "position_offset has 3",
          [](Call& c) { c.options.position_offset = offsets; });

@@ -281,6 +281,12 @@ TEST(RowsErrors, NameArgumentValueAndExpectation) {
   };
   EXPECT_THAT(MessageOf([&] { Softmax(x.view(), other.view()); }), HasSubstr("out has shape"));
   EXPECT_THAT(MessageOf([&] { Softmax(x.view(), x.view()); }), HasSubstr("out overlaps x"));
+  const TensorView<float> rows = {x.view().data, {1, 1, 2, 4}, {0, 0, 8, 1}};
+  TensorView<float> shifted = rows;
+  shifted.data += 8;
+  EXPECT_THAT(MessageOf([&] { Softmax(rows, shifted); }), HasSubstr("out overlaps x"));
+  shifted.data = rows.data + 4;
+  EXPECT_EQ(MessageOf([&] { Softmax(rows, shifted); }), "no error");
   EXPECT_THAT(MessageOf([&] { Softmax(x.view(), out.view(), 4); }),
               HasSubstr("axis = 4; expected 0 to 3"));
   EXPECT_THAT(MessageOf([&] { Softmax({}, out.view()); }), HasSubstr("out has shape"));

@@ -44,6 +44,13 @@ TEST_P(SinkhornGradient, MatchesDifferencesOfReference) {
   }
 }
 
+TEST_P(SinkhornGradient, BlocksBeyondAllTokensCostNoMore) {
+  const SelectiveSizes s = {2, 4, 2, 11, 11, 3, 5};
+  for (const bool causal : {false, true}) {
+    ExpectElementsMatch(Sorted(s, 1e9, causal).request(), kGradientMaxError, "1e9 tokens");
+  }
+}
+
 TEST_P(SinkhornGradient, MatchesAlongDirectionsAroundTiles) {
   for (const bool causal : {false, true}) {
     for (const SelectiveSizes& s :

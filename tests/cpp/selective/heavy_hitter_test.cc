@@ -55,6 +55,9 @@ TEST_P(HeavyHitter, ReducesToCausalAttentionWhenNothingIsForgotten) {
     RequestBuilder heavy = Heavy(s, recent, 70 - recent, 9);
     ExpectSameOutput(heavy.request(), exact.request());
   }
+  // Bounds beyond what a cache can be asked for.
+  ExpectSameOutput(Heavy(s, 0x1p31, 1, 9).request(), exact.request());
+  ExpectSameOutput(Heavy(s, 1, 0x1p53, 9).request(), exact.request());
 }
 
 TEST_P(HeavyHitter, KeepsWhatHasWeighedMostByHand) {

@@ -4,6 +4,7 @@
 
 #include "composed_case.h"
 #include "gtest/gtest.h"
+#include "heed/cost.h"
 #include "heed/selective.h"
 #include "selective_case.h"
 #include "simd_targets.h"
@@ -60,6 +61,22 @@ TEST_P(Sinkhorn, ReducesToCausalAttentionWhenTheFirstBlockComesSecond) {
   sorted.Param("key_block", 24.0).Param("causal", true);
   exact.Param("causal", true);
   ExpectSameOutput(sorted.request(), exact.request(), 4);
+}
+
+TEST_P(Sinkhorn, BlocksBeyondAllTokensCostNoMore) {
+  const SelectiveSizes s = {2, 4, 2, 37, 37, 8, 6};
+  for (const bool causal : {true, false}) {
+    const auto run = [&](double key_block) {
+      RequestBuilder builder = SelectiveRequest("sinkhorn", s, 4);
+      builder.Param("key_block", key_block).Param("causal", causal);
+      return builder;
+    };
+    ExpectChoiceMatchesOracle(run(1e9).request(), "a block of 1e9 tokens", 4);
+    EXPECT_EQ(RunByName(run(1e9).request()), RunByName(run(38).request()));
+    ExpectSameOutput(run(1e9).request(), run(37).request(), 4);
+    EXPECT_EQ(EstimateCost(run(1e9).request(), 1).scratch_bytes,
+              EstimateCost(run(38).request(), 1).scratch_bytes);
+  }
 }
 
 TEST_P(Sinkhorn, EvenSharesAreMeansByHand) {

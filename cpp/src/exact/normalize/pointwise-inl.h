@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "src/exact/normalize/normalize-inl.h"
+#include "src/exact/normalize/sigmoid_bias.h"
 #include "src/exact/normalize_gradient-inl.h"
 #include "src/power.h"
 #include "src/simd/sigmoid-inl.h"
@@ -27,6 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Ramapuram et al. 2024, arXiv:2409.04431.
 struct SigmoidWeight {
   float bias;
+  const AttentionProblem* packed = nullptr;  // each of its sequences has a bias of its own
   HWY_INLINE VF operator()(DF d, VF s) const { return Sigmoid(d, hn::Add(s, hn::Set(d, bias))); }
   HWY_INLINE VF Slope(DF, VF weight) const { return hn::NegMulAdd(weight, weight, weight); }
 };
@@ -58,6 +60,16 @@ struct AverageWeight {
 };
 
 template <class Weight>
+Weight WeightOfRow(const Weight& weight, const Row&) {
+  return weight;
+}
+inline SigmoidWeight WeightOfRow(const SigmoidWeight& weight, const Row& row) {
+  if (weight.packed == nullptr) return weight;
+  const KeyRange keys = weight.packed->packed_keys[static_cast<size_t>(row.query)];
+  return {DefaultSigmoidBias(keys.end - keys.begin)};
+}
+
+template <class Weight>
 class Pointwise final : public NormalizePlug {
  public:
   // Weights are divided by the number of visible keys to the `power`.
@@ -69,7 +81,8 @@ class Pointwise final : public NormalizePlug {
   void Accumulate(const ScoreTile& tile, RowStates states, float* rescale) const override {
     for (size_t r = 0; r < tile.num_rows; ++r) {
       float* row = tile.row_scores(r) + tile.first;
-      states.row_sum[r] += static_cast<float>(WeighInPlace(row, tile.last - tile.first));
+      const Weight weight = WeightOfRow(weight_, tile.rows[r]);
+      states.row_sum[r] += static_cast<float>(WeighInPlace(weight, row, tile.last - tile.first));
       rescale[r] = kNoRescale;
     }
   }
@@ -99,7 +112,7 @@ class Pointwise final : public NormalizePlug {
     const DF d;
     float* HWY_RESTRICT row = tile.row_scores(r) + tile.first;
     const size_t count = tile.last - tile.first;
-    WeighInPlace(row, count);
+    WeighInPlace(WeightOfRow(weight_, tile.rows[r]), row, count);
     for (size_t c = 0; c < count; c += hn::Lanes(d)) {
       hn::Store(hn::Mul(hn::Load(d, row + c), hn::Set(d, end.factor)), d, row + c);
     }
@@ -107,14 +120,14 @@ class Pointwise final : public NormalizePlug {
 
  private:
   // Returns how many keys were visible.
-  size_t WeighInPlace(float* HWY_RESTRICT row, size_t count) const {
+  static size_t WeighInPlace(const Weight& weight, float* HWY_RESTRICT row, size_t count) {
     const DF d;
     const VF minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
     size_t hidden = 0;
     for (size_t c = 0; c < count; c += hn::Lanes(d)) {
       const VF s = hn::Load(d, row + c);
       hidden += hn::CountTrue(d, hn::Eq(s, minus_inf));
-      hn::Store(weight_(d, s), d, row + c);
+      hn::Store(weight(d, s), d, row + c);
     }
     return count - hidden;
   }
@@ -156,7 +169,8 @@ bool WithPointwise(const AttentionProblem& p, const Body& body) {
   const AttentionOptions& o = p.options;
   switch (o.normalize) {
     case Normalize::kSigmoid:
-      body(SigmoidWeight{p.sigmoid_bias}, 0.0);
+      body(SigmoidWeight{p.sigmoid_bias, o.sigmoid_bias || p.packed_keys.empty() ? nullptr : &p},
+           0.0);
       return true;
     case Normalize::kRelu:
       body(ReluWeight(), o.length_power);
