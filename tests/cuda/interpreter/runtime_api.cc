@@ -65,6 +65,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = Settings::Get().major;
   properties->minor = Settings::Get().minor;
   properties->multiProcessorCount = Settings::Get().processors;
+  properties->totalGlobalMem = size_t{8} << 30;
   properties->sharedMemPerBlockOptin = static_cast<size_t>(Settings::Get().shared_bytes());
   return cudaSuccess;
 }
