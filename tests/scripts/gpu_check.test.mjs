@@ -116,7 +116,7 @@ test("TestsDoNotTakeEachOtherAlong", () => {
     ["Breaks/0", 1, "an illegal address"],
     ["Last/0", 0, "[  PASSED  ] 1 test."],
   ]);
-  withPrograms({ [testProgram]: mixed, [benchTestProgram]: passing }, (folder, run) => {
+  withPrograms({ [testProgram]: mixed, [benchTestProgram]: passing }, (_folder, run) => {
     const { status, stdout, stderr } = run("correctness");
     assert.equal(status, 1);
     assert.match(stdout, /^FAILED {2}Every\/Suite.Breaks\/0: status 1\n {4}an illegal address$/m);
@@ -126,7 +126,7 @@ test("TestsDoNotTakeEachOtherAlong", () => {
 });
 
 test("TestsThatPassAreAllThatIsNeeded", () => {
-  withPrograms({ [testProgram]: passing, [benchTestProgram]: passing }, (folder, run) => {
+  withPrograms({ [testProgram]: passing, [benchTestProgram]: passing }, (_folder, run) => {
     const { status, stdout } = run("correctness");
     assert.match(stdout, /^2 tests: 2 passed, 0 skipped, 0 failed, 0 hang, 0 not run$/m);
     assert.equal(status, 0);
@@ -135,7 +135,7 @@ test("TestsThatPassAreAllThatIsNeeded", () => {
 
 test("TestsThatAllSkipAreNoSuccess", () => {
   const skipping = tests([["Fits/0", 0, "no GPU: found none\n[  SKIPPED ] 1 test."]]);
-  withPrograms({ [testProgram]: skipping }, (folder, run) => {
+  withPrograms({ [testProgram]: skipping }, (_folder, run) => {
     const { status, stdout } = run("hopper");
     assert.match(stdout, /^skipped Every\/Suite.Fits\/0: no GPU: found none$/m);
     assert.equal(status, 1);
