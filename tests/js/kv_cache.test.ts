@@ -279,6 +279,8 @@ describe("heed.KvCache", () => {
     expectError("range", ["batch", "0"], make({ batch: 0 }));
     expectError("range", ["headDim", "1.5"], make({ headDim: 1.5 }));
     expectError("dtype", ["dtype", "int4"], make({ dtype: "int4" }));
+    // The instance goes on: more than its memory holds is no crash.
+    expectError("memory", ["cache"], make({ batch: 2 ** 31 - 1 }));
     expectError("option", ["sinks", "window"], make({ sinks: 2 }));
     expectError("option", ["heavyHitters", "window"], make({ heavyHitters: 2 }));
     expectError("unsupported", ["pageSize", "window"], make({ pageSize: 2, window: 8 }));
