@@ -82,6 +82,7 @@ const SHARED = new Set([
   "pattern",
   "rows",
   "threshold",
+  "sigmoid_bias",
 ]);
 
 test("EveryPlugHasOneFileNamedAfterIt", () => {

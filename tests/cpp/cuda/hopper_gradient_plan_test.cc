@@ -32,6 +32,7 @@ struct Planned {
   Buffer<float> output, lse;
   Buffer<float> d_query;
   StoredBuffer q, k, v, d_out, d_q;
+  std::vector<float> d_slopes;
   AttentionGradients wanted;
   cuda::DeviceGradient call;
 
@@ -46,10 +47,11 @@ struct Planned {
         k(c.k, dtype, layout),
         v(c.v, dtype, layout),
         d_out(output, dtype, layout),
-        d_q(d_query, dtype, Layout::kDense) {
+        d_q(d_query, dtype, Layout::kDense),
+        d_slopes(c.alibi_slopes) {
     lse.ForEach([](int64_t, int64_t, int64_t i, int64_t, float& x) { x = static_cast<float>(i); });
     wanted.d_q = d_q.output();
-    if (wants_slopes) wanted.d_alibi_slopes = c.alibi_slopes;
+    if (wants_slopes) wanted.d_alibi_slopes = d_slopes;
     call = cuda::ValidateGradientForDevice(q.view(), k.view(), v.view(), d_out.view(),
                                            std::as_const(lse).view(), d_out.view(), c.options(),
                                            wanted, {});

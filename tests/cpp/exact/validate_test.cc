@@ -153,7 +153,7 @@ TEST(AttentionErrors, OutputsMayNotOverlapWhatOptionsRead) {
 }
 
 TEST(AttentionErrors, RowsShiftedIntoThemselvesOverlap) {
-  std::vector<float> memory(2 * 4 * 5 * 16, 0.5f);
+  std::vector<float> memory(2 * 4 * 5 * 16 + 16, 0.5f);
   Call call;
   call.q = {memory.data(), {2, 4, 5, 8}, {320, 80, 16, 1}};
   call.outputs.output = {memory.data() + 16, {2, 4, 5, 6}, {320, 80, 16, 1}};
