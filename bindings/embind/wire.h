@@ -83,25 +83,31 @@ inline emscripten::val Failure(const char* code, const char* message) {
   return failure;
 }
 
-inline emscripten::val OutOfMemory() {
-  return Failure("memory", "the WebAssembly memory has no room for the scratch of this call");
+// The Failure of the exception that is being handled. What was caught leaves the instance usable,
+// so no Failure says "crashed". One function, as there are many that catch.
+[[gnu::noinline]] inline emscripten::val CaughtFailure() {
+  const char* const no_room = "the WebAssembly memory has no room for the scratch of this call";
+  try {
+    throw;
+  } catch (const Error& error) {
+    return Failure(ErrorCodeName(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return Failure("memory", no_room);
+  } catch (const std::length_error&) {  // more elements than a vector could ever hold
+    return Failure("memory", no_room);
+  } catch (const std::exception& error) {
+    return Failure("unsupported", (std::string("an internal error: ") + error.what()).c_str());
+  }
 }
 
 // Returns what `body` returns, or a Failure when it throws. Exceptions must not reach JavaScript:
-// there they would be indistinguishable from a trap. What was caught leaves the instance usable, so
-// no Failure says "crashed".
+// there they would be indistinguishable from a trap.
 template <typename Body>
 emscripten::val Guarded(Body&& body) {
   try {
     return body();
-  } catch (const Error& error) {
-    return Failure(ErrorCodeName(error.code()), error.what());
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  } catch (const std::length_error&) {  // more elements than a vector could ever hold
-    return OutOfMemory();
-  } catch (const std::exception& error) {
-    return Failure("unsupported", (std::string("an internal error: ") + error.what()).c_str());
+  } catch (const std::exception&) {
+    return CaughtFailure();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "src/exact/normalize/sigmoid_bias.h"
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
+#include "src/from_javascript.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -100,8 +101,8 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs) {
 
 void CheckNormalize(AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
-  CheckEnum("normalize", o.normalize, Normalize::kCope);
-  CheckEnum("kernel", o.kernel, Kernel::kConstant);
+  if (!kFromJavaScript) CheckEnum("normalize", o.normalize, Normalize::kCope);
+  if (!kFromJavaScript) CheckEnum("kernel", o.kernel, Kernel::kConstant);
   if (o.normalize == Normalize::kKernelSum) CheckKernelSum(p);
   CheckDenominator(o, wants_lse);
   CheckCopeTable(p);

@@ -11,6 +11,7 @@
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
 #include "src/exact/validate_score.h"
+#include "src/from_javascript.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -196,7 +197,7 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
   try {
     p.options = options;
     p.options.query_offset = QueryOffset::At(0);
-    ShowSequences(q_offsets, kv_offsets, p.options);
+    if (!kFromJavaScript) ShowSequences(q_offsets, kv_offsets, p.options);
     CompleteInputs(p, outputs.lse.has_value());
     PlaceQueries(q_offsets, kv_offsets, options, p);
     CompleteOutputs(p, outputs);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/exact/validate_score.h"
+#include "src/from_javascript.h"
 #include "src/gradient/problem.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -64,6 +65,7 @@ struct NamedSpan {
 };
 
 void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
+  if (kFromJavaScript) return;
   const AttentionGradients& to = g.gradients;
   const AttentionProblem& p = g.attention;
   constexpr size_t kNumTensors = std::size(kTensorGradients);
