@@ -96,7 +96,7 @@ inline emscripten::val Failure(const char* code, const char* message) {
   } catch (const std::length_error&) {  // more elements than a vector could ever hold
     return Failure("memory", no_room);
   } catch (const std::exception& error) {
-    return Failure("unsupported", (std::string("an internal error: ") + error.what()).c_str());
+    return Failure("unsupported", error.what());
   }
 }
 
