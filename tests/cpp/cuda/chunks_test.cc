@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "checked_call.h"
 #include "chunk_results.h"
 #include "device_backend.h"
 #include "gtest/gtest.h"
@@ -108,19 +109,8 @@ struct ChunkCall {
   }
 };
 
-// The call as it is checked: of its tensors only shapes are looked at.
 cuda::StoredRecurrentProblem Checked(const ChunkCall& c, const RecurrentOptions& options) {
-  static Buffer<uint32_t> q, k, v;  // as wide as the widest type
-  static Buffer<float> output;
-  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
-  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
-  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
-  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
-  const auto stored = [&](const Buffer<uint32_t>& buffer) {
-    return StoredTensor(buffer.view().data, c.dtype, buffer.shape(), buffer.view().strides);
-  };
-  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
-                                                {StoredOutput(output.view()), {}});
+  return CheckedCall(c, options, c.dtype);
 }
 
 bool TakesChunks(const ChunkCall& c) { return cuda::TakesChunks(Checked(c, c.Options())); }

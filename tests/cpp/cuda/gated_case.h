@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "checked_call.h"
 #include "chunk_results.h"
 #include "device_backend.h"
 #include "gtest/gtest.h"
@@ -139,24 +140,13 @@ struct GatedCall {
   }
 };
 
-// The call as it is checked: of its tensors only shapes are looked at.
-inline cuda::StoredRecurrentProblem CheckedCall(const GatedCall& c, const RecurrentOptions& options,
-                                                DType dtype = DType::kBFloat16) {
-  static Buffer<uint32_t> q, k, v;  // as wide as the widest type
-  static Buffer<float> output;
-  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
-  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
-  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
-  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
-  const auto stored = [&](const Buffer<uint32_t>& buffer) {
-    return StoredTensor(buffer.view().data, dtype, buffer.shape(), buffer.view().strides);
-  };
-  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
-                                                {StoredOutput(output.view()), {}});
+inline cuda::StoredRecurrentProblem Checked(const GatedCall& c, const RecurrentOptions& options,
+                                            DType dtype = DType::kBFloat16) {
+  return CheckedCall(c, options, dtype);
 }
 
 inline cuda::GatedChunkPlan PlanOf(const GatedCall& c) {
-  return {CheckedCall(c, c.Options()), c.chunks.processors, c.chunks.prepared_bytes};
+  return {Checked(c, c.Options()), c.chunks.processors, c.chunks.prepared_bytes};
 }
 inline int64_t SpansOf(const GatedCall& c, int64_t segment = 0) {
   return PlanOf(c).Params(segment, nullptr, nullptr).spans;
@@ -205,7 +195,7 @@ inline double LargestOf(const std::vector<double>& values) {
 }
 
 inline void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
-  ASSERT_TRUE(cuda::TakesGatedChunks(CheckedCall(c, c.Options()))) << what;
+  ASSERT_TRUE(cuda::TakesGatedChunks(Checked(c, c.Options()))) << what;
   const ChunkResults actual = RunCall(c);
   Values expected = RunOracle(c.OracleCall(false).request()), terms = expected;
   AddOwn(c, expected.at("output"), false);

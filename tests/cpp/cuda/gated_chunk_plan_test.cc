@@ -12,7 +12,7 @@ TEST(DeviceGatedChunkPlan, TakesWhatGatedChunksCompute) {
   c.rule = kKimiDelta;
   c.Draw();
   const auto takes = [&](const RecurrentOptions& options, DType dtype = DType::kBFloat16) {
-    return cuda::TakesGatedChunks(CheckedCall(c, options, dtype));
+    return cuda::TakesGatedChunks(Checked(c, options, dtype));
   };
   const RecurrentOptions plain = c.Options();
   EXPECT_TRUE(takes(plain));
@@ -31,7 +31,7 @@ TEST(DeviceGatedChunkPlan, TakesWhatGatedChunksCompute) {
   other = plain, other.delta = false, other.feature_map = FeatureMap::kIdentity;
   other.log_decay = Contiguous(c.gates.data(), c.batch, c.kv_heads, c.len, 1);
   EXPECT_FALSE(takes(other));
-  EXPECT_TRUE(cuda::TakesChunks(CheckedCall(c, other)));
+  EXPECT_TRUE(cuda::TakesChunks(Checked(c, other)));
   c.dim = 129;
   other = plain, other.log_decay = {};
   EXPECT_FALSE(takes(other));
