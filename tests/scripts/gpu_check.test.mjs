@@ -125,6 +125,15 @@ test("TestsDoNotTakeEachOtherAlong", () => {
   });
 });
 
+test("ATestThatHangsEndsAndIsTold", () => {
+  const slow = tests([["Fits/0", 0, "[  PASSED  ] 1 test."]]).replace("exit 0", "sleep 300");
+  withPrograms({ [testProgram]: slow }, (_folder, run) => {
+    const { status, stdout } = run("hopper", { HEED_GPU_LIMIT: "3" });
+    assert.match(stdout, /^1 tests: 0 passed, 0 skipped, 0 failed, 0 hang, 1 not run$/m);
+    assert.equal(status, 1);
+  });
+});
+
 test("TestsThatPassAreAllThatIsNeeded", () => {
   withPrograms({ [testProgram]: passing, [benchTestProgram]: passing }, (_folder, run) => {
     const { status, stdout } = run("correctness");
