@@ -108,8 +108,8 @@ std::vector<Case> OwnDeviceCases() {
     c.heads = {8, 8};
     AddRecurrences(cases, c);
   }
-  for (const char* mechanism :
-       {"linear", "retention", "mamba2", "gated_linear", "gated_delta_rule", "kimi_delta"}) {
+  for (const char* mechanism : {"linear", "retention", "mamba2", "gated_linear", "gated_delta_rule",
+                                "kimi_delta", "rwkv7"}) {
     AddRecurrentPrompts(cases, mechanism, DType::kBFloat16);
   }
   AddRecurrentPrompts(cases, "retention", DType::kFloat16);

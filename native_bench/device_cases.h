@@ -21,7 +21,7 @@ namespace heed::bench {
 //               bfloat16 and float16
 //   recurrences 1024, 4096 and 16384 tokens, heads of 64 and 128: of 8 heads in float32 linear,
 //               gated_linear and gated_delta_rule; with batch and heads as of prompts in bfloat16
-//               those, retention, mamba2 and kimi_delta, and retention in float16
+//               those, retention, mamba2, kimi_delta and rwkv7, and retention in float16
 std::vector<Case> OwnDeviceCases();
 
 // Those, or what the line names, as far as --filter keeps them. Throws heed::Error(kOption) like

@@ -9,9 +9,9 @@
 namespace heed::bench {
 namespace {
 
-constexpr std::array<std::string_view, 8> kRecurrences = {
-    "linear",       "retention",  "lightning",        "mamba2",
-    "gated_linear", "delta_rule", "gated_delta_rule", "kimi_delta"};
+constexpr std::array<std::string_view, 9> kRecurrences = {
+    "linear",     "retention",        "lightning",  "mamba2", "gated_linear",
+    "delta_rule", "gated_delta_rule", "kimi_delta", "rwkv7"};
 
 // [1, batch, num_kv_heads, kv_len], as tensors of rank 3 are held, becomes [batch, num_kv_heads,
 // kv_len, 1].
@@ -49,14 +49,20 @@ RecurrentOptions RecurrentOptionsOf(const Case& c, const RecurrenceInputs& input
     options.normalize = true;
     options.causal = c.mask == Mask::kCausal;
   }
-  if (c.mechanism == "linear" || c.mechanism == "lightning" || c.mechanism == "mamba2") {
+  const bool is_rwkv7 = c.mechanism == "rwkv7";
+  if (c.mechanism == "linear" || c.mechanism == "lightning" || c.mechanism == "mamba2" ||
+      is_rwkv7) {
     options.scale = 1;
   }
   if (inputs.head_log_decays != nullptr) {
     options.log_decay = {inputs.head_log_decays, {1, c.heads.num_kv_heads, 1, 1}, {0, 1, 0, 0}};
   }
-  if (c.mechanism == "gated_linear" || c.mechanism == "kimi_delta") {
+  if (c.mechanism == "gated_linear" || c.mechanism == "kimi_delta" || is_rwkv7) {
     options.log_decay = inputs.tensor("channel_log_decay");
+  }
+  if (is_rwkv7) {
+    options.erase_key = inputs.tensor("erase_key");
+    options.erase_rate = inputs.tensor("erase_rate");
   }
   if (c.mechanism == "mamba2" || c.mechanism == "gated_delta_rule") {
     options.log_decay = PerToken(inputs.tensor("log_decay"));

@@ -14,7 +14,7 @@
 namespace heed::bench {
 
 // Whether the benchmark calls the typed function for it: linear, retention, lightning, mamba2,
-// gated_linear, delta_rule, gated_delta_rule and kimi_delta.
+// gated_linear, delta_rule, gated_delta_rule, kimi_delta and rwkv7.
 bool IsDeviceRecurrence(const Case& c);
 
 // The logarithms of what heads keep of their state where these follow from the mechanism, one a KV

@@ -72,7 +72,7 @@ std::function<void()> Prepare(DeviceProblem& problem) {
 std::string Refuse(const Case& c) {
   if (IsPlainAttention(c) || IsDeviceRecurrence(c)) return "";
   return "the benchmark calls heed::cuda for scaled_dot_product, linear, retention, lightning, "
-         "mamba2, gated_linear, delta_rule, gated_delta_rule and kimi_delta";
+         "mamba2, gated_linear, delta_rule, gated_delta_rule, kimi_delta and rwkv7";
 }
 
 std::string Details() {

@@ -32,9 +32,9 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-constexpr const char* kRecurrences[] = {"linear",           "retention",    "lightning",
-                                        "mamba2",           "gated_linear", "delta_rule",
-                                        "gated_delta_rule", "kimi_delta"};
+constexpr const char* kRecurrences[] = {"linear",     "retention",        "lightning",
+                                        "mamba2",     "gated_linear",     "delta_rule",
+                                        "kimi_delta", "gated_delta_rule", "rwkv7"};
 
 Case RecurrentCase(const char* mechanism, DType dtype) {
   const bool is_linear = std::string_view(mechanism) == "linear";
@@ -165,7 +165,7 @@ TEST(Device, RecurrentPromptsOf16BitsFillTheGpuAndAreCounted) {
     EXPECT_EQ(c.mask == Mask::kCausal, c.mechanism == "linear") << c.Name();
   }
   EXPECT_THAT(mechanisms, ElementsAre("gated_delta_rule", "gated_linear", "kimi_delta", "linear",
-                                      "mamba2", "retention"));
+                                      "mamba2", "retention", "rwkv7"));
 }
 
 TEST(Device, RecurrencesAreCountedAsOnTheCpu) {
@@ -206,7 +206,7 @@ TEST(Device, OptionsOfRecurrencesComputeTheRow) {
 }
 
 TEST(Device, OtherRowsAreNoRecurrencesOfTheDevice) {
-  for (const char* mechanism : {"scaled_dot_product", "ttt_linear", "rwkv7"}) {
+  for (const char* mechanism : {"scaled_dot_product", "ttt_linear", "rwkv6"}) {
     EXPECT_FALSE(IsDeviceRecurrence(RecurrentCase(mechanism, DType::kFloat32))) << mechanism;
   }
 }

@@ -229,22 +229,22 @@ class GatedReads : GatedState<Block, kDim> {
 
   HEED_DEVICE void ReadHead(int head) {
     Tokens out;
-    block_.Each(
-        [&](int t) { HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) out(t, n) = 0; });
+    this->ClearTokens(out);
     this->AnswerRows(reads_, out);
     this->AddValues(weights_, out);
     const float skip = p_.skip == nullptr ? 0.0f : p_.skip[head];
-    const int first_token = (p_.first_chunk + this->chunk_) * kChunkTokens;
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
         const int token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4), half = n % 4 / 2;
         const int col = this->first_col_ + this->WarpCol(t, half);
-        if (first_token + token >= p_.len || col >= p_.width) continue;
+        const int row = p_.TokenOf(this->chunk_, token);
+        if (n % 2 == 0 && p_.erases_apart()) continue;  // these erase
+        if (row >= p_.len || col >= p_.width) continue;
         float x = p_.scale * out(t, n);
         if (p_.skip != nullptr) x += skip * ValueAt(token, col);
         if (this->IsLost(t, half, token)) x = Base::kLost;
         char* to = p_.output.data + this->batch_ * p_.output.strides[0] +
-                   head * p_.output.strides[1] + (first_token + token) * p_.output.strides[2];
+                   head * p_.output.strides[1] + row * p_.output.strides[2];
         StoreAs(p_.output.dtype, to, col, x);
       }
     });

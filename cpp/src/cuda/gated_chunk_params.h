@@ -15,6 +15,12 @@ namespace heed::cuda {
 // Blocks that take states past chunks that share a multiprocessor, for registers.
 inline constexpr int kResidentGated = 2;
 
+// With erase_key a token counts as two, of which the first erases and the second writes. The first
+// decays, answers to erase_key from the state before that, and writes as its value minus the
+// answer, by erase_rate times erase_key as its key. The second is the token itself without a decay.
+// So a chunk of kChunkTokens has half as many tokens of the sequence; those that erase are its even
+// ones.
+//
 // What is prepared of a chunk of kChunkTokens tokens of a KV head, in bytes from its beginning:
 // rows of `dim` and of kChunkTokens bfloat16 numbers, and floats. All are multiples of 16 bytes.
 //
@@ -23,7 +29,8 @@ inline constexpr int kResidentGated = 2;
 //   solution   [tokens, tokens]  (1 + A)^-1 beta (SolveChunk): what is written of values less what
 //                                the state before the chunk answers to their keys
 //   decays     [dim]             of the state, by the whole chunk
-//   reads      [tokens, dim]     q, decayed from the beginning of the chunk; of each query head
+//   reads      [tokens, dim]     q, decayed from the beginning of the chunk; of each query head.
+//                                With erase_key even rows are what `erase` is otherwise
 //   weights    [tokens, tokens]  of the values that are written, for each query
 struct PreparedChunk {
   int64_t write, erase, solution, decays, reads, weights;
@@ -36,7 +43,7 @@ struct GatedChunkParams {
   DeviceOutput output;
   FloatRows<const float> begin;  // the state before the first chunk; data == nullptr: zeros
   FloatRows<float> end;          // the state behind the last one; nullptr: not wanted
-  FloatRows<const float> bonus;
+  FloatRows<const float> bonus, erase_key, erase_rate;
   DevicePairs<float> log_decay, beta;
   const float* skip;           // [num_heads] or nullptr
   const int32_t* key_lengths;  // [batch] or nullptr
@@ -58,6 +65,15 @@ struct GatedChunkParams {
   float scale;
   bool decays_channels, delta;
 
+  HEED_DEVICE bool erases_apart() const { return erase_key.data != nullptr; }
+  HEED_DEVICE int tokens_of_chunk() const {
+    return erases_apart() ? kChunkTokens / 2 : kChunkTokens;
+  }
+  // Of the sequence.
+  HEED_DEVICE int TokenOf(int chunk, int token_of_chunk) const {
+    return (first_chunk + chunk) * tokens_of_chunk() +
+           (erases_apart() ? token_of_chunk / 2 : token_of_chunk);
+  }
   HEED_DEVICE char* ChunkAt(int unit, int chunk) const {
     return prepared + (int64_t{unit} * chunks + chunk) * place.bytes;
   }

@@ -19,17 +19,18 @@ bool HasMap(FeatureMap map) {
          map == FeatureMap::kRelu || map == FeatureMap::kComplement || map == FeatureMap::kUnit;
 }
 
-PreparedChunk PlaceOf(int64_t dim, int64_t group, bool delta) {
+PreparedChunk PlaceOf(const GatedChunkParams& p, int64_t dim) {
   const int64_t rows = kChunkTokens * dim * 2, matrix = kChunkTokens * kChunkTokens * 2;
   PreparedChunk place{};
   place.write = 0;
   place.decays = rows;
   place.erase = place.decays + dim * 4;
-  place.solution = place.erase + (delta ? rows : 0);
-  place.reads = place.solution + (delta ? matrix : 0);
+  place.solution = place.erase + (p.delta && !p.erases_apart() ? rows : 0);
+  place.reads = place.solution + (p.delta ? matrix : 0);
   place.weights = place.reads + rows;
   place.head = rows + matrix;
-  place.bytes = place.reads + group * place.head;
+  place.bytes = place.reads + p.group * place.head;
+  if (p.erases_apart()) place.erase = place.reads;
   return place;
 }
 
@@ -40,8 +41,7 @@ bool TakesGatedChunks(const StoredRecurrentProblem& call) {
   const bool is_bfloat16 = call.q.dtype == DType::kBFloat16 && call.k.dtype == DType::kBFloat16 &&
                            call.v.dtype == DType::kBFloat16;
   const bool is_product = p.options.causal && HasMap(p.options.feature_map) &&
-                          !p.options.normalize && !p.options.erase_key.has_value() &&
-                          !p.has_levels() && !p.learns();
+                          !p.options.normalize && !p.has_levels() && !p.learns();
   const bool fits = p.kv_len >= kLeastChunkedTokens && p.head_dim >= 1 && p.head_dim_v >= 1 &&
                     p.head_dim <= kMaxChunkedFeatures && p.batch * p.num_heads >= 1;
   return is_bfloat16 && is_product && fits && !TakesChunks(call);
@@ -59,6 +59,8 @@ GatedChunkPlan::GatedChunkPlan(const StoredRecurrentProblem& call, int64_t proce
   params_.begin = RowsOf(o.initial_state);
   params_.end = RowsOf(p.outputs.final_state);
   params_.bonus = RowsOf(o.bonus);
+  params_.erase_key = RowsOf(o.erase_key);
+  params_.erase_rate = RowsOf(o.erase_rate);
   params_.log_decay = NumbersOf(o.log_decay);
   params_.beta = NumbersOf(o.beta);
   params_.num_kv_heads = static_cast<int32_t>(p.num_kv_heads);
@@ -68,16 +70,16 @@ GatedChunkPlan::GatedChunkPlan(const StoredRecurrentProblem& call, int64_t proce
   params_.width = static_cast<int32_t>(p.head_dim_v);
   params_.units = static_cast<int32_t>(p.batch * p.num_kv_heads);
   params_.slices = static_cast<int32_t>(CeilDiv(p.head_dim_v, kSliceCols));
-  params_.model_slices = o.delta ? static_cast<int32_t>(CeilDiv(p.head_dim, kSliceCols)) : 0;
   params_.feature_map = o.feature_map;
   params_.scale = p.scale;
   params_.decays_channels = p.decays_channels;
-  params_.delta = o.delta;
-  params_.place = PlaceOf(features(), p.group, o.delta);
+  params_.delta = p.erases();
+  params_.model_slices = p.erases() ? static_cast<int32_t>(CeilDiv(p.head_dim, kSliceCols)) : 0;
+  params_.place = PlaceOf(params_, features());
   skip_ = arrays_.Add(o.skip);
   lengths_ = arrays_.Add(o.key_lengths);
 
-  chunks_ = CeilDiv(p.kv_len, kChunkTokens);
+  chunks_ = CeilDiv(p.kv_len, params_.tokens_of_chunk());
   const int64_t most = max_prepared_bytes / (params_.units * params_.place.bytes);
   const int64_t fewest = CeilDiv(chunks_, std::clamp<int64_t>(most, 1, chunks_));
   const int64_t chunks = CeilDiv(chunks_, fewest);  // all segments but the last are as long

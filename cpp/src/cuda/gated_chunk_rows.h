@@ -52,35 +52,34 @@ class GatedChunkRows {
     batch_ = unit / p_.num_kv_heads;
     kv_head_ = unit % p_.num_kv_heads;
     length_ = p_.key_lengths == nullptr ? p_.len : p_.key_lengths[batch_];
-    first_token_ = (p_.first_chunk + chunk) * kChunkTokens;
+    chunk_ = chunk;
     chunk_at_ = p_.ChunkAt(unit, chunk);
   }
+  HEED_DEVICE int TokenOf(int token) const { return p_.TokenOf(chunk_, token); }
+  HEED_DEVICE bool IsEraser(int token) const { return p_.erases_apart() && token % 2 == 0; }
 
-  // Starts to copy rows. Tokens that do not exist are zeros.
-  HEED_DEVICE void CopyKeys() {
-    CopyRows<Rows, kChunkTokens>(block_, k_, p_.k, [&](int r) -> const char* {
-      const int token = first_token_ + r;
-      if (token >= length_) return nullptr;
-      return p_.k.data + batch_ * p_.k.strides[0] + kv_head_ * p_.k.strides[1] +
-             token * p_.k.strides[2];
-    });
-  }
-  HEED_DEVICE void CopyQueries(int g) {
-    CopyRows<Rows, kChunkTokens>(block_, q_, p_.q, [&](int r) -> const char* {
-      const int token = first_token_ + r;
-      if (token >= p_.len) return nullptr;
-      return p_.q.data + batch_ * p_.q.strides[0] + (kv_head_ * p_.group + g) * p_.q.strides[1] +
-             token * p_.q.strides[2];
-    });
+  // Starts to copy rows, but those of tokens that erase. Tokens that do not exist are zeros.
+  HEED_DEVICE void CopyKeys() { CopyTokens(k_, p_.k, kv_head_, length_); }
+  HEED_DEVICE void CopyQueries(int g) { CopyTokens(q_, p_.q, kv_head_ * p_.group + g, p_.len); }
+  HEED_DEVICE void CopyTokens(Shared& to, const DeviceRows& rows, int head, int end) {
+    CopySomeRows<Rows, kChunkTokens>(
+        block_, to, rows,
+        [&](int r) -> const char* {
+          const int token = TokenOf(r);
+          if (token >= end) return nullptr;
+          return rows.data + batch_ * rows.strides[0] + head * rows.strides[1] +
+                 token * rows.strides[2];
+        },
+        [&](int r) { return !IsEraser(r); });
   }
 
   // Sums of logarithms from the beginning of each 16 tokens, and beta.
   HEED_DEVICE void LoadGates() {
     block_.Each([&](int t) {
       if (t < kChunkTokens) {
-        const int token = first_token_ + t;
+        const int token = TokenOf(t);
         const bool exists = token < length_;
-        const bool has_beta = p_.beta.data != nullptr && exists;
+        const bool has_beta = p_.beta.data != nullptr && exists && !IsEraser(t);
         const float beta = has_beta ? p_.beta.At(batch_, kv_head_, token, 0) : 1.0f;
         betas_.Store(t, t, exists ? beta : 0.0f);
       }
@@ -89,7 +88,7 @@ class GatedChunkRows {
         const int c = n % width, first = n / width * kSubTokens;
         float sum = 0;
         HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
-          sum += LogDecay(first_token_ + first + r, c);
+          sum += LogDecay(first + r, c);
           gates_.Store(t, (first + r) * kGateStride + c, sum);
         }
       }
@@ -97,8 +96,9 @@ class GatedChunkRows {
   }
   HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
   HEED_DEVICE float LogDecay(int token, int c) const {
-    if (token >= length_ || c >= p_.features) return 0;
-    return BoundedLogDecay(p_.log_decay.At(batch_, kv_head_, token, c));
+    const bool decays = IsEraser(token) == p_.erases_apart();
+    if (!decays || TokenOf(token) >= length_ || c >= p_.features) return 0;
+    return BoundedLogDecay(p_.log_decay.At(batch_, kv_head_, TokenOf(token), c));
   }
   HEED_DEVICE float Beta(int t, int token) const { return betas_.Load(t, token); }
 
@@ -107,10 +107,13 @@ class GatedChunkRows {
     if (!HasDecay()) return 0;
     return gates_.Load(t, token * kGateStride + (p_.decays_channels ? c : 0));
   }
+  // Does a token read the state before its own decay? Those that erase do, and those that write
+  // behind them have none.
+  HEED_DEVICE bool ReadsFirst() const { return p_.bonus.data != nullptr || p_.erases_apart(); }
   HEED_DEVICE float Total(int t, int sub, int c) const { return Gate(t, LastOf(sub), c); }
   // The same up to where a query of the token reads.
   HEED_DEVICE float ReadGate(int t, int token, int c) const {
-    if (p_.bonus.data == nullptr) return Gate(t, token, c);
+    if (!ReadsFirst()) return Gate(t, token, c);
     return token % kSubTokens == 0 ? 0.0f : Gate(t, token - 1, c);
   }
   // From behind the token to the beginning of 16 tokens: above 0 if they are its own.
@@ -162,6 +165,50 @@ class GatedChunkRows {
     });
     block_.Sync();
   }
+  // With erase_key: minus its directions as queries of the tokens that erase, and erase_rate times
+  // them as keys. Four threads have a token. No barrier.
+  HEED_DEVICE void LoadErasers() {
+    Registers<float, 1> largest, squares;
+    block_.Each([&](int t) {
+      largest(t, 0) = squares(t, 0) = 0;
+      EachOfEraser(t, p_.erase_key,
+                   [&](int, float x) { largest(t, 0) = fmaxf(largest(t, 0), fabsf(x)); });
+    });
+    block_.template GroupMax<4>(largest);
+    const auto relative = [&](int t, float x) { return largest(t, 0) > 0 ? x / largest(t, 0) : x; };
+    block_.Each([&](int t) {
+      EachOfEraser(t, p_.erase_key,
+                   [&](int, float x) { squares(t, 0) += relative(t, x) * relative(t, x); });
+    });
+    block_.template GroupSum<4>(squares);
+    block_.Each([&](int t) {
+      const float factor = squares(t, 0) != 0 ? 1 / sqrtf(squares(t, 0)) : 0.0f;
+      EachOfEraser(t, p_.erase_key, [&](int at, float x) {
+        q_.Store(t, at, RoundedTo<Block, T>(-relative(t, x) * factor));
+      });
+      EachOfEraser(t, p_.erase_rate, [&](int at, float rate) {
+        k_.Store(t, at, RoundedTo<Block, T>(rate * -NumberAt(q_, t, at)));
+      });
+    });
+  }
+  // body(place, number) for every fourth number of an eraser's row; of features that there are not,
+  // zeros. Loads of four are under way together.
+  template <class Body>
+  HEED_DEVICE void EachOfEraser(int t, const FloatRows<const float>& rows, const Body& body) {
+    const int eraser = t / 4 * 2, token = TokenOf(eraser);
+    const float* row = rows.Row(batch_, kv_head_, token);
+    HEED_NO_UNROLL for (int first = t % 4; first < kDim; first += 16) {
+      float x[4];
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        const int c = first + 4 * n;
+        x[n] = token < length_ && c < p_.features ? row[c] : 0.0f;
+      }
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        body(eraser * Rows::kStride + first + 4 * n, x[n]);
+      }
+    }
+  }
+
   HEED_DEVICE static float NumberAt(const Shared& shared, int t, int at) {
     return NumberIn<Block, T>(shared, t, at);
   }
@@ -210,7 +257,7 @@ class GatedChunkRows {
     HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] = gate;
   }
   HEED_DEVICE void LoadReadGates(int t, int token, int c, float (&gates)[8]) const {
-    if (p_.bonus.data == nullptr) return LoadGates8(t, token, c, gates);
+    if (!ReadsFirst()) return LoadGates8(t, token, c, gates);
     if (token % kSubTokens != 0) return LoadGates8(t, token - 1, c, gates);
     HEED_UNROLL for (int n = 0; n < 8; ++n) gates[n] = 0;
   }
@@ -269,7 +316,7 @@ class GatedChunkRows {
   const GatedChunkParams& p_;
   Shared q_, k_;
   Floats gates_, betas_;
-  int batch_, kv_head_, length_, first_token_;
+  int batch_, kv_head_, length_, chunk_;
   char* chunk_at_;
 };
 

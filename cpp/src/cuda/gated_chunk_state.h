@@ -121,8 +121,8 @@ class GatedState {
     block_.CommitCopies();
   }
   HEED_DEVICE const char* ValueRow(const DeviceRows& rows, int chunk, int r) const {
-    const int token = (p_.first_chunk + chunk) * kChunkTokens + r;
-    if (token >= length_) return nullptr;
+    const int token = p_.TokenOf(chunk, r);
+    if (token >= length_ || (p_.erases_apart() && r % 2 == 0)) return nullptr;
     return rows.data + batch_ * rows.strides[0] + kv_head_ * rows.strides[1] +
            token * rows.strides[2];
   }
@@ -155,18 +155,24 @@ class GatedState {
     CopyWrites(chunk_);
     block_.Each([&](int t) { lost_(t, 0) = lost_(t, 1) = 0; });
     Tokens values;
-    LoadValues(values);
+    ClearTokens(values);
     if (p_.delta) AnswerRows(erase_, values);
+    AddOwnValues(values);
     TakePoisonOut(values);
     AwaitStage();
     CopyValues(chunk_ + 1);
     if (!p_.delta) return;
-    block_.Each(
-        [&](int t) { HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) values(t, n) = 0; });
+    ClearTokens(values);
     AddValues(solution_, values);
     TakePoisonOut(values);
   }
-  HEED_DEVICE void LoadValues(Tokens& values) {
+  HEED_DEVICE void ClearTokens(Tokens& sums) {
+    block_.Each(
+        [&](int t) { HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) sums(t, n) = 0; });
+  }
+  // Adds the values of the chunk, of a model none, to what the state answers to their keys. With
+  // erase_key tokens that write ask nothing: they answered to a query.
+  HEED_DEVICE void AddOwnValues(Tokens& values) {
     Registers<uint32_t, 4> a;
     HEED_UNROLL for (int token = 0; token < kChunkTokens; token += 16) {
       if (!is_model_) {
@@ -178,8 +184,10 @@ class GatedState {
       block_.Each([&](int t) {
         HEED_UNROLL for (int n = 0; n < 8; ++n) {
           const uint32_t pair = is_model_ ? 0 : a(t, n / 2);
-          values(t, token / 2 + n) =
+          const float own =
               Block::Unpack(T{}, static_cast<uint16_t>(n % 2 == 0 ? pair : pair >> 16));
+          float& value = values(t, token / 2 + n);
+          value = n % 2 == 1 && p_.erases_apart() ? own : value + own;
         }
       });
     }

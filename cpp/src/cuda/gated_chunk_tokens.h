@@ -54,6 +54,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     this->CopyQueries(0);
     block_.CommitCopies();
     this->LoadGates();
+    if (p_.erases_apart()) this->LoadErasers();
     block_.template WaitCopies<0>();
     block_.Sync();
     this->MapRows(k_, true);
@@ -66,7 +67,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     }
     this->StoreWrites();
     if (!p_.delta) return;
-    this->StoreErasers();
+    if (!p_.erases_apart()) this->StoreErasers();
     block_.Sync();  // weights are stored
     SolveChunk(block_, pairs_);
     block_.Sync();
@@ -127,7 +128,9 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
                              bool meets_keys) {
     pairs_.Store(t, row * kPairStride + token, of_query);
     if (!meets_keys || token == row) return;
-    pairs_.Store(t, token * kPairStride + row, of_key * this->Beta(t, row));
+    float answer = of_key;
+    if (p_.erases_apart()) answer = this->IsEraser(row) ? -of_query : 0.0f;
+    pairs_.Store(t, token * kPairStride + row, answer * this->Beta(t, row));
   }
 
   // Each warp has the rows of its 16 tokens. Those behind them are multiplied along, and not used.
@@ -232,7 +235,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     Registers<float, 1> sum;
     block_.Each([&](int t) {
       sum(t, 0) = 0;
-      if (this->first_token_ + t / 2 >= this->length_) return;
+      if (this->TokenOf(t / 2) >= this->length_) return;
       HEED_NO_UNROLL for (int c = t % 2; c < p_.features; c += 2) {
         const int at = t / 2 * Rows::kStride + c;
         sum(t, 0) +=

@@ -62,10 +62,12 @@ HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, BFl
 }
 
 // Starts to copy kRows rows into a tile of Products (products.h). row(r) is where row r begins;
-// what has no row, and what lies behind `width`, becomes 0. All threads, no barrier: the rows are
-// there after CommitCopies(), WaitCopies() and a barrier.
-template <class Products, int kRows, class Block, class Shared, class RowPointer>
-HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, const RowPointer& row) {
+// what has no row, and what lies behind `width`, becomes 0; rows but those of takes(r) stay as they
+// are. All threads, no barrier: the rows are there after CommitCopies(), WaitCopies() and a
+// barrier.
+template <class Products, int kRows, class Block, class Shared, class RowPointer, class Takes>
+HEED_DEVICE void CopySomeRows(Block& block, Shared& to, const DeviceRows& rows,
+                              const RowPointer& row, const Takes& takes) {
   using Element = typename Products::Element;
   constexpr int kChunk = 16 / sizeof(Element);
   constexpr int kChunks = Products::kDim / kChunk;
@@ -74,6 +76,7 @@ HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, cons
     HEED_NO_UNROLL for (int c = t; c < kRows * kChunks; c += kBlockThreads) {
       const int r = c / kChunks;
       const int d = c % kChunks * kChunk;
+      if (!takes(r)) continue;
       const char* from = row(r);
       if (from != nullptr && rows.vectors && d < rows.width) {
         to.CopyAsync(t, r * kStride + d, from + d * sizeof(Element));
@@ -87,6 +90,11 @@ HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, cons
       }
     }
   });
+}
+
+template <class Products, int kRows, class Block, class Shared, class RowPointer>
+HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, const RowPointer& row) {
+  CopySomeRows<Products, kRows>(block, to, rows, row, [](int) { return true; });
 }
 
 }  // namespace heed::cuda

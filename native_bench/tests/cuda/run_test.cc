@@ -80,7 +80,7 @@ TEST_F(BenchRun, DecodingIsRight) {
 
 TEST_F(BenchRun, RecurrencesAreRight) {
   Options options = Verification({"linear", "retention", "lightning", "mamba2", "gated_linear",
-                                  "delta_rule", "gated_delta_rule", "kimi_delta"});
+                                  "delta_rule", "gated_delta_rule", "kimi_delta", "rwkv7"});
   options.grid.masks = {Mask::kFull, Mask::kCausal};
   options.grid.dtypes = {DType::kFloat32, DType::kBFloat16};
   ExpectAllVerified(options);

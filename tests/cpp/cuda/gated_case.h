@@ -25,13 +25,15 @@ struct GatedRule {
   GatedDecay decay = GatedDecay::kChannels;
   bool delta = false, betas = true;
   FeatureMap features = FeatureMap::kIdentity;
-  bool skips = false, begins = false, bonus = false;
+  bool skips = false, begins = false, bonus = false, erases_apart = false;
+  bool erases() const { return delta || erases_apart; }
 };
 
 inline const GatedRule kGated{.betas = false};
 inline const GatedRule kGatedDelta{
     .decay = GatedDecay::kHeads, .delta = true, .features = FeatureMap::kUnit};
 inline const GatedRule kKimiDelta{.delta = true, .features = FeatureMap::kUnit};
+inline const GatedRule kRwkv7{.betas = false, .erases_apart = true};
 
 // A call, its tensors rounded to bfloat16.
 struct GatedCall {
@@ -42,8 +44,9 @@ struct GatedCall {
   std::vector<int32_t> lengths;
   EmulatedChunks chunks;
   Buffer<float> q, k, v;
-  std::vector<float> gates, betas, skip, initial, bonus;
+  std::vector<float> gates, betas, skip, initial, bonus, erase_key, erase_rate;
 
+  int64_t chunk_len() const { return rule.erases_apart ? 32 : 64; }
   int64_t gate_width() const { return rule.decay == GatedDecay::kChannels ? dim : 1; }
   void Draw() {
     q = Normals({batch, heads, len, dim}, 1);
@@ -54,6 +57,8 @@ struct GatedCall {
     skip = Betas(heads, 6);
     initial = Betas(batch * kv_heads * dim * dim_v, 7);
     bonus = Betas(heads * dim, 8);
+    erase_key = Normals({batch, kv_heads, len, dim}, 9).Elements();
+    erase_rate = Betas(batch * kv_heads * len * dim, 10);
     if (rule.delta && rule.features != FeatureMap::kUnit) {
       const float unit = 1 / std::sqrt(static_cast<float>(dim));
       k.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= unit; });
@@ -74,6 +79,10 @@ struct GatedCall {
     if (rule.betas) options.beta = Contiguous(betas.data(), batch, kv_heads, len, 1);
     if (rule.skips) options.skip = skip;
     if (rule.bonus) options.bonus = Contiguous(bonus.data(), 1, heads, 1, dim);
+    if (rule.erases_apart) {
+      options.erase_key = Contiguous(erase_key.data(), batch, kv_heads, len, dim);
+      options.erase_rate = Contiguous(erase_rate.data(), batch, kv_heads, len, dim);
+    }
     if (rule.begins) {
       options.initial_state = Contiguous(initial.data(), batch, kv_heads, dim, dim_v);
     }
@@ -119,10 +128,11 @@ struct GatedCall {
   RequestBuilder OracleCall(bool absolute) const {
     const auto sign = [&](std::vector<float> x) { return absolute ? Absolute(std::move(x)) : x; };
     const bool by_head = rule.delta && rule.decay != GatedDecay::kChannels;
-    RequestBuilder r(by_head      ? "gated_delta_rule"
-                     : rule.delta ? "kimi_delta"
-                     : rule.bonus ? "rwkv6"
-                                  : "gated_linear");
+    RequestBuilder r(by_head             ? "gated_delta_rule"
+                     : rule.delta        ? "kimi_delta"
+                     : rule.erases_apart ? "rwkv7"
+                     : rule.bonus        ? "rwkv6"
+                                         : "gated_linear");
     r.Floats("q", {batch, heads, len, dim}, sign(Features(q, false)));
     r.Floats("k", {batch, kv_heads, len, dim}, sign(Features(k, true)));
     r.Floats("v", {batch, kv_heads, len, dim_v}, sign(OracleValues()));
@@ -134,6 +144,10 @@ struct GatedCall {
       r.Floats("log_decay", {batch, kv_heads, len}, gates);
     }
     if (rule.bonus) r.Floats("bonus", {heads, dim}, sign(bonus));
+    if (rule.erases_apart) {
+      r.Floats("erase_key", {batch, kv_heads, len, dim}, erase_key);
+      r.Floats("erase_rate", {batch, kv_heads, len, dim}, erase_rate);
+    }
     if (rule.delta) r.Param("key_norm", std::string("none"));
     if (rule.delta && rule.betas) r.Floats("beta", {batch, kv_heads, len}, betas);
     return r;
@@ -200,7 +214,7 @@ inline void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
   Values expected = RunOracle(c.OracleCall(false).request()), terms = expected;
   AddOwn(c, expected.at("output"), false);
   double error = cuda::kBFloat16Recurrent;
-  if (c.rule.delta) {
+  if (c.rule.erases()) {
     error = cuda::kBFloat16Delta;
     for (auto& [name, values] : terms) {
       std::fill(values.begin(), values.end(), LargestOf(expected.at(name)));
@@ -209,8 +223,8 @@ inline void ExpectMatchesOracle(GatedCall& c, const std::string& what) {
     terms = RunOracle(c.OracleCall(true).request());
     AddOwn(c, terms.at("output"), true);
   }
-  // Of the delta rule solutions and values of a chunk are rounded besides.
-  const double together = (c.rule.delta ? 3 : 2) * RoundingOf(DType::kBFloat16);
+  // Of delta rules solutions and values of a chunk are rounded besides.
+  const double together = (c.rule.erases() ? 3 : 2) * RoundingOf(DType::kBFloat16);
   const std::vector<double>&output = expected.at("output"), &state = expected.at("state");
   ExpectNear(actual.output, output, terms.at("output"), error, RoundingOf(c.out_dtype),
              what + ", output");

@@ -34,7 +34,11 @@ TEST_F(DeviceGatedChunks, EveryRuleMatchesTheOracle) {
        .betas = false,
        .features = FeatureMap::kUnit,
        .begins = true},
-      {.delta = true, .features = FeatureMap::kUnit, .begins = true}};
+      {.delta = true, .features = FeatureMap::kUnit, .begins = true},
+      kRwkv7,
+      {.skips = true, .begins = true, .erases_apart = true},
+      {.decay = GatedDecay::kHeads, .begins = true, .erases_apart = true},
+      {.decay = GatedDecay::kNone, .betas = false, .erases_apart = true}};
   for (const GatedRule& rule : rules) {
     GatedCall c;
     c.rule = rule;
@@ -50,7 +54,7 @@ TEST_F(DeviceGatedChunks, EverySizeMatchesTheOracle) {
   };
   for (const Size& size :
        {Size{64, 2, 1}, {65, 64, 64}, {100, 65, 63}, {127, 128, 128}, {70, 33, 200}}) {
-    for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta}) {
+    for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
       GatedCall c;
       c.batch = 1, c.heads = c.kv_heads = 1;
       c.len = size.len, c.dim = size.dim, c.dim_v = size.dim_v;
@@ -67,12 +71,14 @@ TEST_F(DeviceGatedChunks, EverySizeMatchesTheOracle) {
 // What a delta rule erases takes older errors along: a state that hardly decays is as right after
 // thousands of tokens as after a few.
 TEST_F(DeviceGatedChunks, LongSequencesMatchTheOracle) {
-  GatedCall c;
-  c.batch = 1, c.heads = c.kv_heads = 1, c.len = 4096;
-  c.rule = kKimiDelta;
-  c.Draw();
-  for (float& x : c.gates) x *= 0.01f;
-  ExpectMatchesOracle(c, "4096 tokens");
+  for (const GatedRule& rule : {kKimiDelta, kRwkv7}) {
+    GatedCall c;
+    c.batch = 1, c.heads = c.kv_heads = 1, c.len = 4096;
+    c.rule = rule;
+    c.Draw();
+    for (float& x : c.gates) x *= 0.01f;
+    ExpectMatchesOracle(c, "4096 tokens");
+  }
 }
 
 TEST_F(DeviceGatedChunks, EveryLayoutMatchesTheOracle) {
@@ -89,11 +95,11 @@ TEST_F(DeviceGatedChunks, EveryLayoutMatchesTheOracle) {
 
 // Spans, of which the last is shorter, in three orders: the same bits.
 TEST_F(DeviceGatedChunks, SpansMatchTheOracleInAnyOrder) {
-  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta}) {
+  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
     GatedCall c;
     c.batch = 1, c.heads = c.kv_heads = 1;
-    c.len = 25 * 64 + 9, c.dim = c.dim_v = 8;
     c.rule = rule;
+    c.len = 25 * c.chunk_len() + 9, c.dim = c.dim_v = 8;
     c.rule.begins = true;
     c.chunks.processors = 8;
     c.Draw();
@@ -123,12 +129,12 @@ TEST_F(DeviceGatedChunks, SpansOfSeveralSlicesMatchTheOracle) {
 
 // A sequence whose chunks are prepared three, two and one at a time continues from state to state.
 TEST_F(DeviceGatedChunks, SegmentsGiveTheSameBits) {
-  for (const GatedRule& rule : {kGated, kKimiDelta}) {
+  for (const GatedRule& rule : {kGated, kKimiDelta, kRwkv7}) {
     GatedCall c;
-    c.len = 6 * 64 + 1;
     c.rule = rule;
+    c.len = 6 * c.chunk_len() + 1;
     c.rule.begins = true;
-    c.lengths = {200, 385};
+    c.lengths = {100, static_cast<int32_t>(c.len)};
     c.Draw();
     ExpectMatchesOracle(c, "whole");
     ASSERT_EQ(PlanOf(c).num_segments(), 1);
@@ -146,11 +152,11 @@ TEST_F(DeviceGatedChunks, SegmentsGiveTheSameBits) {
 
 // Segments that have spans, the last of them fewer, and a state in place.
 TEST_F(DeviceGatedChunks, SegmentsOfSpansMatchTheOracle) {
-  for (const GatedRule& rule : {kGated, kKimiDelta}) {
+  for (const GatedRule& rule : {kGated, kKimiDelta, kRwkv7}) {
     GatedCall c;
-    c.batch = 1, c.heads = c.kv_heads = 1;
-    c.len = 37 * 64 + 5, c.dim = c.dim_v = 8;
     c.rule = rule;
+    c.batch = 1, c.heads = c.kv_heads = 1;
+    c.len = 37 * c.chunk_len() + 5, c.dim = c.dim_v = 8;
     c.rule.begins = true;
     c.chunks.processors = 8;
     c.Draw();
@@ -158,7 +164,7 @@ TEST_F(DeviceGatedChunks, SegmentsOfSpansMatchTheOracle) {
     ASSERT_EQ(PlanOf(c).num_segments(), 2);
     EXPECT_EQ(SpansOf(c, 0), 4);
     ExpectMatchesOracle(c, "segments of spans");
-    c.len = 33 * 64;
+    c.len = 33 * c.chunk_len();
     c.Draw();
     c.chunks.prepared_bytes = 18 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
     ASSERT_EQ(PlanOf(c).num_segments(), 2);
@@ -195,6 +201,7 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
   const GatedRule rules[] = {kGated,
                              kGatedDelta,
                              kKimiDelta,
+                             {.skips = true, .erases_apart = true},
                              {.features = FeatureMap::kEluPlusOne},
                              {.skips = true, .bonus = true}};
   for (const GatedRule& rule : rules) {
@@ -212,6 +219,8 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
           poisoned.k(b, h, t, 0) = poisoned.v(b, h, t, 0) = kNan;
           poisoned.betas[token] = kNan;
           poisoned.gates[token * static_cast<size_t>(c.gate_width())] = kNan;
+          poisoned.erase_key[token * static_cast<size_t>(c.dim)] = kNan;
+          poisoned.erase_rate[token * static_cast<size_t>(c.dim)] = kNan;
         }
       }
     }
@@ -225,7 +234,7 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
 // Decays of 0, of e^-90, of e^-3 and of all but 1 beside each other: products of matrices where 16
 // tokens decay little enough, number by number elsewhere.
 TEST_F(DeviceGatedChunks, StrongDecaysAreExact) {
-  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta}) {
+  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
     GatedCall c;
     c.rule = rule;
     c.Draw();
@@ -272,7 +281,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
   const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
                           [](auto, auto, auto) { return false; }};
   for (const int64_t len : {int64_t{130}, int64_t{16 * 64}}) {
-    for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, GatedRule{}}) {
+    for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7, GatedRule{}}) {
       GatedCall c;
       c.batch = 1, c.len = len, c.rule = rule;
       c.chunks.processors = len == 130 ? 1 : 8;
@@ -280,7 +289,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 4);
       const ChunkResults clean = RunCall(c);
       const std::string what = std::to_string(len) + ", ";
-      const Reach& of_key = rule.delta ? of_head : of_channel;
+      const Reach& of_key = rule.erases() ? of_head : of_channel;
       for (const float bad : {kNan, kInfinity, -kInfinity}) {
         if (len > 130 && !std::isnan(bad)) continue;
         GatedCall in_value = c, in_key = c, in_query = c;
@@ -296,6 +305,13 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       in_gate.gates[static_cast<size_t>(kToken * c.gate_width() + (c.gate_width() > 1 ? 3 : 0))] =
           kNan;
       ExpectReaches(in_gate, clean, of_key, what + "gate");
+      if (rule.erases_apart) {
+        GatedCall in_erase_key = c, in_erase_rate = c;
+        in_erase_key.erase_key[static_cast<size_t>(kToken * c.dim + 3)] = kNan;
+        in_erase_rate.erase_rate[static_cast<size_t>(kToken * c.dim + 3)] = kNan;
+        ExpectReaches(in_erase_key, clean, of_head, what + "erase_key");
+        ExpectReaches(in_erase_rate, clean, of_head, what + "erase_rate");
+      }
       if (!rule.betas) continue;
       GatedCall in_beta = c;
       in_beta.betas[kToken] = kNan;
@@ -306,7 +322,7 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
 }
 
 TEST_F(DeviceGatedChunks, AStateInPlaceContinuesACall) {
-  for (const GatedRule& rule : {kGated, kKimiDelta}) {
+  for (const GatedRule& rule : {kGated, kKimiDelta, kRwkv7}) {
     GatedCall c;
     c.dim_v = 70;
     c.rule = rule;
