@@ -209,7 +209,7 @@ inline constexpr double kFloat16Recurrent = 0x1p-9;
 inline constexpr double kBFloat16Recurrent = 0x1p-6;
 
 // The same of delta rules in chunks, relative to the largest absolute value of the same output or
-// state of the call, for keys of length 1 and beta up to 1.
+// state of the call, for keys of length 1 and beta up to 1, or erase_rate from 0 to 1.
 inline constexpr double kBFloat16Delta = 0x1p-5;
 
 // Where results of the call below go.
@@ -223,26 +223,27 @@ struct StoredRecurrentOutputs {
 // Takes    the same. Prompts of 16-bit tensors of one type take chunks of 64 tokens on tensor
 //          cores: causal, from 64 tokens on, head_dim up to 128, kIdentity, kEluPlusOne or kRelu,
 //          no decay or one a head and token, beta, skip, normalize, key_lengths, states, grouped
-//          heads. Those of bfloat16 also with a decay for each channel, delta, bonus, kUnit and
-//          kComplement, and then without normalize. All else is computed token by token, in
-//          float32.
+//          heads. Those of bfloat16 also with a decay for each channel, delta, erase_key, bonus,
+//          kUnit and kComplement, and then without normalize. All else is computed token by token,
+//          in float32.
 // Errors   the same; kDType for tensors of other types.
 // Accuracy kRecurrentMaxError and rounding of the output; chunks add kFloat16Recurrent or
-//          kBFloat16Recurrent, with delta kBFloat16Delta. States and sums are float32.
+//          kBFloat16Recurrent, with delta or erase_key kBFloat16Delta. States and sums are float32.
 // Cost     chunks: three kernels; head_dim * head_dim_v multiply-adds a token and KV head for each
 //          query head, and once or twice to write, and for each query head and 64 columns of
 //          values 64 * (head_dim + 64). Allocates the host arrays, and for each KV head and span a
 //          state and a float: as many spans as fill the GPU twice, of 256 tokens or more. With a
-//          decay for each channel or delta one kernel more prepares chunks: 4 F + 128 bytes a token
-//          and KV head, F = 64 or 128 for up to as many features, with delta 6 F + 256, and 2 F +
-//          128 for each further query head of a group; of as many tokens at a time as 64 MiB have
-//          room for, 64 at least. Spans with delta take features^2 floats besides. Others: 4 bytes
-//          for each number of a tensor that is not float32, and what the call of float32 tensors
-//          allocates.
+//          decay for each channel or delta one kernel more prepares chunks: some 4 F + 128 bytes a
+//          token and KV head, F = 64 or 128 for up to as many features, with delta 6 F + 256, and 2
+//          F + 128 for each further query head of a group; with erase_key 8 F + 512 and 4 F + 256;
+//          of as many tokens at a time as 64 MiB have room for, but one chunk of 64 (with erase_key
+//          32) at least. Spans with delta or erase_key take features^2 floats besides. Others: 4
+//          bytes for each number of a tensor that is not float32, and what the call of float32
+//          tensors allocates.
 // Threads  as there. The number of spans, and with it rounding, depends on shapes and the device.
 // Source   Yang et al. 2023, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060; delta rules:
 //          Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464; Kimi Team 2025,
-//          arXiv:2510.26692.
+//          arXiv:2510.26692; Peng et al. 2025, arXiv:2503.14456.
 void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                         const RecurrentOptions& options, const StoredRecurrentOutputs& outputs,
                         Stream stream);

@@ -16,10 +16,10 @@ namespace heed::cuda {
 inline constexpr int kResidentGated = 2;
 
 // With erase_key a token counts as two, of which the first erases and the second writes. The first
-// decays, answers to erase_key from the state before that, and writes as its value minus the
-// answer, by erase_rate times erase_key as its key. The second is the token itself without a decay.
-// So a chunk of kChunkTokens has half as many tokens of the sequence; those that erase are its even
-// ones.
+// asks what the state before its decay answers to the direction of erase_key, decays it, and writes
+// minus the answer, by erase_rate times the direction. The second is the token itself without a
+// decay. So a chunk of kChunkTokens has half as many tokens of the sequence; those that erase are
+// its even ones.
 //
 // What is prepared of a chunk of kChunkTokens tokens of a KV head, in bytes from its beginning:
 // rows of `dim` and of kChunkTokens bfloat16 numbers, and floats. All are multiples of 16 bytes.
@@ -51,19 +51,20 @@ struct GatedChunkParams {
   // [units, spans, features, width]: what a span makes of a state of zeros, then the state before
   // the span.
   float* states;
-  // [units, spans, features, features], with delta: column m is what a span without values makes of
-  // a state with a 1 at feature m.
+  // [units, spans, features, features], where tokens erase: column m is what a span without values
+  // makes of a state with a 1 at feature m.
   float* models;
 
   int32_t num_kv_heads, group, len, features, width;
   int32_t units, slices;        // batch * num_kv_heads; of kSliceCols columns of values
-  int32_t model_slices;         // of columns of a model; 0 without delta
+  int32_t model_slices;         // of columns of a model; 0 where nothing erases
   int32_t first_chunk, chunks;  // of the sequence, that this launch takes
   int32_t spans, span_chunks;   // all spans but the last are as long
   PreparedChunk place;
   FeatureMap feature_map;
   float scale;
-  bool decays_channels, delta;
+  bool decays_channels;
+  bool delta;  // do tokens erase, by their own keys or by erase_key?
 
   HEED_DEVICE bool erases_apart() const { return erase_key.data != nullptr; }
   HEED_DEVICE int tokens_of_chunk() const {

@@ -171,7 +171,7 @@ class GatedState {
         [&](int t) { HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) sums(t, n) = 0; });
   }
   // Adds the values of the chunk, of a model none, to what the state answers to their keys. With
-  // erase_key tokens that write ask nothing: they answered to a query.
+  // erase_key it answered to the queries of those that write, which do not ask: that is dropped.
   HEED_DEVICE void AddOwnValues(Tokens& values) {
     Registers<uint32_t, 4> a;
     HEED_UNROLL for (int token = 0; token < kChunkTokens; token += 16) {

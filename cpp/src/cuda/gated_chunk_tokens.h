@@ -1,6 +1,6 @@
 // The tokens of a chunk among each other, for recurrent attention whose channels decay each at a
-// rate of its own, or which erases by the delta rule: what does not depend on the state, so that
-// all chunks of a sequence are prepared at once (PreparedChunk).
+// rate of its own, or which erases by the delta rule or by keys of its own: what does not depend on
+// the state, so that all chunks of a sequence are prepared at once (PreparedChunk).
 //
 // Decays of a channel between two tokens are differences of sums of logarithms, none above 0. As a
 // product of matrices wants a factor of either token, sums begin anew every kSubTokens tokens: a
@@ -90,9 +90,11 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
 
   // Pairs become products of queries and keys, decayed from the key to the query, up to the
   // diagonal; with the last query head those of keys among each other, times the beta of the later
-  // one, above it. Ends with a barrier.
+  // one, above it. With erase_key these are products of the queries of tokens that erase. On their
+  // own diagonal, which nobody reads, decays may overflow. Ends with a barrier.
   HEED_DEVICE void Meet(int g) {
-    const bool meets_keys = p_.delta && g + 1 == p_.group;
+    solves_ = p_.delta && g + 1 == p_.group;
+    const bool meets_keys = solves_ && !p_.erases_apart();
     Pairs of_queries, of_keys;
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) of_queries(t, n) = of_keys(t, n) = 0;
@@ -103,10 +105,10 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
       Rows::ScoreTile(block_, q_, k_, of_queries);
       if (meets_keys) Rows::ScoreTile(block_, k_, k_, of_keys);
     }
-    StorePairs(of_queries, of_keys, meets_keys);
+    StorePairs(of_queries, of_keys);
     block_.Sync();
     if (p_.decays_channels) {
-      MeetStrongSubs(meets_keys);
+      MeetStrongSubs();
       block_.Sync();
     }
     if (p_.bonus.data != nullptr) MeetThemselves(this->kv_head_ * p_.group + g);
@@ -114,20 +116,19 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE static int Row(int t, int half) {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
-  HEED_DEVICE void StorePairs(Pairs& of_queries, Pairs& of_keys, bool meets_keys) {
+  HEED_DEVICE void StorePairs(Pairs& of_queries, Pairs& of_keys) {
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
         const int row = Row(t, n % 4 / 2), token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
         if (token > row) continue;
         const float decay = p_.decays_channels ? 1.0f : Exp(this->Between(t, token, row));
-        StorePair(t, row, token, of_queries(t, n) * decay, of_keys(t, n) * decay, meets_keys);
+        StorePair(t, row, token, of_queries(t, n) * decay, of_keys(t, n) * decay);
       }
     });
   }
-  HEED_DEVICE void StorePair(int t, int row, int token, float of_query, float of_key,
-                             bool meets_keys) {
+  HEED_DEVICE void StorePair(int t, int row, int token, float of_query, float of_key) {
     pairs_.Store(t, row * kPairStride + token, of_query);
-    if (!meets_keys || token == row) return;
+    if (!solves_ || token == row) return;
     float answer = of_key;
     if (p_.erases_apart()) answer = this->IsEraser(row) ? -of_query : 0.0f;
     pairs_.Store(t, token * kPairStride + row, answer * this->Beta(t, row));
@@ -182,7 +183,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
 
   // Tokens of the same 16 where a row's own factor is below e^-kStrongDecay: those of its keys may
   // then be too large. Other rows keep what they have.
-  HEED_DEVICE void MeetStrongSubs(bool meets_keys) {
+  HEED_DEVICE void MeetStrongSubs() {
     const bool is_strong = block_.AnyOfWarp([&](int t) {
       bool strong = false;
       HEED_UNROLL for (int c = t % kWarp; c < kDim; c += kWarp) {
@@ -191,10 +192,10 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
       return strong;
     });
     if (!is_strong) return;
-    HEED_NO_UNROLL for (int half = 0; half < 2; ++half) MeetStrongRows(half, meets_keys);
+    HEED_NO_UNROLL for (int half = 0; half < 2; ++half) MeetStrongRows(half);
   }
   // Number by number: a quad has a row, each of its threads every fourth channel.
-  HEED_DEVICE void MeetStrongRows(int half, bool meets_keys) {
+  HEED_DEVICE void MeetStrongRows(int half) {
     constexpr int kOwn = kDim / 4;
     Registers<float, kOwn> query, key, gate;
     Registers<float, 1> strongest;
@@ -226,7 +227,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
       block_.Each([&](int t) {
         const int row = Row(t, half), other = t / kWarp * kSubTokens + s;
         if (t % 4 != 0 || other > row || strongest(t, 0) <= kStrongDecay) return;
-        StorePair(t, row, other, sums(t, 0), sums(t, 1), meets_keys);
+        StorePair(t, row, other, sums(t, 0), sums(t, 1));
       });
     }
   }
@@ -284,6 +285,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   // [tokens, kPairStride]. Up to the diagonal weights of each row, then the solution of the system
   // (SolveChunk) that lies above it.
   Floats pairs_;
+  bool solves_;  // does this query head, the last one, leave the system too?
 };
 
 }  // namespace heed::cuda

@@ -15,6 +15,7 @@
 #include "src/recurrent/backward_loop-inl.h"
 #include "src/recurrent/backward_problem.h"
 #include "src/recurrent/backward_sums.h"
+#include "src/recurrent/state_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -55,6 +56,28 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 
 HWY_EXPORT(RunRecurrentBackward);
+
+#ifndef HEED_TRAINING
+HWY_EXPORT(SumRows);
+HWY_EXPORT(MeetRows);
+HWY_EXPORT(AddOuter);
+HWY_EXPORT(StepRows);
+
+void SumRows(const StateRows<const float>& rows, const float* factors, float* sum) {
+  HWY_DYNAMIC_DISPATCH(SumRows)(rows, factors, sum);
+}
+void MeetRows(const StateRows<const float>& rows, const float* other, int64_t other_stride,
+              float* dots) {
+  HWY_DYNAMIC_DISPATCH(MeetRows)(rows, other, other_stride, dots);
+}
+void AddOuter(const float* factors, const float* other, const StateRows<float>& rows) {
+  HWY_DYNAMIC_DISPATCH(AddOuter)(factors, other, rows);
+}
+void StepRows(const StateRows<const float>& from, const float* decays,
+              std::span<const Outer> products, float* to) {
+  HWY_DYNAMIC_DISPATCH(StepRows)(from, decays, products, to);
+}
+#endif
 
 namespace {
 

@@ -12,6 +12,7 @@
 
 #include "src/compose/rows.h"
 #include "src/recurrent/backward_tokens.h"
+#include "src/recurrent/state_rows.h"
 #include "src/rows/dot.h"
 
 namespace heed {
@@ -21,14 +22,15 @@ namespace {
 struct ErasingMemory {
   TokenStates states;
   ScratchVector<float> d_state;
-  ScratchVector<float> decay, eraser, erased, d_eraser;  // [head_dim]; rate * eraser
+  ScratchVector<float> decay, eraser, erased, d_eraser;  // [head_dim]; -rate * eraser
+  ScratchVector<float> factors, dots;                    // [head_dim]
   ScratchVector<float> read, d_read;                     // [head_dim_v]: r and dr
   ScratchVector<float> write, d_write;                   // [head_dim_v]: beta v and dS^T k
 
   explicit ErasingMemory(const RecurrentProblem& p)
       : states(static_cast<size_t>(p.head_dim * p.head_dim_v), p.kv_len),
         d_state(static_cast<size_t>(p.head_dim * p.head_dim_v)) {
-    for (auto* row : {&decay, &eraser, &erased, &d_eraser}) {
+    for (auto* row : {&decay, &eraser, &erased, &d_eraser, &factors, &dots}) {
       row->resize(static_cast<size_t>(p.head_dim));
     }
     for (auto* row : {&read, &d_read, &write, &d_write}) {
@@ -45,20 +47,11 @@ class ErasingRule final : public TokenRule {
 
   void Run() { RunTokens(m_.states, m_.d_state.data()); }
 
-  void Advance(int64_t t, float* state) override {
-    LoadToken(t, state);
-    const float* const k = RowOf(p_.k, b_, h_, t);
-    for (int64_t c = 0; c < dim_; ++c) {
-      float* const row = state + c * cols_;
-      const float decay = m_.decay[Index(c)];
-      if (decay == 0) {
-        std::fill_n(row, cols_, 0.0f);
-      } else {
-        for (int64_t e = 0; e < cols_; ++e) row[e] *= decay;
-      }
-      AddTimes(-m_.erased[Index(c)], m_.read.data(), cols_, row);
-      AddTimes(k[c], m_.write.data(), cols_, row);
-    }
+  void Advance(int64_t t, const float* before, float* after) override {
+    LoadToken(t, before);
+    const Outer products[] = {{m_.erased.data(), m_.read.data()},
+                              {RowOf(p_.k, b_, h_, t), m_.write.data()}};
+    StepRows(Rows(before), m_.decay.data(), products, after);
   }
 
   void Retreat(int64_t t, const float* before, const float* after) override {
@@ -76,7 +69,12 @@ class ErasingRule final : public TokenRule {
 
  private:
   static size_t Index(int64_t n) { return static_cast<size_t>(n); }
-  float* DRow(int64_t c) { return m_.d_state.data() + c * cols_; }
+  template <class T>
+  StateRows<T> Rows(T* state) const {
+    return {state, dim_, cols_};
+  }
+  StateRows<float> DRows() { return Rows(m_.d_state.data()); }
+  StateRows<const float> KnownDRows() const { return {m_.d_state.data(), dim_, cols_}; }
 
   double Size(int64_t t) const {
     const float* const key = RowOf(p_.options.erase_key, b_, h_, t);
@@ -87,14 +85,13 @@ class ErasingRule final : public TokenRule {
   void LoadToken(int64_t t, const float* state) {
     const float* const erase_key = RowOf(p_.options.erase_key, b_, h_, t);
     const double size = Size(t);
-    std::fill(m_.read.begin(), m_.read.end(), 0.0f);
     for (int64_t c = 0; c < dim_; ++c) {
       const float eraser = size == 0 ? 0 : static_cast<float>(double{erase_key[c]} / size);
       m_.decay[Index(c)] = static_cast<float>(Decay(t, c));
       m_.eraser[Index(c)] = eraser;
-      m_.erased[Index(c)] = p_.options.erase_rate(b_, h_, t, c) * eraser;
-      AddTimes(eraser, state + c * cols_, cols_, m_.read.data());
+      m_.erased[Index(c)] = -p_.options.erase_rate(b_, h_, t, c) * eraser;
     }
+    SumRows(Rows(state), m_.eraser.data(), m_.read.data());
     const float* const value = RowOf(p_.v, b_, h_, t);
     const float beta = static_cast<float>(Beta(t));
     for (int64_t e = 0; e < cols_; ++e) m_.write[Index(e)] = beta * value[e];
@@ -105,24 +102,20 @@ class ErasingRule final : public TokenRule {
     const int64_t head = FirstHead() + n;
     const float* const q = RowOf(p_.q, b_, head, t);
     const float* const arriving = RowOf(g_.d_out, b_, head, t);
-    for (int64_t c = 0; c < dim_; ++c) {
-      if (to_.d_q.has_value()) {
-        to_.d_q(b_, head, t, c) = p_.scale * DotShort(state + c * cols_, arriving, cols_);
-      }
-      AddTimes(p_.scale * q[c], arriving, cols_, DRow(c));
+    if (to_.d_q.has_value()) {
+      MeetRows(Rows(state), arriving, 0, m_.dots.data());
+      for (int64_t c = 0; c < dim_; ++c) to_.d_q(b_, head, t, c) = p_.scale * m_.dots[Index(c)];
     }
+    for (int64_t c = 0; c < dim_; ++c) m_.factors[Index(c)] = p_.scale * q[c];
+    AddOuter(m_.factors.data(), arriving, DRows());
     if (!exists || sums_.skip.empty()) return;
     sums_.skip[Index(n)] += DotRows(arriving, RowOf(p_.v, b_, h_, t), cols_);
   }
 
   // What the key, the value and the strength get.
   void Write(int64_t t) {
-    const float* const k = RowOf(p_.k, b_, h_, t);
-    std::fill(m_.d_write.begin(), m_.d_write.end(), 0.0f);
-    for (int64_t c = 0; c < dim_; ++c) {
-      if (to_.d_k.has_value()) to_.d_k(b_, h_, t, c) = DotShort(DRow(c), m_.write.data(), cols_);
-      AddTimes(k[c], DRow(c), cols_, m_.d_write.data());
-    }
+    if (to_.d_k.has_value()) MeetRows(KnownDRows(), m_.write.data(), 0, &to_.d_k(b_, h_, t, 0));
+    SumRows(KnownDRows(), RowOf(p_.k, b_, h_, t), m_.d_write.data());
     g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0,
                   DotRows(m_.d_write.data(), RowOf(p_.v, b_, h_, t), cols_));
     if (!to_.d_v.has_value()) return;
@@ -144,41 +137,33 @@ class ErasingRule final : public TokenRule {
 
   // What the eraser and the decay get; then what arrives at the state before the token.
   void Erase(int64_t t, const float* before) {
-    std::fill(m_.d_read.begin(), m_.d_read.end(), 0.0f);
+    MeetRows(KnownDRows(), m_.read.data(), 0, m_.dots.data());
+    SumRows(KnownDRows(), m_.erased.data(), m_.d_read.data());
+    MeetRows(Rows(before), m_.d_read.data(), 0, m_.d_eraser.data());
     for (int64_t c = 0; c < dim_; ++c) {
-      const float along = DotShort(DRow(c), m_.read.data(), cols_);
-      AddTimes(-m_.erased[Index(c)], DRow(c), cols_, m_.d_read.data());
-      m_.d_eraser[Index(c)] = -p_.options.erase_rate(b_, h_, t, c) * along;
+      const float along = m_.dots[Index(c)];
+      m_.d_eraser[Index(c)] -= p_.options.erase_rate(b_, h_, t, c) * along;
       if (to_.d_erase_rate.has_value()) {
         to_.d_erase_rate(b_, h_, t, c) = -m_.eraser[Index(c)] * along;
       }
     }
-    double factors = 0;  // of one decay for all channels
-    for (int64_t c = 0; c < dim_; ++c) {
-      const float passed = DecayRow(c, before + c * cols_);
-      factors += double{passed};
-      if (p_.decays_channels) {
-        g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, c, double{passed});
-      }
-    }
-    if (!p_.decays_channels) g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, 0, factors);
+    GiveDecay(t, before);
+    const Outer read = {m_.eraser.data(), m_.d_read.data()};
+    StepRows(KnownDRows(), m_.decay.data(), {&read, 1}, m_.d_state.data());
     StoreEraser(t);
   }
 
-  // Row c of what arrives before the token; returns what its decay gets.
-  float DecayRow(int64_t c, const float* before) {
-    float* const row = DRow(c);
-    const float decay = m_.decay[Index(c)];
-    m_.d_eraser[Index(c)] += DotShort(before, m_.d_read.data(), cols_);
-    float passed = 0;
-    if (decay == 0) {  // stays 0, and nothing passes it
-      std::fill_n(row, cols_, 0.0f);
-    } else {
-      for (int64_t e = 0; e < cols_; ++e) row[e] *= decay;
-      passed = DotShort(row, before, cols_);
+  // What the decay gets, of which nothing passes one of 0.
+  void GiveDecay(int64_t t, const float* before) {
+    MeetRows(KnownDRows(), before, cols_, m_.dots.data());
+    double all = 0;  // of one decay for all channels
+    for (int64_t c = 0; c < dim_; ++c) {
+      const double decay = double{m_.decay[Index(c)]};
+      const double passed = decay == 0 ? 0 : decay * double{m_.dots[Index(c)]};
+      all += passed;
+      if (p_.decays_channels) g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, c, passed);
     }
-    AddTimes(m_.eraser[Index(c)], m_.d_read.data(), cols_, row);
-    return passed;
+    if (!p_.decays_channels) g_.d_log_decay.Add(sums_.log_decay, {b_, h_, t}, 0, all);
   }
 
   // Through the length of the key, of which a vector of zeros has none.

@@ -12,7 +12,7 @@
 
 #include "src/compose/rows.h"
 #include "src/recurrent/backward_tokens.h"
-#include "src/rows/dot.h"
+#include "src/recurrent/state_rows.h"
 
 namespace heed {
 namespace {
@@ -27,6 +27,7 @@ struct LearningMemory {
   // [head_dim]
   Row normed, residual, d_slope, d_row, d_key;
   ScratchVector<float> given, slope, d_given;  // by a model, and to it
+  ScratchVector<float> input, factors, dots;   // [head_dim + 1]: x, and of rows of a model
 
   explicit LearningMemory(const RecurrentProblem& p)
       : states(StateSize(p), p.kv_len), d_state(StateSize(p)) {
@@ -34,6 +35,7 @@ struct LearningMemory {
       row->resize(static_cast<size_t>(p.head_dim));
     }
     for (auto* row : {&given, &slope, &d_given}) row->resize(static_cast<size_t>(p.head_dim));
+    for (auto* row : {&input, &factors, &dots}) row->resize(static_cast<size_t>(p.head_dim + 1));
   }
   static size_t StateSize(const RecurrentProblem& p) {
     return static_cast<size_t>(2 * (p.head_dim + 1) * p.head_dim);
@@ -51,11 +53,13 @@ class LearningRule final : public TokenRule {
 
   void Run() { RunTokens(m_.states, m_.d_state.data()); }
 
-  void Advance(int64_t t, float* state) override {
-    if (Begins(t)) std::copy_n(state + model_, model_, state);
-    LoadSlope(t, state);
+  void Advance(int64_t t, const float* before, float* after) override {
+    if (after != before) std::copy_n(before, 2 * model_, after);
+    if (Begins(t)) std::copy_n(after + model_, model_, after);
+    LoadSlope(t, after);
     const float rate = -static_cast<float>(Beta(t));
-    AddOuter(rate, RowOf(p_.k, b_, h_, t), m_.slope.data(), state + model_);
+    for (size_t c = 0; c <= dim_; ++c) m_.factors[c] = rate * m_.input[c];
+    AddOuter(m_.factors.data(), m_.slope.data(), Model(after + model_));
   }
 
   void Retreat(int64_t t, const float*, const float* after) override {
@@ -88,23 +92,20 @@ class LearningRule final : public TokenRule {
   float* DBegun() { return m_.d_state.data(); }
   float* DNow() { return m_.d_state.data() + model_; }
 
-  // What a model gives for a row and a 1.
+  template <class T>
+  StateRows<T> Model(T* model) const {
+    return {model, p_.head_dim + 1, p_.head_dim};
+  }
+  // What a model gives for a row and a 1, which stay the input.
   void Ask(const float* model, const float* row) {
-    std::copy_n(model + dim_ * dim_, dim_, m_.given.data());
-    for (size_t c = 0; c < dim_; ++c) {
-      AddTimes(row[c], model + c * dim_, p_.head_dim, m_.given.data());
-    }
+    std::copy_n(row, dim_, m_.input.data());
+    m_.input[dim_] = 1;
+    SumRows(Model(model), m_.input.data(), m_.given.data());
     std::copy(m_.given.begin(), m_.given.end(), m_.normed.begin());
   }
-  // model += factor (row, 1) times `other`.
-  void AddOuter(float factor, const float* row, const float* other, float* model) const {
-    for (size_t c = 0; c < dim_; ++c) {
-      AddTimes(factor * row[c], other, p_.head_dim, model + c * dim_);
-    }
-    AddTimes(factor, other, p_.head_dim, model + dim_ * dim_);
-  }
-  double Along(const float* model, size_t c, const ScratchVector<float>& other) const {
-    return double{DotShort(model + c * dim_, other.data(), p_.head_dim)};
+  // Of each row of a model, the bias too.
+  void Meet(const float* model, const ScratchVector<float>& other) {
+    MeetRows(Model(model), other.data(), 0, m_.dots.data());
   }
 
   double Key(int64_t t, size_t c) const { return double{p_.k(b_, h_, t, static_cast<int64_t>(c))}; }
@@ -169,11 +170,12 @@ class LearningRule final : public TokenRule {
     }
     PassNorm(m_.normed, inverse, m_.d_row);
     Round(m_.d_row);
-    AddOuter(1, query, m_.d_given.data(), DNow());
-    for (size_t c = 0; c < dim_ && to_.d_q.has_value(); ++c) {
+    AddOuter(m_.input.data(), m_.d_given.data(), Model(DNow()));
+    if (!to_.d_q.has_value()) return;
+    Meet(now, m_.d_given);
+    for (size_t c = 0; c < dim_; ++c) {
       const int64_t column = static_cast<int64_t>(c);
-      to_.d_q(b_, head, t, column) =
-          static_cast<float>(Along(now, c, m_.d_given) + double{g_.d_out(b_, head, t, column)});
+      to_.d_q(b_, head, t, column) = m_.dots[c] + g_.d_out(b_, head, t, column);
     }
   }
 
@@ -189,13 +191,12 @@ class LearningRule final : public TokenRule {
 
   // Through the step of a token: strength, key and slope.
   void Learn(int64_t t) {
-    std::fill(m_.given.begin(), m_.given.end(), 0.0f);
+    Meet(DNow(), m_.slope);
+    SumRows(Model<const float>(DNow()), m_.input.data(), m_.given.data());
     double strength = 0;
     for (size_t c = 0; c <= dim_; ++c) {
-      const double sum = Along(DNow(), c, m_.slope), key = c == dim_ ? 1 : Key(t, c);
-      AddTimes(static_cast<float>(key), DNow() + c * dim_, p_.head_dim, m_.given.data());
-      strength -= key * sum;
-      if (c < dim_) m_.d_key[c] = -Beta(t) * sum;
+      strength -= double{m_.input[c]} * double{m_.dots[c]};
+      if (c < dim_) m_.d_key[c] = -Beta(t) * double{m_.dots[c]};
     }
     for (size_t e = 0; e < dim_; ++e) m_.d_slope[e] = -Beta(t) * double{m_.given[e]};
     g_.d_beta.Add(sums_.beta, {b_, h_, t}, 0, strength);
@@ -228,10 +229,12 @@ class LearningRule final : public TokenRule {
   // Through the model that the mini-batch began with, to the key.
   void PassModel(int64_t t, const float* begun) {
     Round(m_.d_row);
-    AddOuter(1, RowOf(p_.k, b_, h_, t), m_.d_given.data(), DBegun());
-    for (size_t c = 0; c < dim_ && to_.d_k.has_value(); ++c) {
+    AddOuter(m_.input.data(), m_.d_given.data(), Model(DBegun()));
+    if (!to_.d_k.has_value()) return;
+    Meet(begun, m_.d_given);
+    for (size_t c = 0; c < dim_; ++c) {
       to_.d_k(b_, h_, t, static_cast<int64_t>(c)) =
-          static_cast<float>(m_.d_key[c] + Along(begun, c, m_.d_given));
+          static_cast<float>(m_.d_key[c] + double{m_.dots[c]});
     }
   }
 

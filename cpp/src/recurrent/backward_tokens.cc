@@ -84,12 +84,18 @@ void TokenStates::Reverse(TokenRule& rule) {
 void TokenStates::Reverse(TokenRule& rule, size_t level, int64_t first, int64_t end) {
   const int64_t stride = kStrides[level], count = (end - first + stride - 1) / stride;
   const auto kept = [&](int64_t n) { return kept_[level].data() + static_cast<size_t>(n) * size_; };
-  // Of the last one, only tokens themselves need the state after it.
-  const int64_t passed = stride == 1 ? count : count - 1;
   for (int64_t n = 0; n < count; ++n) {
-    std::copy_n(state_.data(), size_, kept(n));
     const int64_t begin = first + n * stride;
-    for (int64_t t = begin; t < begin + stride && n < passed; ++t) rule.Advance(t, state_.data());
+    if (stride == 1) {
+      if (n == 0) std::copy_n(state_.data(), size_, kept(0));
+      rule.Advance(begin, kept(n), n + 1 == count ? state_.data() : kept(n + 1));
+      continue;
+    }
+    std::copy_n(state_.data(), size_, kept(n));
+    // Behind the last one, only tokens themselves need the state.
+    for (int64_t t = begin; t < begin + stride && n + 1 < count; ++t) {
+      rule.Advance(t, state_.data(), state_.data());
+    }
   }
   for (int64_t n = count; n-- > 0;) {
     const int64_t begin = first + n * stride;

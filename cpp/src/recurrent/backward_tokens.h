@@ -51,8 +51,8 @@ class TokenRule : public HeadBackward {
   using HeadBackward::HeadBackward;
   virtual ~TokenRule() = default;
 
-  // The state after token t from the one before it.
-  virtual void Advance(int64_t t, float* state) = 0;
+  // The state after token t from the one before it, whose memory it may be.
+  virtual void Advance(int64_t t, const float* before, float* after) = 0;
   // The gradients of token t, from the states before and after it; what arrives at the first is
   // kept.
   virtual void Retreat(int64_t t, const float* before, const float* after) = 0;

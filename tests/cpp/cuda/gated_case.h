@@ -43,8 +43,8 @@ struct GatedCall {
   GatedRule rule;
   std::vector<int32_t> lengths;
   EmulatedChunks chunks;
-  Buffer<float> q, k, v;
-  std::vector<float> gates, betas, skip, initial, bonus, erase_key, erase_rate;
+  Buffer<float> q, k, v, erase_key, erase_rate;
+  std::vector<float> gates, betas, skip, initial, bonus;
 
   int64_t chunk_len() const { return rule.erases_apart ? 32 : 64; }
   int64_t gate_width() const { return rule.decay == GatedDecay::kChannels ? dim : 1; }
@@ -57,8 +57,10 @@ struct GatedCall {
     skip = Betas(heads, 6);
     initial = Betas(batch * kv_heads * dim * dim_v, 7);
     bonus = Betas(heads * dim, 8);
-    erase_key = Normals({batch, kv_heads, len, dim}, 9).Elements();
-    erase_rate = Betas(batch * kv_heads * len * dim, 10);
+    erase_key = Normals({batch, kv_heads, len, dim}, 9, Layout::kPadded);
+    erase_rate = Normals({batch, kv_heads, len, dim}, 10, Layout::kBlhd);
+    erase_rate.ForEach(
+        [](int64_t, int64_t, int64_t, int64_t, float& x) { x = 1 / (1 + std::exp(-x)); });
     if (rule.delta && rule.features != FeatureMap::kUnit) {
       const float unit = 1 / std::sqrt(static_cast<float>(dim));
       k.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= unit; });
@@ -80,8 +82,8 @@ struct GatedCall {
     if (rule.skips) options.skip = skip;
     if (rule.bonus) options.bonus = Contiguous(bonus.data(), 1, heads, 1, dim);
     if (rule.erases_apart) {
-      options.erase_key = Contiguous(erase_key.data(), batch, kv_heads, len, dim);
-      options.erase_rate = Contiguous(erase_rate.data(), batch, kv_heads, len, dim);
+      options.erase_key = erase_key.view();
+      options.erase_rate = erase_rate.view();
     }
     if (rule.begins) {
       options.initial_state = Contiguous(initial.data(), batch, kv_heads, dim, dim_v);
@@ -145,8 +147,8 @@ struct GatedCall {
     }
     if (rule.bonus) r.Floats("bonus", {heads, dim}, sign(bonus));
     if (rule.erases_apart) {
-      r.Floats("erase_key", {batch, kv_heads, len, dim}, erase_key);
-      r.Floats("erase_rate", {batch, kv_heads, len, dim}, erase_rate);
+      r.Floats("erase_key", {batch, kv_heads, len, dim}, erase_key.Elements());
+      r.Floats("erase_rate", {batch, kv_heads, len, dim}, erase_rate.Elements());
     }
     if (rule.delta) r.Param("key_norm", std::string("none"));
     if (rule.delta && rule.betas) r.Floats("beta", {batch, kv_heads, len}, betas);

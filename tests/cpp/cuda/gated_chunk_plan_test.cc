@@ -24,8 +24,8 @@ TEST(DeviceGatedChunkPlan, TakesWhatGatedChunksCompute) {
   other.normalize = true;
   EXPECT_FALSE(takes(other));
   other = plain, other.delta = false, other.feature_map = FeatureMap::kIdentity;
-  other.erase_key = Contiguous(c.erase_key.data(), c.batch, c.kv_heads, c.len, c.dim);
-  other.erase_rate = Contiguous(c.erase_rate.data(), c.batch, c.kv_heads, c.len, c.dim);
+  other.erase_key = c.erase_key.view();
+  other.erase_rate = c.erase_rate.view();
   EXPECT_TRUE(takes(other));
   EXPECT_FALSE(takes(other, DType::kFloat16));
   other = plain, other.feature_map = FeatureMap::kSoftmax;

@@ -1,5 +1,6 @@
 // Recurrent attention of bfloat16 tensors on the device path whose channels decay each at a rate of
-// its own, or which erases by the delta rule: gated chunks, against the float64 oracle.
+// its own, or which erases, by the delta rule or by keys of its own: gated chunks, against the
+// float64 oracle.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -82,15 +83,34 @@ TEST_F(DeviceGatedChunks, LongSequencesMatchTheOracle) {
 }
 
 TEST_F(DeviceGatedChunks, EveryLayoutMatchesTheOracle) {
-  for (const Layout layout : {Layout::kBlhd, Layout::kPadded, Layout::kReversed}) {
-    GatedCall c;
-    c.layout = layout;
-    c.out_dtype = DType::kBFloat16;
-    c.rule = kKimiDelta;
-    c.Draw();
-    ExpectMatchesOracle(c, "layout " + std::to_string(static_cast<int>(layout)));
-    if (HasFatalFailure()) return;
+  for (const GatedRule& rule : {kKimiDelta, kRwkv7}) {
+    for (const Layout layout : {Layout::kBlhd, Layout::kPadded, Layout::kReversed}) {
+      GatedCall c;
+      c.layout = layout;
+      c.out_dtype = DType::kBFloat16;
+      c.rule = rule;
+      c.Draw();
+      ExpectMatchesOracle(c, "layout " + std::to_string(static_cast<int>(layout)));
+      if (HasFatalFailure()) return;
+    }
   }
+}
+
+// Keys to erase by of any length, of which only the direction counts; one of zeros erases nothing.
+TEST_F(DeviceGatedChunks, LengthsOfKeysToEraseByDoNotCount) {
+  GatedCall c;
+  c.rule = kRwkv7;
+  c.Draw();
+  const ChunkResults first = RunCall(c);
+  for (const float factor : {0x1p100f, 0x1p-100f}) {
+    GatedCall scaled = c;
+    scaled.erase_key.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= factor; });
+    EXPECT_EQ(RunCall(scaled).output, first.output) << factor;
+  }
+  c.erase_key.ForEach([](int64_t, int64_t, int64_t t, int64_t, float& x) {
+    if (t % 5 == 3) x = 0;
+  });
+  ExpectMatchesOracle(c, "zeros");
 }
 
 // Spans, of which the last is shorter, in three orders: the same bits.
@@ -117,14 +137,16 @@ TEST_F(DeviceGatedChunks, SpansMatchTheOracleInAnyOrder) {
 
 // More columns of values, and of a model, than a block has.
 TEST_F(DeviceGatedChunks, SpansOfSeveralSlicesMatchTheOracle) {
-  GatedCall c;
-  c.batch = 1, c.heads = c.kv_heads = 1;
-  c.len = 16 * 64, c.dim = 72, c.dim_v = 70;
-  c.rule = kGatedDelta;
-  c.chunks.processors = 8;
-  c.Draw();
-  EXPECT_EQ(SpansOf(c), 4);
-  ExpectMatchesOracle(c, "slices");
+  for (const GatedRule& rule : {kGatedDelta, kRwkv7}) {
+    GatedCall c;
+    c.rule = rule;
+    c.batch = 1, c.heads = c.kv_heads = 1;
+    c.len = 16 * c.chunk_len(), c.dim = 72, c.dim_v = 70;
+    c.chunks.processors = 8;
+    c.Draw();
+    EXPECT_EQ(SpansOf(c), 4);
+    ExpectMatchesOracle(c, "slices");
+  }
 }
 
 // A sequence whose chunks are prepared three, two and one at a time continues from state to state.
@@ -219,8 +241,7 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
           poisoned.k(b, h, t, 0) = poisoned.v(b, h, t, 0) = kNan;
           poisoned.betas[token] = kNan;
           poisoned.gates[token * static_cast<size_t>(c.gate_width())] = kNan;
-          poisoned.erase_key[token * static_cast<size_t>(c.dim)] = kNan;
-          poisoned.erase_rate[token * static_cast<size_t>(c.dim)] = kNan;
+          poisoned.erase_key(b, h, t, 0) = poisoned.erase_rate(b, h, t, 0) = kNan;
         }
       }
     }
@@ -245,7 +266,8 @@ TEST_F(DeviceGatedChunks, StrongDecaysAreExact) {
     ExpectMatchesOracle(c, "0 and e^-90");
     std::fill(c.gates.begin(), c.gates.end(), -kInfinity);
     ExpectMatchesOracle(c, "0");
-    std::fill(c.gates.begin(), c.gates.end(), -3.7f);  // 59.2 a sub
+    // 59.2 for 16 tokens that decay.
+    std::fill(c.gates.begin(), c.gates.end(), c.rule.erases_apart ? -7.4f : -3.7f);
     ExpectMatchesOracle(c, "e^-3.7");
     c.gates = drawn;
     c.gates[5] = -60.5f;  // of one channel of one token
@@ -307,10 +329,13 @@ TEST_F(DeviceGatedChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       ExpectReaches(in_gate, clean, of_key, what + "gate");
       if (rule.erases_apart) {
         GatedCall in_erase_key = c, in_erase_rate = c;
-        in_erase_key.erase_key[static_cast<size_t>(kToken * c.dim + 3)] = kNan;
-        in_erase_rate.erase_rate[static_cast<size_t>(kToken * c.dim + 3)] = kNan;
+        in_erase_key.erase_key(0, 0, kToken, 3) = in_erase_rate.erase_rate(0, 0, kToken, 3) = kNan;
         ExpectReaches(in_erase_key, clean, of_head, what + "erase_key");
         ExpectReaches(in_erase_rate, clean, of_head, what + "erase_rate");
+        in_erase_key.erase_key(0, 0, kToken, 3) = -kInfinity;
+        in_erase_rate.erase_rate(0, 0, kToken, 3) = kInfinity;
+        ExpectReaches(in_erase_key, clean, of_head, what + "an infinite erase_key");
+        ExpectReaches(in_erase_rate, clean, of_head, what + "an infinite erase_rate");
       }
       if (!rule.betas) continue;
       GatedCall in_beta = c;

@@ -238,6 +238,39 @@ TEST(RecurrentErrors, NameTheArgument) {
   ExpectError(ErrorCode::kShape, "not a multiple", [](Call& c) { c.heads = 3; });
 }
 
+// All but a state in place is read while results are written.
+TEST(RecurrentErrors, ResultsShareNoMemoryWithOptions) {
+  const auto expect = [](Kind kind, const std::string& name, auto RecurrentOptions::*option) {
+    for (const bool in_state : {false, true}) {
+      Call call(kind);
+      std::vector<float>& result = in_state ? call.state : call.output;
+      std::fill(result.begin(), result.end(), 0.0f);
+      const auto before = result;
+      auto& view = call.options.*option;
+      ASSERT_TRUE(view.has_value()) << name;
+      view.data = result.data();
+      view.strides = {0, 0, 0, 1};
+      try {
+        call.Run();
+        ADD_FAILURE() << "accepted: " << name;
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        EXPECT_NE(what.find((in_state ? "state overlaps " : "output overlaps ") + name),
+                  std::string::npos)
+            << what;
+      }
+      EXPECT_EQ(result, before);
+    }
+  };
+  expect(Kind::kChannels, "log_decay", &RecurrentOptions::log_decay);
+  expect(Kind::kDecayDelta, "beta", &RecurrentOptions::beta);
+  expect(Kind::kBonus, "bonus", &RecurrentOptions::bonus);
+  expect(Kind::kErasing, "erase_key", &RecurrentOptions::erase_key);
+  expect(Kind::kErasing, "erase_rate", &RecurrentOptions::erase_rate);
+  expect(Kind::kLevels, "level_weights", &RecurrentOptions::level_weights);
+  expect(Kind::kRandom, "projection", &RecurrentOptions::projection);
+}
+
 TEST(RecurrentErrors, AStepIsOneToken) {
   Call call;
   EXPECT_THROW(
