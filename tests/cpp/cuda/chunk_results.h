@@ -21,8 +21,7 @@ namespace heed::testing {
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-inline Buffer<float> Normals(const Extents& shape, uint64_t seed,
-                             Layout layout = Layout::kDense) {
+inline Buffer<float> Normals(const Extents& shape, uint64_t seed, Layout layout = Layout::kDense) {
   Buffer<float> buffer(shape, layout, kNan);
   Random random(seed);
   buffer.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x = random.Normal(); });
