@@ -138,8 +138,8 @@ def other_targets():
         title = f"forward, float32, head_dim {head_dim}, full, 8192 and 16384 tokens"
         yield Target(title, "bench-rest", cases, OF_FMA, 60)
     # Rows without a mask of their own are causal always, and say "full".
-    recurrences = ("linear", "retention", "mamba2", "gated_linear", "gated_delta_rule", "kimi_delta")
-    for mechanism in recurrences:
+    sums = ("linear", "retention", "mamba2", "gated_linear")
+    for mechanism in (*sums, "gated_delta_rule", "kimi_delta", "rwkv7"):
         cases = [
             {"mechanism": mechanism, "dtype": "bfloat16", "head_dim": dim, "q_len": n}
             for dim in (64, 128)
