@@ -193,7 +193,7 @@ struct RecurrentGradients {
 //          whatever options.chunk_len is; from 2048 tokens on, the states once more. Memory for
 //          each thread: a chunk, the states of 32 chunks, and one state for every 2048 tokens;
 //          never O(q_len * kv_len). Chunks that hold NaN or an infinity take 32 times as long.
-//          erase_key and mini_batch go back token by token, in plain loops instead of chunks:
+//          erase_key and mini_batch go back token by token, by vectors instead of chunks:
 //          forward three more times, and memory for each thread of 96 states, one more for every
 //          2048 tokens. level_weights go back level by level, above chunks as linear attention of
 //          every level, with rows of queries, keys and values of one batch entry, and of their

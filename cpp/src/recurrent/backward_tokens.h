@@ -1,4 +1,4 @@
-// Backward token by token, for rules that have no chunks backwards: plain loops over a state, and
+// Backward token by token, for rules that have no chunks backwards: rows of a state, and
 // the way back to the states before and after each token.
 #ifndef HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_
 #define HEED_SRC_RECURRENT_BACKWARD_TOKENS_H_

@@ -74,6 +74,9 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"erase_rate", SpanOf(given.erase_rate)},
       {"level_weights", SpanOf(given.level_weights)},
       {"projection", SpanOf(given.projection)},
+      {"skip", SpanOf(given.skip)},
+      {"key_lengths", SpanOf(given.key_lengths)},
+      {"position_offset", SpanOf(given.position_offset)},
       {"norm_weight", SpanOf(given.norm_weight)},
       {"norm_bias", SpanOf(given.norm_bias)},
       {"initial_state", SpanOf(given.initial_state)}};

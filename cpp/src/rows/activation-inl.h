@@ -21,10 +21,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct Silu {
   HWY_INLINE VF Value(DF d, VF x) const { return hn::Mul(x, Sigmoid(d, x)); }
-  // s (1 + x (1 - s)), s = sigmoid(x).
+  // s + x s (1 - s), s = sigmoid(x), where s (1 - s) = e / (1 + e)^2 with e = e^-|x|: 1 - s would
+  // have lost what a large x multiplies.
   HWY_INLINE VF Slope(DF d, VF x) const {
-    const VF one = hn::Set(d, 1.0f), s = Sigmoid(d, x);
-    return hn::Mul(s, Fma(x, hn::Sub(one, s), one));
+    const VF one = hn::Set(d, 1.0f);
+    const VF e = ExpNegAbs(d, x), inverse = hn::Div(one, hn::Add(one, e));
+    const VF s = hn::Mul(inverse, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one));
+    return Fma(x, hn::Mul(hn::Mul(inverse, inverse), e), s);
   }
 };
 

@@ -35,12 +35,6 @@ namespace heed {
 
 HWY_EXPORT(ActivateElementsBackward);
 
-void ActivateFewBackward(Activation activation, const float* x, const float* d_y, int64_t count,
-                         float* d_x) {
-  HWY_DYNAMIC_DISPATCH(ActivateElementsBackward)
-  (activation, x, d_y, 0, static_cast<size_t>(count), d_x);
-}
-
 void ActivateBackward(Activation activation, const float* x, const float* d_y, int64_t count,
                       float* d_x, ThreadPool* pool) {
   ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t) {

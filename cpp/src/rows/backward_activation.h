@@ -14,10 +14,6 @@ namespace heed {
 void ActivateBackward(Activation activation, const float* x, const float* d_y, int64_t count,
                       float* d_x, ThreadPool* pool);
 
-// The same on the calling thread, of a few numbers.
-void ActivateFewBackward(Activation activation, const float* x, const float* d_y, int64_t count,
-                         float* d_x);
-
 }  // namespace heed
 
 #endif  // HEED_SRC_ROWS_BACKWARD_ACTIVATION_H_

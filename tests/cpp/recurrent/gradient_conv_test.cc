@@ -55,6 +55,32 @@ TEST_P(ConvGradient, MatchesAlongDirectionsForLongSignals) {
   }
 }
 
+RequestBuilder OneNumber(float signal, float weight) {
+  RequestBuilder builder("causal_conv");
+  builder.Floats("signal", {1, 1, 1}, {signal})
+      .Floats("conv_weight", {1, 1}, {weight})
+      .Param("conv_activation", "silu");
+  return builder;
+}
+
+// Where silu is all but flat or all but a line, and where a sum is beyond float32.
+TEST_P(ConvGradient, LargeSumsKeepTheBound) {
+  for (const float x : {8.65244f, 15.5369f, 16.6355305f, -8.65244f, -16.6355305f}) {
+    Backward backward(OneNumber(x, 1).request());
+    const double gate = 1 / (1 + std::exp(-double{x}));
+    const double arriving = double{backward.d_results.values(0)[0]};
+    const double slope = gate * (1 + double{x} * (1 - gate)) * arriving;
+    EXPECT_NEAR(double{backward.gradients.values(0)[0]}, slope,
+                kConvGradientMaxError * std::abs(slope))
+        << x;
+  }
+  for (const float sign : {1.0f, -1.0f}) {
+    Backward backward(OneNumber(1e38f, sign * 100).request());
+    const float arriving = backward.d_results.values(0)[0];
+    EXPECT_EQ(backward.gradients.values(0)[0], sign > 0 ? 100 * arriving : 0.0f);
+  }
+}
+
 TEST_P(ConvGradient, MatchesBeyondLengths) {
   RequestBuilder builder = ConvRequest({4, 6, 3, 4}, "silu");
   builder.Integers("key_lengths", {4}, {0, 2, 5, 6});

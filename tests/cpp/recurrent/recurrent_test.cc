@@ -271,6 +271,30 @@ TEST(RecurrentErrors, ResultsShareNoMemoryWithOptions) {
   expect(Kind::kRandom, "projection", &RecurrentOptions::projection);
 }
 
+TEST(RecurrentErrors, ResultsShareNoMemoryWithLists) {
+  const auto expect = [](Kind kind, const std::string& name, const auto& give) {
+    Call call(kind);
+    std::fill(call.output.begin(), call.output.end(), 0.0f);
+    give(call, call.output.data());
+    try {
+      call.Run();
+      ADD_FAILURE() << "accepted: " << name;
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      EXPECT_NE(what.find("output overlaps " + name), std::string::npos) << what;
+    }
+  };
+  expect(Kind::kDecay, "skip", [](Call& c, float* at) {
+    c.options.skip = {at, static_cast<size_t>(c.heads)};
+  });
+  expect(Kind::kLearning, "norm_weight", [](Call& c, float* at) {
+    c.options.norm_weight = {at, static_cast<size_t>(c.kv_heads * c.dim)};
+  });
+  expect(Kind::kLearning, "norm_bias", [](Call& c, float* at) {
+    c.options.norm_bias = {at, static_cast<size_t>(c.kv_heads * c.dim)};
+  });
+}
+
 TEST(RecurrentErrors, AStepIsOneToken) {
   Call call;
   EXPECT_THROW(

@@ -33,7 +33,8 @@ class StateRowsKernels : public OnEveryTarget {
   template <class Body>
   static void ForEachSize(const Body& body) {
     for (const size_t count : {0u, 1u, 3u, 4u, 5u, 9u}) {
-      for (const size_t width : {1u, 3u, 4u, 7u, 15u, 16u, 17u, 31u, 32u, 63u, 64u, 70u, 130u}) {
+      for (const size_t width :
+           {0u, 1u, 3u, 4u, 7u, 15u, 16u, 17u, 31u, 32u, 63u, 64u, 70u, 130u}) {
         SCOPED_TRACE(std::to_string(count) + " rows of " + std::to_string(width));
         body(count, width);
       }

@@ -93,6 +93,15 @@ TEST_P(Activations, AreThoseOfDouble) {
   }
 }
 
+TEST_P(Activations, SlopesOfSiluLoseNothingToLargeNumbers) {
+  const std::vector<float> x = Floats(60.0f, 4001);
+  const std::vector<float> slopes = SlopesAt(Activation::kSilu, x);
+  for (size_t n = 0; n < x.size(); ++n) {
+    if (x[n] < 0) continue;
+    ASSERT_NEAR(slopes[n], ExpectedSlope(Activation::kSilu, x[n]), 3e-7) << " at " << x[n];
+  }
+}
+
 // Far below zero little is left, and it is right all the same.
 TEST_P(Activations, HaveTheirRelativeErrorBounds) {
   const std::vector<float> x = Floats(4.0f, 4001);
