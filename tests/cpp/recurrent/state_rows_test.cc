@@ -96,7 +96,7 @@ TEST_P(StateRowsKernels, StepsForgetWhatDecaysToNothing) {
   ForEachSize([](size_t count, size_t width) {
     std::vector<float> decays = Numbers(Betas, count, 2);
     std::vector<float> from = Numbers(LogDecays, count * width, 1);
-    if (count > 2) {
+    if (count > 2 && width > 0) {
       decays[2] = 0;
       from[2 * width] = std::numeric_limits<float>::infinity();
     }
