@@ -34,36 +34,34 @@ HWY_INLINE void ForEachPart(size_t width, const Body& body) {
        [&](VF x, float* to) HWY_ATTR { hn::StoreN(x, d, to + e, width - e); });
 }
 
-// kVectors whole vectors of columns: as many chains of additions.
-template <size_t kVectors>
+// Four whole vectors of columns: as many chains of additions.
 HWY_INLINE void SumColumns(const StateRows<const float>& rows, const float* factors, size_t e,
                            float* sum) {
   const DF d;
-  VF sums[kVectors];
-  for (size_t n = 0; n < kVectors; ++n) sums[n] = hn::Zero(d);
+  VF sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   for (int64_t c = 0; c < rows.count; ++c) {
     const VF factor = hn::Set(d, factors[c]);
     const float* row = rows.data + c * rows.width + e;
-    for (size_t n = 0; n < kVectors; ++n) {
+    for (size_t n = 0; n < 4; ++n) {
       sums[n] = Fma(factor, hn::LoadU(d, row + n * hn::Lanes(d)), sums[n]);
     }
   }
-  for (size_t n = 0; n < kVectors; ++n) hn::StoreU(sums[n], d, sum + e + n * hn::Lanes(d));
+  for (size_t n = 0; n < 4; ++n) hn::StoreU(sums[n], d, sum + e + n * hn::Lanes(d));
 }
 
 void SumRows(const StateRows<const float>& rows, const float* factors, float* sum) {
   const DF d;
   const size_t lanes = hn::Lanes(d), width = static_cast<size_t>(rows.width);
   size_t e = 0;
-  for (; e + 4 * lanes <= width; e += 4 * lanes) SumColumns<4>(rows, factors, e, sum);
-  for (; e + lanes <= width; e += lanes) SumColumns<1>(rows, factors, e, sum);
-  if (e == width) return;
-  VF part = hn::Zero(d);
-  for (int64_t c = 0; c < rows.count; ++c) {
-    part =
-        Fma(hn::Set(d, factors[c]), hn::LoadN(d, rows.data + c * rows.width + e, width - e), part);
+  for (; e + 4 * lanes <= width; e += 4 * lanes) SumColumns(rows, factors, e, sum);
+  for (; e < width; e += lanes) {
+    const size_t left = std::min(lanes, width - e);
+    VF part = hn::Zero(d);
+    for (int64_t c = 0; c < rows.count; ++c) {
+      part = Fma(hn::Set(d, factors[c]), hn::LoadN(d, rows.data + c * rows.width + e, left), part);
+    }
+    hn::StoreN(part, d, sum + e, left);
   }
-  hn::StoreN(part, d, sum + e, width - e);
 }
 
 // Four rows side by side, of which the last ones may be one row again.
@@ -98,29 +96,24 @@ void AddOuter(const float* factors, const float* other, const StateRows<float>& 
   }
 }
 
-template <size_t kProducts>
-HWY_INLINE void StepEachRow(const StateRows<const float>& from, const float* decays,
-                            const Outer* products, float* to) {
+void StepRows(const StateRows<const float>& from, const float* decays,
+              std::span<const Outer> products, float* to) {
   const DF d;
+  const Outer &first = products.front(), &last = products.back();
+  const bool has_two = products.size() > 1;
   for (int64_t c = 0; c < from.count; ++c) {
     const float* const before = from.data + c * from.width;
     float* const after = to + c * from.width;
     const VF decay = hn::Set(d, decays[c]);
     const auto forgets = hn::Eq(decay, hn::Zero(d));
-    VF factors[kProducts];
-    for (size_t n = 0; n < kProducts; ++n) factors[n] = hn::Set(d, products[n].factors[c]);
+    const VF a = hn::Set(d, first.factors[c]), b = hn::Set(d, last.factors[c]);
     ForEachPart(static_cast<size_t>(from.width), [&](auto load, auto store) HWY_ATTR {
       VF row = hn::IfThenZeroElse(forgets, hn::Mul(decay, load(before)));
-      for (size_t n = 0; n < kProducts; ++n) row = Fma(factors[n], load(products[n].other), row);
+      row = Fma(a, load(first.other), row);
+      if (has_two) row = Fma(b, load(last.other), row);
       store(row, after);
     });
   }
-}
-
-void StepRows(const StateRows<const float>& from, const float* decays,
-              std::span<const Outer> products, float* to) {
-  if (products.size() == 1) return StepEachRow<1>(from, decays, products.data(), to);
-  StepEachRow<2>(from, decays, products.data(), to);
 }
 
 }  // namespace HWY_NAMESPACE
