@@ -130,6 +130,12 @@ TEST(RecurrentGradientBoundary, GradientsOfAbsentOptionsAreRefused) {
 TEST(RecurrentGradientBoundary, OverlapsAreRefused) {
   ExpectRefusal([](Call& c) { c.gradients.d_log_decay = c.gradients.d_q; }, "d_log_decay");
   ExpectRefusal([](Call& c) { c.gradients.d_q.data = c.k.data(); }, "d_q");
+  // A gradient is written while factors of heads are still read.
+  ExpectRefusal(
+      [](Call& c) {
+        c.options.skip = {c.gradients.d_v.data + 1, Call::kHeads};
+      },
+      "d_v overlaps skip");
 }
 
 TEST(RecurrentGradientBoundary, WhatHasNoGradientIsRefusedByName) {
