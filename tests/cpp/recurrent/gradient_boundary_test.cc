@@ -133,9 +133,9 @@ TEST(RecurrentGradientBoundary, OverlapsAreRefused) {
   // A gradient is written while factors of heads are still read.
   ExpectRefusal(
       [](Call& c) {
-        c.options.skip = {c.gradients.d_v.data + 1, Call::kHeads};
+        c.options.skip = {c.gradients.d_q.data, Call::kHeads};
       },
-      "d_v overlaps skip");
+      "d_q overlaps skip");
 }
 
 TEST(RecurrentGradientBoundary, WhatHasNoGradientIsRefusedByName) {
