@@ -39,11 +39,10 @@ int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
   const AttentionProblem& p = call.problem;
   int64_t resident = 1;
   WithElement(p.q.dtype, [&](auto element) {
-    WithProductsOf<decltype(element)>(
-        ShapeOf(p.q.dtype, p.head_dim, p.head_dim_v), [&](auto products) {
-          resident = ResidentBlocks(kResidentOf<decltype(products)>,
-                                    SharedBytes<decltype(products)>(), device.shared_bytes);
-        });
+    WithProductsOf<decltype(element)>(ShapeOf(p), [&](auto products) {
+      resident = ResidentBlocks(kResidentOf<decltype(products)>, SharedBytes<decltype(products)>(),
+                                device.shared_bytes);
+    });
   });
   return resident;
 }

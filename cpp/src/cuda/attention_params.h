@@ -16,6 +16,7 @@ namespace heed::cuda {
 // h * group + r % group. A block takes so many rows, 16 for each of its warps.
 inline constexpr int kBlockRows = 64;
 inline constexpr int kBlockThreads = 128;
+inline constexpr int kBlockWarps = kBlockThreads / 32;
 
 // Rows [batch, heads, len, width] of q, k or v, or the pages of a cache: then the first dimension
 // counts pages, and token j of entry b lies in page table[b * table_width + j / page_size].
@@ -27,6 +28,7 @@ struct DeviceRows {
   bool vectors;  // every row begins at 16 bytes and is a multiple of them
   const int32_t* table;
   int32_t table_width, page_size, num_pages;
+  int32_t page_shift;  // page_size is 2^page_shift; -1: it is no power of two
   // Of the rows of int8 and float8 pages, and of the KV heads of float8 tensors; else nullptr.
   const float* scales;
   int64_t scale_strides[3];
@@ -102,7 +104,8 @@ struct AttentionParams {
   // The schedule (plan.h).
   int64_t rows;  // group * q_len
   int64_t row_blocks;
-  int64_t units;   // batch * num_kv_heads
+  int64_t units;      // batch * num_kv_heads
+  int32_t set_units;  // of those whose blocks run together (PlaceInSets)
   int32_t splits;  // of every unit, or:
   // [batch + 1]: the KV heads of entry b have split_starts[b + 1] - split_starts[b] splits each,
   // and those of all entries before it split_starts[b]. nullptr: absent.

@@ -97,11 +97,11 @@ class DeviceBlock {
   }
 
   // The largest number of a group of kLanes neighbours (NaN is passed over), and the sum.
-  template <int kLanes, int N>
-  HEED_DEVICE void GroupMax(Registers<float, N>& r) {
+  template <int kLanes, class T, int N>
+  HEED_DEVICE void GroupMax(Registers<T, N>& r) {
     HEED_UNROLL for (int n = 0; n < N; ++n) {
       HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
-        r(0, n) = fmaxf(r(0, n), __shfl_xor_sync(kAll, r(0, n), mask));
+        r(0, n) = Larger(r(0, n), __shfl_xor_sync(kAll, r(0, n), mask));
       }
     }
   }
@@ -195,6 +195,9 @@ class DeviceBlock {
 
  private:
   static constexpr unsigned kAll = 0xffffffffu;
+  HEED_DEVICE static float Larger(float a, float b) { return fmaxf(a, b); }
+  HEED_DEVICE static int32_t Larger(int32_t a, int32_t b) { return a < b ? b : a; }
+
   char* memory_;
 };
 

@@ -13,7 +13,9 @@
 #include <cstdint>
 
 #include "src/cuda/device.h"
+#include "src/cuda/finite.h"
 #include "src/cuda/fragments.h"
+#include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
 
 namespace heed::cuda {
@@ -35,14 +37,31 @@ struct FloatProducts {
   static constexpr int kDim = kDim_;
   static constexpr int kKeys = kKeys_;
   static constexpr int kStride = kDim + 4;
+  static constexpr bool kByKeys = false;
+  static constexpr int kRows = kBlockRows;
+  static constexpr int kWarpKeys = kKeys;
   static constexpr int kScores = kKeys / 2;
   static constexpr int kOut = kDim / 2;
+  HEED_DEVICE static constexpr int FirstRow(int t) { return t / kWarp * kWarpRows; }
+  HEED_DEVICE static constexpr int FirstKey(int /*t*/) { return 0; }
   static_assert(kDim % 32 == 0 && kKeys % 8 == 0);
 
   HEED_DEVICE static constexpr int Half(int n) { return n / 2 % 2; }
   // Eight columns that follow one another, of each 32.
   HEED_DEVICE static constexpr int Column(int lane, int n) {
     return n / 16 * 32 + lane % 4 * 8 + n % 2 * 4 + n % 16 / 4;
+  }
+
+  // Stores half `half` of a thread's sums, times `factor`, to a row of `width` columns at `to`.
+  template <class Block, class Out>
+  HEED_DEVICE static void StoreRow(int t, int half, Out& out, float factor, DType dtype, int width,
+                                   char* to) {
+    if (dtype == DType::kFloat32) {
+      EachColumn(t, half, width,
+                 [&](int d, int n) { reinterpret_cast<float*>(to)[d] = out(t, n) * factor; });
+    } else {
+      EachColumn(t, half, width, [&](int d, int n) { StoreAs(dtype, to, d, out(t, n) * factor); });
+    }
   }
 
   // mma.sync has columns k and k + 4 of a row with lane k of a quad. Which columns of q and k those
@@ -137,6 +156,14 @@ struct FloatProducts {
   }
 
  private:
+  template <class Body>
+  HEED_DEVICE static void EachColumn(int t, int half, int width, const Body& body) {
+    HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+      const int d = Column(t % kWarp, n);
+      if (Half(n) == half && d < width) body(d, n);
+    }
+  }
+
   // Products of 8 columns whose sums are taken at once. Beside 256 columns four spill registers, so
   // values are read twice there.
   static constexpr int kTiles = kDim == 256 ? 2 : 4;

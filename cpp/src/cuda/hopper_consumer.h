@@ -168,7 +168,7 @@ class HopperConsumer {
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
     Turn values = turn_;  // of the values that the second product reads
     group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
-    IssueScores(turn_.stage);
+    IssueScores(QueriesAt(), KeysAt(turn_.stage));
     group_.template MmaWait<0>();
     HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
@@ -182,14 +182,16 @@ class HopperConsumer {
       group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
       if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
       if (tile + 1 == tiles.end) break;
+      const uint64_t queries = QueriesAt(), next_keys = KeysAt(turn_.stage);
+      const uint64_t own_values = ValuesAt(values.stage);
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       AwaitTurn();
-      IssueScores(turn_.stage);
-      IssueValues(values.stage);
+      IssueScores(queries, next_keys);
+      IssueValues(own_values);
       GiveTurn();
       group_.template MmaWait<1>();
     }
-    IssueValues(values.stage);
+    IssueValues(ValuesAt(values.stage));
     group_.template MmaWait<0>();
     group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
   }
@@ -209,7 +211,7 @@ class HopperConsumer {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
         const int32_t first = tile * kKeys + part * kPartKeys;
-        IssueScores(turn_.stage, part);
+        IssueScores(QueriesAt(), KeysAt(turn_.stage, part));
         group_.template MmaWait<0>();
         if (part + 1 == Shape::kParts) group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
         Weigh(first);
@@ -233,9 +235,16 @@ class HopperConsumer {
     return first >= all_.begin && int64_t{first} + kPartKeys <= all_.end;
   }
 
-  HEED_DEVICE void IssueScores(int stage, int part = 0) {
-    const uint64_t queries = group_.Matrix(Shape::QueriesAt(own_), 16);
-    const uint64_t keys = group_.Matrix(Shape::KeysAt(stage) + part * kPartKeys * kPanelBytes, 16);
+  // What products are told of the queries, and of the tiles of a stage.
+  HEED_DEVICE uint64_t QueriesAt() const { return group_.Matrix(Shape::QueriesAt(own_), 16); }
+  HEED_DEVICE uint64_t KeysAt(int stage, int part = 0) const {
+    return group_.Matrix(Shape::KeysAt(stage) + part * kPartKeys * kPanelBytes, 16);
+  }
+  HEED_DEVICE uint64_t ValuesAt(int stage) const {
+    return group_.Matrix(Shape::ValuesAt(stage), Shape::kPanelOfKeys);
+  }
+
+  HEED_DEVICE void IssueScores(uint64_t queries, uint64_t keys) {
     group_.MmaFence();
     constexpr int kRowBytes = kDim * static_cast<int>(sizeof(Element));
     HEED_UNROLL for (int byte = 0; byte < kRowBytes; byte += 32) {
@@ -249,8 +258,7 @@ class HopperConsumer {
     group_.MmaCommit();
   }
 
-  HEED_DEVICE void IssueValues(int stage) {
-    const uint64_t values = group_.Matrix(Shape::ValuesAt(stage), Shape::kPanelOfKeys);
+  HEED_DEVICE void IssueValues(uint64_t values) {
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
       group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
@@ -299,9 +307,14 @@ class HopperConsumer {
     if (!IsWhole(first)) Hide(first);
     Registers<float, 2> highest;
     group_.Each([&](int t) {
-      HEED_UNROLL for (int half = 0; half < 2; ++half) highest(t, half) = kMinusInfinity;
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        highest(t, n % 4 / 2) = fmaxf(highest(t, n % 4 / 2), scores_(t, n));
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        // Two maxima, as each comparison waits for the one before.
+        float even = scores_(t, 2 * half), odd = scores_(t, 2 * half + 1);
+        HEED_UNROLL for (int n = 4 + 2 * half; n < kScores; n += 4) {
+          even = fmaxf(even, scores_(t, n));
+          odd = fmaxf(odd, scores_(t, n + 1));
+        }
+        highest(t, half) = fmaxf(even, odd);
       }
     });
     group_.template GroupMax<4>(highest);

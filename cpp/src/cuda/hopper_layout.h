@@ -58,9 +58,11 @@ HEED_DEVICE constexpr uint64_t SwizzledDescriptor(uint32_t address, int leading)
          static_cast<uint64_t>(kSwizzleBytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
-// The same matrix `bytes` further on: a multiple of 16, within shared memory.
+// The same matrix `bytes` further on: a multiple of 16, within shared memory. Addresses do not
+// leave their 14 bits, so the upper half stays what it is, a constant.
 HEED_DEVICE constexpr uint64_t AdvancedDescriptor(uint64_t matrix, int bytes) {
-  return matrix + static_cast<uint32_t>(bytes >> 4);
+  const uint32_t lower = static_cast<uint32_t>(matrix) + static_cast<uint32_t>(bytes >> 4);
+  return matrix >> 32 << 32 | lower;
 }
 
 // A tensor [batch, heads, len, width] as TMA sees it, innermost dimension first, read in boxes of

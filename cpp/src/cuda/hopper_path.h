@@ -16,14 +16,14 @@ inline constexpr bool kHopperIsCompiled = true;
 inline constexpr bool kHopperIsCompiled = false;
 #endif
 
-// The base path, until the Hopper kernels have run on a GPU (docs/cuda.md). HEED_CUDA_PATH=fastest
-// takes the faster of both, HEED_CUDA_PATH=hopper those kernels wherever they can compute the call:
-// for tests and comparisons.
+// The faster of both for a call. HEED_CUDA_PATH=base takes the base path always,
+// HEED_CUDA_PATH=hopper the Hopper kernels wherever they can compute the call: for tests and
+// comparisons.
 inline TilePath PathOfEnvironment() {
   const char* name = std::getenv("HEED_CUDA_PATH");
-  if (name == nullptr) return TilePath::kBase;
-  if (std::string_view(name) == "fastest") return TilePath::kFastest;
-  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kBase;
+  if (name == nullptr) return TilePath::kFastest;
+  if (std::string_view(name) == "base") return TilePath::kBase;
+  return std::string_view(name) == "hopper" ? TilePath::kHopper : TilePath::kFastest;
 }
 
 // The same, as far as the device has the kernels.

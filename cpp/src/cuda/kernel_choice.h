@@ -22,7 +22,12 @@ struct ProductsOf<float, kDim, kKeys> {
 // Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
 template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
-  constexpr int kNarrowKeys = std::is_same_v<T, float> ? 32 : 64;
+  constexpr bool kIsFloat = std::is_same_v<T, float>;
+  constexpr int kNarrowKeys = kIsFloat ? 32 : 64;
+  if constexpr (!kIsFloat) {
+    if (shape.by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());
+    if (shape.by_keys && shape.dim == 128) return body(MmaProducts<T, 128, 64, true>());
+  }
   if (shape.dim == 64) return body(typename ProductsOf<T, 64, kNarrowKeys>::Type());
   if (shape.dim == 128) return body(typename ProductsOf<T, 128, kNarrowKeys>::Type());
   body(typename ProductsOf<T, 256, 32>::Type());

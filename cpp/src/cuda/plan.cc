@@ -1,8 +1,10 @@
 #include "src/cuda/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "src/cuda/fragments.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/pattern_rows.h"
 #include "src/cuda/split_plan.h"
@@ -37,6 +39,8 @@ DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& sca
   rows.table = call.table;
   rows.table_width = static_cast<int32_t>(call.table_width);
   rows.page_size = static_cast<int32_t>(pages.shape[2]);
+  const uint32_t size = static_cast<uint32_t>(rows.page_size);
+  rows.page_shift = std::has_single_bit(size) ? std::countr_zero(size) : -1;
   rows.num_pages = static_cast<int32_t>(pages.shape[0]);
   return rows;
 }
@@ -86,19 +90,25 @@ DeviceOutput OutputOf(const StoredOutput& t) {
   return output;
 }
 
-KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v) {
-  const int64_t dim = std::max(head_dim, head_dim_v);
+int32_t UnitsOfSet(int64_t units, int64_t bytes) {
+  constexpr int64_t kCached = int64_t{32} << 20;  // half of the L2 cache of a large GPU, or more
+  const int64_t fitting = std::clamp<int64_t>(kCached / std::max<int64_t>(bytes, 1), 1, units);
+  return static_cast<int32_t>(CeilDiv(units, CeilDiv(units, fitting)));
+}
+
+KernelShape ShapeOf(const AttentionProblem& p) {
+  const int64_t dim = std::max(p.head_dim, p.head_dim_v);
+  const bool is_float32 = p.q.dtype == DType::kFloat32;
+  const bool by_keys = !is_float32 && dim <= 128 && p.group * p.q_len <= kWarpRows;
   // With 64 keys float32, and all types on 256 columns, spilled registers (nvcc 13.0).
-  const int narrow_keys = dtype == DType::kFloat32 ? 32 : 64;
-  if (dim <= 64) return {64, narrow_keys};
-  if (dim <= 128) return {128, narrow_keys};
-  return {256, 32};
+  const int narrow_keys = is_float32 ? 32 : 64;
+  if (dim <= 64) return {64, narrow_keys, by_keys};
+  if (dim <= 128) return {128, narrow_keys, by_keys};
+  return {256, 32, by_keys};
 }
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)
-    : dtype_(call.problem.q.dtype),
-      shape_(ShapeOf(dtype_, call.problem.head_dim, call.problem.head_dim_v)),
-      processors_(processors) {
+    : dtype_(call.problem.q.dtype), shape_(ShapeOf(call.problem)), processors_(processors) {
   SetSizes(call);
   SetSplits(call.problem, resident);
   SetRows(call);
@@ -118,6 +128,9 @@ void AttentionPlan::SetSizes(const DeviceProblem& call) {
   params_.row_blocks = CeilDiv(params_.rows, kBlockRows);
   const bool asks = p.output.size() > 0 || (p.outputs.lse.has_value() && p.outputs.lse.size() > 0);
   params_.units = asks ? p.batch * p.num_kv_heads : 0;
+  const int64_t columns = p.head_dim + p.head_dim_v;
+  params_.set_units =
+      UnitsOfSet(std::max<int64_t>(params_.units, 1), p.kv_len * columns * ElementSize(p.k.dtype));
 }
 
 // By the lengths of the entries where the host knows them, else by kv_len.

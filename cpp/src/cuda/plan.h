@@ -45,12 +45,18 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays);
 
-// The kernel's template arguments: 64, 128 or 256 columns, and keys of a tile.
+// The kernel's template arguments: 64, 128 or 256 columns, keys of a tile, and whether warps have
+// keys of their own instead of rows (MmaProducts).
 struct KernelShape {
   int dim;
   int tile_keys;
+  bool by_keys;
 };
-KernelShape ShapeOf(DType dtype, int64_t head_dim, int64_t head_dim_v);
+KernelShape ShapeOf(const AttentionProblem& problem);
+
+// How many of `units` units the L2 cache holds together, where blocks of one read so many bytes,
+// and sets are about equal: for PlaceInSets().
+int32_t UnitsOfSet(int64_t units, int64_t bytes);
 
 // Tensors as kernels see them.
 DeviceRows RowsOf(const StoredTensor& tensor);

@@ -14,8 +14,17 @@ namespace heed::cuda {
 inline constexpr float kMinusInfinity = -HUGE_VALF;
 inline constexpr float kLog2E = 1.44269504f;
 
-// e^x. exp2f() errs by 2 units of the last place at most on the device (CUDA Math API).
-HEED_DEVICE float Exp(float x) { return exp2f(x * kLog2E); }
+// e^x. "ex2" errs by 2 units of the last place at most on the device, and results below 2^-126 are
+// 0.
+HEED_DEVICE float Exp(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+  return y;
+#else
+  return exp2f(x * kLog2E);
+#endif
+}
 
 // What softmax subtracts: the largest score, or nothing before the first visible key.
 HEED_DEVICE float Subtrahend(float row_max) { return row_max == kMinusInfinity ? 0.0f : row_max; }
@@ -34,23 +43,30 @@ HEED_DEVICE float ScaledScore(const AttentionParams& p, float dot) {
   return Capped(p, dot * p.scale);
 }
 
-// The weight of a visible score where keys do not compete.
-HEED_DEVICE float PointwiseWeight(const AttentionParams& p, float score) {
-  const float positive = score <= 0 ? 0.0f : score;  // NaN stays
+// Calls body(weight), where weight(score) is the weight of a visible score and keys do not compete.
+template <class Body>
+HEED_DEVICE void WithPointwiseWeight(const AttentionParams& p, const Body& body) {
+  const auto positive = [](float score) { return score <= 0 ? 0.0f : score; };  // NaN stays
   switch (p.normalize) {
-    case Normalize::kSigmoid: {
-      // Of the two forms the one whose exponential does not overflow.
-      const float x = score + p.sigmoid_bias;
-      const float e = Exp(-fabsf(x));
-      return x != x ? x : (x >= 0 ? 1.0f : e) / (1 + e);
-    }
+    case Normalize::kSigmoid:
+      return body([&](float score) {
+        // Of the two forms the one whose exponential does not overflow.
+        const float x = score + p.sigmoid_bias;
+        const float e = Exp(-fabsf(x));
+        return x != x ? x : (x >= 0 ? 1.0f : e) / (1 + e);
+      });
     case Normalize::kRelu:
-      return positive;
+      return body(positive);
     case Normalize::kReluSquared:
-      return positive * positive;
+      return body([&](float score) { return positive(score) * positive(score); });
     default:  // kAverage
-      return 1.0f;
+      return body([](float) { return 1.0f; });
   }
+}
+HEED_DEVICE float PointwiseWeight(const AttentionParams& p, float score) {
+  float result = 0;
+  WithPointwiseWeight(p, [&](const auto& weight) { result = weight(score); });
+  return result;
 }
 
 // What a row carries: the largest score and the sum of exp(score - it); for pointwise normalisers

@@ -9,11 +9,13 @@
 #define HEED_SRC_CUDA_PRODUCTS_H_
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "heed/dtype.h"
+#include "src/cuda/accumulators.h"
+#include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/finite.h"
 #include "src/cuda/fragments.h"
 
 namespace heed::cuda {
@@ -27,18 +29,35 @@ HEED_DEVICE float Widen(BFloat16 x) { return ToFloat(x); }
 
 // Tensor cores on float16 or bfloat16; sums are float32, weights are rounded to the element first.
 // Rows in shared memory are 8 elements longer than kDim: ldmatrix then meets no bank twice.
-template <class T, int kDim_, int kKeys_>
+//
+// The warps of a block have 16 rows each and all keys of a tile, or, where there are no more than
+// 16 rows (kByKeys), all rows and a quarter of the keys each.
+template <class T, int kDim_, int kKeys_, bool kByKeys_ = false>
 struct MmaProducts {
   using Element = T;
+  static constexpr bool kByKeys = kByKeys_;
   static constexpr int kDim = kDim_;
   static constexpr int kKeys = kKeys_;
   static constexpr int kStride = kDim + 8;
-  static constexpr int kScores = kKeys / 2;
+  static constexpr int kRows = kByKeys ? kWarpRows : kBlockRows;
+  static constexpr int kWarpKeys = kByKeys ? kKeys / kBlockWarps : kKeys;
+  static constexpr int kScores = kWarpKeys / 2;
   static constexpr int kOut = kDim / 2;
+
+  // The first row of a thread's warp in the block, and its first key in the tile.
+  HEED_DEVICE static constexpr int FirstRow(int t) { return kByKeys ? 0 : t / kWarp * kWarpRows; }
+  HEED_DEVICE static constexpr int FirstKey(int t) { return kByKeys ? t / kWarp * kWarpKeys : 0; }
 
   HEED_DEVICE static constexpr int Half(int n) { return n / 2 % 2; }
   HEED_DEVICE static constexpr int Column(int lane, int n) {
     return n / 4 * 8 + AccumulatorCol(lane, n % 2);
+  }
+
+  // Stores half `half` of a thread's sums, times `factor`, to a row of `width` columns at `to`.
+  template <class Block, class Out>
+  HEED_DEVICE static void StoreRow(int t, int half, Out& out, float factor, DType dtype, int width,
+                                   char* to) {
+    StoreSumsOfRow<Block, kOut>(t, half, out, factor, dtype, width, to);
   }
 
   template <class Block, class Shared, class Scores>
@@ -47,11 +66,11 @@ struct MmaProducts {
     typename Block::template Registers<uint32_t, 4> a, b;
     HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
       block.LoadMatrix(a, q, [d](int t) {
-        return (t / kWarp * kWarpRows + RowOfA(t % kWarp)) * kStride + d + ColOfA(t % kWarp);
+        return (FirstRow(t) + RowOfA(t % kWarp)) * kStride + d + ColOfA(t % kWarp);
       });
-      HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
+      HEED_UNROLL for (int key = 0; key < kWarpKeys; key += 16) {
         block.LoadMatrix(b, k, [d, key](int t) {
-          return (key + RowOfB(t % kWarp)) * kStride + d + ColOfB(t % kWarp);
+          return (FirstKey(t) + key + RowOfB(t % kWarp)) * kStride + d + ColOfB(t % kWarp);
         });
         block.Mma(T{}, scores, key / 8, a, b, 0);
         block.Mma(T{}, scores, key / 8 + 1, a, b, 1);
@@ -62,7 +81,7 @@ struct MmaProducts {
   template <class Block, class Shared, class Scores, class Out>
   HEED_DEVICE static void AddValues(Block& block, Scores& weights, const Shared& v, Out& out) {
     typename Block::template Registers<uint32_t, 4> a, b;
-    HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
+    HEED_UNROLL for (int key = 0; key < kWarpKeys; key += 16) {
       // Two neighbouring accumulators are an A operand, pair by pair.
       block.Each([&](int t) {
         HEED_UNROLL for (int pair = 0; pair < 4; ++pair) {
@@ -72,7 +91,8 @@ struct MmaProducts {
       });
       HEED_UNROLL for (int d = 0; d < kDim; d += 16) {
         block.LoadMatrixTransposed(b, v, [d, key](int t) {
-          return (key + RowOfTransposedB(t % kWarp)) * kStride + d + ColOfTransposedB(t % kWarp);
+          return (FirstKey(t) + key + RowOfTransposedB(t % kWarp)) * kStride + d +
+                 ColOfTransposedB(t % kWarp);
         });
         block.Mma(T{}, out, d / 8, a, b, 0);
         block.Mma(T{}, out, d / 8 + 1, a, b, 1);
@@ -82,13 +102,13 @@ struct MmaProducts {
 };
 
 // Blocks whose registers a multiprocessor holds (docs/cuda_kernels.md): three where one kind of
-// sums, of 64 columns, leaves registers for them beside the products. Those of float32 have more.
+// sums, of 64 columns, or few scores leave registers for them beside the products. Those of float32
+// have more.
 template <class Products>
-inline constexpr int kResidentOf = Products::kDim == 64 && sizeof(typename Products::Element) == 2
+inline constexpr int kResidentOf = sizeof(typename Products::Element) == 2 &&
+                                           (Products::kDim == 64 || Products::kByKeys)
                                        ? 3
                                        : 2;
-
-HEED_DEVICE bool IsFinite(float x) { return fabsf(x) < HUGE_VALF; }
 
 // The bit of a cell in a word that has one for each score of a thread.
 HEED_DEVICE bool BitOf(uint32_t word, int key, int half) {
@@ -100,14 +120,14 @@ HEED_DEVICE bool BitOf(uint32_t word, int key, int half) {
 template <class Products, class Block, class Shared, class Bits, class Out>
 HEED_DEVICE void AddPoison(Block& block, Bits& visible, Bits& positive, const Shared& v, Out& out) {
   Bits seen, weighted;
-  HEED_NO_UNROLL for (int key = 0; key < Products::kKeys; ++key) {
+  HEED_NO_UNROLL for (int key = 0; key < Products::kWarpKeys; ++key) {
     block.FromQuad(visible, 0, key % 8 / 2, seen, 0);
     block.FromQuad(positive, 0, key % 8 / 2, weighted, 0);
     block.Each([&](int t) {
       HEED_UNROLL for (int m = 0; m < Products::kOut; ++m) {
         const int half = Products::Half(m);
-        const float value =
-            Widen(v.Load(t, key * Products::kStride + Products::Column(t % kWarp, m)));
+        const float value = Widen(v.Load(
+            t, (Products::FirstKey(t) + key) * Products::kStride + Products::Column(t % kWarp, m)));
         if (IsFinite(value) || !BitOf(seen(t, 0), key, half)) continue;
         out(t, m) += BitOf(weighted(t, 0), key, half) ? value : value * 0.0f;
       }

@@ -9,6 +9,16 @@
 
 namespace heed::cuda {
 
+// The page of token j, as a place in the table of all entries, and the token's place in the page.
+struct PagePlace {
+  int64_t entry;
+  int32_t within;
+};
+HEED_DEVICE PagePlace PageOf(const DeviceRows& rows, int b, int j) {
+  const int page = rows.page_shift >= 0 ? j >> rows.page_shift : j / rows.page_size;
+  return {static_cast<int64_t>(b) * rows.table_width + page, j - page * rows.page_size};
+}
+
 // The row of token j, or nullptr where the table names a page that does not exist.
 template <class Block>
 HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h, int j,
@@ -16,14 +26,13 @@ HEED_DEVICE const char* RowOf(Block& block, const DeviceRows& rows, int b, int h
   if (rows.table == nullptr) {
     return rows.data + b * rows.strides[0] + h * rows.strides[1] + j * rows.strides[2];
   }
-  const int64_t entry = static_cast<int64_t>(b) * rows.table_width + j / rows.page_size;
-  const int32_t page = rows.table[entry];
+  const PagePlace place = PageOf(rows, b, j);
+  const int32_t page = rows.table[place.entry];
   if (page < 0 || page >= rows.num_pages) {
-    block.Report(fault, FaultKind::kPage, entry, page);
+    block.Report(fault, FaultKind::kPage, place.entry, page);
     return nullptr;
   }
-  return rows.data + page * rows.strides[0] + h * rows.strides[1] +
-         j % rows.page_size * rows.strides[2];
+  return rows.data + page * rows.strides[0] + h * rows.strides[1] + place.within * rows.strides[2];
 }
 
 // What the numbers of row j of int8 or float8 pages, or of KV head h of float8 tensors, are
@@ -33,10 +42,11 @@ HEED_DEVICE float ScaleOf(const DeviceRows& rows, int b, int h, int j) {
   if (rows.table == nullptr) {
     return rows.scales[b * rows.scale_strides[0] + h * rows.scale_strides[1]];
   }
-  const int32_t page = rows.table[static_cast<int64_t>(b) * rows.table_width + j / rows.page_size];
+  const PagePlace place = PageOf(rows, b, j);
+  const int32_t page = rows.table[place.entry];
   if (page < 0 || page >= rows.num_pages) return 1.0f;  // its numbers are zeros
   return rows.scales[page * rows.scale_strides[0] + h * rows.scale_strides[1] +
-                     j % rows.page_size * rows.scale_strides[2]];
+                     place.within * rows.scale_strides[2]];
 }
 
 // A number of a row in any storage type, as a float.
@@ -65,36 +75,54 @@ HEED_DEVICE void LoadElement(const DeviceRows& rows, const char* row, int d, BFl
 // what has no row, and what lies behind `width`, becomes 0; rows but those of takes(r) stay as they
 // are. All threads, no barrier: the rows are there after CommitCopies(), WaitCopies() and a
 // barrier.
-template <class Products, int kRows, class Block, class Shared, class RowPointer, class Takes>
+//
+// Where row(r) is much code, kInOneLoop keeps it from standing there once for each row of a thread.
+template <class Products, int kRows, bool kInOneLoop = false, class Block, class Shared,
+          class RowPointer, class Takes>
 HEED_DEVICE void CopySomeRows(Block& block, Shared& to, const DeviceRows& rows,
                               const RowPointer& row, const Takes& takes) {
   using Element = typename Products::Element;
   constexpr int kChunk = 16 / sizeof(Element);
   constexpr int kChunks = Products::kDim / kChunk;
   constexpr int kStride = Products::kStride;
+  // A thread has the same columns of every row that it copies.
+  static_assert(kBlockThreads % kChunks == 0);
+  constexpr int kAtOnce = kBlockThreads / kChunks;
+  constexpr int kTurns = (kRows + kAtOnce - 1) / kAtOnce;
+  const auto copy = [&](int t, int r) {
+    if ((kRows % kAtOnce != 0 && r >= kRows) || !takes(r)) return;
+    const int d = t % kChunks * kChunk;
+    const int at = r * kStride + d;
+    if (const char* from = d < rows.width ? row(r) : nullptr; from != nullptr) {
+      to.CopyAsync(t, at, from + d * sizeof(Element));
+    } else {
+      HEED_UNROLL for (int x = 0; x < kChunk; ++x) to.Store(t, at + x, Element{});
+    }
+  };
   block.Each([&](int t) {
-    HEED_NO_UNROLL for (int c = t; c < kRows * kChunks; c += kBlockThreads) {
-      const int r = c / kChunks;
-      const int d = c % kChunks * kChunk;
-      if (!takes(r)) continue;
-      const char* from = row(r);
-      if (from != nullptr && rows.vectors && d < rows.width) {
-        to.CopyAsync(t, r * kStride + d, from + d * sizeof(Element));
-        continue;
-      }
-      HEED_UNROLL for (int x = 0; x < kChunk; ++x) {
-        const bool inside = from != nullptr && d + x < rows.width;
+    if (!rows.vectors) {
+      HEED_NO_UNROLL for (int i = t; i < kRows * Products::kDim; i += kBlockThreads) {
+        const int r = i / Products::kDim;
+        const int d = i % Products::kDim;
+        if (!takes(r)) continue;
         Element element{};
-        if (inside) LoadElement(rows, from, d + x, element);
-        to.Store(t, r * kStride + d + x, element);
+        if (const char* from = d < rows.width ? row(r) : nullptr; from != nullptr) {
+          LoadElement(rows, from, d, element);
+        }
+        to.Store(t, r * kStride + d, element);
       }
+    } else if constexpr (kInOneLoop) {
+      HEED_NO_UNROLL for (int n = 0; n < kTurns; ++n) copy(t, n * kAtOnce + t / kChunks);
+    } else {
+      HEED_UNROLL for (int n = 0; n < kTurns; ++n) copy(t, n * kAtOnce + t / kChunks);
     }
   });
 }
 
-template <class Products, int kRows, class Block, class Shared, class RowPointer>
+template <class Products, int kRows, bool kInOneLoop = false, class Block, class Shared,
+          class RowPointer>
 HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, const RowPointer& row) {
-  CopySomeRows<Products, kRows>(block, to, rows, row, [](int) { return true; });
+  CopySomeRows<Products, kRows, kInOneLoop>(block, to, rows, row, [](int) { return true; });
 }
 
 }  // namespace heed::cuda

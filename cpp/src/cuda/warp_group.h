@@ -133,9 +133,10 @@ class DeviceWarpGroup : public DeviceBlock {
     ptx::CopyAsync16(tiles_ + at, from);
   }
 
-  // A matrix at `at` for the functions below (SwizzledDescriptor).
+  // A matrix at `at` for the functions below (SwizzledDescriptor). wgmma takes it from registers of
+  // the warp: the compiler keeps it there where it knows that all lanes have the same.
   HEED_DEVICE uint64_t Matrix(int at, int leading) const {
-    return SwizzledDescriptor(shared_ + at, leading);
+    return SwizzledDescriptor(__shfl_sync(0xffffffffu, shared_ + at, 0), leading);
   }
   HEED_DEVICE void MmaFence() { ptx::MmaFence(); }
   HEED_DEVICE void MmaCommit() { ptx::MmaCommit(); }

@@ -167,9 +167,12 @@ class HostBlock {
     }
   }
 
-  template <int kLanes, int N>
-  void GroupMax(Registers<float, N>& r) {
-    Reduce<kLanes>(r, [](float a, float b) { return std::fmax(a, b); });
+  template <int kLanes, class T, int N>
+  void GroupMax(Registers<T, N>& r) {
+    Reduce<kLanes>(r, [](T a, T b) {
+      if constexpr (std::is_floating_point_v<T>) return std::fmax(a, b);
+      return std::max(a, b);
+    });
   }
   template <int kLanes, int N>
   void GroupSum(Registers<float, N>& r) {
@@ -266,10 +269,10 @@ class HostBlock {
     return std::abs(double{nearest}) > std::abs(x) ? std::nextafter(nearest, 0.0f) : nearest;
   }
 
-  template <int kLanes, int N, class Op>
-  void Reduce(Registers<float, N>& r, const Op& op) {
+  template <int kLanes, class T, int N, class Op>
+  void Reduce(Registers<T, N>& r, const Op& op) {
     for (int mask = 1; mask < kLanes; mask *= 2) {
-      Registers<float, N> before = r;
+      Registers<T, N> before = r;
       Each([&](int t) {
         for (int n = 0; n < N; ++n) r(t, n) = op(before(t, n), before(t ^ mask, n));
       });
