@@ -40,8 +40,7 @@ class ChunkSums : ChunkState<Block, T, kDim> {
       factor *= this->chunk_decay_;
     }
     block_.Sync();  // sums of keys are there
-    float* state = p_.StateOf(this->unit_, this->span_);
-    this->StoreState([&](int c) { return state + c * p_.cols; });
+    this->StoreState(p_.StateOf(this->unit_, this->span_), p_.cols);
     block_.Each([&](int t) {
       if (t == 0 && this->slice_ == 0) p_.factors[this->unit_ * p_.spans + this->span_] = factor;
     });
@@ -119,7 +118,7 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     this->Swap(q_, next_q_);
     StoreStaged();
     if (!StoresState()) return;
-    this->StoreState([&](int c) { return p_.final_state.Row(this->batch_, this->kv_head_, c); });
+    this->StoreState(p_.final_state.Row(this->batch_, this->kv_head_, 0), p_.final_state.strides[2]);
   }
 
  private:
@@ -410,7 +409,8 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     }
   }
 
-  // Results go to the place of their queries, those of another type where they belong.
+  // Results go to the place of their queries. Of another type they are floats until they are
+  // stored, whose upper halves go to the place of weights.
   HEED_DEVICE void StageRows(int first_token, int head) {
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) *= row_factors_.Load(t, OutRow(t, n));
@@ -433,24 +433,20 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     staged_token_ = first_token;
     staged_ = p_.output.data + this->batch_ * p_.output.strides[0] + head * p_.output.strides[1] +
               first_token * p_.output.strides[2];
-    if (p_.output.dtype != p_.q.dtype) return StoreOfType();
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
-        StorePair<T>(q_, t, OutRow(t, n) * Values::kStride + OutCol(t, n),
-                     Block::Pack(T{}, out_(t, n), out_(t, n + 1)));
+        const int at = OutRow(t, n) * Values::kStride + OutCol(t, n);
+        uint32_t pair = Block::Pack(T{}, out_(t, n), out_(t, n + 1));
+        if (!HasOwnType()) {
+          const uint32_t low = AsWord(out_(t, n)), high = AsWord(out_(t, n + 1));
+          StorePair<T>(weights_, t, at, low >> 16 | (high & 0xffff0000u));
+          pair = (low & 0xffff) | high << 16;
+        }
+        StorePair<T>(q_, t, at, pair);
       }
     });
   }
-  HEED_DEVICE void StoreOfType() {
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kOut; ++n) {
-        const int row = OutRow(t, n), col = this->first_col_ + OutCol(t, n);
-        if (staged_token_ + row >= p_.len || col >= p_.width) continue;
-        StoreAs(p_.output.dtype, staged_ + row * p_.output.strides[2], col, out_(t, n));
-      }
-    });
-    staged_ = nullptr;
-  }
+  HEED_DEVICE bool HasOwnType() const { return p_.output.dtype == p_.q.dtype; }
   // The rows of the last head, in next_q_, to memory.
   HEED_DEVICE void StoreStaged() {
     if (staged_ == nullptr) return;
@@ -459,25 +455,30 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     const int cols = p_.width - this->first_col_;
     char* const to = staged_ + this->first_col_ * static_cast<int>(sizeof(T));
     const bool has_eights = (reinterpret_cast<uintptr_t>(to) | stride | cols * sizeof(T)) % 16 == 0;
-    if (has_eights) {
-      block_.Each([&](int t) {
-        if (ColOfEight(t) >= cols) return;
-        HEED_UNROLL for (int n = 0; n < kEights; ++n) {
-          const int row = RowOfEight(t, n);
-          uint32_t pairs[4];
-          next_q_.LoadEight(t, EightAt(t, n), pairs);
-          if (row < rows) StoreGlobalEight(to + row * stride + ColOfEight(t) * sizeof(T), pairs);
-        }
-      });
-      return;
-    }
+    if (!has_eights || !HasOwnType()) return StoreNumbers();
     block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int row = t / kSliceCols; row < kChunkTokens; row += 2) {
-        const int col = t % kSliceCols;
-        if (row >= rows || col >= cols) continue;
-        reinterpret_cast<T*>(to + row * stride)[col] = next_q_.Load(t, row * Values::kStride + col);
+      if (ColOfEight(t) >= cols) return;
+      HEED_UNROLL for (int n = 0; n < kEights; ++n) {
+        const int row = RowOfEight(t, n);
+        uint32_t pairs[4];
+        next_q_.LoadEight(t, EightAt(t, n), pairs);
+        if (row < rows) StoreGlobalEight(to + row * stride + ColOfEight(t) * sizeof(T), pairs);
       }
     });
+  }
+  // The same one by one. A barrier.
+  HEED_DEVICE void StoreNumbers() {
+    block_.Each([&](int t) {
+      const int col = t % kSliceCols, rows = p_.len - staged_token_;
+      if (this->first_col_ + col >= p_.width) return;
+      HEED_NO_UNROLL for (int row = t / kSliceCols; row < kChunkTokens && row < rows; row += 2) {
+        const int at = row * Values::kStride + col;
+        float x = Base::NumberAt(next_q_, t, at);
+        if (!HasOwnType()) x = AsFloat(next_q_.Load(t, at).bits | weights_.Load(t, at).bits << 16);
+        StoreAs(p_.output.dtype, staged_ + row * p_.output.strides[2], this->first_col_ + col, x);
+      }
+    });
+    block_.Sync();
   }
 
   Shared q_, next_q_, weights_;

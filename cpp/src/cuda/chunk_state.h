@@ -86,13 +86,19 @@ class ChunkState {
   HEED_DEVICE int StateCol(int t, int half) const {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
-  // body(n, feature, column of the slice) for a thread's numbers of the state that there are.
+  // body(n, number) for a thread's numbers of the state that there are, of rows of features of
+  // `stride` floats.
   template <class Body>
-  HEED_DEVICE void EachOfState(int t, const Body& body) {
-    HEED_UNROLL for (int n = 0; n < kState; ++n) {
-      const int c = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-      const int col = StateCol(t, n % 4 / 2);
-      if (c < p_.features && first_col_ + col < p_.width) body(n, c, first_col_ + col);
+  HEED_DEVICE void EachOfState(int t, float* rows, int64_t stride, const Body& body) const {
+    const int first = AccumulatorCol(t % kWarp, 0), col = first_col_ + StateCol(t, 0);
+    const bool exists[2] = {col < p_.width, col + 8 < p_.width};
+    float* row = rows + first * stride + col;
+    HEED_UNROLL for (int c = 0; c < kDim; c += 8) {
+      HEED_UNROLL for (int e = 0; e < 2; ++e) {
+        if (exists[0] && first + c + e < p_.features) body(c / 2 + e, row[e * stride]);
+        if (exists[1] && first + c + e < p_.features) body(c / 2 + e + 2, row[e * stride + 8]);
+      }
+      row += 8 * stride;
     }
   }
   HEED_DEVICE void ClearState() {
@@ -101,20 +107,18 @@ class ChunkState {
       if (t < kDim) sums_.Store(t, t, 0.0f);
     });
   }
-  HEED_DEVICE void LoadState(const float* from) {
+  HEED_DEVICE void LoadState(float* from) {
     ClearState();
     block_.Each([&](int t) {
-      EachOfState(t, [&](int n, int c, int col) { state_(t, n) = from[c * p_.cols + col]; });
+      EachOfState(t, from, p_.cols, [&](int n, float x) { state_(t, n) = x; });
       if (p_.normalize && t < p_.features) sums_.Store(t, t, from[t * p_.cols + p_.width]);
     });
   }
-  // row(c): where the columns of feature c go.
-  template <class Row>
-  HEED_DEVICE void StoreState(const Row& row) {
+  HEED_DEVICE void StoreState(float* to, int64_t stride) {
     block_.Each([&](int t) {
-      EachOfState(t, [&](int n, int c, int col) { row(c)[col] = state_(t, n); });
+      EachOfState(t, to, stride, [&](int n, float& x) { x = state_(t, n); });
       const bool stores_sums = p_.normalize && slice_ == 0 && t < p_.features;
-      if (stores_sums) row(t)[p_.width] = sums_.Load(t, t);
+      if (stores_sums) to[t * stride + p_.width] = sums_.Load(t, t);
     });
   }
 
