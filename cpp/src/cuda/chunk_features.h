@@ -50,19 +50,26 @@ inline constexpr uint32_t kCarries = 0x80008000u;
 // would be NaN. NaN stays.
 HEED_DEVICE float BoundedLogDecay(float x) { return x < -128 ? -128.0f : x; }
 
-// Starts to copy rows of the type of Products. `first` is where row 0 begins; rows from `count` on
-// and what lies behind the width become 0. No barrier: the rows are there after CommitCopies(),
-// WaitCopies() and a barrier.
+// Which rows of a chunk there are: those of all tokens, or, where a token counts as two, odd ones,
+// beside zeros or what lies there.
+enum class ChunkRows { kAll, kOddAndZeros, kOdd };
+
+// Starts to copy rows of the type of Products. `first` is where that of the first token begins;
+// those of tokens from `count` on and what lies behind the width become 0. No barrier: the rows are
+// there after CommitCopies(), WaitCopies() and a barrier.
 template <class Products, class Block, class Shared>
 HEED_DEVICE void CopyChunk(Block& block, Shared& to, const DeviceRows& rows, const char* first,
-                           int count) {
+                           int count, ChunkRows which = ChunkRows::kAll) {
   using T = typename Products::Element;
   constexpr int kPieces = Products::kDim / 8, kStep = kBlockThreads / kPieces;
   block.Each([&](int t) {
+    const int tokens = which == ChunkRows::kAll ? 1 : 2;  // a token of the sequence counts as
     const int d = t % kPieces * 8, r = t / kPieces;
-    const char* from = first + r * rows.strides[2] + d * static_cast<int>(sizeof(T));
-    const int64_t step = kStep * rows.strides[2];
-    const int end = d < rows.width ? count : 0;  // of rows that have the piece
+    const bool is_second = which == ChunkRows::kAll || r % 2 == 1;
+    if (which == ChunkRows::kOdd && !is_second) return;
+    const char* from = first + r / tokens * rows.strides[2] + d * static_cast<int>(sizeof(T));
+    const int64_t step = kStep / tokens * rows.strides[2];
+    const int end = d < rows.width && is_second ? count * tokens : 0;  // of rows that are copied
     const int at = r * Products::kStride + d;
     const uint32_t zeros[4] = {};
     if (rows.vectors) {
