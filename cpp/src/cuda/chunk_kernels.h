@@ -18,7 +18,7 @@ class ChunkSums : ChunkState<Block, T, kDim> {
 
  public:
   static constexpr int kSharedBytes = Base::kStateBytes;
-  static constexpr int kResident = 3;  // blocks that share a multiprocessor
+  static constexpr int kResident = kResidentSums<kDim>;  // blocks that share a multiprocessor
 
   HEED_DEVICE ChunkSums(Block& block, const ChunkParams& params) : Base(block, params) {}
 
@@ -26,21 +26,21 @@ class ChunkSums : ChunkState<Block, T, kDim> {
   HEED_DEVICE void Run(int64_t index) {
     this->Begin(index, p_.spans - 1);
     this->ClearState();
+    this->PrefetchTokens(this->FirstChunk());
     float factor = 1;
     HEED_NO_UNROLL for (int chunk = this->FirstChunk(); chunk < this->end_chunk_; ++chunk) {
-      block_.Sync();  // the last chunk is read
-      this->CopyKeys(chunk);
-      this->CopyValues(chunk);
-      block_.CommitCopies();
-      this->LoadDecays(chunk);
-      block_.template WaitCopies<0>();
-      block_.Sync();
-      this->MapRows(this->k_);
+      this->AwaitTokens();
+      block_.Sync();  // they are there, the last chunk is read
+      this->TakeTokens(chunk);
+      if (this->HasMap()) {
+        this->MapRows(this->k_);
+        block_.Sync();
+      }
       this->WriteChunk();
       factor *= this->chunk_decay_;
     }
-    float* state = p_.StateOf(this->unit_, this->span_);
-    this->StoreState([&](int c) { return state + c * p_.cols; });
+    block_.Sync();  // sums of keys are there
+    this->StoreState(p_.StateOf(this->unit_, this->span_), p_.cols);
     block_.Each([&](int t) {
       if (t == 0 && this->slice_ == 0) p_.factors[this->unit_ * p_.spans + this->span_] = factor;
     });
@@ -63,11 +63,19 @@ HEED_DEVICE void ScanSpans(Block& block, const ChunkParams& p, int64_t index) {
     const bool begins = p.initial_state.data != nullptr;
     const int b = unit / p.num_kv_heads, h = unit % p.num_kv_heads;
     float state = begins ? p.initial_state.Row(b, h, n / p.cols)[n % p.cols] : 0.0f;
-    HEED_NO_UNROLL for (int span = 0; span < p.spans; ++span) {
-      float* const place = p.StateOf(unit, span) + n;
-      const float before = state;
-      if (span + 1 < p.spans) state = state * p.factors[unit * p.spans + span] + *place;
-      *place = before;
+    constexpr int kSpans = 4;  // loads of so many are under way together
+    HEED_NO_UNROLL for (int first = 0; first < p.spans; first += kSpans) {
+      float added[kSpans], factors[kSpans];
+      HEED_UNROLL for (int s = 0; s < kSpans; ++s) {
+        const bool exists = first + s + 1 < p.spans;
+        added[s] = exists ? p.StateOf(unit, first + s)[n] : 0.0f;
+        factors[s] = exists ? p.factors[unit * p.spans + first + s] : 0.0f;
+      }
+      HEED_UNROLL for (int s = 0; s < kSpans; ++s) {
+        if (first + s >= p.spans) break;
+        p.StateOf(unit, first + s)[n] = state;
+        state = state * factors[s] + added[s];
+      }
     }
   });
 }
@@ -85,28 +93,32 @@ class ChunkReads : ChunkState<Block, T, kDim> {
  public:
   static constexpr int kSharedBytes =
       Base::kStateBytes +
-      static_cast<int>(kChunkTokens * (Rows::kStride + Values::kStride) * sizeof(T)) +
-      (3 * kChunkTokens + kSliceCols) * static_cast<int>(sizeof(float));
+      static_cast<int>(kChunkTokens * (2 * Rows::kStride + Values::kStride) * sizeof(T)) +
+      (2 * kChunkTokens + kSliceCols) * static_cast<int>(sizeof(float));
   static constexpr int kResident = kResidentReads<kDim>;
 
   HEED_DEVICE ChunkReads(Block& block, const ChunkParams& params)
       : Base(block, params),
         q_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
+        next_q_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
         weights_(block.template Allocate<T>(kChunkTokens * Values::kStride)),
-        key_sums_(block.template Allocate<float>(kChunkTokens)),
         state_factors_(block.template Allocate<float>(kChunkTokens)),
         row_factors_(block.template Allocate<float>(kChunkTokens)),
         first_poison_(block.template Allocate<int>(kSliceCols)) {}
 
   HEED_DEVICE void Run(int64_t index) {
     this->Begin(index, p_.spans);
+    this->PrefetchTokens(this->FirstChunk());
+    PrefetchQueries(this->FirstChunk(), 0);
     this->LoadState(p_.StateOf(this->unit_, this->span_));
     HEED_NO_UNROLL for (int chunk = this->FirstChunk(); chunk < this->end_chunk_; ++chunk) {
-      block_.Sync();  // the last chunk is read
-      VisitChunk(chunk);
+      HEED_NO_UNROLL for (int g = 0; g < p_.group; ++g) VisitHead(chunk, g);
     }
+    block_.Sync();  // the last rows are there
+    this->Swap(q_, next_q_);
+    StoreStaged();
     if (!StoresState()) return;
-    this->StoreState([&](int c) { return p_.final_state.Row(this->batch_, this->kv_head_, c); });
+    this->StoreState(p_.final_state.Row(this->batch_, this->kv_head_, 0), p_.final_state.strides[2]);
   }
 
  private:
@@ -120,69 +132,69 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     return p_.final_state.data != nullptr && this->span_ + 1 == p_.spans;
   }
 
-  HEED_DEVICE void VisitChunk(int chunk) {
-    this->CopyKeys(chunk);
-    CopyQueries(chunk, 0);
-    block_.CommitCopies();
-    this->CopyValues(chunk);
-    block_.CommitCopies();
-    this->LoadDecays(chunk);
-    block_.template WaitCopies<1>();
-    block_.Sync();  // keys and queries are there
-    this->MapRows(this->k_);
-    HEED_NO_UNROLL for (int g = 0; g < p_.group; ++g) {
-      if (g > 0) NextQueries(chunk, g);
-      this->MapRows(q_);
-      ReadHead(chunk, g);
-    }
-    if (chunk + 1 < this->end_chunk_ || StoresState()) {
-      this->WriteChunk();
-      if (has_poison_) LoseState();
-    }
-  }
-  HEED_DEVICE void CopyQueries(int chunk, int g) {
-    CopyRows<Rows, kChunkTokens>(block_, q_, p_.q, [&](int r) -> const char* {
-      const int token = chunk * kChunkTokens + r;
-      if (token >= p_.len) return nullptr;
-      return p_.q.data + this->batch_ * p_.q.strides[0] +
-             (this->kv_head_ * p_.group + g) * p_.q.strides[1] + token * p_.q.strides[2];
-    });
-  }
-  HEED_DEVICE void NextQueries(int chunk, int g) {
-    block_.Sync();  // those of the last head are read
-    CopyQueries(chunk, g);
-    block_.CommitCopies();
-    block_.template WaitCopies<0>();
-    block_.Sync();
-  }
-
-  HEED_DEVICE void ReadHead(int chunk, int g) {
-    if (p_.normalize) FindKeySums();
-    WeighTokens();
+  // A query head of the group. What it finds is left in the place of its queries, and stored while
+  // the next one is under way.
+  HEED_DEVICE void VisitHead(int chunk, int g) {
     if (g == 0) {
-      WaitForValues();
+      this->AwaitTokens();
+      AwaitValues();
+      this->TakeTokens(chunk);
+      if (has_poison_) TakePoisonOut();
     } else {
-      block_.Sync();  // weights are there
+      block_.template WaitCopies<0>();
+      block_.Sync();
     }
+    this->Swap(q_, next_q_);
+    StoreStaged();
+    if (this->HasMap()) {
+      if (g == 0) this->MapRows(this->k_);
+      this->MapRows(q_);
+      block_.Sync();
+    }
+    WeighTokens();
+    block_.Sync();  // weights are there, rows of the last head are stored
+    const bool is_last = g + 1 == p_.group;
+    PrefetchQueries(is_last ? chunk + 1 : chunk, is_last ? 0 : g + 1);
     ReadState();
     AddValues();
-    StoreRows(chunk, this->kv_head_ * p_.group + g);
+    block_.Sync();  // queries are read
+    StageRows(chunk * kChunkTokens, this->kv_head_ * p_.group + g);
+    if (!is_last || !(chunk + 1 < this->end_chunk_ || StoresState())) return;
+    this->WriteChunk();
+    if (has_poison_) LoseState();
+  }
+  HEED_DEVICE void PrefetchQueries(int chunk, int g) {
+    if (chunk < this->end_chunk_) {
+      const int first = chunk * kChunkTokens;
+      const char* const from = this->RowAt(p_.q, this->kv_head_ * p_.group + g, first);
+      CopyChunk<Rows>(block_, next_q_, p_.q, from, p_.len - first);
+    }
+    block_.CommitCopies();
   }
 
-  // Values (and weights) are there. Those that are not finite are taken out, as their product with
-  // the weight 0 of a row before them would be NaN. Their columns are NaN from their rows to the
-  // end of the span.
-  HEED_DEVICE void WaitForValues() {
-    block_.template WaitCopies<0>();
-    block_.Sync();
+  // A barrier behind which all tokens are there. Values that are not finite are taken out, as their
+  // product with the weight 0 of a row before them would be NaN. Their columns are NaN from their
+  // rows to the end of the span. The values are next_v_ still; each thread looks at those that it
+  // copied itself.
+  HEED_DEVICE void AwaitValues() {
     has_poison_ = block_.Any([&](int t) {
-      bool finite = true;
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kSliceCols; n += kBlockThreads) {
-        finite = finite && IsFinite(ValueAt(t, n / kSliceCols, n % kSliceCols));
+      uint32_t carries = 0;
+      HEED_UNROLL for (int n = 0; n < kEights; ++n) {
+        uint32_t pairs[4];
+        this->next_v_.LoadEight(t, EightAt(t, n), pairs);
+        HEED_UNROLL for (int m = 0; m < 4; ++m) carries |= CarryOfNonFinite<T>(pairs[m]);
       }
-      return !finite;
+      return (carries & kCarries) != 0;
     });
-    if (has_poison_) TakePoisonOut();
+  }
+  // Eights of a matrix of 64 columns, as CopyChunk copies them.
+  static constexpr int kEights = kChunkTokens * kSliceCols / 8 / kBlockThreads;
+  HEED_DEVICE static int RowOfEight(int t, int n) {
+    return t / (kSliceCols / 8) + n * kBlockThreads / (kSliceCols / 8);
+  }
+  HEED_DEVICE static int ColOfEight(int t) { return t % (kSliceCols / 8) * 8; }
+  HEED_DEVICE static int EightAt(int t, int n) {
+    return RowOfEight(t, n) * Values::kStride + ColOfEight(t);
   }
   HEED_DEVICE float ValueAt(int t, int token, int col) const {
     return Base::NumberAt(this->v_, t, token * Values::kStride + col);
@@ -201,7 +213,7 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     block_.Sync();
   }
   HEED_DEVICE bool IsLost(int t, int row, int col) const {
-    return has_poison_ && row >= first_poison_.Load(t, col);
+    return row >= first_poison_.Load(t, col);
   }
   HEED_DEVICE void LoseState() {
     block_.Each([&](int t) {
@@ -211,49 +223,54 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     });
   }
 
-  // What queries answer to the sums of keys before the chunk.
-  HEED_DEVICE void FindKeySums() {
-    Registers<float, 1> sum;
-    block_.Each([&](int t) {
-      constexpr int kHalf = kDim / 2;
-      sum(t, 0) = 0;
-      HEED_NO_UNROLL for (int c = t % 2 * kHalf; c < (t % 2 + 1) * kHalf; ++c) {
-        sum(t, 0) += Base::NumberAt(q_, t, t / 2 * Rows::kStride + c) * this->sums_.Load(t, c);
-      }
-    });
-    block_.template GroupSum<2>(sum);
-    block_.Each([&](int t) {
-      if (t % 2 == 0) key_sums_.Store(t, t / 2, sum(t, 0));
-    });
-    block_.Sync();
-  }
-
-  // Weights of the tokens of the chunk among each other, and what rows are multiplied by.
+  // Weights of the tokens of the chunk among each other, and what rows are multiplied by. No
+  // barrier.
   HEED_DEVICE void WeighTokens() {
     Registers<float, kChunkTokens / 2> scores;
-    Registers<float, 2> row_sums, largest;
+    Registers<float, 2> row_sums, key_sums, largest;
     block_.Each(
         [&](int t) { HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) scores(t, n) = 0; });
     Rows::ScoreTile(block_, q_, this->k_, scores);
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int half = 0; half < 2; ++half) row_sums(t, half) = largest(t, half) = 0;
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
-        const int row = Row(t, n % 4 / 2), token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-        float weight = 0;
-        if (token <= row) {
-          weight = scores(t, n) * (this->DecayBetween(t, token, row) * this->betas_.Load(t, token));
+    if (this->HasDecay()) DecayScores(scores);
+    if (!this->is_plain_) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
+          scores(t, n) *= this->betas_.Load(t, n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4));
         }
-        scores(t, n) = weight;
-        row_sums(t, n % 4 / 2) += weight;
-        if (IsFinite(weight)) largest(t, n % 4 / 2) = fmaxf(largest(t, n % 4 / 2), fabsf(weight));
+      });
+    }
+    block_.Each([&](int t) {
+      const int behind = Row(t, 0) - t % 4 * 2;  // of the row, the first token of a thread
+      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
+        if (n / 4 * 8 + n % 2 - n % 4 / 2 * 8 > behind) scores(t, n) = 0;
       }
+      row_sums(t, 0) = row_sums(t, 1) = key_sums(t, 0) = key_sums(t, 1) = 0;
+      largest(t, 0) = largest(t, 1) = 0;
     });
-    if (p_.normalize) block_.template GroupSum<4>(row_sums);
-    if constexpr (Base::kIsNarrow) block_.template GroupMax<4>(largest);
+    if (p_.normalize) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
+          row_sums(t, n % 4 / 2) += scores(t, n);
+        }
+      });
+      block_.template GroupSum<4>(row_sums);
+      FindKeySums(key_sums);
+    }
+    if constexpr (Base::kIsNarrow) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
+          const float size = fabsf(scores(t, n));
+          if (IsFinite(size)) largest(t, n % 4 / 2) = fmaxf(largest(t, n % 4 / 2), size);
+        }
+      });
+      block_.template GroupMax<4>(largest);
+    }
     block_.Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         const float power = Base::kIsNarrow ? PowerFor(largest(t, half)) : 1.0f;
-        if (t % 4 == 0) StoreFactors(t, Row(t, half), row_sums(t, half), power);
+        if (t % 4 == 0) {
+          StoreFactors(t, Row(t, half), row_sums(t, half), key_sums(t, half), power);
+        }
         StoreWeights(t, half, scores, 1 / power);
       }
     });
@@ -261,12 +278,51 @@ class ChunkReads : ChunkState<Block, T, kDim> {
   HEED_DEVICE static int Row(int t, int half) {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
+  // Those of tokens behind the row may become anything.
+  template <class Scores>
+  HEED_DEVICE void DecayScores(Scores& scores) {
+    block_.Each([&](int t) {
+      float rows[2][2];
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        rows[half][0] = this->decays_.Load(t, 2 * Row(t, half));
+        rows[half][1] = this->decays_.Load(t, 2 * Row(t, half) + 1);
+      }
+      HEED_UNROLL for (int tile = 0; tile < kChunkTokens / 8; ++tile) {
+        float of_two[4];
+        this->decays_.LoadFour(t, 2 * (8 * tile + t % 4 * 2), of_two);
+        HEED_UNROLL for (int e = 0; e < 4; ++e) {
+          const float sum = rows[e / 2][0] - of_two[e % 2 * 2];
+          scores(t, 4 * tile + e) *= Exp(sum + (rows[e / 2][1] - of_two[e % 2 * 2 + 1]));
+        }
+      }
+    });
+  }
+  // What queries answer to the sums of keys before the chunk. A quad has two rows.
+  HEED_DEVICE void FindKeySums(Registers<float, 2>& key_sums) {
+    block_.Each([&](int t) {
+      HEED_NO_UNROLL for (int first = t % 4 * 16; first < kDim; first += 64) {
+        HEED_UNROLL for (int c = first; c < first + 16; c += 8) {
+          float sums[8];
+          this->sums_.LoadFour(t, c, *reinterpret_cast<float(*)[4]>(sums));
+          this->sums_.LoadFour(t, c + 4, *reinterpret_cast<float(*)[4]>(sums + 4));
+          HEED_UNROLL for (int half = 0; half < 2; ++half) {
+            uint32_t pairs[4];
+            float x[8];
+            q_.LoadEight(t, Row(t, half) * Rows::kStride + c, pairs);
+            UnpackEight<Block, T>(pairs, x);
+            HEED_UNROLL for (int n = 0; n < 8; ++n) key_sums(t, half) += x[n] * sums[n];
+          }
+        }
+      }
+    });
+    block_.template GroupSum<4>(key_sums);
+  }
   // A row of results is divided by `power` until it is stored.
-  HEED_DEVICE void StoreFactors(int t, int row, float sum, float power) {
-    const float decay = this->DecayUpTo(t, row);
+  HEED_DEVICE void StoreFactors(int t, int row, float sum, float key_sum, float power) {
+    const float decay = this->HasDecay() ? Exp(this->decays_.Load(t, 2 * row)) : 1.0f;
     float factor = p_.scale;
     if (p_.normalize) {
-      const float whole = sum + decay * key_sums_.Load(t, row);
+      const float whole = sum + decay * key_sum;
       factor = whole * p_.scale == 0 ? 0.0f : 1 / whole;
     }
     state_factors_.Store(t, row, decay / power);
@@ -276,9 +332,8 @@ class ChunkReads : ChunkState<Block, T, kDim> {
   HEED_DEVICE void StoreWeights(int t, int half, Scores& scores, float factor) {
     HEED_UNROLL for (int n = 2 * half; n < kChunkTokens / 2; n += 4) {
       const int at = Row(t, half) * Values::kStride + n / 4 * 8 + AccumulatorCol(t % kWarp, 0);
-      const uint32_t pair = Block::Pack(T{}, scores(t, n) * factor, scores(t, n + 1) * factor);
-      weights_.Store(t, at, T{static_cast<uint16_t>(pair)});
-      weights_.Store(t, at + 1, T{static_cast<uint16_t>(pair >> 16)});
+      StorePair<T>(weights_, t, at,
+                   Block::Pack(T{}, scores(t, n) * factor, scores(t, n + 1) * factor));
     }
   }
 
@@ -306,6 +361,7 @@ class ChunkReads : ChunkState<Block, T, kDim> {
         block_.Mma(T{}, out_, m / 8 + 1, a, b, 1);
       }
     }
+    if (!Base::kIsNarrow && !this->HasDecay()) return;  // factors are 1
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; ++n) {
         out_(t, n) *= power(t, 0) * state_factors_.Load(t, OutRow(t, n));
@@ -353,49 +409,87 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     }
   }
 
-  HEED_DEVICE void StoreRows(int chunk, int head) {
-    const float skip = p_.skip == nullptr ? 0.0f : p_.skip[head];
+  // Results go to the place of their queries. Of another type they are floats until they are
+  // stored, whose upper halves go to the place of weights.
+  HEED_DEVICE void StageRows(int first_token, int head) {
     block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kOut; ++n) {
-        const int row = OutRow(t, n), col = OutCol(t, n), token = chunk * kChunkTokens + row;
-        if (token >= p_.len || this->first_col_ + col >= p_.width) continue;
-        float out = out_(t, n) * row_factors_.Load(t, row);
-        if (p_.skip != nullptr)
-          out += skip * Base::NumberAt(this->v_, t, row * Values::kStride + col);
-        char* to = p_.output.data + this->batch_ * p_.output.strides[0] +
-                   head * p_.output.strides[1] + token * p_.output.strides[2];
-        if (IsLost(t, row, col)) out = kLost;
-        StoreAs(p_.output.dtype, to, this->first_col_ + col, out);
+      HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) *= row_factors_.Load(t, OutRow(t, n));
+    });
+    if (p_.skip != nullptr) {
+      const float skip = p_.skip[head];
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+          out_(t, n) += skip * ValueAt(t, OutRow(t, n), OutCol(t, n));
+        }
+      });
+    }
+    if (has_poison_) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+          if (IsLost(t, OutRow(t, n), OutCol(t, n))) out_(t, n) = kLost;
+        }
+      });
+    }
+    staged_token_ = first_token;
+    staged_ = p_.output.data + this->batch_ * p_.output.strides[0] + head * p_.output.strides[1] +
+              first_token * p_.output.strides[2];
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
+        const int at = OutRow(t, n) * Values::kStride + OutCol(t, n);
+        uint32_t pair = Block::Pack(T{}, out_(t, n), out_(t, n + 1));
+        if (!HasOwnType()) {
+          const uint32_t low = AsWord(out_(t, n)), high = AsWord(out_(t, n + 1));
+          StorePair<T>(weights_, t, at, low >> 16 | (high & 0xffff0000u));
+          pair = (low & 0xffff) | high << 16;
+        }
+        StorePair<T>(q_, t, at, pair);
       }
     });
   }
+  HEED_DEVICE bool HasOwnType() const { return p_.output.dtype == p_.q.dtype; }
+  // The rows of the last head, in next_q_, to memory.
+  HEED_DEVICE void StoreStaged() {
+    if (staged_ == nullptr) return;
+    const int64_t stride = p_.output.strides[2];
+    const int rows = p_.len - staged_token_;
+    const int cols = p_.width - this->first_col_;
+    char* const to = staged_ + this->first_col_ * static_cast<int>(sizeof(T));
+    const bool has_eights = (reinterpret_cast<uintptr_t>(to) | stride | cols * sizeof(T)) % 16 == 0;
+    if (!has_eights || !HasOwnType()) return StoreNumbers();
+    block_.Each([&](int t) {
+      if (ColOfEight(t) >= cols) return;
+      HEED_UNROLL for (int n = 0; n < kEights; ++n) {
+        const int row = RowOfEight(t, n);
+        uint32_t pairs[4];
+        next_q_.LoadEight(t, EightAt(t, n), pairs);
+        if (row < rows) StoreGlobalEight(to + row * stride + ColOfEight(t) * sizeof(T), pairs);
+      }
+    });
+  }
+  // The same one by one. A barrier.
+  HEED_DEVICE void StoreNumbers() {
+    block_.Each([&](int t) {
+      const int col = t % kSliceCols, rows = p_.len - staged_token_;
+      if (this->first_col_ + col >= p_.width) return;
+      HEED_NO_UNROLL for (int row = t / kSliceCols; row < kChunkTokens && row < rows; row += 2) {
+        const int at = row * Values::kStride + col;
+        float x = Base::NumberAt(next_q_, t, at);
+        if (!HasOwnType()) x = AsFloat(next_q_.Load(t, at).bits | weights_.Load(t, at).bits << 16);
+        StoreAs(p_.output.dtype, staged_ + row * p_.output.strides[2], this->first_col_ + col, x);
+      }
+    });
+    block_.Sync();
+  }
 
-  Shared q_, weights_;
-  Floats key_sums_;       // of each row, from the state
+  Shared q_, next_q_, weights_;
   Floats state_factors_;  // what the answers of the state are multiplied by
   Floats row_factors_;    // and results
   typename Block::template Shared<int> first_poison_;  // token of each column
   Registers<float, kOut> out_;
-  bool has_poison_;  // does a value of the chunk hold a number that is not finite?
+  char* staged_ = nullptr;  // where the first of the rows belongs that wait in the place of queries
+  int staged_token_ = 0;
+  bool has_poison_ = false;  // does a value of the chunk hold a number that is not finite?
 };
-
-// Numbers [index * kConvertNumbers, ...) of a tensor.
-template <class Block>
-HEED_DEVICE void ConvertNumbers(Block& block, const ConvertParams& p, int64_t index) {
-  block.Each([&](int t) {
-    HEED_NO_UNROLL for (int x = t; x < kConvertNumbers; x += kBlockThreads) {
-      const int64_t n = index * kConvertNumbers + x;
-      if (n >= p.numbers) return;
-      const int64_t row = n / p.from.width, h = row / p.len % p.heads, b = row / p.len / p.heads;
-      const int64_t i = row % p.len;
-      const char* from =
-          p.from.data + b * p.from.strides[0] + h * p.from.strides[1] + i * p.from.strides[2];
-      char* to = p.to.data + b * p.to.strides[0] + h * p.to.strides[1] + i * p.to.strides[2];
-      const int d = static_cast<int>(n % p.from.width);
-      StoreAs(p.to.dtype, to, d, LoadAs(p.from.dtype, from, d));
-    }
-  });
-}
 
 }  // namespace heed::cuda
 

@@ -19,6 +19,8 @@ inline constexpr int kSliceCols = 64;
 // of 128 features some spilled (nvcc 13.0).
 template <int kDim>
 inline constexpr int kResidentReads = kDim == 64 ? 3 : 2;
+template <int kDim>
+inline constexpr int kResidentSums = kDim == 64 ? 5 : 3;
 
 struct ChunkParams {
   DeviceRows q, k, v;

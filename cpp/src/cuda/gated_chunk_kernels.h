@@ -9,7 +9,6 @@
 #include "src/cuda/gated_chunk_params.h"
 #include "src/cuda/gated_chunk_state.h"
 #include "src/cuda/plugs.h"
-#include "src/cuda/rows_in_memory.h"
 
 namespace heed::cuda {
 
@@ -29,8 +28,10 @@ class GatedSums : GatedState<Block, kDim> {
     this->ClearState();
     if (this->is_model_) {
       block_.Each([&](int t) {
-        this->EachOfState(
-            t, [&](int n, int c, int col) { this->state_(t, n) = c == col ? 1.0f : 0.0f; });
+        const int behind = this->first_col_ + this->WarpCol(t, 0) - AccumulatorCol(t % kWarp, 0);
+        HEED_UNROLL for (int n = 0; n < Base::kState; ++n) {
+          if (n / 4 * 8 + n % 2 - n % 4 / 2 * 8 == behind) this->state_(t, n) = 1;
+        }
       });
     }
     this->CopyValues(this->chunk_);
@@ -44,13 +45,12 @@ class GatedSums : GatedState<Block, kDim> {
       this->WriteChunk();
     }
     block_.Each([&](int t) {
-      float* const state = this->is_model_ ? p_.ModelOf(this->unit_, this->span_)
-                                           : p_.StateOf(this->unit_, this->span_);
-      const int col_stride = this->is_model_ ? p_.features : 1;
-      const int row_stride = this->is_model_ ? 1 : p_.width;
-      this->EachOfState(t, [&](int n, int c, int col) {
-        state[c * row_stride + col * col_stride] = this->state_(t, n);
-      });
+      const auto store = [&](int n, float& x) { x = this->state_(t, n); };
+      if (this->is_model_) {
+        this->EachOfState(t, p_.ModelOf(this->unit_, this->span_), 1, p_.features, store);
+      } else {
+        this->EachOfState(t, p_.StateOf(this->unit_, this->span_), p_.width, 1, store);
+      }
     });
   }
 
@@ -167,19 +167,21 @@ class GatedReads : GatedState<Block, kDim> {
 
  public:
   using Base::kResident;
-  static constexpr int kSharedBytes = Base::kStateBytes + Base::kRowBytes + Base::kMatrixBytes;
+  static constexpr int kSharedBytes =
+      Base::kStateBytes + Base::kRowBytes + 2 * Base::kMatrixBytes;
 
   HEED_DEVICE GatedReads(Block& block, const GatedChunkParams& params)
       : Base(block, params),
         reads_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
-        weights_(block.template Allocate<T>(kChunkTokens * Matrix::kStride)) {}
+        weights_(block.template Allocate<T>(kChunkTokens * Matrix::kStride)),
+        results_(block.template Allocate<T>(kChunkTokens * Matrix::kStride)) {}
 
   HEED_DEVICE void Run(int64_t index) {
     this->Begin(index, p_.slices, p_.spans);
-    LoadState();
     this->CopyValues(this->chunk_);
     this->CopySolution(this->chunk_);
     CopyQueries(this->chunk_, 0);
+    LoadState();
     HEED_NO_UNROLL for (; this->chunk_ < this->end_chunk_; ++this->chunk_) {
       this->FindValues();
       this->AwaitStage();
@@ -189,27 +191,28 @@ class GatedReads : GatedState<Block, kDim> {
         ReadHead(this->kv_head_ * p_.group + g);
       }
       this->AwaitStage();
+      StoreResults(this->kv_head_ * p_.group + p_.group - 1);
       CopyQueries(this->chunk_ + 1, 0);
       this->WriteChunk();
     }
     if (p_.end.data == nullptr || this->span_ + 1 < p_.spans) return;
+    float* const end = p_.end.Row(this->batch_, this->kv_head_, 0);
     block_.Each([&](int t) {
-      this->EachOfState(t, [&](int n, int c, int col) {
-        p_.end.Row(this->batch_, this->kv_head_, c)[col] = this->state_(t, n);
-      });
+      this->EachOfState(t, end, p_.end.strides[2], 1,
+                        [&](int n, float& x) { x = this->state_(t, n); });
     });
   }
 
  private:
   using Base::block_;
   using Base::p_;
+  static constexpr int kOut = kChunkTokens / 2;
 
   HEED_DEVICE void LoadState() {
     this->ClearState();
+    float* const state = p_.StateOf(this->unit_, this->span_);
     block_.Each([&](int t) {
-      const float* const state = p_.StateOf(this->unit_, this->span_);
-      this->EachOfState(
-          t, [&](int n, int c, int col) { this->state_(t, n) = state[c * p_.width + col]; });
+      this->EachOfState(t, state, p_.width, 1, [&](int n, float x) { this->state_(t, n) = x; });
     });
   }
   HEED_DEVICE void CopyQueries(int chunk, int g) {
@@ -221,7 +224,8 @@ class GatedReads : GatedState<Block, kDim> {
     block_.CommitCopies();
   }
   HEED_DEVICE void NextQueries(int g) {
-    block_.Sync();  // those of the last head are read
+    block_.Sync();  // those of the last head are read, its results are there
+    StoreResults(this->kv_head_ * p_.group + g - 1);
     CopyQueries(this->chunk_, g);
     block_.template WaitCopies<0>();
     block_.Sync();
@@ -232,30 +236,110 @@ class GatedReads : GatedState<Block, kDim> {
     this->ClearTokens(out);
     this->AnswerRows(reads_, out);
     this->AddValues(weights_, out);
-    const float skip = p_.skip == nullptr ? 0.0f : p_.skip[head];
+    if (p_.scale != 1) {
+      block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < kOut; ++n) out(t, n) *= p_.scale; });
+    }
+    if (p_.skip != nullptr) AddSkipped(p_.skip[head], out);
+    if (this->is_poisoned_) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kOut; ++n) {
+          if (this->IsLost(t, n % 4 / 2, TokenAt(t, n))) out(t, n) = Base::kLost;
+        }
+      });
+    }
+    if (!HasOwnType()) return StoreWide(head, out);
     block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
-        const int token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4), half = n % 4 / 2;
-        const int col = this->first_col_ + this->WarpCol(t, half);
-        const int row = p_.TokenOf(this->chunk_, token);
-        if (n % 2 == 0 && p_.erases_apart()) continue;  // these erase
-        if (row >= p_.len || col >= p_.width) continue;
-        float x = p_.scale * out(t, n);
-        if (p_.skip != nullptr) x += skip * ValueAt(token, col);
-        if (this->IsLost(t, half, token)) x = Base::kLost;
-        char* to = p_.output.data + this->batch_ * p_.output.strides[0] +
-                   head * p_.output.strides[1] + row * p_.output.strides[2];
-        StoreAs(p_.output.dtype, to, col, x);
+      HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
+        const uint32_t pair = Block::Pack(T{}, out(t, n), out(t, n + 1));
+        const int at = TokenAt(t, n) * Matrix::kStride + this->WarpCol(t, n % 4 / 2);
+        results_.Store(t, at, T{static_cast<uint16_t>(pair)});
+        results_.Store(t, at + Matrix::kStride, T{static_cast<uint16_t>(pair >> 16)});
       }
     });
   }
+  HEED_DEVICE static int TokenAt(int t, int n) {
+    return n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
+  }
+  // body(n, column, token of the sequence) for a thread's results of columns that there are.
+  template <class Body>
+  HEED_DEVICE void EachResult(int t, int tokens, const Body& body) const {
+    const int first = p_.TokenOf(this->chunk_, 0), col = this->first_col_ + this->WarpCol(t, 0);
+    const bool exists[2] = {col < p_.width, col + 8 < p_.width};
+    HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
+      HEED_UNROLL for (int e = 0; e < 2; ++e) {
+        const int x = TokenAt(t, n) + e, token = first + (p_.erases_apart() ? x / 2 : x);
+        const bool is_result = token < tokens && exists[n % 4 / 2] && !(p_.erases_apart() && e == 0);
+        if (is_result) body(n + e, col + n % 4 / 2 * 8, token);
+      }
+    }
+  }
   // v_ may hold values of the next chunk already.
-  HEED_DEVICE float ValueAt(int token, int col) const {
-    const char* row = this->ValueRow(p_.v, this->chunk_, token);
-    return row == nullptr ? 0.0f : LoadAs(p_.v.dtype, row, col);
+  HEED_DEVICE void AddSkipped(float skip, Tokens& out) {
+    const char* const rows =
+        p_.v.data + this->batch_ * p_.v.strides[0] + this->kv_head_ * p_.v.strides[1];
+    block_.Each([&](int t) {
+      EachResult(t, this->length_, [&](int n, int col, int token) {
+        const char* const row = rows + token * p_.v.strides[2];
+        out(t, n) += skip * Block::Unpack(T{}, reinterpret_cast<const T*>(row)[col].bits);
+      });
+    });
+  }
+  HEED_DEVICE bool IsEraser(int token) const { return p_.erases_apart() && token % 2 == 0; }
+  HEED_DEVICE bool HasOwnType() const { return p_.output.dtype == DType::kBFloat16; }
+  HEED_DEVICE char* ResultRow(int head, int token) const {
+    return p_.output.data + this->batch_ * p_.output.strides[0] + head * p_.output.strides[1] +
+           p_.TokenOf(this->chunk_, token) * p_.output.strides[2];
   }
 
-  Shared reads_, weights_;
+  // Results of another type than bfloat16.
+  HEED_DEVICE void StoreWide(int head, Tokens& out) {
+    char* const rows = p_.output.data + this->batch_ * p_.output.strides[0] +
+                       head * p_.output.strides[1];
+    block_.Each([&](int t) {
+      EachResult(t, p_.len, [&](int n, int col, int token) {
+        char* const to = rows + token * p_.output.strides[2];
+        if (p_.output.dtype == DType::kFloat32) {
+          reinterpret_cast<float*>(to)[col] = out(t, n);
+        } else {
+          const uint32_t pair = Block::Pack(Float16{}, out(t, n), 0.0f);
+          reinterpret_cast<Float16*>(to)[col] = {static_cast<uint16_t>(pair)};
+        }
+      });
+    });
+  }
+  // What ReadHead() left in shared memory, behind a barrier.
+  HEED_DEVICE void StoreResults(int head) {
+    if (!HasOwnType()) return;
+    constexpr int kPieces = kSliceCols / 8, kStep = kBlockThreads / kPieces;
+    const int64_t stride = p_.output.strides[2] / (p_.erases_apart() ? 2 : 1);  // of chunk's tokens
+    const int tokens = (p_.len - p_.TokenOf(this->chunk_, 0)) * (p_.erases_apart() ? 2 : 1);
+    const int cols = p_.width - this->first_col_;
+    char* const to =
+        ResultRow(head, 0) + this->first_col_ * static_cast<int>(sizeof(T));
+    const bool has_eights = (reinterpret_cast<uintptr_t>(to) | p_.output.strides[2] |
+                             cols * sizeof(T)) % 16 == 0;
+    block_.Each([&](int t) {
+      const int c = t % kPieces * 8, first = t / kPieces;
+      if (c >= cols || IsEraser(first)) return;
+      char* row = to + first / (p_.erases_apart() ? 2 : 1) * p_.output.strides[2];
+      HEED_NO_UNROLL for (int token = first; token < kChunkTokens && token < tokens;
+                          token += kStep) {
+        uint32_t pairs[4];
+        results_.LoadEight(t, token * Matrix::kStride + c, pairs);
+        if (has_eights) {
+          StoreGlobalEight(row + c * sizeof(T), pairs);
+        } else {
+          HEED_UNROLL for (int n = 0; n < 8; ++n) {
+            const uint32_t bits = pairs[n / 2] >> (16 * (n % 2));
+            if (c + n < cols) reinterpret_cast<T*>(row)[c + n] = {static_cast<uint16_t>(bits)};
+          }
+        }
+        row += kStep * stride;
+      }
+    });
+  }
+
+  Shared reads_, weights_, results_;
 };
 
 }  // namespace heed::cuda

@@ -130,11 +130,13 @@ class GatedChunkRows {
 
   // Rows in shared memory become their features, rounded to the type.
   HEED_DEVICE void MapRows(Shared& rows, bool is_key) {
+    if (p_.feature_map == FeatureMap::kIdentity) return;
     MapPointwise<Rows>(block_, rows, p_.features, p_.feature_map);
     if (p_.feature_map == FeatureMap::kComplement && is_key) {
       MapNumbers<Rows>(block_, rows, p_.features, [](float x) { return -expm1f(x); });
     }
     if (p_.feature_map == FeatureMap::kUnit) MakeUnit(rows);
+    block_.Sync();
   }
   // Two threads have a row. Divided by its largest number first, so that squares stay within
   // float32.
@@ -163,7 +165,6 @@ class GatedChunkRows {
         }
       });
     });
-    block_.Sync();
   }
   // With erase_key: minus its directions as queries of the tokens that erase, and erase_rate times
   // them as keys. Four threads have a token. No barrier.

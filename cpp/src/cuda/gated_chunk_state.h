@@ -21,9 +21,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "src/cuda/chunk_features.h"
 #include "src/cuda/gated_chunk_params.h"
 #include "src/cuda/products.h"
-#include "src/cuda/rows_in_memory.h"
 
 namespace heed::cuda {
 
@@ -79,14 +79,21 @@ class GatedState {
   HEED_DEVICE int WarpCol(int t, int half) const {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
-  // body(n, feature, column) for a thread's numbers of the state that there are.
+  // body(n, number) for a thread's numbers of the state that there are. `stride` floats lie between
+  // features, `col_stride` between columns.
   template <class Body>
-  HEED_DEVICE void EachOfState(int t, const Body& body) {
+  HEED_DEVICE void EachOfState(int t, float* numbers, int64_t stride, int col_stride,
+                               const Body& body) const {
     const int width = is_model_ ? p_.features : p_.width;
-    HEED_UNROLL for (int n = 0; n < kState; ++n) {
-      const int c = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-      const int col = first_col_ + WarpCol(t, n % 4 / 2);
-      if (c < p_.features && col < width) body(n, c, col);
+    const int first = AccumulatorCol(t % kWarp, 0), col = first_col_ + WarpCol(t, 0);
+    const bool exists[2] = {col < width, col + 8 < width};
+    float* row = numbers + first * stride + col * col_stride;
+    HEED_UNROLL for (int c = 0; c < kDim; c += 8) {
+      HEED_UNROLL for (int e = 0; e < 2; ++e) {
+        if (exists[0] && first + c + e < p_.features) body(c / 2 + e, row[e * stride]);
+        if (exists[1] && first + c + e < p_.features) body(c / 2 + e + 2, row[e * stride + 8 * col_stride]);
+      }
+      row += 8 * stride;
     }
   }
   HEED_DEVICE void ClearState() {
@@ -100,9 +107,12 @@ class GatedState {
   template <class Layout>
   HEED_DEVICE void CopyPrepared(Shared& to, const char* from) {
     constexpr int kPieces = Layout::kDim / 8;  // of 16 bytes
+    constexpr int kStep = kBlockThreads / kPieces;
     block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kPieces; n += kBlockThreads) {
-        to.CopyAsync(t, n / kPieces * Layout::kStride + n % kPieces * 8, from + 16 * n);
+      const int at = t / kPieces * Layout::kStride + t % kPieces * 8;
+      const char* const piece = from + 16 * t;
+      HEED_UNROLL for (int n = 0; n < kChunkTokens / kStep; ++n) {
+        to.CopyAsync(t, at + n * kStep * Layout::kStride, piece + n * 16 * kBlockThreads);
       }
     });
   }
@@ -110,21 +120,20 @@ class GatedState {
     if (chunk < end_chunk_) {
       const char* from = PreparedAt(chunk) + p_.place.erase;
       if (p_.delta) CopyPrepared<Rows>(erase_, from);
-      DeviceRows slice = p_.v;
-      slice.data += first_col_ * static_cast<int>(sizeof(T));
-      slice.width = p_.width - first_col_;
       if (!is_model_) {
-        CopyRows<Matrix, kChunkTokens>(block_, v_, slice,
-                                       [&](int r) { return ValueRow(slice, chunk, r); });
+        DeviceRows slice = p_.v;
+        slice.data += first_col_ * static_cast<int>(sizeof(T));
+        slice.width = p_.width - first_col_;
+        CopyChunk<Matrix>(block_, v_, slice, ValueRow(slice, chunk, 0),
+                          length_ - p_.TokenOf(chunk, 0),
+                          p_.erases_apart() ? ChunkRows::kOddAndZeros : ChunkRows::kAll);
       }
     }
     block_.CommitCopies();
   }
-  HEED_DEVICE const char* ValueRow(const DeviceRows& rows, int chunk, int r) const {
-    const int token = p_.TokenOf(chunk, r);
-    if (token >= length_ || (p_.erases_apart() && r % 2 == 0)) return nullptr;
+  HEED_DEVICE const char* ValueRow(const DeviceRows& rows, int chunk, int token) const {
     return rows.data + batch_ * rows.strides[0] + kv_head_ * rows.strides[1] +
-           token * rows.strides[2];
+           p_.TokenOf(chunk, token) * rows.strides[2];
   }
   HEED_DEVICE void CopySolution(int chunk) {
     if (chunk < end_chunk_ && p_.delta) {
@@ -154,6 +163,7 @@ class GatedState {
     AwaitStage();
     CopyWrites(chunk_);
     block_.Each([&](int t) { lost_(t, 0) = lost_(t, 1) = 0; });
+    is_poisoned_ = false;
     Tokens values;
     ClearTokens(values);
     if (p_.delta) AnswerRows(erase_, values);
@@ -173,21 +183,23 @@ class GatedState {
   // Adds the values of the chunk, of a model none, to what the state answers to their keys. With
   // erase_key it answered to the queries of those that write, which do not ask: that is dropped.
   HEED_DEVICE void AddOwnValues(Tokens& values) {
+    if (p_.erases_apart()) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 1; n < kChunkTokens / 2; n += 2) values(t, n) = 0;
+      });
+    }
+    if (is_model_) return;
     Registers<uint32_t, 4> a;
     HEED_UNROLL for (int token = 0; token < kChunkTokens; token += 16) {
-      if (!is_model_) {
-        block_.LoadMatrixTransposed(a, v_, [token](int t) {
-          return (token + RowOfTransposedA(t % kWarp)) * Matrix::kStride + t / kWarp * kWarpRows +
-                 ColOfTransposedA(t % kWarp);
-        });
-      }
+      block_.LoadMatrixTransposed(a, v_, [token](int t) {
+        return (token + RowOfTransposedA(t % kWarp)) * Matrix::kStride + t / kWarp * kWarpRows +
+               ColOfTransposedA(t % kWarp);
+      });
       block_.Each([&](int t) {
         HEED_UNROLL for (int n = 0; n < 8; ++n) {
-          const uint32_t pair = is_model_ ? 0 : a(t, n / 2);
-          const float own =
+          const uint32_t pair = a(t, n / 2);
+          values(t, token / 2 + n) +=
               Block::Unpack(T{}, static_cast<uint16_t>(n % 2 == 0 ? pair : pair >> 16));
-          float& value = values(t, token / 2 + n);
-          value = n % 2 == 1 && p_.erases_apart() ? own : value + own;
         }
       });
     }
@@ -230,10 +242,11 @@ class GatedState {
   HEED_DEVICE void TakePoisonOut(Tokens& values) {
     const bool is_poisoned = block_.AnyOfWarp([&](int t) {
       bool fits = true;
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) fits = fits && Fits(values(t, n));
+      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) fits = Fits(values(t, n)) && fits;
       return !fits;
     });
     if (is_poisoned) {
+      is_poisoned_ = true;
       block_.Each([&](int t) {
         HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
           const int token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
@@ -275,6 +288,7 @@ class GatedState {
         block_.Mma(T{}, state_, d / 8 + 1, values_[step], b, 1);
       }
     }
+    if (!is_poisoned_) return;
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kState; ++n) {
         if (lost_(t, n % 4 / 2) > 0) state_(t, n) = kLost;
@@ -288,6 +302,7 @@ class GatedState {
   Floats decays_;
   int slice_, span_, unit_, batch_, kv_head_, length_, first_col_, chunk_, end_chunk_;
   bool is_model_;
+  bool is_poisoned_;  // may a column of the warp be lost in this chunk?
   Registers<float, kState> state_;
   Registers<uint32_t, 4> values_[kSteps];  // operands A: columns of a warp, 16 tokens
   Registers<float, 2> lost_;  // tokens at the end of the chunk, of both columns of a thread

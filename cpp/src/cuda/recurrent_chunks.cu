@@ -4,6 +4,7 @@
 #include "src/cuda/block.h"
 #include "src/cuda/chunk_kernels.h"
 #include "src/cuda/chunk_plan.h"
+#include "src/cuda/convert_kernel.h"
 #include "src/cuda/gated_chunk_plan.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/recurrent_launch.h"

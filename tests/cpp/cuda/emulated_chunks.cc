@@ -12,6 +12,7 @@
 #include "host_block.h"
 #include "src/cuda/chunk_kernels.h"
 #include "src/cuda/chunk_plan.h"
+#include "src/cuda/convert_kernel.h"
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_plan.h"
 #include "src/cuda/gated_chunk_tokens.h"
