@@ -150,29 +150,41 @@ class AttentionKernel {
 
   // The keys that some row sees, those that all rows see, and the documents of the rows. Every warp
   // finds them for itself.
+  //
+  // Minima are minima, and no maxima of negated numbers: for those of three ptxas 13.0 made code
+  // that forgot a sign (sm_90a, VIMNMX3).
   HEED_DEVICE void FindKeys() {
-    Registers<int32_t, 6> ends;  // of the three: -begin, end; what all rows see is turned around
+    Registers<int32_t, 3> least, most;  // begin and end: of some row, of all rows, of documents
     block_.Each([&](int t) {
-      ends(t, 0) = -p_.kv_len, ends(t, 1) = 0;
-      ends(t, 2) = 0, ends(t, 3) = -p_.kv_len;
-      ends(t, 4) = -0x7fffffff, ends(t, 5) = -1;
-      HEED_UNROLL for (int r = t % kWarp; r < kRows; r += kWarp) {
+      least(t, 0) = p_.kv_len, most(t, 0) = 0;
+      least(t, 1) = p_.kv_len, most(t, 1) = 0;
+      least(t, 2) = 0x7fffffff, most(t, 2) = -1;
+      EachRowOfLane(t, [&](int r) {
         const RowKeys row = {row_begins_.Load(t, r), row_ends_.Load(t, r)};
         const int32_t document = row_documents_.Load(t, r);
-        if (row.begin < 0) continue;
-        Raise(ends(t, 2), row.begin), Raise(ends(t, 3), -row.end);
-        if (row.begin == row.end) continue;
-        Raise(ends(t, 0), -row.begin), Raise(ends(t, 1), row.end);
-        if (document >= 0) Raise(ends(t, 4), -document), Raise(ends(t, 5), document);
-      }
+        if (row.begin < 0) return;
+        Lower(least(t, 1), row.end), Raise(most(t, 1), row.begin);
+        if (row.begin == row.end) return;
+        Lower(least(t, 0), row.begin), Raise(most(t, 0), row.end);
+        if (document >= 0) Lower(least(t, 2), document), Raise(most(t, 2), document);
+      });
     });
-    block_.template GroupMax<kWarp>(ends);
+    block_.template GroupMin<kWarp>(least);
+    block_.template GroupMax<kWarp>(most);
     block_.Each([&](int t) {  // the same in every thread
-      keys_ = {-ends(t, 0), ends(t, 1)};
-      full_ = {ends(t, 2), -ends(t, 3)};
-      documents_ = {-ends(t, 4), ends(t, 5)};
+      keys_ = {least(t, 0), most(t, 0)};
+      full_ = {most(t, 1), least(t, 1)};
+      documents_ = {least(t, 2), most(t, 2)};
     });
   }
+  // Calls body(r) for a lane's share of the rows of the block.
+  template <class Body>
+  HEED_DEVICE static void EachRowOfLane(int t, const Body& body) {
+    HEED_UNROLL for (int first = 0; first < kRows; first += kWarp) {
+      if (const int r = first + t % kWarp; r < kRows) body(r);
+    }
+  }
+  HEED_DEVICE static void Lower(int32_t& a, int32_t b) { a = b < a ? b : a; }
   HEED_DEVICE static void Raise(int32_t& a, int32_t b) { a = a < b ? b : a; }
 
   HEED_DEVICE void Clear() {
@@ -248,17 +260,15 @@ class AttentionKernel {
       row_words_.Store(t, t, next.keys);
     });
     block_.Sync();
-    Registers<int32_t, 1> before;  // minus the nearest tile
+    Registers<int32_t, 1> least;
     block_.Each([&](int t) {
-      before(t, 0) = -end;
-      HEED_UNROLL for (int r = t % kWarp; r < kRows; r += kWarp) {
-        Raise(before(t, 0), -row_tiles_.Load(t, r));
-      }
+      least(t, 0) = end;
+      EachRowOfLane(t, [&](int r) { Lower(least(t, 0), row_tiles_.Load(t, r)); });
     });
-    block_.template GroupMax<kWarp>(before);
+    block_.template GroupMin<kWarp>(least);
     int32_t nearest = end;
     block_.Each([&](int t) {
-      nearest = -before(t, 0);  // the same in every thread
+      nearest = least(t, 0);  // the same in every thread
       if (t < kRows && row_tiles_.Load(t, t) != nearest) row_words_.Store(t, t, 0);
     });
     return nearest;

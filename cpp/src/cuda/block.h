@@ -96,22 +96,19 @@ class DeviceBlock {
     ptx::WaitCopies<kPending>();
   }
 
-  // The largest number of a group of kLanes neighbours (NaN is passed over), and the sum.
+  // The largest number of a group of kLanes neighbours (NaN is passed over), the smallest, and the
+  // sum.
   template <int kLanes, class T, int N>
   HEED_DEVICE void GroupMax(Registers<T, N>& r) {
-    HEED_UNROLL for (int n = 0; n < N; ++n) {
-      HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
-        r(0, n) = Larger(r(0, n), __shfl_xor_sync(kAll, r(0, n), mask));
-      }
-    }
+    GroupReduce<kLanes>(r, [](T a, T b) { return Larger(a, b); });
+  }
+  template <int kLanes, int N>
+  HEED_DEVICE void GroupMin(Registers<int32_t, N>& r) {
+    GroupReduce<kLanes>(r, [](int32_t a, int32_t b) { return min(a, b); });
   }
   template <int kLanes, int N>
   HEED_DEVICE void GroupSum(Registers<float, N>& r) {
-    HEED_UNROLL for (int n = 0; n < N; ++n) {
-      HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
-        r(0, n) += __shfl_xor_sync(kAll, r(0, n), mask);
-      }
-    }
+    GroupReduce<kLanes>(r, [](float a, float b) { return a + b; });
   }
   // to(n_to) of each thread becomes from(n_from) of the thread at `place` in its quad.
   template <class T, int N, int M>
@@ -196,7 +193,15 @@ class DeviceBlock {
  private:
   static constexpr unsigned kAll = 0xffffffffu;
   HEED_DEVICE static float Larger(float a, float b) { return fmaxf(a, b); }
-  HEED_DEVICE static int32_t Larger(int32_t a, int32_t b) { return a < b ? b : a; }
+  HEED_DEVICE static int32_t Larger(int32_t a, int32_t b) { return max(a, b); }
+  template <int kLanes, class T, int N, class Op>
+  HEED_DEVICE static void GroupReduce(Registers<T, N>& r, const Op& op) {
+    HEED_UNROLL for (int n = 0; n < N; ++n) {
+      HEED_UNROLL for (int mask = 1; mask < kLanes; mask *= 2) {
+        r(0, n) = op(r(0, n), __shfl_xor_sync(kAll, r(0, n), mask));
+      }
+    }
+  }
 
   char* memory_;
 };

@@ -175,6 +175,10 @@ class HostBlock {
     });
   }
   template <int kLanes, int N>
+  void GroupMin(Registers<int32_t, N>& r) {
+    Reduce<kLanes>(r, [](int32_t a, int32_t b) { return std::min(a, b); });
+  }
+  template <int kLanes, int N>
   void GroupSum(Registers<float, N>& r) {
     Reduce<kLanes>(r, [](float a, float b) { return a + b; });
   }
