@@ -118,7 +118,8 @@ class ChunkReads : ChunkState<Block, T, kDim> {
     this->Swap(q_, next_q_);
     StoreStaged();
     if (!StoresState()) return;
-    this->StoreState(p_.final_state.Row(this->batch_, this->kv_head_, 0), p_.final_state.strides[2]);
+    this->StoreState(p_.final_state.Row(this->batch_, this->kv_head_, 0),
+                     p_.final_state.strides[2]);
   }
 
  private:

@@ -167,8 +167,7 @@ class GatedReads : GatedState<Block, kDim> {
 
  public:
   using Base::kResident;
-  static constexpr int kSharedBytes =
-      Base::kStateBytes + Base::kRowBytes + 2 * Base::kMatrixBytes;
+  static constexpr int kSharedBytes = Base::kStateBytes + Base::kRowBytes + 2 * Base::kMatrixBytes;
 
   HEED_DEVICE GatedReads(Block& block, const GatedChunkParams& params)
       : Base(block, params),
@@ -260,26 +259,32 @@ class GatedReads : GatedState<Block, kDim> {
   HEED_DEVICE static int TokenAt(int t, int n) {
     return n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
   }
-  // body(n, column, token of the sequence) for a thread's results of columns that there are.
+  // body(n, row, column) for a thread's results of columns that there are and of tokens up to
+  // `tokens`, whose rows are `stride` bytes apart from that of the chunk's first on.
   template <class Body>
-  HEED_DEVICE void EachResult(int t, int tokens, const Body& body) const {
-    const int first = p_.TokenOf(this->chunk_, 0), col = this->first_col_ + this->WarpCol(t, 0);
+  HEED_DEVICE void EachResult(int t, int tokens, char* rows, int64_t stride,
+                              const Body& body) const {
+    const int per_token = p_.erases_apart() ? 2 : 1;
+    const int first = Block::Opaque(AccumulatorCol(t % kWarp, 0));
+    const int end = (tokens - p_.TokenOf(this->chunk_, 0)) * per_token;
+    const int col = this->first_col_ + this->WarpCol(t, 0);
     const bool exists[2] = {col < p_.width, col + 8 < p_.width};
-    HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
+    char* row = rows + first / per_token * stride;
+    HEED_UNROLL for (int x = 0; x < kChunkTokens; x += 8) {
       HEED_UNROLL for (int e = 0; e < 2; ++e) {
-        const int x = TokenAt(t, n) + e, token = first + (p_.erases_apart() ? x / 2 : x);
-        const bool is_result = token < tokens && exists[n % 4 / 2] && !(p_.erases_apart() && e == 0);
-        if (is_result) body(n + e, col + n % 4 / 2 * 8, token);
+        if (first + x + e >= end || IsEraser(e)) continue;
+        char* const to = e / per_token == 0 ? row : row + stride;
+        if (exists[0]) body(x / 2 + e, to, col);
+        if (exists[1]) body(x / 2 + e + 2, to, col + 8);
       }
+      row += 8 / per_token * stride;
     }
   }
   // v_ may hold values of the next chunk already.
   HEED_DEVICE void AddSkipped(float skip, Tokens& out) {
-    const char* const rows =
-        p_.v.data + this->batch_ * p_.v.strides[0] + this->kv_head_ * p_.v.strides[1];
+    char* const rows = const_cast<char*>(this->ValueRow(p_.v, this->chunk_, 0));
     block_.Each([&](int t) {
-      EachResult(t, this->length_, [&](int n, int col, int token) {
-        const char* const row = rows + token * p_.v.strides[2];
+      EachResult(t, this->length_, rows, p_.v.strides[2], [&](int n, const char* row, int col) {
         out(t, n) += skip * Block::Unpack(T{}, reinterpret_cast<const T*>(row)[col].bits);
       });
     });
@@ -293,18 +298,16 @@ class GatedReads : GatedState<Block, kDim> {
 
   // Results of another type than bfloat16.
   HEED_DEVICE void StoreWide(int head, Tokens& out) {
-    char* const rows = p_.output.data + this->batch_ * p_.output.strides[0] +
-                       head * p_.output.strides[1];
     block_.Each([&](int t) {
-      EachResult(t, p_.len, [&](int n, int col, int token) {
-        char* const to = rows + token * p_.output.strides[2];
-        if (p_.output.dtype == DType::kFloat32) {
-          reinterpret_cast<float*>(to)[col] = out(t, n);
-        } else {
-          const uint32_t pair = Block::Pack(Float16{}, out(t, n), 0.0f);
-          reinterpret_cast<Float16*>(to)[col] = {static_cast<uint16_t>(pair)};
-        }
-      });
+      EachResult(t, p_.len, ResultRow(head, 0), p_.output.strides[2],
+                 [&](int n, char* row, int col) {
+                   if (p_.output.dtype == DType::kFloat32) {
+                     reinterpret_cast<float*>(row)[col] = out(t, n);
+                   } else {
+                     const uint32_t pair = Block::Pack(Float16{}, out(t, n), 0.0f);
+                     reinterpret_cast<Float16*>(row)[col] = {static_cast<uint16_t>(pair)};
+                   }
+                 });
     });
   }
   // What ReadHead() left in shared memory, behind a barrier.
@@ -314,10 +317,9 @@ class GatedReads : GatedState<Block, kDim> {
     const int64_t stride = p_.output.strides[2] / (p_.erases_apart() ? 2 : 1);  // of chunk's tokens
     const int tokens = (p_.len - p_.TokenOf(this->chunk_, 0)) * (p_.erases_apart() ? 2 : 1);
     const int cols = p_.width - this->first_col_;
-    char* const to =
-        ResultRow(head, 0) + this->first_col_ * static_cast<int>(sizeof(T));
-    const bool has_eights = (reinterpret_cast<uintptr_t>(to) | p_.output.strides[2] |
-                             cols * sizeof(T)) % 16 == 0;
+    char* const to = ResultRow(head, 0) + this->first_col_ * static_cast<int>(sizeof(T));
+    const bool has_eights =
+        (reinterpret_cast<uintptr_t>(to) | p_.output.strides[2] | cols * sizeof(T)) % 16 == 0;
     block_.Each([&](int t) {
       const int c = t % kPieces * 8, first = t / kPieces;
       if (c >= cols || IsEraser(first)) return;

@@ -86,19 +86,30 @@ class GatedChunkRows {
       const int width = p_.decays_channels ? kDim : 1;
       HEED_NO_UNROLL for (int n = t; n < width * kSubs && HasDecay(); n += kBlockThreads) {
         const int c = n % width, first = n / width * kSubTokens;
+        float decays[kSubTokens];
+        LoadLogDecays(first, c, decays);
         float sum = 0;
         HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
-          sum += LogDecay(first + r, c);
+          sum += decays[r];
           gates_.Store(t, (first + r) * kGateStride + c, sum);
         }
       }
     });
   }
   HEED_DEVICE bool HasDecay() const { return p_.log_decay.data != nullptr; }
-  HEED_DEVICE float LogDecay(int token, int c) const {
-    const bool decays = IsEraser(token) == p_.erases_apart();
-    if (!decays || TokenOf(token) >= length_ || c >= p_.features) return 0;
-    return BoundedLogDecay(p_.log_decay.At(batch_, kv_head_, TokenOf(token), c));
+  // Of channel c and the tokens from `first` on; 0 where there is none, and of two that are one
+  // token for the second.
+  HEED_DEVICE void LoadLogDecays(int first, int c, float (&decays)[kSubTokens]) const {
+    const DevicePairs<float>& of = p_.log_decay;
+    const int per_token = p_.erases_apart() ? 2 : 1;
+    const int end = c < p_.features ? (length_ - TokenOf(first)) * per_token : 0;
+    const float* from = of.data + batch_ * of.strides[0] + kv_head_ * of.strides[1] +
+                        TokenOf(first) * of.strides[2] + c * of.strides[3];
+    HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
+      const bool decays_state = per_token == 1 || r % 2 == 0;
+      decays[r] = decays_state && r < end ? BoundedLogDecay(*from) : 0.0f;
+      if (per_token == 1 || r % 2 == 1) from += of.strides[2];
+    }
   }
   HEED_DEVICE float Beta(int t, int token) const { return betas_.Load(t, token); }
 

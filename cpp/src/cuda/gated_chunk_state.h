@@ -91,7 +91,8 @@ class GatedState {
     HEED_UNROLL for (int c = 0; c < kDim; c += 8) {
       HEED_UNROLL for (int e = 0; e < 2; ++e) {
         if (exists[0] && first + c + e < p_.features) body(c / 2 + e, row[e * stride]);
-        if (exists[1] && first + c + e < p_.features) body(c / 2 + e + 2, row[e * stride + 8 * col_stride]);
+        if (exists[1] && first + c + e < p_.features)
+          body(c / 2 + e + 2, row[e * stride + 8 * col_stride]);
       }
       row += 8 * stride;
     }
