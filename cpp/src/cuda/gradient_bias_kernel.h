@@ -67,7 +67,7 @@ class BiasGradientKernel {
     HEED_NO_UNROLL for (int32_t b = batches.begin; b < batches.end; ++b) {
       HEED_NO_UNROLL for (int32_t h = heads.begin; h < heads.end; ++h) {
         HEED_NO_UNROLL for (int32_t i = queries.begin; i < queries.end; ++i) {
-          rows_ = {b, h, 1, static_cast<int64_t>(i) * kBlockRows, p_.q_len};
+          rows_ = RowsFrom(b, h, 1, static_cast<int64_t>(i) * kBlockRows, p_.q_len);
           AddRowsOfKeys(keys);
         }
       }
@@ -86,14 +86,16 @@ class BiasGradientKernel {
   // Adds the tiles of keys to the sums, for the rows.
   HEED_DEVICE void AddRowsOfKeys(const IndexSpan& tiles) {
     block_.Sync();  // the rows before are read
-    table_.Fill(params_, rows_);
-    CopyPacked<Products, kBlockRows>(block_, q_, p_.q, rows_, p_.fault);
-    CopyPacked<Products, kBlockRows>(block_, d_out_, params_.d_out, rows_, p_.fault);
+    table_.LoadArrivals(params_, rows_);
+    table_.FillBounds(0, p_, rows_);
+    CopyPacked<Products, kBlockRows>(block_, q_, p_.q, rows_);
+    CopyPacked<Products, kBlockRows>(block_, d_out_, params_.d_out, rows_);
     block_.CommitCopies();
+    table_.StoreArrivals(0);
     HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       const int32_t begin = tile * kKeys;
       const int32_t end = begin + kKeys < p_.kv_len ? begin + kKeys : p_.kv_len;
-      if (table_.Meet(p_, rows_, begin, end)) AddTile(begin);
+      if (table_.Meet(0, p_, rows_, begin, end, DocumentSpan{-1, 0x7fffffff})) AddTile(begin);
     }
     block_.template WaitCopies<0>();
   }
@@ -103,16 +105,19 @@ class BiasGradientKernel {
     CopyKeys<Products, kKeys>(block_, k_, p_.k, rows_.batch, kv_head, begin, p_.kv_len, p_.fault);
     CopyKeys<Products, kKeys>(block_, v_, p_.v, rows_.batch, kv_head, begin, p_.kv_len, p_.fault);
     block_.CommitCopies();
-    const PairTile pairs = {begin, table_.SeeAll(p_, begin, begin + kKeys)};
     block_.template WaitCopies<0>();
     block_.Sync();  // rows, keys and values are there
     ClearCells<kScores>(block_, scores_);
     ClearCells<kScores>(block_, d_scores_);
     Products::ScoreTile(block_, q_, k_, scores_);
     Products::ScoreTile(block_, d_out_, v_, d_scores_);
-    FindGradients<kScores, false>(
-        block_, p_, rows_, table_, pairs, scores_, d_scores_, visible_,
-        [&](int t, int n, int, int, const PairGradient& pair) { sums_(t, n) += pair.d_biased; });
+    FindGradients<kScores, false, PairWant::kBiased>(
+        block_, p_, [&]() -> const PackedRows& { return rows_; }, table_,
+        PairTile{begin, false, false}, scores_, d_scores_, visible_,
+        [](int, int, int, int, float) {});
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) sums_(t, n) += d_scores_(t, n);
+    });
     block_.Sync();  // keys, values and the table are read
   }
 

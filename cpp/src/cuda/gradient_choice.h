@@ -14,14 +14,15 @@ namespace heed::cuda {
 template <class T, int kDim>
 struct GradientShape {
   static constexpr bool kIsFloat = std::is_same_v<T, float>;
-  static constexpr int kQueryTile = kDim == 64    ? (kIsFloat ? 32 : 64)
-                                    : kDim == 128 ? 32
-                                                  : (kIsFloat ? 8 : 16);
-  static constexpr int kKeyTile = kDim == 64 ? 32 : kIsFloat && kDim == 256 ? 8 : 16;
+  static constexpr int kQueryTile = kDim <= 128 ? 32 : kIsFloat ? 8 : 16;
+  static constexpr int kKeyTile = kDim == 64 || (kDim == 128 && !kIsFloat) ? 32
+                                  : kIsFloat && kDim == 256                ? 8
+                                                                           : 16;
   using QueryProducts = typename ProductsOf<T, kDim, kQueryTile>::Type;
   using KeyProducts = typename ProductsOf<T, kDim, kKeyTile>::Type;
-  // Sums of 256 columns of both kinds would take every register there is.
-  static constexpr bool kSumsTogether = kDim < 256;
+  // Sums of 256 columns of both kinds would take every register there is; beside those of 128,
+  // products of float32 spill.
+  static constexpr bool kSumsTogether = kDim == 64 || (kDim == 128 && !kIsFloat);
 };
 
 // Calls body(GradientShape<T, dim>()).

@@ -20,7 +20,7 @@ class KeyGradientKernel {
   static constexpr int kResident = 2;  // three spilled registers of 64 columns (nvcc 13.0)
   static constexpr int kBytes = (2 * kBlockRows + 4 * Products::kKeys) * Products::kStride *
                                     static_cast<int>(sizeof(typename Products::Element)) +
-                                GradientRows<Block, Products::kKeys>::kBytes;
+                                GradientRows<Block, Products::kKeys, 2>::kBytes;
 
   HEED_DEVICE KeyGradientKernel(Block& block, const GradientParams& params)
       : block_(block),
@@ -42,6 +42,9 @@ class KeyGradientKernel {
     const int64_t first = index / p_.units * kBlockRows;
     const int64_t last = first + kBlockRows < p_.kv_len ? first + kBlockRows : p_.kv_len;
     keys_ = {static_cast<int32_t>(first), static_cast<int32_t>(last)};
+    plain_ = IsPlain(p_);
+    ordered_ = HasOrderedRows(p_);
+    FindDocuments();
     if (kHasKeys) ClearCells<Products::kOut>(block_, d_k_);
     if (kHasValues) ClearCells<Products::kOut>(block_, d_v_);
     CopyOwn(k_, p_.k);
@@ -68,42 +71,94 @@ class KeyGradientKernel {
                                    p_.fault);
   }
 
-  // The next rows travel under the products of the last ones with weights and gradients.
+  // The next rows travel under the products of a tile.
   HEED_DEVICE void VisitTiles() {
-    int64_t first = NextTile(0);
-    if (first < p_.rows) CopyTile(q_, d_out_);
-    while (first < p_.rows) {
-      const PairTile tile = {keys_.begin, table_.SeeAll(p_, keys_.begin, keys_.end)};
+    RowTile tile = NextTile(FirstTile());
+    if (IsBehind(tile)) return;
+    CopyTile(tile, q_, d_out_);
+    table_.StoreArrivals(table_.Next());
+    while (!IsBehind(tile)) {
+      table_.TurnToNext();
       block_.template WaitCopies<0>();
-      block_.Sync();  // all rows are there, and those before are read
+      block_.Sync();  // all rows and their table are there, and those before are read
+      const RowTile next = NextTile(tile.first + kRows);
+      if (!IsBehind(next)) CopyTile(next, next_q_, next_d_out_);
       MultiplyTile();
-      FindGradients<kScores, true>(block_, p_, rows_, table_, tile, scores_, d_scores_, visible_,
-                                   [](int, int, int, int, const PairGradient&) {});
-      const bool some_hidden = HidesSome<kScores>(block_, visible_);  // the table is read
-      first = NextTile(first + kRows);
-      if (first < p_.rows) CopyTile(next_q_, next_d_out_);
+      FindGradients<kScores, true, PairWant::kScore>(
+          block_, p_, [&] { return RowsOfTile(tile.first); }, table_,
+          PairTile{keys_.begin, plain_, tile.whole}, scores_, d_scores_, visible_,
+          [](int, int, int, int, float) {});
+      if (!IsBehind(next)) table_.StoreArrivals(table_.Next());
+      const bool some_hidden = HidesSome<kScores>(block_, visible_);
       if (kHasValues) AddRows<Products>(block_, scores_, visible_, some_hidden, d_out_, d_v_);
       if (kHasKeys) AddRows<Products>(block_, d_scores_, visible_, some_hidden, q_, d_k_);
       Swap(q_, next_q_);
       Swap(d_out_, next_d_out_);
+      tile = next;
     }
   }
 
-  HEED_DEVICE void CopyTile(Shared& q, Shared& d_out) {
-    CopyPacked<Products, kRows>(block_, q, p_.q, rows_, p_.fault);
-    CopyPacked<Products, kRows>(block_, d_out, params_.d_out, rows_, p_.fault);
+  // Packed rows `first` on; `whole`: every one sees all keys of the block, by bounds alone.
+  struct RowTile {
+    int64_t first;
+    bool whole;
+  };
+  HEED_DEVICE bool IsBehind(const RowTile& tile) const { return tile.first >= p_.rows; }
+  HEED_DEVICE PackedRows RowsOfTile(int64_t first) const {
+    return RowsFrom(batch_, kv_head_ * p_.group, p_.group, first, p_.rows);
+  }
+
+  HEED_DEVICE void CopyTile(const RowTile& tile, Shared& q, Shared& d_out) {
+    const PackedRows rows = RowsOfTile(tile.first);
+    CopyPacked<Products, kRows>(block_, q, p_.q, rows);
+    CopyPacked<Products, kRows>(block_, d_out, params_.d_out, rows);
     block_.CommitCopies();
+    table_.LoadArrivals(params_, rows);
   }
 
-  // The first rows from `first` on of which some see a key of the block; leaves what they see in
-  // the table.
-  HEED_DEVICE int64_t NextTile(int64_t first) {
-    for (; first < p_.rows; first += kRows) {
-      rows_ = {batch_, kv_head_ * p_.group, p_.group, first, p_.rows};
-      table_.Fill(params_, rows_);
-      if (table_.Meet(p_, rows_, keys_.begin, keys_.end)) return first;
+  // The first row of the first tile that may see a key of the block. Ends of bounds grow with the
+  // rows where they are ordered.
+  HEED_DEVICE int64_t FirstTile() {
+    if (!ordered_) return 0;
+    int64_t low = 0, high = (p_.rows + kRows - 1) / kRows;
+    HEED_NO_UNROLL while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      const RowsReach reach = ReachOfRows<kRows>(block_, p_, RowsOfTile(middle * kRows));
+      if (reach.some.end > keys_.begin) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
     }
-    return first;
+    return low * kRows;
+  }
+
+  // The first tile from `first` on of which some row may see a key of the block. What its rows see
+  // is then in the next table, where somebody will ask.
+  HEED_DEVICE RowTile NextTile(int64_t first) {
+    HEED_NO_UNROLL for (; first < p_.rows; first += kRows) {
+      const PackedRows rows = RowsOfTile(first);
+      if (ordered_) {
+        const RowsReach reach = ReachOfRows<kRows>(block_, p_, rows);
+        if (reach.some.begin >= keys_.end) return {p_.rows, false};  // and so do all behind it
+        if (plain_ && reach.all.begin <= keys_.begin && reach.all.end >= keys_.begin + kBlockRows) {
+          return {first, true};
+        }
+      }
+      table_.FillBounds(table_.Next(), p_, rows);
+      if (plain_ && ordered_) return {first, false};
+      if (table_.Meet(table_.Next(), p_, rows, keys_.begin, keys_.end, documents_)) {
+        return {first, false};
+      }
+    }
+    return {first, false};
+  }
+
+  // The documents of the block's keys.
+  HEED_DEVICE void FindDocuments() {
+    if (p_.documents.keys == nullptr) return;
+    const int32_t* ids = p_.documents.keys + batch_ * p_.documents.key_stride;
+    HEED_NO_UNROLL for (int key = keys_.begin; key < keys_.end; ++key) documents_.Add(ids[key]);
   }
 
   HEED_DEVICE void MultiplyTile() {
@@ -127,11 +182,12 @@ class KeyGradientKernel {
   const GradientParams& params_;
   const AttentionParams& p_;
   Shared k_, v_, q_, next_q_, d_out_, next_d_out_;
-  GradientRows<Block, kRows> table_;
+  GradientRows<Block, kRows, 2> table_;
 
   int batch_, kv_head_;
-  RowKeys keys_;  // of the block
-  PackedRows rows_;
+  RowKeys keys_;            // of the block
+  DocumentSpan documents_;  // of its keys
+  bool plain_, ordered_;
 
   Registers<float, kScores> scores_, d_scores_;  // then weights and gradients of scores
   Registers<uint32_t, 1> visible_;               // a bit for each of them

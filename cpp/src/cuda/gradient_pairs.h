@@ -1,174 +1,195 @@
-// What one pair of a query and a key adds to gradients (docs/gradients.md), and what the rows of a
-// tile bring along for it. The kernels of attention backwards share it, however they lay pairs out.
+// What pairs of queries and keys add to gradients (docs/gradients.md), under every option: four
+// pairs of a thread at a time, step by step, each option one branch.
 #ifndef HEED_SRC_CUDA_GRADIENT_PAIRS_H_
 #define HEED_SRC_CUDA_GRADIENT_PAIRS_H_
 
 #include <cstdint>
 
 #include "src/cuda/device.h"
-#include "src/cuda/gradient_params.h"
+#include "src/cuda/gradient_rows.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
 
 namespace heed::cuda {
 
-// The packed rows first, first + 1, ... of a batch entry: row r is query r / group of head
-// first_head + r % group.
-struct PackedRows {
-  int batch, first_head, group;
-  int64_t first, count;  // `count` rows there are in all
-
-  HEED_DEVICE bool Has(int r) const { return first + r < count; }
-  HEED_DEVICE int Query(int r) const { return static_cast<int>((first + r) / group); }
-  HEED_DEVICE int Head(int r) const { return first_head + static_cast<int>((first + r) % group); }
-};
-
-// Of a pair: the weight as it meets the value, and the gradients of the score with its biases and
-// of the dot product times scale. Zeros where the key is hidden.
-struct PairGradient {
-  float weight, d_biased, d_score;
-  bool visible;
-};
-
-// 0 for a dropped weight, else what it is multiplied by.
-HEED_DEVICE float DropoutFactor(const DropoutRule& rule, int b, int head, int query, int key) {
-  if (rule.keep_factor == 0) return 1.0f;
-  uint32_t words[4];
-  DropoutWords(rule, b, head, query, key, words);
-  const uint32_t low = key % 2 == 0 ? words[0] : words[1];
-  const uint32_t high = key % 2 == 0 ? words[2] : words[3];
-  return (key % 4 < 2 ? low : high) >= rule.threshold ? rule.keep_factor : 0.0f;
+// 2^x, by 2 units of the last place on the device; what is below 2^-126 is 0.
+HEED_DEVICE float PowerOfTwo(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
 }
 
-// Rows of a tile in shared memory: what they see, and what arrives at them.
-template <class Block, int kRows>
-class GradientRows {
+// Which gradient the kernel wants of a pair: of the dot product times scale, or of the score with
+// its biases.
+enum class PairWant { kScore, kBiased };
+
+// Two rows by two keys of a thread, cell e of an accumulator. Where kKeysDown its rows are keys.
+template <bool kKeysDown>
+struct FourPairs {
+  int rows[2], keys[2];
+  float dots[4], d_weights[4];  // then weights and gradients
+
+  HEED_DEVICE static constexpr int Row(int e) { return kKeysDown ? e % 2 : e / 2; }
+  HEED_DEVICE static constexpr int Key(int e) { return kKeysDown ? e / 2 : e % 2; }
+};
+
+// What a row and a key say of it, and what rows have in common with their pairs.
+template <bool kKeysDown, PairWant kWant, class Table>
+class PairSteps {
  public:
-  HEED_DEVICE explicit GradientRows(Block& block)
-      : block_(block),
-        positions_(block.template Allocate<int64_t>(kRows)),
-        words_(block.template Allocate<uint64_t>(kRows)),
-        begins_(block.template Allocate<int32_t>(kRows)),
-        ends_(block.template Allocate<int32_t>(kRows)),
-        documents_(block.template Allocate<int32_t>(kRows)),
-        lse_(block.template Allocate<float>(kRows)),
-        delta_(block.template Allocate<float>(kRows)) {}
+  using Pairs = FourPairs<kKeysDown>;
 
-  static_assert(kRows % 4 == 0, "every array fills 16 bytes");
-  static constexpr int kBytes = kRows * static_cast<int>(2 * sizeof(int64_t) + 5 * sizeof(float));
-
-  // A phase: rows that there are not begin at key -1 and see none. No barrier.
-  HEED_DEVICE void Fill(const GradientParams& params, const PackedRows& rows) {
-    block_.Each([&](int t) {
-      if (t >= kRows) return;
-      begins_.Store(t, t, -1);
-      ends_.Store(t, t, -1);
-      documents_.Store(t, t, -1);
-      if (rows.Has(t)) FillRow(t, params, rows);
-    });
-  }
-
-  // Barriers: whether causal, window, lengths, patterns and documents may let some row see some of
-  // the keys [begin, end), which share a word of patterns. Leaves that word of every row.
-  HEED_DEVICE bool Meet(const AttentionParams& p, const PackedRows& rows, int32_t begin,
-                        int32_t end) {
-    const bool some = block_.Any([&](int t) {
-      if (t >= kRows || begins_.Load(t, t) >= end || ends_.Load(t, t) <= begin) return false;
-      if (p.patterns.ids == nullptr) return true;
-      const int32_t id = PatternIdOf(p, rows.batch, rows.Head(t), rows.Query(t));
-      const uint64_t word = PatternWord(p.patterns, id, begin / 64);
-      words_.Store(t, t, word);
-      const uint64_t kept = word >> begin % 64;
-      return (end - begin < 64 ? kept & ((uint64_t{1} << (end - begin)) - 1) : kept) != 0;
-    });
-    return some && (p.documents.keys == nullptr || MeetDocuments(p, rows.batch, begin, end));
-  }
-
-  // A barrier: whether every row that there is sees all keys [begin, end), and nothing asks which.
-  HEED_DEVICE bool SeeAll(const AttentionParams& p, int32_t begin, int32_t end) {
-    const bool ruled =
-        p.documents.keys != nullptr || p.keep.data != nullptr || p.patterns.ids != nullptr;
-    return !block_.Any([&](int t) {
-      const bool row = t < kRows && begins_.Load(t, t) >= 0;
-      return ruled || (row && (begins_.Load(t, t) > begin || ends_.Load(t, t) < end));
-    });
-  }
-
-  // The keys that some row sees, as one interval. By all threads, after a barrier.
-  HEED_DEVICE RowKeys Hull(int32_t kv_len) const {
-    RowKeys hull = {kv_len, 0};
-    HEED_NO_UNROLL for (int r = 0; r < kRows; ++r) {
-      const RowKeys row = {begins_.LoadUniform(r), ends_.LoadUniform(r)};
-      if (row.begin == row.end) continue;
-      if (row.begin < hull.begin) hull.begin = row.begin;
-      if (row.end > hull.end) hull.end = row.end;
+  // Where `whole` rows see all keys that there are, and the table need not have their bounds.
+  HEED_DEVICE PairSteps(int t, const AttentionParams& p, const PackedRows& rows, const Table& table,
+                        bool whole, Pairs& pairs)
+      : t_(t), p_(p), rows_(rows), table_(table), whole_(whole), pairs_(pairs) {
+    HEED_UNROLL for (int j = 0; j < 2; ++j) {
+      heads_[j] = rows.Head(pairs.rows[j]);
+      queries_[j] = rows.Query(pairs.rows[j]);
     }
-    return hull;
   }
 
-  // Whether row r, which there is, sees a key.
-  HEED_DEVICE bool Sees(int t, const AttentionParams& p, const PackedRows& rows, int r,
-                        int key) const {
-    if (key < begins_.Load(t, r) || key >= ends_.Load(t, r)) return false;
-    if (p.patterns.ids != nullptr && (words_.Load(t, r) >> key % 64 & 1) == 0) return false;
-    return SeesKey(p, rows.batch, rows.Head(r), rows.Query(r), documents_.Load(t, r), key);
-  }
-
-  // The distance of a pair.
-  HEED_DEVICE float Distance(int t, int r, int key) const {
-    return fabsf(static_cast<float>(positions_.Load(t, r) - key));
-  }
-
-  // What a pair that the rules show adds; a bias of -inf hides it yet.
-  HEED_DEVICE PairGradient Gradient(int t, const AttentionParams& p, const PackedRows& rows, int r,
-                                    int key, float dot, float d_weight) const {
-    const int head = rows.Head(r), query = rows.Query(r);
-    const float capped = ScaledScore(p, dot);
-    const float score = BiasedScore(p, rows.batch, head, query, positions_.Load(t, r), key, capped);
-    if (score == kMinusInfinity) return {0, 0, 0, false};
-    const float weight = Exp(score - lse_.Load(t, r));
-    const float factor = DropoutFactor(p.dropout, rows.batch, head, query, key);
-    const float d_biased = weight * (d_weight * factor - delta_.Load(t, r));
-    const float bent = p.softcap == 0 ? 0.0f : capped / p.softcap;
-    return {weight * factor, d_biased, d_biased * (1 - bent * bent), true};
+  // Pairs become weights and gradients, zeros where the key is hidden. A bit of the result for each
+  // that is visible; so is one of which there is no row or no key. extra(j, row, key, d_biased)
+  // sees visible pairs, those of row j of two.
+  template <class Extra>
+  HEED_DEVICE uint32_t Find(const Extra& extra) {
+    uint32_t missing = 0;
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      seen_[e] = rows_.Has(pairs_.rows[Row(e)]) && Key(e) < p_.kv_len;
+      if (!seen_[e]) missing |= 1u << e;
+    }
+    if (!whole_) KeepBounds();
+    if (p_.patterns.ids != nullptr) KeepPatterns();
+    if (p_.documents.keys != nullptr) KeepDocuments();
+    if (p_.keep.data != nullptr) Keep();
+    float bends[4];
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      pairs_.dots[e] *= p_.scale;
+      bends[e] = 1;
+    }
+    if (p_.softcap != 0) Cap(bends);
+    if (p_.bias.data != nullptr) AddBias();
+    if (p_.alibi_slopes != nullptr) AddAlibi();
+    float factors[4] = {1, 1, 1, 1};
+    if (p_.dropout.keep_factor != 0) Drop(factors);
+    return missing | Finish(bends, factors, extra);
   }
 
  private:
-  // Whether some key is of a document between the least and the greatest of the rows; a barrier.
-  HEED_DEVICE bool MeetDocuments(const AttentionParams& p, int batch, int32_t begin, int32_t end) {
-    int32_t least = 0x7fffffff, greatest = -1;
-    HEED_NO_UNROLL for (int r = 0; r < kRows; ++r) {
-      const int32_t document = documents_.LoadUniform(r);
-      if (document < 0) continue;
-      least = document < least ? document : least;
-      greatest = document > greatest ? document : greatest;
+  HEED_DEVICE static constexpr int Row(int e) { return Pairs::Row(e); }
+  HEED_DEVICE int Key(int e) const { return pairs_.keys[Pairs::Key(e)]; }
+
+  HEED_DEVICE void KeepBounds() {
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      const RowKeys bounds = table_.Bounds(t_, pairs_.rows[Row(e)]);
+      seen_[e] = seen_[e] && Key(e) >= bounds.begin && Key(e) < bounds.end;
     }
-    return block_.Any([&](int t) {
-      if (t >= end - begin) return false;
-      const int32_t id = p.documents.keys[batch * p.documents.key_stride + begin + t];
-      return id >= least && id <= greatest;
+  }
+  HEED_DEVICE void KeepPatterns() {
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      seen_[e] = seen_[e] && table_.HasWord(t_, pairs_.rows[Row(e)], Key(e));
+    }
+  }
+  HEED_DEVICE void KeepDocuments() {
+    const int32_t* documents = p_.documents.keys + rows_.batch * p_.documents.key_stride;
+    int32_t ids[2];
+    HEED_UNROLL for (int i = 0; i < 2; ++i) {
+      ids[i] = pairs_.keys[i] < p_.kv_len ? documents[pairs_.keys[i]] : -1;
+    }
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      const int32_t id = ids[Pairs::Key(e)];
+      seen_[e] = seen_[e] && id >= 0 && id == table_.Document(t_, pairs_.rows[Row(e)]);
+    }
+  }
+
+  // Calls body(e, number) for the seen pairs of a broadcast array.
+  template <class T, class Body>
+  HEED_DEVICE void ForNumbers(const DevicePairs<T>& from, const Body& body) {
+    const T* numbers = from.data + rows_.batch * from.strides[0];
+    int64_t at_rows[2], at_keys[2];
+    HEED_UNROLL for (int j = 0; j < 2; ++j) {
+      at_rows[j] = heads_[j] * from.strides[1] + queries_[j] * from.strides[2];
+      at_keys[j] = pairs_.keys[j] * from.strides[3];
+    }
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      if (seen_[e]) body(e, numbers[at_rows[Row(e)] + at_keys[Pairs::Key(e)]]);
+    }
+  }
+  HEED_DEVICE void Keep() {
+    ForNumbers(p_.keep, [&](int e, uint8_t keep) { seen_[e] = keep != 0; });
+  }
+
+  HEED_DEVICE void Cap(float (&bends)[4]) {
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      const float bent = tanhf(pairs_.dots[e] / p_.softcap);
+      pairs_.dots[e] = p_.softcap * bent;
+      bends[e] = 1 - bent * bent;
+    }
+  }
+  // A bias of -inf hides the key.
+  HEED_DEVICE void AddBias() {
+    ForNumbers(p_.bias, [&](int e, float bias) {
+      seen_[e] = bias != kMinusInfinity;
+      pairs_.dots[e] += bias;
     });
   }
-
-  HEED_DEVICE void FillRow(int t, const GradientParams& params, const PackedRows& rows) {
-    const AttentionParams& p = params.attention;
-    const int query = rows.Query(t), head = rows.Head(t);
-    const int32_t length = LengthOf(block_, p, rows.batch, query);
-    const int64_t position = PositionOf(p.rules, rows.batch, query, p.q_len, length);
-    const RowKeys keys = HullOfRow(p, rows.batch, head, query, position, length);
-    begins_.Store(t, t, keys.begin);
-    ends_.Store(t, t, keys.end);
-    positions_.Store(t, t, position);
-    documents_.Store(t, t, DocumentOf(p, rows.batch, query));
-    lse_.Store(t, t, params.lse.At(rows.batch, head, query, 0));
-    delta_.Store(t, t, params.delta[ScratchRow(p, rows.batch, head, query)]);
+  HEED_DEVICE void AddAlibi() {
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      if (!seen_[e]) continue;
+      const float distance = table_.Distance(t_, pairs_.rows[Row(e)], Key(e));
+      pairs_.dots[e] = AlibiScore(pairs_.dots[e], p_.alibi_slopes[heads_[Row(e)]], distance);
+    }
   }
 
-  Block& block_;
-  typename Block::template Shared<int64_t> positions_;
-  typename Block::template Shared<uint64_t> words_;
-  typename Block::template Shared<int32_t> begins_, ends_, documents_;
-  typename Block::template Shared<float> lse_, delta_;
+  // What weights are multiplied by, 0 for dropped ones. Neighbours in a row share their words.
+  HEED_DEVICE void Drop(float (&factors)[4]) {
+    uint32_t words[4];
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      const int key = Key(e), j = Row(e);
+      if (kKeysDown || e % 2 == 0) {
+        DropoutWords(p_.dropout, rows_.batch, heads_[j], queries_[j], key, words);
+      }
+      const uint32_t low = key % 2 == 0 ? words[0] : words[1];
+      const uint32_t high = key % 2 == 0 ? words[2] : words[3];
+      const bool kept = (key % 4 < 2 ? low : high) >= p_.dropout.threshold;
+      factors[e] = kept ? p_.dropout.keep_factor : 0.0f;
+    }
+  }
+
+  template <class Extra>
+  HEED_DEVICE uint32_t Finish(const float (&bends)[4], const float (&factors)[4],
+                              const Extra& extra) {
+    uint32_t visible = 0;
+    HEED_UNROLL for (int e = 0; e < 4; ++e) {
+      const int r = pairs_.rows[Row(e)];
+      const float score = pairs_.dots[e];
+      if (seen_[e] && score != kMinusInfinity) {
+        const float weight = PowerOfTwo(score * kLog2E - table_.Lse2(t_, r));
+        const float d_biased = weight * (pairs_.d_weights[e] * factors[e] - table_.Delta(t_, r));
+        extra(Row(e), r, Key(e), d_biased);
+        pairs_.dots[e] = weight * factors[e];
+        pairs_.d_weights[e] = kWant == PairWant::kBiased ? d_biased : d_biased * bends[e];
+        visible |= 1u << e;
+      } else {
+        pairs_.dots[e] = pairs_.d_weights[e] = 0;
+      }
+    }
+    return visible;
+  }
+
+  int t_;
+  const AttentionParams& p_;
+  const PackedRows& rows_;
+  const Table& table_;
+  bool whole_;
+  Pairs& pairs_;
+  int heads_[2], queries_[2];
+  bool seen_[4];
 };
 
 }  // namespace heed::cuda

@@ -31,11 +31,19 @@ class QueryGradientKernel {
   HEED_DEVICE void Run(int64_t index) {
     const BlockPlace place = PlaceOf(index, p_.row_blocks, p_.units, 1);
     kv_head_ = place.unit % p_.num_kv_heads;
-    rows_ = {place.unit / p_.num_kv_heads, kv_head_ * p_.group, p_.group,
-             place.row_block * kBlockRows, p_.rows};
-    table_.Fill(params_, rows_);
+    rows_ = RowsFrom(place.unit / p_.num_kv_heads, kv_head_ * p_.group, p_.group,
+                     place.row_block * kBlockRows, p_.rows);
+    plain_ = IsPlain(p_) && params_.slope_terms == nullptr;
+    table_.LoadArrivals(params_, rows_);
+    table_.FillBounds(0, p_, rows_);
+    table_.StoreArrivals(0);
     block_.Sync();
-    hull_ = table_.Hull(p_.kv_len);
+    if (HasOrderedRows(p_) && p_.patterns.ids == nullptr) {
+      reach_ = ReachOfRows<kBlockRows>(block_, p_, rows_);
+    } else {
+      reach_ = table_.Reach(p_.kv_len);
+    }
+    if (p_.documents.keys != nullptr) documents_ = table_.Documents();
     ClearCells<Products::kOut>(block_, d_q_);
     ClearCells<2>(block_, slope_terms_);
     VisitTiles();
@@ -52,20 +60,18 @@ class QueryGradientKernel {
 
   // The next keys and values travel under the product of gradients and keys.
   HEED_DEVICE void VisitTiles() {
-    int64_t tile = NextTile(hull_.begin / kKeys);
+    int64_t tile = NextTile(reach_.some.begin / kKeys);
     if (IsBehind(tile)) return;
-    CopyPacked<Products, kBlockRows>(block_, q_, p_.q, rows_, p_.fault);
-    CopyPacked<Products, kBlockRows>(block_, d_out_, params_.d_out, rows_, p_.fault);
+    CopyPacked<Products, kBlockRows>(block_, q_, p_.q, rows_);
+    CopyPacked<Products, kBlockRows>(block_, d_out_, params_.d_out, rows_);
     Copy(k_, p_.k, tile);
     Copy(v_, p_.v, tile);
     while (true) {
       block_.template WaitCopies<0>();
       block_.Sync();  // keys and values are there, and the keys before are read
       MultiplyTile();
-      const int32_t begin = static_cast<int32_t>(tile * kKeys);
-      const PairTile pairs = {begin, table_.SeeAll(p_, begin, begin + kKeys)};  // values are read
-      FindTile(pairs);
-      const bool some_hidden = HidesSome<kScores>(block_, visible_);  // the table is read
+      FindTile(static_cast<int32_t>(tile * kKeys));
+      const bool some_hidden = HidesSome<kScores>(block_, visible_);  // values, table are read
       tile = NextTile(tile + 1);
       if (!IsBehind(tile)) {
         Copy(next_k_, p_.k, tile);
@@ -78,21 +84,29 @@ class QueryGradientKernel {
       Swap(k_, next_k_);
     }
   }
-  HEED_DEVICE bool IsBehind(int64_t tile) const { return tile * kKeys >= hull_.end; }
+  HEED_DEVICE bool IsBehind(int64_t tile) const { return tile * kKeys >= reach_.some.end; }
 
-  // The first tile from `tile` on that holds a visible key, as far as Meet() tells.
+  // The first tile from `tile` on that may hold a visible key.
   HEED_DEVICE int64_t NextTile(int64_t tile) {
+    if (p_.documents.keys == nullptr && p_.patterns.ids == nullptr) return tile;
     for (; !IsBehind(tile); ++tile) {
       const int64_t end = tile * kKeys + kKeys;
+      const int32_t first = static_cast<int32_t>(tile * kKeys);
       const int32_t last = static_cast<int32_t>(end < p_.kv_len ? end : p_.kv_len);
-      if (table_.Meet(p_, rows_, static_cast<int32_t>(tile * kKeys), last)) return tile;
+      if (!table_.Meet(0, p_, rows_, first, last, documents_)) continue;
+      if (p_.documents.keys == nullptr || HasDocuments(first, last)) return tile;
     }
     return tile;
   }
+  // Whether keys [begin, end) may be of the documents of the rows; a barrier.
+  HEED_DEVICE bool HasDocuments(int32_t begin, int32_t end) {
+    const int32_t* ids = p_.documents.keys + rows_.batch * p_.documents.key_stride;
+    return block_.Any([&](int t) { return begin + t < end && documents_.Has(ids[begin + t]); });
+  }
 
   HEED_DEVICE void Copy(Shared& to, const DeviceRows& from, int64_t tile) {
-    CopyKeys<Products, kKeys>(block_, to, from, rows_.batch, kv_head_, tile * kKeys, hull_.end,
-                              p_.fault);
+    CopyKeys<Products, kKeys>(block_, to, from, rows_.batch, kv_head_, tile * kKeys,
+                              reach_.some.end, p_.fault);
     block_.CommitCopies();
   }
 
@@ -103,14 +117,16 @@ class QueryGradientKernel {
     Products::ScoreTile(block_, d_out_, v_, d_scores_);
   }
 
-  HEED_DEVICE void FindTile(const PairTile& tile) {
+  HEED_DEVICE void FindTile(int32_t begin) {
+    const bool whole = plain_ && begin >= reach_.all.begin && begin + kKeys <= reach_.all.end;
+    const PairTile tile = {begin, plain_, whole};
     const bool wants_slopes = params_.slope_terms != nullptr;
-    FindGradients<kScores, false>(block_, p_, rows_, table_, tile, scores_, d_scores_, visible_,
-                                  [&](int t, int n, int r, int key, const PairGradient& pair) {
-                                    if (!wants_slopes || !pair.visible) return;
-                                    slope_terms_(t, n % 4 / 2) -=
-                                        table_.Distance(t, r, key) * pair.d_biased;
-                                  });
+    FindGradients<kScores, false, PairWant::kScore>(
+        block_, p_, [&]() -> const PackedRows& { return rows_; }, table_, tile, scores_, d_scores_,
+        visible_,
+        [&](int t, int j, int row, int key, float d_biased) {
+          if (wants_slopes) slope_terms_(t, j) -= table_.Distance(t, row, key) * d_biased;
+        });
   }
 
   HEED_DEVICE void Store() {
@@ -144,7 +160,9 @@ class QueryGradientKernel {
 
   PackedRows rows_;
   int kv_head_;
-  RowKeys hull_;  // keys that some row sees
+  RowsReach reach_;
+  DocumentSpan documents_;  // of the rows
+  bool plain_;
 
   Registers<float, kScores> scores_, d_scores_;  // then weights and gradients of scores
   Registers<uint32_t, 1> visible_;               // a bit for each of them

@@ -44,8 +44,10 @@ HEED_DEVICE int64_t PositionOf(const RowRules& rules, int b, int i, int32_t q_le
   return (rules.offsets != nullptr ? rules.offsets[b] : rules.offset) + i;
 }
 
-HEED_DEVICE RowKeys KeysOfRow(const RowRules& rules, int b, int64_t position, int32_t length,
-                              int32_t kv_len) {
+// Keys [begin, end) of a row; there are none where end <= begin. Of rows of one batch entry and
+// length, both grow with the position.
+HEED_DEVICE RowKeys BoundsOfRow(const RowRules& rules, int b, int64_t position, int32_t length,
+                                int32_t kv_len) {
   int64_t begin = 0;
   int64_t end = length;
   const auto limit = [&end](int64_t other) { end = other < end ? other : end; };
@@ -56,7 +58,12 @@ HEED_DEVICE RowKeys KeysOfRow(const RowRules& rules, int b, int64_t position, in
     const int64_t prefix = rules.prefix_lengths[b];
     limit(prefix > position + 1 ? prefix : position + 1);
   }
-  const RowKeys keys = {ClampToKeys(begin, kv_len), ClampToKeys(end, kv_len)};
+  return {ClampToKeys(begin, kv_len), ClampToKeys(end, kv_len)};
+}
+
+HEED_DEVICE RowKeys KeysOfRow(const RowRules& rules, int b, int64_t position, int32_t length,
+                              int32_t kv_len) {
+  const RowKeys keys = BoundsOfRow(rules, b, position, length, kv_len);
   return keys.begin < keys.end ? keys : RowKeys{0, 0};
 }
 
