@@ -284,25 +284,28 @@ class AttentionKernel {
   HEED_DEVICE void CopyTile(Shared& to, SharedFloats& scales, const DeviceRows& rows,
                             int32_t tile) {
     const int64_t first = static_cast<int64_t>(tile) * kKeys;
-    const auto is_read = [&](int r) { return first + r >= keys_.begin && first + r < keys_.end; };
+    const RowKeys read = {InTile(keys_.begin - first), InTile(keys_.end - first)};
     if (rows.table == nullptr) {
-      const char* data = rows.data + batch_ * rows.strides[0] + kv_head_ * rows.strides[1] +
-                         first * rows.strides[2];
-      CopyRows<Products, kKeys>(block_, to, rows, [&](int r) -> const char* {
-        return is_read(r) ? data + r * rows.strides[2] : nullptr;
-      });
+      CopyRowsInLine<Products, kKeys>(block_, to, rows,
+                                      rows.data + batch_ * rows.strides[0] +
+                                          kv_head_ * rows.strides[1] + first * rows.strides[2],
+                                      read);
     } else {
       CopyRows<Products, kKeys, true>(block_, to, rows, [&](int r) -> const char* {
-        if (!is_read(r)) return nullptr;
+        if (r < read.begin || r >= read.end) return nullptr;
         return RowOf(block_, rows, batch_, kv_head_, static_cast<int>(first) + r, p_.fault);
       });
     }
     block_.CommitCopies();
     if (rows.scales == nullptr) return;
     block_.Each([&](int t) {
-      if (t >= kKeys || !is_read(t)) return;
+      if (t >= kKeys || t < read.begin || t >= read.end) return;
       scales.Store(t, t, ScaleOf(rows, batch_, kv_head_, static_cast<int>(first) + t));
     });
+  }
+
+  HEED_DEVICE static int InTile(int64_t key) {
+    return static_cast<int>(key < 0 ? 0 : key > kKeys ? kKeys : key);
   }
 
   // What few calls ask for is a pass of its own over the scores, which others step over: in one
@@ -407,10 +410,11 @@ class AttentionKernel {
       block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) = 0; });
     }
     MultiplyScores(p_.scale);
-    if (p_.softcap == 0) return;
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) = Capped(p_, scores_(t, n));
-    });
+    if (p_.softcap != 0) {
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) = Capped(p_, scores_(t, n));
+      });
+    }
   }
   HEED_DEVICE void MultiplyScores(float factor) {
     block_.Each(

@@ -54,6 +54,10 @@ class DeviceBlock {
     HEED_DEVICE void CopyAsync(int /*thread*/, int i, const void* from) {
       ptx::CopyAsync16(data_ + i, from);
     }
+    // 16 bytes of zeros, at a place aligned to them.
+    HEED_DEVICE void Clear(int /*thread*/, int i) {
+      HEED_UNROLL for (int n = 0; n < 4; ++n) reinterpret_cast<uint32_t*>(data_ + i)[n] = 0;
+    }
     HEED_DEVICE const T* at(int i) const { return data_ + i; }
 
    private:

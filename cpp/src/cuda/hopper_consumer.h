@@ -86,6 +86,10 @@ class HopperConsumer {
   static constexpr bool kCopiesAhead = kValueDim <= 128;
   // Columns of values whose sums of float8 are taken at once.
   static constexpr int kStretch = kValueDim <= 128 ? kValueDim : 64;
+  static constexpr int kSumsBehind = 8;
+  // How far, in base 2, scores may lie above what softmax subtracts before that is raised, and sums
+  // shrink: weights are up to 2^kSlack then, and have as many bits. Those of float8 would overflow.
+  static constexpr float kSlack = Shape::kIsFloat8 ? 0 : 8;
   // What weights are multiplied by: 2^kLift, and its inverse.
   static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
   static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
@@ -299,10 +303,11 @@ class HopperConsumer {
   // Scores become weights, and join the sums of their rows. A score s stands for s to_base_2_ in
   // base 2: without softcap and ALiBi the scale joins that one multiplication.
   HEED_DEVICE void Weigh(int32_t first) {
-    if (p_.softcap != 0) CapScores();
-    if (p_.alibi_slopes != nullptr) AddAlibi(first);
-    if constexpr (Shape::kIsFloat8) {
-      if (p_.softcap == 0 && p_.alibi_slopes == nullptr && !(scale_ > 0)) ScaleScores();
+    if constexpr (!Shape::kPlain) {
+      if (p_.softcap != 0) CapScores();
+      if (p_.alibi_slopes != nullptr) AddAlibi(first);
+    } else if constexpr (Shape::kIsFloat8) {
+      if (!(scale_ > 0)) ScaleScores();
     }
     if (!IsWhole(first)) Hide(first);
     Registers<float, 2> highest;
@@ -322,16 +327,19 @@ class HopperConsumer {
       float subtrahend[2];
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         const float before = row_max_(t, half);
-        row_max_(t, half) = fmaxf(before, highest(t, half) * to_base_2_);
+        const float raised = highest(t, half) * to_base_2_;
+        if (raised > before + kSlack) row_max_(t, half) = raised;
         subtrahend[half] = Subtrahend(row_max_(t, half));
         shrink_(t, half) = Group::Exp2(before - subtrahend[half]);
         subtrahend[half] -= kLift;
         row_sum_(t, half) *= shrink_(t, half);
       }
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        const int half = n % 4 / 2;
-        scores_(t, n) = Group::Exp2(fmaf(scores_(t, n), to_base_2_, -subtrahend[half]));
-        row_sum_(t, half) += scores_(t, n);
+      // A weight joins its sum a while after it is made: exponentials take long to arrive.
+      HEED_UNROLL for (int n = 0; n < kScores + kSumsBehind; ++n) {
+        if (n < kScores) {
+          scores_(t, n) = Group::Exp2(fmaf(scores_(t, n), to_base_2_, -subtrahend[n % 4 / 2]));
+        }
+        if (n >= kSumsBehind) row_sum_(t, n % 4 / 2) += scores_(t, n - kSumsBehind);
       }
     });
   }
@@ -375,6 +383,7 @@ class HopperConsumer {
   }
 
   HEED_DEVICE void ShrinkSums() {
+    if (!group_.AnyOfWarp([&](int t) { return shrink_(t, 0) != 1 || shrink_(t, 1) != 1; })) return;
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) *= shrink_(t, n % 4 / 2);
     });

@@ -49,7 +49,7 @@ void LaunchHopperBlocks(const HopperPlan& plan, const AttentionParams& params, c
 template <class T>
 void LaunchHopper(const HopperPlan& plan, const AttentionParams& params, const Device& device,
                   Stream stream) {
-  WithHopperShape<T>(plan.columns(), [&](auto shape) {
+  WithHopperKernel<T>(plan.columns(), params, [&](auto shape) {
     LaunchHopperBlocks<decltype(shape)>(plan, params, device, stream);
   });
 }

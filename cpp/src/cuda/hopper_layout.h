@@ -81,8 +81,11 @@ struct TileMap {
 // Products of float8 want both operands with the k of the product contiguous. Those of values are
 // transposed for that (float8_tiles.h): they arrive as raw tiles, and become a row of keys for each
 // column.
-template <class T, int kDim_, int kValueDim_>
+//
+// kPlain: without softcap and ALiBi, whose code would stand in the way of the rest.
+template <class T, int kDim_, int kValueDim_, bool kPlain_ = false>
 struct HopperShape {
+  static constexpr bool kPlain = kPlain_;
   using Element = T;
   static constexpr bool kIsFloat8 = std::is_same_v<T, Float8E4M3>;
   static constexpr int kPanelColumns = kPanelBytes / static_cast<int>(sizeof(T));

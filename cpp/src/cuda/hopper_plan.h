@@ -64,13 +64,21 @@ void WithHopperElement(DType dtype, const Body& body) {
   body(BFloat16());
 }
 
-// Calls body(HopperShape<T, columns.keys, columns.values>()).
-template <class T, class Body>
+// Calls body(HopperShape<T, columns.keys, columns.values, kPlain>()).
+template <class T, bool kPlain = false, class Body>
 void WithHopperShape(HopperColumns columns, const Body& body) {
-  if (columns.keys == 64) return body(HopperShape<T, 64, 64>());
-  if (columns.keys == 128) return body(HopperShape<T, 128, 128>());
-  if (columns.keys == 192) return body(HopperShape<T, 192, 128>());
-  body(HopperShape<T, 256, 256>());
+  if (columns.keys == 64) return body(HopperShape<T, 64, 64, kPlain>());
+  if (columns.keys == 128) return body(HopperShape<T, 128, 128, kPlain>());
+  if (columns.keys == 192) return body(HopperShape<T, 192, 128, kPlain>());
+  body(HopperShape<T, 256, 256, kPlain>());
+}
+// The shape of the kernel that runs with these parameters.
+template <class T, class Body>
+void WithHopperKernel(HopperColumns columns, const AttentionParams& params, const Body& body) {
+  if (params.softcap == 0 && params.alibi_slopes == nullptr) {
+    return WithHopperShape<T, true>(columns, body);
+  }
+  WithHopperShape<T, false>(columns, body);
 }
 
 }  // namespace heed::cuda

@@ -102,11 +102,9 @@ struct MmaProducts {
 };
 
 // Blocks whose registers a multiprocessor holds (docs/cuda_kernels.md): three where one kind of
-// sums, of 64 columns, or few scores leave registers for them beside the products. Those of float32
-// have more.
+// sums, of 64 columns, leaves registers for them beside the products. Those of float32 have more.
 template <class Products>
-inline constexpr int kResidentOf = sizeof(typename Products::Element) == 2 &&
-                                           (Products::kDim == 64 || Products::kByKeys)
+inline constexpr int kResidentOf = Products::kDim == 64 && sizeof(typename Products::Element) == 2
                                        ? 3
                                        : 2;
 

@@ -6,6 +6,7 @@
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/row_rules.h"
 
 namespace heed::cuda {
 
@@ -96,7 +97,7 @@ HEED_DEVICE void CopySomeRows(Block& block, Shared& to, const DeviceRows& rows,
     if (const char* from = d < rows.width ? row(r) : nullptr; from != nullptr) {
       to.CopyAsync(t, at, from + d * sizeof(Element));
     } else {
-      HEED_UNROLL for (int x = 0; x < kChunk; ++x) to.Store(t, at + x, Element{});
+      to.Clear(t, at);
     }
   };
   block.Each([&](int t) {
@@ -123,6 +124,49 @@ template <class Products, int kRows, bool kInOneLoop = false, class Block, class
           class RowPointer>
 HEED_DEVICE void CopyRows(Block& block, Shared& to, const DeviceRows& rows, const RowPointer& row) {
   CopySomeRows<Products, kRows, kInOneLoop>(block, to, rows, row, [](int) { return true; });
+}
+
+// The same of kRows rows that follow one another in memory, of which [exist.begin, exist.end) do
+// exist. `first` is where row 0 begins, or would.
+template <class Products, int kRows, class Block, class Shared>
+HEED_DEVICE void CopyRowsInLine(Block& block, Shared& to, const DeviceRows& rows, const char* first,
+                                const RowKeys& exist) {
+  using Element = typename Products::Element;
+  constexpr int kChunk = 16 / sizeof(Element);
+  constexpr int kChunks = Products::kDim / kChunk;
+  constexpr int kAtOnce = kBlockThreads / kChunks;
+  const int64_t stride = rows.strides[2];
+  if (!rows.vectors) {
+    return CopyRows<Products, kRows, true>(block, to, rows, [&](int r) {
+      return r >= exist.begin && r < exist.end ? first + r * stride : nullptr;
+    });
+  }
+  static_assert(kRows % kAtOnce == 0);
+  block.Each([&](int t) {
+    const int own = t / kChunks;
+    const int d = t % kChunks * kChunk;
+    // Row r exists if r - begin, which wraps, is below their number.
+    const uint32_t begin = static_cast<uint32_t>(exist.begin);
+    const uint32_t count = d < rows.width ? static_cast<uint32_t>(exist.end) - begin : 0;
+    const char* from = first + own * stride + d * sizeof(Element);
+    const auto copy = [&](int n) {
+      const int r = n * kAtOnce + own;
+      const int at = r * Products::kStride + d;
+      if (static_cast<uint32_t>(r) - begin >= count) {
+        to.Clear(t, at);
+      } else {
+        to.CopyAsync(t, at, from);
+      }
+      from += kAtOnce * stride;
+    };
+    // Beside the registers of 64 columns, and of 256 floats, there are none for more than one at
+    // once.
+    if constexpr (kRows / kAtOnce <= 4 || kChunks == 64) {
+      HEED_NO_UNROLL for (int n = 0; n < kRows / kAtOnce; ++n) copy(n);
+    } else {
+      HEED_UNROLL for (int n = 0; n < kRows / kAtOnce; ++n) copy(n);
+    }
+  });
 }
 
 }  // namespace heed::cuda

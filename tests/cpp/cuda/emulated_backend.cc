@@ -66,8 +66,9 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
   const cuda::AttentionParams params =
       plan.Params(base.Params(base.host_arrays().data(), nullptr, nullptr, &fault));
   cuda::WithHopperElement(problem.problem.q.dtype, [&](auto element) {
-    cuda::WithHopperShape<decltype(element)>(
-        plan.columns(), [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
+    cuda::WithHopperKernel<decltype(element)>(plan.columns(), params, [&](auto shape) {
+      RunHopperBlocks<decltype(shape)>(plan, params);
+    });
   });
   return cuda::FaultText(fault);
 }

@@ -85,6 +85,12 @@ class HostBlock {
       });
     }
 
+    void Clear(int thread, int i) {
+      constexpr int kCount = 16 / sizeof(T);
+      if (i % kCount != 0) block_->Complain("zeros that are not aligned to 16 bytes");
+      for (int n = 0; n < kCount; ++n) Store(thread, i + n, T{});
+    }
+
    private:
     static constexpr int kNobody = -1;
     static constexpr int kEveryone = -2;
