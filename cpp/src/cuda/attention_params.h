@@ -104,8 +104,7 @@ struct AttentionParams {
   // The schedule (plan.h).
   int64_t rows;  // group * q_len
   int64_t row_blocks;
-  int64_t units;      // batch * num_kv_heads
-  int32_t set_units;  // of those whose blocks run together (PlaceInSets)
+  int64_t units;   // batch * num_kv_heads
   int32_t splits;  // of every unit, or:
   // [batch + 1]: the KV heads of entry b have split_starts[b + 1] - split_starts[b] splits each,
   // and those of all entries before it split_starts[b]. nullptr: absent.

@@ -34,7 +34,6 @@ struct GradientParams {
   // table_tiles]. nullptr: the base path runs.
   uint32_t* row_table;
   int32_t table_tiles;
-  int32_t key_set_units, query_set_units;  // PlaceInSets
 };
 
 // Where a row's number lies in scratch.

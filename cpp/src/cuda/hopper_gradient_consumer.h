@@ -44,7 +44,7 @@ class HopperGradientConsumer {
         if constexpr (!kByKeys) CopyOwnRows(item);
         VisitTiles();
       }
-      Store(PlaceOfGradient<Shape>(params_, Group::Opaque(number)));  // again: registers are dear
+      Store(PlaceOfGradient<Shape>(p_, Group::Opaque(number)));  // again: registers are dear
     });
   }
 

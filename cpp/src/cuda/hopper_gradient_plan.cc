@@ -48,12 +48,6 @@ GradientMaps<TileMap> HopperGradientPlan::Maps(HopperSums sums, int tile) const 
 GradientParams HopperGradientPlan::Params(GradientParams params, uint32_t* row_table) const {
   params.row_table = row_table;
   params.table_tiles = static_cast<int32_t>(table_tiles_);
-  // Blocks of keys read the queries of a group of heads, blocks of queries the keys that the heads
-  // of a group share.
-  const int64_t row = (q_.shape[3] + v_.shape[3]) * ElementSize(q_.dtype);
-  const int64_t group = q_.shape[1] / k_.shape[1];
-  params.key_set_units = UnitsOfSet(k_.shape[0] * k_.shape[1], q_.shape[2] * row * group);
-  params.query_set_units = UnitsOfSet(heads_, CeilDiv(k_.shape[2] * row, group));
   return params;
 }
 

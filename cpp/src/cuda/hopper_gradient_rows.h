@@ -129,23 +129,21 @@ HEED_DEVICE int32_t GradientItemsOf(const AttentionParams& p) {
   return (len + kHopperRows - 1) / kHopperRows * p.batch * heads;
 }
 
-// In causal attention early keys are seen by more queries, and late queries see more keys. The span
-// is still to be found.
+// The longest first: in causal attention early keys are seen by more queries, and late queries see
+// more keys. The span is still to be found.
 template <class Shape>
-HEED_DEVICE GradientItem PlaceOfGradient(const GradientParams& params, int32_t item) {
-  const AttentionParams& p = params.attention;
+HEED_DEVICE GradientItem PlaceOfGradient(const AttentionParams& p, int32_t item) {
   if constexpr (Shape::kByKeys) {
-    const int32_t tiles = (p.kv_len + kHopperRows - 1) / kHopperRows;
-    const auto [unit, tile] =
-        PlaceInSets(item, tiles, p.batch * p.num_kv_heads, params.key_set_units);
+    const int32_t unit = item % (p.batch * p.num_kv_heads);
     const int kv_head = unit % p.num_kv_heads;
-    return {unit / p.num_kv_heads, kv_head, tile, kv_head * p.group, p.group, {0, 0}};
+    return {unit / p.num_kv_heads, kv_head, item / (p.batch * p.num_kv_heads),
+            kv_head * p.group,     p.group, {0, 0}};
   } else {
-    const int32_t tiles = (p.q_len + kHopperRows - 1) / kHopperRows;
-    const auto [unit, rank] =
-        PlaceInSets(item, tiles, p.batch * p.num_heads, params.query_set_units);
+    const int32_t units = p.batch * p.num_heads;
+    const int32_t unit = item % units;
     const int head = unit % p.num_heads;
-    return {unit / p.num_heads, head, tiles - 1 - rank, head / p.group, 1, {0, 0}};
+    const int last = (p.q_len + kHopperRows - 1) / kHopperRows - 1;
+    return {unit / p.num_heads, head, last - item / units, head / p.group, 1, {0, 0}};
   }
 }
 
@@ -198,7 +196,7 @@ HEED_DEVICE TileSpan FindQueries(Group& group, const GradientParams& params,
 template <class Shape, class Group>
 HEED_DEVICE GradientItem FindGradientItem(Group& group, const GradientParams& params,
                                           int32_t number) {
-  GradientItem item = PlaceOfGradient<Shape>(params, number);
+  GradientItem item = PlaceOfGradient<Shape>(params.attention, number);
   if constexpr (Shape::kByKeys) {
     item.span = FindQueries(group, params, item);
   } else {

@@ -30,7 +30,7 @@ HEED_DEVICE int32_t ItemsOf(const AttentionParams& p) {
   return static_cast<int32_t>(p.row_blocks * p.units);
 }
 HEED_DEVICE BlockPlace PlaceOfItem(const AttentionParams& p, int32_t item) {
-  return PlaceOfRows(p, item);
+  return PlaceOf(item, p.row_blocks, p.units, 1);
 }
 
 // The keys that some row of an item sees (none: begin >= end), and those that all rows see.

@@ -90,12 +90,6 @@ DeviceOutput OutputOf(const StoredOutput& t) {
   return output;
 }
 
-int32_t UnitsOfSet(int64_t units, int64_t bytes) {
-  constexpr int64_t kCached = int64_t{32} << 20;  // half of the L2 cache of a large GPU, or more
-  const int64_t fitting = std::clamp<int64_t>(kCached / std::max<int64_t>(bytes, 1), 1, units);
-  return static_cast<int32_t>(CeilDiv(units, CeilDiv(units, fitting)));
-}
-
 KernelShape ShapeOf(const AttentionProblem& p) {
   const int64_t dim = std::max(p.head_dim, p.head_dim_v);
   const bool is_float32 = p.q.dtype == DType::kFloat32;
@@ -128,9 +122,6 @@ void AttentionPlan::SetSizes(const DeviceProblem& call) {
   params_.row_blocks = CeilDiv(params_.rows, kBlockRows);
   const bool asks = p.output.size() > 0 || (p.outputs.lse.has_value() && p.outputs.lse.size() > 0);
   params_.units = asks ? p.batch * p.num_kv_heads : 0;
-  const int64_t columns = p.head_dim + p.head_dim_v;
-  params_.set_units =
-      UnitsOfSet(std::max<int64_t>(params_.units, 1), p.kv_len * columns * ElementSize(p.k.dtype));
 }
 
 // By the lengths of the entries where the host knows them, else by kv_len.

@@ -54,10 +54,6 @@ struct KernelShape {
 };
 KernelShape ShapeOf(const AttentionProblem& problem);
 
-// How many of `units` units the L2 cache holds together, where blocks of one read so many bytes,
-// and sets are about equal: for PlaceInSets().
-int32_t UnitsOfSet(int64_t units, int64_t bytes);
-
 // Tensors as kernels see them.
 DeviceRows RowsOf(const StoredTensor& tensor);
 DeviceOutput OutputOf(const StoredOutput& tensor);

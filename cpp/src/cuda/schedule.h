@@ -29,27 +29,6 @@ HEED_DEVICE BlockPlace PlaceOf(int64_t index, int64_t row_blocks, int64_t units,
           static_cast<int32_t>(unit)};
 }
 
-// Items of units (KV heads of entries, say), `ranks` of each, in an order in which those that run
-// at the same time read the same tensors: sets of `set_units` units, whose tensors fit the L2 cache
-// together, one set after the other. Of a set the items of rank 0 come first, which are the
-// longest, or last: lengths do not jump from one set to the next, and the last set ends with short
-// ones.
-struct ItemPlace {
-  int32_t unit;
-  int32_t rank;
-};
-HEED_DEVICE constexpr ItemPlace PlaceInSets(int32_t item, int32_t ranks, int32_t units,
-                                            int32_t set_units) {
-  const int32_t set = item / (ranks * set_units);
-  const int32_t sets = (units + set_units - 1) / set_units;
-  const int32_t first = set * set_units;
-  const int32_t count = set + 1 < sets ? set_units : units - first;
-  const int32_t within = item - ranks * first;
-  const int32_t rank = within / count;
-  const bool longest_first = (sets - 1 - set) % 2 == 0;
-  return {first + within % count, longest_first ? rank : ranks - 1 - rank};
-}
-
 // The splits of a unit: part `first` of all parts and its followers.
 struct UnitSplits {
   int64_t first;
@@ -73,19 +52,8 @@ HEED_DEVICE int32_t EntryOfPart(const AttentionParams& p, int64_t part) {
   return low;
 }
 
-// A block of rows that is not split.
-HEED_DEVICE BlockPlace PlaceOfRows(const AttentionParams& p, int32_t item) {
-  const int32_t row_blocks = static_cast<int32_t>(p.row_blocks);
-  const auto [unit, rank] =
-      PlaceInSets(item, row_blocks, static_cast<int32_t>(p.units), p.set_units);
-  return {row_blocks - 1 - rank, 0, unit};
-}
-
-// The same where keys are split, and entries may have splits of their own.
+// The same order where entries have splits of their own.
 HEED_DEVICE BlockPlace PlaceOfBlock(const AttentionParams& p, int64_t index) {
-  if (p.split_starts == nullptr && p.splits == 1) {
-    return PlaceOfRows(p, static_cast<int32_t>(index));  // a grid has fewer than 2^31 blocks
-  }
   if (p.split_starts == nullptr) return PlaceOf(index, p.row_blocks, p.units, p.splits);
   const int64_t parts = static_cast<int64_t>(p.split_starts[p.batch]) * p.num_kv_heads;
   const int64_t part = index % parts;

@@ -1,7 +1,6 @@
 // The schedule: every tile of every row belongs to one block, and splits fill the device.
 #include "src/cuda/plan.h"
 
-#include <cstdlib>
 #include <vector>
 
 #include "attention_case.h"
@@ -28,40 +27,6 @@ TEST(DevicePlan, EveryPlaceIsVisitedOnceLaterRowsFirst) {
         static_cast<size_t>((place.row_block * kUnits + place.unit) * kSplits + place.split));
   }
   EXPECT_EQ(visits, std::vector<int>(visits.size(), 1));
-}
-
-TEST(DevicePlan, SetsOfUnitsComeOneAfterTheOther) {
-  constexpr int32_t kRanks = 6;
-  for (const int32_t units : {1, 2, 7, 12}) {
-    for (const int32_t set_units : {1, 3, 5, 12}) {
-      std::vector<int> visits(static_cast<size_t>(kRanks * units), 0);
-      int32_t last_set = 0, last_rank = -1;
-      for (int32_t item = 0; item < kRanks * units; ++item) {
-        const auto [unit, rank] = cuda::PlaceInSets(item, kRanks, units, set_units);
-        ASSERT_TRUE(unit >= 0 && unit < units && rank >= 0 && rank < kRanks) << item;
-        ++visits.at(static_cast<size_t>(unit * kRanks + rank));
-        const int32_t set = unit / set_units;
-        EXPECT_GE(set, last_set);
-        // Of the last set the longest come first, and the others go there and back.
-        if (last_rank >= 0) {
-          EXPECT_LE(std::abs(rank - last_rank), 1);
-        }
-        if (item + 1 == kRanks * units) {
-          EXPECT_EQ(rank, kRanks - 1);
-        }
-        last_set = set, last_rank = rank;
-      }
-      EXPECT_EQ(visits, std::vector<int>(visits.size(), 1)) << units << " " << set_units;
-    }
-  }
-}
-
-TEST(DevicePlan, SetsFitTheCache) {
-  EXPECT_EQ(cuda::UnitsOfSet(32, 1), 32);
-  EXPECT_EQ(cuda::UnitsOfSet(32, int64_t{4} << 20), 8);
-  EXPECT_EQ(cuda::UnitsOfSet(9, int64_t{4} << 20), 5);  // sets are about equal
-  EXPECT_EQ(cuda::UnitsOfSet(32, int64_t{1} << 40), 1);
-  EXPECT_EQ(cuda::UnitsOfSet(1, 0), 1);
 }
 
 TEST(DevicePlan, SplitsShareTheTilesOfARow) {
