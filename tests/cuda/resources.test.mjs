@@ -275,9 +275,11 @@ for (const arch of ["sm_80", "sm_90a"]) {
         await t.test("the probes multiply matrices", { skip }, () => checkProbes(cuobjdump, cubin));
         return;
       }
-      // 64, 128, 192 and 256 columns, or two kernels of gradients of two.
+      // 64, 128, 192 and 256 columns with and without softcap and ALiBi, or two kernels of gradients of
+      // two.
+      const count = file.startsWith("hopper_gradient") ? 4 : 8;
       await t.test(`${file} is wgmma and TMA`, { skip }, (t) =>
-        checkHopperCode(cuobjdump, cubin, 4, (text) => t.diagnostic(text)),
+        checkHopperCode(cuobjdump, cubin, count, (text) => t.diagnostic(text)),
       );
     });
   }
