@@ -12,17 +12,6 @@
 
 namespace heed::cuda {
 
-// 2^x, by 2 units of the last place on the device; what is below 2^-126 is 0.
-HEED_DEVICE float PowerOfTwo(float x) {
-#ifdef __CUDA_ARCH__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return exp2f(x);
-#endif
-}
-
 // Which gradient the kernel wants of a pair: of the dot product times scale, or of the score with
 // its biases.
 enum class PairWant { kScore, kBiased };

@@ -14,17 +14,18 @@ namespace heed::cuda {
 inline constexpr float kMinusInfinity = -HUGE_VALF;
 inline constexpr float kLog2E = 1.44269504f;
 
-// e^x. "ex2" errs by 2 units of the last place at most on the device, and results below 2^-126 are
+// 2^x. "ex2" errs by 2 units of the last place at most on the device, and results below 2^-126 are
 // 0.
-HEED_DEVICE float Exp(float x) {
+HEED_DEVICE float PowerOfTwo(float x) {
 #ifdef __CUDA_ARCH__
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return exp2f(x * kLog2E);
+  return exp2f(x);
 #endif
 }
+HEED_DEVICE float Exp(float x) { return PowerOfTwo(x * kLog2E); }
 
 // What softmax subtracts: the largest score, or nothing before the first visible key.
 HEED_DEVICE float Subtrahend(float row_max) { return row_max == kMinusInfinity ? 0.0f : row_max; }
