@@ -88,8 +88,13 @@ export function peakOf({ peaks }: Context, threads: number, dtype?: string): num
 export const readRateOf = ({ reads }: Context, threads: number): number | undefined =>
   reads.find((row) => row.threads === threads)?.gbps;
 
+/** Exact attention, as many queries as keys: a run on a GPU has decoding and recurrences too. */
+export const isPrompt = ({ mechanism, queries, length }: Row): boolean =>
+  mechanism === "scaled_dot_product" && queries === length;
+
 /** Runs of one mechanism at several lengths beside peers, and runs of many mechanisms. */
-export const countPeers = ({ rows }: Run): number => distinct(rows.map(({ peer }) => peer)).length;
+export const countPeers = ({ rows }: Run): number =>
+  distinct(rows.filter(isPrompt).map(({ peer }) => peer)).length;
 export const comesWithPeers = (run: Run): boolean => countPeers(run) > 1;
 export const countMechanisms = ({ rows }: Run): number =>
   distinct(rows.map(({ mechanism }) => mechanism)).length;
