@@ -3,8 +3,8 @@
 // is missing.
 //
 //   Registers<T, N>   N registers of each thread: r(thread, n)
-//   Shared<T>         an array of the block: Load, LoadFour, LoadEight, Store, CopyAsync, by a
-//                     thread
+//   Shared<T>         an array of the block: Load, LoadTwo, LoadFour, LoadEight, Store, CopyAsync,
+//                     by a thread
 //   Each(body)        body(thread) for every thread; no barrier
 //   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks
 //   collectives       of a quad or a warp, called by all threads of the block alike
@@ -39,6 +39,10 @@ class DeviceBlock {
    public:
     HEED_DEVICE explicit Shared(T* data) : data_(data) {}
     HEED_DEVICE T Load(int /*thread*/, int i) const { return data_[i]; }
+    HEED_DEVICE void LoadTwo(int /*thread*/, int i, float (&x)[2]) const {
+      const float2 two = *reinterpret_cast<const float2*>(data_ + i);
+      x[0] = two.x, x[1] = two.y;
+    }
     HEED_DEVICE void LoadFour(int /*thread*/, int i, float (&x)[4]) const {
       const float4 four = *reinterpret_cast<const float4*>(data_ + i);
       x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;

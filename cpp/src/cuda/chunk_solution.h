@@ -12,41 +12,137 @@ namespace heed::cuda {
 // twice, and four neighbours are aligned.
 inline constexpr int kPairStride = kChunkTokens + 4;
 
-// The part of `pairs` [tokens, kPairStride] above the diagonal is the transpose of A, which is 0
-// but below its own: what the key of each token answers to those behind it. The rest becomes (1 +
-// A)^-1. A thread has a column, 16 rows of it in registers. The products of rows above them come
-// first, then the 16 among themselves. No barrier.
+// (1 + A)^-1 of a matrix A [tokens, tokens] that is 0 but below its diagonal, by blocks: those of
+// 16 tokens on the diagonal by substitution, and of two neighbours, whose inverses are known, the
+// block below them,
+//
+//   [ P      ]^-1   [  P^-1            ]
+//   [ A    Q ]    = [ -Q^-1 A P^-1  Q^-1 ]
+//
+// of 16, then of 32 tokens. Its numbers are [tokens, kPairStride].
 template <class Block, class Floats>
-HEED_DEVICE void SolveChunk(Block& block, Floats& pairs) {
-  constexpr int kRows = 16;
-  typename Block::template Registers<float, kRows> x;
-  HEED_NO_UNROLL for (int first = 0; first < kChunkTokens; first += kRows) {
-    block.Each([&](int t) {
-      if (t >= kChunkTokens) return;
-      HEED_UNROLL for (int r = 0; r < kRows; ++r) x(t, r) = first + r == t ? 1.0f : 0.0f;
-      HEED_NO_UNROLL for (int above = 0; above < first; ++above) {
-        if (above < t) continue;  // its number of the column is 0
-        const float known = pairs.Load(t, above * kPairStride + t);
-        HEED_UNROLL for (int r = 0; r < kRows; r += 4) {
+class ChunkSolution {
+ public:
+  // The part of `system` above the diagonal is the transpose of A: what the key of each token
+  // answers to those behind it. The rest is overwritten.
+  HEED_DEVICE ChunkSolution(Block& block, Floats& system, Floats& inverse)
+      : block_(block), system_(system), inverse_(inverse) {}
+
+  // Begins behind a barrier and ends with one.
+  HEED_DEVICE void Run() {
+    InvertDiagonal();
+    block_.Sync();
+    InvertBelow<kFirst>();
+    InvertBelow<2 * kFirst>();
+  }
+
+ private:
+  static constexpr int kFirst = 16;  // tokens of the blocks on the diagonal
+  static_assert(kChunkTokens == 4 * kFirst && kBlockThreads == 2 * kChunkTokens);
+
+  // A thread has a column of 16 rows, the other half of the threads zeros right of the diagonal.
+  HEED_DEVICE void InvertDiagonal() {
+    typename Block::template Registers<float, kFirst> x;
+    block_.Each([&](int t) {
+      const int c = t % kFirst, first = t / kFirst * kFirst;
+      if (t >= kChunkTokens) return StoreZeros(t - kChunkTokens);
+      HEED_UNROLL for (int r = 0; r < kFirst; ++r) x(t, r) = r == c ? 1.0f : 0.0f;
+      HEED_UNROLL for (int s = 0; s < kFirst; ++s) {
+        HEED_UNROLL for (int r = s / 4 * 4; r < kFirst; r += 4) {
           float of_four[4];
-          pairs.LoadFour(t, above * kPairStride + first + r, of_four);
-          HEED_UNROLL for (int n = 0; n < 4; ++n) x(t, r + n) -= of_four[n] * known;
+          system_.LoadFour(t, (first + s) * kPairStride + first + r, of_four);
+          HEED_UNROLL for (int n = 0; n < 4; ++n) {
+            if (r + n > s) x(t, r + n) -= of_four[n] * x(t, s);
+          }
         }
       }
-      HEED_UNROLL for (int r = 0; r < kRows; ++r) {
-        HEED_UNROLL for (int s = 0; s < r; ++s) {
-          x(t, r) -= pairs.Load(t, (first + s) * kPairStride + first + r) * x(t, s);
-        }
-      }
-    });
-    block.Each([&](int t) {
-      HEED_UNROLL for (int r = 0; r < kRows; ++r) {
-        if (t < kChunkTokens && first + r >= t) {
-          pairs.Store(t, (first + r) * kPairStride + t, x(t, r));
-        }
+      HEED_UNROLL for (int r = 0; r < kFirst; ++r) {
+        inverse_.Store(t, (first + r) * kPairStride + first + c, x(t, r));
       }
     });
   }
+  // Of a row, behind its 16 tokens.
+  HEED_DEVICE void StoreZeros(int row) {
+    HEED_NO_UNROLL for (int c = row / kFirst * kFirst + kFirst; c < kChunkTokens; ++c) {
+      inverse_.Store(row + kChunkTokens, row * kPairStride + c, 0.0f);
+    }
+  }
+
+  // The blocks of kSize tokens below pairs of them on the diagonal. A thread has a column and a
+  // quarter of its rows. No row meets one behind it, whose numbers may not be finite.
+  template <int kSize>
+  HEED_DEVICE void InvertBelow() {
+    constexpr int kRows = kSize / 4, kThreads = 4 * kSize;  // of a thread, of a pair
+    static_assert(kChunkTokens / (2 * kSize) * kThreads == kBlockThreads);
+    typename Block::template Registers<float, kRows> sums;
+    const auto clear = [&](int t) { HEED_UNROLL for (int r = 0; r < kRows; ++r) sums(t, r) = 0; };
+    // Of the pair's first token, of the rows in their block, of the column in all.
+    const auto begin_of = [](int t) { return t / kThreads * 2 * kSize; };
+    const auto row_of = [](int t) { return t % kThreads / kSize * kRows; };
+    const auto col_of = [&](int t) { return begin_of(t) + t % kSize; };
+    const auto store = [&](int t, Floats& to) {
+      const int at = (begin_of(t) + kSize + row_of(t)) * kPairStride + col_of(t);
+      HEED_UNROLL for (int r = 0; r < kRows; ++r) to.Store(t, at + r * kPairStride, sums(t, r));
+    };
+
+    block_.Each([&](int t) {  // A P^-1, to where the system is of no use
+      clear(t);
+      int inverse_at = begin_of(t) * kPairStride + col_of(t);
+      int system_at = begin_of(t) * kPairStride + begin_of(t) + kSize + row_of(t);
+      HEED_NO_UNROLL for (int s = 0; s < kSize; s += 4) {
+        HEED_UNROLL for (int m = 0; m < 4; ++m) {
+          const float known = inverse_.Load(t, inverse_at + m * kPairStride);
+          HEED_UNROLL for (int r = 0; r < kRows; r += 4) {
+            float of_four[4];
+            system_.LoadFour(t, system_at + m * kPairStride + r, of_four);
+            HEED_UNROLL for (int n = 0; n < 4; ++n) sums(t, r + n) += of_four[n] * known;
+          }
+        }
+        inverse_at += 4 * kPairStride;
+        system_at += 4 * kPairStride;
+      }
+      store(t, system_);
+    });
+    block_.Sync();
+    block_.Each([&](int t) {  // -Q^-1 of it
+      clear(t);
+      const int own = row_of(t);
+      HEED_NO_UNROLL for (int s = 0; s < own; s += 4) SubtractFour<kSize>(t, s, own, sums);
+      HEED_UNROLL for (int s = 0; s < kRows; s += 4) {
+        SubtractFour<kSize>(t, own + s, own, sums, s);
+      }
+      store(t, inverse_);
+    });
+    block_.Sync();
+  }
+  // Four rows of A P^-1 from s on join the thread's rows, from `own` on, each times a number of
+  // Q^-1. Behind `behind` of its rows no more than those up to each.
+  template <int kSize, class Sums>
+  HEED_DEVICE void SubtractFour(int t, int s, int own, Sums& sums, int behind = -4) {
+    constexpr int kRows = kSize / 4;
+    const int begin = t / (4 * kSize) * 2 * kSize;
+    float of_four[4];
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      of_four[n] = system_.Load(t, (begin + kSize + s + n) * kPairStride + begin + t % kSize);
+    }
+    HEED_UNROLL for (int r = 0; r < kRows; ++r) {
+      if (r < behind) continue;
+      float known[4];
+      inverse_.LoadFour(t, (begin + kSize + own + r) * kPairStride + begin + kSize + s, known);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        if (behind + n <= r) sums(t, r) -= known[n] * of_four[n];
+      }
+    }
+  }
+
+  Block& block_;
+  Floats& system_;
+  Floats& inverse_;
+};
+
+template <class Block, class Floats>
+HEED_DEVICE void SolveChunk(Block& block, Floats& system, Floats& inverse) {
+  ChunkSolution<Block, Floats>(block, system, inverse).Run();
 }
 
 }  // namespace heed::cuda

@@ -33,7 +33,7 @@ class GatedChunkRows {
   template <class Number, int N>
   using Registers = typename Block::template Registers<Number, N>;
 
-  static constexpr int kGateStride = kDim + 4;
+  static constexpr int kGateStride = kDim + 8;  // pairs of eight rows meet no bank twice
   static constexpr int kRowBytes =
       2 * kChunkTokens * Rows::kStride * static_cast<int>(sizeof(T)) +
       (kChunkTokens * kGateStride + kChunkTokens) * static_cast<int>(sizeof(float));
@@ -127,16 +127,17 @@ class GatedChunkRows {
     if (!ReadsFirst()) return Gate(t, token, c);
     return token % kSubTokens == 0 ? 0.0f : Gate(t, token - 1, c);
   }
-  // From behind the token to the beginning of 16 tokens: above 0 if they are its own.
-  HEED_DEVICE float ToSub(int t, int token, int sub, int c) const {
-    const int own = token / kSubTokens;
-    float sum = -Gate(t, token, c);
-    HEED_NO_UNROLL for (int s = own; s < sub; ++s) sum += Total(t, s, c);
-    return sum;
+  // Of channels c and c + 1, where they decay each at its rate; c is even.
+  HEED_DEVICE void LoadTwoGates(int t, int token, int c, float (&gates)[2]) const {
+    gates_.LoadTwo(t, token * kGateStride + c, gates);
   }
-  // Of all channels alike, from behind token `from` to where token `to` reads.
-  HEED_DEVICE float Between(int t, int from, int to) const {
-    return ReadGate(t, to, 0) + ToSub(t, from, to / kSubTokens, 0);
+  // The same up to where a query reads, given those up to its token.
+  HEED_DEVICE void LoadTwoReadGates(int t, int token, int c, const float (&own)[2],
+                                    float (&gates)[2]) const {
+    gates[0] = own[0], gates[1] = own[1];
+    if (!ReadsFirst()) return;
+    gates[0] = gates[1] = 0;
+    if (token % kSubTokens != 0) LoadTwoGates(t, token - 1, c, gates);
   }
 
   // Rows in shared memory become their features, rounded to the type.

@@ -36,7 +36,10 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   using typename Base::Shared;
   template <class Number, int N>
   using Registers = typename Block::template Registers<Number, N>;
-  using Pairs = Registers<float, kChunkTokens / 2>;
+  // Of a warp's 16 tokens with others: sums(8 back + 4 m + e) is row AccumulatorRow(lane, e), and
+  // token 8 m + AccumulatorCol(lane, e) of the 16 that lie `back` times 16 before.
+  static constexpr int kSums = kChunkTokens / 2;
+  using Sums = Registers<float, kSums>;
 
  public:
   static constexpr int kSharedBytes =
@@ -68,9 +71,8 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     this->StoreWrites();
     if (!p_.delta) return;
     if (!p_.erases_apart()) this->StoreErasers();
-    block_.Sync();  // weights are stored
-    SolveChunk(block_, pairs_);
-    block_.Sync();
+    block_.Sync();  // weights are stored, and gates of no more use
+    SolveChunk(block_, pairs_, this->gates_);
     StoreSolution();
   }
 
@@ -95,16 +97,12 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE void Meet(int g) {
     solves_ = p_.delta && g + 1 == p_.group;
     const bool meets_keys = solves_ && !p_.erases_apart();
-    Pairs of_queries, of_keys;
+    Sums of_queries, of_keys;
     block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) of_queries(t, n) = of_keys(t, n) = 0;
+      HEED_UNROLL for (int n = 0; n < kSums; ++n) of_queries(t, n) = of_keys(t, n) = 0;
     });
-    if (p_.decays_channels) {
-      MeetChannels(of_queries, of_keys, meets_keys);
-    } else {
-      Rows::ScoreTile(block_, q_, k_, of_queries);
-      if (meets_keys) Rows::ScoreTile(block_, k_, k_, of_keys);
-    }
+    MeetSubs(of_queries, of_keys, meets_keys);
+    if (this->HasDecay() && !p_.decays_channels) DecayPairs(of_queries, of_keys);
     StorePairs(of_queries, of_keys);
     block_.Sync();
     if (p_.decays_channels) {
@@ -116,13 +114,144 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE static int Row(int t, int half) {
     return t / kWarp * kWarpRows + t % kWarp / 4 + 8 * half;
   }
-  HEED_DEVICE void StorePairs(Pairs& of_queries, Pairs& of_keys) {
+  // The first token of the 16 that lie `back` times 16 before the warp's; of warps that have none
+  // there, of some others, whose products nobody reads.
+  HEED_DEVICE static int FirstOf(int t, int back) {
+    const int own = t / kWarp;
+    return (own < back ? 0 : own - back) * kSubTokens;
+  }
+
+  // Each warp has the rows of its 16 tokens, which meet themselves, then the 16 before them, and so
+  // on. Rows are decayed from the beginning of their 16, and further by those between; keys to the
+  // end of theirs, but those of the same 16 to their beginning.
+  HEED_DEVICE void MeetSubs(Sums& of_queries, Sums& of_keys, bool meets_keys) {
+    Registers<uint32_t, 4> q, k, keys;
+    Registers<float, 8> wide_q, wide_k;  // q and k before they are rounded
+    const auto meet = [&](int back) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        block_.Mma(T{}, of_queries, 2 * back + half, q, keys, half);
+        if (meets_keys) block_.Mma(T{}, of_keys, 2 * back + half, k, keys, half);
+      }
+    };
+    HEED_NO_UNROLL for (int d = 0; d < kDim; d += 16) {
+      const auto left = [d](int t) {
+        return (t / kWarp * kWarpRows + RowOfA(t % kWarp)) * Rows::kStride + d + ColOfA(t % kWarp);
+      };
+      block_.LoadMatrix(q, q_, left);
+      block_.LoadMatrix(k, k_, left);
+      block_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < 4; ++n) keys(t, SwappedPlace(n)) = k(t, n);
+        if (p_.decays_channels) DecayOwn(t, d, q, k, keys, wide_q, wide_k);
+      });
+      meet(0);
+      HEED_UNROLL for (int back = 1; back < kSubs; ++back) {
+        if (!block_.AnyOfWarp([back](int t) { return t / kWarp >= back; })) break;
+        block_.LoadMatrix(keys, k_, [d, back](int t) {
+          return (FirstOf(t, back) + RowOfB(t % kWarp)) * Rows::kStride + d + ColOfB(t % kWarp);
+        });
+        if (p_.decays_channels) {
+          block_.Each([&](int t) {
+            if (back > 1) DecayFurther(t, d, back - 1, q, k, wide_q, wide_k);
+            DecayKeys(t, d, back, keys);
+          });
+        }
+        meet(back);
+      }
+    }
+  }
+  // A 16 x 16 block of keys is operand A of their own product and B of that with others: the same
+  // numbers in each thread, the middle two registers in turn.
+  HEED_DEVICE static constexpr int SwappedPlace(int n) { return n % 2 * 2 + n / 2; }
+  HEED_DEVICE static float Half(uint32_t pair, int half) {
+    return Block::Unpack(T{}, static_cast<uint16_t>(half == 0 ? pair : pair >> 16));
+  }
+  HEED_DEVICE void DecayOwn(int t, int d, Registers<uint32_t, 4>& q, Registers<uint32_t, 4>& k,
+                            Registers<uint32_t, 4>& keys, Registers<float, 8>& wide_q,
+                            Registers<float, 8>& wide_k) {
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      const int token = Row(t, n % 2), c = d + n / 2 * 8 + t % 4 * 2;
+      float own[2], read[2], key[2];
+      this->LoadTwoGates(t, token, c, own);
+      this->LoadTwoReadGates(t, token, c, own, read);
+      HEED_UNROLL for (int x = 0; x < 2; ++x) {
+        const float factor = Exp(read[x]);
+        key[x] = Half(k(t, n), x);
+        wide_q(t, 2 * n + x) = Half(q(t, n), x) * factor;
+        wide_k(t, 2 * n + x) = key[x] * factor;
+        key[x] *= Exp(-own[x]);
+      }
+      keys(t, SwappedPlace(n)) = Block::Pack(T{}, key[0], key[1]);
+    }
+    PackWide(t, q, wide_q);
+    PackWide(t, k, wide_k);
+  }
+  HEED_DEVICE static void PackWide(int t, Registers<uint32_t, 4>& pairs,
+                                   Registers<float, 8>& wide) {
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      pairs(t, n) = Block::Pack(T{}, wide(t, 2 * n), wide(t, 2 * n + 1));
+    }
+  }
+  // Rows by what the 16 tokens `back` times 16 before them decay.
+  HEED_DEVICE void DecayFurther(int t, int d, int back, Registers<uint32_t, 4>& q,
+                                Registers<uint32_t, 4>& k, Registers<float, 8>& wide_q,
+                                Registers<float, 8>& wide_k) {
+    const int last = FirstOf(t, back) + kSubTokens - 1;
+    HEED_UNROLL for (int n = 0; n < 4; n += 2) {
+      float total[2];
+      this->LoadTwoGates(t, last, d + n / 2 * 8 + t % 4 * 2, total);
+      HEED_UNROLL for (int x = 0; x < 4; ++x) {
+        const float factor = Exp(total[x % 2]);
+        wide_q(t, 2 * n + x) *= factor;
+        wide_k(t, 2 * n + x) *= factor;
+      }
+    }
+    PackWide(t, q, wide_q);
+    PackWide(t, k, wide_k);
+  }
+  // Operand B of other tokens' keys, decayed to the end of their 16.
+  HEED_DEVICE void DecayKeys(int t, int d, int back, Registers<uint32_t, 4>& keys) {
+    const int first = FirstOf(t, back);
+    HEED_UNROLL for (int n = 0; n < 4; ++n) {
+      const int token = first + n / 2 * 8 + t % kWarp / 4, c = d + n % 2 * 8 + t % 4 * 2;
+      float own[2], total[2];
+      this->LoadTwoGates(t, token, c, own);
+      this->LoadTwoGates(t, first + kSubTokens - 1, c, total);
+      keys(t, n) = Block::Pack(T{}, Half(keys(t, n), 0) * Exp(total[0] - own[0]),
+                               Half(keys(t, n), 1) * Exp(total[1] - own[1]));
+    }
+  }
+
+  // Where all channels decay alike. Those of tokens behind a row, which nobody reads, may overflow.
+  HEED_DEVICE void DecayPairs(Sums& of_queries, Sums& of_keys) {
     block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
-        const int row = Row(t, n % 4 / 2), token = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
-        if (token > row) continue;
-        const float decay = p_.decays_channels ? 1.0f : Exp(this->Between(t, token, row));
-        StorePair(t, row, token, of_queries(t, n) * decay, of_keys(t, n) * decay);
+      // From the end of the 16 tokens, of the same 16 from their beginning, to where rows read.
+      float to_rows[2] = {this->ReadGate(t, Row(t, 0), 0), this->ReadGate(t, Row(t, 1), 0)};
+      HEED_UNROLL for (int back = 0; back < kSubs; ++back) {
+        const int first = FirstOf(t, back);
+        const float total = this->Gate(t, first + kSubTokens - 1, 0);
+        if (back > 1) {
+          const float between = this->Gate(t, FirstOf(t, back - 1) + kSubTokens - 1, 0);
+          HEED_UNROLL for (int half = 0; half < 2; ++half) to_rows[half] += between;
+        }
+        HEED_UNROLL for (int n = 8 * back; n < 8 * back + 8; ++n) {
+          const int token = first + n / 4 % 2 * 8 + AccumulatorCol(t % kWarp, n % 4);
+          const float own = this->Gate(t, token, 0);
+          const float decay = Exp(to_rows[n % 4 / 2] + (back == 0 ? -own : total - own));
+          of_queries(t, n) *= decay;
+          of_keys(t, n) *= decay;
+        }
+      }
+    });
+  }
+  HEED_DEVICE void StorePairs(Sums& of_queries, Sums& of_keys) {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int back = 0; back < kSubs; ++back) {
+        if (back > t / kWarp) return;
+        HEED_UNROLL for (int n = 8 * back; n < 8 * back + 8; ++n) {
+          const int row = Row(t, n % 4 / 2);
+          const int token = FirstOf(t, back) + n / 4 % 2 * 8 + AccumulatorCol(t % kWarp, n % 4);
+          if (back > 0 || token <= row) StorePair(t, row, token, of_queries(t, n), of_keys(t, n));
+        }
       }
     });
   }
@@ -132,53 +261,6 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     float answer = of_key;
     if (p_.erases_apart()) answer = this->IsEraser(row) ? -of_query : 0.0f;
     pairs_.Store(t, token * kPairStride + row, answer * this->Beta(t, row));
-  }
-
-  // Each warp has the rows of its 16 tokens. Those behind them are multiplied along, and not used.
-  HEED_DEVICE void MeetChannels(Pairs& of_queries, Pairs& of_keys, bool meets_keys) {
-    Registers<uint32_t, 4> q, k, b;
-    HEED_NO_UNROLL for (int d = 0; d < kDim; d += 16) {
-      const auto left = [d](int t) {
-        return (t / kWarp * kWarpRows + RowOfA(t % kWarp)) * Rows::kStride + d + ColOfA(t % kWarp);
-      };
-      block_.LoadMatrix(q, q_, left);
-      block_.LoadMatrix(k, k_, left);
-      block_.Each([&](int t) { DecayLeft(t, d, q, k); });
-      HEED_UNROLL for (int sub = 0; sub < kSubs; ++sub) {
-        block_.LoadMatrix(b, k_, [d, sub](int t) {
-          return (sub * kSubTokens + RowOfB(t % kWarp)) * Rows::kStride + d + ColOfB(t % kWarp);
-        });
-        block_.Each([&](int t) { DecayRight(t, d, sub, b); });
-        HEED_UNROLL for (int half = 0; half < 2; ++half) {
-          block_.Mma(T{}, of_queries, 2 * sub + half, q, b, half);
-          if (meets_keys) block_.Mma(T{}, of_keys, 2 * sub + half, k, b, half);
-        }
-      }
-    }
-  }
-  // Operands A, decayed from the beginning of their 16 tokens.
-  HEED_DEVICE void DecayLeft(int t, int d, Registers<uint32_t, 4>& q, Registers<uint32_t, 4>& k) {
-    HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      const int token = Row(t, n % 2), c = d + n / 2 * 8 + t % 4 * 2;
-      const float low = Exp(this->ReadGate(t, token, c));
-      const float high = Exp(this->ReadGate(t, token, c + 1));
-      q(t, n) = Scaled(q(t, n), low, high);
-      k(t, n) = Scaled(k(t, n), low, high);
-    }
-  }
-  // Operand B of keys `sub` * 16 on, decayed to the beginning of the warp's 16 tokens.
-  HEED_DEVICE void DecayRight(int t, int d, int sub, Registers<uint32_t, 4>& b) {
-    const int own = t / kWarp;
-    if (sub > own) return;
-    HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      const int token = sub * kSubTokens + n / 2 * 8 + t % kWarp / 4, c = d + n % 2 * 8 + t % 4 * 2;
-      b(t, n) = Scaled(b(t, n), Exp(this->ToSub(t, token, own, c)),
-                       Exp(this->ToSub(t, token, own, c + 1)));
-    }
-  }
-  HEED_DEVICE static uint32_t Scaled(uint32_t pair, float low, float high) {
-    return Block::Pack(T{}, Block::Unpack(T{}, static_cast<uint16_t>(pair)) * low,
-                       Block::Unpack(T{}, static_cast<uint16_t>(pair >> 16)) * high);
   }
 
   // Tokens of the same 16 where a row's own factor is below e^-kStrongDecay: those of its keys may
@@ -254,26 +336,26 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE void StoreWeights(int g) {
     const bool has_bonus = p_.bonus.data != nullptr;
     char* to = this->chunk_at_ + p_.place.weights + g * p_.place.head;
-    StoreMatrix(to, [&](int t, int row, int token) {
+    StoreMatrix(to, pairs_, [&](int t, int row, int token) {
       const bool is_whole = p_.delta || (has_bonus && token == row);
       return is_whole ? 1.0f : this->Beta(t, token);
     });
   }
   HEED_DEVICE void StoreSolution() {
-    StoreMatrix(this->chunk_at_ + p_.place.solution,
+    StoreMatrix(this->chunk_at_ + p_.place.solution, this->gates_,
                 [&](int t, int /*row*/, int token) { return this->Beta(t, token); });
   }
-  // Pairs up to the diagonal times factor(t, row, token), and zeros above it; eight neighbours at a
-  // time.
+  // Numbers [tokens, kPairStride] up to the diagonal times factor(t, row, token), and zeros above
+  // it; eight neighbours at a time.
   template <class Factor>
-  HEED_DEVICE void StoreMatrix(char* to, const Factor& factor) {
+  HEED_DEVICE void StoreMatrix(char* to, const Floats& numbers, const Factor& factor) {
     constexpr int kEights = kChunkTokens / 8;
     block_.Each([&](int t) {
       HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kEights; n += kBlockThreads) {
         const int row = n / kEights, first = n % kEights * 8;
         float x[8];
-        pairs_.LoadFour(t, row * kPairStride + first, *reinterpret_cast<float(*)[4]>(x));
-        pairs_.LoadFour(t, row * kPairStride + first + 4, *reinterpret_cast<float(*)[4]>(x + 4));
+        numbers.LoadFour(t, row * kPairStride + first, *reinterpret_cast<float(*)[4]>(x));
+        numbers.LoadFour(t, row * kPairStride + first + 4, *reinterpret_cast<float(*)[4]>(x + 4));
         HEED_UNROLL for (int m = 0; m < 8; ++m) {
           x[m] = first + m <= row ? x[m] * factor(t, row, first + m) : 0.0f;
         }
@@ -282,8 +364,8 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
     });
   }
 
-  // [tokens, kPairStride]. Up to the diagonal weights of each row, then the solution of the system
-  // (SolveChunk) that lies above it.
+  // [tokens, kPairStride]: up to the diagonal weights of each row, above it the system
+  // (SolveChunk).
   Floats pairs_;
   bool solves_;  // does this query head, the last one, leave the system too?
 };

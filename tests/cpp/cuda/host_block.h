@@ -56,6 +56,10 @@ class HostBlock {
     Shared(HostBlock* block, int count) : block_(block), memory_(std::make_shared<Memory>(count)) {}
 
     T Load(int thread, int i) const { return Read(thread, i); }
+    void LoadTwo(int thread, int i, float (&x)[2]) const {
+      if (i % 2 != 0) block_->Complain("a load of two floats that is not aligned");
+      for (int n = 0; n < 2; ++n) x[n] = Read(thread, i + n);
+    }
     void LoadFour(int thread, int i, float (&x)[4]) const {
       if (i % 4 != 0) block_->Complain("a load of four floats that is not aligned");
       for (int n = 0; n < 4; ++n) x[n] = Read(thread, i + n);

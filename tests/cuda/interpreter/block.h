@@ -30,6 +30,7 @@ struct Launch {
   bool late_copies = true;  // asynchronous copies arrive as late as they may, not at once
   bool finds_races = false;
   bool lanes_apart = false;  // lanes of a warp run one after the other, from meeting to meeting
+  std::vector<uint64_t>* counts = nullptr;  // how often warps ran each instruction of the program
 };
 
 // What a barrier of the block does beyond waiting (Instruction::imm).

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "counts.h"
 #include "memory.h"
 
 namespace heed::interpreter {
@@ -76,6 +77,7 @@ const Settings& Settings::Get() {
     s.finds_races = std::string_view(Environment("HEED_PTX_RACES", "0")) == "1";
     s.lanes_apart = std::string_view(Environment("HEED_PTX_LANES", "")) == "apart";
     s.traces = std::string_view(Environment("HEED_PTX_TRACE", "0")) == "1";
+    s.counts = std::string_view(Environment("HEED_PTX_COUNTS", "0")) == "1";
     s.ignored = Environment("HEED_PTX_IGNORE", "");
     s.last_block_first = std::string_view(Environment("HEED_PTX_BLOCKS", "")) == "reversed";
     return s;
@@ -187,6 +189,7 @@ cudaError_t Device::Prepare(Kernel* kernel, dim3 grid, dim3 block, void** argume
 
 void Device::Run(const LaunchRequest& request) {
   const Program& program = *request.kernel->program;
+  std::vector<uint64_t> counts(Settings::Get().counts ? program.code.size() : 0);
   const Launch launch = {&program,
                          request.grid,
                          request.block,
@@ -194,7 +197,8 @@ void Device::Run(const LaunchRequest& request) {
                          request.params,
                          Settings::Get().late_copies,
                          Settings::Get().finds_races,
-                         Settings::Get().lanes_apart};
+                         Settings::Get().lanes_apart,
+                         counts.empty() ? nullptr : &counts};
   if (Settings::Get().traces) {
     std::fprintf(stderr, "PTX interpreter: %u x %u x %u blocks of %u threads, %u bytes: %s\n",
                  request.grid.x, request.grid.y, request.grid.z,
@@ -216,6 +220,10 @@ void Device::Run(const LaunchRequest& request) {
     std::fprintf(stderr, "PTX interpreter: block (%u, %u, %u) of %s: %s\n", at.x, at.y, at.z,
                  program.name.c_str(), error.what());
     error_ = cudaErrorLaunchFailure;
+  }
+  if (!counts.empty()) {
+    const uint64_t warps = request.grid.count() * ((request.block.count() + kLanes - 1) / kLanes);
+    std::fprintf(stderr, "PTX interpreter: %s", CountsText(program, counts, warps).c_str());
   }
 }
 

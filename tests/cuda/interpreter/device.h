@@ -31,6 +31,7 @@ struct Settings {
   bool lanes_apart = false;       // HEED_PTX_LANES=apart
   std::string_view ignored;       // HEED_PTX_IGNORE: how an opcode begins
   bool traces = false;            // HEED_PTX_TRACE=1: launches are told
+  bool counts = false;            // HEED_PTX_COUNTS=1: and how often instructions ran
   int shared_bytes() const { return major >= 9 ? 227 << 10 : 163 << 10; }  // of a block, at most
   static const Settings& Get();
 };

@@ -317,6 +317,7 @@ Warp::Step Warp::RunOne(Fragment& fragment) {
   if (apart && meets) Merge(fragment);
   Lanes lanes = fragment.lanes;
   if (i.guard != kNowhere) lanes &= i.negated ? ~*At<Lanes>(i.guard) : *At<Lanes>(i.guard);
+  if (block_.launch().counts != nullptr) ++(*block_.launch().counts)[pc_];
   switch (i.kind) {
     case Kind::kPlain:
       if (lanes != 0) i.run(*this, i, lanes);
