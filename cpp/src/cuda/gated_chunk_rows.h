@@ -62,15 +62,11 @@ class GatedChunkRows {
   HEED_DEVICE void CopyKeys() { CopyTokens(k_, p_.k, kv_head_, length_); }
   HEED_DEVICE void CopyQueries(int g) { CopyTokens(q_, p_.q, kv_head_ * p_.group + g, p_.len); }
   HEED_DEVICE void CopyTokens(Shared& to, const DeviceRows& rows, int head, int end) {
-    CopySomeRows<Rows, kChunkTokens>(
-        block_, to, rows,
-        [&](int r) -> const char* {
-          const int token = TokenOf(r);
-          if (token >= end) return nullptr;
-          return rows.data + batch_ * rows.strides[0] + head * rows.strides[1] +
-                 token * rows.strides[2];
-        },
-        [&](int r) { return !IsEraser(r); });
+    const int first = TokenOf(0);
+    const char* const from =
+        rows.data + batch_ * rows.strides[0] + head * rows.strides[1] + first * rows.strides[2];
+    CopyChunk<Rows>(block_, to, rows, from, end - first,
+                    p_.erases_apart() ? ChunkRows::kOdd : ChunkRows::kAll);
   }
 
   // Sums of logarithms from the beginning of each 16 tokens, and beta.
@@ -112,6 +108,11 @@ class GatedChunkRows {
     }
   }
   HEED_DEVICE float Beta(int t, int token) const { return betas_.Load(t, token); }
+  // Of eight tokens; `first` is a multiple of 8.
+  HEED_DEVICE void LoadBetas(int t, int first, float (&betas)[8]) const {
+    betas_.LoadFour(t, first, *reinterpret_cast<float(*)[4]>(betas));
+    betas_.LoadFour(t, first + 4, *reinterpret_cast<float(*)[4]>(betas + 4));
+  }
 
   // Logarithms of decays of channel c. From the beginning of the token's 16 up to it, it included:
   HEED_DEVICE float Gate(int t, int token, int c) const {
@@ -150,31 +151,49 @@ class GatedChunkRows {
     if (p_.feature_map == FeatureMap::kUnit) MakeUnit(rows);
     block_.Sync();
   }
-  // Two threads have a row. Divided by its largest number first, so that squares stay within
-  // float32.
+  // Two threads have a row, every other eight numbers of it each. It is divided by its largest
+  // number first, so that squares stay within float32, and smaller ones than the smallest whose
+  // inverse does are made larger before.
   HEED_DEVICE void MakeUnit(Shared& rows) {
+    constexpr float kSmall = 0x1p-100f;
+    Registers<float, 2> inverse;  // of the largest number, in two factors
     Registers<float, 1> largest, squares;
     const auto each = [&](int t, const auto& body) {
-      HEED_NO_UNROLL for (int c = t % 2; c < kDim; c += 2) body(t / 2 * Rows::kStride + c);
+      HEED_NO_UNROLL for (int c = t % 2 * 8; c < kDim; c += 16) {
+        const int at = t / 2 * Rows::kStride + c;
+        uint32_t pairs[4];
+        float x[8];
+        rows.LoadEight(t, at, pairs);
+        UnpackEight<Block, T>(pairs, x);
+        body(at, x);
+      }
     };
     block_.Each([&](int t) {
       largest(t, 0) = squares(t, 0) = 0;
-      each(t, [&](int at) { largest(t, 0) = fmaxf(largest(t, 0), fabsf(NumberAt(rows, t, at))); });
+      each(t, [&](int, const float(&x)[8]) {
+        HEED_UNROLL for (int n = 0; n < 8; ++n) largest(t, 0) = fmaxf(largest(t, 0), fabsf(x[n]));
+      });
     });
     block_.template GroupMax<2>(largest);
     block_.Each([&](int t) {
-      each(t, [&](int at) {
-        const float x = largest(t, 0) > 0 ? NumberAt(rows, t, at) / largest(t, 0) : 0.0f;
-        squares(t, 0) += x * x;
+      inverse(t, 0) = largest(t, 0) < kSmall ? 1 / kSmall : 1.0f;
+      inverse(t, 1) = largest(t, 0) > 0 ? 1 / (largest(t, 0) * inverse(t, 0)) : 1.0f;
+      each(t, [&](int, const float(&x)[8]) {
+        HEED_UNROLL for (int n = 0; n < 8; ++n) {
+          const float relative = x[n] * inverse(t, 0) * inverse(t, 1);
+          squares(t, 0) += relative * relative;
+        }
       });
     });
     block_.template GroupSum<2>(squares);
     block_.Each([&](int t) {
-      each(t, [&](int at) {
-        const float x = NumberAt(rows, t, at);
-        if (squares(t, 0) != 0) {
-          rows.Store(t, at, RoundedTo<Block, T>(x / largest(t, 0) / sqrtf(squares(t, 0))));
-        }
+      if (squares(t, 0) == 0) return;
+      const float factor = inverse(t, 1) / sqrtf(squares(t, 0));
+      each(t, [&](int at, float(&x)[8]) {
+        uint32_t pairs[4];
+        HEED_UNROLL for (int n = 0; n < 8; ++n) x[n] *= inverse(t, 0) * factor;
+        PackEight<Block, T>(x, pairs);
+        StoreEight<T>(rows, t, at, pairs);
       });
     });
   }
@@ -304,25 +323,21 @@ class GatedChunkRows {
                                 const float (&gates)[8], float factor) const {
     uint32_t pairs[4];
     rows.LoadEight(t, at, pairs);
-    const float common = p_.decays_channels ? 1.0f : Exp(gates[0]);
     float x[8];
-    HEED_UNROLL for (int n = 0; n < 8; ++n) {
-      const float number =
-          Block::Unpack(T{}, static_cast<uint16_t>(pairs[n / 2] >> (16 * (n % 2))));
-      x[n] = number * (p_.decays_channels ? Exp(gates[n]) : common) * factor;
+    UnpackEight<Block, T>(pairs, x);
+    if (p_.decays_channels) {
+      HEED_UNROLL for (int n = 0; n < 8; ++n) x[n] *= Exp(gates[n]) * factor;
+    } else {
+      const float common = Exp(gates[0]) * factor;
+      HEED_UNROLL for (int n = 0; n < 8; ++n) x[n] *= common;
     }
-    StoreEight(to, x);
+    StoreRounded(to, x);
   }
   // `to` is aligned to 16 bytes.
-  HEED_DEVICE static void StoreEight(char* to, const float (&x)[8]) {
-    struct alignas(16) Eight {
-      uint32_t pairs[4];
-    };
-    Eight eight;
-    HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      eight.pairs[n] = Block::Pack(T{}, x[2 * n], x[2 * n + 1]);
-    }
-    *reinterpret_cast<Eight*>(to) = eight;
+  HEED_DEVICE static void StoreRounded(char* to, const float (&x)[8]) {
+    uint32_t pairs[4];
+    PackEight<Block, T>(x, pairs);
+    StoreGlobalEight(to, pairs);
   }
 
   Block& block_;

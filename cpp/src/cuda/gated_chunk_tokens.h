@@ -45,7 +45,7 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   static constexpr int kSharedBytes =
       Base::kRowBytes + kChunkTokens * kPairStride * static_cast<int>(sizeof(float));
   // Blocks that share a multiprocessor of Hopper.
-  static constexpr int kResident = kDim == 64 ? 3 : 2;
+  static constexpr int kResident = kDim == 64 ? 4 : 2;
 
   HEED_DEVICE GatedChunkTokens(Block& block, const GatedChunkParams& params)
       : Base(block, params), pairs_(block.template Allocate<float>(kChunkTokens * kPairStride)) {}
@@ -336,30 +336,37 @@ class GatedChunkTokens : GatedChunkRows<Block, kDim> {
   HEED_DEVICE void StoreWeights(int g) {
     const bool has_bonus = p_.bonus.data != nullptr;
     char* to = this->chunk_at_ + p_.place.weights + g * p_.place.head;
-    StoreMatrix(to, pairs_, [&](int t, int row, int token) {
-      const bool is_whole = p_.delta || (has_bonus && token == row);
-      return is_whole ? 1.0f : this->Beta(t, token);
+    StoreMatrix(to, pairs_, [&](int t, int row, int first, float(&x)[8]) {
+      if (p_.delta) return;
+      float betas[8];
+      this->LoadBetas(t, first, betas);
+      HEED_UNROLL for (int n = 0; n < 8; ++n) {
+        if (!(has_bonus && first + n == row)) x[n] *= betas[n];
+      }
     });
   }
   HEED_DEVICE void StoreSolution() {
     StoreMatrix(this->chunk_at_ + p_.place.solution, this->gates_,
-                [&](int t, int /*row*/, int token) { return this->Beta(t, token); });
+                [&](int t, int /*row*/, int first, float(&x)[8]) {
+                  float betas[8];
+                  this->LoadBetas(t, first, betas);
+                  HEED_UNROLL for (int n = 0; n < 8; ++n) x[n] *= betas[n];
+                });
   }
-  // Numbers [tokens, kPairStride] up to the diagonal times factor(t, row, token), and zeros above
-  // it; eight neighbours at a time.
-  template <class Factor>
-  HEED_DEVICE void StoreMatrix(char* to, const Floats& numbers, const Factor& factor) {
-    constexpr int kEights = kChunkTokens / 8;
+  // Numbers [tokens, kPairStride] up to the diagonal, eight neighbours at a time as scale(t, row,
+  // first, eight) leaves them, and zeros above it.
+  template <class Scale>
+  HEED_DEVICE void StoreMatrix(char* to, const Floats& numbers, const Scale& scale) {
+    constexpr int kEights = kChunkTokens / 8, kStep = kBlockThreads / kEights;
     block_.Each([&](int t) {
-      HEED_NO_UNROLL for (int n = t; n < kChunkTokens * kEights; n += kBlockThreads) {
-        const int row = n / kEights, first = n % kEights * 8;
+      const int first = t % kEights * 8;
+      HEED_NO_UNROLL for (int row = t / kEights; row < kChunkTokens; row += kStep) {
         float x[8];
         numbers.LoadFour(t, row * kPairStride + first, *reinterpret_cast<float(*)[4]>(x));
         numbers.LoadFour(t, row * kPairStride + first + 4, *reinterpret_cast<float(*)[4]>(x + 4));
-        HEED_UNROLL for (int m = 0; m < 8; ++m) {
-          x[m] = first + m <= row ? x[m] * factor(t, row, first + m) : 0.0f;
-        }
-        Base::StoreEight(to + 16 * n, x);
+        scale(t, row, first, x);
+        HEED_UNROLL for (int n = 0; n < 8; ++n) x[n] = first + n <= row ? x[n] : 0.0f;
+        Base::StoreRounded(to + 16 * (row * kEights + t % kEights), x);
       }
     });
   }

@@ -11,8 +11,19 @@
 namespace heed::cuda {
 namespace {
 
+// Blocks that share a multiprocessor: kResident on Hopper, whose shared memory has room for four
+// where others have it for three.
 template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads, Kernel::kResident)
+constexpr int LeastBlocks() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  return Kernel::kResident < 3 ? Kernel::kResident : 3;
+#else
+  return Kernel::kResident;
+#endif
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(kBlockThreads, LeastBlocks<Kernel>())
     GatedBlocks(const __grid_constant__ GatedChunkParams params) {
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);
