@@ -1,6 +1,7 @@
 // Which calls take gated chunks, and how they fill a GPU.
 #include "gated_case.h"
 #include "host_block.h"
+#include "src/cuda/device_pools.h"
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_tokens.h"
 
@@ -69,6 +70,20 @@ TEST(DeviceGatedChunkPlan, SpansFillTheGpuWhereTheyPay) {
   c.heads = c.kv_heads = 32;
   EXPECT_EQ(SpansOf(c), 1);
   EXPECT_EQ(cuda::NumSumBlocks(PlanOf(c).Params(0, nullptr, nullptr)), 0);
+}
+
+TEST(DeviceGatedChunkPlan, ScratchStaysMappedFromCallToCall) {
+  GatedCall c;
+  c.batch = 4, c.heads = c.kv_heads = 32, c.len = 16384;
+  c.chunks.processors = 132;
+  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
+    for (const int64_t dim : {64, 128}) {
+      c.rule = rule;
+      c.dim = c.dim_v = dim;
+      EXPECT_GT(PlanOf(c).scratch_bytes(), cuda::kMaxPreparedBytes / 2);
+      EXPECT_LE(PlanOf(c).scratch_bytes(), static_cast<int64_t>(cuda::kKeptScratchBytes));
+    }
+  }
 }
 
 }  // namespace
