@@ -90,8 +90,8 @@ struct DeviceArrays {
 //          bfloat16 adds, on Hopper what kFloat8Products says.
 // Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
 //          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
-//          scratch (ReleaseMemory()) for the host arrays and, where keys are split, splits * batch *
-//          num_heads * q_len * (head_dim_v + 2) floats; the row kernel at most 256 MiB of scores
+//          scratch (ReleaseMemory()) for the host arrays and, where keys are split, splits * batch
+//          * num_heads * q_len * (head_dim_v + 2) floats; the row kernel at most 256 MiB of scores
 //          (never less than one row), and key_weight a projected copy of the keys. Patterns are
 //          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
 //          one of. More than 1 MB of arrays are copied, which waits for the stream.

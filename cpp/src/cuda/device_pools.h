@@ -9,10 +9,10 @@
 
 namespace heed::cuda {
 
-// Bytes of a device's scratch that stay mapped over a wait; what its pool holds above them goes back
-// to the system then. Mapping takes tens of microseconds, which short calls would notice, and those
-// take little. Of long ones gated chunks have all of theirs here: kMaxPreparedBytes, and as much
-// again for their states and for other streams.
+// Bytes of a device's scratch that stay mapped over a wait; what its pool holds above them goes
+// back to the system then. Mapping takes tens of microseconds, which short calls would notice, and
+// those take little. Of long ones gated chunks have all of theirs here: kMaxPreparedBytes, and as
+// much again for their states and for other streams.
 inline constexpr uint64_t kKeptScratchBytes = uint64_t{128} << 20;
 
 // Makes a pool for each device that asks, and keeps it for good. Any thread.
