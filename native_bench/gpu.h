@@ -21,6 +21,7 @@ struct GpuSensors {
 // What stays the same while a program runs. 0 and empty: not known.
 struct Gpu {
   std::string name;
+  std::string bus_id;   // "0000:3b:00.0"
   std::string driver;   // "580.65.06"
   std::string runtime;  // of CUDA, "13.0"
   std::string compute_capability;
@@ -30,26 +31,24 @@ struct Gpu {
   std::optional<double> max_sm_mhz;
   std::optional<double> power_limit_w;
   GpuSensors before, after;  // the rows
+  std::string missing;       // as in a GpuReading
 };
 
-// What `nvidia-smi --query-gpu=` is asked, and a line of its answer with
-// --format=csv,noheader,nounits taken apart. Nothing for a line of other fields; "[N/A]" and the
-// like leave a field absent.
-inline constexpr char kGpuQuery[] =
-    "name,driver_version,clocks.max.sm,power.limit,clocks.sm,clocks.memory,power.draw,"
-    "temperature.gpu";
+// What the driver says of a device now.
 struct GpuReading {
-  std::string name;
   std::string driver;
   std::optional<double> max_sm_mhz;
   std::optional<double> power_limit_w;
   GpuSensors sensors;
+  std::string missing;  // why sensors and limits are absent; empty when they were read
 };
-std::optional<GpuReading> ParseGpuReading(std::string_view line);
 
-// Asks nvidia-smi about device `index`. Nothing where there is none, or it fails. Takes tens of
-// milliseconds.
-std::optional<GpuReading> ReadGpu(int index);
+// Asks the driver about the device at a place on the PCI bus ("0000:3b:00.0"). Takes well below a
+// millisecond, but tens of them at first.
+GpuReading ReadGpu(const std::string& bus_id);
+
+// The driver's version in the text of /proc/driver/nvidia/version; empty when there is none.
+std::string ParseDriverVersion(std::string_view text);
 
 // {sm_mhz, memory_mhz, power_w, temperature_c}, without what is absent.
 nlohmann::json SensorsJson(const GpuSensors& sensors);

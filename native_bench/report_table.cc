@@ -68,6 +68,7 @@ void PrintGpu(std::ostream& out, const Gpu& gpu) {
   out << gpu.name << ", compute capability " << gpu.compute_capability << ", "
       << gpu.multiprocessors << " multiprocessors, " << (gpu.memory_bytes >> 20) << " MiB, L2 "
       << (gpu.l2_bytes >> 10) << " KiB, driver " << gpu.driver << ", CUDA " << gpu.runtime << "\n";
+  if (!gpu.missing.empty()) out << "no sensors: " << gpu.missing << "\n";
 }
 
 void PrintPeaks(std::ostream& out, const std::vector<FmaPeak>& peaks, const char* when) {

@@ -1,6 +1,8 @@
 #include "native_bench/cuda/peaks.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -67,6 +69,13 @@ std::string VersionText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+std::string BusId(const cudaDeviceProp& device) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.0", device.pciDomainID, device.pciBusID,
+                device.pciDeviceID);
+  return text.data();
+}
+
 }  // namespace
 
 std::vector<FmaPeak> MeasureDevicePeaks(EventStopwatch& stopwatch) {
@@ -114,11 +123,12 @@ StreamRate MeasureDeviceStream(EventStopwatch& stopwatch) {
 }
 
 Gpu DescribeGpu() {
-  int device = 0, runtime = 0;
+  int device = 0, runtime = 0, driver = 0;
   cudaDeviceProp properties;
   Require(cudaGetDevice(&device));
   Require(cudaGetDeviceProperties(&properties, device));
   Require(cudaRuntimeGetVersion(&runtime));
+  Require(cudaDriverGetVersion(&driver));
   Gpu gpu;
   gpu.name = properties.name;
   gpu.runtime = VersionText(runtime);
@@ -127,6 +137,12 @@ Gpu DescribeGpu() {
   gpu.multiprocessors = properties.multiProcessorCount;
   gpu.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   gpu.l2_bytes = static_cast<int64_t>(L2Bytes());
+  gpu.bus_id = BusId(properties);
+  const GpuReading reading = ReadGpu(gpu.bus_id);
+  gpu.driver = reading.driver.empty() ? "for CUDA " + VersionText(driver) : reading.driver;
+  gpu.max_sm_mhz = reading.max_sm_mhz;
+  gpu.power_limit_w = reading.power_limit_w;
+  gpu.missing = reading.missing;
   return gpu;
 }
 

@@ -22,7 +22,7 @@ std::vector<FmaPeak> MeasureDevicePeaks(EventStopwatch& stopwatch);
 // count.
 StreamRate MeasureDeviceStream(EventStopwatch& stopwatch);
 
-// The current device, without its sensors.
+// The current device, without what its sensors say.
 Gpu DescribeGpu();
 
 // Puts a square product into the default stream; returns its floating-point operations. Only where

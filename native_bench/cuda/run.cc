@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
@@ -144,15 +145,17 @@ std::vector<Candidate> VerifyPeers(const std::vector<DevicePeer>& peers, SmallSu
   return candidates;
 }
 
-// What the sensors say while the call runs again and again.
-GpuSensors SensorsUnderLoad(const std::function<void()>& call, int device) {
-  auto reading = std::async(std::launch::async, ReadGpu, device);
+// What the sensors say while the call runs again and again, which it does for a while before.
+GpuSensors SensorsUnderLoad(const std::function<void()>& call, const std::string& bus_id) {
+  auto reading = std::async(std::launch::async, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return ReadGpu(bus_id).sensors;
+  });
   while (reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     for (int n = 0; n < 8; ++n) call();
     Require(cudaDeviceSynchronize());
   }
-  const std::optional<GpuReading> answer = reading.get();
-  return answer.has_value() ? answer->sensors : GpuSensors();
+  return reading.get();
 }
 
 void TimeVerified(std::vector<Candidate>& candidates, const MeasurePlan& plan,
@@ -178,9 +181,8 @@ class DeviceRun {
       : options_(options),
         peers_(SelectPeers(DevicePeers(), options.peers)),
         report_(OpenReport(options, command)) {
-    Require(cudaGetDevice(&device_));
     report_.gpu = DescribeGpu();
-    report_.gpu->before = Read();
+    report_.gpu->before = ReadGpu(report_.gpu->bus_id).sensors;
     report_.peers = DescribePeers(peers_);
   }
 
@@ -209,7 +211,7 @@ class DeviceRun {
   }
 
   Report Finish() {
-    report_.gpu->after = Read();
+    report_.gpu->after = ReadGpu(report_.gpu->bus_id).sensors;
     if (!options_.verify_only && broken_.empty())
       report_.peaks_after = MeasureDevicePeaks(stopwatch_);
     return SoFar();
@@ -230,22 +232,12 @@ class DeviceRun {
     return *small_;
   }
 
-  // The sensors, and what else nvidia-smi knows of the device.
-  GpuSensors Read() {
-    const std::optional<GpuReading> reading = ReadGpu(device_);
-    if (!reading.has_value()) return {};
-    report_.gpu->driver = reading->driver;
-    report_.gpu->max_sm_mhz = reading->max_sm_mhz;
-    report_.gpu->power_limit_w = reading->power_limit_w;
-    return reading->sensors;
-  }
-
   void Time(std::vector<Candidate>& candidates) {
     TimeVerified(candidates, options_.plan, stopwatch_);
     for (Candidate& candidate : candidates) {
       const bool first = &candidate == &candidates.front();
       if (!first || candidate.row.status != Status::kTimed) continue;
-      candidate.row.load = SensorsUnderLoad(candidate.call, device_);
+      candidate.row.load = SensorsUnderLoad(candidate.call, report_.gpu->bus_id);
     }
   }
 
@@ -261,7 +253,6 @@ class DeviceRun {
 
   const Options& options_;
   const std::vector<DevicePeer> peers_;
-  int device_ = 0;
   EventStopwatch stopwatch_;
   std::optional<SmallSubject> small_;
   std::string broken_;  // the error after which the device is lost

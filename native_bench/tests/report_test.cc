@@ -197,6 +197,16 @@ TEST(Report, Float8IsMeasuredByItsOwnProductsWhereAGpuHasThem) {
   EXPECT_EQ(BestPeak(peaks, 1, DType::kBFloat16), 800'000);
 }
 
+TEST(Report, SaysWhyAGpuHasNoSensors) {
+  Report report = MakeDeviceReport();
+  std::ostringstream with, without;
+  PrintContext(with, report);
+  report.gpu->missing = "NVML was not found";
+  PrintContext(without, report);
+  EXPECT_THAT(with.str(), Not(HasSubstr("no sensors")));
+  EXPECT_THAT(without.str(), HasSubstr("no sensors: NVML was not found\n"));
+}
+
 TEST(Report, RowsOfAGpuTellColdTimesAndLoad) {
   const nlohmann::json json = ToJson(MakeDeviceReport());
   EXPECT_EQ(json.at("schema"), "heed-bench");

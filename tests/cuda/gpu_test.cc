@@ -8,6 +8,8 @@
 #include "device_gradient_case.h"
 #include "gpu_backend.h"
 #include "gtest/gtest.h"
+#include "src/cuda/device_pools.h"
+#include "src/cuda/runtime.h"
 #include "stored_buffer.h"
 
 namespace heed::testing {
@@ -127,6 +129,46 @@ class Prepared {
   AttentionOutputs outputs_;
 };
 
+// What one call alone gives.
+auto BitsAlone(AttentionCase& c, DType dtype) {
+  Prepared call(c, dtype);
+  call.Run(nullptr);
+  cuda::Check(nullptr);
+  return call.Fetch();
+}
+
+// What a pool has mapped.
+uint64_t Reserved(cudaMemPool_t pool) {
+  uint64_t bytes = 0;
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes), cudaSuccess);
+  return bytes;
+}
+
+TEST_P(OnGpu, ScratchStaysMappedOverAWaitUntilItIsReleased) {
+  AttentionCase c = Decoding();
+  int device = 0;
+  cudaMemPool_t of_all = nullptr;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetDefaultMemPool(&of_all, device), cudaSuccess);
+  const uint64_t before = Reserved(of_all);
+  BitsAlone(c, GetParam());
+  const uint64_t kept = Reserved(cuda::ScratchPool());
+  EXPECT_GT(kept, 0u);
+  EXPECT_LE(kept, cuda::kKeptScratchBytes);
+  EXPECT_EQ(Reserved(of_all), before);
+  cuda::ReleaseMemory();
+  EXPECT_EQ(Reserved(cuda::ScratchPool()), 0u);
+}
+
+TEST_P(OnGpu, CallsAfterAResetOfTheDeviceComputeTheSame) {
+  AttentionCase c = Decoding();
+  const auto expected = BitsAlone(c, GetParam());
+  ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_EQ(BitsAlone(c, GetParam()), expected);
+  cuda::ReleaseMemory();
+  EXPECT_EQ(BitsAlone(c, GetParam()), expected);
+}
+
 class Streams : public OnGpu {
  protected:
   cudaStream_t Make() {
@@ -137,12 +179,35 @@ class Streams : public OnGpu {
 };
 HEED_IN_EVERY_TYPE(Streams);
 
-// What one call alone gives.
-auto BitsAlone(AttentionCase& c, DType dtype) {
-  Prepared call(c, dtype);
-  call.Run(nullptr);
+// Between the runs calls beside the graph take scratch of their own.
+TEST_P(Streams, AGraphRunsAgainAndAgain) {
+  AttentionCase c = Decoding();
+  Prepared call(c, GetParam()), other(c, GetParam());
+  other.Run(nullptr);
   cuda::Check(nullptr);
-  return call.Fetch();
+  cudaStream_t stream = Make();
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  call.Run(stream);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  std::vector<decltype(call.Fetch())> runs;
+  for (int n = 0; n < 3; ++n) {
+    call.Clear();
+    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    other.Run(stream);
+    cuda::Check(stream);
+    runs.push_back(call.Fetch());
+  }
+  EXPECT_EQ(runs[1], runs[0]);
+  EXPECT_EQ(runs[2], runs[0]);
+  if (GetParam() == DType::kFloat32) {
+    EXPECT_EQ(runs[0], other.Fetch());
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
 }
 
 TEST_P(Streams, TwoThatDecodeAtOnceDoNotMeet) {

@@ -90,8 +90,8 @@ struct DeviceArrays {
 //          bfloat16 adds, on Hopper what kFloat8Products says.
 // Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
 //          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
-//          from the stream's pool the host arrays and, where keys are split, splits * batch *
-//          num_heads * q_len * (head_dim_v + 2) floats; the row kernel at most 256 MiB of scores
+//          scratch (ReleaseMemory()) for the host arrays and, where keys are split, splits * batch
+//          * num_heads * q_len * (head_dim_v + 2) floats; the row kernel at most 256 MiB of scores
 //          (never less than one row), and key_weight a projected copy of the keys. Patterns are
 //          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
 //          one of. More than 1 MB of arrays are copied, which waits for the stream.
@@ -155,8 +155,8 @@ void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOpti
 //          once for keys; above 128 columns 4 times, as keys and values take a pass each. A bias
 //          takes one more pass, 1 time, by one block for each tile of its own cells: the fewer
 //          cells, the fewer multiprocessors are at work. Tiles that masks hide are skipped.
-//          Allocates from the stream's pool the host arrays and batch * num_heads * q_len floats,
-//          twice as many for d_alibi_slopes; nothing grows with q_len * kv_len.
+//          Allocates scratch for the host arrays and batch * num_heads * q_len floats, twice as
+//          many for d_alibi_slopes; nothing grows with q_len * kv_len.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph.
 //          Deterministic: every number is summed by one block, in an order that shapes decide.
 // Source   Dao 2023 (FlashAttention-2, arXiv:2307.08691), with a pass for queries of its own in
@@ -303,6 +303,20 @@ bool IsHostInput(std::string_view name);
 // current device found in device memory since the last check, Error(kUnsupported) for an error of
 // CUDA itself.
 void Check(Stream stream);
+
+// Gives the scratch memory of the current device that no call holds back to the system.
+//
+// Every call takes its scratch from a pool of the library's own, in the order of its stream, and
+// gives it back to the pool in that order. After a wait up to 128 MiB stay mapped on each device,
+// so that the next call need not map memory again; what is above goes back to the system. The pool
+// of others (cudaMallocAsync(), torch) is left alone, but for captured calls: memory of a graph is
+// the graph's (cudaDeviceGraphMemTrim()).
+//
+// Errors   kUnsupported without a GPU of compute capability 8.0. A GPU or driver without memory
+//          pools refuses every call that needs scratch, as kUnsupported.
+// Cost     does not wait: scratch of calls that the host has not waited for (Check()) stays.
+// Threads  any.
+void ReleaseMemory();
 
 }  // namespace heed::cuda
 

@@ -1,4 +1,4 @@
-// heed::cuda::Attention: memory of the stream's pool, and the launches of a call.
+// heed::cuda::Attention: scratch memory, and the launches of a call.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// heed::cuda::AttentionBackward: scratch of the stream's pool, and the launches of a call.
+// heed::cuda::AttentionBackward: scratch memory, and the launches of a call.
 #include "heed/cuda.h"
 #include "src/cuda/block.h"
 #include "src/cuda/gradient_launch.h"

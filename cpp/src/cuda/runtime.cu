@@ -1,5 +1,8 @@
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "src/cuda/device_pools.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/stream_slots.h"
 #include "src/message.h"
@@ -17,6 +20,51 @@ constexpr const char* kNeeded =
 
 std::string VersionText(int version) {
   return Join("{}.{}", {version / 1000, version % 1000 / 10});
+}
+
+int CurrentDeviceNumber() {
+  int device = 0;
+  ThrowOnError(cudaGetDevice(&device), "asking for the current device");
+  return device;
+}
+
+// Neither the map nor its pools are ever destroyed: a call may come from a destructor that runs as
+// the program ends, and the driver, which then takes all memory back, may be gone before it.
+DevicePools<cudaMemPool_t>& ScratchPools() {
+  static auto& pools = *new DevicePools<cudaMemPool_t>;
+  return pools;
+}
+
+cudaError_t MakePool(int device, cudaMemPool_t& pool) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  const cudaError_t error = cudaMemPoolCreate(&pool, &properties);
+  if (error != cudaSuccess) return error;
+  uint64_t kept = kKeptScratchBytes;
+  const cudaError_t refused =
+      cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+  if (refused != cudaSuccess) cudaMemPoolDestroy(pool);
+  return refused;
+}
+
+cudaMemPool_t NewPool(int device) {
+  // Another stream may be captured in a mode that forbids what makes memory ("unsafe" calls).
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ThrowOnError(cudaThreadExchangeStreamCaptureMode(&mode), "asking to make a pool of memory");
+  cudaMemPool_t pool = nullptr;
+  const cudaError_t error = MakePool(device, pool);
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  if (error == cudaErrorNotSupported) {
+    cudaGetLastError();
+    Fail(ErrorCode::kUnsupported,
+         "device {} or its driver has no memory pools (cudaDevAttrMemoryPoolsSupported is 0), from "
+         "which heed::cuda takes scratch memory",
+         {device});
+  }
+  ThrowOnError(error, "making a pool of scratch memory");
+  return pool;
 }
 
 }  // namespace
@@ -69,10 +117,27 @@ Fault* DeviceFault() {
   return static_cast<Fault*>(address);
 }
 
+cudaMemPool_t ScratchPool() {
+  const int device = CurrentDeviceNumber();
+  return ScratchPools().Of(device, [&] { return NewPool(device); });
+}
+
+void ReleaseMemory() {
+  CurrentDevice();
+  const std::optional<cudaMemPool_t> pool = ScratchPools().Find(CurrentDeviceNumber());
+  if (pool.has_value()) {
+    ThrowOnError(cudaMemPoolTrimTo(*pool, 0), "giving scratch memory back");
+  }
+}
+
 DeviceMemory::DeviceMemory(size_t bytes, Stream stream) : stream_(stream) {
   if (bytes == 0) return;
   void* data = nullptr;
-  ThrowOnError(cudaMallocAsync(&data, bytes, stream), "allocating scratch memory");
+  // No pool keeps the memory of a graph.
+  const cudaError_t error = IsCaptured(stream)
+                                ? cudaMallocAsync(&data, bytes, stream)
+                                : cudaMallocFromPoolAsync(&data, bytes, ScratchPool(), stream);
+  ThrowOnError(error, "allocating scratch memory");
   data_ = static_cast<char*>(data);
 }
 

@@ -1,5 +1,5 @@
-// The CUDA runtime as the library uses it: errors as heed::Error, memory of a stream's pool, what
-// the current device is. Only in builds with CUDA.
+// The CUDA runtime as the library uses it: errors as heed::Error, scratch memory, what the
+// current device is. Only in builds with CUDA.
 #ifndef HEED_SRC_CUDA_RUNTIME_H_
 #define HEED_SRC_CUDA_RUNTIME_H_
 
@@ -37,7 +37,16 @@ bool IsCaptured(Stream stream);
 // them.
 uint32_t* CountersOf(Stream stream, int64_t count);
 
-// Memory in the stream's order: allocated and freed as kernels are, so that nothing waits.
+// Where scratch of the current device comes from: a pool of the library's own, made at the first
+// need. The pool from which others allocate, and what that keeps, stay as they are.
+//
+// It outlives cudaDeviceReset(): memory of pools is that of the device, not of a context
+// (cuCtxDestroy: "not associated with any CUDA context"), and is not given back by a reset
+// (cudaDeviceReset: "will not destroy memory allocations by [...] cudaMallocFromPoolAsync()").
+cudaMemPool_t ScratchPool();
+
+// Memory in the stream's order: allocated and freed as kernels are, so that nothing waits. A
+// captured stream makes nodes of both, whose memory belongs to the graph.
 class DeviceMemory {
  public:
   DeviceMemory(size_t bytes, Stream stream);

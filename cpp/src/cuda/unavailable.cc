@@ -104,4 +104,6 @@ void Run(const Request& request, std::span<const NamedTensor> outputs, Stream /*
 
 void Check(Stream /*stream*/) { Refuse(); }
 
+void ReleaseMemory() { Refuse(); }
+
 }  // namespace heed::cuda

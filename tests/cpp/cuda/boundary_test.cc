@@ -180,6 +180,7 @@ TEST(DeviceAvailability, SaysWhatIsMissing) {
                                call.outputs, nullptr),
                Error);
   EXPECT_THROW(cuda::Check(nullptr), Error);
+  EXPECT_THROW(cuda::ReleaseMemory(), Error);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Which calls take gated chunks, and how they fill a GPU.
 #include "gated_case.h"
 #include "host_block.h"
+#include "src/cuda/device_pools.h"
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_tokens.h"
 
@@ -69,6 +70,21 @@ TEST(DeviceGatedChunkPlan, SpansFillTheGpuWhereTheyPay) {
   c.heads = c.kv_heads = 32;
   EXPECT_EQ(SpansOf(c), 1);
   EXPECT_EQ(cuda::NumSumBlocks(PlanOf(c).Params(0, nullptr, nullptr)), 0);
+}
+
+TEST(DeviceGatedChunkPlan, ScratchStaysMappedFromCallToCall) {
+  GatedCall c;
+  c.batch = 4, c.heads = c.kv_heads = 32, c.len = 512, c.dim = c.dim_v = 128;
+  c.chunks.processors = 132;
+  c.chunks.prepared_bytes = cuda::kMaxPreparedBytes;
+  c.erase_key = c.erase_rate = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
+  for (GatedRule rule : {kKimiDelta, kRwkv7}) {
+    rule.betas = false, rule.decay = GatedDecay::kNone;
+    c.rule = rule;
+    const int64_t bytes = PlanOf(c).scratch_bytes();
+    EXPECT_GT(bytes, cuda::kMaxPreparedBytes / 2);
+    EXPECT_LE(bytes, static_cast<int64_t>(cuda::kKeptScratchBytes));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -10,6 +11,10 @@
 #include "memory.h"
 #include "streams.h"
 #include "tensor_maps.h"
+
+struct CUmemPoolHandle_st {
+  size_t reserved = 0;  // all that was ever taken, until it is given back
+};
 
 using namespace heed::interpreter;
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -91,6 +96,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       return Note(cudaErrorInvalidValue);
   }
 }
+// What is allocated stays, as memory of pools does.
+cudaError_t cudaDeviceReset() { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(RuntimeMutex());
   return Note(AnyIsCaptured() ? cudaErrorStreamCaptureUnsupported : Device::Get().TakeError());
@@ -113,6 +120,38 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
   const Lock lock(RuntimeMutex());
   *pointer = bytes == 0 ? nullptr : Allocate(bytes);
   return cudaSuccess;
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  *pool = new CUmemPoolHandle_st;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const Lock lock(RuntimeMutex());
+  if (attribute != cudaMemPoolAttrReservedMemCurrent) return Note(cudaErrorInvalidValue);
+  *static_cast<uint64_t*>(value) = pool->reserved;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
+  const Lock lock(RuntimeMutex());
+  pool->reserved = std::min(pool->reserved, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  static CUmemPoolHandle_st of_all;
+  *pool = &of_all;
+  return cudaSuccess;
+}
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
+  const Lock lock(RuntimeMutex());
+  if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);  // heed never does
+  pool->reserved += bytes;
+  return cudaMallocAsync(pointer, bytes, stream);
 }
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   const Lock lock(RuntimeMutex());
