@@ -2,7 +2,7 @@
 // same names in heed, device pointers and a stream. Every other mechanism by its name.
 //
 // In a build without -DHEED_CUDA=ON these functions exist and say what is missing. docs/cuda.md
-// lists what has been compiled, run and measured: nothing here has run on a GPU yet.
+// lists what has been compiled, run and measured.
 #ifndef HEED_CUDA_H_
 #define HEED_CUDA_H_
 
