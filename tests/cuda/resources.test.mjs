@@ -27,6 +27,9 @@ const sources = ["cpp/src/cuda", "native_bench/cuda"].flatMap((folder) =>
 const plainKernels =
   /^(AttentionRows|RecurrentKernel|LevelKernel|StepBlocks (Rotate|PositionCode)$)/;
 
+/** Beside 256 columns of sums in float32 some five places have no register, for a few loads a tile. */
+const spillsFew = /^FloatProducts, 256 columns/;
+
 /** A program of the CUDA toolkit: the one on the PATH, or where the toolkit installs itself. */
 function findProgram(name) {
   for (const program of [name, `/usr/local/cuda/bin/${name}`]) {
@@ -61,8 +64,11 @@ function readableName(mangled) {
     const sums = ["both", "keys", "values"][mangled.match(/KeySumsE(\d)/)?.[1]];
     return `${gradient[1]}GradientKernel, ${gradient[2]} columns, tiles of ${gradient[3]}${sums ? `, ${sums}` : ""}`;
   }
-  const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)/);
-  if (products) return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys`;
+  const products = mangled.match(/(Mma|Float)Products.*?Li(\d+)ELi(\d+)(ELb1)?/);
+  if (products) {
+    const rows = products[4] ? ", few rows" : "";
+    return `${products[1]}Products, ${products[2]} columns, ${products[3]} keys${rows}`;
+  }
   const hopper = hopperColumns(mangled);
   if (hopper) {
     const type = isFloat8(mangled) ? ", float8" : "";
@@ -251,7 +257,10 @@ for (const arch of ["sm_80", "sm_90a"]) {
       t.after(() => rmSync(folder, { recursive: true }));
       const cubin = join(folder, `${file}.${arch}.cubin`);
       const kernels = await compile(nvcc, path, arch, cubin);
-      if (file.startsWith("attention_")) assert.equal(kernels.length, 3, "one kernel a width");
+      if (file.startsWith("attention_")) {
+        // One a width; of 16 bits two more, in which warps share the keys of few rows.
+        assert.equal(kernels.length, file.includes("float32") ? 3 : 5, "kernels");
+      }
       for (const { name, frameBytes, spilledBytes, registers } of kernels) {
         t.diagnostic(
           `${name}: ${registers} registers, frame ${frameBytes} bytes, spilled ${spilledBytes}`,
@@ -261,6 +270,10 @@ for (const arch of ["sm_80", "sm_90a"]) {
           assert.ok(spilledBytes <= 16 && frameBytes <= 8, `${name} on ${arch} spills more`);
         }
         if (plainKernels.test(name)) continue;
+        if (spillsFew.test(name)) {
+          assert.ok(spilledBytes <= 80 && frameBytes <= 24, `${name} on ${arch} spills more`);
+          continue;
+        }
         assert.equal(spilledBytes, 0, `${name} on ${arch} spills ${spilledBytes} bytes`);
         assert.equal(frameBytes, 0, `${name} on ${arch} has a frame of ${frameBytes} bytes`);
       }

@@ -17,11 +17,13 @@ namespace heed::cuda {
 
 // Blocks that a multiprocessor should have room for. Where the loop over tiles leaves registers for
 // three, the merge behind it must not take them; ptxas told nothing (0) may give it all there are,
-// or spill a few to fit one block more (CUDA C++ Programming Guide, Launch Bounds).
+// or spill to fit one block more (CUDA C++ Programming Guide, Launch Bounds), which those of few
+// rows did.
 template <class Products>
 constexpr int LeastBlocks() {
   constexpr bool kIsFloat = std::is_same_v<typename Products::Element, float>;
-  return kIsFloat || kResidentOf<Products> == 3 ? kResidentOf<Products> : 0;
+  constexpr bool kIsTold = kIsFloat || Products::kByKeys || kResidentOf<Products> == 3;
+  return kIsTold ? kResidentOf<Products> : 0;
 }
 
 template <class Products>

@@ -21,12 +21,15 @@ HEED_DEVICE int QueryOfRow(const AttentionParams& p, int64_t row) {
   return static_cast<int>(row / p.group);
 }
 
+// A grid has less than 2^31 blocks (GridOf()), so they are counted in 32 bits, whose division is a
+// quarter as long.
+
 // Later rows first: in causal attention they see more keys, and what runs last should be short.
 HEED_DEVICE BlockPlace PlaceOf(int64_t index, int64_t row_blocks, int64_t units, int32_t splits) {
-  const int64_t unit = index % units;
-  const int64_t rest = index / units;
-  return {row_blocks - 1 - rest / splits, static_cast<int32_t>(rest % splits),
-          static_cast<int32_t>(unit)};
+  const uint32_t block = static_cast<uint32_t>(index), count = static_cast<uint32_t>(units);
+  const uint32_t rest = block / count, parts = static_cast<uint32_t>(splits);
+  return {row_blocks - 1 - rest / parts, static_cast<int32_t>(rest % parts),
+          static_cast<int32_t>(block % count)};
 }
 
 // The splits of a unit: part `first` of all parts and its followers.
@@ -55,12 +58,13 @@ HEED_DEVICE int32_t EntryOfPart(const AttentionParams& p, int64_t part) {
 // The same order where entries have splits of their own.
 HEED_DEVICE BlockPlace PlaceOfBlock(const AttentionParams& p, int64_t index) {
   if (p.split_starts == nullptr) return PlaceOf(index, p.row_blocks, p.units, p.splits);
-  const int64_t parts = static_cast<int64_t>(p.split_starts[p.batch]) * p.num_kv_heads;
-  const int64_t part = index % parts;
+  const uint32_t block = static_cast<uint32_t>(index);
+  const uint32_t parts = static_cast<uint32_t>(p.split_starts[p.batch] * p.num_kv_heads);
+  const int32_t part = static_cast<int32_t>(block % parts);
   const int32_t entry = EntryOfPart(p, part);
-  const int64_t within = part - static_cast<int64_t>(p.split_starts[entry]) * p.num_kv_heads;
-  return {p.row_blocks - 1 - index / parts, static_cast<int32_t>(within / p.num_kv_heads),
-          entry * p.num_kv_heads + static_cast<int32_t>(within % p.num_kv_heads)};
+  const int32_t within = part - p.split_starts[entry] * p.num_kv_heads;
+  return {p.row_blocks - 1 - block / parts, within / p.num_kv_heads,
+          entry * p.num_kv_heads + within % p.num_kv_heads};
 }
 
 // Tiles [begin, end).
@@ -69,14 +73,19 @@ struct TileSpan {
   int32_t end;
 };
 
-// Part `split` of the tiles that meet keys [begin, end).
+// Part `split` of the tiles that meet keys [begin, end), of less than 2^15 parts.
 HEED_DEVICE TileSpan TilesOf(int32_t begin, int32_t end, int32_t tile_keys, int32_t split,
                              int32_t splits) {
   if (begin >= end) return {0, 0};
-  const int64_t first = begin / tile_keys;
-  const int64_t count = (end - 1) / tile_keys + 1 - first;
-  return {static_cast<int32_t>(first + split * count / splits),
-          static_cast<int32_t>(first + (split + 1) * count / splits)};
+  const int32_t first = begin / tile_keys;
+  const uint32_t count = static_cast<uint32_t>((end - 1) / tile_keys + 1 - first);
+  const uint32_t parts = static_cast<uint32_t>(splits);
+  const uint32_t each = count / parts, left = count % parts;
+  // floor(part * count / parts), without a product beyond 32 bits.
+  const auto behind = [&](uint32_t part) {
+    return first + static_cast<int32_t>(part * each + part * left / parts);
+  };
+  return {behind(static_cast<uint32_t>(split)), behind(static_cast<uint32_t>(split) + 1)};
 }
 
 }  // namespace heed::cuda
