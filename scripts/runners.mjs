@@ -12,6 +12,7 @@ import {
   readNodeTest,
   readPlaywright,
   readVitest,
+  slowestOfPlaywright,
 } from "./tally.mjs";
 import { root } from "./toolchain.mjs";
 
@@ -30,8 +31,8 @@ export class Tally {
   }
 
   // `report` is the file that the runner writes, read by `read`; without one, `read` gets its output.
-  // `reports` is a folder of more of them, which `read` knows.
-  async run({ name, command, args, env, report, reports, read, summary }) {
+  // `reports` is a folder of more of them, which `read` knows. `slowest` says which tests took longest.
+  async run({ name, command, args, env, report, reports, read, summary, slowest }) {
     mkdirSync(results, { recursive: true });
     for (const stale of [report, reports].filter(Boolean)) {
       rmSync(stale, { recursive: true, force: true });
@@ -51,6 +52,9 @@ export class Tally {
     if (reports) this.summaries.push(`${name}: ${lineOf(counts)}`);
     for (const line of plain(output).split("\n")) {
       if (summary.test(line)) this.summaries.push(`${name}: ${line.trim()}`);
+    }
+    if (slowest && existsSync(report)) {
+      this.summaries.push(...slowest(report).map((line) => `${name}: ${line}`));
     }
     if (failure) throw failure;
   }
@@ -130,6 +134,7 @@ export function playwright(tools, extra = {}) {
     env: { ...tools.env, PLAYWRIGHT_JSON_OUTPUT_FILE: report, ...extra },
     report,
     read: readPlaywright,
+    slowest: slowestOfPlaywright,
     summary: /^\s*\d+ (passed|failed|skipped|flaky|did not run)/,
   };
 }

@@ -1,8 +1,15 @@
 // A run is a list of named steps: heading and elapsed time for each, the first failure ends it.
 const began = performance.now();
+const times = [];
 
 function seconds(since) {
   return `${((performance.now() - since) / 1000).toFixed(1)} s`;
+}
+
+// One line a step that has begun, and one of all.
+export function stepTimes() {
+  const lines = [...times, [seconds(began), "in all"]];
+  return lines.map(([time, title]) => `${time.padStart(9)}  ${title}`);
 }
 
 export async function step(title, work) {
@@ -15,6 +22,8 @@ export async function step(title, work) {
   } catch (error) {
     console.log(`=== ${title}: FAILED after ${seconds(start)}`);
     throw error;
+  } finally {
+    times.push([seconds(start), title]);
   }
 }
 

@@ -68,6 +68,17 @@ export function readPlaywright(file) {
   };
 }
 
+// The tests of that report that took longest, a line each; a retry counts.
+export function slowestOfPlaywright(file, count = 5) {
+  const specsOf = ({ suites = [], specs = [] }) => [...specs, ...suites.flatMap(specsOf)];
+  const timed = specsOf(JSON.parse(readFileSync(file, "utf8"))).map(({ file, title, tests }) => {
+    const results = tests.flatMap((test) => test.results);
+    return [results.reduce((sum, { duration }) => sum + duration, 0), `${file}: ${title}`];
+  });
+  const slowest = timed.toSorted(([a], [b]) => b - a).slice(0, count);
+  return slowest.map(([duration, name]) => `slow, ${(duration / 1000).toFixed(1)} s: ${name}`);
+}
+
 // node --test, any of its text reporters.
 export function readNodeTest(output) {
   const count = (name) => Number(new RegExp(`^\\S+ ${name} (\\d+)$`, "m").exec(output)?.[1] ?? 0);

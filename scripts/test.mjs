@@ -8,7 +8,7 @@ import { checkConsumer } from "./consumer.mjs";
 import { which } from "./process.mjs";
 import { ctest, engines, interpreter, nodeTest, playwright, Tally, vitest } from "./runners.mjs";
 import { setup } from "./setup.mjs";
-import { step } from "./steps.mjs";
+import { step, stepTimes } from "./steps.mjs";
 import { lineOf } from "./tally.mjs";
 import { toolchain } from "./toolchain.mjs";
 import { treeTests } from "./tree_tests.mjs";
@@ -71,6 +71,7 @@ try {
   failure = error;
 }
 
+console.log(`\n${stepTimes().join("\n")}`);
 console.log(`\n${tally.summaries.join("\n")}`);
 const { total } = tally;
 if (failure) {

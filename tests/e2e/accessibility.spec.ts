@@ -1,7 +1,8 @@
 // The first page: its table as axe sees it, the theme, the order on a phone. What every page must hold
 // is in every_page.spec.ts.
-import { expectNothingSerious } from "./axe.js";
-import { DemoPage, expect, test } from "./page.js";
+import { expectNothingSerious, OF_COLOUR } from "./axe.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect } from "./page.js";
 
 const SIZES = {
   wide: { width: 1280, height: 860 },
@@ -9,18 +10,21 @@ const SIZES = {
 } as const;
 
 for (const [size, viewport] of Object.entries(SIZES)) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    test(`axe finds nothing serious: ${size}, ${colorScheme}`, async ({ page }) => {
-      await page.setViewportSize(viewport);
-      await page.emulateMedia({ colorScheme });
-      const demo = new DemoPage(page);
-      await demo.open("past=1&pin=3,2");
-      for (const asTable of [false, true]) {
-        if (asTable) await page.getByLabel("Show as table").check();
-        await expectNothingSerious(page, asTable ? "as a table" : "as a picture");
-      }
-    });
-  }
+  test(`axe finds nothing serious, as a picture or a table, in both themes: ${size}`, async ({
+    page,
+  }) => {
+    await page.setViewportSize(viewport);
+    const demo = new DemoPage(page);
+    await demo.open("past=1&pin=3,2");
+    for (const form of ["picture", "table"]) {
+      if (form === "table") await page.getByLabel("Show as table").check();
+      await page.emulateMedia({ colorScheme: "light" });
+      await expectNothingSerious(page, `${form}, light`);
+      // In the second theme only the rules of colour have something new to say.
+      await page.emulateMedia({ colorScheme: "dark" });
+      await expectNothingSerious(page, `${form}, dark`, { rules: OF_COLOUR });
+    }
+  });
 }
 
 test("the theme follows the system, and the switch overrules it", async ({ page }) => {
@@ -42,17 +46,10 @@ test("the theme follows the system, and the switch overrules it", async ({ page 
   await expect.poll(background).toBe(light);
 });
 
-test("on a phone long words do not make the page scroll sideways", async ({ browser }) => {
-  const context = await browser.newContext({
-    viewport: SIZES.phone,
-    hasTouch: true,
-    isMobile: true,
-  });
-  const page = await context.newPage();
+test("on a phone long words do not make the page scroll sideways", async ({ phone: page }) => {
   const demo = new DemoPage(page);
   await demo.open("text=a+sentence+with+some+extraordinarily+long+words&past=1");
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-  await context.close();
 });
 
 test("on a phone the figure comes before its controls, and both before the text", async ({

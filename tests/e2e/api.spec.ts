@@ -1,7 +1,8 @@
 // The API reference, which lies beside the site: under the same policy, with its search.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 test("the API reference is found, linked and searched under the strict policy", async ({
   page,

@@ -1,7 +1,8 @@
 // Two more ways to draw what the maps show: arcs between words, and a score dimension by dimension.
 import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
-import { DemoPage, expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect, test as inOwnTab, prepare } from "./page.js";
 import { openSettled } from "./pages.js";
 
 async function savedSvg(page: Page): Promise<string> {
@@ -12,38 +13,39 @@ async function savedSvg(page: Page): Promise<string> {
 
 const arcsIn = (svg: string): number => svg.match(/<polyline\b/g)?.length ?? 0;
 
-test("arcs: kept in the link, in the file, and moved through by keyboard", async ({
-  page,
-  context,
-}) => {
-  const demo = new DemoPage(page);
-  await demo.open("text=one+two+three+two&past=1");
-  expect(arcsIn(await savedSvg(page))).toBe(0);
-  await page.getByLabel("Show as arcs").check();
-  await expect.poll(() => page.url()).toContain("as=arcs");
-  // Of six pairs of a word with an earlier one each may have an arc; the two "two" look at each other.
-  const arcs = arcsIn(await savedSvg(page));
-  expect(arcs).toBeGreaterThan(0);
-  expect(arcs).toBeLessThanOrEqual(6);
+inOwnTab(
+  "arcs: kept in the link, in the file, and moved through by keyboard",
+  async ({ page, context }) => {
+    const demo = new DemoPage(page);
+    await demo.open("text=one+two+three+two&past=1");
+    expect(arcsIn(await savedSvg(page))).toBe(0);
+    await page.getByLabel("Show as arcs").check();
+    await expect.poll(() => page.url()).toContain("as=arcs");
+    // Of six pairs of a word with an earlier one each may have an arc; the two "two" look at each other.
+    const arcs = arcsIn(await savedSvg(page));
+    expect(arcs).toBeGreaterThan(0);
+    expect(arcs).toBeLessThanOrEqual(6);
 
-  await demo.matrix.focus();
-  for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "Enter"]) {
-    await page.keyboard.press(key);
-  }
-  await expect(demo.readout).toContainText("two looks at two");
-  await expect.poll(() => page.url()).toContain("pin=");
-  const second = await context.newPage();
-  await second.goto(page.url());
-  await expect(second.getByLabel("Show as arcs")).toBeChecked();
-  await expect(second.getByTestId("readout")).toContainText("two looks at two");
-  await second.close();
+    await demo.matrix.focus();
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "Enter"]) {
+      await page.keyboard.press(key);
+    }
+    await expect(demo.readout).toContainText("two looks at two");
+    await expect.poll(() => page.url()).toContain("pin=");
+    const second = await context.newPage();
+    await prepare(second, false);
+    await second.goto(page.url());
+    await expect(second.getByLabel("Show as arcs")).toBeChecked();
+    await expect(second.getByTestId("readout")).toContainText("two looks at two");
+    await second.close();
 
-  await page.getByLabel("Show as table").check();
-  await expect(page.getByRole("table").first()).toBeVisible();
-  await page.getByLabel("Show as table").uncheck();
-  await demo.show("Scores");
-  await expect(page.getByLabel("Show as arcs")).toHaveCount(0);
-});
+    await page.getByLabel("Show as table").check();
+    await expect(page.getByRole("table").first()).toBeVisible();
+    await page.getByLabel("Show as table").uncheck();
+    await demo.show("Scores");
+    await expect(page.getByLabel("Show as arcs")).toHaveCount(0);
+  },
+);
 
 test("a point beside a word is that word and what it looks at most", async ({ page }) => {
   const demo = new DemoPage(page);

@@ -1,5 +1,6 @@
 // Every control of the sentence figure, by mouse and by key.
-import { DemoPage, expect, readExport, readTable, test } from "./page.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect, readExport, readTable } from "./page.js";
 
 const WORDS = "text=one+two+three+four+five";
 
@@ -123,11 +124,9 @@ test("cells are painted by dragging, and shown again by painting over them", asy
   }
 });
 
-const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-
-test("a token that is tapped says where it looks until it is tapped again", async ({ browser }) => {
-  const context = await browser.newContext(PHONE);
-  const page = await context.newPage();
+test("a token that is tapped says where it looks until it is tapped again", async ({
+  phone: page,
+}) => {
   const demo = new DemoPage(page);
   await demo.open(WORDS);
   const help = page.locator("#sentence-help");
@@ -142,12 +141,9 @@ test("a token that is tapped says where it looks until it is tapped again", asyn
   const box = await demo.box();
   await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height / 2);
   await expect(demo.readout).toContainText("pinned");
-  await context.close();
 });
 
-test("a finger paints too", async ({ browser }) => {
-  const context = await browser.newContext(PHONE);
-  const page = await context.newPage();
+test("a finger paints too", async ({ phone: page }) => {
   const demo = new DemoPage(page);
   await demo.open(WORDS);
   await demo.button("Paint cells").tap();
@@ -155,7 +151,6 @@ test("a finger paints too", async ({ browser }) => {
   await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height / 2);
   const { keep } = await readExport(page);
   expect(keep?.flat().filter((kept: number) => kept === 0)).toHaveLength(1);
-  await context.close();
 });
 
 test("paint can be cleared, and rules become paint", async ({ page }) => {

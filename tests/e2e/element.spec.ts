@@ -1,6 +1,7 @@
 // <attention-map> in a page that has nothing of this site but its one file, under a strict policy.
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:";
 const TOKENS = ["a", "rose", "is", "a"];

@@ -1,5 +1,6 @@
 // Parts of pages inside other pages, by their address alone; what was chosen in a figure is in it.
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, test as inOwnTab, leave } from "./page.js";
 
 test("a frame of the race has its request, its figure and a way to the whole page", async ({
   page,
@@ -30,7 +31,7 @@ test("an edge case and its variant are an address, alone in a frame", async ({ p
   );
   await expect(own.getByTestId("weights")).toContainText("0.5000");
   // What is not one of ours names nothing.
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./edge_cases.html?embed=1#window&variant=9");
   await expect(own.getByRole("button", { name: "lastN(2)" })).toHaveAttribute(
     "aria-pressed",
@@ -47,7 +48,7 @@ for (const part of ["peers", "growth", "mechanisms", "decode", "patterns"]) {
   });
 }
 
-test("the code to embed a case names the case", async ({ page, context }) => {
+inOwnTab("the code to embed a case names the case", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.goto("./edge_cases.html");
   const own = page.getByTestId("case-window");
@@ -61,7 +62,7 @@ test("what is chosen in a crafted figure is in its address", async ({ page }) =>
   await page.goto("./mechanisms/linear.html");
   await page.getByRole("button", { name: "ReLU" }).click();
   await expect(page).toHaveURL(/figure\.features=1/);
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto("./mechanisms/linear.html#v=1&figure.features=2");
   const group = page.getByTestId("crafted").getByRole("group", { name: "Features" });
   await expect(group.getByRole("button").nth(2)).toHaveAttribute("aria-pressed", "true");
@@ -96,39 +97,41 @@ test("the language model stands alone in a frame: a text, its heads, one of them
   await expect(page).toHaveURL(/embed=1#v=1&(?!.*arcs)/);
 });
 
-test("the code to embed the language model has its text and its arcs", async ({
-  page,
-  context,
-}) => {
-  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  await page.goto(`./model.html${MODEL_LINK}`);
-  await expect(page.getByLabel("Show as arcs")).toBeChecked({ timeout: 30_000 });
-  await page.getByRole("button", { name: "Copy embed" }).click();
-  const code = await page.evaluate(() => navigator.clipboard.readText());
-  expect(code).toContain("model.html?embed=1#v=1&amp;text=And+the+men+of+the+city&amp;head=3%2C2");
-  expect(code).toContain("&amp;arcs=1");
-});
+inOwnTab(
+  "the code to embed the language model has its text and its arcs",
+  async ({ page, context }) => {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.goto(`./model.html${MODEL_LINK}`);
+    await expect(page.getByLabel("Show as arcs")).toBeChecked({ timeout: 30_000 });
+    await page.getByRole("button", { name: "Copy embed" }).click();
+    const code = await page.evaluate(() => navigator.clipboard.readText());
+    expect(code).toContain(
+      "model.html?embed=1#v=1&amp;text=And+the+men+of+the+city&amp;head=3%2C2",
+    );
+    expect(code).toContain("&amp;arcs=1");
+  },
+);
 
-test("training stands alone in a frame: its task, what starts it, its curve and its heads", async ({
-  page,
-  context,
-}) => {
-  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  await page.goto("./training.html#task=sort&mechanism=sigmoid&seed=7");
-  await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
-  await page.getByRole("button", { name: "Copy embed" }).click();
-  const code = await page.evaluate(() => navigator.clipboard.readText());
-  const address = /src="([^"]+)"/.exec(code)?.[1]?.replaceAll("&amp;", "&") ?? "";
-  expect(address).toContain("training.html?embed=1#");
-  await page.goto(address);
-  await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
-  await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
-  await expect(page.getByRole("button", { name: "sigmoid" })).toHaveAttribute(
-    "aria-pressed",
-    "true",
-  );
-  await expect(page.getByRole("spinbutton")).toHaveValue("7");
-  await page.getByRole("button", { name: "One step" }).click();
-  await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");
-  await expect(page.getByRole("radiogroup").locator("canvas").first()).toBeVisible();
-});
+inOwnTab(
+  "training stands alone in a frame: its task, what starts it, its curve and its heads",
+  async ({ page, context }) => {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.goto("./training.html#task=sort&mechanism=sigmoid&seed=7");
+    await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
+    await page.getByRole("button", { name: "Copy embed" }).click();
+    const code = await page.evaluate(() => navigator.clipboard.readText());
+    const address = /src="([^"]+)"/.exec(code)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    expect(address).toContain("training.html?embed=1#");
+    await page.goto(address);
+    await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
+    await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+    await expect(page.getByRole("button", { name: "sigmoid" })).toHaveAttribute(
+      "aria-pressed",
+      "true",
+    );
+    await expect(page.getByRole("spinbutton")).toHaveValue("7");
+    await page.getByRole("button", { name: "One step" }).click();
+    await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");
+    await expect(page.getByRole("radiogroup").locator("canvas").first()).toBeVisible();
+  },
+);

@@ -1,5 +1,6 @@
 // What holds for every page: axe in both themes, both sizes and both languages; nothing is seen to
-// move; nothing scrolls sideways; every control is large enough to touch and reached by keyboard.
+// move; nothing scrolls sideways; every control is large enough to touch and reached by keyboard; what a
+// mechanism's page computes agrees with the reference.
 import { expectNothingSerious, OF_COLOUR } from "./axe.js";
 import { test } from "./one_page.js";
 import { expect, type Page } from "./page.js";
@@ -148,11 +149,24 @@ async function expectReachable(page: Page): Promise<void> {
   expect(found).toEqual({ unseen: [], missed: [] });
 }
 
+/** What a crafted page has computed agrees with the float64 reference, as the page itself says. */
+async function expectAgreement(page: Page, path: string): Promise<void> {
+  const crafted = page.getByTestId("crafted");
+  // The patterns are pictures of rules: they have no numbers to compare.
+  if (/longformer|bigbird|block_sparse|swin_window|neighborhood/.test(path)) {
+    await expect(crafted.getByTestId("readout")).toContainText(/pairs exist|exist\.$/);
+    return;
+  }
+  const figures = crafted.getByTestId(/^(agreement|kernel-error)$/);
+  await expect(figures, path).toHaveText(/^(0|\d\.\d\s×\s10⁻([⁶-⁹]|[⁰¹²³⁴-⁹]{2}))$/);
+}
+
 // Pages with a figure of their own have their German looked at in language.spec.ts.
 const GERMAN = EVERY_PAGE.filter((name) => !CRAFTED.includes(name)).map((name) => `de/${name}`);
 
 for (const path of [...EVERY_PAGE, ...GERMAN]) {
-  test(`${path}: axe, sizes, motion, shifts and keyboard`, async ({ page }) => {
+  const agrees = CRAFTED.includes(path) ? ", agreement" : "";
+  test(`${path}: axe, sizes, motion, shifts and keyboard${agrees}`, async ({ page }) => {
     test.slow(); // two sizes, two themes, some hundred controls
     for (const size of ["phone", "wide"] as const) {
       await page.setViewportSize(SIZES[size]);
@@ -170,6 +184,7 @@ for (const path of [...EVERY_PAGE, ...GERMAN]) {
         );
       }
     }
+    if (agrees) await expectAgreement(page, path);
     if (!path.startsWith("de/")) await expectReachable(page);
   });
 }

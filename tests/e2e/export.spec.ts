@@ -1,7 +1,8 @@
 // Exported files are valid and say what the page said.
 import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
-import { DemoPage, expect, readExport, test } from "./page.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect, readExport } from "./page.js";
 
 async function download(page: Page, button: string): Promise<{ name: string; bytes: Buffer }> {
   const event = page.waitForEvent("download");

@@ -2,11 +2,12 @@
 // stranger does no harm.
 import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const open = async (page: Page, id: string, fragment = "") => {
   // A new document: another fragment alone would be followed in the old one.
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(`./mechanisms/${id}.html${fragment}`);
   await expect(page.getByTestId("crafted")).toHaveAttribute("aria-busy", "false");
 };

@@ -1,7 +1,8 @@
 // Mechanism pages: every figure as a file, the whole state as a link, a figure alone in a frame.
 import { readFile } from "node:fs/promises";
 import type { Locator, Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, test as inOwnTab, leave } from "./page.js";
 
 async function saved(page: Page, place: Locator, kind: string): Promise<Buffer> {
   const download = page.waitForEvent("download");
@@ -29,7 +30,7 @@ test("head and pin are in the address, and a link restores them", async ({ page 
 
 test("a link of another version, or an endless one, changes nothing", async ({ page }) => {
   for (const fragment of ["#v=2&causal=true&head=2", `#v=1&head=2&pin=${"1".repeat(5000)}`]) {
-    await page.goto("about:blank");
+    await leave(page);
     await page.goto(`./mechanisms/luong_location.html${fragment}`);
     await expect(
       page.getByTestId("panel-luong_location").getByRole("heading", { name: "Weights, head 1" }),
@@ -112,7 +113,7 @@ test("?embed=1 shows the figure alone, in the state of its link", async ({ page 
   await expect(page.getByRole("heading", { level: 1 })).toHaveCount(0);
 });
 
-test("the code to embed is a frame with this state", async ({ page, context }) => {
+inOwnTab("the code to embed is a frame with this state", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const panel = await openPinned(page);
   await panel.getByRole("button", { name: "Copy embed" }).click();

@@ -8,7 +8,7 @@ import type { Locator, Page } from "@playwright/test";
 import { build } from "vite";
 import { readBenchmarks } from "../../web/vite/benchmarks.mjs";
 import { GPU, gpuReport } from "../scripts/gpu_report.mjs";
-import { expect, test } from "./page.js";
+import { expect, leave, test } from "./page.js";
 
 // One build for all.
 test.describe.configure({ mode: "default" });
@@ -123,7 +123,7 @@ test("all calls of a type lie under the roofline of the GPU, and the type is in 
     const cells = shown.find(([name]) => name === nameOf(row));
     expect(cells?.[5]).toBe(`${Math.round((100 * row.gflops) / ceiling)} %`);
   }
-  await page.goto("about:blank");
+  await leave(page);
   await open(page, `#mechanisms&v=1&run=${NAME}&dtype=float32`);
   await expect(section.getByRole("button", { name: "float32" })).toHaveAttribute(
     "aria-pressed",

@@ -1,10 +1,11 @@
 // The figures of gates, memories, sets and layers: what a visitor moves, and what is then read. Their numbers
 // are compared with plain loops in tests/js/.
 import type { Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, leave } from "./page.js";
 
 const open = async (page: Page, id: string, fragment = "") => {
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(`./mechanisms/${id}.html${fragment}`);
   await expect(page.getByTestId("crafted")).toHaveAttribute("aria-busy", "false");
   const crafted = page.getByTestId("crafted");

@@ -1,7 +1,8 @@
 // The state of the page lives in the URL fragment, and a link from a stranger does no harm.
-import { DemoPage, expect, readExport, test } from "./page.js";
+import { test } from "./one_page.js";
+import { DemoPage, expect, test as inOwnTab, leave, prepare, readExport } from "./page.js";
 
-test("every setting survives a round trip through the address", async ({ page, context }) => {
+inOwnTab("every setting survives a round trip through the address", async ({ page, context }) => {
   const demo = new DemoPage(page);
   await demo.open("text=a+link+keeps+it+all");
   await page.getByRole("radio", { name: "Near neighbours" }).check({ force: true });
@@ -20,6 +21,7 @@ test("every setting survives a round trip through the address", async ({ page, c
   await expect.poll(() => page.url()).toContain("view=scores");
 
   const second = await context.newPage();
+  await prepare(second, false);
   await second.goto(page.url());
   await expect(second.getByTestId("caption")).toContainText(/output \d/);
   expect(await readExport(second)).toEqual(before);
@@ -27,19 +29,20 @@ test("every setting survives a round trip through the address", async ({ page, c
   expect(before.keep).toBeDefined();
 });
 
-test("the default state has a bare address, and typing never fills the history", async ({
-  page,
-}) => {
-  const demo = new DemoPage(page);
-  await demo.open();
-  const start = await page.evaluate(() => history.length);
-  await demo.sentence.press("End");
-  await demo.sentence.pressSequentially(" And slept.");
-  await expect.poll(() => page.url()).toContain("#v=1&text=The+cat");
-  await demo.sentence.fill("The cat sat on the mat because the cat was tired.");
-  await expect.poll(() => page.url()).not.toContain("#");
-  expect(await page.evaluate(() => history.length)).toBe(start);
-});
+inOwnTab(
+  "the default state has a bare address, and typing never fills the history",
+  async ({ page }) => {
+    const demo = new DemoPage(page);
+    await demo.open();
+    const start = await page.evaluate(() => history.length);
+    await demo.sentence.press("End");
+    await demo.sentence.pressSequentially(" And slept.");
+    await expect.poll(() => page.url()).toContain("#v=1&text=The+cat");
+    await demo.sentence.fill("The cat sat on the mat because the cat was tired.");
+    await expect.poll(() => page.url()).not.toContain("#");
+    expect(await page.evaluate(() => history.length)).toBe(start);
+  },
+);
 
 test("a new fragment in the same tab is followed", async ({ page }) => {
   const demo = new DemoPage(page);
@@ -75,7 +78,7 @@ test("markup in a link stays text", async ({ page }) => {
 test("another format and an endless link are explained", async ({ page }) => {
   await page.goto("./#v=9&text=later");
   await expect(page.getByText("This link has format 9; this page reads format 1.")).toBeVisible();
-  await page.goto("about:blank");
+  await leave(page);
   await page.goto(`./#v=1&text=${"x".repeat(5000)}`);
   await expect(page.getByText("This link is too long to be one of ours.")).toBeVisible();
 });
@@ -93,7 +96,7 @@ for (const [name, title] of [
   });
 }
 
-test("copy link works without a secure context's clipboard", async ({ page, context }) => {
+inOwnTab("copy link works without a secure context's clipboard", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.addInitScript(() => {
     const { clipboard } = navigator;
@@ -109,7 +112,7 @@ test("copy link works without a secure context's clipboard", async ({ page, cont
   expect(await page.evaluate(read)).toBe(page.url());
 });
 
-test("copy link puts the address on the clipboard", async ({ page, context }) => {
+inOwnTab("copy link puts the address on the clipboard", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const demo = new DemoPage(page);
   await demo.open("text=to+share&past=1");

@@ -1,7 +1,8 @@
 // The map of 100 000 x 100 000 weights: moved, looked at closer, read out, as a table; the page stays
 // free, and what is out of sight is not computed any more.
 import type { Locator, Page } from "@playwright/test";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect, test as inOwnTab } from "./page.js";
 
 interface Map {
   long: Locator;
@@ -29,36 +30,39 @@ const colours = (map: Locator) =>
       return new Set(new Uint32Array(pixels?.buffer ?? new ArrayBuffer(0))).size;
     });
 
-test("100 000 tokens: seen as a whole, then closer, down to single weights", async ({ page }) => {
-  test.slow();
-  await page.addInitScript(() => {
-    const tasks: number[] = [];
-    Object.assign(window, { tasks });
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) tasks.push(entry.duration);
-    }).observe({ type: "longtask" });
-  });
-  const { long, map, meaning, readout } = await openMap(page, /100.000 tokens/);
-  await expect(meaning).toContainText(/mean of the 256 × 256 weights .* estimated from 8 × 8/);
-  expect(await colours(map)).toBeGreaterThan(100);
-  await page.evaluate(() => {
-    (window as unknown as { tasks: number[] }).tasks.length = 0;
-  });
+inOwnTab(
+  "100 000 tokens: seen as a whole, then closer, down to single weights",
+  async ({ page }) => {
+    inOwnTab.slow();
+    await page.addInitScript(() => {
+      const tasks: number[] = [];
+      Object.assign(window, { tasks });
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) tasks.push(entry.duration);
+      }).observe({ type: "longtask" });
+    });
+    const { long, map, meaning, readout } = await openMap(page, /100.000 tokens/);
+    await expect(meaning).toContainText(/mean of the 256 × 256 weights .* estimated from 8 × 8/);
+    expect(await colours(map)).toBeGreaterThan(100);
+    await page.evaluate(() => {
+      (window as unknown as { tasks: number[] }).tasks.length = 0;
+    });
 
-  await map.click({ position: { x: 80, y: 300 } });
-  await expect(readout).toContainText(/^Query 5\d.\d{3}, key \d+: weight [\d.]+\s×\s10/);
-  await expect(long).toContainText("weights sum to 1.000");
-  for (let step = 0; step < 8; step++) await page.keyboard.press("+");
-  await expect(meaning).toContainText("A pixel is a weight");
-  await expect(readout).toContainText(/^Query 5\d.\d{3}, key \d+: weight [\d.]+\s×\s10/);
-  const tasks = await page.evaluate(() => (window as unknown as { tasks: number[] }).tasks);
-  // The page's own work for a tile is a few milliseconds; the margin is for a loaded machine.
-  expect(Math.max(0, ...tasks)).toBeLessThan(300);
-  await page.keyboard.press("0");
-  await expect(meaning).toContainText("256 × 256");
-  await page.keyboard.press("Escape");
-  await expect(readout).toContainText("only what is in sight is computed");
-});
+    await map.click({ position: { x: 80, y: 300 } });
+    await expect(readout).toContainText(/^Query 5\d.\d{3}, key \d+: weight [\d.]+\s×\s10/);
+    await expect(long).toContainText("weights sum to 1.000");
+    for (let step = 0; step < 8; step++) await page.keyboard.press("+");
+    await expect(meaning).toContainText("A pixel is a weight");
+    await expect(readout).toContainText(/^Query 5\d.\d{3}, key \d+: weight [\d.]+\s×\s10/);
+    const tasks = await page.evaluate(() => (window as unknown as { tasks: number[] }).tasks);
+    // The page's own work for a tile is a few milliseconds; the margin is for a loaded machine.
+    expect(Math.max(0, ...tasks)).toBeLessThan(300);
+    await page.keyboard.press("0");
+    await expect(meaning).toContainText("256 × 256");
+    await page.keyboard.press("Escape");
+    await expect(readout).toContainText("only what is in sight is computed");
+  },
+);
 
 test("a drag moves the map, the wheel looks closer once it is chosen, and the page scrolls before", async ({
   page,
@@ -113,19 +117,13 @@ test("the table is of what is in sight, and a place is reached by its numbers", 
   await expect(long.locator(".inspector .focus")).toContainText("key 12");
 });
 
-test("two fingers look closer", async ({ browser }) => {
-  const context = await browser.newContext({
-    viewport: { width: 390, height: 844 },
-    hasTouch: true,
-    isMobile: true,
-  });
-  const page = await context.newPage();
+test("two fingers look closer", async ({ phone: page }) => {
   const { map, meaning } = await openMap(page, /4096 tokens/);
   await expect(meaning).toContainText("all of them");
   await map.scrollIntoViewIfNeeded();
   const box = await map.boundingBox();
   if (!box) throw new Error("no map");
-  const session = await context.newCDPSession(page);
+  const session = await page.context().newCDPSession(page);
   const fingers = (apart: number) =>
     [-1, 1].map((sign, id) => ({ id, x: box.x + 180 + sign * apart, y: box.y + 200 }));
   const touch = (type: "touchStart" | "touchMove" | "touchEnd", apart: number) =>
@@ -137,7 +135,6 @@ test("two fingers look closer", async ({ browser }) => {
   for (const apart of [40, 80, 120, 160]) await touch("touchMove", apart);
   await touch("touchEnd", 0);
   await expect(meaning).toContainText(/2 × 2 weights|A pixel is a weight/);
-  await context.close();
 });
 
 test("what computes it is said in German on a German page", async ({ page }) => {

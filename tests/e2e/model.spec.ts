@@ -1,7 +1,8 @@
 // The language model of the site: what it expects, what its heads look at and matter, what it writes.
 import type { Page } from "@playwright/test";
 import facts from "../../web/language_model/facts.json" with { type: "json" };
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const status = (page: Page) => page.getByTestId("model-status");
 const passage = (page: Page) => page.getByTestId("passage-loss");

@@ -1,7 +1,8 @@
 // The model's page: its state in its link, another model while one is loading, and what is stopped or stale.
 import type { Page } from "@playwright/test";
 import { float32, gpt2Numbers, type Sizes, safetensors, tensorsOf } from "../js/model_files.js";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const status = (page: Page) => page.getByTestId("model-status");
 const passage = (page: Page) => page.getByTestId("passage-loss");

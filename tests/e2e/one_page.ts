@@ -5,6 +5,9 @@ import type { Page } from "@playwright/test";
 import { test as base, leave, prepare } from "./page.js";
 
 let shared: Page | null = null;
+let uses = 0;
+/** Then the next tab: what pages have left stays in the process of the old one, 20 MB a page. */
+const MOST_USES = 40;
 
 async function renew(page: Page, viewport: { width: number; height: number }): Promise<void> {
   await page.unrouteAll();
@@ -17,6 +20,12 @@ async function renew(page: Page, viewport: { width: number; height: number }): P
 
 export const test = base.extend({
   page: async ({ browser, baseURL, viewport, keepsOffline }, use) => {
+    if (uses === MOST_USES) {
+      await shared?.context().close();
+      shared = null;
+      uses = 0;
+    }
+    uses++;
     if (!shared) {
       const context = await browser.newContext(baseURL ? { baseURL } : {});
       shared = await context.newPage();

@@ -4,7 +4,8 @@ import type { Page } from "@playwright/test";
 import { float32, gpt2Numbers, type Sizes, safetensors, tensorsOf } from "../js/model_files.js";
 import { gpt2Reference } from "../js/model_reference.js";
 import { byteTokenizer } from "../js/tokenizer_files.js";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 const SIZES: Sizes = {
   layers: 2,

@@ -28,6 +28,8 @@ interface Fixtures {
   keepsOffline: boolean;
   /** Console errors and warnings, uncaught errors and policy violations. Must be empty at the end. */
   complaints: string[];
+  /** A tab of a phone, of its own, that is touched. */
+  phone: Page;
 }
 
 /** What is run in every page before its own scripts: violations of the policy become errors of the console. */
@@ -39,6 +41,18 @@ export async function prepare(page: Page, keepsOffline: boolean): Promise<void> 
   });
   if (keepsOffline) return;
   await page.addInitScript(() => Reflect.deleteProperty(Navigator.prototype, "serviceWorker"));
+}
+
+/** Adds what a page complains of until the function that it returns is called. */
+function listen(page: Page, complaints: string[]): () => void {
+  const ofConsole = (message: ConsoleMessage) => {
+    if (!["error", "warning"].includes(message.type())) return;
+    // A file that is not there is named only by its address.
+    complaints.push(`${message.text()} ${message.location().url}`.trim());
+  };
+  const ofScripts = (error: Error) => complaints.push(String(error));
+  page.on("console", ofConsole).on("pageerror", ofScripts);
+  return () => page.off("console", ofConsole).off("pageerror", ofScripts);
 }
 
 /**
@@ -56,19 +70,22 @@ export const test = base.extend<Fixtures>({
   complaints: [
     async ({ page }, use) => {
       const complaints: string[] = [];
-      const ofConsole = (message: ConsoleMessage) => {
-        if (!["error", "warning"].includes(message.type())) return;
-        // A file that is not there is named only by its address.
-        complaints.push(`${message.text()} ${message.location().url}`.trim());
-      };
-      const ofScripts = (error: Error) => complaints.push(String(error));
-      page.on("console", ofConsole).on("pageerror", ofScripts);
+      const silence = listen(page, complaints);
       await use(complaints);
-      page.off("console", ofConsole).off("pageerror", ofScripts);
+      silence();
       expect(complaints).toEqual([]);
     },
     { auto: true },
   ],
+  phone: async ({ browser, keepsOffline, complaints }, use) => {
+    const viewport = { width: 390, height: 844 };
+    const context = await browser.newContext({ viewport, hasTouch: true, isMobile: true });
+    const page = await context.newPage();
+    await prepare(page, keepsOffline);
+    listen(page, complaints);
+    await use(page);
+    await context.close();
+  },
 });
 
 export class DemoPage {

@@ -4,7 +4,8 @@ import { readFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
 import { problemOf } from "../../web/src/race/run.js";
 import { expectNothingSerious } from "./axe.js";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 interface Row {
   contestant: string;

@@ -6,7 +6,8 @@ import { LEN as LETTERS } from "../../web/src/training/alignment/sequences.js";
 import { RANKS } from "../../web/src/training/cards/hands.js";
 import { LEN } from "../../web/src/training/copying/sequences.js";
 import { COUNT } from "../../web/src/training/regression/samples.js";
-import { expect, test } from "./page.js";
+import { test } from "./one_page.js";
+import { expect } from "./page.js";
 
 interface Point {
   step: number;

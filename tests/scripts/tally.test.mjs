@@ -14,6 +14,7 @@ import {
   readNodeTest,
   readPlaywright,
   readVitest,
+  slowestOfPlaywright,
 } from "../../scripts/tally.mjs";
 
 function file(text) {
@@ -33,6 +34,19 @@ test("ReadsEveryRunner", () => {
   const engines =
     "SKIPPED firefox: absent\nWebKitGTK 2\n  right a.html, wide\n  WRONG b.html: not right\n";
   assert.deepEqual(readEngines(engines), { passed: 1, failed: 1, skipped: 1 });
+});
+
+test("NamesTheSlowestBrowserTests", () => {
+  const spec = (title, ...durations) => {
+    const results = durations.map((duration) => ({ duration }));
+    return { file: "a.spec.ts", title, tests: [{ results }] };
+  };
+  const group = { specs: [spec("twice", 900, 2200)] };
+  const report = { suites: [{ specs: [spec("short", 100), spec("long", 3000)], suites: [group] }] };
+  assert.deepEqual(slowestOfPlaywright(file(JSON.stringify(report)), 2), [
+    "slow, 3.1 s: a.spec.ts: twice",
+    "slow, 3.0 s: a.spec.ts: long",
+  ]);
 });
 
 test("CountsTheTestsOfEveryProcess", () => {
