@@ -116,7 +116,8 @@ class ChunkSolution {
     block_.Sync();
   }
   // Four rows of A P^-1 from s on join the thread's rows, from `own` on, each times a number of
-  // Q^-1. Behind `behind` of its rows no more than those up to each.
+  // Q^-1. They lie `behind` rows behind `own`: all of them before it, or some of the thread's rows
+  // lie before them and do not meet them.
   template <int kSize, class Sums>
   HEED_DEVICE void SubtractFour(int t, int s, int own, Sums& sums, int behind = -4) {
     constexpr int kRows = kSize / 4;

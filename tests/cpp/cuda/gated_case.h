@@ -101,7 +101,8 @@ struct GatedCall {
       }
       for (int64_t c = 0; c < dim; ++c) {
         float& x = values[row + static_cast<size_t>(c)];
-        if (rule.features == FeatureMap::kUnit) x /= static_cast<float>(std::sqrt(squares));
+        if (rule.features == FeatureMap::kUnit && squares > 0)
+          x /= static_cast<float>(std::sqrt(squares));
         if (rule.features == FeatureMap::kRelu) x = std::max(x, 0.0f);
         if (rule.features == FeatureMap::kEluPlusOne) x = x <= 0 ? std::exp(x) : x + 1;
         if (rule.features == FeatureMap::kComplement && is_key) x = -std::expm1(x);

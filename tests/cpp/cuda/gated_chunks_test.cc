@@ -96,7 +96,24 @@ TEST_F(DeviceGatedChunks, EveryLayoutMatchesTheOracle) {
   }
 }
 
-// Keys to erase by of any length, of which only the direction counts; one of zeros erases nothing.
+// Keys that become unit vectors are of any length; those of zeros stay zeros.
+TEST_F(DeviceGatedChunks, LengthsOfUnitKeysDoNotCount) {
+  GatedCall c;
+  c.rule = kGatedDelta;
+  c.Draw();
+  const ChunkResults first = RunCall(c);
+  for (const float factor : {0x1p100f, 0x1p-60f, 0x1p-105f}) {
+    GatedCall scaled = c;
+    scaled.k.ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= factor; });
+    EXPECT_EQ(RunCall(scaled).output, first.output) << factor;
+  }
+  c.k.ForEach([](int64_t, int64_t, int64_t t, int64_t, float& x) {
+    if (t % 5 == 3) x = 0;
+  });
+  ExpectMatchesOracle(c, "zeros");
+}
+
+// The same of keys to erase by, of which one of zeros erases nothing.
 TEST_F(DeviceGatedChunks, LengthsOfKeysToEraseByDoNotCount) {
   GatedCall c;
   c.rule = kRwkv7;

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/float_products.h"
+#include "src/cuda/hopper_layout.h"
 #include "src/cuda/schedule.h"
 #include "stored_buffer.h"
 
@@ -27,6 +28,27 @@ TEST(DevicePlan, EveryPlaceIsVisitedOnceLaterRowsFirst) {
         static_cast<size_t>((place.row_block * kUnits + place.unit) * kSplits + place.split));
   }
   EXPECT_EQ(visits, std::vector<int>(visits.size(), 1));
+}
+
+// Blocks that take one item after the other, as those of Hopper do, and whose rows see more keys
+// the later they are, have as much to do as each other within a hundredth.
+TEST(DevicePlan, CausalItemsAreSharedEvenly) {
+  constexpr int32_t kBlocks = 132;
+  for (const auto& [row_blocks, units] :
+       {std::pair{64, 64}, {64, 32}, {128, 16}, {64, 16}, {128, 8}}) {
+    const int32_t items = row_blocks * units;
+    int64_t most = 0, all = 0;
+    for (int32_t block = 0; block < kBlocks; ++block) {
+      int64_t own = 0;
+      for (int32_t round = 0; cuda::ItemOf(block, kBlocks, round) < items; ++round) {
+        const int32_t item = cuda::ItemOf(block, kBlocks, round);
+        own += cuda::PlaceOf(item, row_blocks, units, 1).row_block + 1;
+      }
+      most = std::max(most, own);
+      all += own;
+    }
+    EXPECT_LE(100 * most * kBlocks, 101 * all) << row_blocks << " x " << units;
+  }
 }
 
 TEST(DevicePlan, SplitsShareTheTilesOfARow) {
