@@ -79,6 +79,8 @@ function readableName(mangled) {
   if (sums) {
     return `Hopper, gradients of ${sums.byKeys ? "keys and values" : "queries"}, ${sums.columns} columns`;
   }
+  const decode = mangled.match(/DecodeBlocksI.*?(BFloat16|Float16)ELi(\d+)E/);
+  if (decode) return `Single queries, ${decode[1]}, ${decode[2]} columns`;
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
   if (chunks) return `Chunk${chunks[1]}, ${chunks[2]}, ${chunks[3]} features`;
   const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E/);

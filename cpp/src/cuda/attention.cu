@@ -7,6 +7,8 @@
 #include "src/cuda/attention_launch.h"
 #include "src/cuda/block.h"
 #include "src/cuda/combine_kernel.h"
+#include "src/cuda/decode_launch.h"
+#include "src/cuda/decode_plan.h"
 #include "src/cuda/hopper_launch.h"
 #include "src/cuda/hopper_path.h"
 #include "src/cuda/launch.h"
@@ -36,10 +38,11 @@ void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, co
 
 // Blocks of the call's kernel that share a multiprocessor.
 int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
-  const AttentionProblem& p = call.problem;
+  const KernelShape shape = ShapeOf(call);
+  if (shape.decodes) return kDecodeResident;
   int64_t resident = 1;
-  WithElement(p.q.dtype, [&](auto element) {
-    WithProductsOf<decltype(element)>(ShapeOf(p), [&](auto products) {
+  WithElement(call.problem.q.dtype, [&](auto element) {
+    WithProductsOf<decltype(element)>(shape, [&](auto products) {
       resident = ResidentBlocks(kResidentOf<decltype(products)>, SharedBytes<decltype(products)>(),
                                 device.shared_bytes);
     });
@@ -66,9 +69,13 @@ void LaunchAttention(const DeviceProblem& call, Stream stream) {
   const AttentionParams params =
       plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()),
                   CountersOf(stream, plan.num_counters()), DeviceFault());
-  WithElement(plan.dtype(), [&](auto element) {
-    LaunchAttention<decltype(element)>(plan, params, device, stream);
-  });
+  if (plan.shape().decodes) {
+    LaunchDecoding(plan, params, stream);
+  } else {
+    WithElement(plan.dtype(), [&](auto element) {
+      LaunchAttention<decltype(element)>(plan, params, device, stream);
+    });
+  }
   if (plan.num_merges() == 0 || params.counters != nullptr) return;
   MergeSplits<<<GridOf(plan.num_merges()), kBlockThreads, 0, stream>>>(params);
   ThrowOnError(cudaGetLastError(), "launching the merge of splits");

@@ -367,8 +367,7 @@ class AttentionKernel : private AttentionScores<Block, Products> {
         if (row >= p_.rows) continue;
         const int64_t at = (splits_.first + place_.split) * p_.rows + row;
         if (SpeaksForRows(t)) {
-          p_.split_max[at] = row_max_(t, half);
-          p_.split_sum[at] = row_sum_(t, half);
+          p_.split_states[at] = {row_max_(t, half), row_sum_(t, half)};
         }
         HEED_UNROLL for (int n = 0; n < kOut; ++n) {
           const int d = Products::Column(t % kWarp, n);

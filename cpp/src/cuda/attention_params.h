@@ -82,6 +82,13 @@ struct SeenRules {
   const int32_t* row_lengths = nullptr;  // [batch, q_len]: how many keys a row sees
 };
 
+// What a row carries: the largest score and the sum of exp(score - it); for pointwise normalisers
+// `max` stays 0 and `sum` counts the visible keys.
+struct alignas(8) RowState {
+  float max;
+  float sum;
+};
+
 struct AttentionParams {
   DeviceRows q, k, v;
   DeviceOutput output;  // data == nullptr: there are no values
@@ -109,11 +116,10 @@ struct AttentionParams {
   // [batch + 1]: the KV heads of entry b have split_starts[b + 1] - split_starts[b] splits each,
   // and those of all entries before it split_starts[b]. nullptr: absent.
   const int32_t* split_starts;
-  // Results of splits (SplitsOf): [parts, rows] maxima, as many sums, and [parts, rows, head_dim_v]
-  // sums of weighted values.
-  float* split_max;
-  float* split_sum;
+  // Results of splits (SplitsOf): [parts, rows, head_dim_v] sums of weighted values, aligned to 16
+  // bytes, and [parts, rows].
   float* split_values;
+  RowState* split_states;
   // [row_blocks, units]: how many splits are done. The last one merges. 0 before and after the
   // kernel. nullptr: a second kernel merges.
   uint32_t* counters;

@@ -3,8 +3,8 @@
 // is missing.
 //
 //   Registers<T, N>   N registers of each thread: r(thread, n)
-//   Shared<T>         an array of the block: Load, LoadTwo, LoadFour, LoadEight, Store, CopyAsync,
-//                     by a thread
+//   Shared<T>         an array of the block: Load, LoadTwo, LoadFour, LoadEight, Store, StoreFour,
+//                     CopyAsync, by a thread
 //   Each(body)        body(thread) for every thread; no barrier
 //   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks
 //   collectives       of a quad or a warp, called by all threads of the block alike
@@ -54,6 +54,9 @@ class DeviceBlock {
     }
     HEED_DEVICE T LoadUniform(int i) const { return data_[i]; }  // by all threads at once
     HEED_DEVICE void Store(int /*thread*/, int i, T x) { data_[i] = x; }
+    HEED_DEVICE void StoreFour(int /*thread*/, int i, const float (&x)[4]) {
+      *reinterpret_cast<float4*>(data_ + i) = make_float4(x[0], x[1], x[2], x[3]);
+    }
     // 16 bytes; both places are aligned to them. There after WaitCopies() by the same thread.
     HEED_DEVICE void CopyAsync(int /*thread*/, int i, const void* from) {
       ptx::CopyAsync16(data_ + i, from);
@@ -125,6 +128,19 @@ class DeviceBlock {
     to(0, n_to) = __shfl_sync(kAll, from(0, n_from), place, 4);
   }
 
+  // The same of the thread at lane(thread) of its warp.
+  template <class T, int N, int M, class Lane>
+  HEED_DEVICE void FromLane(Registers<T, N>& from, int n_from, const Lane& lane,
+                            Registers<T, M>& to, int n_to) {
+    to(0, n_to) = __shfl_sync(kAll, from(0, n_from), lane(static_cast<int>(threadIdx.x)));
+  }
+
+  // 16 bytes of global memory, aligned to them, that no thread of the launch writes. Read once, so
+  // they pass by L1.
+  HEED_DEVICE static void LoadWords(const char* from, uint32_t (&words)[4]) {
+    ptx::LoadOnce16(from, words);
+  }
+
   // ldmatrix.x4: element(thread) is where in `matrix` the lane's row of 8 begins.
   template <class T, class Element>
   HEED_DEVICE void LoadMatrix(Registers<uint32_t, 4>& r, const Shared<T>& matrix,
@@ -178,16 +194,13 @@ class DeviceBlock {
   }
 
   // Counts the blocks that have come here: true in the last of `blocks`, which then sees what all
-  // threads of the others wrote to memory before they came. It leaves the counter at 0. (CUDA C++
-  // Programming Guide, "Memory Fence Functions": the sum of an array.)
+  // threads of the others wrote to memory before they came. It leaves the counter at 0. One thread
+  // releases what the barrier in front of it showed to it, and acquires for those behind the next
+  // one (PTX ISA 9.0, "Causality order").
   HEED_DEVICE bool ArrivesLast(uint32_t* counter, uint32_t blocks) {
-    __threadfence();
     __syncthreads();
     bool last = false;
-    if (threadIdx.x == 0) {
-      last = atomicInc(counter, blocks - 1) == blocks - 1;
-      __threadfence();
-    }
+    if (threadIdx.x == 0) last = ptx::CountReleasing(counter, blocks - 1) == blocks - 1;
     return __syncthreads_or(last ? 1 : 0) != 0;
   }
 

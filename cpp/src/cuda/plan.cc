@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "src/cuda/decode_plan.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/grid.h"
 #include "src/cuda/pattern_rows.h"
@@ -90,19 +91,21 @@ DeviceOutput OutputOf(const StoredOutput& t) {
   return output;
 }
 
-KernelShape ShapeOf(const AttentionProblem& p) {
+KernelShape ShapeOf(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
   const int64_t dim = std::max(p.head_dim, p.head_dim_v);
+  if (TakesDecoding(call)) return {static_cast<int>(dim), kDecodeTileKeys, true, true};
   const bool is_float32 = p.q.dtype == DType::kFloat32;
   const bool by_keys = !is_float32 && dim <= 128 && p.group * p.q_len <= kWarpRows;
   // With 64 keys float32, and all types on 256 columns, spilled registers (nvcc 13.0).
   const int narrow_keys = is_float32 ? 32 : 64;
-  if (dim <= 64) return {64, narrow_keys, by_keys};
-  if (dim <= 128) return {128, narrow_keys, by_keys};
-  return {256, 32, by_keys};
+  if (dim <= 64) return {64, narrow_keys, by_keys, false};
+  if (dim <= 128) return {128, narrow_keys, by_keys, false};
+  return {256, 32, by_keys, false};
 }
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)
-    : dtype_(call.problem.q.dtype), shape_(ShapeOf(call.problem)), processors_(processors) {
+    : dtype_(call.problem.q.dtype), shape_(ShapeOf(call)), processors_(processors) {
   SetSizes(call);
   SetSplits(call.problem, resident);
   SetRows(call);
@@ -230,8 +233,12 @@ bool AttentionPlan::FillsProcessors(int64_t blocks) const {
   return NumSplits(blocks, longest_tiles_, processors_) == 1;
 }
 
+int64_t AttentionPlan::SplitValueFloats() const {
+  return CeilDiv(parts_ * params_.rows * params_.v.width, 2) * 2;
+}
+
 int64_t AttentionPlan::split_floats() const {
-  return is_split() ? parts_ * params_.rows * (params_.v.width + 2) : 0;
+  return is_split() ? SplitValueFloats() + parts_ * params_.rows * 2 : 0;
 }
 
 int64_t AttentionPlan::num_counters() const {
@@ -260,10 +267,10 @@ AttentionParams AttentionPlan::Params(const char* arrays, float* split, uint32_t
     params.patterns.tiles = ArrayAt<int32_t>(arrays, pattern_tiles_);
     params.patterns.words = ArrayAt<uint64_t>(arrays, pattern_words_);
   }
-  const int64_t rows = parts_ * params.rows;
-  params.split_max = split;
-  params.split_sum = split == nullptr ? nullptr : split + rows;
-  params.split_values = split == nullptr ? nullptr : split + 2 * rows;
+  params.split_values = split;
+  if (split != nullptr) {
+    params.split_states = reinterpret_cast<RowState*>(split + SplitValueFloats());
+  }
   params.fault = fault;
   return params;
 }

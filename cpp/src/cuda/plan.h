@@ -45,14 +45,15 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays);
 
-// The kernel's template arguments: 64, 128 or 256 columns, keys of a tile, and whether warps have
-// keys of their own instead of rows (MmaProducts).
+// The kernel's template arguments: 64, 128 or 256 columns, keys of a tile, whether warps have keys
+// of their own instead of rows (MmaProducts), and whether it is that of decode_kernel.h.
 struct KernelShape {
   int dim;
   int tile_keys;
   bool by_keys;
+  bool decodes;
 };
-KernelShape ShapeOf(const AttentionProblem& problem);
+KernelShape ShapeOf(const DeviceProblem& call);
 
 // Tensors as kernels see them.
 DeviceRows RowsOf(const StoredTensor& tensor);
@@ -119,6 +120,8 @@ class AttentionPlan {
   void SetSockets(const AttentionProblem& p);
   void SetRules(const DeviceProblem& call);
   void SetPatterns(const DeviceProblem& call);
+  // Of split_floats(), those in front of the states of rows, which have two each.
+  int64_t SplitValueFloats() const;
 
   DType dtype_;
   KernelShape shape_;

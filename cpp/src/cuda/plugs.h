@@ -70,13 +70,6 @@ HEED_DEVICE float PointwiseWeight(const AttentionParams& p, float score) {
   return result;
 }
 
-// What a row carries: the largest score and the sum of exp(score - it); for pointwise normalisers
-// `max` stays 0 and `sum` counts the visible keys.
-struct RowState {
-  float max;
-  float sum;
-};
-
 // How a row ends: what its sums of values are multiplied by, and its lse.
 struct RowEnd {
   float factor;

@@ -12,6 +12,23 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// 16 aligned bytes of global memory that nobody writes meanwhile, past L1.
+__device__ __forceinline__ void LoadOnce16(const void* from, uint32_t (&words)[4]) {
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "l"(__cvta_generic_to_global(from)));
+}
+
+// Counts up, from `last` to 0, and tells what stood there. Releases, and acquires, on this GPU.
+__device__ __forceinline__ uint32_t CountReleasing(uint32_t* counter, uint32_t last) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter)), "r"(last)
+               : "memory");
+  return before;
+}
+
 // Starts a copy of 16 aligned bytes past the registers and L1.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(SharedAddress(to)), "l"(from)

@@ -73,19 +73,15 @@ struct TileSpan {
   int32_t end;
 };
 
-// Part `split` of the tiles that meet keys [begin, end), of less than 2^15 parts.
+// Part `split` of the tiles that meet keys [begin, end): of less than 2^18 tiles, 2^14 parts.
 HEED_DEVICE TileSpan TilesOf(int32_t begin, int32_t end, int32_t tile_keys, int32_t split,
                              int32_t splits) {
   if (begin >= end) return {0, 0};
   const int32_t first = begin / tile_keys;
   const uint32_t count = static_cast<uint32_t>((end - 1) / tile_keys + 1 - first);
-  const uint32_t parts = static_cast<uint32_t>(splits);
-  const uint32_t each = count / parts, left = count % parts;
-  // floor(part * count / parts), without a product beyond 32 bits.
-  const auto behind = [&](uint32_t part) {
-    return first + static_cast<int32_t>(part * each + part * left / parts);
-  };
-  return {behind(static_cast<uint32_t>(split)), behind(static_cast<uint32_t>(split) + 1)};
+  const uint32_t part = static_cast<uint32_t>(split), parts = static_cast<uint32_t>(splits);
+  return {first + static_cast<int32_t>(part * count / parts),
+          first + static_cast<int32_t>((part + 1) * count / parts)};
 }
 
 }  // namespace heed::cuda

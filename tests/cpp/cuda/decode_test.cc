@@ -14,13 +14,13 @@ HEED_IN_EVERY_TYPE(DeviceDecode);
 
 constexpr int64_t kProcessors = 132;
 
-AttentionCase Decoding(int64_t batch, int64_t head_dim_v = 24) {
+AttentionCase Decoding(int64_t batch, int64_t head_dim_v = 24, int64_t head_dim = 40) {
   AttentionCase c = MakeCase({.batch = batch,
                               .num_heads = 8,
                               .num_kv_heads = 2,
                               .q_len = 1,
                               .kv_len = 900,
-                              .head_dim = 40,
+                              .head_dim = head_dim,
                               .head_dim_v = head_dim_v});
   c.sinks = {0, 1, 2, 3, -1, -2, 0.5, 9};
   return c;
@@ -49,6 +49,15 @@ TEST_P(DeviceDecode, EntriesAreSplitByTheirOwnLengths) {
   }
   c.key_lengths = {0, 0, 0, 0, 1};  // nothing to split
   ExpectDeviceMatches(c, GetParam(), {.processors = kProcessors});
+}
+
+// Those of the kernel of single queries.
+TEST_P(DeviceDecode, WholeColumnsMergeToo) {
+  for (const int64_t columns : {64, 128}) {
+    AttentionCase c = Decoding(2, columns, columns);
+    c.key_lengths = {900, 333};
+    ExpectOneMerge(c, GetParam());
+  }
 }
 
 TEST_P(DeviceDecode, RowsOfSeveralBlocksAndQueriesOfDifferentLengths) {

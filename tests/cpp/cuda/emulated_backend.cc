@@ -2,6 +2,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "device_backend.h"
@@ -11,6 +12,8 @@
 #include "host_warp_group.h"
 #include "src/cuda/attention_kernel.h"
 #include "src/cuda/combine_kernel.h"
+#include "src/cuda/decode_kernel.h"
+#include "src/cuda/decode_plan.h"
 #include "src/cuda/hopper_kernel.h"
 #include "src/cuda/hopper_plan.h"
 #include "src/cuda/kernel_choice.h"
@@ -43,6 +46,32 @@ void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& par
     ASSERT_EQ(block.complaint(), "") << "block " << index;
     ASSERT_EQ(block.shared_bytes(), cuda::SharedBytes<Products>());
   }
+}
+
+template <class T, int kDim>
+void RunDecoding(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params,
+                 uint64_t order) {
+  for (const int64_t index : OrderOfBlocks(plan.num_blocks(), order)) {
+    using Kernel = cuda::DecodeKernel<HostBlock, T, kDim>;
+    HostBlock block;
+    Kernel(block, params).Run(index);
+    ASSERT_EQ(block.complaint(), "") << "block " << index;
+    ASSERT_EQ(block.shared_bytes(), Kernel::kSharedBytes);
+  }
+}
+
+template <class T>
+void RunTiles(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params,
+              uint64_t order) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (plan.shape().decodes) {
+      return cuda::WithDecodeColumns(plan.shape().dim, [&](auto columns) {
+        RunDecoding<T, decltype(columns)::value>(plan, params, order);
+      });
+    }
+  }
+  cuda::WithProductsOf<T>(
+      plan.shape(), [&](auto products) { RunBlocks<decltype(products)>(plan, params, order); });
 }
 
 // Two blocks, each of which takes several items where there are many.
@@ -147,9 +176,7 @@ std::string RunOnDevice(const DeviceCall& call) {
   const cuda::AttentionParams params = plan.Params(plan.host_arrays().data(), split.data(),
                                                    apart ? nullptr : counters.data(), &fault);
   cuda::WithElement(plan.dtype(), [&](auto element) {
-    cuda::WithProductsOf<decltype(element)>(plan.shape(), [&](auto products) {
-      RunBlocks<decltype(products)>(plan, params, call.block_order);
-    });
+    RunTiles<decltype(element)>(plan, params, call.block_order);
   });
   for (int64_t index = 0; apart && index < plan.num_merges(); ++index) {
     HostBlock block;

@@ -17,6 +17,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,10 @@ class HostBlock {
     void Store(int thread, int i, T x) {
       MarkWrite(thread, i);
       At(i) = x;
+    }
+    void StoreFour(int thread, int i, const float (&x)[4]) {
+      if (i % 4 != 0) block_->Complain("a store of four floats that is not aligned");
+      for (int n = 0; n < 4; ++n) Store(thread, i + n, x[n]);
     }
     void CopyAsync(int thread, int i, const void* from) {
       constexpr int kCount = 16 / sizeof(T);
@@ -195,6 +200,19 @@ class HostBlock {
   template <class T, int N, int M>
   void FromQuad(Registers<T, N>& from, int n_from, int place, Registers<T, M>& to, int n_to) {
     Each([&](int t) { to(t, n_to) = from(t / 4 * 4 + place, n_from); });
+  }
+
+  template <class T, int N, int M, class Lane>
+  void FromLane(Registers<T, N>& from, int n_from, const Lane& lane, Registers<T, M>& to,
+                int n_to) {
+    Each([&](int t) { to(t, n_to) = from(t / kWarp * kWarp + lane(t), n_from); });
+  }
+
+  static void LoadWords(const char* from, uint32_t (&words)[4]) {
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+      throw std::logic_error("a load of 16 bytes that is not aligned");
+    }
+    std::memcpy(words, from, 16);
   }
 
   // Lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next.

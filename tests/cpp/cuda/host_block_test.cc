@@ -52,6 +52,36 @@ TEST(HostBlock, IsContentWithBarriers) {
   EXPECT_EQ(block.complaint(), "");
 }
 
+TEST(HostBlock, LanesHearOneAnotherWithinTheirWarp) {
+  HostBlock block;
+  HostBlock::Registers<int32_t, 2> from, to;
+  block.Each([&](int t) { from(t, 1) = t; });
+  block.FromLane(
+      from, 1, [](int t) { return t % 4 * 8; }, to, 0);
+  EXPECT_EQ(to(0, 0), 0);
+  EXPECT_EQ(to(7, 0), 24);
+  EXPECT_EQ(to(33, 0), 40);
+}
+
+TEST(HostBlock, FourNumbersAreStoredAtPlacesAlignedToThem) {
+  HostBlock block;
+  auto shared = block.Allocate<float>(16);
+  shared.StoreFour(0, 4, {1, 2, 3, 4});
+  EXPECT_EQ(shared.Load(0, 7), 4);
+  EXPECT_EQ(block.complaint(), "");
+  shared.StoreFour(0, 6, {1, 2, 3, 4});
+  EXPECT_THAT(block.complaint(), HasSubstr("not aligned"));
+}
+
+TEST(HostBlock, WordsAreLoadedFromPlacesAlignedToThem) {
+  alignas(16) const uint32_t numbers[5] = {1, 2, 3, 4, 5};
+  const char* bytes = reinterpret_cast<const char*>(numbers);
+  uint32_t words[4];
+  HostBlock::LoadWords(bytes, words);
+  EXPECT_THAT(words, ElementsAre(1, 2, 3, 4));
+  EXPECT_THROW(HostBlock::LoadWords(bytes + 4, words), std::logic_error);
+}
+
 TEST(HostBlock, CopiesArriveWhenTheyAreWaitedFor) {
   alignas(16) const float numbers[4] = {1, 2, 3, 4};
   HostBlock block;

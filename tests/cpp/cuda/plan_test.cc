@@ -109,11 +109,12 @@ TEST(DevicePlan, DecodingIsSplitByTheLongestEntryOrByEachEntrysOwn) {
 
 TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {
   const auto shape = [](DType dtype, int64_t head_dim, int64_t head_dim_v, int64_t rows) {
-    AttentionProblem p{};
+    cuda::DeviceProblem call{};
+    AttentionProblem& p = call.problem;
     p.q.dtype = dtype;
     p.head_dim = head_dim, p.head_dim_v = head_dim_v;
     p.group = 2, p.q_len = rows / 2;
-    return cuda::ShapeOf(p);
+    return cuda::ShapeOf(call);
   };
   EXPECT_EQ(shape(DType::kFloat16, 64, 1, 64).dim, 64);
   EXPECT_EQ(shape(DType::kFloat16, 64, 65, 64).dim, 128);

@@ -24,17 +24,19 @@ std::string OpcodeOf(std::string_view text) {
 std::string CountsText(const Program& program, const std::vector<uint64_t>& counts,
                        uint64_t warps) {
   std::map<std::string, uint64_t> of_opcodes;
-  uint64_t total = 0;
+  uint64_t total = 0, places = 0;
   for (size_t n = 0; n < counts.size(); ++n) {
     of_opcodes[OpcodeOf(program.code[n].text)] += counts[n];
     total += counts[n];
+    places += counts[n] > 0;
   }
   std::vector<std::pair<std::string, uint64_t>> sorted(of_opcodes.begin(), of_opcodes.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   char line[160];
-  std::snprintf(line, sizeof(line), "%.1f instructions a warp, %llu warps: ",
+  std::snprintf(line, sizeof(line), "%.1f instructions a warp at %llu of %zu places, %llu warps: ",
                 static_cast<double>(total) / static_cast<double>(warps),
+                static_cast<unsigned long long>(places), counts.size(),
                 static_cast<unsigned long long>(warps));
   std::string result = line + program.name + "\n";
   for (const auto& [opcode, count] : sorted) {

@@ -11,7 +11,8 @@
 
 namespace heed::interpreter {
 
-// One line for the launch, then one for each kind of instruction, the most frequent first.
+// One line for the launch, with the instructions of the program that ran at all, then one for each
+// kind of instruction, the most frequent first.
 // counts[n] says how often warps ran program.code[n].
 std::string CountsText(const Program& program, const std::vector<uint64_t>& counts, uint64_t warps);
 

@@ -1,0 +1,441 @@
+// Exact attention of one query a head, as in decoding: one block takes the heads of a group past
+// the keys that they see, tile by tile, as attention_kernel.h does for 64 rows. Calls of few keys
+// last as long as their instructions take to arrive and to run one after the other, so there are
+// few of both:
+//
+//   A warp has 16 keys of each tile of 64, and no barrier until the end.
+//   Keys and values go from memory to the registers in which mma.sync wants them, 16 bytes at a
+//   time: it does not matter which dimension a number of a product is said to have, as long as it
+//   is the same in both operands.
+//   Nothing but softmax and what hides whole ends of the keys is here (decode_plan.h).
+//
+// Weights of up to 8 heads are the right operand of both products' second one, out^T += v^T
+// weights^T, which is half as many as with 16 rows.
+//
+// Every step is a phase of the whole block (block.h), so the class also runs on the host.
+#ifndef HEED_SRC_CUDA_DECODE_KERNEL_H_
+#define HEED_SRC_CUDA_DECODE_KERNEL_H_
+
+#include <cstdint>
+
+#include "src/cuda/attention_params.h"
+#include "src/cuda/combine_kernel.h"
+#include "src/cuda/decode_plan.h"
+#include "src/cuda/device.h"
+#include "src/cuda/four_numbers.h"
+#include "src/cuda/fragments.h"
+#include "src/cuda/pairs.h"
+#include "src/cuda/plugs.h"
+#include "src/cuda/row_rules.h"
+#include "src/cuda/schedule.h"
+
+namespace heed::cuda {
+
+// On elements T and exactly kDim columns, 64 or 128, of keys and of values.
+template <class Block, class T, int kDim>
+class DecodeKernel {
+ public:
+  static constexpr int kSharedBytes =
+      kBlockWarps * kDecodeHeads * (kDim + 4 + 2) * static_cast<int>(sizeof(float)) +
+      8 * static_cast<int>(sizeof(int32_t));
+
+  HEED_DEVICE DecodeKernel(Block& block, const AttentionParams& params)
+      : block_(block),
+        p_(params),
+        part_max_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
+        part_sum_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
+        part_out_(block.template Allocate<float>(kBlockWarps * kDecodeHeads * kOutStride)),
+        kept_(block.template Allocate<int32_t>(8)) {}
+
+  HEED_DEVICE void Run(int64_t index) {
+    FindPlace(index);
+    KeepPlace();
+    Clear();
+    VisitTiles(TilesOf(keys_.begin, keys_.end, kDecodeTileKeys, place_.split, splits_.count));
+    ShareSums();
+    RecallPlace();
+    if (splits_.count > 1) {
+      StoreSplits();
+      if (p_.counters == nullptr) return;
+      uint32_t* counter = p_.counters + place_.unit;
+      if (!block_.ArrivesLast(counter, static_cast<uint32_t>(splits_.count))) return;
+    }
+    StoreHeads();
+  }
+
+ private:
+  template <class U, int N>
+  using Registers = typename Block::template Registers<U, N>;
+  using Words = Registers<uint32_t, 4>;  // 16 bytes
+  using SharedFloats = typename Block::template Shared<float>;
+
+  static constexpr int kParts = kDim / 32;   // of a key: four lanes have 16 bytes of each
+  static constexpr int kHalves = kDim / 64;  // of a value: eight lanes do
+  static constexpr int kOutStride = kDim + 4;
+  // Threads that end a row, four columns each.
+  static constexpr int kRowThreads = kDim / 4;
+
+  // A lane has keys RowOf(lane) and 8 further on of a step, the scores and weights of that head for
+  // keys 2 PlaceOf(lane), the next, and 8 further on of both, the values of these four keys, and
+  // the sums of heads 2 PlaceOf(lane) and the next.
+  HEED_DEVICE static int RowOf(int t) { return t % kWarp / 4; }
+  HEED_DEVICE static int PlaceOf(int t) { return t % 4; }
+  HEED_DEVICE static int KeyOf(int t, int n) { return 2 * PlaceOf(t) + n % 2 + n / 2 * 8; }
+
+  HEED_DEVICE void FindPlace(int64_t index) {
+    place_ = PlaceOfBlock(p_, index);
+    splits_ = SplitsOf(p_, place_.unit);
+    batch_ = place_.unit / p_.num_kv_heads;
+    kv_head_ = place_.unit - batch_ * p_.num_kv_heads;
+    const int32_t length = LengthOf(block_, p_, batch_, 0);
+    const int64_t position = PositionOf(p_.rules, batch_, 0, 1, length);
+    keys_ = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
+    queries_ =
+        p_.q.data + batch_ * p_.q.strides[0] + kv_head_ * int64_t{p_.group} * p_.q.strides[1];
+  }
+
+  // Registers are dear while tiles pass. What stands here is read behind the barriers of
+  // ShareSums().
+  HEED_DEVICE void KeepPlace() {
+    block_.Each([&](int t) {
+      if (t != 0) return;
+      kept_.Store(t, 0, place_.unit);
+      kept_.Store(t, 1, place_.split);
+      kept_.Store(t, 2, static_cast<int32_t>(splits_.first));
+      kept_.Store(t, 3, splits_.count);
+      kept_.Store(t, 4, batch_);
+      kept_.Store(t, 5, kv_head_);
+    });
+  }
+  HEED_DEVICE void RecallPlace() {
+    place_ = {0, kept_.LoadUniform(1), kept_.LoadUniform(0)};
+    splits_ = {kept_.LoadUniform(2), kept_.LoadUniform(3)};
+    batch_ = kept_.LoadUniform(4);
+    kv_head_ = kept_.LoadUniform(5);
+  }
+
+  HEED_DEVICE void Clear() {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kDim / 4; ++n) out_(t, n) = 0;
+      row_max_(t, 0) = kMinusInfinity;
+      row_sum_(t, 0) = 0;
+    });
+  }
+
+  // The keys of a tile travel while the one before is weighed and its values are added, its values
+  // until its weights are made. One round more than there are tiles, so that everything stands here
+  // once.
+  HEED_DEVICE void VisitTiles(TileSpan tiles) {
+    if (tiles.begin == tiles.end) return;
+    LoadQueries();
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile <= tiles.end; ++tile) {
+      const bool is_first = tile == tiles.begin, is_behind = tile == tiles.end;
+      if (!is_first) ScoreKeys(tile - 1);
+      if (!is_behind) LoadKeys(tile);
+      if (!is_first) {
+        Weigh();
+        AddValues();
+      }
+      if (!is_behind) LoadValues(tile);
+    }
+  }
+
+  HEED_DEVICE void LoadQueries() {
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int part = 0; part < kParts; ++part) {
+        uint32_t words[4] = {};
+        const char* row = queries_ + RowOf(t) * p_.q.strides[1] + PlaceOf(t) * 16;
+        if (RowOf(t) < p_.group) Block::LoadWords(row + part * 64, words);
+        HEED_UNROLL for (int n = 0; n < 4; ++n) q_[part](t, n) = words[n];
+      }
+    });
+  }
+
+  // A warp's share of a tile: keys [begin, end) of it are seen. They lie in one page.
+  struct Step {
+    const char* first;
+    int32_t stride;
+    int begin, end;
+  };
+  HEED_DEVICE static int InStep(int key) {
+    return key < 0 ? 0 : key > kDecodeStepKeys ? kDecodeStepKeys : key;
+  }
+  HEED_DEVICE static int FirstKey(int t, int32_t tile) {
+    return tile * kDecodeTileKeys + t / kWarp * kDecodeStepKeys;
+  }
+  // Where there are no keys, or a page does not exist, rows are the query, which can be read.
+  HEED_DEVICE Step StepOf(const DeviceRows& rows, int t, int32_t tile) {
+    const int first = FirstKey(t, tile);
+    const int begin = InStep(keys_.begin - first), end = InStep(keys_.end - first);
+    const Step none = {queries_, 0, 0, 0};
+    if (begin >= end) return none;
+    int64_t outer = batch_;
+    int within = first;
+    if (rows.table != nullptr) {
+      const int64_t entry = int64_t{batch_} * rows.table_width + (first >> rows.page_shift);
+      const int32_t page = rows.table[entry];
+      if (page < 0 || page >= rows.num_pages) {
+        block_.Report(p_.fault, FaultKind::kPage, entry, page);
+        return none;
+      }
+      outer = page;
+      within = first & (rows.page_size - 1);
+    }
+    const char* at =
+        rows.data + outer * rows.strides[0] + kv_head_ * rows.strides[1] + within * rows.strides[2];
+    return {at, static_cast<int32_t>(rows.strides[2]), begin, end};
+  }
+  // The nearest row that is seen.
+  HEED_DEVICE static const char* RowIn(const Step& step, int row) {
+    const int last = step.end - 1;
+    const int nearest = row < step.begin ? step.begin : row > last ? last : row;
+    return step.first + int64_t{nearest} * step.stride;
+  }
+  // What is not seen, and pages that do not exist, are zeros.
+  template <class Tile>
+  HEED_DEVICE static void Hide(const Step& step, int t, int row, Tile& words) {
+    if (row >= step.begin && row < step.end) return;
+    for (Words& part : words) {
+      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = 0;
+    }
+  }
+  template <class Tile>
+  HEED_DEVICE static void LoadRow(const Step& step, int t, int row, int byte, int apart,
+                                  Tile& words) {
+    const char* from = RowIn(step, row) + byte;
+    for (Words& part : words) {
+      uint32_t four[4];
+      Block::LoadWords(from, four);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = four[n];
+      from += apart;
+    }
+  }
+
+  HEED_DEVICE void LoadKeys(int32_t tile) {
+    block_.Each([&](int t) {
+      const Step step = StepOf(p_.k, t, tile);
+      HEED_UNROLL for (int n = 0; n < 2; ++n) {
+        LoadRow(step, t, RowOf(t) + 8 * n, PlaceOf(t) * 16, 64, k_[n]);
+      }
+      if (step.begin == 0 && step.end == kDecodeStepKeys) return;
+      HEED_UNROLL for (int n = 0; n < 2; ++n) Hide(step, t, RowOf(t) + 8 * n, k_[n]);
+    });
+  }
+  HEED_DEVICE void LoadValues(int32_t tile) {
+    block_.Each([&](int t) {
+      const Step step = StepOf(p_.v, t, tile);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        LoadRow(step, t, KeyOf(t, n), RowOf(t) * 16, 128, v_[n]);
+      }
+      if (step.begin == 0 && step.end == kDecodeStepKeys) return;
+      HEED_UNROLL for (int n = 0; n < 4; ++n) Hide(step, t, KeyOf(t, n), v_[n]);
+    });
+  }
+
+  // Scores of head RowOf(lane), scaled; -inf where the key is not seen. Four chains of sums.
+  HEED_DEVICE void ScoreKeys(int32_t tile) {
+    Registers<float, 16> sums;
+    block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < 16; ++n) sums(t, n) = 0; });
+    Words rows;
+    HEED_UNROLL for (int part = 0; part < kParts; ++part) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        block_.Each([&](int t) {
+          rows(t, 0) = q_[part](t, 2 * half), rows(t, 1) = 0;
+          rows(t, 2) = q_[part](t, 2 * half + 1), rows(t, 3) = 0;
+        });
+        HEED_UNROLL for (int n = 0; n < 2; ++n) {
+          block_.Mma(T{}, sums, 2 * n + half, rows, k_[n][part], half);
+        }
+      }
+    }
+    block_.Each([&](int t) {
+      const int first = FirstKey(t, tile);
+      const int begin = keys_.begin - first, end = keys_.end - first;
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        const int at = n / 2 * 8 + n % 2;
+        const bool sees = KeyOf(t, n) >= begin && KeyOf(t, n) < end;
+        weights_(t, n) = sees ? (sums(t, at) + sums(t, at + 4)) * p_.scale : kMinusInfinity;
+      }
+    });
+  }
+
+  // Scores become weights, and join the sum of their row; sums so far shrink where the largest
+  // score has risen.
+  HEED_DEVICE void Weigh() {
+    Registers<float, 1> highest, shrink;
+    block_.Each([&](int t) {
+      highest(t, 0) = row_max_(t, 0);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) highest(t, 0) = fmaxf(highest(t, 0), weights_(t, n));
+    });
+    block_.template GroupMax<4>(highest);
+    const bool rises = block_.AnyOfWarp([&](int t) { return highest(t, 0) > row_max_(t, 0); });
+    block_.Each([&](int t) {
+      const float subtrahend = Subtrahend(highest(t, 0));
+      shrink(t, 0) = Exp(row_max_(t, 0) - subtrahend);
+      row_max_(t, 0) = highest(t, 0);
+      row_sum_(t, 0) *= shrink(t, 0);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        weights_(t, n) = Exp(weights_(t, n) - subtrahend);
+        row_sum_(t, 0) += weights_(t, n);
+      }
+    });
+    if (rises) Shrink(shrink);
+  }
+  HEED_DEVICE void Shrink(Registers<float, 1>& shrink) {
+    Registers<float, 2> factors;
+    HEED_UNROLL for (int e = 0; e < 2; ++e) {
+      block_.FromLane(
+          shrink, 0, [e](int t) { return 4 * (2 * PlaceOf(t) + e); }, factors, e);
+    }
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kDim / 4; ++n) out_(t, n) *= factors(t, n % 2);
+    });
+  }
+
+  // Product n of a half has columns 8 RowOf(lane) + 2 n and the next as its rows: sums 4 n on are
+  // those of the first column for both heads of the lane, then of the second one.
+  HEED_DEVICE void AddValues() {
+    Words weights, columns;
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < 2; ++n) {
+        weights(t, n) = Block::Pack(T{}, weights_(t, 2 * n), weights_(t, 2 * n + 1));
+      }
+    });
+    HEED_UNROLL for (int half = 0; half < kHalves; ++half) {
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        block_.Each([&](int t) {
+          HEED_UNROLL for (int e = 0; e < 2; ++e) {
+            const uint32_t first = v_[2 * e][half](t, n), second = v_[2 * e + 1][half](t, n);
+            columns(t, 2 * e) = LowerHalves(first, second);
+            columns(t, 2 * e + 1) = UpperHalves(first, second);
+          }
+        });
+        block_.Mma(T{}, out_, 4 * half + n, columns, weights, 0);
+      }
+    }
+  }
+  HEED_DEVICE static uint32_t LowerHalves(uint32_t a, uint32_t b) {
+    return (a & 0xffffu) | b << 16;
+  }
+  HEED_DEVICE static uint32_t UpperHalves(uint32_t a, uint32_t b) {
+    return a >> 16 | (b & 0xffff0000u);
+  }
+
+  HEED_DEVICE static int PartOf(int warp, int head) { return warp * kDecodeHeads + head; }
+  HEED_DEVICE float HighestOf(int t, int head) const {
+    float highest = part_max_.Load(t, PartOf(0, head));
+    HEED_UNROLL for (int w = 1; w < kBlockWarps; ++w) {
+      highest = fmaxf(highest, part_max_.Load(t, PartOf(w, head)));
+    }
+    return highest;
+  }
+
+  // What the warps have of each head goes to shared memory, all of it as seen from its largest
+  // score.
+  HEED_DEVICE void ShareSums() {
+    block_.template GroupSum<4>(row_sum_);
+    block_.Each([&](int t) {
+      if (PlaceOf(t) != 0) return;
+      part_max_.Store(t, PartOf(t / kWarp, RowOf(t)), row_max_(t, 0));
+      part_sum_.Store(t, PartOf(t / kWarp, RowOf(t)), row_sum_(t, 0));
+    });
+    block_.Sync();
+    block_.Each([&](int t) {
+      HEED_UNROLL for (int e = 0; e < 2; ++e) {
+        const int head = 2 * PlaceOf(t) + e;
+        if (head >= p_.group) continue;
+        const int part = PartOf(t / kWarp, head);
+        const float factor = Exp(part_max_.Load(t, part) - Subtrahend(HighestOf(t, head)));
+        HEED_UNROLL for (int first = 0; first < kDim / 4; first += 8) {
+          float four[4];
+          HEED_UNROLL for (int n = 0; n < 4; ++n) four[n] = out_(t, first + 2 * n + e) * factor;
+          const int column = first / 16 * 64 + RowOf(t) * 8 + first % 16 / 2;
+          part_out_.StoreFour(t, part * kOutStride + column, four);
+        }
+      }
+    });
+    block_.Sync();
+  }
+
+  // Calls body(head, column) for a thread's share of the results, four columns at a time.
+  template <class Body>
+  HEED_DEVICE void EachFour(int t, const Body& body) {
+    HEED_NO_UNROLL for (int head = t / kRowThreads; head < p_.group;
+                        head += kBlockThreads / kRowThreads) {
+      body(head, t % kRowThreads * 4);
+    }
+  }
+
+  // Four columns of a head, of all warps.
+  HEED_DEVICE RowState SumOfWarps(int t, int head, int column, float (&values)[4]) const {
+    RowState row = {HighestOf(t, head), 0};
+    HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] = 0;
+    HEED_UNROLL for (int w = 0; w < kBlockWarps; ++w) {
+      const int part = PartOf(w, head);
+      row.sum += part_sum_.Load(t, part) * Exp(part_max_.Load(t, part) - Subtrahend(row.max));
+      float four[4];
+      part_out_.LoadFour(t, part * kOutStride + column, four);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] += four[n];
+    }
+    return row;
+  }
+  HEED_DEVICE void StoreSplits() {
+    block_.Each([&](int t) {
+      EachFour(t, [&](int head, int column) {
+        float values[4];
+        const RowState row = SumOfWarps(t, head, column, values);
+        const int64_t at = (splits_.first + place_.split) * p_.rows + head;
+        if (column == 0) p_.split_states[at] = row;
+        StoreFour<Block>(DType::kFloat32, p_.split_values + at * kDim + column, values);
+      });
+    });
+  }
+  // Of this block, or of all splits of the unit, which are stored.
+  HEED_DEVICE void StoreHeads() {
+    block_.Each([&](int t) {
+      EachFour(t, [&](int head, int column) {
+        float values[4];
+        const RowState row = splits_.count == 1
+                                 ? SumOfWarps(t, head, column, values)
+                                 : SplitRow<4>(p_, splits_, head, column, kDim).Fold(values);
+        StoreHead(head, column, row, values);
+      });
+    });
+  }
+  HEED_DEVICE void StoreHead(int head, int column, const RowState& row, const float (&values)[4]) {
+    const int64_t head_of_all = kv_head_ * int64_t{p_.group} + head;
+    const RowEnd end = FinishSoftmax(p_, static_cast<int>(head_of_all), row);
+    const auto row_of = [&](const DeviceOutput& output) {
+      return output.data + batch_ * output.strides[0] + head_of_all * output.strides[1];
+    };
+    if (column == 0 && p_.lse.data != nullptr) {
+      StoreAs(DType::kFloat32, row_of(p_.lse), 0, end.lse);
+    }
+    if (p_.output.data == nullptr) return;
+    float results[4];
+    HEED_UNROLL for (int n = 0; n < 4; ++n) results[n] = end.empty ? 0 : values[n] * end.factor;
+    StoreFour<Block>(p_.output.dtype, ElementOf(row_of(p_.output), p_.output.dtype, column),
+                     results);
+  }
+
+  Block& block_;
+  const AttentionParams& p_;
+  SharedFloats part_max_, part_sum_, part_out_;  // of the warps, for each head
+  typename Block::template Shared<int32_t> kept_;
+
+  BlockPlace place_;
+  UnitSplits splits_;
+  int batch_, kv_head_;
+  RowKeys keys_;         // that the query sees
+  const char* queries_;  // of the unit's first head
+
+  Words q_[kParts], k_[2][kParts], v_[4][kHalves];
+  Registers<float, 4> weights_;     // before Weigh(), scores
+  Registers<float, kDim / 4> out_;  // sums of weighted values
+  Registers<float, 1> row_max_;     // of head RowOf(lane), alike in a quad
+  Registers<float, 1> row_sum_;     // of the lane's own keys, until the end
+};
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_DECODE_KERNEL_H_

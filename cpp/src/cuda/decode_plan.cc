@@ -1,0 +1,46 @@
+#include "src/cuda/decode_plan.h"
+
+#include <bit>
+#include <cstdlib>
+
+#include "src/cuda/grid.h"
+#include "src/cuda/plan.h"
+
+namespace heed::cuda {
+namespace {
+
+bool IsPlain(const DeviceProblem& call) {
+  const AttentionOptions& o = call.problem.options;
+  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
+  const bool biased = o.bias.has_value() || !o.alibi_slopes.empty();
+  const bool keeps = o.keep.has_value() || !o.patterns.empty() || call.seen.patterns.ids != nullptr;
+  const bool documents = !o.query_documents.empty() || call.arrays.query_documents != nullptr;
+  return softmax && !o.softcap.has_value() && !biased && !keeps && !documents && o.dropout.p == 0;
+}
+
+// Rows that can be read 16 bytes at a time, the 16 of a step by distances of 32 bits.
+bool HasSteps(const StoredTensor& t) {
+  const DeviceRows rows = RowsOf(t);
+  return rows.vectors && std::abs(rows.strides[2]) < (int64_t{1} << 31) / kDecodeStepKeys;
+}
+
+bool HasPagesOfSteps(const DeviceProblem& call) {
+  const uint64_t tokens = static_cast<uint64_t>(call.k_pages.shape[2]);
+  return std::has_single_bit(tokens) && tokens >= kDecodeStepKeys &&
+         call.k_pages.dtype == call.problem.q.dtype && call.v_pages.dtype == call.problem.q.dtype &&
+         HasSteps(call.k_pages) && HasSteps(call.v_pages);
+}
+
+}  // namespace
+
+bool TakesDecoding(const DeviceProblem& call) {
+  const AttentionProblem& p = call.problem;
+  const bool type = p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
+  const bool columns = (p.head_dim == 64 || p.head_dim == 128) && p.head_dim_v == p.head_dim;
+  if (p.q_len != 1 || p.group > kDecodeHeads || !type || !columns || !IsPlain(call)) return false;
+  const int64_t tiles = p.batch * p.num_kv_heads * CeilDiv(p.kv_len, kDecodeTileKeys);
+  if (tiles >= kMostDecodeTiles || !RowsOf(p.q).vectors) return false;
+  return call.table == nullptr ? HasSteps(p.k) && HasSteps(p.v) : HasPagesOfSteps(call);
+}
+
+}  // namespace heed::cuda

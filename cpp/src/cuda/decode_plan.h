@@ -1,0 +1,36 @@
+// Which calls the kernel of decode_kernel.h takes, and its sizes. No CUDA here.
+#ifndef HEED_SRC_CUDA_DECODE_PLAN_H_
+#define HEED_SRC_CUDA_DECODE_PLAN_H_
+
+#include <cstdint>
+#include <type_traits>
+
+namespace heed::cuda {
+
+struct DeviceProblem;
+
+inline constexpr int kDecodeHeads = 8;      // of a group, at most
+inline constexpr int kDecodeStepKeys = 16;  // of a warp
+inline constexpr int kDecodeTileKeys = 64;  // of the four of a block
+inline constexpr int kDecodeResident = 2;   // blocks whose registers a multiprocessor holds
+
+// Tiles of all KV heads from which on attention_kernel.h, which reads as fast as memory gives
+// (docs/cuda.md#what-was-measured), is taken instead: GiB of keys and values of 128 columns.
+inline constexpr int64_t kMostDecodeTiles = int64_t{1} << 15;
+
+// Calls with one query a head: float16 or bfloat16, 64 or 128 columns of keys and as many of
+// values, up to 8 query heads a KV head, softmax with or without sinks, and keys hidden by lengths,
+// causal, windows and prefixes alone; tensors in which every row begins at 16 bytes, or pages of
+// such, of 16, 32, 64, ... tokens. `call` is one that does not need rows (row_plan.h).
+bool TakesDecoding(const DeviceProblem& call);
+
+// Calls body(integral constant of the columns).
+template <class Body>
+void WithDecodeColumns(int columns, const Body& body) {
+  if (columns == 64) return body(std::integral_constant<int, 64>());
+  body(std::integral_constant<int, 128>());
+}
+
+}  // namespace heed::cuda
+
+#endif  // HEED_SRC_CUDA_DECODE_PLAN_H_
