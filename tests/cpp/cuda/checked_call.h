@@ -4,27 +4,29 @@
 
 #include <cstdint>
 
-#include "buffer.h"
 #include "src/cuda/chunk_plan.h"
-#include "stored_buffer.h"
 
 namespace heed::testing {
 
-// Of a call's tensors only shapes are looked at: batch, heads, kv_heads, len, dim and dim_v.
+// Of a call's tensors only shapes are looked at: batch, heads, kv_heads, len, dim and dim_v. They
+// lie where nothing does, far apart.
 template <class Call>
 cuda::StoredRecurrentProblem CheckedCall(const Call& c, const RecurrentOptions& options,
                                          DType dtype) {
-  static Buffer<uint32_t> q, k, v;  // as wide as the widest type
-  static Buffer<float> output;
-  q = {{c.batch, c.heads, c.len, c.dim}, Layout::kDense, 0};
-  k = {{c.batch, c.kv_heads, c.len, c.dim}, Layout::kDense, 0};
-  v = {{c.batch, c.kv_heads, c.len, c.dim_v}, Layout::kDense, 0};
-  output = {{c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0};
-  const auto stored = [&](const Buffer<uint32_t>& buffer) {
-    return StoredTensor(buffer.view().data, dtype, buffer.shape(), buffer.view().strides);
+  const auto tensor = [&](uintptr_t place, int64_t heads, int64_t width) {
+    void* const nowhere = reinterpret_cast<void*>(place << 40);
+    return StoredOutput(nowhere, dtype, {c.batch, heads, c.len, width},
+                        {heads * c.len * width, c.len * width, width, 1});
   };
-  return cuda::ValidateStoredRecurrentForDevice(stored(q), stored(k), stored(v), options,
-                                                {StoredOutput(output.view()), {}});
+  const auto input = [&](uintptr_t place, int64_t heads, int64_t width) {
+    const StoredOutput like = tensor(place, heads, width);
+    return StoredTensor(like.data, dtype, like.shape, like.strides);
+  };
+  StoredOutput output = tensor(4, c.heads, c.dim_v);
+  output.dtype = DType::kFloat32;
+  return cuda::ValidateStoredRecurrentForDevice(
+      input(1, c.heads, c.dim), input(2, c.kv_heads, c.dim), input(3, c.kv_heads, c.dim_v), options,
+      {output, {}});
 }
 
 }  // namespace heed::testing
