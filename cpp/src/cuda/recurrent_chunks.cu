@@ -14,9 +14,19 @@
 namespace heed::cuda {
 namespace {
 
-// Blocks share a multiprocessor: one waits for its tokens, others multiply.
+// Blocks share a multiprocessor: one waits for its tokens, others multiply. kResident of them on
+// Hopper; for others ptxas needs more than a fourth of the registers.
 template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads, Kernel::kResident)
+constexpr int LeastBlocks() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  return Kernel::kResident == 4 ? 3 : Kernel::kResident;
+#else
+  return Kernel::kResident;
+#endif
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(kBlockThreads, LeastBlocks<Kernel>())
     ChunkBlocks(const __grid_constant__ ChunkParams params) {
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);
