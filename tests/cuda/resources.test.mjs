@@ -6,7 +6,7 @@
 // `node --test tests/cuda/`; takes minutes.
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -125,12 +125,21 @@ function widthsOfProducts(mangled) {
   return [64, isFloat8(mangled) ? 64 : columns];
 }
 
+/** The groups that compute in kernels of 16-bit types with 64 columns. */
+const consumersOf64 = Number(
+  readFileSync(join(root, "cpp/src/cuda/hopper_layout.h"), "utf8").match(
+    /kConsumersOf64 = (\d);/,
+  )[1],
+);
+
 /** The instruction that multiplies, and the registers of the groups that compute and that load. */
 function planOf(mangled) {
   if (isFloat8(mangled)) {
     return { product: (n) => `QGMMA.64x${n}x32.F32.E4M3.E4M3`, computes: 224, loads: 56 };
   }
-  return { product: (n) => `HGMMA.64x${n}x16`, computes: 232, loads: 40 };
+  const groups = hopperColumns(mangled)?.[0] === 64 ? consumersOf64 : 2;
+  const [computes, loads] = groups === 3 ? [160, 32] : [232, 40];
+  return { product: (n) => `HGMMA.64x${n}x16`, computes, loads };
 }
 
 async function compile(nvcc, path, arch, cubin) {

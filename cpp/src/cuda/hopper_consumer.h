@@ -1,5 +1,4 @@
-// One of the two warp groups that compute on Hopper: 64 packed rows, tile by tile
-// (hopper_kernel.h).
+// One of the warp groups that compute on Hopper: 64 packed rows, tile by tile (hopper_kernel.h).
 //
 // The sums that wgmma leaves with a thread lie as those of mma.sync do: scores(4 n + e) is row
 // AccumulatorRow(lane, e) of the thread's warp, key 8 n + AccumulatorCol(lane, e), and out(4 n + e)
@@ -34,17 +33,18 @@ class HopperConsumer {
   HEED_DEVICE HopperConsumer(Group& group, const AttentionParams& params)
       : group_(group),
         p_(params),
-        own_(group.index() - 1),
         scale_(params.scale),
         to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
                                                                          : params.scale * kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
-    if (own_ == 1) GiveTurn();  // the first one begins
+    if (Own() == Shape::kConsumers - 1) GiveTurn();  // the first one begins
     if constexpr (kCopiesAhead) CopyQueries(ItemOf(block, blocks, 0));
-    EachItemAndNext(ItemsOf(p_), block, blocks, [&](int32_t item, int32_t next) {
+    EachRound(ItemsOf(p_), block, blocks, [&](int32_t round) {
+      const int32_t item = ItemOf(block, blocks, round);
       FindPlace(item);
-      const ItemKeys keys = FindKeys(group_, p_, place_);  // a barrier: the last queries are read
+      // A barrier: the last queries, and what their rows see, are read.
+      const ItemKeys keys = FindKeys<Shape>(group_, p_, place_);
       if constexpr (!kCopiesAhead) CopyQueries(item);
       all_ = keys.all;
       const TileSpan tiles = TilesOfItem<Shape>(keys);
@@ -59,13 +59,14 @@ class HopperConsumer {
       }
       if constexpr (kCopiesAhead) {
         group_.Sync();  // all of the group have read the queries
-        CopyQueries(next);
+        CopyQueries(ItemOf(block, blocks, round + 1));
       }
       group_.template GroupSum<4>(row_sum_);
-      FindPlace(Group::Opaque(item));  // again: registers of tiles are dear
+      // Again: registers of tiles are dear.
+      FindPlace(ItemOf(block, blocks, Group::Opaque(round + 1) - 1));
       StoreRows();
     });
-    if (own_ == 0) AwaitTurn();  // the last that was given
+    if (Own() == 0) AwaitTurn();  // the last that was given
   }
 
  private:
@@ -94,12 +95,14 @@ class HopperConsumer {
   static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
   static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
 
-  HEED_DEVICE int64_t PackedRow(const BlockPlace& place, int row_in_group) const {
-    return place.row_block * kHopperRows + own_ * kGroupRows + row_in_group;
+  HEED_DEVICE int Own() const { return group_.index() - 1; }  // which consumer
+  HEED_DEVICE int32_t PackedRow(const BlockPlace& place, int row_in_group) const {
+    return FirstRowOf<Shape>(place) + Own() * kGroupRows + row_in_group;
   }
-  HEED_DEVICE int QueryOf(int64_t row) const { return static_cast<int>(row) / p_.group; }
-  HEED_DEVICE int HeadOf(int kv_head, int64_t row) const {
-    return kv_head * p_.group + static_cast<int>(row) % p_.group;
+  HEED_DEVICE int32_t Rows() const { return static_cast<int32_t>(p_.rows); }
+  HEED_DEVICE int QueryOf(int32_t row) const { return row / p_.group; }
+  HEED_DEVICE int HeadOf(int kv_head, int32_t row) const {
+    return kv_head * p_.group + row % p_.group;
   }
 
   HEED_DEVICE void FindPlace(int32_t item) {
@@ -126,7 +129,7 @@ class HopperConsumer {
         RowKeys keys = {0, 0};
         position_(t, half) = 0;
         slope_(t, half) = 0;
-        if (const int64_t row = PackedRow(place_, RowInGroup(t, half)); row < p_.rows) {
+        if (const int32_t row = PackedRow(place_, RowInGroup(t, half)); row < Rows()) {
           const int query = QueryOf(row);
           const int32_t length = LengthOf(group_, p_, batch_, query);
           const int64_t position = PositionOf(p_.rules, batch_, query, p_.q_len, length);
@@ -136,6 +139,31 @@ class HopperConsumer {
         }
         row_keys_(t, 2 * half) = keys.begin;
         row_keys_(t, 2 * half + 1) = keys.end;
+      }
+      if constexpr (Shape::kRowsInMemory) LeaveRows(t);
+    });
+  }
+  // In shared memory they take no registers from tiles that do not ask for them. The four threads
+  // of a row have the same; the group is in step before the first tile.
+  HEED_DEVICE void LeaveRows(int t) {
+    if (t % 4 != 0) return;
+    HEED_UNROLL for (int half = 0; half < 2; ++half) {
+      group_.StoreChunk(t, Shape::RowsAt(Own()) + 16 * RowInGroup(t, half),
+                        {static_cast<uint32_t>(row_keys_(t, 2 * half)),
+                         static_cast<uint32_t>(row_keys_(t, 2 * half + 1)),
+                         static_cast<uint32_t>(position_(t, half)), AsWord(slope_(t, half))});
+    }
+  }
+  HEED_DEVICE void RecallRows() {
+    if constexpr (!Shape::kRowsInMemory) return;
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        uint32_t words[4];
+        group_.LoadChunk(t, Shape::RowsAt(Own()) + 16 * RowInGroup(t, half), words);
+        row_keys_(t, 2 * half) = static_cast<int32_t>(words[0]);
+        row_keys_(t, 2 * half + 1) = static_cast<int32_t>(words[1]);
+        position_(t, half) = static_cast<int32_t>(words[2]);
+        slope_(t, half) = AsFloat(words[3]);
       }
     });
   }
@@ -150,9 +178,9 @@ class HopperConsumer {
       HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / kChunk; c += kGroupThreads) {
         const int r = c / (kDim / kChunk);
         const int byte = c % (kDim / kChunk) * 16;
-        const int64_t row = PackedRow(place, r);
-        const int to = Shape::QueriesAt(own_) + SwizzledByte(kGroupRows, r, byte);
-        if (row < p_.rows && byte < p_.q.width * static_cast<int>(sizeof(Element))) {
+        const int32_t row = PackedRow(place, r);
+        const int to = Shape::QueriesAt(Own()) + SwizzledByte(kGroupRows, r, byte);
+        if (row < Rows() && byte < p_.q.width * static_cast<int>(sizeof(Element))) {
           const char* from =
               RowOf(group_, p_.q, batch, HeadOf(kv_head, row), QueryOf(row), p_.fault);
           group_.CopyAsync(t, to, from + byte);
@@ -170,7 +198,6 @@ class HopperConsumer {
   }
 
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
-    Turn values = turn_;  // of the values that the second product reads
     group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
     IssueScores(QueriesAt(), KeysAt(turn_.stage));
     group_.template MmaWait<0>();
@@ -178,11 +205,11 @@ class HopperConsumer {
       group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
       Weigh(tile * kKeys);
       group_.template MmaWait<0>();  // the values of the tile before
-      if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
+      if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.Before().stage));
       ShrinkSums();
       PackWeights();
-      values = turn_;
       turn_.Advance();
+      const Turn values = turn_.Before();  // of the values that the second product reads
       group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
       if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
       if (tile + 1 == tiles.end) break;
@@ -195,17 +222,20 @@ class HopperConsumer {
       GiveTurn();
       group_.template MmaWait<1>();
     }
-    IssueValues(ValuesAt(values.stage));
+    const int stage = turn_.Before().stage;
+    IssueValues(ValuesAt(stage));
     group_.template MmaWait<0>();
-    group_.ArriveWarps(Barriers::ValuesEmpty(values.stage));
+    group_.ArriveWarps(Barriers::ValuesEmpty(stage));
   }
 
-  // Both consumers of a block have the same tiles, so as many turns.
+  // All consumers of a block have the same tiles, so as many turns: one after the other, and the
+  // first again.
   HEED_DEVICE void AwaitTurn() {
-    if constexpr (Shape::kTakesTurns) group_.AwaitTurn(own_);
+    if constexpr (Shape::kTakesTurns) group_.AwaitTurn(Own());
   }
   HEED_DEVICE void GiveTurn() {
-    if constexpr (Shape::kTakesTurns) group_.GiveTurn(1 - own_);
+    const int next = Own() + 1 == Shape::kConsumers ? 0 : Own() + 1;
+    if constexpr (Shape::kTakesTurns) group_.GiveTurn(next);
   }
 
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a
@@ -236,11 +266,11 @@ class HopperConsumer {
 
   // Does every row see every key of the part that begins with key `first`?
   HEED_DEVICE bool IsWhole(int32_t first) const {
-    return first >= all_.begin && int64_t{first} + kPartKeys <= all_.end;
+    return first >= all_.begin && first + kPartKeys <= all_.end;  // far below 2^31
   }
 
   // What products are told of the queries, and of the tiles of a stage.
-  HEED_DEVICE uint64_t QueriesAt() const { return group_.Matrix(Shape::QueriesAt(own_), 16); }
+  HEED_DEVICE uint64_t QueriesAt() const { return group_.Matrix(Shape::QueriesAt(Own()), 16); }
   HEED_DEVICE uint64_t KeysAt(int stage, int part = 0) const {
     return group_.Matrix(Shape::KeysAt(stage) + part * kPartKeys * kPanelBytes, 16);
   }
@@ -359,6 +389,7 @@ class HopperConsumer {
   // After softcap, which brings the scale in.
   HEED_DEVICE void AddAlibi(int32_t part_first) {
     const float factor = p_.softcap != 0 ? 1.0f : scale_;
+    RecallRows();
     group_.Each([&](int t) {
       const int first = FirstKey<Group>(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
@@ -371,6 +402,7 @@ class HopperConsumer {
 
   // Hidden scores are -inf.
   HEED_DEVICE void Hide(int32_t part_first) {
+    RecallRows();
     group_.Each([&](int t) {
       const int first = FirstKey<Group>(t, part_first);
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
@@ -379,7 +411,11 @@ class HopperConsumer {
     });
   }
   HEED_DEVICE void KeepPoisonOut(int32_t first, int stage, int part) {
-    HopperPoison<Group, Shape>(group_, own_, stage, part).KeepOut(first, scores_, row_keys_, out_);
+    const auto row_keys = [this]() -> auto& {
+      RecallRows();
+      return row_keys_;
+    };
+    HopperPoison<Group, Shape>(group_, Own(), stage, part).KeepOut(first, scores_, row_keys, out_);
   }
 
   HEED_DEVICE void ShrinkSums() {
@@ -414,8 +450,8 @@ class HopperConsumer {
     if constexpr (Shape::kIsFloat8) factor = ScaleOf(p_.v, batch_, kv_head_, 0) * kUnlift;
     group_.Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
-        const int64_t row = PackedRow(place_, RowInGroup(t, half));
-        if (row >= p_.rows) continue;
+        const int32_t row = PackedRow(place_, RowInGroup(t, half));
+        if (row >= Rows()) continue;
         const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half) * kUnlift};
         const RowEnd end = FinishRow(p_, HeadOf(kv_head_, row), state);
         if (t % 4 == 0 && p_.lse.data != nullptr) {
@@ -427,14 +463,13 @@ class HopperConsumer {
       }
     });
   }
-  HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int64_t row) const {
+  HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int32_t row) const {
     return output.data + batch_ * output.strides[0] + HeadOf(kv_head_, row) * output.strides[1] +
            QueryOf(row) * output.strides[2];
   }
 
   Group& group_;
   const AttentionParams& p_;
-  const int own_;  // which consumer
   float scale_, to_base_2_;
 
   BlockPlace place_;

@@ -38,7 +38,7 @@ class HopperGradientConsumer {
       const GradientItem item = FindGradientItem<Shape>(group_, params_, number);
       ClearSums();
       if (item.span.begin < item.span.end) {
-        first_ = item.tile * kHopperRows;
+        first_ = item.tile * kOwnRows;
         tile_ = item.span.begin;
         left_ = item.heads * (item.span.end - item.span.begin);
         if constexpr (!kByKeys) CopyOwnRows(item);
@@ -289,7 +289,7 @@ class HopperGradientConsumer {
     Registers<float, 1> found;
     Each([&](int t) {
       found(t, 0) = 0;
-      if (PoisonRow(t) >= (own_ + 1) * kTile / kConsumers) return;
+      if (PoisonRow(t) >= (own_ + 1) * kTile / GradientGroups::kConsumers) return;
       const int tile = Shape::TileAt(turn_.stage, t % 4 / 2) + PoisonRow(t) * kPanelBytes;
       HEED_NO_UNROLL for (int n = 0; n < kChunks; ++n) {
         const int chunk = t % 2 * kChunks + n;
@@ -308,7 +308,9 @@ class HopperGradientConsumer {
     group_.FenceProxyAsync();
     group_.SyncConsumers();
   }
-  HEED_DEVICE int PoisonRow(int t) const { return own_ * (kTile / kConsumers) + t / 4; }
+  HEED_DEVICE int PoisonRow(int t) const {
+    return own_ * (kTile / GradientGroups::kConsumers) + t / 4;
+  }
 
   // The same of keys, after the products: what sees such a key has NaN among its gradients of
   // scores, unless the score is -infinity and the weight 0, and so the key does not matter.
@@ -326,7 +328,7 @@ class HopperGradientConsumer {
   // Calls body(at) for the thread's share of the chunks of the keys: a half for each group.
   template <class Body>
   HEED_DEVICE void EachChunk(int t, const Body& body) {
-    constexpr int kHalf = Shape::kTileBytes / kConsumers;
+    constexpr int kHalf = Shape::kTileBytes / GradientGroups::kConsumers;
     HEED_NO_UNROLL for (int at = t * 16; at < kHalf; at += kGroupThreads * 16) {
       body(Shape::TileAt(turn_.stage, 0) + own_ * kHalf + at);
     }
@@ -345,7 +347,7 @@ class HopperGradientConsumer {
     if (to.data == nullptr) return;
     Each([&](int t) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
-        const int row = item.tile * kHopperRows + own_ * kGroupRows + RowInGroup(t, half);
+        const int row = item.tile * kOwnRows + own_ * kGroupRows + RowInGroup(t, half);
         if (row >= (kByKeys ? p_.kv_len : p_.q_len)) continue;
         char* at =
             to.data + item.batch * to.strides[0] + item.head * to.strides[1] + row * to.strides[2];

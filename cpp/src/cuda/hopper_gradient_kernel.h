@@ -54,7 +54,7 @@ class HopperGradientProducer {
     HEED_UNROLL for (int which = 0; which < 2; ++which) {
       HEED_UNROLL for (int panel = 0; panel < Shape::kPanels; ++panel) {
         group_.LoadBox(Shape::OwnAt(which) + panel * Shape::kOwnPanel, maps_.own[which],
-                       Barriers::OwnFull(), panel * kPanelCols, item.tile * kHopperRows, item.head,
+                       Barriers::OwnFull(), panel * kPanelCols, item.tile * kOwnRows, item.head,
                        item.batch);
       }
     }
@@ -90,7 +90,7 @@ HEED_DEVICE void RunHopperGradient(Group& group, const GradientParams& params,
                                    const GradientMaps<typename Group::Map>& maps, int32_t block,
                                    int32_t blocks) {
   using Barriers = HopperGradientBarriers<Shape::kStages>;
-  constexpr int kConsumerWarps = kConsumers * kGroupThreads / kWarp;
+  constexpr int kConsumerWarps = GradientGroups::kConsumers * kGroupThreads / kWarp;
   if (group.index() == 0) {
     group.Leader([&] {
       group.InitBarrier(Barriers::OwnFull(), 1);
@@ -104,10 +104,10 @@ HEED_DEVICE void RunHopperGradient(Group& group, const GradientParams& params,
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group.template GiveRegistersBack<kProducerRegisters>();
+    group.template GiveRegistersBack<GradientGroups::kProducerRegisters>();
     HopperGradientProducer<Group, Shape>(group, params, maps).Run(block, blocks);
   } else {
-    group.template TakeRegisters<kConsumerRegisters>();
+    group.template TakeRegisters<GradientGroups::kConsumerRegisters>();
     HopperGradientConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

@@ -17,14 +17,15 @@ namespace heed::cuda {
 
 // A trap on other architectures, as HopperBlocks is.
 template <class Shape>
-__global__ void __launch_bounds__(kGroups* kGroupThreads, 1)
+__global__ void __launch_bounds__(GradientGroups::kThreads, 1)
     HopperGradientBlocks(const __grid_constant__ GradientParams params,
                          const __grid_constant__ GradientMaps<CUtensorMap> maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ char memory[];
   const uint32_t lead = -ptx::SharedAddress(memory) % kSwizzleBytes;
-  DeviceWarpGroup group(memory + lead, Shape::kBytes);
-  RunHopperGradient<DeviceWarpGroup, Shape>(group, params, maps, blockIdx.x, gridDim.x);
+  using Group = DeviceWarpGroup<GradientGroups::kConsumers>;
+  Group group(memory + lead, Shape::kBytes);
+  RunHopperGradient<Group, Shape>(group, params, maps, blockIdx.x, gridDim.x);
 #else
   __trap();
 #endif
@@ -43,7 +44,8 @@ void LaunchHopperGradient(const HopperGradientPlan& plan, const GradientParams& 
                                              {Encode(maps.tiles[0]), Encode(maps.tiles[1])}};
   const int64_t blocks = std::min(plan.num_items(Shape::kSums), device.processors);
   HopperGradientBlocks<Shape>
-      <<<static_cast<unsigned>(blocks), kGroups * kGroupThreads, kBytes, stream>>>(params, encoded);
+      <<<static_cast<unsigned>(blocks), GradientGroups::kThreads, kBytes, stream>>>(params,
+                                                                                    encoded);
   ThrowOnError(cudaGetLastError(), "launching gradients of attention for Hopper");
 }
 

@@ -34,11 +34,14 @@ inline constexpr int kTableTileWords = kRowNumbers * kTableRows + kTileNumbers;
 inline constexpr int kTableTileBytes = 4 * kTableTileWords;
 static_assert(kTableTileBytes % 16 == 0, "a bulk copy");
 
+using GradientGroups = TwoConsumers;
+inline constexpr int kOwnRows = GradientGroups::kRows;  // of a block
+
 // Which sums the blocks of a kernel carry: d_k and d_v of their own keys past the queries, or d_q
 // of their own queries past the keys.
 enum class HopperSums { kKeys, kQueries };
 
-// Sizes of a kernel on elements T: head_dim and head_dim_v up to kDim. A block owns kHopperRows
+// Sizes of a kernel on elements T: head_dim and head_dim_v up to kDim. A block owns kOwnRows
 // rows of two tensors, k and v or q and d_out. Tiles of the two others stream past them.
 template <class T, int kDim_, HopperSums kSums_>
 struct HopperGradientShape {
@@ -49,7 +52,7 @@ struct HopperGradientShape {
   static constexpr int kTile = kByKeys ? kTableRows : 80;  // rows of a tile
   static constexpr int kStages = 3;                        // pairs of tiles on their way
   static constexpr int kPanels = kDim / kPanelCols;
-  static constexpr int kOwnPanel = kHopperRows * kPanelBytes;
+  static constexpr int kOwnPanel = kOwnRows * kPanelBytes;
   static constexpr int kTilePanel = kTile * kPanelBytes;
   static constexpr int kOwnBytes = kPanels * kOwnPanel;
   static constexpr int kTileBytes = kPanels * kTilePanel;
@@ -69,7 +72,7 @@ struct HopperGradientShape {
     return TableAt(kStages) + consumer * kOwnTableBytes;
   }
   static constexpr int kBytes = 2 * kOwnBytes + 2 * kStages * kTileBytes + kStages * kTableBytes +
-                                kConsumers * kOwnTableBytes;
+                                GradientGroups::kConsumers * kOwnTableBytes;
 };
 
 // What TMA reads: the tensors of which a block owns rows (k and v, or q and d_out), and those whose

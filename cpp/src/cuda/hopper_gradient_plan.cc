@@ -7,7 +7,7 @@
 namespace heed::cuda {
 namespace {
 
-int64_t BlocksOf(int64_t len) { return CeilDiv(len, kHopperRows); }
+int64_t BlocksOf(int64_t len) { return CeilDiv(len, kOwnRows); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ HopperGradientPlan::HopperGradientPlan(const DeviceGradient& call) {
 }
 
 GradientMaps<TileMap> HopperGradientPlan::Maps(HopperSums sums, int tile) const {
-  const uint32_t own = kHopperRows, streaming = static_cast<uint32_t>(tile);
+  const uint32_t own = kOwnRows, streaming = static_cast<uint32_t>(tile);
   if (sums == HopperSums::kKeys) {
     return {{MapOf(k_, own), MapOf(v_, own)}, {MapOf(q_, streaming), MapOf(d_out_, streaming)}};
   }

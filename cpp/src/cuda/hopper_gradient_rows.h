@@ -111,12 +111,12 @@ class RowTableKernel {
   typename Block::template Shared<int32_t> begins_, ends_;  // by the rule
 };
 
-// What a block computes at a time: kHopperRows rows of its own tensors, past tiles of one or more
+// What a block computes at a time: kOwnRows rows of its own tensors, past tiles of one or more
 // heads of the others.
 struct GradientItem {
   int batch;
   int head;   // of the block's own tensors
-  int tile;   // of kHopperRows rows of them
+  int tile;   // of kOwnRows rows of them
   int first;  // head of the tiles that stream past, and how many
   int heads;
   TileSpan span;  // of each
@@ -126,7 +126,7 @@ template <class Shape>
 HEED_DEVICE int32_t GradientItemsOf(const AttentionParams& p) {
   const int32_t len = Shape::kByKeys ? p.kv_len : p.q_len;
   const int32_t heads = Shape::kByKeys ? p.num_kv_heads : p.num_heads;
-  return (len + kHopperRows - 1) / kHopperRows * p.batch * heads;
+  return (len + kOwnRows - 1) / kOwnRows * p.batch * heads;
 }
 
 // The longest first: in causal attention early keys are seen by more queries, and late queries see
@@ -142,14 +142,14 @@ HEED_DEVICE GradientItem PlaceOfGradient(const AttentionParams& p, int32_t item)
     const int32_t units = p.batch * p.num_heads;
     const int32_t unit = item % units;
     const int head = unit % p.num_heads;
-    const int last = (p.q_len + kHopperRows - 1) / kHopperRows - 1;
+    const int last = (p.q_len + kOwnRows - 1) / kOwnRows - 1;
     return {unit / p.num_heads, head, last - item / units, head / p.group, 1, {0, 0}};
   }
 }
 
 // The keys of a block that owns them from `first` on.
 HEED_DEVICE RowKeys OwnKeys(const AttentionParams& p, int32_t first) {
-  const int32_t end = first + kHopperRows;
+  const int32_t end = first + kOwnRows;
   return {first, end < p.kv_len ? end : p.kv_len};
 }
 
@@ -157,8 +157,8 @@ HEED_DEVICE RowKeys OwnKeys(const AttentionParams& p, int32_t first) {
 // neighbours.
 HEED_DEVICE int32_t NumberOfBlock(const GradientParams& params, const GradientItem& item,
                                   TileNumber number) {
-  const int32_t first = item.tile * kHopperRows / kTableRows;
-  const int32_t last = ((item.tile + 1) * kHopperRows - 1) / kTableRows;
+  const int32_t first = item.tile * kOwnRows / kTableRows;
+  const int32_t last = ((item.tile + 1) * kOwnRows - 1) / kTableRows;
   int32_t result = NumberOfNone(number, params.attention.kv_len);
   HEED_NO_UNROLL for (int32_t tile = first; tile <= last && tile < params.table_tiles; ++tile) {
     const uint32_t* words = TableTile(params, item.batch, item.head, tile);
@@ -172,7 +172,7 @@ HEED_DEVICE int32_t NumberOfBlock(const GradientParams& params, const GradientIt
 template <class Group>
 HEED_DEVICE TileSpan FindQueries(Group& group, const GradientParams& params,
                                  const GradientItem& item) {
-  const RowKeys keys = OwnKeys(params.attention, item.tile * kHopperRows);
+  const RowKeys keys = OwnKeys(params.attention, item.tile * kOwnRows);
   typename Group::template Registers<int32_t, 4> ends;
   group.Each([&](int t) {
     ends(t, 0) = -params.table_tiles, ends(t, 1) = 0;  // -begin, end

@@ -1,9 +1,9 @@
 // Exact attention on Hopper (sm_90a). A block stays on its multiprocessor and takes one item after
-// the other: 128 packed rows of a KV head. One warp group loads tiles of keys and values (TMA), two
-// compute 64 rows each (wgmma) and carry a maximum, a sum and the weighted values of each row.
-// Scores of the next tile are issued before the values of the last one, so that softmax runs under
-// the second product (FlashAttention-3, arXiv:2407.08608, section 3.2); the two groups take turns
-// at products, so that it runs under those of the other too.
+// the other: 128 or 192 packed rows of a KV head. One warp group loads tiles of keys and values
+// (TMA), two or three compute 64 rows each (wgmma) and carry a maximum, a sum and the weighted
+// values of each row. Scores of the next tile are issued before the values of the last one, so that
+// softmax runs under the second product (FlashAttention-3, arXiv:2407.08608, section 3.2); the
+// groups take turns at products, so that it runs under those of the others too.
 //
 // Every step is a phase of a warp group (warp_group.h), so the classes also run on the host.
 #ifndef HEED_SRC_CUDA_HOPPER_KERNEL_H_
@@ -30,13 +30,15 @@ class HopperProducer {
       : group_(group), p_(params), keys_(keys), values_(values) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
-    EachItem(ItemsOf(p_), block, blocks, [&](int32_t item) {
-      const BlockPlace place = PlaceOfItem(p_, item);
-      const TileSpan tiles = TilesOfItem<Shape>(FindKeys(group_, p_, place));
+    EachRound(ItemsOf(p_), block, blocks, [&](int32_t round) {
+      const BlockPlace place = PlaceOfItem(p_, ItemOf(block, blocks, round));
+      const TileSpan tiles = TilesOfItem<Shape>(FindKeys<Shape>(group_, p_, place));
+      // Again: registers of rows are dear.
+      const int32_t unit = PlaceOfItem(p_, ItemOf(block, blocks, Group::Opaque(round))).unit;
       if constexpr (Shape::kIsFloat8) {
-        LoadAndTranspose(tiles, place.unit);
+        LoadAndTranspose(tiles, unit);
       } else {
-        LoadTiles(tiles, place.unit);
+        LoadTiles(tiles, unit);
       }
     });
   }
@@ -116,19 +118,18 @@ HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
         group.InitBarrier(Barriers::KeysFull(stage), 1);
         group.InitBarrier(Barriers::ValuesFull(stage), Shape::kIsFloat8 ? kGroupWarps : 1);
         if (Shape::kIsFloat8) group.InitBarrier(Barriers::RawFull(stage), 1);
-        group.InitBarrier(Barriers::KeysEmpty(stage), kConsumers * kGroupWarps);
-        group.InitBarrier(Barriers::ValuesEmpty(stage), kConsumers * kGroupWarps);
+        group.InitBarrier(Barriers::KeysEmpty(stage), Shape::kConsumers * kGroupWarps);
+        group.InitBarrier(Barriers::ValuesEmpty(stage), Shape::kConsumers * kGroupWarps);
       }
       group.FenceInitOfBarriers();
     });
   }
   group.SyncAll();
   if (group.index() == 0) {
-    group
-        .template GiveRegistersBack<Shape::kIsFloat8 ? kTransposerRegisters : kProducerRegisters>();
+    group.template GiveRegistersBack<Shape::Groups::kProducerRegisters>();
     HopperProducer<Group, Shape>(group, params, keys, values).Run(block, blocks);
   } else {
-    group.template TakeRegisters<Shape::kIsFloat8 ? kFloat8Registers : kConsumerRegisters>();
+    group.template TakeRegisters<Shape::Groups::kConsumerRegisters>();
     HopperConsumer<Group, Shape>(group, params).Run(block, blocks);
   }
 }

@@ -18,15 +18,16 @@ namespace heed::cuda {
 // Other architectures have neither wgmma nor setmaxnreg: there the kernel is a trap, which no
 // launch meets (attention.cu).
 template <class Shape>
-__global__ void __launch_bounds__(kGroups* kGroupThreads, 1)
+__global__ void __launch_bounds__(Shape::Groups::kThreads, 1)
     HopperBlocks(const __grid_constant__ AttentionParams params,
                  const __grid_constant__ CUtensorMap keys,
                  const __grid_constant__ CUtensorMap values) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ char memory[];
   const uint32_t lead = -ptx::SharedAddress(memory) % kSwizzleBytes;
-  DeviceWarpGroup group(memory + lead, Shape::kBytes);
-  RunHopper<DeviceWarpGroup, Shape>(group, params, keys, values, blockIdx.x, gridDim.x);
+  using Group = DeviceWarpGroup<Shape::kConsumers>;
+  Group group(memory + lead, Shape::kBytes);
+  RunHopper<Group, Shape>(group, params, keys, values, blockIdx.x, gridDim.x);
 #else
   __trap();
 #endif
@@ -40,7 +41,7 @@ void LaunchHopperBlocks(const HopperPlan& plan, const AttentionParams& params, c
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
                "setting the size of shared memory");
   const int64_t blocks = std::min(plan.num_items(), device.processors);
-  HopperBlocks<Shape><<<static_cast<unsigned>(blocks), kGroups * kGroupThreads, kBytes, stream>>>(
+  HopperBlocks<Shape><<<static_cast<unsigned>(blocks), Shape::Groups::kThreads, kBytes, stream>>>(
       params, Encode(plan.keys()), Encode(plan.values()));
   ThrowOnError(cudaGetLastError(), "launching attention for Hopper");
 }
@@ -49,9 +50,8 @@ void LaunchHopperBlocks(const HopperPlan& plan, const AttentionParams& params, c
 template <class T>
 void LaunchHopper(const HopperPlan& plan, const AttentionParams& params, const Device& device,
                   Stream stream) {
-  WithHopperKernel<T>(plan.columns(), params, [&](auto shape) {
-    LaunchHopperBlocks<decltype(shape)>(plan, params, device, stream);
-  });
+  WithHopperKernel<T>(
+      plan, [&](auto shape) { LaunchHopperBlocks<decltype(shape)>(plan, params, device, stream); });
 }
 
 extern template void LaunchHopper<Float16>(const HopperPlan&, const AttentionParams&, const Device&,

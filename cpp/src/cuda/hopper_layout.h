@@ -18,20 +18,29 @@ namespace heed::cuda {
 
 inline constexpr int kGroupThreads = 128;  // a warp group: four warps, what wgmma works with
 inline constexpr int kGroupWarps = kGroupThreads / 32;
-inline constexpr int kConsumers = 2;  // warp groups that compute; one more loads
-inline constexpr int kGroups = kConsumers + 1;
-inline constexpr int kGroupRows = 64;  // of a consumer
-inline constexpr int kHopperRows = kConsumers * kGroupRows;
+inline constexpr int kGroupRows = 64;  // of a group that computes
 
-// Registers that a thread of each kind keeps (setmaxnreg), of the 65536 of a multiprocessor.
-inline constexpr int kProducerRegisters = 40;
-inline constexpr int kConsumerRegisters = 232;
-static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
-// Where the group that loads transposes too: as many in all.
-inline constexpr int kTransposerRegisters = 56;
-inline constexpr int kFloat8Registers = 224;
-static_assert(kTransposerRegisters + kConsumers * kFloat8Registers ==
-              kProducerRegisters + kConsumers * kConsumerRegisters);
+// The warp groups of a block: one loads, kConsumers compute. A thread of each kind keeps so many
+// registers (setmaxnreg), of the 65536 of a multiprocessor.
+template <int kConsumers_, int kProducerRegisters_, int kConsumerRegisters_>
+struct BlockGroups {
+  static constexpr int kConsumers = kConsumers_;
+  static constexpr int kGroups = kConsumers + 1;
+  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kRows = kConsumers * kGroupRows;  // computed at a time
+  static constexpr int kProducerRegisters = kProducerRegisters_;
+  static constexpr int kConsumerRegisters = kConsumerRegisters_;
+  static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
+};
+using TwoConsumers = BlockGroups<2, 40, 232>;
+using TwoBesideTransposer = BlockGroups<2, 56, 224>;  // the group that loads transposes too
+using ThreeConsumers = BlockGroups<3, 32, 160>;
+inline constexpr int kMaxGroups = ThreeConsumers::kGroups;
+
+// How many groups compute in the kernels of 16-bit types with 64 columns. Those with three have not
+// run on a GPU, those with two have: 2 brings them back.
+inline constexpr int kConsumersOf64 = 3;
+static_assert(kConsumersOf64 == 2 || kConsumersOf64 == 3);
 
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
@@ -94,15 +103,22 @@ struct HopperShape {
   }
   static constexpr int kDim = kDim_;
   static constexpr int kValueDim = kValueDim_;
+  using Groups = std::conditional_t<
+      kIsFloat8, TwoBesideTransposer,
+      std::conditional_t<kDim == 64 && kConsumersOf64 == 3, ThreeConsumers, TwoConsumers>>;
+  static constexpr int kConsumers = Groups::kConsumers;
+  static constexpr int kRows = Groups::kRows;  // packed rows of an item
   // Keys of a tile, and those of it that a consumer takes at once. Rows of transposed values are
   // 128 keys long, of which registers have no room for as many scores beside 256 columns.
   static constexpr int kKeys = kIsFloat8 || kValueDim <= 128 ? 128 : 64;
   static constexpr int kPartKeys = kValueDim <= 128 ? 128 : 64;
   static constexpr int kParts = kKeys / kPartKeys;
-  static constexpr int kStages = 2;  // tiles of keys (and of values) on their way
+  // Tiles of keys (and of values) on their way. Those that three groups read are short, and leave
+  // room for more.
+  static constexpr int kStages = kConsumers > 2 ? 4 : 2;
   // Consumers issue products in turn, so that the weights of one are made under the products of the
-  // other (FlashAttention-3, arXiv:2407.08608, section 3.1). Not where tiles are wider, or products
-  // wait for one another anyway.
+  // others (FlashAttention-3, arXiv:2407.08608, section 3.1). Not where tiles are wider, or
+  // products wait for one another anyway.
   static constexpr bool kTakesTurns = !kIsFloat8 && kDim <= 128;
   static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
@@ -123,8 +139,15 @@ struct HopperShape {
   HEED_DEVICE static constexpr int RawAt(int stage) {
     return ValuesAt(kStages) + stage * kRawBytes;
   }
+  // What a consumer's rows see stands behind the tiles, four words a row, where three groups share
+  // the registers, or softcap and ALiBi take more of them.
+  static constexpr bool kRowsInMemory = !kIsFloat8 && (kConsumers > 2 || !kPlain);
+  static constexpr int kRowTableBytes = kRowsInMemory ? kGroupRows * 16 : 0;
+  HEED_DEVICE static constexpr int RowsAt(int consumer) {
+    return RawAt(kStages) + consumer * kRowTableBytes;
+  }
   static constexpr int kBytes =
-      kConsumers * kQueryBytes + kStages * (kKeyBytes + kValueBytes + kRawBytes);
+      kConsumers * (kQueryBytes + kRowTableBytes) + kStages * (kKeyBytes + kValueBytes + kRawBytes);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.
@@ -137,9 +160,9 @@ struct HopperBarriers {
   HEED_DEVICE static constexpr int RawFull(int stage) { return 4 * kStages + stage; }
   static constexpr int kCount = 5 * kStages;
 };
-inline constexpr int kMaxBarriers = 10;
+inline constexpr int kMaxBarriers = 20;
 // Behind the tiles: barriers, and what warps of a group tell each other.
-inline constexpr int kExtraBytes = 8 * kMaxBarriers + kGroups * 4 * 4 * 4;
+inline constexpr int kExtraBytes = 8 * kMaxBarriers + kMaxGroups * 4 * 4 * 4;
 
 // The n-th tile that a block reads: its stage, and the parity of the barriers' phase that fills it.
 template <int kStages>
@@ -152,6 +175,10 @@ struct TileTurn {
       stage = 0;
       parity ^= 1;
     }
+  }
+  HEED_DEVICE constexpr TileTurn Before() const {
+    if (stage > 0) return {stage - 1, parity};
+    return {kStages - 1, parity ^ 1};
   }
 };
 

@@ -9,9 +9,13 @@ namespace {
 constexpr int64_t kVector = 16;  // bytes that TMA and copies of queries want rows to be aligned to
 constexpr int64_t kMostBytes = int64_t{1} << 40;  // of a stride
 constexpr int64_t kMostRows = (int64_t{1} << 31) - 1;
+// Rows by which a call's blocks are counted when a kernel is chosen. Items of three groups have
+// more, and keep fewer multiprocessors busy, which should still pass the base path (H200, 64
+// columns: 365 TFLOP/s of two groups, 139 of the base path).
+constexpr int64_t kChoiceRows = TwoConsumers::kRows;
 
-int64_t RowBlocksOf(const AttentionProblem& p) {
-  return (p.group * p.q_len + kHopperRows - 1) / kHopperRows;
+int64_t RowBlocksOf(const AttentionProblem& p, int64_t rows) {
+  return (p.group * p.q_len + rows - 1) / rows;
 }
 
 // Queries are read 16 bytes at a time.
@@ -23,7 +27,7 @@ bool HasVectors(const StoredTensor& q) {
 bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
   const AttentionOptions& o = p.options;
   bool near = p.group * p.q_len < kFar && p.kv_len < kFar &&
-              RowBlocksOf(p) * p.batch * p.num_kv_heads < kFar;
+              RowBlocksOf(p, kGroupRows) * p.batch * p.num_kv_heads < kFar;
   for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
   const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
   const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
@@ -77,8 +81,9 @@ bool FitsHopper(const DeviceProblem& call) {
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
   if (path == TilePath::kBase || !FitsHopper(call)) return false;
   if (path == TilePath::kHopper) return true;
-  return call.problem.group * call.problem.q_len > kGroupRows &&
-         plan.FillsProcessors(HopperPlan(call).num_items());
+  const AttentionProblem& p = call.problem;
+  const int64_t blocks = RowBlocksOf(p, kChoiceRows) * p.batch * p.num_kv_heads;
+  return p.group * p.q_len > kGroupRows && plan.FillsProcessors(blocks);
 }
 
 HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v) {
@@ -92,10 +97,11 @@ HopperColumns HopperColumnsOf(int64_t head_dim, int64_t head_dim_v) {
 HopperPlan::HopperPlan(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   columns_ = HopperColumnsOf(p.head_dim, p.head_dim_v);
-  row_blocks_ = RowBlocksOf(p);
+  is_plain_ = p.options.softcap.value_or(0) == 0 && p.options.alibi_slopes.empty();
   units_ = p.batch * p.num_kv_heads;
   WithHopperElement(p.q.dtype, [&](auto element) {
-    WithHopperShape<decltype(element)>(columns_, [&](auto shape) {
+    WithHopperKernel<decltype(element)>(*this, [&](auto shape) {
+      row_blocks_ = RowBlocksOf(p, decltype(shape)::kRows);
       keys_ = MapOf(p.k, decltype(shape)::kKeys);
       values_ = MapOf(p.v, decltype(shape)::kKeys);
     });

@@ -43,6 +43,7 @@ class HopperPlan {
   explicit HopperPlan(const DeviceProblem& call);
 
   HopperColumns columns() const { return columns_; }
+  bool is_plain() const { return is_plain_; }  // neither softcap nor ALiBi
   int64_t num_items() const { return row_blocks_ * units_; }
   const TileMap& keys() const { return keys_; }
   const TileMap& values() const { return values_; }
@@ -52,6 +53,7 @@ class HopperPlan {
 
  private:
   HopperColumns columns_;
+  bool is_plain_;
   int64_t row_blocks_, units_;
   TileMap keys_, values_;
 };
@@ -72,13 +74,11 @@ void WithHopperShape(HopperColumns columns, const Body& body) {
   if (columns.keys == 192) return body(HopperShape<T, 192, 128, kPlain>());
   body(HopperShape<T, 256, 256, kPlain>());
 }
-// The shape of the kernel that runs with these parameters.
+// The shape of the plan's kernel.
 template <class T, class Body>
-void WithHopperKernel(HopperColumns columns, const AttentionParams& params, const Body& body) {
-  if (params.softcap == 0 && params.alibi_slopes == nullptr) {
-    return WithHopperShape<T, true>(columns, body);
-  }
-  WithHopperShape<T, false>(columns, body);
+void WithHopperKernel(const HopperPlan& plan, const Body& body) {
+  if (plan.is_plain()) return WithHopperShape<T, true>(plan.columns(), body);
+  WithHopperShape<T, false>(plan.columns(), body);
 }
 
 }  // namespace heed::cuda

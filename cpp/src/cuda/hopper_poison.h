@@ -29,17 +29,19 @@ class HopperPoison {
       : group_(group), own_(own), stage_(stage), part_(part) {}
 
   // Of the part that begins with key `first`. Scores are weights already: of those of a value that
-  // is not finite no more matters than whether they are 0. Both consumers come here together.
+  // is not finite no more matters than whether they are 0. row_keys() is what rows see. All
+  // consumers come here together.
+  template <class RowKeysOfGroup>
   HEED_DEVICE void KeepOut(int32_t first, Registers<float, kScores>& scores,
-                           Registers<int32_t, 4>& row_keys, Registers<float, kOut>& out) {
+                           const RowKeysOfGroup& row_keys, Registers<float, kOut>& out) {
     const bool poison = group_.AnyOfConsumers([&](int t) {
       bool found = false;
       EachChunk(t, [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
       return found;
     });
     if (poison) {
-      AddPoison(first, scores, row_keys, out);
-      group_.SyncConsumers();  // both have read it
+      AddPoison(first, scores, row_keys(), out);
+      group_.SyncConsumers();  // all have read it
       group_.Each(
           [&](int t) { EachChunk(t, [&](int at) { ClearPoison(group_, Element{}, t, at); }); });
     }
@@ -52,12 +54,13 @@ class HopperPoison {
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
 
-  // Calls body(at) for the thread's share of the chunks of the part: a half for each consumer.
+  // Calls body(at) for the thread's share of the chunks of the part, which consumers divide.
   template <class Body>
   HEED_DEVICE void EachChunk(int t, const Body& body) {
-    constexpr int kHalf = Shape::kValueBytes / kConsumers;
-    const int values = Shape::ValuesAt(stage_) + own_ * kHalf;
-    HEED_NO_UNROLL for (int at = t * 16; at < kHalf / Shape::kParts; at += kGroupThreads * 16) {
+    const int values = Shape::ValuesAt(stage_);
+    HEED_NO_UNROLL for (int at = (own_ * kGroupThreads + t) * 16;
+                        at < Shape::kValueBytes / Shape::kParts;
+                        at += Shape::kConsumers * kGroupThreads * 16) {
       if constexpr (Shape::kParts == 1) {
         body(values + at);
       } else {  // transposed: a part is a stretch of every row

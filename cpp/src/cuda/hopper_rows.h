@@ -14,17 +14,17 @@
 
 namespace heed::cuda {
 
-// Calls body(item, next) for each item of the block, in order; there is no next one where it is not
-// less than `items`. There are fewer than 2^30.
+// Calls body(round) for each of the block's rounds, whose item is ItemOf(block, blocks, round).
+// There are fewer than 2^30 items.
 template <class Body>
-HEED_DEVICE void EachItemAndNext(int32_t items, int32_t block, int32_t blocks, const Body& body) {
+HEED_DEVICE void EachRound(int32_t items, int32_t block, int32_t blocks, const Body& body) {
   HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < items; ++round) {
-    body(ItemOf(block, blocks, round), ItemOf(block, blocks, round + 1));
+    body(round);
   }
 }
 template <class Body>
 HEED_DEVICE void EachItem(int32_t items, int32_t block, int32_t blocks, const Body& body) {
-  EachItemAndNext(items, block, blocks, [&](int32_t item, int32_t) { body(item); });
+  EachRound(items, block, blocks, [&](int32_t round) { body(ItemOf(block, blocks, round)); });
 }
 HEED_DEVICE int32_t ItemsOf(const AttentionParams& p) {
   return static_cast<int32_t>(p.row_blocks * p.units);
@@ -39,28 +39,51 @@ struct ItemKeys {
   RowKeys all;
 };
 
+// Packed rows and items are below 2^30 (hopper_plan.h).
+template <class Shape>
+HEED_DEVICE int32_t FirstRowOf(const BlockPlace& place) {
+  return static_cast<int32_t>(place.row_block) * Shape::kRows;
+}
 template <class Shape>
 HEED_DEVICE TileSpan TilesOfItem(const ItemKeys& keys) {
   return TilesOf(keys.some.begin, keys.some.end, Shape::kKeys, 0, 1);
 }
 
-// A thread a row. Leaves the group in step.
 template <class Group>
+HEED_DEVICE RowKeys KeysOfPackedRow(Group& group, const AttentionParams& p, int batch,
+                                    int32_t row) {
+  const int query = row / p.group;
+  const int32_t length = LengthOf(group, p, batch, query);
+  const int64_t position = PositionOf(p.rules, batch, query, p.q_len, length);
+  return KeysOfRow(p.rules, batch, position, length, p.kv_len);
+}
+
+// The keys of an item and of one more row.
+HEED_DEVICE ItemKeys Join(const ItemKeys& item, const RowKeys& row) {
+  ItemKeys both = item;
+  both.all.begin = row.begin > item.all.begin ? row.begin : item.all.begin;
+  both.all.end = row.end < item.all.end ? row.end : item.all.end;
+  if (row.begin >= row.end) return both;
+  both.some.begin = row.begin < item.some.begin ? row.begin : item.some.begin;
+  both.some.end = row.end > item.some.end ? row.end : item.some.end;
+  return both;
+}
+
+// Leaves the group in step.
+template <class Shape, class Group>
 HEED_DEVICE ItemKeys FindKeys(Group& group, const AttentionParams& p, const BlockPlace& place) {
-  static_assert(kGroupThreads == kHopperRows);
   typename Group::template Registers<int32_t, 4> ends;
   const int batch = place.unit / p.num_kv_heads;
   group.Each([&](int t) {
-    const int64_t row = place.row_block * kHopperRows + t;
-    ends(t, 0) = -p.kv_len, ends(t, 1) = 0;  // -begin, end of what some row sees
-    ends(t, 2) = 0, ends(t, 3) = -p.kv_len;  // begin, -end of what all rows see
-    if (row >= p.rows) return;
-    const int query = static_cast<int>(row) / p.group;
-    const int32_t length = LengthOf(group, p, batch, query);
-    const int64_t position = PositionOf(p.rules, batch, query, p.q_len, length);
-    const RowKeys keys = KeysOfRow(p.rules, batch, position, length, p.kv_len);
-    ends(t, 2) = keys.begin, ends(t, 3) = -keys.end;
-    if (keys.begin < keys.end) ends(t, 0) = -keys.begin, ends(t, 1) = keys.end;
+    ItemKeys keys = {{p.kv_len, 0}, {0, p.kv_len}};  // of no row
+    HEED_NO_UNROLL for (int r = t; r < Shape::kRows; r += kGroupThreads) {
+      const int32_t row = FirstRowOf<Shape>(place) + r;
+      if (row >= static_cast<int32_t>(p.rows)) continue;
+      // What is found by the batch entry is found again: its registers are dear.
+      keys = Join(keys, KeysOfPackedRow(group, p, Group::Opaque(batch), row));
+    }
+    ends(t, 0) = -keys.some.begin, ends(t, 1) = keys.some.end;
+    ends(t, 2) = keys.all.begin, ends(t, 3) = -keys.all.end;
   });
   group.MaxOfGroup(ends);
   ItemKeys keys;

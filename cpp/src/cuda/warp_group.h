@@ -18,6 +18,7 @@
 
 namespace heed::cuda {
 
+template <int kConsumers>
 class DeviceWarpGroup : public DeviceBlock {
  public:
   using Map = CUtensorMap;
@@ -25,10 +26,11 @@ class DeviceWarpGroup : public DeviceBlock {
   // `memory` is aligned to kSwizzleBytes; the barriers begin at `extra`.
   HEED_DEVICE DeviceWarpGroup(char* memory, int extra)
       : DeviceBlock(memory),
-        tiles_(memory),
-        shared_(ptx::SharedAddress(memory)),
+        // One register for all that is made of it.
+        shared_(static_cast<uint32_t>(Opaque(static_cast<int>(ptx::SharedAddress(memory))))),
+        tiles_(reinterpret_cast<char*>(__cvta_shared_to_generic(shared_))),
         barriers_(shared_ + extra),
-        exchange_(reinterpret_cast<int32_t*>(memory + extra + 8 * kMaxBarriers)),
+        exchange_(reinterpret_cast<int32_t*>(tiles_ + extra + 8 * kMaxBarriers)),
         // The same in all lanes: the compiler sees branches that no warp takes in two.
         index_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0)),
         thread_(static_cast<int>(threadIdx.x) % kGroupThreads) {}
@@ -37,37 +39,38 @@ class DeviceWarpGroup : public DeviceBlock {
 
   template <class Body>
   HEED_DEVICE void Each(const Body& body) {
-    body(thread_);
+    body(Thread());
   }
   template <class Body>
   HEED_DEVICE void Leader(const Body& body) {
     if (thread_ == 0) body();
   }
 
-  // Barrier 0 is __syncthreads(), 1 to kGroups those of groups, the next that of consumers, then
-  // their turns.
+  // Barrier 0 is __syncthreads(), the next ones are those of the groups, then that of consumers,
+  // then their turns.
   HEED_DEVICE void Sync() { ptx::SyncThreads(1 + index_, kGroupThreads); }
   HEED_DEVICE void SyncAll() { __syncthreads(); }
-  HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(1 + kGroups, kConsumers * kGroupThreads); }
+  HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(kConsumers + 2, kConsumers * kGroupThreads); }
   // Whether test(thread) holds for some thread of some consumer; a barrier of them.
   template <class Test>
   HEED_DEVICE bool AnyOfConsumers(const Test& test) {
-    return ptx::AnyOfThreads(1 + kGroups, kConsumers * kGroupThreads, test(thread_));
+    return ptx::AnyOfThreads(kConsumers + 2, kConsumers * kGroupThreads, test(thread_));
   }
-  // Consumers take turns: one waits for its own, which the other gives it. It orders work, and no
+  // Consumers take turns: one waits for its own, which another gives it. It orders work, and no
   // memory.
   HEED_DEVICE void AwaitTurn(int consumer) {
-    ptx::SyncThreads(2 + kGroups + consumer, kConsumers * kGroupThreads);
+    ptx::SyncThreads(kConsumers + 3 + consumer, 2 * kGroupThreads);
   }
   HEED_DEVICE void GiveTurn(int consumer) {
-    ptx::ArriveThreads(2 + kGroups + consumer, kConsumers * kGroupThreads);
+    ptx::ArriveThreads(kConsumers + 3 + consumer, 2 * kGroupThreads);
   }
   // Each number becomes the largest of the group's.
   HEED_DEVICE void MaxOfGroup(Registers<int32_t, 4>& r) {
     int32_t* own = exchange_ + index_ * 16;
+    const int thread = Thread();
     HEED_UNROLL for (int n = 0; n < 4; ++n) {
       const int32_t largest = __reduce_max_sync(0xffffffffu, r(0, n));
-      if (thread_ % kWarp == 0) own[thread_ / kWarp * 4 + n] = largest;
+      if (thread % kWarp == 0) own[thread / kWarp * 4 + n] = largest;
     }
     Sync();
     HEED_UNROLL for (int n = 0; n < 4; ++n) {
@@ -173,8 +176,12 @@ class DeviceWarpGroup : public DeviceBlock {
   HEED_DEVICE static float Exp2(float x) { return ptx::Exp2(x); }
 
  private:
+  // What is made of it is not kept: registers are dear.
+  HEED_DEVICE int Thread() const { return Opaque(thread_); }
+
+  uint32_t shared_;  // an address
   char* tiles_;
-  uint32_t shared_, barriers_;  // addresses
+  uint32_t barriers_;
   int32_t* exchange_;
   int index_, thread_;
 };

@@ -79,7 +79,7 @@ template <class Shape>
 void RunHopperBlocks(const cuda::HopperPlan& plan, const cuda::AttentionParams& params) {
   const int64_t blocks = std::min<int64_t>(2, plan.num_items());
   for (int64_t index = 0; index < blocks; ++index) {
-    HostHopperBlock block(Shape::kBytes);
+    HostHopperBlock block(Shape::kBytes, Shape::kConsumers);
     const std::string complaint = block.Run([&](HostWarpGroup& group) {
       cuda::RunHopper<HostWarpGroup, Shape>(group, params, plan.keys(), plan.values(), index,
                                             blocks);
@@ -95,9 +95,8 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
   const cuda::AttentionParams params =
       plan.Params(base.Params(base.host_arrays().data(), nullptr, nullptr, &fault));
   cuda::WithHopperElement(problem.problem.q.dtype, [&](auto element) {
-    cuda::WithHopperKernel<decltype(element)>(plan.columns(), params, [&](auto shape) {
-      RunHopperBlocks<decltype(shape)>(plan, params);
-    });
+    cuda::WithHopperKernel<decltype(element)>(
+        plan, [&](auto shape) { RunHopperBlocks<decltype(shape)>(plan, params); });
   });
   return cuda::FaultText(fault);
 }

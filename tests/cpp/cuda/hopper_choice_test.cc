@@ -17,6 +17,7 @@ struct Choice {
   bool fastest = false;
   bool base = false;
   cuda::TileMap keys{};
+  int64_t num_items = 0;
 };
 
 Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout = Layout::kDense,
@@ -41,7 +42,9 @@ Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout =
   EXPECT_EQ(cuda::TakesHopper(call, plan, TilePath::kHopper), choice.fits);
   choice.fastest = cuda::TakesHopper(call, plan, TilePath::kFastest);
   choice.base = cuda::TakesHopper(call, plan, TilePath::kBase);
-  if (choice.fits) choice.keys = cuda::HopperPlan(call).keys();
+  if (!choice.fits) return choice;
+  choice.keys = cuda::HopperPlan(call).keys();
+  choice.num_items = cuda::HopperPlan(call).num_items();
   return choice;
 }
 
@@ -132,8 +135,8 @@ TEST(HopperChoice, LeavesDecodingToTheBasePath) {
 }
 
 // 106 of 132 multiprocessors are four fifths: of the base path's blocks of 64 rows there would be
-// 106 already at 53 items.
-TEST(HopperChoice, CountsItsOwnItemsOf128Rows) {
+// 106 already at 53 blocks of 128 rows.
+TEST(HopperChoice, CountsBlocksOf128Rows) {
   Sizes sizes = Many().sizes;
   sizes.batch = 1;
   sizes.num_heads = sizes.num_kv_heads = 53;
@@ -142,6 +145,25 @@ TEST(HopperChoice, CountsItsOwnItemsOf128Rows) {
   EXPECT_FALSE(ChoiceOf(MakeCase(sizes)).fastest);
   sizes.q_len = 256;
   EXPECT_TRUE(ChoiceOf(MakeCase(sizes)).fastest);
+}
+
+TEST(HopperChoice, ItemsHaveTheRowsOfTheirKernel) {
+  const auto items = [](int64_t head_dim, int64_t q_len, double softcap = 0,
+                        DType dtype = DType::kBFloat16) {
+    Sizes sizes = Many(head_dim).sizes;  // four packed rows a query
+    sizes.num_heads = 8, sizes.q_len = q_len;
+    AttentionCase c = MakeCase(sizes);
+    if (softcap != 0) c.scalars.softcap = softcap;
+    return ChoiceOf(c, dtype).num_items / 4;
+  };
+  EXPECT_EQ(items(128, 96), 3);
+  EXPECT_EQ(items(64, 96, 0, DType::kFloat8E4M3), 3);
+  constexpr int64_t kRows = 64 * cuda::kConsumersOf64;
+  for (const int64_t q_len : {1, 32, 33, 48, 49, 96, 97, 1000}) {
+    for (const double softcap : {0.0, 3.0}) {
+      EXPECT_EQ(items(64, q_len, softcap), (4 * q_len + kRows - 1) / kRows) << q_len;
+    }
+  }
 }
 
 TEST(HopperChoice, TheKernelIsTheSmallestThatHoldsKeysAndValues) {

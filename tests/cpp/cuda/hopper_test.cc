@@ -62,11 +62,46 @@ TEST_P(DeviceHopper, QueryHeadsShareKvHeads) {
                    {{6, 1}, {14, 2}, {3, 3}});
 }
 
+// A group has 64 packed rows of an item: the last groups may have few, or none. The kernels of 64
+// columns are those of most groups.
+TEST_P(DeviceHopper, GroupsHaveFewRowsOrNone) {
+  for (const int64_t rows : {1, 64, 65, 128, 129, 191, 192, 193}) {
+    AttentionCase c = OneHeadCase(rows, 260, 16, 16);
+    ExpectHopperMatches(c, GetParam());
+    c.scalars.causal = true;
+    c.scalars.query_offset = QueryOffset::At(70);
+    ExpectHopperMatches(c, GetParam());
+    c.scalars.softcap = 3.0;
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
+// Groups of an item whose rows see different keys have the same tiles.
+TEST_P(DeviceHopper, GroupsOfAnItemSeeDifferentTiles) {
+  for (const int64_t dim : {24, 128}) {
+    Sizes sizes = Small();
+    sizes.head_dim = sizes.head_dim_v = dim;
+    AttentionCase c = CausalCase(sizes, 200, 400);
+    c.key_lengths = {400, 90};
+    ExpectHopperMatches(c, GetParam());
+    c = MakeCase(c.sizes);
+    c.scalars.query_offset = QueryOffset::At(0);
+    c.key_lengths.assign(400, 0);  // [2, 200], two packed rows each
+    for (size_t query = 32; query < 64; ++query) c.key_lengths[query] = 390;
+    for (size_t query = 96; query < 400; ++query)
+      c.key_lengths[query] = static_cast<int32_t>(query);
+    ExpectHopperMatches(c, GetParam());
+    c.alibi_slopes = AlibiSlopes(4);
+    for (const int64_t j : {40, 380}) c.v(0, 0, j, 3) = kNan;
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
 // A block takes several items, with nothing hidden: no barrier of masks is between them.
 TEST_P(DeviceHopper, ItemsOfWholeTilesFollowOneAnother) {
   for (const int64_t dim : {64, 128, 256}) {
     Sizes sizes = Small();
-    sizes.q_len = 192, sizes.kv_len = 256;
+    sizes.q_len = 384, sizes.kv_len = 256;
     sizes.head_dim = sizes.head_dim_v = dim;
     ExpectHopperMatches(MakeCase(sizes), GetParam());
   }

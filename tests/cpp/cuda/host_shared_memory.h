@@ -17,7 +17,7 @@ namespace heed::testing {
 
 // What has happened: of each group its own count, of each barrier the phases that TMA filled.
 struct Clock {
-  static constexpr int kCount = cuda::kGroups + cuda::kMaxBarriers;
+  static constexpr int kCount = cuda::kMaxGroups + cuda::kMaxBarriers;
   std::array<int64_t, kCount> at{};
 
   int64_t& operator[](int who) { return at[static_cast<size_t>(who)]; }
@@ -42,7 +42,7 @@ inline constexpr int kAllThreads = -1;
 
 class HostSharedMemory {
  public:
-  HostSharedMemory(int bytes, std::array<Agent, cuda::kGroups>* agents)
+  HostSharedMemory(int bytes, std::array<Agent, cuda::kMaxGroups>* agents)
       : cells_(static_cast<size_t>(bytes / 2)), agents_(agents) {}
 
   const std::string& complaint() const { return complaint_; }
@@ -81,7 +81,7 @@ class HostSharedMemory {
   // number there is NaN.
   void WriteLater(const Agent& agent, int thread, int byte, int barrier, int64_t phase) {
     Cell& cell = MarkWrite(agent, thread, byte);
-    cell.writer = cuda::kGroups + barrier;
+    cell.writer = cuda::kMaxGroups + barrier;
     cell.write_time = phase;
     cell.generic = false;
     cell.value = kPoison;
@@ -93,12 +93,12 @@ class HostSharedMemory {
   struct Cell {
     uint16_t value = kPoison;
     bool generic = false;
-    int writer = -1;  // a group, or kGroups + a barrier whose TMA it was
+    int writer = -1;  // a group, or kMaxGroups + a barrier whose TMA it was
     int writer_thread = 0;
     int64_t write_time = 0;
     int64_t write_fences = 0;
-    std::array<int, cuda::kGroups> reader{};
-    std::array<int64_t, cuda::kGroups> read_time = {-1, -1, -1};
+    std::array<int, cuda::kMaxGroups> reader{};
+    std::array<int64_t, cuda::kMaxGroups> read_time = {-1, -1, -1, -1};
   };
 
   static size_t Index(int n) { return static_cast<size_t>(n); }
@@ -123,7 +123,7 @@ class HostSharedMemory {
         !Knows(agent, thread, cell.writer, cell.writer_thread, cell.write_time)) {
       Complain(At("is written twice without a barrier between", agent, byte));
     }
-    for (int group = 0; group < cuda::kGroups; ++group) {
+    for (int group = 0; group < cuda::kMaxGroups; ++group) {
       const int64_t time = cell.read_time[Index(group)];
       if (time >= 0 && !Knows(agent, thread, group, cell.reader[Index(group)], time)) {
         Complain(At("is written before it is known to be read", agent, byte));
@@ -133,7 +133,7 @@ class HostSharedMemory {
   }
 
   std::vector<Cell> cells_;
-  std::array<Agent, cuda::kGroups>* agents_;
+  std::array<Agent, cuda::kMaxGroups>* agents_;
   std::string complaint_;
 };
 

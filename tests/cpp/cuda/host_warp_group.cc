@@ -68,19 +68,19 @@ bool HostWarpGroup::Meet(Meeting& meeting, bool any) {
   return meeting.result;
 }
 
-// A barrier of both consumers at which the other has arrived: it may not do so twice.
+// A barrier of two consumers at which one has arrived: it may not do so twice.
 void HostWarpGroup::AwaitTurn(int consumer) {
-  bool& turn = block_.has_turn.at(static_cast<size_t>(consumer));
+  char& turn = block_.has_turn.at(static_cast<size_t>(consumer));
   if (consumer != index() - 1) Complain("a consumer waits for the turn of another");
-  block_.turns.Until(index(), [&turn] { return turn; });
-  turn = false;
+  block_.turns.Until(index(), [&turn] { return turn != 0; });
+  turn = 0;
 }
 
 void HostWarpGroup::GiveTurn(int consumer) {
-  bool& turn = block_.has_turn.at(static_cast<size_t>(consumer));
+  char& turn = block_.has_turn.at(static_cast<size_t>(consumer));
   if (consumer == index() - 1) Complain("a consumer gives itself a turn");
   if (turn) Complain("a turn is given twice");
-  turn = true;
+  turn = 1;
 }
 
 void HostWarpGroup::MaxOfGroup(Registers<int32_t, 4>& r) {
@@ -110,7 +110,7 @@ void HostWarpGroup::CompletePhase(HostBarrier& barrier, int number) {
   ++barrier.phase;
   barrier.pending = barrier.arrivals;
   barrier.released = std::exchange(barrier.joining, {});
-  barrier.released[cuda::kGroups + number] = barrier.phase;
+  barrier.released[cuda::kMaxGroups + number] = barrier.phase;
 }
 
 void HostWarpGroup::ArriveExpecting(int barrier, int bytes) {

@@ -74,18 +74,22 @@ struct Meeting {
 
 // What the groups of a block share.
 struct HostHopperBlock {
-  explicit HostHopperBlock(int bytes) : memory(bytes, &agents) {
-    for (int g = 0; g < cuda::kGroups; ++g) agents[static_cast<size_t>(g)].group = g;
+  explicit HostHopperBlock(int bytes, int num_consumers = 2)
+      : memory(bytes, &agents),
+        all{num_consumers + 1},
+        consumers{num_consumers},
+        has_turn(static_cast<size_t>(num_consumers)) {
+    for (int g = 0; g < cuda::kMaxGroups; ++g) agents[static_cast<size_t>(g)].group = g;
   }
   // Calls body(group) for each warp group. Returns what went wrong first; empty when nothing did.
   template <class Body>
   std::string Run(const Body& body);
 
-  std::array<Agent, cuda::kGroups> agents;
+  std::array<Agent, cuda::kMaxGroups> agents;
   HostSharedMemory memory;
   std::array<HostBarrier, cuda::kMaxBarriers> barriers;
-  Meeting all{cuda::kGroups}, consumers{cuda::kConsumers};
-  std::array<bool, cuda::kConsumers> has_turn{};
+  Meeting all, consumers;
+  std::vector<char> has_turn;  // of each consumer, whether another has given it
   Turns turns;
 };
 
@@ -363,12 +367,12 @@ std::vector<float>* HostWarpGroup::Take(Registers<float, N>& c) {
 
 template <class Body>
 std::string HostHopperBlock::Run(const Body& body) {
-  const std::string failure = turns.Run(cuda::kGroups, [&](int index) {
+  const std::string failure = turns.Run(all.expected, [&](int index) {
     HostWarpGroup group(this, index);
     body(group);
     group.Finish();
   });
-  for (const bool turn : has_turn) {
+  for (const char turn : has_turn) {
     if (turn) memory.Complain("the block ends with a turn that nobody took");
   }
   for (const HostBarrier& barrier : barriers) {

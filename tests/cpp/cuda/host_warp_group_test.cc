@@ -10,6 +10,7 @@
 #include "random.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/hopper_plan.h"
+#include "src/cuda/hopper_rows.h"
 
 namespace heed::testing {
 namespace {
@@ -267,6 +268,29 @@ TEST(HostWarpGroup, BytesArriveWhenTheyAreWaitedFor) {
   EXPECT_THAT(run(words + 1, true), HasSubstr("multiples of 16 bytes"));
 }
 
+// Every consumer has a turn a round, in order, whoever gets on first.
+TEST(HostWarpGroup, AnyNumberOfConsumersTakesTurns) {
+  for (const int count : {2, 3}) {
+    HostHopperBlock block(4 * kTile, count);
+    std::vector<int> order, expected;
+    const std::string complaint = block.Run([&](HostWarpGroup& group) {
+      const int own = group.index() - 1;
+      if (own < 0) return;
+      const int next = (own + 1) % count;
+      if (next == 0) group.GiveTurn(next);
+      for (int n = 0; n < 4; ++n) {
+        group.AwaitTurn(own);
+        order.push_back(own);
+        group.GiveTurn(next);
+      }
+      if (own == 0) group.AwaitTurn(own);
+    });
+    EXPECT_EQ(complaint, "");
+    for (int n = 0; n < 4 * count; ++n) expected.push_back(n % count);
+    EXPECT_EQ(order, expected);
+  }
+}
+
 // Runs `first` and `second` as the two consumers.
 std::string RunConsumers(const std::function<void(HostWarpGroup&)>& first,
                          const std::function<void(HostWarpGroup&)>& second) {
@@ -360,7 +384,7 @@ template <class Shape>
 void ExpectShapeFits() {
   // 227 KiB a block on sm_90, the CUDA programming guide, table of compute capabilities.
   EXPECT_LE(Shape::kBytes + cuda::kExtraBytes + cuda::kSwizzleBytes, 227 * 1024);
-  EXPECT_EQ(Shape::ValuesAt(Shape::kStages), Shape::kBytes);
+  EXPECT_EQ(Shape::RowsAt(Shape::kConsumers), Shape::kBytes);
   EXPECT_EQ(Shape::KeysAt(1) % cuda::kSwizzleBytes, 0);
   EXPECT_EQ(Shape::QueriesAt(1) % cuda::kSwizzleBytes, 0);
   EXPECT_LE(cuda::HopperBarriers<Shape::kStages>::kCount, cuda::kMaxBarriers);
@@ -371,6 +395,34 @@ TEST(HopperLayout, TilesFitTheDevice) {
   ExpectShapeFits<cuda::HopperShape<Float16, 128, 128>>();
   ExpectShapeFits<cuda::HopperShape<Float16, 192, 128>>();
   ExpectShapeFits<cuda::HopperShape<Float16, 256, 256>>();
+  ExpectShapeFits<cuda::HopperShape<Float8E4M3, 64, 64>>();
+  ExpectShapeFits<cuda::HopperShape<Float8E4M3, 256, 256>>();
+}
+
+// Rows of all items are those of the tensor, each once; so are those of all groups of an item.
+template <class Shape>
+void ExpectItemsCover(int64_t rows, int64_t units) {
+  cuda::AttentionParams p{};
+  p.rows = rows, p.units = units;
+  p.row_blocks = (rows + Shape::kRows - 1) / Shape::kRows;
+  std::vector<int> visits(static_cast<size_t>(rows * units), 0);
+  for (int32_t item = 0; item < cuda::ItemsOf(p); ++item) {
+    const cuda::BlockPlace place = cuda::PlaceOfItem(p, item);
+    for (int32_t r = 0; r < Shape::kConsumers * cuda::kGroupRows; ++r) {
+      const int32_t row = cuda::FirstRowOf<Shape>(place) + r;
+      if (row < rows) ++visits.at(static_cast<size_t>(place.unit * rows + row));
+    }
+  }
+  EXPECT_EQ(visits, std::vector<int>(visits.size(), 1)) << rows;
+}
+
+TEST(HopperSchedule, ItemsHoldEveryRowOnce) {
+  for (const int64_t rows : {1, 64, 65, 128, 129, 191, 192, 193, 1000}) {
+    ExpectItemsCover<cuda::HopperShape<BFloat16, 64, 64>>(rows, 3);
+    ExpectItemsCover<cuda::HopperShape<BFloat16, 64, 64, true>>(rows, 3);
+    ExpectItemsCover<cuda::HopperShape<BFloat16, 128, 128>>(rows, 3);
+    ExpectItemsCover<cuda::HopperShape<Float8E4M3, 64, 64>>(rows, 3);
+  }
 }
 
 TEST(HopperSchedule, EveryItemHasOneBlockAndLoadsAreEven) {
@@ -398,6 +450,8 @@ TEST(HopperSchedule, StagesTakeTurnsAndChangeParity) {
     EXPECT_EQ(turn.stage, n % 2);
     EXPECT_EQ(turn.parity, static_cast<uint32_t>(n / 2 % 2));
     turn.Advance();
+    EXPECT_EQ(turn.Before().stage, n % 2);
+    EXPECT_EQ(turn.Before().parity, static_cast<uint32_t>(n / 2 % 2));
   }
 }
 
