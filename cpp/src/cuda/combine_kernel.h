@@ -13,108 +13,89 @@
 
 namespace heed::cuda {
 
-// The splits of a packed row, as one of the threads that merge them sees them, which has kColumns
-// neighbouring columns from `column` on, those below `width`. kAtOnce splits are on their way
-// together.
-template <int kColumns>
+// The splits of a packed row, as one of the kThreads threads that merge them sees them: kColumns
+// columns, kThreads apart. Loads of kAtOnce splits are on their way before the first is used.
+template <int kThreads>
 class SplitRow {
  public:
-  HEED_DEVICE SplitRow(const AttentionParams& p, const UnitSplits& splits, int64_t row, int column,
-                       int width)
-      : p_(p),
-        count_(splits.count),
-        apart_(static_cast<int32_t>(p.rows)),
-        first_(splits.first * p.rows + row),
-        column_(column),
-        width_(width) {}
+  static constexpr int kColumns = kBlockThreads / kThreads;
 
-  // Folds the columns, and the sum of the row.
-  HEED_DEVICE RowState Fold(float (&values)[kColumns]) {
-    RowState state = {HasDenominator(p_.normalize) ? kMinusInfinity : 0.0f, 0};
+  HEED_DEVICE SplitRow(const AttentionParams& p, const UnitSplits& splits, int64_t row)
+      : p_(p), count_(splits.count), first_(splits.first * p.rows + row) {
+    state_ = {HasDenominator(p.normalize) ? kMinusInfinity : 0.0f, 0};
+    HEED_NO_UNROLL for (int first = 0; first < count_; first += kAtOnce) {
+      float largest[kAtOnce];
+      HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
+        const bool exists = first + s < count_;
+        largest[s] = exists ? p_.split_states[PlaceOf(first + s)].max : kMinusInfinity;
+      }
+      HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) state_.max = fmaxf(state_.max, largest[s]);
+    }
+  }
+
+  // Folds the columns below `width`, and the sum of the row.
+  HEED_DEVICE RowState Fold(int column, int width, float (&values)[kColumns]) {
+    state_.sum = 0;
     HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] = 0;
-    HEED_NO_UNROLL for (int s = 0; s < count_; s += kAtOnce) FoldSome(s, state, values);
-    return state;
+    HEED_NO_UNROLL for (int s = 0; s < count_; s += kAtOnce) FoldSome(s, column, width, values);
+    return state_;
   }
 
  private:
-  static constexpr int kAtOnce = 16;
+  static constexpr int kAtOnce = kColumns == 1 ? 16 : 8;
 
-  HEED_DEVICE void FoldSome(int first, RowState& state, float (&values)[kColumns]) {
-    RowState split[kAtOnce];
-    float part[kAtOnce][kColumns];
-    const int64_t place = first_ + int64_t{first} * apart_;
-    const RowState* states = p_.split_states + place;
-    const float* parts = p_.split_values + place * p_.v.width + column_;
-    HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
-      split[s].max = kMinusInfinity;
-      if (first + s >= count_) continue;
-      split[s] = states[s * apart_];
-      LoadColumns(parts + s * (apart_ * p_.v.width), part[s]);
-    }
-    float highest = state.max;
-    HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) highest = fmaxf(highest, split[s].max);
-    const float subtrahend = Subtrahend(highest);
-    const float shrink = Exp(state.max - subtrahend);
-    state.max = highest;
-    state.sum *= shrink;
-    HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] *= shrink;
+  HEED_DEVICE int64_t PlaceOf(int s) const { return first_ + s * p_.rows; }
+
+  HEED_DEVICE void FoldSome(int first, int column, int width, float (&values)[kColumns]) {
+    RowState split[kAtOnce] = {};
+    float part[kAtOnce][kColumns] = {};
     HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
       if (first + s >= count_) continue;
-      const float factor = Exp(split[s].max - subtrahend);
-      state.sum += split[s].sum * factor;
-      HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] += part[s][n] * factor;
+      const int64_t at = PlaceOf(first + s);
+      split[s] = p_.split_states[at];
+      HEED_UNROLL for (int n = 0; n < kColumns; ++n) {
+        const int d = column + n * kThreads;
+        if (d < width) part[s][n] = p_.split_values[at * p_.v.width + d];
+      }
     }
-  }
-
-  // At once where rows are multiples of kColumns: then all begin at multiples of them.
-  HEED_DEVICE void LoadColumns(const float* from, float (&x)[kColumns]) const {
-    struct alignas(kColumns * sizeof(float)) Columns {
-      float x[kColumns];
-    };
-    if (width_ % kColumns == 0) {
-      if (column_ >= width_) return;
-      const Columns columns = *reinterpret_cast<const Columns*>(from);
-      HEED_UNROLL for (int n = 0; n < kColumns; ++n) x[n] = columns.x[n];
-      return;
+    HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
+      if (first + s >= count_) continue;
+      const float shrink = Exp(split[s].max - Subtrahend(state_.max));
+      state_.sum += split[s].sum * shrink;
+      HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] += part[s][n] * shrink;
     }
-    HEED_UNROLL for (int n = 0; n < kColumns; ++n) x[n] = column_ + n < width_ ? from[n] : 0.0f;
   }
 
   const AttentionParams& p_;
   const int count_;
-  // From split to split. All of them have less than 2^31 numbers: few rows are split
-  // (split_plan.h).
-  const int32_t apart_;
   const int64_t first_;
-  const int column_, width_;
+  RowState state_;
 };
 
 // Packed row `row` of a unit, by kThreads threads, of which this is number `thread`.
 template <int kThreads>
 HEED_DEVICE void MergeRow(const AttentionParams& p, int32_t unit, int64_t row, int thread) {
-  constexpr int kColumns = kBlockThreads / kThreads;
-  const int query = QueryOfRow(p, row);
-  const int head = unit % p.num_kv_heads * p.group +
-                   static_cast<int>(row - static_cast<int64_t>(query) * p.group);
+  using Splits = SplitRow<kThreads>;
+  const int head = unit % p.num_kv_heads * p.group + static_cast<int>(row % p.group);
   const auto row_of = [&](const DeviceOutput& output) {
     return output.data + unit / p.num_kv_heads * output.strides[0] + head * output.strides[1] +
-           query * output.strides[2];
+           row / p.group * output.strides[2];
   };
   const int width = p.output.data == nullptr ? 0 : p.v.width;
-  const UnitSplits splits = SplitsOf(p, unit);
-  int column = kColumns * thread;
+  Splits splits(p, SplitsOf(p, unit), row);
+  int column = thread;
   do {
-    float values[kColumns];
-    const RowState state = SplitRow<kColumns>(p, splits, row, column, width).Fold(values);
-    const RowEnd end = FinishRow(p, head, state);
+    float values[Splits::kColumns];
+    const RowEnd end = FinishRow(p, head, splits.Fold(column, width, values));
     if (column == 0 && p.lse.data != nullptr) {
       StoreAs(DType::kFloat32, row_of(p.lse), 0, end.lse);
     }
-    HEED_UNROLL for (int n = 0; n < kColumns; ++n) {
+    HEED_UNROLL for (int n = 0; n < Splits::kColumns; ++n) {
+      const int d = column + n * kThreads;
       const float value = end.empty ? 0.0f : values[n] * end.factor;
-      if (column + n < width) StoreAs(p.output.dtype, row_of(p.output), column + n, value);
+      if (d < width) StoreAs(p.output.dtype, row_of(p.output), d, value);
     }
-    column += kBlockThreads;
+    column += Splits::kColumns * kThreads;
   } while (column < width);
 }
 

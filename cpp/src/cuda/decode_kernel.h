@@ -19,7 +19,6 @@
 #include <cstdint>
 
 #include "src/cuda/attention_params.h"
-#include "src/cuda/combine_kernel.h"
 #include "src/cuda/decode_plan.h"
 #include "src/cuda/device.h"
 #include "src/cuda/four_numbers.h"
@@ -390,14 +389,61 @@ class DecodeKernel {
       });
     });
   }
-  // Of this block, or of all splits of the unit, which are stored.
+  // The same of all splits of the unit, which are stored, in the order of MergeRow()
+  // (combine_kernel.h): the same bits. Those of few splits are on their way together.
+  HEED_DEVICE RowState SumOfSplits(int head, int column, float (&values)[4]) const {
+    RowState row = {kMinusInfinity, 0};
+    SplitParts parts;
+    LoadSplits(0, head, column, parts);
+    HEED_UNROLL for (int s = 0; s < kSplits; ++s) row.max = fmaxf(row.max, parts.states[s].max);
+    HEED_NO_UNROLL for (int first = kSplits; first < splits_.count; first += kSplits) {
+      float largest[kSplits];
+      const RowState* states = p_.split_states + PlaceOfSplit(first, head);
+      const int32_t apart = static_cast<int32_t>(p_.rows);
+      HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
+        largest[s] = first + s < splits_.count ? states[s * apart].max : kMinusInfinity;
+      }
+      HEED_UNROLL for (int s = 0; s < kSplits; ++s) row.max = fmaxf(row.max, largest[s]);
+    }
+    HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] = 0;
+    HEED_NO_UNROLL for (int first = 0; first < splits_.count; first += kSplits) {
+      if (first > 0) LoadSplits(first, head, column, parts);
+      HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
+        if (first + s >= splits_.count) continue;
+        const float shrink = Exp(parts.states[s].max - Subtrahend(row.max));
+        row.sum += parts.states[s].sum * shrink;
+        HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] += parts.values[s].x[n] * shrink;
+      }
+    }
+    return row;
+  }
+  static constexpr int kSplits = 16;
+  struct SplitParts {
+    RowState states[kSplits];
+    FourFloats values[kSplits];
+  };
+  HEED_DEVICE int64_t PlaceOfSplit(int s, int head) const {
+    return (splits_.first + s) * p_.rows + head;
+  }
+  HEED_DEVICE void LoadSplits(int first, int head, int column, SplitParts& parts) const {
+    const int64_t place = PlaceOfSplit(first, head);
+    const int32_t apart = static_cast<int32_t>(p_.rows);
+    const RowState* states = p_.split_states + place;
+    const float* values = p_.split_values + place * kDim + column;
+    HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
+      parts.states[s].max = kMinusInfinity;
+      if (first + s >= splits_.count) continue;
+      parts.states[s] = states[s * apart];
+      parts.values[s] = *reinterpret_cast<const FourFloats*>(values + s * (apart * kDim));
+    }
+  }
+  // Of this block, or of all splits of the unit.
   HEED_DEVICE void StoreHeads() {
     block_.Each([&](int t) {
       EachFour(t, [&](int head, int column) {
         float values[4];
-        const RowState row = splits_.count == 1
-                                 ? SumOfWarps(t, head, column, values)
-                                 : SplitRow<4>(p_, splits_, head, column, kDim).Fold(values);
+        const RowState row = splits_.count == 1 ? SumOfWarps(t, head, column, values)
+                                                : SumOfSplits(head, column, values);
         StoreHead(head, column, row, values);
       });
     });

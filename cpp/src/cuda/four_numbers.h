@@ -9,6 +9,10 @@
 
 namespace heed::cuda {
 
+struct alignas(16) FourFloats {
+  float x[4];
+};
+
 // Where number n of a row of a type of 16 or 32 bits lies.
 HEED_DEVICE char* ElementOf(char* row, DType dtype, int n) {
   return row + n * (dtype == DType::kFloat32 ? 4 : 2);
@@ -34,11 +38,8 @@ template <class Block>
 HEED_DEVICE void StoreFour(DType dtype, void* to, const float (&x)[4]) {
   if (dtype == DType::kFloat16) return StoreFourPairs<Block>(Float16{}, to, x);
   if (dtype == DType::kBFloat16) return StoreFourPairs<Block>(BFloat16{}, to, x);
-  struct alignas(16) Floats {
-    float x[4];
-  };
   if (reinterpret_cast<uintptr_t>(to) % 16 == 0) {
-    *static_cast<Floats*>(to) = {{x[0], x[1], x[2], x[3]}};
+    *static_cast<FourFloats*>(to) = {{x[0], x[1], x[2], x[3]}};
     return;
   }
   HEED_UNROLL for (int n = 0; n < 4; ++n) static_cast<float*>(to)[n] = x[n];
