@@ -9,8 +9,8 @@
 //   is the same in both operands.
 //   Nothing but softmax and what hides whole ends of the keys is here (decode_plan.h).
 //
-// Weights of up to 8 heads are the right operand of both products' second one, out^T += v^T
-// weights^T, which is half as many as with 16 rows.
+// The second product is transposed, out^T += v^T weights^T: its right operand has room for eight
+// heads, so it takes half as many instructions as 16 rows would, most of them empty.
 //
 // Every step is a phase of the whole block (block.h), so the class also runs on the host.
 #ifndef HEED_SRC_CUDA_DECODE_KERNEL_H_
@@ -74,9 +74,9 @@ class DecodeKernel {
   // Threads that end a row, four columns each.
   static constexpr int kRowThreads = kDim / 4;
 
-  // A lane has keys RowOf(lane) and 8 further on of a step, the scores and weights of that head for
-  // keys 2 PlaceOf(lane), the next, and 8 further on of both, the values of these four keys, and
-  // the sums of heads 2 PlaceOf(lane) and the next.
+  // Of a step a lane loads parts of keys RowOf(lane) and 8 further on, and of the query of head
+  // RowOf(lane). It gets the scores of that head for the four keys KeyOf(lane, n), whose values it
+  // loads. Its sums are those of heads 2 PlaceOf(lane) and the next.
   HEED_DEVICE static int RowOf(int t) { return t % kWarp / 4; }
   HEED_DEVICE static int PlaceOf(int t) { return t % 4; }
   HEED_DEVICE static int KeyOf(int t, int n) { return 2 * PlaceOf(t) + n % 2 + n / 2 * 8; }
