@@ -1,4 +1,4 @@
-// Launches of the kernel of few queries (decode_kernel.h). Only in builds with CUDA.
+// Launches of the kernel of single queries (decode_kernel.h). Only in builds with CUDA.
 #ifndef HEED_SRC_CUDA_DECODE_LAUNCH_H_
 #define HEED_SRC_CUDA_DECODE_LAUNCH_H_
 
