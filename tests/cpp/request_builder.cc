@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "heed/registry.h"
+#include "oracle_memo.h"
 
 namespace heed::testing {
 void RequestBuilder::Add(const std::string& name, DType dtype, void* data,
@@ -42,11 +43,13 @@ RequestBuilder& RequestBuilder::Param(const std::string& name, ParamValue value)
 }
 
 Values RunOracle(const Request& request) {
-  Values values;
-  for (const reference::Result& result : reference::Run(request)) {
-    values[result.name] = result.values;
-  }
-  return values;
+  return Remembered(request, [](const Request& asked) {
+    Values values;
+    for (reference::Result& result : reference::Run(asked)) {
+      values[result.name] = std::move(result.values);
+    }
+    return values;
+  });
 }
 
 Values RunByName(const Request& request) {

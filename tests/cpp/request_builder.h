@@ -44,7 +44,7 @@ class RequestBuilder {
 // Results by name.
 using Values = std::map<std::string, std::vector<double>>;
 
-// What the oracle returns.
+// What the oracle returns; on several SIMD targets it is asked once.
 Values RunOracle(const Request& request);
 
 // What heed::PlanOutputs and heed::Run return; outputs are filled with NaN first.

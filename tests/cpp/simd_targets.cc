@@ -2,6 +2,7 @@
 
 #include "hwy/highway.h"
 #include "hwy/targets.h"
+#include "oracle_memo.h"
 
 namespace heed::testing {
 
@@ -17,12 +18,23 @@ std::string TargetLabel(const ::testing::TestParamInfo<int64_t>& info) {
   return hwy::TargetName(info.param);
 }
 
+std::string WithoutTarget(const ::testing::TestInfo& test) {
+  const std::string name = std::string(test.test_suite_name()) + "." + test.name();
+  for (const int64_t target : RunnableTargets()) {
+    const std::string end = std::string("/") + hwy::TargetName(target);
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  }
+  return name;
+}
+
 void OnEveryTarget::SetUp() {
+  KeepAnswersOf(WithoutTarget(*::testing::UnitTest::GetInstance()->current_test_info()));
   hwy::SetSupportedTargetsForTest(GetParam());
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 void OnEveryTarget::TearDown() {
+  StopKeepingAnswers();
   hwy::SetSupportedTargetsForTest(0);  // 0: back to what the machine has
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }

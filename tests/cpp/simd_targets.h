@@ -16,7 +16,11 @@ std::vector<int64_t> RunnableTargets();
 // The name that the test output shows: EveryTarget/Suite.Test/AVX2.
 std::string TargetLabel(const ::testing::TestParamInfo<int64_t>& info);
 
-// Base of suites that run on every target: while a test runs, the library uses that target only.
+// Suite and name of a test, without the target where it ends with one.
+std::string WithoutTarget(const ::testing::TestInfo& test);
+
+// Base of suites that run on every target: while a test runs, the library uses that target only,
+// and what the oracle says is kept for the other targets.
 class OnEveryTarget : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override;
