@@ -16,9 +16,9 @@ if(NOT TARGET GTest::gmock)
   message(FATAL_ERROR "GoogleTest is here without GoogleMock (Debian: libgmock-dev)")
 endif()
 
-# The tests of a GoogleTest program, as that many processes which have every n-th test each: starting
-# thousands of them, one for every test, takes longer than most tests do. What ran stands in
-# test_reports/.
+# The tests of a GoogleTest program, as that many processes which have every n-th test each (those of
+# heed_tests on all SIMD targets: tests/cpp/main.cc). Starting thousands of them, one for every test,
+# takes longer than most tests do. What ran stands in test_reports/.
 function(heed_add_google_tests program processes)
   math(EXPR last "${processes} - 1")
   foreach(shard RANGE ${last})

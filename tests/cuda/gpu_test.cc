@@ -169,6 +169,17 @@ TEST_P(OnGpu, CallsAfterAResetOfTheDeviceComputeTheSame) {
   EXPECT_EQ(BitsAlone(c, GetParam()), expected);
 }
 
+// The runtime keeps an error until somebody asks for the last one, which launches do.
+TEST_P(OnGpu, AnErrorThatWasToldIsNotFoundAgain) {
+  constexpr size_t kMore = size_t{1} << 50;
+  void* none = nullptr;
+  const cudaError_t error = cudaMallocAsync(&none, kMore, nullptr);
+  ASSERT_EQ(error, cudaErrorMemoryAllocation);
+  EXPECT_THROW(cuda::ThrowOnError(error, "taking too much"), Error);
+  AttentionCase c = Decoding();
+  BitsAlone(c, GetParam());  // throws if it finds an error
+}
+
 class Streams : public OnGpu {
  protected:
   cudaStream_t Make() {

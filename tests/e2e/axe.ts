@@ -16,6 +16,8 @@ export const OF_COLOUR = ["color-contrast", "link-in-text-block"];
 interface Asked {
   /** Absent: all rules. */
   rules?: readonly string[];
+  /** Rules of those that are not asked. */
+  without?: readonly string[];
   /** A selector; absent: the document. */
   within?: string;
 }
@@ -23,11 +25,12 @@ interface Asked {
 /** Nothing that axe calls serious or critical. `where` is said when there is. */
 export async function expectNothingSerious(page: Page, where: string, asked: Asked = {}) {
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(source);
-  const serious = await page.evaluate(async ({ rules, within }) => {
+  const serious = await page.evaluate(async ({ rules, without = [], within }) => {
     const { axe } = window as unknown as { axe: typeof AxeCore };
     const { violations } = await axe.run(within ?? document, {
       resultTypes: ["violations"],
       ...(rules && { runOnly: [...rules] }),
+      rules: Object.fromEntries(without.map((rule) => [rule, { enabled: false }])),
     });
     const isSerious = ({ impact }: AxeCore.Result) => impact === "serious" || impact === "critical";
     return violations.filter(isSerious).map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);

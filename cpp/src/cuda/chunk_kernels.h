@@ -95,7 +95,7 @@ class ChunkReads : ChunkState<Block, T, kDim> {
       Base::kStateBytes +
       static_cast<int>(kChunkTokens * (2 * Rows::kStride + Values::kStride) * sizeof(T)) +
       (2 * kChunkTokens + kSliceCols) * static_cast<int>(sizeof(float));
-  static constexpr int kResident = ResidentReads(kDim, Base::kIsNarrow);
+  static constexpr int kResident = kResidentReads<kDim>;
 
   HEED_DEVICE ChunkReads(Block& block, const ChunkParams& params)
       : Base(block, params),
@@ -240,8 +240,7 @@ class ChunkReads : ChunkState<Block, T, kDim> {
         }
       });
     }
-    block_.Each([&](int thread) {
-      const int t = Block::Opaque(thread);       // places are found again: registers are dear
+    block_.Each([&](int t) {
       const int behind = Row(t, 0) - t % 4 * 2;  // of the row, the first token of a thread
       HEED_UNROLL for (int n = 0; n < kChunkTokens / 2; ++n) {
         if (n / 4 * 8 + n % 2 - n % 4 / 2 * 8 > behind) scores(t, n) = 0;

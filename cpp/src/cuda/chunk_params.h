@@ -15,12 +15,10 @@ namespace heed::cuda {
 inline constexpr int kChunkTokens = 64;
 inline constexpr int kSliceCols = 64;
 
-// Blocks of ChunkReads for up to `dim` features that a multiprocessor of Hopper has registers for:
-// one more, and some spilled (nvcc 13.0).
-constexpr int ResidentReads(int dim, bool is_float16) {
-  if (dim > 64) return 2;
-  return is_float16 ? 3 : 4;
-}
+// Blocks of ChunkReads for up to kDim features that a multiprocessor has registers for: with three
+// of 128 features some spilled (nvcc 13.0).
+template <int kDim>
+inline constexpr int kResidentReads = kDim == 64 ? 3 : 2;
 template <int kDim>
 inline constexpr int kResidentSums = kDim == 64 ? 5 : 3;
 

@@ -103,7 +103,7 @@ ChunkPlan::ChunkPlan(const StoredRecurrentProblem& call, int64_t processors) {
 
 void ChunkPlan::SetSpans(int64_t processors) {
   const int64_t chunks = CeilDiv(params_.len, kChunkTokens);
-  const int64_t resident = ResidentReads(features(), params_.q.dtype == DType::kFloat16);
+  const int64_t resident = features() == 64 ? kResidentReads<64> : kResidentReads<128>;
   const int64_t wanted = kTurns * resident * processors / columns();
   const int64_t spans = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(chunks / kLeastSpan, 1));
   const int64_t span_chunks = CeilDiv(chunks, spans);

@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <class Kernel>
 void LaunchBlocks(const GatedChunkParams& params, int64_t blocks, Stream stream) {
   constexpr int kBytes = Kernel::kSharedBytes;
+  static_assert(ShareOfHopper(Kernel::kResident, kBytes));
   if (blocks == 0) return;
   ThrowOnError(cudaFuncSetAttribute(GatedBlocks<Kernel>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),

@@ -176,7 +176,7 @@ class HopperGradientConsumer {
       group_.template MmaRegisters<kDim>(Element{}, sums, factors, row / 4,
                                          AdvancedDescriptor(tile, row * kPanelBytes));
     }
-    group_.MmaCommit();
+    group_.MmaCommitAtOnce();
   }
 
   // A number of the query of cell n.
@@ -186,6 +186,17 @@ class HopperGradientConsumer {
       return group_.LoadWord(t, Shape::TableAt(turn_.stage) + 4 * RowWordAt(number, row));
     } else {
       return group_.LoadWord(t, OwnWordAt(number, RowInGroup(t, n % 4 / 2)));
+    }
+  }
+  // The same of cells n and n + 1, which are neighbours: n is even.
+  HEED_DEVICE void RowFloats(int t, RowNumber number, int n, float (&two)[2]) {
+    if constexpr (kByKeys) {
+      const int row = AccumulatorCol(t % kWarp, 0) + Apart(n);
+      uint32_t words[2];
+      group_.LoadPair(t, Shape::TableAt(turn_.stage) + 4 * RowWordAt(number, row), words);
+      two[0] = AsFloat(words[0]), two[1] = AsFloat(words[1]);
+    } else {
+      two[0] = two[1] = AsFloat(RowWord(t, number, n));
     }
   }
   HEED_DEVICE int KeyOf(int t, int n) const {
@@ -214,9 +225,11 @@ class HopperGradientConsumer {
     if (p_.softcap != 0) return WeighCapped();
     if (p_.alibi_slopes != nullptr) AddAlibi();
     Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kCells; ++n) {
-        const float lse = AsFloat(RowWord(t, kRowLse, n));
-        scores_(t, n) = Group::Exp2(fmaf(scores_(t, n), to_base_2_, -lse));
+      HEED_UNROLL for (int n = 0; n < kCells; n += 2) {
+        float lse[2];
+        RowFloats(t, kRowLse, n, lse);
+        scores_(t, n) = Group::Exp2(fmaf(scores_(t, n), to_base_2_, -lse[0]));
+        scores_(t, n + 1) = Group::Exp2(fmaf(scores_(t, n + 1), to_base_2_, -lse[1]));
       }
     });
     if (!whole_) Hide(scores_);
@@ -262,9 +275,11 @@ class HopperGradientConsumer {
   // Gradients of weights become those of scores times 1 / scale, rounded.
   HEED_DEVICE void FindGradients() {
     Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kCells; ++n) {
-        const float delta = AsFloat(RowWord(t, kRowDelta, n));
-        d_weights_(t, n) = scores_(t, n) * (d_weights_(t, n) - delta);
+      HEED_UNROLL for (int n = 0; n < kCells; n += 2) {
+        float delta[2];
+        RowFloats(t, kRowDelta, n, delta);
+        d_weights_(t, n) = scores_(t, n) * (d_weights_(t, n) - delta[0]);
+        d_weights_(t, n + 1) = scores_(t, n + 1) * (d_weights_(t, n + 1) - delta[1]);
       }
     });
     if (!whole_) Hide(d_weights_);

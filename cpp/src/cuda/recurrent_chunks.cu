@@ -14,19 +14,9 @@
 namespace heed::cuda {
 namespace {
 
-// Blocks share a multiprocessor: one waits for its tokens, others multiply. kResident of them on
-// Hopper; for others ptxas needs more than a fourth of the registers.
+// Blocks share a multiprocessor: one waits for its tokens, others multiply.
 template <class Kernel>
-constexpr int LeastBlocks() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  return Kernel::kResident == 4 ? 3 : Kernel::kResident;
-#else
-  return Kernel::kResident;
-#endif
-}
-
-template <class Kernel>
-__global__ void __launch_bounds__(kBlockThreads, LeastBlocks<Kernel>())
+__global__ void __launch_bounds__(kBlockThreads, Kernel::kResident)
     ChunkBlocks(const __grid_constant__ ChunkParams params) {
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);
@@ -48,6 +38,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 template <class Kernel>
 void LaunchBlocks(const ChunkParams& params, int64_t blocks, Stream stream) {
   constexpr int kBytes = Kernel::kSharedBytes;
+  static_assert(ShareOfHopper(Kernel::kResident, kBytes));
   ThrowOnError(cudaFuncSetAttribute(ChunkBlocks<Kernel>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
                "setting the size of shared memory");

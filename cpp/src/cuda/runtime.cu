@@ -71,6 +71,7 @@ cudaMemPool_t NewPool(int device) {
 
 void ThrowOnError(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();  // told here: the next call would find it again at its launch
   const bool memory = error == cudaErrorMemoryAllocation;
   Fail(memory ? ErrorCode::kMemory : ErrorCode::kUnsupported, "CUDA: {} while {} ({})",
        {cudaGetErrorString(error), doing, cudaGetErrorName(error)});

@@ -10,7 +10,6 @@ namespace {
 constexpr int64_t kFewTiles = 4;
 constexpr int64_t kMostSplits = 128;
 constexpr int64_t kMostMergedParts = 256;
-constexpr int64_t kReservedBytes = 1024;  // of shared memory, for each block
 
 // The smallest share with which parts of so many tiles at most, one place for each of `blocks`, are
 // one wave. An empty entry has a part too.

@@ -121,6 +121,10 @@ class DeviceWarpGroup : public DeviceBlock {
   HEED_DEVICE uint32_t LoadWord(int /*thread*/, int at) const {
     return *reinterpret_cast<const uint32_t*>(tiles_ + at);
   }
+  HEED_DEVICE void LoadPair(int /*thread*/, int at, uint32_t (&words)[2]) const {
+    const uint2 two = *reinterpret_cast<const uint2*>(tiles_ + at);
+    words[0] = two.x, words[1] = two.y;
+  }
   HEED_DEVICE void StoreWord(int /*thread*/, int at, uint32_t word) {
     *reinterpret_cast<uint32_t*>(tiles_ + at) = word;
   }
@@ -143,6 +147,11 @@ class DeviceWarpGroup : public DeviceBlock {
   }
   HEED_DEVICE void MmaFence() { ptx::MmaFence(); }
   HEED_DEVICE void MmaCommit() { ptx::MmaCommit(); }
+  // Products before are issued before what comes next, among which ptxas spread them (nvcc 13.0).
+  HEED_DEVICE void MmaCommitAtOnce() {
+    ptx::MmaCommit();
+    __syncwarp();
+  }
   // All but the last kPending committed groups of products are done. Without the barrier of the
   // warp ptxas waits before what should run under the products (nvcc 13.0).
   template <int kPending>

@@ -206,6 +206,12 @@ uint32_t HostWarpGroup::LoadWord(int thread, int at) {
   return Load(thread, at) | uint32_t{Load(thread, at + 2)} << 16;
 }
 
+void HostWarpGroup::LoadPair(int thread, int at, uint32_t (&words)[2]) {
+  if (at % 8 != 0) Complain("a load of two words that is not aligned");
+  words[0] = LoadWord(thread, at);
+  words[1] = LoadWord(thread, at + 4);
+}
+
 void HostWarpGroup::StoreWord(int thread, int at, uint32_t word) {
   if (at % 4 != 0) Complain("a store of a word that is not aligned");
   block_.memory.Write(agent_, thread, at, static_cast<uint16_t>(word));

@@ -143,6 +143,7 @@ class HostWarpGroup : public HostBlock {
 
   uint16_t Load(int thread, int at) { return block_.memory.Read(agent_, thread, at); }
   uint32_t LoadWord(int thread, int at);
+  void LoadPair(int thread, int at, uint32_t (&words)[2]);
   void StoreWord(int thread, int at, uint32_t word);
   void LoadChunk(int thread, int at, uint32_t (&pairs)[4]);
   void StoreChunk(int thread, int at, const uint32_t (&pairs)[4]);
@@ -153,6 +154,7 @@ class HostWarpGroup : public HostBlock {
   }
   void MmaFence() { fenced_ = true; }
   void MmaCommit() { committed_.push_back(std::exchange(open_, {})); }
+  void MmaCommitAtOnce() { MmaCommit(); }
   template <int kPending>
   void MmaWait() {
     while (committed_.size() > kPending) FinishProducts();

@@ -23,7 +23,8 @@ Table& TheTable() {
 void* Allocate(size_t bytes) {
   // Behind the bytes is a gap, so that no two allocations touch.
   const size_t room = (bytes + 2 * kAlign - 1) / kAlign * kAlign;
-  void* pointer = std::aligned_alloc(kAlign, room);
+  void* pointer = room < bytes ? nullptr : std::aligned_alloc(kAlign, room);
+  if (pointer == nullptr) return nullptr;
   std::memset(pointer, 0xff, room);
   Table& table = TheTable();
   table.bytes_at[reinterpret_cast<uint64_t>(pointer)] = bytes;

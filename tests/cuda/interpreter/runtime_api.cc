@@ -36,6 +36,12 @@ cudaError_t CheckedCopy(void* to, const void* from, size_t bytes, cudaMemcpyKind
   return cudaSuccess;
 }
 
+// An array of so many bytes, or an error.
+cudaError_t AllocateInto(void** pointer, size_t bytes) {
+  *pointer = bytes == 0 ? nullptr : Allocate(bytes);
+  return Note(bytes != 0 && *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
 }  // namespace
 
 extern "C" {
@@ -106,8 +112,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   const Lock lock(RuntimeMutex());
   if (AnyIsCaptured()) return Note(cudaErrorStreamCaptureUnsupported);
-  *pointer = bytes == 0 ? nullptr : Allocate(bytes);
-  return cudaSuccess;
+  return AllocateInto(pointer, bytes);
 }
 cudaError_t cudaFree(void* pointer) {
   const Lock lock(RuntimeMutex());
@@ -118,8 +123,7 @@ cudaError_t cudaFree(void* pointer) {
 // Memory of a graph stays where it is.
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
   const Lock lock(RuntimeMutex());
-  *pointer = bytes == 0 ? nullptr : Allocate(bytes);
-  return cudaSuccess;
+  return AllocateInto(pointer, bytes);
 }
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
   *pool = new CUmemPoolHandle_st;
