@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include "heed/recurrent.h"
 #include "src/cuda/attention_params.h"
@@ -37,14 +36,6 @@ template <class Block, class T>
 HEED_DEVICE void PackEight(const float (&x)[8], uint32_t (&pairs)[4]) {
   HEED_UNROLL for (int n = 0; n < 4; ++n) pairs[n] = Block::Pack(T{}, x[2 * n], x[2 * n + 1]);
 }
-
-// Not 0 in the upper bits of halves that are not finite: exponents of all ones become a carry.
-template <class T>
-HEED_DEVICE uint32_t CarryOfNonFinite(uint32_t pair) {
-  constexpr uint32_t kUnit = std::is_same_v<T, Float16> ? 0x04000400u : 0x00800080u;
-  return (pair & 0x7fff7fffu) + kUnit;
-}
-inline constexpr uint32_t kCarries = 0x80008000u;
 
 // Factors below e^-104 are 0 in float32, so sums need not go on to -infinity, whose differences
 // would be NaN. NaN stays.

@@ -183,9 +183,9 @@ class ChunkReads : ChunkState<Block, T, kDim> {
       HEED_UNROLL for (int n = 0; n < kEights; ++n) {
         uint32_t pairs[4];
         this->next_v_.LoadEight(t, EightAt(t, n), pairs);
-        HEED_UNROLL for (int m = 0; m < 4; ++m) carries |= CarryOfNonFinite<T>(pairs[m]);
+        HEED_UNROLL for (int m = 0; m < 4; ++m) carries |= CarriesOfNonFinite<T>(pairs[m]);
       }
-      return (carries & kCarries) != 0;
+      return (carries & kCarries<T>) != 0;
     });
   }
   // Eights of a matrix of 64 columns, as CopyChunk copies them.

@@ -309,7 +309,7 @@ class HopperGradientConsumer {
       HEED_NO_UNROLL for (int n = 0; n < kChunks; ++n) {
         const int chunk = t % 2 * kChunks + n;
         const int at = tile + chunk / 8 * Shape::kTilePanel + chunk % 8 * 16;
-        if (!HasPoison(group_, Element{}, t, at)) continue;
+        if (!HasPoison<Element>(group_, t, at)) continue;
         ClearPoison(group_, Element{}, t, at);
         found(t, 0) = 1;
       }
@@ -331,9 +331,9 @@ class HopperGradientConsumer {
   // scores, unless the score is -infinity and the weight 0, and so the key does not matter.
   HEED_DEVICE void KeepPoisonedKeysOut() {
     const bool poison = group_.AnyOfConsumers([&](int t) {
-      bool found = false;
-      EachChunk(t, [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
-      return found;
+      uint32_t carries = 0;
+      EachChunk(t, [&](int at) { carries |= PoisonCarries<Element>(group_, t, at); });
+      return (carries & kCarries<Element>) != 0;
     });
     if (!poison) return;
     Each([&](int t) { EachChunk(t, [&](int at) { ClearPoison(group_, Element{}, t, at); }); });

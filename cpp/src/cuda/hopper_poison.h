@@ -8,6 +8,7 @@
 
 #include "heed/dtype.h"
 #include "src/cuda/device.h"
+#include "src/cuda/finite.h"
 #include "src/cuda/float8_tiles.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/hopper_layout.h"
@@ -34,16 +35,15 @@ class HopperPoison {
   template <class RowKeysOfGroup>
   HEED_DEVICE void KeepOut(int32_t first, Registers<float, kScores>& scores,
                            const RowKeysOfGroup& row_keys, Registers<float, kOut>& out) {
-    const bool poison = group_.AnyOfConsumers([&](int t) {
-      bool found = false;
-      EachChunk(t, [&](int at) { found = found || HasPoison(group_, Element{}, t, at); });
-      return found;
-    });
+    const bool poison = group_.AnyOfConsumers([&](int t) { return FindsPoison(t); });
     if (poison) {
       AddPoison(first, scores, row_keys(), out);
       group_.SyncConsumers();  // all have read it
-      group_.Each(
-          [&](int t) { EachChunk(t, [&](int at) { ClearPoison(group_, Element{}, t, at); }); });
+      group_.Each([&](int t) {
+        HEED_NO_UNROLL for (int n = 0; n < kChunks; ++n) {
+          if (Exists(n)) ClearPoison(group_, Element{}, t, ChunkAt(t, n));
+        }
+      });
     }
     group_.FenceProxyAsync();  // wgmma reads, and TMA overwrites, what was read and written here
     if (poison) group_.SyncConsumers();
@@ -54,21 +54,31 @@ class HopperPoison {
   static constexpr int kWords = kScores / 32;
   static_assert(kScores % 32 == 0);
 
-  // Calls body(at) for the thread's share of the chunks of the part, which consumers divide.
-  template <class Body>
-  HEED_DEVICE void EachChunk(int t, const Body& body) {
-    const int values = Shape::ValuesAt(stage_);
-    HEED_NO_UNROLL for (int at = (own_ * kGroupThreads + t) * 16;
-                        at < Shape::kValueBytes / Shape::kParts;
-                        at += Shape::kConsumers * kGroupThreads * 16) {
-      if constexpr (Shape::kParts == 1) {
-        body(values + at);
-      } else {  // transposed: a part is a stretch of every row
-        constexpr int kPartBytes = kPanelBytes / Shape::kParts;
-        body(values +
-             SwizzledByte(Shape::kValueDim, at / kPartBytes, part_ * kPartBytes + at % kPartBytes));
-      }
+  // A thread's share of the chunks of the part, which consumers divide: some have one less.
+  static constexpr int kPartBytes = Shape::kValueBytes / Shape::kParts;
+  static constexpr int kGroupBytes = kGroupThreads * 16;
+  static constexpr int kShareBytes = Shape::kConsumers * kGroupBytes;
+  static constexpr int kChunks = (kPartBytes + kShareBytes - 1) / kShareBytes;
+  static_assert(kPartBytes % kGroupBytes == 0);
+  HEED_DEVICE bool Exists(int n) const { return n * kShareBytes + own_ * kGroupBytes < kPartBytes; }
+  HEED_DEVICE int ChunkAt(int t, int n) const {
+    const int at = n * kShareBytes + own_ * kGroupBytes + t * 16;
+    if constexpr (Shape::kParts == 1) {
+      return Shape::ValuesAt(stage_) + at;
+    } else {  // transposed: a part is a stretch of every row
+      constexpr int kRowBytes = kPanelBytes / Shape::kParts;
+      return Shape::ValuesAt(stage_) +
+             SwizzledByte(Shape::kValueDim, at / kRowBytes, part_ * kRowBytes + at % kRowBytes);
     }
+  }
+  // All other consumers wait for this one's answer: nothing of it depends on what came before, so
+  // that all of its reads are on their way at once.
+  HEED_DEVICE bool FindsPoison(int t) {
+    uint32_t carries = 0;
+    HEED_UNROLL for (int n = 0; n < kChunks; ++n) {
+      if (Exists(n)) carries |= PoisonCarries<Element>(group_, t, ChunkAt(t, n));
+    }
+    return (carries & kCarries<Element>) != 0;
   }
 
   // Adds what values that are not finite do to the rows that see their keys; 0 times one is NaN.

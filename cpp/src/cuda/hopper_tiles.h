@@ -33,18 +33,17 @@ HEED_DEVICE bool Sees(RowKeysOfThread& row_keys, int t, int first, int n) {
 template <class T>
 inline constexpr int kBitsOf = 8 * static_cast<int>(sizeof(T));
 
-// Whether the 16 bytes at `at` hold a number that is not finite.
-template <class Group, class T>
-HEED_DEVICE bool HasPoison(Group& group, T type, int t, int at) {
+// The carries of the 16 bytes at `at` (finite.h): whether they hold a number that is not finite.
+template <class T, class Group>
+HEED_DEVICE uint32_t PoisonCarries(Group& group, int t, int at) {
   uint32_t words[4];
   group.LoadChunk(t, at, words);
-  bool found = false;
-  HEED_UNROLL for (int n = 0; n < 4; ++n) {
-    HEED_UNROLL for (int bit = 0; bit < 32; bit += kBitsOf<T>) {
-      found = found || IsNotFinite(type, static_cast<uint16_t>(words[n] >> bit));
-    }
-  }
-  return found;
+  return CarriesOfNonFinite<T>(words[0]) | CarriesOfNonFinite<T>(words[1]) |
+         CarriesOfNonFinite<T>(words[2]) | CarriesOfNonFinite<T>(words[3]);
+}
+template <class T, class Group>
+HEED_DEVICE bool HasPoison(Group& group, int t, int at) {
+  return (PoisonCarries<T>(group, t, at) & kCarries<T>) != 0;
 }
 // Such numbers become 0.
 template <class Group, class T>
