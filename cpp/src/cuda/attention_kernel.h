@@ -20,6 +20,7 @@
 #include "src/cuda/row_rules.h"
 #include "src/cuda/rows_in_memory.h"
 #include "src/cuda/schedule.h"
+#include "src/cuda/tile_poison.h"
 
 namespace heed::cuda {
 
@@ -216,7 +217,7 @@ class AttentionKernel : private AttentionScores<Block, Products> {
   // others get the bits that they would have without.
   HEED_DEVICE void AddTile() {
     const bool some_hidden = block_.Any([&](int t) { return visible_(t, 0) != kAllVisible; });
-    if (some_hidden && HasPoison()) TakePoisonOut();
+    if (some_hidden && HasPoison<Products, 4>(block_, v_)) TakePoisonOut();
     Products::AddValues(block_, scores_, v_, out_);
   }
 
@@ -226,35 +227,6 @@ class AttentionKernel : private AttentionScores<Block, Products> {
     HEED_NO_UNROLL for (int i = t; i < kKeys * Products::kDim; i += kBlockThreads) {
       body(i / Products::kDim * kStride + i % Products::kDim);
     }
-  }
-  HEED_DEVICE bool HasPoison() {
-    constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));
-    constexpr int kChunks = Products::kDim / kChunk;
-    return block_.Any([&](int t) {
-      bool finite = true;
-      HEED_UNROLL for (int n = 0; n < kKeys * kChunks / kBlockThreads; ++n) {
-        const int c = t + n * kBlockThreads;
-        finite = AllFinite(Element{}, t, c / kChunks * kStride + c % kChunks * kChunk) && finite;
-      }
-      return !finite;
-    });
-  }
-  // Whether the 16 bytes of values from element `at` on are all finite.
-  HEED_DEVICE bool AllFinite(float, int t, int at) {
-    float x[4];
-    v_.LoadFour(t, at, x);
-    return IsFinite(x[0]) && IsFinite(x[1]) && IsFinite(x[2]) && IsFinite(x[3]);
-  }
-  template <class T>
-  HEED_DEVICE bool AllFinite(T type, int t, int at) {
-    uint32_t pairs[4];
-    v_.LoadEight(t, at, pairs);
-    bool finite = true;
-    HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      finite = finite && !IsNotFinite(type, static_cast<uint16_t>(pairs[n])) &&
-               !IsNotFinite(type, static_cast<uint16_t>(pairs[n] >> 16));
-    }
-    return finite;
   }
   HEED_DEVICE void TakePoisonOut() {
     Registers<uint32_t, 1> positive;

@@ -8,10 +8,12 @@
 #include "heed/dtype.h"
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/finite.h"
 #include "src/cuda/gradient_pairs.h"
 #include "src/cuda/gradient_rows.h"
 #include "src/cuda/products.h"
 #include "src/cuda/rows_in_memory.h"
+#include "src/cuda/tile_poison.h"
 
 namespace heed::cuda {
 
@@ -180,40 +182,13 @@ HEED_DEVICE void FindGradients(Block& block, const AttentionParams& p, const Row
   });
 }
 
-// Are numbers of the tile not finite? A barrier.
-template <class Products, class Block, class Shared>
-HEED_DEVICE bool HasPoison(Block& block, const Shared& tile) {
-  using Element = typename Products::Element;
-  constexpr int kChunk = 16 / sizeof(Element);
-  constexpr int kChunks = Products::kDim / kChunk;
-  return block.Any([&](int t) {
-    bool finite = true;
-    HEED_NO_UNROLL for (int c = t; c < Products::kKeys * kChunks; c += kBlockThreads) {
-      const int at = c / kChunks * Products::kStride + c % kChunks * kChunk;
-      if constexpr (sizeof(Element) == 4) {
-        float x[4];
-        tile.LoadFour(t, at, x);
-        HEED_UNROLL for (int n = 0; n < 4; ++n) finite = finite && IsFinite(x[n]);
-      } else {
-        uint32_t pairs[4];
-        tile.LoadEight(t, at, pairs);
-        HEED_UNROLL for (int n = 0; n < 4; ++n) {
-          finite = finite && IsFinite(Block::Unpack(Element{}, static_cast<uint16_t>(pairs[n]))) &&
-                   IsFinite(Block::Unpack(Element{}, static_cast<uint16_t>(pairs[n] >> 16)));
-        }
-      }
-    }
-    return !finite;
-  });
-}
-
 // out += cells rows, for the rows of a tile. Where some pair is hidden, what is not finite is taken
 // out of the tile and added where it is seen: 0 times it must not join. A gradient of a score whose
 // query or key is not finite is NaN itself, so AddPoison() is exact for it too.
 template <class Products, class Block, class Cells, class Bits, class Shared, class Out>
 HEED_DEVICE void AddRows(Block& block, Cells& cells, Bits& visible, bool some_hidden, Shared& tile,
                          Out& out) {
-  if (some_hidden && HasPoison<Products>(block, tile)) {
+  if (some_hidden && HasPoison<Products, 1>(block, tile)) {
     Bits positive;
     block.Each([&](int t) {
       positive(t, 0) = 0;
