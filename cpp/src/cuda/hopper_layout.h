@@ -146,8 +146,13 @@ struct HopperShape {
   HEED_DEVICE static constexpr int RowsAt(int consumer) {
     return RawAt(kStages) + consumer * kRowTableBytes;
   }
-  static constexpr int kBytes =
-      kConsumers * (kQueryBytes + kRowTableBytes) + kStages * (kKeyBytes + kValueBytes + kRawBytes);
+  // Behind them, what is known of all rows of a consumer, four words.
+  static constexpr int kGroupTableBytes = 16;
+  HEED_DEVICE static constexpr int GroupAt(int consumer) {
+    return RowsAt(kConsumers) + consumer * kGroupTableBytes;
+  }
+  static constexpr int kBytes = kConsumers * (kQueryBytes + kRowTableBytes + kGroupTableBytes) +
+                                kStages * (kKeyBytes + kValueBytes + kRawBytes);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.
