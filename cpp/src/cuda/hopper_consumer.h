@@ -43,7 +43,7 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   using Base::place_;
   using Base::position_;
   using Base::QueryOf;
-  using Base::RecallEndOfTiles;
+  using Base::RecallLastTile;
   using Base::RecallRound;
   using Base::RecallRows;
   using Base::row_keys_;
@@ -73,14 +73,14 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       ClearState();
       AwaitQueries();
       const TileSpan own = Base::OwnTiles(keys.own, tiles);
-      PassTiles({tiles.begin, own.begin}, tiles.end);
+      PassTiles({own.end, tiles.end}, tiles.begin);
       if (own.begin < own.end) {
         if constexpr (Shape::kIsFloat8) {
           VisitTilesInTurn(own);
         } else {
           VisitTiles(own);
         }
-        PassLastTiles(own.end);
+        PassLastTiles(own.begin);
       }
       round = RecallRound();  // and the place: registers of tiles are dear
       if constexpr (kCopiesAhead) {
@@ -150,22 +150,25 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     group_.Sync();
   }
 
+  // From the last tile to the first, as in FlashAttention-3: the tiles of causal items that hide
+  // keys, with their masks and the barrier of all consumers, come where the groups are in step
+  // anyway.
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
     group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
     IssueScores(QueriesAt(), KeysAt(turn_.stage));
     group_.template MmaWait<0>();
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin;; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1;; --tile) {
       group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
       Weigh(tile * kKeys);
       group_.template MmaWait<0>();  // the values of the tile before
-      if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.Before().stage));
+      if (tile + 1 < tiles.end) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.Before().stage));
       ShrinkSums();
       PackWeights();
       turn_.Advance();
       const Turn values = turn_.Before();  // of the values that the second product reads
       group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
       if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
-      if (tile + 1 == tiles.end) break;
+      if (tile == tiles.begin) break;
       const uint64_t queries = QueriesAt(), next_keys = KeysAt(turn_.stage);
       const uint64_t own_values = ValuesAt(values.stage);
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
@@ -198,17 +201,18 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     AwaitTurn();
     GiveTurn();
   }
-  // Those before the group's own tiles. Items end at tile `end`: a turn lies between two tiles.
-  HEED_DEVICE void PassTiles(TileSpan span, int32_t end) {
-    HEED_NO_UNROLL for (int32_t tile = span.begin; tile < span.end; ++tile) {
+  // Those before the group's own tiles. The item ends with tile `last`: a turn lies between two
+  // tiles.
+  HEED_DEVICE void PassTiles(TileSpan span, int32_t last) {
+    HEED_NO_UNROLL for (int32_t tile = span.end - 1; tile >= span.begin; --tile) {
       PassTile(tile);
-      if (tile + 1 < end) PassTurn();
+      if (tile > last) PassTurn();
     }
   }
-  // Those behind them, from tile `begin` on.
-  HEED_DEVICE void PassLastTiles(int32_t begin) {
-    const int32_t end = RecallEndOfTiles();
-    HEED_NO_UNROLL for (int32_t tile = begin; tile < end; ++tile) {
+  // Those behind them, below tile `end`.
+  HEED_DEVICE void PassLastTiles(int32_t end) {
+    const int32_t last = RecallLastTile();
+    HEED_NO_UNROLL for (int32_t tile = end - 1; tile >= last; --tile) {
       PassTurn();
       PassTile(tile);
     }
@@ -227,7 +231,7 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a
   // part apart from those of all parts leave no registers for the next scores.
   HEED_DEVICE void VisitTilesInTurn(TileSpan tiles) {
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
         const int32_t first = tile * kKeys + part * kPartKeys;

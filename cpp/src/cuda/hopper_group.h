@@ -62,14 +62,14 @@ class HopperGroup {
       if constexpr (Shape::kRowsInMemory) LeaveRows(t);
     });
   }
-  // What all rows of the group see, where the item's tiles end, and its round. In shared
+  // What all rows of the group see, the item's last tile to be visited, and its round. In shared
   // memory they take no registers from tiles; the group is in step before the first tile.
   HEED_DEVICE void LeaveItem(const KeysOfRows& own, const TileSpan& tiles, int32_t round) {
     group_.Each([&](int t) {
       if (t != 0) return;
       group_.StoreChunk(t, Shape::GroupAt(Own()),
                         {static_cast<uint32_t>(own.all.begin), static_cast<uint32_t>(own.all.end),
-                         static_cast<uint32_t>(tiles.end), static_cast<uint32_t>(round)});
+                         static_cast<uint32_t>(tiles.begin), static_cast<uint32_t>(round)});
     });
   }
   // In shared memory they take no registers from tiles that do not ask for them. The four threads
@@ -97,17 +97,18 @@ class HopperGroup {
     });
   }
 
-  // The tiles of the item of which the group sees something: behind all of them, if there is none.
+  // The tiles of the item of which the group sees something: behind all of them in the order in
+  // which they are visited, if there is none.
   HEED_DEVICE static TileSpan OwnTiles(const KeysOfRows& own, const TileSpan& tiles) {
     const TileSpan seen = TilesOfKeys<Shape>(own);
-    return seen.begin < seen.end ? seen : TileSpan{tiles.end, tiles.end};
+    return seen.begin < seen.end ? seen : TileSpan{tiles.begin, tiles.begin};
   }
   // Does every row of the block see every key of the part that begins with key `first`?
   HEED_DEVICE bool IsWhole(int32_t first) const { return IsWithin(all_, first); }
   HEED_DEVICE static bool IsWithin(const RowKeys& all, int32_t first) {
     return first >= all.begin && first + Shape::kPartKeys <= all.end;  // far below 2^31
   }
-  HEED_DEVICE int32_t RecallEndOfTiles() { return GroupWord(2); }
+  HEED_DEVICE int32_t RecallLastTile() { return GroupWord(2); }
   HEED_DEVICE int32_t RecallRound() { return GroupWord(3); }
   HEED_DEVICE int32_t GroupWord(int n) {
     int32_t word = 0;

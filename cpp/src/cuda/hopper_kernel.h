@@ -47,8 +47,9 @@ class HopperProducer {
   using Barriers = HopperBarriers<Shape::kStages>;
   using Turn = TileTurn<Shape::kStages>;
 
+  // From the last one to the first, as consumers visit them.
   HEED_DEVICE void LoadTiles(TileSpan tiles, int32_t unit) {
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.Leader([&] {
         LoadKeys(tile, unit);
         group_.WaitForPhase(Barriers::ValuesEmpty(turn_.stage), turn_.parity ^ 1);
@@ -61,12 +62,12 @@ class HopperProducer {
 
   // All threads transpose a tile of values while TMA brings the next one.
   HEED_DEVICE void LoadAndTranspose(TileSpan tiles, int32_t unit) {
-    if (tiles.begin < tiles.end) group_.Leader([&] { LoadRaw(turn_, tiles.begin, unit); });
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    if (tiles.begin < tiles.end) group_.Leader([&] { LoadRaw(turn_, tiles.end - 1, unit); });
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.Leader([&] {
         Turn next = turn_;
         next.Advance();
-        if (tile + 1 < tiles.end) LoadRaw(next, tile + 1, unit);
+        if (tile > tiles.begin) LoadRaw(next, tile - 1, unit);
         LoadKeys(tile, unit);
       });
       group_.WaitForPhase(Barriers::RawFull(turn_.stage), turn_.parity);
