@@ -174,12 +174,13 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       AwaitTurn();
       IssueScores(queries, next_keys);
-      IssueValues(own_values);
-      GiveTurn();
+      IssueValues(own_values, [this](int keys_left) {
+        if (keys_left == kKeysBehindTurn) GiveTurn();
+      });
       group_.template MmaWait<1>();
     }
     const int stage = turn_.Before().stage;
-    IssueValues(ValuesAt(stage));
+    IssueValues(ValuesAt(stage), [](int /*keys_left*/) {});
     group_.template MmaWait<0>();
     group_.ArriveWarps(Barriers::ValuesEmpty(stage));
   }
@@ -277,11 +278,14 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     group_.MmaCommit();
   }
 
-  HEED_DEVICE void IssueValues(uint64_t values) {
+  // Calls behind(keys_left) behind the product of each 16 keys.
+  template <class Behind>
+  HEED_DEVICE void IssueValues(uint64_t values, const Behind& behind) {
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
       group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
                                               AdvancedDescriptor(values, key * kPanelBytes));
+      behind(kKeys - 16 - key);
     }
     group_.MmaCommit();
   }
