@@ -9,6 +9,7 @@
 
 #include "device_backend.h"
 #include "gtest/gtest.h"
+#include "src/cuda/divisor.h"
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/hopper_ptx.h"
 #include "src/cuda/ptx.h"
@@ -123,6 +124,11 @@ __global__ void MultiplyFloats(const float* a, const float* b, float* c) {
   float sums[4] = {};
   cuda::ptx::MmaTf32(sums, left, b[place * 8 + row], b[(place + 4) * 8 + row]);
   StoreSums(sums, c);
+}
+
+__global__ void Divide(const int32_t* n, const cuda::Divisor* divisors, int32_t* quotients) {
+  const int i = static_cast<int>(threadIdx.x);
+  quotients[i] = divisors[i].Quotient(n[i]);
 }
 
 class Instructions : public ::testing::Test {
@@ -300,6 +306,21 @@ TEST_F(HopperInstructions, GroupsMultiplyFloat8) {
   ExpectGroupMultiplies<Float8E4M3, 128, false, false>(64);
   ExpectGroupMultiplies<Float8E4M3, 64, true, false>(128);
   ExpectGroupMultiplies<Float8E4M3, 128, true, false>(96);
+}
+
+TEST_F(Instructions, DivisorsDivide) {
+  constexpr int32_t kMost = 0x7fffffff;
+  std::vector<int32_t> n, expected;
+  std::vector<cuda::Divisor> divisors;
+  for (const int32_t d : {1, 2, 3, 5, 6, 7, 8, 12, 132, 1000, 65537, 1 << 30, kMost - 1, kMost}) {
+    for (const int32_t x : {0, 1, d - 1, d, kMost / d * d - 1, kMost / d * d, kMost - 1, kMost}) {
+      n.push_back(x), divisors.emplace_back(d), expected.push_back(x / d);
+    }
+  }
+  const OnDeviceArray numbers(n), quotients(std::vector<int32_t>(n.size(), -1));
+  const OnDeviceArray by(divisors);
+  Divide<<<1, static_cast<unsigned>(n.size())>>>(numbers.get(), by.get(), quotients.get());
+  EXPECT_EQ(quotients.Fetch(), expected);
 }
 
 }  // namespace

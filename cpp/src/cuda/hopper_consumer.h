@@ -9,17 +9,17 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
 #include "src/cuda/float8_tiles.h"
 #include "src/cuda/fragments.h"
+#include "src/cuda/hopper_group.h"
 #include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_params.h"
 #include "src/cuda/hopper_poison.h"
+#include "src/cuda/hopper_queries.h"
 #include "src/cuda/hopper_rows.h"
 #include "src/cuda/hopper_tiles.h"
-#include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
-#include "src/cuda/row_rules.h"
 #include "src/cuda/rows_in_memory.h"
 #include "src/cuda/schedule.h"
 
@@ -28,11 +28,31 @@ namespace heed::cuda {
 inline constexpr float kLn2 = 0.693147181f;
 
 template <class Group, class Shape>
-class HopperConsumer {
+class HopperConsumer : HopperGroup<Group, Shape> {
+  using Base = HopperGroup<Group, Shape>;
+  using Base::all_;
+  using Base::batch_;
+  using Base::group_;
+  using Base::HeadOf;
+  using Base::IsWhole;
+  using Base::IsWholeToGroup;
+  using Base::kv_head_;
+  using Base::Own;
+  using Base::p_;
+  using Base::PackedRow;
+  using Base::place_;
+  using Base::position_;
+  using Base::QueryOf;
+  using Base::RecallLastTile;
+  using Base::RecallRound;
+  using Base::RecallRows;
+  using Base::row_keys_;
+  using Base::Rows;
+  using Base::slope_;
+
  public:
-  HEED_DEVICE HopperConsumer(Group& group, const AttentionParams& params)
-      : group_(group),
-        p_(params),
+  HEED_DEVICE HopperConsumer(Group& group, const HopperParams& params)
+      : Base(group, params),
         scale_(params.scale),
         to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
                                                                          : params.scale * kLog2E) {}
@@ -40,32 +60,37 @@ class HopperConsumer {
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
     if (Own() == Shape::kConsumers - 1) GiveTurn();  // the first one begins
     if constexpr (kCopiesAhead) CopyQueries(ItemOf(block, blocks, 0));
-    EachRound(ItemsOf(p_), block, blocks, [&](int32_t round) {
+    HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < ItemsOf(p_); ++round) {
       const int32_t item = ItemOf(block, blocks, round);
       FindPlace(item);
-      // A barrier: the last queries, and what their rows see, are read.
-      const ItemKeys keys = FindKeys<Shape>(group_, p_, place_);
+      const ItemKeys keys = FindKeys<Shape>(group_, p_, place_, Own());
+      group_.Sync();  // the last queries, and what their rows see, are read
       if constexpr (!kCopiesAhead) CopyQueries(item);
-      all_ = keys.all;
-      const TileSpan tiles = TilesOfItem<Shape>(keys);
-      FindRows();
+      all_ = keys.item.all;
+      const TileSpan tiles = TilesOfKeys<Shape>(keys.item);
+      Base::LeaveItem(keys.own, tiles, round);
+      Base::FindRows();
+      ClearState();
       AwaitQueries();
-      if (tiles.begin < tiles.end) {
+      const TileSpan own = Base::OwnTiles(keys.own, tiles);
+      PassTiles({own.end, tiles.end}, tiles.begin);
+      if (own.begin < own.end) {
         if constexpr (Shape::kIsFloat8) {
-          VisitTilesInTurn(tiles);
+          VisitTilesInTurn(own);
         } else {
-          VisitTiles(tiles);
+          VisitTiles(own);
         }
+        PassLastTiles(own.begin);
       }
+      round = RecallRound();  // and the place: registers of tiles are dear
       if constexpr (kCopiesAhead) {
         group_.Sync();  // all of the group have read the queries
         CopyQueries(ItemOf(block, blocks, round + 1));
       }
       group_.template GroupSum<4>(row_sum_);
-      // Again: registers of tiles are dear.
-      FindPlace(ItemOf(block, blocks, Group::Opaque(round + 1) - 1));
+      FindPlace(ItemOf(block, blocks, round));
       StoreRows();
-    });
+    }
     if (Own() == 0) AwaitTurn();  // the last that was given
   }
 
@@ -81,7 +106,6 @@ class HopperConsumer {
   static constexpr int kPartKeys = Shape::kPartKeys;
   static constexpr int kScores = kPartKeys / 2;
   static constexpr int kOut = kValueDim / 2;
-  static constexpr int kChunk = 16 / static_cast<int>(sizeof(Element));  // numbers of 16 bytes
   // Whether queries of the next item are under way while the rows of this one are stored. Beside
   // 256 columns of sums there are no registers for it.
   static constexpr bool kCopiesAhead = kValueDim <= 128;
@@ -95,20 +119,8 @@ class HopperConsumer {
   static constexpr float kLift = Shape::kIsFloat8 ? kFloat8Lift : 0;
   static constexpr float kUnlift = Shape::kIsFloat8 ? kFloat8Unlift : 1;
 
-  HEED_DEVICE int Own() const { return group_.index() - 1; }  // which consumer
-  HEED_DEVICE int32_t PackedRow(const BlockPlace& place, int row_in_group) const {
-    return FirstRowOf<Shape>(place) + Own() * kGroupRows + row_in_group;
-  }
-  HEED_DEVICE int32_t Rows() const { return static_cast<int32_t>(p_.rows); }
-  HEED_DEVICE int QueryOf(int32_t row) const { return row / p_.group; }
-  HEED_DEVICE int HeadOf(int kv_head, int32_t row) const {
-    return kv_head * p_.group + row % p_.group;
-  }
-
   HEED_DEVICE void FindPlace(int32_t item) {
-    place_ = PlaceOfItem(p_, item);
-    batch_ = place_.unit / p_.num_kv_heads;
-    kv_head_ = place_.unit % p_.num_kv_heads;
+    Base::FindPlace(item);
     if constexpr (Shape::kIsFloat8) FindScales();
   }
   // Scales come from device memory, and may be 0, negative or not finite: then scores are
@@ -119,77 +131,18 @@ class HopperConsumer {
     to_base_2_ = after ? scale_ * kLog2E : kLog2E;
   }
 
-  // What each row may see, and an empty state. Rows behind the last one see nothing.
-  HEED_DEVICE void FindRows() {
+  HEED_DEVICE void ClearState() {
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; ++n) out_(t, n) = 0;
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         row_max_(t, half) = kMinusInfinity;
         row_sum_(t, half) = 0;
-        RowKeys keys = {0, 0};
-        position_(t, half) = 0;
-        slope_(t, half) = 0;
-        if (const int32_t row = PackedRow(place_, RowInGroup(t, half)); row < Rows()) {
-          const int query = QueryOf(row);
-          const int32_t length = LengthOf(group_, p_, batch_, query);
-          const int64_t position = PositionOf(p_.rules, batch_, query, p_.q_len, length);
-          position_(t, half) = static_cast<int32_t>(position);
-          keys = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
-          if (p_.alibi_slopes != nullptr) slope_(t, half) = p_.alibi_slopes[HeadOf(kv_head_, row)];
-        }
-        row_keys_(t, 2 * half) = keys.begin;
-        row_keys_(t, 2 * half + 1) = keys.end;
-      }
-      if constexpr (Shape::kRowsInMemory) LeaveRows(t);
-    });
-  }
-  // In shared memory they take no registers from tiles that do not ask for them. The four threads
-  // of a row have the same; the group is in step before the first tile.
-  HEED_DEVICE void LeaveRows(int t) {
-    if (t % 4 != 0) return;
-    HEED_UNROLL for (int half = 0; half < 2; ++half) {
-      group_.StoreChunk(t, Shape::RowsAt(Own()) + 16 * RowInGroup(t, half),
-                        {static_cast<uint32_t>(row_keys_(t, 2 * half)),
-                         static_cast<uint32_t>(row_keys_(t, 2 * half + 1)),
-                         static_cast<uint32_t>(position_(t, half)), AsWord(slope_(t, half))});
-    }
-  }
-  HEED_DEVICE void RecallRows() {
-    if constexpr (!Shape::kRowsInMemory) return;
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int half = 0; half < 2; ++half) {
-        uint32_t words[4];
-        group_.LoadChunk(t, Shape::RowsAt(Own()) + 16 * RowInGroup(t, half), words);
-        row_keys_(t, 2 * half) = static_cast<int32_t>(words[0]);
-        row_keys_(t, 2 * half + 1) = static_cast<int32_t>(words[1]);
-        position_(t, half) = static_cast<int32_t>(words[2]);
-        slope_(t, half) = AsFloat(words[3]);
       }
     });
   }
 
-  // Queries are copied by the threads: packed rows of a group of any size are no box of a tensor.
   HEED_DEVICE void CopyQueries(int32_t item) {
-    if (item >= ItemsOf(p_)) return;
-    const BlockPlace place = PlaceOfItem(p_, item);
-    const int batch = place.unit / p_.num_kv_heads;
-    const int kv_head = place.unit % p_.num_kv_heads;
-    group_.Each([&](int t) {
-      HEED_NO_UNROLL for (int c = t; c < kGroupRows * kDim / kChunk; c += kGroupThreads) {
-        const int r = c / (kDim / kChunk);
-        const int byte = c % (kDim / kChunk) * 16;
-        const int32_t row = PackedRow(place, r);
-        const int to = Shape::QueriesAt(Own()) + SwizzledByte(kGroupRows, r, byte);
-        if (row < Rows() && byte < p_.q.width * static_cast<int>(sizeof(Element))) {
-          const char* from =
-              RowOf(group_, p_.q, batch, HeadOf(kv_head, row), QueryOf(row), p_.fault);
-          group_.CopyAsync(t, to, from + byte);
-        } else {
-          group_.StoreChunk(t, to, {0, 0, 0, 0});
-        }
-      }
-    });
-    group_.CommitCopies();
+    if (item < ItemsOf(p_)) CopyQueriesOf<Shape>(group_, p_, PlaceOfItem(p_, item), Own());
   }
   HEED_DEVICE void AwaitQueries() {
     group_.template WaitCopies<0>();
@@ -197,35 +150,73 @@ class HopperConsumer {
     group_.Sync();
   }
 
+  // From the last tile to the first, as in FlashAttention-3: the tiles of causal items that hide
+  // keys, with their masks and the barrier of all consumers, come where the groups are in step
+  // anyway.
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
     group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
     IssueScores(QueriesAt(), KeysAt(turn_.stage));
     group_.template MmaWait<0>();
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1;; --tile) {
       group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
       Weigh(tile * kKeys);
       group_.template MmaWait<0>();  // the values of the tile before
-      if (tile > tiles.begin) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.Before().stage));
+      if (tile + 1 < tiles.end) group_.ArriveWarps(Barriers::ValuesEmpty(turn_.Before().stage));
       ShrinkSums();
       PackWeights();
       turn_.Advance();
       const Turn values = turn_.Before();  // of the values that the second product reads
       group_.WaitForPhase(Barriers::ValuesFull(values.stage), values.parity);
       if (!IsWhole(tile * kKeys)) KeepPoisonOut(tile * kKeys, values.stage, 0);
-      if (tile + 1 == tiles.end) break;
+      if (tile == tiles.begin) break;
       const uint64_t queries = QueriesAt(), next_keys = KeysAt(turn_.stage);
       const uint64_t own_values = ValuesAt(values.stage);
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       AwaitTurn();
       IssueScores(queries, next_keys);
-      IssueValues(own_values);
-      GiveTurn();
+      IssueValues(own_values, [this](int keys_left) {
+        if (keys_left == kKeysBehindTurn) GiveTurn();
+      });
       group_.template MmaWait<1>();
     }
     const int stage = turn_.Before().stage;
-    IssueValues(ValuesAt(stage));
+    IssueValues(ValuesAt(stage), [](int /*keys_left*/) {});
     group_.template MmaWait<0>();
     group_.ArriveWarps(Barriers::ValuesEmpty(stage));
+  }
+
+  // A tile of which the group sees nothing: whoever loads, has a turn or looks for poison counts on
+  // it all the same.
+  HEED_DEVICE void PassTile(int32_t tile) {
+    group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
+    group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
+    group_.WaitForPhase(Barriers::ValuesFull(turn_.stage), turn_.parity);
+    HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
+      if (IsWhole(tile * kKeys + part * kPartKeys)) continue;
+      HopperPoison<Group, Shape>(group_, Own(), turn_.stage, part).KeepOut();
+    }
+    group_.ArriveWarps(Barriers::ValuesEmpty(turn_.stage));
+    turn_.Advance();
+  }
+  HEED_DEVICE void PassTurn() {
+    AwaitTurn();
+    GiveTurn();
+  }
+  // Those before the group's own tiles. The item ends with tile `last`: a turn lies between two
+  // tiles.
+  HEED_DEVICE void PassTiles(TileSpan span, int32_t last) {
+    HEED_NO_UNROLL for (int32_t tile = span.end - 1; tile >= span.begin; --tile) {
+      PassTile(tile);
+      if (tile > last) PassTurn();
+    }
+  }
+  // Those behind them, below tile `end`.
+  HEED_DEVICE void PassLastTiles(int32_t end) {
+    const int32_t last = RecallLastTile();
+    HEED_NO_UNROLL for (int32_t tile = end - 1; tile >= last; --tile) {
+      PassTurn();
+      PassTile(tile);
+    }
   }
 
   // All consumers of a block have the same tiles, so as many turns: one after the other, and the
@@ -241,7 +232,7 @@ class HopperConsumer {
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a
   // part apart from those of all parts leave no registers for the next scores.
   HEED_DEVICE void VisitTilesInTurn(TileSpan tiles) {
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
         const int32_t first = tile * kKeys + part * kPartKeys;
@@ -262,11 +253,6 @@ class HopperConsumer {
       }
       turn_.Advance();
     }
-  }
-
-  // Does every row see every key of the part that begins with key `first`?
-  HEED_DEVICE bool IsWhole(int32_t first) const {
-    return first >= all_.begin && first + kPartKeys <= all_.end;  // far below 2^31
   }
 
   // What products are told of the queries, and of the tiles of a stage.
@@ -292,11 +278,14 @@ class HopperConsumer {
     group_.MmaCommit();
   }
 
-  HEED_DEVICE void IssueValues(uint64_t values) {
+  // Calls behind(keys_left) behind the product of each 16 keys.
+  template <class Behind>
+  HEED_DEVICE void IssueValues(uint64_t values, const Behind& behind) {
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
       group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
                                               AdvancedDescriptor(values, key * kPanelBytes));
+      behind(kKeys - 16 - key);
     }
     group_.MmaCommit();
   }
@@ -402,6 +391,7 @@ class HopperConsumer {
 
   // Hidden scores are -inf.
   HEED_DEVICE void Hide(int32_t part_first) {
+    if (IsWholeToGroup(part_first)) return;
     RecallRows();
     group_.Each([&](int t) {
       const int first = FirstKey<Group>(t, part_first);
@@ -453,29 +443,32 @@ class HopperConsumer {
         const int32_t row = PackedRow(place_, RowInGroup(t, half));
         if (row >= Rows()) continue;
         const RowState state = {row_max_(t, half) * kLn2, row_sum_(t, half) * kUnlift};
-        const RowEnd end = FinishRow(p_, HeadOf(kv_head_, row), state);
+        const RowEnd end = FinishSoftmax(p_, HeadOf(kv_head_, row), state);
         if (t % 4 == 0 && p_.lse.data != nullptr) {
           StoreAs(DType::kFloat32, RowOfOutput(p_.lse, row), 0, end.lse);
         }
         if (p_.output.data == nullptr) continue;
-        StoreSumsOfRow<Group, kOut>(t, half, out_, end.empty ? 0.0f : end.factor * factor,
-                                    p_.output.dtype, p_.v.width, RowOfOutput(p_.output, row));
+        StoreRow(t, half, end.empty ? 0.0f : end.factor * factor, RowOfOutput(p_.output, row));
       }
     });
+  }
+  HEED_DEVICE void StoreRow(int t, int half, float factor, char* to) {
+    if constexpr (!Shape::kIsFloat8) {  // outputs of the type of the call, of all columns
+      if (p_.output.dtype == p_.q.dtype && p_.v.width == kValueDim &&
+          reinterpret_cast<uintptr_t>(to) % 4 == 0) {
+        return StoreWholeRow<Group, Element, kOut>(Element{}, t, half, out_, factor, to);
+      }
+    }
+    StoreSumsOfRow<Group, kOut>(t, half, out_, factor, p_.output.dtype, p_.v.width, to);
   }
   HEED_DEVICE char* RowOfOutput(const DeviceOutput& output, int32_t row) const {
     return output.data + batch_ * output.strides[0] + HeadOf(kv_head_, row) * output.strides[1] +
            QueryOf(row) * output.strides[2];
   }
 
-  Group& group_;
-  const AttentionParams& p_;
   float scale_, to_base_2_;
 
-  BlockPlace place_;
-  int batch_, kv_head_;
-  RowKeys all_;  // that all rows of the block see
-  Turn turn_;    // of the next keys
+  Turn turn_;  // of the next keys
 
   Registers<float, kScores> scores_;          // then weights
   Registers<float, kStretch / 2> part_sums_;  // of float8, where scores_ is no place for them
@@ -484,9 +477,6 @@ class HopperConsumer {
   Registers<float, 2> row_max_;               // in base 2, alike in a quad
   Registers<float, 2> row_sum_;               // of the thread's own columns, until the end
   Registers<float, 2> shrink_;                // what the last tile multiplies sums by
-  Registers<int32_t, 4> row_keys_;            // begin, end; begin, end
-  Registers<int32_t, 2> position_;
-  Registers<float, 2> slope_;  // of ALiBi
 };
 
 }  // namespace heed::cuda

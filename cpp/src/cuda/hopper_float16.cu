@@ -1,4 +1,4 @@
 #include "src/cuda/hopper_launch.h"
 
-template void heed::cuda::LaunchHopper<heed::Float16>(const HopperPlan&, const AttentionParams&,
+template void heed::cuda::LaunchHopper<heed::Float16>(const HopperPlan&, const HopperParams&,
                                                       const Device&, Stream);

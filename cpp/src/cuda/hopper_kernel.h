@@ -11,11 +11,11 @@
 
 #include <cstdint>
 
-#include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
 #include "src/cuda/float8_tiles.h"
 #include "src/cuda/hopper_consumer.h"
 #include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_params.h"
 #include "src/cuda/hopper_rows.h"
 #include "src/cuda/schedule.h"
 
@@ -25,14 +25,14 @@ namespace heed::cuda {
 template <class Group, class Shape>
 class HopperProducer {
  public:
-  HEED_DEVICE HopperProducer(Group& group, const AttentionParams& params,
+  HEED_DEVICE HopperProducer(Group& group, const HopperParams& params,
                              const typename Group::Map& keys, const typename Group::Map& values)
       : group_(group), p_(params), keys_(keys), values_(values) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
     EachRound(ItemsOf(p_), block, blocks, [&](int32_t round) {
       const BlockPlace place = PlaceOfItem(p_, ItemOf(block, blocks, round));
-      const TileSpan tiles = TilesOfItem<Shape>(FindKeys<Shape>(group_, p_, place));
+      const TileSpan tiles = TilesOfKeys<Shape>(FindKeys<Shape>(group_, p_, place, 0).item);
       // Again: registers of rows are dear.
       const int32_t unit = PlaceOfItem(p_, ItemOf(block, blocks, Group::Opaque(round))).unit;
       if constexpr (Shape::kIsFloat8) {
@@ -47,8 +47,9 @@ class HopperProducer {
   using Barriers = HopperBarriers<Shape::kStages>;
   using Turn = TileTurn<Shape::kStages>;
 
+  // From the last one to the first, as consumers visit them.
   HEED_DEVICE void LoadTiles(TileSpan tiles, int32_t unit) {
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.Leader([&] {
         LoadKeys(tile, unit);
         group_.WaitForPhase(Barriers::ValuesEmpty(turn_.stage), turn_.parity ^ 1);
@@ -61,12 +62,12 @@ class HopperProducer {
 
   // All threads transpose a tile of values while TMA brings the next one.
   HEED_DEVICE void LoadAndTranspose(TileSpan tiles, int32_t unit) {
-    if (tiles.begin < tiles.end) group_.Leader([&] { LoadRaw(turn_, tiles.begin, unit); });
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    if (tiles.begin < tiles.end) group_.Leader([&] { LoadRaw(turn_, tiles.end - 1, unit); });
+    HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.Leader([&] {
         Turn next = turn_;
         next.Advance();
-        if (tile + 1 < tiles.end) LoadRaw(next, tile + 1, unit);
+        if (tile > tiles.begin) LoadRaw(next, tile - 1, unit);
         LoadKeys(tile, unit);
       });
       group_.WaitForPhase(Barriers::RawFull(turn_.stage), turn_.parity);
@@ -93,14 +94,15 @@ class HopperProducer {
   HEED_DEVICE void LoadTile(const typename Group::Map& map, int full, int to, int bytes,
                             int32_t tile, int32_t unit) {
     group_.ArriveExpecting(full, bytes);
+    const int entry = p_.by_kv_heads.Quotient(unit);
     HEED_UNROLL for (int panel = 0; panel < bytes / Shape::kPanelOfKeys; ++panel) {
       group_.LoadBox(to + panel * Shape::kPanelOfKeys, map, full, panel * Shape::kPanelColumns,
-                     tile * Shape::kKeys, unit % p_.num_kv_heads, unit / p_.num_kv_heads);
+                     tile * Shape::kKeys, unit - entry * p_.num_kv_heads, entry);
     }
   }
 
   Group& group_;
-  const AttentionParams& p_;
+  const HopperParams& p_;
   const typename Group::Map& keys_;
   const typename Group::Map& values_;
   Turn turn_;
@@ -108,7 +110,7 @@ class HopperProducer {
 
 // What each of the block's warp groups does; block `block` of `blocks`.
 template <class Group, class Shape>
-HEED_DEVICE void RunHopper(Group& group, const AttentionParams& params,
+HEED_DEVICE void RunHopper(Group& group, const HopperParams& params,
                            const typename Group::Map& keys, const typename Group::Map& values,
                            int32_t block, int32_t blocks) {
   using Barriers = HopperBarriers<Shape::kStages>;

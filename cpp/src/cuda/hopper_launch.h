@@ -19,7 +19,7 @@ namespace heed::cuda {
 // launch meets (attention.cu).
 template <class Shape>
 __global__ void __launch_bounds__(Shape::Groups::kThreads, 1)
-    HopperBlocks(const __grid_constant__ AttentionParams params,
+    HopperBlocks(const __grid_constant__ HopperParams params,
                  const __grid_constant__ CUtensorMap keys,
                  const __grid_constant__ CUtensorMap values) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(Shape::Groups::kThreads, 1)
 }
 
 template <class Shape>
-void LaunchHopperBlocks(const HopperPlan& plan, const AttentionParams& params, const Device& device,
+void LaunchHopperBlocks(const HopperPlan& plan, const HopperParams& params, const Device& device,
                         Stream stream) {
   constexpr int kBytes = Shape::kBytes + kExtraBytes + kSwizzleBytes;  // the last to align
   ThrowOnError(cudaFuncSetAttribute(HopperBlocks<Shape>,
@@ -48,18 +48,18 @@ void LaunchHopperBlocks(const HopperPlan& plan, const AttentionParams& params, c
 
 // The kernel of the plan, whose element type is T.
 template <class T>
-void LaunchHopper(const HopperPlan& plan, const AttentionParams& params, const Device& device,
+void LaunchHopper(const HopperPlan& plan, const HopperParams& params, const Device& device,
                   Stream stream) {
   WithHopperKernel<T>(
       plan, [&](auto shape) { LaunchHopperBlocks<decltype(shape)>(plan, params, device, stream); });
 }
 
-extern template void LaunchHopper<Float16>(const HopperPlan&, const AttentionParams&, const Device&,
+extern template void LaunchHopper<Float16>(const HopperPlan&, const HopperParams&, const Device&,
                                            Stream);
-extern template void LaunchHopper<BFloat16>(const HopperPlan&, const AttentionParams&,
-                                            const Device&, Stream);
-extern template void LaunchHopper<Float8E4M3>(const HopperPlan&, const AttentionParams&,
-                                              const Device&, Stream);
+extern template void LaunchHopper<BFloat16>(const HopperPlan&, const HopperParams&, const Device&,
+                                            Stream);
+extern template void LaunchHopper<Float8E4M3>(const HopperPlan&, const HopperParams&, const Device&,
+                                              Stream);
 
 }  // namespace heed::cuda
 

@@ -42,6 +42,16 @@ inline constexpr int kMaxGroups = ThreeConsumers::kGroups;
 inline constexpr int kConsumersOf64 = 3;
 static_assert(kConsumersOf64 == 2 || kConsumersOf64 == 3);
 
+// Consumers issue products in turn, so that the weights of one are made under the products of the
+// others (FlashAttention-3, arXiv:2407.08608, section 3.1), where products are wide enough for it
+// (HopperShape::kTakesTurns). false lets them issue when they can: to be compared on a GPU.
+inline constexpr bool kConsumersTakeTurns = true;
+// A group gives its turn away when only the products of this many keys are still to be issued, as
+// the next one needs a while to wake up; 0: behind the last one. Waits for a measurement: products
+// of both may then wait for one another.
+inline constexpr int kKeysBehindTurn = 16;
+static_assert(kKeysBehindTurn % 16 == 0);
+
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
 inline constexpr int kSwizzleBytes = 1024;
@@ -116,10 +126,8 @@ struct HopperShape {
   // Tiles of keys (and of values) on their way. Those that three groups read are short, and leave
   // room for more.
   static constexpr int kStages = kConsumers > 2 ? 4 : 2;
-  // Consumers issue products in turn, so that the weights of one are made under the products of the
-  // others (FlashAttention-3, arXiv:2407.08608, section 3.1). Not where tiles are wider, or
-  // products wait for one another anyway.
-  static constexpr bool kTakesTurns = !kIsFloat8 && kDim <= 128;
+  // Not where tiles are wider, or products wait for one another anyway.
+  static constexpr bool kTakesTurns = kConsumersTakeTurns && !kIsFloat8 && kDim <= 128;
   static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
   static constexpr int kKeyBytes = PanelsOf(kDim) * kPanelOfKeys;
@@ -146,8 +154,13 @@ struct HopperShape {
   HEED_DEVICE static constexpr int RowsAt(int consumer) {
     return RawAt(kStages) + consumer * kRowTableBytes;
   }
-  static constexpr int kBytes =
-      kConsumers * (kQueryBytes + kRowTableBytes) + kStages * (kKeyBytes + kValueBytes + kRawBytes);
+  // Behind them, what is known of all rows of a consumer, four words.
+  static constexpr int kGroupTableBytes = 16;
+  HEED_DEVICE static constexpr int GroupAt(int consumer) {
+    return RowsAt(kConsumers) + consumer * kGroupTableBytes;
+  }
+  static constexpr int kBytes = kConsumers * (kQueryBytes + kRowTableBytes + kGroupTableBytes) +
+                                kStages * (kKeyBytes + kValueBytes + kRawBytes);
 };
 
 // Barriers (mbarrier) of a block: a tile is there, or is read.

@@ -108,10 +108,12 @@ HopperPlan::HopperPlan(const DeviceProblem& call) {
   });
 }
 
-AttentionParams HopperPlan::Params(AttentionParams params) const {
-  params.row_blocks = row_blocks_;
-  params.splits = 1;
-  return params;
+HopperParams HopperPlan::Params(const AttentionParams& params) const {
+  HopperParams result{params, Divisor(params.group), Divisor(params.num_kv_heads),
+                      Divisor(units_)};
+  result.row_blocks = row_blocks_;
+  result.splits = 1;
+  return result;
 }
 
 }  // namespace heed::cuda

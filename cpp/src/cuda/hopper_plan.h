@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/cuda/hopper_layout.h"
+#include "src/cuda/hopper_params.h"
 #include "src/cuda/plan.h"
 
 namespace heed::cuda {
@@ -49,7 +50,7 @@ class HopperPlan {
   const TileMap& values() const { return values_; }
 
   // The parameters of the same call, made for the base path, with this schedule.
-  AttentionParams Params(AttentionParams params) const;
+  HopperParams Params(const AttentionParams& params) const;
 
  private:
   HopperColumns columns_;

@@ -35,9 +35,23 @@ class HopperPoison {
   template <class RowKeysOfGroup>
   HEED_DEVICE void KeepOut(int32_t first, Registers<float, kScores>& scores,
                            const RowKeysOfGroup& row_keys, Registers<float, kOut>& out) {
+    TakeOut([&] { AddPoison(first, scores, row_keys(), out); });
+  }
+  // The same of a consumer none of whose rows sees any key of the tile.
+  HEED_DEVICE void KeepOut() {
+    TakeOut([] {});
+  }
+
+ private:
+  using Element = typename Shape::Element;
+  static constexpr int kWords = kScores / 32;
+  static_assert(kScores % 32 == 0);
+
+  template <class Add>
+  HEED_DEVICE void TakeOut(const Add& add) {
     const bool poison = group_.AnyOfConsumers([&](int t) { return FindsPoison(t); });
     if (poison) {
-      AddPoison(first, scores, row_keys(), out);
+      add();
       group_.SyncConsumers();  // all have read it
       group_.Each([&](int t) {
         HEED_NO_UNROLL for (int n = 0; n < kChunks; ++n) {
@@ -48,11 +62,6 @@ class HopperPoison {
     group_.FenceProxyAsync();  // wgmma reads, and TMA overwrites, what was read and written here
     if (poison) group_.SyncConsumers();
   }
-
- private:
-  using Element = typename Shape::Element;
-  static constexpr int kWords = kScores / 32;
-  static_assert(kScores % 32 == 0);
 
   // A thread's share of the chunks of the part, which consumers divide: some have one less.
   static constexpr int kPartBytes = Shape::kValueBytes / Shape::kParts;

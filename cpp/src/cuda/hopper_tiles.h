@@ -30,6 +30,18 @@ HEED_DEVICE bool Sees(RowKeysOfThread& row_keys, int t, int first, int n) {
   return Apart(n) >= row_keys(t, 2 * half) - first && Apart(n) < row_keys(t, 2 * half + 1) - first;
 }
 
+// Stores the sums of half `half` of a thread, times `factor`, to the row at `to`, a multiple of 4,
+// of which all columns exist: an instruction for each pair, beside its rounding.
+template <class Group, class T, int N>
+HEED_DEVICE void StoreWholeRow(T type, int t, int half,
+                               typename Group::template Registers<float, N>& sums, float factor,
+                               char* to) {
+  uint32_t* const words = reinterpret_cast<uint32_t*>(to) + AccumulatorCol(t % kWarp, 0) / 2;
+  HEED_UNROLL for (int n = 2 * half; n < N; n += 4) {
+    words[Apart(n) / 2] = Group::Pack(type, sums(t, n) * factor, sums(t, n + 1) * factor);
+  }
+}
+
 template <class T>
 inline constexpr int kBitsOf = 8 * static_cast<int>(sizeof(T));
 

@@ -76,7 +76,7 @@ void RunTiles(const cuda::AttentionPlan& plan, const cuda::AttentionParams& para
 
 // Two blocks, each of which takes several items where there are many.
 template <class Shape>
-void RunHopperBlocks(const cuda::HopperPlan& plan, const cuda::AttentionParams& params) {
+void RunHopperBlocks(const cuda::HopperPlan& plan, const cuda::HopperParams& params) {
   const int64_t blocks = std::min<int64_t>(2, plan.num_items());
   for (int64_t index = 0; index < blocks; ++index) {
     HostHopperBlock block(Shape::kBytes, Shape::kConsumers);
@@ -92,7 +92,7 @@ std::string RunHopper(const cuda::DeviceProblem& problem, const cuda::AttentionP
   EXPECT_TRUE(cuda::TakesHopper(problem, base, cuda::TilePath::kHopper));
   const cuda::HopperPlan plan(problem);
   cuda::Fault fault;
-  const cuda::AttentionParams params =
+  const cuda::HopperParams params =
       plan.Params(base.Params(base.host_arrays().data(), nullptr, nullptr, &fault));
   cuda::WithHopperElement(problem.problem.q.dtype, [&](auto element) {
     cuda::WithHopperKernel<decltype(element)>(

@@ -109,6 +109,18 @@ TEST_P(DeviceHopperFloat8, PartsOfTilesOf256Columns) {
   }
 }
 
+// Tiles of which a group sees nothing, before and behind its own.
+TEST_P(DeviceHopperFloat8, GroupsPassTilesOfWhichTheySeeNothing) {
+  for (const int64_t dim : {64, 256}) {
+    AttentionCase c = OneHeadCase(270, 800, dim, dim);
+    c.scalars.window = {.left = 20, .right = 5};
+    c.scalars.query_offset = QueryOffset::At(300);
+    for (const int64_t j : {333, 400, 431}) c.v(0, 0, j, j % 64) = std::nanf("");
+    ExpectMatches(c);
+    ExpectMatches(OneHeadCase(65, 300, dim, dim));
+  }
+}
+
 TEST_P(DeviceHopperFloat8, QueryHeadsShareKvHeads) {
   ForSharedKvHeads([](const AttentionCase& c) { ExpectMatchesExactly(Exact(c)); }, Small(),
                    {{6, 1}, {14, 2}, {3, 3}});

@@ -97,6 +97,29 @@ TEST_P(DeviceHopper, GroupsOfAnItemSeeDifferentTiles) {
   }
 }
 
+// Groups let tiles pass of which they see nothing: before their own, behind them, all of them. What
+// is not finite there is none of their business, and must not keep the others waiting.
+TEST_P(DeviceHopper, GroupsPassTilesOfWhichTheySeeNothing) {
+  for (const int64_t dim : {64, 128, 256}) {
+    for (const bool poisoned : {false, true}) {
+      AttentionCase c = OneHeadCase(270, 800, dim, dim);
+      if (poisoned) {
+        for (const int64_t j : {60, 200, 333, 400, 431, 560}) c.v(0, 0, j, j % 64) = kNan;
+      }
+      c.scalars.window = {.left = 20, .right = 5};
+      c.scalars.query_offset = QueryOffset::At(300);
+      ExpectHopperMatches(c, GetParam());
+      c.scalars.window = {.left = 300, .right = 0};
+      ExpectHopperMatches(c, GetParam());
+      c.scalars.query_offset = QueryOffset::At(-100);  // rows without keys
+      ExpectHopperMatches(c, GetParam());
+      c.scalars.window = {.left = 0, .right = 130};
+      c.prefix_lengths = {256};
+      ExpectHopperMatches(c, GetParam());
+    }
+  }
+}
+
 // A block takes several items, with nothing hidden: no barrier of masks is between them.
 TEST_P(DeviceHopper, ItemsOfWholeTilesFollowOneAnother) {
   for (const int64_t dim : {64, 128, 256}) {

@@ -384,7 +384,7 @@ template <class Shape>
 void ExpectShapeFits() {
   // 227 KiB a block on sm_90, the CUDA programming guide, table of compute capabilities.
   EXPECT_LE(Shape::kBytes + cuda::kExtraBytes + cuda::kSwizzleBytes, 227 * 1024);
-  EXPECT_EQ(Shape::RowsAt(Shape::kConsumers), Shape::kBytes);
+  EXPECT_EQ(Shape::GroupAt(Shape::kConsumers), Shape::kBytes);
   EXPECT_EQ(Shape::KeysAt(1) % cuda::kSwizzleBytes, 0);
   EXPECT_EQ(Shape::QueriesAt(1) % cuda::kSwizzleBytes, 0);
   EXPECT_LE(cuda::HopperBarriers<Shape::kStages>::kCount, cuda::kMaxBarriers);
@@ -402,8 +402,8 @@ TEST(HopperLayout, TilesFitTheDevice) {
 // Rows of all items are those of the tensor, each once; so are those of all groups of an item.
 template <class Shape>
 void ExpectItemsCover(int64_t rows, int64_t units) {
-  cuda::AttentionParams p{};
-  p.rows = rows, p.units = units;
+  cuda::HopperParams p{};
+  p.rows = rows, p.units = units, p.by_units = cuda::Divisor(units);
   p.row_blocks = (rows + Shape::kRows - 1) / Shape::kRows;
   std::vector<int> visits(static_cast<size_t>(rows * units), 0);
   for (int32_t item = 0; item < cuda::ItemsOf(p); ++item) {
