@@ -1,8 +1,9 @@
 // Recurrent attention in chunks on Hopper (sm_90a), in one pass: a block takes a query head and 64
-// columns of its values from the first chunk of tokens to the last. One warp group loads the tiles
-// of a chunk (TMA), one carries the state and leaves it beside them, two answer the queries of
-// chunks in turn (wgmma). Chunks stand in a ring of stages, so that the state may be several chunks
-// ahead of those who read it: its own chain, and no other, is what tokens wait for.
+// columns of its values from the first chunk of tokens to the last. Two warp groups answer the
+// queries of chunks in turn (wgmma), and load the tiles of later ones (TMA). One carries the state,
+// and leaves it beside them. One makes what does not depend on the state, features of keys and
+// decays. Chunks stand in a ring of stages, so that each group may be some of them ahead of those
+// that wait for it: a chunk takes as long as the slowest group, not as all of them together.
 //
 // Every step is a phase of a warp group (warp_group.h), so the classes also run on the host.
 #ifndef HEED_SRC_CUDA_HOPPER_CHUNK_KERNEL_H_
@@ -13,9 +14,9 @@
 #include "src/cuda/chunk_params.h"
 #include "src/cuda/device.h"
 #include "src/cuda/hopper_chunk_layout.h"
-#include "src/cuda/hopper_chunk_producer.h"
 #include "src/cuda/hopper_chunk_reader.h"
 #include "src/cuda/hopper_chunk_state.h"
+#include "src/cuda/hopper_chunk_tokens.h"
 
 namespace heed::cuda {
 
@@ -25,7 +26,8 @@ HEED_DEVICE void BeginChunks(Group& group) {
   using Barriers = HopperChunkBarriers<Shape::kStages>;
   group.Leader([&] {
     for (int stage = 0; stage < Shape::kStages; ++stage) {
-      group.InitBarrier(Barriers::Full(stage), 1 + (Shape::kHasGates ? kGroupWarps : 0));
+      group.InitBarrier(Barriers::Full(stage), 1);
+      group.InitBarrier(Barriers::Found(stage), kGroupWarps);
       group.InitBarrier(Barriers::Ready(stage), kGroupWarps);
       group.InitBarrier(Barriers::Empty(stage), 2 * kGroupWarps);  // the state, and who reads it
     }
@@ -50,14 +52,14 @@ HEED_DEVICE void RunHopperChunks(Group& group, const ChunkParams& params,
   group.SyncAll();
   const ChunkItem item = ItemOfChunks(params, index);
   if (group.index() == 0) {
-    group.template GiveRegistersBack<ChunkGroups::kProducerRegisters>();
-    HopperChunkProducer<Group, Shape>(group, params, maps).Run(item);
+    group.template GiveRegistersBack<ChunkGroups::kTokenRegisters>();
+    HopperChunkTokens<Group, Shape>(group, params).Run(item);
   } else if (group.index() == 1) {
-    group.template TakeRegisters<ChunkGroups::kConsumerRegisters>();
+    group.template GiveRegistersBack<ChunkGroups::kStateRegisters>();
     HopperChunkState<Group, Shape>(group, params).Run(item);
   } else {
-    group.template TakeRegisters<ChunkGroups::kConsumerRegisters>();
-    HopperChunkReader<Group, Shape>(group, params).Run(item, group.index() - 2);
+    group.template TakeRegisters<ChunkGroups::kReaderRegisters>();
+    HopperChunkReader<Group, Shape>(group, params, maps).Run(item, group.index() - 2);
   }
 }
 

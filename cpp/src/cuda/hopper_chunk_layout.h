@@ -19,15 +19,17 @@ enum class ChunkRowEnd { kScaled, kNormalized };
 // Columns of values, and features, that a block has room for.
 inline constexpr int kHopperChunkDim = 64;
 
-// Groups of a block: one loads, one carries the state, the others read it, chunk by chunk in turn.
-// A thread that loads keeps so many registers, all others more.
+// Groups of a block: one makes what concerns tokens alone, one carries the state, the others read
+// it, chunk by chunk in turn. A thread of each kind keeps so many registers.
 struct ChunkGroups {
   static constexpr int kReaders = 2;
-  static constexpr int kConsumers = 1 + kReaders;  // all but the one that loads
+  static constexpr int kConsumers = 1 + kReaders;  // all but the first
   static constexpr int kThreads = (1 + kConsumers) * kGroupThreads;
-  static constexpr int kProducerRegisters = 56;
-  static constexpr int kConsumerRegisters = 152;
-  static_assert(kGroupThreads * (kProducerRegisters + kConsumers * kConsumerRegisters) <= 65536);
+  static constexpr int kTokenRegisters = 96;
+  static constexpr int kStateRegisters = 104;
+  static constexpr int kReaderRegisters = 152;
+  static_assert(kGroupThreads * (kTokenRegisters + kStateRegisters + kReaders * kReaderRegisters) <=
+                65536);
 };
 static_assert(ChunkGroups::kThreads <= kMaxGroups * kGroupThreads);
 
@@ -41,6 +43,8 @@ struct HopperChunkShape {
   static constexpr bool kNormalizes = kRowEnd == ChunkRowEnd::kNormalized;
 
   static constexpr int kStages = 6;
+  // A stage has one reader, who fills it again.
+  static_assert(kStages % ChunkGroups::kReaders == 0);
   static constexpr int kTileBytes = kChunkTokens * kPanelBytes;  // of 64 rows of 64 columns
   // The sums of keys, a right operand of eight columns: even ones are the sums rounded to bfloat16,
   // odd ones what is left of them. So each thread has both parts of its rows' answers.
@@ -80,14 +84,15 @@ struct HopperChunkShape {
   static_assert(kBytes + kExtraBytes + kSwizzleBytes <= 227 * 1024);
 };
 
-// Barriers (mbarrier) of a block: tiles of a stage and what its gates make are there; its state is
-// there, its keys are features; all of it is read.
+// Barriers (mbarrier) of a block: tiles of a stage are there; its keys are features, and its gates
+// and poison are found; the state before it is there; all of it is read.
 template <int kStages>
 struct HopperChunkBarriers {
   HEED_DEVICE static constexpr int Full(int stage) { return stage; }
-  HEED_DEVICE static constexpr int Ready(int stage) { return kStages + stage; }
-  HEED_DEVICE static constexpr int Empty(int stage) { return 2 * kStages + stage; }
-  static constexpr int kCount = 3 * kStages;
+  HEED_DEVICE static constexpr int Found(int stage) { return kStages + stage; }
+  HEED_DEVICE static constexpr int Ready(int stage) { return 2 * kStages + stage; }
+  HEED_DEVICE static constexpr int Empty(int stage) { return 3 * kStages + stage; }
+  static constexpr int kCount = 4 * kStages;
   static_assert(kCount <= kMaxBarriers);
 };
 
@@ -107,6 +112,24 @@ HEED_DEVICE ChunkItem ItemOfChunks(const ChunkParams& p, int32_t index) {
   const int heads = p.num_kv_heads * p.group;
   const int head = index / p.slices % heads;
   return {index / p.slices / heads, head, head / p.group, index % p.slices, head % p.group == 0};
+}
+
+// Places of a thread in a tile of 64 rows, found once: others are one exclusive or away.
+//
+// Numbers n and n + 1 of an accumulator, which begin at `first` = PairAt(t).
+HEED_DEVICE constexpr int PairAt(int t) {
+  const int lane = t % 32;
+  return SwizzledOffset(kChunkTokens, t / 32 * 16 + lane / 4, lane % 4 * 2);
+}
+HEED_DEVICE constexpr int NextPair(int first, int n) {
+  return (first ^ (n / 4 * 16)) + n % 4 / 2 * 8 * kPanelBytes;
+}
+// 16 bytes of row t / 8; the next of its rows are 16 apart.
+HEED_DEVICE constexpr int EightAt(int t) { return SwizzledByte(kChunkTokens, t / 8, t % 8 * 16); }
+inline constexpr int kEightRows = kGroupThreads / 8;
+inline constexpr int kEightsOfTile = kChunkTokens / kEightRows;  // of a thread
+HEED_DEVICE constexpr int NextEight(int first, int n) {
+  return first + n * kEightRows * kPanelBytes;
 }
 
 }  // namespace heed::cuda

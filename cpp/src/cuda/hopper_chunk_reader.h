@@ -18,7 +18,7 @@
 #include "src/cuda/chunk_params.h"
 #include "src/cuda/device.h"
 #include "src/cuda/hopper_chunk_layout.h"
-#include "src/cuda/hopper_chunk_state.h"
+#include "src/cuda/hopper_chunk_tokens.h"
 #include "src/cuda/hopper_tiles.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
@@ -29,14 +29,22 @@ namespace heed::cuda {
 template <class Group, class Shape>
 class HopperChunkReader {
  public:
-  HEED_DEVICE HopperChunkReader(Group& group, const ChunkParams& params)
-      : group_(group), p_(params) {}
+  using Maps = ChunkMaps<typename Group::Map>;
 
-  // Chunks `own`, own + kReaders, and so on.
+  HEED_DEVICE HopperChunkReader(Group& group, const ChunkParams& params, const Maps& maps)
+      : group_(group), p_(params), maps_(maps) {}
+
+  // Chunks `own`, own + kReaders, and so on. Who has read a stage fills it again.
   HEED_DEVICE void Run(const ChunkItem& item, int own) {
-    rows_ = p_.output.data + item.batch * p_.output.strides[0] + item.head * p_.output.strides[1];
+    FindPlaces(item);
+    group_.Leader([&] {
+      HEED_NO_UNROLL for (int n = own; n < Shape::kStages; n += ChunkGroups::kReaders) {
+        if (n < p_.chunks) LoadTiles(item, n, n);
+      }
+    });
     HEED_NO_UNROLL for (int n = 0; n < own; ++n) turn_.Advance();
     HEED_NO_UNROLL for (int chunk = own; chunk < p_.chunks; chunk += ChunkGroups::kReaders) {
+      group_.SyncWarps();  // the leader is back
       group_.WaitForPhase(Barriers::Full(turn_.stage), turn_.parity);
       LoadQueries();
       group_.WaitForPhase(Barriers::Ready(turn_.stage), turn_.parity);
@@ -52,6 +60,12 @@ class HopperChunkReader {
       FinishRows(item);
       StoreRows(item, chunk * kChunkTokens);
       group_.ArriveWarps(Barriers::Empty(turn_.stage));
+      if (chunk + Shape::kStages < p_.chunks) {
+        group_.Leader([&] {
+          group_.WaitForPhase(Barriers::Empty(turn_.stage), turn_.parity);
+          LoadTiles(item, chunk + Shape::kStages, turn_.stage);
+        });
+      }
       HEED_UNROLL for (int n = 0; n < ChunkGroups::kReaders; ++n) turn_.Advance();
     }
   }
@@ -63,21 +77,37 @@ class HopperChunkReader {
   static constexpr int kScores = kChunkTokens / 2;
   static constexpr int kOut = kSliceCols / 2;
 
+  HEED_DEVICE void FindPlaces(const ChunkItem& item) {
+    rows_ = p_.output.data + item.batch * p_.output.strides[0] + item.head * p_.output.strides[1];
+    group_.Each([&](int t) {
+      pair_(t, 0) = PairAt(t);
+      eight_(t, 0) = EightAt(t);
+      query_(t, 0) = SwizzledOffset(kChunkTokens, t / kWarp * kWarpRows + RowOfA(t % kWarp),
+                                    ColOfA(t % kWarp));
+    });
+  }
+  HEED_DEVICE void LoadTiles(const ChunkItem& item, int chunk, int stage) {
+    const int full = Barriers::Full(stage), first = chunk * kChunkTokens;
+    group_.ArriveExpecting(full, 3 * Shape::kTileBytes);
+    group_.LoadBox(Shape::KeysAt(stage), maps_.k, full, 0, first, item.kv_head, item.batch);
+    group_.LoadBox(Shape::ValuesAt(stage), maps_.v, full, item.slice * kSliceCols, first,
+                   item.kv_head, item.batch);
+    group_.LoadBox(Shape::QueriesAt(stage), maps_.q, full, 0, first, item.head, item.batch);
+  }
+
   HEED_DEVICE void LoadQueries() {
     HEED_UNROLL for (int feature = 0; feature < kHopperChunkDim; feature += 16) {
       group_.LoadFragments(queries_, feature / 4, [&](int t) {
-        return Shape::QueriesAt(turn_.stage) +
-               SwizzledOffset(kChunkTokens, t / kWarp * kWarpRows + RowOfA(t % kWarp),
-                              feature + ColOfA(t % kWarp));
+        return Shape::QueriesAt(turn_.stage) + (query_(t, 0) ^ 2 * feature);
       });
     }
-    const FeatureMap map = p_.feature_map;
-    if (map == FeatureMap::kIdentity) return;
     // Features that do not exist become numbers, which meet zeros.
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kHopperChunkDim / 4; ++n) {
-        queries_(t, n) = MapPair<Group>(map, queries_(t, n));
-      }
+    WithMap(p_.feature_map, [&](auto map) {
+      group_.Each([&](int t) {
+        HEED_UNROLL for (int n = 0; n < kHopperChunkDim / 4; ++n) {
+          queries_(t, n) = MapPair<Group, decltype(map)::value>(queries_(t, n));
+        }
+      });
     });
   }
 
@@ -192,7 +222,8 @@ class HopperChunkReader {
   HEED_DEVICE void AddSkip(float skip) {
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
-        const uint32_t pair = group_.LoadWord(t, Shape::ValuesAt(turn_.stage) + PairAt(t, n));
+        const uint32_t pair =
+            group_.LoadWord(t, Shape::ValuesAt(turn_.stage) + NextPair(pair_(t, 0), n));
         out_(t, n) += skip * Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair));
         out_(t, n + 1) += skip * Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair >> 16));
       }
@@ -209,12 +240,6 @@ class HopperChunkReader {
       }
     });
   }
-  // Where numbers n and n + 1 of a thread lie in a tile of rows.
-  HEED_DEVICE static int PairAt(int t, int n) {
-    return SwizzledOffset(kChunkTokens, RowInGroup(t, n % 4 / 2),
-                          AccumulatorCol(t % kWarp, 0) + Apart(n));
-  }
-
   // Through the place of the queries, 16 bytes at a time, where rows allow for it.
   HEED_DEVICE void StoreRows(const ChunkItem& item, int first) {
     const int first_col = item.slice * kSliceCols, cols = p_.width - first_col;
@@ -230,20 +255,18 @@ class HopperChunkReader {
     group_.Sync();  // queries are read
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kOut; n += 2) {
-        group_.StoreWord(t, queries + PairAt(t, n),
+        group_.StoreWord(t, queries + NextPair(pair_(t, 0), n),
                          Group::Pack(BFloat16{}, out_(t, n), out_(t, n + 1)));
       }
     });
     group_.Sync();
     group_.Each([&](int t) {
-      const int byte = t % 8 * 16;
-      HEED_UNROLL for (int n = 0; n < kChunkTokens * 8 / kGroupThreads; ++n) {
-        const int row = t / 8 + n * kGroupThreads / 8;
+      const int left = t % 8 * 8 < cols ? p_.len - first - t / 8 : 0;  // rows from the first on
+      char* const own = to_cols + t / 8 * stride + t % 8 * 16;
+      HEED_UNROLL for (int n = 0; n < kEightsOfTile; ++n) {
         uint32_t pairs[4];
-        group_.LoadChunk(t, queries + SwizzledByte(kChunkTokens, row, byte), pairs);
-        if (first + row < p_.len && t % 8 * 8 < cols) {
-          StoreGlobalEight(to_cols + row * stride + byte, pairs);
-        }
+        group_.LoadChunk(t, queries + NextEight(eight_(t, 0), n), pairs);
+        if (n * kEightRows < left) StoreGlobalEight(own + n * kEightRows * stride, pairs);
       }
     });
     group_.FenceProxyAsync();  // TMA writes there next
@@ -264,8 +287,11 @@ class HopperChunkReader {
 
   Group& group_;
   const ChunkParams& p_;
+  const Maps& maps_;
   char* rows_;  // of the head
   TileTurn<Shape::kStages> turn_;
+  // Places of the thread in a tile: PairAt(), EightAt(), and what it names to ldmatrix.
+  Registers<int, 1> pair_, eight_, query_;
   Registers<uint32_t, kHopperChunkDim / 4> queries_;
   Registers<float, kScores> scores_;
   Registers<uint32_t, kScores / 2> weights_;

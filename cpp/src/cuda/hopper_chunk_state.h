@@ -1,6 +1,6 @@
 // The warp group that carries the state in the kernel of chunked recurrent attention on Hopper
 // (hopper_chunk_kernel.h). Of each chunk it leaves the state before it beside the tiles, rounded,
-// and then adds the chunk: state += keys^T values, 64 features of 64 columns in accumulators.
+// and adds the chunk: state += keys^T values, 64 features of 64 columns in accumulators.
 //
 //   state(n)  feature RowInGroup(thread, n % 4 / 2), column AccumulatorCol(lane, 0) + Apart(n)
 //
@@ -13,30 +13,13 @@
 
 #include "heed/dtype.h"
 #include "src/cuda/accumulators.h"
-#include "src/cuda/chunk_features.h"
 #include "src/cuda/chunk_params.h"
 #include "src/cuda/device.h"
-#include "src/cuda/finite.h"
 #include "src/cuda/hopper_chunk_layout.h"
 #include "src/cuda/hopper_tiles.h"
-#include "src/cuda/plugs.h"
 #include "src/cuda/products.h"
 
 namespace heed::cuda {
-
-// The feature of a number. Of the maps of single numbers, those that chunks take.
-HEED_DEVICE float FeatureOf(FeatureMap map, float x) {
-  const float small = map == FeatureMap::kRelu ? 0.0f : Exp(x);
-  const float large = map == FeatureMap::kRelu ? x : x + 1;
-  return x <= 0 ? small : large;
-}
-// Two bfloat16 numbers become their features, rounded.
-template <class Group>
-HEED_DEVICE uint32_t MapPair(FeatureMap map, uint32_t pair) {
-  const float low = Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair));
-  const float high = Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair >> 16));
-  return Group::Pack(BFloat16{}, FeatureOf(map, low), FeatureOf(map, high));
-}
 
 template <class Group, class Shape>
 class HopperChunkState {
@@ -45,19 +28,22 @@ class HopperChunkState {
       : group_(group), p_(params) {}
 
   HEED_DEVICE void Run(const ChunkItem& item) {
+    group_.Each([&](int t) { pair_(t, 0) = PairAt(t); });
     LoadState(item);
     HEED_NO_UNROLL for (int chunk = 0; chunk < p_.chunks; ++chunk) {
       group_.WaitForPhase(Barriers::Full(turn_.stage), turn_.parity);
-      if (p_.feature_map != FeatureMap::kIdentity) MapKeys(p_.len - chunk * kChunkTokens);
+      group_.WaitForPhase(Barriers::Found(turn_.stage), turn_.parity);
       LeaveState();
+      if constexpr (Shape::kHasGates) {
+        LoadStrongKeys();
+        DecayState();
+      }
+      IssueChunk();
       group_.FenceProxyAsync();
-      const bool has_poison = group_.AnyOfGroup([&](int t) { return HasPoison(t); });
-      if (has_poison) TakePoisonOut();
-      group_.Each([&](int t) {
-        if (t == 0) group_.StoreWord(t, Shape::HasPoisonAt(turn_.stage), has_poison ? 1 : 0);
-      });
       group_.ArriveWarps(Barriers::Ready(turn_.stage));
-      AddChunk();
+      const bool has_poison = group_.AnyOfWarp(
+          [&](int t) { return group_.LoadWord(t, Shape::HasPoisonAt(turn_.stage)) != 0; });
+      group_.template MmaWait<0>();
       if (has_poison) LoseColumns();
       group_.ArriveWarps(Barriers::Empty(turn_.stage));
       turn_.Advance();
@@ -70,7 +56,6 @@ class HopperChunkState {
   template <class T, int N>
   using Registers = typename Group::template Registers<T, N>;
   static constexpr int kState = kSliceCols / 2;
-  static constexpr int kEights = kChunkTokens * kSliceCols / 8 / kGroupThreads;
 
   // body(n, row, col) for a thread's numbers of the state that there are, col of the whole width.
   template <class Body>
@@ -116,38 +101,11 @@ class HopperChunkState {
     });
   }
 
-  // The n-th 16 bytes of a thread in a tile: of eight columns of a row.
-  HEED_DEVICE static int RowOfEight(int t, int n) { return t / 8 + n * kGroupThreads / 8; }
-  HEED_DEVICE static int EightAt(int t, int n) {
-    return SwizzledByte(kChunkTokens, RowOfEight(t, n), t % 8 * 16);
-  }
-  // Keys become features in their place, but for what lies behind them and behind the last token.
-  HEED_DEVICE void MapKeys(int tokens) {
-    const FeatureMap map = p_.feature_map;
-    group_.Each([&](int t) {
-      const int left = p_.features - t % 8 * 8;  // from the first of the eight on
-      if (left <= 0) return;
-      HEED_UNROLL for (int n = 0; n < kEights; ++n) {
-        if (RowOfEight(t, n) >= tokens) continue;
-        const int at = Shape::KeysAt(turn_.stage) + EightAt(t, n);
-        uint32_t pairs[4];
-        group_.LoadChunk(t, at, pairs);
-        HEED_UNROLL for (int m = 0; m < 4; ++m) {
-          pairs[m] = MapPair<Group>(map, pairs[m]);
-          if (left < 8) pairs[m] &= 2 * m + 1 < left ? ~0u : 2 * m < left ? 0xffffu : 0u;
-        }
-        group_.StoreChunk(t, at, pairs);
-      }
-    });
-  }
-
   // The state as a right operand, rows of features.
   HEED_DEVICE void LeaveState() {
     group_.Each([&](int t) {
-      const int col = AccumulatorCol(t % kWarp, 0);
       HEED_UNROLL for (int n = 0; n < kState; n += 2) {
-        const int at = SwizzledOffset(kHopperChunkDim, RowInGroup(t, n % 4 / 2), col + Apart(n));
-        group_.StoreWord(t, Shape::StateAt(turn_.stage) + at,
+        group_.StoreWord(t, Shape::StateAt(turn_.stage) + NextPair(pair_(t, 0), n),
                          Group::Pack(BFloat16{}, state_(t, n), state_(t, n + 1)));
       }
       if constexpr (Shape::kNormalizes) LeaveSums(t);
@@ -168,32 +126,7 @@ class HopperChunkState {
     }
   }
 
-  // Values that are not finite are taken out, as their product with the weight 0 of a row before
-  // them would be NaN. Their columns are NaN from their rows on.
-  HEED_DEVICE bool HasPoison(int t) {
-    uint32_t carries = 0;
-    HEED_UNROLL for (int n = 0; n < kEights; ++n) {
-      uint32_t pairs[4];
-      group_.LoadChunk(t, Shape::ValuesAt(turn_.stage) + EightAt(t, n), pairs);
-      HEED_UNROLL for (int m = 0; m < 4; ++m) carries |= CarryOfNonFinite<BFloat16>(pairs[m]);
-    }
-    return (carries & kCarries) != 0;
-  }
-  HEED_DEVICE void TakePoisonOut() {
-    group_.Each([&](int t) {
-      if (t >= kSliceCols) return;
-      int first = kChunkTokens;
-      HEED_NO_UNROLL for (int token = kChunkTokens - 1; token >= 0; --token) {
-        const int at = Shape::ValuesAt(turn_.stage) + SwizzledOffset(kChunkTokens, token, t);
-        if (!IsNotFinite(BFloat16{}, group_.Load(t, at))) continue;
-        first = token;
-        group_.Store(t, at, 0);
-      }
-      group_.StoreWord(t, Shape::FirstPoisonAt(turn_.stage) + 4 * t, static_cast<uint32_t>(first));
-    });
-    group_.FenceProxyAsync();
-    group_.Sync();
-  }
+  // Columns of values that were taken out are NaN.
   HEED_DEVICE void LoseColumns() {
     group_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kState; ++n) {
@@ -204,12 +137,8 @@ class HopperChunkState {
     });
   }
 
-  // The chunk decays the state, and joins it.
-  HEED_DEVICE void AddChunk() {
-    if constexpr (Shape::kHasGates) {
-      LoadStrongKeys();
-      DecayState();
-    }
+  // The chunk joins the state.
+  HEED_DEVICE void IssueChunk() {
     const uint64_t keys = group_.Matrix(Shape::KeysAt(turn_.stage), Shape::kTileBytes);
     const uint64_t values = group_.Matrix(Shape::ValuesAt(turn_.stage), Shape::kTileBytes);
     const uint64_t ones = group_.Matrix(Shape::OnesAt(), 16);
@@ -235,7 +164,6 @@ class HopperChunkState {
       }
     }
     group_.MmaCommit();
-    group_.template MmaWait<0>();
   }
   // Keys times the strengths of their tokens, rounded, as a left operand: rows of features.
   HEED_DEVICE void LoadStrongKeys() {
@@ -270,6 +198,7 @@ class HopperChunkState {
   Group& group_;
   const ChunkParams& p_;
   TileTurn<Shape::kStages> turn_;
+  Registers<int, 1> pair_;  // a place of the thread: PairAt()
   Registers<float, kState> state_;
   Registers<float, 4> sums_;  // of keys: 0 and 2; the product has zeros beside them
   Registers<uint32_t, kChunkTokens / 4> keys_;

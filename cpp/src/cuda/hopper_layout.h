@@ -164,7 +164,7 @@ struct HopperBarriers {
   HEED_DEVICE static constexpr int RawFull(int stage) { return 4 * kStages + stage; }
   static constexpr int kCount = 5 * kStages;
 };
-inline constexpr int kMaxBarriers = 20;
+inline constexpr int kMaxBarriers = 24;
 // Behind the tiles: barriers, and what warps of a group tell each other.
 inline constexpr int kExtraBytes = 8 * kMaxBarriers + kMaxGroups * 4 * 4 * 4;
 

@@ -49,6 +49,7 @@ class DeviceWarpGroup : public DeviceBlock {
   // Barrier 0 is __syncthreads(), the next ones are those of the groups, then that of consumers,
   // then their turns.
   HEED_DEVICE void Sync() { ptx::SyncThreads(1 + index_, kGroupThreads); }
+  HEED_DEVICE void SyncWarps() { __syncwarp(); }  // each of them
   HEED_DEVICE void SyncAll() { __syncthreads(); }
   HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(kConsumers + 2, kConsumers * kGroupThreads); }
   // Whether test(thread) holds for some thread of some consumer; a barrier of them.

@@ -61,6 +61,9 @@ struct HostBarrier {
   int64_t phase = 0;                         // how many are complete
   std::vector<std::function<void()>> boxes;  // on their way
   Clock joining, released;
+  // Of groups all of whose threads arrive: the time up to which each knows what the others did.
+  std::array<int64_t, cuda::kMaxGroups> whole_joining = kNever, whole_released = kNever;
+  static constexpr std::array<int64_t, cuda::kMaxGroups> kNever = {-1, -1, -1, -1};
 };
 
 // A named barrier of several groups.
@@ -115,6 +118,7 @@ class HostWarpGroup : public HostBlock {
     agent_.synced = agent_.now();
     agent_.Tick();
   }
+  void SyncWarps() {}  // lanes run in step: no access may count on it
   void SyncAll() { Meet(block_.all, false); }
   void SyncConsumers() { Meet(block_.consumers, false); }
   template <class Test>
