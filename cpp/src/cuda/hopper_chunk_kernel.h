@@ -34,10 +34,9 @@ HEED_DEVICE void BeginChunks(Group& group) {
     group.FenceInitOfBarriers();
   });
   if constexpr (Shape::kNormalizes) {
-    constexpr uint32_t kOnes = 0x3f803f80;  // two of bfloat16
     group.Each([&](int t) {
       if (t >= Shape::kSumBytes / 16) return;
-      const uint32_t word = t / 8 % 2 == 0 ? kOnes : 0;  // alike in all of a row
+      const uint32_t word = t / 8 % 2 == 0 ? kOnesOfBFloat16 : 0;  // alike in all of a row
       group.StoreChunk(t, Shape::OnesAt() + 16 * t, {word, word, word, word});
     });
     group.FenceProxyAsync();

@@ -75,6 +75,7 @@ class HopperChunkReader {
   template <class T, int N>
   using Registers = typename Group::template Registers<T, N>;
   static constexpr int kScores = kChunkTokens / 2;
+  static constexpr int kTiles = kChunkTokens / 8;  // of eight tokens
   static constexpr int kOut = kSliceCols / 2;
 
   HEED_DEVICE void FindPlaces(const ChunkItem& item) {
@@ -84,6 +85,10 @@ class HopperChunkReader {
       eight_(t, 0) = EightAt(t);
       query_(t, 0) = SwizzledOffset(kChunkTokens, t / kWarp * kWarpRows + RowOfA(t % kWarp),
                                     ColOfA(t % kWarp));
+      const int behind = RowInGroup(t, 0) - AccumulatorCol(t % kWarp, 0);
+      HEED_UNROLL for (int tile = 0; tile < kTiles; ++tile) {
+        seen_(t, tile) = 8 * tile < behind ? ~0u : 8 * tile == behind ? 0xffffu : 0u;
+      }
     });
   }
   HEED_DEVICE void LoadTiles(const ChunkItem& item, int chunk, int stage) {
@@ -192,13 +197,11 @@ class HopperChunkReader {
   // Tokens behind a row have no weight there. Weights are rounded.
   HEED_DEVICE void PackWeights() {
     group_.Each([&](int t) {
-      // Of the row, the first token of the thread.
-      const int behind = Group::Opaque(RowInGroup(t, 0) - AccumulatorCol(t % kWarp, 0));
       HEED_UNROLL for (int n = 0; n < kScores; n += 2) {
-        const int apart = Apart(n) - n % 4 / 2 * 8;
-        const float low = apart > behind ? 0.0f : scores_(t, n);
-        const float high = apart + 1 > behind ? 0.0f : scores_(t, n + 1);
-        weights_(t, n / 2) = Group::Pack(BFloat16{}, low, high);
+        const uint32_t pair = Group::Pack(BFloat16{}, scores_(t, n), scores_(t, n + 1));
+        // Eight rows below, the tokens of the tile before. There the first has none behind a row.
+        const int tile = n / 4 - n % 4 / 2;
+        weights_(t, n / 2) = tile < 0 ? pair : pair & seen_(t, tile);
       }
     });
   }
@@ -292,6 +295,7 @@ class HopperChunkReader {
   TileTurn<Shape::kStages> turn_;
   // Places of the thread in a tile: PairAt(), EightAt(), and what it names to ldmatrix.
   Registers<int, 1> pair_, eight_, query_;
+  Registers<uint32_t, kTiles> seen_;  // ones for the tokens of a pair that the first row sees
   Registers<uint32_t, kHopperChunkDim / 4> queries_;
   Registers<float, kScores> scores_;
   Registers<uint32_t, kScores / 2> weights_;

@@ -20,19 +20,22 @@
 
 namespace heed::cuda {
 
-// Of the maps that chunks take, those that change numbers.
-template <FeatureMap kMap>
-HEED_DEVICE float FeatureOf(float x) {
-  if constexpr (kMap == FeatureMap::kRelu) return x <= 0 ? 0.0f : x;
-  const float small = Exp(x);
-  return x <= 0 ? small : x + 1;
-}
-// Two bfloat16 numbers become their features, rounded.
+inline constexpr uint32_t kOnesOfBFloat16 = 0x3f803f80;
+
+// Two bfloat16 numbers become their features, rounded. Of the maps that chunks take, those that
+// change numbers.
 template <class Group, FeatureMap kMap>
 HEED_DEVICE uint32_t MapPair(uint32_t pair) {
   const float low = Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair));
   const float high = Group::Unpack(BFloat16{}, static_cast<uint16_t>(pair >> 16));
-  return Group::Pack(BFloat16{}, FeatureOf<kMap>(low), FeatureOf<kMap>(high));
+  if constexpr (kMap == FeatureMap::kRelu) {
+    return Group::Pack(BFloat16{}, low <= 0 ? 0.0f : low, high <= 0 ? 0.0f : high);
+  }
+  // Both sides for all numbers: exp(x) below 0, x + 1 from it on, where 0 and -0 are 1 on both.
+  const uint32_t below = Group::Pack(BFloat16{}, Exp(low), Exp(high));
+  const uint32_t above = Group::MultiplyAddPairs(pair, kOnesOfBFloat16, kOnesOfBFloat16);
+  const uint32_t signs = Group::SignsOfPair(pair);
+  return (below & signs) | (above & ~signs);
 }
 // Calls body(std::integral_constant<FeatureMap, map>()), if the map changes numbers.
 template <class Body>
@@ -101,13 +104,15 @@ class HopperChunkTokens {
   // Values that are not finite are taken out, as their product with the weight 0 of a row before
   // them would be NaN. Their columns are NaN from their rows on.
   HEED_DEVICE bool HasPoison(int t) {
-    uint32_t carries = 0;
+    uint32_t sums[2] = {};  // of zero times each number: NaN where one is not finite
     HEED_UNROLL for (int n = 0; n < kEightsOfTile; ++n) {
       uint32_t pairs[4];
       group_.LoadChunk(t, Shape::ValuesAt(turn_.stage) + NextEight(eight_(t, 0), n), pairs);
-      HEED_UNROLL for (int m = 0; m < 4; ++m) carries |= CarryOfNonFinite<BFloat16>(pairs[m]);
+      HEED_UNROLL for (int m = 0; m < 4; ++m) {
+        sums[m % 2] = Group::MultiplyAddPairs(pairs[m], 0, sums[m % 2]);
+      }
     }
-    return (carries & kCarries) != 0;
+    return ((sums[0] | sums[1]) & 0x7fff7fff) != 0;
   }
   HEED_DEVICE void TakePoisonOut() {
     group_.Each([&](int t) {

@@ -292,6 +292,19 @@ __device__ __forceinline__ uint32_t PackFour(float first, float second, float th
   return word;
 }
 
+// "fma", .bf16x2: a b + c, rounded, of both halves.
+__device__ __forceinline__ uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// "prmt": ones in the halves whose sign is set.
+__device__ __forceinline__ uint32_t SignsOfPair(uint32_t pair) {
+  uint32_t mask;
+  asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(pair));
+  return mask;
+}
+
 // "ex2": 2^x to 2 units of the last place; results below 2^-126 are 0. Volatile, so that it stays
 // before the waits that it should run under.
 __device__ __forceinline__ float Exp2(float x) {

@@ -237,6 +237,13 @@ class HostWarpGroup : public HostBlock {
   }
 
   static float Exp2(float x) { return std::exp2(x); }
+  static uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
+    const auto sum = [&](int e) {
+      return std::fma(HalfOf<BFloat16>(a, e), HalfOf<BFloat16>(b, e), HalfOf<BFloat16>(c, e));
+    };
+    return Pack(BFloat16{}, sum(0), sum(1));
+  }
+  static uint32_t SignsOfPair(uint32_t pair) { return (pair >> 15 & 0x10001) * 0xffff; }
 
   // When the group is done.
   void Finish() {
