@@ -87,7 +87,9 @@ class HopperChunkReader {
                                     ColOfA(t % kWarp));
       const int behind = RowInGroup(t, 0) - AccumulatorCol(t % kWarp, 0);
       HEED_UNROLL for (int tile = 0; tile < kTiles; ++tile) {
-        seen_(t, tile) = 8 * tile < behind ? ~0u : 8 * tile == behind ? 0xffffu : 0u;
+        const uint32_t ones = 8 * tile < behind ? ~0u : 8 * tile == behind ? 0xffffu : 0u;
+        // Opaque: kept, as registers are there, and not found again for every chunk.
+        seen_(t, tile) = static_cast<uint32_t>(Group::Opaque(static_cast<int>(ones)));
       }
     });
   }

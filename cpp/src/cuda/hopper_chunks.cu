@@ -46,9 +46,7 @@ void LaunchHopperChunks(const StoredRecurrentProblem& call, Stream stream) {
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
   const ChunkParams params = plan.Params(arrays.get());
-  WithHopperChunks(plan, [&](auto shape) {
-    LaunchBlocks<decltype(shape)>(plan, params, stream);
-  });
+  WithHopperChunks(plan, [&](auto shape) { LaunchBlocks<decltype(shape)>(plan, params, stream); });
 }
 
 }  // namespace heed::cuda

@@ -335,6 +335,36 @@ TEST(DeviceHopperChunkPlan, StatesInPlaceHaveOneBlock) {
   EXPECT_FALSE(in_place());
 }
 
+TEST(HopperChunkLayout, PlacesAreThoseOfTheSwizzle) {
+  for (int t = 0; t < cuda::kGroupThreads; ++t) {
+    for (int n = 0; n < 32; n += 2) {
+      const int row = t / 32 * 16 + t % 32 / 4 + n % 4 / 2 * 8, col = n / 4 * 8 + t % 4 * 2;
+      EXPECT_EQ(cuda::NextPair(cuda::PairAt(t), n), cuda::SwizzledOffset(64, row, col));
+    }
+    for (int n = 0; n < cuda::kEightsOfTile; ++n) {
+      EXPECT_EQ(cuda::NextEight(cuda::EightAt(t), n),
+                cuda::SwizzledByte(64, t / 8 + 16 * n, t % 8 * 16));
+    }
+  }
+}
+
+// Operands of products begin with eight rows, nothing lies upon anything else.
+TEST(HopperChunkLayout, StagesAreApart) {
+  using Shape = cuda::HopperChunkShape<cuda::TokenGates::kSome, cuda::ChunkRowEnd::kNormalized>;
+  for (int stage = 0; stage < Shape::kStages; ++stage) {
+    for (const int at : {Shape::QueriesAt(stage), Shape::KeysAt(stage), Shape::ValuesAt(stage),
+                         Shape::StateAt(stage), Shape::SumsAt(stage)}) {
+      EXPECT_EQ(at % cuda::kSwizzleBytes, 0);
+    }
+    EXPECT_EQ(Shape::StateAt(stage) + Shape::kTileBytes, Shape::QueriesAt(stage + 1));
+    EXPECT_EQ(Shape::DecaysAt(stage) % 16, 0);
+    EXPECT_LT(Shape::HasPoisonAt(stage), Shape::DecaysAt(stage + 1));
+  }
+  EXPECT_EQ(Shape::SumsAt(Shape::kStages), Shape::OnesAt());
+  EXPECT_EQ(Shape::OnesAt() + Shape::kSumBytes, Shape::DecaysAt(0));
+  EXPECT_EQ(Shape::DecaysAt(Shape::kStages), Shape::kBytes);
+}
+
 TEST(DeviceHopperChunkPlan, TellsKernelAndMaps) {
   ChunkCall c = OfHeads(2);
   c.rule = {.betas = false};
