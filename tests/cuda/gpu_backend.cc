@@ -154,7 +154,8 @@ void RunRecurrentOnDevice(TensorView<const float> q, TensorView<const float> k,
 void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const RecurrentOptions& options,
                                 const cuda::StoredRecurrentOutputs& outputs,
-                                const EmulatedChunks& /*chunks*/) {
+                                const EmulatedChunks& chunks) {
+  const HopperPath path(chunks.on_hopper);
   DeviceCopies copies;
   RecurrentOptions on_device = CopiedOptions(options, copies);
   const cuda::StoredRecurrentOutputs results = {copies.Copy(outputs.output),

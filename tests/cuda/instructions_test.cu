@@ -323,5 +323,90 @@ TEST_F(Instructions, DivisorsDivide) {
   EXPECT_EQ(quotients.Fetch(), expected);
 }
 
+// c 64 x N of bfloat16, with either order of the right operand, and a left one in registers or
+// [depth, 64] in shared memory.
+template <int N, bool kRegisters, int kMn>
+__global__ void MultiplyOrders(const BFloat16* a, const BFloat16* b, int depth, float* c) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ char memory[];
+  char* tile_a = AlignedMemory(memory);
+  char* tile_b = tile_a + 64 * 128;
+  const int b_rows = kMn ? depth : N, b_cols = kMn ? N : depth;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int n = thread; n < 64 * depth; n += 128) {
+    const int at = SwizzledByte(depth, n % depth, n / depth * 2);  // transposed
+    *reinterpret_cast<BFloat16*>(tile_a + at) = a[n];
+  }
+  for (int n = thread; n < N * depth; n += 128) {
+    const int at = SwizzledByte(b_rows, n / b_cols, n % b_cols * 2);
+    *reinterpret_cast<BFloat16*>(tile_b + at) = b[n];
+  }
+  cuda::ptx::FenceProxyAsync();
+  __syncthreads();
+  const uint64_t left = cuda::SwizzledDescriptor(cuda::ptx::SharedAddress(tile_a), 64 * 128);
+  const uint64_t right = cuda::SwizzledDescriptor(cuda::ptx::SharedAddress(tile_b), 64 * 128);
+  float sums[N / 2];
+  for (float& sum : sums) sum = 1e30f;  // the first product does not add
+  cuda::ptx::MmaFence();
+  for (int step = 0; step < depth / 16; ++step) {
+    const uint64_t part = cuda::AdvancedDescriptor(right, kMn ? step * 16 * 128 : step * 32);
+    if constexpr (kRegisters) {
+      uint32_t own[4];
+      for (int r = 0; r < 4; ++r) {
+        const int row = thread / 32 * 16 + thread % 32 / 4 + r % 2 * 8;
+        const int k = step * 16 + thread % 4 * 2 + r / 2 * 8;
+        own[r] = *reinterpret_cast<const uint32_t*>(a + row * depth + k);
+      }
+      cuda::ptx::MmaLeftRegisters<kMn>(sums, own, part, step > 0, cuda::ptx::Columns<N>());
+    } else {
+      cuda::ptx::MmaLeftTransposed<kMn>(sums, cuda::AdvancedDescriptor(left, step * 16 * 128), part,
+                                        step > 0, cuda::ptx::Columns<N>());
+    }
+  }
+  cuda::ptx::MmaCommit();
+  cuda::ptx::MmaWait<0>();
+  for (int n = 0; n < N / 2; ++n) {
+    const int row = thread / 32 * 16 + thread % 32 / 4 + n / 2 % 2 * 8;
+    c[row * N + n / 4 * 8 + thread % 4 * 2 + n % 2] = sums[n];
+  }
+#endif
+}
+
+template <int N, bool kRegisters, int kMn>
+void ExpectOrdersMultiply() {
+  constexpr int kDepth = 64;
+  const OnDeviceArray a(MatrixA<BFloat16>(64, kDepth));
+  const OnDeviceArray b(kMn ? MatrixB<BFloat16>(kDepth, N)
+                            : MatrixBTransposed<BFloat16>(kDepth, N));
+  const OnDeviceArray c(std::vector<float>(64 * N));
+  const auto kernel = MultiplyOrders<N, kRegisters, kMn>;
+  ASSERT_EQ(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRoom),
+            cudaSuccess);
+  kernel<<<1, 128, kRoom>>>(a.get(), b.get(), kDepth, c.get());
+  EXPECT_EQ(c.Fetch(), Product(64, N, kDepth)) << N << " columns";
+}
+TEST_F(HopperInstructions, GroupsMultiplyOperandsInEitherOrder) {
+  ExpectOrdersMultiply<64, true, 0>();
+  ExpectOrdersMultiply<64, true, 1>();
+  ExpectOrdersMultiply<64, false, 1>();
+  ExpectOrdersMultiply<8, true, 0>();
+  ExpectOrdersMultiply<8, false, 0>();
+}
+
+__global__ void CombinePairs(const uint32_t* pairs, uint32_t* results) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  results[0] = cuda::ptx::MultiplyAddPairs(pairs[0], pairs[1], pairs[2]);
+  results[1] = cuda::ptx::SignsOfPair(pairs[0]);
+  results[2] = cuda::ptx::SignsOfPair(pairs[1]);
+#endif
+}
+// -2 and 3 times 0.5 and -1, and 1 and 4; then signs of the first two words.
+TEST_F(HopperInstructions, PairsOfBFloat16) {
+  const OnDeviceArray pairs(std::vector<uint32_t>{0x4040c000, 0xbf803f00, 0x40803f80});
+  const OnDeviceArray results(std::vector<uint32_t>(3));
+  CombinePairs<<<1, 1>>>(pairs.get(), results.get());
+  EXPECT_EQ(results.Fetch(), (std::vector<uint32_t>{0x3f800000, 0x0000ffff, 0xffff0000}));
+}
+
 }  // namespace
 }  // namespace heed::testing

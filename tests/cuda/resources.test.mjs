@@ -79,6 +79,11 @@ function readableName(mangled) {
   if (sums) {
     return `Hopper, gradients of ${sums.byKeys ? "keys and values" : "queries"}, ${sums.columns} columns`;
   }
+  const chunk = mangled.match(/HopperChunkShape.*?TokenGatesE(\d).*?ChunkRowEndE(\d)/);
+  if (chunk) {
+    const gates = chunk[1] === "1" ? ", gates" : "";
+    return `Hopper, chunks${gates}${chunk[2] === "1" ? ", normalized" : ""}`;
+  }
   const decode = mangled.match(/DecodeBlocksI.*?(BFloat16|Float16)ELi(\d+)E/);
   if (decode) return `Single queries, ${decode[1]}, ${decode[2]} columns`;
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
@@ -234,6 +239,38 @@ async function checkHopperCode(cuobjdump, cubin, count, diagnostic) {
 /** The exponentials in a piece of machine code. */
 const exponentialsIn = (sass) => sass.split("MUFU.EX2").length - 1;
 
+/** The registers of the groups of the kernel for chunks: tokens, the state, its readers. */
+const chunkGroups = { tokens: 96, state: 104, readers: 152 };
+
+/** Looks at the machine code of the kernels for chunks, in which every group has a plan of its own. */
+async function checkChunkCode(cuobjdump, cubin, diagnostic) {
+  const kernels = await disassemble(cuobjdump, cubin);
+  assert.equal(kernels.length, 4);
+  for (const sass of kernels) {
+    const name = readableName(sass.slice(0, sass.indexOf("\n")));
+    const products = name.includes("normalized") ? ["64x64x16", "64x8x16"] : ["64x64x16"];
+    for (const product of products)
+      assert.ok(sass.includes(`HGMMA.${product}`), `${name} ${product}`);
+    assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
+    assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
+    const hex = (group) => `0x${chunkGroups[group].toString(16)}`;
+    assert.match(sass, new RegExp(`USETMAXREG\\.TRY_ALLOC\\S* UP\\d+, ${hex("readers")}`));
+    // From here to where it ends, the code of a group; what waits longer stands behind all of them.
+    const codeOf = (group) =>
+      sass.match(new RegExp(`USETMAXREG\\.DEALLOC\\S* ${hex(group)}[\\s\\S]*?\\*/\\s+EXIT ;`))?.[0];
+    for (const group of ["tokens", "state"]) {
+      const code = codeOf(group);
+      assert.ok(code, `${name}: ${group} give registers back`);
+      const registers = highestRegister(code) + 1;
+      diagnostic(`${name}: ${group} have registers up to ${registers}`);
+      assert.ok(registers <= chunkGroups[group], `${name}: ${group} use ${registers}`);
+    }
+    const registers = highestRegister(sass) + 1;
+    diagnostic(`${name}: registers up to ${registers}`);
+    assert.ok(registers <= chunkGroups.readers, `${name} uses ${registers}`);
+  }
+}
+
 /**
  * Between the waits for the first scores and for the values of a tile, softmax: as many exponentials
  * as a thread has scores, half as many as keys, and as many again of softcap, which plain kernels do
@@ -302,6 +339,11 @@ for (const arch of ["sm_80", "sm_90a"]) {
       if (!(isProbe || file.startsWith("hopper_")) || arch !== "sm_90a") return;
       if (isProbe) {
         await t.test("the probes multiply matrices", { skip }, () => checkProbes(cuobjdump, cubin));
+        return;
+      }
+      if (file === "hopper_chunks.cu") {
+        const check = (t) => checkChunkCode(cuobjdump, cubin, (text) => t.diagnostic(text));
+        await t.test(`${file} is wgmma and TMA`, { skip }, check);
         return;
       }
       // 64, 128, 192 and 256 columns with and without softcap and ALiBi, or two kernels of gradients of

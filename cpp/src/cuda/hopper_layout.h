@@ -84,6 +84,10 @@ HEED_DEVICE constexpr uint64_t AdvancedDescriptor(uint64_t matrix, int bytes) {
   return matrix >> 32 << 32 | lower;
 }
 
+// How the right operand of a product lies, of which panels of rows are as above: rows are its n and
+// hold k, or the other way round ("transposed").
+enum class RightOperand { kRowsOfN, kRowsOfK };
+
 // A tensor [batch, heads, len, width] as TMA sees it, innermost dimension first, read in boxes of
 // kPanelBytes (64 columns of 16-bit numbers) by `rows` rows. What lies outside of the tensor is
 // read as 0.
@@ -173,7 +177,7 @@ struct HopperBarriers {
   HEED_DEVICE static constexpr int RawFull(int stage) { return 4 * kStages + stage; }
   static constexpr int kCount = 5 * kStages;
 };
-inline constexpr int kMaxBarriers = 20;
+inline constexpr int kMaxBarriers = 24;
 // Behind the tiles: barriers, and what warps of a group tell each other.
 inline constexpr int kExtraBytes = 8 * kMaxBarriers + kMaxGroups * 4 * 4 * 4;
 

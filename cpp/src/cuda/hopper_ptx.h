@@ -132,6 +132,7 @@ __device__ __forceinline__ void MmaWait() {
   "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "    \
   "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
   "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define HEED_SUMS_4 "{%0, %1, %2, %3}"
 #define HEED_SUMS_24 "{" HEED_FROM_0_TO_23 "}"
 #define HEED_SUMS_40 "{" HEED_FROM_0_TO_23 ", " HEED_FROM_24_TO_39 "}"
 #define HEED_SUMS_32 "{" HEED_FROM_0_TO_31 "}"
@@ -161,6 +162,32 @@ __device__ __forceinline__ void MmaWait() {
                  : OUT                                                                             \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));                    \
   }
+// Of bfloat16, b by how its numbers lie: N x 16 and row-major (its k is contiguous), or 16 x N and
+// row-major ("transposed": kMn is 1). a b (+ c) with a of 64 x 16 in registers, and a^T b (+ c)
+// with a of 16 x 64, row-major in shared memory.
+#define HEED_MMA_ANY_RIGHT(N, SUMS, OUT, a0, a1, a2, a3, b_at, add_at, mn_at)                      \
+  template <int kMn>                                                                               \
+  __device__ __forceinline__ void MmaLeftRegisters(float* c, const uint32_t* a, uint64_t b,        \
+                                                   bool add, Columns<N>) {                         \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                                    \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 " SUMS ", {" a0 ", " a1 \
+                 ", " a2 ", " a3 "}, " b_at ", add, 1, 1, " mn_at ";\n}"                           \
+                 : OUT                                                                             \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0),           \
+                   "n"(kMn));                                                                      \
+  }
+#define HEED_MMA_LEFT_TRANSPOSED(N, SUMS, OUT, a_at, b_at, add_at, mn_at)                       \
+  template <int kMn>                                                                            \
+  __device__ __forceinline__ void MmaLeftTransposed(float* c, uint64_t a, uint64_t b, bool add, \
+                                                    Columns<N>) {                               \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_at                                 \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 " SUMS ", " a_at     \
+                 ", " b_at ", add, 1, 1, 1, " mn_at ";\n}"                                      \
+                 : OUT                                                                          \
+                 : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kMn));                                 \
+  }
 // The same of float8, m64nNk32: b is N x 32 and row-major in shared memory in both, as 8-bit
 // operands are never transposed. c = a b^T (+ c), a 64 x 32 in shared memory or in registers.
 #define HEED_MMA_SHARED_8(N, SUMS, OUT, a_at, b_at, add_at)                                 \
@@ -183,6 +210,7 @@ __device__ __forceinline__ void MmaWait() {
                  : OUT                                                                             \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add ? 1 : 0));          \
   }
+#define HEED_OUT_ALL_8 "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
 #define HEED_OUT_ALL_48 HEED_OUT_8(c, 0), HEED_OUT_8(c, 8), HEED_OUT_8(c, 16)
 #define HEED_OUT_ALL_80 HEED_OUT_32(c, 0), HEED_OUT_8(c, 32)
 #define HEED_OUT_ALL_64 HEED_OUT_32(c, 0)
@@ -217,15 +245,25 @@ HEED_MMA_SHARED_8(128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_REGISTERS_8(64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35", "%36", "%37")
 HEED_MMA_REGISTERS_8(128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66", "%67", "%68", "%69")
 
+HEED_MMA_ANY_RIGHT(64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35", "%36", "%37",
+                   "%38")
+HEED_MMA_ANY_RIGHT(8, HEED_SUMS_4, HEED_OUT_ALL_8, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+HEED_MMA_LEFT_TRANSPOSED(64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35")
+HEED_MMA_LEFT_TRANSPOSED(8, HEED_SUMS_4, HEED_OUT_ALL_8, "%4", "%5", "%6", "%7")
+
+#undef HEED_MMA_ANY_RIGHT
+#undef HEED_MMA_LEFT_TRANSPOSED
 #undef HEED_MMA_SHARED_8
 #undef HEED_MMA_REGISTERS_8
 #undef HEED_MMA_SHARED
 #undef HEED_MMA_REGISTERS
+#undef HEED_OUT_ALL_8
 #undef HEED_OUT_ALL_64
 #undef HEED_OUT_ALL_48
 #undef HEED_OUT_ALL_80
 #undef HEED_OUT_ALL_128
 #undef HEED_OUT_ALL_256
+#undef HEED_SUMS_4
 #undef HEED_SUMS_32
 #undef HEED_SUMS_24
 #undef HEED_SUMS_40
@@ -252,6 +290,19 @@ __device__ __forceinline__ uint32_t PackFour(float first, float second, float th
       : "=r"(word)
       : "f"(first), "f"(second), "f"(third), "f"(fourth));
   return word;
+}
+
+// "fma", .bf16x2: a b + c, rounded, of both halves.
+__device__ __forceinline__ uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// "prmt": ones in the halves whose sign is set.
+__device__ __forceinline__ uint32_t SignsOfPair(uint32_t pair) {
+  uint32_t mask;
+  asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(pair));
+  return mask;
 }
 
 // "ex2": 2^x to 2 units of the last place; results below 2^-126 are 0. Volatile, so that it stays

@@ -7,6 +7,8 @@
 #include "src/cuda/convert_kernel.h"
 #include "src/cuda/gated_chunk_plan.h"
 #include "src/cuda/grid.h"
+#include "src/cuda/hopper_chunk_launch.h"
+#include "src/cuda/hopper_path.h"
 #include "src/cuda/recurrent_launch.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
@@ -47,7 +49,11 @@ void LaunchBlocks(const ChunkParams& params, int64_t blocks, Stream stream) {
 }
 
 void LaunchChunks(const StoredRecurrentProblem& call, Stream stream) {
-  const ChunkPlan plan(call, CurrentDevice().processors);
+  const Device device = CurrentDevice();
+  if (TakesHopperChunks(call, device.processors, PathOn(device))) {
+    return LaunchHopperChunks(call, stream);
+  }
+  const ChunkPlan plan(call, device.processors);
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   const DeviceMemory scratch(static_cast<size_t>(plan.scratch_floats()) * sizeof(float), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);

@@ -49,12 +49,18 @@ class DeviceWarpGroup : public DeviceBlock {
   // Barrier 0 is __syncthreads(), the next ones are those of the groups, then that of consumers,
   // then their turns.
   HEED_DEVICE void Sync() { ptx::SyncThreads(1 + index_, kGroupThreads); }
+  HEED_DEVICE void SyncWarps() { __syncwarp(); }  // each of them
   HEED_DEVICE void SyncAll() { __syncthreads(); }
   HEED_DEVICE void SyncConsumers() { ptx::SyncThreads(kConsumers + 2, kConsumers * kGroupThreads); }
   // Whether test(thread) holds for some thread of some consumer; a barrier of them.
   template <class Test>
   HEED_DEVICE bool AnyOfConsumers(const Test& test) {
     return ptx::AnyOfThreads(kConsumers + 2, kConsumers * kGroupThreads, test(thread_));
+  }
+  // The same of the threads of this group.
+  template <class Test>
+  HEED_DEVICE bool AnyOfGroup(const Test& test) {
+    return ptx::AnyOfThreads(1 + index_, kGroupThreads, test(thread_));
   }
   // Consumers take turns: one waits for its own, which another gives it. It orders work, and no
   // memory.
@@ -118,6 +124,9 @@ class DeviceWarpGroup : public DeviceBlock {
   HEED_DEVICE uint16_t Load(int /*thread*/, int at) const {
     return *reinterpret_cast<const uint16_t*>(tiles_ + at);
   }
+  HEED_DEVICE void Store(int /*thread*/, int at, uint16_t number) {
+    *reinterpret_cast<uint16_t*>(tiles_ + at) = number;
+  }
   HEED_DEVICE uint32_t LoadWord(int /*thread*/, int at) const {
     return *reinterpret_cast<const uint32_t*>(tiles_ + at);
   }
@@ -179,10 +188,44 @@ class DeviceWarpGroup : public DeviceBlock {
     static_assert(N == kCols / 2);
     ptx::MmaRegisters(type, c.all(), a.all() + from, b, add, ptx::Columns<kCols>());
   }
+  // Of bfloat16, the right operand as kRight says. c = a b (+ c), a 64 x 16 in registers.
+  template <int kCols, RightOperand kRight, int N, int M>
+  HEED_DEVICE void MmaLeftRegisters(Registers<float, N>& c, Registers<uint32_t, M>& a, int from,
+                                    uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    ptx::MmaLeftRegisters<kRight == RightOperand::kRowsOfK>(c.all(), a.all() + from, b, add,
+                                                            ptx::Columns<kCols>());
+  }
+  // c = a^T b (+ c), a 16 x 64 in shared memory.
+  template <int kCols, RightOperand kRight, int N>
+  HEED_DEVICE void MmaLeftTransposed(Registers<float, N>& c, uint64_t a, uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    ptx::MmaLeftTransposed<kRight == RightOperand::kRowsOfK>(c.all(), a, b, add,
+                                                             ptx::Columns<kCols>());
+  }
+  // ldmatrix.x4 into registers r(from) on: place(thread) is where the lane's row of 16 bytes lies.
+  template <int N, class Place>
+  HEED_DEVICE void LoadFragments(Registers<uint32_t, N>& r, int from, const Place& place) {
+    uint32_t four[4];
+    ptx::LoadMatrix(four, tiles_ + place(thread_));
+    HEED_UNROLL for (int n = 0; n < 4; ++n) r(0, from + n) = four[n];
+  }
+  template <int N, class Place>
+  HEED_DEVICE void LoadFragmentsTransposed(Registers<uint32_t, N>& r, int from,
+                                           const Place& place) {
+    uint32_t four[4];
+    ptx::LoadMatrixTransposed(four, tiles_ + place(thread_));
+    HEED_UNROLL for (int n = 0; n < 4; ++n) r(0, from + n) = four[n];
+  }
   HEED_DEVICE static uint32_t PackFour(float first, float second, float third, float fourth) {
     return ptx::PackFour(first, second, third, fourth);
   }
   HEED_DEVICE static float Exp2(float x) { return ptx::Exp2(x); }
+  // Of two bfloat16 numbers a word: a b + c, rounded, and ones where signs are set.
+  HEED_DEVICE static uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
+    return ptx::MultiplyAddPairs(a, b, c);
+  }
+  HEED_DEVICE static uint32_t SignsOfPair(uint32_t pair) { return ptx::SignsOfPair(pair); }
 
  private:
   // What is made of it is not kept: registers are dear.

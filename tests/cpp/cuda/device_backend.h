@@ -79,6 +79,8 @@ struct EmulatedChunks {
   int64_t processors = 1;
   uint64_t order = 0;
   int64_t prepared_bytes = int64_t{1} << 30;  // of gated chunks: how many segments there are
+  // Asks for the kernel for Hopper; without an effect on a GPU that lacks it.
+  bool on_hopper = false;
 };
 void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                                 const RecurrentOptions& options,

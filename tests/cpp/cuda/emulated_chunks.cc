@@ -4,34 +4,46 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "device_backend.h"
 #include "emulated_tokens.h"
 #include "gtest/gtest.h"
 #include "host_block.h"
+#include "host_warp_group.h"
 #include "src/cuda/chunk_kernels.h"
 #include "src/cuda/chunk_plan.h"
 #include "src/cuda/convert_kernel.h"
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_plan.h"
 #include "src/cuda/gated_chunk_tokens.h"
+#include "src/cuda/hopper_chunk_kernel.h"
+#include "src/cuda/hopper_chunk_plan.h"
 
 namespace heed::testing {
 namespace {
 
-// Runs blocks 0 to count - 1 in the order that DeviceCall::block_order names.
+// Calls body for 0 to count - 1 in the order that DeviceCall::block_order names.
 template <class Body>
-void RunInOrder(int64_t count, uint64_t order, const Body& body) {
+void EachInOrder(int64_t count, uint64_t order, const Body& body) {
   std::vector<int64_t> indices(static_cast<size_t>(count));
   std::iota(indices.begin(), indices.end(), 0);
   if (order == 1) std::reverse(indices.begin(), indices.end());
   if (order > 1) std::shuffle(indices.begin(), indices.end(), std::mt19937_64(order));
   for (const int64_t index : indices) {
+    body(index);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+// The same of blocks.
+template <class Body>
+void RunInOrder(int64_t count, uint64_t order, const Body& body) {
+  EachInOrder(count, order, [&](int64_t index) {
     HostBlock block;
     body(block, index);
     ASSERT_EQ(block.complaint(), "") << "block " << index;
-  }
+  });
 }
 
 template <class Kernel, class Params>
@@ -55,6 +67,22 @@ void RunChunks(const cuda::StoredRecurrentProblem& call, int64_t processors, uin
                [&](HostBlock& block, int64_t index) { cuda::ScanSpans(block, params, index); });
     RunKernel<cuda::ChunkReads<HostBlock, Element, kFeatures>>(params, plan.num_read_blocks(),
                                                                order);
+  });
+}
+
+void RunHopperChunks(const cuda::StoredRecurrentProblem& call, uint64_t order) {
+  const cuda::HopperChunkPlan plan(call);
+  const cuda::ChunkParams params = plan.Params(plan.host_arrays().data());
+  cuda::WithHopperChunks(plan, [&](auto shape) {
+    using Shape = decltype(shape);
+    EachInOrder(plan.num_blocks(), order, [&](int64_t index) {
+      HostHopperBlock block(Shape::kBytes, cuda::ChunkGroups::kConsumers);
+      const std::string complaint = block.Run([&](HostWarpGroup& group) {
+        cuda::RunHopperChunks<HostWarpGroup, Shape>(group, params, plan.maps(),
+                                                    static_cast<int32_t>(index));
+      });
+      ASSERT_EQ(complaint, "") << "block " << index;
+    });
   });
 }
 
@@ -100,6 +128,10 @@ void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, co
                                 const EmulatedChunks& chunks) {
   const cuda::StoredRecurrentProblem call =
       cuda::ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
+  if (chunks.on_hopper) {
+    ASSERT_TRUE(cuda::TakesHopperChunks(call, 1, cuda::TilePath::kHopper));
+    return RunHopperChunks(call, chunks.order);
+  }
   if (cuda::TakesChunks(call)) return RunChunks(call, chunks.processors, chunks.order);
   if (cuda::TakesGatedChunks(call)) return RunGatedChunks(call, chunks);
   const cuda::WideCall wide(call);

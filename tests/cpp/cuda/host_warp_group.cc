@@ -1,5 +1,7 @@
 #include "host_warp_group.h"
 
+#include <algorithm>
+
 namespace heed::testing {
 
 std::string Turns::Run(int count, const std::function<void(int)>& body) {
@@ -111,6 +113,7 @@ void HostWarpGroup::CompletePhase(HostBarrier& barrier, int number) {
   barrier.pending = barrier.arrivals;
   barrier.released = std::exchange(barrier.joining, {});
   barrier.released[cuda::kMaxGroups + number] = barrier.phase;
+  barrier.whole_released = barrier.whole_joining;
 }
 
 void HostWarpGroup::ArriveExpecting(int barrier, int bytes) {
@@ -125,6 +128,7 @@ void HostWarpGroup::ArriveExpecting(int barrier, int bytes) {
 void HostWarpGroup::ArriveWarps(int barrier) {
   HostBarrier& b = BarrierAt(barrier);
   b.joining.Join(agent_.clock);
+  b.whole_joining[static_cast<size_t>(index())] = agent_.now();
   agent_.Tick();
   b.pending -= kThreads / kWarp;
   CompletePhase(b, barrier);
@@ -140,6 +144,7 @@ void HostWarpGroup::WaitForPhase(int barrier, uint32_t parity) {
     return complete();
   });
   agent_.clock.Join(b.released);
+  agent_.synced = std::max(agent_.synced, b.whole_released[static_cast<size_t>(index())]);
 }
 
 // Byte `byte` of the row of a box that begins at `at`: 0 outside of the tensor.

@@ -61,6 +61,9 @@ struct HostBarrier {
   int64_t phase = 0;                         // how many are complete
   std::vector<std::function<void()>> boxes;  // on their way
   Clock joining, released;
+  // Of groups all of whose threads arrive: the time up to which each knows what the others did.
+  std::array<int64_t, cuda::kMaxGroups> whole_joining = kNever, whole_released = kNever;
+  static constexpr std::array<int64_t, cuda::kMaxGroups> kNever = {-1, -1, -1, -1};
 };
 
 // A named barrier of several groups.
@@ -115,6 +118,7 @@ class HostWarpGroup : public HostBlock {
     agent_.synced = agent_.now();
     agent_.Tick();
   }
+  void SyncWarps() {}  // lanes run in step: no access may count on it
   void SyncAll() { Meet(block_.all, false); }
   void SyncConsumers() { Meet(block_.consumers, false); }
   template <class Test>
@@ -126,6 +130,14 @@ class HostWarpGroup : public HostBlock {
   void AwaitTurn(int consumer);
   void GiveTurn(int consumer);
   void MaxOfGroup(Registers<int32_t, 4>& r);
+
+  template <class Test>
+  bool AnyOfGroup(const Test& test) {
+    bool any = false;
+    Each([&](int t) { any = test(t) || any; });
+    Sync();
+    return any;
+  }
 
   template <int kRegisters>
   void GiveRegistersBack() {}
@@ -142,6 +154,9 @@ class HostWarpGroup : public HostBlock {
   void FenceProxyAsync() { ++agent_.fences; }
 
   uint16_t Load(int thread, int at) { return block_.memory.Read(agent_, thread, at); }
+  void Store(int thread, int at, uint16_t number) {
+    block_.memory.Write(agent_, thread, at, number);
+  }
   uint32_t LoadWord(int thread, int at);
   void LoadPair(int thread, int at, uint32_t (&words)[2]);
   void StoreWord(int thread, int at, uint32_t word);
@@ -183,6 +198,40 @@ class HostWarpGroup : public HostBlock {
       return ColumnsOf(type, b, kCols);
     });
   }
+  template <int kCols, cuda::RightOperand kRight, int N, int M>
+  void MmaLeftRegisters(Registers<float, N>& c, Registers<uint32_t, M>& a, int from, uint64_t b,
+                        bool add) {
+    IssueRegisters<kCols>(BFloat16{}, c, a, from, [this, b, add](std::vector<float>& sums) {
+      if (!add) std::fill(sums.begin(), sums.end(), 0.0f);
+      return RightOf<kCols, kRight>(b);
+    });
+  }
+  template <int kCols, cuda::RightOperand kRight, int N>
+  void MmaLeftTransposed(Registers<float, N>& c, uint64_t a, uint64_t b, bool add) {
+    static_assert(N == kCols / 2);
+    std::vector<float>* sums = Take(c);
+    open_.push_back({sums, [this, sums, a, b, add] {
+                       if (!add) std::fill(sums->begin(), sums->end(), 0.0f);
+                       Left<BFloat16> left;
+                       const auto columns = ColumnsOf(BFloat16{}, a, 64);
+                       std::copy(columns.begin(), columns.end(), left.begin());
+                       Multiply<kCols>(*sums, left, RightOf<kCols, kRight>(b));
+                     }});
+  }
+  // ldmatrix: lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next; of the
+  // transposed one column l / 4.
+  template <int N, class Place>
+  void LoadFragments(Registers<uint32_t, N>& r, int from, const Place& place) {
+    LoadPieces(r, from, place, [](int lane, int e) {
+      return std::pair{lane / 4, lane % 4 * 2 + e};
+    });
+  }
+  template <int N, class Place>
+  void LoadFragmentsTransposed(Registers<uint32_t, N>& r, int from, const Place& place) {
+    LoadPieces(r, from, place, [](int lane, int e) {
+      return std::pair{lane % 4 * 2 + e, lane / 4};
+    });
+  }
   static uint32_t PackFour(float first, float second, float third, float fourth) {
     uint32_t word = 0;
     for (const float x : {fourth, third, second, first}) word = word << 8 | ToFloat8E4M3(x).bits;
@@ -190,6 +239,13 @@ class HostWarpGroup : public HostBlock {
   }
 
   static float Exp2(float x) { return std::exp2(x); }
+  static uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
+    const auto sum = [&](int e) {
+      return std::fma(HalfOf<BFloat16>(a, e), HalfOf<BFloat16>(b, e), HalfOf<BFloat16>(c, e));
+    };
+    return Pack(BFloat16{}, sum(0), sum(1));
+  }
+  static uint32_t SignsOfPair(uint32_t pair) { return (pair >> 15 & 0x10001) * 0xffff; }
 
   // When the group is done.
   void Finish() {
@@ -282,6 +338,27 @@ class HostWarpGroup : public HostBlock {
       }
     }
     return matrix;
+  }
+  template <int kCols, cuda::RightOperand kRight>
+  std::vector<Slice<BFloat16>> RightOf(uint64_t b) {
+    if (kRight == cuda::RightOperand::kRowsOfN) return RowsOf(BFloat16{}, b, kCols);
+    return ColumnsOf(BFloat16{}, b, kCols);
+  }
+  template <int N, class Place, class Cell>
+  void LoadPieces(Registers<uint32_t, N>& r, int from, const Place& place, const Cell& cell) {
+    Each([&](int t) {
+      const int lane = t % kWarp;
+      for (int m = 0; m < 4; ++m) {
+        uint32_t pair = 0;
+        for (int e = 0; e < 2; ++e) {
+          const auto [row, col] = cell(lane, e);
+          const int owner = t - lane + 8 * m + row;
+          if (place(owner) % 16 != 0) Complain("a row of ldmatrix that is not aligned");
+          pair |= uint32_t{Load(owner, place(owner) + 2 * col)} << 16 * e;
+        }
+        r(t, from + m) = pair;
+      }
+    });
   }
   template <class T>
   Left<T> LeftOf(T type, uint64_t descriptor) {

@@ -171,6 +171,28 @@ TEST(HostWarpGroup, TellsWhenATileIsOverwrittenBeforeItIsRead) {
               HasSubstr("known"));
 }
 
+// A group fills a tile again that its own threads have read: only when all of them have said so.
+TEST(HostWarpGroup, ThreadsOfAGroupMeetAtABarrier) {
+  const Matrix64 m(8);
+  const auto run = [&](bool arrives) {
+    return RunTwo(
+        [&](HostWarpGroup& group) {
+          LoadTile(group, m, 0);
+          group.WaitForPhase(0, 0);
+          group.Each([&](int t) { group.Load(t, 2 * t); });
+          if (arrives) {
+            group.ArriveWarps(1);
+            group.WaitForPhase(1, 0);
+          }
+          LoadTile(group, m, 0);
+          group.WaitForPhase(0, 1);
+        },
+        [](HostWarpGroup&) {});
+  };
+  EXPECT_EQ(run(true), "");
+  EXPECT_THAT(run(false), HasSubstr("known to be read"));
+}
+
 TEST(HostWarpGroup, TellsWhenAProductReadsWhatItsGroupGaveBack) {
   const Matrix64 m(7);
   HostWarpGroup::Registers<float, 32> c;

@@ -132,9 +132,32 @@ bool OneOperand(Decoder& decoder, const Operation& o, Instruction& i, int bytes)
   return true;
 }
 
+// Of two bfloat16 numbers a word; rounded to float32 on the way, which moves few results.
+void MultiplyAddPairs(Warp& warp, const Instruction& i, Lanes lanes) {
+  ForLanes(lanes, [&](int lane) {
+    const uint32_t a = warp.At<uint32_t>(i.a)[lane], b = warp.At<uint32_t>(i.b)[lane],
+                   c = warp.At<uint32_t>(i.c)[lane];
+    uint32_t pair = 0;
+    for (int bit = 0; bit < 32; bit += 16) {
+      const auto half = [bit](uint32_t of) {
+        return BFloatToFloat(static_cast<uint16_t>(of >> bit));
+      };
+      const float sum = std::fma(half(a), half(b), half(c));
+      const uint16_t bits = std::isnan(sum) ? 0x7fff : FloatToBFloat(sum);
+      pair |= uint32_t{bits} << bit;
+    }
+    warp.At<uint32_t>(i.d)[lane] = pair;
+  });
+}
+
 }  // namespace
 
 bool DecodeFloat(Decoder& decoder, const Operation& o, Instruction& i) {
+  if (o.opcode == "fma.rn.bf16x2") {
+    Operands(decoder, o, i, 4, 4, 4, 4);
+    i.run = MultiplyAddPairs;
+    return true;
+  }
   if (o.type() != "f32" && o.type() != "f64") return false;
   const int bytes = BytesOf(TypeOf(o.type()));
   if (OneOperand(decoder, o, i, bytes)) return true;
