@@ -42,7 +42,6 @@ DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& sca
   rows.page_size = static_cast<int32_t>(pages.shape[2]);
   const uint32_t size = static_cast<uint32_t>(rows.page_size);
   rows.page_shift = std::has_single_bit(size) ? std::countr_zero(size) : -1;
-  rows.num_pages = static_cast<int32_t>(pages.shape[0]);
   return rows;
 }
 
@@ -62,6 +61,7 @@ DeviceRows RowsOf(const StoredTensor& t) {
   rows.data = static_cast<const char*>(t.data);
   rows.dtype = t.dtype;
   for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
+  rows.num_pages = static_cast<int32_t>(t.shape[0]);  // without a table, an entry is a page
   rows.width = static_cast<int32_t>(t.shape[3]);
   rows.vectors = size > 1 && HasVectors(t);  // bytes become elements on their way
   return rows;
