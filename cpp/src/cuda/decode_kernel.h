@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "src/cuda/attention_params.h"
+#include "src/cuda/combine_kernel.h"
 #include "src/cuda/decode_plan.h"
 #include "src/cuda/device.h"
 #include "src/cuda/four_numbers.h"
@@ -44,7 +45,7 @@ class DecodeKernel {
         part_max_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
         part_sum_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
         part_out_(block.template Allocate<float>(kBlockWarps * kDecodeHeads * kOutStride)),
-        kept_(block.template Allocate<int32_t>(8)) {}
+        kept_(block.template Allocate<int32_t>(kNumKept)) {}
 
   HEED_DEVICE void Run(int64_t index) {
     FindPlace(index);
@@ -95,22 +96,23 @@ class DecodeKernel {
 
   // Registers are dear while tiles pass. What stands here is read behind the barriers of
   // ShareSums().
+  enum Kept { kUnit, kSplit, kFirstSplit, kSplitCount, kBatch, kKvHead, kNumKept };
   HEED_DEVICE void KeepPlace() {
     block_.Each([&](int t) {
       if (t != 0) return;
-      kept_.Store(t, 0, place_.unit);
-      kept_.Store(t, 1, place_.split);
-      kept_.Store(t, 2, static_cast<int32_t>(splits_.first));
-      kept_.Store(t, 3, splits_.count);
-      kept_.Store(t, 4, batch_);
-      kept_.Store(t, 5, kv_head_);
+      kept_.Store(t, kUnit, place_.unit);
+      kept_.Store(t, kSplit, place_.split);
+      kept_.Store(t, kFirstSplit, static_cast<int32_t>(splits_.first));
+      kept_.Store(t, kSplitCount, splits_.count);
+      kept_.Store(t, kBatch, batch_);
+      kept_.Store(t, kKvHead, kv_head_);
     });
   }
   HEED_DEVICE void RecallPlace() {
-    place_ = {0, kept_.LoadUniform(1), kept_.LoadUniform(0)};
-    splits_ = {kept_.LoadUniform(2), kept_.LoadUniform(3)};
-    batch_ = kept_.LoadUniform(4);
-    kv_head_ = kept_.LoadUniform(5);
+    place_ = {0, kept_.LoadUniform(kSplit), kept_.LoadUniform(kUnit)};
+    splits_ = {kept_.LoadUniform(kFirstSplit), kept_.LoadUniform(kSplitCount)};
+    batch_ = kept_.LoadUniform(kBatch);
+    kv_head_ = kept_.LoadUniform(kKvHead);
   }
 
   HEED_DEVICE void Clear() {
@@ -390,7 +392,8 @@ class DecodeKernel {
         const RowState row = SumOfWarps(t, head, column, values);
         const int64_t at = (splits_.first + place_.split) * p_.rows + head;
         if (column == 0) p_.split_states[at] = row;
-        StoreFour<Block>(DType::kFloat32, p_.split_values + at * kDim + column, values);
+        *reinterpret_cast<FourFloats*>(p_.split_values + at * kDim +
+                                       column) = {{values[0], values[1], values[2], values[3]}};
       });
     });
   }
@@ -415,9 +418,7 @@ class DecodeKernel {
       if (first > 0) LoadSplits(first, head, column, parts);
       HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
         if (first + s >= splits_.count) continue;
-        const float shrink = Exp(parts.states[s].max - Subtrahend(row.max));
-        row.sum += parts.states[s].sum * shrink;
-        HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] += parts.values[s].x[n] * shrink;
+        FoldSplit(parts.states[s], parts.values[s].x, row, values);
       }
     }
     return row;
