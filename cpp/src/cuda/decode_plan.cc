@@ -19,10 +19,10 @@ bool IsPlain(const DeviceProblem& call) {
   return softmax && !o.softcap.has_value() && !biased && !keeps && !documents && o.dropout.p == 0;
 }
 
-// Rows that can be read 16 bytes at a time, the 16 of a step by distances of 32 bits.
+// Rows that can be read 16 bytes at a time, and whose distance from one to the next has 32 bits.
 bool HasSteps(const StoredTensor& t) {
   const DeviceRows rows = RowsOf(t);
-  return rows.vectors && std::abs(rows.strides[2]) < (int64_t{1} << 31) / kDecodeStepKeys;
+  return rows.vectors && std::abs(rows.strides[2]) < int64_t{1} << 31;
 }
 
 bool HasPagesOfSteps(const DeviceProblem& call) {
