@@ -3,12 +3,14 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include "device_backend.h"
 #include "gtest/gtest.h"
+#include "src/cuda/block.h"
 #include "src/cuda/divisor.h"
 #include "src/cuda/hopper_layout.h"
 #include "src/cuda/hopper_ptx.h"
@@ -161,6 +163,58 @@ TEST_F(Instructions, MmaOfTf32) {
   const OnDeviceArray c(std::vector<float>(16 * 8));
   MultiplyFloats<<<1, 32>>>(a.get(), b.get(), c.get());
   EXPECT_EQ(c.Fetch(), Product(16, 8, 8));
+}
+
+std::vector<uint32_t> Ascending(uint32_t count) {
+  std::vector<uint32_t> numbers;
+  for (uint32_t n = 0; n < count; ++n) numbers.push_back(0x01010101u * n);
+  return numbers;
+}
+
+// The last 16 bytes first.
+__global__ void LoadReversed(const uint32_t* from, uint32_t* to) {
+  const int lane = static_cast<int>(threadIdx.x);
+  uint32_t words[4];
+  cuda::ptx::LoadOnce16(from + 4 * (31 - lane), words);
+  for (int n = 0; n < 4; ++n) to[4 * lane + n] = words[n];
+}
+TEST_F(Instructions, LoadOfSixteenBytes) {
+  const std::vector<uint32_t> host = Ascending(128);
+  const OnDeviceArray from(host), to(std::vector<uint32_t>(128));
+  LoadReversed<<<1, 32>>>(from.get(), to.get());
+  const std::vector<uint32_t> result = to.Fetch();
+  for (size_t n = 0; n < 128; ++n) EXPECT_EQ(result[n], host[124 - n / 4 * 4 + n % 4]) << n;
+}
+
+__global__ void CountThreads(uint32_t* counter, uint32_t last, uint32_t* before) {
+  before[blockIdx.x * blockDim.x + threadIdx.x] = cuda::ptx::CountReleasing(counter, last);
+}
+TEST_F(Instructions, CounterGoesFromItsLastNumberTo0) {
+  const OnDeviceArray counter(std::vector<uint32_t>{0, 17});
+  const OnDeviceArray before(std::vector<uint32_t>(64));
+  CountThreads<<<2, 32>>>(counter.get(), 4, before.get());
+  const std::vector<uint32_t> counts = before.Fetch();
+  for (uint32_t n = 0; n <= 5; ++n) {
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), n), n < 4 ? 13 : n == 4 ? 12 : 0) << n;
+  }
+  EXPECT_EQ(counter.Fetch(), (std::vector<uint32_t>{4, 17}));
+}
+
+__global__ void ReadOtherLanes(const uint32_t* from, uint32_t* to) {
+  cuda::DeviceBlock block(nullptr);
+  cuda::DeviceBlock::Registers<uint32_t, 2> own, other;
+  own(0, 0) = other(0, 1) = 0;
+  own(0, 1) = from[threadIdx.x];
+  block.FromLane(
+      own, 1, [](int t) { return (7 * t + 3) % 32; }, other, 0);
+  to[threadIdx.x] = other(0, 0) + other(0, 1);
+}
+TEST_F(Instructions, NumberOfAnotherLaneOfTheWarp) {
+  const std::vector<uint32_t> host = Ascending(64);
+  const OnDeviceArray from(host), to(std::vector<uint32_t>(64));
+  ReadOtherLanes<<<1, 64>>>(from.get(), to.get());
+  const std::vector<uint32_t> result = to.Fetch();
+  for (size_t t = 0; t < 64; ++t) EXPECT_EQ(result[t], host[t / 32 * 32 + (7 * t + 3) % 32]) << t;
 }
 
 // A tensor [1, 1, rows, cols] comes in panels of 128 bytes, and is read back as it lies.

@@ -354,7 +354,8 @@ class AttentionKernel : private AttentionScores<Block, Products> {
   HEED_DEVICE void MergeRows() {
     block_.Each([&](int t) {
       HEED_NO_UNROLL for (int r = t / kWarp; r < kRows; r += kBlockThreads / kWarp) {
-        if (PackedRow(r) < p_.rows) MergeRow<kWarp>(p_, place_.unit, PackedRow(r), t % kWarp);
+        if (PackedRow(r) < p_.rows)
+          MergeRow<Block, kWarp>(p_, place_.unit, PackedRow(r), t % kWarp);
       }
     });
   }

@@ -7,11 +7,21 @@
 
 #include "src/cuda/attention_params.h"
 #include "src/cuda/device.h"
+#include "src/cuda/four_numbers.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/schedule.h"
 
 namespace heed::cuda {
+
+// A split joins the sums of its row, as seen from the row's largest score.
+template <int kColumns>
+HEED_DEVICE void FoldSplit(const RowState& split, const float (&part)[kColumns], RowState& row,
+                           float (&values)[kColumns]) {
+  const float shrink = Exp(split.max - Subtrahend(row.max));
+  row.sum += split.sum * shrink;
+  HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] += part[n] * shrink;
+}
 
 // The splits of a packed row, as one of the kThreads threads that merge them sees them: kColumns
 // columns, kThreads apart. Loads of kAtOnce splits are on their way before the first is used.
@@ -60,9 +70,7 @@ class SplitRow {
     }
     HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
       if (first + s >= count_) continue;
-      const float shrink = Exp(split[s].max - Subtrahend(state_.max));
-      state_.sum += split[s].sum * shrink;
-      HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] += part[s][n] * shrink;
+      FoldSplit(split[s], part[s], state_, values);
     }
   }
 
@@ -73,7 +81,7 @@ class SplitRow {
 };
 
 // Packed row `row` of a unit, by kThreads threads, of which this is number `thread`.
-template <int kThreads>
+template <class Block, int kThreads>
 HEED_DEVICE void MergeRow(const AttentionParams& p, int32_t unit, int64_t row, int thread) {
   using Splits = SplitRow<kThreads>;
   const int head = unit % p.num_kv_heads * p.group + static_cast<int>(row % p.group);
@@ -93,7 +101,7 @@ HEED_DEVICE void MergeRow(const AttentionParams& p, int32_t unit, int64_t row, i
     HEED_UNROLL for (int n = 0; n < Splits::kColumns; ++n) {
       const int d = column + n * kThreads;
       const float value = end.empty ? 0.0f : values[n] * end.factor;
-      if (d < width) StoreAs(p.output.dtype, row_of(p.output), d, value);
+      if (d < width) StoreOne<Block>(p.output.dtype, row_of(p.output), d, value);
     }
     column += Splits::kColumns * kThreads;
   } while (column < width);
@@ -105,7 +113,7 @@ template <class Block>
 HEED_DEVICE void CombineRow(Block& block, const AttentionParams& p, int64_t index) {
   const int32_t unit = static_cast<int32_t>(index / p.rows);
   if (SplitsOf(p, unit).count == 1) return;
-  block.Each([&](int t) { MergeRow<kBlockThreads>(p, unit, index % p.rows, t); });
+  block.Each([&](int t) { MergeRow<Block, kBlockThreads>(p, unit, index % p.rows, t); });
 }
 
 }  // namespace heed::cuda

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "src/cuda/attention_params.h"
+#include "src/cuda/combine_kernel.h"
 #include "src/cuda/decode_plan.h"
 #include "src/cuda/device.h"
 #include "src/cuda/four_numbers.h"
@@ -44,7 +45,7 @@ class DecodeKernel {
         part_max_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
         part_sum_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
         part_out_(block.template Allocate<float>(kBlockWarps * kDecodeHeads * kOutStride)),
-        kept_(block.template Allocate<int32_t>(8)) {}
+        kept_(block.template Allocate<int32_t>(kNumKept)) {}
 
   HEED_DEVICE void Run(int64_t index) {
     FindPlace(index);
@@ -95,22 +96,23 @@ class DecodeKernel {
 
   // Registers are dear while tiles pass. What stands here is read behind the barriers of
   // ShareSums().
+  enum Kept { kUnit, kSplit, kFirstSplit, kSplitCount, kBatch, kKvHead, kNumKept };
   HEED_DEVICE void KeepPlace() {
     block_.Each([&](int t) {
       if (t != 0) return;
-      kept_.Store(t, 0, place_.unit);
-      kept_.Store(t, 1, place_.split);
-      kept_.Store(t, 2, static_cast<int32_t>(splits_.first));
-      kept_.Store(t, 3, splits_.count);
-      kept_.Store(t, 4, batch_);
-      kept_.Store(t, 5, kv_head_);
+      kept_.Store(t, kUnit, place_.unit);
+      kept_.Store(t, kSplit, place_.split);
+      kept_.Store(t, kFirstSplit, static_cast<int32_t>(splits_.first));
+      kept_.Store(t, kSplitCount, splits_.count);
+      kept_.Store(t, kBatch, batch_);
+      kept_.Store(t, kKvHead, kv_head_);
     });
   }
   HEED_DEVICE void RecallPlace() {
-    place_ = {0, kept_.LoadUniform(1), kept_.LoadUniform(0)};
-    splits_ = {kept_.LoadUniform(2), kept_.LoadUniform(3)};
-    batch_ = kept_.LoadUniform(4);
-    kv_head_ = kept_.LoadUniform(5);
+    place_ = {0, kept_.LoadUniform(kSplit), kept_.LoadUniform(kUnit)};
+    splits_ = {kept_.LoadUniform(kFirstSplit), kept_.LoadUniform(kSplitCount)};
+    batch_ = kept_.LoadUniform(kBatch);
+    kv_head_ = kept_.LoadUniform(kKvHead);
   }
 
   HEED_DEVICE void Clear() {
@@ -118,6 +120,7 @@ class DecodeKernel {
       HEED_UNROLL for (int n = 0; n < kDim / 4; ++n) out_(t, n) = 0;
       row_max_(t, 0) = kMinusInfinity;
       row_sum_(t, 0) = 0;
+      page_(t, 0) = batch_;
     });
   }
 
@@ -126,6 +129,7 @@ class DecodeKernel {
   // once.
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
     if (tiles.begin == tiles.end) return;
+    FindPages(tiles.begin);
     LoadQueries();
     HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile <= tiles.end; ++tile) {
       const bool is_first = tile == tiles.begin, is_behind = tile == tiles.end;
@@ -135,7 +139,10 @@ class DecodeKernel {
         Weigh();
         AddValues();
       }
-      if (!is_behind) LoadValues(tile);
+      if (!is_behind) {
+        LoadValues(tile);
+        FindPages(tile + 1);
+      }
     }
   }
 
@@ -150,58 +157,46 @@ class DecodeKernel {
     });
   }
 
-  // A warp's share of a tile: keys [begin, end) of it are seen. They lie in one page.
-  struct Step {
-    const char* first;
-    int32_t stride;
-    int begin, end;
-  };
-  HEED_DEVICE static int InStep(int key) {
-    return key < 0 ? 0 : key > kDecodeStepKeys ? kDecodeStepKeys : key;
-  }
+  // A warp's share of a tile is a step: keys from FirstKey() on, all in one page. What a lane reads
+  // is always the row of a key that is seen, the nearest one.
   HEED_DEVICE static int FirstKey(int t, int32_t tile) {
     return tile * kDecodeTileKeys + t / kWarp * kDecodeStepKeys;
   }
-  // Where there are no keys, or a page does not exist, rows are the query, which can be read.
-  HEED_DEVICE Step StepOf(const DeviceRows& rows, int t, int32_t tile) {
-    const int first = FirstKey(t, tile);
-    const int begin = InStep(keys_.begin - first), end = InStep(keys_.end - first);
-    const Step none = {queries_, 0, 0, 0};
-    if (begin >= end) return none;
-    int64_t outer = batch_;
-    int within = first;
-    if (rows.table != nullptr) {
-      const int64_t entry = int64_t{batch_} * rows.table_width + (first >> rows.page_shift);
-      const int32_t page = rows.table[entry];
-      if (page < 0 || page >= rows.num_pages) {
-        block_.Report(p_.fault, FaultKind::kPage, entry, page);
-        return none;
-      }
-      outer = page;
-      within = first & (rows.page_size - 1);
-    }
-    const char* at =
-        rows.data + outer * rows.strides[0] + kv_head_ * rows.strides[1] + within * rows.strides[2];
-    return {at, static_cast<int32_t>(rows.strides[2]), begin, end};
+  HEED_DEVICE bool Sees(int key) const { return key >= keys_.begin && key < keys_.end; }
+  HEED_DEVICE int NearestKey(int key) const {
+    const int before_end = key < keys_.end ? key : keys_.end - 1;
+    return before_end > keys_.begin ? before_end : keys_.begin;
   }
-  // The nearest row that is seen.
-  HEED_DEVICE static const char* RowIn(const Step& step, int row) {
-    const int last = step.end - 1;
-    const int nearest = row < step.begin ? step.begin : row > last ? last : row;
-    return step.first + int64_t{nearest} * step.stride;
+
+  // The pages in which the keys and the values of a tile's steps lie start to travel.
+  HEED_DEVICE void FindPages(int32_t tile) {
+    if (p_.k.table == nullptr) return;
+    block_.Each([&](int t) { page_(t, 0) = p_.k.table[EntryOf(t, tile)]; });
   }
-  // What is not seen, and pages that do not exist, are zeros.
-  template <class Tile>
-  HEED_DEVICE static void Hide(const Step& step, int t, int row, Tile& words) {
-    if (row >= step.begin && row < step.end) return;
-    for (Words& part : words) {
-      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = 0;
-    }
+  HEED_DEVICE int64_t EntryOf(int t, int32_t tile) const {
+    const int page = NearestKey(FirstKey(t, tile)) >> p_.k.page_shift;
+    return int64_t{batch_} * p_.k.table_width + page;
+  }
+  HEED_DEVICE bool HasPage(int t) {
+    return static_cast<uint32_t>(page_(t, 0)) < static_cast<uint32_t>(p_.k.num_pages);
+  }
+
+  // Rows of a page that does not exist are the query, which can be read.
+  struct PageRows {
+    const char* first;
+    int32_t stride;
+  };
+  HEED_DEVICE PageRows RowsOfPage(const DeviceRows& rows, int t) {
+    if (!HasPage(t)) return {queries_, 0};
+    return {rows.data + kv_head_ * rows.strides[1] + page_(t, 0) * rows.strides[0],
+            static_cast<int32_t>(rows.strides[2])};
   }
   template <class Tile>
-  HEED_DEVICE static void LoadRow(const Step& step, int t, int row, int byte, int apart,
-                                  Tile& words) {
-    const char* from = RowIn(step, row) + byte;
+  HEED_DEVICE void LoadRow(const PageRows& page, const DeviceRows& rows, int t, int key, int byte,
+                           int apart, Tile& words) const {
+    // Without pages page_size is 0, and the mask leaves all bits.
+    const int within = NearestKey(key) & (rows.page_size - 1);
+    const char* from = page.first + int64_t{within} * page.stride + byte;
     for (Words& part : words) {
       uint32_t four[4];
       Block::LoadWords(from, four);
@@ -209,25 +204,38 @@ class DecodeKernel {
       from += apart;
     }
   }
+  template <class Tile>
+  HEED_DEVICE static void SetZero(int t, Tile& words) {
+    for (Words& part : words) {
+      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = 0;
+    }
+  }
 
+  // Scores of keys that are not seen do not count, whatever they are.
   HEED_DEVICE void LoadKeys(int32_t tile) {
     block_.Each([&](int t) {
-      const Step step = StepOf(p_.k, t, tile);
+      const int first = FirstKey(t, tile);
+      const PageRows page = RowsOfPage(p_.k, t);
       HEED_UNROLL for (int n = 0; n < 2; ++n) {
-        LoadRow(step, t, RowOf(t) + 8 * n, PlaceOf(t) * 16, 64, k_[n]);
+        LoadRow(page, p_.k, t, first + RowOf(t) + 8 * n, PlaceOf(t) * 16, 64, k_[n]);
       }
-      if (step.begin == 0 && step.end == kDecodeStepKeys) return;
-      HEED_UNROLL for (int n = 0; n < 2; ++n) Hide(step, t, RowOf(t) + 8 * n, k_[n]);
+      if (HasPage(t)) return;
+      block_.Report(p_.fault, FaultKind::kPage, EntryOf(t, tile), page_(t, 0));
+      HEED_UNROLL for (int n = 0; n < 2; ++n) SetZero(t, k_[n]);
     });
   }
+  // Those of values have weight 0, but may be infinite.
   HEED_DEVICE void LoadValues(int32_t tile) {
     block_.Each([&](int t) {
-      const Step step = StepOf(p_.v, t, tile);
+      const int first = FirstKey(t, tile);
+      const PageRows page = RowsOfPage(p_.v, t);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
-        LoadRow(step, t, KeyOf(t, n), RowOf(t) * 16, 128, v_[n]);
+        LoadRow(page, p_.v, t, first + KeyOf(t, n), RowOf(t) * 16, 128, v_[n]);
       }
-      if (step.begin == 0 && step.end == kDecodeStepKeys) return;
-      HEED_UNROLL for (int n = 0; n < 4; ++n) Hide(step, t, KeyOf(t, n), v_[n]);
+      if (HasPage(t) && Sees(first) && Sees(first + kDecodeStepKeys - 1)) return;
+      HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        if (!HasPage(t) || !Sees(first + KeyOf(t, n))) SetZero(t, v_[n]);
+      }
     });
   }
 
@@ -249,10 +257,9 @@ class DecodeKernel {
     }
     block_.Each([&](int t) {
       const int first = FirstKey(t, tile);
-      const int begin = keys_.begin - first, end = keys_.end - first;
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
         const int at = n / 2 * 8 + n % 2;
-        const bool sees = KeyOf(t, n) >= begin && KeyOf(t, n) < end;
+        const bool sees = Sees(first + KeyOf(t, n));
         weights_(t, n) = sees ? (sums(t, at) + sums(t, at + 4)) * p_.scale : kMinusInfinity;
       }
     });
@@ -385,7 +392,8 @@ class DecodeKernel {
         const RowState row = SumOfWarps(t, head, column, values);
         const int64_t at = (splits_.first + place_.split) * p_.rows + head;
         if (column == 0) p_.split_states[at] = row;
-        StoreFour<Block>(DType::kFloat32, p_.split_values + at * kDim + column, values);
+        *reinterpret_cast<FourFloats*>(p_.split_values + at * kDim +
+                                       column) = {{values[0], values[1], values[2], values[3]}};
       });
     });
   }
@@ -410,9 +418,7 @@ class DecodeKernel {
       if (first > 0) LoadSplits(first, head, column, parts);
       HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
         if (first + s >= splits_.count) continue;
-        const float shrink = Exp(parts.states[s].max - Subtrahend(row.max));
-        row.sum += parts.states[s].sum * shrink;
-        HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] += parts.values[s].x[n] * shrink;
+        FoldSplit(parts.states[s], parts.values[s].x, row, values);
       }
     }
     return row;
@@ -474,6 +480,8 @@ class DecodeKernel {
   int batch_, kv_head_;
   RowKeys keys_;         // that the query sees
   const char* queries_;  // of the unit's first head
+
+  Registers<int32_t, 1> page_;  // of the step to load next; without pages the batch entry
 
   Words q_[kParts], k_[2][kParts], v_[4][kHalves];
   Registers<float, 4> weights_;     // before Weigh(), scores

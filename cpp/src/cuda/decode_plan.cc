@@ -2,8 +2,9 @@
 
 #include <bit>
 #include <cstdlib>
+#include <numeric>
+#include <vector>
 
-#include "src/cuda/grid.h"
 #include "src/cuda/plan.h"
 
 namespace heed::cuda {
@@ -18,10 +19,10 @@ bool IsPlain(const DeviceProblem& call) {
   return softmax && !o.softcap.has_value() && !biased && !keeps && !documents && o.dropout.p == 0;
 }
 
-// Rows that can be read 16 bytes at a time, the 16 of a step by distances of 32 bits.
+// Rows that can be read 16 bytes at a time, and whose distance from one to the next has 32 bits.
 bool HasSteps(const StoredTensor& t) {
   const DeviceRows rows = RowsOf(t);
-  return rows.vectors && std::abs(rows.strides[2]) < (int64_t{1} << 31) / kDecodeStepKeys;
+  return rows.vectors && std::abs(rows.strides[2]) < int64_t{1} << 31;
 }
 
 bool HasPagesOfSteps(const DeviceProblem& call) {
@@ -31,6 +32,12 @@ bool HasPagesOfSteps(const DeviceProblem& call) {
          HasSteps(call.k_pages) && HasSteps(call.v_pages);
 }
 
+// Of all KV heads.
+int64_t NumTiles(const AttentionProblem& p) {
+  const std::vector<int64_t> tiles = TilesOfEntries(p, kDecodeTileKeys);
+  return p.num_kv_heads * std::accumulate(tiles.begin(), tiles.end(), int64_t{0});
+}
+
 }  // namespace
 
 bool TakesDecoding(const DeviceProblem& call) {
@@ -38,8 +45,7 @@ bool TakesDecoding(const DeviceProblem& call) {
   const bool type = p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
   const bool columns = (p.head_dim == 64 || p.head_dim == 128) && p.head_dim_v == p.head_dim;
   if (p.q_len != 1 || p.group > kDecodeHeads || !type || !columns || !IsPlain(call)) return false;
-  const int64_t tiles = p.batch * p.num_kv_heads * CeilDiv(p.kv_len, kDecodeTileKeys);
-  if (tiles >= kMostDecodeTiles || !RowsOf(p.q).vectors) return false;
+  if (!RowsOf(p.q).vectors || NumTiles(p) >= kMostDecodeTiles) return false;
   return call.table == nullptr ? HasSteps(p.k) && HasSteps(p.v) : HasPagesOfSteps(call);
 }
 

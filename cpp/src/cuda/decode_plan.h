@@ -15,7 +15,9 @@ inline constexpr int kDecodeTileKeys = 64;  // of the four of a block
 inline constexpr int kDecodeResident = 2;   // blocks whose registers a multiprocessor holds
 
 // Tiles of all KV heads from which on attention_kernel.h, which reads as fast as memory gives
-// (docs/cuda.md#what-was-measured), is taken instead: a GiB of keys and values of 128 columns.
+// (docs/cuda.md#what-was-measured), is taken instead: a GiB of keys and values of 128 columns. An
+// entry has as many as its length where the host knows it, else as kv_len: of pages with lengths on
+// the device, what the table has room for.
 inline constexpr int64_t kMostDecodeTiles = int64_t{1} << 15;
 
 // Calls with one query a head: float16 or bfloat16, 64 or 128 columns of keys and as many of

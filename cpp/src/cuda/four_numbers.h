@@ -18,6 +18,18 @@ HEED_DEVICE char* ElementOf(char* row, DType dtype, int n) {
   return row + n * (dtype == DType::kFloat32 ? 4 : 2);
 }
 
+// A number as element n of the row, rounded as StoreFour() does: NaN too has the same bits.
+template <class Block>
+HEED_DEVICE void StoreOne(DType dtype, char* row, int n, float x) {
+  if (dtype == DType::kFloat32) {
+    reinterpret_cast<float*>(row)[n] = x;
+    return;
+  }
+  const uint32_t pair =
+      dtype == DType::kFloat16 ? Block::Pack(Float16{}, x, 0.0f) : Block::Pack(BFloat16{}, x, 0.0f);
+  reinterpret_cast<uint16_t*>(row)[n] = static_cast<uint16_t>(pair);
+}
+
 template <class Block, class T>
 HEED_DEVICE void StoreFourPairs(T type, void* to, const float (&x)[4]) {
   struct alignas(8) Pairs {

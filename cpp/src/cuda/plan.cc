@@ -42,7 +42,6 @@ DeviceRows PagesOf(const StoredTensor& pages, const TensorView<const float>& sca
   rows.page_size = static_cast<int32_t>(pages.shape[2]);
   const uint32_t size = static_cast<uint32_t>(rows.page_size);
   rows.page_shift = std::has_single_bit(size) ? std::countr_zero(size) : -1;
-  rows.num_pages = static_cast<int32_t>(pages.shape[0]);
   return rows;
 }
 
@@ -54,20 +53,6 @@ DevicePairs<T> PairsOf(const TensorView<const T>& view) {
   return pairs;
 }
 
-// Tiles of keys of each batch entry, as far as the host knows.
-std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {
-  const std::span<const int32_t> lengths = p.options.key_lengths;
-  const size_t batch = static_cast<size_t>(p.batch);
-  std::vector<int64_t> tiles(batch, CeilDiv(p.kv_len, tile_keys));
-  if (lengths.empty()) return tiles;
-  const size_t each = lengths.size() / batch;  // 1, or one a query
-  for (size_t b = 0; b < batch; ++b) {
-    const auto of_entry = lengths.subspan(b * each, each);
-    tiles[b] = CeilDiv(*std::max_element(of_entry.begin(), of_entry.end()), tile_keys);
-  }
-  return tiles;
-}
-
 }  // namespace
 
 DeviceRows RowsOf(const StoredTensor& t) {
@@ -76,6 +61,7 @@ DeviceRows RowsOf(const StoredTensor& t) {
   rows.data = static_cast<const char*>(t.data);
   rows.dtype = t.dtype;
   for (int axis = 0; axis < 3; ++axis) rows.strides[axis] = t.strides[axis] * size;
+  rows.num_pages = static_cast<int32_t>(t.shape[0]);  // without a table, an entry is a page
   rows.width = static_cast<int32_t>(t.shape[3]);
   rows.vectors = size > 1 && HasVectors(t);  // bytes become elements on their way
   return rows;
@@ -89,6 +75,19 @@ DeviceOutput OutputOf(const StoredOutput& t) {
   output.data = static_cast<char*>(t.data);
   for (int axis = 0; axis < 3; ++axis) output.strides[axis] = t.strides[axis] * size;
   return output;
+}
+
+std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {
+  const std::span<const int32_t> lengths = p.options.key_lengths;
+  const size_t batch = static_cast<size_t>(p.batch);
+  std::vector<int64_t> tiles(batch, CeilDiv(p.kv_len, tile_keys));
+  if (lengths.empty()) return tiles;
+  const size_t each = lengths.size() / batch;  // 1, or one a query
+  for (size_t b = 0; b < batch; ++b) {
+    const auto of_entry = lengths.subspan(b * each, each);
+    tiles[b] = CeilDiv(*std::max_element(of_entry.begin(), of_entry.end()), tile_keys);
+  }
+  return tiles;
 }
 
 KernelShape ShapeOf(const DeviceProblem& call) {

@@ -21,10 +21,10 @@ HEED_DEVICE int QueryOfRow(const AttentionParams& p, int64_t row) {
   return static_cast<int>(row / p.group);
 }
 
+// Later rows first: in causal attention they see more keys, and what runs last should be short.
+//
 // A grid has less than 2^31 blocks (GridOf()), so they are counted in 32 bits, whose division is a
 // quarter as long.
-
-// Later rows first: in causal attention they see more keys, and what runs last should be short.
 HEED_DEVICE BlockPlace PlaceOf(int64_t index, int64_t row_blocks, int64_t units, int32_t splits) {
   const uint32_t block = static_cast<uint32_t>(index), count = static_cast<uint32_t>(units);
   const uint32_t rest = block / count, parts = static_cast<uint32_t>(splits);

@@ -11,16 +11,23 @@ constexpr int64_t kFewTiles = 4;
 constexpr int64_t kMostSplits = 128;
 constexpr int64_t kMostMergedParts = 256;
 
-// The smallest share with which parts of so many tiles at most, one place for each of `blocks`, are
-// one wave. An empty entry has a part too.
-int64_t LeastShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
-  int64_t low = kFewTiles, high = kFewTiles;
-  for (const int64_t count : tiles) high = std::max(high, count);
+int64_t Longest(std::span<const int64_t> tiles) {
+  return tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());
+}
+
+// Parts of so many tiles at most. An empty entry has one too.
+int64_t PartsOf(std::span<const int64_t> tiles, int64_t share) {
+  int64_t parts = 0;
+  for (const int64_t count : tiles) parts += std::max<int64_t>(CeilDiv(count, share), 1);
+  return parts;
+}
+
+// The smallest share with which all parts, one place for each of `blocks`, are one wave.
+int64_t ShareOfOneWave(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
+  int64_t low = 1, high = Longest(tiles);
   while (low < high) {
     const int64_t share = low + (high - low) / 2;
-    int64_t parts = 0;
-    for (const int64_t count : tiles) parts += std::max<int64_t>(CeilDiv(count, share), 1);
-    if (parts * blocks <= places) {
+    if (PartsOf(tiles, share) * blocks <= places) {
       high = share;
     } else {
       low = share + 1;
@@ -29,10 +36,20 @@ int64_t LeastShare(std::span<const int64_t> tiles, int64_t blocks, int64_t place
   return low;
 }
 
+// The better one of that and of what NumSplits() gives to entries that are all as long as the
+// longest: where one wave leaves many places empty, several may take less time.
+int64_t LeastShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
+  const int64_t longest = Longest(tiles), entries = static_cast<int64_t>(tiles.size());
+  const int64_t one_wave = ShareOfOneWave(tiles, blocks, places);
+  const int64_t equal = CeilDiv(longest, NumSplits(entries * blocks, longest, places));
+  const int64_t waves = CeilDiv(PartsOf(tiles, equal) * blocks, places);
+  return waves * equal < one_wave ? equal : one_wave;
+}
+
 int64_t EvenShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
   int64_t all = 0;
   for (const int64_t count : tiles) all += count * blocks;
-  return std::max(kFewTiles, CeilDiv(all, places));
+  return CeilDiv(all, places);
 }
 
 // How full the waves of `blocks` blocks are.
@@ -55,7 +72,10 @@ int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places) {
 
 std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {
   const bool fits = static_cast<int64_t>(tiles.size()) * blocks <= places;
-  const int64_t share = fits ? LeastShare(tiles, blocks, places) : EvenShare(tiles, blocks, places);
+  int64_t share = std::max<int64_t>(Longest(tiles), 1);  // few tiles are not split: NumSplits()
+  if (share > kFewTiles) {
+    share = fits ? LeastShare(tiles, blocks, places) : EvenShare(tiles, blocks, places);
+  }
   const int64_t rounding = fits ? share - 1 : share / 2;
   std::vector<int32_t> starts = {0};
   for (const int64_t count : tiles) {

@@ -1,5 +1,6 @@
 // Few rows and many keys: splits, their merge by the last block or a second kernel, and entries of
 // different lengths.
+#include <limits>
 #include <vector>
 
 #include "device_case.h"
@@ -56,6 +57,16 @@ TEST_P(DeviceDecode, WholeColumnsMergeToo) {
   for (const int64_t columns : {64, 128}) {
     AttentionCase c = Decoding(2, columns, columns);
     c.key_lengths = {900, 333};
+    ExpectOneMerge(c, GetParam());
+  }
+}
+
+TEST_P(DeviceDecode, WhatIsNotFiniteMergesToo) {
+  for (const int64_t columns : {40, 64, 128}) {
+    AttentionCase c = Decoding(1, columns, columns);
+    c.v(0, 0, 500, 3) = -std::numeric_limits<float>::quiet_NaN();
+    c.v(0, 1, 899, 7) = std::numeric_limits<float>::infinity();
+    c.k(0, 1, 20, 1) = std::numeric_limits<float>::quiet_NaN();
     ExpectOneMerge(c, GetParam());
   }
 }

@@ -281,8 +281,9 @@ class HostBlock {
   }
 
  protected:
-  static uint32_t Bits(Float16, float x) { return ToFloat16(x).bits; }
-  static uint32_t Bits(BFloat16, float x) { return ToBFloat16(x).bits; }
+  // NaN of any sign and payload becomes 0x7fff (PTX ISA, "cvt").
+  static uint32_t Bits(Float16, float x) { return std::isnan(x) ? 0x7fff : ToFloat16(x).bits; }
+  static uint32_t Bits(BFloat16, float x) { return std::isnan(x) ? 0x7fff : ToBFloat16(x).bits; }
   template <class T>
   static float HalfOf(uint32_t pair, int e) {
     return ToFloat(T{static_cast<uint16_t>(pair >> 16 * e)});

@@ -1,6 +1,7 @@
 // Keys in pages, and arrays that only the device can read.
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "device_case.h"
@@ -123,12 +124,37 @@ TEST_P(DevicePages, LengthsAndTheirEndMayLieOnTheDevice) {
   ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
 }
 
+// Columns of keys and of values: those of the kernel for few rows, and of that of single queries.
+constexpr std::pair<int64_t, int64_t> kColumns[] = {{32, 24}, {64, 64}, {128, 128}};
+
+// 288 tokens are 18 pages, the others 19, of which the last is seen in part.
 TEST_P(DevicePages, TableEntriesBeyondTheLengthAreNotRead) {
-  PagedCase c(Decoding(1), 16);
-  for (size_t page = 19; page < 30; ++page) c.table[page] = 1 << 30;  // 301 tokens are 19 pages
-  const PagedRun run = RunPaged(c, GetParam(), {}, 40);
-  EXPECT_EQ(run.fault, "");
-  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+  for (const auto& [head_dim, head_dim_v] : kColumns) {
+    for (const int32_t length : {288, 289, 301}) {
+      for (const int64_t processors : {1, 40}) {
+        AttentionCase dense = Decoding(1, head_dim, head_dim_v);
+        dense.key_lengths = {length, 480};
+        PagedCase c(dense, 16);
+        for (size_t page = length > 288 ? 19 : 18; page < 30; ++page) c.table[page] = 1 << 30;
+        const PagedRun run = RunPaged(c, GetParam(), {}, processors);
+        EXPECT_EQ(run.fault, "");
+        ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+      }
+    }
+  }
+}
+
+// The query stands at 300 or 479, so a window of 70 begins at 230 and 409: in pages 14 and 25.
+TEST_P(DevicePages, TableEntriesBeforeTheWindowAreNotRead) {
+  for (const auto& [head_dim, head_dim_v] : kColumns) {
+    PagedCase c(Decoding(1, head_dim, head_dim_v), 16);
+    c.dense.scalars.window = Window{70, 0};
+    for (size_t page = 0; page < 14; ++page) c.table[page] = -1;
+    for (size_t page = 30; page < 30 + 25; ++page) c.table[page] = -1;
+    const PagedRun run = RunPaged(c, GetParam(), {301, 480}, 1);
+    EXPECT_EQ(run.fault, "");
+    ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+  }
 }
 
 // A look-up of such a page would be told.
@@ -165,10 +191,12 @@ TEST_P(DevicePages, APageThatDoesNotExistIsToldAndCountsAsZeros) {
 }
 
 TEST_P(DevicePages, ALengthOutsideIsToldAndTakenAsTheNearestInside) {
-  PagedCase c(Decoding(1), 16);
-  const PagedRun run = RunPaged(c, GetParam(), {301, 481}, 1);
-  EXPECT_THAT(run.fault, HasSubstr("key_lengths holds 481 at [1]"));
-  ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+  for (const auto& [head_dim, head_dim_v] : kColumns) {
+    PagedCase c(Decoding(1, head_dim, head_dim_v), 16);
+    const PagedRun run = RunPaged(c, GetParam(), {301, 481}, 1);
+    EXPECT_THAT(run.fault, HasSubstr("key_lengths holds 481 at [1]"));
+    ExpectWithinDeviceBounds(c.dense, GetParam(), run.results);
+  }
 }
 
 TEST_P(DevicePages, DocumentsMayLieOnTheDevice) {

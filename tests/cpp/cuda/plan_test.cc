@@ -102,9 +102,23 @@ TEST(DevicePlan, DecodingIsSplitByTheLongestEntryOrByEachEntrysOwn) {
   EXPECT_TRUE(whole.FillsProcessors(7));
   EXPECT_EQ(PlanOf(Decoding({256, 256}), 8, 2).num_blocks(), 4);  // four tiles are not split
   const cuda::AttentionPlan ragged = PlanOf(Decoding({640, 64}), 8, 2);
-  EXPECT_EQ(ragged.num_blocks(), 2 * 3 + 2 * 1);  // 22 tiles: parts of four
+  EXPECT_EQ(ragged.num_blocks(), 2 * 5 + 2 * 1);  // 16 places: parts of two tiles
   EXPECT_EQ(ragged.num_counters(), 4);
   EXPECT_EQ(PlanOf(Decoding({640, 600}), 1, 1).is_split(), false);
+}
+
+// 8 KV heads on 132 multiprocessors.
+TEST(DevicePlan, EntriesOfNearlyEqualLengthsAreSplitAsEqualOnesAre) {
+  AttentionCase c = MakeCase({.batch = 2,
+                              .num_heads = 8,
+                              .num_kv_heads = 8,
+                              .q_len = 1,
+                              .kv_len = 1024,
+                              .head_dim = 64,
+                              .head_dim_v = 64});
+  EXPECT_EQ(PlanOf(c, 132, 2).num_blocks(), 224);
+  c.key_lengths = {1024, 900};
+  EXPECT_EQ(PlanOf(c, 132, 2).num_blocks(), 248);
 }
 
 TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {

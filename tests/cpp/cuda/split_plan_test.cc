@@ -45,8 +45,8 @@ TEST(SplitPlan, LongEntriesAreSplitMore) {
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{16, 2048, 16, 16}, 8, 264),
             (Starts{0, 1, 31, 32, 33}));
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{0, 1}, 8, 264), (Starts{0, 1, 2}));
-  // Parts of four tiles at least, and 128 of them at most.
-  EXPECT_EQ(SplitStarts(std::vector<int64_t>{40, 8}, 1, 264), (Starts{0, 10, 12}));
+  // Parts of a tile at least, and 128 of them at most.
+  EXPECT_EQ(SplitStarts(std::vector<int64_t>{40, 8}, 1, 264), (Starts{0, 40, 48}));
   EXPECT_EQ(SplitStarts(std::vector<int64_t>{100000, 8}, 1, 264), (Starts{0, 128, 129}));
 }
 
@@ -76,6 +76,36 @@ TEST(SplitPlan, PartsOfEntriesAreOneWaveAndAsShortAsThatAllows) {
       parts += std::max<int64_t>((count + shorter - 1) / shorter, 1);
     }
     EXPECT_GT(8 * parts, 264);
+  }
+}
+
+// A batch whose entries are equal, but for the last, which is shorter by a tile.
+std::vector<int64_t> NearlyEqual(int64_t batch, int64_t tiles) {
+  std::vector<int64_t> entries(static_cast<size_t>(batch), tiles);
+  entries.back() = tiles - 1;
+  return entries;
+}
+
+TEST(SplitPlan, NearlyEqualEntriesHaveAboutAsManyBlocksAsEqualOnes) {
+  EXPECT_EQ(SplitStarts(NearlyEqual(2, 16), 8, 264).back(), 31);  // equal ones have 28
+  EXPECT_EQ(SplitStarts(NearlyEqual(2, 4), 8, 264).back(), 2);    // nothing to split
+  EXPECT_EQ(SplitStarts(NearlyEqual(25, 110), 8, 264).back(), 125);
+  for (int64_t batch = 2; batch <= 50; ++batch) {
+    for (const int64_t tiles : {2, 4, 5, 6, 16, 40, 110, 2048}) {
+      for (const int64_t places : {132, 264}) {
+        const int64_t splits = NumSplits(8 * batch, tiles, places);
+        const std::vector<int64_t> entries = NearlyEqual(batch, tiles);
+        const Starts starts = SplitStarts(entries, 8, places);
+        // Fewer blocks may do as well: where a part more leaves the longest as long as it is.
+        const auto turns = [&](int64_t parts, int64_t longest) {
+          return (8 * parts + places - 1) / places * longest;
+        };
+        EXPECT_TRUE(10 * starts.back() >= 8 * batch * splits ||
+                    turns(starts.back(), LongestPart(entries, starts)) <=
+                        turns(batch * splits, (tiles + splits - 1) / splits))
+            << batch << " of " << tiles << " on " << places << ": " << starts.back();
+      }
+    }
   }
 }
 
