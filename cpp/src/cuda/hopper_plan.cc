@@ -109,8 +109,7 @@ HopperPlan::HopperPlan(const DeviceProblem& call) {
 }
 
 HopperParams HopperPlan::Params(const AttentionParams& params) const {
-  HopperParams result{params, Divisor(params.group), Divisor(params.num_kv_heads),
-                      Divisor(units_)};
+  HopperParams result{params, Divisor(params.group), Divisor(params.num_kv_heads), Divisor(units_)};
   result.row_blocks = row_blocks_;
   result.splits = 1;
   return result;
