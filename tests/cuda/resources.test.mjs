@@ -249,7 +249,8 @@ async function checkChunkCode(cuobjdump, cubin, diagnostic) {
   for (const sass of kernels) {
     const name = readableName(sass.slice(0, sass.indexOf("\n")));
     const products = name.includes("normalized") ? ["64x64x16", "64x8x16"] : ["64x64x16"];
-    for (const product of products) assert.ok(sass.includes(`HGMMA.${product}`), `${name} ${product}`);
+    for (const product of products)
+      assert.ok(sass.includes(`HGMMA.${product}`), `${name} ${product}`);
     assert.match(sass, /UTMALDG\.4D/, `${name} loads with TMA`);
     assert.doesNotMatch(sass, /\b(STL|LDL)\b/, `${name} uses local memory`);
     const hex = (group) => `0x${chunkGroups[group].toString(16)}`;
