@@ -25,7 +25,6 @@ __global__ void __launch_bounds__(kBlockThreads, Kernel::kResident)
 
 template <class Kernel>
 void LaunchGradient(int64_t blocks, const GradientParams& params, Stream stream) {
-  static_assert(ShareOfHopper(Kernel::kResident, Kernel::kBytes));
   if (blocks == 0) return;
   ThrowOnError(cudaFuncSetAttribute(GradientBlocks<Kernel>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kBytes),
