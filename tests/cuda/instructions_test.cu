@@ -277,6 +277,15 @@ TEST_F(HopperInstructions, BoxesLieSwizzledAndAreZeroOutside) {
   }
 }
 
+// What a thread has of 64 x N sums of a warp group, to a dense matrix.
+template <int N>
+__device__ void StoreSums(int thread, const float (&sums)[N / 2], float* c) {
+  for (int n = 0; n < N / 2; ++n) {
+    const int row = thread / 32 * 16 + thread % 32 / 4 + n / 2 % 2 * 8;
+    c[row * N + n / 4 * 8 + thread % 4 * 2 + n % 2] = sums[n];
+  }
+}
+
 // c 64 x N: a 64 x depth; b as [N, depth], or where it is transposed as [depth, N].
 template <class T, int N, bool kRegisters, bool kTransposed>
 __global__ void MultiplyGroup(const T* a, const T* b, int depth, float* c) {
@@ -324,10 +333,7 @@ __global__ void MultiplyGroup(const T* a, const T* b, int depth, float* c) {
   }
   cuda::ptx::MmaCommit();
   cuda::ptx::MmaWait<0>();
-  for (int n = 0; n < N / 2; ++n) {
-    const int row = thread / 32 * 16 + thread % 32 / 4 + n / 2 % 2 * 8;
-    c[row * N + n / 4 * 8 + thread % 4 * 2 + n % 2] = sums[n];
-  }
+  StoreSums<N>(thread, sums, c);
 #endif
 }
 
@@ -419,10 +425,7 @@ __global__ void MultiplyOrders(const BFloat16* a, const BFloat16* b, int depth, 
   }
   cuda::ptx::MmaCommit();
   cuda::ptx::MmaWait<0>();
-  for (int n = 0; n < N / 2; ++n) {
-    const int row = thread / 32 * 16 + thread % 32 / 4 + n / 2 % 2 * 8;
-    c[row * N + n / 4 * 8 + thread % 4 * 2 + n % 2] = sums[n];
-  }
+  StoreSums<N>(thread, sums, c);
 #endif
 }
 

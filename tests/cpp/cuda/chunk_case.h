@@ -138,6 +138,38 @@ inline void ExpectMatchesOracle(ChunkCall& c, const std::string& what) {
   ExpectNearTogether(actual.state, expected.at("state"), rounding, what + ", state");
 }
 
+// A value, a key, a query, a gate of token 70 that is not finite: tokens before it keep their bits,
+// and so do columns and heads that do not meet it. Of a batch of one and drawn tensors, two heads a
+// KV head, not normalized.
+inline void ExpectPoisonReachesLaterTokensOnly(ChunkCall& c, const std::string& what) {
+  constexpr int64_t kToken = 70;
+  const auto later = [](int64_t head, int64_t token) { return head / 2 == 0 && token >= kToken; };
+  const Reach of_value = {[&](auto head, auto t, auto col) { return later(head, t) && col == 3; },
+                          [](auto head, auto, auto col) { return head == 0 && col == 3; }};
+  const Reach of_key = {[&](auto head, auto t, auto) { return later(head, t); },
+                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
+  const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
+                          [](auto, auto, auto) { return false; }};
+  const Reach of_gate = {[&](auto head, auto t, auto) { return later(head, t); },
+                         [](auto head, auto, auto) { return head == 0; }};
+  const ChunkResults clean = RunCall(c);
+  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    ChunkCall in_value = c, in_key = c, in_query = c;
+    in_value.v(0, 0, kToken, 3) = bad;
+    in_key.k(0, 0, kToken, 3) = bad;
+    in_query.q(0, 0, kToken, 3) = bad;
+    ExpectReaches(in_value, clean, of_value, what + "value " + std::to_string(bad));
+    ExpectReaches(in_key, clean, of_key, what + "key " + std::to_string(bad));
+    ExpectReaches(in_query, clean, of_query, what + "query " + std::to_string(bad));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  if (!c.rule.decays) return;
+  // -infinity is a decay like others, and gates above 0 are not allowed.
+  ChunkCall in_gate = c;
+  in_gate.gates[kToken] = kNan;
+  ExpectReaches(in_gate, clean, of_gate, what + "gate");
+}
+
 }  // namespace heed::testing
 
 #endif  // HEED_TESTS_CUDA_CHUNK_CASE_H_

@@ -162,19 +162,8 @@ TEST_F(DeviceChunks, StrongDecaysAreExact) {
   }
 }
 
-// A value, a key, a query, a gate that is not finite: tokens before it keep their bits, and so do
-// columns and heads that do not meet it. One chunk later, and in the next span.
+// One chunk later, and in the next span.
 TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
-  constexpr int64_t kToken = 70;
-  const auto later = [](int64_t head, int64_t token) { return head / 2 == 0 && token >= kToken; };
-  const Reach of_value = {[&](auto head, auto t, auto col) { return later(head, t) && col == 3; },
-                          [](auto head, auto, auto col) { return head == 0 && col == 3; }};
-  const Reach of_key = {[&](auto head, auto t, auto) { return later(head, t); },
-                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
-  const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
-                          [](auto, auto, auto) { return false; }};
-  const Reach of_gate = {[&](auto head, auto t, auto) { return later(head, t); },
-                         [](auto head, auto, auto) { return head == 0; }};
   for (const int64_t len : {int64_t{130}, int64_t{9 * 64}}) {
     for (const DType dtype : kTypes) {
       ChunkCall c;
@@ -182,22 +171,7 @@ TEST_F(DeviceChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
       c.Draw();
       ASSERT_TRUE(TakesChunks(c));
       ASSERT_EQ(SpansOf(c), len == 130 ? 1 : 2);
-      const ChunkResults clean = RunCall(c);
-      const std::string what = std::to_string(len) + " of " + DTypeName(dtype) + ", ";
-      for (const float bad : {kNan, kInfinity, -kInfinity}) {
-        ChunkCall in_value = c, in_key = c, in_query = c;
-        in_value.v(0, 0, kToken, 3) = bad;
-        in_key.k(0, 0, kToken, 3) = bad;
-        in_query.q(0, 0, kToken, 3) = bad;
-        ExpectReaches(in_value, clean, of_value, what + "value " + std::to_string(bad));
-        ExpectReaches(in_key, clean, of_key, what + "key " + std::to_string(bad));
-        ExpectReaches(in_query, clean, of_query, what + "query " + std::to_string(bad));
-        if (HasFatalFailure()) return;
-      }
-      // -infinity is a decay like others, and gates above 0 are not allowed.
-      ChunkCall in_gate = c;
-      in_gate.gates[kToken] = kNan;
-      ExpectReaches(in_gate, clean, of_gate, what + "gate");
+      ExpectPoisonReachesLaterTokensOnly(c, std::to_string(len) + " of " + DTypeName(dtype) + ", ");
       if (HasFatalFailure()) return;
     }
   }

@@ -162,39 +162,14 @@ TEST_F(DeviceHopperChunks, StrongDecaysAreExact) {
   ExpectOnHopper(c, "all");
 }
 
-// As DeviceChunks.WhatIsNotFiniteReachesLaterTokensOnly: tokens before, other columns and other
-// heads keep their bits, over several chunks.
+// Over several chunks.
 TEST_F(DeviceHopperChunks, WhatIsNotFiniteReachesLaterTokensOnly) {
-  constexpr int64_t kToken = 70;
-  const auto later = [](int64_t head, int64_t token) { return head / 2 == 0 && token >= kToken; };
-  const Reach of_value = {[&](auto head, auto t, auto col) { return later(head, t) && col == 3; },
-                          [](auto head, auto, auto col) { return head == 0 && col == 3; }};
-  const Reach of_key = {[&](auto head, auto t, auto) { return later(head, t); },
-                        [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
-  const Reach of_query = {[](auto head, auto t, auto) { return head == 0 && t == kToken; },
-                          [](auto, auto, auto) { return false; }};
-  const Reach of_gate = {[&](auto head, auto t, auto) { return later(head, t); },
-                         [](auto head, auto, auto) { return head == 0; }};
   for (const Rule& rule : {Rule{}, kPlain, Rule{.skips = true}}) {
     ChunkCall c = HopperCall(rule);
     c.batch = 1, c.len = 260;
     c.Draw();
     ASSERT_TRUE(FitsHopper(c));
-    const ChunkResults clean = RunCall(c);
-    for (const float bad : {kNan, kInfinity, -kInfinity}) {
-      ChunkCall in_value = c, in_key = c, in_query = c;
-      in_value.v(0, 0, kToken, 3) = bad;
-      in_key.k(0, 0, kToken, 3) = bad;
-      in_query.q(0, 0, kToken, 3) = bad;
-      ExpectReaches(in_value, clean, of_value, "value " + std::to_string(bad));
-      ExpectReaches(in_key, clean, of_key, "key " + std::to_string(bad));
-      ExpectReaches(in_query, clean, of_query, "query " + std::to_string(bad));
-      if (HasFatalFailure()) return;
-    }
-    if (!rule.decays) continue;
-    ChunkCall in_gate = c;
-    in_gate.gates[kToken] = kNan;
-    ExpectReaches(in_gate, clean, of_gate, "gate");
+    ExpectPoisonReachesLaterTokensOnly(c, rule.skips ? "skip, " : rule.decays ? "" : "plain, ");
     if (HasFatalFailure()) return;
   }
 }
