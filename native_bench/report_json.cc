@@ -86,6 +86,7 @@ json RowJson(const Row& row) {
   if (row.cold_seconds.count > 0) {
     object["cold_ms"] = TimesJson(row.cold_seconds);
     object["cold_reps"] = row.cold_seconds.count;
+    object["sending_ms"] = row.sending_seconds * 1e3;
   }
   if (const json load = SensorsJson(row.load); !load.empty()) object["load"] = load;
   object["reps"] = row.seconds.count;

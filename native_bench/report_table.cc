@@ -11,7 +11,7 @@ Columns ReportColumns() {
   Columns columns = ShapeColumns();
   columns.push_back({"peer", Align::kLeft});
   for (const char* title : {"ms", "p10", "p90", "GFLOP/s", "% of peak", "GB/s", "x heed", "scratch",
-                            "memory", "reps", "cold ms", "max error"}) {
+                            "memory", "reps", "cold ms", "sending ms", "max error"}) {
     columns.push_back({title, Align::kRight});
   }
   columns.push_back({"best", Align::kLeft});
@@ -37,10 +37,11 @@ Cells RowCells(const Report& report, const Row& row) {
                            BytesText(row.peer == "heed" ? row.cost.scratch_bytes : std::nullopt),
                            BytesText(row.peak_bytes),
                            std::to_string(row.seconds.count),
-                           cold ? MillisecondsText(row.cold_seconds.median) : ""};
+                           cold ? MillisecondsText(row.cold_seconds.median) : "",
+                           cold ? MillisecondsText(row.sending_seconds) : ""};
     cells.insert(cells.end(), numbers.begin(), numbers.end());
   } else {
-    cells.resize(times + 11);
+    cells.resize(times + 12);
     cells[times] = StatusName(row.status);
   }
   const bool ran = row.status != Status::kRefused;

@@ -1,9 +1,13 @@
 #include "native_bench/cuda/device_memory.h"
 
+#include <chrono>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "native_bench/statistics.h"
 
 namespace heed::bench {
 
@@ -55,10 +59,24 @@ double EventStopwatch::Warm(const std::function<void()>& call, int calls) {
 double EventStopwatch::Cold(const std::function<void()>& call, int calls) {
   double seconds = 0;
   for (int i = 0; i < calls; ++i) {
-    Require(cudaMemsetAsync(flush_.get(), 0, flush_.size()));
+    for (int n = 0; n < kFlushes; ++n) {
+      Require(cudaMemsetAsync(flush_.get(), 0, flush_.size()));
+    }
     seconds += Warm(call, 1);
   }
   return seconds;
+}
+
+double EventStopwatch::Sending(const std::function<void()>& call) {
+  std::vector<double> seconds(21);
+  for (double& sample : seconds) {
+    Require(cudaDeviceSynchronize());
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    sample = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  Require(cudaDeviceSynchronize());
+  return Summarize(seconds).median;
 }
 
 }  // namespace heed::bench

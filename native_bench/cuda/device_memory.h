@@ -40,11 +40,16 @@ class EventStopwatch {
 
   // Seconds between an event before the calls and one after them, on the device.
   double Warm(const std::function<void()>& call, int calls);
-  // The same after twice the size of the L2 cache was written. The device is busy with that while
-  // the host sends the call, so the time of sending it is not seen.
+  // The same after twice the size of the L2 cache was written, kFlushes times: the device is busy
+  // for longer than the host takes to send the call, so the time of sending it is not seen.
   double Cold(const std::function<void()>& call, int calls);
+  // Seconds that the host takes to send a call to an idle device: the median of some. Where it is
+  // longer than the device takes, calls back to back are as slow as it is.
+  double Sending(const std::function<void()>& call);
 
  private:
+  static constexpr int kFlushes = 8;  // 800 MB where L2 has 50: some 200 microseconds
+
   cudaEvent_t start_ = nullptr;
   cudaEvent_t stop_ = nullptr;
   DeviceBytes flush_;

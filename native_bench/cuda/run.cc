@@ -171,6 +171,7 @@ void TimeVerified(std::vector<Candidate>& candidates, const MeasurePlan& plan,
   for (size_t i = 0; i < verified.size(); ++i) {
     verified[i]->row.seconds = warm[i];
     verified[i]->row.cold_seconds = cold[i];
+    verified[i]->row.sending_seconds = stopwatch.Sending(verified[i]->call);
     verified[i]->row.status = Status::kTimed;
   }
 }

@@ -177,6 +177,7 @@ Report MakeDeviceReport() {
   row.shape.dtype = DType::kBFloat16;
   row.cost.scratch_bytes.reset();
   row.cold_seconds = {.count = 20, .min = 2, .p10 = 2, .median = 0.002, .p90 = 2};
+  row.sending_seconds = 7e-6;
   row.load.power_w = 650;
   report.rows = {row};
   return report;
@@ -219,6 +220,7 @@ TEST(Report, RowsOfAGpuTellColdTimesAndLoad) {
   EXPECT_EQ(row.at("device"), "cuda");
   EXPECT_EQ(row.at("cold_ms").at("median"), 2);
   EXPECT_EQ(row.at("cold_reps"), 20);
+  EXPECT_DOUBLE_EQ(row.at("sending_ms"), 0.007);
   EXPECT_EQ(row.at("load").at("power_w"), 650);
   EXPECT_FALSE(row.contains("scratch_bytes"));
 }
@@ -230,6 +232,7 @@ TEST(Report, ColumnsWithoutEntriesAreLeftOut) {
   EXPECT_THAT(cpu.str(), Not(HasSubstr("cold ms")));
   EXPECT_THAT(gpu.str(), HasSubstr("cold ms"));
   EXPECT_THAT(gpu.str(), HasSubstr("2.0000"));
+  EXPECT_THAT(gpu.str(), HasSubstr("0.0070"));
 }
 
 TEST(Report, TheContextNamesTheGpu) {

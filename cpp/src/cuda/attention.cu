@@ -39,7 +39,7 @@ void LaunchOnHopper(const DeviceProblem& call, const AttentionParams& params, co
 // Blocks of the call's kernel that share a multiprocessor.
 int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
   const KernelShape shape = ShapeOf(call);
-  if (shape.decodes) return kDecodeResident;
+  if (shape.kernel == TileKernel::kDecoding) return DecodeResidentOf(shape.dim);
   int64_t resident = 1;
   WithElement(call.problem.q.dtype, [&](auto element) {
     WithProductsOf<decltype(element)>(shape, [&](auto products) {
@@ -69,7 +69,7 @@ void LaunchAttention(const DeviceProblem& call, Stream stream) {
   const AttentionParams params =
       plan.Params(arrays.get(), reinterpret_cast<float*>(split.get()),
                   CountersOf(stream, plan.num_counters()), DeviceFault());
-  if (plan.shape().decodes) {
+  if (plan.shape().kernel == TileKernel::kDecoding) {
     LaunchDecoding(plan, params, stream);
   } else {
     WithElement(plan.dtype(), [&](auto element) {

@@ -84,10 +84,10 @@ class AttentionRows {
   }
 
   HEED_DEVICE void FindPlace(int64_t index) {
-    place_ = PlaceOfBlock(p_, index);
+    place_ = PlaceOfBlock(p_, index, p_.row_blocks);
     splits_ = SplitsOf(p_, place_.unit);
     batch_ = place_.unit / p_.num_kv_heads;
-    kv_head_ = place_.unit % p_.num_kv_heads;
+    kv_head_ = place_.unit - batch_ * p_.num_kv_heads;
   }
 
   // What each row may see. Rows behind the last one see nothing; in shared memory they are -1.

@@ -14,12 +14,15 @@
 
 namespace heed::cuda {
 
+// What a split counts in its row, by the largest scores of both.
+HEED_DEVICE float ShrinkOf(float split_max, float row_max) {
+  return Exp(split_max - Subtrahend(row_max));
+}
 // A split joins the sums of its row, as seen from the row's largest score.
 template <int kColumns>
-HEED_DEVICE void FoldSplit(const RowState& split, const float (&part)[kColumns], RowState& row,
+HEED_DEVICE void FoldSplit(float shrink, float sum, const float (&part)[kColumns], RowState& row,
                            float (&values)[kColumns]) {
-  const float shrink = Exp(split.max - Subtrahend(row.max));
-  row.sum += split.sum * shrink;
+  row.sum += sum * shrink;
   HEED_UNROLL for (int n = 0; n < kColumns; ++n) values[n] += part[n] * shrink;
 }
 
@@ -70,7 +73,7 @@ class SplitRow {
     }
     HEED_UNROLL for (int s = 0; s < kAtOnce; ++s) {
       if (first + s >= count_) continue;
-      FoldSplit(split[s], part[s], state_, values);
+      FoldSplit(ShrinkOf(split[s].max, state_.max), split[s].sum, part[s], state_, values);
     }
   }
 

@@ -8,7 +8,7 @@ namespace heed::cuda {
 namespace {
 
 template <class T, int kDim>
-__global__ void __launch_bounds__(kBlockThreads, kDecodeResident)
+__global__ void __launch_bounds__(kBlockThreads, DecodeResidentOf(kDim))
     DecodeBlocks(const __grid_constant__ AttentionParams params) {
   extern __shared__ __align__(16) char memory[];
   DeviceBlock block(memory);

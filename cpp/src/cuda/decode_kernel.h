@@ -19,10 +19,9 @@
 #include <cstdint>
 
 #include "src/cuda/attention_params.h"
-#include "src/cuda/combine_kernel.h"
+#include "src/cuda/decode_end.h"
 #include "src/cuda/decode_plan.h"
 #include "src/cuda/device.h"
-#include "src/cuda/four_numbers.h"
 #include "src/cuda/fragments.h"
 #include "src/cuda/pairs.h"
 #include "src/cuda/plugs.h"
@@ -35,84 +34,37 @@ namespace heed::cuda {
 template <class Block, class T, int kDim>
 class DecodeKernel {
  public:
-  static constexpr int kSharedBytes =
-      kBlockWarps * kDecodeHeads * (kDim + 4 + 2) * static_cast<int>(sizeof(float)) +
-      8 * static_cast<int>(sizeof(int32_t));
+  static constexpr int kSharedBytes = DecodeEnd<Block, kDim>::kSharedBytes;
 
   HEED_DEVICE DecodeKernel(Block& block, const AttentionParams& params)
-      : block_(block),
-        p_(params),
-        part_max_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
-        part_sum_(block.template Allocate<float>(kBlockWarps * kDecodeHeads)),
-        part_out_(block.template Allocate<float>(kBlockWarps * kDecodeHeads * kOutStride)),
-        kept_(block.template Allocate<int32_t>(kNumKept)) {}
+      : block_(block), p_(params), end_(block, params) {}
 
   HEED_DEVICE void Run(int64_t index) {
-    FindPlace(index);
-    KeepPlace();
+    const BlockPlace place = PlaceOfBlock(p_, index, 1);
+    const UnitSplits splits = SplitsOf(p_, place.unit);
+    FindKeys(place.unit);
+    end_.Keep(place, splits, batch_, kv_head_);
     Clear();
-    VisitTiles(TilesOf(keys_.begin, keys_.end, kDecodeTileKeys, place_.split, splits_.count));
-    ShareSums();
-    RecallPlace();
-    if (splits_.count > 1) {
-      StoreSplits();
-      if (p_.counters == nullptr) return;
-      uint32_t* counter = p_.counters + place_.unit;
-      if (!block_.ArrivesLast(counter, static_cast<uint32_t>(splits_.count))) return;
-    }
-    StoreHeads();
+    VisitTiles(TilesOf(keys_.begin, keys_.end, kDecodeTileKeys, place.split, splits.count));
+    end_.Run(row_max_, row_sum_, out_);
   }
 
  private:
   template <class U, int N>
   using Registers = typename Block::template Registers<U, N>;
   using Words = Registers<uint32_t, 4>;  // 16 bytes
-  using SharedFloats = typename Block::template Shared<float>;
 
   static constexpr int kParts = kDim / 32;   // of a key: four lanes have 16 bytes of each
   static constexpr int kHalves = kDim / 64;  // of a value: eight lanes do
-  static constexpr int kOutStride = kDim + 4;
-  // Threads that end a row, four columns each.
-  static constexpr int kRowThreads = kDim / 4;
 
-  // Of a step a lane loads parts of keys RowOf(lane) and 8 further on, and of the query of head
-  // RowOf(lane). It gets the scores of that head for the four keys KeyOf(lane, n), whose values it
-  // loads. Its sums are those of heads 2 PlaceOf(lane) and the next.
-  HEED_DEVICE static int RowOf(int t) { return t % kWarp / 4; }
-  HEED_DEVICE static int PlaceOf(int t) { return t % 4; }
-  HEED_DEVICE static int KeyOf(int t, int n) { return 2 * PlaceOf(t) + n % 2 + n / 2 * 8; }
-
-  HEED_DEVICE void FindPlace(int64_t index) {
-    place_ = PlaceOfBlock(p_, index);
-    splits_ = SplitsOf(p_, place_.unit);
-    batch_ = place_.unit / p_.num_kv_heads;
-    kv_head_ = place_.unit - batch_ * p_.num_kv_heads;
+  HEED_DEVICE void FindKeys(int32_t unit) {
+    batch_ = unit / p_.num_kv_heads;
+    kv_head_ = unit - batch_ * p_.num_kv_heads;
     const int32_t length = LengthOf(block_, p_, batch_, 0);
     const int64_t position = PositionOf(p_.rules, batch_, 0, 1, length);
     keys_ = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
     queries_ =
         p_.q.data + batch_ * p_.q.strides[0] + kv_head_ * int64_t{p_.group} * p_.q.strides[1];
-  }
-
-  // Registers are dear while tiles pass. What stands here is read behind the barriers of
-  // ShareSums().
-  enum Kept { kUnit, kSplit, kFirstSplit, kSplitCount, kBatch, kKvHead, kNumKept };
-  HEED_DEVICE void KeepPlace() {
-    block_.Each([&](int t) {
-      if (t != 0) return;
-      kept_.Store(t, kUnit, place_.unit);
-      kept_.Store(t, kSplit, place_.split);
-      kept_.Store(t, kFirstSplit, static_cast<int32_t>(splits_.first));
-      kept_.Store(t, kSplitCount, splits_.count);
-      kept_.Store(t, kBatch, batch_);
-      kept_.Store(t, kKvHead, kv_head_);
-    });
-  }
-  HEED_DEVICE void RecallPlace() {
-    place_ = {0, kept_.LoadUniform(kSplit), kept_.LoadUniform(kUnit)};
-    splits_ = {kept_.LoadUniform(kFirstSplit), kept_.LoadUniform(kSplitCount)};
-    batch_ = kept_.LoadUniform(kBatch);
-    kv_head_ = kept_.LoadUniform(kKvHead);
   }
 
   HEED_DEVICE void Clear() {
@@ -150,8 +102,8 @@ class DecodeKernel {
     block_.Each([&](int t) {
       HEED_UNROLL for (int part = 0; part < kParts; ++part) {
         uint32_t words[4] = {};
-        const char* row = queries_ + RowOf(t) * p_.q.strides[1] + PlaceOf(t) * 16;
-        if (RowOf(t) < p_.group) Block::LoadWords(row + part * 64, words);
+        const char* row = queries_ + RowOfLane(t) * p_.q.strides[1] + PlaceOfLane(t) * 16;
+        if (RowOfLane(t) < p_.group) Block::LoadWords(row + part * 64, words);
         HEED_UNROLL for (int n = 0; n < 4; ++n) q_[part](t, n) = words[n];
       }
     });
@@ -217,7 +169,7 @@ class DecodeKernel {
       const int first = FirstKey(t, tile);
       const PageRows page = RowsOfPage(p_.k, t);
       HEED_UNROLL for (int n = 0; n < 2; ++n) {
-        LoadRow(page, p_.k, t, first + RowOf(t) + 8 * n, PlaceOf(t) * 16, 64, k_[n]);
+        LoadRow(page, p_.k, t, first + RowOfLane(t) + 8 * n, PlaceOfLane(t) * 16, 64, k_[n]);
       }
       if (HasPage(t)) return;
       block_.Report(p_.fault, FaultKind::kPage, EntryOf(t, tile), page_(t, 0));
@@ -230,16 +182,16 @@ class DecodeKernel {
       const int first = FirstKey(t, tile);
       const PageRows page = RowsOfPage(p_.v, t);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
-        LoadRow(page, p_.v, t, first + KeyOf(t, n), RowOf(t) * 16, 128, v_[n]);
+        LoadRow(page, p_.v, t, first + KeyOfLane(t, n), RowOfLane(t) * 16, 128, v_[n]);
       }
       if (HasPage(t) && Sees(first) && Sees(first + kDecodeStepKeys - 1)) return;
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
-        if (!HasPage(t) || !Sees(first + KeyOf(t, n))) SetZero(t, v_[n]);
+        if (!HasPage(t) || !Sees(first + KeyOfLane(t, n))) SetZero(t, v_[n]);
       }
     });
   }
 
-  // Scores of head RowOf(lane), scaled; -inf where the key is not seen. Four chains of sums.
+  // Scores of head RowOfLane(), scaled; -inf where the key is not seen. Four chains of sums.
   HEED_DEVICE void ScoreKeys(int32_t tile) {
     Registers<float, 16> sums;
     block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < 16; ++n) sums(t, n) = 0; });
@@ -259,7 +211,7 @@ class DecodeKernel {
       const int first = FirstKey(t, tile);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
         const int at = n / 2 * 8 + n % 2;
-        const bool sees = Sees(first + KeyOf(t, n));
+        const bool sees = Sees(first + KeyOfLane(t, n));
         weights_(t, n) = sees ? (sums(t, at) + sums(t, at + 4)) * p_.scale : kMinusInfinity;
       }
     });
@@ -291,14 +243,14 @@ class DecodeKernel {
     Registers<float, 2> factors;
     HEED_UNROLL for (int e = 0; e < 2; ++e) {
       block_.FromLane(
-          shrink, 0, [e](int t) { return 4 * (2 * PlaceOf(t) + e); }, factors, e);
+          shrink, 0, [e](int t) { return 4 * (2 * PlaceOfLane(t) + e); }, factors, e);
     }
     block_.Each([&](int t) {
       HEED_UNROLL for (int n = 0; n < kDim / 4; ++n) out_(t, n) *= factors(t, n % 2);
     });
   }
 
-  // Product n of a half has columns 8 RowOf(lane) + 2 n and the next as its rows: sums 4 n on are
+  // Product n of a half has columns 8 RowOfLane() + 2 n and the next as its rows: sums 4 n on are
   // those of the first column for both heads of the lane, then of the second one.
   HEED_DEVICE void AddValues() {
     Words weights, columns;
@@ -327,156 +279,10 @@ class DecodeKernel {
     return a >> 16 | (b & 0xffff0000u);
   }
 
-  HEED_DEVICE static int PartOf(int warp, int head) { return warp * kDecodeHeads + head; }
-  HEED_DEVICE float HighestOf(int t, int head) const {
-    float highest = part_max_.Load(t, PartOf(0, head));
-    HEED_UNROLL for (int w = 1; w < kBlockWarps; ++w) {
-      highest = fmaxf(highest, part_max_.Load(t, PartOf(w, head)));
-    }
-    return highest;
-  }
-
-  // What the warps have of each head goes to shared memory, all of it as seen from its largest
-  // score.
-  HEED_DEVICE void ShareSums() {
-    block_.template GroupSum<4>(row_sum_);
-    block_.Each([&](int t) {
-      if (PlaceOf(t) != 0) return;
-      part_max_.Store(t, PartOf(t / kWarp, RowOf(t)), row_max_(t, 0));
-      part_sum_.Store(t, PartOf(t / kWarp, RowOf(t)), row_sum_(t, 0));
-    });
-    block_.Sync();
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int e = 0; e < 2; ++e) {
-        const int head = 2 * PlaceOf(t) + e;
-        if (head >= p_.group) continue;
-        const int part = PartOf(t / kWarp, head);
-        const float factor = Exp(part_max_.Load(t, part) - Subtrahend(HighestOf(t, head)));
-        HEED_UNROLL for (int first = 0; first < kDim / 4; first += 8) {
-          float four[4];
-          HEED_UNROLL for (int n = 0; n < 4; ++n) four[n] = out_(t, first + 2 * n + e) * factor;
-          const int column = first / 16 * 64 + RowOf(t) * 8 + first % 16 / 2;
-          part_out_.StoreFour(t, part * kOutStride + column, four);
-        }
-      }
-    });
-    block_.Sync();
-  }
-
-  // Calls body(head, column) for a thread's share of the results, four columns at a time.
-  template <class Body>
-  HEED_DEVICE void EachFour(int t, const Body& body) {
-    HEED_NO_UNROLL for (int head = t / kRowThreads; head < p_.group;
-                        head += kBlockThreads / kRowThreads) {
-      body(head, t % kRowThreads * 4);
-    }
-  }
-
-  // Four columns of a head, of all warps.
-  HEED_DEVICE RowState SumOfWarps(int t, int head, int column, float (&values)[4]) const {
-    RowState row = {HighestOf(t, head), 0};
-    HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] = 0;
-    HEED_UNROLL for (int w = 0; w < kBlockWarps; ++w) {
-      const int part = PartOf(w, head);
-      row.sum += part_sum_.Load(t, part) * Exp(part_max_.Load(t, part) - Subtrahend(row.max));
-      float four[4];
-      part_out_.LoadFour(t, part * kOutStride + column, four);
-      HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] += four[n];
-    }
-    return row;
-  }
-  HEED_DEVICE void StoreSplits() {
-    block_.Each([&](int t) {
-      EachFour(t, [&](int head, int column) {
-        float values[4];
-        const RowState row = SumOfWarps(t, head, column, values);
-        const int64_t at = (splits_.first + place_.split) * p_.rows + head;
-        if (column == 0) p_.split_states[at] = row;
-        *reinterpret_cast<FourFloats*>(p_.split_values + at * kDim +
-                                       column) = {{values[0], values[1], values[2], values[3]}};
-      });
-    });
-  }
-  // The same of all splits of the unit, which are stored, in the order of MergeRow()
-  // (combine_kernel.h): the same bits. Those of few splits are on their way together.
-  HEED_DEVICE RowState SumOfSplits(int head, int column, float (&values)[4]) const {
-    RowState row = {kMinusInfinity, 0};
-    SplitParts parts;
-    LoadSplits(0, head, column, parts);
-    HEED_UNROLL for (int s = 0; s < kSplits; ++s) row.max = fmaxf(row.max, parts.states[s].max);
-    HEED_NO_UNROLL for (int first = kSplits; first < splits_.count; first += kSplits) {
-      float largest[kSplits];
-      const RowState* states = p_.split_states + PlaceOfSplit(first, head);
-      const int32_t apart = static_cast<int32_t>(p_.rows);
-      HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
-        largest[s] = first + s < splits_.count ? states[s * apart].max : kMinusInfinity;
-      }
-      HEED_UNROLL for (int s = 0; s < kSplits; ++s) row.max = fmaxf(row.max, largest[s]);
-    }
-    HEED_UNROLL for (int n = 0; n < 4; ++n) values[n] = 0;
-    HEED_NO_UNROLL for (int first = 0; first < splits_.count; first += kSplits) {
-      if (first > 0) LoadSplits(first, head, column, parts);
-      HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
-        if (first + s >= splits_.count) continue;
-        FoldSplit(parts.states[s], parts.values[s].x, row, values);
-      }
-    }
-    return row;
-  }
-  static constexpr int kSplits = 16;
-  struct SplitParts {
-    RowState states[kSplits];
-    FourFloats values[kSplits];
-  };
-  HEED_DEVICE int64_t PlaceOfSplit(int s, int head) const {
-    return (splits_.first + s) * p_.rows + head;
-  }
-  HEED_DEVICE void LoadSplits(int first, int head, int column, SplitParts& parts) const {
-    const int64_t place = PlaceOfSplit(first, head);
-    const int32_t apart = static_cast<int32_t>(p_.rows);
-    const RowState* states = p_.split_states + place;
-    const float* values = p_.split_values + place * kDim + column;
-    HEED_UNROLL for (int s = 0; s < kSplits; ++s) {
-      parts.states[s].max = kMinusInfinity;
-      if (first + s >= splits_.count) continue;
-      parts.states[s] = states[s * apart];
-      parts.values[s] = *reinterpret_cast<const FourFloats*>(values + s * (apart * kDim));
-    }
-  }
-  // Of this block, or of all splits of the unit.
-  HEED_DEVICE void StoreHeads() {
-    block_.Each([&](int t) {
-      EachFour(t, [&](int head, int column) {
-        float values[4];
-        const RowState row = splits_.count == 1 ? SumOfWarps(t, head, column, values)
-                                                : SumOfSplits(head, column, values);
-        StoreHead(head, column, row, values);
-      });
-    });
-  }
-  HEED_DEVICE void StoreHead(int head, int column, const RowState& row, const float (&values)[4]) {
-    const int64_t head_of_all = kv_head_ * int64_t{p_.group} + head;
-    const RowEnd end = FinishSoftmax(p_, static_cast<int>(head_of_all), row);
-    const auto row_of = [&](const DeviceOutput& output) {
-      return output.data + batch_ * output.strides[0] + head_of_all * output.strides[1];
-    };
-    if (column == 0 && p_.lse.data != nullptr) {
-      StoreAs(DType::kFloat32, row_of(p_.lse), 0, end.lse);
-    }
-    if (p_.output.data == nullptr) return;
-    float results[4];
-    HEED_UNROLL for (int n = 0; n < 4; ++n) results[n] = end.empty ? 0 : values[n] * end.factor;
-    StoreFour<Block>(p_.output.dtype, ElementOf(row_of(p_.output), p_.output.dtype, column),
-                     results);
-  }
-
   Block& block_;
   const AttentionParams& p_;
-  SharedFloats part_max_, part_sum_, part_out_;  // of the warps, for each head
-  typename Block::template Shared<int32_t> kept_;
+  DecodeEnd<Block, kDim> end_;
 
-  BlockPlace place_;
-  UnitSplits splits_;
   int batch_, kv_head_;
   RowKeys keys_;         // that the query sees
   const char* queries_;  // of the unit's first head
@@ -486,7 +292,7 @@ class DecodeKernel {
   Words q_[kParts], k_[2][kParts], v_[4][kHalves];
   Registers<float, 4> weights_;     // before Weigh(), scores
   Registers<float, kDim / 4> out_;  // sums of weighted values
-  Registers<float, 1> row_max_;     // of head RowOf(lane), alike in a quad
+  Registers<float, 1> row_max_;     // of head RowOfLane(), alike in a quad
   Registers<float, 1> row_sum_;     // of the lane's own keys, until the end
 };
 

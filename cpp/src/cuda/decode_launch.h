@@ -8,7 +8,7 @@
 
 namespace heed::cuda {
 
-// Runs a plan whose shape() decodes.
+// Runs a plan whose kernel is TileKernel::kDecoding.
 void LaunchDecoding(const AttentionPlan& plan, const AttentionParams& params, Stream stream);
 
 }  // namespace heed::cuda

@@ -10,13 +10,9 @@
 namespace heed::cuda {
 namespace {
 
-bool IsPlain(const DeviceProblem& call) {
-  const AttentionOptions& o = call.problem.options;
-  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
-  const bool biased = o.bias.has_value() || !o.alibi_slopes.empty();
-  const bool keeps = o.keep.has_value() || !o.patterns.empty() || call.seen.patterns.ids != nullptr;
-  const bool documents = !o.query_documents.empty() || call.arrays.query_documents != nullptr;
-  return softmax && !o.softcap.has_value() && !biased && !keeps && !documents && o.dropout.p == 0;
+// No option but sinks changes a score.
+bool HasPlainScores(const AttentionOptions& o) {
+  return !o.softcap.has_value() && o.alibi_slopes.empty();
 }
 
 // Rows that can be read 16 bytes at a time, and whose distance from one to the next has 32 bits.
@@ -44,8 +40,10 @@ bool TakesDecoding(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const bool type = p.q.dtype == DType::kFloat16 || p.q.dtype == DType::kBFloat16;
   const bool columns = (p.head_dim == 64 || p.head_dim == 128) && p.head_dim_v == p.head_dim;
-  if (p.q_len != 1 || p.group > kDecodeHeads || !type || !columns || !IsPlain(call)) return false;
-  if (!RowsOf(p.q).vectors || NumTiles(p) >= kMostDecodeTiles) return false;
+  if (p.q_len != 1 || p.group > kDecodeHeads || !type || !columns || !SeesIntervals(call))
+    return false;
+  if (!HasPlainScores(p.options) || !RowsOf(p.q).vectors || NumTiles(p) >= kMostDecodeTiles)
+    return false;
   return call.table == nullptr ? HasSteps(p.k) && HasSteps(p.v) : HasPagesOfSteps(call);
 }
 

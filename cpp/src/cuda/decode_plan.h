@@ -12,7 +12,10 @@ struct DeviceProblem;
 inline constexpr int kDecodeHeads = 8;      // of a group, at most
 inline constexpr int kDecodeStepKeys = 16;  // of a warp
 inline constexpr int kDecodeTileKeys = 64;  // of the four of a block
-inline constexpr int kDecodeResident = 2;   // blocks whose registers a multiprocessor holds
+
+// Blocks that share a multiprocessor: as many as keep enough keys and values on their way. Of 64
+// columns each has half as many bytes.
+constexpr int DecodeResidentOf(int columns) { return columns == 64 ? 3 : 2; }
 
 // Tiles of all KV heads from which on attention_kernel.h, which reads as fast as memory gives
 // (docs/cuda.md#what-was-measured), is taken instead: a GiB of keys and values of 128 columns. An

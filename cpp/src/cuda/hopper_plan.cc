@@ -24,17 +24,12 @@ bool HasVectors(const StoredTensor& q) {
   return FitsMap(q) && q.shape[3] * size % kVector == 0;
 }
 
-bool HasHopperSockets(const AttentionProblem& p, const DeviceArrays& arrays) {
-  const AttentionOptions& o = p.options;
+// Do positions fit 32 bits, with room to spare?
+bool IsNear(const AttentionProblem& p) {
   bool near = p.group * p.q_len < kFar && p.kv_len < kFar &&
               RowBlocksOf(p, kGroupRows) * p.batch * p.num_kv_heads < kFar;
   for (const int64_t position : p.position) near = near && -kFar < position && position < kFar;
-  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
-  const bool pairs = o.bias.has_value() || o.keep.has_value() || !o.patterns.empty() ||
-                     !o.query_documents.empty() || !o.key_documents.empty() ||
-                     arrays.query_documents != nullptr;
-  // The scale joins the multiplication by log2(e), after the maximum.
-  return near && softmax && !pairs && o.dropout.p == 0 && p.scale > 0 && std::isfinite(p.scale);
+  return near;
 }
 
 }  // namespace
@@ -72,10 +67,12 @@ bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const bool narrow = p.q.dtype == DType::kFloat8E4M3 || p.q.dtype == DType::kFloat16 ||
                       p.q.dtype == DType::kBFloat16;
-  const bool intervals = call.seen.patterns.ids == nullptr && call.seen.row_lengths == nullptr;
-  return narrow && intervals && call.table == nullptr &&
-         std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasHopperSockets(p, call.arrays) &&
-         HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
+  const bool intervals = SeesIntervals(call) && call.seen.row_lengths == nullptr;
+  // The scale joins the multiplication by log2(e), after the maximum.
+  const bool scales = p.scale > 0 && std::isfinite(p.scale);
+  return narrow && intervals && scales && IsNear(p) && call.table == nullptr &&
+         std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasVectors(p.q) && FitsMap(p.k) &&
+         FitsMap(p.v);
 }
 
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {

@@ -25,8 +25,9 @@ void WithProductsOf(const KernelShape& shape, const Body& body) {
   constexpr bool kIsFloat = std::is_same_v<T, float>;
   constexpr int kNarrowKeys = kIsFloat ? 32 : 64;
   if constexpr (!kIsFloat) {
-    if (shape.by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());
-    if (shape.by_keys && shape.dim == 128) return body(MmaProducts<T, 128, 64, true>());
+    const bool by_keys = shape.kernel == TileKernel::kByKeys;
+    if (by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());
+    if (by_keys && shape.dim == 128) return body(MmaProducts<T, 128, 64, true>());
   }
   if (shape.dim == 64) return body(typename ProductsOf<T, 64, kNarrowKeys>::Type());
   if (shape.dim == 128) return body(typename ProductsOf<T, 128, kNarrowKeys>::Type());

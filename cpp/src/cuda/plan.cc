@@ -90,17 +90,29 @@ std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys
   return tiles;
 }
 
+bool SeesIntervals(const DeviceProblem& call) {
+  const AttentionOptions& o = call.problem.options;
+  const bool softmax = o.normalize == Normalize::kSoftmax || o.normalize == Normalize::kSoftmax1;
+  const bool patterns = !o.patterns.empty() || call.seen.patterns.ids != nullptr;
+  const bool documents = !o.query_documents.empty() || call.arrays.query_documents != nullptr;
+  return softmax && !o.bias.has_value() && !o.keep.has_value() && !patterns && !documents &&
+         o.dropout.p == 0;
+}
+
 KernelShape ShapeOf(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const int64_t dim = std::max(p.head_dim, p.head_dim_v);
-  if (TakesDecoding(call)) return {static_cast<int>(dim), kDecodeTileKeys, true, true};
+  if (TakesDecoding(call)) {
+    return {TileKernel::kDecoding, static_cast<int>(dim), kDecodeTileKeys};
+  }
   const bool is_float32 = p.q.dtype == DType::kFloat32;
   const bool by_keys = !is_float32 && dim <= 128 && p.group * p.q_len <= kWarpRows;
+  const TileKernel kernel = by_keys ? TileKernel::kByKeys : TileKernel::kByRows;
   // With 64 keys float32, and all types on 256 columns, spilled registers (nvcc 13.0).
   const int narrow_keys = is_float32 ? 32 : 64;
-  if (dim <= 64) return {64, narrow_keys, by_keys, false};
-  if (dim <= 128) return {128, narrow_keys, by_keys, false};
-  return {256, 32, by_keys, false};
+  if (dim <= 64) return {kernel, 64, narrow_keys};
+  if (dim <= 128) return {kernel, 128, narrow_keys};
+  return {kernel, 256, 32};
 }
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)

@@ -45,13 +45,19 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
                                 const AttentionOptions& options, const AttentionOutputs& outputs,
                                 const DeviceArrays& arrays);
 
-// The kernel's template arguments: 64, 128 or 256 columns, keys of a tile, whether warps have keys
-// of their own instead of rows (MmaProducts), and whether it is that of decode_kernel.h.
+// Softmax or softmax1, of keys that lengths, causal, windows and prefixes alone hide: without bias,
+// keep rules, patterns, documents and dropout. Kernels for such calls look at no pair by itself.
+bool SeesIntervals(const DeviceProblem& call);
+
+// attention_kernel.h, whose warps have rows or keys of a tile each (MmaProducts), or
+// decode_kernel.h.
+enum class TileKernel { kByRows, kByKeys, kDecoding };
+
+// The kernel, and its template arguments: 64, 128 or 256 columns, and keys of a tile.
 struct KernelShape {
+  TileKernel kernel;
   int dim;
   int tile_keys;
-  bool by_keys;
-  bool decodes;
 };
 KernelShape ShapeOf(const DeviceProblem& call);
 

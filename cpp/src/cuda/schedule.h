@@ -28,9 +28,13 @@ HEED_DEVICE int QueryOfRow(const AttentionParams& p, int64_t row) {
 HEED_DEVICE BlockPlace PlaceOf(int64_t index, int64_t row_blocks, int64_t units, int32_t splits) {
   const uint32_t block = static_cast<uint32_t>(index), count = static_cast<uint32_t>(units);
   const uint32_t rest = block / count, parts = static_cast<uint32_t>(splits);
-  return {row_blocks - 1 - rest / parts, static_cast<int32_t>(rest % parts),
-          static_cast<int32_t>(block % count)};
+  const int32_t unit = static_cast<int32_t>(block - rest * count);
+  if (row_blocks == 1) return {0, static_cast<int32_t>(rest), unit};
+  return {row_blocks - 1 - rest / parts, static_cast<int32_t>(rest % parts), unit};
 }
+
+// Rows of a block times splits that its last block merges, at most (split_plan.h).
+inline constexpr int kMostMergedParts = 256;
 
 // The splits of a unit: part `first` of all parts and its followers.
 struct UnitSplits {
@@ -55,16 +59,18 @@ HEED_DEVICE int32_t EntryOfPart(const AttentionParams& p, int64_t part) {
   return low;
 }
 
-// The same order where entries have splits of their own.
-HEED_DEVICE BlockPlace PlaceOfBlock(const AttentionParams& p, int64_t index) {
-  if (p.split_starts == nullptr) return PlaceOf(index, p.row_blocks, p.units, p.splits);
+// The same order where entries have splits of their own. `row_blocks` is that of the parameters, or
+// 1 where that is known when the kernel is compiled.
+HEED_DEVICE BlockPlace PlaceOfBlock(const AttentionParams& p, int64_t index, int64_t row_blocks) {
+  if (p.split_starts == nullptr) return PlaceOf(index, row_blocks, p.units, p.splits);
   const uint32_t block = static_cast<uint32_t>(index);
   const uint32_t parts = static_cast<uint32_t>(p.split_starts[p.batch] * p.num_kv_heads);
-  const int32_t part = static_cast<int32_t>(block % parts);
+  const uint32_t rest = row_blocks == 1 ? 0 : block / parts;
+  const int32_t part = static_cast<int32_t>(block - rest * parts);
   const int32_t entry = EntryOfPart(p, part);
   const int32_t within = part - p.split_starts[entry] * p.num_kv_heads;
-  return {p.row_blocks - 1 - block / parts, within / p.num_kv_heads,
-          entry * p.num_kv_heads + within % p.num_kv_heads};
+  const int32_t split = within / p.num_kv_heads, head = within - split * p.num_kv_heads;
+  return {row_blocks - 1 - rest, split, entry * p.num_kv_heads + head};
 }
 
 // Tiles [begin, end).
@@ -73,15 +79,17 @@ struct TileSpan {
   int32_t end;
 };
 
-// Part `split` of the tiles that meet keys [begin, end): of less than 2^18 tiles, 2^14 parts.
+// Part `split` of the tiles that meet keys [begin, end). The first parts have a tile more where
+// they do not come out even.
 HEED_DEVICE TileSpan TilesOf(int32_t begin, int32_t end, int32_t tile_keys, int32_t split,
                              int32_t splits) {
   if (begin >= end) return {0, 0};
   const int32_t first = begin / tile_keys;
   const uint32_t count = static_cast<uint32_t>((end - 1) / tile_keys + 1 - first);
-  const uint32_t part = static_cast<uint32_t>(split), parts = static_cast<uint32_t>(splits);
-  return {first + static_cast<int32_t>(part * count / parts),
-          first + static_cast<int32_t>((part + 1) * count / parts)};
+  const int32_t each = static_cast<int32_t>(count / static_cast<uint32_t>(splits));
+  const int32_t more = static_cast<int32_t>(count) - each * splits;
+  const int32_t from = first + split * each + (split < more ? split : more);
+  return {from, from + each + (split < more ? 1 : 0)};
 }
 
 }  // namespace heed::cuda

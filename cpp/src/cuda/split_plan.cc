@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "src/cuda/grid.h"
+#include "src/cuda/schedule.h"
 
 namespace heed::cuda {
 namespace {
 
 constexpr int64_t kFewTiles = 4;
 constexpr int64_t kMostSplits = 128;
-constexpr int64_t kMostMergedParts = 256;
 
 int64_t Longest(std::span<const int64_t> tiles) {
   return tiles.empty() ? 0 : *std::max_element(tiles.begin(), tiles.end());

@@ -222,6 +222,8 @@ TEST_F(BenchKernels, AStopwatchMeasuresEveryCall) {
   EXPECT_EQ(calls, 3);
   EXPECT_GT(stopwatch.Cold(call, 2), 0);
   EXPECT_EQ(calls, 5);
+  EXPECT_GT(stopwatch.Sending(call), 0);
+  EXPECT_GT(calls, 5);
 }
 
 }  // namespace

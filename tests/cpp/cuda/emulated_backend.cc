@@ -64,7 +64,7 @@ template <class T>
 void RunTiles(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params,
               uint64_t order) {
   if constexpr (!std::is_same_v<T, float>) {
-    if (plan.shape().decodes) {
+    if (plan.shape().kernel == cuda::TileKernel::kDecoding) {
       return cuda::WithDecodeColumns(plan.shape().dim, [&](auto columns) {
         RunDecoding<T, decltype(columns)::value>(plan, params, order);
       });

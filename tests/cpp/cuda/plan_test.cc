@@ -135,10 +135,11 @@ TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {
   EXPECT_EQ(shape(DType::kFloat16, 129, 64, 64).dim, 256);
   EXPECT_EQ(shape(DType::kFloat32, 256, 256, 64).tile_keys, 32);
   // Few rows: the warps share them.
-  EXPECT_FALSE(shape(DType::kFloat16, 64, 64, 18).by_keys);
-  EXPECT_TRUE(shape(DType::kFloat16, 64, 64, 16).by_keys);
-  EXPECT_FALSE(shape(DType::kFloat16, 256, 64, 16).by_keys);
-  EXPECT_FALSE(shape(DType::kFloat32, 64, 64, 16).by_keys);
+  using enum cuda::TileKernel;
+  EXPECT_EQ(shape(DType::kFloat16, 64, 64, 18).kernel, kByRows);
+  EXPECT_EQ(shape(DType::kFloat16, 64, 64, 16).kernel, kByKeys);
+  EXPECT_EQ(shape(DType::kFloat16, 256, 64, 16).kernel, kByRows);
+  EXPECT_EQ(shape(DType::kFloat32, 64, 64, 16).kernel, kByRows);
 }
 
 TEST(DevicePlan, SharedMemoryFitsTheSmallestDevice) {

@@ -163,7 +163,7 @@ TEST(SplitPlan, EverySplitOfEveryEntryHasOneBlockAndOnePlace) {
   std::vector<int> visits(static_cast<size_t>(2 * parts), 0);
   int64_t last_row_block = 1;
   for (int64_t index = 0; index < 2 * parts; ++index) {
-    const cuda::BlockPlace place = cuda::PlaceOfBlock(p, index);
+    const cuda::BlockPlace place = cuda::PlaceOfBlock(p, index, p.row_blocks);
     const cuda::UnitSplits splits = cuda::SplitsOf(p, place.unit);
     ASSERT_LT(place.split, splits.count);
     EXPECT_LE(place.row_block, last_row_block);
