@@ -42,7 +42,8 @@ int main() {
   const std::vector<float> v_data = Random(kKvHeads * kLen * kDim, 3);
   std::vector<float> output_data(q_data.size());
 
-  // Views: a pointer, four extents, four strides. Any strides will do.
+  // Views: a pointer, four extents, four strides. Any strides will do, if the last
+  // dimension is contiguous.
   const auto q = heed::Contiguous(q_data.data(), 1, kHeads, kLen, kDim);
   const auto k = heed::Contiguous(k_data.data(), 1, kKvHeads, kLen, kDim);
   const auto v = heed::Contiguous(v_data.data(), 1, kKvHeads, kLen, kDim);

@@ -1,5 +1,5 @@
-// Token by token with a cache, as a language model generates. The last rows equal attention over
-// the whole sequence at once.
+// Token by token with a cache, as a language model generates. Every row equals that of attention
+// over the whole sequence at once.
 #include <heed/heed.h>
 
 #include <algorithm>

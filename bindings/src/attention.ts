@@ -36,7 +36,9 @@ export type RelativeRows = "clip" | "span" | "log_span";
 
 /**
  * n is the number of keys that a query sees.
- * "softmax" exp(s) / sum exp(s); "kernel_sum" K(u) / sum K(u) with u = |(q - k) / width|; "softmax1"
+ * "softmax" exp(s) / sum exp(s); "kernel_sum" K(u) / sum K(u) with u = |(q - k) / width|, which needs
+ * `score: "squared_distance"` and refuses scale, softcap, scoreMod, sinks, bias, alibiSlopes,
+ * distanceBias, bucketBias and logGates; "softmax1"
  * exp(s) / (1 + sum exp(s)); "sigmoid" sigmoid(s + sigmoidBias); "relu" max(0, s) / n^lengthPower;
  * "relu_squared" max(0, s)^2 / n^lengthPower; "average" 1 / n, whatever q and k hold; "hard" the first
  * of the largest scores alone; "top_k" softmax over the topK largest; "sparsemax" max(0, s - tau) and
@@ -68,7 +70,10 @@ export interface Dropout {
 
 export type Kernel = "gaussian" | "boxcar" | "triangular" | "epanechnikov" | "constant";
 
-/** Options of `heed.attention`; every one may be left out and any combination works together. */
+/**
+ * Options of `heed.attention`. Every one may be left out; any combination works together, but for what
+ * comments refuse.
+ */
 export interface AttentionOptions extends PatternOptions {
   /** Factor on the score; absent means 1 / sqrt(head_dim) for "dot", else 1. 0 and negative are legal. */
   readonly scale?: number | undefined;

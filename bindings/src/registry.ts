@@ -53,7 +53,7 @@ export interface Mechanism {
 export interface Parameter {
   /** As `heed.run()` takes it: "queryOffset". */
   readonly name: string;
-  /** "bool", "number", "count", "seed", "word", "choice" (a word that must be given), "offset", "integers" or "numbers". */
+  /** "bool", "number", "count", "seed", "word", "choice" (a word that must be given), "offset", "integers", "numbers" or "expression". */
   readonly type: string;
   /** As text; empty when absent means off or derived. */
   readonly default: string;

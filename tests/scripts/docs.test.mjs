@@ -33,7 +33,7 @@ const isKnown = [
   [/^scripts\/gpu-check (\w+)$/, ([, name]) => read("scripts/gpu-check").includes(name)],
 ];
 const { scripts } = JSON.parse(read("package.json"));
-const cmake = `${read("CMakeLists.txt")} CMAKE_BUILD_TYPE`;
+const cmake = `${read("CMakeLists.txt")} CMAKE_BUILD_TYPE CMAKE_PREFIX_PATH`;
 const definitions = (text) => [...text.matchAll(/-D(\w+)=/g)].map(([, name]) => name);
 
 function knowsFlags(name, text = "") {

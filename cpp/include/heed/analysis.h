@@ -85,7 +85,9 @@ struct HeadSimilarityOutputs {
   TensorView<float> jensen_shannon{};
 };
 
-// Compares the maps of all pairs of heads. Arguments and errors as Analyze().
+// Compares the maps of all pairs of heads. Arguments, errors and threads as Analyze().
+//
+// Accuracy 4 * kAnalysisMaxError, of Frobenius norms times q_len.
 // Cost     num_heads^2 / 2 * q_len * kv_len multiply-adds (and logarithms, for jensen_shannon)
 //          beside the weights; allocates a panel of rows of all maps, the larger of 4 MiB and
 //          32 * batch * num_heads * kv_len bytes.
@@ -110,8 +112,10 @@ struct AttentionLayer {
 // is empty or has a sink.
 //
 // Errors   as Analyze(); residual must lie in [0, 1].
+// Accuracy kAnalysisMaxError for each layer, for rows of `start` that sum to 1.
 // Cost     per layer and 16 rows, the scores twice and 32 * num_heads * len^2 FLOPs. Allocates at
 //          most 128 * len * (32 + batch * num_kv_heads) bytes and two copies of the rows.
+// Threads  as Analyze().
 // Source   Abnar & Zuidema 2020, arXiv:2005.00928, section 3.
 void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView<const float> start,
              TensorView<float> output, ThreadPool* pool = nullptr);
@@ -122,8 +126,14 @@ void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView
 //
 // Shapes   maps [batch, layers, len, len], non-negative (the paper's: residual I + (1 - residual) *
 //          mean_h A_h); sources [num] in [0, len); output [batch, 1, num, len].
+// Errors   Error(kShape | kRange | kOption | kMemory), before anything is written: kRange for a
+//          capacity that is negative or not finite, for a source that is no token, and for layers *
+//          len^2 above kMaxFlowEdges.
+// Accuracy flows are float64, and rounded to float32 once.
 // Cost     one maximum-flow problem for each pair of a source and a token, with layers * len^2
-//          edges: for small inputs. layers * len^2 is at most kMaxFlowEdges.
+//          edges: for small inputs. Allocates 16 * layers * len^2 bytes per thread for the edges,
+//          and four numbers for each token of each layer.
+// Threads  `pool` or the default pool, a task for each pair. Same bits for any number of threads.
 // Source   Abnar & Zuidema 2020, arXiv:2005.00928, section 3; blocking flows: Dinic 1970.
 inline constexpr int64_t kMaxFlowEdges = int64_t{1} << 20;
 void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> sources,
@@ -133,8 +143,10 @@ void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> source
 // power of the matrix.
 //
 // Shapes   x and output [batch, num_heads, len, dim]; q_len == kv_len. hops >= 0; 0 copies x.
+// Errors   as Attention(), and for hops, x and output, which may not overlap.
 // Accuracy hops * kAttentionMaxError, relative to max |x|.
 // Cost     hops * Attention(). Allocates a copy of x, and of k for grouped queries.
+// Threads  as Attention().
 void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
               int64_t hops, TensorView<const float> x, TensorView<float> output,
               ThreadPool* pool = nullptr);
@@ -153,12 +165,12 @@ struct ErasureOutputs {
 //   o_without_j = (o - p_j v_j) / (1 - p_j), zeros when j was the only key.
 //
 // Nothing is computed again; only for a key with more than half of the weight, where the quotient
-// would cancel, the other keys are summed.
-// Normalisers whose weights are shares of a sum only: softmax, softmax1, kernel sums, average.
+// would cancel, the other keys are summed. Only for normalisers whose weights are shares of a sum:
+// softmax, softmax1, kernel sums, average.
+//
 // Errors   as Attention(). Accuracy: 4 * kAttentionMaxError * max |v| * sqrt(head_dim_v).
 // Cost     attention of those queries, and 3 * head_dim_v FLOPs for each pair. Allocates O(q_len),
-// and a copy of v
-//          unless it is float32.
+//          and a copy of v unless it is float32.
 void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& outputs, ThreadPool* pool = nullptr);
@@ -209,11 +221,15 @@ void Attribution(const StoredTensor& q, const StoredTensor& k, const StoredTenso
 //
 // Shapes   output [batch, num_heads, q_len, head_dim_v]; w_o [1, 1, embed_dim, num_heads *
 //          head_dim_v] (PyTorch's out_proj.weight), or absent: the identity. Returns [num_heads].
+// Errors   Error(kShape | kOption): a tensor whose last dimension is not contiguous, or a w_o that
+//          does not fit.
+// Accuracy computed in float64, rounded once.
 // Cost     O(batch * num_heads * q_len * head_dim_v * (embed_dim or 1)), on one thread.
 std::vector<float> HeadImportance(TensorView<const float> output, TensorView<const float> w_o);
 
 // The num_kept most important heads (ties to the lower index): [num_heads] of 1 and 0. Seen as
 // [1, num_heads, 1, 1] it is a `keep` of AttentionOptions: the others give zeros and cost nothing.
+// Throws Error(kRange) for num_kept outside [0, num_heads] and for numbers that are not finite.
 std::vector<uint8_t> PruneHeads(std::span<const float> importance, int64_t num_kept);
 
 // The same for views of floats.

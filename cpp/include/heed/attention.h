@@ -95,8 +95,11 @@ enum class RelativeRows {
 // others see one tile at a time. Those marked (lse) have a softmax denominator: they return lse and
 // take sinks; the others refuse both.
 enum class Normalize {
-  kSoftmax,        // exp(s) / sum exp(s), with optional sinks (lse)
-  kKernelSum,      // K(u) / sum K(u), u = |(q - k) / width|; needs Score::kSquaredDistance
+  kSoftmax,  // exp(s) / sum exp(s), with optional sinks (lse)
+  // K(u) / sum K(u), u = |(q - k) / width|. Needs Score::kSquaredDistance. Refuses scale, softcap,
+  // score_mod, sinks, bias, alibi_slopes, distance_bias, bucket_bias and log_gates; lse with
+  // kernels other than the gaussian.
+  kKernelSum,
   kSoftmax1,       // exp(s) / (1 + sum exp(s)): a sink of 0 for every head (lse, no other sinks)
   kSigmoid,        // sigmoid(s + sigmoid_bias), each key by itself
   kRelu,           // max(0, s) / n^length_power
@@ -144,7 +147,7 @@ enum class ScoreStage {
 };
 
 // Options of exact attention. Every field has a default; any combination works together except
-// those that the field comments refuse.
+// those that the comments of fields and of their types refuse.
 // Order: score (with scale and relative terms), softcap, biases of all kinds, keep rules,
 // normalize, prob_mod, dropout.
 struct AttentionOptions {
@@ -202,8 +205,9 @@ struct AttentionOptions {
   int64_t relative_max_distance = 512;
 
   // Factor on the score. Absent = the score's default, divided by sqrt(1 + terms) for kSpan and
-  // kLogSpan, where `terms` counts relative_keys and relative_queries (DeBERTa). 0 and negative are
-  // legal, what becomes inf or 0 as float32 is not. Refused with Normalize::kKernelSum (use width).
+  // kLogSpan, where `terms` counts relative_keys and relative_queries (DeBERTa). 0 and negative
+  // values are legal; a value that overflows float32, or is not 0 but rounds to 0, is refused. So
+  // is any scale with Normalize::kKernelSum (use width).
   std::optional<double> scale;
 
   // cap * tanh(s / cap), after scale, before bias and keep. > 0 and finite; absent = off.
@@ -320,10 +324,9 @@ struct AttentionOutputs {
   // What the loop carries from tile to tile, for those who want to watch it: all three or none,
   // each [batch, num_heads, q_len, num_tiles], num_tiles = ceil(kv_len / kAttentionTileKeys), or
   // [batch, num_heads, 1, num_tiles] for `tiles_of_query` alone. After each tile: the largest score
-  // so far
-  // (-inf before the first visible key), the sum of exp(s - running_max) so far, and the factor
-  // that the row's sum and output were multiplied by when the tile raised the maximum (else 1).
-  // Sinks join when the row is closed. Only for Normalize::kSoftmax and kSoftmax1, without
+  // so far (-inf before the first visible key), the sum of exp(s - running_max) so far, and the
+  // factor that the row's sum and output were multiplied by when the tile raised the maximum (else
+  // 1). Sinks join when the row is closed. Only for Normalize::kSoftmax and kSoftmax1, without
   // prob_mod.
   TensorView<float> running_max{};
   TensorView<float> running_sum{};

@@ -1,4 +1,4 @@
-// What queries see that are decoded over a cache which does not keep, or does not read, all of the
+// What a query sees when it is decoded over a cache that does not keep, or does not read, the whole
 // past. Here the policies run over whole sequences; KvCache (heed/cache.h) does the same token by
 // token.
 #ifndef HEED_CACHE_POLICY_H_
@@ -75,15 +75,13 @@ struct HeavyHitterOptions {
 // Shapes   as Attention(); q_len equals kv_len: tokens come one after the other. All extents are at
 //          least 1.
 // Outputs  output, lse and weights [batch, num_heads, q_len, kv_len], 0 for what was forgotten.
-// With
-//          recent_tokens + heavy_tokens of at least kv_len it is causal attention. The weights of a
-//          KV head are those of its query heads together; of equal sums the later token is
+//          With recent_tokens + heavy_tokens of at least kv_len it is causal attention. The weights
+//          of a KV head are those of its query heads together; of equal sums the later token is
 //          forgotten. Sums are float64, of float32 weights: near ties may fall differently on
 //          another machine.
 // Empty row, errors, accuracy  as Attention(), for the same choices.
 // Cost     of Attention() over recent_tokens + heavy_tokens keys a query, scores twice; one query
-// at
-//          a time.
+//          at a time.
 // Source   Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
 //          Language Models, arXiv:2306.14048, section 4.
 void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,

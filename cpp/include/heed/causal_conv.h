@@ -30,8 +30,7 @@ enum class ConvActivation {
 //                         ^^^^^            output 2 = w0 x0 + w1 x1 + w2 x2
 //                         final_state
 struct CausalConvOptions {
-  // Added to every output: one value per filter, in the order of weight. Empty =
-  // zeros.
+  // Added to every output: one value per filter, in the order of weight. Empty = zeros.
   std::span<const float> bias;
 
   ConvActivation activation = ConvActivation::kNone;

@@ -1,6 +1,6 @@
 // Mechanisms that compose exact attention: differential, talking heads, Hopfield retrieval, gated,
 // pooling with learned queries, external memory, synthesizers. Every option of AttentionOptions
-// passes through where nothing else is said.
+// passes through unless something else is said.
 #ifndef HEED_COMPOSE_H_
 #define HEED_COMPOSE_H_
 
@@ -58,6 +58,7 @@ float DifferentialLambda(std::span<const float> q1, std::span<const float> k1,
 
 struct TalkingHeadsOptions {
   // Options that are per head (bias, keep, ALiBi, sinks) speak of the heads after the first mixing.
+  // Normalize::kSoftmax only, without prob_mod and dropout.
   AttentionOptions attention;
   // [num_heads, num_heads], contiguous, finite: from head (row) to head (column). Empty = identity.
   std::span<const float> mix_scores;   // before the normaliser: s'[h] = sum_g mix[g, h] s[g]
@@ -72,9 +73,10 @@ struct TalkingHeadsOptions {
 //          mix_weights, which multiply v; scores are refused.
 // Empty row  A head without a key gives weights of 0 to the mixing; a row without a key in any head
 //          has output 0. A key that no head keeps cannot matter.
-// Errors   as Attention(), and for the matrices.
-// Accuracy kAttentionMaxError times the largest column sum of |mix_weights|, for mixed scores of
-//          size 16, in proportion beyond.
+// Errors   as Attention(), and for the matrices; kUnsupported for another normaliser than softmax,
+//          for prob_mod and for dropout.
+// Accuracy 2 kAttentionMaxError times the largest column sums of |mix_scores| and of |mix_weights|,
+//          each at least 1.
 // Cost     as Attention() and 4 num_heads^2 q_len kv_len FLOPs. Allocates num_heads rows of kv_len
 //          for up to 8 queries per thread, and packed K and V of at least one batch entry.
 // Threads  as Attention().
@@ -116,7 +118,7 @@ void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
 // Outputs  lse, weights and scores are those of the attention, before the gate.
 // Empty row  output 0, whatever its gate is.
 // Errors   as Attention(), and for the gate.
-// Accuracy kAttentionMaxError: a gate is at most 1.
+// Accuracy 1.5 kAttentionMaxError: a gate is at most 1, and has an error of its own.
 // Cost     one call of Attention() and one sigmoid per gate value; allocates one lse.
 // Threads  as Attention().
 // Source   Qiu et al. 2025, Gated Attention for Large Language Models, arXiv:2505.06708, section 2.
@@ -152,9 +154,12 @@ struct ExternalOptions {
 //          memory_v [1, num_heads or 1, num_units, head_dim_v]: the same for every batch entry.
 // Outputs  `weights` [batch, num_heads, q_len, num_units]; lse and scores are refused.
 // Empty row  (beyond the length) output 0, weights 0.
+// Errors   as Attention(), and for the options above; kShape for a memory whose batch is not 1.
 // Accuracy 3 kAttentionMaxError: two normalisers see the scores.
-// Cost     two calls of Attention() with num_units queries and with num_units keys: linear in
-//          q_len. Allocates num_units floats per head.
+// Cost     two calls of Attention(), one with num_units queries and one with num_units keys: linear
+//          in q_len. Allocates num_units floats per batch entry and head, 4 bytes a token where
+//          lengths are given, and what Attention() does.
+// Threads  as Attention().
 // Source   Guo et al. 2021, Beyond Self-attention: External Attention using Two Linear Layers,
 //          arXiv:2105.02358, equations 5 to 9.
 void ExternalAttention(TensorView<const float> q, TensorView<const float> memory_k,
@@ -169,7 +174,12 @@ void ExternalAttention(TensorView<const float> q, TensorView<const float> memory
 //          at least kv_len] (or absent), the paper's W_2 and b_2;
 //          v [batch, num_heads or 1, kv_len, head_dim_v].
 // Options  as Attention(); the scale defaults to 1.
-// Cost     as Attention(), and copies of hidden and weight.
+// Empty row  as Attention().
+// Errors   as Attention(), and for weight and bias: kShape where they do not reach to kv_len.
+// Accuracy kAttentionMaxError, for scores of size S as Attention().
+// Cost     as Attention() with hidden_dim + 1 dimensions; allocates copies of hidden and of weight,
+//          each with one more column, for every head.
+// Threads  as Attention().
 // Source   Tay et al. 2020, Synthesizer, arXiv:2005.00743, section 3.1.
 void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> weight,
                       TensorView<const float> bias, TensorView<const float> v,
@@ -181,6 +191,12 @@ void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> we
 // Shapes   scores [1, num_heads, at least q_len, at least kv_len]: the upper left corner counts; v
 //          [batch, num_heads or 1, kv_len, head_dim_v]; q_len is that of the output.
 // Options  as Attention(), but scale, softcap and bias are refused: the scores are parameters.
+// Empty row  as Attention(); a score of -inf hides its key.
+// Errors   as Attention(), and for scores: kShape where they do not reach to q_len and kv_len.
+// Accuracy kAttentionMaxError, for scores of size S as Attention().
+// Cost     as Attention() without products of queries and keys: 2 * num_heads * q_len * kv_len *
+//          head_dim_v FLOPs per batch entry. The scores are read where they lie.
+// Threads  as Attention().
 // Source   Tay et al. 2020, Synthesizer, arXiv:2005.00743, section 3.2.
 void RandomSynthesizer(TensorView<const float> scores, TensorView<const float> v,
                        const AttentionOptions& options, const AttentionOutputs& outputs,

@@ -233,12 +233,22 @@ struct BackwardPlan {
 BackwardPlan PlanBackward(const Request& request);
 
 // Runs forward: `results` holds one tensor for each entry of the plan's.
+//
+// Errors   as PlanBackward(), and Error(kOption | kShape | kDType) for a result that is missing or
+//          is not as the plan says, before anything is written; kMemory.
+// Accuracy, cost, threads  as Run() of the same request (heed/registry.h).
 void RunForward(const Request& request, std::span<const NamedTensor> results,
                 ThreadPool* pool = nullptr);
 
 // Runs backward on the same request. `results` is what RunForward() wrote, `d_results` what arrives
 // at them, by the same names: "output", and "lse" or not; `gradients` holds those entries of the
-// plan's that are wanted. Vectors and tables are contiguous. Throws Error.
+// plan's that are wanted. Vectors and tables are contiguous.
+//
+// Errors   as RunForward(), for results, d_results and gradients.
+// Accuracy the constant of the row's family, above.
+// Cost     of AttentionBackward() or RecurrentBackward() in their families; of other rows, whose
+//          forward is run again, docs/gradients.md says what they take and keep.
+// Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads.
 void RunBackward(const Request& request, std::span<const NamedTensor> results,
                  std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
                  ThreadPool* pool = nullptr);

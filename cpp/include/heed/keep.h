@@ -91,8 +91,8 @@ struct Strided {
 //                              . x . x x
 // Source: Child et al. 2019, arXiv:1904.10509, section 4.3 (l and c).
 struct Fixed {
-  int64_t stride = 128;
-  int64_t summary = 8;  // 1 to stride
+  int64_t stride = 128;  // >= 1
+  int64_t summary = 8;   // 1 to stride: a stride below 8 needs a summary of its own
 };
 
 // Tokens of a grid, row by row, that differ along one axis only: the one given, or any.
@@ -118,7 +118,7 @@ struct Axial {
 // Source: Liu et al. 2021, arXiv:2103.14030, section 3.2 and its published code.
 struct SwinWindow {
   std::vector<int64_t> grid;         // height, width
-  std::vector<int64_t> window_size;  // one for both, or two; each divides its extent
+  std::vector<int64_t> window_size;  // one for both, or two; each divides its extent; no default
   std::vector<int64_t> shift;        // empty = 0, one, or two; 0 <= shift < window_size
 };
 
@@ -132,9 +132,10 @@ struct SwinWindow {
 //                             . . x x x
 // Source: Hassani et al. 2023, arXiv:2204.07143, section 3; Hassani & Shi 2022, arXiv:2209.15001.
 struct Neighborhood {
-  std::vector<int64_t> grid;         // 1 to 3 extents
-  std::vector<int64_t> window_size;  // one for all axes, or one each; times dilation <= extent
-  std::vector<int64_t> dilation;     // empty = 1, one, or one each
+  std::vector<int64_t> grid;  // 1 to 3 extents
+  // One for all axes, or one each; times dilation <= extent. No default.
+  std::vector<int64_t> window_size;
+  std::vector<int64_t> dilation;  // empty = 1, one, or one each
 };
 
 // A list of visible blocks of q_block queries and kv_block keys, counted from query 0 and key 0;

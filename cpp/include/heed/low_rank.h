@@ -68,9 +68,8 @@ struct EfficientOptions {
 // Errors   as Attention().
 // Accuracy kLowRankMaxError, whatever the size of q and k.
 // Cost     2 head_dim head_dim_v (num_heads q_len + num_kv_heads kv_len) FLOPs, beside
-// exponentials.
-//          Allocates the matrix and blocks of q and k, 1024 and 4096 tokens long; copies of both
-//          and [q_len, kv_len] only for weights.
+//          exponentials. Allocates the matrix and blocks of q and k, 1024 and 4096 tokens long;
+//          copies of both and [q_len, kv_len] only for weights.
 // Threads  as Attention().
 // Source   Shen et al. 2018, Efficient Attention, arXiv:1812.01243, section 3.2.
 void EfficientAttention(TensorView<const float> q, TensorView<const float> k,

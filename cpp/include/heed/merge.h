@@ -30,10 +30,12 @@ struct PartialAttention {
 // Outputs  of the shapes of the states; lse may be absent. Each may be the same view as that of one
 //          state (merging in place).
 // Errors   Error(kShape | kOption), before anything is written.
+// Accuracy that of the states, and one rounding to float32: parts of an Attention() that are merged
+//          stay within kAttentionMaxError of the reference for all keys.
 // Cost     one pass over the states; allocates nothing of their size.
 // Threads  `pool` or the default pool; same bits for any number of threads.
 // Source   Milakov & Gimelshein 2018, arXiv:1805.02867, section 3.1; Dao et al. 2023,
-// "Flash-Decoding".
+//          "Flash-Decoding".
 void Merge(std::span<const PartialAttention> states, TensorView<float> output,
            TensorView<float> lse, ThreadPool* pool = nullptr);
 

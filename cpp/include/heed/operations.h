@@ -12,10 +12,10 @@
 
 namespace heed {
 
-// A request whose id names an operation instead of a mechanism. The first six also take every
-// input and parameter of the mechanism `attention` that does not ask for results; its v may have
-// head_dim_v 0 except for erasure. A number a row is of rank 3, [batch, num_heads, q_len]; so are
-// rows of a rollout or flow, [batch, rows, len].
+// A request whose id names an operation instead of a mechanism. The first seven also take every
+// input and parameter of the mechanism `attention` that does not ask for results; only erasure and
+// attribution look at v, whose head_dim_v may be 0 elsewhere. A number a row is of rank 3, [batch,
+// num_heads, q_len]; so are rows of a rollout or flow, [batch, rows, len].
 //
 //   id               inputs        parameters -> results (each as asked for)
 //   analyze          lse?          entropy max expected_distance column_sums return_lse (bool),
@@ -26,6 +26,8 @@ namespace heed {
 //   rollout_layer    rows          residual -> rows
 //   multi_hop        x             hops -> output
 //   erasure                        q_begin q_end change without (bool) -> change without
+//   attribution      d_out         q_begin q_end k_begin k_end, positive column_sums pairs (bool)
+//                                  -> column_sums pairs
 //   attention_flow   maps          sources (numbers) -> flow
 //   head_importance  output w_o?   -> importance
 //   prune_heads      importance    num_kept -> keep (uint8)

@@ -105,7 +105,8 @@ struct RecurrentOptions {
   std::optional<double> scale;
 
   // Token i reads what tokens up to i wrote. Not causal: every query reads what all keys wrote, and
-  // q_len may differ from kv_len.
+  // q_len may differ from kv_len. By id (heed/registry.h) `linear`, `performer`, `cosformer` and
+  // `based` are causal only where the parameter `causal` asks for it; the others always are.
   bool causal = true;
 
   // Logarithm of what the state is multiplied by before a token writes, <= 0; -inf forgets all.
@@ -200,14 +201,12 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
 // One token: replaces `state` by the state after it, and reads that.
 //
 // Shapes   as RecurrentAttention() with q_len = kv_len = 1; up to 4096 features. `state` is shaped
-// as
-//          initial_state, any strides with a contiguous last dimension.
+//          as initial_state, any strides with a contiguous last dimension.
 // Options  initial_state and key_lengths are not used and must be empty; chunk_len has no effect.
 // Errors   Error(kShape | kRange | kOption | kUnsupported) before anything is written.
 // Accuracy kRecurrentMaxError.
 // Cost     head_dim * head_dim_v multiply-adds to write, as many to erase, and as many for each
-// query
-//          head that reads. Allocates nothing; runs on the calling thread.
+//          query head that reads. Allocates nothing; runs on the calling thread.
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output);

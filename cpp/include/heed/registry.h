@@ -1,4 +1,5 @@
 // The registry: every mechanism of heed, as listed in mechanisms.inc, and how to call one by id.
+// The rows themselves are in mechanisms/<family>.inc.
 #ifndef HEED_REGISTRY_H_
 #define HEED_REGISTRY_H_
 
@@ -11,8 +12,8 @@
 
 namespace heed {
 
-// A row of mechanisms.inc. Lists are words separated by one space; an input that ends in '?' may be
-// left out. Every word of `params` is a row of params.inc.
+// A row of the list (mechanisms.inc includes one file a family). Lists are words separated by one
+// space; an input that ends in '?' may be left out. Every word of `params` is a row of params.inc.
 struct Mechanism {
   std::string_view id;      // snake_case; file stem everywhere
   std::string_view family;  // "exact", "selective", "low_rank", "recurrent", "layer",
@@ -33,8 +34,9 @@ struct Mechanism {
 // A row of params.inc: everything a page, a command line or a check needs to know of a parameter.
 struct Parameter {
   std::string_view name;  // snake_case
-  std::string_view type;  // "bool", "number", "count", "word", "offset", "numbers" (one or a list),
-                          // "seed", "expression" (text, heed/expression.h)
+  // "bool", "number", "count", "word", "choice" (a word that must be given), "offset", "numbers"
+  // and "integers" (one or a list), "seed", "expression" (text, heed/expression.h)
+  std::string_view type;
   std::string_view default_value;  // as text; empty = absent
   std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
   std::string_view symbol;         // the letter in the formula
@@ -59,11 +61,14 @@ std::span<const Parameter> Parameters();
 const Mechanism* FindMechanism(std::string_view id);
 
 // Validates the request and returns what it produces, "output" first. Names: output, lse, weights,
-// scores, state. All are float32. Throws Error.
+// scores, state, running_max, running_sum, rescale, residual, projection. "output" has the element
+// type of q (of v in a row without q), and is float32 in rows that have neither. All other results
+// are float32. Throws Error.
 std::vector<OutputSpec> PlanOutputs(const Request& request);
 
-// Validates the request and runs it. `outputs` holds one float32 tensor for each entry of
-// PlanOutputs(request), by name, any strides with a contiguous last dimension. Throws Error.
+// Validates the request and runs it. `outputs` holds one tensor for each entry of
+// PlanOutputs(request), by name, of its element type, any strides with a contiguous last dimension.
+// Throws Error.
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool = nullptr);
 
 // Explain() of heed/attention.h for a request of the exact family: which keys each query sees.

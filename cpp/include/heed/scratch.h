@@ -9,13 +9,13 @@ namespace heed {
 // Bytes of scratch memory that heed keeps when nobody says otherwise: 64 MiB.
 inline constexpr int64_t kDefaultKeptScratch = int64_t{64} << 20;
 
-// How many bytes of scratch memory the process may keep when calls are over, for calls to come;
-// what is too much is given back at once, the oldest first. Memory that the system has just handed
-// out is cleared page by page when it is first touched, which takes longer than much of what small
-// layers compute. 0 keeps none: for programs that call heed rarely.
+// How many bytes of scratch memory the process may keep between calls; what exceeds it is given
+// back at once, the oldest first. The system clears fresh memory page by page at first touch, which
+// takes longer than much of what small layers compute. 0 keeps none: for programs that call heed
+// rarely.
 //
-// What calls need does not depend on it (EstimateCost()), nor do results. Any thread may call it at
-// any time. WebAssembly keeps none: what an instance has once taken stays with it anyway.
+// Neither what calls need (EstimateCost()) nor results depend on it. Any thread may call it at any
+// time. WebAssembly keeps none: an instance never gives memory back anyway.
 //
 // Errors  Error(kRange) for bytes < 0.
 void SetKeptScratch(int64_t bytes);

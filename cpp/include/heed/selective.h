@@ -80,19 +80,16 @@ struct ReformerOptions {
 // Shapes   q [batch, num_heads, len, head_dim], v [batch, num_kv_heads, len, head_dim_v]; num_heads
 //          is a multiple of num_kv_heads. Any length: nothing is padded.
 // Outputs  output, lse and weights of the softmax over what is seen; scores are refused. The share
-// of
-//          the full softmax that hashing caught is exp(lse - lse of exact attention).
+//          of the full softmax that hashing caught is exp(lse - lse of exact attention).
 // Empty row  beyond the length: output 0, weights 0, lse -inf.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
 // Accuracy 2 kAttentionMaxError: rounds are merged.
 // Cost     a round: 2 * len * head_dim * num_buckets / 2 FLOPs per head to hash, and at most 2 *
-// len *
-//          2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q, three
-//          like the output, and 20 bytes for each token, head and round; never O(len^2) unless
-//          weights are asked for.
+//          len * 2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q,
+//          three like the output, and 20 bytes for each token, head and round; never O(len^2)
+//          unless weights are asked for.
 // Threads  `pool` or the default pool. Same inputs give the same bits for any number of threads,
-// and
-//          the same buckets on every machine.
+//          and the same buckets on every machine.
 // Source   Kitaev et al. 2020, Reformer: The Efficient Transformer, arXiv:2001.04451, section 2.
 void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
                        const ReformerOptions& options, const AttentionOutputs& outputs,
@@ -121,25 +118,21 @@ struct NativeSparseOptions {
 
 // Native sparse attention: causal, three views of the same keys, summed with gates.
 //   compressed  attention to sums of compress_block keys and values, as far as they lie wholly at
-//   or
-//               before the query
+//               or before the query
 //   selected    attention to the best blocks of keys; the score of a block is the weight that the
 //               compressed branch gives to its tokens, summed over the heads that share the KV head
 //   window      attention to the last window_len keys
 //   o[i] = gates[i][0] compressed + gates[i][1] selected + gates[i][2] window
 //
 // Shapes   as Attention(); branch_gates [batch, num_heads, q_len, 3], factors as they are (the
-// paper
-//          has sigmoids). A gate of exactly 0 leaves its branch out, whatever that holds.
+//          paper has sigmoids). A gate of exactly 0 leaves its branch out, whatever that holds.
 // Empty row  a branch without keys counts 0.
 // Errors   as Attention(), and for the options above.
 // Accuracy kAttentionMaxError times the sum of the absolute gates.
 // Choices  weights of the compressed branch are computed in double from products rounded to
-// float32,
-//          and rounded to float32 before they are summed.
+//          float32, and rounded to float32 before they are summed.
 // Cost     2 * q_len * kv_len / compress_stride * head_dim FLOPs per head to choose, and three
-// calls
-//          of Attention(). Allocates two tensors like the output, compressed keys and values,
+//          calls of Attention(). Allocates two tensors like the output, compressed keys and values,
 //          4 bytes for each chosen block, and what Attention() does.
 // Threads  as Attention().
 // Source   Yuan et al. 2025, Native Sparse Attention, arXiv:2502.11089, section 3.
@@ -193,8 +186,8 @@ struct RoutingOptions {
   // Keys at or beyond the length are never read. Empty = kv_len, else [batch] values.
   std::span<const int32_t> key_lengths;
   int64_t num_clusters = 16;  // 1 to 2^20
-  int64_t cluster_tokens =
-      0;              // queries and keys of a cluster; 0 = kv_len / num_clusters, rounded up
+  // Queries and keys of a cluster; 0 = kv_len / num_clusters, rounded up.
+  int64_t cluster_tokens = 0;
   uint64_t seed = 0;  // of the centroids
   // [1, num_heads, num_clusters, head_dim]; absent = normal numbers by the seed, in this order, as
   // ReformerOptions::rotations.
@@ -215,10 +208,9 @@ struct RoutingOptions {
 // Errors   as Attention(), and for the options above.
 // Accuracy 2 kAttentionMaxError.
 // Cost     2 * (q_len + kv_len) * num_clusters * head_dim FLOPs per head to choose, and
-// num_clusters
-//          times attention of cluster_tokens queries and keys. Allocates tensors of all clusters,
-//          num_heads * num_clusters * cluster_tokens * (2 head_dim + 2 head_dim_v) floats, and the
-//          longer side once per thread.
+//          num_clusters times attention of cluster_tokens queries and keys. Allocates tensors of
+//          all clusters, num_heads * num_clusters * cluster_tokens * (2 head_dim + 2 head_dim_v)
+//          floats, and the longer side once per thread.
 // Threads  as Attention().
 // Source   Roy et al. 2020, Efficient Content-Based Sparse Attention with Routing Transformers,
 //          arXiv:2003.05997, section 4.1.

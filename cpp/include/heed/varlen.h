@@ -30,8 +30,7 @@ namespace heed {
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
 // Accuracy kAttentionMaxError, against heed/reference.h on each sequence alone.
 // Cost     the sum over sequences of q_len * kv_len, in tiles: tiles that no query sees are
-// skipped,
-//          so that short sequences share tiles. Allocates O(total_q) beyond Attention().
+//          skipped, so that short sequences share tiles. Allocates O(total_q) beyond Attention().
 // Threads  all sequences run at once; same bits for any number of threads.
 void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                      std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,

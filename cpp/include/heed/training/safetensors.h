@@ -57,8 +57,8 @@ class SafetensorsFile {
 // Throws Error(kDType) for other types, Error(kShape) unless `to` has as many elements.
 void ReadFloats(const SafetensorsEntry& entry, std::span<float> to);
 
-// How SaveSafetensors() stores elements: float32, float16 or bfloat16, rounded once.
-// Writes all parameters in their order, data aligned to 8 bytes. Throws Error(kDType | kMemory).
+// Writes all parameters in their order, data aligned to 8 bytes. `dtype` is how elements are
+// stored: float32, float16 or bfloat16, rounded once. Throws Error(kDType | kMemory).
 std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
                                      const std::map<std::string, std::string>& metadata = {},
                                      DType dtype = DType::kFloat32);
