@@ -16,6 +16,15 @@ if(NOT TARGET GTest::gmock)
   message(FATAL_ERROR "GoogleTest is here without GoogleMock (Debian: libgmock-dev)")
 endif()
 
+# Compiles headers once for a program whose files nearly all include them. ccache keeps what is compiled with them if
+# CCACHE_SLOPPINESS has pch_defines and time_macros, and g++ says of what it preprocessed that they were there.
+function(heed_precompile program)
+  target_precompile_headers(${program} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${program} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
+  endif()
+endfunction()
+
 # The tests of a GoogleTest program, as that many processes which have every n-th test each (those of
 # heed_tests on all SIMD targets: tests/cpp/main.cc). Starting thousands of them, one for every test,
 # takes longer than most tests do. What ran stands in test_reports/.

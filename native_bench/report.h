@@ -33,14 +33,14 @@ struct Row {
   Case shape;
   std::string peer;
   Status status = Status::kRefused;
-  std::string reason;      // of kWrong and kRefused
-  Verdict verdict;         // the worse of the small problem and the timed one, rows of both
-  Summary seconds;         // per call; on a GPU with warm caches, calls back to back
-  Summary cold_seconds;    // on a GPU, single calls after its L2 was overwritten
+  std::string reason;          // of kWrong and kRefused
+  Verdict verdict;             // the worse of the small problem and the timed one, rows of both
+  Summary seconds;             // per call; on a GPU with warm caches, calls back to back
+  Summary cold_seconds;        // on a GPU, single calls after its L2 was overwritten
   double sending_seconds = 0;  // on a GPU, what the host takes to send a call; 0 = not measured
-  double peak_gflops = 0;  // FMA peak of the machine with this row's threads; 0 = not measured
-  GpuSensors load;         // of the GPU while it ran this row again and again
-  Cost cost;               // of the problem; scratch_bytes only speaks for heed
+  double peak_gflops = 0;      // FMA peak of the machine with this row's threads; 0 = not measured
+  GpuSensors load;             // of the GPU while it ran this row again and again
+  Cost cost;                   // of the problem; scratch_bytes only speaks for heed
   std::optional<int64_t> peak_bytes = {};  // high water of preparing and one call; HighWater
 
   // 0 = not known.

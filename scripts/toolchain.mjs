@@ -143,6 +143,8 @@ export function toolchain() {
     CCACHE_BASEDIR: root,
     CCACHE_NOHASHDIR: "1",
     CCACHE_MAXSIZE: "3G",
+    // What is compiled with precompiled headers is kept too.
+    CCACHE_SLOPPINESS: "pch_defines,time_macros",
   };
   const set = Object.entries(variables).filter(([, value]) => value);
   return {

@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import sys
+import time
 
 from samples import calls_per_sample, needs_another, quantile, summarize
 
@@ -21,7 +22,7 @@ BACKENDS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient":
 # What a row says of its peer, not of its case.
 MEASURED_FIELDS = {
     *("max_error", "rows_verified", "ms", "reps", "cold_ms", "cold_reps", "gbps", "gflops"),
-    *("fraction_of_fma_peak", "load"),
+    *("sending_ms", "fraction_of_fma_peak", "load"),
 }
 VERIFIED_ROWS = 16
 
@@ -59,7 +60,7 @@ def peak_of(report, dtype):
     return max((peak["gflops"] for peak in peaks if peak.get("dtype", "float32") == dtype), default=0)
 
 
-def timed_row(row, peer, warm, cold, report):
+def timed_row(row, peer, warm, cold, sending, report):
     """A row of the report for the milliseconds of a peer."""
     median = quantile(warm, 0.5)
     gflops = row["flop"] / median * 1e-6
@@ -72,6 +73,7 @@ def timed_row(row, peer, warm, cold, report):
         "reps": len(warm),
         "cold_ms": summarize(cold),
         "cold_reps": len(cold),
+        "sending_ms": sending,
         "gbps": row["bytes"] / median * 1e-6,
         "gflops": gflops,
         "fraction_of_fma_peak": gflops / peak if peak > 0 else 0,
@@ -134,7 +136,9 @@ class Measured:
 
 
 class Stopwatch:
-    """Milliseconds between two events."""
+    """Milliseconds between two events, and those in which the host sends a call."""
+
+    FLUSHES = 8  # the GPU is busy for longer than a cold call takes to be sent
 
     def __init__(self, torch, l2_bytes):
         self.torch = torch
@@ -151,8 +155,19 @@ class Stopwatch:
         return self.start.elapsed_time(self.stop) / calls
 
     def cold(self, call, _calls):
-        self.flush.zero_()
+        for _ in range(self.FLUSHES):
+            self.flush.zero_()
         return self.warm(call, 1)
+
+    def sending(self, call):
+        taken = []
+        for _ in range(21):
+            self.torch.cuda.synchronize()
+            start = time.perf_counter()
+            call()
+            taken.append((time.perf_counter() - start) * 1e3)
+        self.torch.cuda.synchronize()
+        return quantile(taken, 0.5)
 
     def samples(self, measure, call, calls, plan):
         taken, seconds = [], 0.0
@@ -179,7 +194,7 @@ def measure_backend(torch, name, case, row, stopwatch, report):
             calls = calls_per_sample(stopwatch.warm(case.call, 1) * 1e-3)
             warm = stopwatch.samples(stopwatch.warm, case.call, calls, plan)
             cold = stopwatch.samples(stopwatch.cold, case.call, 1, plan)
-            return timed_row(row, peer, warm, cold, report)
+            return timed_row(row, peer, warm, cold, stopwatch.sending(case.call), report)
     except RuntimeError as error:  # no kernel of this backend, or no memory
         reason = str(error).strip().split("\n")[0]
         return {**refused, "reason": reason}

@@ -22,6 +22,7 @@ def row(case, peer, **changes):
         "flop": 4e9,
         "bytes": 1000000,
         "ms": {"median": 1.0},
+        "sending_ms": 0.007,
         "reps": 20,
         **changes,
     }
@@ -65,6 +66,7 @@ class TorchSdpa(unittest.TestCase):
         rows = sdpa.attention_rows(report)
         self.assertEqual([r["case"] for r in rows], ["a", "b"])
         self.assertNotIn("ms", rows[0])
+        self.assertNotIn("sending_ms", rows[0])
         self.assertEqual(rows[0]["flop"], 4e9)
 
     def test_causal_decoding_is_refused(self):
@@ -72,11 +74,12 @@ class TorchSdpa(unittest.TestCase):
         self.assertFalse(sdpa.refusal({"mask": "full", "q_len": 1, "kv_len": 8}))
 
     def test_rates_follow_the_median(self):
-        timed = sdpa.timed_row(row("a", ""), "torch_flash", [1.0, 2.0, 3.0], [4.0], REPORT)
+        timed = sdpa.timed_row(row("a", ""), "torch_flash", [1.0, 2.0, 3.0], [4.0], 0.01, REPORT)
         self.assertEqual(timed["gflops"], 2000)  # 4e9 in 2 ms
         self.assertEqual(timed["gbps"], 0.5)  # 1e6 bytes in 2 ms
         self.assertEqual(timed["fraction_of_fma_peak"], 0.25)
         self.assertEqual(timed["cold_ms"]["median"], 4)
+        self.assertEqual(timed["sending_ms"], 0.01)
 
     def test_rows_join_their_case(self):
         joined = sdpa.merged(REPORT, [{"id": "torch_flash"}], [row("a", "torch_flash")])

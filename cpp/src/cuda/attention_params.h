@@ -89,33 +89,22 @@ struct alignas(8) RowState {
   float sum;
 };
 
+// What all calls read stands together, in front: parameters arrive 64 bytes at a time, and short
+// calls wait for each.
 struct AttentionParams {
-  DeviceRows q, k, v;
-  DeviceOutput output;  // data == nullptr: there are no values
-  DeviceOutput lse;     // floats; data == nullptr: not asked for
-  int32_t batch, num_heads, num_kv_heads, group, q_len, kv_len;
-
-  float scale;
-  float softcap;  // 0: off
-  DevicePairs<float> bias;
-  DevicePairs<uint8_t> keep;
-  const float* alibi_slopes;  // [num_heads] or nullptr
-  const float* sinks;         // [num_heads] or nullptr
-  RowRules rules;
-  DocumentRule documents;
-  PatternRule patterns;
-  Normalize normalize;
-  float sigmoid_bias, length_power;
-  DropoutRule dropout;
-
   // The schedule (plan.h).
   int64_t rows;  // group * q_len
   int64_t row_blocks;
-  int64_t units;   // batch * num_kv_heads
-  int32_t splits;  // of every unit, or:
+  int64_t units;  // batch * num_kv_heads
   // [batch + 1]: the KV heads of entry b have split_starts[b + 1] - split_starts[b] splits each,
   // and those of all entries before it split_starts[b]. nullptr: absent.
   const int32_t* split_starts;
+  int32_t splits;  // of every unit, where split_starts are absent
+
+  int32_t batch, num_heads, num_kv_heads, group, q_len, kv_len;
+  float scale;
+  RowRules rules;
+  DeviceRows q, k, v;
   // Results of splits (SplitsOf): [parts, rows, head_dim_v] sums of weighted values, aligned to 16
   // bytes, and [parts, rows].
   float* split_values;
@@ -123,8 +112,20 @@ struct AttentionParams {
   // [row_blocks, units]: how many splits are done. The last one merges. 0 before and after the
   // kernel. nullptr: a second kernel merges.
   uint32_t* counters;
-
+  const float* sinks;  // [num_heads] or nullptr
+  Normalize normalize;
+  DeviceOutput output;  // data == nullptr: there are no values
+  DeviceOutput lse;     // floats; data == nullptr: not asked for
   Fault* fault;
+
+  float softcap;                     // 0: off
+  float sigmoid_bias, length_power;  // of Normalize::kSigmoid, of the relus
+  DevicePairs<float> bias;
+  DevicePairs<uint8_t> keep;
+  const float* alibi_slopes;  // [num_heads] or nullptr
+  DocumentRule documents;
+  PatternRule patterns;
+  DropoutRule dropout;
 };
 
 }  // namespace heed::cuda

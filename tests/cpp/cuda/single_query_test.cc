@@ -69,6 +69,24 @@ TEST_P(DeviceSingleQuery, GroupsOfOneToEightHeads) {
   }
 }
 
+// The last block adds 16 splits at a time, and four heads of 128 columns.
+TEST_P(DeviceSingleQuery, ManySplitsHaveTheBitsOfTheSecondKernel) {
+  for (const int64_t columns : {64, 128}) {
+    for (const int64_t group : {1, 5, 8}) {
+      for (const int64_t tiles : {16, 17, 32}) {
+        AttentionCase c = Query(group, 1, 64 * tiles - 3, columns);
+        c.sinks.assign(static_cast<size_t>(group), 0.5f);
+        ExpectMatches(c, GetParam(), {.processors = 132});
+        const Results here =
+            RunDevice(c, GetParam(), {.processors = 132, .block_order = 3, .must_merge = true});
+        const Results apart = RunDevice(c, GetParam(), {.processors = 132, .merges_apart = true});
+        EXPECT_EQ(Bits(here.output), Bits(apart.output));
+        EXPECT_EQ(Bits(here.lse), Bits(apart.lse));
+      }
+    }
+  }
+}
+
 TEST_P(DeviceSingleQuery, WhatHidesEndsOfTheKeys) {
   for (const int64_t columns : {64, 128}) {
     AttentionCase c = Query(6, 2, 150, columns, 3);
