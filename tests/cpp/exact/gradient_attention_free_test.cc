@@ -1,4 +1,5 @@
 // Gradients of the attention-free transformer against central differences of the float64 oracle.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -56,8 +57,27 @@ TEST_P(FreeGradient, MatchesAlongDirections) {
   window.inner.scalars.window = Window{20, 3};
   ComposedCase lengths = MakeFree({2, 2, 1, 40, 300, 9, 9}, 8);
   lengths.inner.key_lengths = {300, 270};
-  for (const ComposedCase& c : {causal, biased, window, lengths}) {
+  // Sums over thousands of keys, and over thousands of queries.
+  ComposedCase many_keys = MakeFree({1, 1, 1, 3, 3000, 5, 5}, 16), many_queries = many_keys;
+  many_keys.inner.bias = MakeBias({1, 1, 3, 3000}, random);
+  many_queries = MakeFree({1, 1, 1, 3000, 3, 5, 5}, 17);
+  for (const ComposedCase& c : {causal, biased, window, lengths, many_keys, many_queries}) {
     ExpectDirectionsMatch(c.request(), kComposedGradientMaxError, c.Describe());
+  }
+}
+
+// Widths around whole vectors of channels, heads that share keys, rows that start without keys.
+TEST_P(FreeGradient, MatchesForAnyWidth) {
+  Random random(6);
+  for (const int64_t width : {1, 4, 16, 17, 33}) {
+    ComposedCase growing = MakeFree({2, 4, 2, 7, 9, width, width}, 13), pairs = growing;
+    growing.inner.scalars.causal = true;
+    growing.inner.scalars.query_offset = QueryOffset::At(-2);
+    growing.inner.key_lengths = {9, 3};
+    pairs.inner.bias = MakeBias({1, 4, 7, 9}, random);
+    for (const ComposedCase& c : {growing, pairs}) {
+      ExpectDirectionsMatch(c.request(), kComposedGradientMaxError, c.Describe());
+    }
   }
 }
 
@@ -98,6 +118,58 @@ TEST_P(FreeGradient, WhatIsHiddenReachesNothing) {
   for (const auto& [name, values] : backward.gradients.ByName()) {
     for (const double x : values) EXPECT_TRUE(std::isfinite(x)) << name;
     EXPECT_EQ(values[name == "k" || name == "v" ? 4 : 2], 0) << name;
+  }
+}
+
+// The same where rows see more and more keys: keys 3 to 5 are beyond the length, queries 0 and 1
+// stand before the first key.
+TEST_P(FreeGradient, WhatIsBeyondLengthsReachesNothing) {
+  ComposedCase c = MakeFree({1, 2, 1, 6, 6, 5, 5}, 14);
+  AttentionCase& inner = c.inner;
+  inner.scalars.causal = true;
+  inner.scalars.query_offset = QueryOffset::At(-2);
+  inner.key_lengths = {3};
+  for (int64_t d = 0; d < 5; ++d) {
+    for (int64_t j = 3; j < 6; ++j) inner.k(0, 0, j, d) = inner.v(0, 0, j, d) = kNan;
+    for (int64_t i = 0; i < 2; ++i) inner.q(0, 1, i, d) = kNan;
+  }
+  const Request request = c.request();
+  Backward backward(request);
+  std::fill_n(backward.d_results.values(0).begin(), 10, kNan);
+  backward.Run(request);
+  const Values gradients = backward.gradients.ByName();
+  for (const auto& [name, values] : gradients) {
+    for (const double x : values) EXPECT_TRUE(std::isfinite(x)) << name;
+  }
+  for (size_t n = 0; n < 10; ++n) EXPECT_EQ(gradients.at("q")[n], 0);
+  for (size_t n = 15; n < 30; ++n) {
+    EXPECT_EQ(gradients.at("k")[n], 0);
+    EXPECT_EQ(gradients.at("v")[n], 0);
+  }
+}
+
+// A key of -inf is not there in that channel, whatever its value is.
+TEST_P(FreeGradient, KeysOfMinusInfinityReachNothing) {
+  Random random(7);
+  for (const bool biased : {false, true}) {
+    ComposedCase c = MakeFree({1, 1, 1, 5, 5, 3, 3}, 15);
+    c.inner.scalars.causal = true;
+    if (biased) c.inner.bias = MakeBias({1, 1, 5, 5}, random);
+    for (const int64_t j : {0, 1, 3}) {
+      c.inner.k(0, 0, j, 1) = -kInf;
+      c.inner.v(0, 0, j, 1) = kNan;
+    }
+    Backward backward(c.request());
+    const Values gradients = backward.gradients.ByName();
+    for (const auto& [name, values] : gradients) {
+      for (const double x : values) EXPECT_TRUE(std::isfinite(x)) << name;
+    }
+    for (const size_t j : {0, 1, 3}) {
+      EXPECT_EQ(gradients.at("k")[3 * j + 1], 0);
+      EXPECT_EQ(gradients.at("v")[3 * j + 1], 0);
+    }
+    EXPECT_EQ(gradients.at("q")[1], 0);
+    EXPECT_EQ(gradients.at("q")[4], 0);
   }
 }
 

@@ -1,4 +1,5 @@
 // Gradients of the short causal convolution against differences of the float64 oracle.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -87,8 +88,42 @@ TEST_P(ConvGradient, MatchesBeyondLengths) {
   ExpectElementsMatch(builder.request(), kConvGradientMaxError, "lengths 0, 2, 5 and 6");
 }
 
+// Blocks of tokens end within a filter, and states reach over several of them.
+TEST_P(ConvGradient, MatchesAcrossBlocks) {
+  for (const int64_t width : {1, 5, 40}) {
+    RequestBuilder builder = ConvRequest({6, 100, 19, width}, "silu");
+    builder.Integers("key_lengths", {6}, {0, 1, 32, 33, 64, 100});
+    ExpectDirectionsMatch(builder.request(), kConvGradientMaxError, std::to_string(width));
+  }
+}
+
+// Hidden tokens hold NaN, and NaN arrives at them: bits are those of zeros there.
+TEST_P(ConvGradient, TokensBeyondLengthsReachNothing) {
+  const auto run = [](float hidden) {
+    std::vector<float> signal(70 * 17, 0.5f);
+    std::fill(signal.begin() + 37 * 17, signal.end(), hidden);
+    RequestBuilder builder("causal_conv");
+    builder.Floats("signal", {1, 70, 17}, signal)
+        .Floats("conv_weight", {17, 4}, std::vector<float>(17 * 4, 0.25f))
+        .Floats("conv_bias", {17}, std::vector<float>(17, 0.1f))
+        .Param("conv_activation", "silu")
+        .Integers("key_lengths", {1}, {37});
+    Backward backward(builder.request());
+    std::vector<float>& arriving = backward.d_results.values(0);
+    std::fill(arriving.begin() + 37 * 17, arriving.end(), hidden);
+    backward.Run(builder.request());
+    return backward.gradients.ByName();
+  };
+  const Values zeros = run(0), gradients = run(kNan);
+  EXPECT_EQ(gradients, zeros);
+  for (size_t n = 37 * 17; n < 70 * 17; ++n) EXPECT_EQ(gradients.at("signal")[n], 0);
+}
+
 TEST_P(ConvGradient, SameBitsForAnyNumberOfThreads) {
-  ExpectSameGradientsForAnyThreads(ConvRequest({2, 100, 70, 4}, "silu").request(), "causal_conv");
+  for (const int64_t channels : {70, 150}) {
+    ExpectSameGradientsForAnyThreads(ConvRequest({2, 100, channels, 4}, "silu").request(),
+                                     "causal_conv");
+  }
 }
 
 TEST_P(ConvGradient, NanReachesWhatSeesItAndNoOther) {
