@@ -52,9 +52,10 @@ int64_t EvenShare(std::span<const int64_t> tiles, int64_t blocks, int64_t places
   return CeilDiv(all, places);
 }
 
-// How full the waves of `blocks` blocks are.
-double Efficiency(int64_t blocks, int64_t places) {
-  return static_cast<double>(blocks) / static_cast<double>(CeilDiv(blocks, places) * places);
+// How many tiles, one after the other, blocks take that are split into so many parts: of their
+// waves, and the longest part.
+int64_t TurnsOf(int64_t blocks, int64_t tiles, int64_t places, int64_t splits) {
+  return CeilDiv(blocks * splits, places) * CeilDiv(tiles, splits);
 }
 
 }  // namespace
@@ -62,12 +63,11 @@ double Efficiency(int64_t blocks, int64_t places) {
 int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places) {
   if (blocks == 0 || 5 * blocks >= 4 * places || tiles <= kFewTiles) return 1;
   const int64_t most = std::min({kMostSplits, places, tiles});
-  double best = 0;
-  for (int64_t s = 1; s <= most; ++s) best = std::max(best, Efficiency(blocks * s, places));
-  for (int64_t s = 1; s <= most; ++s) {
-    if (Efficiency(blocks * s, places) >= 0.85 * best) return s;
-  }
-  return most;
+  int64_t best = TurnsOf(blocks, tiles, places, most);
+  for (int64_t s = 1; s < most; ++s) best = std::min(best, TurnsOf(blocks, tiles, places, s));
+  int64_t splits = 1;
+  while (9 * TurnsOf(blocks, tiles, places, splits) > 10 * best) ++splits;
+  return splits;
 }
 
 std::vector<int32_t> SplitStarts(std::span<const int64_t> tiles, int64_t blocks, int64_t places) {

@@ -10,7 +10,8 @@ namespace heed::cuda {
 
 // How many parts the keys are split into, so that `blocks` blocks of `tiles` tiles each occupy
 // `places` places for blocks: 1 when they already do or there is little to split; else the smallest
-// count whose last wave is nearly as full as that of the best one (FlashAttention-3's rule: 85 %).
+// count by which blocks take at most a ninth longer than by the best one: waves, times the tiles of
+// the longest part.
 int64_t NumSplits(int64_t blocks, int64_t tiles, int64_t places);
 
 // The same for batch entries of different lengths: entry b, whose rows are `blocks` blocks of

@@ -116,7 +116,7 @@ TEST(DevicePlan, EntriesOfNearlyEqualLengthsAreSplitAsEqualOnesAre) {
                               .kv_len = 1024,
                               .head_dim = 64,
                               .head_dim_v = 64});
-  EXPECT_EQ(PlanOf(c, 132, 2).num_blocks(), 224);
+  EXPECT_EQ(PlanOf(c, 132, 2).num_blocks(), 256);
   c.key_lengths = {1024, 900};
   EXPECT_EQ(PlanOf(c, 132, 2).num_blocks(), 248);
 }

@@ -21,8 +21,10 @@ TEST(SplitPlan, KeysAreSplitOnlyWhenBlocksAreFewAndTilesAreMany) {
   EXPECT_EQ(NumSplits(0, 1000, 132), 1);
   EXPECT_EQ(NumSplits(106, 1000, 132), 1);  // 80 % of the places are taken
   EXPECT_EQ(NumSplits(8, 4, 132), 1);       // nothing to split
-  EXPECT_EQ(NumSplits(1, 1000, 132), 109);  // the smallest count that fills 85 % of 97 %
-  EXPECT_EQ(NumSplits(8, 1000, 132), 15);   // 120 of 132: 14 would be 84.8 %
+  EXPECT_EQ(NumSplits(1, 1000, 132), 125);  // the smallest count of parts of 8 tiles
+  EXPECT_EQ(NumSplits(8, 1000, 132), 15);   // 67 tiles: 16 parts have 63, 14 have 72
+  EXPECT_EQ(NumSplits(8, 16, 264), 16);     // 14 parts are two tiles long, as 8 are
+  EXPECT_EQ(NumSplits(8, 64, 264), 32);     // two tiles; 33 would be no shorter
   EXPECT_EQ(NumSplits(66, 1000, 132), 2);
   EXPECT_EQ(NumSplits(1, 6, 132), 6);  // a tile each
 }
@@ -87,7 +89,7 @@ std::vector<int64_t> NearlyEqual(int64_t batch, int64_t tiles) {
 }
 
 TEST(SplitPlan, NearlyEqualEntriesHaveAboutAsManyBlocksAsEqualOnes) {
-  EXPECT_EQ(SplitStarts(NearlyEqual(2, 16), 8, 264).back(), 31);  // equal ones have 28
+  EXPECT_EQ(SplitStarts(NearlyEqual(2, 16), 8, 264).back(), 31);  // equal ones have 32
   EXPECT_EQ(SplitStarts(NearlyEqual(2, 4), 8, 264).back(), 2);    // nothing to split
   EXPECT_EQ(SplitStarts(NearlyEqual(25, 110), 8, 264).back(), 125);
   for (int64_t batch = 2; batch <= 50; ++batch) {
