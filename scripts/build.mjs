@@ -1,6 +1,14 @@
 // Builds what is named, everything without a name:
 //   node scripts/build.mjs [native] [wasm] [package] [web]
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -9,7 +17,7 @@ import { buildCppApi, writeAbsence } from "./api_cpp.mjs";
 import { markBuild } from "./build_id.mjs";
 import { bundle } from "./bundle.mjs";
 import { minifyGlue } from "./glue.mjs";
-import { run } from "./process.mjs";
+import { capture, run } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
 import { refuseSharedThreadLocals } from "./thread_locals.mjs";
@@ -36,10 +44,32 @@ export async function buildNative(tools, preset = "native-tests", targets = []) 
   await run("cmake", ["--build", "--preset", preset, ...only], inRoot(tools));
 }
 
+// Emscripten's environment with a wasm-opt that is not run again for what it has done: `folder` has links to the
+// rest of Binaryen. Without Binaryen's place, or a shell, it is run as often as it is called.
+function optimizingOnce(env, folder) {
+  const binaryen = capture("em-config", ["BINARYEN_ROOT"], { env });
+  if (!binaryen || process.platform === "win32") return env;
+  const programs = join(binaryen, "bin");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(join(folder, "bin"), { recursive: true });
+  mkdirSync(join(folder, "kept"));
+  for (const name of readdirSync(programs).filter((name) => name !== "wasm-opt")) {
+    symlinkSync(join(programs, name), join(folder, "bin", name));
+  }
+  const once = join(root, "scripts/wasm_opt_once.mjs");
+  const words = [process.execPath, once, join(programs, "wasm-opt"), join(folder, "kept")];
+  const line = words.map((word) => `'${word}'`).join(" ");
+  writeFileSync(join(folder, "bin/wasm-opt"), `#!/bin/sh\nexec ${line} "$@"\n`, { mode: 0o755 });
+  return { ...env, EM_BINARYEN_ROOT: folder };
+}
+
 export async function buildWasm(tools) {
   const configure = ["cmake", "--preset", "wasm", ...cmakeDefinitions(tools)];
   await run("emcmake", configure, inRoot(tools));
-  await run("cmake", ["--build", "--preset", "wasm"], inRoot(tools));
+  const binaryen = join(root, "build/wasm/binaryen");
+  const env = optimizingOnce(tools.env, binaryen);
+  await run("cmake", ["--build", "--preset", "wasm"], { cwd: root, env });
+  rmSync(binaryen, { recursive: true, force: true });
   refuseSharedThreadLocals(join(root, "build/wasm"), inRoot(tools));
 }
 
