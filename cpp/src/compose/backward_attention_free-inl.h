@@ -12,10 +12,10 @@
 #include "hwy/highway.h"
 #include "src/compose/backward_attention_free.h"
 #include "src/compose/rows.h"
-#include "src/rows/norm-inl.h"
 #include "src/simd/exp2-inl.h"
 #include "src/simd/register_tile-inl.h"
 #include "src/simd/sigmoid-inl.h"
+#include "src/simd/wide_sum-inl.h"
 
 // Parts of vectors. WebAssembly has no masks, so that a call is smaller; elsewhere a call, even one
 // that is not made, takes the sums of a row out of registers.
@@ -67,31 +67,6 @@ inline int64_t FreeVectors(int64_t width) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   return (width + lanes - 1) / lanes;
 }
-
-// Two vectors of float64 beside one of float32.
-struct WideSum {
-  VD low, high;
-
-  HWY_INLINE WideSum() : low(hn::Zero(DD())), high(hn::Zero(DD())) {}
-  HWY_INLINE void Scale(VF factor) {
-    low = hn::Mul(low, Low(factor));
-    high = hn::Mul(high, High(factor));
-  }
-  HWY_INLINE void Add(VF x) {
-    low = hn::Add(low, Low(x));
-    high = hn::Add(high, High(x));
-  }
-  HWY_INLINE void AddProduct(VF x, VF y) {
-    low = hn::MulAdd(Low(x), Low(y), low);
-    high = hn::MulAdd(High(x), High(y), high);
-  }
-  HWY_INLINE VF Rounded() const {
-    const DHalf dh;
-    return hn::Combine(DF(), hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
-  }
-  static HWY_INLINE VD Low(VF x) { return hn::PromoteTo(DD(), hn::LowerHalf(DHalf(), x)); }
-  static HWY_INLINE VD High(VF x) { return hn::PromoteTo(DD(), hn::UpperHalf(DHalf(), x)); }
-};
 
 // e^(x - max), for x up to max. A max of -inf is that of nothing: it is not subtracted.
 HWY_INLINE VF ExpBelow(VF x, VF max) {

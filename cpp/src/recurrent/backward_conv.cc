@@ -19,6 +19,7 @@
 #include "src/rows/norm-inl.h"
 #include "src/simd/exp2-inl.h"
 #include "src/simd/register_tile-inl.h"
+#include "src/simd/wide_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -31,29 +32,21 @@ inline constexpr size_t kConvChannels = 64;
 inline constexpr size_t kLeastConvChannels = 16;
 inline constexpr int64_t kConvTokens = 32;  // of a block
 
-// A vector of channels in float64, two vectors in memory.
-struct WideChannels {
-  VD low, high;
-};
-HWY_INLINE WideChannels Widen(const float* x) {
+// A vector of channels in float64, from float32 and from two vectors in memory.
+HWY_INLINE WideSum Widen(const float* x) {
   return {LoadDoubles(x), LoadDoubles(x + hn::Lanes(DD()))};
 }
-HWY_INLINE WideChannels LoadWide(const float* wide) {
+HWY_INLINE WideSum LoadWide(const float* wide) {
   const DF d;
   const DD dd;
   return {hn::BitCast(dd, hn::Load(d, wide)), hn::BitCast(dd, hn::Load(d, wide + hn::Lanes(d)))};
 }
-HWY_INLINE void StoreWide(const WideChannels& x, float* wide) {
+HWY_INLINE void StoreWide(const WideSum& x, float* wide) {
   const DF d;
   hn::Store(hn::BitCast(d, x.low), d, wide);
   hn::Store(hn::BitCast(d, x.high), d, wide + hn::Lanes(d));
 }
-HWY_INLINE VF Narrow(const WideChannels& x) {
-  const DHalf dh;
-  return hn::Combine(DF(), hn::DemoteTo(dh, x.high), hn::DemoteTo(dh, x.low));
-}
-HWY_INLINE WideChannels AddProduct(const WideChannels& x, const WideChannels& y,
-                                   const WideChannels& sum) {
+HWY_INLINE WideSum AddProduct(const WideSum& x, const WideSum& y, const WideSum& sum) {
   return {hn::MulAdd(x.low, y.low, sum.low), hn::MulAdd(x.high, y.high, sum.high)};
 }
 
@@ -96,7 +89,7 @@ class ConvTask {
     for (int64_t b = 0; b < p_.batch; ++b) RunEntry(b);
     for (size_t j = 0; j <= width_; ++j) {
       for (size_t c = 0; c < row_; c += hn::Lanes(DF())) {
-        hn::Store(Narrow(LoadWide(d_taps_ + 2 * (j * row_ + c))), DF(), x_ + c);
+        hn::Store(LoadWide(d_taps_ + 2 * (j * row_ + c)).Rounded(), DF(), x_ + c);
       }
       for (size_t c = 0; c < count_; ++c) {
         if (j < width_ && g_.d_weight.has_value()) {
@@ -169,23 +162,23 @@ class ConvTask {
     const DF d;
     const DHalf dh;
     for (size_t c = 0; c < row_; c += hn::Lanes(d)) {
-      WideChannels sum = LoadWide(wide_taps_ + 2 * (width_ * row_ + c));
+      WideSum sum = LoadWide(wide_taps_ + 2 * (width_ * row_ + c));
       for (size_t j = FirstTap(t); j < width_; ++j) {
         sum = AddProduct(LoadWide(wide_taps_ + 2 * (j * row_ + c)), Widen(x_ + (t + j) * row_ + c),
                          sum);
       }
-      const WideChannels power = {Power(sum.low), Power(sum.high)};
-      const VF rounded = Narrow(power);
+      const WideSum power = {Power(sum.low), Power(sum.high)};
+      const VF rounded = power.Rounded();
       VF e[1] = {rounded};
       Exp2NonPositive(d, e);
       float* const to = ds_ + t * row_ + c;
-      const WideChannels arriving = Widen(to);
-      const WideChannels ds = {
+      const WideSum arriving = Widen(to);
+      const WideSum ds = {
           hn::Mul(arriving.low,
                   Slope(sum.low, power.low, hn::LowerHalf(dh, rounded), hn::LowerHalf(dh, e[0]))),
           hn::Mul(arriving.high, Slope(sum.high, power.high, hn::UpperHalf(dh, rounded),
                                        hn::UpperHalf(dh, e[0])))};
-      hn::Store(Narrow(ds), d, to);
+      hn::Store(ds.Rounded(), d, to);
     }
   }
 
@@ -217,16 +210,16 @@ class ConvTask {
     for (size_t c = 0; c < row_; c += hn::Lanes(d)) {
       for (size_t j = 0; j < width_; ++j) {
         float* to = d_taps_ + 2 * (j * row_ + c);
-        WideChannels sum = LoadWide(to);
+        WideSum sum = LoadWide(to);
         for (size_t t = FirstTap(j); t < tokens_; ++t) {
           sum = AddProduct(Widen(ds_ + t * row_ + c), Widen(x_ + (t + j) * row_ + c), sum);
         }
         StoreWide(sum, to);
       }
       float* to = d_taps_ + 2 * (width_ * row_ + c);
-      WideChannels sum = LoadWide(to);
+      WideSum sum = LoadWide(to);
       for (size_t t = 0; t < tokens_; ++t) {
-        const WideChannels ds = Widen(ds_ + t * row_ + c);
+        const WideSum ds = Widen(ds_ + t * row_ + c);
         sum = {hn::Add(sum.low, ds.low), hn::Add(sum.high, ds.high)};
       }
       StoreWide(sum, to);
