@@ -30,8 +30,9 @@
 
 namespace heed::cuda {
 
-// On elements T and exactly kDim columns, 64 or 128, of keys and of values.
-template <class Block, class T, int kDim>
+// On elements T and exactly kDim columns, 64 or 128, of keys and of values. kPaged: they lie in
+// pages.
+template <class Block, class T, int kDim, bool kPaged>
 class DecodeKernel {
  public:
   static constexpr int kSharedBytes = DecodeEnd<Block, kDim>::kSharedBytes;
@@ -72,41 +73,57 @@ class DecodeKernel {
       HEED_UNROLL for (int n = 0; n < kDim / 4; ++n) out_(t, n) = 0;
       row_max_(t, 0) = kMinusInfinity;
       row_sum_(t, 0) = 0;
-      page_(t, 0) = batch_;
     });
   }
 
   // The keys of a tile travel while the one before is weighed and its values are added, its values
-  // until its weights are made. One round more than there are tiles, so that everything stands here
-  // once.
+  // until its weights are made. What the first tile needs is asked for together and in front of the
+  // loop: ptxas counts most loads by one counter there, and waits for all of them where a round
+  // begins.
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
     if (tiles.begin == tiles.end) return;
     FindPages(tiles.begin);
+    OpenPages(tiles.begin);
     LoadQueries();
-    HEED_NO_UNROLL for (int32_t tile = tiles.begin; tile <= tiles.end; ++tile) {
-      const bool is_first = tile == tiles.begin, is_behind = tile == tiles.end;
-      if (!is_first) ScoreKeys(tile - 1);
-      if (!is_behind) LoadKeys(tile);
-      if (!is_first) {
-        Weigh();
-        AddValues();
+    LoadKeys(tiles.begin);
+    LoadValues(tiles.begin);
+    FindPages(tiles.begin + 1);
+    HEED_NO_UNROLL for (int32_t tile = tiles.begin;; ++tile) {
+      const bool is_last = tile + 1 == tiles.end;
+      ScoreKeys(tile);
+      if (!is_last) {
+        OpenPages(tile + 1);
+        LoadKeys(tile + 1);
+        FindPages(tile + 2);
       }
-      if (!is_behind) {
-        LoadValues(tile);
-        FindPages(tile + 1);
-      }
+      Weigh();
+      AddValues();
+      if (is_last) return;
+      LoadValues(tile + 1);
     }
   }
 
+  // A lane has 16 bytes of each part, which are four words w: w[0] and w[1] of eight heads are rows
+  // of one left operand, w[2] and w[3] its other eight rows. Of each half the rows that were meant
+  // are used, and of lanes behind the last head none: they have the queries of that one.
   HEED_DEVICE void LoadQueries() {
     block_.Each([&](int t) {
+      const int head = RowOfLane(t) < p_.group ? RowOfLane(t) : p_.group - 1;
+      const char* row = queries_ + head * p_.q.strides[1] + PlaceOfLane(t) * 16;
       HEED_UNROLL for (int part = 0; part < kParts; ++part) {
-        uint32_t words[4] = {};
-        const char* row = queries_ + RowOfLane(t) * p_.q.strides[1] + PlaceOfLane(t) * 16;
-        if (RowOfLane(t) < p_.group) Block::LoadWords(row + part * 64, words);
-        HEED_UNROLL for (int n = 0; n < 4; ++n) q_[part](t, n) = words[n];
+        const auto* words = reinterpret_cast<const uint32_t*>(row + part * 64);
+        HEED_UNROLL for (int n = 0; n < 4; ++n) q_[part](t, n) = words[n % 2 * 2 + n / 2];
       }
     });
+  }
+  template <class Tile>
+  HEED_DEVICE static void LoadParts(const char* from, int apart, int t, Tile& words) {
+    for (Words& part : words) {
+      uint32_t four[4];
+      Block::LoadWords(from, four);
+      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = four[n];
+      from += apart;
+    }
   }
 
   // A warp's share of a tile is a step: keys from FirstKey() on, all in one page. What a lane reads
@@ -120,41 +137,44 @@ class DecodeKernel {
     return before_end > keys_.begin ? before_end : keys_.begin;
   }
 
-  // The pages in which the keys and the values of a tile's steps lie start to travel.
+  // The pages in which the keys and the values of a tile's steps lie start to travel. Tiles behind
+  // the last one have that of the last key.
   HEED_DEVICE void FindPages(int32_t tile) {
-    if (p_.k.table == nullptr) return;
+    if constexpr (!kPaged) return;
     block_.Each([&](int t) { page_(t, 0) = p_.k.table[EntryOf(t, tile)]; });
   }
   HEED_DEVICE int64_t EntryOf(int t, int32_t tile) const {
     const int page = NearestKey(FirstKey(t, tile)) >> p_.k.page_shift;
     return int64_t{batch_} * p_.k.table_width + page;
   }
+  // Where their rows lie. Those of a page that does not exist are the query, which can be read.
+  HEED_DEVICE void OpenPages(int32_t tile) {
+    block_.Each([&](int t) {
+      if constexpr (kPaged) {
+        has_page_(t, 0) = static_cast<uint32_t>(page_(t, 0)) <
+                          static_cast<uint32_t>(p_.k.num_pages);
+        if (!HasPage(t)) {
+          block_.Report(p_.fault, FaultKind::kPage, EntryOf(t, tile), page_(t, 0));
+        }
+      }
+      k_rows_(t, 0) = HasPage(t) ? RowsOfPage(p_.k, t) : queries_;
+      v_rows_(t, 0) = HasPage(t) ? RowsOfPage(p_.v, t) : queries_;
+    });
+  }
   HEED_DEVICE bool HasPage(int t) {
-    return static_cast<uint32_t>(page_(t, 0)) < static_cast<uint32_t>(p_.k.num_pages);
+    return !kPaged || has_page_(t, 0) != 0;
   }
-
-  // Rows of a page that does not exist are the query, which can be read.
-  struct PageRows {
-    const char* first;
-    int32_t stride;
-  };
-  HEED_DEVICE PageRows RowsOfPage(const DeviceRows& rows, int t) {
-    if (!HasPage(t)) return {queries_, 0};
-    return {rows.data + kv_head_ * rows.strides[1] + page_(t, 0) * rows.strides[0],
-            static_cast<int32_t>(rows.strides[2])};
+  HEED_DEVICE const char* RowsOfPage(const DeviceRows& rows, int t) {
+    const int64_t entry = kPaged ? page_(t, 0) : batch_;
+    return rows.data + kv_head_ * rows.strides[1] + entry * rows.strides[0];
   }
-  template <class Tile>
-  HEED_DEVICE void LoadRow(const PageRows& page, const DeviceRows& rows, int t, int key, int byte,
-                           int apart, Tile& words) const {
-    // Without pages page_size is 0, and the mask leaves all bits.
-    const int within = NearestKey(key) & (rows.page_size - 1);
-    const char* from = page.first + int64_t{within} * page.stride + byte;
-    for (Words& part : words) {
-      uint32_t four[4];
-      Block::LoadWords(from, four);
-      HEED_UNROLL for (int n = 0; n < 4; ++n) part(t, n) = four[n];
-      from += apart;
-    }
+  // A row from one of its bytes on.
+  HEED_DEVICE const char* RowOfKey(const char* first, const DeviceRows& rows, int t, int key,
+                                   int byte) {
+    const int nearest = NearestKey(key);
+    const int within = kPaged ? nearest & (rows.page_size - 1) : nearest;
+    const int stride = HasPage(t) ? static_cast<int32_t>(rows.strides[2]) : 0;
+    return first + int64_t{within} * stride + byte;
   }
   template <class Tile>
   HEED_DEVICE static void SetZero(int t, Tile& words) {
@@ -166,23 +186,20 @@ class DecodeKernel {
   // Scores of keys that are not seen do not count, whatever they are.
   HEED_DEVICE void LoadKeys(int32_t tile) {
     block_.Each([&](int t) {
-      const int first = FirstKey(t, tile);
-      const PageRows page = RowsOfPage(p_.k, t);
       HEED_UNROLL for (int n = 0; n < 2; ++n) {
-        LoadRow(page, p_.k, t, first + RowOfLane(t) + 8 * n, PlaceOfLane(t) * 16, 64, k_[n]);
+        const int key = FirstKey(t, tile) + RowOfLane(t) + 8 * n;
+        LoadParts(RowOfKey(k_rows_(t, 0), p_.k, t, key, PlaceOfLane(t) * 16), 64, t, k_[n]);
       }
-      if (HasPage(t)) return;
-      block_.Report(p_.fault, FaultKind::kPage, EntryOf(t, tile), page_(t, 0));
-      HEED_UNROLL for (int n = 0; n < 2; ++n) SetZero(t, k_[n]);
+      k_exist_(t, 0) = HasPage(t);
     });
   }
   // Those of values have weight 0, but may be infinite.
   HEED_DEVICE void LoadValues(int32_t tile) {
     block_.Each([&](int t) {
       const int first = FirstKey(t, tile);
-      const PageRows page = RowsOfPage(p_.v, t);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
-        LoadRow(page, p_.v, t, first + KeyOfLane(t, n), RowOfLane(t) * 16, 128, v_[n]);
+        const int key = first + KeyOfLane(t, n);
+        LoadParts(RowOfKey(v_rows_(t, 0), p_.v, t, key, RowOfLane(t) * 16), 128, t, v_[n]);
       }
       if (HasPage(t) && Sees(first) && Sees(first + kDecodeStepKeys - 1)) return;
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
@@ -191,28 +208,26 @@ class DecodeKernel {
     });
   }
 
-  // Scores of head RowOfLane(), scaled; -inf where the key is not seen. Four chains of sums.
+  // Scores of head RowOfLane(), scaled; -inf where the key is not seen, 0 where there is no page.
+  // Four chains of sums.
   HEED_DEVICE void ScoreKeys(int32_t tile) {
     Registers<float, 16> sums;
     block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < 16; ++n) sums(t, n) = 0; });
-    Words rows;
     HEED_UNROLL for (int part = 0; part < kParts; ++part) {
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
-        block_.Each([&](int t) {
-          rows(t, 0) = q_[part](t, 2 * half), rows(t, 1) = 0;
-          rows(t, 2) = q_[part](t, 2 * half + 1), rows(t, 3) = 0;
-        });
         HEED_UNROLL for (int n = 0; n < 2; ++n) {
-          block_.Mma(T{}, sums, 2 * n + half, rows, k_[n][part], half);
+          block_.Mma(T{}, sums, 2 * n + half, q_[part], k_[n][part], half);
         }
       }
     }
     block_.Each([&](int t) {
       const int first = FirstKey(t, tile);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
+        // The first half's rows are sums 0 and 1 of a product, the second one's 2 and 3.
         const int at = n / 2 * 8 + n % 2;
-        const bool sees = Sees(first + KeyOfLane(t, n));
-        weights_(t, n) = sees ? (sums(t, at) + sums(t, at + 4)) * p_.scale : kMinusInfinity;
+        float score = (sums(t, at) + sums(t, at + 6)) * p_.scale;
+        if (kPaged && k_exist_(t, 0) == 0) score = 0;
+        weights_(t, n) = Sees(first + KeyOfLane(t, n)) ? score : kMinusInfinity;
       }
     });
   }
@@ -287,8 +302,9 @@ class DecodeKernel {
   RowKeys keys_;         // that the query sees
   const char* queries_;  // of the unit's first head
 
-  Registers<int32_t, 1> page_;  // of the step to load next; without pages the batch entry
-
+  Registers<int32_t, 1> page_;  // of the step to load next
+  Registers<int32_t, 1> has_page_, k_exist_;  // 0 or 1
+  Registers<const char*, 1> k_rows_, v_rows_;  // of the page
   Words q_[kParts], k_[2][kParts], v_[4][kHalves];
   Registers<float, 4> weights_;     // before Weigh(), scores
   Registers<float, kDim / 4> out_;  // sums of weighted values

@@ -29,11 +29,15 @@ inline constexpr int64_t kMostDecodeTiles = int64_t{1} << 15;
 // such, of 16, 32, 64, ... tokens. `call` is one that does not need rows (row_plan.h).
 bool TakesDecoding(const DeviceProblem& call);
 
-// Calls body(integral constant of the columns).
+// Calls body(integral constant of the columns, of whether keys lie in pages).
 template <class Body>
-void WithDecodeColumns(int columns, const Body& body) {
-  if (columns == 64) return body(std::integral_constant<int, 64>());
-  body(std::integral_constant<int, 128>());
+void WithDecodeShape(int columns, bool paged, const Body& body) {
+  const auto with_columns = [&](auto constant) {
+    if (paged) return body(constant, std::true_type());
+    body(constant, std::false_type());
+  };
+  if (columns == 64) return with_columns(std::integral_constant<int, 64>());
+  with_columns(std::integral_constant<int, 128>());
 }
 
 }  // namespace heed::cuda

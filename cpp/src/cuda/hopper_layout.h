@@ -52,6 +52,8 @@ inline constexpr bool kConsumersTakeTurns = true;
 inline constexpr int kKeysBehindTurn = 16;
 static_assert(kKeysBehindTurn % 16 == 0);
 
+inline constexpr int kKeysOf128 = 160;
+
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
 inline constexpr int kPanelBytes = 128;  // of a row
 inline constexpr int kSwizzleBytes = 1024;
@@ -124,8 +126,9 @@ struct HopperShape {
   static constexpr int kRows = Groups::kRows;  // packed rows of an item
   // Keys of a tile, and those of it that a consumer takes at once. Rows of transposed values are
   // 128 keys long, of which registers have no room for as many scores beside 256 columns.
-  static constexpr int kKeys = kIsFloat8 || kValueDim <= 128 ? 128 : 64;
-  static constexpr int kPartKeys = kValueDim <= 128 ? 128 : 64;
+  static constexpr bool kIsLong = !kIsFloat8 && kPlain && kDim == 128;
+  static constexpr int kPartKeys = kIsLong ? kKeysOf128 : kValueDim <= 128 ? 128 : 64;
+  static constexpr int kKeys = kIsFloat8 ? 128 : kPartKeys;
   static constexpr int kParts = kKeys / kPartKeys;
   // Tiles of keys (and of values) on their way. Those that three groups read are short, and leave
   // room for more.

@@ -44,8 +44,7 @@ class HopperPoison {
 
  private:
   using Element = typename Shape::Element;
-  static constexpr int kWords = kScores / 32;
-  static_assert(kScores % 32 == 0);
+  static constexpr int kWords = (kScores + 31) / 32;
 
   template <class Add>
   HEED_DEVICE void TakeOut(const Add& add) {
@@ -105,7 +104,8 @@ class HopperPoison {
     });
     HEED_UNROLL for (int word = 0; word < kWords; ++word) {
       Registers<uint32_t, 2> bits;  // of the keys' owner: visible, positive
-      HEED_NO_UNROLL for (int key = 0; key < 64; ++key) {
+      const int keys = kScores - 32 * word < 32 ? 2 * (kScores - 32 * word) : 64;
+      HEED_NO_UNROLL for (int key = 0; key < keys; ++key) {
         group_.FromQuad(visible, word, key % 8 / 2, bits, 0);
         group_.FromQuad(positive, word, key % 8 / 2, bits, 1);
         group_.Each([&](int t) { AddPoisonOfKey(t, 64 * word + key, key, bits, out); });

@@ -132,11 +132,14 @@ __device__ __forceinline__ void MmaWait() {
   "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "    \
   "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
   "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define HEED_FROM_64_TO_79                                                                   \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define HEED_SUMS_4 "{%0, %1, %2, %3}"
 #define HEED_SUMS_24 "{" HEED_FROM_0_TO_23 "}"
 #define HEED_SUMS_40 "{" HEED_FROM_0_TO_23 ", " HEED_FROM_24_TO_39 "}"
 #define HEED_SUMS_32 "{" HEED_FROM_0_TO_31 "}"
 #define HEED_SUMS_64 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 "}"
+#define HEED_SUMS_80 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 ", " HEED_FROM_64_TO_79 "}"
 #define HEED_SUMS_128 "{" HEED_FROM_0_TO_31 ", " HEED_FROM_32_TO_63 ", " HEED_FROM_64_TO_127 "}"
 
 // c = a b^T (+ c): a is 64 x 16 and b is N x 16, both row-major in shared memory.
@@ -215,6 +218,7 @@ __device__ __forceinline__ void MmaWait() {
 #define HEED_OUT_ALL_80 HEED_OUT_32(c, 0), HEED_OUT_8(c, 32)
 #define HEED_OUT_ALL_64 HEED_OUT_32(c, 0)
 #define HEED_OUT_ALL_128 HEED_OUT_32(c, 0), HEED_OUT_32(c, 32)
+#define HEED_OUT_ALL_160 HEED_OUT_ALL_128, HEED_OUT_8(c, 64), HEED_OUT_8(c, 72)
 #define HEED_OUT_ALL_256 HEED_OUT_ALL_128, HEED_OUT_32(c, 64), HEED_OUT_32(c, 96)
 
 template <int kCount>
@@ -228,6 +232,8 @@ HEED_MMA_SHARED(BFloat16, "bf16", 48, HEED_SUMS_24, HEED_OUT_ALL_48, "%24", "%25
 HEED_MMA_SHARED(BFloat16, "bf16", 80, HEED_SUMS_40, HEED_OUT_ALL_80, "%40", "%41", "%42")
 HEED_MMA_SHARED(Float16, "f16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
 HEED_MMA_SHARED(BFloat16, "bf16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66")
+HEED_MMA_SHARED(Float16, "f16", 160, HEED_SUMS_80, HEED_OUT_ALL_160, "%80", "%81", "%82")
+HEED_MMA_SHARED(BFloat16, "bf16", 160, HEED_SUMS_80, HEED_OUT_ALL_160, "%80", "%81", "%82")
 HEED_MMA_REGISTERS(Float16, "f16", 64, HEED_SUMS_32, HEED_OUT_ALL_64, "%32", "%33", "%34", "%35",
                    "%36", "%37")
 HEED_MMA_REGISTERS(Float16, "f16", 128, HEED_SUMS_64, HEED_OUT_ALL_128, "%64", "%65", "%66", "%67",
@@ -262,17 +268,20 @@ HEED_MMA_LEFT_TRANSPOSED(8, HEED_SUMS_4, HEED_OUT_ALL_8, "%4", "%5", "%6", "%7")
 #undef HEED_OUT_ALL_48
 #undef HEED_OUT_ALL_80
 #undef HEED_OUT_ALL_128
+#undef HEED_OUT_ALL_160
 #undef HEED_OUT_ALL_256
 #undef HEED_SUMS_4
 #undef HEED_SUMS_32
 #undef HEED_SUMS_24
 #undef HEED_SUMS_40
 #undef HEED_SUMS_64
+#undef HEED_SUMS_80
 #undef HEED_SUMS_128
 #undef HEED_FROM_0_TO_31
 #undef HEED_FROM_0_TO_23
 #undef HEED_FROM_24_TO_39
 #undef HEED_FROM_32_TO_63
+#undef HEED_FROM_64_TO_79
 #undef HEED_FROM_64_TO_127
 #undef HEED_OUT_32
 #undef HEED_OUT_8

@@ -48,11 +48,11 @@ void RunBlocks(const cuda::AttentionPlan& plan, const cuda::AttentionParams& par
   }
 }
 
-template <class T, int kDim>
+template <class T, int kDim, bool kPaged>
 void RunDecoding(const cuda::AttentionPlan& plan, const cuda::AttentionParams& params,
                  uint64_t order) {
   for (const int64_t index : OrderOfBlocks(plan.num_blocks(), order)) {
-    using Kernel = cuda::DecodeKernel<HostBlock, T, kDim>;
+    using Kernel = cuda::DecodeKernel<HostBlock, T, kDim, kPaged>;
     HostBlock block;
     Kernel(block, params).Run(index);
     ASSERT_EQ(block.complaint(), "") << "block " << index;
@@ -65,8 +65,9 @@ void RunTiles(const cuda::AttentionPlan& plan, const cuda::AttentionParams& para
               uint64_t order) {
   if constexpr (!std::is_same_v<T, float>) {
     if (plan.shape().kernel == cuda::TileKernel::kDecoding) {
-      return cuda::WithDecodeColumns(plan.shape().dim, [&](auto columns) {
-        RunDecoding<T, decltype(columns)::value>(plan, params, order);
+      const bool paged = params.k.table != nullptr;
+      return cuda::WithDecodeShape(plan.shape().dim, paged, [&](auto columns, auto is_paged) {
+        RunDecoding<T, decltype(columns)::value, decltype(is_paged)::value>(plan, params, order);
       });
     }
   }

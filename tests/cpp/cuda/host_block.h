@@ -34,6 +34,7 @@ T Poison() {
   if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) return T{0x7fff};
   if constexpr (std::is_integral_v<T>) return static_cast<T>(0x5a5a5a5a);
+  if constexpr (std::is_pointer_v<T>) return nullptr;
 }
 
 class HostBlock {
