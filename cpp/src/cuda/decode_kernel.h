@@ -151,8 +151,8 @@ class DecodeKernel {
   HEED_DEVICE void OpenPages(int32_t tile) {
     block_.Each([&](int t) {
       if constexpr (kPaged) {
-        has_page_(t, 0) = static_cast<uint32_t>(page_(t, 0)) <
-                          static_cast<uint32_t>(p_.k.num_pages);
+        has_page_(t, 0) =
+            static_cast<uint32_t>(page_(t, 0)) < static_cast<uint32_t>(p_.k.num_pages);
         if (!HasPage(t)) {
           block_.Report(p_.fault, FaultKind::kPage, EntryOf(t, tile), page_(t, 0));
         }
@@ -161,9 +161,7 @@ class DecodeKernel {
       v_rows_(t, 0) = HasPage(t) ? RowsOfPage(p_.v, t) : queries_;
     });
   }
-  HEED_DEVICE bool HasPage(int t) {
-    return !kPaged || has_page_(t, 0) != 0;
-  }
+  HEED_DEVICE bool HasPage(int t) { return !kPaged || has_page_(t, 0) != 0; }
   HEED_DEVICE const char* RowsOfPage(const DeviceRows& rows, int t) {
     const int64_t entry = kPaged ? page_(t, 0) : batch_;
     return rows.data + kv_head_ * rows.strides[1] + entry * rows.strides[0];
@@ -302,8 +300,8 @@ class DecodeKernel {
   RowKeys keys_;         // that the query sees
   const char* queries_;  // of the unit's first head
 
-  Registers<int32_t, 1> page_;  // of the step to load next
-  Registers<int32_t, 1> has_page_, k_exist_;  // 0 or 1
+  Registers<int32_t, 1> page_;                 // of the step to load next
+  Registers<int32_t, 1> has_page_, k_exist_;   // 0 or 1
   Registers<const char*, 1> k_rows_, v_rows_;  // of the page
   Words q_[kParts], k_[2][kParts], v_[4][kHalves];
   Registers<float, 4> weights_;     // before Weigh(), scores

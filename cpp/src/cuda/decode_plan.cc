@@ -2,8 +2,6 @@
 
 #include <bit>
 #include <cstdlib>
-#include <numeric>
-#include <vector>
 
 #include "src/cuda/plan.h"
 
@@ -28,12 +26,6 @@ bool HasPagesOfSteps(const DeviceProblem& call) {
          HasSteps(call.k_pages) && HasSteps(call.v_pages);
 }
 
-// Of all KV heads.
-int64_t NumTiles(const AttentionProblem& p) {
-  const std::vector<int64_t> tiles = TilesOfEntries(p, kDecodeTileKeys);
-  return p.num_kv_heads * std::accumulate(tiles.begin(), tiles.end(), int64_t{0});
-}
-
 }  // namespace
 
 bool TakesDecoding(const DeviceProblem& call) {
@@ -42,8 +34,7 @@ bool TakesDecoding(const DeviceProblem& call) {
   const bool columns = (p.head_dim == 64 || p.head_dim == 128) && p.head_dim_v == p.head_dim;
   if (p.q_len != 1 || p.group > kDecodeHeads || !type || !columns || !SeesIntervals(call))
     return false;
-  if (!HasPlainScores(p.options) || !RowsOf(p.q).vectors || NumTiles(p) >= kMostDecodeTiles)
-    return false;
+  if (!HasPlainScores(p.options) || !RowsOf(p.q).vectors) return false;
   return call.table == nullptr ? HasSteps(p.k) && HasSteps(p.v) : HasPagesOfSteps(call);
 }
 

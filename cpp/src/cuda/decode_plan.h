@@ -17,12 +17,6 @@ inline constexpr int kDecodeTileKeys = 64;  // of the four of a block
 // columns each has half as many bytes.
 constexpr int DecodeResidentOf(int columns) { return columns == 64 ? 3 : 2; }
 
-// Tiles of all KV heads from which on attention_kernel.h, which reads as fast as memory gives
-// (docs/cuda.md#what-was-measured), is taken instead: a GiB of keys and values of 128 columns. An
-// entry has as many as its length where the host knows it, else as kv_len: of pages with lengths on
-// the device, what the table has room for.
-inline constexpr int64_t kMostDecodeTiles = int64_t{1} << 15;
-
 // Calls with one query a head: float16 or bfloat16, 64 or 128 columns of keys and as many of
 // values, up to 8 query heads a KV head, softmax with or without sinks, and keys hidden by lengths,
 // causal, windows and prefixes alone; tensors in which every row begins at 16 bytes, or pages of

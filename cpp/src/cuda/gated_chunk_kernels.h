@@ -59,10 +59,10 @@ class GatedSums : GatedState<Block, kDim> {
   using Base::p_;
 };
 
-// The number n of the state of KV head `unit` before the first chunk.
-HEED_DEVICE float BeginOf(const GatedChunkParams& p, int unit, int64_t n) {
+// A number of the state of KV head `unit` before the first chunk.
+HEED_DEVICE float BeginOf(const GatedChunkParams& p, int unit, int feature, int column) {
   if (p.begin.data == nullptr) return 0;
-  return p.begin.Row(unit / p.num_kv_heads, unit % p.num_kv_heads, n / p.width)[n % p.width];
+  return p.begin.Row(unit / p.num_kv_heads, unit % p.num_kv_heads, feature)[column];
 }
 
 // Of a feature. Loads of eight chunks are under way together.
@@ -84,18 +84,22 @@ HEED_DEVICE float DecayOfSpan(const GatedChunkParams& p, int unit, int span, int
 // blocks.
 template <class Block>
 HEED_DEVICE void ScanStates(Block& block, const GatedChunkParams& p, int64_t index) {
-  const int64_t numbers = int64_t{p.features} * p.width;
-  const int64_t blocks = (numbers + kBlockThreads - 1) / kBlockThreads;
-  const int unit = static_cast<int>(index / blocks);
+  // Of 32 bits: divisions of 64 took longer than all else.
+  const uint32_t numbers = static_cast<uint32_t>(p.features) * static_cast<uint32_t>(p.width);
+  const uint32_t blocks = (numbers + kBlockThreads - 1) / kBlockThreads;
+  const uint32_t unit = static_cast<uint32_t>(index) / blocks;
+  const uint32_t first = (static_cast<uint32_t>(index) - unit * blocks) * kBlockThreads;
   block.Each([&](int t) {
-    const int64_t n = index % blocks * kBlockThreads + t;
+    const uint32_t n = first + static_cast<uint32_t>(t);
     if (n >= numbers) return;
-    float state = BeginOf(p, unit, n);
+    const int feature = static_cast<int>(n / static_cast<uint32_t>(p.width));
+    const int column = static_cast<int>(n) - feature * p.width;
+    float state = BeginOf(p, static_cast<int>(unit), feature, column);
     HEED_NO_UNROLL for (int span = 0; span < p.spans; ++span) {
-      float* const place = p.StateOf(unit, span) + n;
+      float* const place = p.StateOf(static_cast<int>(unit), span) + n;
       const float before = state;
       if (span + 1 < p.spans) {
-        state = state * DecayOfSpan(p, unit, span, static_cast<int>(n / p.width)) + *place;
+        state = state * DecayOfSpan(p, static_cast<int>(unit), span, feature) + *place;
       }
       *place = before;
     }
@@ -110,15 +114,15 @@ inline constexpr int kScanBytes = kBlockThreads * kScanCols * static_cast<int>(s
 template <class Block>
 HEED_DEVICE void ScanModels(Block& block, const GatedChunkParams& p, int64_t index) {
   const int blocks = (p.width + kScanCols - 1) / kScanCols;
-  const int unit = static_cast<int>(index / blocks);
-  const int first = static_cast<int>(index % blocks) * kScanCols;
+  const int unit = static_cast<int>(index) / blocks;
+  const int first = (static_cast<int>(index) - unit * blocks) * kScanCols;
   typename Block::template Shared<float> before =
       block.template Allocate<float>(kBlockThreads * kScanCols);
   typename Block::template Registers<float, kScanCols> state;
   const auto exists = [&](int t, int n) { return t < p.features && first + n < p.width; };
   block.Each([&](int t) {
     HEED_UNROLL for (int n = 0; n < kScanCols; ++n) {
-      state(t, n) = exists(t, n) ? BeginOf(p, unit, int64_t{t} * p.width + first + n) : 0.0f;
+      state(t, n) = exists(t, n) ? BeginOf(p, unit, t, first + n) : 0.0f;
     }
   });
   HEED_NO_UNROLL for (int span = 0; span < p.spans; ++span) {
@@ -209,9 +213,12 @@ class GatedReads : GatedState<Block, kDim> {
 
   HEED_DEVICE void LoadState() {
     this->ClearState();
-    float* const state = p_.StateOf(this->unit_, this->span_);
+    if (!p_.scans && p_.begin.data == nullptr) return;
+    const float* const state = p_.scans ? p_.StateOf(this->unit_, this->span_)
+                                        : p_.begin.Row(this->batch_, this->kv_head_, 0);
+    const int64_t stride = p_.scans ? p_.width : p_.begin.strides[2];
     block_.Each([&](int t) {
-      this->EachOfState(t, state, p_.width, 1, [&](int n, float x) { this->state_(t, n) = x; });
+      this->EachOfState(t, state, stride, 1, [&](int n, float x) { this->state_(t, n) = x; });
     });
   }
   HEED_DEVICE void CopyQueries(int chunk, int g) {

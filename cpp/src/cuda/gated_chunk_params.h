@@ -49,7 +49,7 @@ struct GatedChunkParams {
   const int32_t* key_lengths;  // [batch] or nullptr
   char* prepared;              // [units, chunks] of PreparedChunk
   // [units, spans, features, width]: what a span makes of a state of zeros, then the state before
-  // the span.
+  // the span; not used where there is no scan.
   float* states;
   // [units, spans, features, features], where tokens erase: column m is what a span without values
   // makes of a state with a 1 at feature m.
@@ -65,6 +65,7 @@ struct GatedChunkParams {
   float scale;
   bool decays_channels;
   bool delta;  // do tokens erase, by their own keys or by erase_key?
+  bool scans;  // else there is one span, which begins with `begin` itself
 
   HEED_DEVICE bool erases_apart() const { return erase_key.data != nullptr; }
   HEED_DEVICE int tokens_of_chunk() const {

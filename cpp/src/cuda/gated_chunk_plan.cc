@@ -1,6 +1,7 @@
 #include "src/cuda/gated_chunk_plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/grid.h"
@@ -129,6 +130,12 @@ GatedChunkParams GatedChunkPlan::Params(int64_t segment, const char* arrays, cha
       between, {params_.num_kv_heads * state_floats(), state_floats(), params_.width}};
   if (segment > 0) params.begin = {rows.data, {rows.strides[0], rows.strides[1], rows.strides[2]}};
   if (segment + 1 < segments_) params.end = rows;
+  // A block reads and writes the same numbers of a state in place, unless others share them.
+  const bool in_place = params.begin.data != nullptr && params.begin.data == params.end.data;
+  const bool is_shared =
+      in_place && !std::equal(std::begin(params.begin.strides), std::end(params.begin.strides),
+                              std::begin(params.end.strides));
+  params.scans = params.spans > 1 || is_shared;
   return params;
 }
 
@@ -137,6 +144,7 @@ int64_t NumSumBlocks(const GatedChunkParams& p) {
   return int64_t{p.units} * (p.slices + p.model_slices) * (p.spans - 1);
 }
 int64_t NumScanBlocks(const GatedChunkParams& p) {
+  if (!p.scans) return 0;
   if (p.delta) return p.units * CeilDiv(p.width, kScanCols);
   return p.units * CeilDiv(int64_t{p.features} * p.width, kBlockThreads);
 }

@@ -81,13 +81,13 @@ class GatedState {
   }
   // body(n, number) for a thread's numbers of the state that there are. `stride` floats lie between
   // features, `col_stride` between columns.
-  template <class Body>
-  HEED_DEVICE void EachOfState(int t, float* numbers, int64_t stride, int col_stride,
+  template <class Number, class Body>
+  HEED_DEVICE void EachOfState(int t, Number* numbers, int64_t stride, int col_stride,
                                const Body& body) const {
     const int width = is_model_ ? p_.features : p_.width;
     const int first = AccumulatorCol(t % kWarp, 0), col = first_col_ + WarpCol(t, 0);
     const bool exists[2] = {col < width, col + 8 < width};
-    float* row = numbers + first * stride + col * col_stride;
+    Number* row = numbers + first * stride + col * col_stride;
     HEED_UNROLL for (int c = 0; c < kDim; c += 8) {
       HEED_UNROLL for (int e = 0; e < 2; ++e) {
         if (exists[0] && first + c + e < p_.features) body(c / 2 + e, row[e * stride]);

@@ -57,7 +57,9 @@ template <int kDim>
 void LaunchSegment(const GatedChunkParams& params, Stream stream) {
   LaunchBlocks<GatedChunkTokens<DeviceBlock, kDim>>(params, NumTokenBlocks(params), stream);
   LaunchBlocks<GatedSums<DeviceBlock, kDim>>(params, NumSumBlocks(params), stream);
-  GatedScanBlocks<<<GridOf(NumScanBlocks(params)), kBlockThreads, kScanBytes, stream>>>(params);
+  if (const int64_t blocks = NumScanBlocks(params); blocks > 0) {
+    GatedScanBlocks<<<GridOf(blocks), kBlockThreads, kScanBytes, stream>>>(params);
+  }
   LaunchBlocks<GatedReads<DeviceBlock, kDim>>(params, NumReadBlocks(params), stream);
 }
 

@@ -53,6 +53,20 @@ DevicePairs<T> PairsOf(const TensorView<const T>& view) {
   return pairs;
 }
 
+// Tiles of keys of each batch entry, as far as the host knows: by its length, else by kv_len.
+std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {
+  const std::span<const int32_t> lengths = p.options.key_lengths;
+  const size_t batch = static_cast<size_t>(p.batch);
+  std::vector<int64_t> tiles(batch, CeilDiv(p.kv_len, tile_keys));
+  if (lengths.empty()) return tiles;
+  const size_t each = lengths.size() / batch;  // 1, or one a query
+  for (size_t b = 0; b < batch; ++b) {
+    const auto of_entry = lengths.subspan(b * each, each);
+    tiles[b] = CeilDiv(*std::max_element(of_entry.begin(), of_entry.end()), tile_keys);
+  }
+  return tiles;
+}
+
 }  // namespace
 
 DeviceRows RowsOf(const StoredTensor& t) {
@@ -75,19 +89,6 @@ DeviceOutput OutputOf(const StoredOutput& t) {
   output.data = static_cast<char*>(t.data);
   for (int axis = 0; axis < 3; ++axis) output.strides[axis] = t.strides[axis] * size;
   return output;
-}
-
-std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys) {
-  const std::span<const int32_t> lengths = p.options.key_lengths;
-  const size_t batch = static_cast<size_t>(p.batch);
-  std::vector<int64_t> tiles(batch, CeilDiv(p.kv_len, tile_keys));
-  if (lengths.empty()) return tiles;
-  const size_t each = lengths.size() / batch;  // 1, or one a query
-  for (size_t b = 0; b < batch; ++b) {
-    const auto of_entry = lengths.subspan(b * each, each);
-    tiles[b] = CeilDiv(*std::max_element(of_entry.begin(), of_entry.end()), tile_keys);
-  }
-  return tiles;
 }
 
 bool SeesIntervals(const DeviceProblem& call) {

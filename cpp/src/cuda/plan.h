@@ -61,9 +61,6 @@ struct KernelShape {
 };
 KernelShape ShapeOf(const DeviceProblem& call);
 
-// Tiles of keys of each batch entry, as far as the host knows: by its length, else by kv_len.
-std::vector<int64_t> TilesOfEntries(const AttentionProblem& p, int64_t tile_keys);
-
 // Tensors as kernels see them.
 DeviceRows RowsOf(const StoredTensor& tensor);
 DeviceOutput OutputOf(const StoredOutput& tensor);

@@ -210,36 +210,5 @@ TEST(SingleQuery, IsNotTakenByWhatItLacks) {
       plain, {.arrays = {.query_documents = documents.data(), .key_documents = documents.data()}}));
 }
 
-// A quarter of as many entries as there may be tiles, of one head and so many keys.
-cuda::DeviceProblem ManyEntries(int64_t kv_len) {
-  cuda::DeviceProblem call{};
-  AttentionProblem& p = call.problem;
-  for (StoredTensor* tensor : {&p.q, &p.k, &p.v}) {
-    *tensor = {nullptr, DType::kBFloat16, {1, 1, 1, 64}, {64, 64, 64, 1}};
-  }
-  p.head_dim = p.head_dim_v = 64;
-  p.q_len = p.group = p.num_kv_heads = 1;
-  p.batch = cuda::kMostDecodeTiles / 4;
-  p.kv_len = kv_len;
-  return call;
-}
-
-TEST(SingleQuery, LongBatchesAreLeftToTheKernelThatWasMeasured) {
-  EXPECT_TRUE(cuda::TakesDecoding(ManyEntries(3 * 64)));
-  EXPECT_FALSE(cuda::TakesDecoding(ManyEntries(3 * 64 + 1)));
-}
-
-TEST(SingleQuery, LengthsOnTheHostSayHowLongABatchIs) {
-  cuda::DeviceProblem call = ManyEntries(1 << 20);
-  std::vector<int32_t> lengths(static_cast<size_t>(call.problem.batch), 3 * 64);
-  call.problem.options.key_lengths = lengths;
-  EXPECT_TRUE(cuda::TakesDecoding(call));
-  for (int32_t& length : lengths) length += 1;
-  EXPECT_FALSE(cuda::TakesDecoding(call));
-  call.problem.options.key_lengths = {};
-  call.arrays.key_lengths = lengths.data();  // not read
-  EXPECT_FALSE(cuda::TakesDecoding(call));
-}
-
 }  // namespace
 }  // namespace heed::testing
