@@ -80,6 +80,10 @@ std::string Case::Name() const {
   if (window_left.has_value()) name += "/w" + std::to_string(*window_left);
   if (softcap.has_value()) name += "/cap" + std::to_string(static_cast<int64_t>(*softcap));
   if (sinks) name += "/sinks";
+  if (alibi) name += "/alibi";
+  if (key_length.has_value()) {
+    name += std::string(device_lengths ? "/device_keys" : "/keys") + std::to_string(*key_length);
+  }
   if (dtype != DType::kFloat32) name += std::string("/") + DTypeName(dtype);
   return name + (device == Device::kCuda ? "/cuda" : "/t" + std::to_string(threads));
 }

@@ -50,20 +50,27 @@ struct Case {
   Mask mask = Mask::kFull;
   std::optional<int64_t> window_left = {};  // keys seen before the query's own position
   std::optional<double> softcap = {};
-  bool sinks = false;             // one more logit a head
+  bool sinks = false;  // one more logit a head
+  // Of --device cuda alone:
+  bool alibi = false;                      // AttentionOptions::alibi_slopes
+  std::optional<int64_t> key_length = {};  // of every batch entry, AttentionOptions::key_lengths
+  bool device_lengths = false;             // DeviceArrays::key_lengths in their place
   DType dtype = DType::kFloat32;  // storage of q, k, v and, but for OutputDType(), the output
   std::string model = {};         // "gpt2:prefill" when it is a named shape
   int threads = 1;                // of the CPU
   Device device = Device::kCpu;
 
   int64_t ValueDim() const { return head_dim_v > 0 ? head_dim_v : head_dim; }
+  int64_t KeyCount() const { return key_length.value_or(lengths.kv_len); }
+  // Position of a query among the keys.
+  int64_t PositionOf(int64_t query) const { return query + KeyCount() - lengths.q_len; }
   // Storage of the output: bfloat16 of float8, as is the custom, since nobody knows its scale yet.
   DType OutputDType() const { return dtype == DType::kFloat8E4M3 ? DType::kBFloat16 : dtype; }
 
   // What --filter matches: "scaled_dot_product/h8/d64/l1024/causal/t1", "h32:8" for grouped heads,
   // "d192:128" for values of their own size, "l1x4096" for q_len x kv_len; then "w127", "cap50",
-  // "sinks" and "bfloat16" where the case has them. The model of a named shape comes first. On a
-  // GPU "cuda" stands in place of the threads.
+  // "sinks", "alibi", "keys4096" or "device_keys4096" and "bfloat16" where the case has them. The
+  // model of a named shape comes first. On a GPU "cuda" stands in place of the threads.
   std::string Name() const;
   bool operator==(const Case&) const = default;
 };

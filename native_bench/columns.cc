@@ -30,6 +30,11 @@ std::string MaskText(const Case& c) {
   if (c.window_left.has_value()) text += " w" + std::to_string(*c.window_left);
   if (c.softcap.has_value()) text += Format(" cap%.3g", *c.softcap);
   if (c.sinks) text += " sinks";
+  if (c.alibi) text += " alibi";
+  if (c.key_length.has_value()) {
+    text +=
+        std::string(c.device_lengths ? " device_keys" : " keys") + std::to_string(*c.key_length);
+  }
   return text;
 }
 

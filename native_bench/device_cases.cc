@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <regex>
 
+#include "native_bench/device_attention.h"
+
 namespace heed::bench {
 namespace {
 
@@ -47,6 +49,31 @@ void AddLatentPrompts(std::vector<Case>& cases, DType dtype) {
                                 .mask = mask,
                                 .dtype = dtype}));
     }
+  }
+}
+
+// One socket each, beside the plain prompts of the same size.
+void AddSockets(std::vector<Case>& cases) {
+  constexpr int64_t kLength = 8192;
+  for (int64_t head_dim : {64, 128}) {
+    const int64_t heads = kWidth / head_dim;
+    const auto add = [&](const auto& plug) {
+      Case c = {.mechanism = "scaled_dot_product",
+                .batch = kTokens / kLength,
+                .heads = {heads, heads},
+                .lengths = {kLength, kLength},
+                .head_dim = head_dim,
+                .dtype = DType::kBFloat16};
+      plug(c);
+      cases.push_back(OnDevice(c));
+    };
+    add([](Case& c) { c.softcap = 30; });
+    add([](Case& c) { c.sinks = true; });
+    add([](Case& c) { c.alibi = true; });
+    add([](Case& c) { c.key_length = c.lengths.kv_len; });
+    add([](Case& c) { c.key_length = c.lengths.kv_len, c.device_lengths = true; });
+    add([](Case& c) { c.heads.num_kv_heads /= 8; });
+    add([](Case& c) { c.mask = Mask::kCausal, c.window_left = 1023; });
   }
 }
 
@@ -102,6 +129,7 @@ std::vector<Case> OwnDeviceCases() {
   AddPrompts(cases);
   AddLatentPrompts(cases, DType::kBFloat16);
   AddLatentPrompts(cases, DType::kFloat8E4M3);
+  AddSockets(cases);
   AddDecoding(cases);
   for (const char* mechanism : {"linear", "gated_linear", "gated_delta_rule"}) {
     Case c = OfMechanism(mechanism, DType::kFloat32);
@@ -141,17 +169,15 @@ AttentionShapes ShapesOf(const Case& c) {
 
 Cost CostOf(const Case& c) {
   static float nothing = 0;  // only shapes are looked at
-  const AttentionShapes shapes = ShapesOf(c);
-  const DType dtype = c.OutputDType();  // the registry knows no float8
+  AttentionShapes shapes = ShapesOf(c);
+  shapes.k[2] = shapes.v[2] = c.KeyCount();  // others are never read
+  const DType dtype = c.OutputDType();       // the registry knows no float8
   Request request;
   request.id = c.mechanism;
   request.inputs = {{"q", ContiguousTensor(dtype, &nothing, shapes.q)},
                     {"k", ContiguousTensor(dtype, &nothing, shapes.k)},
                     {"v", ContiguousTensor(dtype, &nothing, shapes.v)}};
-  if (c.mask == Mask::kCausal) {
-    const int64_t offset = c.lengths.kv_len - c.lengths.q_len;
-    request.params = {{"causal", true}, {"query_offset", static_cast<double>(offset)}};
-  }
+  request.params = AttentionParamsOf(c, 0);
   Cost cost = EstimateCost(request, 1);
   cost.bytes_read = cost.bytes_read / ElementSize(dtype) * ElementSize(c.dtype);
   cost.scratch_bytes.reset();
@@ -159,7 +185,8 @@ Cost CostOf(const Case& c) {
 }
 
 bool IsPlainAttention(const Case& c) {
-  return c.mechanism == "scaled_dot_product" && !c.window_left && !c.softcap && !c.sinks;
+  return IsDeviceAttention(c) && !c.window_left && !c.softcap && !c.sinks && !c.alibi &&
+         !c.key_length;
 }
 
 bool HasDeviceGradients(const Case& c) {
@@ -167,7 +194,7 @@ bool HasDeviceGradients(const Case& c) {
 }
 
 std::string RefuseHopperCase(const Case& c) {
-  if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
+  if (!IsDeviceAttention(c)) return "computes only scaled_dot_product";
   if (c.dtype == DType::kFloat32) return "takes float16, bfloat16 and float8_e4m3";
   // Rows are multiples of 16 bytes. The rest of what docs/cuda_kernels.md says holds for every case
   // of the benchmark.

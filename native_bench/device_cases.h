@@ -17,6 +17,9 @@ namespace heed::bench {
 //               float32 and float8_e4m3; batch and heads make 16384 tokens and a width of 2048, as
 //               in the papers of FlashAttention; bfloat16 and float8_e4m3 also keys of 192 with
 //               values of 128
+//   sockets     prompts of 8192 tokens, full, heads of 64 and 128, bfloat16, with one of softcap,
+//               sinks, ALiBi, lengths of keys (of all keys; on the host, on the device), or eight
+//               query heads a KV head; and causal with a window of 1024 keys
 //   decoding    one query for each of 1 and 32 sequences of 1024 to 131072 keys, 32:8 heads of 128,
 //               bfloat16 and float16
 //   recurrences 1024, 4096 and 16384 tokens, heads of 64 and 128: of 8 heads in float32 linear,
@@ -38,7 +41,7 @@ AttentionShapes ShapesOf(const Case& c);
 // the CPU's and left out, and so are the scales of float8.
 Cost CostOf(const Case& c);
 
-// Whether a case is softmax attention to q, k and v alone, which peers of a GPU compute.
+// Whether a case is softmax attention without sockets but causal, which peers of a GPU compute.
 bool IsPlainAttention(const Case& c);
 
 // Whether heed::cuda computes gradients of a case: a prompt of plain attention, not of float8.

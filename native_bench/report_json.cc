@@ -62,6 +62,9 @@ json ShapeJson(const Case& c) {
   if (c.window_left.has_value()) shape["window_left"] = *c.window_left;
   if (c.softcap.has_value()) shape["softcap"] = *c.softcap;
   if (c.sinks) shape["sinks"] = true;
+  if (c.alibi) shape["alibi"] = true;
+  if (c.key_length.has_value()) shape["key_length"] = *c.key_length;
+  if (c.device_lengths) shape["device_lengths"] = true;
   return shape;
 }
 

@@ -7,31 +7,31 @@
 
 #include "heed/reference.h"
 #include "native_bench/accuracy.h"
+#include "native_bench/device_attention.h"
 #include "native_bench/float8.h"
 
 namespace heed::bench {
 namespace {
 
-// Position of a query among the keys.
-int64_t PositionOf(const Case& c, int64_t query) {
-  return query + c.lengths.kv_len - c.lengths.q_len;
-}
-
 // The request of one query alone, which sees what it saw among the others.
-std::vector<double> ReferenceRow(const Case& c, int64_t query, RowInputs& inputs) {
-  const auto view = [](std::vector<float>& data, int64_t rows) {
-    return AsAnyTensor(
-        Contiguous<const float>(data.data(), 1, 1, rows, static_cast<int64_t>(data.size()) / rows));
+std::vector<double> ReferenceRow(const Case& c, const OutputRow& at, RowInputs& inputs) {
+  const auto view = [](std::vector<float>& data, int64_t rows, int64_t dim) {
+    return AsAnyTensor(Contiguous<const float>(data.data(), 1, 1, rows, dim));
   };
   Request request;
   request.id = c.mechanism;
-  request.inputs = {{"q", view(inputs.q, 1)},
-                    {"k", view(inputs.k, c.lengths.kv_len)},
-                    {"v", view(inputs.v, c.lengths.kv_len)}};
-  if (c.mask == Mask::kCausal) {
-    request.params = {{"causal", true},
-                      {"query_offset", static_cast<double>(PositionOf(c, query))}};
-  }
+  request.inputs = {{"q", view(inputs.q, 1, c.head_dim)},
+                    {"k", view(inputs.k, c.KeyCount(), c.head_dim)},
+                    {"v", view(inputs.v, c.KeyCount(), c.ValueDim())}};
+  request.params = AttentionParamsOf(c, at.query);
+  SocketArrays arrays = SocketArraysOf(c);
+  const auto add = [&](const char* name, std::vector<float>& of_heads) {
+    if (of_heads.empty()) return;
+    float* own = of_heads.data() + at.head;
+    request.inputs.push_back({name, ContiguousTensor(DType::kFloat32, own, {{1}})});
+  };
+  add("alibi_slopes", arrays.alibi_slopes);
+  add("sinks", arrays.sinks);
   return OutputOf(reference::Run(request));
 }
 
@@ -43,9 +43,8 @@ double LargestMagnitude(const std::vector<float>& data) {
 
 // The largest sum of the absolute terms of a score, over the keys that the query sees.
 double LargestLogit(const Case& c, int64_t query, const RowInputs& inputs) {
-  const int64_t kv_len = c.lengths.kv_len;
   const bool causal = c.mask == Mask::kCausal;
-  const int64_t seen = causal ? std::min(PositionOf(c, query) + 1, kv_len) : kv_len;
+  const int64_t seen = causal ? std::min(c.PositionOf(query) + 1, c.KeyCount()) : c.KeyCount();
   double largest = 0;
   for (int64_t j = 0; j < seen; ++j) {
     const float* key = inputs.k.data() + j * c.head_dim;
@@ -99,7 +98,7 @@ RowOracle::RowOracle(const Case& c, const std::vector<OutputRow>& rows,
     RowInputs inputs = fetch(at);
     largest = std::max(largest, LargestMagnitude(inputs.v));
     if (is_float8) largest_logit = std::max(largest_logit, LargestLogit(c, at.query, inputs));
-    rows_.push_back({at, ReferenceRow(c, at.query, inputs)});
+    rows_.push_back({at, ReferenceRow(c, at, inputs)});
   }
   const double allowance = is_float8 ? Float8Allowance(c.lengths.kv_len, largest_logit) : 0;
   bound_ =

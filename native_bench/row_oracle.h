@@ -1,4 +1,4 @@
-// The float64 reference for plain attention whose tensors are elsewhere, in device memory: row by
+// The float64 reference for softmax attention whose tensors are elsewhere, in device memory: row by
 // row, from what each row sees.
 #ifndef HEED_NATIVE_BENCH_ROW_ORACLE_H_
 #define HEED_NATIVE_BENCH_ROW_ORACLE_H_
@@ -21,7 +21,7 @@ struct RowInputs {
   std::vector<float> v;  // [kv_len, head_dim_v]
 };
 
-// Rows of softmax attention to q, k and v, computed once, compared with every peer.
+// Rows of softmax attention with the sockets of the case, computed once, compared with every peer.
 class RowOracle {
  public:
   // Each row by heed::reference::Run on the head that it sees.

@@ -3,9 +3,9 @@
 
     python3 native_bench/targets.py RESULTS
 
-reads bench.json, bench-float8.json, bench-rest.json, bench-recurrent.json and bench-backward.json in a
-folder, as far as they are there, and prints a table. Needs nothing but python3: a GPU machine hardly
-ever has Node. float8 has no target: what was measured is shown below the table.
+reads bench.json, bench-float8.json, bench-rest.json, bench-recurrent.json, bench-backward.json and
+bench-sockets.json in a folder, as far as they are there, and prints a table. Needs nothing but python3:
+a GPU machine hardly ever has Node. float8 has no target: what was measured is shown below the table.
 
 Prompts and gradients are judged by warm medians, decoding by cold ones: a cache of keys is read from
 memory once a token. Of a case the faster of heed and heed_hopper counts, of a target its worst case.
@@ -98,6 +98,16 @@ OF_PEAK = Measure("% of its peak", lambda row, *_: share(row.get("fraction_of_fm
 OF_FMA = Measure("% of fma", lambda row, rows, report: share(row.get("gflops"), report.fma_gflops()))
 
 
+def slower_than(case):
+    """How much more time a pair of query and key takes than in the case of this name by ours."""
+
+    def of(row, _rows, report):
+        plain, _ = value_of(TFLOPS, {"case": case}, report)
+        return 100 * (plain / teraflops(row) - 1) if plain else None
+
+    return Measure("% slower", of, less=True)
+
+
 def prompts(head_dim, mask, lengths=LONG, dtype="bfloat16", mechanism="scaled_dot_product"):
     case = {"mechanism": mechanism, "dtype": dtype, "head_dim": head_dim, "mask": mask}
     return tuple({**case, "head_dim_v": head_dim, "q_len": n, "kv_len": n} for n in lengths)
@@ -149,6 +159,29 @@ def other_targets():
         yield Target(title, "bench-recurrent", tuple(cases), TFLOPS, 150)
 
 
+def socket_targets():
+    for head_dim, softcap in ((128, 25), (64, 45)):
+        heads = 2048 // head_dim
+
+        def name(of, mask):
+            return f"scaled_dot_product/b2/h{of}/d{head_dim}/l8192/{mask}/bfloat16/cuda"
+
+        for title, own, plain, bound in (
+            ("softcap", (heads, "full/cap30"), "full", softcap),
+            ("sinks", (heads, "full/sinks"), "full", 10),
+            ("ALiBi", (heads, "full/alibi"), "full", 10),
+            ("key_lengths", (heads, "full/keys8192"), "full", 10),
+            ("key_lengths on the device", (heads, "full/device_keys8192"), "full", 10),
+            ("grouped heads", (f"{heads}:{heads // 8}", "full"), "full", 10),
+            ("causal", (heads, "causal"), "full", 10),
+            ("window of 1024", (heads, "causal/w1023"), "causal", 10),
+        ):
+            cases = ({"case": name(*own)},)
+            measure = slower_than(name(heads, plain))
+            title = f"{title}, head_dim {head_dim}, 8192 tokens"
+            yield Target(title, "bench-sockets", cases, measure, bound)
+
+
 @dataclass(frozen=True)
 class Shown:
     """What is measured and aimed at nowhere."""
@@ -167,7 +200,7 @@ def shown_without_target():
             yield Shown(title, "bench-float8", cases, (TFLOPS, OF_PEAK))
 
 
-TARGETS = (*attention_targets(), *other_targets())
+TARGETS = (*attention_targets(), *other_targets(), *socket_targets())
 SHOWN = tuple(shown_without_target())
 # arXiv:2407.08608, abstract: on an H100, at its best.
 ELSEWHERE = "FlashAttention-3 publishes close to 1200 TFLOP/s in FP8"

@@ -264,8 +264,10 @@ Case SmallCaseOf(const Case& c) {
   Case small = c;
   small.lengths.q_len = std::min(c.lengths.q_len, kSmallLength);
   small.lengths.kv_len = std::min(c.lengths.kv_len, kSmallLength);
-  // A window of its own, so that it hides something here too.
+  // A window, a cap and a length of its own, so that they change something here too.
   if (c.window_left.has_value()) small.window_left = std::min(*c.window_left, kSmallLength / 4);
+  if (c.softcap.has_value()) small.softcap = std::min(*c.softcap, 0.5);
+  if (c.key_length.has_value()) small.key_length = std::min(*c.key_length, kSmallLength * 3 / 4);
   return small;
 }
 

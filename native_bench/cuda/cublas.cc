@@ -124,7 +124,7 @@ std::string Details() {
 }
 
 std::string Refuse(const Case& c) {
-  if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
+  if (!IsPlainAttention(c)) return "computes only scaled_dot_product, causal or not";
   if (c.dtype == DType::kFloat8E4M3) return "takes float32, float16 and bfloat16";
   return c.lengths.q_len > c.lengths.kv_len ? "has no rows without keys" : "";
 }

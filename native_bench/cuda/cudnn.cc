@@ -91,7 +91,7 @@ std::string Details() {
 }
 
 std::string Refuse(const Case& c) {
-  if (!IsPlainAttention(c)) return "computes only scaled_dot_product";
+  if (!IsPlainAttention(c)) return "computes only scaled_dot_product, causal or not";
   if (c.dtype == DType::kFloat32) return "takes float16 and bfloat16";
   // cudnn-frontend 1.23: descale factors are [1, 1, 1, 1]; an output of 16 bits needs Blackwell.
   if (c.dtype == DType::kFloat8E4M3) {

@@ -45,7 +45,7 @@ class DeviceProblem {
   // `count` rows of a tensor or of the output from row [b, h, i], as floats.
   std::vector<float> FetchRows(const StoredTensor& tensor, int64_t b, int64_t h, int64_t i,
                                int64_t count) const;
-  // Of plain attention, for RowOracle: what a row is made of, as numbers, and the row.
+  // Of softmax attention, for RowOracle: what a row is made of, as numbers, and the row.
   RowInputs FetchRowInputs(const OutputRow& at) const;
   std::vector<float> FetchOutputRow(const OutputRow& at) const;
 

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "heed/attention.h"
@@ -14,6 +16,7 @@
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
 #include "native_bench/cuda/hopper_path.h"
+#include "native_bench/device_attention.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_peer.h"
 #include "native_bench/device_recurrence.h"
@@ -47,18 +50,39 @@ std::shared_ptr<const Recurrence> RecurrenceOf(const DeviceProblem& problem) {
   return recurrence;
 }
 
-std::function<void()> PrepareAttention(DeviceProblem& problem) {
+// The options of attention and what they point to.
+struct Sockets {
+  SocketArrays arrays;
+  std::optional<DeviceBytes> key_lengths;
   AttentionOptions options;
-  options.causal = problem.shape().mask == Mask::kCausal;
-  options.query_offset = QueryOffset::End();
+  cuda::DeviceArrays on_device;
+};
+
+std::shared_ptr<const Sockets> SocketsOf(const DeviceProblem& problem) {
+  const Case& c = problem.shape();
+  const auto sockets = std::make_shared<Sockets>();
+  sockets->arrays = SocketArraysOf(c);
+  sockets->options = AttentionOptionsOf(c, sockets->arrays);
+  cuda::DeviceArrays& on_device = sockets->on_device;
+  if (c.device_lengths) {
+    const std::span<const int32_t> lengths = std::exchange(sockets->options.key_lengths, {});
+    void* copy = sockets->key_lengths.emplace(lengths.size_bytes()).get();
+    Require(cudaMemcpy(copy, lengths.data(), lengths.size_bytes(), cudaMemcpyHostToDevice));
+    on_device.key_lengths = static_cast<const int32_t*>(copy);
+  }
+  on_device.q_scales = problem.scales("q");
+  on_device.k_scales = problem.scales("k");
+  on_device.v_scales = problem.scales("v");
+  return sockets;
+}
+
+std::function<void()> PrepareAttention(DeviceProblem& problem) {
   AttentionOutputs outputs;
   outputs.stored_output = problem.output();
-  cuda::DeviceArrays arrays;
-  arrays.q_scales = problem.scales("q");
-  arrays.k_scales = problem.scales("k");
-  arrays.v_scales = problem.scales("v");
-  return [q = problem.input("q"), k = problem.input("k"), v = problem.input("v"), options, outputs,
-          arrays] { cuda::Attention(q, k, v, options, outputs, nullptr, arrays); };
+  return [q = problem.input("q"), k = problem.input("k"), v = problem.input("v"), outputs,
+          sockets = SocketsOf(problem)] {
+    cuda::Attention(q, k, v, sockets->options, outputs, nullptr, sockets->on_device);
+  };
 }
 
 std::function<void()> Prepare(DeviceProblem& problem) {
@@ -70,7 +94,7 @@ std::function<void()> Prepare(DeviceProblem& problem) {
 }
 
 std::string Refuse(const Case& c) {
-  if (IsPlainAttention(c) || IsDeviceRecurrence(c)) return "";
+  if (IsDeviceAttention(c) || IsDeviceRecurrence(c)) return "";
   return "the benchmark calls heed::cuda for scaled_dot_product, linear, retention, lightning, "
          "mamba2, gated_linear, delta_rule, gated_delta_rule, kimi_delta and rwkv7";
 }

@@ -12,6 +12,7 @@
 #include "native_bench/cuda/device_memory.h"
 #include "native_bench/cuda/device_problem.h"
 #include "native_bench/cuda/peaks.h"
+#include "native_bench/device_attention.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_peer.h"
 #include "native_bench/device_run.h"
@@ -23,18 +24,18 @@ namespace {
 // The tensors of a case and what they should give.
 class Subject {
  public:
-  // Plain attention is drawn on the device and checked row by row; all else comes from the host.
+  // Attention is drawn on the device and checked row by row; all else comes from the host.
   Subject(const Case& c, uint64_t seed) {
-    if (IsPlainAttention(c)) {
+    if (IsDeviceAttention(c)) {
       DrawOnDevice(c, seed, SampledRows(c));
     } else {
       DrawOnHost(c, seed);
     }
   }
-  // Every row is checked. Drawn on the host, which has no float8.
+  // Every row is checked. Drawn on the host, which has neither float8 nor all sockets.
   static Subject Small(const Case& c, uint64_t seed) {
     Subject subject;
-    if (IsPlainAttention(c) && c.dtype == DType::kFloat8E4M3) {
+    if (IsDeviceAttention(c) && (c.dtype == DType::kFloat8E4M3 || !IsPlainAttention(c))) {
       subject.DrawOnDevice(c, seed, AllRows(c));
     } else {
       subject.DrawOnHost(c, seed);

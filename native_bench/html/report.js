@@ -46,6 +46,8 @@ function problemOf(row, ...without) {
     shape.window_left !== undefined && `window ${shape.window_left}`,
     shape.softcap !== undefined && `softcap ${shape.softcap}`,
     shape.sinks && "sinks",
+    shape.alibi && "ALiBi",
+    shape.key_length && `${shape.key_length} keys${shape.device_lengths ? " (device)" : ""}`,
     row.resident && "keys kept",
     row.dtype !== "float32" && !without.includes("kind") && row.dtype,
     row.threads > 1 && !without.includes("kind") && `${row.threads} threads`,
@@ -480,11 +482,8 @@ function showRows() {
   const head = element("tr", {}, ...Object.keys(columns).map((name) => element("th", {}, name)));
   const body = report.rows.map((row) => {
     const cells = Object.values(columns).map((cell) => element("td", {}, `${cell(row)}`));
-    return element(
-      "tr",
-      { class: isOwn(row.peer) ? "heed" : "", title: row.reason ?? "" },
-      ...cells,
-    );
+    const attributes = { class: isOwn(row.peer) ? "heed" : "", title: row.reason ?? "" };
+    return element("tr", attributes, ...cells);
   });
   document
     .querySelector("#rows table")

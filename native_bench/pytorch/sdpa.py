@@ -37,7 +37,7 @@ def attention_rows(report):
     for row in report["rows"]:
         shape = row.get("shape", {})
         plain = row["mechanism"] == "scaled_dot_product" and not (
-            {"window_left", "softcap", "sinks"} & shape.keys()
+            {"window_left", "softcap", "sinks", "alibi", "key_length"} & shape.keys()
         )
         counted = row["status"] == "timed" and "flop" in row
         taken = plain and row["dtype"] != "float8_e4m3"

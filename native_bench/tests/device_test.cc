@@ -17,6 +17,7 @@
 #include "heed/request.h"
 #include "heed/thread_pool.h"
 #include "native_bench/backward.h"
+#include "native_bench/device_attention.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/device_recurrence.h"
 #include "native_bench/device_run.h"
@@ -98,6 +99,8 @@ TEST(Device, TheKernelForHopperReads16BytesAtATime) {
   EXPECT_THAT(RefuseHopperCase(c), HasSubstr("float8_e4m3"));
   c.dtype = DType::kFloat16;
   c.sinks = true;
+  EXPECT_EQ(RefuseHopperCase(c), "");
+  c.mechanism = "linear";
   EXPECT_NE(RefuseHopperCase(c), "");
 }
 
@@ -129,6 +132,37 @@ TEST(Device, PromptsHaveOneSizeOfWork) {
   EXPECT_THAT(columns, ElementsAre(Pair(64, 64), Pair(128, 128), Pair(192, 128), Pair(256, 256)));
 }
 
+TEST(Device, EverySocketHasACaseBesideAPlainOne) {
+  std::set<std::string> names;
+  for (const Case& c : OwnDeviceCases()) names.insert(c.Name());
+  for (const std::string heads_and_dim : {"h32:4/d64", "h32/d64", "h16:2/d128", "h16/d128"}) {
+    const std::string prompt = "scaled_dot_product/b2/" + heads_and_dim + "/l8192/";
+    EXPECT_TRUE(names.contains(prompt + "full/bfloat16/cuda")) << prompt;
+    if (heads_and_dim.find(':') != std::string::npos) continue;
+    for (const std::string socket : {"full/cap30", "full/sinks", "full/alibi", "full/keys8192",
+                                     "full/device_keys8192", "causal", "causal/w1023"}) {
+      const std::string name = prompt + socket + "/bfloat16/cuda";
+      EXPECT_TRUE(names.contains(name)) << name;
+    }
+  }
+}
+
+TEST(Device, SocketsCountThePairsThatAreSeen) {
+  size_t count = 0;
+  for (Case c : OwnDeviceCases()) {
+    if (!IsDeviceAttention(c) || IsPlainAttention(c)) continue;
+    const int64_t length = c.lengths.q_len, all = length * length;
+    const int64_t pairs = c.window_left ? length * 1024 - 1024 * 1023 / 2 : all;
+    const int64_t flop_a_pair = 4 * c.batch * c.heads.num_heads * c.head_dim;
+    EXPECT_EQ(CostOf(c).flops, static_cast<double>(flop_a_pair * pairs)) << c.Name();
+    ++count;
+    if (!c.key_length) continue;
+    c.key_length = length / 2;
+    EXPECT_EQ(CostOf(c).flops, static_cast<double>(flop_a_pair * pairs / 2)) << c.Name();
+  }
+  EXPECT_EQ(count, 12u);
+}
+
 TEST(Device, TheLineChoosesOtherCasesAndFilters) {
   Options options;
   options.own_cases = true;
@@ -148,10 +182,19 @@ TEST(Device, TheLineChoosesOtherCasesAndFilters) {
 }
 
 TEST(Device, OnlyPlainAttentionIsForEveryPeer) {
-  Case c = OwnDeviceCases().front();
+  const Case c = OwnDeviceCases().front();
   EXPECT_TRUE(IsPlainAttention(c));
-  c.window_left = 3;
-  EXPECT_FALSE(IsPlainAttention(c));
+  const auto is_plain_with = [&](const auto& plug) {
+    Case with = c;
+    plug(with);
+    return IsPlainAttention(with);
+  };
+  EXPECT_TRUE(is_plain_with([](Case& with) { with.heads = {4, 2}; }));
+  EXPECT_FALSE(is_plain_with([](Case& with) { with.window_left = 3; }));
+  EXPECT_FALSE(is_plain_with([](Case& with) { with.softcap = 30; }));
+  EXPECT_FALSE(is_plain_with([](Case& with) { with.sinks = true; }));
+  EXPECT_FALSE(is_plain_with([](Case& with) { with.alibi = true; }));
+  EXPECT_FALSE(is_plain_with([](Case& with) { with.key_length = 9; }));
   EXPECT_FALSE(IsPlainAttention(OwnDeviceCases().back()));
 }
 

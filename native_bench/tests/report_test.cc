@@ -161,6 +161,21 @@ TEST(Report, NamedShapesTellTheirOptions) {
   EXPECT_THAT(csv.str(), HasSubstr("gemma2-2b:prefill,8,64,1024,full w4095 cap50,bfloat16,1,heed"));
 }
 
+TEST(Report, SocketsOfADeviceAreTold) {
+  Report report = MakeReport();
+  Case& shape = report.rows[0].shape;
+  shape.alibi = true;
+  shape.key_length = 900;
+  shape.device_lengths = true;
+  const nlohmann::json row = ToJson(report).at("rows").at(0).at("shape");
+  EXPECT_EQ(row.at("alibi"), true);
+  EXPECT_EQ(row.at("key_length"), 900);
+  EXPECT_EQ(row.at("device_lengths"), true);
+  std::ostringstream csv;
+  PrintCsv(csv, report);
+  EXPECT_THAT(csv.str(), HasSubstr(",1024,full alibi device_keys900,"));
+}
+
 // bfloat16 on a GPU, beside a peak of its type and one of float32.
 Report MakeDeviceReport() {
   Report report;

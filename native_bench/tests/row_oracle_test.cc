@@ -12,8 +12,10 @@
 #include <set>
 #include <vector>
 
+#include "heed/attention.h"
 #include "heed/cuda.h"
 #include "native_bench/accuracy.h"
+#include "native_bench/device_attention.h"
 #include "native_bench/device_cases.h"
 #include "native_bench/float8.h"
 
@@ -48,6 +50,25 @@ class Tensors {
     return {.q = Rows(q_, shapes_.q, at.batch, at.head, at.query, 1),
             .k = Rows(k_, shapes_.k, at.batch, kv_head, 0, kv_len),
             .v = Rows(v_, shapes_.v, at.batch, kv_head, 0, kv_len)};
+  }
+
+  // The output, by heed::Attention with the options of `called`.
+  std::vector<float> AttentionOf(const Case& called) const {
+    const auto view = [](const std::vector<float>& numbers, const Extents& shape) {
+      return Contiguous(numbers.data(), shape[0], shape[1], shape[2], shape[3]);
+    };
+    const auto [batch, num_heads, q_len, head_dim_v] = shapes_.output;
+    std::vector<float> output(static_cast<size_t>(batch * num_heads * q_len * head_dim_v));
+    const SocketArrays arrays = SocketArraysOf(called);
+    Attention(view(q_, shapes_.q), view(k_, shapes_.k), view(v_, shapes_.v),
+              AttentionOptionsOf(called, arrays),
+              {.output = Contiguous(output.data(), batch, num_heads, q_len, head_dim_v)});
+    return output;
+  }
+  Verdict VerdictOf(const RowOracle& oracle, const std::vector<float>& output) const {
+    return oracle.Compare([&](const OutputRow& at) {
+      return Rows(output, shapes_.output, at.batch, at.head, at.query, 1);
+    });
   }
 
  private:
@@ -186,6 +207,25 @@ TEST(RowOracle, OtherTypesAreHeldToTheirBoundAlone) {
   EXPECT_DOUBLE_EQ(verdict.bound, relative * largest);
   EXPECT_FALSE(VerdictOf(c, {.scales_results = 0}).Passed());
   EXPECT_EQ(VerdictOf(c, {.scales_results = 0}).failure, "");
+}
+
+// Small cases, as the benchmark looks at every row of them.
+TEST(RowOracle, OptionsOfTheDeviceComputeTheSocketsAndThoseOfPlainAttentionAreWrong) {
+  for (const Case& own : OwnDeviceCases()) {
+    if (!IsDeviceAttention(own) || IsPlainAttention(own)) continue;
+    const Case c = SmallCaseOf(own);
+    const Tensors tensors(c);
+    const RowOracle oracle(c, AllRows(c), [&](const OutputRow& at) { return tensors.Of(at); });
+    const Verdict verdict = tensors.VerdictOf(oracle, tensors.AttentionOf(c));
+    EXPECT_TRUE(verdict.Passed()) << c.Name() << ": " << verdict.max_error;
+    const Case plain = {.mechanism = c.mechanism,
+                        .batch = c.batch,
+                        .heads = c.heads,
+                        .lengths = c.lengths,
+                        .head_dim = c.head_dim,
+                        .mask = c.mask};
+    EXPECT_FALSE(tensors.VerdictOf(oracle, tensors.AttentionOf(plain)).Passed()) << c.Name();
+  }
 }
 
 TEST(RowOracle, EmptyRowsAreZero) {

@@ -25,6 +25,7 @@ const stages = [
   "bench-rest",
   "bench-recurrent",
   "bench-backward",
+  "bench-sockets",
 ];
 
 function writeProgram(path, text) {
@@ -71,7 +72,10 @@ test("EveryCaseHasItsStage", () => {
   const filters = stages.map((stage) => [stage, filterOf(stage)]);
   const prompt = (type) => `scaled_dot_product/b2/h16/d128/l8192/causal${type}/cuda`;
   const expected = [
-    [prompt("/bfloat16"), ["bench", "bench-backward"]],
+    [prompt("/bfloat16"), ["bench", "bench-backward", "bench-sockets"]],
+    [prompt("/w1023/bfloat16"), ["bench-sockets"]],
+    [prompt("/device_keys8192/bfloat16"), ["bench-sockets"]],
+    ["scaled_dot_product/b2/h32:4/d64/l8192/full/bfloat16/cuda", ["bench-sockets"]],
     ["scaled_dot_product/h16/d192:128/l16384/full/bfloat16/cuda", ["bench", "bench-backward"]],
     [prompt("/float16"), ["bench-float16"]],
     [prompt("/float8_e4m3"), ["bench-float8"]],

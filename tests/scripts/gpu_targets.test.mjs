@@ -145,6 +145,25 @@ test("GradientsHaveTheirTypeInTheirName", () => {
   assert.deepEqual(table.get(title), ["460.0 TFLOP/s", "yes"]);
 });
 
+test("ASocketIsComparedWithThePlainCaseOfItsReport", () => {
+  const of = (peer, mask, gflops) =>
+    prompt(peer, 8192, gflops, {
+      case: `scaled_dot_product/b2/h16/d128/l8192/${mask}/bfloat16/cuda`,
+    });
+  const rows = [
+    ...[of("heed", "full", 300_000), of("heed_hopper", "full", 600_000)],
+    ...[of("cudnn", "full", 900_000), of("heed_hopper", "full/cap30", 480_000)],
+    ...[of("heed", "full/sinks", 300_000), of("heed_hopper", "full/sinks", 500_000)],
+    of("heed_hopper", "causal/w1023", 500_000),
+  ];
+  const { rows: table } = targetsOf({ "bench-sockets": reportOf(rows) });
+  const title = (socket, most) => `${socket}, head_dim 128, 8192 tokens: <= ${most} % slower`;
+  assert.deepEqual(table.get(title("softcap", 25)), ["25.0 % slower", "yes"]);
+  assert.deepEqual(table.get(title("sinks", 10)), ["20.0 % slower", "no"]);
+  assert.deepEqual(table.get(title("ALiBi", 10)), ["not measured", "-"]);
+  assert.deepEqual(table.get(title("window of 1024", 10)), ["not measured", "-"]);
+});
+
 const float8 = (head_dim, mask) =>
   `forward, float8_e4m3, head_dim ${head_dim}, ${mask}, 8192 and 16384 tokens`;
 

@@ -69,6 +69,25 @@ TEST_F(BenchRun, PromptsAreRight) {
   ExpectAllVerified(options);
 }
 
+TEST_F(BenchRun, SocketsAreRight) {
+  const Case prompt = {.mechanism = "",
+                       .heads = {4, 2},
+                       .lengths = {130, 130},
+                       .head_dim = 64,
+                       .mask = Mask::kCausal};
+  Options options = Verification({"scaled_dot_product"});
+  options.grid.shapes.assign(6, prompt);
+  options.grid.shapes[0].softcap = 30;
+  options.grid.shapes[1].sinks = true;
+  options.grid.shapes[2].alibi = true;
+  options.grid.shapes[3].key_length = 100;
+  options.grid.shapes[4].key_length = 100;
+  options.grid.shapes[4].device_lengths = true;
+  options.grid.shapes[5].window_left = 40;
+  options.grid.dtypes = {DType::kFloat32, DType::kBFloat16};
+  ExpectAllVerified(options);
+}
+
 TEST_F(BenchRun, DecodingIsRight) {
   Options options = Verification({"scaled_dot_product"});
   options.grid.heads = {{8, 2}};
