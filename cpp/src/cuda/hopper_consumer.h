@@ -18,6 +18,7 @@
 #include "src/cuda/hopper_poison.h"
 #include "src/cuda/hopper_queries.h"
 #include "src/cuda/hopper_rows.h"
+#include "src/cuda/hopper_scores.h"
 #include "src/cuda/hopper_tiles.h"
 #include "src/cuda/plugs.h"
 #include "src/cuda/rows_in_memory.h"
@@ -54,8 +55,10 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   HEED_DEVICE HopperConsumer(Group& group, const HopperParams& params)
       : Base(group, params),
         scale_(params.scale),
-        to_base_2_(params.softcap != 0 || params.alibi_slopes != nullptr ? kLog2E
-                                                                         : params.scale * kLog2E) {}
+        to_base_2_((params.alibi_slopes != nullptr ? 1.0f
+                    : params.softcap != 0          ? params.softcap
+                                                   : params.scale) *
+                   kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
     if (Own() == Shape::kConsumers - 1) GiveTurn();  // the first one begins
@@ -127,8 +130,9 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   // multiplied before their maximum is found.
   HEED_DEVICE void FindScales() {
     scale_ = p_.scale * ScaleOf(p_.q, batch_, kv_head_, 0) * ScaleOf(p_.k, batch_, kv_head_, 0);
-    const bool after = p_.softcap == 0 && p_.alibi_slopes == nullptr && scale_ > 0;
-    to_base_2_ = after ? scale_ * kLog2E : kLog2E;
+    if (p_.softcap == 0 && p_.alibi_slopes == nullptr) {
+      to_base_2_ = scale_ > 0 ? scale_ * kLog2E : kLog2E;
+    }
   }
 
   HEED_DEVICE void ClearState() {
@@ -324,7 +328,9 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   // base 2: without softcap and ALiBi the scale joins that one multiplication.
   HEED_DEVICE void Weigh(int32_t first) {
     if constexpr (!Shape::kPlain) {
-      if (p_.softcap != 0) CapScores();
+      if (p_.softcap != 0) {
+        HopperScores<Group, kScores>(group_, scores_).Bend(scale_ / p_.softcap);
+      }
       if (p_.alibi_slopes != nullptr) AddAlibi(first);
     } else if constexpr (Shape::kIsFloat8) {
       if (!(scale_ > 0)) ScaleScores();
@@ -368,26 +374,16 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     group_.Each(
         [&](int t) { HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= scale_; });
   }
-  HEED_DEVICE void CapScores() {
-    const float factor = scale_ / p_.softcap;
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        scores_(t, n) = p_.softcap * tanhf(scores_(t, n) * factor);
-      }
-    });
-  }
-  // After softcap, which brings the scale in.
   HEED_DEVICE void AddAlibi(int32_t part_first) {
-    const float factor = p_.softcap != 0 ? 1.0f : scale_;
     RecallRows();
+    Registers<int32_t, 2> from;
     group_.Each([&](int t) {
       const int first = FirstKey<Group>(t, part_first);
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        const int half = n % 4 / 2;
-        const float distance = static_cast<float>(position_(t, half) - first - Apart(n));
-        scores_(t, n) = AlibiScore(scores_(t, n) * factor, slope_(t, half), distance);
-      }
+      HEED_UNROLL for (int half = 0; half < 2; ++half) from(t, half) = position_(t, half) - first;
     });
+    // softcap has brought the scale in
+    const float factor = p_.softcap != 0 ? p_.softcap : scale_;
+    HopperScores<Group, kScores>(group_, scores_).AddAlibi(from, slope_, factor);
   }
 
   // Hidden scores are -inf.

@@ -321,6 +321,12 @@ __device__ __forceinline__ float Exp2(float x) {
   asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// "rcp": 1 / x to a unit of the last place; of infinities 0.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 }  // namespace heed::cuda::ptx
 

@@ -221,6 +221,7 @@ class DeviceWarpGroup : public DeviceBlock {
     return ptx::PackFour(first, second, third, fourth);
   }
   HEED_DEVICE static float Exp2(float x) { return ptx::Exp2(x); }
+  HEED_DEVICE static float Reciprocal(float x) { return ptx::Reciprocal(x); }
   // Of two bfloat16 numbers a word: a b + c, rounded, and ones where signs are set.
   HEED_DEVICE static uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
     return ptx::MultiplyAddPairs(a, b, c);

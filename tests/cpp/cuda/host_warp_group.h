@@ -239,6 +239,7 @@ class HostWarpGroup : public HostBlock {
   }
 
   static float Exp2(float x) { return std::exp2(x); }
+  static float Reciprocal(float x) { return 1 / x; }
   static uint32_t MultiplyAddPairs(uint32_t a, uint32_t b, uint32_t c) {
     const auto sum = [&](int e) {
       return std::fma(HalfOf<BFloat16>(a, e), HalfOf<BFloat16>(b, e), HalfOf<BFloat16>(c, e));
