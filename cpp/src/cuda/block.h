@@ -141,9 +141,6 @@ class DeviceBlock {
     ptx::LoadOnce16(from, words);
   }
 
-  // A line of 128 bytes starts to travel to the L2 cache.
-  HEED_DEVICE static void Prefetch(const char* at) { ptx::Prefetch(at); }
-
   // ldmatrix.x4: element(thread) is where in `matrix` the lane's row of 8 begins.
   template <class T, class Element>
   HEED_DEVICE void LoadMatrix(Registers<uint32_t, 4>& r, const Shared<T>& matrix,

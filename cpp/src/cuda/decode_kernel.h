@@ -88,7 +88,6 @@ class DecodeKernel {
     LoadKeys(tiles.begin);
     LoadValues(tiles.begin);
     FindPages(tiles.begin + 1);
-    if (tiles.begin + 1 < tiles.end) Prefetch(tiles.begin + 1);
     HEED_NO_UNROLL for (int32_t tile = tiles.begin;; ++tile) {
       const bool is_last = tile + 1 == tiles.end;
       ScoreKeys(tile);
@@ -101,24 +100,7 @@ class DecodeKernel {
       AddValues();
       if (is_last) return;
       LoadValues(tile + 1);
-      if (tile + 2 < tiles.end) Prefetch(tile + 2);
     }
-  }
-
-  // Registers have room for one tile, and a second one waits in the L2 cache: as many bytes again
-  // on their way, where the next tile is known. A lane asks for some lines of the warp's rows.
-  HEED_DEVICE void Prefetch(int32_t tile) {
-    if constexpr (kPaged) return;
-    constexpr int kLines = kDim / 64;  // of a row, 128 bytes
-    block_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kLines; ++n) {
-        const int line = n * kWarp + t % kWarp, row = line / kLines % kDecodeStepKeys;
-        const bool is_key = line < kDecodeStepKeys * kLines;
-        const int key = FirstKey(t, tile) + row, byte = line % kLines * 128;
-        Block::Prefetch(is_key ? RowOfKey(k_rows_(t, 0), p_.k, t, key, byte)
-                               : RowOfKey(v_rows_(t, 0), p_.v, t, key, byte));
-      }
-    });
   }
 
   // A lane has 16 bytes of each part, which are four words w: w[0] and w[1] of eight heads are rows

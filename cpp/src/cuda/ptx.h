@@ -19,11 +19,6 @@ __device__ __forceinline__ void LoadOnce16(const void* from, uint32_t (&words)[4
                : "l"(__cvta_generic_to_global(from)));
 }
 
-// The line of 128 bytes starts to travel to the L2 cache.
-__device__ __forceinline__ void Prefetch(const void* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)));
-}
-
 // Counts up, from `last` to 0, and tells what stood there. Releases, and acquires, on this GPU.
 __device__ __forceinline__ uint32_t CountReleasing(uint32_t* counter, uint32_t last) {
   uint32_t before;

@@ -215,10 +215,6 @@ class HostBlock {
     }
     std::memcpy(words, from, 16);
   }
-  static void Prefetch(const char* at) {
-    volatile char there = *at;  // told by a sanitizer, if it is not there
-    static_cast<void>(there);
-  }
 
   // Lane l receives of each matrix row l / 4, elements 2 (l % 4) and the next.
   template <class T, class Element>

@@ -71,11 +71,6 @@ void Store(Warp& warp, const Instruction& i, Lanes lanes) {
   });
 }
 
-// A copy to a cache changes nothing, but kernels should ask for memory that is theirs.
-void Prefetch(Warp& warp, const Instruction& i, Lanes lanes) {
-  ForLanes(lanes, [&](int lane) { warp.Global(warp.AddressOf(i, lane), 1, lane); });
-}
-
 template <Space kSpace>
 Handler LoadOf(int bytes, bool is_signed) {
   switch (bytes) {
@@ -213,11 +208,6 @@ Handler AtomicOf(const Operation& o) {
 }  // namespace
 
 bool DecodeMemory(Decoder& decoder, const Operation& o, Instruction& i) {
-  if (o.opcode == "prefetch.global.L2") {
-    SetAddress(decoder, o, i, o.operands.at(0));
-    i.run = Prefetch;
-    return true;
-  }
   const bool loads = o.name == "ld" || o.name == "ldu";
   if (!loads && o.name != "st") return false;
   if (o.type() == "b128") Fail("128 bits at once");
