@@ -6,7 +6,7 @@
 // `node --test tests/cuda/`; takes minutes.
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -124,26 +124,20 @@ function hopperSums(mangled) {
 function widthsOfProducts(mangled) {
   const sums = hopperSums(mangled);
   if (sums) return [sums.byKeys ? 48 : 80, sums.columns];
-  const columns = hopperColumns(mangled)[1];
-  if (columns <= 128) return [128, columns];
+  const [columnsOfKeys, columns] = hopperColumns(mangled);
+  const isLong = columnsOfKeys === 128 && isPlain(mangled) && !isFloat8(mangled); // tiles of 160
+  if (columns <= 128) return [isLong ? 160 : 128, columns];
   // Sums of float8 are taken 64 columns at a time there.
   return [64, isFloat8(mangled) ? 64 : columns];
 }
-
-/** The groups that compute in kernels of 16-bit types with 64 columns. */
-const consumersOf64 = Number(
-  readFileSync(join(root, "cpp/src/cuda/hopper_layout.h"), "utf8").match(
-    /kConsumersOf64 = (\d);/,
-  )[1],
-);
 
 /** The instruction that multiplies, and the registers of the groups that compute and that load. */
 function planOf(mangled) {
   if (isFloat8(mangled)) {
     return { product: (n) => `QGMMA.64x${n}x32.F32.E4M3.E4M3`, computes: 224, loads: 56 };
   }
-  const groups = hopperColumns(mangled)?.[0] === 64 ? consumersOf64 : 2;
-  const [computes, loads] = groups === 3 ? [160, 32] : [232, 40];
+  const isNarrow = hopperColumns(mangled)?.[0] === 64; // three groups compute
+  const [computes, loads] = isNarrow ? [160, 32] : [232, 40];
   return { product: (n) => `HGMMA.64x${n}x16`, computes, loads };
 }
 

@@ -61,7 +61,6 @@ class HopperConsumer : HopperGroup<Group, Shape> {
                    kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
-    if (Own() == Shape::kConsumers - 1) GiveTurn();  // the first one begins
     if constexpr (kCopiesAhead) CopyQueries(ItemOf(block, blocks, 0));
     HEED_NO_UNROLL for (int32_t round = 0; ItemOf(block, blocks, round) < ItemsOf(p_); ++round) {
       const int32_t item = ItemOf(block, blocks, round);
@@ -76,14 +75,14 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       ClearState();
       AwaitQueries();
       const TileSpan own = Base::OwnTiles(keys.own, tiles);
-      PassTiles({own.end, tiles.end}, tiles.begin);
+      PassTiles({own.end, tiles.end});
       if (own.begin < own.end) {
         if constexpr (Shape::kIsFloat8) {
-          VisitTilesInTurn(own);
+          VisitTilesOfParts(own);
         } else {
           VisitTiles(own);
         }
-        PassLastTiles(own.begin);
+        PassTiles({RecallLastTile(), own.begin});
       }
       round = RecallRound();  // and the place: registers of tiles are dear
       if constexpr (kCopiesAhead) {
@@ -94,7 +93,6 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       FindPlace(ItemOf(block, blocks, round));
       StoreRows();
     }
-    if (Own() == 0) AwaitTurn();  // the last that was given
   }
 
  private:
@@ -177,21 +175,18 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       const uint64_t queries = QueriesAt(), next_keys = KeysAt(turn_.stage);
       const uint64_t own_values = ValuesAt(values.stage);
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
-      AwaitTurn();
       IssueScores(queries, next_keys);
-      IssueValues(own_values, [this](int keys_left) {
-        if (keys_left == kKeysBehindTurn) GiveTurn();
-      });
+      IssueValues(own_values);
       group_.template MmaWait<1>();
     }
     const int stage = turn_.Before().stage;
-    IssueValues(ValuesAt(stage), [](int /*keys_left*/) {});
+    IssueValues(ValuesAt(stage));
     group_.template MmaWait<0>();
     group_.ArriveWarps(Barriers::ValuesEmpty(stage));
   }
 
-  // A tile of which the group sees nothing: whoever loads, has a turn or looks for poison counts on
-  // it all the same.
+  // A tile of which the group sees nothing: whoever loads, or looks for poison, counts on it all
+  // the same.
   HEED_DEVICE void PassTile(int32_t tile) {
     group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
     group_.ArriveWarps(Barriers::KeysEmpty(turn_.stage));
@@ -203,40 +198,13 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     group_.ArriveWarps(Barriers::ValuesEmpty(turn_.stage));
     turn_.Advance();
   }
-  HEED_DEVICE void PassTurn() {
-    AwaitTurn();
-    GiveTurn();
-  }
-  // Those before the group's own tiles. The item ends with tile `last`: a turn lies between two
-  // tiles.
-  HEED_DEVICE void PassTiles(TileSpan span, int32_t last) {
-    HEED_NO_UNROLL for (int32_t tile = span.end - 1; tile >= span.begin; --tile) {
-      PassTile(tile);
-      if (tile > last) PassTurn();
-    }
-  }
-  // Those behind them, below tile `end`.
-  HEED_DEVICE void PassLastTiles(int32_t end) {
-    const int32_t last = RecallLastTile();
-    HEED_NO_UNROLL for (int32_t tile = end - 1; tile >= last; --tile) {
-      PassTurn();
-      PassTile(tile);
-    }
-  }
-
-  // All consumers of a block have the same tiles, so as many turns: one after the other, and the
-  // first again.
-  HEED_DEVICE void AwaitTurn() {
-    if constexpr (Shape::kTakesTurns) group_.AwaitTurn(Own());
-  }
-  HEED_DEVICE void GiveTurn() {
-    const int next = Own() + 1 == Shape::kConsumers ? 0 : Own() + 1;
-    if constexpr (Shape::kTakesTurns) group_.GiveTurn(next);
+  HEED_DEVICE void PassTiles(TileSpan span) {
+    HEED_NO_UNROLL for (int32_t tile = span.end - 1; tile >= span.begin; --tile) PassTile(tile);
   }
 
   // Products of float8, one after the other. The other group's softmax runs under them: sums of a
   // part apart from those of all parts leave no registers for the next scores.
-  HEED_DEVICE void VisitTilesInTurn(TileSpan tiles) {
+  HEED_DEVICE void VisitTilesOfParts(TileSpan tiles) {
     HEED_NO_UNROLL for (int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       group_.WaitForPhase(Barriers::KeysFull(turn_.stage), turn_.parity);
       HEED_NO_UNROLL for (int part = 0; part < Shape::kParts; ++part) {
@@ -283,14 +251,11 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     group_.MmaCommit();
   }
 
-  // Calls behind(keys_left) behind the product of each 16 keys.
-  template <class Behind>
-  HEED_DEVICE void IssueValues(uint64_t values, const Behind& behind) {
+  HEED_DEVICE void IssueValues(uint64_t values) {
     group_.MmaFence();
     HEED_UNROLL for (int key = 0; key < kKeys; key += 16) {
       group_.template MmaRegisters<kValueDim>(Element{}, out_, weights_, key / 4,
                                               AdvancedDescriptor(values, key * kPanelBytes));
-      behind(kKeys - 16 - key);
     }
     group_.MmaCommit();
   }

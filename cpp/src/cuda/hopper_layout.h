@@ -37,21 +37,8 @@ using TwoBesideTransposer = BlockGroups<2, 56, 224>;  // the group that loads tr
 using ThreeConsumers = BlockGroups<3, 32, 160>;
 inline constexpr int kMaxGroups = ThreeConsumers::kGroups;
 
-// How many groups compute in the kernels of 16-bit types with 64 columns. Those with three have not
-// run on a GPU, those with two have: 2 brings them back.
-inline constexpr int kConsumersOf64 = 3;
-static_assert(kConsumersOf64 == 2 || kConsumersOf64 == 3);
-
-// Consumers issue products in turn, so that the weights of one are made under the products of the
-// others (FlashAttention-3, arXiv:2407.08608, section 3.1), where products are wide enough for it
-// (HopperShape::kTakesTurns). false lets them issue when they can: to be compared on a GPU.
-inline constexpr bool kConsumersTakeTurns = true;
-// A group gives its turn away when only the products of this many keys are still to be issued, as
-// the next one needs a while to wake up; 0: behind the last one. Waits for a measurement: products
-// of both may then wait for one another.
-inline constexpr int kKeysBehindTurn = 16;
-static_assert(kKeysBehindTurn % 16 == 0);
-
+// Keys of a tile of 16-bit types with 128 columns of both, without softcap and ALiBi, which leave
+// no registers for more than 128.
 inline constexpr int kKeysOf128 = 160;
 
 inline constexpr int kPanelCols = 64;    // 16-bit numbers in 128 bytes
@@ -119,9 +106,8 @@ struct HopperShape {
   }
   static constexpr int kDim = kDim_;
   static constexpr int kValueDim = kValueDim_;
-  using Groups = std::conditional_t<
-      kIsFloat8, TwoBesideTransposer,
-      std::conditional_t<kDim == 64 && kConsumersOf64 == 3, ThreeConsumers, TwoConsumers>>;
+  using Groups = std::conditional_t<kIsFloat8, TwoBesideTransposer,
+                                    std::conditional_t<kDim == 64, ThreeConsumers, TwoConsumers>>;
   static constexpr int kConsumers = Groups::kConsumers;
   static constexpr int kRows = Groups::kRows;  // packed rows of an item
   // Keys of a tile, and those of it that a consumer takes at once. Rows of transposed values are
@@ -133,8 +119,6 @@ struct HopperShape {
   // Tiles of keys (and of values) on their way. Those that three groups read are short, and leave
   // room for more.
   static constexpr int kStages = kConsumers > 2 ? 4 : 2;
-  // Not where tiles are wider, or products wait for one another anyway.
-  static constexpr bool kTakesTurns = kConsumersTakeTurns && !kIsFloat8 && kDim <= 128;
   static constexpr int kQueryBytes = PanelsOf(kDim) * kGroupRows * kPanelBytes;
   static constexpr int kPanelOfKeys = kKeys * kPanelBytes;
   static constexpr int kKeyBytes = PanelsOf(kDim) * kPanelOfKeys;

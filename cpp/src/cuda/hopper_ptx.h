@@ -26,10 +26,6 @@ __device__ __forceinline__ void TakeRegisters() {
 __device__ __forceinline__ void SyncThreads(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// Arrives at it without waiting.
-__device__ __forceinline__ void ArriveThreads(int id, int threads) {
-  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 __device__ __forceinline__ bool AnyOfThreads(int id, int threads, bool test) {
   uint32_t any;
   asm volatile(

@@ -62,14 +62,6 @@ class DeviceWarpGroup : public DeviceBlock {
   HEED_DEVICE bool AnyOfGroup(const Test& test) {
     return ptx::AnyOfThreads(1 + index_, kGroupThreads, test(thread_));
   }
-  // Consumers take turns: one waits for its own, which another gives it. It orders work, and no
-  // memory.
-  HEED_DEVICE void AwaitTurn(int consumer) {
-    ptx::SyncThreads(kConsumers + 3 + consumer, 2 * kGroupThreads);
-  }
-  HEED_DEVICE void GiveTurn(int consumer) {
-    ptx::ArriveThreads(kConsumers + 3 + consumer, 2 * kGroupThreads);
-  }
   // Each number becomes the largest of the group's.
   HEED_DEVICE void MaxOfGroup(Registers<int32_t, 4>& r) {
     int32_t* own = exchange_ + index_ * 16;

@@ -158,7 +158,8 @@ TEST(HopperChoice, ItemsHaveTheRowsOfTheirKernel) {
   };
   EXPECT_EQ(items(128, 96), 3);
   EXPECT_EQ(items(64, 96, 0, DType::kFloat8E4M3), 3);
-  constexpr int64_t kRows = 64 * cuda::kConsumersOf64;
+  constexpr int64_t kRows = cuda::HopperShape<BFloat16, 64, 64>::kRows;
+  static_assert(kRows == 3 * 64);
   for (const int64_t q_len : {1, 32, 33, 48, 49, 96, 97, 1000}) {
     for (const double softcap : {0.0, 3.0}) {
       EXPECT_EQ(items(64, q_len, softcap), (4 * q_len + kRows - 1) / kRows) << q_len;

@@ -70,21 +70,6 @@ bool HostWarpGroup::Meet(Meeting& meeting, bool any) {
   return meeting.result;
 }
 
-// A barrier of two consumers at which one has arrived: it may not do so twice.
-void HostWarpGroup::AwaitTurn(int consumer) {
-  char& turn = block_.has_turn.at(static_cast<size_t>(consumer));
-  if (consumer != index() - 1) Complain("a consumer waits for the turn of another");
-  block_.turns.Until(index(), [&turn] { return turn != 0; });
-  turn = 0;
-}
-
-void HostWarpGroup::GiveTurn(int consumer) {
-  char& turn = block_.has_turn.at(static_cast<size_t>(consumer));
-  if (consumer == index() - 1) Complain("a consumer gives itself a turn");
-  if (turn) Complain("a turn is given twice");
-  turn = 1;
-}
-
 void HostWarpGroup::MaxOfGroup(Registers<int32_t, 4>& r) {
   for (int n = 0; n < 4; ++n) {
     int32_t largest = r(0, n);

@@ -78,10 +78,7 @@ struct Meeting {
 // What the groups of a block share.
 struct HostHopperBlock {
   explicit HostHopperBlock(int bytes, int num_consumers = 2)
-      : memory(bytes, &agents),
-        all{num_consumers + 1},
-        consumers{num_consumers},
-        has_turn(static_cast<size_t>(num_consumers)) {
+      : memory(bytes, &agents), all{num_consumers + 1}, consumers{num_consumers} {
     for (int g = 0; g < cuda::kMaxGroups; ++g) agents[static_cast<size_t>(g)].group = g;
   }
   // Calls body(group) for each warp group. Returns what went wrong first; empty when nothing did.
@@ -92,7 +89,6 @@ struct HostHopperBlock {
   HostSharedMemory memory;
   std::array<HostBarrier, cuda::kMaxBarriers> barriers;
   Meeting all, consumers;
-  std::vector<char> has_turn;  // of each consumer, whether another has given it
   Turns turns;
 };
 
@@ -127,8 +123,6 @@ class HostWarpGroup : public HostBlock {
     Each([&](int t) { any = test(t) || any; });
     return Meet(block_.consumers, any);
   }
-  void AwaitTurn(int consumer);
-  void GiveTurn(int consumer);
   void MaxOfGroup(Registers<int32_t, 4>& r);
 
   template <class Test>
@@ -452,9 +446,6 @@ std::string HostHopperBlock::Run(const Body& body) {
     body(group);
     group.Finish();
   });
-  for (const char turn : has_turn) {
-    if (turn) memory.Complain("the block ends with a turn that nobody took");
-  }
   for (const HostBarrier& barrier : barriers) {
     if (!barrier.boxes.empty()) memory.Complain("the block ends before TMA does");
   }
