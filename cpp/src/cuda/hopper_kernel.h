@@ -2,8 +2,7 @@
 // the other: 128 or 192 packed rows of a KV head. One warp group loads tiles of keys and values
 // (TMA), two or three compute 64 rows each (wgmma) and carry a maximum, a sum and the weighted
 // values of each row. Scores of the next tile are issued before the values of the last one, so that
-// softmax runs under the second product (FlashAttention-3, arXiv:2407.08608, section 3.2); the
-// groups take turns at products, so that it runs under those of the others too.
+// softmax runs under the second product (FlashAttention-3, arXiv:2407.08608, section 3.2).
 //
 // Every step is a phase of a warp group (warp_group.h), so the classes also run on the host.
 #ifndef HEED_SRC_CUDA_HOPPER_KERNEL_H_
