@@ -1,4 +1,6 @@
 // Which calls take gated chunks, and how they fill a GPU.
+#include <vector>
+
 #include "gated_case.h"
 #include "host_block.h"
 #include "src/cuda/device_pools.h"
@@ -70,6 +72,35 @@ TEST(DeviceGatedChunkPlan, SpansFillTheGpuWhereTheyPay) {
   c.heads = c.kv_heads = 32;
   EXPECT_EQ(SpansOf(c), 1);
   EXPECT_EQ(cuda::NumSumBlocks(PlanOf(c).Params(0, nullptr, nullptr)), 0);
+}
+
+// A span that is alone begins with the caller's state, unless that is memory which a block of
+// another head may have overwritten by then.
+TEST(DeviceGatedChunkPlan, StatesAreCopiedWhereTheyMustBe) {
+  GatedCall c;
+  c.batch = 2, c.heads = c.kv_heads = 32, c.len = 256, c.dim = c.dim_v = 64;
+  c.chunks.processors = 1;
+  c.rule = kKimiDelta;
+  c.rule.betas = false, c.rule.decay = GatedDecay::kNone;
+  cuda::StoredRecurrentProblem call = Checked(c, c.Options());
+  const auto scan_blocks = [&] {
+    const cuda::GatedChunkPlan plan(call, c.chunks.processors, c.chunks.prepared_bytes);
+    const cuda::GatedChunkParams params = plan.Params(0, nullptr, nullptr);
+    EXPECT_EQ(params.spans, 1);
+    return cuda::NumScanBlocks(params);
+  };
+  EXPECT_EQ(scan_blocks(), 0);
+  std::vector<float> states(static_cast<size_t>(c.batch * c.kv_heads * c.dim * c.dim_v));
+  const TensorView<float> end = Contiguous(states.data(), c.batch, c.kv_heads, c.dim, c.dim_v);
+  call.problem.outputs.final_state = end;
+  EXPECT_EQ(scan_blocks(), 0);
+  TensorView<const float>& begin = call.problem.options.initial_state;
+  begin = {end.data, end.shape, end.strides};
+  EXPECT_EQ(scan_blocks(), 0);
+  begin.strides[0] = 0;
+  EXPECT_GT(scan_blocks(), 0);
+  begin.data = states.data() + 1;
+  EXPECT_EQ(scan_blocks(), 0);
 }
 
 TEST(DeviceGatedChunkPlan, ScratchStaysMappedFromCallToCall) {
