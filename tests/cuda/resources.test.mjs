@@ -84,8 +84,11 @@ function readableName(mangled) {
     const gates = chunk[1] === "1" ? ", gates" : "";
     return `Hopper, chunks${gates}${chunk[2] === "1" ? ", normalized" : ""}`;
   }
-  const decode = mangled.match(/DecodeBlocksI.*?(BFloat16|Float16)ELi(\d+)E/);
-  if (decode) return `Single queries, ${decode[1]}, ${decode[2]} columns`;
+  const decode = mangled.match(/DecodeBlocksI.*?(BFloat16|Float16)ELi(\d+)ELb(\d)E/);
+  if (decode) {
+    const pages = decode[3] === "1" ? ", pages" : "";
+    return `Single queries, ${decode[1]}, ${decode[2]} columns${pages}`;
+  }
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
   if (chunks) return `Chunk${chunks[1]}, ${chunks[2]}, ${chunks[3]} features`;
   const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E/);
@@ -194,6 +197,41 @@ async function checkProbes(cuobjdump, cubin) {
 async function checkFloatProducts(cuobjdump, cubin) {
   for (const sass of await disassemble(cuobjdump, cubin)) {
     assert.match(sass, /HMMA\.1688\.F32\.TF32/, readableName(sass.slice(0, sass.indexOf("\n"))));
+  }
+}
+
+/**
+ * The instructions of a kernel, each with the counter of loads on their way that it raises (7: none)
+ * and those that it waits for, a bit each: places of Hopper's encoding that NVIDIA does not document.
+ */
+function instructionsOf(sass) {
+  const lines = sass.matchAll(
+    /\*\/\s+(\S.*?);\s+\/\* 0x[0-9a-f]{16} \*\/\s+\/\* 0x([0-9a-f]{16})/g,
+  );
+  return [...lines].map(([, text, upper]) => {
+    const control = Number(BigInt(`0x${upper}`) >> 41n);
+    return { text, raises: (control >> 5) & 7, awaits: (control >> 11) & 63 };
+  });
+}
+
+/** Keys and values of the first tile of single queries, as all queries, are asked for before a wait. */
+async function checkDecodeLoads(cuobjdump, cubin) {
+  const kernels = await disassemble(cuobjdump, cubin);
+  assert.equal(kernels.length, 8, "two types, widths, with pages and without");
+  for (const sass of kernels) {
+    const [, columns] = sass.match(/Li(\d+)ELb[01]E/);
+    const instructions = instructionsOf(sass);
+    const loads = instructions.flatMap(({ text }, n) => (/LDG\.E\.NA\.128/.test(text) ? [n] : []));
+    const first = loads.slice(0, columns / 8); // 16 keys and 16 values, between 32 lanes
+    const counters = first.reduce((bits, n) => bits | (1 << instructions[n].raises), 0);
+    const waits = instructions
+      .slice(first[0], first.at(-1) + 1)
+      .filter(({ awaits }) => (awaits & counters) !== 0);
+    assert.deepEqual(
+      waits,
+      [],
+      `${readableName(sass.slice(0, sass.indexOf("\n")))} waits between its loads`,
+    );
   }
 }
 
@@ -328,6 +366,10 @@ for (const arch of ["sm_80", "sm_90a"]) {
       if (/^(attention|gradient)_float32/.test(file)) {
         const check = () => checkFloatProducts(cuobjdump, cubin);
         await t.test(`${file} uses tensor cores`, { skip }, check);
+      }
+      if (file === "decode.cu" && arch === "sm_90a") {
+        const check = () => checkDecodeLoads(cuobjdump, cubin);
+        await t.test("queries, keys and values travel together", { skip }, check);
       }
       const isProbe = file === "kernels.cu";
       if (!(isProbe || file.startsWith("hopper_")) || arch !== "sm_90a") return;
