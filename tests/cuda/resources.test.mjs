@@ -214,7 +214,7 @@ function instructionsOf(sass) {
   });
 }
 
-/** Keys and values of the first tile of single queries, as all queries, are asked for before a wait. */
+/** Between the first and the last load of keys and values of a first tile none of them is waited for. */
 async function checkDecodeLoads(cuobjdump, cubin) {
   const kernels = await disassemble(cuobjdump, cubin);
   assert.equal(kernels.length, 8, "two types, widths, with pages and without");
@@ -369,7 +369,7 @@ for (const arch of ["sm_80", "sm_90a"]) {
       }
       if (file === "decode.cu" && arch === "sm_90a") {
         const check = () => checkDecodeLoads(cuobjdump, cubin);
-        await t.test("queries, keys and values travel together", { skip }, check);
+        await t.test("keys and values of single queries travel together", { skip }, check);
       }
       const isProbe = file === "kernels.cu";
       if (!(isProbe || file.startsWith("hopper_")) || arch !== "sm_90a") return;
