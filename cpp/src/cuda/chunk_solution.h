@@ -10,7 +10,7 @@ namespace heed::cuda {
 
 // Rows of pairs of tokens are 4 floats longer than a chunk: threads that read a column meet no bank
 // twice, and four neighbours are aligned.
-inline constexpr int kPairStride = kChunkTokens + 4;
+inline constexpr int kSystemStride = kChunkTokens + 4;
 
 // (1 + A)^-1 of a matrix A [tokens, tokens] that is 0 but below its diagonal, by blocks: those of
 // 16 tokens on the diagonal by substitution, and of two neighbours, whose inverses are known, the
@@ -19,19 +19,17 @@ inline constexpr int kPairStride = kChunkTokens + 4;
 //   [ P      ]^-1   [  P^-1            ]
 //   [ A    Q ]    = [ -Q^-1 A P^-1  Q^-1 ]
 //
-// of 16, then of 32 tokens. Its numbers are [tokens, kPairStride].
+// of 16, then of 32 tokens. Its numbers are [tokens, kSystemStride].
 template <class Block, class Floats>
 class ChunkSolution {
  public:
-  // The part of `system` above the diagonal is the transpose of A: what the key of each token
-  // answers to those behind it. The rest is overwritten.
-  HEED_DEVICE ChunkSolution(Block& block, Floats& system, Floats& inverse)
-      : block_(block), system_(system), inverse_(inverse) {}
+  // The part of `pairs` above the diagonal is the transpose of A: what the key of each token answers
+  // to those behind it. The inverse replaces the rest, from the diagonal down.
+  HEED_DEVICE ChunkSolution(Block& block, Floats& pairs) : block_(block), pairs_(pairs) {}
 
   // Begins behind a barrier and ends with one.
   HEED_DEVICE void Run() {
     InvertDiagonal();
-    block_.Sync();
     InvertBelow<kFirst>();
     InvertBelow<2 * kFirst>();
   }
@@ -40,32 +38,32 @@ class ChunkSolution {
   static constexpr int kFirst = 16;  // tokens of the blocks on the diagonal
   static_assert(kChunkTokens == 4 * kFirst && kBlockThreads == 2 * kChunkTokens);
 
-  // A thread has a column of 16 rows, the other half of the threads zeros right of the diagonal.
+  // Half of the threads have a column of 16 rows each.
   HEED_DEVICE void InvertDiagonal() {
     typename Block::template Registers<float, kFirst> x;
     block_.Each([&](int t) {
       const int c = t % kFirst, first = t / kFirst * kFirst;
-      if (t >= kChunkTokens) return StoreZeros(t - kChunkTokens);
+      if (t >= kChunkTokens) return;
       HEED_UNROLL for (int r = 0; r < kFirst; ++r) x(t, r) = r == c ? 1.0f : 0.0f;
       HEED_UNROLL for (int s = 0; s < kFirst; ++s) {
         HEED_UNROLL for (int r = s / 4 * 4; r < kFirst; r += 4) {
           float of_four[4];
-          system_.LoadFour(t, (first + s) * kPairStride + first + r, of_four);
+          pairs_.LoadFour(t, (first + s) * kSystemStride + first + r, of_four);
           HEED_UNROLL for (int n = 0; n < 4; ++n) {
             if (r + n > s) x(t, r + n) -= of_four[n] * x(t, s);
           }
         }
       }
+    });
+    block_.Sync();  // all of A is read
+    block_.Each([&](int t) {
+      const int c = t % kFirst, first = t / kFirst * kFirst;
+      if (t >= kChunkTokens) return;
       HEED_UNROLL for (int r = 0; r < kFirst; ++r) {
-        inverse_.Store(t, (first + r) * kPairStride + first + c, x(t, r));
+        pairs_.Store(t, (first + r) * kSystemStride + first + c, x(t, r));
       }
     });
-  }
-  // Of a row, behind its 16 tokens.
-  HEED_DEVICE void StoreZeros(int row) {
-    HEED_NO_UNROLL for (int c = row / kFirst * kFirst + kFirst; c < kChunkTokens; ++c) {
-      inverse_.Store(row + kChunkTokens, row * kPairStride + c, 0.0f);
-    }
+    block_.Sync();
   }
 
   // The blocks of kSize tokens below pairs of them on the diagonal. A thread has a column and a
@@ -80,28 +78,30 @@ class ChunkSolution {
     const auto begin_of = [](int t) { return t / kThreads * 2 * kSize; };
     const auto row_of = [](int t) { return t % kThreads / kSize * kRows; };
     const auto col_of = [&](int t) { return begin_of(t) + t % kSize; };
-    const auto store = [&](int t, Floats& to) {
-      const int at = (begin_of(t) + kSize + row_of(t)) * kPairStride + col_of(t);
-      HEED_UNROLL for (int r = 0; r < kRows; ++r) to.Store(t, at + r * kPairStride, sums(t, r));
+    const auto store = [&](int t) {
+      const int at = (begin_of(t) + kSize + row_of(t)) * kSystemStride + col_of(t);
+      HEED_UNROLL for (int r = 0; r < kRows; ++r) {
+        pairs_.Store(t, at + r * kSystemStride, sums(t, r));
+      }
     };
 
-    block_.Each([&](int t) {  // A P^-1, to where the system is of no use
+    block_.Each([&](int t) {  // A P^-1
       clear(t);
-      int inverse_at = begin_of(t) * kPairStride + col_of(t);
-      int system_at = begin_of(t) * kPairStride + begin_of(t) + kSize + row_of(t);
+      int inverse_at = begin_of(t) * kSystemStride + col_of(t);
+      int system_at = begin_of(t) * kSystemStride + begin_of(t) + kSize + row_of(t);
       HEED_NO_UNROLL for (int s = 0; s < kSize; s += 4) {
         HEED_UNROLL for (int m = 0; m < 4; ++m) {
-          const float known = inverse_.Load(t, inverse_at + m * kPairStride);
+          const float known = pairs_.Load(t, inverse_at + m * kSystemStride);
           HEED_UNROLL for (int r = 0; r < kRows; r += 4) {
             float of_four[4];
-            system_.LoadFour(t, system_at + m * kPairStride + r, of_four);
+            pairs_.LoadFour(t, system_at + m * kSystemStride + r, of_four);
             HEED_UNROLL for (int n = 0; n < 4; ++n) sums(t, r + n) += of_four[n] * known;
           }
         }
-        inverse_at += 4 * kPairStride;
-        system_at += 4 * kPairStride;
+        inverse_at += 4 * kSystemStride;
+        system_at += 4 * kSystemStride;
       }
-      store(t, system_);
+      store(t);
     });
     block_.Sync();
     block_.Each([&](int t) {  // -Q^-1 of it
@@ -111,7 +111,14 @@ class ChunkSolution {
       HEED_UNROLL for (int s = 0; s < kRows; s += 4) {
         SubtractFour<kSize>(t, own + s, own, sums, s);
       }
-      store(t, inverse_);
+    });
+    block_.Sync();  // all of A P^-1 is read
+    block_.Each([&](int t) {
+      store(t);
+      // Right of the diagonal of a block that is the P^-1 of another are zeros.
+      if (kSize > kFirst) return;
+      const int at = (begin_of(t) + row_of(t)) * kSystemStride + col_of(t) + kSize;
+      HEED_UNROLL for (int r = 0; r < kRows; ++r) pairs_.Store(t, at + r * kSystemStride, 0.0f);
     });
     block_.Sync();
   }
@@ -124,12 +131,12 @@ class ChunkSolution {
     const int begin = t / (4 * kSize) * 2 * kSize;
     float of_four[4];
     HEED_UNROLL for (int n = 0; n < 4; ++n) {
-      of_four[n] = system_.Load(t, (begin + kSize + s + n) * kPairStride + begin + t % kSize);
+      of_four[n] = pairs_.Load(t, (begin + kSize + s + n) * kSystemStride + begin + t % kSize);
     }
     HEED_UNROLL for (int r = 0; r < kRows; ++r) {
       if (r < behind) continue;
       float known[4];
-      inverse_.LoadFour(t, (begin + kSize + own + r) * kPairStride + begin + kSize + s, known);
+      pairs_.LoadFour(t, (begin + kSize + own + r) * kSystemStride + begin + kSize + s, known);
       HEED_UNROLL for (int n = 0; n < 4; ++n) {
         if (behind + n <= r) sums(t, r) -= known[n] * of_four[n];
       }
@@ -137,13 +144,12 @@ class ChunkSolution {
   }
 
   Block& block_;
-  Floats& system_;
-  Floats& inverse_;
+  Floats& pairs_;
 };
 
 template <class Block, class Floats>
-HEED_DEVICE void SolveChunk(Block& block, Floats& system, Floats& inverse) {
-  ChunkSolution<Block, Floats>(block, system, inverse).Run();
+HEED_DEVICE void SolveChunk(Block& block, Floats& pairs) {
+  ChunkSolution<Block, Floats>(block, pairs).Run();
 }
 
 }  // namespace heed::cuda

@@ -64,6 +64,7 @@ struct GatedChunkParams {
   FeatureMap feature_map;
   float scale;
   bool decays_channels;
+  bool has_decay_pairs;  // may decays of two channels be loaded together, from an even one on?
   bool delta;  // do tokens erase, by their own keys or by erase_key?
   bool scans;  // else there is one span, which begins with `begin` itself
 

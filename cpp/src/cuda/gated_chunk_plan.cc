@@ -20,6 +20,14 @@ bool HasMap(FeatureMap map) {
          map == FeatureMap::kRelu || map == FeatureMap::kComplement || map == FeatureMap::kUnit;
 }
 
+// Do rows consist of aligned pairs of neighbours?
+bool HasPairs(const TensorView<const float>& view) {
+  const auto is_even = [](int64_t n) { return n % 2 == 0; };
+  return view.strides[3] == 1 && is_even(view.shape[3]) &&
+         reinterpret_cast<uintptr_t>(view.data) % (2 * sizeof(float)) == 0 &&
+         std::all_of(view.strides.begin(), view.strides.begin() + 3, is_even);
+}
+
 PreparedChunk PlaceOf(const GatedChunkParams& p, int64_t dim) {
   const int64_t rows = kChunkTokens * dim * 2, matrix = kChunkTokens * kChunkTokens * 2;
   PreparedChunk place{};
@@ -74,6 +82,7 @@ GatedChunkPlan::GatedChunkPlan(const StoredRecurrentProblem& call, int64_t proce
   params_.feature_map = o.feature_map;
   params_.scale = p.scale;
   params_.decays_channels = p.decays_channels;
+  params_.has_decay_pairs = HasPairs(o.log_decay);
   params_.delta = p.erases();
   params_.model_slices = p.erases() ? static_cast<int32_t>(CeilDiv(p.head_dim, kSliceCols)) : 0;
   params_.place = PlaceOf(params_, features());

@@ -59,6 +59,16 @@ void WithGatedChunks(const GatedChunkPlan& plan, const Body& body) {
   if (plan.features() == 64) return body(std::integral_constant<int, 64>());
   body(std::integral_constant<int, 128>());
 }
+// Calls body(std::bool_constant<decays_channels>(), std::bool_constant<delta>()).
+template <class Body>
+void WithGatedTokens(const GatedChunkParams& params, const Body& body) {
+  const auto with_delta = [&](auto channels) {
+    if (params.delta) return body(channels, std::true_type());
+    body(channels, std::false_type());
+  };
+  if (params.decays_channels) return with_delta(std::true_type());
+  with_delta(std::false_type());
+}
 
 }  // namespace heed::cuda
 

@@ -55,7 +55,10 @@ void LaunchBlocks(const GatedChunkParams& params, int64_t blocks, Stream stream)
 
 template <int kDim>
 void LaunchSegment(const GatedChunkParams& params, Stream stream) {
-  LaunchBlocks<GatedChunkTokens<DeviceBlock, kDim>>(params, NumTokenBlocks(params), stream);
+  WithGatedTokens(params, [&](auto channels, auto delta) {
+    using Tokens = GatedChunkTokens<DeviceBlock, kDim, channels.value, delta.value>;
+    LaunchBlocks<Tokens>(params, NumTokenBlocks(params), stream);
+  });
   LaunchBlocks<GatedSums<DeviceBlock, kDim>>(params, NumSumBlocks(params), stream);
   if (const int64_t blocks = NumScanBlocks(params); blocks > 0) {
     GatedScanBlocks<<<GridOf(blocks), kBlockThreads, kScanBytes, stream>>>(params);

@@ -88,8 +88,10 @@ void RunHopperChunks(const cuda::StoredRecurrentProblem& call, uint64_t order) {
 
 template <int kFeatures>
 void RunSegment(const cuda::GatedChunkParams& params, uint64_t order) {
-  RunKernel<cuda::GatedChunkTokens<HostBlock, kFeatures>>(params, cuda::NumTokenBlocks(params),
-                                                          order);
+  cuda::WithGatedTokens(params, [&](auto channels, auto delta) {
+    using Tokens = cuda::GatedChunkTokens<HostBlock, kFeatures, channels.value, delta.value>;
+    RunKernel<Tokens>(params, cuda::NumTokenBlocks(params), order);
+  });
   RunKernel<cuda::GatedSums<HostBlock, kFeatures>>(params, cuda::NumSumBlocks(params), order);
   RunInOrder(cuda::NumScanBlocks(params), order, [&](HostBlock& block, int64_t index) {
     if (!params.delta) return cuda::ScanStates(block, params, index);

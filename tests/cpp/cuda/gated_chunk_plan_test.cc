@@ -53,7 +53,9 @@ TEST(DeviceGatedChunkPlan, TakesWhatGatedChunksCompute) {
 // A block may have 99 KiB of shared memory on GPUs of compute capability 8.6 and 8.9.
 TEST(DeviceGatedChunkPlan, BlocksFitEveryGpu) {
   constexpr int kLeast = 99 << 10;
-  EXPECT_LE((cuda::GatedChunkTokens<HostBlock, 128>::kSharedBytes), kLeast);
+  EXPECT_LE((cuda::GatedChunkTokens<HostBlock, 128, true, true>::kSharedBytes), kLeast);
+  EXPECT_LE((cuda::GatedChunkTokens<HostBlock, 128, true, false>::kSharedBytes), kLeast);
+  EXPECT_LE((cuda::GatedChunkTokens<HostBlock, 128, false, true>::kSharedBytes), kLeast);
   EXPECT_LE((cuda::GatedSums<HostBlock, 128>::kSharedBytes), kLeast);
   EXPECT_LE((cuda::GatedReads<HostBlock, 128>::kSharedBytes), kLeast);
 }
