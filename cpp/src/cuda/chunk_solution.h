@@ -23,8 +23,8 @@ inline constexpr int kSystemStride = kChunkTokens + 4;
 template <class Block, class Floats>
 class ChunkSolution {
  public:
-  // The part of `pairs` above the diagonal is the transpose of A: what the key of each token answers
-  // to those behind it. The inverse replaces the rest, from the diagonal down.
+  // The part of `pairs` above the diagonal is the transpose of A: what the key of each token
+  // answers to those behind it. The inverse replaces the rest, from the diagonal down.
   HEED_DEVICE ChunkSolution(Block& block, Floats& pairs) : block_(block), pairs_(pairs) {}
 
   // Begins behind a barrier and ends with one.

@@ -2,10 +2,10 @@
 //
 // Decays of a channel between two tokens are differences of sums of logarithms, none above 0. As a
 // product of matrices wants a factor of either token, sums begin anew every kSubTokens tokens: a
-// query's factor counts from the beginning of its 16 tokens, a key's to the end of its own, and what
-// lies between them is a factor of rows of 16 tokens each. Only for the 16 of its own a key's factor
-// is above 1, e^kStrongDecay at most: keys of tokens that decay more than that meet theirs number by
-// number.
+// query's factor counts from the beginning of its 16 tokens, a key's to the end of its own, and
+// what lies between them is a factor of rows of 16 tokens each. Only for the 16 of its own a key's
+// factor is above 1, e^kStrongDecay at most: keys of tokens that decay more than that meet theirs
+// number by number.
 //
 // Yang et al. 2023, arXiv:2312.06635, section 4.3 (chunks in two levels).
 #ifndef HEED_SRC_CUDA_GATED_CHANNEL_DECAYS_H_
@@ -77,8 +77,8 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
     FindStrong();
   }
 
-  // Keys become what later 16 tokens meet, and leave what those of the same 16 do; rows to write and
-  // to erase by, and what the state decays by, go to memory. Behind a barrier, and without one.
+  // Keys become what later 16 tokens meet, and leave what those of the same 16 do; rows to write
+  // and to erase by, and what the state decays by, go to memory. Behind a barrier, and without one.
   HEED_DEVICE void DecayKeys() {
     FindFactors();
     if (kDelta && has_strong_ && !p_.erases_apart()) {
@@ -118,8 +118,8 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
       }
     });
   }
-  // Queries become what meets keys; rows that read go to memory. As above. Directions of tokens that
-  // erase stay where they are from the first head on.
+  // Queries become what meets keys; rows that read go to memory. As above. Directions of tokens
+  // that erase stay where they are from the first head on.
   HEED_DEVICE void DecayQueries(int g) {
     const bool reads_first = this->ReadsFirst();
     const auto is_done = [&](int r) { return g > 0 && this->IsEraser(r); };
@@ -160,8 +160,9 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
     return has_strong_ && IsStrong(t, token % kSubTokens);
   }
 
-  // Of operand A, which are columns d to d + 15 of a warp's rows: factors become those of what decays
-  // between them and the 16 tokens `back` times 16 before. One call after the other, from 1 on.
+  // Of operand A, which are columns d to d + 15 of a warp's rows: factors become those of what
+  // decays between them and the 16 tokens `back` times 16 before. One call after the other, from 1
+  // on.
   HEED_DEVICE void DecayFurther(int d, int back, Registers<uint32_t, 4>& rows,
                                 Registers<float, 4>& factors, Registers<uint32_t, 4>& decayed) {
     block_.Each([&](int t) {
@@ -233,8 +234,8 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
     };
     constexpr float kLimit = kStrongDecay * kLog2E;
     block_.Each([&](int t) { strong_(t, 0) = 0; });
-    has_strong_ = block_.AnyOfWarp(
-        [&](int t) { return strongest(t, 0, kSubTokens * kOwn) > kLimit; });
+    has_strong_ =
+        block_.AnyOfWarp([&](int t) { return strongest(t, 0, kSubTokens * kOwn) > kLimit; });
     if (!has_strong_) return;
     HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
       Registers<float, 1> most;
@@ -291,8 +292,8 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   }
 
  protected:
-  // Keys decayed back to the beginning of their 16 tokens, or as they are where that is too much; and,
-  // of delta, decayed from there. k_ are those decayed to the end of them.
+  // Keys decayed back to the beginning of their 16 tokens, or as they are where that is too much;
+  // and, of delta, decayed from there. k_ are those decayed to the end of them.
   Shared own_, left_;
   Floats totals_;  // [kSubs, kDim]: logarithms of what 16 tokens decay by
   // Weights of a query for tokens of its own 16 that decay too much; behind the diagonal, of delta,

@@ -65,8 +65,8 @@ struct GatedChunkParams {
   float scale;
   bool decays_channels;
   bool has_decay_pairs;  // may decays of two channels be loaded together, from an even one on?
-  bool delta;  // do tokens erase, by their own keys or by erase_key?
-  bool scans;  // else there is one span, which begins with `begin` itself
+  bool delta;            // do tokens erase, by their own keys or by erase_key?
+  bool scans;            // else there is one span, which begins with `begin` itself
 
   HEED_DEVICE bool erases_apart() const { return erase_key.data != nullptr; }
   HEED_DEVICE int tokens_of_chunk() const {

@@ -90,7 +90,8 @@ GatedChunkPlan::GatedChunkPlan(const StoredRecurrentProblem& call, int64_t proce
   lengths_ = arrays_.Add(o.key_lengths);
 
   chunks_ = CeilDiv(p.kv_len, params_.tokens_of_chunk());
-  const int64_t most = max_prepared_bytes / (params_.units * params_.place.bytes);
+  int64_t most = max_prepared_bytes / (params_.units * params_.place.bytes);
+  if (most < chunks_) most /= 2;
   const int64_t fewest = CeilDiv(chunks_, std::clamp<int64_t>(most, 1, chunks_));
   const int64_t chunks = CeilDiv(chunks_, fewest);  // all segments but the last are as long
   segments_ = CeilDiv(chunks_, chunks);
@@ -114,7 +115,7 @@ int64_t GatedChunkPlan::scratch_bytes() const {
   const int64_t model = params_.delta ? int64_t{params_.features} * params_.features : 0;
   const int64_t spans = int64_t{params_.units} * params_.spans * (state_floats() + model);
   const int64_t between = segments_ > 1 ? params_.units * state_floats() : 0;
-  return prepared_bytes() + (spans + between) * static_cast<int64_t>(sizeof(float));
+  return buffers() * prepared_bytes() + (spans + between) * static_cast<int64_t>(sizeof(float));
 }
 
 GatedChunkParams GatedChunkPlan::Params(int64_t segment, const char* arrays, char* scratch) const {
@@ -128,8 +129,8 @@ GatedChunkParams GatedChunkPlan::Params(int64_t segment, const char* arrays, cha
   params.span_chunks = static_cast<int32_t>(CeilDiv(params.chunks, params.spans));
   params.spans = static_cast<int32_t>(CeilDiv(params.chunks, params.span_chunks));
 
-  params.prepared = scratch;
-  float* floats = reinterpret_cast<float*>(scratch + prepared_bytes());
+  params.prepared = scratch + segment % buffers() * prepared_bytes();
+  float* floats = reinterpret_cast<float*>(scratch + buffers() * prepared_bytes());
   const int64_t states = int64_t{params_.units} * params_.spans;
   float* const between = floats;
   if (segments_ > 1) floats += params_.units * state_floats();

@@ -15,7 +15,7 @@ namespace heed::cuda {
 bool TakesGatedChunks(const StoredRecurrentProblem& call);
 
 // What is prepared of a batch at a time, in bytes, but one chunk of it at least: longer sequences
-// are taken in segments.
+// are taken in segments of half as much, of which one is prepared while that before it is read.
 inline constexpr int64_t kMaxPreparedBytes = int64_t{64} << 20;
 
 class GatedChunkPlan {
@@ -26,13 +26,15 @@ class GatedChunkPlan {
 
   int features() const { return params_.features <= 64 ? 64 : 128; }  // the kernels' argument
   int64_t num_segments() const { return segments_; }
+  // Segments that are prepared at a time: segment n + buffers() replaces segment n.
+  int64_t buffers() const { return segments_ > 1 ? 2 : 1; }
 
   // Prepared chunks, states before spans, models of spans, and the state between segments.
   int64_t scratch_bytes() const;
   const std::vector<char>& host_arrays() const { return arrays_.bytes(); }
 
   // The parameters of a segment, given where copies of host_arrays() and scratch_bytes() bytes,
-  // aligned to 16, lie. Segments run in ascending order.
+  // aligned to 16, lie. Segments are prepared in ascending order, and so they are read.
   GatedChunkParams Params(int64_t segment, const char* arrays, char* scratch) const;
 
  private:

@@ -1,5 +1,5 @@
-// The tokens of a chunk in shared memory: features of queries and keys, and how fast they decay. What
-// decays make of them is in gated_channel_decays.h and gated_head_decays.h.
+// The tokens of a chunk in shared memory: features of queries and keys, and how fast they decay.
+// What decays make of them is in gated_channel_decays.h and gated_head_decays.h.
 #ifndef HEED_SRC_CUDA_GATED_CHUNK_ROWS_H_
 #define HEED_SRC_CUDA_GATED_CHUNK_ROWS_H_
 
@@ -64,8 +64,8 @@ class GatedChunkRows {
   }
 
   // A warp has 16 tokens. The last ones of a chunk meet most keys, so they are not always those of
-  // the same warp: blocks that share a multiprocessor, some 128 apart, would leave its other quarters
-  // idle.
+  // the same warp: blocks that share a multiprocessor, some 128 apart, would leave its other
+  // quarters idle.
   HEED_DEVICE int SubOf(int t) const { return (t / kWarp + turn_) % kSubs; }
 
   HEED_DEVICE void LoadBetas() {

@@ -5,8 +5,8 @@
 // A warp has 16 tokens, whose rows meet their own keys, then those of the 16 tokens before, and so
 // on. How decays come into it: GatedChannelDecays, GatedHeadDecays.
 //
-// The delta rule: u = v - S^T k of every token, all of a chunk at once, is a triangular system (Yang
-// et al. 2024, arXiv:2406.06484, section 3.2; with decays arXiv:2412.06464, by channels
+// The delta rule: u = v - S^T k of every token, all of a chunk at once, is a triangular system
+// (Yang et al. 2024, arXiv:2406.06484, section 3.2; with decays arXiv:2412.06464, by channels
 // arXiv:2510.26692).
 #ifndef HEED_SRC_CUDA_GATED_CHUNK_TOKENS_H_
 #define HEED_SRC_CUDA_GATED_CHUNK_TOKENS_H_
@@ -130,8 +130,8 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
     }
     this->DecaySums(sums);
   }
-  // body(sums, row, token, is_own) for two neighbouring tokens, the first of which is even, up to the
-  // warp's 16, which are its own.
+  // body(sums, row, token, is_own) for two neighbouring tokens, the first of which is even, up to
+  // the warp's 16, which are its own.
   template <class Body>
   HEED_DEVICE void EachTwo(int t, Sums& sums, const Body& body) {
     HEED_UNROLL for (int back = 0; back < kSubs; ++back) {
@@ -150,8 +150,8 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
   HEED_DEVICE void MeetThemselves(int head) {
     constexpr int kEights = kDim / 8, kStep = kBlockThreads / kEights;
     const float* const bonus = p_.bonus.Row(0, head, 0);
-    const char* const keys = p_.k.data + this->batch_ * p_.k.strides[0] +
-                             this->kv_head_ * p_.k.strides[1];
+    const char* const keys =
+        p_.k.data + this->batch_ * p_.k.strides[0] + this->kv_head_ * p_.k.strides[1];
     HEED_NO_UNROLL for (int first = 0; first < kChunkTokens; first += kStep) {
       Registers<float, 1> sum;
       block_.Each([&](int t) {

@@ -1,4 +1,7 @@
 // The launches of gated chunks of recurrent attention.
+#include <cstdint>
+#include <optional>
+
 #include "src/cuda/block.h"
 #include "src/cuda/gated_chunk_kernels.h"
 #include "src/cuda/gated_chunk_plan.h"
@@ -54,16 +57,39 @@ void LaunchBlocks(const GatedChunkParams& params, int64_t blocks, Stream stream)
 }
 
 template <int kDim>
-void LaunchSegment(const GatedChunkParams& params, Stream stream) {
+void PrepareSegment(const GatedChunkParams& params, Stream stream) {
   WithGatedTokens(params, [&](auto channels, auto delta) {
     using Tokens = GatedChunkTokens<DeviceBlock, kDim, channels.value, delta.value>;
     LaunchBlocks<Tokens>(params, NumTokenBlocks(params), stream);
   });
+}
+template <int kDim>
+void ReadSegment(const GatedChunkParams& params, Stream stream) {
   LaunchBlocks<GatedSums<DeviceBlock, kDim>>(params, NumSumBlocks(params), stream);
   if (const int64_t blocks = NumScanBlocks(params); blocks > 0) {
     GatedScanBlocks<<<GridOf(blocks), kBlockThreads, kScanBytes, stream>>>(params);
+    ThrowOnError(cudaGetLastError(), "launching the states of spans");
   }
   LaunchBlocks<GatedReads<DeviceBlock, kDim>>(params, NumReadBlocks(params), stream);
+}
+
+// One segment is prepared on the stream of the call while that before it is read on another, whose
+// blocks come first: they are as few as heads, and leave room on each multiprocessor. A captured
+// call stays on its stream, as a stream that joins a capture cannot be given up before its end.
+template <int kDim>
+void LaunchSegments(const GatedChunkPlan& plan, const char* arrays, char* scratch, Stream stream) {
+  std::optional<SideStream> side;
+  if (plan.num_segments() > 1 && !IsCaptured(stream)) side.emplace(stream);
+  PrepareSegment<kDim>(plan.Params(0, arrays, scratch), stream);
+  for (int64_t segment = 0; segment < plan.num_segments(); ++segment) {
+    if (side.has_value()) side->Follow();
+    ReadSegment<kDim>(plan.Params(segment, arrays, scratch), side.has_value() ? side->get() : stream);
+    // The next one replaces that before this, for which the stream has waited.
+    if (segment + 1 < plan.num_segments()) {
+      PrepareSegment<kDim>(plan.Params(segment + 1, arrays, scratch), stream);
+    }
+    if (side.has_value()) side->Rejoin();
+  }
 }
 
 }  // namespace
@@ -73,11 +99,9 @@ void LaunchGatedChunks(const StoredRecurrentProblem& call, Stream stream) {
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   const DeviceMemory scratch(static_cast<size_t>(plan.scratch_bytes()), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
-  for (int64_t segment = 0; segment < plan.num_segments(); ++segment) {
-    const GatedChunkParams params = plan.Params(segment, arrays.get(), scratch.get());
-    WithGatedChunks(
-        plan, [&](auto features) { LaunchSegment<decltype(features)::value>(params, stream); });
-  }
+  WithGatedChunks(plan, [&](auto features) {
+    LaunchSegments<decltype(features)::value>(plan, arrays.get(), scratch.get(), stream);
+  });
 }
 
 }  // namespace heed::cuda

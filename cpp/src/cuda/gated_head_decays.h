@@ -28,9 +28,8 @@ class GatedHeadDecays : protected GatedChunkRows<Block, kDim> {
   using Registers = typename Base::template Registers<Number, N>;
 
   static constexpr int kPairStride = kSystemStride;
-  static constexpr int kDecayBytes =
-      Base::kRowBytes +
-      (kChunkTokens + kChunkTokens * kPairStride) * static_cast<int>(sizeof(float));
+  static constexpr int kDecayBytes = Base::kRowBytes + (kChunkTokens + kChunkTokens * kPairStride) *
+                                                           static_cast<int>(sizeof(float));
 
   HEED_DEVICE GatedHeadDecays(Block& block, const GatedChunkParams& params)
       : Base(block, params),
@@ -80,8 +79,7 @@ class GatedHeadDecays : protected GatedChunkRows<Block, kDim> {
   HEED_DEVICE bool IsOneByOne(int /*t*/, int /*token*/) const { return false; }
 
   HEED_DEVICE void DecayFurther(int /*d*/, int /*back*/, Registers<uint32_t, 4>& rows,
-                                Registers<float, 4>& /*factors*/,
-                                Registers<uint32_t, 4>& decayed) {
+                                Registers<float, 4>& /*factors*/, Registers<uint32_t, 4>& decayed) {
     block_.Each([&](int t) { HEED_UNROLL for (int n = 0; n < 4; ++n) decayed(t, n) = rows(t, n); });
   }
   // Those of tokens behind a row, which nobody reads, may overflow.
@@ -99,11 +97,12 @@ class GatedHeadDecays : protected GatedChunkRows<Block, kDim> {
         if (back > sub) return;
         const float total = back == 0 ? 0.0f : Total(t, sub - back);
         if (back > 1) {
-          HEED_UNROLL for (int half = 0; half < 2; ++half) to_rows[half] += Total(t, sub - back + 1);
+          HEED_UNROLL for (int half = 0; half < 2; ++half) to_rows[half] +=
+              Total(t, sub - back + 1);
         }
         HEED_UNROLL for (int n = 8 * back; n < 8 * back + 8; ++n) {
-          const int token = (sub - back) * kSubTokens + n / 4 % 2 * 8 +
-                            AccumulatorCol(t % kWarp, n % 4);
+          const int token =
+              (sub - back) * kSubTokens + n / 4 % 2 * 8 + AccumulatorCol(t % kWarp, n % 4);
           sums(t, n) *= PowerOfTwo(to_rows[n % 4 / 2] + (total - gates_.Load(t, token)));
         }
       }

@@ -35,6 +35,20 @@ DevicePools<cudaMemPool_t>& ScratchPools() {
   return pools;
 }
 
+// While another stream may be captured in a mode that forbids "unsafe" calls.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() {
+    ThrowOnError(cudaThreadExchangeStreamCaptureMode(&mode_), "asking to make what a call needs");
+  }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 cudaError_t MakePool(int device, cudaMemPool_t& pool) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -50,12 +64,9 @@ cudaError_t MakePool(int device, cudaMemPool_t& pool) {
 }
 
 cudaMemPool_t NewPool(int device) {
-  // Another stream may be captured in a mode that forbids what makes memory ("unsafe" calls).
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  ThrowOnError(cudaThreadExchangeStreamCaptureMode(&mode), "asking to make a pool of memory");
+  const RelaxedCapture relaxed;
   cudaMemPool_t pool = nullptr;
   const cudaError_t error = MakePool(device, pool);
-  cudaThreadExchangeStreamCaptureMode(&mode);
   if (error == cudaErrorNotSupported) {
     cudaGetLastError();
     Fail(ErrorCode::kUnsupported,
@@ -150,6 +161,32 @@ bool IsCaptured(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   ThrowOnError(cudaStreamIsCapturing(stream, &status), "asking whether the stream is captured");
   return status != cudaStreamCaptureStatusNone;
+}
+
+SideStream::SideStream(Stream stream) : stream_(stream) {
+  const RelaxedCapture relaxed;
+  int least = 0, greatest = 0;
+  ThrowOnError(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+  ThrowOnError(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  const cudaError_t error = cudaStreamCreateWithPriority(&side_, cudaStreamNonBlocking, greatest);
+  if (error != cudaSuccess) cudaEventDestroy(event_);
+  ThrowOnError(error, "making a stream");
+}
+
+// Both are gone once what they were used for is done.
+SideStream::~SideStream() {
+  if (cudaEventRecord(event_, side_) == cudaSuccess) cudaStreamWaitEvent(stream_, event_, 0);
+  cudaStreamDestroy(side_);
+  cudaEventDestroy(event_);
+}
+
+void SideStream::Follow() {
+  ThrowOnError(cudaEventRecord(event_, stream_), "marking a place in a stream");
+  ThrowOnError(cudaStreamWaitEvent(side_, event_, 0), "waiting for a stream");
+}
+void SideStream::Rejoin() {
+  ThrowOnError(cudaEventRecord(event_, side_), "marking a place in a stream");
+  ThrowOnError(cudaStreamWaitEvent(stream_, event_, 0), "waiting for a stream");
 }
 
 uint32_t* CountersOf(Stream stream, int64_t count) {

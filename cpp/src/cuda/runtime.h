@@ -60,6 +60,24 @@ class DeviceMemory {
   Stream stream_;
 };
 
+// A second stream for part of a call, whose kernels come before those of the call's own where both
+// wait for room. Not for a captured stream. The call's stream waits for it at the latest when this
+// is destroyed, so memory in the order of the call's stream must live longer.
+class SideStream {
+ public:
+  explicit SideStream(Stream stream);
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  Stream get() const { return side_; }
+  void Follow();  // what comes next here waits for all that is on the call's stream by now
+  void Rejoin();  // and the other way round
+
+ private:
+  Stream stream_, side_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+};
+
 }  // namespace heed::cuda
 
 #endif  // HEED_SRC_CUDA_RUNTIME_H_

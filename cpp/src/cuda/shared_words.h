@@ -62,7 +62,9 @@ HEED_DEVICE void LoadGlobalTwo(const float* from, float (&x)[2]) {
   x[0] = two.numbers[0], x[1] = two.numbers[1];
 }
 // `to` is aligned to 4 bytes.
-HEED_DEVICE void StoreGlobalPair(char* to, uint32_t pair) { *reinterpret_cast<uint32_t*>(to) = pair; }
+HEED_DEVICE void StoreGlobalPair(char* to, uint32_t pair) {
+  *reinterpret_cast<uint32_t*>(to) = pair;
+}
 
 }  // namespace heed::cuda
 

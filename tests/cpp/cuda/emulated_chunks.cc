@@ -87,11 +87,14 @@ void RunHopperChunks(const cuda::StoredRecurrentProblem& call, uint64_t order) {
 }
 
 template <int kFeatures>
-void RunSegment(const cuda::GatedChunkParams& params, uint64_t order) {
+void PrepareSegment(const cuda::GatedChunkParams& params, uint64_t order) {
   cuda::WithGatedTokens(params, [&](auto channels, auto delta) {
     using Tokens = cuda::GatedChunkTokens<HostBlock, kFeatures, channels.value, delta.value>;
     RunKernel<Tokens>(params, cuda::NumTokenBlocks(params), order);
   });
+}
+template <int kFeatures>
+void ReadSegment(const cuda::GatedChunkParams& params, uint64_t order) {
   RunKernel<cuda::GatedSums<HostBlock, kFeatures>>(params, cuda::NumSumBlocks(params), order);
   RunInOrder(cuda::NumScanBlocks(params), order, [&](HostBlock& block, int64_t index) {
     if (!params.delta) return cuda::ScanStates(block, params, index);
@@ -101,17 +104,27 @@ void RunSegment(const cuda::GatedChunkParams& params, uint64_t order) {
   RunKernel<cuda::GatedReads<HostBlock, kFeatures>>(params, cuda::NumReadBlocks(params), order);
 }
 
+// Segments are prepared as early as they may be.
 void RunGatedChunks(const cuda::StoredRecurrentProblem& call, const EmulatedChunks& chunks) {
   const cuda::GatedChunkPlan plan(call, chunks.processors, chunks.prepared_bytes);
   // Of words of all ones, NaN in every type.
   std::vector<float> scratch(static_cast<size_t>(plan.scratch_bytes()) / sizeof(float),
                              std::bit_cast<float>(~0u));
   char* const bytes = reinterpret_cast<char*>(scratch.data());
-  for (int64_t segment = 0; segment < plan.num_segments(); ++segment) {
-    const cuda::GatedChunkParams params = plan.Params(segment, plan.host_arrays().data(), bytes);
-    cuda::WithGatedChunks(
-        plan, [&](auto features) { RunSegment<decltype(features)::value>(params, chunks.order); });
-  }
+  cuda::WithGatedChunks(plan, [&](auto features) {
+    constexpr int kFeatures = decltype(features)::value;
+    const auto params_of = [&](int64_t segment) {
+      return plan.Params(segment, plan.host_arrays().data(), bytes);
+    };
+    int64_t prepared = 0;
+    for (int64_t segment = 0; segment < plan.num_segments(); ++segment) {
+      const int64_t end = std::min(segment + plan.buffers(), plan.num_segments());
+      for (; prepared < end; ++prepared) {
+        PrepareSegment<kFeatures>(params_of(prepared), chunks.order);
+      }
+      ReadSegment<kFeatures>(params_of(segment), chunks.order);
+    }
+  });
 }
 
 void Convert(const std::vector<cuda::ConvertParams>& conversions) {

@@ -180,7 +180,7 @@ TEST_F(DeviceGatedChunks, SegmentsGiveTheSameBits) {
     const ChunkResults whole = RunCall(c);
     const int64_t chunk_bytes = 4 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
     for (const int64_t chunks : {3, 2, 1}) {
-      c.chunks.prepared_bytes = chunks * chunk_bytes;
+      c.chunks.prepared_bytes = 2 * chunks * chunk_bytes;
       ASSERT_EQ(PlanOf(c).num_segments(), (7 + chunks - 1) / chunks);
       const ChunkResults parts = RunCall(c);
       EXPECT_EQ(parts.output, whole.output) << chunks;
@@ -195,18 +195,19 @@ TEST_F(DeviceGatedChunks, SegmentsOfSpansMatchTheOracle) {
     GatedCall c;
     c.rule = rule;
     c.batch = 1, c.heads = c.kv_heads = 1;
-    c.len = 37 * c.chunk_len() + 5, c.dim = c.dim_v = 8;
+    c.len = 55 * c.chunk_len() + 5, c.dim = c.dim_v = 8;
     c.rule.begins = true;
     c.chunks.processors = 8;
     c.Draw();
-    c.chunks.prepared_bytes = 20 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
-    ASSERT_EQ(PlanOf(c).num_segments(), 2);
+    c.chunks.prepared_bytes = 38 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
+    ASSERT_EQ(PlanOf(c).num_segments(), 3);
     EXPECT_EQ(SpansOf(c, 0), 4);
     ExpectMatchesOracle(c, "segments of spans");
-    c.len = 33 * c.chunk_len();
+    c.len = 49 * c.chunk_len();
     c.Draw();
-    c.chunks.prepared_bytes = 18 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
-    ASSERT_EQ(PlanOf(c).num_segments(), 2);
+    c.chunks.prepared_bytes = 34 * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
+    ASSERT_EQ(PlanOf(c).num_segments(), 3);
+    EXPECT_LT(SpansOf(c, 2), SpansOf(c, 0));
     ExpectMatchesOracle(c, "a shorter segment");
   }
 }

@@ -21,6 +21,9 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
   return cudaSuccess;
 }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
@@ -30,6 +33,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
   event->recorded = std::chrono::steady_clock::now();
   return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(RuntimeMutex());
+  if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
+  return event->recorded.has_value() ? cudaSuccess : Note(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
   const Lock lock(RuntimeMutex());
