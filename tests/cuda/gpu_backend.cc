@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device_backend.h"
+#include "src/cuda/recurrent_launch.h"
 
 namespace heed::testing {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 void Require(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
 }
+
+}  // namespace
 
 RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& copies) {
   RecurrentOptions copied = options;
@@ -24,8 +27,6 @@ RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& co
   }
   return copied;
 }
-
-}  // namespace
 
 DeviceCopies::~DeviceCopies() {
   for (const Span& span : spans_) cudaFree(span.device);
@@ -163,8 +164,14 @@ void RunStoredRecurrentOnDevice(const StoredTensor& q, const StoredTensor& k, co
   // A state in place stays in place.
   const bool in_place = options.initial_state.data == outputs.final_state.data;
   if (in_place && results.final_state.has_value()) on_device.initial_state = results.final_state;
-  cuda::RecurrentAttention(copies.Copy(q), copies.Copy(k), copies.Copy(v), on_device, results,
-                           nullptr);
+  const StoredTensor dq = copies.Copy(q), dk = copies.Copy(k), dv = copies.Copy(v);
+  const bool wants_segments = chunks.prepared_bytes < cuda::kMaxPreparedBytes;
+  if (const auto call = cuda::ValidateStoredRecurrentForDevice(dq, dk, dv, on_device, results);
+      wants_segments && cuda::TakesGatedChunks(call)) {
+    cuda::LaunchGatedChunks(call, nullptr, chunks.prepared_bytes);
+  } else {
+    cuda::RecurrentAttention(dq, dk, dv, on_device, results, nullptr);
+  }
   cuda::Check(nullptr);
   copies.Fetch();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heed/cuda.h"
+#include "heed/recurrent.h"
 #include "heed/request.h"
 #include "heed/tensor.h"
 
@@ -47,6 +48,9 @@ class DeviceCopies {
 
   std::vector<Span> spans_;
 };
+
+// Options whose tensors are such copies.
+RecurrentOptions CopiedOptions(const RecurrentOptions& options, DeviceCopies& copies);
 
 // Asks for the Hopper kernels while it lives, unless the environment asks for something already.
 class HopperPath {

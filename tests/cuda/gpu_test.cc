@@ -1,14 +1,17 @@
 // What only a GPU can show: real splits, graphs, streams, and the same bits run after run.
 #include <cuda_runtime.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "device_case.h"
 #include "device_gradient_case.h"
+#include "gated_case.h"
 #include "gpu_backend.h"
 #include "gtest/gtest.h"
 #include "src/cuda/device_pools.h"
+#include "src/cuda/recurrent_launch.h"
 #include "src/cuda/runtime.h"
 #include "stored_buffer.h"
 
@@ -88,6 +91,50 @@ TEST_P(OnGpu, ACapturedCallReplaysWithItsArrays) {
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+// Segments of gated chunks, one of which is prepared while another is read, and those of a captured
+// call, one after the other.
+TEST(GatedSegments, OfACapturedCallHaveTheSameBits) {
+  if (const std::string why = WhyNoDevice(); !why.empty()) GTEST_SKIP() << why;
+  for (const GatedRule& rule : {kGated, kKimiDelta}) {
+    GatedCall c;
+    c.rule = rule;
+    c.len = 40 * 64;
+    c.Draw();
+    const StoredBuffer q(c.q, DType::kBFloat16, Layout::kDense),
+        k(c.k, DType::kBFloat16, Layout::kDense), v(c.v, DType::kBFloat16, Layout::kDense);
+    Buffer<float> output({c.batch, c.heads, c.len, c.dim_v}, Layout::kDense, 0);
+    DeviceCopies copies;
+    cuda::StoredRecurrentOutputs outputs;
+    outputs.output = copies.Copy(output.view());
+    const cuda::StoredRecurrentProblem call = cuda::ValidateStoredRecurrentForDevice(
+        copies.Copy(q.view()), copies.Copy(k.view()), copies.Copy(v.view()),
+        CopiedOptions(c.Options(), copies), outputs);
+    const int64_t bytes =
+        6 * c.batch * c.kv_heads * PlanOf(c).Params(0, nullptr, nullptr).place.bytes;
+    cudaStream_t stream;
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    cuda::LaunchGatedChunks(call, stream, bytes);
+    cuda::Check(stream);
+    copies.Fetch();
+    const auto expected = Bits(output);
+    const size_t output_bytes = expected.size() * sizeof(float);
+    ASSERT_EQ(cudaMemset(call.output.data, 0xff, output_bytes), cudaSuccess);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    cuda::LaunchGatedChunks(call, stream, bytes);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    cuda::Check(stream);
+    copies.Fetch();
+    EXPECT_EQ(Bits(output), expected);
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
 }
 
 // A call whose tensors lie on the device, to be made many times.

@@ -91,8 +91,12 @@ function readableName(mangled) {
   }
   const chunks = mangled.match(/Chunk(Sums|Reads)I.*?(BFloat16|Float16)ELi(\d+)E/);
   if (chunks) return `Chunk${chunks[1]}, ${chunks[2]}, ${chunks[3]} features`;
-  const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E/);
-  if (gated) return `Gated${gated[1]}, ${gated[2]} features`;
+  const gated = mangled.match(/Gated(ChunkTokens|Sums|Reads)I.*?ELi(\d+)E(?:Lb(\d)ELb(\d)E)?/);
+  if (gated) {
+    const decays = gated[3] === "1" ? ", decays of channels" : "";
+    const delta = gated[4] === "1" ? ", delta" : "";
+    return `Gated${gated[1]}, ${gated[2]} features${decays}${delta}`;
+  }
   const recurrent = mangled.match(/(Recurrent|Random|Level)KernelI.*?ELi(\d+)E/);
   if (recurrent) return `${recurrent[1]}Kernel, ${16 * recurrent[2]} features`;
   const step = mangled.match(/StepBlocksI.*?\d+([A-Z][A-Za-z]*?)ParamsE/);

@@ -94,8 +94,9 @@ void LaunchSegments(const GatedChunkPlan& plan, const char* arrays, char* scratc
 
 }  // namespace
 
-void LaunchGatedChunks(const StoredRecurrentProblem& call, Stream stream) {
-  const GatedChunkPlan plan(call, CurrentDevice().processors);
+void LaunchGatedChunks(const StoredRecurrentProblem& call, Stream stream,
+                       int64_t max_prepared_bytes) {
+  const GatedChunkPlan plan(call, CurrentDevice().processors, max_prepared_bytes);
   const DeviceMemory arrays(plan.host_arrays().size(), stream);
   const DeviceMemory scratch(static_cast<size_t>(plan.scratch_bytes()), stream);
   SendArrays(plan.host_arrays(), arrays.get(), stream);
