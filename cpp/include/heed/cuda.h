@@ -236,10 +236,10 @@ struct StoredRecurrentOutputs {
 //          decay for each channel or delta one kernel more prepares chunks: some 4 F + 128 bytes a
 //          token and KV head, F = 64 or 128 for up to as many features, with delta 6 F + 256, and 2
 //          F + 128 for each further query head of a group; with erase_key 8 F + 512 and 4 F + 256;
-//          of as many tokens at a time as 64 MiB have room for, but one chunk of 64 (with erase_key
-//          32) at least. Where that is not all of them, they are prepared on the call's stream and
-//          read on one of the library's own, for which the call's waits; captured calls have no
-//          other. Spans with delta or erase_key take features^2 floats besides. Others: 4
+//          of as many tokens at a time as 64 MiB have room for, but two chunks of 64 (with
+//          erase_key 32) at least. Where that is not all of them, they are prepared on the call's
+//          stream and read on one of the library's own, for which the call's waits; captured calls
+//          have no other. Spans with delta or erase_key take features^2 floats besides. Others: 4
 //          bytes for each number of a tensor that is not float32, and what the call of float32
 //          tensors allocates.
 // Threads  as there. The number of spans, and with it rounding, depends on shapes and the device.

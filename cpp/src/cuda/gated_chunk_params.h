@@ -30,8 +30,10 @@ inline constexpr int kResidentGated = 2;
 //                                the state before the chunk answers to their keys
 //   decays     [dim]             of the state, by the whole chunk
 //   reads      [tokens, dim]     q, decayed from the beginning of the chunk; of each query head.
-//                                With erase_key even rows are what `erase` is otherwise
-//   weights    [tokens, tokens]  of the values that are written, for each query
+//                                With erase_key even rows of the first one are what `erase` is
+//                                otherwise, and those of others are of no use
+//   weights    [tokens, tokens]  of the values that are written, for each query; 16 x 16 blocks
+//                                above the diagonal stay as they are
 struct PreparedChunk {
   int64_t write, erase, solution, decays, reads, weights;
   int64_t head;   // bytes of a query head: reads and weights

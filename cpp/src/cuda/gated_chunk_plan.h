@@ -14,8 +14,8 @@ namespace heed::cuda {
 // Is the call computed in gated chunks? Never one that TakesChunks().
 bool TakesGatedChunks(const StoredRecurrentProblem& call);
 
-// What is prepared of a batch at a time, in bytes, but one chunk of it at least: longer sequences
-// are taken in segments of half as much, of which one is prepared while that before it is read.
+// What is prepared of a batch at a time, in bytes: longer sequences are taken in segments of half
+// as much, but one chunk at least, of which one is prepared while that before it is read.
 inline constexpr int64_t kMaxPreparedBytes = int64_t{64} << 20;
 
 class GatedChunkPlan {

@@ -39,15 +39,16 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
   // token 8 m + AccumulatorCol(lane, e) of the 16 that lie `back` times 16 before.
   static constexpr int kSums = kChunkTokens / 2;
   using Sums = Registers<float, kSums>;
+  static constexpr int kOwnWeights = kDelta ? 0 : kChunkTokens;  // no bonus goes with delta
 
  public:
   static constexpr int kSharedBytes =
-      Base::kDecayBytes + kChunkTokens * static_cast<int>(sizeof(float));
+      Base::kDecayBytes + kOwnWeights * static_cast<int>(sizeof(float));
   // Blocks that share a multiprocessor of Hopper.
   static constexpr int kResident = kDim == 64 ? 4 : 2;
 
   HEED_DEVICE GatedChunkTokens(Block& block, const GatedChunkParams& params)
-      : Base(block, params), own_weights_(block.template Allocate<float>(kChunkTokens)) {}
+      : Base(block, params), own_weights_(block.template Allocate<float>(kOwnWeights)) {}
 
   // Chunk index % chunks of KV head index / chunks.
   HEED_DEVICE void Run(int64_t index) {
@@ -65,7 +66,7 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
     HEED_NO_UNROLL for (int g = 0; g < p_.group; ++g) {
       if (g > 0) NextQueries(g);
       this->MapRows(q_, false);
-      if (p_.bonus.data != nullptr) MeetThemselves(this->kv_head_ * p_.group + g);
+      if (!kDelta && p_.bonus.data != nullptr) MeetThemselves(this->kv_head_ * p_.group + g);
       this->DecayQueries(g);
       block_.Sync();
       Sums sums;
@@ -187,7 +188,7 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
 
   // Without delta, values are written as they are, so that weights have the beta of the key.
   HEED_DEVICE void StoreWeights(int g, Sums& sums) {
-    const bool has_bonus = p_.bonus.data != nullptr;
+    const bool has_bonus = !kDelta && p_.bonus.data != nullptr;
     char* const to = this->chunk_at_ + p_.place.weights + g * p_.place.head;
     block_.Each([&](int t) {
       EachTwo(t, sums, [&](float(&two)[2], int row, int token, bool is_own) {

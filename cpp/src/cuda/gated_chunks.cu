@@ -14,12 +14,13 @@
 namespace heed::cuda {
 namespace {
 
-// Blocks that share a multiprocessor: kResident on Hopper, whose shared memory has room for four
-// where others have it for three.
+// Blocks that share a multiprocessor: kResident on Hopper, elsewhere as many of them as the shared
+// memory of compute capability 8.0 has room for.
 template <class Kernel>
 constexpr int LeastBlocks() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  return Kernel::kResident < 3 ? Kernel::kResident : 3;
+  constexpr int kRoom = (164 << 10) / (Kernel::kSharedBytes + (1 << 10));
+  return Kernel::kResident < kRoom ? Kernel::kResident : kRoom;
 #else
   return Kernel::kResident;
 #endif

@@ -175,9 +175,12 @@ SideStream::SideStream(Stream stream) : stream_(stream) {
 
 // Both are gone once what they were used for is done.
 SideStream::~SideStream() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;  // as RelaxedCapture, which may throw
+  const bool is_relaxed = cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess;
   if (cudaEventRecord(event_, side_) == cudaSuccess) cudaStreamWaitEvent(stream_, event_, 0);
   cudaStreamDestroy(side_);
   cudaEventDestroy(event_);
+  if (is_relaxed) cudaThreadExchangeStreamCaptureMode(&mode);
 }
 
 void SideStream::Follow() {

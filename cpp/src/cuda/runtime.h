@@ -60,9 +60,10 @@ class DeviceMemory {
   Stream stream_;
 };
 
-// A second stream for part of a call, whose kernels come before those of the call's own where both
-// wait for room. Not for a captured stream. The call's stream waits for it at the latest when this
-// is destroyed, so memory in the order of the call's stream must live longer.
+// A second stream for part of a call, of the greatest priority: its kernels come before those of
+// the call's own, if that has a lower one, where both wait for room. Not for a captured stream. The
+// call's stream waits for it at the latest when this is destroyed, so memory in the order of the
+// call's stream must live longer.
 class SideStream {
  public:
   explicit SideStream(Stream stream);

@@ -43,6 +43,8 @@ struct GatedCall {
   GatedRule rule;
   std::vector<int32_t> lengths;
   EmulatedChunks chunks;
+  int64_t first_gate = 0,
+          gates_apart = 0;  // in `gates`; 0: tokens are as far apart as they are wide
   Buffer<float> q, k, v, erase_key, erase_rate;
   std::vector<float> gates, betas, skip, initial, bonus;
 
@@ -76,7 +78,11 @@ struct GatedCall {
     options.delta = rule.delta;
     options.scale = 0.25;
     if (rule.decay != GatedDecay::kNone) {
-      options.log_decay = Contiguous(gates.data(), batch, kv_heads, len, gate_width());
+      options.log_decay = Contiguous(gates.data() + first_gate, batch, kv_heads, len, gate_width());
+      if (gates_apart > 0) {
+        options.log_decay.strides = {kv_heads * len * gates_apart, len * gates_apart, gates_apart,
+                                     1};
+      }
     }
     if (rule.betas) options.beta = Contiguous(betas.data(), batch, kv_heads, len, 1);
     if (rule.skips) options.skip = skip;

@@ -293,17 +293,86 @@ TEST_F(DeviceGatedChunks, StrongDecaysAreExact) {
   }
 }
 
+// The same of more than 64 channels, of an odd number of them, and of queries that read first.
+TEST_F(DeviceGatedChunks, StrongDecaysOfEveryWidthAreExact) {
+  GatedRule reads_first = kGated;
+  reads_first.bonus = true;
+  for (const int64_t dim : {71, 128}) {
+    for (const GatedRule& rule : {kGated, kKimiDelta, kRwkv7, reads_first}) {
+      GatedCall c;
+      c.batch = 1, c.heads = 2, c.kv_heads = 1, c.len = 100, c.dim = dim;
+      c.rule = rule;
+      c.Draw();
+      for (size_t n = 0; n < c.gates.size(); ++n) {
+        c.gates[n] = n % 3001 == 30 ? -kInfinity : n % 707 == 2 ? -90.0f : -1e-2f;
+      }
+      ExpectMatchesOracle(c, "head_dim " + std::to_string(dim));
+    }
+  }
+}
+
+// More chunks than there are between blocks whose warps have the same tokens.
+TEST_F(DeviceGatedChunks, ManyChunksMatchTheOracle) {
+  for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
+    GatedCall c;
+    c.rule = rule;
+    c.batch = 4, c.heads = c.kv_heads = 64, c.len = 2 * c.chunk_len(), c.dim = 4, c.dim_v = 2;
+    c.Draw();
+    ASSERT_EQ(cuda::NumTokenBlocks(PlanOf(c).Params(0, nullptr, nullptr)), 512);
+    ExpectMatchesOracle(c, "512 chunks");
+  }
+}
+
+// Queries that meet their own values: more than 64 channels, and an odd number, which no vectors
+// are.
+TEST_F(DeviceGatedChunks, BonusesOfEveryWidthMatchTheOracle) {
+  for (const int64_t dim : {7, 72, 128}) {
+    for (const Layout layout : {Layout::kDense, Layout::kPadded}) {
+      GatedCall c;
+      c.dim = dim, c.layout = layout;
+      c.rule = {.bonus = true};
+      c.Draw();
+      ExpectMatchesOracle(c, "head_dim " + std::to_string(dim));
+    }
+  }
+}
+
+// Decays that are not aligned to pairs, or whose tokens are an odd number apart.
+TEST_F(DeviceGatedChunks, DecaysLieAnywhere) {
+  for (const GatedRule& rule : {kGated, kRwkv7}) {
+    GatedCall c;
+    c.rule = rule;
+    c.Draw();
+    const ChunkResults aligned = RunCall(c);
+    for (const int64_t apart : {c.dim, c.dim + 1}) {
+      std::vector<float> moved(static_cast<size_t>(c.batch * c.kv_heads * c.len * apart + 1), kNan);
+      GatedCall other = c;
+      other.gates_apart = apart;
+      for (int64_t row = 0; row < c.batch * c.kv_heads * c.len; ++row) {
+        std::copy_n(c.gates.begin() + row * c.dim, c.dim, moved.begin() + 1 + row * apart);
+      }
+      other.gates = std::move(moved);
+      other.first_gate = 1;
+      EXPECT_EQ(RunCall(other).output, aligned.output) << apart;
+    }
+  }
+}
+
 // A gate that is NaN behind a strong one of its 16 tokens: those between them are as without it.
 TEST_F(DeviceGatedChunks, GatesBehindStrongOnesReachLaterTokensOnly) {
-  GatedCall c;
-  c.batch = 1, c.rule = kGated;
-  c.Draw();
-  c.gates[static_cast<size_t>(66 * c.dim + 3)] = -kInfinity;
-  const ChunkResults clean = RunCall(c);
-  const Reach reach = {[](auto head, auto t, auto) { return head / 2 == 0 && t >= 74; },
-                       [](auto head, auto feature, auto) { return head == 0 && feature == 3; }};
-  c.gates[static_cast<size_t>(74 * c.dim + 3)] = kNan;
-  ExpectReaches(c, clean, reach, "NaN");
+  for (const GatedRule& rule : {kGated, kKimiDelta, kRwkv7}) {
+    GatedCall c;
+    c.batch = 1, c.rule = rule;
+    c.Draw();
+    c.gates[static_cast<size_t>(66 * c.dim + 3)] = -kInfinity;
+    const ChunkResults clean = RunCall(c);
+    const bool of_head = rule.erases();
+    const Reach reach = {
+        [](auto head, auto t, auto) { return head / 2 == 0 && t >= 74; },
+        [&](auto head, auto feature, auto) { return head == 0 && (of_head || feature == 3); }};
+    c.gates[static_cast<size_t>(74 * c.dim + 3)] = kNan;
+    ExpectReaches(c, clean, reach, "NaN");
+  }
 }
 
 // A value, a key, a query, a gate, a beta that is not finite: tokens before it keep their bits, and

@@ -1,4 +1,5 @@
-// Events. As work is done at once, an event is the moment at which it was recorded.
+// Events. As work is done at once but for streams with a priority, an event is the moment at which
+// it was recorded.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 struct CUevent_st {
   std::optional<std::chrono::steady_clock::time_point> recorded;
+  cudaStream_t stream = nullptr;  // that it was recorded on
 };
 
 extern "C" {
@@ -32,12 +34,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(RuntimeMutex());
   if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
   event->recorded = std::chrono::steady_clock::now();
+  event->stream = stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(RuntimeMutex());
   if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
-  return event->recorded.has_value() ? cudaSuccess : Note(cudaErrorInvalidResourceHandle);
+  if (!event->recorded.has_value()) return Note(cudaErrorInvalidResourceHandle);
+  CatchUp(event->stream);
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
   const Lock lock(RuntimeMutex());

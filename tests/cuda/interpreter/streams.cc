@@ -14,7 +14,9 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   unsigned long long id;
+  bool is_late = false;
   CUgraph_st* captured = nullptr;
+  std::vector<std::function<void()>> pending = {};
 };
 
 namespace heed::interpreter {
@@ -42,9 +44,16 @@ bool AnyIsCaptured() { return captures > 0; }
 void DoOn(cudaStream_t stream, std::function<void()> what) {
   if (IsCaptured(stream)) {
     stream->captured->nodes.push_back(std::move(what));
+  } else if (IsNamed(stream) && stream->is_late) {
+    stream->pending.push_back(std::move(what));
   } else {
     what();
   }
+}
+
+void CatchUp(cudaStream_t stream) {
+  if (!IsNamed(stream)) return;
+  for (const auto& work : std::exchange(stream->pending, {})) work();
 }
 
 cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block, void** arguments,
@@ -72,14 +81,18 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  const Lock lock(RuntimeMutex());
+  *stream = new CUstream_st{next_id++, true};
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0, *greatest = -5;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(RuntimeMutex());
+  CatchUp(stream);
   delete stream;
   return cudaSuccess;
 }
@@ -90,6 +103,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(RuntimeMutex());
   if (IsCaptured(stream)) return Note(cudaErrorStreamCaptureUnsupported);
+  CatchUp(stream);
   return Note(Device::Get().TakeError());
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {

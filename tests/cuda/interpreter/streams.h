@@ -1,4 +1,6 @@
-// Streams, which do everything at once, and graphs, which do it when they are launched.
+// Streams, which do everything at once, and graphs, which do it when they are launched. A stream
+// that was made with a priority does it as late as it may: when others wait for its events, or the
+// host for it.
 #ifndef HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
 #define HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
 
@@ -16,6 +18,8 @@ cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block,
 // Does it, or adds it to the graph that the stream is captured for.
 void DoOn(cudaStream_t stream, std::function<void()> what);
 bool IsCaptured(cudaStream_t stream);
+// A late stream does what it was given.
+void CatchUp(cudaStream_t stream);
 // Whether some stream is: many calls are errors then.
 bool AnyIsCaptured();
 // Keeps the error for cudaGetLastError().
