@@ -1,4 +1,5 @@
 // The launches of gated chunks of recurrent attention.
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -14,13 +15,13 @@
 namespace heed::cuda {
 namespace {
 
-// Blocks that share a multiprocessor: kResident on Hopper, elsewhere as many of them as the shared
-// memory of compute capability 8.0 has room for.
+// Blocks that share a multiprocessor: kResident on Hopper. Elsewhere as many of them as the shared
+// memory of compute capability 8.0 has room for, but three: of four some spilled (nvcc 13.0).
 template <class Kernel>
 constexpr int LeastBlocks() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   constexpr int kRoom = (164 << 10) / (Kernel::kSharedBytes + (1 << 10));
-  return Kernel::kResident < kRoom ? Kernel::kResident : kRoom;
+  return std::min({Kernel::kResident, kRoom, 3});
 #else
   return Kernel::kResident;
 #endif
