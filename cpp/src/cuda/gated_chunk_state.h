@@ -224,8 +224,8 @@ class GatedState {
       }
     }
   }
-  // Adds values_, each with its weights [tokens that read, tokens that wrote], 0 above the
-  // diagonal.
+  // Adds values_, each with its weights [tokens that read, tokens that wrote], 0 above the diagonal
+  // of its 16 x 16 blocks; those behind them are not read.
   HEED_DEVICE void AddValues(const Shared& weights, Tokens& sums) {
     Registers<uint32_t, 4> b;
     HEED_UNROLL for (int step = 0; step < kSteps; ++step) {
