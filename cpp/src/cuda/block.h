@@ -6,7 +6,8 @@
 //   Shared<T>         an array of the block: Load, LoadTwo, LoadFour, LoadEight, Store, StoreFour,
 //                     CopyAsync, by a thread
 //   Each(body)        body(thread) for every thread; no barrier
-//   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks
+//   Sync()            a barrier; Any(test) is one too, and ArrivesLast(), which counts blocks;
+//                     SyncWarp() is one of the threads of each warp
 //   collectives       of a quad or a warp, called by all threads of the block alike
 //
 // On the device all of this is inlined away: Registers are registers, Each is a call.
@@ -81,11 +82,18 @@ class DeviceBlock {
     return Shared<T>(data);
   }
 
+  // The same memory as elements of another type.
+  template <class T, class From>
+  HEED_DEVICE Shared<T> View(const Shared<From>& of) {
+    return Shared<T>(reinterpret_cast<T*>(const_cast<From*>(of.at(0))));
+  }
+
   template <class Body>
   HEED_DEVICE void Each(const Body& body) {
     body(static_cast<int>(threadIdx.x));
   }
   HEED_DEVICE void Sync() { __syncthreads(); }
+  HEED_DEVICE void SyncWarp() { __syncwarp(); }
 
   // Whether test(thread) holds for some thread: the same answer for all of them.
   template <class Test>

@@ -5,7 +5,8 @@
 // query's factor counts from the beginning of its 16 tokens, a key's to the end of its own, and
 // what lies between them is a factor of rows of 16 tokens each. Only for the 16 of its own a key's
 // factor is above 1, e^kStrongDecay at most: keys of tokens that decay more than that meet theirs
-// number by number.
+// by halves. Rows of the last 8 meet keys of the first 8, and so on down to neighbours, each pair
+// of halves with decays that count from where they meet, none of which is above 1.
 //
 // Yang et al. 2023, arXiv:2312.06635, section 4.3 (chunks in two levels).
 #ifndef HEED_SRC_CUDA_GATED_CHANNEL_DECAYS_H_
@@ -40,8 +41,10 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   template <class Number, int N>
   using Registers = typename Base::template Registers<Number, N>;
 
-  // Without delta only 16 tokens meet number by number, and only they need a place.
-  static constexpr int kPairStride = kDelta ? kSystemStride : kSubTokens + 4;
+  // What meets by halves: 64 channels of a token have a place in its row of pairs, beside what its
+  // own 16 tokens give to it. Without delta nothing else has.
+  static constexpr int kHalfFloats = 64 * sizeof(T) / sizeof(float);
+  static constexpr int kPairStride = kDelta ? kSystemStride : kSubTokens + 4 + kHalfFloats;
   static constexpr int kDecayBytes =
       Base::kRowBytes + (kDelta ? 2 : 1) * Base::kMatrixBytes +
       (kSubs * kDim + kChunkTokens * kPairStride) * static_cast<int>(sizeof(float));
@@ -51,7 +54,8 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
         own_(block.template Allocate<T>(kChunkTokens * Rows::kStride)),
         left_(kDelta ? block.template Allocate<T>(kChunkTokens * Rows::kStride) : own_),
         totals_(block.template Allocate<float>(kSubs * kDim)),
-        pairs_(block.template Allocate<float>(kChunkTokens * kPairStride)) {}
+        pairs_(block.template Allocate<float>(kChunkTokens * kPairStride)),
+        halves_(block.template View<T>(pairs_)) {}
 
   HEED_DEVICE static int PairAt(int row, int token) {
     return row * kPairStride + (kDelta ? token : token % kSubTokens);
@@ -80,12 +84,12 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   // Keys become what later 16 tokens meet, and leave what those of the same 16 do; rows to write
   // and to erase by, and what the state decays by, go to memory. Behind a barrier, and without one.
   HEED_DEVICE void DecayKeys() {
-    FindFactors();
     if (kDelta && has_strong_ && !p_.erases_apart()) {
-      MeetOneByOne(k_, k_, false, [&](int t, int row, int token, float sum) {
-        if (token < row) pairs_.Store(t, PairAt(token, row), sum * this->Beta(t, row));
+      MeetByHalves(k_, k_, false, [&](int t, int row, int token, float sum) {
+        pairs_.Store(t, PairAt(token, row), sum * this->Beta(t, row));
       });
     }
+    FindFactors();
     block_.Each([&](int t) {
       const int sub = this->SubOf(t), first = sub * kSubTokens;
       if (sub == 0) StoreDecays(t);
@@ -124,9 +128,11 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
     const bool reads_first = this->ReadsFirst();
     const auto is_done = [&](int r) { return g > 0 && this->IsEraser(r); };
     if (has_strong_) {
-      MeetOneByOne(q_, own_, reads_first, [&](int t, int row, int token, float sum) {
+      const auto store = [&](int t, int row, int token, float sum) {
         if (!is_done(row)) pairs_.Store(t, PairAt(row, token), sum);
-      });
+      };
+      MeetByHalves(q_, own_, reads_first, store);
+      MeetSame(q_, own_, store);
     }
     block_.Each([&](int t) {
       const int first = this->SubOf(t) * kSubTokens;
@@ -156,7 +162,7 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   // What rows to the left of keys to erase by are.
   HEED_DEVICE const Shared& LeftRows() const { return left_; }
   // Is what a token of a row's own 16 gives to it in pairs_?
-  HEED_DEVICE bool IsOneByOne(int t, int token) {
+  HEED_DEVICE bool IsByHalves(int t, int token) {
     return has_strong_ && IsStrong(t, token % kSubTokens);
   }
 
@@ -246,49 +252,96 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   }
   HEED_DEVICE bool IsStrong(int t, int r) { return (strong_(t, 0) >> r & 1) != 0; }
 
-  // Rows meet keys of such tokens of their own 16, up to themselves, which are as they were before
-  // any decay: store(t, row, token, sum) by one thread of a warp. A row that goes from token to
-  // token decays on its way. Between a row and its own key nothing does.
+  // Rows meet keys of such tokens of their own 16 before them, which are as they were before any
+  // decay: store(t, row, token, sum). A token is a row of one pair of halves or a key of it, so
+  // that a matrix has both.
   template <class Store>
-  HEED_DEVICE void MeetOneByOne(const Shared& rows, const Shared& keys, bool reads_first,
+  HEED_DEVICE void MeetByHalves(const Shared& rows, const Shared& keys, bool reads_first,
                                 const Store& store) {
-    Registers<float, kOwn> row, key;
-    Registers<float, 1> sum;
-    const auto none_up_to = [&](int s) {
-      return !block_.AnyOfWarp([&](int t) { return (strong_(t, 0) & ((2 << s) - 1)) != 0; });
-    };
-    HEED_NO_UNROLL for (int r = 0; r < kSubTokens; ++r) {
-      if (none_up_to(r)) continue;
-      block_.Each([&](int t) { LoadNumbers(t, rows, r, row); });
-      HEED_NO_UNROLL for (int s = r; s >= 0 && !none_up_to(s); --s) {
+    HEED_UNROLL for (int size = 1; size < kSubTokens; size *= 2) {
+      SubSums sums;
+      Clear(sums);
+      HEED_UNROLL for (int n = 0; n < kOwn; n += 2) {
         block_.Each([&](int t) {
-          LoadNumbers(t, keys, s, key);
-          sum(t, 0) = 0;
-          HEED_UNROLL for (int n = 0; n < kOwn; ++n) sum(t, 0) += row(t, n) * key(t, n);
-        });
-        block_.template GroupSum<kWarp>(sum);
-        block_.Each([&](int t) {
-          const int first = this->SubOf(t) * kSubTokens;
-          if (t % kWarp == 0 && IsStrong(t, s)) store(t, first + r, first + s, sum(t, 0));
-          if (reads_first && s == r) return;
-          HEED_UNROLL for (int n = 0; n < kOwn; n += 2) {
-            float decays[2][2];  // of an even token and the next
-            this->LoadLogDecays(first + s / 2 * 2, Channel(t, n), decays);
+          float met[2];
+          HEED_UNROLL for (int r = 0; r < kSubTokens; ++r) {
+            const bool is_row = (r & size) != 0;
+            const int at = (this->SubOf(t) * kSubTokens + r) * Rows::kStride + Channel(t, n);
+            const uint32_t pair = LoadPair(is_row ? rows : keys, t, at);
+            float decayed[2];
             HEED_UNROLL for (int x = 0; x < 2; ++x) {
-              row(t, n + x) *= PowerOfTwo(s % 2 == 0 ? decays[0][x] : decays[1][x]);
+              const auto gate = [&](int token) { return gates_(t, token * kOwn + n + x); };
+              // What is made of it is not kept for the next query head.
+              if (r % (2 * size) == 0) met[x] = Block::Opaque(gate(r + size - 1));
+              const float way =
+                  is_row ? (reads_first ? gate(r - 1) : gate(r)) - met[x] : met[x] - gate(r);
+              decayed[x] = Half(pair, x) * PowerOfTwo(way);
             }
+            StorePair<T>(halves_, t, HalfAt(t, r) + Channel(t, 0), Packed(decayed));
           }
         });
+        block_.SyncWarp();
+        MeetSub(
+            halves_, halves_, 64, [&](int t, int r) { return HalfAt(t, r); }, sums);
+        block_.SyncWarp();  // before the next ones replace them
+      }
+      StoreStrong(sums, store, [&](int r, int s) { return r > s && (r ^ s) / size == 1; });
+    }
+  }
+  // Between a row and its own key nothing decays.
+  template <class Store>
+  HEED_DEVICE void MeetSame(const Shared& rows, const Shared& keys, const Store& store) {
+    SubSums sums;
+    Clear(sums);
+    block_.SyncWarp();  // keys are stored
+    MeetSub(
+        rows, keys, kDim,
+        [&](int t, int r) { return (this->SubOf(t) * kSubTokens + r) * Rows::kStride; }, sums);
+    block_.SyncWarp();  // before rows decay
+    StoreStrong(sums, store, [](int r, int s) { return r == s; });
+  }
+
+  // Of rows of a warp's 16 tokens with their keys: sum 4 m + e is row AccumulatorRow(lane, e) and
+  // token 8 m + AccumulatorCol(lane, e).
+  using SubSums = Registers<float, kSubTokens / 2>;
+  HEED_DEVICE void Clear(SubSums& sums) {
+    block_.Each(
+        [&](int t) { HEED_UNROLL for (int n = 0; n < kSubTokens / 2; ++n) sums(t, n) = 0; });
+  }
+  // Sums of `channels` more, which begin at begin_of(t, r) of token r.
+  template <class Begin>
+  HEED_DEVICE void MeetSub(const Shared& rows, const Shared& keys, int channels,
+                           const Begin& begin_of, SubSums& sums) {
+    Registers<uint32_t, 4> left, right;
+    HEED_UNROLL for (int d = 0; d < channels; d += 16) {
+      block_.LoadMatrix(left, rows, [&](int t) {
+        return begin_of(t, RowOfA(t % kWarp)) + d + ColOfA(t % kWarp);
+      });
+      block_.LoadMatrix(right, keys, [&](int t) {
+        return begin_of(t, RowOfB(t % kWarp)) + d + ColOfB(t % kWarp);
+      });
+      HEED_UNROLL for (int half = 0; half < 2; ++half) {
+        block_.Mma(T{}, sums, half, left, right, half);
       }
     }
   }
-  HEED_DEVICE void LoadNumbers(int t, const Shared& rows, int r, Registers<float, kOwn>& numbers) {
-    const int at = (this->SubOf(t) * kSubTokens + r) * Rows::kStride;
-    HEED_UNROLL for (int n = 0; n < kOwn; n += 2) {
-      const uint32_t pair = LoadPair(rows, t, at + Channel(t, n));
-      numbers(t, n) = Half(pair, 0);
-      numbers(t, n + 1) = Half(pair, 1);
-    }
+  template <class Store, class Test>
+  HEED_DEVICE void StoreStrong(SubSums& sums, const Store& store, const Test& test) {
+    block_.Each([&](int t) {
+      const int first = this->SubOf(t) * kSubTokens;
+      HEED_UNROLL for (int n = 0; n < kSubTokens / 2; ++n) {
+        const int r = AccumulatorRow(t % kWarp, n % 4);
+        const int s = n / 4 * 8 + AccumulatorCol(t % kWarp, n % 4);
+        if (test(r, s) && IsStrong(t, s)) store(t, first + r, first + s, sums(t, n));
+      }
+    });
+  }
+  // Where 64 channels of one of the warp's tokens are in halves_: of delta, beside the 16 x 16
+  // numbers that its own tokens have there.
+  HEED_DEVICE int HalfAt(int t, int r) const {
+    const int sub = this->SubOf(t);
+    const int col = !kDelta ? kSubTokens + 4 : sub < 2 ? (sub + 1) * kSubTokens : 0;
+    return 2 * ((sub * kSubTokens + r) * kPairStride + col);
   }
 
  protected:
@@ -301,6 +354,7 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   Floats pairs_;
 
  private:
+  Shared halves_;                              // in pairs_ (HalfAt)
   bool has_strong_;                            // may a token of the warp's be among strong_?
   Registers<int32_t, 1> strong_;               // bits of tokens that decay too much for products
   Registers<float, kSubTokens * kOwn> gates_;  // sums up to each of the 16 tokens

@@ -93,9 +93,6 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
     block_.Sync();
   }
 
-  HEED_DEVICE int RowOf(int t, int half) const {
-    return this->SubOf(t) * kSubTokens + AccumulatorRow(t % kWarp, 2 * half);
-  }
   // The first token of the 16 that lie `back` times 16 before the warp's; of warps that have none
   // there, of some others, whose products nobody reads.
   HEED_DEVICE int FirstOf(int t, int back) const {
@@ -135,11 +132,12 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
   // the warp's 16, which are its own.
   template <class Body>
   HEED_DEVICE void EachTwo(int t, Sums& sums, const Body& body) {
+    const int sub = Block::Opaque(this->SubOf(t));  // no place is kept for the next query head
     HEED_UNROLL for (int back = 0; back < kSubs; ++back) {
-      if (back > this->SubOf(t)) return;
+      if (back > sub) return;
       HEED_UNROLL for (int n = 8 * back; n < 8 * back + 8; n += 2) {
-        const int row = RowOf(t, n % 4 / 2);
-        const int token = FirstOf(t, back) + n / 4 % 2 * 8 + AccumulatorCol(t % kWarp, 0);
+        const int row = sub * kSubTokens + AccumulatorRow(t % kWarp, n % 4);
+        const int token = (sub - back) * kSubTokens + n / 4 % 2 * 8 + AccumulatorCol(t % kWarp, 0);
         float two[2] = {sums(t, n), sums(t, n + 1)};
         body(two, row, token, back == 0);
       }
@@ -212,7 +210,7 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
   // What did not become products.
   HEED_DEVICE void LoadOwnPairs(int t, int row, int token, float (&two)[2]) {
     HEED_UNROLL for (int x = 0; x < 2; ++x) {
-      if (token + x > row || !this->IsOneByOne(t, token + x)) continue;
+      if (token + x > row || !this->IsByHalves(t, token + x)) continue;
       two[x] = pairs_.Load(t, Base::PairAt(row, token + x));
     }
   }
@@ -237,7 +235,7 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
         const float beta = this->Beta(t, row);
         HEED_UNROLL for (int x = 0; x < 2; ++x) {
           // Else DecayKeys() has stored it.
-          if (is_own && (token + x >= row || (!apart && this->IsOneByOne(t, token + x)))) continue;
+          if (is_own && (token + x >= row || (!apart && this->IsByHalves(t, token + x)))) continue;
           if (apart) two[x] = this->IsEraser(row) ? -two[x] : 0.0f;
           pairs_.Store(t, Base::PairAt(token + x, row), two[x] * beta);
         }

@@ -76,7 +76,7 @@ class GatedHeadDecays : protected GatedChunkRows<Block, kDim> {
 
   HEED_DEVICE const Shared& OwnKeys() const { return k_; }
   HEED_DEVICE const Shared& LeftRows() const { return k_; }
-  HEED_DEVICE bool IsOneByOne(int /*t*/, int /*token*/) const { return false; }
+  HEED_DEVICE bool IsByHalves(int /*t*/, int /*token*/) const { return false; }
 
   HEED_DEVICE void DecayFurther(int /*d*/, int /*back*/, Registers<uint32_t, 4>& rows,
                                 Registers<float, 4>& /*factors*/, Registers<uint32_t, 4>& decayed) {

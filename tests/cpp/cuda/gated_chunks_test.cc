@@ -271,7 +271,7 @@ TEST_F(DeviceGatedChunks, TokensBeyondLengthsDoNotExist) {
 }
 
 // Decays of 0, of e^-90, of e^-3 and of all but 1 beside each other: products of matrices where 16
-// tokens decay little enough, number by number elsewhere.
+// tokens decay little enough, halves elsewhere.
 TEST_F(DeviceGatedChunks, StrongDecaysAreExact) {
   for (const GatedRule& rule : {kGated, kGatedDelta, kKimiDelta, kRwkv7}) {
     GatedCall c;

@@ -74,6 +74,7 @@ class HostBlock {
       }
     }
     T LoadUniform(int i) const { return Read(kEveryone, i); }
+    int count() const { return static_cast<int>(memory_->values.size()); }
     void Store(int thread, int i, T x) {
       MarkWrite(thread, i);
       At(i) = x;
@@ -107,8 +108,11 @@ class HostBlock {
     struct Touch {
       int writer = kNobody;
       int reader = kNobody;
+      int reader_warp = kNobody;
       int64_t write_epoch = -1;
       int64_t read_epoch = -1;
+      int64_t write_turn = -1;  // of warps
+      int64_t read_turn = -1;
     };
     struct Memory {
       explicit Memory(int count)
@@ -120,24 +124,40 @@ class HostBlock {
     T& At(int i) const { return memory_->values.at(static_cast<size_t>(i)); }
     T Read(int thread, int i) const {
       Touch& touch = memory_->touches.at(static_cast<size_t>(i));
-      if (touch.write_epoch == block_->epoch_ && touch.writer != thread) {
+      if (IsBefore(thread, touch)) {
         block_->Complain("shared memory is read before the barrier after its write");
       }
-      const bool first = touch.read_epoch != block_->epoch_;
-      touch.reader = first || touch.reader == thread ? thread : kEveryone;
+      const int warp = WarpOf(thread);
+      const bool other_warps = touch.read_epoch == block_->epoch_ && touch.reader_warp != warp;
+      const bool others =
+          other_warps || (touch.read_epoch == block_->epoch_ && touch.read_turn == block_->turn_ &&
+                          touch.reader != thread);
+      touch.reader = others ? kEveryone : thread;
+      touch.reader_warp = other_warps ? kEveryone : warp;
       touch.read_epoch = block_->epoch_;
+      touch.read_turn = block_->turn_;
       return At(i);
     }
     void MarkWrite(int thread, int i) {
       Touch& touch = memory_->touches.at(static_cast<size_t>(i));
-      if (touch.write_epoch == block_->epoch_ && touch.writer != thread) {
+      if (IsBefore(thread, touch)) {
         block_->Complain("two threads write the same shared memory between barriers");
       }
-      if (touch.read_epoch == block_->epoch_ && touch.reader != thread) {
+      const bool warp_has_read =
+          touch.reader_warp == WarpOf(thread) && touch.read_turn < block_->turn_;
+      if (touch.read_epoch == block_->epoch_ && touch.reader != thread && !warp_has_read) {
         block_->Complain("shared memory is written before the barrier after its read");
       }
       touch.writer = thread;
       touch.write_epoch = block_->epoch_;
+      touch.write_turn = block_->turn_;
+    }
+    static int WarpOf(int thread) { return thread < 0 ? kEveryone : thread / kWarp; }
+    // Is the thread before any barrier behind another's write?
+    bool IsBefore(int thread, const Touch& touch) const {
+      const bool warp_has_written =
+          WarpOf(touch.writer) == WarpOf(thread) && touch.write_turn < block_->turn_;
+      return touch.write_epoch == block_->epoch_ && touch.writer != thread && !warp_has_written;
     }
 
     HostBlock* block_;
@@ -153,12 +173,19 @@ class HostBlock {
     shared_bytes_ += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
     return Shared<T>(this, count);
   }
+  // Each view has memory of its own here: nothing sees who relies on what the other has written.
+  template <class T, class From>
+  Shared<T> View(const Shared<From>& of) {
+    return Shared<T>(this,
+                     of.count() * static_cast<int>(sizeof(From)) / static_cast<int>(sizeof(T)));
+  }
 
   template <class Body>
   void Each(const Body& body) {
     for (int t = 0; t < kThreads; ++t) body(t);
   }
   void Sync() { ++epoch_; }
+  void SyncWarp() { ++turn_; }
   template <class Test>
   bool Any(const Test& test) {
     bool any = false;
@@ -356,7 +383,7 @@ class HostBlock {
     }
   }
 
-  int64_t epoch_ = 0;
+  int64_t epoch_ = 0, turn_ = 0;  // barriers of the block, of warps
   int shared_bytes_ = 0;
   std::string complaint_;
   std::vector<std::vector<std::function<void()>>> groups_;

@@ -52,6 +52,44 @@ TEST(HostBlock, IsContentWithBarriers) {
   EXPECT_EQ(block.complaint(), "");
 }
 
+TEST(HostBlock, BarriersOfWarpsAreForTheirThreads) {
+  // A place is stored by one thread and loaded by another, or the other way round.
+  const auto pass_on = [](int distance, bool syncs) {
+    HostBlock block;
+    auto shared = block.Allocate<float>(128);
+    block.Each([&](int t) { shared.Store(t, t, 0.0f); });
+    if (syncs) block.SyncWarp();
+    block.Each([&](int t) { shared.Load(t, t ^ distance); });
+    return block.complaint();
+  };
+  EXPECT_EQ(pass_on(31, true), "");
+  EXPECT_THAT(pass_on(31, false), HasSubstr("read before the barrier"));
+  EXPECT_THAT(pass_on(32, true), HasSubstr("read before the barrier"));
+  const auto take_back = [](int distance, bool syncs) {
+    HostBlock block;
+    auto shared = block.Allocate<float>(128);
+    block.Each([&](int t) { shared.Load(t, t ^ distance); });
+    if (syncs) block.SyncWarp();
+    block.Each([&](int t) { shared.Store(t, t, 0.0f); });
+    return block.complaint();
+  };
+  EXPECT_EQ(take_back(31, true), "");
+  EXPECT_THAT(take_back(31, false), HasSubstr("written before the barrier"));
+  EXPECT_THAT(take_back(32, true), HasSubstr("written before the barrier"));
+  HostBlock block;
+  auto shared = block.Allocate<float>(128);
+  for (const int other : {0, 31, 1}) {
+    block.Each([&](int t) { shared.Load(t, t ^ other); });  // as one may what it will store
+    block.Each([&](int t) { shared.Store(t, t ^ other, 0.0f); });
+    block.SyncWarp();
+    block.Each([&](int t) { shared.Load(t, t ^ 3); });
+    block.SyncWarp();
+  }
+  EXPECT_EQ(block.complaint(), "");
+  block.Each([&](int t) { shared.Store(t, t ^ 32, 0.0f); });
+  EXPECT_THAT(block.complaint(), HasSubstr("two threads write"));
+}
+
 TEST(HostBlock, LanesHearOneAnotherWithinTheirWarp) {
   HostBlock block;
   HostBlock::Registers<int32_t, 2> from, to;
