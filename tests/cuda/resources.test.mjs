@@ -27,8 +27,8 @@ const sources = ["cpp/src/cuda", "native_bench/cuda"].flatMap((folder) =>
 const plainKernels =
   /^(AttentionRows|RecurrentKernel|LevelKernel|StepBlocks (Rotate|PositionCode)$)/;
 
-/** Beside 256 columns of sums in float32 some five places have no register, for a few loads a tile. */
-const spillsFew = /^FloatProducts, 256 columns/;
+/** Three blocks of float32 on 128 columns: four places have no register, for two loads a tile. */
+const spillsFew = /^FloatProducts, 128 columns/;
 
 /** A program of the CUDA toolkit: the one on the PATH, or where the toolkit installs itself. */
 function findProgram(name) {
@@ -360,7 +360,7 @@ for (const arch of ["sm_80", "sm_90a"]) {
         }
         if (plainKernels.test(name)) continue;
         if (spillsFew.test(name)) {
-          assert.ok(spilledBytes <= 80 && frameBytes <= 24, `${name} on ${arch} spills more`);
+          assert.ok(spilledBytes <= 64 && frameBytes <= 16, `${name} on ${arch} spills more`);
           continue;
         }
         assert.equal(spilledBytes, 0, `${name} on ${arch} spills ${spilledBytes} bytes`);

@@ -43,8 +43,8 @@ int64_t ResidentBlocksOf(const DeviceProblem& call, const Device& device) {
   int64_t resident = 1;
   WithElement(call.problem.q.dtype, [&](auto element) {
     WithProductsOf<decltype(element)>(shape, [&](auto products) {
-      resident = ResidentBlocks(kResidentOf<decltype(products)>, SharedBytes<decltype(products)>(),
-                                device.shared_bytes);
+      resident = ResidentBlocks(kAttentionResidentOf<decltype(products)>,
+                                SharedBytes<decltype(products)>(), device.shared_bytes);
     });
   });
   return resident;

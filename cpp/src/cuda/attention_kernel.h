@@ -109,6 +109,7 @@ class AttentionKernel : private AttentionScores<Block, Products> {
   // The keys of a tile travel while the one before is weighed and its values are added, its values
   // while its scores are made.
   HEED_DEVICE void VisitTiles(TileSpan tiles) {
+    if (p_.patterns.ids != nullptr) block_.Sync();  // FindKeys() has read what patterns replace
     int32_t next = NextTile(tiles.begin, tiles.end);
     if (next == tiles.end) return;
     CopyQueries();

@@ -20,8 +20,7 @@ constexpr int SharedBytes() {
   constexpr int kRows = Products::kRows;
   constexpr int kElements = (kRows + 2 * Products::kKeys) * Products::kStride;
   return kElements * static_cast<int>(sizeof(typename Products::Element)) +
-         5 * kRows * static_cast<int>(sizeof(int32_t)) +
-         kRows * static_cast<int>(sizeof(uint64_t)) +
+         4 * kRows * static_cast<int>(sizeof(int32_t)) +
          2 * Products::kKeys * static_cast<int>(sizeof(float)) +
          (Products::kByKeys ? kBlockWarps * (kRows * (Products::kStride + 2)) : 0) *
              static_cast<int>(sizeof(float));
@@ -54,11 +53,10 @@ class AttentionRows {
         k_(block.template Allocate<Element>(kKeys * kStride)),
         v_(block.template Allocate<Element>(kKeys * kStride)),
         row_queries_(block.template Allocate<int32_t>(kRows)),
-        row_begins_(block.template Allocate<int32_t>(kRows)),
-        row_ends_(block.template Allocate<int32_t>(kRows)),
+        row_hulls_(block.template Allocate<int32_t>(2 * kRows)),
         row_documents_(block.template Allocate<int32_t>(kRows)),
-        row_tiles_(block.template Allocate<int32_t>(kRows)),
-        row_words_(block.template Allocate<uint64_t>(kRows)),
+        row_tiles_(row_documents_),
+        row_words_(block.template View<uint64_t>(row_hulls_)),
         key_scales_(block.template Allocate<float>(kKeys)),
         value_scales_(block.template Allocate<float>(kKeys)),
         part_max_(block.template Allocate<float>(kPartRows)),
@@ -110,8 +108,8 @@ class AttentionRows {
         row_keys_(t, 2 * half + 1) = keys.end;
         row_document_(t, half) = document;
         if (!SpeaksForRows(t)) continue;
-        row_begins_.Store(t, r, shared.begin);
-        row_ends_.Store(t, r, shared.end);
+        row_hulls_.Store(t, r, shared.begin);
+        row_hulls_.Store(t, kRows + r, shared.end);
         row_documents_.Store(t, r, document);
       }
     });
@@ -138,7 +136,7 @@ class AttentionRows {
       least(t, 1) = p_.kv_len, most(t, 1) = 0;
       least(t, 2) = 0x7fffffff, most(t, 2) = -1;
       EachRowOfLane(t, [&](int r) {
-        const RowKeys row = {row_begins_.Load(t, r), row_ends_.Load(t, r)};
+        const RowKeys row = {row_hulls_.Load(t, r), row_hulls_.Load(t, kRows + r)};
         const int32_t document = row_documents_.Load(t, r);
         if (row.begin < 0) return;
         Lower(least(t, 1), row.end), Raise(most(t, 1), row.begin);
@@ -182,10 +180,13 @@ class AttentionRows {
   Block& block_;
   const AttentionParams& p_;
   Shared q_, k_, v_;
-  SharedInts row_queries_, row_begins_, row_ends_, row_documents_, row_tiles_;
-  typename Block::template Shared<uint64_t> row_words_;  // of a tile, where there are patterns
-  SharedFloats key_scales_, value_scales_;               // of a tile, where there are scales
-  SharedFloats part_max_, part_sum_, part_out_;          // of the warps, where each has keys
+  SharedInts row_queries_;
+  SharedInts row_hulls_, row_documents_;  // of FindRows() for FindKeys()
+  // Where there are patterns, the next tile of each row and its keys there, in the places of those.
+  SharedInts row_tiles_;
+  typename Block::template Shared<uint64_t> row_words_;
+  SharedFloats key_scales_, value_scales_;       // of a tile, where there are scales
+  SharedFloats part_max_, part_sum_, part_out_;  // of the warps, where each has keys
 
   BlockPlace place_;
   UnitSplits splits_;

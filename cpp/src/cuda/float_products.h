@@ -164,9 +164,9 @@ struct FloatProducts {
     }
   }
 
-  // Products of 8 columns whose sums are taken at once. Beside 256 columns four spill registers, so
-  // values are read twice there.
-  static constexpr int kTiles = kDim == 256 ? 2 : 4;
+  // Products of 8 columns whose sums are taken at once, of the four that values are read for: with
+  // four, one block less shares the registers of a multiprocessor.
+  static constexpr int kTiles = 2;
   static constexpr int kSums = 4 * kTiles;
 
   template <class Registers>

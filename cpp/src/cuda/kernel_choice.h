@@ -31,7 +31,7 @@ void WithProductsOf(const KernelShape& shape, const Body& body) {
   }
   if (shape.dim == 64) return body(typename ProductsOf<T, 64, kNarrowKeys>::Type());
   if (shape.dim == 128) return body(typename ProductsOf<T, 128, kNarrowKeys>::Type());
-  body(typename ProductsOf<T, 256, 32>::Type());
+  body(typename ProductsOf<T, 256, kNarrowKeys / 2>::Type());
 }
 
 // Calls body(T()) with the type that tensors of `dtype` are multiplied in.

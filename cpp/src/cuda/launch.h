@@ -3,6 +3,7 @@
 #ifndef HEED_SRC_CUDA_LAUNCH_H_
 #define HEED_SRC_CUDA_LAUNCH_H_
 
+#include <algorithm>
 #include <type_traits>
 
 #include "src/cuda/attention_kernel.h"
@@ -22,8 +23,13 @@ namespace heed::cuda {
 template <class Products>
 constexpr int LeastBlocks() {
   constexpr bool kIsFloat = std::is_same_v<typename Products::Element, float>;
-  constexpr bool kIsTold = kIsFloat || Products::kByKeys || kResidentOf<Products> == 3;
-  return kIsTold ? kResidentOf<Products> : 0;
+  constexpr int kResident = kAttentionResidentOf<Products>;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  // Of float32, shared memory of compute capability 8.0 has room for fewer.
+  if (kIsFloat)
+    return std::min<int>(kResident, (164 << 10) / (SharedBytes<Products>() + (1 << 10)));
+#endif
+  return kIsFloat || Products::kByKeys || kResident == 3 ? kResident : 0;
 }
 
 template <class Products>

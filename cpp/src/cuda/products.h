@@ -102,11 +102,15 @@ struct MmaProducts {
 };
 
 // Blocks whose registers a multiprocessor holds (docs/cuda_kernels.md): three where one kind of
-// sums, of 64 columns, leaves registers for them beside the products. Those of float32 have more.
+// sums, of 64 columns, leaves registers for them beside the products. Those of float32 have more,
+// but where attention has no other sums.
 template <class Products>
 inline constexpr int kResidentOf = Products::kDim == 64 && sizeof(typename Products::Element) == 2
                                        ? 3
                                        : 2;
+template <class Products>
+inline constexpr int kAttentionResidentOf =
+    sizeof(typename Products::Element) == 4 && Products::kDim <= 128 ? 3 : kResidentOf<Products>;
 
 // The bit of a cell in a word that has one for each score of a thread.
 HEED_DEVICE bool BitOf(uint32_t word, int key, int half) {

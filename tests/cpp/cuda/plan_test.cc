@@ -133,7 +133,8 @@ TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {
   EXPECT_EQ(shape(DType::kFloat16, 64, 1, 64).dim, 64);
   EXPECT_EQ(shape(DType::kFloat16, 64, 65, 64).dim, 128);
   EXPECT_EQ(shape(DType::kFloat16, 129, 64, 64).dim, 256);
-  EXPECT_EQ(shape(DType::kFloat32, 256, 256, 64).tile_keys, 32);
+  EXPECT_EQ(shape(DType::kFloat32, 256, 256, 64).tile_keys, 16);
+  EXPECT_EQ(shape(DType::kFloat16, 256, 256, 64).tile_keys, 32);
   // Few rows: the warps share them.
   using enum cuda::TileKernel;
   EXPECT_EQ(shape(DType::kFloat16, 64, 64, 18).kernel, kByRows);
@@ -143,11 +144,13 @@ TEST(DevicePlan, TheKernelIsTheSmallestThatHoldsBothWidths) {
 }
 
 TEST(DevicePlan, SharedMemoryFitsTheSmallestDevice) {
-  // 163 KiB a block on sm_80, the CUDA programming guide, table of compute capabilities.
+  // 163 KiB a block on sm_80, 99 on sm_86 and sm_89: the CUDA programming guide, table of compute
+  // capabilities.
   constexpr int kSm80 = 163 * 1024;
-  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<128, 32>>()), kSm80);
-  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<256, 32>>()), kSm80);
-  EXPECT_LE((cuda::SharedBytes<cuda::MmaProducts<Float16, 256, 32>>()), kSm80);
+  constexpr int kSm86 = 99 * 1024;
+  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<128, 32>>()), kSm86);
+  EXPECT_LE((cuda::SharedBytes<cuda::FloatProducts<256, 16>>()), kSm86);
+  EXPECT_LE((cuda::SharedBytes<cuda::MmaProducts<Float16, 256, 32>>()), kSm86);
   EXPECT_LE((cuda::SharedBytes<cuda::MmaProducts<Float16, 128, 64, true>>()), kSm80 / 2);
 }
 

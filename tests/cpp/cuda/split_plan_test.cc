@@ -121,11 +121,12 @@ TEST(SplitPlan, MoreEntriesThanPlacesAreSplitByAnEvenShare) {
 
 TEST(SplitPlan, BlocksShareAMultiprocessorWhereTheyFit) {
   constexpr int kH200 = 227 * 1024, kSm80 = 163 * 1024;
-  constexpr int kWide = cuda::SharedBytes<cuda::FloatProducts<256, 32>>();
+  constexpr int kWide = cuda::SharedBytes<cuda::FloatProducts<256, 16>>();
   constexpr int kNarrow = cuda::SharedBytes<cuda::MmaProducts<Float16, 128, 64>>();
   EXPECT_EQ(cuda::ResidentBlocks(3, 30 * 1024, kH200), 3);
   EXPECT_EQ(cuda::ResidentBlocks(2, kNarrow, kH200), 2);
   EXPECT_EQ(cuda::ResidentBlocks(2, kNarrow, kSm80), 2);
+  EXPECT_EQ(cuda::ResidentBlocks(2, kWide, kH200), 2);
   EXPECT_EQ(cuda::ResidentBlocks(2, kWide, kSm80), 1);
   EXPECT_EQ(cuda::ResidentBlocks(2, 200 * 1024, 100 * 1024), 1);  // refused at the launch
 }
