@@ -55,10 +55,7 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   HEED_DEVICE HopperConsumer(Group& group, const HopperParams& params)
       : Base(group, params),
         scale_(params.scale),
-        to_base_2_((params.alibi_slopes != nullptr ? 1.0f
-                    : params.softcap != 0          ? params.softcap
-                                                   : params.scale) *
-                   kLog2E) {}
+        to_base_2_((params.softcap != 0 ? params.softcap : params.scale) * kLog2E) {}
 
   HEED_DEVICE void Run(int32_t block, int32_t blocks) {
     if constexpr (kCopiesAhead) CopyQueries(ItemOf(block, blocks, 0));
@@ -125,12 +122,10 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     if constexpr (Shape::kIsFloat8) FindScales();
   }
   // Scales come from device memory, and may be 0, negative or not finite: then scores are
-  // multiplied before their maximum is found.
+  // multiplied before their maximum is found. They are before ALiBi, too.
   HEED_DEVICE void FindScales() {
     scale_ = p_.scale * ScaleOf(p_.q, batch_, kv_head_, 0) * ScaleOf(p_.k, batch_, kv_head_, 0);
-    if (p_.softcap == 0 && p_.alibi_slopes == nullptr) {
-      to_base_2_ = scale_ > 0 ? scale_ * kLog2E : kLog2E;
-    }
+    if (p_.softcap == 0) to_base_2_ = ScalesScores() ? kLog2E : scale_ * kLog2E;
   }
 
   HEED_DEVICE void ClearState() {
@@ -290,15 +285,20 @@ class HopperConsumer : HopperGroup<Group, Shape> {
   }
 
   // Scores become weights, and join the sums of their rows. A score s stands for s to_base_2_ in
-  // base 2: without softcap and ALiBi the scale joins that one multiplication.
+  // base 2, plus what a thread's scores of a row are shifted by in this tile.
   HEED_DEVICE void Weigh(int32_t first) {
+    Registers<float, 2> shifts;
+    group_.Each([&](int t) { shifts(t, 0) = shifts(t, 1) = 0; });
     if constexpr (!Shape::kPlain) {
       if (p_.softcap != 0) {
         HopperScores<Group, kScores>(group_, scores_).Bend(scale_ / p_.softcap);
       }
-      if (p_.alibi_slopes != nullptr) AddAlibi(first);
-    } else if constexpr (Shape::kIsFloat8) {
-      if (!(scale_ > 0)) ScaleScores();
+    }
+    if constexpr (Shape::kIsFloat8) {
+      if (ScalesScores()) ScaleScores();
+    }
+    if constexpr (!Shape::kPlain) {
+      if (p_.alibi_slopes != nullptr) AddAlibi(first, shifts);
     }
     if (!IsWhole(first)) Hide(first);
     Registers<float, 2> highest;
@@ -311,6 +311,9 @@ class HopperConsumer : HopperGroup<Group, Shape> {
           odd = fmaxf(odd, scores_(t, n + 1));
         }
         highest(t, half) = fmaxf(even, odd);
+        if constexpr (!Shape::kPlain) {
+          highest(t, half) = fmaf(highest(t, half), to_base_2_, shifts(t, half));
+        }
       }
     });
     group_.template GroupMax<4>(highest);
@@ -318,11 +321,11 @@ class HopperConsumer : HopperGroup<Group, Shape> {
       float subtrahend[2];
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         const float before = row_max_(t, half);
-        const float raised = highest(t, half) * to_base_2_;
+        const float raised = Shape::kPlain ? highest(t, half) * to_base_2_ : highest(t, half);
         if (raised > before + kSlack) row_max_(t, half) = raised;
         subtrahend[half] = Subtrahend(row_max_(t, half));
         shrink_(t, half) = Group::Exp2(before - subtrahend[half]);
-        subtrahend[half] -= kLift;
+        subtrahend[half] -= Shape::kPlain ? kLift : kLift + shifts(t, half);
         row_sum_(t, half) *= shrink_(t, half);
       }
       // A weight joins its sum a while after it is made: exponentials take long to arrive.
@@ -335,20 +338,24 @@ class HopperConsumer : HopperGroup<Group, Shape> {
     });
   }
 
+  HEED_DEVICE bool ScalesScores() const {
+    return p_.softcap == 0 && (p_.alibi_slopes != nullptr || !(scale_ > 0));
+  }
   HEED_DEVICE void ScaleScores() {
     group_.Each(
         [&](int t) { HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= scale_; });
   }
-  HEED_DEVICE void AddAlibi(int32_t part_first) {
+  HEED_DEVICE void AddAlibi(int32_t part_first, Registers<float, 2>& shifts) {
     RecallRows();
     Registers<int32_t, 2> from;
     group_.Each([&](int t) {
       const int first = FirstKey<Group>(t, part_first);
       HEED_UNROLL for (int half = 0; half < 2; ++half) from(t, half) = position_(t, half) - first;
     });
-    // softcap has brought the scale in
-    const float factor = p_.softcap != 0 ? p_.softcap : scale_;
-    HopperScores<Group, kScores>(group_, scores_).AddAlibi(from, slope_, factor);
+    HopperScores<Group, kScores>(group_, scores_).AddAlibi(from, slope_, shifts);
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) shifts(t, half) *= to_base_2_;
+    });
   }
 
   // Hidden scores are -inf.

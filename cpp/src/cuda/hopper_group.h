@@ -54,7 +54,8 @@ class HopperGroup {
           const int64_t position = PositionOf(p_.rules, batch_, query, p_.q_len, length);
           position_(t, half) = static_cast<int32_t>(position);
           keys = KeysOfRow(p_.rules, batch_, position, length, p_.kv_len);
-          if (p_.alibi_slopes != nullptr) slope_(t, half) = p_.alibi_slopes[HeadOf(kv_head_, row)];
+          if (p_.alibi_slopes != nullptr)
+            slope_(t, half) = p_.alibi_slopes[HeadOf(kv_head_, row)] * p_.alibi_factor;
         }
         row_keys_(t, 2 * half) = keys.begin;
         row_keys_(t, 2 * half + 1) = keys.end;
@@ -130,7 +131,7 @@ class HopperGroup {
   RowKeys all_;                     // that all rows of the block see
   Registers<int32_t, 4> row_keys_;  // begin, end; begin, end
   Registers<int32_t, 2> position_;
-  Registers<float, 2> slope_;  // of ALiBi
+  Registers<float, 2> slope_;  // of ALiBi, times its factor
 };
 
 }  // namespace heed::cuda

@@ -10,6 +10,8 @@ namespace heed::cuda {
 struct HopperParams : AttentionParams {
   // By what items and packed rows are divided: p.group, p.num_kv_heads, p.units.
   Divisor by_group, by_kv_heads, by_units;
+  // Slopes of ALiBi times it are in units of scores as products leave them, or softcap.
+  float alibi_factor;
 };
 
 }  // namespace heed::cuda

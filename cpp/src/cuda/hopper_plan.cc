@@ -63,6 +63,20 @@ TileMap MapOf(const StoredTensor& t, uint32_t rows) {
   return map;
 }
 
+// What a score of 1 is where ALiBi joins it. Those of float8, whose scales are in device memory,
+// are multiplied before.
+float AlibiUnitOf(const AttentionProblem& p) {
+  if (p.options.softcap.value_or(0) != 0) return static_cast<float>(*p.options.softcap);
+  return p.q.dtype == DType::kFloat8E4M3 ? 1 : static_cast<float>(p.scale);
+}
+// Slopes in such units, and what they give for any distance, are finite.
+bool HasNearSlopes(const AttentionProblem& p) {
+  constexpr float kMostSlope = 1e9f;
+  const float unit = AlibiUnitOf(p);
+  return std::ranges::all_of(p.options.alibi_slopes,
+                             [&](float slope) { return std::abs(slope / unit) < kMostSlope; });
+}
+
 bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const bool narrow = p.q.dtype == DType::kFloat8E4M3 || p.q.dtype == DType::kFloat16 ||
@@ -70,7 +84,7 @@ bool FitsHopper(const DeviceProblem& call) {
   const bool intervals = SeesIntervals(call) && call.seen.row_lengths == nullptr;
   // The scale joins the multiplication by log2(e), after the maximum.
   const bool scales = p.scale > 0 && std::isfinite(p.scale);
-  return narrow && intervals && scales && IsNear(p) && call.table == nullptr &&
+  return narrow && intervals && scales && HasNearSlopes(p) && IsNear(p) && call.table == nullptr &&
          std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasVectors(p.q) && FitsMap(p.k) &&
          FitsMap(p.v);
 }
@@ -95,6 +109,7 @@ HopperPlan::HopperPlan(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   columns_ = HopperColumnsOf(p.head_dim, p.head_dim_v);
   is_plain_ = p.options.softcap.value_or(0) == 0 && p.options.alibi_slopes.empty();
+  alibi_unit_ = AlibiUnitOf(p);
   units_ = p.batch * p.num_kv_heads;
   WithHopperElement(p.q.dtype, [&](auto element) {
     WithHopperKernel<decltype(element)>(*this, [&](auto shape) {
@@ -106,7 +121,8 @@ HopperPlan::HopperPlan(const DeviceProblem& call) {
 }
 
 HopperParams HopperPlan::Params(const AttentionParams& params) const {
-  HopperParams result{params, Divisor(params.group), Divisor(params.num_kv_heads), Divisor(units_)};
+  HopperParams result{params, Divisor(params.group), Divisor(params.num_kv_heads), Divisor(units_),
+                      1 / alibi_unit_};
   result.row_blocks = row_blocks_;
   result.splits = 1;
   return result;

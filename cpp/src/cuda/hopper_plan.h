@@ -56,6 +56,7 @@ class HopperPlan {
   HopperColumns columns_;
   bool is_plain_;
   int64_t row_blocks_, units_;
+  float alibi_unit_;
   TileMap keys_, values_;
 };
 

@@ -25,52 +25,63 @@ class HopperScores {
   HEED_DEVICE HopperScores(Group& group, Scores& scores) : group_(group), scores_(scores) {}
 
   // Scores become tanh(factor score). Those near 0, as nearly all are, are x times a polynomial of
-  // x^2 (minimax, within 6e-7 of tanh(x) for |x| up to 0.5).
+  // x^2 (minimax, within 4e-7 of tanh(x) for |x| up to 0.25, and within 6e-7 up to 0.5).
   HEED_DEVICE void Bend(float factor) {
-    constexpr float kNearZero = 0.5f;
+    constexpr float kNearZero = 0.25f, kNear = 0.5f;
     constexpr float kLeastSquare = 1e-10f;  // so that its powers are normal numbers
     const float square = factor * factor;
-    const bool far =
-        group_.AnyOfWarp([&](int t) { return Largest(t) * fabsf(factor) > kNearZero; });
-    if (far || square < kLeastSquare) return BendFar(2 * kLog2E * factor);
-    const float first = 0.999999456f * factor, third = -0.333263179f * factor * square;
-    const float fifth = 0.131902966f * factor * square * square;
-    const float seventh = -0.0444022258f * factor * square * square * square;
-    group_.Each([&](int t) {
-      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        const float score = scores_(t, n), u = score * score;
-        scores_(t, n) = score * fmaf(u, fmaf(u, fmaf(u, seventh, fifth), third), first);
-      }
-    });
+    const auto is_beyond = [&](float bound) {
+      return group_.AnyOfWarp([&](int t) { return largest_(t, 0) * fabsf(factor) > bound; });
+    };
+    FindLargest();
+    if (is_beyond(kNear) || square < kLeastSquare) return BendFar(2 * kLog2E * factor);
+    if (is_beyond(kNearZero)) {
+      return BendNear<4>({0.999999456f * factor, -0.333263179f * factor * square,
+                          0.131902966f * factor * square * square,
+                          -0.0444022258f * factor * square * square * square});
+    }
+    BendNear<3>({0.999999604f * factor, -0.333219082f * factor * square,
+                 0.128416134f * factor * square * square});
   }
 
-  // Scores become factor score - slope |distance|. `from` are the distances of the thread's first
-  // key to both rows, query less key. Where all keys lie before the rows of a warp, or all behind
-  // them, the bias is linear in the key.
+  // Scores lose slope |distance|, but for `shifts`, which are to be added to all that the thread
+  // has of a row. `from` are the distances of the thread's first key to both rows, query less key.
+  // Where all keys lie before the rows of a warp, or all behind them, the bias is linear in the
+  // key: one multiply-add.
   HEED_DEVICE void AddAlibi(Registers<int32_t, 2>& from, Registers<float, 2>& slopes,
-                            float factor) {
+                            Registers<float, 2>& shifts) {
     const auto any = [&](const auto& is_so) {
       return group_.AnyOfWarp([&](int t) { return is_so(from(t, 0)) || is_so(from(t, 1)); });
     };
     const bool before = !any([](int distance) { return distance < Apart(kScores - 1); });
     if (!before && any([](int distance) { return distance > 0; })) {
-      return AddAlibiAround(from, slopes, factor);
+      return AddAlibiAround(from, slopes, shifts);
     }
     group_.Each([&](int t) {
-      float slope[2], of_first[2];
+      float slope[2];
       HEED_UNROLL for (int half = 0; half < 2; ++half) {
         slope[half] = before ? slopes(t, half) : -slopes(t, half);
-        of_first[half] = -slope[half] * static_cast<float>(from(t, half));
+        shifts(t, half) = -slope[half] * static_cast<float>(from(t, half));
       }
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
-        const int half = n % 4 / 2;
-        const float bias = fmaf(slope[half], static_cast<float>(Apart(n)), of_first[half]);
-        scores_(t, n) = fmaf(scores_(t, n), factor, bias);
+        scores_(t, n) = fmaf(slope[n % 4 / 2], static_cast<float>(Apart(n)), scores_(t, n));
       }
     });
   }
 
  private:
+  // Scores become products with a polynomial of their squares.
+  template <int kTerms>
+  HEED_DEVICE void BendNear(const float (&terms)[kTerms]) {
+    group_.Each([&](int t) {
+      HEED_UNROLL for (int n = 0; n < kScores; ++n) {
+        const float score = scores_(t, n), u = score * score;
+        float sum = terms[kTerms - 1];
+        HEED_UNROLL for (int i = kTerms - 2; i >= 0; --i) sum = fmaf(u, sum, terms[i]);
+        scores_(t, n) = score * sum;
+      }
+    });
+  }
   // tanh(x) = 1 - 2 / (1 + e^2x)
   HEED_DEVICE void BendFar(float to_exponent) {
     group_.Each([&](int t) {
@@ -80,27 +91,31 @@ class HopperScores {
       }
     });
   }
-  HEED_DEVICE float Largest(int t) {
-    float even = fabsf(scores_(t, 0)), odd = fabsf(scores_(t, 1));
-    HEED_UNROLL for (int n = 2; n < kScores; n += 2) {
-      even = fmaxf(even, fabsf(scores_(t, n)));
-      odd = fmaxf(odd, fabsf(scores_(t, n + 1)));
-    }
-    return fmaxf(even, odd);
+  HEED_DEVICE void FindLargest() {
+    group_.Each([&](int t) {
+      float even = fabsf(scores_(t, 0)), odd = fabsf(scores_(t, 1));
+      HEED_UNROLL for (int n = 2; n < kScores; n += 2) {
+        even = fmaxf(even, fabsf(scores_(t, n)));
+        odd = fmaxf(odd, fabsf(scores_(t, n + 1)));
+      }
+      largest_(t, 0) = fmaxf(even, odd);
+    });
   }
   HEED_DEVICE void AddAlibiAround(Registers<int32_t, 2>& from, Registers<float, 2>& slopes,
-                                  float factor) {
+                                  Registers<float, 2>& shifts) {
     group_.Each([&](int t) {
+      HEED_UNROLL for (int half = 0; half < 2; ++half) shifts(t, half) = 0;
       HEED_UNROLL for (int n = 0; n < kScores; ++n) {
         const int half = n % 4 / 2;
         const float distance = static_cast<float>(from(t, half)) - static_cast<float>(Apart(n));
-        scores_(t, n) = AlibiScore(scores_(t, n) * factor, slopes(t, half), distance);
+        scores_(t, n) = AlibiScore(scores_(t, n), slopes(t, half), distance);
       }
     });
   }
 
   Group& group_;
   Scores& scores_;
+  Registers<float, 1> largest_;
 };
 
 }  // namespace heed::cuda
