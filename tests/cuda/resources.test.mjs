@@ -359,7 +359,7 @@ for (const arch of ["sm_80", "sm_90a"]) {
           assert.ok(spilledBytes <= 16 && frameBytes <= 8, `${name} on ${arch} spills more`);
         }
         if (plainKernels.test(name)) continue;
-        if (spillsFew.test(name)) {
+        if (arch === "sm_90a" && spillsFew.test(name)) {
           assert.ok(spilledBytes <= 64 && frameBytes <= 16, `${name} on ${arch} spills more`);
           continue;
         }

@@ -30,8 +30,11 @@ HEED_DEVICE Tf32Pair SplitTf32(float x) {
   return {upper, x - upper};
 }
 
+// Products with values are of 8 columns; kTiles of the four that a thread reads at once are summed
+// at once. Beside 256 columns four spill registers.
+//
 // Rows in shared memory are 4 floats longer than kDim: loads of four floats meet no bank twice.
-template <int kDim_, int kKeys_>
+template <int kDim_, int kKeys_, int kTiles = (kDim_ == 256 ? 2 : 4)>
 struct FloatProducts {
   using Element = float;
   static constexpr int kDim = kDim_;
@@ -164,9 +167,6 @@ struct FloatProducts {
     }
   }
 
-  // Products of 8 columns whose sums are taken at once, of the four that values are read for: with
-  // four, one block less shares the registers of a multiprocessor.
-  static constexpr int kTiles = 2;
   static constexpr int kSums = 4 * kTiles;
 
   template <class Registers>

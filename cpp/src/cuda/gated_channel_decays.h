@@ -341,6 +341,7 @@ class GatedChannelDecays : protected GatedChunkRows<Block, kDim> {
   HEED_DEVICE int HalfAt(int t, int r) const {
     const int sub = this->SubOf(t);
     const int col = !kDelta ? kSubTokens + 4 : sub < 2 ? (sub + 1) * kSubTokens : 0;
+    static_assert(kPairStride >= (kDelta ? 2 * kSubTokens : kSubTokens + 4) + kHalfFloats);
     return 2 * ((sub * kSubTokens + r) * kPairStride + col);
   }
 

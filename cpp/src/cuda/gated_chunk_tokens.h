@@ -207,7 +207,7 @@ class GatedChunkTokens : GatedDecays<Block, kDim, kChannels, kDelta> {
       });
     });
   }
-  // What did not become products.
+  // Of tokens that decay too much, what they gave by halves.
   HEED_DEVICE void LoadOwnPairs(int t, int row, int token, float (&two)[2]) {
     HEED_UNROLL for (int x = 0; x < 2; ++x) {
       if (token + x > row || !this->IsByHalves(t, token + x)) continue;

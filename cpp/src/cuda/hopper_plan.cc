@@ -69,12 +69,15 @@ float AlibiUnitOf(const AttentionProblem& p) {
   if (p.options.softcap.value_or(0) != 0) return static_cast<float>(*p.options.softcap);
   return p.q.dtype == DType::kFloat8E4M3 ? 1 : static_cast<float>(p.scale);
 }
-// Slopes in such units, and what they give for any distance, are finite.
-bool HasNearSlopes(const AttentionProblem& p) {
-  constexpr float kMostSlope = 1e9f;
-  const float unit = AlibiUnitOf(p);
-  return std::ranges::all_of(p.options.alibi_slopes,
-                             [&](float slope) { return std::abs(slope / unit) < kMostSlope; });
+// Those of ALiBi are 1 at most. What a slope gives to the keys of a tile is rounded apart from what
+// it gives to their first: of 16, to some 3e-4. Larger ones go by the base path, and so do those
+// that are not finite in units of scores.
+bool HasSmallSlopes(const AttentionProblem& p) {
+  constexpr float kMostSlope = 16, kMostUnits = 1e30f;
+  const float factor = 1 / AlibiUnitOf(p);
+  return std::ranges::all_of(p.options.alibi_slopes, [&](float slope) {
+    return std::abs(slope) <= kMostSlope && std::abs(slope * factor) < kMostUnits;
+  });
 }
 
 bool FitsHopper(const DeviceProblem& call) {
@@ -84,15 +87,15 @@ bool FitsHopper(const DeviceProblem& call) {
   const bool intervals = SeesIntervals(call) && call.seen.row_lengths == nullptr;
   // The scale joins the multiplication by log2(e), after the maximum.
   const bool scales = p.scale > 0 && std::isfinite(p.scale);
-  return narrow && intervals && scales && HasNearSlopes(p) && IsNear(p) && call.table == nullptr &&
+  return narrow && intervals && scales && IsNear(p) && call.table == nullptr &&
          std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasVectors(p.q) && FitsMap(p.k) &&
          FitsMap(p.v);
 }
 
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {
-  if (path == TilePath::kBase || !FitsHopper(call)) return false;
-  if (path == TilePath::kHopper) return true;
   const AttentionProblem& p = call.problem;
+  if (path == TilePath::kBase || !FitsHopper(call) || !HasSmallSlopes(p)) return false;
+  if (path == TilePath::kHopper) return true;
   const int64_t blocks = RowBlocksOf(p, kChoiceRows) * p.batch * p.num_kv_heads;
   return p.group * p.q_len > kGroupRows && plan.FillsProcessors(blocks);
 }

@@ -24,6 +24,11 @@ template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
   constexpr bool kIsFloat = std::is_same_v<T, float>;
   constexpr int kNarrowKeys = kIsFloat ? 32 : 64;
+  if constexpr (kIsFloat) {
+    // With four tiles of values at once two blocks share a multiprocessor, not three.
+    if (shape.dim == 64) return body(FloatProducts<64, kNarrowKeys, 2>());
+    if (shape.dim == 128) return body(FloatProducts<128, kNarrowKeys, 2>());
+  }
   if constexpr (!kIsFloat) {
     const bool by_keys = shape.kernel == TileKernel::kByKeys;
     if (by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());

@@ -272,13 +272,17 @@ void ExpectScalesMayBeAnyNumber(bool on_hopper) {
   for (const std::vector<float>& scales : std::vector<std::vector<float>>{
            {-0.25f, 0.0625f, -2.0f}, {0.0f, 1.0f, 1.0f}, {1.0f, 0x1p-10f, 0.0f}, {}}) {
     if (scales.empty()) c.scalars.scale = 0x1p-14;
-    AttentionCase scaled = c;
-    Buffer<float>* const rows[] = {&scaled.q, &scaled.k, &scaled.v};
-    for (size_t n = 0; n < scales.size(); ++n) {
-      rows[n]->ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= scales[n]; });
+    for (const bool has_slopes : {false, true}) {
+      c.alibi_slopes.clear();
+      if (has_slopes) c.alibi_slopes = {0.5f, 0.25f, -0.125f, 2.0f};
+      AttentionCase scaled = c;
+      Buffer<float>* const rows[] = {&scaled.q, &scaled.k, &scaled.v};
+      for (size_t n = 0; n < scales.size(); ++n) {
+        rows[n]->ForEach([&](int64_t, int64_t, int64_t, int64_t, float& x) { x *= scales[n]; });
+      }
+      ExpectWithinDeviceBounds(scaled, kFloat8, RunWithScales(c, scales, on_hopper),
+                               {.on_hopper = on_hopper});
     }
-    ExpectWithinDeviceBounds(scaled, kFloat8, RunWithScales(c, scales, on_hopper),
-                             {.on_hopper = on_hopper});
   }
 }
 TEST_P(DeviceHopperFloat8, ScalesMayBeAnyNumber) { ExpectScalesMayBeAnyNumber(true); }
@@ -288,17 +292,20 @@ TEST_P(DeviceHopperFloat8, ScalesOfNanLeaveEmptyRowsZero) {
   Sizes sizes = Small();
   sizes.batch = 1;
   AttentionCase c = CausalCase(sizes, 41, 20);  // the first 21 rows see nothing
-  for (const std::vector<float>& scales : std::vector<std::vector<float>>{
-           {kNan, 1.0f, 1.0f}, {1.0f, kNan, 1.0f}, {1.0f, 1.0f, kNan}}) {
-    const Results results = RunWithScales(c, scales, true);
-    Buffer<float> output = results.output;
-    output.ForEach([&](int64_t, int64_t, int64_t i, int64_t, float& x) {
-      if (i < 21) {
-        EXPECT_EQ(x, 0.0f);
-      } else {
-        EXPECT_TRUE(std::isnan(x));
-      }
-    });
+  for (const bool has_slopes : {false, true}) {
+    if (has_slopes) c.alibi_slopes = AlibiSlopes(sizes.num_heads);
+    for (const std::vector<float>& scales : std::vector<std::vector<float>>{
+             {kNan, 1.0f, 1.0f}, {1.0f, kNan, 1.0f}, {1.0f, 1.0f, kNan}}) {
+      const Results results = RunWithScales(c, scales, true);
+      Buffer<float> output = results.output;
+      output.ForEach([&](int64_t, int64_t, int64_t i, int64_t, float& x) {
+        if (i < 21) {
+          EXPECT_EQ(x, 0.0f);
+        } else {
+          EXPECT_TRUE(std::isnan(x));
+        }
+      });
+    }
   }
 }
 

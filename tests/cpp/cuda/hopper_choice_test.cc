@@ -38,8 +38,7 @@ Choice ChoiceOf(AttentionCase c, DType dtype = DType::kBFloat16, Layout layout =
   call.seen = seen;
   const cuda::AttentionPlan plan(call, kProcessors, 2);
   Choice choice;
-  choice.fits = cuda::FitsHopper(call);
-  EXPECT_EQ(cuda::TakesHopper(call, plan, TilePath::kHopper), choice.fits);
+  choice.fits = cuda::TakesHopper(call, plan, TilePath::kHopper);
   choice.fastest = cuda::TakesHopper(call, plan, TilePath::kFastest);
   choice.base = cuda::TakesHopper(call, plan, TilePath::kBase);
   if (!choice.fits) return choice;
@@ -110,6 +109,27 @@ TEST(HopperChoice, LeavesSocketsOfPairsToTheBasePath) {
   c = Many();
   c.scalars.query_offset = QueryOffset::At(int64_t{1} << 40);
   EXPECT_FALSE(ChoiceOf(c).fits);
+}
+
+// Slopes of ALiBi are divided by the scale, or by softcap.
+TEST(HopperChoice, LeavesLargeSlopesToTheBasePath) {
+  const auto fits = [](float slope, double scale, double softcap, DType dtype) {
+    AttentionCase c = Many();
+    c.alibi_slopes = {0.5f, slope, 0, 0.25f};
+    c.scalars.scale = scale;
+    c.scalars.query_offset = QueryOffset::End();
+    if (softcap != 0) c.scalars.softcap = softcap;
+    return ChoiceOf(c, dtype).fits;
+  };
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat8E4M3}) {
+    for (const float slope : {0.0f, 1.0f, -1.0f, 16.0f}) EXPECT_TRUE(fits(slope, 0.125, 0, dtype));
+    for (const float slope : {17.0f, -17.0f, 1e30f}) EXPECT_FALSE(fits(slope, 0.125, 0, dtype));
+  }
+  EXPECT_TRUE(fits(1, 1e-20, 0, DType::kBFloat16));
+  EXPECT_FALSE(fits(1, 1e-39, 0, DType::kBFloat16));  // 1 / scale is no float32
+  EXPECT_FALSE(fits(0, 1e-39, 0, DType::kBFloat16));
+  EXPECT_TRUE(fits(1, 1e-39, 30, DType::kBFloat16));
+  EXPECT_TRUE(fits(1, 1e-39, 0, DType::kFloat8E4M3));
 }
 
 TEST(HopperChoice, LeavesRowsThatStepsWroteToTheBasePath) {

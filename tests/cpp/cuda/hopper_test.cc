@@ -153,6 +153,18 @@ TEST_P(DeviceHopper, ModifiersTogetherAndAlone) {
   ForModifiers(Causal(41, 300), [](const AttentionCase& c) { ExpectHopperMatches(c, GetParam()); });
 }
 
+// As large as the kernel takes them: keys beside a row's position outweigh all others.
+TEST_P(DeviceHopper, LargeSlopesOfAlibi) {
+  for (const bool causal : {true, false}) {
+    AttentionCase c = Causal(70, 300);
+    c.scalars.causal = causal;
+    c.alibi_slopes = {16, -16, 0.01f, 4};
+    ExpectHopperMatches(c, GetParam());
+    c.scalars.softcap = 3.0;
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
 // Of the kernels for more than 128 columns, which have tiles of other sizes.
 std::vector<Sizes> WideSizes() {
   Sizes latent = Small(), wide = Small();  // latent attention has keys wider than its values
