@@ -22,21 +22,19 @@ struct ProductsOf<float, kDim, kKeys> {
 // Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
 template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
-  constexpr bool kIsFloat = std::is_same_v<T, float>;
-  constexpr int kNarrowKeys = kIsFloat ? 32 : 64;
-  if constexpr (kIsFloat) {
+  if constexpr (std::is_same_v<T, float>) {
     // With four tiles of values at once two blocks share a multiprocessor, not three.
-    if (shape.dim == 64) return body(FloatProducts<64, kNarrowKeys, 2>());
-    if (shape.dim == 128) return body(FloatProducts<128, kNarrowKeys, 2>());
-  }
-  if constexpr (!kIsFloat) {
+    if (shape.dim == 64) return body(FloatProducts<64, 32, 2>());
+    if (shape.dim == 128) return body(FloatProducts<128, 32, 2>());
+    body(FloatProducts<256, 16>());
+  } else {
     const bool by_keys = shape.kernel == TileKernel::kByKeys;
     if (by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());
     if (by_keys && shape.dim == 128) return body(MmaProducts<T, 128, 64, true>());
+    if (shape.dim == 64) return body(MmaProducts<T, 64, 64>());
+    if (shape.dim == 128) return body(MmaProducts<T, 128, 64>());
+    body(MmaProducts<T, 256, 32>());
   }
-  if (shape.dim == 64) return body(typename ProductsOf<T, 64, kNarrowKeys>::Type());
-  if (shape.dim == 128) return body(typename ProductsOf<T, 128, kNarrowKeys>::Type());
-  body(typename ProductsOf<T, 256, kNarrowKeys / 2>::Type());
 }
 
 // Calls body(T()) with the type that tensors of `dtype` are multiplied in.
