@@ -9,6 +9,15 @@
 
 namespace heed::cuda {
 
+template <class T, int kDim, int kKeys>
+struct ProductsOf {
+  using Type = MmaProducts<T, kDim, kKeys>;
+};
+template <int kDim, int kKeys>
+struct ProductsOf<float, kDim, kKeys> {
+  using Type = FloatProducts<kDim, kKeys>;
+};
+
 // Pairs of a tile beside 64 rows, or 64 keys: as many as leave registers for the sums and, of
 // float32 and 256 columns, shared memory.
 template <class T, int kDim>

@@ -10,15 +10,6 @@
 
 namespace heed::cuda {
 
-template <class T, int kDim, int kKeys>
-struct ProductsOf {
-  using Type = MmaProducts<T, kDim, kKeys>;
-};
-template <int kDim, int kKeys>
-struct ProductsOf<float, kDim, kKeys> {
-  using Type = FloatProducts<kDim, kKeys>;
-};
-
 // Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
 template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
