@@ -4,19 +4,12 @@
 
 #include <type_traits>
 
+#include "src/cuda/float_products.h"
 #include "src/cuda/gradient_key_kernel.h"
 #include "src/cuda/kernel_choice.h"
+#include "src/cuda/products.h"
 
 namespace heed::cuda {
-
-template <class T, int kDim, int kKeys>
-struct ProductsOf {
-  using Type = MmaProducts<T, kDim, kKeys>;
-};
-template <int kDim, int kKeys>
-struct ProductsOf<float, kDim, kKeys> {
-  using Type = FloatProducts<kDim, kKeys>;
-};
 
 // Pairs of a tile beside 64 rows, or 64 keys: as many as leave registers for the sums and, of
 // float32 and 256 columns, shared memory.
@@ -27,8 +20,11 @@ struct GradientShape {
   static constexpr int kKeyTile = kDim == 64 || (kDim == 128 && !kIsFloat) ? 32
                                   : kIsFloat && kDim == 256                ? 8
                                                                            : 16;
-  using QueryProducts = typename ProductsOf<T, kDim, kQueryTile>::Type;
-  using KeyProducts = typename ProductsOf<T, kDim, kKeyTile>::Type;
+  template <int kKeys>
+  using Products =
+      std::conditional_t<kIsFloat, FloatProducts<kDim, kKeys>, MmaProducts<T, kDim, kKeys>>;
+  using QueryProducts = Products<kQueryTile>;
+  using KeyProducts = Products<kKeyTile>;
   // Sums of 256 columns of both kinds would take every register there is; beside those of 128,
   // products of float32 spill.
   static constexpr bool kSumsTogether = kDim == 64 || (kDim == 128 && !kIsFloat);
