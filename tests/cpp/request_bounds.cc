@@ -280,16 +280,12 @@ std::map<std::string, double> Sensitivity(const DrawnRequest& r, const Values& e
   return moved;
 }
 
-double LargestRowSum(const DrawnRequest& r, const std::string& name, size_t row_len) {
+// Of a matrix [width, width], in absolute values.
+double LargestColumnSum(const DrawnRequest& r, const std::string& name, size_t width) {
   const std::vector<double>& values = r.inputs.at(name).values;
-  double largest = 0;
-  for (size_t row = 0; row < values.size(); row += row_len) {
-    double sum = 0;
-    for (size_t n = row; n < std::min(row + row_len, values.size()); ++n)
-      sum += std::abs(values[n]);
-    largest = std::max(largest, sum);
-  }
-  return largest;
+  std::vector<double> sums(width);
+  for (size_t n = 0; n < values.size(); ++n) sums[n % width] += std::abs(values[n]);
+  return *std::max_element(sums.begin(), sums.end());
 }
 
 // The declared constant of a row that has no scores, times the size that its doc comment names.
@@ -318,7 +314,7 @@ double Declared(const DrawnRequest& r, const std::string& result,
   if (r.id == "talking_heads") {
     const size_t heads = static_cast<size_t>(r.extents.at("num_heads"));
     const auto mixed = [&](const char* name) {
-      return r.has_input(name) ? std::max(1.0, LargestRowSum(r, name, heads)) : 1;
+      return r.has_input(name) ? std::max(1.0, LargestColumnSum(r, name, heads)) : 1;
     };
     return 2 * kAttentionMaxError * mixed("mix_scores") * mixed("mix_weights") * shown;
   }
