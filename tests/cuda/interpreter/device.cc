@@ -74,6 +74,7 @@ const Settings& Settings::Get() {
     s.major = capability / 10, s.minor = capability % 10;
     s.processors = std::atoi(Environment("HEED_PTX_PROCESSORS", "4"));
     s.late_copies = std::string_view(Environment("HEED_PTX_COPIES", "late")) != "early";
+    s.priority_early = std::string_view(Environment("HEED_PTX_STREAMS", "late")) == "early";
     s.finds_races = std::string_view(Environment("HEED_PTX_RACES", "0")) == "1";
     s.lanes_apart = std::string_view(Environment("HEED_PTX_LANES", "")) == "apart";
     s.traces = std::string_view(Environment("HEED_PTX_TRACE", "0")) == "1";

@@ -26,6 +26,7 @@ struct Settings {
   int major = 8, minor = 0;       // HEED_PTX_CAPABILITY=90 for 9.0
   int processors = 4;             // HEED_PTX_PROCESSORS
   bool late_copies = true;        // HEED_PTX_COPIES=early
+  bool priority_early = false;    // HEED_PTX_STREAMS=early
   bool last_block_first = false;  // HEED_PTX_BLOCKS=reversed
   bool finds_races = false;       // HEED_PTX_RACES=1
   bool lanes_apart = false;       // HEED_PTX_LANES=apart

@@ -44,8 +44,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   CatchUp(event->stream);
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(RuntimeMutex());
+  if (event->recorded.has_value()) CatchUp(event->stream);
   return Note(Device::Get().TakeError());
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

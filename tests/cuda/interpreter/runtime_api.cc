@@ -106,6 +106,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaDeviceReset() { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(RuntimeMutex());
+  CatchUpAll();
   return Note(AnyIsCaptured() ? cudaErrorStreamCaptureUnsupported : Device::Get().TakeError());
 }
 
@@ -118,6 +119,7 @@ cudaError_t cudaFree(void* pointer) {
   const Lock lock(RuntimeMutex());
   if (pointer == nullptr) return cudaSuccess;
   if (AnyIsCaptured()) return Note(cudaErrorStreamCaptureUnsupported);
+  CatchUpAll();
   return Free(pointer) ? Note(Device::Get().TakeError()) : Note(cudaErrorInvalidValue);
 }
 // Memory of a graph stays where it is.
@@ -164,6 +166,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   if (IsCaptured(stream)) {
     DoOn(stream, [=] { std::memset(pointer, 0xff, range.bytes); });
   } else {
+    CatchUp(stream);
     Free(pointer);
   }
   return cudaSuccess;
@@ -172,13 +175,17 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   const Lock lock(RuntimeMutex());
   if (AnyIsCaptured()) return Note(cudaErrorStreamCaptureImplicit);
+  CatchUpAll();
   const cudaError_t error = Device::Get().TakeError();
   return Note(error != cudaSuccess ? error : CheckedCopy(to, from, bytes, kind));
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const Lock lock(RuntimeMutex());
-  if (!IsCaptured(stream)) return Note(CheckedCopy(to, from, bytes, kind));
+  if (!IsCaptured(stream)) {
+    CatchUp(stream);
+    return Note(CheckedCopy(to, from, bytes, kind));
+  }
   DoOn(stream, [=] { CheckedCopy(to, from, bytes, kind); });
   return cudaSuccess;
 }

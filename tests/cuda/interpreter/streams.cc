@@ -14,7 +14,7 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   unsigned long long id;
-  bool is_late = false;
+  bool has_priority = false;
   CUgraph_st* captured = nullptr;
   std::vector<std::function<void()>> pending = {};
 };
@@ -25,9 +25,33 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 unsigned long long next_id = 3;
 int captures = 0;
+int with_priority = 0;  // streams
 
 bool IsNamed(cudaStream_t stream) {
   return stream != nullptr && stream != cudaStreamLegacy && stream != cudaStreamPerThread;
+}
+
+std::set<CUstream_st*>& AllStreams() {
+  static std::set<CUstream_st*> all;
+  return all;
+}
+CUstream_st& StateOf(cudaStream_t stream) {
+  static CUstream_st legacy{1}, of_thread{2};
+  if (IsNamed(stream)) return *stream;
+  return stream == cudaStreamPerThread ? of_thread : legacy;
+}
+
+bool IsLate(cudaStream_t stream) {
+  const bool has_priority = StateOf(stream).has_priority;
+  return Settings::Get().priority_early ? !has_priority && with_priority > 0 : has_priority;
+}
+
+cudaError_t AddStream(cudaStream_t* stream, bool has_priority) {
+  const Lock lock(RuntimeMutex());
+  *stream = new CUstream_st{next_id++, has_priority};
+  AllStreams().insert(*stream);
+  with_priority += has_priority;
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -44,16 +68,19 @@ bool AnyIsCaptured() { return captures > 0; }
 void DoOn(cudaStream_t stream, std::function<void()> what) {
   if (IsCaptured(stream)) {
     stream->captured->nodes.push_back(std::move(what));
-  } else if (IsNamed(stream) && stream->is_late) {
-    stream->pending.push_back(std::move(what));
+  } else if (IsLate(stream)) {
+    StateOf(stream).pending.push_back(std::move(what));
   } else {
     what();
   }
 }
 
 void CatchUp(cudaStream_t stream) {
-  if (!IsNamed(stream)) return;
-  for (const auto& work : std::exchange(stream->pending, {})) work();
+  for (const auto& work : std::exchange(StateOf(stream).pending, {})) work();
+}
+void CatchUpAll() {
+  for (CUstream_st* stream : AllStreams()) CatchUp(stream);
+  for (const cudaStream_t unnamed : {cudaStreamLegacy, cudaStreamPerThread}) CatchUp(unnamed);
 }
 
 cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block, void** arguments,
@@ -76,15 +103,11 @@ using namespace heed::interpreter;
 extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  const Lock lock(RuntimeMutex());
-  *stream = new CUstream_st{next_id++};
-  return cudaSuccess;
+  return AddStream(stream, false);
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  const Lock lock(RuntimeMutex());
-  *stream = new CUstream_st{next_id++, true};
-  return cudaSuccess;
+  return AddStream(stream, true);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0, *greatest = -5;
@@ -92,7 +115,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock(RuntimeMutex());
+  if (stream->has_priority) {
+    CatchUpAll();
+    --with_priority;
+  }
   CatchUp(stream);
+  AllStreams().erase(stream);
   delete stream;
   return cudaSuccess;
 }

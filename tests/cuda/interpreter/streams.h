@@ -1,6 +1,7 @@
 // Streams, which do everything at once, and graphs, which do it when they are launched. A stream
 // that was made with a priority does it as late as it may: when others wait for its events, or the
-// host for it.
+// host for it. With HEED_PTX_STREAMS=early it does it at once, and while there is such a stream all
+// others are late.
 #ifndef HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
 #define HEED_TESTS_CUDA_INTERPRETER_STREAMS_H_
 
@@ -18,8 +19,9 @@ cudaError_t LaunchOn(cudaStream_t stream, Kernel* kernel, dim3 grid, dim3 block,
 // Does it, or adds it to the graph that the stream is captured for.
 void DoOn(cudaStream_t stream, std::function<void()> what);
 bool IsCaptured(cudaStream_t stream);
-// A late stream does what it was given.
+// The stream does what it put off.
 void CatchUp(cudaStream_t stream);
+void CatchUpAll();
 // Whether some stream is: many calls are errors then.
 bool AnyIsCaptured();
 // Keeps the error for cudaGetLastError().
