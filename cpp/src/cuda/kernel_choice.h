@@ -13,18 +13,20 @@ namespace heed::cuda {
 // Calls body(Products()) with the products of the plan's shape on elements T: ShapeOf() in plan.h.
 template <class T, class Body>
 void WithProductsOf(const KernelShape& shape, const Body& body) {
-  if constexpr (std::is_same_v<T, float>) {
+  constexpr bool kIsFloat = std::is_same_v<T, float>;
+  constexpr int kNarrowKeys = TileKeysOf(kIsFloat, 64), kWideKeys = TileKeysOf(kIsFloat, 256);
+  if constexpr (kIsFloat) {
     // With four tiles of values at once two blocks share a multiprocessor, not three.
-    if (shape.dim == 64) return body(FloatProducts<64, 32, 2>());
-    if (shape.dim == 128) return body(FloatProducts<128, 32, 2>());
-    body(FloatProducts<256, 16>());
+    if (shape.dim == 64) return body(FloatProducts<64, kNarrowKeys, 2>());
+    if (shape.dim == 128) return body(FloatProducts<128, kNarrowKeys, 2>());
+    body(FloatProducts<256, kWideKeys>());
   } else {
     const bool by_keys = shape.kernel == TileKernel::kByKeys;
-    if (by_keys && shape.dim == 64) return body(MmaProducts<T, 64, 64, true>());
-    if (by_keys && shape.dim == 128) return body(MmaProducts<T, 128, 64, true>());
-    if (shape.dim == 64) return body(MmaProducts<T, 64, 64>());
-    if (shape.dim == 128) return body(MmaProducts<T, 128, 64>());
-    body(MmaProducts<T, 256, 32>());
+    if (by_keys && shape.dim == 64) return body(MmaProducts<T, 64, kNarrowKeys, true>());
+    if (by_keys && shape.dim == 128) return body(MmaProducts<T, 128, kNarrowKeys, true>());
+    if (shape.dim == 64) return body(MmaProducts<T, 64, kNarrowKeys>());
+    if (shape.dim == 128) return body(MmaProducts<T, 128, kNarrowKeys>());
+    body(MmaProducts<T, 256, kWideKeys>());
   }
 }
 

@@ -109,12 +109,8 @@ KernelShape ShapeOf(const DeviceProblem& call) {
   const bool is_float32 = p.q.dtype == DType::kFloat32;
   const bool by_keys = !is_float32 && dim <= 128 && p.group * p.q_len <= kWarpRows;
   const TileKernel kernel = by_keys ? TileKernel::kByKeys : TileKernel::kByRows;
-  // With 64 keys float32, and all types on 256 columns, spilled registers (nvcc 13.0). With 32, two
-  // blocks of float32 on 256 columns did not fit into the shared memory of a multiprocessor.
-  const int narrow_keys = is_float32 ? 32 : 64;
-  if (dim <= 64) return {kernel, 64, narrow_keys};
-  if (dim <= 128) return {kernel, 128, narrow_keys};
-  return {kernel, 256, narrow_keys / 2};
+  const int columns = dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
+  return {kernel, columns, TileKeysOf(is_float32, columns)};
 }
 
 AttentionPlan::AttentionPlan(const DeviceProblem& call, int64_t processors, int64_t resident)

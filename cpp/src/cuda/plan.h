@@ -61,6 +61,13 @@ struct KernelShape {
 };
 KernelShape ShapeOf(const DeviceProblem& call);
 
+// Keys of a tile of attention_kernel.h. With 64 float32, and all types on 256 columns, spilled
+// registers (nvcc 13.0). With 32, two blocks of float32 on 256 columns did not fit into the shared
+// memory of a multiprocessor.
+constexpr int TileKeysOf(bool is_float32, int dim) {
+  return (is_float32 ? 32 : 64) / (dim == 256 ? 2 : 1);
+}
+
 // Tensors as kernels see them.
 DeviceRows RowsOf(const StoredTensor& tensor);
 DeviceOutput OutputOf(const StoredOutput& tensor);
