@@ -4,8 +4,8 @@
     python3 native_bench/targets.py RESULTS
 
 reads bench.json, bench-float8.json, bench-rest.json, bench-recurrent.json, bench-backward.json and
-bench-sockets.json in a folder, as far as they are there, and prints a table. Needs nothing but python3:
-a GPU machine hardly ever has Node. float8 has no target: what was measured is shown below the table.
+bench-sockets.json in a folder, as far as they are there, and short.json in place of those that are not, and
+prints a table. Needs nothing but python3: a GPU machine hardly ever has Node. float8 has no target: what was measured is shown below the table.
 
 Prompts and gradients are judged by warm medians, decoding by cold ones: a cache of keys is read from
 memory once a token. Of a case the faster of heed and heed_hopper counts, of a target its worst case.
@@ -309,7 +309,8 @@ def main():
         return 2
     folder = pathlib.Path(sys.argv[1])
     stages = dict.fromkeys(row.stage for row in (*TARGETS, *SHOWN))
-    print("\n".join(table({stage: read(folder / f"{stage}.json") for stage in stages})))
+    short = read(folder / "short.json")
+    print("\n".join(table({stage: read(folder / f"{stage}.json") or short for stage in stages})))
     return 0
 
 

@@ -164,7 +164,7 @@ test("AReportOfARunThatEndsEarlyIsKept", () => {
   });
 });
 
-test("AShortLookHasEveryStageOfTargets", () => {
+test("AShortLookTestsMeasuresAndJudges", () => {
   const bench = 'for last; do :; done; echo "measured $last" | tee "$last"';
   const programs = {
     [testProgram]: passing,
@@ -176,11 +176,36 @@ test("AShortLookHasEveryStageOfTargets", () => {
     const { status, stdout, stderr } = run("short");
     assert.equal(status, 0, stderr);
     const measured = [...stdout.matchAll(/^measured tests\/cuda\/results\/(.*)$/gm)];
-    const expected = ["bench", "bench-backward", "bench-rest", "bench-recurrent"];
     assert.deepEqual(
       measured.map(([, name]) => name),
-      expected.map((name) => `${name}.json`),
+      ["short.json", "bench-backward.json"],
     );
     assert.match(stdout, /^targets of tests\/cuda\/results$/m);
+  });
+});
+
+test("AShortLookEndsWhereInstructionsFail", () => {
+  const broken = tests([["Fits/0", 1, "a wrong sum"]]);
+  withPrograms({ [testProgram]: broken, [benchTestProgram]: passing }, (_folder, run) => {
+    const { status, stdout, stderr } = run("short");
+    assert.equal(status, 1);
+    assert.equal(stdout.match(/^1 tests: /gm).length, 1);
+    assert.match(stderr, /failed: instructions$/m);
+  });
+});
+
+test("ProgramsOfAnotherCommitAreRefused", () => {
+  withPrograms({ [testProgram]: passing }, (folder, run) => {
+    const built = (commit) => writeFileSync(join(folder, "build/gpu/commit"), `${commit}\n`);
+    for (const [commit, status] of [
+      ["abc", 0],
+      ["abc-dirty", 0],
+      ["def", 1],
+    ]) {
+      built(commit);
+      const result = run("hopper", { HEED_COMMIT: "abc" });
+      assert.equal(result.status, status, result.stderr);
+    }
+    assert.match(run("hopper", { HEED_COMMIT: "abc" }).stderr, /are of def, and this is abc/);
   });
 });

@@ -71,9 +71,9 @@ float AlibiUnitOf(const AttentionProblem& p) {
 }
 // Those of ALiBi are 1 at most. What a slope gives to the keys of a tile is rounded apart from what
 // it gives to their first: of 16, to some 3e-4. Larger ones go by the base path, and so do those
-// that are not finite in units of scores.
+// whose biases are not finite in units of scores, over 2^30 keys.
 bool HasSmallSlopes(const AttentionProblem& p) {
-  constexpr float kMostSlope = 16, kMostUnits = 1e30f;
+  constexpr float kMostSlope = 16, kMostUnits = 1e28f;
   const float factor = 1 / AlibiUnitOf(p);
   return std::ranges::all_of(p.options.alibi_slopes, [&](float slope) {
     return std::abs(slope) <= kMostSlope && std::abs(slope * factor) < kMostUnits;

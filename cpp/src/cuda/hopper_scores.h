@@ -28,14 +28,19 @@ class HopperScores {
   // x^2 (minimax, within 4e-7 of tanh(x) for |x| up to 0.25, and within 6e-7 up to 0.5).
   HEED_DEVICE void Bend(float factor) {
     constexpr float kNearZero = 0.25f, kNear = 0.5f;
-    constexpr float kLeastSquare = 1e-10f;  // so that its powers are normal numbers
-    const float square = factor * factor;
-    const auto is_beyond = [&](float bound) {
+    constexpr float kLeastFactor = 1e-5f;  // so that its powers are normal numbers
+    const auto is_beyond = [&, factor](float bound) {
       return group_.AnyOfWarp([&](int t) { return largest_(t, 0) * fabsf(factor) > bound; });
     };
     FindLargest();
-    if (is_beyond(kNear) || square < kLeastSquare) return BendFar(2 * kLog2E * factor);
-    if (is_beyond(kNearZero)) {
+    if (is_beyond(kNear)) return BendFar(2 * kLog2E * factor);
+    const bool is_near_zero = !is_beyond(kNearZero);
+    if (fabsf(factor) < kLeastFactor) {
+      Multiply(factor);
+      factor = 1;
+    }
+    const float square = factor * factor;
+    if (!is_near_zero) {
       return BendNear<4>({0.999999456f * factor, -0.333263179f * factor * square,
                           0.131902966f * factor * square * square,
                           -0.0444022258f * factor * square * square * square});
@@ -70,6 +75,10 @@ class HopperScores {
   }
 
  private:
+  HEED_DEVICE void Multiply(float factor) {
+    group_.Each(
+        [&](int t) { HEED_UNROLL for (int n = 0; n < kScores; ++n) scores_(t, n) *= factor; });
+  }
   // Scores become products with a polynomial of their squares.
   template <int kTerms>
   HEED_DEVICE void BendNear(const float (&terms)[kTerms]) {

@@ -161,6 +161,15 @@ TEST_P(DeviceHopperFloat8, HugeScoresAndUnderflow) {
   ExpectMatches(c);
 }
 
+// They bend nothing, and cost no precision.
+TEST_P(DeviceHopperFloat8, LargeSoftcaps) {
+  for (const double softcap : {1e4, 1e6, 1e8}) {
+    AttentionCase c = MakeCase(Small());
+    c.scalars.softcap = softcap;
+    ExpectMatches(c);
+  }
+}
+
 // Keys behind the lengths hold 0x7f and 0xff, the two NaN.
 TEST_P(DeviceHopperFloat8, KeysBeyondTheLengthMayBeAnything) {
   AttentionCase c = MakeCase(Small());

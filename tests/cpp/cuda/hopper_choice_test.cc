@@ -126,7 +126,8 @@ TEST(HopperChoice, LeavesLargeSlopesToTheBasePath) {
     for (const float slope : {17.0f, -17.0f, 1e30f}) EXPECT_FALSE(fits(slope, 0.125, 0, dtype));
   }
   EXPECT_TRUE(fits(1, 1e-20, 0, DType::kBFloat16));
-  EXPECT_FALSE(fits(1, 1e-39, 0, DType::kBFloat16));  // 1 / scale is no float32
+  EXPECT_FALSE(fits(16, 1e-28, 0, DType::kBFloat16));  // 2^30 keys away its bias is none
+  EXPECT_FALSE(fits(1, 1e-39, 0, DType::kBFloat16));   // 1 / scale is no float32
   EXPECT_FALSE(fits(0, 1e-39, 0, DType::kBFloat16));
   EXPECT_TRUE(fits(1, 1e-39, 30, DType::kBFloat16));
   EXPECT_TRUE(fits(1, 1e-39, 0, DType::kFloat8E4M3));

@@ -165,6 +165,15 @@ TEST_P(DeviceHopper, LargeSlopesOfAlibi) {
   }
 }
 
+// They bend nothing, and cost no precision.
+TEST_P(DeviceHopper, LargeSoftcaps) {
+  for (const double softcap : {1e4, 1e6, 1e8}) {
+    AttentionCase c = MakeCase(Small());
+    c.scalars.softcap = softcap;
+    ExpectHopperMatches(c, GetParam());
+  }
+}
+
 // Of the kernels for more than 128 columns, which have tiles of other sizes.
 std::vector<Sizes> WideSizes() {
   Sizes latent = Small(), wide = Small();  // latent attention has keys wider than its values
