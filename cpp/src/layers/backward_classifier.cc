@@ -35,7 +35,8 @@ class PoolPass {
   }
 
   void Backward(const OwnedHeads& d_pooled, const OwnedHeads& d_h, std::span<float> d_pool_query) {
-    pool_.Run(h_.shape[0], [&](int64_t b, int) {
+    const int64_t entries = h_.shape[2] > 0 ? h_.shape[0] : 0;  // without tokens nothing arrives
+    pool_.Run(entries, [&](int64_t b, int) {
       std::fill_n(RowOf(d_h.view, b * h_.shape[2]), h_.shape[2] * h_.shape[3], 0.0f);
       if (ClassifierLength(o_, b, h_.shape[2]) > 0) {
         Entry(b, &d_pooled.view(b, 0, 0, 0), d_h.view);

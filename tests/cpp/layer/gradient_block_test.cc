@@ -144,6 +144,8 @@ TEST_P(BlockGradient, ClassifiersMatchDifferencesOfReference) {
     c.layer.params["causal"] = true;
     c.layer.params["add_zero_attn"] = true;
     ExpectElements(c.Build(), std::string(pooling) + ", lengths");
+    ExpectElements(Classifier(pooling, {.batch = 2, .len = 0}).Build(),
+                   std::string(pooling) + ", no tokens");
   }
 }
 
