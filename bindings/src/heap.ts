@@ -9,13 +9,19 @@ export interface MemoryReport {
   tensors: number;
   /** Bytes that they hold. */
   bytes: number;
-  /** Size of the WebAssembly memory: it grows and never shrinks; dispose of the instance to free it. */
+  /**
+   * Size of the WebAssembly memory: it grows, to 4 GB at most, and never shrinks; dispose of the instance to
+   * free it. That of a build with threads is 512 MB from the beginning, of which pages that are never
+   * touched cost nothing.
+   */
   heapBytes: number;
 }
 
-function noRoom(argument: string, what: string): never {
-  throw new HeedError("memory", `${argument}: the WebAssembly memory has no room for ${what}`);
-}
+/** Of builds without threads it grows to 4 GB; what threads share has one size. */
+const adviceFor = ({ buffer }: MemoryGlue["wasmMemory"]): string =>
+  buffer instanceof ArrayBuffer
+    ? ""
+    : `; threads share ${buffer.byteLength / 2 ** 20} MB, load({ threads: 1 }) has up to 4 GB`;
 
 /** The memory of one WebAssembly instance, and whether the instance can still be used. */
 export class Heap<Glue extends MemoryGlue = MemoryGlue> {
@@ -69,6 +75,8 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
       return work(this.#glue);
     } catch (cause) {
       this.#crash = cause ?? new Error("unknown trap");
+      // Those that trapped as well would report it to nobody, which ends a process of Node.
+      this.#stopThreads();
       throw new HeedError(
         "crashed",
         `heed: the WebAssembly instance crashed (${String(cause)}); load() gives a new one`,
@@ -82,7 +90,9 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     const result = this.call(work);
     const failure = result as Partial<Failure> | null;
     if (failure !== null && typeof failure === "object" && typeof failure.code === "string") {
-      throw new HeedError(failure.code as HeedErrorCode, failure.message ?? "");
+      const { code, message = "" } = failure;
+      if (code === "memory") this.#refuseMemory(message);
+      throw new HeedError(code as HeedErrorCode, message);
     }
     return result as Exclude<T, Failure>;
   }
@@ -92,13 +102,13 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     // malloc() would take what is left of a number beyond 32 bits.
     const fits = bytes < MAX_BYTES;
     const pointer = fits ? this.call((glue) => glue._malloc(Math.max(bytes, 16))) >>> 0 : 0;
-    if (pointer === 0) noRoom(argument, `${bytes} more bytes`);
+    if (pointer === 0) this.#noRoom(argument, `${bytes} more bytes`);
     return pointer;
   }
 
   /** Reads a text that ends with a zero, and frees it. */
   takeText(argument: string, pointer: number): string {
-    if (pointer === 0) noRoom(argument, "its text");
+    if (pointer === 0) this.#noRoom(argument, "its text");
     const bytes = new Uint8Array(this.#glue.wasmMemory.buffer);
     // Shared memory cannot be decoded in place.
     const text = bytes.slice(pointer, bytes.indexOf(0, pointer));
@@ -141,6 +151,18 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   /** Ends the instance and its threads. */
   close(): void {
     this.#closed = true;
+    this.#stopThreads();
+  }
+
+  #noRoom(argument: string, what: string): never {
+    this.#refuseMemory(`${argument}: the WebAssembly memory has no room for ${what}`);
+  }
+
+  #refuseMemory(message: string): never {
+    throw new HeedError("memory", message + adviceFor(this.#glue.wasmMemory));
+  }
+
+  #stopThreads(): void {
     try {
       this.#glue.PThread?.terminateAllThreads();
     } catch {

@@ -5,12 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "heed/error.h"
 #include "heed/tensor.h"
+#include "src/from_javascript.h"
 #include "src/message.h"
 
 namespace heed {
@@ -29,9 +32,20 @@ float CheckScale(double scale);
 // One of the values of an enum, which count from 0 to `last`.
 template <typename Enum>
 void CheckEnum(std::string_view name, Enum value, Enum last) {
+  if (kFromJavaScript) return;
   const int number = static_cast<int>(value), most = static_cast<int>(last);
   if (number >= 0 && number <= most) return;
   Fail(ErrorCode::kOption, "{} = {}; its enum has values from 0 to {}", {name, number, most});
+}
+
+// `count` times the value. Throws Error(kMemory), naming them, where there is no room.
+template <typename T>
+std::vector<T> VectorOf(std::string_view name, int64_t count, T value) {
+  try {
+    return std::vector<T>(static_cast<size_t>(count), value);
+  } catch (const std::exception&) {
+    Fail(ErrorCode::kMemory, "could not allocate {} {}", {count, name});
+  }
 }
 
 // Extents are not negative, their product and the farthest element can be addressed.

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { type HeedError, load } from "heed";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { KernelGlue } from "../../dist/glue.js";
 import { Heap } from "../../dist/heap.js";
 import { Heed } from "../../dist/heed.js";
@@ -105,6 +105,17 @@ describe("a trapped instance", () => {
     heed.dispose();
     const fresh = await load({ threads: 1 });
     expect(fresh.attention(q, q, q).output.shape).toEqual(q.shape);
+  });
+
+  it("stops its threads, of which another may have trapped too", async () => {
+    const { glue, heed } = await openModule();
+    glue.run = () => {
+      throw new WebAssembly.RuntimeError("unreachable");
+    };
+    const terminateAllThreads = vi.fn();
+    glue.PThread = { terminateAllThreads };
+    expectError("crashed", [], () => heed.attention(q, q, q));
+    expect(terminateAllThreads).toHaveBeenCalledOnce();
   });
 
   it("keeps the trap as the cause", async () => {

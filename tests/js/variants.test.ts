@@ -106,6 +106,15 @@ describe("plain SIMD", () => {
     heed.dispose();
   });
 
+  it("says that the memory of threads has one size", async () => {
+    const heed = await load({ simd: "plain", threads: 2 });
+    const long = randomData([1, 1, 12_000, 1], 1);
+    expect(() => heed.attention(long, long, long, { returnWeights: true })).toThrow(
+      /^weights: .*no room.*; threads share 512 MB, load\({ threads: 1 }\) has up to 4 GB$/,
+    );
+    heed.dispose();
+  });
+
   it("lets a process with threads end by itself", () => {
     const { variant } = runElsewhere([process.execPath], { simd: "plain", threads: 2 });
     expect(variant).toBe("simd-threads");

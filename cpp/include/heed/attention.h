@@ -231,9 +231,9 @@ struct AttentionOptions {
   int64_t bucket_max_distance = 128;
 
   // Forget gates: adds the sum of log_gates[b][h][l] over j < l <= i + query_offset. Values are <=
-  // 0; -inf hides all earlier keys. Needs causal. Extents broadcast (1) to [batch, num_heads, 1,
-  // kv_len]; gates of keys that are not kept count, those beyond key_lengths are never read. Sums
-  // are made in float64. O(batch * num_heads * kv_len) memory. Lin 2025, arXiv:2503.02130.
+  // 0; -inf hides all earlier keys. Needs causal. [batch or 1, num_heads or 1, 1, kv_len]; gates of
+  // keys that are not kept count, those beyond key_lengths are never read. Sums are made in
+  // float64. O(batch * num_heads * kv_len) memory. Lin 2025, arXiv:2503.02130.
   TensorView<const float> log_gates;
 
   // Query i sees keys j <= i + query_offset.
@@ -251,7 +251,8 @@ struct AttentionOptions {
 
   // Prefix language model (Raffel et al. 2020, arXiv:1910.10683, section 3.2.1): a query sees the
   // first prefix_lengths[b] keys, and those up to its own position. Empty = off, else [batch]
-  // values in [0, kv_len].
+  // values in [0, kv_len]. All rules hold together: with `causal`, which hides what is behind the
+  // position, nothing is left of the prefix. A prefix language model leaves it off.
   //
   //   prefix 2, 4 x 4:   x x . .
   //                      x x . .

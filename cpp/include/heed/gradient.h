@@ -19,8 +19,10 @@ namespace heed {
 
 // Largest error of a float32 gradient of softmax attention against that of the float64 reference,
 // for logits of size S up to 16, and S / 16 times as much beyond. Gradients are sums of terms of
-// both signs, so errors are relative to the largest element of the same gradient. Docs and tests
-// read this constant.
+// both signs, so errors are relative to the largest element of the same gradient. Where that has
+// one element, or few, each a sum over all pairs of a head (slopes, sinks, a width, a temperature),
+// they may all cancel: there errors are relative to the sum of the magnitudes of what is added.
+// Docs and tests read this constant.
 inline constexpr double kGradientMaxError = 4e-6;
 
 // Where gradients go; those without a value are not computed. `d_lse` and the slopes are read.

@@ -57,7 +57,7 @@ inline constexpr int64_t kMaxRandomFeatures = 65536;
 // Draws the rows of a projection for FeatureMap::kRandom: blocks of head_dim orthogonal directions,
 // each as long as a vector of independent normal numbers. Another seed is a redraw.
 //
-// Shapes   projection [1, 1, num_features, head_dim], contiguous.
+// Shapes   projection [1, 1, num_features, head_dim], rows of any stride.
 // Errors   Error(kShape | kRange | kMemory) before anything is written.
 // Cost     2 num_features head_dim^2 multiply-adds in float64; allocates a block of head_dim rows.
 //          The same numbers on every machine but for rounding: words of Philox-4x32-10, key = seed,

@@ -26,9 +26,11 @@ struct AnyTensor {
   Extents strides{};
 };
 
-// Views contiguous memory, the last of up to four extents running fastest.
+// Views contiguous memory, the last of up to four extents running fastest. A tensor of more, which
+// no mechanism takes, keeps its rank and no extents.
 inline AnyTensor ContiguousTensor(DType dtype, void* data, std::span<const int64_t> shape) {
   AnyTensor tensor = {dtype, data, static_cast<int>(shape.size()), {}, {}};
+  if (shape.size() > tensor.shape.size()) return tensor;
   int64_t stride = 1;
   for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) {
     tensor.shape[axis] = shape[axis];

@@ -29,6 +29,7 @@ struct BlockMixtureOptions {
 //   gate[i, n] = q[i] . mean(k[j] : j in block n),
 //   o[i] = attention over the own block and the best top_blocks - 1 others.
 // With `causal`, only blocks before the own one are chosen from, and keys up to the query are seen.
+// A query whose own block lies behind the keys, or behind key_lengths, sees the best top_blocks.
 // Query heads choose for themselves, by the means of their KV head, rounded to float32.
 //
 //   key_block = 2, top_blocks = 2, causal:   x . . . . .
@@ -238,9 +239,9 @@ struct SinkhornOptions {
 //   R = exp(logits / sort_temperature), rows and columns divided by their sums, `sort_iterations`
 //       times,
 //   sorted[n] = sum_m R[n, m] block[m],  o = attention over [sorted[n]; block[n]].
-// A last block that is not whole is not sorted anywhere. With `causal` only blocks before n come to
-// block n, sums are over these, and those of a column over rows up to n: nothing looks ahead, if
-// sort_logits do not.
+// A last block that is not whole is not sorted anywhere: R has a row for it, but no column. With
+// `causal` only blocks before n come to block n, sums are over these, and those of a column over
+// rows up to n: nothing looks ahead, if sort_logits do not.
 //
 // Shapes   as Attention() with q_len = kv_len. Query heads sort for themselves.
 // Empty row  beyond the length: output 0. Where nothing may come to a place, its own block remains.

@@ -74,7 +74,9 @@ class Terms final : public WeightVisitor {
 };
 
 void CheckAttribution(const AttentionProblem& p, const TensorView<const float>& d_out,
-                      const WeightsRange& range, const AttributionOutputs& out) {
+                      AttributionTerms terms, const WeightsRange& range,
+                      const AttributionOutputs& out) {
+  CheckEnum("terms", terms, AttributionTerms::kPositive);
   if (p.options.relative_values.has_value()) {
     Fail(ErrorCode::kUnsupported, "attribution with relative_values: what a key gives is not v");
   }
@@ -101,7 +103,7 @@ void Attribution(const StoredTensor& q, const StoredTensor& k, const StoredTenso
                  TensorView<const float> d_out, const AttentionOptions& options,
                  AttributionTerms terms, const WeightsRange& range, const AttributionOutputs& out,
                  ThreadPool* pool) {
-  CheckAttribution(ValidateAttentionInputs(q, k, v, options, false), d_out, range, out);
+  CheckAttribution(ValidateAttentionInputs(q, k, v, options, false), d_out, terms, range, out);
   WithMemoryErrors("attribution", [&] {
     const AttentionProblem p = ValidateWeights(q, k, options, false);
     std::vector<float> memory;

@@ -66,6 +66,7 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
   CheckAllFinite("lambda", o.lambda);
   CheckValueCount("norm_weight", o.norm_weight.size(), v.shape[3], "head_dim_v");
   CheckAllFinite("norm_weight", o.norm_weight);
+  CheckEnum("sub_norm", o.sub_norm, SubNorm::kNone);
   if (!(o.lambda_init >= 0) || !(o.lambda_init <= 1)) {
     Fail(ErrorCode::kRange, "lambda_init = {}; it lies in [0, 1]", {o.lambda_init});
   }

@@ -45,6 +45,7 @@ void CheckEdges(GraphProblem& p) {
 }
 
 void CheckScoreWeight(const GraphProblem& p) {
+  CheckEnum("score", p.score, GraphScore::kGatV2);
   const bool gat = p.score == GraphScore::kGat;
   const int64_t expected = p.q.shape[1] * p.q.shape[3] * (gat ? 2 : 1);
   if (p.score_weight.size() != static_cast<size_t>(expected)) {

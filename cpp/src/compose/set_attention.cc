@@ -13,6 +13,7 @@
 #include "src/layers/transformer_block.h"
 #include "src/message.h"
 #include "src/rows/activation.h"
+#include "src/view_checks.h"
 
 namespace heed {
 namespace {
@@ -105,6 +106,7 @@ TensorView<const float> RowsOfBatch(TensorView<const float> rows, int64_t batch)
 
 void ValidateSetBlock(const TensorView<const float>& x, const TensorView<const float>& y,
                       const SetBlockWeights& w, const SetBlockOptions& o) {
+  if (o.norm) CheckEnum("norm", *o.norm, Norm::kRms);
   CheckAttention(x, y, w.attention, o.attention);
   CheckEpsilon(o.epsilon);
   const int64_t dim = x.shape[3];

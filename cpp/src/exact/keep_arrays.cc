@@ -22,7 +22,9 @@ std::vector<uint8_t> NothingKept(int64_t q_len, int64_t kv_len) {
 }  // namespace
 
 std::vector<int32_t> DocumentsFromCuSeqlens(std::span<const int32_t> cu_seqlens, int64_t len) {
-  std::vector<int32_t> ids(static_cast<size_t>(len), -1);
+  if (len < 0) Fail(ErrorCode::kRange, "len = {}; it must not be negative", {len});
+  if (cu_seqlens.empty()) Fail(ErrorCode::kRange, "cu_seqlens is empty; it must begin with 0");
+  std::vector<int32_t> ids = VectorOf("ids of documents", len, int32_t{-1});
   int32_t begin = 0;
   for (size_t n = 0; n < cu_seqlens.size(); ++n) {
     const int32_t end = cu_seqlens[n];

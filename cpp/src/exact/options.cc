@@ -1,10 +1,13 @@
 // The small functions around the options structs.
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "heed/attention.h"
 #include "src/message.h"
+#include "src/view_checks.h"
 
 namespace heed {
 
@@ -42,21 +45,15 @@ std::vector<float> AlibiSlopes(int64_t num_heads, double max_exponent) {
   if (!(max_exponent > 0) || !std::isfinite(max_exponent)) {
     Fail(ErrorCode::kRange, "max_exponent = {}; it must be positive and finite", {max_exponent});
   }
-  const auto geometric = [max_exponent](int64_t n) {
-    std::vector<double> slopes;
-    for (int64_t i = 1; i <= n; ++i) {
-      slopes.push_back(std::exp2(-max_exponent * static_cast<double>(i) / static_cast<double>(n)));
-    }
-    return slopes;
-  };
-  int64_t power = 1;
-  while (power * 2 <= num_heads) power *= 2;
-  std::vector<double> slopes = geometric(power);
-  const std::vector<double> doubled = geometric(2 * power);
-  for (size_t i = 0; slopes.size() < static_cast<size_t>(num_heads); i += 2) {
-    slopes.push_back(doubled[i]);
+  std::vector<float> slopes = VectorOf("slopes", num_heads, 0.0f);
+  const int64_t power = std::bit_floor(static_cast<uint64_t>(num_heads));
+  for (int64_t i = 0; i < num_heads; ++i) {
+    // The others stand between the first ones of half as many steps.
+    const double steps = static_cast<double>(i < power ? i + 1 : 2 * (i - power) + 1);
+    const double of = static_cast<double>(power) * (i < power ? 1 : 2);
+    slopes[static_cast<size_t>(i)] = static_cast<float>(std::exp2(-max_exponent * steps / of));
   }
-  return {slopes.begin(), slopes.end()};
+  return slopes;
 }
 
 }  // namespace heed

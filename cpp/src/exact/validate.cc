@@ -219,7 +219,7 @@ void CheckOutputs(const AttentionProblem& p) {
   }
   if (out.weights.has_value()) CheckOutput("weights", out.weights, pairs, pairs_text);
   if (out.scores.has_value()) CheckOutput("scores", out.scores, pairs, pairs_text);
-  if (!kFromJavaScript) CheckEnum("score_stage", out.score_stage, ScoreStage::kBiased);
+  CheckEnum("score_stage", out.score_stage, ScoreStage::kBiased);
   CheckTiles(p);
   CheckAliases(p);
 }

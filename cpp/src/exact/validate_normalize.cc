@@ -101,8 +101,8 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs) {
 
 void CheckNormalize(AttentionProblem& p, bool wants_lse) {
   const AttentionOptions& o = p.options;
-  if (!kFromJavaScript) CheckEnum("normalize", o.normalize, Normalize::kCope);
-  if (!kFromJavaScript) CheckEnum("kernel", o.kernel, Kernel::kConstant);
+  CheckEnum("normalize", o.normalize, Normalize::kCope);
+  CheckEnum("kernel", o.kernel, Kernel::kConstant);
   if (o.normalize == Normalize::kKernelSum) CheckKernelSum(p);
   CheckDenominator(o, wants_lse);
   CheckCopeTable(p);

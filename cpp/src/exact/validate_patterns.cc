@@ -54,8 +54,9 @@ void CheckGrid(const AttentionProblem& p, const std::vector<int64_t>& grid, size
   int64_t tokens = 1;
   for (const int64_t extent : grid) {
     CheckRange("grid", extent, 1, kMaxPosition);
-    if (__builtin_mul_overflow(tokens, extent, &tokens)) tokens = -1;
-    if (tokens < 0) break;
+    if (__builtin_mul_overflow(tokens, extent, &tokens)) {
+      Fail(ErrorCode::kShape, "grid has more than 2^63 tokens; expected kv_len = {}", {p.kv_len});
+    }
   }
   if (tokens != p.kv_len) {
     Fail(ErrorCode::kShape, "grid has {} tokens; expected kv_len = {}", {tokens, p.kv_len});

@@ -169,7 +169,7 @@ void CheckRelativeTable(AttentionProblem& p, const char* name, const TensorView<
 
 void CheckRelative(AttentionProblem& p) {
   const AttentionOptions& o = p.options;
-  if (!kFromJavaScript) CheckEnum("relative_rows", o.relative_rows, RelativeRows::kLogSpan);
+  CheckEnum("relative_rows", o.relative_rows, RelativeRows::kLogSpan);
   CheckRelativeTable(p, "relative_keys", o.relative_keys, p.head_dim);
   CheckRelativeTable(p, "relative_queries", o.relative_queries, p.head_dim);
   CheckRelativeTable(p, "relative_values", o.relative_values, p.head_dim_v);
@@ -240,7 +240,7 @@ std::array<NamedView, kScoreTensors> ScoreTensors(const AttentionOptions& o) {
 }
 
 void CheckScore(AttentionProblem& p) {
-  if (!kFromJavaScript) CheckEnum("score", p.options.score, Score::kAdditive);
+  CheckEnum("score", p.options.score, Score::kAdditive);
   SetScale(p);
   CheckWidth(p);
   CheckTemperature(p);
@@ -266,7 +266,7 @@ void CheckDistanceBiases(AttentionProblem& p) {
       Fail(ErrorCode::kRange, "bucket_max_distance = {}; it is at most 2^24",
            {o.bucket_max_distance});
     }
-    if (!kFromJavaScript) CheckEnum("bucket_direction", o.bucket_direction, T5Direction::kCausal);
+    CheckEnum("bucket_direction", o.bucket_direction, T5Direction::kCausal);
     T5Bucket(0, o.bucket_direction, o.bucket_bias.shape[2], o.bucket_max_distance);
   }
   if (!o.log_gates.has_value()) return;

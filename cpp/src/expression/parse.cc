@@ -4,12 +4,15 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "heed/error.h"
 #include "src/expression/program.h"
+#include "src/from_javascript.h"
 #include "src/message.h"
+#include "src/view_checks.h"
 
 namespace heed {
 namespace {
@@ -71,7 +74,7 @@ class Parser {
 
   Program Parse() {
     if (text_.size() > kMaxText) Fail("is longer than 4096 characters");
-    CheckCapturedNames();
+    CheckCaptured();
     Ternary();
     SkipSpace();
     if (at_ < text_.size()) Fail("expected an operator or the end");
@@ -88,15 +91,29 @@ class Parser {
     heed::Fail(code, "{}: {}, {} (character {})", {what_, message, place, at_ + 1});
   }
 
-  // One name must not mean two things.
-  void CheckCapturedNames() const {
+  // One name must not mean two things. What JavaScript captures are tensors with names.
+  void CheckCaptured() const {
+    std::set<std::string_view> names;
     for (const CapturedTensor& tensor : program_.captured) {
-      if (!IsBuiltIn(tensor.name)) continue;
-      heed::Fail(ErrorCode::kOption,
-                 "{}: a captured tensor is called `{}`, which already means something; give it "
-                 "another name",
-                 {what_, tensor.name});
+      const bool is_new = kFromJavaScript || names.insert(tensor.name).second;
+      if (IsBuiltIn(tensor.name) || !is_new) {
+        heed::Fail(ErrorCode::kOption,
+                   "{}: a captured tensor is called `{}`, which already means something; give it "
+                   "another name",
+                   {what_, tensor.name});
+      }
+      if (!kFromJavaScript) CheckTensor(tensor);
     }
+  }
+  void CheckTensor(const CapturedTensor& tensor) const {
+    const std::string name = Join("{}: captured `{}`", {what_, tensor.name});
+    if (tensor.rank < 0 || tensor.rank > 4) {
+      heed::Fail(ErrorCode::kShape, "{} has rank {}; expected 0 to 4", {name, tensor.rank});
+    }
+    Extents shape = {1, 1, 1, 1}, strides = {};
+    std::copy_n(tensor.shape.begin(), tensor.rank, shape.begin());
+    std::copy_n(tensor.strides.begin(), tensor.rank, strides.begin());
+    CheckPresent(name, TensorView<const float>{tensor.data, shape, strides});
   }
 
   bool IsBuiltIn(std::string_view name) const {
@@ -364,6 +381,7 @@ bool AssignSlots(Program& program) {
 }
 
 Vocabulary VocabularyOf(ExpressionValue value) {
+  CheckEnum("value", value, ExpressionValue::kProb);
   if (value == ExpressionValue::kScore) return {"score", kPairNames};
   return {value == ExpressionValue::kProb ? "prob" : "", kPairNames};
 }

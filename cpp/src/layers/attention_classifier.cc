@@ -178,6 +178,7 @@ void ValidateAttentionClassifier(TensorView<const int32_t> tokens,
     Fail(ErrorCode::kShape, "b_class has {} values; expected num_classes = {}",
          {w.b_class.size(), w.w_class.shape[2]});
   }
+  CheckEnum("pooling", o.pooling, Pooling::kAttention);
   const bool wants_query = o.pooling == Pooling::kAttention;
   if (!wants_query && !w.pool_query.empty()) {
     Fail(ErrorCode::kOption, "pool_query is read only by pooling by attention");

@@ -83,6 +83,7 @@ CoreShape ValidateCore(const TensorView<const float>& q, const TensorView<const 
                        const TensorView<const float>& k_rope, const TensorView<const float>& w_uk,
                        const TensorView<const float>& w_uv, const LatentOptions& options,
                        bool wants_lse) {
+  CheckEnum("form", options.form, LatentForm::kAbsorbed);
   CheckInput("q", q);
   CheckInput("latent", latent);
   CheckInput("w_uk", w_uk);
@@ -213,6 +214,7 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
   if (!(o.epsilon > 0) || !std::isfinite(o.epsilon)) {
     Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {o.epsilon});
   }
+  if (o.rope) CheckEnum("rope", *o.rope, RopePairing::kInterleaved);
   if (o.rope && (s.rope_dim == 0 || s.rope_dim % 2 != 0)) {
     Fail(ErrorCode::kShape, "rope_dim = {}; a rotation needs an even one, at least 2",
          {s.rope_dim});

@@ -127,6 +127,9 @@ void RowNorm::operator()(const TensorView<const float>& x, const TensorView<floa
 
 void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockWeights& w,
                               const TransformerBlockOptions& o) {
+  CheckEnum("norm", o.norm, Norm::kRms);
+  CheckEnum("order", o.order, NormOrder::kPost);
+  CheckEnum("activation", o.activation, Activation::kRelu);
   const MultiHeadShape s = ValidateMultiHead(x, x, x, w.attention, o.attention, false);
   const int64_t dim = x.shape[3];
   if (s.out_dim != dim) {

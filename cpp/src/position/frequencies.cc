@@ -21,6 +21,7 @@ void CheckPositive(std::string_view name, double value) {
 }
 
 void CheckScaling(const RopeScaling& s) {
+  CheckEnum("scaling.kind", s.kind, Kind::kLlama3);
   if (s.kind == Kind::kNone) return;
   CheckPositive("scaling factor", s.factor);
   if (s.kind != Kind::kLinear && s.kind != Kind::kNtk && s.original_len < 1) {
@@ -104,7 +105,7 @@ std::vector<double> RopeFrequencies(int64_t rotary_dim, double base, const RopeS
   if (scaling.kind == Kind::kDynamicNtk) {
     stretched = StretchedBase(base, rotary_dim, DynamicFactor(scaling, seq_len));
   }
-  std::vector<double> frequency(static_cast<size_t>(rotary_dim / 2));
+  std::vector<double> frequency = VectorOf("frequencies", rotary_dim / 2, 0.0);
   for (size_t t = 0; t < frequency.size(); ++t) {
     frequency[t] = Power(stretched, -2 * static_cast<double>(t) / static_cast<double>(rotary_dim));
     if (scaling.kind == Kind::kLinear) frequency[t] /= scaling.factor;

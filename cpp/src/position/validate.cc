@@ -125,6 +125,7 @@ Spectrum RotationSpectrum(const RotationProblem& p, double base, const RopeScali
 RotationProblem StartRotation(TensorView<const float> x, RopePairing pairing,
                               const Positions& positions) {
   CheckInput("x", x);
+  CheckEnum("pairing", pairing, RopePairing::kInterleaved);
   RotationProblem p;
   p.x = x;
   p.pairing = pairing;
@@ -217,6 +218,7 @@ RotationProblem ValidateRope(TensorView<const float> x, RopePairing pairing,
 
 RotationProblem ValidateXpos(TensorView<const float> x, RopePairing pairing, XposSide side,
                              const XposOptions& options) {
+  CheckEnum("side", side, XposSide::kKey);
   RotationProblem p = StartRotation(x, pairing, options.positions);
   p.rotary_dim = CheckRotaryDim(options.rotary_dim, x.shape[3], 2);
   p.spectrum = RotationSpectrum(p, options.base, options.scaling);
@@ -244,6 +246,8 @@ AdditionProblem ValidateSinusoidal(TensorView<const float> x, const SinusoidalOp
   if (!(options.base > 1) || !std::isfinite(options.base)) {
     Fail(ErrorCode::kRange, "base = {}; it must be finite and above 1", {options.base});
   }
+  CheckEnum("layout", options.layout, SinusoidalLayout::kConcatenated);
+  CheckEnum("spacing", options.spacing, SinusoidalSpacing::kClosed);
   p.interleaved = options.layout == SinusoidalLayout::kInterleaved;
   const int64_t dim = p.x.shape[3];
   const int64_t count = p.interleaved ? (dim + 1) / 2 : dim / 2;

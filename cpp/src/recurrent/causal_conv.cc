@@ -148,6 +148,7 @@ ConvProblem ValidateConv(const TensorView<const float>& x, const TensorView<cons
     Fail(ErrorCode::kShape, "bias has {} values; expected one per filter ({})",
          {p.bias.size(), filters * p.dim});
   }
+  CheckEnum("activation", options.activation, ConvActivation::kSilu);
   p.activation = options.activation;
   p.lengths = options.lengths;
   CheckLengths(p);
