@@ -10,14 +10,17 @@ export type Range = readonly [begin: number, end: number];
 
 type Either<D extends "float32" | "uint8" = "float32"> = Tensor<D> | PlainTensor<D>;
 
-/** What `heed.analyze` computes, beside the options of attention. Shapes are of rank 4 q and k. */
+/**
+ * What `heed.analyze` computes, at least one of it, beside the options of attention. Shapes are of
+ * rank 4 q and k.
+ */
 export interface AnalyzeOptions extends WeightsOptions {
   /** -sum p log p of each row, in nats: [batch, heads, q_len]. */
   readonly entropy?: boolean | undefined;
   /** The largest weight of each row and its key, -1 where there is none: [batch, heads, q_len]. */
   readonly max?: boolean | undefined;
-  /** The topK largest weights of each row and their keys: [batch, heads, q_len, topK]. */
-  readonly topK?: number | undefined;
+  /** So many of the largest weights of each row and their keys: [batch, heads, q_len, topWeights]. */
+  readonly topWeights?: number | undefined;
   /** sum p |i + queryOffset - j| of each row: [batch, heads, q_len]. */
   readonly expectedDistance?: boolean | undefined;
   /** The attention that each key receives: [batch, heads, kv_len]. */
@@ -30,8 +33,8 @@ export interface AnalyzeOptions extends WeightsOptions {
 export type AnalyzeResult<Q, K, O> = Asked<O, "entropy", "entropy", ResultTensor<Q, K, K, O>> &
   Asked<O, "max", "maxWeight", ResultTensor<Q, K, K, O>> &
   Asked<O, "max", "maxIndex", ResultTensor<Q, K, K, O, "int32">> &
-  Asked<O, "topK", "topWeights", ResultTensor<Q, K, K, O>> &
-  Asked<O, "topK", "topIndices", ResultTensor<Q, K, K, O, "int32">> &
+  Asked<O, "topWeights", "topWeights", ResultTensor<Q, K, K, O>> &
+  Asked<O, "topWeights", "topIndices", ResultTensor<Q, K, K, O, "int32">> &
   Asked<O, "expectedDistance", "expectedDistance", ResultTensor<Q, K, K, O>> &
   Asked<O, "columnSums", "columnSums", ResultTensor<Q, K, K, O>> &
   Asked<O, "returnLse", "lse", ResultTensor<Q, K, K, O>>;
@@ -41,16 +44,13 @@ export interface AnalyzeFunction {
    * Statistics of the weights of attention, exactly, without the matrix.
    *
    * A row that sees no key has entropy, distance and weights 0 and indices -1; so have places of the
-   * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError.
+   * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError, also
+   * where nothing is asked for.
    */
-  <
-    const Q extends TensorArgument,
-    const K extends TensorArgument,
-    const O extends AnalyzeOptions = Record<never, never>,
-  >(
+  <const Q extends TensorArgument, const K extends TensorArgument, const O extends AnalyzeOptions>(
     q: Q,
     k: K,
-    options?: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
+    options: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
   ): AnalyzeResult<Q, K, O>;
 }
 
