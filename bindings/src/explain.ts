@@ -66,7 +66,7 @@ function readSizes(given: unknown): [batch: number, heads: number, qLen: number,
   const sizes = asRecord("sizes", given);
   checkNames("sizes", sizes, SIZE_NAMES);
   const size = (name: string, otherwise?: number): number => {
-    const value = sizes[name] ?? otherwise;
+    const value = sizes[name] === undefined ? otherwise : sizes[name];
     if (typeof value !== "number") fail("option", `sizes.${name}`, value, "a whole number >= 0");
     if (!Number.isSafeInteger(value) || value < 0) {
       fail("range", `sizes.${name}`, value, "a whole number >= 0");

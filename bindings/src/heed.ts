@@ -281,7 +281,7 @@ export class Heed {
    */
   async reference(id: string, inputs: RunInputs, params?: RunParams): Promise<ReferenceResult> {
     this.#parts.heap.checkUsable();
-    const request = prepare(this.#parts.registry, id, inputs, params, true);
+    const request = prepare(this.#parts.registry, id, inputs, params, { float64: true });
     for (const { source } of request.inputs) detain(source);
     return runReference(await this.#parts.loadReference(), request);
   }

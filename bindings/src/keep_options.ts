@@ -24,7 +24,11 @@ export type OneOrEach = number | readonly number[];
 
 /** Options that say which keys a query sees by documents, prefixes, patterns and lists. */
 export interface PatternOptions {
-  /** [batch], how many keys every query sees; beyond them those up to its position. Off when absent. */
+  /**
+   * [batch], how many keys every query sees; beyond them those up to its position: a prefix LM, by
+   * itself. Rules hold together, so with `causal: true` a query sees no key after its position, and this
+   * has no effect. Off when absent.
+   */
   readonly prefixLengths?: TensorArgument | undefined;
   /**
    * Document ids [q_len] or [batch, q_len]: a query sees the keys with its own id; negative ids are

@@ -20,7 +20,11 @@ const FOREIGN: Record<string, string> = {
   softmax_scale: "write `scale`",
   temperature: "write `scale` (1 / temperature)",
   logitSoftcap: "write `softcap`",
-  windowSize: "write `window: { left, right }`",
+  windowSize:
+    "a sliding window is `window: { left, right }` (`windowSize` is that of the patterns " +
+    '"swin_window" and "neighborhood")',
+  windowLeft: "write `window: { left, right }`",
+  windowRight: "write `window: { left, right }`",
   validLens: "write `keyLengths`",
   valid_lens: "write `keyLengths`",
   enableGqa: "drop it: grouped queries follow from the shapes",

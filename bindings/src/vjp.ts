@@ -285,6 +285,16 @@ class Vjp {
   }
 }
 
+const NO_GRADIENT: readonly string[] = ["returnWeights", "returnScores", "returnTiles"];
+
+/** Refuses results that nothing can arrive at. */
+function checkHasNone(given: unknown): void {
+  const params = asRecord("options", given);
+  const asked = NO_GRADIENT.find((name) => params[name] !== undefined && params[name] !== false);
+  if (asked === undefined) return;
+  throw new HeedError("unsupported", `${asked}: vjp has no gradient of that result; leave it out`);
+}
+
 /** Runs a checked request forward and hands out the way back. */
 function forward(heap: Heap<KernelGlue>, request: Request, asksLse: boolean): Results {
   const results: Results = {};
@@ -317,11 +327,13 @@ export function vjpsOf(
     attention(q: unknown, k: unknown, v: unknown, options?: unknown): Results {
       checkHasGradients();
       const request = prepareAttention(q, k, v, options);
+      checkHasNone(options);
       return forward(heap, request, asRecord("options", options).returnLse === true);
     },
     run(id: unknown, inputs: unknown, params?: unknown): Results {
       checkHasGradients();
       const request = prepare(registry, id, inputs, params);
+      checkHasNone(params);
       // A row that cannot be asked for its lse returns it anyway.
       const always = !registry.callNames(id).params.has("returnLse");
       return forward(heap, request, always || asRecord("params", params).returnLse === true);
