@@ -1,5 +1,5 @@
 import type { Asked, AttentionOptions, ResultTensor } from "./attention.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 
 /** The options of `heed.attention` that say what the weights are. */
@@ -26,7 +26,7 @@ export interface AnalyzeOptions extends WeightsOptions {
   /** The attention that each key receives: [batch, heads, kv_len]. */
   readonly columnSums?: boolean | undefined;
   /** What heed.attention gave for the same q, k and options: spares the first of two passes. */
-  readonly lse?: TensorArgument | undefined;
+  readonly lse?: MatrixArgument | undefined;
   readonly returnLse?: boolean | undefined;
 }
 
@@ -47,7 +47,7 @@ export interface AnalyzeFunction {
    * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError, also
    * where nothing is asked for.
    */
-  <const Q extends TensorArgument, const K extends TensorArgument, const O extends AnalyzeOptions>(
+  <const Q extends MatrixArgument, const K extends MatrixArgument, const O extends AnalyzeOptions>(
     q: Q,
     k: K,
     options: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
@@ -67,9 +67,9 @@ export interface WeightsTileFunction {
    * heed.attention the cost is that of the rectangle; undefined computes it.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    lse: TensorArgument | undefined,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    lse: MatrixArgument | undefined,
     options?: WeightsTileOptions,
   ): { readonly weights: Either };
 }
@@ -86,16 +86,16 @@ export interface HeadSimilarityOptions extends WeightsOptions {
 export interface HeadSimilarityFunction {
   /** How alike the maps of each pair of heads are: [batch, heads, heads] each. */
   (
-    q: TensorArgument,
-    k: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
     options?: HeadSimilarityOptions,
   ): { readonly cosine?: Either; readonly frobenius?: Either; readonly jensenShannon?: Either };
 }
 
 /** A layer of a stack: its queries and keys, and the options of its attention. */
 export interface RolloutLayer extends WeightsOptions {
-  readonly q: TensorArgument;
-  readonly k: TensorArgument;
+  readonly q: MatrixArgument;
+  readonly k: MatrixArgument;
 }
 
 export interface RolloutOptions {
@@ -121,7 +121,7 @@ export interface AttentionFlowFunction {
    * each pair is a maximum-flow problem.
    */
   (
-    maps: TensorArgument,
+    maps: MatrixArgument,
     options?: { readonly sources?: readonly number[] | undefined },
   ): { readonly flow: Either };
 }
@@ -132,9 +132,9 @@ export interface MultiHopFunction {
    * result has its shape.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    x: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    x: MatrixArgument,
     options: WeightsOptions & { readonly hops: number },
   ): { readonly output: Either };
 }
@@ -151,9 +151,9 @@ export interface ErasureOptions extends WeightsOptions {
 export interface ErasureFunction {
   /** How the output of each query changes when one key is removed, for every key. */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    v: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    v: MatrixArgument,
     options?: ErasureOptions,
   ): { readonly change?: Either; readonly without?: Either };
 }
@@ -178,10 +178,10 @@ export interface AttributionFunction {
    * Wolf 2021, arXiv:2103.15679.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    v: TensorArgument,
-    gradOutput: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    v: MatrixArgument,
+    gradOutput: MatrixArgument,
     options?: AttributionOptions,
   ): { readonly columnSums?: Either; readonly pairs?: Either };
 }
@@ -193,7 +193,7 @@ export interface HeadImportanceFunction {
    * (PyTorch's out_proj.weight), default the identity. [heads].
    */
   (
-    output: TensorArgument,
+    output: MatrixArgument,
     options?: { readonly wO?: TensorArgument | undefined },
   ): { readonly importance: Either };
 }
@@ -208,8 +208,8 @@ export interface PruneHeadsFunction {
 
 /** A partial result: what heed.attention with `returnLse` gives for some of the keys. */
 export interface PartialAttention {
-  readonly output: TensorArgument;
-  readonly lse: TensorArgument;
+  readonly output: MatrixArgument;
+  readonly lse: MatrixArgument;
 }
 
 export interface MergeFunction {

@@ -1,4 +1,4 @@
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 
 /**
  * Which keys a query sees, as a rule instead of a matrix; position is query + queryOffset.
@@ -71,11 +71,11 @@ export interface PatternOptions {
   /** Which random blocks: a whole number. Default 0. */
   readonly patternSeed?: number | undefined;
   /** Visible blocks: [q_blocks, kv_blocks] or [num_heads or 1, q_blocks, kv_blocks]. */
-  readonly blockKeep?: TensorArgument | undefined;
+  readonly blockKeep?: MatrixArgument | undefined;
   /** Visible blocks in CSR: [q_blocks + 1], or [num_heads * q_blocks + 1] for one list a head. */
   readonly blockIndptr?: TensorArgument | undefined;
   /** Blocks of keys, row after row. */
   readonly blockIndices?: TensorArgument | undefined;
   /** [num_pairs, 2], pairs (query, key) of what is visible: a graph, or a matrix in COO. */
-  readonly keepPairs?: TensorArgument | undefined;
+  readonly keepPairs?: MatrixArgument | undefined;
 }

@@ -18,6 +18,7 @@ import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape
 import { shownClass } from "./shown_class.js";
 import {
   elements,
+  type MatrixArgument,
   place,
   type Reading,
   readSource,
@@ -111,12 +112,12 @@ export interface KvCacheMembers {
   readonly lengths: readonly number[];
   readonly disposed: boolean;
   /** k [batch, numKvHeads, len, headDim], v [batch, numKvHeads, len, headDimV]; ranks as attention. */
-  append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void;
+  append(k: MatrixArgument, v: MatrixArgument, options?: CacheAppendOptions): void;
   /**
    * Attention of the last q_len tokens of each sequence: q [batch, num_heads, q_len, headDim], after
    * their keys and values were appended. Output in the rank, layout and element type of q.
    */
-  attend<const Q extends TensorArgument, const O extends CacheAttendOptions = Record<never, never>>(
+  attend<const Q extends MatrixArgument, const O extends CacheAttendOptions = Record<never, never>>(
     q: Q,
     options?: O,
   ): CacheResult<Q, O>;
@@ -337,7 +338,7 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       return callCache(heap, (glue) => glue.cacheInfo(id)).lengths;
     }
 
-    append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void {
+    append(k: MatrixArgument, v: MatrixArgument, options?: CacheAppendOptions): void {
       const id = this.#number;
       const given = asRecord("options", options);
       checkNames("options", given, APPEND_NAMES);
@@ -362,7 +363,7 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       }
     }
 
-    attend(q: TensorArgument, options?: CacheAttendOptions): never {
+    attend(q: MatrixArgument, options?: CacheAttendOptions): never {
       const id = this.#number;
       const call = readAttend(registry, this.#sizes, options, q);
       for (const tensor of call.tensors) checkFinite(tensor);

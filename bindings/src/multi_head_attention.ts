@@ -13,7 +13,7 @@ import {
 } from "./layer.js";
 import { fromStateDict, stateShapes } from "./projections.js";
 import type { Registry } from "./registry.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
 import type { WithDispose } from "./tensor.js";
 
@@ -86,9 +86,9 @@ export interface MultiHeadAttentionMembers {
    * key gives out_proj.bias. Results are plain unless an argument is a Tensor. Throws HeedError.
    */
   forward<
-    const Q extends TensorArgument,
-    const K extends TensorArgument = Q,
-    const V extends TensorArgument = K,
+    const Q extends MatrixArgument,
+    const K extends MatrixArgument = Q,
+    const V extends MatrixArgument = K,
     const O extends MultiHeadForwardOptions = Record<never, never>,
   >(
     query: Q,

@@ -7,7 +7,7 @@ import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import { prepare } from "./request.js";
 import type { Layout } from "./shape.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor } from "./tensor.js";
 
 /**
@@ -74,8 +74,8 @@ export interface RopeOptions extends RotationOptions {
   /** Two-dimensional positions of row-major patches: len = height * width. */
   readonly image?: { readonly height: number; readonly width: number } | undefined;
   /** Tables [rows, rotaryDim / 2] or [batch, rows, rotaryDim / 2] instead of angles, by position. */
-  readonly cos?: TensorArgument | undefined;
-  readonly sin?: TensorArgument | undefined;
+  readonly cos?: MatrixArgument | undefined;
+  readonly sin?: MatrixArgument | undefined;
 }
 
 /** Options of `heed.xpos`. */
@@ -126,7 +126,7 @@ export interface RopeFunction {
    * x [batch, heads, len, dim], [batch, len, dim] or [len, dim], queries or keys. Returns a tensor of
    * the same shape. Angles are computed in float64. Throws HeedError.
    */
-  <const X extends TensorArgument, const O extends RopeOptions>(
+  <const X extends MatrixArgument, const O extends RopeOptions>(
     x: X,
     options: O & Only<O, RopeOptions>,
   ): PositionResult<X, O>;
@@ -137,7 +137,7 @@ export interface XposFunction {
    * xPos: RoPE whose pairs also decay with the distance between query and key. Rotate queries with
    * `side: "query"` and keys with `side: "key"`. Shapes as `rope`. Throws HeedError.
    */
-  <const X extends TensorArgument, const O extends XposOptions>(
+  <const X extends MatrixArgument, const O extends XposOptions>(
     x: X,
     options: O & Only<O, XposOptions>,
   ): PositionResult<X, O>;
@@ -146,8 +146,8 @@ export interface XposFunction {
 export interface LearnedPositionFunction {
   /** x + table[position], table [maxLen, dim]. Shapes of x as `rope`. Throws HeedError. */
   <
-    const X extends TensorArgument,
-    const T extends TensorArgument,
+    const X extends MatrixArgument,
+    const T extends MatrixArgument,
     const O extends LearnedPositionOptions = Record<never, never>,
   >(
     x: X,

@@ -7,7 +7,14 @@ import { asRecord, checkNames } from "./option_names.js";
 import { checkParam, expandWindow, publicName } from "./params.js";
 import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type View4 } from "./shape.js";
-import { elements, place, readSource, type Source, type TensorArgument } from "./source.js";
+import {
+  elements,
+  type MatrixArgument,
+  place,
+  readSource,
+  type Source,
+  type TensorArgument,
+} from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { Wire } from "./wire.js";
 
@@ -49,10 +56,10 @@ export interface VarlenFunction {
    * Exact attention within each of many sequences that are packed one after the other, without
    * padding: q [total_q, num_heads, head_dim], k and v [total_kv, num_kv_heads, ...].
    */
-  <const Q extends TensorArgument, const O extends VarlenOptions>(
+  <const Q extends MatrixArgument, const O extends VarlenOptions>(
     q: Q,
-    k: TensorArgument,
-    v: TensorArgument,
+    k: MatrixArgument,
+    v: MatrixArgument,
     options: O & OnlyKnownOf<O, VarlenOptions>,
   ): VarlenResult<Q, O>;
 }
