@@ -112,7 +112,10 @@ class Explain {
     const only = (all: Record<string, unknown>) =>
       Object.fromEntries(Object.entries(all).filter(([name]) => KEEP_NAMES.has(name)));
     const [q, k] = [empty(qLen), empty(kvLen)];
-    return prepare(this.#registry, ATTENTION_ID, { q, k, v: k, ...only(inputs) }, only(params));
+    const { captured, ...rules } = only(inputs);
+    // What scores and weights read is no matter here.
+    const tensors = params.keepMod === undefined ? rules : { ...rules, captured };
+    return prepare(this.#registry, ATTENTION_ID, { q, k, v: k, ...tensors }, only(params));
   }
 
   #picture(request: Request): unknown {
