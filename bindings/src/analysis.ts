@@ -1,5 +1,5 @@
 import type { Asked, AttentionOptions, ResultTensor } from "./attention.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 
 /** The options of `heed.attention` that say what the weights are. */
@@ -10,28 +10,31 @@ export type Range = readonly [begin: number, end: number];
 
 type Either<D extends "float32" | "uint8" = "float32"> = Tensor<D> | PlainTensor<D>;
 
-/** What `heed.analyze` computes, beside the options of attention. Shapes are of rank 4 q and k. */
+/**
+ * What `heed.analyze` computes, at least one of it, beside the options of attention. Shapes are of
+ * rank 4 q and k.
+ */
 export interface AnalyzeOptions extends WeightsOptions {
   /** -sum p log p of each row, in nats: [batch, heads, q_len]. */
   readonly entropy?: boolean | undefined;
   /** The largest weight of each row and its key, -1 where there is none: [batch, heads, q_len]. */
   readonly max?: boolean | undefined;
-  /** The topK largest weights of each row and their keys: [batch, heads, q_len, topK]. */
-  readonly topK?: number | undefined;
+  /** So many of the largest weights of each row and their keys: [batch, heads, q_len, topWeights]. */
+  readonly topWeights?: number | undefined;
   /** sum p |i + queryOffset - j| of each row: [batch, heads, q_len]. */
   readonly expectedDistance?: boolean | undefined;
   /** The attention that each key receives: [batch, heads, kv_len]. */
   readonly columnSums?: boolean | undefined;
   /** What heed.attention gave for the same q, k and options: spares the first of two passes. */
-  readonly lse?: TensorArgument | undefined;
+  readonly lse?: MatrixArgument | undefined;
   readonly returnLse?: boolean | undefined;
 }
 
 export type AnalyzeResult<Q, K, O> = Asked<O, "entropy", "entropy", ResultTensor<Q, K, K, O>> &
   Asked<O, "max", "maxWeight", ResultTensor<Q, K, K, O>> &
   Asked<O, "max", "maxIndex", ResultTensor<Q, K, K, O, "int32">> &
-  Asked<O, "topK", "topWeights", ResultTensor<Q, K, K, O>> &
-  Asked<O, "topK", "topIndices", ResultTensor<Q, K, K, O, "int32">> &
+  Asked<O, "topWeights", "topWeights", ResultTensor<Q, K, K, O>> &
+  Asked<O, "topWeights", "topIndices", ResultTensor<Q, K, K, O, "int32">> &
   Asked<O, "expectedDistance", "expectedDistance", ResultTensor<Q, K, K, O>> &
   Asked<O, "columnSums", "columnSums", ResultTensor<Q, K, K, O>> &
   Asked<O, "returnLse", "lse", ResultTensor<Q, K, K, O>>;
@@ -41,16 +44,13 @@ export interface AnalyzeFunction {
    * Statistics of the weights of attention, exactly, without the matrix.
    *
    * A row that sees no key has entropy, distance and weights 0 and indices -1; so have places of the
-   * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError.
+   * top where fewer keys have a weight above 0. Ties go to the lower index. Throws HeedError, also
+   * where nothing is asked for.
    */
-  <
-    const Q extends TensorArgument,
-    const K extends TensorArgument,
-    const O extends AnalyzeOptions = Record<never, never>,
-  >(
+  <const Q extends MatrixArgument, const K extends MatrixArgument, const O extends AnalyzeOptions>(
     q: Q,
     k: K,
-    options?: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
+    options: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
   ): AnalyzeResult<Q, K, O>;
 }
 
@@ -67,9 +67,9 @@ export interface WeightsTileFunction {
    * heed.attention the cost is that of the rectangle; undefined computes it.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    lse: TensorArgument | undefined,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    lse: MatrixArgument | undefined,
     options?: WeightsTileOptions,
   ): { readonly weights: Either };
 }
@@ -86,16 +86,16 @@ export interface HeadSimilarityOptions extends WeightsOptions {
 export interface HeadSimilarityFunction {
   /** How alike the maps of each pair of heads are: [batch, heads, heads] each. */
   (
-    q: TensorArgument,
-    k: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
     options?: HeadSimilarityOptions,
   ): { readonly cosine?: Either; readonly frobenius?: Either; readonly jensenShannon?: Either };
 }
 
 /** A layer of a stack: its queries and keys, and the options of its attention. */
 export interface RolloutLayer extends WeightsOptions {
-  readonly q: TensorArgument;
-  readonly k: TensorArgument;
+  readonly q: MatrixArgument;
+  readonly k: MatrixArgument;
 }
 
 export interface RolloutOptions {
@@ -121,7 +121,7 @@ export interface AttentionFlowFunction {
    * each pair is a maximum-flow problem.
    */
   (
-    maps: TensorArgument,
+    maps: MatrixArgument,
     options?: { readonly sources?: readonly number[] | undefined },
   ): { readonly flow: Either };
 }
@@ -132,9 +132,9 @@ export interface MultiHopFunction {
    * result has its shape.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    x: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    x: MatrixArgument,
     options: WeightsOptions & { readonly hops: number },
   ): { readonly output: Either };
 }
@@ -151,9 +151,9 @@ export interface ErasureOptions extends WeightsOptions {
 export interface ErasureFunction {
   /** How the output of each query changes when one key is removed, for every key. */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    v: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    v: MatrixArgument,
     options?: ErasureOptions,
   ): { readonly change?: Either; readonly without?: Either };
 }
@@ -178,10 +178,10 @@ export interface AttributionFunction {
    * Wolf 2021, arXiv:2103.15679.
    */
   (
-    q: TensorArgument,
-    k: TensorArgument,
-    v: TensorArgument,
-    gradOutput: TensorArgument,
+    q: MatrixArgument,
+    k: MatrixArgument,
+    v: MatrixArgument,
+    gradOutput: MatrixArgument,
     options?: AttributionOptions,
   ): { readonly columnSums?: Either; readonly pairs?: Either };
 }
@@ -193,7 +193,7 @@ export interface HeadImportanceFunction {
    * (PyTorch's out_proj.weight), default the identity. [heads].
    */
   (
-    output: TensorArgument,
+    output: MatrixArgument,
     options?: { readonly wO?: TensorArgument | undefined },
   ): { readonly importance: Either };
 }
@@ -208,8 +208,8 @@ export interface PruneHeadsFunction {
 
 /** A partial result: what heed.attention with `returnLse` gives for some of the keys. */
 export interface PartialAttention {
-  readonly output: TensorArgument;
-  readonly lse: TensorArgument;
+  readonly output: MatrixArgument;
+  readonly lse: MatrixArgument;
 }
 
 export interface MergeFunction {

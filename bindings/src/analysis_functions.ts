@@ -66,10 +66,23 @@ function lseInput(value: unknown, request: Request): Own["inputs"] {
   return [input];
 }
 
+/** Refuses a call that asks for no result. */
+function checkAsks(what: string, results: Readonly<Record<string, unknown>>): void {
+  if (Object.values(results).some((asked) => asked !== false && asked !== undefined)) return;
+  const names = Object.keys(results).map((name) => `\`${name}\``);
+  const last = names.pop();
+  throw new HeedError(
+    "option",
+    `options: ${what} is asked for nothing; set ${names.join(", ")} or ${last}`,
+  );
+}
+
 const lengths = (request: Request): { qLen: number; kvLen: number } =>
   request.geometry ?? { qLen: 0, kvLen: 0 };
 
-const ANALYZE = new Set("entropy max topK expectedDistance columnSums lse returnLse".split(" "));
+const ANALYZE = new Set(
+  "entropy max topWeights expectedDistance columnSums lse returnLse".split(" "),
+);
 const TILE = new Set(["rows", "columns"]);
 const SIMILARITY = new Set(["cosine", "frobenius", "jensenShannon"]);
 const HOPS = new Set(["hops"]);
@@ -82,9 +95,12 @@ function analyzeOwn(own: Record<string, unknown>, request: Request): Own {
   for (const name of ["entropy", "max", "expectedDistance", "columnSums", "returnLse"]) {
     params[name] = flag(name, own[name], false);
   }
-  if (own.topK !== undefined) {
-    params.topK = whole("topK", own.topK, 1, kvLen, "the number of keys");
-  }
+  const { topWeights } = own;
+  params.topWeights =
+    topWeights === undefined
+      ? undefined
+      : whole("topWeights", topWeights, 1, kvLen, "the number of keys");
+  checkAsks("analyze", params);
   const offset = request.paramNames.split(" ").includes("query_offset");
   if (params.expectedDistance && qLen !== kvLen && !offset) {
     throw new HeedError(
@@ -101,7 +117,9 @@ function erasureOwn(own: Record<string, unknown>, request: Request): Own {
   if (without && qEnd - qBegin !== 1) {
     fail("range", "rows", [qBegin, qEnd], "one query, [i, i + 1], beside `without`");
   }
-  return { params: { qBegin, qEnd, change: flag("change", own.change, true), without } };
+  const change = flag("change", own.change, true);
+  checkAsks("erasure", { change, without });
+  return { params: { qBegin, qEnd, change, without } };
 }
 
 function attributionOwn(own: Record<string, unknown>, gradOutput: unknown, request: Request): Own {
@@ -118,6 +136,7 @@ function attributionOwn(own: Record<string, unknown>, gradOutput: unknown, reque
   const positive = flag("positive", own.positive, false);
   const columnSums = flag("columnSums", own.columnSums, true);
   const pairs = flag("pairs", own.pairs, false);
+  checkAsks("attribution", { columnSums, pairs });
   const params = { qBegin, qEnd, kBegin, kEnd, positive, columnSums, pairs };
   return { inputs: [{ source, view }], params };
 }
@@ -179,6 +198,7 @@ export class Analysis {
       frobenius: flag("frobenius", own.frobenius, false),
       jensenShannon: flag("jensenShannon", own.jensenShannon, false),
     };
+    checkAsks("headSimilarity", params);
     return this.#run(this.#prepare("head_similarity", { q, k }, rest, () => ({ params })));
   };
 

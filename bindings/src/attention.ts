@@ -4,7 +4,7 @@ import type { PatternOptions } from "./keep_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { KnownFloat16Array, PlainTensor, Tensor } from "./tensor.js";
 
 /** Visible keys before and after the query's own position, itself excluded; ends inclusive. */
@@ -85,9 +85,9 @@ export interface AttentionOptions extends PatternOptions {
   /** Default 0 when q_len == kv_len; required when they differ and a position matters. */
   readonly queryOffset?: QueryOffset | undefined;
   /** true = may attend; [q_len, kv_len] or broadcasting to [batch, heads, q_len, kv_len]. */
-  readonly keep?: TensorArgument | undefined;
+  readonly keep?: MatrixArgument | undefined;
   /** Added to the scores; shapes as `keep`. Exactly -Infinity means not kept. */
-  readonly bias?: TensorArgument | undefined;
+  readonly bias?: MatrixArgument | undefined;
   /** [batch] or [batch, q_len] numbers of keys that exist. */
   readonly keyLengths?: TensorArgument | undefined;
   /** [num_heads] logits inside the softmax denominator; 0 gives softmax-off-by-one. */
@@ -123,7 +123,7 @@ export interface AttentionOptions extends PatternOptions {
   /** "relu" and "relu_squared" divide by the number of visible keys to this power. Default 1. */
   readonly lengthPower?: number | undefined;
   /** [num_positions, head_dim] or [num_heads, num_positions, head_dim], for `normalize: "cope"`. */
-  readonly copeTable?: TensorArgument | undefined;
+  readonly copeTable?: MatrixArgument | undefined;
   /** Off when absent. The same weights are dropped on every machine and for any thread count. */
   readonly dropout?: Dropout | undefined;
   /** Shape of the kernel of `normalize: "kernel_sum"`. Default "gaussian". */
@@ -133,25 +133,25 @@ export interface AttentionOptions extends PatternOptions {
   /** What a cosine is divided by: one number, one per query head, or a tensor of them. Default 1. */
   readonly temperature?: number | readonly number[] | TensorArgument | undefined;
   /** M of "bilinear": [head_dim, head_dim of k], or one per query head. */
-  readonly scoreMatrix?: TensorArgument | undefined;
+  readonly scoreMatrix?: MatrixArgument | undefined;
   /** W_q of "additive": [hidden_dim, head_dim], or one per query head. Absent = identity. */
-  readonly queryWeight?: TensorArgument | undefined;
+  readonly queryWeight?: MatrixArgument | undefined;
   /** W_k of "additive": [hidden_dim, head_dim of k], or one per KV head. Absent = identity. */
-  readonly keyWeight?: TensorArgument | undefined;
+  readonly keyWeight?: MatrixArgument | undefined;
   /** b of "additive": [hidden_dim]. */
   readonly scoreBias?: TensorArgument | undefined;
   /** v of "additive": [hidden_dim], or one per query head. Absent = all ones. */
   readonly scoreVector?: TensorArgument | undefined;
   /** Vectors that queries meet by distance: [distances, head_dim], or one table per query head. */
-  readonly relativeKeys?: TensorArgument | undefined;
+  readonly relativeKeys?: MatrixArgument | undefined;
   /** Vectors that keys meet by distance, shapes as `relativeKeys` (DeBERTa). */
-  readonly relativeQueries?: TensorArgument | undefined;
+  readonly relativeQueries?: MatrixArgument | undefined;
   /** Vectors added to values by distance: [distances, head_dim_v], or one table per query head. */
-  readonly relativeValues?: TensorArgument | undefined;
+  readonly relativeValues?: MatrixArgument | undefined;
   /** [num_heads, head_dim], added to queries where they meet keys (Transformer-XL's u). */
-  readonly contentBias?: TensorArgument | undefined;
+  readonly contentBias?: MatrixArgument | undefined;
   /** [num_heads, head_dim], added to queries where they meet `relativeKeys` (v). */
-  readonly positionBias?: TensorArgument | undefined;
+  readonly positionBias?: MatrixArgument | undefined;
   /** Rows of relative tables: 2 m + 1 clipped at m, or 2 k as in DeBERTa v1 or v2. Default "clip". */
   readonly relativeRows?: RelativeRows | undefined;
   /** Distances from here on share the last buckets of "log_span". Default 512. */
@@ -159,13 +159,13 @@ export interface AttentionOptions extends PatternOptions {
   /** [2 m + 1] or [num_heads, 2 m + 1]: added to scores by key minus query position, clipped. */
   readonly distanceBias?: TensorArgument | undefined;
   /** [num_buckets, num_heads], added to scores by T5's buckets of the distance. */
-  readonly bucketBias?: TensorArgument | undefined;
+  readonly bucketBias?: MatrixArgument | undefined;
   /** Whether T5's buckets tell before and after apart. Default "bidirectional". */
   readonly bucketDirection?: "bidirectional" | "causal" | undefined;
   /** Distances from here on share T5's last bucket. Default 128. */
   readonly bucketMaxDistance?: number | undefined;
   /** [batch, num_heads, kv_len] logarithms of forget gates, <= 0; needs `causal`. */
-  readonly logGates?: TensorArgument | undefined;
+  readonly logGates?: MatrixArgument | undefined;
   /** Temperatures below this are raised to it (Swin v2 has 0.01); > 0. */
   readonly minTemperature?: number | undefined;
   /** Also return the weights, [batch, heads, q_len, kv_len]: O(q_len * kv_len) memory. */
@@ -185,7 +185,7 @@ export type TensorKind<X> = [X] extends [Tensor]
 
 /** Options that are tensors: a `Tensor` among them makes the results `Tensor`s. */
 type TensorOption = {
-  [key in keyof AttentionOptions]-?: TensorArgument extends AttentionOptions[key] ? key : never;
+  [key in keyof AttentionOptions]-?: Tensor extends AttentionOptions[key] ? key : never;
 }[keyof AttentionOptions];
 
 /** What the arguments of a call are, all together. */

@@ -68,7 +68,7 @@ export function describe(value: unknown): string {
     const shown = value.slice(0, 4).map((item) => (Array.isArray(item) ? "[...]" : describe(item)));
     return `[${shown.join(", ")}${value.length > 4 ? ", ..." : ""}]`;
   }
-  return "an object";
+  return value instanceof Promise ? "a promise" : "an object";
 }
 
 /** Throws a `HeedError` of the house form: `argument: got value, expected expectation`. */

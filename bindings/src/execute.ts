@@ -2,7 +2,6 @@ import { DTYPE_NAMES, type DType, type DTypeArray, makeArray } from "./dtype.js"
 import { HeedError } from "./errors.js";
 import type { KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
-import { publicName } from "./params.js";
 import { camelCase } from "./registry.js";
 import { placeRequest, type Request } from "./request.js";
 import {
@@ -43,6 +42,7 @@ export function addOutput(
 
 /** Reads what bindings/embind/results.h writes; the scope takes the memory over. */
 function readOutputs(text: string, { form }: Pick<Request, "form">, scope: Scope): Output[] {
+  if (text === "") return [];
   return text.split(";").map((row) => {
     const [name = "", ...words] = row.split(" ");
     const [code, pointer = 0, ...extents] = words.map(Number);
@@ -81,14 +81,23 @@ function ownArray(name: string, dtype: DType, length: number): DTypeArray {
   }
 }
 
-/** Refusals of C++ name arguments in its own spelling; callers know the one of JavaScript. */
-export function inWordsOfJavaScript<T>({ words }: Pick<Request, "words">, work: () => T): T {
+/** Which words of C++ are names, and how the caller spells them. */
+export interface Spelling {
+  readonly words: Pick<ReadonlySet<string>, "has">;
+  readonly nameOf: (name: string) => string;
+}
+
+/**
+ * Refusals of C++ name arguments in its own spelling; callers know the one of JavaScript. What is
+ * quoted, or stands behind a dot, is the caller's own word.
+ */
+export function inWordsOfJavaScript<T>({ words, nameOf }: Spelling, work: () => T): T {
   try {
     return work();
   } catch (error) {
     if (!(error instanceof HeedError)) throw error;
-    const message = error.message.replaceAll(/\b[a-z]+(?:_[a-z0-9]+)+\b/g, (word) =>
-      words.has(word) ? publicName(camelCase(word)) : word,
+    const message = error.message.replaceAll(/(?<![.`"\w])[a-z]+(?:_[a-z0-9]+)+\b/g, (word) =>
+      words.has(word) ? nameOf(camelCase(word)) : word,
     );
     if (message === error.message) throw error;
     throw new HeedError(error.code, message, { cause: error.cause });

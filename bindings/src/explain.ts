@@ -66,7 +66,7 @@ function readSizes(given: unknown): [batch: number, heads: number, qLen: number,
   const sizes = asRecord("sizes", given);
   checkNames("sizes", sizes, SIZE_NAMES);
   const size = (name: string, otherwise?: number): number => {
-    const value = sizes[name] ?? otherwise;
+    const value = sizes[name] === undefined ? otherwise : sizes[name];
     if (typeof value !== "number") fail("option", `sizes.${name}`, value, "a whole number >= 0");
     if (!Number.isSafeInteger(value) || value < 0) {
       fail("range", `sizes.${name}`, value, "a whole number >= 0");
@@ -112,7 +112,10 @@ class Explain {
     const only = (all: Record<string, unknown>) =>
       Object.fromEntries(Object.entries(all).filter(([name]) => KEEP_NAMES.has(name)));
     const [q, k] = [empty(qLen), empty(kvLen)];
-    return prepare(this.#registry, ATTENTION_ID, { q, k, v: k, ...only(inputs) }, only(params));
+    const { captured, ...rules } = only(inputs);
+    // What scores and weights read is no matter here.
+    const tensors = params.keepMod === undefined ? rules : { ...rules, captured };
+    return prepare(this.#registry, ATTENTION_ID, { q, k, v: k, ...tensors }, only(params));
   }
 
   #picture(request: Request): unknown {

@@ -42,9 +42,12 @@ export type { MemoryReport } from "./heap.js";
 export type {
   AttentionFunction,
   Build,
+  Float64Data,
   Heed,
+  ReferenceInputs,
   RunFunction,
   RunInputs,
+  RunOutput,
   RunParams,
   RunResult,
   Variant,
@@ -56,6 +59,7 @@ export type {
   CacheDType,
   CacheMemory,
   CacheResult,
+  Counts,
   KvCache,
   KvCacheConstructor,
   KvCacheMembers,
@@ -115,7 +119,7 @@ export type {
   SoftmaxOptions,
 } from "./rows.js";
 export type { Layout } from "./shape.js";
-export type { TensorArgument, TensorData } from "./source.js";
+export type { MatrixArgument, TensorArgument, TensorData, TensorElements } from "./source.js";
 export type { LoadStateOptions, StateDict } from "./state_dict.js";
 export type { PlainTensor, Tensor, TensorMembers } from "./tensor.js";
 export type {

@@ -5,6 +5,7 @@ import {
   type AttentionOptions,
   type AttentionResult,
   type OnlyKnown,
+  type OutputDType,
   optionNames,
   splitOptions,
 } from "./attention.js";
@@ -41,7 +42,7 @@ import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare, type Request } from "./request.js";
 import { type RowFunctions, rowFunctions } from "./rows.js";
-import { detain, type TensorArgument } from "./source.js";
+import { detain, type MatrixArgument, type TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
@@ -66,13 +67,26 @@ export type RunInputs = Readonly<
   Record<string, TensorArgument | Readonly<Record<string, TensorArgument>> | undefined>
 >;
 
+/** Elements with a shape, as the oracle takes them too. */
+export interface Float64Data {
+  readonly data: Float64Array;
+  readonly shape: readonly number[];
+}
+
+type ReferenceArgument = TensorArgument | Float64Array | Float64Data;
+
+/** What `heed.reference` takes in place of `RunInputs`. */
+export type ReferenceInputs = Readonly<
+  Record<string, ReferenceArgument | Readonly<Record<string, ReferenceArgument>> | undefined>
+>;
+
 /** The rest of a call by name: the mechanism's `params`, `window` and `layout`. */
 export type RunParams = Readonly<Record<string, unknown>>;
 
 /** What `heed.run` returns; fields other than `output` are present when they were asked for. */
-export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
-  /** float32, or float16 or bfloat16 when q is: `dtype` says which. */
-  readonly output: R;
+export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">, Output = R> {
+  /** In the element type of q: float32, float16 or bfloat16. */
+  readonly output: Output;
   readonly lse?: R;
   readonly weights?: R;
   readonly scores?: R;
@@ -87,6 +101,17 @@ export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">> {
   readonly rescale?: R;
 }
 
+/** The output of a call by name: stored as q is, or v where there is no q. */
+export type RunOutput<I> = string extends keyof I
+  ? StoredOutput<TensorArgument>
+  : I extends { readonly q: infer Q }
+    ? StoredOutput<Q>
+    : I extends { readonly v: infer V }
+      ? StoredOutput<V>
+      : Tensor<"float32"> | PlainTensor<"float32">;
+
+type StoredOutput<Q> = Tensor<OutputDType<Q>> | PlainTensor<OutputDType<Q>>;
+
 export interface AttentionFunction {
   /**
    * Exact attention: softmax(scale * q k^T + bias) v over the keys that are kept.
@@ -97,9 +122,9 @@ export interface AttentionFunction {
    * key gives output 0, weights 0 and lse -Infinity. Throws HeedError. Runs synchronously.
    */
   <
-    const Q extends TensorArgument,
-    const K extends TensorArgument,
-    const V extends TensorArgument,
+    const Q extends MatrixArgument,
+    const K extends MatrixArgument,
+    const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
     q: Q,
@@ -113,7 +138,11 @@ export interface AttentionFunction {
 
 export interface RunFunction {
   /** Runs any mechanism of `heed.mechanisms`. Throws HeedError. */
-  (id: string, inputs: RunInputs, params?: RunParams): RunResult;
+  <const I extends RunInputs>(
+    id: string,
+    inputs: I,
+    params?: RunParams,
+  ): RunResult<Tensor<"float32"> | PlainTensor<"float32">, RunOutput<I>>;
   /** The same with gradients. */
   readonly vjp: RunVjpFunction;
 }
@@ -279,9 +308,13 @@ export class Heed {
    * Runs the float64 oracle: plain loops, slow on purpose, loaded on first use. Same arguments as
    * `run`; Float64Array inputs are taken too. Results own ordinary memory.
    */
-  async reference(id: string, inputs: RunInputs, params?: RunParams): Promise<ReferenceResult> {
+  async reference(
+    id: string,
+    inputs: ReferenceInputs,
+    params?: RunParams,
+  ): Promise<ReferenceResult> {
     this.#parts.heap.checkUsable();
-    const request = prepare(this.#parts.registry, id, inputs, params, true);
+    const request = prepare(this.#parts.registry, id, inputs, params, { float64: true });
     for (const { source } of request.inputs) detain(source);
     return runReference(await this.#parts.loadReference(), request);
   }

@@ -1,4 +1,4 @@
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 
 /**
  * Which keys a query sees, as a rule instead of a matrix; position is query + queryOffset.
@@ -24,7 +24,11 @@ export type OneOrEach = number | readonly number[];
 
 /** Options that say which keys a query sees by documents, prefixes, patterns and lists. */
 export interface PatternOptions {
-  /** [batch], how many keys every query sees; beyond them those up to its position. Off when absent. */
+  /**
+   * [batch], how many keys every query sees; beyond them those up to its position: a prefix LM, by
+   * itself. Rules hold together, so with `causal: true` a query sees no key after its position, and this
+   * has no effect. Off when absent.
+   */
   readonly prefixLengths?: TensorArgument | undefined;
   /**
    * Document ids [q_len] or [batch, q_len]: a query sees the keys with its own id; negative ids are
@@ -67,11 +71,11 @@ export interface PatternOptions {
   /** Which random blocks: a whole number. Default 0. */
   readonly patternSeed?: number | undefined;
   /** Visible blocks: [q_blocks, kv_blocks] or [num_heads or 1, q_blocks, kv_blocks]. */
-  readonly blockKeep?: TensorArgument | undefined;
+  readonly blockKeep?: MatrixArgument | undefined;
   /** Visible blocks in CSR: [q_blocks + 1], or [num_heads * q_blocks + 1] for one list a head. */
   readonly blockIndptr?: TensorArgument | undefined;
   /** Blocks of keys, row after row. */
   readonly blockIndices?: TensorArgument | undefined;
   /** [num_pairs, 2], pairs (query, key) of what is visible: a graph, or a matrix in COO. */
-  readonly keepPairs?: TensorArgument | undefined;
+  readonly keepPairs?: MatrixArgument | undefined;
 }

@@ -1,15 +1,24 @@
 import type { OutputDType } from "./attention.js";
-import { DTYPE_CODES } from "./dtype.js";
+import {
+  CACHE_COUNTS,
+  type CacheDType,
+  type CacheSizes,
+  checkCount,
+  readCacheDType,
+  readCacheSizes,
+} from "./cache_options.js";
 import { fail, HeedError } from "./errors.js";
-import { addOutput, toResult } from "./execute.js";
+import { addOutput, inWordsOfJavaScript, toResult } from "./execute.js";
 import type { KernelGlue, ParamValue } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkParam } from "./params.js";
 import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
+import { shownClass } from "./shown_class.js";
 import {
   elements,
+  type MatrixArgument,
   place,
   type Reading,
   readSource,
@@ -18,9 +27,6 @@ import {
 } from "./source.js";
 import type { PlainTensor, Tensor, WithDispose } from "./tensor.js";
 import { Wire } from "./wire.js";
-
-/** What a cache stores its numbers as. The last two have one float32 scale per token and head. */
-export type CacheDType = "float32" | "float16" | "bfloat16" | "int8" | "float8_e4m3";
 
 export interface KvCacheOptions {
   /** Sequences, each of its own length. Default 1. */
@@ -51,10 +57,15 @@ export interface KvCacheOptions {
   readonly pageSize?: number | undefined;
 }
 
+export type { CacheDType } from "./cache_options.js";
+
+/** One whole number for each sequence. */
+export type Counts = TensorArgument | Int32Array | readonly number[];
+
 /** Options of `append`. */
 export interface CacheAppendOptions {
   /** How many of the `len` tokens each sequence takes, the first ones; default all. */
-  readonly lengths?: readonly number[] | undefined;
+  readonly lengths?: Counts | undefined;
   readonly layout?: Layout | undefined;
 }
 
@@ -67,7 +78,7 @@ export interface CacheAttendOptions {
   readonly sinks?: TensorArgument | undefined;
   readonly alibiSlopes?: TensorArgument | undefined;
   /** How many of the q_len queries each sequence has, the first ones; default all. */
-  readonly queryLengths?: readonly number[] | undefined;
+  readonly queryLengths?: Counts | undefined;
   readonly returnLse?: boolean | undefined;
   readonly layout?: Layout | undefined;
   /** Quest: each query head sees its own page and the best `pages - 1` others. Default all. */
@@ -101,12 +112,12 @@ export interface KvCacheMembers {
   readonly lengths: readonly number[];
   readonly disposed: boolean;
   /** k [batch, numKvHeads, len, headDim], v [batch, numKvHeads, len, headDimV]; ranks as attention. */
-  append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void;
+  append(k: MatrixArgument, v: MatrixArgument, options?: CacheAppendOptions): void;
   /**
    * Attention of the last q_len tokens of each sequence: q [batch, num_heads, q_len, headDim], after
    * their keys and values were appended. Output in the rank, layout and element type of q.
    */
-  attend<const Q extends TensorArgument, const O extends CacheAttendOptions = Record<never, never>>(
+  attend<const Q extends MatrixArgument, const O extends CacheAttendOptions = Record<never, never>>(
     q: Q,
     options?: O,
   ): CacheResult<Q, O>;
@@ -128,20 +139,7 @@ export interface KvCacheConstructor {
   new (options: KvCacheOptions): KvCache;
 }
 
-const COUNTS = [
-  "batch",
-  "numKvHeads",
-  "headDim",
-  "headDimV",
-  "capacity",
-  "blockSize",
-  "window",
-  "sinks",
-  "pageSize",
-  "heavyHitters",
-] as const;
-type Sizes = Record<(typeof COUNTS)[number], number>;
-const OPTION_NAMES: ReadonlySet<string> = new Set([...COUNTS, "dtype"]);
+const OPTION_NAMES: ReadonlySet<string> = new Set([...CACHE_COUNTS, "dtype"]);
 const APPEND_NAMES: ReadonlySet<string> = new Set(["lengths", "layout"]);
 const ATTEND_PARAMS = ["scale", "softcap"] as const;
 const ATTEND_TENSORS = ["sinks", "alibiSlopes"] as const;
@@ -154,68 +152,16 @@ const ATTEND_NAMES: ReadonlySet<string> = new Set([
   "pages",
 ]);
 
-/** Numbers of heed::DType. */
-const CACHE_DTYPES: Readonly<Record<CacheDType, number>> = {
-  float32: DTYPE_CODES.float32,
-  float16: DTYPE_CODES.float16,
-  bfloat16: DTYPE_CODES.bfloat16,
-  int8: 6,
-  float8_e4m3: 7,
-};
+/** What refusals of C++ may name. */
+const WORDS: ReadonlySet<string> = new Set(
+  [...OPTION_NAMES, ...APPEND_NAMES, ...ATTEND_NAMES].map(snakeCase),
+);
+
+/** Runs `work` on the module; refusals are in the words of callers. */
+const callCache = <T>(heap: Heap<KernelGlue>, work: (glue: KernelGlue) => T) =>
+  inWordsOfJavaScript({ words: WORDS, nameOf: (name) => name }, () => heap.callChecked(work));
 
 const STORED: Reading = { role: "numbers", half: true };
-const MOST = 2 ** 31 - 1;
-
-function checkCount(name: string, value: unknown, least: number, most: number = MOST): number {
-  if (typeof value !== "number") fail("option", name, value, "a whole number");
-  if (!Number.isInteger(value) || value < least || value > most) {
-    fail("range", name, value, `a whole number from ${least} to ${most}`);
-  }
-  return value;
-}
-
-function readSizes(options: Record<string, unknown>): Sizes {
-  const count = (name: keyof Sizes, least: number, otherwise?: number): number =>
-    checkCount(name, options[name] === undefined ? otherwise : options[name], least);
-  const headDim = count("headDim", 1);
-  return {
-    batch: count("batch", 1, 1),
-    numKvHeads: count("numKvHeads", 1),
-    headDim,
-    headDimV: count("headDimV", 1, headDim),
-    capacity: options.capacity === undefined ? 0 : count("capacity", 1),
-    blockSize: options.blockSize === undefined ? 0 : count("blockSize", 1),
-    window: options.window === undefined ? 0 : count("window", 1),
-    sinks: count("sinks", 0, 0),
-    pageSize: options.pageSize === undefined ? 0 : count("pageSize", 1),
-    heavyHitters: count("heavyHitters", 0, 0),
-  };
-}
-
-/** What does not go together. */
-function checkSizes(sizes: Sizes): void {
-  const { window, blockSize, pageSize } = sizes;
-  for (const name of ["sinks", "heavyHitters"] as const) {
-    if (sizes[name] === 0 || window > 0) continue;
-    fail("option", name, sizes[name], "a window beside it: without one all tokens stay");
-  }
-  if (pageSize > 0 && window > 0) {
-    fail("unsupported", "pageSize", pageSize, "no window, which bounds what is read by itself");
-  }
-  if (pageSize > 0 && blockSize % pageSize !== 0) {
-    fail("range", "blockSize", blockSize, `a multiple of pageSize = ${pageSize}`);
-  }
-}
-
-function readDType(value: unknown): number {
-  const known = Object.keys(CACHE_DTYPES);
-  if (value === undefined) return CACHE_DTYPES.float32;
-  if (typeof value !== "string" || !known.includes(value)) {
-    fail("dtype", "dtype", value, `one of ${known.join(", ")}`);
-  }
-  return CACHE_DTYPES[value as CacheDType];
-}
-
 function readLayout(value: unknown): Layout {
   if (value === undefined || value === "bhld") return "bhld";
   if (value === "blhd") return "blhd";
@@ -230,14 +176,12 @@ function readLengths(
   most: number,
 ): number[] | undefined {
   if (value === undefined) return undefined;
-  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) {
-    fail("option", name, value, "a list of whole numbers");
-  }
-  const list = Array.from(value as ArrayLike<unknown>);
-  if (list.length !== batch) {
+  const source = readSource(name, value, { role: "lengths", vector: true });
+  const list = Array.from(elements(source));
+  if (source.shape.length !== 1 || list.length !== batch) {
     throw new HeedError(
       "shape",
-      `${name}: got ${list.length} numbers, expected one per sequence = ${batch}`,
+      `${name}: got shape [${source.shape.join(", ")}], expected one number per sequence = [${batch}]`,
     );
   }
   return list.map((item, index) => checkCount(`${name}[${index}]`, item, 0, most));
@@ -264,7 +208,7 @@ interface Attend {
   returnLse: boolean;
 }
 
-function readAttend(registry: Registry, sizes: Sizes, given: unknown, q: unknown): Attend {
+function readAttend(registry: Registry, sizes: CacheSizes, given: unknown, q: unknown): Attend {
   const options = asRecord("options", given);
   checkNames("options", options, ATTEND_NAMES);
   const layout = readLayout(options.layout);
@@ -315,7 +259,7 @@ function addInput(wire: Wire, source: Source, view: View4, heap: Heap, scope: Sc
 }
 
 /** Runs `attend` on the cache with this number. */
-function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Attend): unknown {
+function runAttend(heap: Heap<KernelGlue>, id: number, sizes: CacheSizes, call: Attend): unknown {
   const { q, view, tensors, params, layout, returnLse } = call;
   const scope = new Scope(heap);
   try {
@@ -331,9 +275,7 @@ function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Atten
     const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
     const names = [...params.keys()].map(snakeCase).join(" ");
     const table = wire.place(heap, scope);
-    heap.callChecked((glue) =>
-      glue.cacheAttend(id, wire.names, table, names, [...params.values()]),
-    );
+    callCache(heap, (glue) => glue.cacheAttend(id, wire.names, table, names, [...params.values()]));
     const plain = [q, ...tensors].every(({ tensor }) => tensor === undefined);
     const kind = { plain, float16Array: q.float16Array === true };
     return Object.fromEntries(
@@ -347,7 +289,7 @@ function runAttend(heap: Heap<KernelGlue>, id: number, sizes: Sizes, call: Atten
 /** A cache that the module has already: a fork. Callers have no such object. */
 class Made {
   constructor(
-    readonly sizes: Sizes,
+    readonly sizes: CacheSizes,
     readonly id: number,
   ) {}
 }
@@ -359,7 +301,7 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
   });
 
   class Cache implements KvCacheMembers {
-    readonly #sizes: Sizes;
+    readonly #sizes: CacheSizes;
     readonly #id: number;
     #disposed = false;
 
@@ -371,14 +313,13 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       } else {
         const given = asRecord("options", options);
         checkNames("options", given, OPTION_NAMES);
-        const sizes = readSizes(given);
-        checkSizes(sizes);
+        const sizes = readCacheSizes(given);
         const { batch, numKvHeads, headDim, headDimV, capacity, blockSize } = sizes;
         const numbers = [batch, numKvHeads, headDim, headDimV, capacity, blockSize];
-        numbers.push(readDType(given.dtype), sizes.window, sizes.sinks);
+        numbers.push(readCacheDType(given.dtype), sizes.window, sizes.sinks);
         numbers.push(sizes.pageSize, sizes.heavyHitters);
         this.#sizes = sizes;
-        this.#id = heap.callChecked((glue) => glue.cacheNew(numbers));
+        this.#id = callCache(heap, (glue) => glue.cacheNew(numbers));
       }
       net.register(this, this.#id, this);
     }
@@ -394,10 +335,10 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
 
     get lengths(): readonly number[] {
       const id = this.#number;
-      return heap.callChecked((glue) => glue.cacheInfo(id)).lengths;
+      return callCache(heap, (glue) => glue.cacheInfo(id)).lengths;
     }
 
-    append(k: TensorArgument, v: TensorArgument, options?: CacheAppendOptions): void {
+    append(k: MatrixArgument, v: MatrixArgument, options?: CacheAppendOptions): void {
       const id = this.#number;
       const given = asRecord("options", options);
       checkNames("options", given, APPEND_NAMES);
@@ -416,13 +357,13 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
         addInput(wire, sources[0], kView, heap, scope);
         addInput(wire, sources[1], vView, heap, scope);
         const table = wire.place(heap, scope);
-        heap.callChecked((glue) => glue.cacheAppend(id, wire.names, table, lengths));
+        callCache(heap, (glue) => glue.cacheAppend(id, wire.names, table, lengths));
       } finally {
         scope.free();
       }
     }
 
-    attend(q: TensorArgument, options?: CacheAttendOptions): never {
+    attend(q: MatrixArgument, options?: CacheAttendOptions): never {
       const id = this.#number;
       const call = readAttend(registry, this.#sizes, options, q);
       for (const tensor of call.tensors) checkFinite(tensor);
@@ -434,14 +375,14 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       const id = this.#number;
       checkCount("sequence", sequence, 0, this.#sizes.batch - 1);
       checkCount("length", length, 0);
-      heap.callChecked((glue) => glue.cacheRewind(id, sequence, length));
+      callCache(heap, (glue) => glue.cacheRewind(id, sequence, length));
     }
 
     tokens(sequence: number, head: number): number[] {
       const id = this.#number;
       checkCount("sequence", sequence, 0, this.#sizes.batch - 1);
       checkCount("head", head, 0, this.#sizes.numKvHeads - 1);
-      return heap.callChecked((glue) => glue.cacheTokens(id, sequence, head));
+      return callCache(heap, (glue) => glue.cacheTokens(id, sequence, head));
     }
 
     fork(sequences?: readonly number[]): KvCache {
@@ -451,17 +392,17 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       if (!Array.isArray(from) || from.length === 0) {
         fail("option", "sequences", sequences, "a list of sequence numbers, at least one");
       }
-      from.forEach((b: unknown, n) => {
-        checkCount(`sequences[${n}]`, b, 0, batch - 1);
-      });
-      const fork = heap.callChecked((glue) => glue.cacheFork(id, [...from]));
+      const numbers = Array.from(from, (b: unknown, n) =>
+        checkCount(`sequences[${n}]`, b, 0, batch - 1),
+      );
+      const fork = callCache(heap, (glue) => glue.cacheFork(id, numbers));
       const sizes = { ...this.#sizes, batch: from.length };
-      return new Cache({} as KvCacheOptions, new Made(sizes, fork)) as unknown as KvCache;
+      return Reflect.construct(Cache, [{}, new Made(sizes, fork)], shown) as KvCache;
     }
 
     memory(): CacheMemory {
       const id = this.#number;
-      const { lengths: _, ...memory } = heap.callChecked((glue) => glue.cacheInfo(id));
+      const { lengths: _, ...memory } = callCache(heap, (glue) => glue.cacheInfo(id));
       return memory;
     }
 
@@ -480,7 +421,10 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
       }
     }
   }
-  return Cache as unknown as KvCacheConstructor;
+  const shown: KvCacheConstructor = shownClass("KvCache", Cache, (options, target) =>
+    Reflect.construct(Cache, [options], target),
+  );
+  return shown;
 }
 
 /** Sinks may be -Infinity (no sink); everything else is finite. */

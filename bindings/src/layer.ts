@@ -6,6 +6,7 @@ import { newTensor } from "./new_tensor.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import { prepare } from "./request.js";
+import { INTERNAL, shownClass } from "./shown_class.js";
 import { readState } from "./state_dict.js";
 import type { HeapTensor } from "./tensor.js";
 
@@ -33,13 +34,13 @@ export class LayerOptions {
   }
 
   flag(name: string, otherwise: boolean): boolean {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.#given[name] === undefined ? otherwise : this.#given[name];
     if (typeof value !== "boolean") fail("option", name, value, "true or false");
     return value;
   }
 
   word<W extends string>(name: string, words: readonly W[], otherwise: W): W {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.#given[name] === undefined ? otherwise : this.#given[name];
     const found = words.find((word) => word === value);
     if (found === undefined) {
       fail("option", name, value, `one of ${words.map((word) => JSON.stringify(word)).join(", ")}`);
@@ -49,7 +50,7 @@ export class LayerOptions {
 
   /** A finite number above `least`. */
   number(name: string, otherwise: number, least: number): number {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.#given[name] === undefined ? otherwise : this.#given[name];
     if (typeof value !== "number") fail("option", name, value, "a number");
     if (!Number.isFinite(value) || value <= least) {
       fail("range", name, value, `a finite number above ${least}`);
@@ -245,14 +246,14 @@ export function layerOf<Constructor>(
   registry: Registry,
   layer: LayerClass,
 ): Constructor {
-  const shown = class extends layer {
-    constructor(options: unknown) {
-      super(heap, registry, options);
-    }
-  };
-  Object.defineProperty(shown, "name", { value: name });
-  return shown as Constructor;
+  return shownClass(name, layer, (options, target) =>
+    Reflect.construct(layer, [heap, registry, options], target),
+  );
 }
+
+Object.defineProperty(Layer.prototype, INTERNAL, {
+  value: ["checkUsable", "checkLoaded", "replace", "run"],
+});
 
 // Makes `using` work, where the engine knows the symbol: typed by `WithDispose`.
 const dispose = (Symbol as { dispose?: symbol }).dispose;

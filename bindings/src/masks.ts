@@ -129,7 +129,7 @@ export function documentsFromCuSeqlens(
   len?: number,
 ): PlainTensor<"int32"> {
   const starts = readIntegers("cuSeqlens", cuSeqlens);
-  const count = checkExtent("len", len ?? starts[starts.length - 1] ?? 0);
+  const count = checkExtent("len", len === undefined ? (starts[starts.length - 1] ?? 0) : len);
   checkBytes("documents", [count], "int32");
   const ids = new Int32Array(count).fill(-1);
   for (let n = 0; n < starts.length; n++) {
@@ -167,7 +167,7 @@ export function alibiSlopes(
 ): ReturnType<Float32ArrayConstructor["of"]> {
   const given = asRecord("options", options);
   checkNames("options", given, ALIBI_NAMES);
-  const most = given.maxExponent ?? 8;
+  const { maxExponent: most = 8 } = given;
   if (typeof most !== "number" || !Number.isFinite(most) || most <= 0) {
     fail("range", "maxExponent", most, "a positive finite number");
   }

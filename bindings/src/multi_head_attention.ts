@@ -1,5 +1,5 @@
 import type { AttentionOptions, AttentionResult, OnlyKnownOf } from "./attention.js";
-import { HeedError } from "./errors.js";
+import { fail, HeedError } from "./errors.js";
 import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import {
@@ -13,7 +13,7 @@ import {
 } from "./layer.js";
 import { fromStateDict, stateShapes } from "./projections.js";
 import type { Registry } from "./registry.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
 import type { WithDispose } from "./tensor.js";
 
@@ -86,9 +86,9 @@ export interface MultiHeadAttentionMembers {
    * key gives out_proj.bias. Results are plain unless an argument is a Tensor. Throws HeedError.
    */
   forward<
-    const Q extends TensorArgument,
-    const K extends TensorArgument = Q,
-    const V extends TensorArgument = K,
+    const Q extends MatrixArgument,
+    const K extends MatrixArgument = Q,
+    const V extends MatrixArgument = K,
     const O extends MultiHeadForwardOptions = Record<never, never>,
   >(
     query: Q,
@@ -191,6 +191,13 @@ function fromKeras(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weight[]
   return weights;
 }
 
+/** Options in the place of a tensor are a likely mistake. */
+function checkNoOptions(name: string, value: unknown): void {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (!isObject || ArrayBuffer.isView(value) || "data" in value) return;
+  fail("option", name, value, "a tensor: options come fourth, forward(query, key, value, options)");
+}
+
 class MultiHeadAttentionLayer extends Layer<Sizes> implements MultiHeadAttentionMembers {
   constructor(heap: Heap<KernelGlue>, registry: Registry, options: unknown) {
     super(heap, registry, MECHANISM, readSizes, options);
@@ -214,6 +221,8 @@ class MultiHeadAttentionLayer extends Layer<Sizes> implements MultiHeadAttention
   forward(query: unknown, key: unknown = query, value: unknown = key, options?: unknown): never {
     this.checkLoaded();
     const { embedDim, kdim, vdim, addZeroAttn } = this.options;
+    checkNoOptions("key", key);
+    checkNoOptions("value", value);
     checkLastExtent("query", query, "embedDim", embedDim);
     checkLastExtent("key", key, "kdim", kdim);
     checkLastExtent("value", value, "vdim", vdim);

@@ -13,7 +13,7 @@ import {
   type WeightShapes,
 } from "./layer.js";
 import type { Registry } from "./registry.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
 import type { WithDispose } from "./tensor.js";
 import type { SelfAttentionOptions } from "./transformer_block.js";
@@ -85,7 +85,7 @@ export interface MultiHeadLatentAttentionMembers {
    * Results are plain unless an argument is a Tensor. Throws HeedError.
    */
   forward<
-    const X extends TensorArgument,
+    const X extends MatrixArgument,
     const O extends LatentForwardOptions = Record<never, never>,
   >(x: X, options?: O & OnlyKnownOf<O, LatentForwardOptions>): AttentionResult<X, X, X, O>;
   /** Frees the weights. May be called again. */

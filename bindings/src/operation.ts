@@ -2,6 +2,7 @@ import { ATTENTION_ID, type OptionNames, splitOptions } from "./attention.js";
 import { HeedError } from "./errors.js";
 import type { ParamValue } from "./glue.js";
 import { asRecord, checkNames } from "./option_names.js";
+import { publicName } from "./params.js";
 import { type Registry, snakeCase } from "./registry.js";
 import { prepare, type Request } from "./request.js";
 import { contiguousStrides, type View4 } from "./shape.js";
@@ -93,6 +94,7 @@ export function prepareAlone(id: string, own: Own): Request {
     paramNames: "",
     paramValues: [],
     words: new Set<string>(),
+    nameOf: publicName,
     geometry: undefined,
     form: undefined,
   };

@@ -20,7 +20,11 @@ const FOREIGN: Record<string, string> = {
   softmax_scale: "write `scale`",
   temperature: "write `scale` (1 / temperature)",
   logitSoftcap: "write `softcap`",
-  windowSize: "write `window: { left, right }`",
+  windowSize:
+    "a sliding window is `window: { left, right }` (`windowSize` is that of the patterns " +
+    '"swin_window" and "neighborhood")',
+  windowLeft: "write `window: { left, right }`",
+  windowRight: "write `window: { left, right }`",
   validLens: "write `keyLengths`",
   valid_lens: "write `keyLengths`",
   enableGqa: "drop it: grouped queries follow from the shapes",
@@ -52,14 +56,22 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best;
 }
 
+/** What to write instead of a name of other libraries, where the call has it. */
+function adviceFor(name: string, known: ReadonlySet<string>): string | undefined {
+  if (!Object.hasOwn(FOREIGN, name)) return undefined;
+  // The window of a cache is a number.
+  const hasSides = known.has("window") && known.has("queryOffset");
+  return name.startsWith("window") && !hasSides ? undefined : FOREIGN[name];
+}
+
 /** Throws for the first name of `given` that is not in `known`, with the advice that helps most. */
 export function checkNames(what: string, given: object, known: ReadonlySet<string>): void {
   for (const name of Object.keys(given)) {
     if (known.has(name)) continue;
-    const foreign = Object.hasOwn(FOREIGN, name) ? FOREIGN[name] : undefined;
     const near = nearest(name, known);
     const advice =
-      foreign ?? (near ? `did you mean \`${near}\`?` : `known names are ${[...known].join(", ")}`);
+      adviceFor(name, known) ??
+      (near ? `did you mean \`${near}\`?` : `known names are ${[...known].join(", ")}`);
     throw new HeedError("option", `${what}: unknown name \`${name}\`: ${advice}`);
   }
 }

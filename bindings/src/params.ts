@@ -72,26 +72,31 @@ function checkOffset(argument: string, value: unknown): ParamValue {
   const expectation = 'a whole number, one per batch entry, or "end"';
   if (value === "end") return value;
   if (!Array.isArray(value)) return checkWhole(argument, value, expectation);
-  return value.map((item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
+  return wholeNumbers(argument, value);
 }
+
+/** Holes count as missing; a list's own `map` is not called. */
+const wholeNumbers = (argument: string, list: readonly unknown[]): number[] =>
+  Array.from(list, (item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
 
 function checkNumbers(argument: string, value: unknown, range: string): ParamValue {
   if (typeof value === "number") return checkNumber(argument, value, range);
   const isTyped = ArrayBuffer.isView(value) && !(value instanceof DataView);
   if (!Array.isArray(value) && !isTyped) fail("option", argument, value, "a number or a list");
-  const list = Array.from(value as ArrayLike<unknown>);
-  return list.map((item, index) => checkNumber(`${argument}[${index}]`, item, range));
+  return Array.from(value as ArrayLike<unknown>, (item, index) =>
+    checkNumber(`${argument}[${index}]`, item, range),
+  );
 }
 
 function checkIntegers(argument: string, value: unknown): ParamValue {
   if (!Array.isArray(value)) return checkWhole(argument, value, "a whole number or a list of them");
-  return value.map((item, index) => checkWhole(`${argument}[${index}]`, item, "a whole number"));
+  return wholeNumbers(argument, value);
 }
 
-function checkCount(argument: string, value: unknown, range: string): number {
-  const least = range.startsWith("[1,") ? 1 : 0;
-  const expectation =
-    least === 1 ? "a whole number >= 1" : "a whole number >= 0 (leave it out for no limit)";
+function checkCount(parameter: Parameter, argument: string, value: unknown): number {
+  const least = parameter.range.startsWith("[1,") ? 1 : 0;
+  const isBound = ["windowLeft", "windowRight"].includes(parameter.name);
+  const expectation = `a whole number >= ${least}${isBound ? " (leave it out for no limit)" : ""}`;
   const count = checkWhole(argument, value, expectation);
   if (count < least) fail("range", argument, value, expectation);
   return count;
@@ -129,7 +134,7 @@ export function checkParam(parameter: Parameter, argument: string, value: unknow
     case "number":
       return checkNumber(argument, value, range);
     case "count":
-      return checkCount(argument, value, range);
+      return checkCount(parameter, argument, value);
     case "seed":
       return checkSeed(argument, value);
     case "word":

@@ -7,7 +7,7 @@ import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import { prepare } from "./request.js";
 import type { Layout } from "./shape.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor } from "./tensor.js";
 
 /**
@@ -16,8 +16,9 @@ import type { PlainTensor } from "./tensor.js";
  */
 export type RopePairing = "half" | "interleaved";
 
-/** How frequencies change to reach `factor` times beyond the trained length. */
+/** How frequencies change to reach `factor` times beyond the trained length; "none" as without it. */
 export type RopeScaling =
+  | { readonly type: "none" }
   | { readonly type: "linear" | "ntk"; readonly factor: number }
   | {
       readonly type: "dynamic_ntk";
@@ -73,8 +74,8 @@ export interface RopeOptions extends RotationOptions {
   /** Two-dimensional positions of row-major patches: len = height * width. */
   readonly image?: { readonly height: number; readonly width: number } | undefined;
   /** Tables [rows, rotaryDim / 2] or [batch, rows, rotaryDim / 2] instead of angles, by position. */
-  readonly cos?: TensorArgument | undefined;
-  readonly sin?: TensorArgument | undefined;
+  readonly cos?: MatrixArgument | undefined;
+  readonly sin?: MatrixArgument | undefined;
 }
 
 /** Options of `heed.xpos`. */
@@ -125,7 +126,7 @@ export interface RopeFunction {
    * x [batch, heads, len, dim], [batch, len, dim] or [len, dim], queries or keys. Returns a tensor of
    * the same shape. Angles are computed in float64. Throws HeedError.
    */
-  <const X extends TensorArgument, const O extends RopeOptions>(
+  <const X extends MatrixArgument, const O extends RopeOptions>(
     x: X,
     options: O & Only<O, RopeOptions>,
   ): PositionResult<X, O>;
@@ -136,7 +137,7 @@ export interface XposFunction {
    * xPos: RoPE whose pairs also decay with the distance between query and key. Rotate queries with
    * `side: "query"` and keys with `side: "key"`. Shapes as `rope`. Throws HeedError.
    */
-  <const X extends TensorArgument, const O extends XposOptions>(
+  <const X extends MatrixArgument, const O extends XposOptions>(
     x: X,
     options: O & Only<O, XposOptions>,
   ): PositionResult<X, O>;
@@ -145,8 +146,8 @@ export interface XposFunction {
 export interface LearnedPositionFunction {
   /** x + table[position], table [maxLen, dim]. Shapes of x as `rope`. Throws HeedError. */
   <
-    const X extends TensorArgument,
-    const T extends TensorArgument,
+    const X extends MatrixArgument,
+    const T extends MatrixArgument,
     const O extends LearnedPositionOptions = Record<never, never>,
   >(
     x: X,
@@ -197,6 +198,21 @@ const IMAGE_PARAMS: Readonly<Record<string, string>> = {
   width: "imageWidth",
 };
 
+/** How the options of these functions spell a parameter. */
+const OPTION_OF: ReadonlyMap<string, string> = new Map([
+  ["positionOffset", "offset"],
+  ...Object.entries(SCALING_PARAMS).map(([field, param]): [string, string] => [
+    param,
+    `scaling.${field}`,
+  ]),
+  ...Object.entries(IMAGE_PARAMS).map(([field, param]): [string, string] => [
+    param,
+    `image.${field}`,
+  ]),
+]);
+
+const nameOf = (name: string): string => OPTION_OF.get(name) ?? name;
+
 /** Copies the fields of `options[name]` to the parameters they are. */
 function spread(
   name: string,
@@ -227,7 +243,8 @@ function splitPositionOptions(
   }
   if (offset !== undefined) params.positionOffset = offset;
   if (scaling !== undefined && asRecord("scaling", scaling).type === undefined) {
-    fail("option", "scaling.type", undefined, '"linear", "ntk", "dynamic_ntk", "yarn" or "llama3"');
+    const words = '"none", "linear", "ntk", "dynamic_ntk", "yarn" or "llama3"';
+    fail("option", "scaling.type", undefined, words);
   }
   spread("scaling", scaling, SCALING_PARAMS, params);
   spread("image", image, IMAGE_PARAMS, params);
@@ -253,7 +270,7 @@ const T5_NAMES: ReadonlySet<string> = new Set(["direction", "numBuckets", "maxDi
 
 function checkWhole(argument: string, value: unknown): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value)) {
-    fail("range", argument, value, "a whole number");
+    fail("range", argument, value, "a whole number within +-(2^53 - 1)");
   }
   return value;
 }
@@ -298,7 +315,8 @@ export function positionsOf(heap: Heap<KernelGlue>, registry: Registry): Positio
   const call = (id: string, given: Record<string, unknown>, options: unknown): unknown => {
     heap.checkUsable();
     const { inputs, params } = splitPositionOptions(id, options);
-    return execute(heap, prepare(registry, id, { ...given, ...inputs }, params)).output;
+    const request = prepare(registry, id, { ...given, ...inputs }, params, { nameOf });
+    return execute(heap, request).output;
   };
   return {
     rope: ((x: unknown, options?: unknown) => call("rope", { x }, options)) as RopeFunction,
@@ -311,7 +329,7 @@ export function positionsOf(heap: Heap<KernelGlue>, registry: Registry): Positio
     },
     t5Bucket: (relativePosition, options) => {
       const args = t5Arguments(relativePosition, options);
-      return inWordsOfJavaScript({ words: T5_WORDS }, () =>
+      return inWordsOfJavaScript({ words: T5_WORDS, nameOf: (name) => name }, () =>
         heap.callChecked((glue) => glue.t5Bucket(...args)),
       );
     },

@@ -3,7 +3,7 @@ import { execute } from "./execute.js";
 import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
 import { type OwnInput, onlyOwn, prepareAlone, readNumbers } from "./operation.js";
-import { readSource, type Source, type TensorArgument } from "./source.js";
+import { type MatrixArgument, readSource, type Source, type TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 
 type Product = Tensor<"float32"> | PlainTensor<"float32">;
@@ -26,15 +26,15 @@ export interface ProductFunctions {
    * bias [out_dim] -> [..., out_dim]. Throws HeedError.
    */
   linear<
-    const X extends TensorArgument,
-    const W extends TensorArgument,
+    const X extends MatrixArgument,
+    const W extends MatrixArgument,
     const B extends TensorArgument | undefined = undefined,
   >(x: X, weight: W, bias?: B): ProductOf<X, W, B>;
   /**
    * Products of batches of matrices: a [batch, heads, m, k], b [batch, heads, k, n] ->
    * [batch, heads, m, n]. Ranks 2 to 4; batch and heads of 1 or missing broadcast. Throws HeedError.
    */
-  bmm<const A extends TensorArgument, const B extends TensorArgument>(
+  bmm<const A extends MatrixArgument, const B extends MatrixArgument>(
     a: A,
     b: B,
     options?: BmmOptions,

@@ -132,6 +132,8 @@ function toCallNames(mechanism: Mechanism, parameters: readonly Parameter[]): Ca
   if (params.has("dropoutP")) params.add("dropout");
   const inputs = new Set(mechanism.inputs.map(({ name }) => name));
   const words = new Set([...inputs, ...mechanism.params].map(snakeCase));
+  // How C++ speaks of T5's buckets, whoever has them.
+  if (inputs.has("bucketBias")) words.add("num_buckets").add("max_distance");
   return { mechanism, inputs, params, words, parameters };
 }
 

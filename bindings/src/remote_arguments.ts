@@ -21,6 +21,9 @@ const isReference = (value: object): value is Reference => "heedReference" in va
 const isRow = (array: readonly unknown[]): boolean =>
   typeof array[0] === "number" || typeof array[0] === "boolean";
 
+/** What becomes of a view on its way. */
+type PackView = (name: string, view: ArrayBufferView) => ArrayBufferView;
+
 type AnyView = ArrayBufferView & { readonly length?: number };
 type ViewClass = new (buffer: ArrayBuffer, offset?: number, length?: number) => ArrayBufferView;
 
@@ -43,6 +46,9 @@ function viewLike(view: AnyView, buffer: ArrayBuffer, offset: number, length: nu
 /** The fields of an object that can be sent. Of others with elements and a shape, those. */
 function fieldsOf(name: string, value: object): [string, unknown][] {
   if (isPlain(value)) return Object.entries(value);
+  if (value instanceof Promise) {
+    fail("option", name, value, "what it resolves to: `await` it");
+  }
   if (!("data" in value && "shape" in value)) {
     fail("option", name, value, "a plain object with named fields");
   }
@@ -94,7 +100,17 @@ export class PackedArguments {
   }
 
   all(): unknown[] {
-    return this.#args.map((argument, n) => this.#pack(`argument ${n + 1}`, argument));
+    const each = (packView: PackView): unknown[] =>
+      this.#args.map((argument, n) => this.#pack(`argument ${n + 1}`, argument, packView));
+    // Whatever is refused is refused before the first buffer is taken.
+    if (this.#given !== false) {
+      each((name, view) => {
+        checkAttached(name, view);
+        return view;
+      });
+      this.objects.length = 0;
+    }
+    return each((name, view) => this.#packView(name, view));
   }
 
   #note(view: AnyView): void {
@@ -103,7 +119,7 @@ export class PackedArguments {
     this.#extents.set(view, { buffer, offset: byteOffset, length: lengthOf(view) });
   }
 
-  #pack(name: string, value: unknown, depth = 0): unknown {
+  #pack(name: string, value: unknown, packView: PackView, depth = 0): unknown {
     if (depth > MOST_LEVELS) {
       throw new HeedError(
         "option",
@@ -119,23 +135,17 @@ export class PackedArguments {
       this.objects.push(value);
       return { heedReference: handle } satisfies Reference;
     }
-    if (ArrayBuffer.isView(value)) return this.#packView(name, value);
+    if (ArrayBuffer.isView(value)) return packView(name, value);
+    const inner = (part: string, item: unknown) =>
+      this.#pack(`${name}${part}`, item, packView, depth + 1);
     if (Array.isArray(value)) {
-      return isRow(value)
-        ? value.slice()
-        : value.map((item, n) => this.#pack(`${name}[${n}]`, item, depth + 1));
+      return isRow(value) ? value.slice() : value.map((item, n) => inner(`[${n}]`, item));
     }
     if (value instanceof Map) {
-      return new Map(
-        [...value].map(([key, item]) => [key, this.#pack(`${name}.${key}`, item, depth + 1)]),
-      );
+      return new Map([...value].map(([key, item]) => [key, inner(`.${key}`, item)]));
     }
-    return Object.fromEntries(
-      fieldsOf(name, value).map(([key, item]) => [
-        key,
-        this.#pack(`${name}.${key}`, item, depth + 1),
-      ]),
-    );
+    const fields = fieldsOf(name, value).map(([key, item]) => [key, inner(`.${key}`, item)]);
+    return Object.fromEntries(fields);
   }
 
   #packView(name: string, view: ArrayBufferView): ArrayBufferView {

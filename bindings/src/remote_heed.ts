@@ -1,14 +1,14 @@
 import type { AttentionOptions, AttentionResult, OnlyKnownOf } from "./attention.js";
 import type { AttentionClassifierMembers } from "./attention_classifier.js";
 import type { DType } from "./dtype.js";
-import type { Heed } from "./heed.js";
+import type { Heed, RunInputs, RunOutput, RunParams, RunResult } from "./heed.js";
 import type { KvCacheMembers } from "./kv_cache.js";
 import type { MultiHeadAttentionMembers } from "./multi_head_attention.js";
 import type { MultiHeadLatentAttentionMembers } from "./multi_head_latent_attention.js";
 import type { NestedNumbers } from "./nested.js";
 import type { Transfer } from "./remote_arguments.js";
 import type { Signal } from "./remote_client.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument } from "./source.js";
 import type { ArrayOf, PlainTensor, Tensor, TensorMembers } from "./tensor.js";
 import type { TransformerBlockMembers } from "./transformer_block.js";
 import type { AttentionVjp } from "./vjp.js";
@@ -49,7 +49,7 @@ export type RemoteTensor<D extends DType = DType> = {
 } & WithAsyncDispose;
 
 /** Everything that is accepted where a tensor is asked for. */
-export type RemoteArgument = Exclude<TensorArgument, Tensor> | RemoteTensor;
+export type RemoteArgument = Exclude<MatrixArgument, Tensor> | RemoteTensor;
 
 /** A RemoteTensor as the Tensor that it stands for. */
 type There<T> = T extends { dispose(): Promise<void>; readonly dtype: infer D extends DType }
@@ -138,6 +138,19 @@ export interface RemoteAttention {
   ) => Promise<Remote<AttentionVjp<There<Q>, There<K>, There<V>, OptionsThere<O>>>>;
 }
 
+/** `heed.run` of a worker. */
+export interface RemoteRun {
+  <const I extends Sent<RunInputs>>(
+    id: string,
+    inputs: I,
+    params?: RunParams & CallOptions,
+    options?: CallOptions,
+  ): Promise<
+    Remote<RunResult<Tensor<"float32"> | PlainTensor<"float32">, RunOutput<OptionsThere<I>>>>
+  >;
+  readonly vjp: RemoteFunction<Heed["run"]["vjp"]>;
+}
+
 /** `heed.tensor` of a worker. */
 export interface RemoteTensorFunction {
   (
@@ -172,9 +185,10 @@ type Member<T> = T extends Constructor
 
 /** What `spawn()` gives: heed in a worker. Everything that computes returns a promise. */
 export type RemoteHeed = {
-  readonly [K in Exclude<keyof Heed, "attention" | "tensor" | "dispose">]: Member<Heed[K]>;
+  readonly [K in Exclude<keyof Heed, "attention" | "run" | "tensor" | "dispose">]: Member<Heed[K]>;
 } & {
   readonly attention: RemoteAttention;
+  readonly run: RemoteRun;
   readonly tensor: RemoteTensorFunction;
   /** Ends the worker. What waits for it rejects with the code "disposed". */
   dispose(): Promise<void>;

@@ -1,6 +1,7 @@
 import type { DType, DTypeArray } from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
 import { type NestedNumbers, toNested } from "./nested.js";
+import { asRecord } from "./option_names.js";
 import { PackedArguments, type Transfer } from "./remote_arguments.js";
 import type { Client, Signal } from "./remote_client.js";
 import { isGone, settle } from "./remote_handles.js";
@@ -31,7 +32,7 @@ function takeControls(args: readonly unknown[]): Controls {
   if (!isRecord || !("signal" in last || "transfer" in last)) {
     return { args, signal: undefined, transfer: false };
   }
-  const { signal, transfer, ...rest } = last as Record<string, unknown>;
+  const { signal, transfer, ...rest } = asRecord("options", last);
   if (signal !== undefined && !isSignal(signal)) fail("option", "signal", signal, "an AbortSignal");
   if (transfer !== undefined && !isTransfer(transfer)) {
     fail("option", "transfer", transfer, "true, false or a list of ArrayBuffers");

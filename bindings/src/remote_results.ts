@@ -1,5 +1,6 @@
 import type { DType, DTypeArray } from "./dtype.js";
 import type { Face, Handle } from "./remote_messages.js";
+import { INTERNAL } from "./shown_class.js";
 import { isHeapTensor, isPlainTensor } from "./tensor.js";
 
 /** What a result is on its way to the page. */
@@ -27,9 +28,11 @@ const isConstructor = (name: string): boolean => /^[A-Z]/.test(name);
 /** Names and descriptors of an object and of the classes that it is of. */
 function membersOf(object: object): Map<string, PropertyDescriptor> {
   const members = new Map<string, PropertyDescriptor>();
+  const internal = new Set((object as { [INTERNAL]?: readonly string[] })[INTERNAL]);
   for (let level = object; level !== Object.prototype; level = Object.getPrototypeOf(level)) {
     for (const [name, member] of Object.entries(Object.getOwnPropertyDescriptors(level))) {
-      if (name !== "constructor" && !members.has(name)) members.set(name, member);
+      if (name === "constructor" || internal.has(name) || members.has(name)) continue;
+      members.set(name, member);
     }
   }
   return members;

@@ -20,6 +20,7 @@ import {
 } from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { elements, place, type Reading, type Role, readSource, type Source } from "./source.js";
+import { checkRead } from "./unread.js";
 import { Wire } from "./wire.js";
 
 /** A checked call: nothing of it was copied into the instance yet. */
@@ -30,6 +31,8 @@ export interface Request {
   paramValues: ParamValue[];
   /** Names that refusals of C++ may use: all that the mechanism takes, in C++'s spelling. */
   words: ReadonlySet<string>;
+  /** How the caller spells one of these, given in camel case. */
+  nameOf: (name: string) => string;
   /** Of q, k and v; absent for mechanisms without them. */
   geometry: Geometry | undefined;
   /** Rank and layout of q, or of the x of the position family, which the output takes over. */
@@ -238,32 +241,51 @@ function checkTogether(
 function readParams(
   parameters: readonly Parameter[],
   given: Record<string, unknown>,
+  nameOf: (name: string) => string,
 ): Map<string, ParamValue> {
   const params = new Map<string, ParamValue>();
   for (const parameter of parameters) {
     const { name } = parameter;
     const value = given[name];
     if (value === undefined) checkNotNeeded(parameter, name);
-    else params.set(name, checkParam(parameter, publicName(name), value));
+    else params.set(name, checkParam(parameter, nameOf(name), value));
   }
   return params;
 }
 
-/** Checks everything about a call. `float64` is the oracle's wider taste. */
+const BUCKET_NAMES: ReadonlyMap<string, string> = new Map([
+  ["numBuckets", "rows of bucketBias"],
+  ["maxDistance", "bucketMaxDistance"],
+]);
+
+/** How a call differs from one of `heed.run`. */
+export interface CallForm {
+  /** The oracle takes float64 numbers too. */
+  readonly float64?: boolean;
+  /** How parameters are spelled. */
+  readonly nameOf?: (name: string) => string;
+}
+
+/** Checks everything about a call. */
 export function prepare(
   registry: Registry,
   id: unknown,
   inputs: unknown,
   params: unknown,
-  float64: boolean = false,
+  { float64 = false, nameOf: spelled = publicName }: CallForm = {},
 ): Request {
   const { mechanism, ...names } = registry.callNames(id);
+  const buckets = names.inputs.has("bucketBias") ? BUCKET_NAMES : undefined;
+  const nameOf = (name: string) => buckets?.get(name) ?? spelled(name);
   const givenInputs = asRecord("inputs", inputs);
   const givenParams = asRecord("params", params);
   checkNames("inputs", givenInputs, names.inputs);
   checkNames("params", givenParams, names.params);
-  const checked = readParams(names.parameters, expandDropout(expandWindow(givenParams)));
+  const all = expandDropout(expandWindow(givenParams));
+  const checked = readParams(names.parameters, all, nameOf);
   const sources = readInputs(mechanism, givenInputs, float64);
+  const present = new Set([...sources.keys()].map((name) => name.replace(/\..*/, "")));
+  checkRead({ mechanism, params: checked, inputs: present, nameOf });
   const layout = checkLayout(givenParams.layout);
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
   const measured =
@@ -283,6 +305,7 @@ export function prepare(
     paramNames: [...checked.keys()].map(snakeCase).join(" "),
     paramValues: [...checked.values()],
     words: names.words,
+    nameOf,
     geometry,
     form: geometry ?? (x && { rank: x.rank, layout }),
     plain: placed.every(({ source }) => source.tensor === undefined),

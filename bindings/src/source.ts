@@ -4,17 +4,29 @@ import { type HalfDType, isHalf } from "./half.js";
 import type { Heap, Scope } from "./heap.js";
 import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
 import { checkBytes, checkLength, checkShape, countElements } from "./shape.js";
-import { type HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
+import { type HeapTensor, isHeapTensor, type KnownFloat16Array, type Tensor } from "./tensor.js";
+
+/** Typed arrays that are taken: numbers, booleans, whole numbers, bits of halves beside their `dtype`. */
+export type TensorElements =
+  | Float32Array
+  | Int32Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Uint16Array
+  | KnownFloat16Array;
 
 /** Elements with a shape, as other libraries hand them out too. */
 export interface TensorData {
-  readonly data: ArrayBufferView | readonly number[] | readonly boolean[];
+  readonly data: TensorElements | readonly number[] | readonly boolean[];
   readonly shape: readonly number[];
   readonly dtype?: string;
 }
 
-/** Everything that is accepted where a tensor is asked for. */
-export type TensorArgument = Tensor | TensorData | NestedArray;
+/** What is accepted where a tensor of at least two extents is asked for: a typed array has no shape. */
+export type MatrixArgument = Tensor | TensorData | readonly (NestedArray | number | boolean)[];
+
+/** Everything that is accepted where a tensor is asked for; a typed array is one of one extent. */
+export type TensorArgument = MatrixArgument | Exclude<TensorElements, Uint16Array>;
 
 /** What an argument is for decides which element types it may have. */
 export type Role = "numbers" | "keep" | "lengths";

@@ -2,15 +2,15 @@ import { fail, HeedError } from "./errors.js";
 import { inWordsOfJavaScript } from "./execute.js";
 import { type Heap, type MemoryReport, Scope } from "./heap.js";
 import type { Choice, Variant } from "./heed.js";
-import { snakeCase } from "./registry.js";
+import { publicName } from "./params.js";
 import { bytesOf } from "./source.js";
 import type { TrainingGlue } from "./training_glue.js";
-import { modelOf, type TransformerModel } from "./training_model.js";
+import { modelOf, spellingOf, type TransformerModel } from "./training_model.js";
 import { readModelOptions, readParams, type TransformerOptions } from "./training_options.js";
 
 /** The kit: makes models in one WebAssembly instance. */
 export class Training {
-  /** Ids that `mechanism` of a model may be. */
+  /** Ids that `mechanism` of a model may be; hgrn2, which has no keys, with a `position` other than "rope". */
   readonly mechanisms: readonly string[];
   /** What `load()` chose, and why. */
   readonly variant: Variant;
@@ -39,12 +39,12 @@ export class Training {
   transformer(options: TransformerOptions): TransformerModel {
     this.#heap.checkUsable();
     const row = readModelOptions(options);
-    const [names, values] = readParams(options);
-    const words = new Set(Object.keys(row).map(snakeCase));
-    const id = inWordsOfJavaScript({ words }, () =>
-      this.#heap.callChecked((glue) => glue.modelNew(row, names, values)),
+    const { names, values, nameOf } = readParams(options);
+    const spelling = spellingOf(nameOf);
+    const id = inWordsOfJavaScript(spelling, () =>
+      this.#heap.callChecked((glue) => glue.modelNew(row, names.join(" "), values)),
     );
-    return modelOf(this.#heap, id);
+    return modelOf(this.#heap, id, spelling);
   }
 
   /** A model that `save()` wrote; any other file is refused. Throws HeedError. */
@@ -57,7 +57,7 @@ export class Training {
       const pointer = scope.allocate("file", bytes.length);
       this.#heap.view("uint8", pointer, bytes.length).set(bytes);
       const id = this.#heap.callChecked((glue) => glue.modelLoad(pointer, bytes.length));
-      return modelOf(this.#heap, id);
+      return modelOf(this.#heap, id, spellingOf(publicName));
     } finally {
       scope.free();
     }

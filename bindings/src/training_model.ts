@@ -1,6 +1,8 @@
 import { fail, HeedError } from "./errors.js";
+import { inWordsOfJavaScript, type Spelling } from "./execute.js";
 import { type Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
+import { checkAttached } from "./source.js";
 import { type PlainTensor, plainTensor, type WithDispose } from "./tensor.js";
 import type { TrainingGlue } from "./training_glue.js";
 import {
@@ -54,7 +56,10 @@ export interface TransformerModelMembers {
    * setOptimizer(). Throws HeedError, and updates nothing then.
    */
   trainStep(batch: TrainBatch): StepResult;
-  /** Logits of every place, [batch, len, vocabulary]. Throws HeedError. */
+  /**
+   * Logits of every place, [batch, len, vocabulary]. `dropout` among the params of the model drops
+   * here too. Throws HeedError.
+   */
   predict(batch: TokenBatch): PlainTensor<"float32">;
   /**
    * What each query takes of each key's value in the last predict() or trainStep(),
@@ -75,11 +80,14 @@ const HEADS = ["self", "cross", "encoder"] as const;
 /** Codes of heed::DType. */
 const SAVED = { float32: 0, float16: 4, bfloat16: 5 } as const;
 
-/** The ids as 32-bit integers; numbers that are none are refused here, ids out of range by C++. */
 /** Of a call: more would not fit a 32-bit memory with what is made of them. */
 const MOST_IDS = 2 ** 28;
 
-function readIds(name: string, given: unknown): Int32Array {
+/** The ids as 32-bit integers; numbers that are none are refused here, ids out of range by C++. */ function readIds(
+  name: string,
+  given: unknown,
+): Int32Array {
+  if (ArrayBuffer.isView(given)) checkAttached(name, given);
   if (given instanceof Int32Array) return given;
   const list = given as Ids | null | undefined;
   if (typeof list !== "object" || list === null || typeof list.length !== "number") {
@@ -128,14 +136,16 @@ class Model implements TransformerModelMembers {
   readonly sizes: TransformerSizes;
   readonly #heap: Heap<TrainingGlue>;
   readonly #id: number;
+  readonly #spelling: Spelling;
   /** Extents of the last forward pass. */
   #last: { batch: number; len: number; sourceLen: number } | undefined;
   #trains = false;
   #disposed = false;
 
-  constructor(heap: Heap<TrainingGlue>, id: number) {
+  constructor(heap: Heap<TrainingGlue>, id: number, spelling: Spelling) {
     this.#heap = heap;
     this.#id = id;
+    this.#spelling = spelling;
     this.sizes = toSizes(heap.callChecked((glue) => glue.modelDescribe(id)));
   }
 
@@ -146,7 +156,7 @@ class Model implements TransformerModelMembers {
   setOptimizer(options?: unknown): void {
     this.#checkUsable();
     const row = readOptimizerOptions(options);
-    this.#heap.callChecked((glue) => glue.trainerNew(this.#id, row));
+    this.#checked((glue) => glue.trainerNew(this.#id, row));
     this.#trains = true;
   }
 
@@ -156,7 +166,7 @@ class Model implements TransformerModelMembers {
     const targets = readIds("targets", asRecord("batch", given).targets);
     if (!this.#trains) this.setOptimizer();
     return this.#withBatch(batch, [targets], (numbers) =>
-      this.#heap.callChecked((glue) => glue.trainStep(this.#id, numbers)),
+      this.#checked((glue) => glue.trainStep(this.#id, numbers)),
     );
   }
 
@@ -166,7 +176,7 @@ class Model implements TransformerModelMembers {
     const shape = [batch.batch, batch.tokens.length / batch.batch, this.sizes.vocabulary];
     return this.#withBatch(batch, [], (numbers, scope) =>
       this.#read(scope, "logits", shape, (pointer) =>
-        this.#heap.callChecked((glue) => glue.modelForward(this.#id, numbers, pointer)),
+        this.#checked((glue) => glue.modelForward(this.#id, numbers, pointer)),
       ),
     );
   }
@@ -194,9 +204,7 @@ class Model implements TransformerModelMembers {
     const scope = new Scope(this.#heap);
     try {
       return this.#read(scope, "heads", shape, (pointer) =>
-        this.#heap.callChecked((glue) =>
-          glue.modelWeights(this.#id, [heads, layer, pointer, ...shape]),
-        ),
+        this.#checked((glue) => glue.modelWeights(this.#id, [heads, layer, pointer, ...shape])),
       );
     } finally {
       scope.free();
@@ -212,7 +220,7 @@ class Model implements TransformerModelMembers {
       fail("dtype", "dtype", dtype, '"float32", "float16" or "bfloat16"');
     }
     const code = SAVED[dtype as keyof typeof SAVED];
-    return this.#heap.callChecked((glue) => glue.modelSave(this.#id, code)) as Uint8Array;
+    return this.#checked((glue) => glue.modelSave(this.#id, code)) as Uint8Array;
   }
 
   dispose(): void {
@@ -226,12 +234,28 @@ class Model implements TransformerModelMembers {
     this.#heap.checkUsable();
   }
 
+  #checked<T>(work: (glue: TrainingGlue) => T) {
+    return inWordsOfJavaScript(this.#spelling, () => this.#heap.callChecked(work));
+  }
+
+  /** Learned positions end. */
+  #checkLen({ batch, tokens, source }: Batch): void {
+    const { position, maxLen } = this.sizes;
+    if (position !== "learned") return;
+    for (const [name, ids] of Object.entries({ tokens, source })) {
+      if (ids.length <= batch * maxLen) continue;
+      const got = `got ${ids.length / batch} ids for each sequence`;
+      throw new HeedError("range", `${name}: ${got}, expected at most maxLen = ${maxLen}`);
+    }
+  }
+
   /** Lends copies of the ids to `work`, as pointers and counts. */
   #withBatch<T>(
     { batch, tokens, source }: Batch,
     more: readonly Int32Array[],
     work: (numbers: number[], scope: Scope) => T,
   ): T {
+    this.#checkLen({ batch, tokens, source });
     const scope = new Scope(this.#heap);
     const numbers = [batch];
     try {
@@ -272,5 +296,14 @@ if (dispose !== undefined) {
 }
 
 /** The model that C++ knows by this number. */
-export const modelOf = (heap: Heap<TrainingGlue>, id: number): TransformerModel =>
-  new Model(heap, id) as TransformerModelMembers as TransformerModel;
+export const modelOf = (
+  heap: Heap<TrainingGlue>,
+  id: number,
+  spelling: Spelling,
+): TransformerModel => new Model(heap, id, spelling) as TransformerModelMembers as TransformerModel;
+
+/** Refusals of this module name nothing in C++'s spelling that callers spell otherwise than so. */
+export const spellingOf = (nameOf: (name: string) => string): Spelling => ({
+  words: { has: () => true },
+  nameOf,
+});

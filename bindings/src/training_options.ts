@@ -1,6 +1,8 @@
+import type { Dropout, Window } from "./attention.js";
 import { fail } from "./errors.js";
 import type { ParamValue } from "./glue.js";
 import { asRecord, checkNames } from "./option_names.js";
+import { expandDropout, expandWindow, publicName } from "./params.js";
 import { snakeCase } from "./registry.js";
 import type { ConfigRow } from "./training_glue.js";
 
@@ -26,11 +28,14 @@ export interface TransformerOptions {
   readonly maxLen?: number | undefined;
   /** Of self-attention: one of `training.mechanisms`. Default "scaled_dot_product". */
   readonly mechanism?: string | undefined;
-  /** Parameters of the mechanism, such as { windowLeft: 4 }. */
-  readonly params?: Readonly<Record<string, ParamValue>> | undefined;
+  /**
+   * Parameters of the mechanism as `heed.run` takes them, such as { window: { left: 4 } }. `dropout`
+   * also drops in predict().
+   */
+  readonly params?: Readonly<Record<string, ParamValue | Window | Dropout | undefined>> | undefined;
   /** Default true. */
   readonly causal?: boolean | undefined;
-  /** How the model learns where tokens stand. Default "rope". */
+  /** How the model learns where tokens stand. Default "rope", which mechanisms without keys (hgrn2) refuse. */
   readonly position?: (typeof POSITIONS)[number] | undefined;
   /** Default 10000. */
   readonly ropeBase?: number | undefined;
@@ -103,8 +108,9 @@ class Fields {
     checkNames(what, this.#given, new Set(names));
   }
 
-  get(name: string): unknown {
-    return this.#given[name];
+  get(name: string, otherwise?: unknown): unknown {
+    const value = this.#given[name];
+    return value === undefined ? otherwise : value;
   }
 
   /** A number for which `holds`; `range` says which those are. */
@@ -114,14 +120,14 @@ class Fields {
     holds: (value: number) => boolean,
     range: string,
   ): number {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.get(name, otherwise);
     if (typeof value !== "number") fail("option", name, value, "a number");
     if (!holds(value)) fail("range", name, value, range);
     return value;
   }
 
   whole(name: string, otherwise: number | undefined, least: number, most = 2 ** 28): number {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.get(name, otherwise);
     if (typeof value !== "number") fail("option", name, value, "a whole number");
     if (!Number.isSafeInteger(value) || value < least || value > most) {
       fail("range", name, value, `a whole number from ${least} to ${most}`);
@@ -130,13 +136,13 @@ class Fields {
   }
 
   flag(name: string, otherwise: boolean): boolean {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.get(name, otherwise);
     if (typeof value !== "boolean") fail("option", name, value, "true or false");
     return value;
   }
 
   text(name: string, otherwise: string): string {
-    const value = this.#given[name] ?? otherwise;
+    const value = this.get(name, otherwise);
     // Longer than any id: nothing that a message should repeat.
     if (typeof value !== "string" || value.length > 64) {
       fail("option", name, value, "the id of a mechanism");
@@ -146,7 +152,7 @@ class Fields {
 
   /** The place of a word in its list. */
   word(name: string, words: readonly string[], otherwise: string): number {
-    const place = words.indexOf((this.#given[name] ?? otherwise) as string);
+    const place = words.indexOf(this.get(name, otherwise) as string);
     if (place < 0) {
       const known = words.map((word) => JSON.stringify(word)).join(", ");
       fail("option", name, this.#given[name], `one of ${known}`);
@@ -154,6 +160,9 @@ class Fields {
     return place;
   }
 }
+
+/** More are refused by C++ as well. */
+const MOST_LAYERS = 1000;
 
 const MODEL_NAMES = [
   "vocabulary",
@@ -184,7 +193,7 @@ export function readModelOptions(given: unknown): ConfigRow {
   return {
     vocabulary: fields.whole("vocabulary", undefined, 1),
     embedDim: fields.whole("embedDim", 64, 1),
-    numLayers: fields.whole("numLayers", 2, 1),
+    numLayers: fields.whole("numLayers", 2, 1, MOST_LAYERS),
     numHeads: fields.whole("numHeads", 4, 1),
     numKvHeads: fields.get("numKvHeads") === undefined ? 0 : fields.whole("numKvHeads", 0, 1),
     ffDim: fields.get("ffDim") === undefined ? 0 : fields.whole("ffDim", 0, 1),
@@ -198,30 +207,44 @@ export function readModelOptions(given: unknown): ConfigRow {
     gated: fields.flag("gated", true),
     bias: fields.flag("bias", false),
     tied: fields.flag("tied", false),
-    encoderLayers: fields.whole("encoderLayers", 0, 0),
+    encoderLayers: fields.whole("encoderLayers", 0, 0, MOST_LAYERS),
     crossMechanism: fields.text("crossMechanism", "scaled_dot_product"),
     seed: fields.whole("seed", 0, 0, Number.MAX_SAFE_INTEGER),
   };
 }
 
-function checkParam(name: string, value: unknown): asserts value is ParamValue {
-  const plain = ["boolean", "number", "string"].includes(typeof value);
-  if (plain || (Array.isArray(value) && value.every((x) => typeof x === "number"))) return;
-  fail("option", `params.${name}`, value, "a flag, a number, a word or numbers");
+function readParam(name: string, value: unknown): ParamValue {
+  if (Array.isArray(value)) {
+    const list = Array.from(value as unknown[]);
+    if (list.every((x) => typeof x === "number")) return list;
+  } else if (typeof value === "boolean" || typeof value === "number" || typeof value === "string") {
+    return value;
+  }
+  return fail("option", `params.${name}`, value, "a flag, a number, a word or numbers");
 }
 
-/** Parameters of the mechanism: names in C++'s spelling, one string, and values. */
-export function readParams(given: unknown): [names: string, values: ParamValue[]] {
-  const params = asRecord("params", asRecord("options", given).params);
+/** Parameters of the mechanism as C++ takes them, and how the caller spells them. */
+export interface MechanismParams {
+  /** In C++'s spelling. */
+  readonly names: readonly string[];
+  readonly values: ParamValue[];
+  readonly nameOf: (name: string) => string;
+}
+
+/** Reads `params`. C++ knows which there are, and of which types. */
+export function readParams(given: unknown): MechanismParams {
+  const written = asRecord("params", asRecord("options", given).params);
+  const params = expandDropout(expandWindow(written));
   const names: string[] = [];
   const values: ParamValue[] = [];
   for (const [name, value] of Object.entries(params)) {
+    if (value === undefined) continue;
     if (!/^[a-zA-Z0-9_]+$/.test(name)) fail("option", "params", name, "names of parameters");
-    checkParam(name, value);
+    values.push(readParam(written[name] === undefined ? publicName(name) : name, value));
     names.push(snakeCase(name));
-    values.push(value);
   }
-  return [names.join(" "), values];
+  const nameOf = (name: string) => (written[name] === undefined ? publicName(name) : name);
+  return { names, values, nameOf };
 }
 
 const OPTIMIZER_NAMES = [

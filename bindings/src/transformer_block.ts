@@ -15,7 +15,7 @@ import {
 } from "./layer.js";
 import { asSelf, fromStateDict, SELF_WEIGHTS, selfShapes, stateShapes } from "./projections.js";
 import type { Registry } from "./registry.js";
-import type { TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
 import type { WithDispose } from "./tensor.js";
 
@@ -95,7 +95,7 @@ export interface TransformerBlockMembers {
    * all others. Results are plain unless an argument is a Tensor. Throws HeedError.
    */
   forward<
-    const X extends TensorArgument,
+    const X extends MatrixArgument,
     const O extends SelfAttentionOptions = Record<never, never>,
   >(
     x: X,

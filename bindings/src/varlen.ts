@@ -1,13 +1,20 @@
-import type { OutputDType, QueryOffset, Window } from "./attention.js";
+import type { OnlyKnownOf, OutputDType, QueryOffset, Window } from "./attention.js";
 import { fail, HeedError } from "./errors.js";
-import { addOutput, toResult } from "./execute.js";
+import { addOutput, inWordsOfJavaScript, toResult } from "./execute.js";
 import type { KernelGlue, ParamValue } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { checkParam, expandWindow } from "./params.js";
+import { checkParam, expandWindow, publicName } from "./params.js";
 import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type View4 } from "./shape.js";
-import { elements, place, readSource, type Source, type TensorArgument } from "./source.js";
+import {
+  elements,
+  type MatrixArgument,
+  place,
+  readSource,
+  type Source,
+  type TensorArgument,
+} from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { Wire } from "./wire.js";
 
@@ -49,24 +56,35 @@ export interface VarlenFunction {
    * Exact attention within each of many sequences that are packed one after the other, without
    * padding: q [total_q, num_heads, head_dim], k and v [total_kv, num_kv_heads, ...].
    */
-  <const Q extends TensorArgument, const O extends VarlenOptions>(
+  <const Q extends MatrixArgument, const O extends VarlenOptions>(
     q: Q,
-    k: TensorArgument,
-    v: TensorArgument,
-    options: O,
+    k: MatrixArgument,
+    v: MatrixArgument,
+    options: O & OnlyKnownOf<O, VarlenOptions>,
   ): VarlenResult<Q, O>;
 }
 
 const PARAMS = ["scale", "softcap", "causal", "windowLeft", "windowRight", "queryOffset"] as const;
 const VECTORS = ["sinks", "alibiSlopes"] as const;
 const NAMES: ReadonlySet<string> = new Set([
-  ...PARAMS,
+  ...PARAMS.filter((name) => !name.startsWith("window")),
   ...VECTORS,
   "window",
   "cuSeqlensQ",
   "cuSeqlensK",
   "returnLse",
 ]);
+
+/** What refusals of C++ may name. */
+const WORDS: ReadonlySet<string> = new Set(
+  [...PARAMS, ...VECTORS, "qOffsets", "kvOffsets"].map(snakeCase),
+);
+
+/** What `qOffsets` and `kvOffsets` of C++ are here. */
+function nameOf(name: string): string {
+  if (name === "qOffsets") return "cuSeqlensQ";
+  return name === "kvOffsets" ? "cuSeqlensK" : publicName(name);
+}
 
 /** [total, heads, dim] seen as [1, heads, total, dim]. */
 function viewPacked({ name, shape }: Source): View4 {
@@ -151,7 +169,8 @@ function readParams(
   const params = new Map<string, ParamValue>();
   for (const name of PARAMS) {
     const value = given[name];
-    if (value !== undefined) params.set(name, checkParam(registry.parameter(name), name, value));
+    if (value === undefined) continue;
+    params.set(name, checkParam(registry.parameter(name), publicName(name), value));
   }
   const offset = params.get("queryOffset");
   if (Array.isArray(offset) && offset.length !== sequences) {
@@ -223,8 +242,10 @@ export function varlenOf(heap: Heap<KernelGlue>, registry: Registry): VarlenFunc
       const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
       const names = [...params.keys()].map(snakeCase).join(" ");
       const table = wire.place(heap, scope);
-      heap.callChecked((glue) =>
-        glue.attentionVarlen(wire.names, table, names, [...params.values()]),
+      inWordsOfJavaScript({ words: WORDS, nameOf }, () =>
+        heap.callChecked((glue) =>
+          glue.attentionVarlen(wire.names, table, names, [...params.values()]),
+        ),
       );
       const plain = inputs.every(({ source }) => source.tensor === undefined);
       const kind = { plain, float16Array: first.source.float16Array === true };

@@ -12,12 +12,18 @@ import { HeedError } from "./errors.js";
 import { addOutput, inWordsOfJavaScript, type Output, type Results, toResult } from "./execute.js";
 import type { BackwardPlan, CallArguments, KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
-import type { Build, RunInputs, RunParams } from "./heed.js";
+import type { Build, RunInputs, RunOutput, RunParams } from "./heed.js";
 import { asRecord } from "./option_names.js";
 import { camelCase, type Registry, snakeCase } from "./registry.js";
 import { placeRequest, prepare, type Request } from "./request.js";
 import { checkBytes, contiguousStrides, countElements, viewAsHeads } from "./shape.js";
-import { place, readSource, type Source, type TensorArgument } from "./source.js";
+import {
+  type MatrixArgument,
+  place,
+  readSource,
+  type Source,
+  type TensorArgument,
+} from "./source.js";
 import { HeapTensor, type PlainTensor, type Tensor, type WithDispose } from "./tensor.js";
 import { Wire } from "./wire.js";
 
@@ -61,7 +67,7 @@ export type AttentionVjp<Q, K, V, O> = {
    * Gradients of sum(gradOutput * output) + sum(gradLse * lse). May be called again. Tensors among
    * the arguments of the call must still hold what they held.
    */
-  backward<const G extends TensorArgument, const L extends TensorArgument = []>(
+  backward<const G extends MatrixArgument, const L extends TensorArgument = []>(
     gradOutput: G,
     gradLse?: L,
   ): AttentionGradients<Q, K, V, O, KindOf<Q, K, V, O> | TensorKind<G> | TensorKind<L>>;
@@ -79,9 +85,9 @@ export interface AttentionVjpFunction {
    * "heed/core".
    */
   <
-    const Q extends TensorArgument,
-    const K extends TensorArgument,
-    const V extends TensorArgument,
+    const Q extends MatrixArgument,
+    const K extends MatrixArgument,
+    const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
     q: Q,
@@ -92,8 +98,8 @@ export interface AttentionVjpFunction {
 }
 
 /** What `heed.run.vjp` returns. */
-export type RunVjp = {
-  readonly output: Tensor<"float32"> | PlainTensor<"float32">;
+export type RunVjp<I = RunInputs> = {
+  readonly output: RunOutput<I>;
   readonly lse?: Tensor<"float32"> | PlainTensor<"float32">;
   /** Of recurrent rows with `returnState`. */
   readonly state?: Tensor<"float32"> | PlainTensor<"float32">;
@@ -102,7 +108,7 @@ export type RunVjp = {
    * is left out. May be called again.
    */
   backward(
-    gradOutput: TensorArgument,
+    gradOutput: MatrixArgument,
     gradLseOrState?: TensorArgument,
   ): Readonly<Record<string, Tensor<"float32"> | PlainTensor<"float32">>>;
   dispose(): void;
@@ -110,7 +116,7 @@ export type RunVjp = {
 
 export interface RunVjpFunction {
   /** `heed.run` with gradients, for mechanisms with the capability "gradient". */
-  (id: string, inputs: RunInputs, params?: RunParams): RunVjp;
+  <const I extends RunInputs>(id: string, inputs: I, params?: RunParams): RunVjp<I>;
 }
 
 /** A result of forward that backward reads. */
@@ -285,6 +291,16 @@ class Vjp {
   }
 }
 
+const NO_GRADIENT: readonly string[] = ["returnWeights", "returnScores", "returnTiles"];
+
+/** Refuses results that nothing can arrive at. */
+function checkHasNone(given: unknown): void {
+  const params = asRecord("options", given);
+  const asked = NO_GRADIENT.find((name) => params[name] !== undefined && params[name] !== false);
+  if (asked === undefined) return;
+  throw new HeedError("unsupported", `${asked}: vjp has no gradient of that result; leave it out`);
+}
+
 /** Runs a checked request forward and hands out the way back. */
 function forward(heap: Heap<KernelGlue>, request: Request, asksLse: boolean): Results {
   const results: Results = {};
@@ -317,11 +333,13 @@ export function vjpsOf(
     attention(q: unknown, k: unknown, v: unknown, options?: unknown): Results {
       checkHasGradients();
       const request = prepareAttention(q, k, v, options);
+      checkHasNone(options);
       return forward(heap, request, asRecord("options", options).returnLse === true);
     },
     run(id: unknown, inputs: unknown, params?: unknown): Results {
       checkHasGradients();
       const request = prepare(registry, id, inputs, params);
+      checkHasNone(params);
       // A row that cannot be asked for its lse returns it anyway.
       const always = !registry.callNames(id).params.has("returnLse");
       return forward(heap, request, always || asRecord("params", params).returnLse === true);

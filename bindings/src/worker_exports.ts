@@ -9,6 +9,7 @@ export type {
   RemoteFunction,
   RemoteHeed,
   RemoteObject,
+  RemoteRun,
   RemoteTensor,
   RemoteTensorFunction,
 } from "./remote_heed.js";

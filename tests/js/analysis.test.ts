@@ -22,6 +22,8 @@ const options = {
   scale: 2,
 };
 const BOUND = 4 * MAX_ERROR;
+/** A gradient of the output. */
+const grad = randomData([BATCH, HEADS, LEN, 5], 4);
 
 /** Rows of the oracle's weights, [batch * heads * q_len][kv_len]. */
 async function oracleRows(of: Data, keys: Data, more: object = {}): Promise<number[][]> {
@@ -47,7 +49,7 @@ describe("analyze", () => {
   it("gives the statistics of every row and key", async () => {
     const rows = await oracleRows(q, k);
     const all = { entropy: true, max: true, expectedDistance: true, columnSums: true } as const;
-    const got = heed.analyze(q, k, { ...options, ...all, topK: 3, returnLse: true });
+    const got = heed.analyze(q, k, { ...options, ...all, topWeights: 3, returnLse: true });
     expectClose(
       "entropy",
       got.entropy.data,
@@ -97,7 +99,7 @@ describe("analyze", () => {
     const { entropy, topWeights, topIndices } = heed.analyze(resident, k, {
       ...options,
       entropy: true,
-      topK: 2,
+      topWeights: 2,
     });
     expect(heed.memory().tensors).toBe(tensors + 3);
     expect(topIndices.data).toBeInstanceOf(Int32Array);
@@ -118,14 +120,46 @@ describe("analyze", () => {
     expect(Array.from(near.maxIndex.data)).toEqual([0, 1]);
   });
 
+  it("lists topWeights of the weights that topK of the normaliser leaves", () => {
+    const top = { ...options, normalize: "top_k", topK: 2, sinks: undefined } as const;
+    const { weights } = heed.attention(q, k, v, { ...top, returnWeights: true });
+    const asked = { entropy: true, topWeights: 3 } as const;
+    const { entropy, topWeights } = heed.analyze(q, k, { ...top, ...asked });
+    const rows = Array.from({ length: entropy.data.length }, (_, n) =>
+      Array.from(weights.data.subarray(n * KEYS, (n + 1) * KEYS)).sort((a, b) => b - a),
+    );
+    expectClose(
+      "top",
+      topWeights.data,
+      rows.flatMap((row) => row.slice(0, 3)),
+      BOUND,
+    );
+    const wanted = rows.map((row) => -sum(row.map(plogp)));
+    expectClose("entropy", entropy.data, wanted, 5 * BOUND);
+  });
+
+  it.each<[string, string, () => unknown]>([
+    ["analyze", "entropy", () => heed.analyze(q, k, {})],
+    ["analyze", "topWeights", () => heed.analyze(q, k, { entropy: false })],
+    ["headSimilarity", "frobenius", () => heed.headSimilarity(q, k, { cosine: false })],
+    ["erasure", "without", () => heed.erasure(q, k, v, { change: false })],
+    ["attribution", "pairs", () => heed.attribution(q, k, v, grad, { columnSums: false })],
+  ])("%s that is asked for nothing names %s", (name, offered, work) => {
+    const before = heed.memory();
+    expectError("option", [name, "asked for nothing", offered], work);
+    expect(heed.memory()).toEqual(before);
+  });
+
   it("says what is wrong", () => {
     const loose = heed.analyze as (...all: unknown[]) => unknown;
-    expectError("range", ["topK", "44", "43"], () => loose(q, k, { ...options, topK: 44 }));
+    expectError("range", ["topWeights", "44", "43"], () =>
+      loose(q, k, { ...options, topWeights: 44 }),
+    );
     expectError("option", ["entropy", "yes"], () => loose(q, k, { ...options, entropy: "yes" }));
     expectError("option", ["returnWeights"], () => loose(q, k, { returnWeights: true }));
     expectError("option", ["entropi"], () => loose(q, k, { entropi: true }));
     expectError("option", ["queryOffset"], () => loose(q, k, { expectedDistance: true }));
-    expectError("shape", ["lse"], () => loose(q, k, { ...options, lse: k }));
+    expectError("shape", ["lse"], () => loose(q, k, { ...options, entropy: true, lse: k }));
     expectError("shape", ["k"], () => loose(q, v, { entropy: true }));
     expectError("option", ["lse"], () =>
       loose(q, k, { ...options, lse: randomData([BATCH, HEADS, LEN], 1), returnLse: true }),

@@ -303,6 +303,63 @@ describe("options", () => {
     );
   });
 
+  it.each<[object, string[]]>([
+    [{ reach: 1 }, ["reach", '"dilated" or "longformer"']],
+    [{ dilation: 2 }, ["dilation", '"neighborhood"']],
+    [{ globalTokens: [0] }, ["globalTokens", '"longformer"']],
+    [{ stride: 2 }, ["stride", '"strided" or "fixed"']],
+    [{ summary: 1 }, ["summary", '"fixed"']],
+    [{ grid: [5] }, ["grid", '"axial"']],
+    [{ axis: 0 }, ["axis", '"axial"']],
+    [{ windowSize: 2 }, ["windowSize", '"swin_window" or "neighborhood"']],
+    [{ shift: 1 }, ["shift", '"swin_window"']],
+    [{ blockSize: 2 }, ["blockSize", '"bigbird", blockKeep or blockIndptr']],
+    [{ randomBlocks: 1 }, ["randomBlocks", '"bigbird"']],
+    [{ patternSeed: 1, pattern: "strided" }, ["patternSeed", '"bigbird"']],
+    [{ topK: 1 }, ["topK", 'normalize "top_k"']],
+    [{ sigmoidBias: 1 }, ["sigmoidBias", '"sigmoid"']],
+    [{ lengthPower: 1, normalize: "sigmoid" }, ["lengthPower", '"relu" or "relu_squared"']],
+    [{ kernel: "gaussian" }, ["kernel", '"kernel_sum"']],
+    [{ relativeRows: "clip" }, ["relativeRows", "relativeKeys"]],
+    [{ relativeMaxDistance: 8 }, ["relativeMaxDistance", '"log_span"']],
+    [{ bucketDirection: "causal" }, ["bucketDirection", "bucketBias"]],
+    [{ bucketMaxDistance: 8 }, ["bucketMaxDistance", "bucketBias"]],
+  ])("refuses what the call would not read: %o", (options, words) => {
+    const square = randomData([1, 4, 4, 8], 1);
+    expectError("option", [...words, "is read only by"], () =>
+      attention(square, square, square, options),
+    );
+    const [inputs, params] = "globalTokens" in options ? [options, {}] : ([{}, options] as const);
+    const all = { q: square, k: square, v: square, ...inputs };
+    expectError("option", words, () => heed.run("attention", all, params as never));
+  });
+
+  it("lets rows that settle a pattern take its numbers", () => {
+    const square = { q: randomData([1, 4, 4, 8], 1), k: randomData([1, 4, 4, 8], 2) };
+    const inputs = { ...square, v: square.q, globalTokens: [0] };
+    expect(heed.run("longformer", inputs, { reach: 1 }).output.shape).toEqual([1, 4, 4, 8]);
+  });
+
+  it("names arguments as they were written", () => {
+    const square = randomData([1, 4, 4, 8], 1);
+    const call = (options: object) => () => attention(square, square, square, options);
+    const bucketBias = randomData([32, 4], 1);
+    expectError("range", ["bucketMaxDistance = 4"], call({ bucketBias, bucketMaxDistance: 4 }));
+    const three = randomData([3, 4], 1);
+    expectError("range", ["rows of bucketBias = 3"], call({ bucketBias: three }));
+    const seed = (patternSeed: unknown) => call({ pattern: "bigbird", patternSeed });
+    expectError("range", ["patternSeed: got -1, expected a whole number >= 0"], seed(-1));
+    expectError("option", ["patternSeed: got 5n"], seed(5n));
+    expect(seed(-1)).not.toThrow(/no limit/);
+    expectError("range", ["window.left", "no limit"], call({ window: { left: -1 } }));
+    expectError("option", ["queryOffset[0]"], () =>
+      attention(q, k, v, { causal: true, queryOffset: new Array(2) }),
+    );
+    expectError("option", ["windowSize", "swin_window"], () =>
+      heed.run("longformer", { q: square, k: square, v: square }, { windowSize: 2 }),
+    );
+  });
+
   it("refuses values that no message can serialise", () => {
     expectError("option", ["layout", "1n"], () => withOptions({ layout: 1n }));
     expectError("option", ["id", "1n"], () => heed.run(1n as unknown as string, { q, k, v }));

@@ -250,6 +250,8 @@ describe("heed.explain", () => {
       sinks: [0],
       alibiSlopes: [1],
       returnLse: true,
+      scoreMod: "score + far[h]",
+      captured: { far: [1] },
     } as const;
     expect(Array.from(heed.explain(options, { qLen: 1, kvLen: 2, numHeads: 1 }).data)).toEqual([
       1, 1,

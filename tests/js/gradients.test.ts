@@ -132,6 +132,10 @@ describe("heed.run.vjp", () => {
       heed.run.vjp("retention", { q, k, v: k }),
     );
     expectError("unsupported", ["quest"], () => heed.run.vjp("quest", { q, k, v }));
+    for (const option of [{ returnWeights: true }, { returnScores: "raw" }] as const) {
+      const [name = ""] = Object.keys(option);
+      expectError("unsupported", [`${name}: vjp`], () => heed.attention.vjp(q, k, v, option));
+    }
     const table = randomData([5, 3], 19);
     const rows = {
       additive: {},

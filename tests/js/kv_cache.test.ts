@@ -224,6 +224,28 @@ describe("heed.KvCache", () => {
     });
   });
 
+  it("takes counts as any vector of whole numbers", () => {
+    const counts = [
+      [1, 2],
+      Int32Array.of(1, 2),
+      { data: [1, 2], shape: [2] },
+      heed.tensor(Int32Array.of(1, 2), [2]),
+    ];
+    for (const lengths of counts) {
+      using_(new heed.KvCache(SIZES), (cache) => {
+        cache.append(slice(k, 0, 2), slice(v, 0, 2), { lengths });
+        expect(cache.lengths).toEqual([1, 2]);
+        const [fork, { output }] = [
+          cache.fork(),
+          cache.attend(slice(q, 0, 2), { queryLengths: lengths }),
+        ];
+        expect(fork).toBeInstanceOf(heed.KvCache);
+        expect(output.shape[2]).toBe(2);
+        fork.dispose();
+      });
+    }
+  });
+
   it("agrees with a plain model over random histories", () => {
     for (let seed = 1; seed <= 10; seed++) {
       const next = random(seed);
@@ -287,6 +309,15 @@ describe("heed.KvCache", () => {
     expectError("range", ["blockSize", "pageSize"], make({ pageSize: 4, blockSize: 6 }));
     expectError("option", ["blocksize", "blockSize"], make({ blocksize: 2 }));
     expectError("option", ["numKvHeads"], () => new heed.KvCache({ headDim: 2 } as never));
+    const Cache = heed.KvCache as unknown as (options: object) => unknown;
+    expectError("option", ["new heed.KvCache(options)"], () => Cache(SIZES));
+    using_(new heed.KvCache({ ...SIZES, window: 4, heavyHitters: 2 }), (cache) => {
+      fill(cache, 0, 1);
+      const alibiSlopes = new Float32Array(4);
+      expectError("unsupported", ["alibiSlopes"], () =>
+        cache.attend(slice(q, 0, 1), { alibiSlopes }),
+      );
+    });
     using_(new heed.KvCache({ ...SIZES, capacity: 3 }), (cache) => {
       expectError("shape", ["k", "[2, 2, len, 8]"], () => cache.append(v, v));
       expectError("range", ["capacity of 3"], () => fill(cache, 0, 4));

@@ -160,6 +160,16 @@ describe("heed.MultiHeadAttention refuses", () => {
     const layer = makeLayer();
     const x = randomData([1, 3, 8], 7);
     expectError("shape", ["query", "embedDim = 8"], () => layer.forward(randomData([1, 3, 7], 1)));
+    expectError("option", ["key", "options come fourth"], () =>
+      layer.forward(x, { causal: true } as never),
+    );
+    const Layer = heed.MultiHeadAttention as unknown as (options: object) => unknown;
+    expectError("option", ["new heed.MultiHeadAttention(options)"], () => Layer(SIZES));
+    expectError("option", ["bias: got null"], () => {
+      new heed.MultiHeadAttention({ ...SIZES, bias: null as never });
+    });
+    expect(layer).toBeInstanceOf(heed.MultiHeadAttention);
+    expect(heed.MultiHeadAttention.name).toBe("MultiHeadAttention");
     expectError("shape", ["kdim = 8"], () => layer.forward(x, randomData([1, 3, 7], 1)));
     expectError("shape", ["query"], () => layer.forward(randomData([3, 8], 1)));
     expectError("shape", ["batch"], () => layer.forward(x, randomData([2, 3, 8], 1)));

@@ -96,6 +96,15 @@ describe("rope", () => {
     expect(heed.memory().tensors).toBe(before);
   });
 
+  it("calls no methods of its lists, whose errors are no trap", () => {
+    const offset = [0, 0];
+    offset.map = () => {
+      throw new Error("not to be called");
+    };
+    const { data } = heed.rope(x, { pairing: "half", offset, scaling: { type: "none" } });
+    expect(data).toEqual(heed.rope(x, { pairing: "half" }).data);
+  });
+
   it("names what is wrong", () => {
     const rope = heed.rope as unknown as (x: unknown, options?: unknown) => unknown;
     const half = { pairing: "half" };
@@ -103,7 +112,15 @@ describe("rope", () => {
     expectError("option", ["pairing"], () => rope(x, { pairing: "neox" }));
     expectError("option", ["rotaryDimm", "rotaryDim"], () => rope(x, { ...half, rotaryDimm: 4 }));
     expectError("range", ["rotaryDim"], () => rope(x, { ...half, rotaryDim: 3 }));
-    expectError("range", ["positionOffset"], () => rope(x, { ...half, offset: 0.5 }));
+    expectError("range", ["offset: got 0.5"], () => rope(x, { ...half, offset: 0.5 }));
+    expectError("option", ["offset[0]"], () => rope(x, { ...half, offset: new Array(2) }));
+    const scaled = (scaling: object) => () => rope(x, { ...half, scaling });
+    expectError("range", ["scaling.factor: got -1"], scaled({ type: "ntk", factor: -1 }));
+    expectError("option", ["scaling.factor is missing"], scaled({ type: "ntk" }));
+    expectError("option", ["scaling.betaFast", "yarn"], scaled({ type: "linear", betaFast: 3 }));
+    expectError("range", ["image.height"], () =>
+      rope(x, { ...half, image: { height: 0.5, width: 18 } }),
+    );
     expectError("option", ["scaling.type"], () => rope(x, { ...half, scaling: { factor: 2 } }));
     expectError("option", ["scaling"], () => rope(x, { ...half, scaling: "yarn" }));
     expectError("option", ["originalLen"], () =>
@@ -188,6 +205,7 @@ describe("t5Bucket", () => {
     const t5 = heed.t5Bucket.bind(heed) as unknown as (p: unknown, options?: unknown) => unknown;
     expectError("option", ["direction"], () => t5(0));
     expectError("range", ["relativePosition"], () => t5(0.5, { direction: "causal" }));
+    expectError("range", ["2^53 - 1"], () => t5(-(2 ** 53), { direction: "causal" }));
     expectError("range", ["numBuckets"], () => t5(0, { direction: "causal", numBuckets: 1 }));
   });
 });

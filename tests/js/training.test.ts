@@ -181,6 +181,18 @@ describe("heed/training", () => {
     expectError("unsupported", ["reformer"], make({ ...OPTIONS, mechanism: "reformer" }));
     expectError("range", ["ropeBase"], make({ ...OPTIONS, ropeBase: Number.NaN }));
     expectError("option", ["params.windowLeft"], make({ ...OPTIONS, params: { windowLeft: {} } }));
+    const params = (params: unknown) => make({ ...OPTIONS, params });
+    expectError("option", ["windowLef", "window.left"], params({ windowLef: 1 }));
+    expectError("option", ["windowLeft must be a number"], params({ windowLeft: "x" }));
+    expectError("option", ["window.left must be a number"], params({ window: { left: "x" } }));
+    expectError("option", ["params.queryOffset"], params({ queryOffset: new Array(2) }));
+    expectError("option", ["params: got null"], params(null));
+    expectError("option", ["numHeads: got null"], make({ ...OPTIONS, numHeads: null }));
+    expectError("option", ["position: got null"], make({ ...OPTIONS, position: null }));
+    expectError("range", ["numLayers", "1 to 1000"], make({ ...OPTIONS, numLayers: 2000 }));
+    const odd = { ...OPTIONS, embedDim: 6, numHeads: 2 };
+    expectError("range", ["embedDim / numHeads = 3", "even"], make(odd));
+    expectError("unsupported", ["position", "not rope"], make({ ...OPTIONS, mechanism: "hgrn2" }));
     const model = training.transformer(OPTIONS);
     expectError("range", ["learningRate", "0"], () => model.setOptimizer({ learningRate: 0 }));
     expectError("range", ["minLearningRate"], () => model.setOptimizer({ minLearningRate: 1 }));
@@ -188,6 +200,29 @@ describe("heed/training", () => {
     expectError("range", ["totalSteps"], () =>
       model.setOptimizer({ warmupSteps: 5, totalSteps: 5 }),
     );
+    model.dispose();
+  });
+
+  it("takes the parameters of a mechanism as heed.run does", () => {
+    const windows = [{ window: { left: 1, right: 0 } }, { windowLeft: 1, windowRight: 0 }];
+    const [one, two] = windows.map((params) => {
+      const model = training.transformer({ ...OPTIONS, params });
+      const logits = model.predict({ tokens: [0, 1, 2, 3] }).data;
+      model.dispose();
+      return logits;
+    });
+    expect(one).toEqual(two);
+    const model = training.transformer({ ...OPTIONS, params: {} });
+    expect(one).not.toEqual(model.predict({ tokens: [0, 1, 2, 3] }).data);
+    model.dispose();
+  });
+
+  it("names maxLen and arrays that are gone", () => {
+    const model = training.transformer({ ...OPTIONS, position: "learned", maxLen: 3 });
+    expectError("range", ["tokens", "maxLen = 3"], () => model.predict({ tokens: [0, 1, 2, 3] }));
+    const tokens = new Int32Array(3);
+    structuredClone(tokens, { transfer: [tokens.buffer] });
+    expectError("disposed", ["tokens", "detached"], () => model.predict({ tokens }));
     model.dispose();
   });
 

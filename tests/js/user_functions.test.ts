@@ -107,6 +107,12 @@ describe("user expressions", () => {
         captured: { table: [[1, 2]] },
       }),
     );
+    expectError(
+      "shape",
+      ["`key_lengths` has 2 dimensions"],
+      attend({ scoreMod: "score + key_lengths[h]", captured: { key_lengths: [[1, 2]] } }),
+    );
+    expectError("option", ["captured", "scoreMod, keepMod"], attend({ captured: { a: [1] } }));
     expectError("option", ["queryOffset"], attend({ scoreMod: "score - position" }));
     expectError(
       "option",

@@ -59,7 +59,10 @@ describe("heed.attentionVarlen", () => {
     expectError("range", ["cuSeqlensK[4]", "41"], run({ cuSeqlensK: [0, 1, 2, 3, 41] }));
     expectError("range", ["cuSeqlensQ[2]"], run({ cuSeqlensQ: [0, 5, 4, 6, 7] }));
     expectError("shape", ["cuSeqlensK", "5"], run({ cuSeqlensK: [0, 1] }));
-    expectError("option", ["query_offset"], run({ causal: true }));
+    expectError("option", ["queryOffset is needed"], run({ causal: true }));
+    expectError("range", ["alibiSlopes = nan"], run({ alibiSlopes: [0, 0, 0, Number.NaN] }));
+    expectError("range", ["window.left: got -1"], run({ window: { left: -1 } }));
+    expectError("option", ["windowLeft", "window: { left, right }"], run({ windowLeft: 1 }));
     expectError("shape", ["queryOffset"], run({ causal: true, queryOffset: [1, 2] }));
     expectError("option", ["keep"], run({ keep: [[true]] }));
     expectError("shape", ["q.shape"], () =>

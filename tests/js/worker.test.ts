@@ -117,6 +117,15 @@ describe("heed/worker", () => {
     await fork.dispose();
 
     const layer = await new heed.MultiHeadAttention({ embedDim: 8, numHeads: 2 });
+    const members = [
+      "dispose",
+      "disposed",
+      "forward",
+      "loadKerasWeights",
+      "loadStateDict",
+      "options",
+    ];
+    expect(Object.keys(layer).sort()).toEqual(members);
     expect(await layer.options).toMatchObject({ embedDim: 8, numHeads: 2, headDim: 4 });
     await expectRejection("option", ["loadStateDict"], () =>
       layer.forward(randomData([1, 3, 8], 6)),
@@ -141,6 +150,15 @@ describe("heed/worker", () => {
     await expectRejection("option", ["await new heed.KvCache"], async () =>
       (heed.KvCache as unknown as () => void)(),
     );
+    const inherited = Object.create({ causal: true }) as { signal?: AbortSignal };
+    inherited.signal = new AbortController().signal;
+    await expectRejection("option", ["options", "plain object"], () =>
+      heed.attention(q, k, v, inherited),
+    );
+    await expectRejection("option", ["argument 1", "a promise", "await"], () =>
+      heed.attention(heed.tensor(q.data, q.shape) as never, k, v),
+    );
+    await expectRejection("option", ["asked for nothing"], () => heed.analyze(q, k, {}));
     const other = await spawn(ONE);
     const stranger = await other.tensor([1], [1]);
     await expectRejection("option", ["another spawn()"], () => heed.softmax(stranger));
@@ -173,6 +191,19 @@ describe("arguments", () => {
     await expectRejection("option", ["transfer"], () =>
       heed.attention(q, k, v, { transfer: "yes" } as never),
     );
+  });
+
+  it("stay where they are when the call is refused", async () => {
+    const given = { data: Float32Array.from(q.data), shape: q.shape };
+    await expectRejection("option", ["argument 3", "a function"], () =>
+      heed.attention(given, given, (() => 1) as never, { transfer: true }),
+    );
+    const gone = { data: Float32Array.from(q.data), shape: q.shape };
+    structuredClone(gone.data, { transfer: [gone.data.buffer] });
+    await expectRejection("disposed", ["detached"], () =>
+      heed.attention(given, given, gone, { transfer: true }),
+    );
+    expect(given.data).toEqual(q.data);
   });
 
   it("may be parts of a larger buffer", async () => {

@@ -19,8 +19,8 @@ namespace heed {
 //
 //   id               inputs        parameters -> results (each as asked for)
 //   analyze          lse?          entropy max expected_distance column_sums return_lse (bool),
-//                                  top_k -> entropy max_weight max_index top_weights top_indices
-//                                  expected_distance column_sums lse
+//                                  top_weights (a count) -> entropy max_weight max_index
+//                                  top_weights top_indices expected_distance column_sums lse
 //   weights_tile     lse?          q_begin q_end k_begin k_end -> weights
 //   head_similarity                cosine frobenius jensen_shannon (bool) -> the same
 //   rollout_layer    rows          residual -> rows

@@ -27,7 +27,7 @@ struct Operation {
 };
 
 constexpr Operation kOperations[] = {
-    {"analyze", true, "lse?", "entropy max top_k expected_distance column_sums return_lse"},
+    {"analyze", true, "lse?", "entropy max top_weights expected_distance column_sums return_lse"},
     {"weights_tile", true, "lse?", "q_begin q_end k_begin k_end"},
     {"head_similarity", true, "", "cosine frobenius jensen_shannon"},
     {"rollout_layer", true, "rows", "residual"},
@@ -205,11 +205,12 @@ std::vector<OutputSpec> PlanAnalyze(const Reading& r) {
     specs.push_back({"max_weight", 3, r.rows()});
     specs.push_back({"max_index", 3, r.rows(), DType::kInt32});
   }
-  if (const std::optional<int64_t> top_k = own.Count("top_k")) {
-    if (*top_k < 1 || *top_k > r.kv_len()) {
-      Fail(ErrorCode::kRange, "top_k = {}; it lies in [1, kv_len = {}]", {*top_k, r.kv_len()});
+  if (const std::optional<int64_t> count = own.Count("top_weights")) {
+    if (*count < 1 || *count > r.kv_len()) {
+      Fail(ErrorCode::kRange, "top_weights = {}; it lies in [1, kv_len = {}]",
+           {*count, r.kv_len()});
     }
-    const Extents top = {r.batch(), r.num_heads(), r.q_len(), *top_k};
+    const Extents top = {r.batch(), r.num_heads(), r.q_len(), *count};
     specs.push_back({"top_weights", 4, top});
     specs.push_back({"top_indices", 4, top, DType::kInt32});
   }

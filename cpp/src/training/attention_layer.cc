@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/param_checks.h"
 #include "src/training/checks.h"
 #include "src/training/mechanism_row.h"
 #include "src/training/parallel.h"
@@ -35,10 +36,12 @@ void CheckPosition(const AttentionLayerOptions& o, const Mechanism& row) {
   }
   if (o.position != HeadPosition::kRope) return;
   if (!HasWord(row.inputs, "k")) {
-    Fail(ErrorCode::kUnsupported, "position: mechanism \"{}\" has no keys to turn", {o.mechanism});
+    Fail(ErrorCode::kUnsupported,
+         "position: mechanism \"{}\" has no keys to turn; give a position that is not rope",
+         {o.mechanism});
   }
   if (o.embed_dim / o.num_heads % 2 != 0) {
-    Fail(ErrorCode::kRange, "head_dim = {}; it must be even to be turned",
+    Fail(ErrorCode::kRange, "embed_dim / num_heads = {}; position rope needs an even number",
          {o.embed_dim / o.num_heads});
   }
 }
@@ -48,8 +51,14 @@ AttentionLayerOptions Checked(AttentionLayerOptions o) {
   CheckSizes(o);
   const Mechanism& row = TrainableMechanism(o.mechanism);
   for (const NamedParam& param : o.params) {
-    if (param.name != "causal") continue;
-    Fail(ErrorCode::kOption, "params: causal is an option of the layer");
+    if (param.name == "causal") {
+      Fail(ErrorCode::kOption, "params: causal is an option of the layer");
+    }
+    if (!HasWord(row.params, param.name)) {
+      Fail(ErrorCode::kOption, "params: mechanism \"{}\" has no parameter {}; it has {}",
+           {o.mechanism, param.name, row.params});
+    }
+    CheckParam(param);
   }
   const bool can_be_causal = HasWord(row.capabilities, "causal");
   if (!o.causal && can_be_causal && !HasWord(row.params, "causal")) {

@@ -86,7 +86,7 @@ TEST_F(Operations, AnalyzeIsAnalyze) {
   for (const char* name : {"entropy", "max", "expected_distance", "column_sums", "return_lse"}) {
     request.params.push_back({name, true});
   }
-  request.params.push_back({"top_k", 2.0});
+  request.params.push_back({"top_weights", 2.0});
   const Outputs out(request);
   EXPECT_EQ(out.BitsOf("entropy"), Bits(entropy));
   EXPECT_EQ(out.BitsOf("max_weight"), Bits(max));
@@ -114,6 +114,18 @@ TEST_F(Operations, OptionsThatTheRequestOwnsArrive) {
                             {"causal", true},
                             {"entropy", true}}};
   EXPECT_EQ(Outputs(request).BitsOf("entropy"), Bits(entropy));
+}
+
+// top_k is the normaliser's, as everywhere.
+TEST_F(Operations, AnalyzeKeepsTheNormalisersTopK) {
+  c_.sinks.clear();
+  Request request = Make("analyze");
+  for (const char* name : {"entropy", "max"}) request.params.push_back({name, true});
+  request.params.push_back({"normalize", std::string("top_k")});
+  request.params.push_back({"top_k", 1.0});
+  const Outputs out(request);
+  EXPECT_THAT(out.memory.at("entropy"), ::testing::Each(0.0f));
+  EXPECT_THAT(out.memory.at("max_weight"), ::testing::Each(1.0f));
 }
 
 TEST_F(Operations, TilesTakeTheLse) {
@@ -214,8 +226,8 @@ TEST_F(Operations, RefuseWhatDoesNotFit) {
   request.params.push_back({"return_weights", true});
   expect_refused(request, "neither weights");
   request = Make("analyze");
-  request.params.push_back({"top_k", 10.0});
-  expect_refused(request, "top_k = 10");
+  request.params.push_back({"top_weights", 10.0});
+  expect_refused(request, "top_weights = 10");
   request = Make("weights_tile");
   expect_refused(request, "q_begin is missing");
   request = Make("attention_flow");

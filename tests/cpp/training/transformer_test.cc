@@ -294,10 +294,13 @@ TEST(Transformer, RefusesWhatDoesNotFit) {
                       +[](TransformerConfig& c) { c.mechanism = "cope"; },
                       +[](TransformerConfig& c) {
                         c.params = {{"no_such", 1.0}};
+                      },
+                      +[](TransformerConfig& c) {
+                        c.params = {{"window_left", std::string("x")}};
                       }}) {
     TransformerConfig config = SmallConfig();
     change(config);
-    EXPECT_THROW(Transformer(config).Forward({1, tokens}), Error);
+    EXPECT_THROW(Transformer{config}, Error);
   }
 }
 

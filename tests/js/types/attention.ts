@@ -60,12 +60,34 @@ export async function check(): Promise<void> {
   assertType<Equal<typeof resident.weights, Tensor<"float32">>>();
   resident.output.dispose();
 
+  const half = { data: new Uint16Array(4), shape: [2, 2], dtype: "bfloat16" } as const;
+  const named = heed.run("retention", { q: half, k: rows, v: rows });
+  assertType<Equal<typeof named.output, Tensor<"bfloat16"> | PlainTensor<"bfloat16">>>();
+  const backwards = heed.run.vjp("sigmoid", { q: half, k: rows, v: rows });
+  assertType<Equal<typeof backwards.output, typeof named.output>>();
+  const single = heed.run("retention", { q: rows, k: rows, v: rows }).output;
+  assertType<Equal<typeof single, Tensor<"float32"> | PlainTensor<"float32">>>();
+  const scaled = heed.rope(rows, { pairing: "half", scaling: { type: "none" } });
+  assertType<Equal<typeof scaled, PlainTensor<"float32">>>();
+
+  // @ts-expect-error a typed array has no shape
+  heed.attention(new Float32Array(4), rows, rows);
+  // @ts-expect-error kernels compute in float32
+  heed.attention({ data: new Float64Array(4), shape: [2, 2] }, rows, rows);
+  heed.attention(rows, rows, rows, { sinks: new Float32Array(1) });
+  // @ts-expect-error nor in lists
+  heed.attention(rows, rows, rows, { sinks: new Float64Array(1) });
+  await heed.reference("attention", { q: { data: new Float64Array(4), shape: [2, 2] } });
+  const top = heed.analyze(rows, rows, { normalize: "top_k", topK: 1, topWeights: 2 });
+  assertType<Equal<typeof top.topWeights, PlainTensor<"float32">>>();
+  // @ts-expect-error nothing is asked for
+  heed.analyze(rows, rows);
+
   const keep = heed.tensor([true, false], [1, 2]);
   assertType<Equal<typeof keep.dtype, "uint8">>();
   const masked = heed.attention(rows, rows, rows, { keep });
   assertType<Equal<typeof masked.output, Tensor<"float32">>>();
 
-  const half = { data: new Uint16Array(4), shape: [2, 2], dtype: "bfloat16" } as const;
   const stored = heed.attention(half, rows, rows, { returnLse: true });
   assertType<Equal<typeof stored.output, PlainTensor<"bfloat16">>>();
   assertType<Equal<typeof stored.lse, PlainTensor<"float32">>>();

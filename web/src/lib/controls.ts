@@ -95,6 +95,16 @@ const WHEN: Readonly<Record<string, (call: Call) => boolean>> = {
   highFreqFactor: scaling("llama3"),
 };
 
+/** What heed refuses where nothing reads it: a visitor may have set it before another choice. */
+const REFUSED: ReadonlySet<string> = new Set(
+  (
+    "kernel topK sigmoidBias lengthPower relativeRows relativeMaxDistance bucketDirection " +
+    "bucketMaxDistance reach dilation stride summary grid axis windowSize shift blockSize " +
+    "windowBlocks globalBlocks randomBlocks patternSeed scalingFactor originalLen seqLen betaFast " +
+    "betaSlow attentionFactor lowFreqFactor highFreqFactor"
+  ).split(" "),
+);
+
 /** The value that a parameter has: the visitor's, the example's, or its default. */
 export function currentValue(
   parameter: Parameter | undefined,
@@ -105,15 +115,15 @@ export function currentValue(
   return changes[name] ?? example.params[name] ?? parameter?.default ?? "";
 }
 
-/** The parameters that can change the picture of this call; expressions, which need room, last. */
-export function controlsOf(
+function callOf(
   mechanism: Mechanism,
   parameters: ReadonlyMap<string, Parameter>,
   example: Example,
   changes: ExampleParams,
-): Parameter[] {
-  const value = (name: string) => currentValue(parameters.get(name), example, changes);
-  const call: Call = {
+): Call {
+  const value = (name: string): ExampleValue =>
+    changes[name] ?? example.params[name] ?? parameters.get(name)?.default ?? "";
+  return {
     has: (input) => example.inputs[input] !== undefined,
     is: (name, ...words) => !mechanism.params.includes(name) || words.includes(String(value(name))),
     not: (name, ...words) =>
@@ -122,6 +132,30 @@ export function controlsOf(
     number: (name) => Number(value(name)),
     picture: mechanism.params.includes("returnWeights") ? "Weights" : "Output",
   };
+}
+
+/** `given` without the parameters that nothing reads in this call. */
+export function readParams(
+  mechanism: Mechanism,
+  example: Example,
+  changes: ExampleParams,
+  given: ExampleParams = { ...example.params, ...changes },
+): ExampleParams {
+  // No rule for these asks for a default.
+  const call = callOf(mechanism, new Map(), example, changes);
+  return Object.fromEntries(
+    Object.entries(given).filter(([name]) => !REFUSED.has(name) || (WHEN[name]?.(call) ?? true)),
+  );
+}
+
+/** The parameters that can change the picture of this call; expressions, which need room, last. */
+export function controlsOf(
+  mechanism: Mechanism,
+  parameters: ReadonlyMap<string, Parameter>,
+  example: Example,
+  changes: ExampleParams,
+): Parameter[] {
+  const call = callOf(mechanism, parameters, example, changes);
   const rows = mechanism.params
     .filter((name) => !NEVER.has(name) && (WHEN[name]?.(call) ?? true))
     .map((name) => parameters.get(name))

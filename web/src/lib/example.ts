@@ -3,6 +3,7 @@
 // needs.
 
 import type { Heed, Mechanism, MechanismInput, Parameter } from "heed";
+import { readParams } from "./controls.js";
 import { drawSequence, SUMS_VALUES, unitValues } from "./example_tokens.js";
 import { t } from "./messages.js";
 import { hashText, normalSource, uniformSource } from "./random.js";
@@ -274,7 +275,8 @@ export function drawExample(
     if (small !== undefined) params[name] = small;
   }
   const note = sumsValues ? t`Unit vectors as values show what each token takes of each` : SEEDED;
-  return { inputs, params, note: filled?.note ?? note, sumsValues };
+  const example = { inputs, params, note: filled?.note ?? note, sumsValues };
+  return { ...example, params: readParams(mechanism, example, changes, params) };
 }
 
 /** A matrix to look at: weights where there are any, else the output. */
@@ -402,7 +404,8 @@ async function compare(
 /** What the call is asked: the example's parameters, the visitor's, and weights to look at. */
 function paramsOf(mechanism: Mechanism, example: Example, changes: ExampleParams): ExampleParams {
   const asksWeights = mechanism.params.includes("returnWeights");
-  return { ...example.params, ...changes, ...(asksWeights && { returnWeights: true }) };
+  const given = readParams(mechanism, example, changes);
+  return { ...given, ...(asksWeights && { returnWeights: true }) };
 }
 
 /** Computes the example with these parameters. Throws HeedError. */
@@ -443,7 +446,7 @@ export function scoresOf(
   changes: ExampleParams,
 ): Result | null {
   if (!mechanism.params.includes("returnScores")) return null;
-  const params = { ...example.params, ...changes, returnScores: "biased" };
+  const params = { ...readParams(mechanism, example, changes), returnScores: "biased" };
   const { scores } = heed.run(mechanism.id, example.inputs, params);
   return (scores as unknown as Result | undefined) ?? null;
 }

@@ -1,5 +1,5 @@
 // The layers of a model, one after the other; attention is heed's.
-import type { Heed, TensorArgument } from "heed";
+import type { Heed, MatrixArgument } from "heed";
 import type { KeyCache } from "./key_cache.js";
 import { type Result, taken } from "./matrix.js";
 import type { Head } from "./model_types.js";
@@ -69,7 +69,7 @@ export class Forward {
     layer: number,
     { k, v }: Projected,
     { cache, start }: ForwardRequest,
-  ): { k: TensorArgument; v: TensorArgument; capacity: number } {
+  ): { k: MatrixArgument; v: MatrixArgument; capacity: number } {
     const { numKvHeads } = this.sizes;
     if (cache === null) {
       const [keys, values] = [this.rows(k, numKvHeads), this.rows(v, numKvHeads)];
@@ -93,7 +93,7 @@ export class Forward {
   /** [len, numHeads * headDim] */
   private attend(
     q: Float32Array,
-    { k, v }: { k: TensorArgument; v: TensorArgument },
+    { k, v }: { k: MatrixArgument; v: MatrixArgument },
     start: number,
   ): Float32Array {
     const queries = this.rows(q, this.sizes.numHeads);
@@ -102,7 +102,7 @@ export class Forward {
 
   private weightsOf(
     q: Float32Array,
-    { k, v, capacity }: { k: TensorArgument; v: TensorArgument; capacity: number },
+    { k, v, capacity }: { k: MatrixArgument; v: MatrixArgument; capacity: number },
     { heads, ids, start }: ForwardRequest,
   ): Float32Array {
     const { numHeads, headDim } = this.sizes;
