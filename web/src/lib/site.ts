@@ -49,6 +49,13 @@ export function connectHeader(): void {
     other.search = "";
     other.hash = location.hash;
   });
+  // Fragments of the site are state: a way to the content may not leave one.
+  document.querySelector(".skip")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    const main = document.querySelector("main");
+    main?.setAttribute("tabindex", "-1");
+    main?.focus();
+  });
   const select = document.querySelector<HTMLSelectElement>("#theme");
   if (!select) throw new Error("the page has no #theme");
   select.value = theme.choice;
