@@ -116,3 +116,76 @@ test("numbers of edge cases and words of their tables are never broken", async (
   );
   expect(broken).toEqual([]);
 });
+
+test("headings step down by one, and no two places of a page have one name", async ({ page }) => {
+  for (const path of ["race.html", "edge_cases.html", "benchmarks.html", "model.html"]) {
+    await openSettled(page, `./${path}`);
+    const levels = await page
+      .getByRole("heading")
+      .evaluateAll((all) => all.map(({ tagName }) => Number(tagName.slice(1))));
+    const skips = levels.filter((level, at) => level > (levels[at - 1] ?? 0) + 1);
+    expect(skips, path).toEqual([]);
+    const names = await page
+      .locator("section[aria-label], nav")
+      .evaluateAll((all) => all.map((one) => one.getAttribute("aria-label") ?? one.textContent));
+    expect(new Set(names).size, path).toBe(names.length);
+  }
+});
+
+test("a small matrix is called by the words that stand below it", async ({ page }) => {
+  await new DemoPage(page).open();
+  for (const thumb of await page.locator("button.thumb").all()) {
+    const seen = (await thumb.innerText()).trim().replaceAll(/\s+/g, " ");
+    expect(await thumb.getAttribute("aria-label")).toContain(seen);
+  }
+});
+
+test("before a race there is nothing to save; heads have a key of their colours", async ({
+  page,
+}) => {
+  await openSettled(page, "./race.html");
+  await expect(page.getByRole("button", { name: "PNG" })).toBeDisabled();
+  for (const path of ["model.html", "training.html"]) {
+    await openSettled(page, `./${path}`);
+    await expect(page.locator(".colours canvas")).toBeVisible();
+  }
+});
+
+test("the contents of a long page lead to its parts", async ({ page }) => {
+  for (const path of ["edge_cases.html", "benchmarks.html"]) {
+    await openSettled(page, `./${path}`);
+    const links = page.getByRole("navigation", { name: "On this page" }).getByRole("link");
+    const heads = await page.locator("main h2").allTextContents();
+    expect(await links.allTextContents()).toEqual(heads);
+    await links.last().click();
+    await expect(page.locator("main h2").last()).toBeInViewport();
+  }
+});
+
+test("on paper a page is light and without what is pressed", async ({ page }) => {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await openSettled(page, "./mechanisms/sink.html");
+  const ground = () =>
+    page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const dark = await ground();
+  await page.emulateMedia({ media: "print" });
+  expect(await ground()).not.toBe(dark);
+  await expect(page.locator("header.site")).toBeHidden();
+  expect(
+    await page
+      .locator("button")
+      .evaluateAll((all) => all.filter((one) => one.checkVisibility()).length),
+  ).toBe(0);
+  await page.emulateMedia({ media: null });
+});
+
+test("the row that is read out stands out, and it is said how many rows sum to 1", async ({
+  page,
+}) => {
+  await openSettled(page, "./mechanisms/sink.html");
+  await expect(page.getByTestId("panel-sink")).toContainText("0 of 16 rows sum to 1.");
+  await openSettled(page, "./mechanisms/scaled_dot_product.html");
+  await expect(page.getByTestId("panel-scaled_dot_product")).toContainText(
+    /(\d+) of \1 rows sum to 1\./,
+  );
+});

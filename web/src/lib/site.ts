@@ -62,6 +62,15 @@ export function connectHeader(): void {
   select.addEventListener("change", () => theme.choose(select.value as ThemeChoice));
 }
 
+/** A frame shows a part of a page, and is named by the whole of it. */
+export function nameFrame(): void {
+  if (!embedded) return;
+  const name = document.createElement("h1");
+  name.className = "spoken";
+  name.textContent = document.title;
+  document.querySelector("main")?.prepend(name);
+}
+
 /** Long after the first numbers are on the page, and never in their way. */
 const KEEP_DELAY_MS = 3000;
 

@@ -6,7 +6,7 @@ export const MAX_TOKENS = 40;
 
 /** A letter and what belongs to it; joiners shape letters in some scripts. */
 const LETTERS = String.raw`(?!\p{DI})\p{L}[\p{L}\p{M}\u200c\u200d]*`;
-const WORD = String.raw`${LETTERS}(?:['’-]${LETTERS})*`;
+const WORD = `${LETTERS}(?:['’-]${LETTERS})*`;
 /** A picture, its colour or skin, and tags, as those of the flag of Wales. */
 const PICTURE = String.raw`\p{Extended_Pictographic}(?:\ufe0f|\p{Emoji_Modifier})?\u20e3?[\u{e0020}-\u{e007f}]*`;
 const EMOJI = String.raw`\p{RI}{2}|[#*0-9]\ufe0f?\u20e3|${PICTURE}(?:\u200d${PICTURE})*`;
