@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Locator } from "@playwright/test";
+import { grouped, milliseconds } from "../../web/src/lib/format.js";
 import { test } from "./one_page.js";
 import { expect, leave } from "./page.js";
 
@@ -139,7 +140,7 @@ test("the curves are those of their file, and the read-out follows the mechanism
   const last = of("scaled_dot_product").at(-1);
   const linear = of("linear").find(({ length }) => length === last?.length);
   await expect(section.getByTestId("readout")).toHaveText(
-    `${last?.length} tokens: linear ${linear?.ms.median.toFixed(2)} ms, exact attention ${last?.ms.median.toFixed(2)} ms.`,
+    `${grouped(last?.length ?? 0)} tokens: linear ${milliseconds(linear?.ms.median ?? 0)}, exact attention ${milliseconds(last?.ms.median ?? 0)}.`,
   );
   const rows = await tableOf(section);
   expect(rows).toHaveLength(curves.length);
@@ -289,7 +290,18 @@ test("the run of a section and what was chosen in it are in its link", async ({ 
   await expect(section.locator("figcaption").first()).toHaveText(caption ?? "");
   await expect(section).toBeInViewport();
   await growth.getByLabel("Mechanism that stands out").selectOption("linear");
-  await expect(page).toHaveURL(/#growth&v=1&mechanism=linear$/);
+  await expect(page).toHaveURL(/#growth&v=1&mechanism=linear&peers\.run=/);
+  // Loaded again every section is as it was; a link from before sections kept their choices leads to one.
+  await page.reload();
+  await expect(growth.getByTestId("readout")).toContainText("tokens: linear");
+  await expect(section.getByLabel("Run")).toHaveValue("1");
+  await page
+    .getByRole("navigation", { name: "On this page" })
+    .getByText("Under the roofline")
+    .click();
+  await expect(page).toHaveURL(/#mechanisms&v=1&peers\.run=.*&growth\.mechanism=linear$/);
+  await expect(page.getByTestId("mechanisms")).toBeInViewport();
+  await expect(growth.getByTestId("readout")).toContainText("tokens: linear");
   await leave(page);
   await page.goto("./benchmarks.html?embed=1#growth&v=1&mechanism=linear");
   await expect(growth.getByTestId("readout")).toContainText("tokens: linear");

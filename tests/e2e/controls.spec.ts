@@ -205,7 +205,9 @@ test("small matrices and tabs show the same eight views", async ({ page }) => {
     "Weights",
     "Output",
   ]) {
-    await page.getByRole("button", { name: new RegExp(`^Show ${view}`) }).click();
+    await page
+      .getByRole("button", { name: new RegExp(`^Show \\S+ ${view.toLowerCase()} large$`) })
+      .click();
     const tab = page.getByRole("group", { name: "Matrix shown" }).getByText(view);
     await expect(tab).toHaveAttribute("aria-pressed", "true");
     await expect(demo.matrix).toHaveAttribute("aria-label", new RegExp(`^${view} of head 1`));

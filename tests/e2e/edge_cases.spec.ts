@@ -17,7 +17,7 @@ async function openCases(page: Page) {
 const numbers = (page: Page, id: string, name: string) =>
   page
     .getByTestId(`case-${id}`)
-    .getByRole("region", { name: "heed", exact: true })
+    .getByRole("group", { name: "heed", exact: true })
     .getByTestId(name)
     .locator("tr")
     .evaluateAll((rows) =>
@@ -27,7 +27,7 @@ const numbers = (page: Page, id: string, name: string) =>
 const plain = (page: Page, id: string, name: string | RegExp) =>
   page
     .getByTestId(`case-${id}`)
-    .getByRole("region", { name })
+    .getByRole("group", { name })
     .locator("tr")
     .evaluateAll((rows) =>
       rows.map((row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent ?? "")),

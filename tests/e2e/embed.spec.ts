@@ -7,7 +7,8 @@ test("a frame of the race has its request, its figure and a way to the whole pag
 }) => {
   await page.goto("./race.html?embed=1");
   await expect(page.locator("header.site")).toBeHidden();
-  await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+  // It is named, and only for those who hear it.
+  await expect(page.getByRole("heading", { level: 1 })).toHaveClass("spoken");
   await expect(page.getByRole("button", { name: "Start the race" })).toBeVisible();
   await expect(page.getByRole("link", { name: /Race attention/ })).toHaveAttribute(
     "href",
@@ -88,7 +89,8 @@ test("the language model stands alone in a frame: a text, its heads, one of them
     await expect(page.getByLabel(name, { exact: true })).toBeHidden();
   }
   await expect(page.getByTestId("open-model")).toBeHidden();
-  await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+  // It is named, and only for those who hear it.
+  await expect(page.getByRole("heading", { level: 1 })).toHaveClass("spoken");
   const whole = page.getByRole("link", { name: /A small language model/ });
   await expect(whole).toHaveAttribute("href", /\/model\.html#v=1&text=And/);
 
@@ -124,7 +126,8 @@ inOwnTab(
     expect(address).toContain("training.html?embed=1#");
     await page.goto(address);
     await expect(page.getByTestId("training-status")).toContainText("Not trained yet");
-    await expect(page.getByRole("heading", { level: 1 })).toBeHidden();
+    // It is named, and only for those who hear it.
+    await expect(page.getByRole("heading", { level: 1 })).toHaveClass("spoken");
     await expect(page.getByRole("button", { name: "sigmoid" })).toHaveAttribute(
       "aria-pressed",
       "true",

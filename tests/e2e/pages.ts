@@ -19,6 +19,16 @@ const states = ["sort", "cards", "regression"].map((task) => `training.html#task
 /** Every page, below the folder of its language. */
 export const EVERY_PAGE: readonly string[] = [...htmlIn(""), ...states, ...CRAFTED];
 
+/** A page of every kind, in English; in German, whose words are longer, what differs by them. */
+export const KINDS_OF_PAGES: readonly string[] = [
+  ...htmlIn(""),
+  "mechanisms/scaled_dot_product.html",
+  "mechanisms/delta_rule.html",
+  "de/index.html",
+  "de/race.html",
+  "de/benchmarks.html",
+];
+
 /** Opens a page, anew where it is the one that is open, and waits until it has computed. */
 export async function openSettled(page: Page, path: string): Promise<void> {
   // To another fragment of the same page a browser only scrolls.

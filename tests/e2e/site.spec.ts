@@ -17,13 +17,13 @@ const KINDS = [
   ["./training.html", /Not trained yet/, "training-status"],
   ["./model.html", /nats a token/, "model-status"],
   ["./edge_cases.html", /10⁻|^0$/, "agreement"],
-  ["./benchmarks.html", /GFLOP/, "peers"],
+  ["./benchmarks.html", /[GT]FLOP/, "peers"],
   ["./mechanisms/rwkv7.html", /10⁻/, "error-rwkv7"],
   ["./mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],
   ["./mechanisms/flash.html", /10⁻|^0$/, "agreement"],
   ["./de/training.html#task=regression", /Noch nicht/, "training-status"],
   ["./de/", /Ausgabe \d/, "caption"],
-  ["./de/benchmarks.html", /GFLOP/, "peers"],
+  ["./de/benchmarks.html", /[GT]FLOP/, "peers"],
   ["./de/mechanisms/scaled_dot_product.html", /10⁻|^0$/, "agreement"],
 ] as const;
 

@@ -188,7 +188,7 @@ test("a kernel finds its width, and loses it when samples see themselves", async
   expect(width).toBeGreaterThan(0.05);
   expect(width).toBeLessThan(0.2);
   expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.95);
-  await expect(status(page)).toContainText(/9\d\.\d % of the curve's variance explained/);
+  await expect(status(page)).toContainText(/9\d\.\d % of the curve’s variance explained/);
   // No sample takes anything of itself, and the weights of each sum to 1.
   const weights = look.heads[0] as number[];
   for (let row = 0; row < COUNT; row++) {
@@ -231,7 +231,7 @@ test("a task is chosen, and is in the address", async ({ page }) => {
   await expect(page.getByRole("radiogroup", { name: "Heads" }).locator("canvas")).toHaveCount(3);
   // News of the step before do not reach the next task.
   await button(page, "fitting a curve").click();
-  await expect(status(page)).toContainText("of the curve's variance explained");
+  await expect(status(page)).toContainText("of the curve’s variance explained");
   await expect(status(page)).toContainText("Not trained yet");
   await expect(page.getByRole("heading", { name: "The fit", exact: true })).toBeVisible();
 });

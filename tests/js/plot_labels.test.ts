@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { barsScene } from "../../web/src/lib/bars.js";
 import { dotsScene } from "../../web/src/lib/dots.js";
 import type { Palette } from "../../web/src/lib/palette.js";
-import { type Plot, plotScales, plotScene } from "../../web/src/lib/plot.js";
+import { MARKS, type Mark, type Plot, plotScales, plotScene } from "../../web/src/lib/plot.js";
 import { queryAt, plotScene as regressionScene } from "../../web/src/lib/plot_scene.js";
 import type { Scene, TextShape } from "../../web/src/lib/scene.js";
 import { textWidth } from "../../web/src/lib/text_width.js";
@@ -79,6 +79,43 @@ describe.each([350, 900])("on %d pixels", (width) => {
     // A label that may still come has its room already.
     const later = plotScales({ ...plot("a", 1), labels: [LONG] }, width, 300);
     expect(later.px(10)).toBe(long[1]);
+  });
+
+  it("long names go on below, no two touch, and leaders lead to their lines", () => {
+    const names = ["Longformer attention", "Scaled dot-product attention", "Nystrom", "plain"];
+    const several: Plot = {
+      ...plot("a", 1),
+      leaders: true,
+      letters: 18,
+      series: names.map((name, at) => ({
+        name,
+        tone: "soft",
+        mark: MARKS[at] as Mark,
+        points: [
+          [0, 0.4],
+          [10, 0.5 + at / 1000],
+        ],
+      })),
+    };
+    const scene = plotScene(several, PALETTE, width, 300);
+    expectInside(scene);
+    const { px, py } = plotScales(several, width, 300);
+    const labels = textsOf(scene).filter(({ x, anchor }) => anchor === "start" && x > px(10));
+    expect(labels.map(({ text }) => text).sort()).toEqual(
+      ["Longformer", "Nystrom", "Scaled dot-product", "attention", "attention", "plain"].sort(),
+    );
+    const heights = labels.map(({ y }) => y).sort((a, b) => a - b);
+    for (const [at, y] of heights.entries()) {
+      if (at > 0) expect(y - (heights[at - 1] ?? 0)).toBeGreaterThanOrEqual(13.9);
+    }
+    const leaders = scene.shapes.filter(
+      (shape) => shape.kind === "path" && (shape.points[0]?.[0] ?? 0) > px(10),
+    );
+    const ends = leaders.map((shape) => (shape.kind === "path" ? shape.points[0]?.[1] : 0));
+    for (const { points } of several.series) {
+      const end = py(points.at(-1)?.[1] ?? 0);
+      expect(ends.some((y) => Math.abs((y ?? 0) - end) < 1e-6)).toBe(true);
+    }
   });
 
   it("what stands behind bars and names beside dots are whole", () => {

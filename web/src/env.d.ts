@@ -18,6 +18,11 @@ declare module "virtual:messages/de/mechanisms" {
   >;
 }
 
+declare module "virtual:messages/de/benchmarks" {
+  /** Those that only the benchmarks say. */
+  export const messages: Readonly<Record<string, string>>;
+}
+
 declare module "virtual:messages/de/gallery" {
   export const messages: Readonly<Record<string, string>>;
 }

@@ -3,7 +3,7 @@
 // Styles first: what draws reads its colours from them as soon as it is imported.
 import "./styles/index.css";
 import { type Component, mount } from "svelte";
-import { connectHeader } from "./lib/site.js";
+import { connectHeader, nameFrame } from "./lib/site.js";
 import MechanismPage from "./mechanism/MechanismPage.svelte";
 
 const figures = import.meta.glob<{ default: Component }>("./mechanisms/*/Page.svelte");
@@ -14,4 +14,5 @@ if (!target || !id) throw new Error("the page does not say which mechanism it sh
 connectHeader();
 const page = figures[`./mechanisms/${id}/Page.svelte`];
 if (!page) throw new Error(`${id} has no figure`);
+nameFrame();
 mount(MechanismPage, { target, props: { id, Crafted: (await page()).default } });

@@ -219,6 +219,7 @@ function readSource(file) {
 
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
 const OWN_FOLDERS = {
+  benchmarks: ["benchmarks"],
   gallery: ["gallery"],
   model: ["model", "model_page"],
   training: ["training"],

@@ -1,6 +1,6 @@
 //   virtual:messages/de         the German messages by the hash of the English one, half as large as the file
 //   virtual:messages/de/model   those that only the page model.html says; the first table lacks them.
-//                               Likewise gallery and training
+//                               Likewise benchmarks, gallery and training
 //   virtual:messages/de/mechanisms        how to get those of one crafted page
 //   virtual:messages/de/mechanisms/<id>   what that page says and no page of another kind
 import { messageKey } from "../src/lib/message_key.ts";

@@ -3,7 +3,7 @@
 import { grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
 import { MARKS, type Plot, powers, type Series } from "../lib/plot.js";
-import { type Context, distinct, peakOf, readRateOf } from "./results.js";
+import { type Context, distinct, peakOf, readRateOf, speedAxis } from "./results.js";
 
 export type Kind = "decode" | "backward" | "patterns" | "steps";
 
@@ -72,7 +72,9 @@ export function groupWords(group: string): string {
   const [, dtype, batch] = group.match(/^(\w+), batch (\d+)$/) ?? [];
   if (dtype) return batch === "1" ? t`${dtype}, 1 sequence` : t`${dtype}, ${batch} sequences`;
   const [, block, length] = group.match(/^blocks of (\d+) in (\d+)$/) ?? [];
-  return block && length ? t`blocks of ${block} in ${length}` : t`${group} dimensions`;
+  return block && length
+    ? t`blocks of ${block} in ${grouped(Number(length))}`
+    : t`${group} dimensions`;
 }
 
 export const rowsOf = ({ rows }: CallRun, group: string): CallRow[] =>
@@ -131,10 +133,12 @@ export function callPlot(run: CallRun, group: string, at: number | null): Plot {
     return { x, y, series, at };
   }
   const ticks = linearTicks(most);
+  const named = run.kind === "backward" ? speedAxis(most) : { name: words.y, text: number };
   return {
     x: { name: words.x, log: true, min: low, max: high, ticks: xs, text: grouped },
-    y: { name: words.y, log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: number },
+    y: { log: false, min: 0, max: ticks.at(-1) ?? most, ticks, ...named },
     series,
     at,
+    leaders: true,
   };
 }

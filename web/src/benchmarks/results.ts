@@ -72,9 +72,16 @@ const machineOf = ({ cpu, gpu, simd }: Context): string => gpu ?? `${cpu}, ${sim
 /** "2026-11-22 · AMD EPYC …, AVX3_ZEN4": how a run is chosen. */
 export const contextTitle = (run: Context): string => `${run.date} · ${machineOf(run)}`;
 
+export const clockWords = ({ clock }: Context): string =>
+  clock === "cpu"
+    ? t`processor time`
+    : clock === "wall"
+      ? t`wall time`
+      : t`time of events on the GPU`;
+
 export const contextSentence = (run: Context) => {
-  const { compiler, commit, date, clock, file } = run;
-  return `${machineOf(run)}; ${compiler}, commit ${commit}, ${date}; ${clock === "cpu" ? t`processor time` : clock === "wall" ? t`wall time` : t`time of events on the GPU`}; native_bench/results/${file}.`;
+  const { compiler, commit, date, file } = run;
+  return `${machineOf(run)}; ${compiler}, commit ${commit}, ${date}; ${clockWords(run)}; native_bench/results/${file}.`;
 };
 
 /** The most that was reached; undefined where it was not measured. */
@@ -119,11 +126,16 @@ export function rooflineRun(run: Run, dtype: string | undefined): Run {
 
 const number = (value: number): string => decimal(String(Number(value.toPrecision(3))));
 
-/** A GPU's have six digits. */
-const speedTick = (gflops: number): string =>
-  gflops >= 10_000 ? shortCount(gflops) : number(gflops);
+const TERA = 1000;
+
+/** The axis of a plot whose largest speed is `most`, all in GFLOP/s. */
+export const speedAxis = (most: number): { name: string; text: (gflops: number) => string } =>
+  most >= TERA
+    ? { name: "TFLOP/s", text: (gflops) => number(gflops / TERA) }
+    : { name: "GFLOP/s", text: number };
+
 export const speedText = (gflops: number): string =>
-  gflops >= 10_000 ? grouped(Math.round(gflops)) : fixed(gflops, 1);
+  gflops >= TERA ? `${fixed(gflops / TERA, 1)} TFLOP/s` : `${fixed(gflops, 1)} GFLOP/s`;
 
 const lengthAxis = (lengths: readonly number[]) => ({
   name: t`tokens`,
@@ -131,7 +143,7 @@ const lengthAxis = (lengths: readonly number[]) => ({
   min: Math.min(...lengths),
   max: Math.max(...lengths),
   ticks: lengths,
-  text: (length: number) => (length >= 1024 ? `${length / 1024}k` : String(length)),
+  text: grouped,
 });
 
 /** GFLOP/s of each program against length, and what the machine can reach. */
@@ -153,9 +165,10 @@ export function speedPlot(rows: readonly Row[], peak: number | undefined, at: nu
   const ticks = Array.from({ length: Math.ceil(most / step) + 1 }, (_, n) => n * step);
   return {
     x: lengthAxis(lengths),
-    y: { name: "GFLOP/s", log: false, min: 0, max: ticks.at(-1) ?? most, ticks, text: speedTick },
+    y: { log: false, min: 0, max: ticks.at(-1) ?? most, ticks, ...speedAxis(most) },
     series,
     at,
+    leaders: true,
   };
 }
 
@@ -245,12 +258,11 @@ export function rooflinePlot(run: Run, chosen: string): Plot {
   return {
     x: { name: t`operations a byte`, log: true, min: low, max: high, ticks: xs, text: shortCount },
     y: {
-      name: "GFLOP/s",
       log: true,
       min: floor,
       max: ys.at(-1) ?? peak,
       ticks: ys,
-      text: speedTick,
+      ...speedAxis(peak),
     },
     series: [roof, ...chosenLast(points, chosen)],
   };

@@ -140,7 +140,7 @@ const lengthsInputs = scored([0, 0], [0, 0, 0, 0, 0], [1, 2, 3, 4, 5]);
 const unequal: EdgeCase = {
   id: "unequal_lengths",
   title: t`Causal, with two queries and five keys`,
-  question: t`Which keys is the first query's past: does the triangle start at the first key, or end at the last?`,
+  question: t`Which keys is the first query’s past: does the triangle start at the first key, or end at the last?`,
   rule: t`It has to be said: queryOffset 0 or "end". Without it heed refuses, naming both. A KV cache supplies it.`,
   variants: [
     {

@@ -37,6 +37,8 @@ const SUPERSCRIPT: Record<string, string> = {
   "9": "⁹",
 };
 
+/** A time, in the unit in which it has one to three digits before the point. */
 export function milliseconds(value: number): string {
+  if (value >= 999.995) return `${decimal((value / 1000).toFixed(2))} s`;
   return value < 0.0995 ? `${(value * 1000).toFixed(0)} µs` : `${decimal(value.toFixed(2))} ms`;
 }

@@ -8,5 +8,6 @@ export function goTo(id: string): void {
   // that brings a control into view would, and a click could land where the control had been.
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   target.scrollIntoView({ behavior: still ? "auto" : "smooth" });
+  if (!target.hasAttribute("tabindex")) target.tabIndex = -1;
   target.focus({ preventScroll: true });
 }

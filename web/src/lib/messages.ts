@@ -13,6 +13,7 @@ export const language: Language = page?.lang === "de" ? "de" : "en";
 
 /** Messages that only one page says, by its `data-messages`. */
 const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, string> }>>> = {
+  benchmarks: () => import("virtual:messages/de/benchmarks"),
   gallery: () => import("virtual:messages/de/gallery"),
   model: () => import("virtual:messages/de/model"),
   training: () => import("virtual:messages/de/training"),

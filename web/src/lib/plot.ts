@@ -7,7 +7,16 @@ import { roomFor, textWidth } from "./text_width.js";
 export type Tone = Role | "soft" | "ink" | "faint";
 
 /** What stands at the points of a line: tells lines of one colour apart. */
-export const MARKS = ["dot", "ring", "square", "frame"] as const;
+export const MARKS = [
+  "dot",
+  "ring",
+  "square",
+  "frame",
+  "diamond",
+  "cross",
+  "triangle",
+  "plus",
+] as const;
 export type Mark = (typeof MARKS)[number];
 
 export interface Series {
@@ -43,6 +52,10 @@ export interface Plot {
   at?: number | null;
   /** Labels that lines may still get, or those of a plot below: there is room for these too. */
   labels?: readonly string[];
+  /** A thin line from the end of each line to its label. */
+  leaders?: boolean;
+  /** Labels of more letters go on below. */
+  letters?: number;
 }
 
 const MARGIN = { top: 28, bottom: 40 };
@@ -52,6 +65,10 @@ const LEAST = { left: 56, right: 16 };
 const GAP = 10;
 const SIZE = 12;
 const LABEL_PITCH = 16;
+/** Of a label of several lines. */
+const LINE_PITCH = 14;
+/** More between a line and its label, where a leader joins them. */
+const LEADER = 18;
 /** Of the mark before a label. */
 const MARK_ROOM = 12;
 
@@ -65,13 +82,28 @@ function scaleOf(axis: Axis, from: number, to: number): Scale {
 
 const labelOf = ({ name, label }: Series): string => label ?? name;
 
+/** A label in lines that are broken between words. */
+function linesOf(label: string, letters = Number.POSITIVE_INFINITY): string[] {
+  const lines: string[] = [];
+  for (const word of label.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`;
+    if (lines.length > 0 && longer.length <= letters) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+const gapOf = ({ leaders }: Plot): number => GAP + (leaders ? LEADER : 0);
+
 /** As wide as the numbers at the left and the labels at the right are. */
-function margins({ x, y, series, labels = [] }: Plot): { left: number; right: number } {
+function margins(plot: Plot): { left: number; right: number } {
+  const { x, y, series, labels = [], letters } = plot;
   const left = GAP + roomFor(y.ticks.map(y.text), SIZE);
   const last = textWidth(x.text(x.ticks.at(-1) ?? x.max), SIZE) / 2;
   const named = [...series.map(labelOf), ...labels].filter((label) => label !== "");
   const marked = series.some(({ mark }) => mark !== undefined) ? MARK_ROOM : 0;
-  const right = named.length > 0 ? GAP + marked + roomFor(named, SIZE) : 0;
+  const lines = named.flatMap((label) => linesOf(label, letters));
+  const right = named.length > 0 ? gapOf(plot) + marked + roomFor(lines, SIZE) : 0;
   return {
     left: Math.max(LEAST.left, left),
     right: Math.max(LEAST.right, right, Math.ceil(last)),
@@ -145,6 +177,16 @@ function markShapes(mark: Mark, x: number, y: number, colour: string, palette: P
   const { background } = palette;
   if (mark === "dot") return [{ kind: "dot", x, y, radius: 3, fill: colour, stroke: background }];
   if (mark === "ring") return [{ kind: "dot", x, y, radius: 3, fill: background, stroke: colour }];
+  const path = (...points: (readonly [number, number])[]): Shape => ({
+    kind: "path",
+    points: points.map(([right, down]) => [x + right, y + down] as const),
+    stroke: colour,
+    line: 1.75,
+  });
+  if (mark === "diamond") return [path([0, -4], [4, 0], [0, 4], [-4, 0], [0, -4])];
+  if (mark === "triangle") return [path([0, -4], [4, 3], [-4, 3], [0, -4])];
+  if (mark === "cross") return [path([-3.5, -3.5], [3.5, 3.5]), path([-3.5, 3.5], [3.5, -3.5])];
+  if (mark === "plus") return [path([0, -4.5], [0, 4.5]), path([-4.5, 0], [4.5, 0])];
   const box = { x: x - 3, y: y - 3, width: 6, height: 6 };
   if (mark === "square") return [{ kind: "rect", ...box, fill: colour }];
   return [
@@ -183,32 +225,61 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
   });
 }
 
-/** Names at the ends of the lines, moved apart where they would touch. */
-function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
-  const x = px(plot.x.max) + GAP;
-  const labels = plot.series
-    .filter((each) => each.points.length > 0 && labelOf(each) !== "")
-    .map((each) => {
-      const { points, tone } = each;
-      const end = points.findLast(([, y]) => inside(plot.y, y))?.[1] ?? plot.y.min;
-      const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
-      return { text: labelOf(each), y, fill: toneColour(palette, tone), mark: each.mark };
-    })
-    .sort((a, b) => a.y - b.y);
+interface EndLabel {
+  lines: readonly string[];
+  /** Of its middle, and of the end of its line. */
+  y: number;
+  end: readonly [number, number];
+  height: number;
+  fill: string;
+  mark: Mark | undefined;
+}
+
+/** From the first to the last, then back from the bottom: none touches another. */
+function moveApart(labels: readonly EndLabel[], bottom: number): void {
+  const apart = (a: EndLabel, b: EndLabel) => (a.height + b.height) / 2;
   labels.forEach((label, index) => {
     const before = labels[index - 1];
-    if (before) label.y = Math.max(label.y, before.y + LABEL_PITCH);
+    if (before) label.y = Math.max(label.y, before.y + apart(before, label));
   });
-  let room = py(plot.y.min);
+  let below: EndLabel | null = null;
   for (const label of labels.toReversed()) {
+    const room = below ? below.y - apart(below, label) : bottom - (label.height - LABEL_PITCH) / 2;
     label.y = Math.min(label.y, room);
-    room = label.y - LABEL_PITCH;
+    below = label;
   }
+}
+
+/** Names at the ends of the lines, moved apart where they would touch. */
+function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
+  const x = px(plot.x.max) + gapOf(plot);
+  const labels = plot.series
+    .filter((each) => each.points.length > 0 && labelOf(each) !== "")
+    .map((each): EndLabel => {
+      const { points, tone, mark } = each;
+      const [at, end] = points.findLast(([, y]) => inside(plot.y, y)) ?? [plot.x.max, plot.y.min];
+      const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
+      const lines = linesOf(labelOf(each), plot.letters);
+      const height = LABEL_PITCH + LINE_PITCH * (lines.length - 1);
+      return { lines, y, end: [px(at), y], height, fill: toneColour(palette, tone), mark };
+    })
+    .sort((a, b) => a.y - b.y);
+  moveApart(labels, py(plot.y.min));
   const indent = labels.some(({ mark }) => mark !== undefined) ? MARK_ROOM : 0;
-  return labels.flatMap(({ text, y, fill, mark }): Shape[] => [
-    ...(mark ? markShapes(mark, x + 3, y, fill, palette) : []),
-    { kind: "text", x: x + indent, y, text, size: SIZE, fill, anchor: "start" },
-  ]);
+  return labels.flatMap(({ lines, y, end, fill, mark }): Shape[] => {
+    const text = { x: x + indent, size: SIZE, fill, anchor: "start" as const };
+    const first = y - (LINE_PITCH * (lines.length - 1)) / 2;
+    const leader = [[end[0] + 6, end[1]] as const, [x - 3, y] as const];
+    return [
+      ...(plot.leaders
+        ? [{ kind: "path" as const, points: leader, stroke: palette.hatch, line: 1 }]
+        : []),
+      ...(mark ? markShapes(mark, x + 3, y, fill, palette) : []),
+      ...lines.map(
+        (line, at): Shape => ({ kind: "text", y: first + at * LINE_PITCH, text: line, ...text }),
+      ),
+    ];
+  });
 }
 
 export function plotScene(plot: Plot, palette: Palette, width: number, height: number): Scene {

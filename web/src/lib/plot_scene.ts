@@ -43,8 +43,8 @@ function axes(palette: Palette, height: number, px: Scale, py: Scale): Shape[] {
   }
   const name = { size: SIZE, fill: palette.soft, anchor: "start" as const };
   shapes.push({ kind: "text", x: px(DOMAIN) + GAP, y: height - 18, text: "x", ...name });
-  const y = { size: SIZE, fill: palette.soft, anchor: "end" as const };
-  shapes.push({ kind: "text", x: px(0) - GAP, y: py(Y_RANGE[1] - 1), text: "y", ...y });
+  // Beside the end of its axis, where no number stands.
+  shapes.push({ kind: "text", x: px(0) + 4, y: py(Y_RANGE[1]), text: "y", ...name });
   return shapes;
 }
 

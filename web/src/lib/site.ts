@@ -49,10 +49,26 @@ export function connectHeader(): void {
     other.search = "";
     other.hash = location.hash;
   });
+  // Fragments of the site are state: a way to the content may not leave one.
+  document.querySelector(".skip")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    const main = document.querySelector("main");
+    main?.setAttribute("tabindex", "-1");
+    main?.focus();
+  });
   const select = document.querySelector<HTMLSelectElement>("#theme");
   if (!select) throw new Error("the page has no #theme");
   select.value = theme.choice;
   select.addEventListener("change", () => theme.choose(select.value as ThemeChoice));
+}
+
+/** A frame shows a part of a page, and is named by the whole of it. */
+export function nameFrame(): void {
+  if (!embedded) return;
+  const name = document.createElement("h1");
+  name.className = "spoken";
+  name.textContent = document.title;
+  document.querySelector("main")?.prepend(name);
 }
 
 /** Long after the first numbers are on the page, and never in their way. */

@@ -32,7 +32,7 @@ function planModel(header: SafetensorsHeader, config: Config): ModelPlan {
     return planLlama(header, config);
   return refuse(
     "unknown-model",
-    t`The file has neither GPT-2's tensors (wte.weight) nor Llama's (model.embed_tokens.weight). Of a model in several files this page reads none.`,
+    t`The file has neither GPT-2’s tensors (wte.weight) nor Llama’s (model.embed_tokens.weight). Of a model in several files this page reads none.`,
   );
 }
 

@@ -36,7 +36,7 @@ function checkPrompt(ids: readonly number[], more: number, sizes: Sizes): readon
   if (sizes.contextLength !== null && len > sizes.contextLength)
     refuse(
       "too-long",
-      t`${len} tokens are more than the model's ${sizes.contextLength} positions.`,
+      t`${len} tokens are more than the model’s ${sizes.contextLength} positions.`,
     );
   if (len > MOST_TOKENS)
     refuse("too-long", t`${len} tokens are more than the ${MOST_TOKENS} that this page computes.`);

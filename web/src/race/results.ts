@@ -1,10 +1,9 @@
 // What a race says: lines of a plot, rows of a table, files, and whether its numbers can be trusted.
 
 import type { Rows } from "../lib/file.js";
-import { fixed, milliseconds, scientific } from "../lib/format.js";
+import { fixed, grouped, milliseconds, scientific } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
-import { type Plot, powers, type Series, shortCount } from "../lib/plot.js";
-import { shortened } from "../lib/scene.js";
+import { MARKS, type Plot, powers, type Series } from "../lib/plot.js";
 import { EXACT } from "./request.js";
 import type { RaceRow } from "./run.js";
 
@@ -54,15 +53,15 @@ function ticksAround(values: readonly number[], base: number): number[] {
   return ticks.filter((_, index) => index % every === 0 || index === ticks.length - 1);
 }
 
-/** On a phone a longer name would leave no room for its line. */
+/** On a phone a longer name in one line would leave no room for its curve. */
 const LABEL_LETTERS = 18;
 
 const TONES = { exact: "ink", chosen: "output", other: "soft" } as const;
 
-/** One line a contestant; exact attention in ink, the chosen one in colour, peers dashed. */
+/** One line a contestant, with a mark of its own; exact attention in ink, the chosen one in colour, peers dashed. */
 function seriesOf(rows: readonly RaceRow[], measure: Measure, chosen: string | null): Series[] {
   const ids = [...new Set(rows.map(({ contestant }) => contestant))];
-  return ids.flatMap((id) => {
+  return ids.flatMap((id, place) => {
     const own = rows.filter(({ contestant }) => contestant === id);
     const points = own.flatMap((row): [number, number][] => {
       const value = measured(row, measure);
@@ -73,8 +72,9 @@ function seriesOf(rows: readonly RaceRow[], measure: Measure, chosen: string | n
     if (points.length === 0) return [];
     const tone = id === chosen ? TONES.chosen : id === EXACT ? TONES.exact : TONES.other;
     const name = own[0]?.title ?? id;
-    const label = id === EXACT ? t`exact attention` : shortened(name, LABEL_LETTERS);
-    return [{ name, label, points, tone, dots: true, dash: own[0]?.kind === "peer" }];
+    const label = id === EXACT ? t`exact attention` : name;
+    const mark = MARKS[place % MARKS.length] ?? "dot";
+    return [{ name, label, points, tone, mark, dots: true, dash: own[0]?.kind === "peer" }];
   });
 }
 
@@ -99,7 +99,7 @@ export function racePlot(
       min: first,
       max: last > first ? last : 2 * first,
       ticks: lengths,
-      text: shortCount,
+      text: grouped,
     },
     y: {
       name: axis,
@@ -111,6 +111,8 @@ export function racePlot(
     },
     series,
     at,
+    leaders: true,
+    letters: LABEL_LETTERS,
   };
 }
 

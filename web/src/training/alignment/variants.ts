@@ -30,7 +30,7 @@ export const variants = new Variants<MechanismVariant>(300, [
   {
     id: "neighborhood",
     words: t`neighbours only`,
-    remark: t`A place sees only places near its own, so the encoder's own attention must first carry each letter to where it can be seen.`,
+    remark: t`A place sees only places near its own, so the encoder’s own attention must first carry each letter to where it can be seen.`,
     mechanism: "neighborhood",
   },
   {

@@ -40,7 +40,7 @@ function pictures(look: Look): Picture[] {
 export const cardsWords: TaskWords = {
   words: t`asking for a card`,
   title: t`Watch attention pooling form`,
-  lead: t`A hand of ${CARDS} cards, and a question after it: “7?”. The class of the whole sequence is the suit of that one card; the others only distract. The question's own row of weights decides what is in the sum that is classified: attention pooling, with a query that asks. Try what a mean makes of it.`,
+  lead: t`A hand of ${CARDS} cards, and a question after it: “7?”. The class of the whole sequence is the suit of that one card; the others only distract. The question’s own row of weights decides what is in the sum that is classified: attention pooling, with a query that asks. Try what a mean makes of it.`,
   source: { words: "Lin et al. 2017", href: "https://arxiv.org/abs/1703.03130" },
   variants,
   choice: t`How the hand is pooled`,

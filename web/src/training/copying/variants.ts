@@ -46,7 +46,7 @@ export const variants = new Variants<MechanismVariant>(400, [
   {
     id: "delta_rule",
     words: t`delta rule`,
-    remark: t`Each key's old value is erased before the new one is written.`,
+    remark: t`Each key’s old value is erased before the new one is written.`,
     mechanism: "delta_rule",
   },
   {

@@ -76,7 +76,7 @@ export const regressionWords: TaskWords = {
   variants,
   choice: t`Kernel`,
   pace: 100,
-  share: (percent) => t`${percent} % of the curve's variance explained`,
+  share: (percent) => t`${percent} % of the curve’s variance explained`,
   loss: (loss) => loss,
   measures: [
     {
@@ -96,7 +96,7 @@ export const regressionWords: TaskWords = {
       id: "accuracy",
       words: t`Accuracy`,
       title: t`Accuracy against steps`,
-      axis: { name: t`% of the curve's variance`, ...PERCENT },
+      axis: { name: t`% of the curve’s variance`, ...PERCENT },
     },
   ],
   caption: t`Error of ${COUNT} samples, each predicted from the others unless it sees itself, and of 200 new ones; noise of standard deviation ${fixed(NOISE, 2)}.`,
