@@ -19,6 +19,7 @@
 #include "src/position/request.h"
 #include "src/recurrent/request.h"
 #include "src/request_reader.h"
+#include "src/request_spans.h"
 #include "src/selective/request.h"
 
 namespace heed {
@@ -202,7 +203,9 @@ std::optional<AttentionRequest> ReadExactRequest(const Request& request) {
 class Call::Read {
  public:
   explicit Read(const Request& request)
-      : runner_(FindRunner(request.id)), reader_(std::in_place, Row(request), request) {
+      : request_(request),
+        runner_(FindRunner(request.id)),
+        reader_(std::in_place, Row(request), request) {
     for (const NamedTensor& input : request.inputs) CheckData(input);
     if (runner_.read != nullptr) {
       exact_.emplace(runner_.Read(*reader_));
@@ -224,17 +227,25 @@ class Call::Read {
 
   // The only run, right after the reading: what was validated then still holds.
   void RunOnce(std::span<const NamedTensor> outputs, ThreadPool* pool) {
-    CheckOutputNames(outputs_, outputs);
+    CheckOutputs(outputs);
 #ifndef __EMSCRIPTEN__
     if (exact_) {
       CompleteOutputs(*problem_, FindOutputs(*exact_, outputs));
       return RunProblem(*problem_, pool);
     }
 #endif
-    Run(outputs, pool);
+    RunChecked(outputs, pool);
   }
 
   void Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
+    CheckOutputs(outputs);
+    RunChecked(outputs, pool);
+  }
+
+ private:
+  static const Mechanism& Row(const Request& request) { return *FindMechanism(request.id); }
+
+  void RunChecked(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
     if (exact_) return RunAttentionRequest(*exact_, outputs, pool);
     std::vector<NamedTensor> results(outputs.begin(), outputs.end());
     const FloatOutput output(results);
@@ -242,9 +253,13 @@ class Call::Read {
     output.Store();
   }
 
- private:
-  static const Mechanism& Row(const Request& request) { return *FindMechanism(request.id); }
+  void CheckOutputs(std::span<const NamedTensor> outputs) const {
+    CheckOutputNames(outputs_, outputs);
+    CheckResultsApart({"{}", outputs});
+    CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request_.inputs});
+  }
 
+  const Request& request_;
   const Runner& runner_;
   std::optional<FloatRequest> floats_;  // of families other than the exact one
   std::optional<RequestReader> reader_;
@@ -261,7 +276,6 @@ Call::~Call() = default;
 const std::vector<OutputSpec>& Call::outputs() const { return read_->outputs(); }
 
 void Call::Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
-  CheckOutputNames(read_->outputs(), outputs);
   read_->Run(outputs, pool);
 }
 

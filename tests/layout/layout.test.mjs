@@ -168,6 +168,39 @@ test("TheLibraryNeverPrintsExitsOrAborts", () => {
   }
 });
 
+/** Functions that write and have no row of their own in tests/cpp/aliases, and why. */
+const NO_OVERLAPS = {
+  DropoutMask: "reads no memory",
+  DrawRandomFeatures: "reads no memory",
+  Forward: "is MultiHead with weights that nobody else can reach",
+  Run: "every row of the registry is tested",
+  RunForward: "gives what Run gives",
+  RunBackward: "every row of the registry is tested",
+  RunOperation: "calls the functions of rows.h, linear.h and analysis.h",
+};
+
+test("EveryFunctionThatWritesIsTestedForOverlaps", () => {
+  const rows = under("tests/cpp/aliases/", /_test\.cc$/)
+    .map(read)
+    .join("");
+  const writes = /TensorView<(float|uint8_t|int32_t)>|Outputs&|Gradients&|NamedTensor> (outputs|results)/;
+  let count = 0;
+  for (const file of under("cpp/include/heed/", /heed\/[a-z_]+\.h$/)) {
+    if (file.endsWith("/cuda.h")) continue;
+    const code = read(file).replaceAll(/\/\/.*/g, "");
+    for (const [, name, params] of code.matchAll(/\bvoid (\w+)\(([^;]*?)\)(?: const)?\s*[;{]/g)) {
+      if (!writes.test(params) || name in NO_OVERLAPS) continue;
+      count += 1;
+      assert.match(
+        rows,
+        new RegExp(`\\{"${name}[",]`),
+        `${name} of ${file} has no row in tests/cpp/aliases: what if its output lies over an input?`,
+      );
+    }
+  }
+  assert.ok(count > 50, "the headers could not be read");
+});
+
 test("NoBuildOutputIsTracked", () => {
   const logs = files.filter((file) => /\.(log|tmp|orig|rej)$|(^|\/)(build|dist)\//.test(file));
   assert.deepEqual(logs, []);

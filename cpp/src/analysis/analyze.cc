@@ -129,7 +129,8 @@ void CheckPositionsKnown(const AttentionProblem& p) {
        {p.q_len, p.kv_len});
 }
 
-void CheckAnalysisOutputs(const AttentionProblem& p, const AnalysisOutputs& out) {
+void CheckAnalysisOutputs(const AttentionProblem& p, const TensorView<const float>& lse,
+                          const AnalysisOutputs& out) {
   const Extents rows = {p.batch, p.num_heads, p.q_len, 1};
   const int64_t top_k = TopK(out);
   const bool any_top = out.top_weights.has_value() || out.top_indices.has_value();
@@ -138,15 +139,25 @@ void CheckAnalysisOutputs(const AttentionProblem& p, const AnalysisOutputs& out)
   }
   const Extents top = {p.batch, p.num_heads, p.q_len, top_k};
   const std::string top_text = "[batch, num_heads, q_len, top_k]";
-  CheckAnalysisOutput(p, "entropy", out.entropy, rows, kRowsText);
-  CheckAnalysisOutput(p, "top_weights", out.top_weights, top, top_text);
-  CheckAnalysisOutput(p, "top_indices", AsFloats(out.top_indices), top, top_text);
-  CheckAnalysisOutput(p, "max_weight", out.max_weight, rows, kRowsText);
-  CheckAnalysisOutput(p, "max_index", AsFloats(out.max_index), rows, kRowsText);
-  CheckAnalysisOutput(p, "expected_distance", out.expected_distance, rows, kRowsText);
-  CheckAnalysisOutput(p, "column_sums", out.column_sums, {p.batch, p.num_heads, p.kv_len, 1},
+  CheckAnalysisOutput("entropy", out.entropy, rows, kRowsText);
+  CheckAnalysisOutput("top_weights", out.top_weights, top, top_text);
+  CheckAnalysisOutput("top_indices", AsFloats(out.top_indices), top, top_text);
+  CheckAnalysisOutput("max_weight", out.max_weight, rows, kRowsText);
+  CheckAnalysisOutput("max_index", AsFloats(out.max_index), rows, kRowsText);
+  CheckAnalysisOutput("expected_distance", out.expected_distance, rows, kRowsText);
+  CheckAnalysisOutput("column_sums", out.column_sums, {p.batch, p.num_heads, p.kv_len, 1},
                       "[batch, num_heads, kv_len, 1]");
-  CheckAnalysisOutput(p, "lse", out.lse, rows, kRowsText);
+  CheckAnalysisOutput("lse", out.lse, rows, kRowsText);
+  const OutputSpans outputs({{"entropy", out.entropy},
+                             {"top_weights", out.top_weights},
+                             {"top_indices", out.top_indices},
+                             {"max_weight", out.max_weight},
+                             {"max_index", out.max_index},
+                             {"expected_distance", out.expected_distance},
+                             {"column_sums", out.column_sums},
+                             {"lse", out.lse}});
+  CheckApart(outputs, p);
+  outputs.ApartFrom("lse", lse);
   if (p.kv_len > std::numeric_limits<int32_t>::max()) {
     Fail(ErrorCode::kShape, "k has kv_len {}; indices of keys are 32-bit", {p.kv_len});
   }
@@ -166,8 +177,8 @@ void CheckLseUse(const AttentionProblem& p, TensorView<const float> lse,
 void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
              TensorView<const float> lse, const AnalysisOutputs& out, ThreadPool* pool) {
   AttentionProblem p = ValidateWeights(q, k, options, lse.has_value() || out.lse.has_value());
-  CheckAnalysisOutputs(p, out);
   CheckLseUse(p, lse, out);
+  CheckAnalysisOutputs(p, lse, out);
   p.outputs.lse = out.lse;
   WithMemoryErrors("the analysis", [&] {
     const RowSumsAsked asked = {out.entropy.has_value(), out.expected_distance.has_value()};
@@ -197,9 +208,12 @@ void WeightsTile(const StoredTensor& q, const StoredTensor& k, const AttentionOp
   CheckRange(p, range);
   if (!weights.has_value()) Fail(ErrorCode::kOption, "weights is missing");
   CheckAnalysisOutput(
-      p, "weights", weights,
+      "weights", weights,
       {p.batch, p.num_heads, range.q_end - range.q_begin, range.k_end - range.k_begin},
       "[batch, num_heads, q_end - q_begin, k_end - k_begin]");
+  const OutputSpans outputs({{"weights", weights}});
+  CheckApart(outputs, p);
+  outputs.ApartFrom("lse", lse);
   WriteWeights(p, range, lse, weights, pool);
 }
 

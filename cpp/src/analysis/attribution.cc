@@ -84,17 +84,15 @@ void CheckAttribution(const AttentionProblem& p, const TensorView<const float>& 
   CheckShape("d_out", d_out.shape, {p.batch, p.num_heads, p.q_len, p.head_dim_v},
              "[batch, num_heads, q_len, head_dim_v]");
   CheckRange(p, range);
-  CheckAnalysisOutput(p, "column_sums", out.column_sums, {p.batch, p.num_heads, p.kv_len, 1},
+  CheckAnalysisOutput("column_sums", out.column_sums, {p.batch, p.num_heads, p.kv_len, 1},
                       "[batch, num_heads, kv_len, 1]");
   CheckAnalysisOutput(
-      p, "pairs", out.pairs,
+      "pairs", out.pairs,
       {p.batch, p.num_heads, range.q_end - range.q_begin, range.k_end - range.k_begin},
       "[batch, num_heads, q_end - q_begin, k_end - k_begin]");
-  for (const auto& [name, view] :
-       {std::pair("column_sums", out.column_sums), std::pair("pairs", out.pairs)}) {
-    CheckNoAlias(name, SpanOf(view), "v", SpanOf(p.v));
-    CheckNoAlias(name, view, "d_out", d_out);
-  }
+  const OutputSpans outputs({{"column_sums", out.column_sums}, {"pairs", out.pairs}});
+  CheckApart(outputs, p);
+  outputs.ApartFrom("d_out", d_out);
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> source
   const int64_t num = static_cast<int64_t>(sources.size());
   if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
   CheckOutput("output", output, {maps.shape[0], 1, num, len}, "[batch, 1, sources, len]");
-  CheckNoAlias("output", output, "maps", maps);
+  OutputSpans({{"output", output}}).ApartFrom("maps", maps).ApartFrom("sources", sources);
   if (output.size() == 0) return;
   WithMemoryErrors("attention flow", [&] {
     ThreadPool& threads = PoolOrDefault(pool);

@@ -12,6 +12,7 @@
 #include "src/linear/operations.h"
 #include "src/message.h"
 #include "src/request_reader.h"
+#include "src/request_spans.h"
 #include "src/rows/operations.h"
 #include "src/view_checks.h"
 
@@ -458,6 +459,8 @@ std::vector<OutputSpec> PlanOperation(const Request& request) {
 
 void RunOperation(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
   CheckOutputNames(PlanOperation(request), outputs);
+  CheckResultsApart({"{}", outputs});
+  CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request.inputs});
   if (request.id == "merge") {
     Merge(ReadStates(request), View(outputs, "output"), View(outputs, "lse"), pool);
     return;

@@ -118,9 +118,9 @@ void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView
   const std::vector<AttentionProblem> problems = ValidateLayers(layers, start);
   if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
   CheckOutput("output", output, start.shape, "the shape of start");
-  CheckNoAlias("output", output, "start", start);
-  for (const AttentionProblem& p : problems)
-    CheckAnalysisOutput(p, "output", output, start.shape, "");
+  const OutputSpans outputs({{"output", output}});
+  outputs.ApartFrom("start", start);
+  for (const AttentionProblem& p : problems) CheckApart(outputs, p);
   WithMemoryErrors("the rollout", [&] {
     const auto [batch, one, rows, len] = start.shape;
     std::vector<float> memory(static_cast<size_t>(start.size()));
@@ -144,8 +144,10 @@ void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptio
   CheckShape("x", x.shape, {p.batch, p.num_heads, p.q_len, x.shape[3]},
              "[batch, num_heads, len, dim]");
   if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
-  CheckAnalysisOutput(p, "output", output, x.shape, "the shape of x");
-  CheckNoAlias("output", output, "x", x);
+  CheckAnalysisOutput("output", output, x.shape, "the shape of x");
+  const OutputSpans outputs({{"output", output}});
+  CheckApart(outputs, p);
+  outputs.ApartFrom("x", x);
   WithMemoryErrors("multi-hop attention", [&] {
     std::vector<char> keys;
     const StoredTensor spread = SpreadHeads(p, keys);

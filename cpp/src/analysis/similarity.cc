@@ -100,9 +100,13 @@ void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const Attentio
   const AttentionProblem p = ValidateWeights(q, k, options, false);
   const Extents shape = {p.batch, p.num_heads, p.num_heads, 1};
   const std::string text = "[batch, num_heads, num_heads, 1]";
-  CheckAnalysisOutput(p, "cosine", out.cosine, shape, text);
-  CheckAnalysisOutput(p, "frobenius", out.frobenius, shape, text);
-  CheckAnalysisOutput(p, "jensen_shannon", out.jensen_shannon, shape, text);
+  CheckAnalysisOutput("cosine", out.cosine, shape, text);
+  CheckAnalysisOutput("frobenius", out.frobenius, shape, text);
+  CheckAnalysisOutput("jensen_shannon", out.jensen_shannon, shape, text);
+  CheckApart(OutputSpans({{"cosine", out.cosine},
+                          {"frobenius", out.frobenius},
+                          {"jensen_shannon", out.jensen_shannon}}),
+             p);
   WithMemoryErrors("head similarity", [&] {
     HeadPairs pairs(p, out);
     const int64_t step = PanelRows(p);

@@ -9,6 +9,7 @@
 #include "heed/analysis.h"
 #include "src/exact/problem.h"
 #include "src/exact/visit.h"
+#include "src/output_spans.h"
 
 namespace heed {
 
@@ -19,9 +20,12 @@ AttentionProblem ValidateWeights(const StoredTensor& q, const StoredTensor& k,
 // Checks a given lse, [batch, num_heads, q_len, 1]; absent is fine.
 void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse);
 
-// Checks an output of either element type, and that it does not overlap q, k or bias.
-void CheckAnalysisOutput(const AttentionProblem& p, std::string_view name, TensorView<float> output,
-                         const Extents& expected, std::string_view meaning);
+// Checks an output of either element type; absent is fine.
+void CheckAnalysisOutput(std::string_view name, TensorView<float> output, const Extents& expected,
+                         std::string_view meaning);
+
+// Checks that outputs share no memory with what the problem reads.
+void CheckApart(const OutputSpans& outputs, const AttentionProblem& p);
 TensorView<float> AsFloats(const TensorView<int32_t>& view);
 
 // Refuses a range that does not lie within the queries and keys.

@@ -5,6 +5,7 @@
 
 #include "heed/cache.h"
 #include "src/cache/state.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/problem.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -140,6 +141,7 @@ void DecodeRowsOf(const StoredTensor& q, const KvCache::State& state, const Deco
   AttentionProblem problem = MakeProblem(q, state, view, options);
   CompleteInputs(problem, outputs.lse.has_value());
   CompleteOutputs(problem, outputs);
+  SpansOf(outputs).ApartFrom("query_lengths", options.query_lengths);
   if (options.pages) {
     ChoosePages(problem, state, *options.pages, options.query_lengths,
                 pool != nullptr ? *pool : DefaultThreadPool());

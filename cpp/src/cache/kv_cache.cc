@@ -10,6 +10,7 @@
 #include "heed/cache.h"
 #include "src/cache/state.h"
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/sort.h"
 #include "src/view_checks.h"
 
@@ -405,6 +406,7 @@ void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<floa
               "[1, num_kv_heads, end - begin, head_dim]");
   CheckOutput("v", v, {1, o.num_kv_heads, end - begin, o.head_dim_v},
               "[1, num_kv_heads, end - begin, head_dim_v]");
+  OutputSpans({{"k", k}, {"v", v}});
   const BlockLayout& layout = state_->layout;
   for (int64_t h = 0; h < o.num_kv_heads; ++h) {
     for (int64_t j = begin; j < end; ++j) {

@@ -14,6 +14,7 @@
 #include "src/compose/attention_free-inl.h"
 #include "src/compose/attention_free_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/cost-inl.h"
 #include "src/message.h"
 #include "src/view_checks.h"
@@ -76,9 +77,11 @@ void AttentionFree(TensorView<const float> q, TensorView<const float> k, TensorV
   try {
     AttentionFreeProblem p = ValidateAttentionFree(q, k, v, options);
     CheckOutput("output", output, q.shape, "[batch, num_heads, q_len, head_dim]");
-    CheckNoAlias("output", output, "q", q);
-    CheckNoAlias("output", output, "k", k);
-    CheckNoAlias("output", output, "v", v);
+    OutputSpans({{"output", output}})
+        .ApartFrom("q", q)
+        .ApartFrom("k", k)
+        .ApartFrom("v", v)
+        .ApartFrom(options.attention);
     p.output = output;
     HWY_DYNAMIC_DISPATCH(RunAttentionFreeLoop)(p, PoolOrDefault(pool));
   } catch (const std::bad_alloc&) {

@@ -8,6 +8,7 @@
 #include "src/compose/checks.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 
 namespace heed {
@@ -82,6 +83,11 @@ void DifferentialAttention(TensorView<const float> q, TensorView<const float> k,
   const Halves queries = Halved("q", q);
   const Halves keys = Halved("k", k);
   ValidateComposed(queries.first, keys.first, v, options.attention, outputs);
+  SpansOf(outputs)
+      .ApartFrom("q", q)
+      .ApartFrom("k", k)
+      .ApartFrom("lambda", options.lambda)
+      .ApartFrom("norm_weight", options.norm_weight);
 
   // The second map first: whatever fails, fails before the caller's memory is written.
   const OwnedTensor other(outputs.output.shape);

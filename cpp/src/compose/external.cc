@@ -5,6 +5,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -75,6 +76,10 @@ void ExternalAttention(TensorView<const float> q, TensorView<const float> memory
                        const AttentionOutputs& outputs, ThreadPool* pool) {
   ExternalProblem p = ValidateExternal(q, memory_k, memory_v, options, outputs);
   ValidateComposed(q, p.memory_k, p.memory_v, p.over_units, outputs);
+  SpansOf(outputs)
+      .ApartFrom("memory_k", memory_k)
+      .ApartFrom("memory_v", memory_v)
+      .ApartFrom("lengths", options.lengths);
   const int64_t units = p.memory_k.shape[2];
   const OwnedTensor columns({q.shape[0], q.shape[1], units, 1});
 

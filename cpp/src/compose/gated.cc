@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/simd/sigmoid-inl.h"
 #include "src/view_checks.h"
 
@@ -63,6 +64,7 @@ void GatedAttention(TensorView<const float> q, TensorView<const float> k, Tensor
   ValidateComposed(q, k, v, options, outputs);
   const Extents shape = outputs.output.shape;
   gate = BroadcastGate(gate, shape);
+  SpansOf(outputs).ApartFrom("gate", gate);
   AttentionOutputs inner = outputs;
   const bool own_lse = !outputs.lse.has_value() && options.normalize == Normalize::kSoftmax;
   const OwnedTensor lse = own_lse ? OwnedTensor({shape[0], shape[1], shape[2], 1}) : OwnedTensor();

@@ -7,6 +7,7 @@
 #include "src/compose/checks.h"
 #include "src/compose/graph_problem.h"
 #include "src/message.h"
+#include "src/output_spans.h"
 
 namespace heed {
 namespace {
@@ -68,14 +69,12 @@ void CheckGraphOutputs(const GraphProblem& p) {
     CheckOutput("weights", out.weights, {rows[0], rows[1], p.num_edges, 1},
                 "[batch, num_heads, num_edges, 1]");
   }
-  const TensorView<float> all[] = {out.output, out.lse, out.weights};
-  const char* names[] = {"output", "lse", "weights"};
-  for (int i = 0; i < 3; ++i) {
-    CheckNoAlias(names[i], all[i], "q", p.q);
-    CheckNoAlias(names[i], all[i], "k", p.k);
-    CheckNoAlias(names[i], all[i], "v", p.v);
-    for (int j = 0; j < i; ++j) CheckNoAlias(names[i], all[i], names[j], all[j]);
-  }
+  OutputSpans({{"output", out.output}, {"lse", out.lse}, {"weights", out.weights}})
+      .ApartFrom("q", p.q)
+      .ApartFrom("k", p.k)
+      .ApartFrom("v", p.v)
+      .ApartFrom("edges", p.edges)
+      .ApartFrom("score_weight", p.score_weight);
 }
 
 }  // namespace

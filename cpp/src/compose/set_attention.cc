@@ -39,11 +39,9 @@ void CheckAttention(const TensorView<const float>& x, const TensorView<const flo
        {shape.out_dim, x.shape[3]});
 }
 
-void CheckRowsOutput(const TensorView<float>& output, const TensorView<const float>& x,
-                     const TensorView<const float>& y) {
+OutputSpans CheckRowsOutput(const TensorView<float>& output, const TensorView<const float>& x) {
   CheckOutput("output", output, x.shape, "[batch, 1, q_len, embed_dim]");
-  CheckNoAlias("output", output, "the queries' rows", x);
-  CheckNoAlias("output", output, "the keys' rows", y);
+  return OutputSpans({{"output", output}});
 }
 
 void NormInto(const TensorView<const float>& from, const RowNorm* norm, const TensorView<float>& to,
@@ -123,7 +121,8 @@ void SetAttentionBlock(TensorView<const float> x, TensorView<const float> y,
                        TensorView<float> output, ThreadPool* pool) {
   x = RowsOfBatch(x, y.shape[0]);
   ValidateSetBlock(x, y, weights, options);
-  CheckRowsOutput(output, x, y);
+  CheckRowsOutput(output, x).ApartFrom("x", x).ApartFrom("y", y).ApartFrom(weights).ApartFrom(
+      options.attention);
   RunSetBlock(x, y, weights, options, output, PoolOrDefault(pool));
 }
 
@@ -142,7 +141,12 @@ void InducedSetAttention(TensorView<const float> x, TensorView<const float> indu
   ValidateSetBlock(inducing, x, first, options);
   const OwnedTensor h(inducing.shape);
   ValidateSetBlock(x, h.view(), second, OptionsOfSecond(options));
-  CheckRowsOutput(output, x, inducing);
+  CheckRowsOutput(output, x)
+      .ApartFrom("x", x)
+      .ApartFrom("inducing", inducing)
+      .ApartFrom(first, "first.")
+      .ApartFrom(second, "second.")
+      .ApartFrom(options.attention);
   ThreadPool& threads = PoolOrDefault(pool);
   RunSetBlock(inducing, x, first, options, h.view(), threads);
   RunSetBlock(x, h.view(), second, OptionsOfSecond(options), output, threads);
@@ -170,7 +174,11 @@ void PerceiverBlock(TensorView<const float> latents, TensorView<const float> inp
                     ThreadPool* pool) {
   latents = RowsOfBatch(latents, input.shape[0]);
   ValidatePerceiver(latents, input, w, o);
-  CheckRowsOutput(output, latents, input);
+  CheckRowsOutput(output, latents)
+      .ApartFrom("latents", latents)
+      .ApartFrom("input", input)
+      .ApartFrom(w)
+      .ApartFrom(o.attention);
   ThreadPool& threads = PoolOrDefault(pool);
   const RowNorm norm1 = {Norm::kLayer, o.epsilon, w.norm1_weight, w.norm1_bias};
   const RowNorm norm2 = {Norm::kLayer, o.epsilon, w.norm2_weight, w.norm2_bias};

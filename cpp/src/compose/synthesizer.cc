@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -116,6 +117,7 @@ void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> we
                       ThreadPool* pool) {
   const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
   ValidateComposed(p.q, p.k, p.v, p.options, outputs);
+  SpansOf(outputs).ApartFrom("weight", weight).ApartFrom("bias", bias);
   const DenseRows rows(p, PoolOrDefault(pool));
   Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
 }

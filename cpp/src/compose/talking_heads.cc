@@ -11,6 +11,7 @@
 #include "src/compose/checks.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/talking_heads-inl.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/cost-inl.h"
 #include "src/exact/problem.h"
 #include "src/message.h"
@@ -113,6 +114,9 @@ void TalkingHeadsAttention(TensorView<const float> q, TensorView<const float> k,
   try {
     const AttentionProblem problem = ValidateComposed(q, k, v, options.attention, outputs);
     ValidateTalkingHeads(options, outputs, problem.num_heads);
+    SpansOf(outputs)
+        .ApartFrom("mix_scores", options.mix_scores)
+        .ApartFrom("mix_weights", options.mix_weights);
     HWY_DYNAMIC_DISPATCH(RunTalkingLoop)
     (problem, options, pool != nullptr ? *pool : DefaultThreadPool());
   } catch (const Error&) {

@@ -47,10 +47,8 @@ LinformerCall::LinformerCall(const TensorView<const float>& q, const TensorView<
       problem_(ValidateLinformer(q, k, v, options)) {
   const LinformerProblem& p = problem_;
   ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_projected, outputs);
-  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
-                                {"v", SpanOf(v)},
-                                {"key_projection", SpanOf(p.key_projection)},
-                                {"value_projection", SpanOf(p.value_projection)}});
+  CheckNoScores(outputs);
+  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
   AttentionOptions over_tokens;
   over_tokens.scale = options.scale;
   CheckSteps(q, k, v, p.k, p.v, over_tokens, p.over_projected, outputs);
@@ -77,7 +75,7 @@ EfficientCall::EfficientCall(const TensorView<const float>& q, const TensorView<
                              const AttentionOutputs& outputs)
     : q_(q), k_(k), v_(v), options_(options), outputs_(outputs) {
   const AttentionOptions over_tokens = ValidateEfficient(q, k, v, options);
-  CheckLowRankOutputs(outputs, {});
+  CheckNoScores(outputs);
   if (outputs.lse.has_value()) {
     Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
   }
@@ -124,10 +122,8 @@ MemoryCompressedCall::MemoryCompressedCall(const TensorView<const float>& q,
       tokens_(ValidateLowRank(q, k, v, OverTokens(options))) {
   const MemoryCompressedProblem& p = problem_;
   ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_blocks, outputs);
-  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
-                                {"v", SpanOf(v)},
-                                {"key_conv", SpanOf(options.key_conv)},
-                                {"value_conv", SpanOf(options.value_conv)}});
+  CheckNoScores(outputs);
+  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
   CheckSteps(q, k, v, p.k, p.v, OverTokens(options), p.over_blocks, outputs);
   CheckEveryStep(*this);
 }

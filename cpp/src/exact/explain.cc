@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/attention.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/keep/plugs.h"
 #include "src/exact/keep/range.h"
 #include "src/exact/problem.h"
@@ -62,7 +63,9 @@ void ExplainProblem(const AttentionProblem& p, const TensorView<uint8_t>& pictur
 void Explain(const AttentionOptions& options, TensorView<uint8_t> picture) {
   CheckInput("picture", picture);
   try {
-    ExplainProblem(ValidateKeepRules(picture.shape, options), picture);
+    const AttentionProblem p = ValidateKeepRules(picture.shape, options);
+    OutputSpans({{"picture", picture}}).ApartFrom(options);
+    ExplainProblem(p, picture);
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the patterns of the keep rules");
   } catch (const std::length_error&) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -69,14 +70,6 @@ void MergeRow(std::span<const PartialAttention> states, const RowPlace& at,
   lse(at.b, at.h, at.i, 0) = static_cast<float>(total);
 }
 
-// The same view is fine, an overlap is not.
-template <typename T>
-void CheckInPlaceOrApart(std::string_view name, const TensorView<float>& output,
-                         std::string_view other, const TensorView<T>& input) {
-  if (output.data == input.data && output.strides == input.strides) return;
-  CheckNoAlias(name, output, other, input);
-}
-
 void CheckStates(std::span<const PartialAttention> states, const TensorView<float>& output,
                  const TensorView<float>& lse) {
   if (states.empty()) Fail(ErrorCode::kOption, "states is empty; give at least one");
@@ -96,10 +89,10 @@ void CheckStates(std::span<const PartialAttention> states, const TensorView<floa
     CheckInput(name + ".lse", states[n].lse);
     CheckShape(name + ".output", states[n].output.shape, shape, shape_text);
     CheckShape(name + ".lse", states[n].lse.shape, rows, rows_text);
-    CheckInPlaceOrApart("output", output, name + ".output", states[n].output);
+    CheckSameOrApart("output", output, name + ".output", states[n].output);
     CheckNoAlias("output", output, name + ".lse", states[n].lse);
     CheckNoAlias("lse", lse, name + ".output", states[n].output);
-    CheckInPlaceOrApart("lse", lse, name + ".lse", states[n].lse);
+    CheckSameOrApart("lse", lse, name + ".lse", states[n].lse);
   }
   CheckNoAlias("output", output, "lse", lse);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "heed/error.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/problem.h"
 #include "src/exact/validate_patterns.h"
 #include "src/exact/validate_score.h"
@@ -174,38 +175,11 @@ void CheckTiles(const AttentionProblem& p) {
   }
 }
 
-struct NamedSpan {
-  const char* name = nullptr;
-  ViewSpan span{};
-};
-
-// Outputs share memory neither with what is read nor with each other. Most of both are absent: a
-// call of a single token would take longer to compare all pairs than to compute.
+// Most of what is compared is absent: a call of a single token would take longer to compare all
+// pairs than to compute.
 void CheckAliases(const AttentionProblem& p) {
-  if (kFromJavaScript) return;
-  const AttentionOutputs& out = p.outputs;
-  const NamedSpan written[] = {{"output", SpanOf(p.output)},
-                               {"lse", SpanOf(out.lse)},
-                               {"weights", SpanOf(out.weights)},
-                               {"scores", SpanOf(out.scores)},
-                               {"running_max", SpanOf(out.running_max)},
-                               {"running_sum", SpanOf(out.running_sum)},
-                               {"rescale", SpanOf(out.rescale)}};
-  const auto check = [&](const char* name, const ViewSpan& read) {
-    for (const NamedSpan& output : written) {
-      if (read.empty) return;
-      if (!output.span.empty) CheckNoAlias(output.name, output.span, name, read);
-    }
-  };
-  check("q", SpanOf(p.q));
-  check("k", SpanOf(p.k));
-  check("v", SpanOf(p.v));
-  ForEachSpan(p.options, check);
-  for (const NamedSpan& output : written) {
-    for (const NamedSpan* other = written; !output.span.empty && other != &output; ++other) {
-      if (!other->span.empty) CheckNoAlias(output.name, output.span, other->name, other->span);
-    }
-  }
+  SpansOf(p.outputs).ApartFrom("q", p.q).ApartFrom("k", p.k).ApartFrom("v", p.v).ApartFrom(
+      p.options);
 }
 
 void CheckOutputs(const AttentionProblem& p) {

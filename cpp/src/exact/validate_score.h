@@ -27,29 +27,6 @@ struct NamedView {
 inline constexpr size_t kScoreTensors = 12;
 std::array<NamedView, kScoreTensors> ScoreTensors(const AttentionOptions& options);
 
-// Calls visit(name, memory) for all that the options have the kernels read.
-template <class Visit>
-void ForEachSpan(const AttentionOptions& o, const Visit& visit) {
-  if (o.bias.has_value()) visit("bias", SpanOf(o.bias));
-  if (o.keep.has_value()) visit("keep", SpanOf(o.keep));
-  if (o.cope_table.has_value()) visit("cope_table", SpanOf(o.cope_table));
-  for (const NamedView& tensor : ScoreTensors(o)) {
-    if (tensor.view->has_value()) visit(tensor.name, SpanOf(*tensor.view));
-  }
-  const auto vector = [&](const char* name, const auto& values) {
-    if (!values.empty()) visit(name, SpanOf(values));
-  };
-  vector("width", o.width);
-  vector("temperature", o.temperature);
-  vector("score_bias", o.score_bias);
-  vector("alibi_slopes", o.alibi_slopes);
-  vector("sinks", o.sinks);
-  vector("key_lengths", o.key_lengths);
-  vector("prefix_lengths", o.prefix_lengths);
-  vector("query_documents", o.query_documents);
-  vector("key_documents", o.key_documents);
-}
-
 // Checks the score and everything that only scores read, and fills in their defaults. The shapes of
 // q, k and v are known.
 void CheckScore(AttentionProblem& p);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/exact/attention_spans.h"
 #include "src/exact/problem.h"
 #include "src/exact/tile.h"
 #include "src/exact/validate_score.h"
@@ -201,6 +202,7 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
     CompleteInputs(p, outputs.lse.has_value());
     PlaceQueries(q_offsets, kv_offsets, options, p);
     CompleteOutputs(p, outputs);
+    SpansOf(outputs).ApartFrom("q_offsets", q_offsets).ApartFrom("kv_offsets", kv_offsets);
     RunProblem(p, pool);
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the positions of packed sequences");

@@ -7,6 +7,7 @@
 #include "heed/registry.h"
 #include "src/message.h"
 #include "src/param_checks.h"
+#include "src/request_spans.h"
 
 namespace heed {
 namespace {
@@ -165,6 +166,8 @@ void RunForward(const Request& request, std::span<const NamedTensor> results, Th
   const BackwardPlan plan = PlanBackward(request);
   CheckTensors(results, plan.results, VerbsOf(request).two_bytes, "result");
   CheckComplete(results, plan.results);
+  CheckResultsApart({"result \"{}\"", results});
+  CheckResultsApart({"result \"{}\"", results}, {"{}", request.inputs});
   VerbsOf(request).forward(request, results, pool);
 }
 
@@ -180,6 +183,11 @@ void RunBackward(const Request& request, std::span<const NamedTensor> results,
   if (FindTensor(d_results, "output") == nullptr) {
     Fail(ErrorCode::kOption, "the gradient of result \"output\" is missing");
   }
+  const TensorList written = {"the gradient of \"{}\"", gradients};
+  CheckResultsApart(written);
+  CheckResultsApart(written, {"{}", request.inputs});
+  CheckResultsApart(written, {"result \"{}\"", results});
+  CheckResultsApart(written, {"what arrives at \"{}\"", d_results});
   VerbsOf(request).backward(request, results, d_results, gradients, pool);
 }
 

@@ -2,7 +2,7 @@
 #include <iterator>
 #include <string>
 
-#include "src/exact/validate_score.h"
+#include "src/exact/attention_spans.h"
 #include "src/from_javascript.h"
 #include "src/gradient/problem.h"
 #include "src/message.h"
@@ -59,38 +59,31 @@ void CheckTensor(const char* name, const TensorView<float>& gradient, const char
   CheckOutput(name, gradient, tensor.shape, Join("as {}", {option}));
 }
 
-struct NamedSpan {
-  const char* name;
-  ViewSpan span;
-};
-
 void CheckAliases(const GradientProblem& g, const AttentionOptions& given) {
   if (kFromJavaScript) return;
   const AttentionGradients& to = g.gradients;
   const AttentionProblem& p = g.attention;
   constexpr size_t kNumTensors = std::size(kTensorGradients);
   NamedSpan outputs[3 + kNumTensors + std::size(kVectorGradients)] = {
-      {"d_q", SpanOf(to.d_q)}, {"d_k", SpanOf(to.d_k)}, {"d_v", SpanOf(to.d_v)}};
-  const NamedSpan inputs[] = {{"q", SpanOf(p.q)},         {"k", SpanOf(p.k)},
-                              {"v", SpanOf(p.v)},         {"out", SpanOf(g.out)},
-                              {"d_out", SpanOf(g.d_out)}, {"lse", SpanOf(g.lse)},
-                              {"d_lse", SpanOf(to.d_lse)}};
+      {"d_q", to.d_q}, {"d_k", to.d_k}, {"d_v", to.d_v}};
+  const NamedSpan inputs[] = {{"q", p.q},         {"k", p.k},         {"v", p.v},
+                              {"out", g.out},     {"d_out", g.d_out}, {"lse", g.lse},
+                              {"d_lse", to.d_lse}};
   for (size_t n = 0; n < kNumTensors; ++n) {
     const TensorGradient& tensor = kTensorGradients[n];
-    outputs[3 + n] = {tensor.gradient_name, SpanOf(to.*tensor.gradient)};
+    outputs[3 + n] = {tensor.gradient_name, to.*tensor.gradient};
   }
   NamedSpan* next = outputs + 3 + kNumTensors;
   for (const VectorGradient& vector : kVectorGradients) {
-    const std::span<float> values = to.*vector.gradient;
-    *next++ = {vector.gradient_name, SpanOf(values)};
+    *next++ = {vector.gradient_name, to.*vector.gradient};
   }
   for (const NamedSpan* output = outputs; output != next; ++output) {
     const char* const name = output->name;
     const ViewSpan& span = output->span;
     if (span.empty) continue;
     for (const NamedSpan& input : inputs) CheckNoAlias(name, span, input.name, input.span);
-    ForEachSpan(given, [&](const char* option, const ViewSpan& read) {
-      CheckNoAlias(name, span, option, read);
+    ForEachView(given, [&](const char* option, const auto& read) {
+      CheckNoAlias(name, span, option, SpanOf(read));
     });
     for (const NamedSpan* other = outputs; other != output; ++other) {
       CheckNoAlias(name, span, other->name, other->span);

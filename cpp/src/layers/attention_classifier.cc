@@ -198,6 +198,10 @@ void AttentionClassifier(TensorView<const int32_t> tokens,
   const int64_t batch = tokens.shape[2], len = tokens.shape[3];
   const int64_t num_classes = weights.w_class.shape[2], width = weights.w_class.shape[3];
   CheckOutput("output", output, {1, 1, batch, num_classes}, "[1, 1, batch, num_classes]");
+  OutputSpans({{"output", output}})
+      .ApartFrom("tokens", tokens)
+      .ApartFrom(weights)
+      .ApartFrom(options.attention);
   const int64_t dim = weights.embedding.shape[3];
   const AlignedFloats x_memory = Rows(batch, len, dim);
   const AlignedFloats h_memory = Rows(batch, len, width);

@@ -6,8 +6,21 @@
 #include <span>
 
 #include "heed/layers.h"
+#include "src/layers/multi_head.h"
 
 namespace heed {
+
+// All weights by the names of the fields: a new one does not compile until it stands here.
+template <class Visit>
+void ForEachView(const AttentionClassifierWeights& weights, const Visit& visit) {
+  const auto& [embedding, position_table, attention, pool_query, w_class, b_class] = weights;
+  visit("embedding", embedding);
+  visit("position_table", position_table);
+  ForEachView(attention, visit);
+  visit("pool_query", pool_query);
+  visit("w_class", w_class);
+  visit("b_class", b_class);
+}
 
 // Checks everything but the output; throws Error.
 void ValidateAttentionClassifier(TensorView<const int32_t> tokens,

@@ -154,8 +154,6 @@ void LatentAttention(TensorView<const float> q, TensorView<const float> latent,
   }
   CheckOutput("output", outputs.output, {s.batch, s.num_heads, s.q_len, s.head_dim_v},
               "[batch, num_heads, q_len, head_dim_v]");
-  CheckNoAlias("output", outputs.output, "q", q);
-  CheckNoAlias("output", outputs.output, "latent", latent);
   if (outputs.lse.has_value()) {
     CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.q_len, 1},
                 "[batch, num_heads, q_len, 1]");
@@ -164,6 +162,13 @@ void LatentAttention(TensorView<const float> q, TensorView<const float> latent,
     CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.q_len, s.kv_len},
                 "[batch, num_heads, q_len, kv_len]");
   }
+  SpansOf(outputs)
+      .ApartFrom("q", q)
+      .ApartFrom("latent", latent)
+      .ApartFrom("k_rope", k_rope)
+      .ApartFrom("w_uk", w_uk)
+      .ApartFrom("w_uv", w_uv)
+      .ApartFrom(options.attention);
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
   const AttentionOptions o = WithScale(options.attention, s.nope_dim + s.rope_dim);
   if (options.form == LatentForm::kNaive) {
@@ -237,8 +242,17 @@ void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
                      ThreadPool* pool) {
   const LatentShape s = ValidateMultiHeadLatent(x, w, options, outputs.lse.has_value());
   CheckOutput("output", outputs.output, {s.batch, 1, s.len, s.out_dim}, "[batch, 1, len, out_dim]");
-  CheckNoAlias("output", outputs.output, "x", x);
-  CheckNoAlias("output", outputs.output, "w_o", w.w_o);
+  if (outputs.lse.has_value()) {
+    CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.len, 1}, "[batch, num_heads, len, 1]");
+  }
+  if (outputs.weights.has_value()) {
+    CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.len, s.len},
+                "[batch, num_heads, len, len]");
+  }
+  OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
+      .ApartFrom("x", x)
+      .ApartFrom(w)
+      .ApartFrom(options.latent.attention);
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
   const OwnedHeads latent(s.batch, 1, s.len, s.kv_rank);
   Linear(x, w.w_dkv, {}, latent.view, &threads);

@@ -212,15 +212,12 @@ void MultiHead(TensorView<const float> query, TensorView<const float> key,
   const MultiHeadShape shape =
       ValidateMultiHead(query, key, value, weights, options, outputs.lse.has_value());
   CheckOutputs(shape, outputs);
-  const TensorView<float> written[] = {outputs.output, outputs.lse, outputs.weights};
-  const char* names[] = {"output", "lse", "weights"};
-  for (int n = 0; n < 3; ++n) {
-    CheckNoAlias(names[n], written[n], "query", query);
-    CheckNoAlias(names[n], written[n], "key", key);
-    CheckNoAlias(names[n], written[n], "value", value);
-    CheckNoAlias(names[n], written[n], "w_o", weights.w_o);
-    for (int m = 0; m < n; ++m) CheckNoAlias(names[n], written[n], names[m], written[m]);
-  }
+  OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
+      .ApartFrom("query", query)
+      .ApartFrom("key", key)
+      .ApartFrom("value", value)
+      .ApartFrom(weights)
+      .ApartFrom(options);
   if (shape.batch == 0 || shape.q_len == 0) return;
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
   MultiHeadCall call(shape, weights, options, outputs, threads);

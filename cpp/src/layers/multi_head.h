@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "heed/layers.h"
+#include "src/exact/attention_spans.h"
 #include "src/parallel/owned_heads.h"
 
 namespace heed {
@@ -15,6 +16,28 @@ struct MultiHeadShape {
   int64_t out_dim;
   int64_t extra;  // keys that every query sees, behind those of `key`
 };
+
+// All that is read, by the names of the fields: a new one does not compile until it stands here.
+template <class Visit>
+void ForEachView(const MultiHeadWeights& weights, const Visit& visit) {
+  const auto& [w_q, w_k, w_v, w_o, b_q, b_k, b_v, b_o, bias_k, bias_v] = weights;
+  visit("w_q", w_q);
+  visit("w_k", w_k);
+  visit("w_v", w_v);
+  visit("w_o", w_o);
+  visit("b_q", b_q);
+  visit("b_k", b_k);
+  visit("b_v", b_v);
+  visit("b_o", b_o);
+  visit("bias_k", bias_k);
+  visit("bias_v", bias_v);
+}
+template <class Visit>
+void ForEachView(const MultiHeadOptions& options, const Visit& visit) {
+  const auto& [attention, add_zero_attn, head_mask] = options;
+  ForEachView(attention, visit);
+  visit("head_mask", head_mask);
+}
 
 // Checks everything but the outputs; throws Error.
 MultiHeadShape ValidateMultiHead(TensorView<const float> query, TensorView<const float> key,

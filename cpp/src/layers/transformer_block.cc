@@ -164,7 +164,10 @@ void TransformerBlock(TensorView<const float> x, const TransformerBlockWeights& 
                       ThreadPool* pool) {
   ValidateTransformerBlock(x, weights, options);
   CheckOutput("output", output, x.shape, "[batch, 1, len, embed_dim]");
-  CheckNoAlias("output", output, "x", x);
+  OutputSpans({{"output", output}})
+      .ApartFrom("x", x)
+      .ApartFrom(weights)
+      .ApartFrom(options.attention);
   if (x.size() == 0) return;
   BlockCall(weights, options, pool != nullptr ? *pool : DefaultThreadPool()).Run(x, output);
 }

@@ -5,6 +5,7 @@
 
 #include "src/linear/gemm.h"
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -58,8 +59,7 @@ void Linear(TensorView<const float> x, TensorView<const float> weight, std::span
   }
   CheckOutput("out", out, {x.shape[0], x.shape[1], x.shape[2], out_dim},
               "[batch, heads, len, out_dim]");
-  CheckNoAlias("out", out, "x", x);
-  CheckNoAlias("out", out, "weight", weight);
+  OutputSpans({{"out", out}}).ApartFrom("x", x).ApartFrom("weight", weight).ApartFrom("bias", bias);
   const TensorView<const float> b = TransposedView(WithUnitStride(weight));
   Gemm({x, WithOuterExtents(b, x.shape[0], x.shape[1]), bias, out},
        pool != nullptr ? *pool : DefaultThreadPool());
@@ -74,8 +74,7 @@ void Bmm(TensorView<const float> a, TensorView<const float> b, TensorView<float>
   CheckShape("b", b.shape, {b.shape[0], b.shape[1], a.shape[3], b.shape[3]},
              "[batch, heads, k, n], k as in a");
   CheckOutput("out", out, {batch, heads, a.shape[2], b.shape[3]}, "[batch, heads, m, n]");
-  CheckNoAlias("out", out, "a", a);
-  CheckNoAlias("out", out, "b", b);
+  OutputSpans({{"out", out}}).ApartFrom("a", a).ApartFrom("b", b);
   Gemm({WithOuterExtents(a, batch, heads),
         WithOuterExtents(WithUnitStride(b), batch, heads),
         {},

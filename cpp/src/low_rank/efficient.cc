@@ -110,7 +110,7 @@ void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const EfficientOptions& options,
                         const AttentionOutputs& outputs, ThreadPool* pool) {
   AttentionOptions over_tokens = ValidateEfficient(q, k, v, options);
-  CheckLowRankOutputs(outputs, {});
+  CheckNoScores(outputs);
   if (outputs.lse.has_value()) {
     Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
   }

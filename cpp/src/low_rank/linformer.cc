@@ -65,10 +65,8 @@ void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<
                const LinformerOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
   const LinformerProblem p = ValidateLinformer(q, k, v, options);
   ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_projected, outputs);
-  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
-                                {"v", SpanOf(v)},
-                                {"key_projection", SpanOf(p.key_projection)},
-                                {"value_projection", SpanOf(p.value_projection)}});
+  CheckNoScores(outputs);
+  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
   const OwnedTensor keys(p.k), values(p.v);
   ProjectTokens(p.key_projection, k, options.key_lengths, keys.view(), pool);
   ProjectTokens(p.value_projection, v, options.key_lengths, values.view(), pool);

@@ -150,10 +150,8 @@ void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float
                                const AttentionOutputs& outputs, ThreadPool* pool) {
   const MemoryCompressedProblem m = ValidateMemoryCompressed(q, k, v, options);
   ValidateComposed(q, Planned(m.k), Planned(m.v), m.over_blocks, outputs);
-  CheckLowRankOutputs(outputs, {{"k", SpanOf(k)},
-                                {"v", SpanOf(v)},
-                                {"key_conv", SpanOf(options.key_conv)},
-                                {"value_conv", SpanOf(options.value_conv)}});
+  CheckNoScores(outputs);
+  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
   const AttentionProblem p = ValidateLowRank(q, k, v, OverTokens(options));
   const OwnedTensor keys(m.k), values(m.v);
   ThreadPool& threads = PoolOrDefault(pool);

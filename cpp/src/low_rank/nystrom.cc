@@ -263,21 +263,17 @@ NystromProblem ValidateNystromCall(const TensorView<const float>& q,
   AttentionOutputs checked;
   checked.output = outputs.output;
   checked.weights = outputs.weights;
-  checked.lse = outputs.residual;
-  CheckLowRankOutputs(checked, {{"depthwise_conv", SpanOf(options.depthwise_conv)}});
-  checked.lse = {};
   ValidateComposed(q, k, v, p.tokens.options, checked);
   if (outputs.residual.has_value()) {
     CheckOutput("residual", outputs.residual, {p.tokens.batch, p.tokens.num_heads, 1, 1},
                 "[batch, num_heads, 1, 1]");
-    for (const NamedSpan& other : {NamedSpan{"output", SpanOf(outputs.output)},
-                                   {"weights", SpanOf(outputs.weights)},
-                                   {"q", SpanOf(q)},
-                                   {"k", SpanOf(k)},
-                                   {"v", SpanOf(v)}}) {
-      CheckNoAlias("residual", SpanOf(outputs.residual), other.name, other.span);
-    }
   }
+  const auto& [output, weights, residual] = outputs;
+  OutputSpans({{"output", output}, {"weights", weights}, {"residual", residual}})
+      .ApartFrom("q", q)
+      .ApartFrom("k", k)
+      .ApartFrom("v", v)
+      .ApartFrom(options);
   return p;
 }
 

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "heed/low_rank.h"
+#include "src/exact/attention_spans.h"
 #include "src/exact/problem.h"
 #include "src/parallel/dry_run.h"
-#include "src/view_checks.h"
 
 namespace heed {
 
@@ -17,12 +17,34 @@ namespace heed {
 AttentionProblem ValidateLowRank(const TensorView<const float>& q, const TensorView<const float>& k,
                                  const TensorView<const float>& v, const AttentionOptions& options);
 
-// Refuses scores, and results that lie where an input is.
-struct NamedSpan {
-  std::string_view name;
-  ViewSpan span;
-};
-void CheckLowRankOutputs(const AttentionOutputs& outputs, std::initializer_list<NamedSpan> inputs);
+// All that is read, by the names of the fields: a new one does not compile until it stands here.
+template <class Visit>
+void ForEachView(const LinformerOptions& options, const Visit& visit) {
+  const auto& [key_projection, value_projection, scale, key_lengths] = options;
+  visit("key_projection", key_projection);
+  visit("value_projection", value_projection);
+  visit("key_lengths", key_lengths);
+}
+template <class Visit>
+void ForEachView(const NystromOptions& options, const Visit& visit) {
+  const auto& [num_landmarks, iterations, scale, key_lengths, depthwise_conv] = options;
+  visit("key_lengths", key_lengths);
+  visit("depthwise_conv", depthwise_conv);
+}
+template <class Visit>
+void ForEachView(const MemoryCompressedOptions& options, const Visit& visit) {
+  const auto& [compression, key_conv, value_conv, key_conv_bias, value_conv_bias, scale, sinks,
+               causal, query_offset, key_lengths] = options;
+  visit("key_conv", key_conv);
+  visit("value_conv", value_conv);
+  visit("key_conv_bias", key_conv_bias);
+  visit("value_conv_bias", value_conv_bias);
+  visit("sinks", sinks);
+  visit("key_lengths", key_lengths);
+}
+
+// Refuses scores.
+void CheckNoScores(const AttentionOutputs& outputs);
 
 // Stands for a tensor that is yet to be computed, where shapes are checked.
 inline TensorView<const float> Planned(const Extents& shape) {

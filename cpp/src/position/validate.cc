@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/position/problem.h"
 #include "src/power.h"
 #include "src/view_checks.h"
@@ -12,12 +13,6 @@ namespace heed {
 namespace {
 
 constexpr char kMeaning[] = "[batch, num_heads, len, dim], as x";
-
-// An output is exactly x, or does not touch it.
-void CheckInPlaceOrApart(TensorView<const float> x, TensorView<float> output) {
-  const bool same = x.data == output.data && x.strides == output.strides;
-  if (!same) CheckNoAlias("output", output, "x", x);
-}
 
 RowPositions CheckPositions(const Positions& given, TensorView<const float> x) {
   const auto [batch, heads, len, dim] = x.shape;
@@ -180,16 +175,20 @@ PositionRange RangeOf(const RowPositions& positions, int64_t batch) {
 
 void SetOutput(RotationProblem& problem, TensorView<float> output) {
   CheckOutput("output", output, problem.x.shape, kMeaning);
-  CheckInPlaceOrApart(problem.x, output);
-  CheckNoAlias("output", output, "cos", problem.cos);
-  CheckNoAlias("output", output, "sin", problem.sin);
+  OutputSpans({{"output", output}})
+      .MayReplace("x", problem.x)
+      .ApartFrom("cos", problem.cos)
+      .ApartFrom("sin", problem.sin)
+      .ApartFrom("positions.rows", problem.positions.rows);
   problem.output = output;
 }
 
 void SetOutput(AdditionProblem& problem, TensorView<float> output) {
   CheckOutput("output", output, problem.x.shape, kMeaning);
-  CheckInPlaceOrApart(problem.x, output);
-  CheckNoAlias("output", output, "table", problem.table);
+  OutputSpans({{"output", output}})
+      .MayReplace("x", problem.x)
+      .ApartFrom("table", problem.table)
+      .ApartFrom("positions.rows", problem.positions.rows);
   problem.output = output;
 }
 

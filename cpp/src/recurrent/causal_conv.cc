@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/parallel/dry_run.h"
 #include "src/recurrent/causal_conv_problem.h"
 #include "src/simd/fma-inl.h"
@@ -81,17 +82,16 @@ void CheckLengths(const ConvProblem& p) {
 void CheckConvOutputs(const ConvProblem& p) {
   const TensorView<float>& output = p.outputs.output;
   CheckOutput("output", StoredOutput(output), p.x.shape, "[batch, num_heads, len, dim], as x");
-  CheckNoAlias("output", output, "x", p.x);
-  CheckNoAlias("output", output, "initial_state", p.initial_state);
   const TensorView<float>& state = p.outputs.final_state;
-  if (!state.has_value()) return;
-  CheckOutput("final_state", StoredOutput(state), StateShape(p), kConvStateMeaning);
-  CheckNoAlias("final_state", state, "x", p.x);
-  CheckNoAlias("final_state", state, "output", output);
-  const TensorView<const float>& initial = p.initial_state;
-  if (state.data != initial.data || state.strides != initial.strides) {
-    CheckNoAlias("final_state", state, "initial_state", initial);
+  if (state.has_value()) {
+    CheckOutput("final_state", StoredOutput(state), StateShape(p), kConvStateMeaning);
   }
+  OutputSpans({{"final_state", state}, {"output", output}})
+      .MayReplace("initial_state", p.initial_state)
+      .ApartFrom("x", p.x)
+      .ApartFrom("weight", p.weight)
+      .ApartFrom("bias", p.bias)
+      .ApartFrom("lengths", p.lengths);
 }
 
 void RunBlock(const ConvProblem& p, int64_t task) {

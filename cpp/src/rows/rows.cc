@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/rows/problem.h"
 #include "src/view_checks.h"
 
@@ -24,7 +25,7 @@ void CheckAxis(int axis) {
 void RunAlong(SoftmaxResult result, const TensorView<const float>& x, const TensorView<float>& out,
               int axis, ThreadPool* pool) {
   CheckXAndOut(x, out);
-  CheckNoAlias("out", out, "x", x);
+  OutputSpans({{"out", out}}).ApartFrom("x", x);
   CheckAxis(axis);
   RunRows(SoftmaxProblem{x, out, result, static_cast<size_t>(axis), {}, {}}, pool);
 }
@@ -50,8 +51,6 @@ void CheckVector(std::string_view name, std::span<const float> values, int64_t d
 void CheckNorm(const TensorView<const float>& x, const RowNormOptions& options,
                const TensorView<float>& out) {
   CheckXAndOut(x, out);
-  const bool in_place = out.data == x.data && out.strides == x.strides;
-  if (!in_place) CheckNoAlias("out", out, "x", x);
   CheckVector("scale", options.scale, x.shape[3]);
   CheckVector("bias", options.bias, x.shape[3]);
   if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
@@ -72,12 +71,15 @@ void LogSoftmax(TensorView<const float> x, TensorView<float> out, int axis, Thre
 void MaskedSoftmax(TensorView<const float> x, const MaskedSoftmaxOptions& options,
                    TensorView<float> out, ThreadPool* pool) {
   CheckXAndOut(x, out);
-  CheckNoAlias("out", out, "x", x);
   CheckLengths(x, options.lengths);
   SoftmaxProblem problem = {x, out, SoftmaxResult::kWeights, 3, options.lengths, {}};
   if (options.keep.has_value()) {
     problem.keep = Broadcast("keep", options.keep, x.shape, "[batch, heads, len, dim] of x");
   }
+  OutputSpans({{"out", out}})
+      .ApartFrom("x", x)
+      .ApartFrom("lengths", options.lengths)
+      .ApartFrom("keep", options.keep);
   RunRows(problem, pool);
 }
 
@@ -85,21 +87,25 @@ void LayerNorm(TensorView<const float> x, const RowNormOptions& options, TensorV
                const RowStatistics& statistics, ThreadPool* pool) {
   CheckNorm(x, options, out);
   const Extents rows = {x.shape[0], x.shape[1], x.shape[2], 1};
-  const auto check = [&](std::string_view name, const TensorView<float>& to) {
-    if (!to.has_value()) return;
-    CheckOutput(name, to, rows, "[batch, heads, len, 1]");
-    CheckNoAlias(name, to, "x", x);
-    CheckNoAlias(name, to, "out", out);
-  };
-  check("mean", statistics.mean);
-  check("inverse_deviation", statistics.inverse_deviation);
-  CheckNoAlias("mean", statistics.mean, "inverse_deviation", statistics.inverse_deviation);
+  const auto& [mean, inverse_deviation] = statistics;
+  if (mean.has_value()) CheckOutput("mean", mean, rows, "[batch, heads, len, 1]");
+  if (inverse_deviation.has_value()) {
+    CheckOutput("inverse_deviation", inverse_deviation, rows, "[batch, heads, len, 1]");
+  }
+  OutputSpans({{"out", out}, {"mean", mean}, {"inverse_deviation", inverse_deviation}})
+      .MayReplace("x", x)
+      .ApartFrom("scale", options.scale)
+      .ApartFrom("bias", options.bias);
   RunRows(NormProblem{x, out, NormKind::kLayer, options, statistics}, pool);
 }
 
 void RmsNorm(TensorView<const float> x, const RowNormOptions& options, TensorView<float> out,
              ThreadPool* pool) {
   CheckNorm(x, options, out);
+  OutputSpans({{"out", out}})
+      .MayReplace("x", x)
+      .ApartFrom("scale", options.scale)
+      .ApartFrom("bias", options.bias);
   RunRows(NormProblem{x, out, NormKind::kRms, options, {}}, pool);
 }
 

@@ -4,6 +4,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -106,9 +107,10 @@ void IndexedAttention(TensorView<const float> q, TensorView<const float> k,
                       ThreadPool* pool) {
   ValidateIndexed(q, k, index, options);
   AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
-  for (const TensorView<const float>& input : {index.q, index.k, index.weights}) {
-    CheckNoAlias("output", outputs.output, "the indexer's tensors", input);
-  }
+  SpansOf(outputs)
+      .ApartFrom("index.q", index.q)
+      .ApartFrom("index.k", index.k)
+      .ApartFrom("index.weights", index.weights);
   const Indexer indexer(p, index, PoolOrDefault(pool));
   AttendToChosen(p, indexer, {1, 1, options.top_k, p.kv_len}, pool);
 }

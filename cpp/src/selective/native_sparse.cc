@@ -10,6 +10,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -257,7 +258,10 @@ void NativeSparseAttention(TensorView<const float> q, TensorView<const float> k,
                            ThreadPool* pool) {
   ValidateNativeSparse(q, k, v, branch_gates, options);
   const AttentionProblem p = ValidateComposed(q, k, v, Branch(options), {.output = output});
-  CheckNoAlias("output", output, "branch_gates", branch_gates);
+  OutputSpans({{"output", output}})
+      .ApartFrom("branch_gates", branch_gates)
+      .ApartFrom("compress_k_weight", options.compress_k_weight)
+      .ApartFrom("compress_v_weight", options.compress_v_weight);
   ThreadPool& threads = PoolOrDefault(pool);
   const OwnedTensor compressed(output.shape), selected(output.shape);
   try {

@@ -14,6 +14,7 @@
 #include "heed/merge.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 #include "src/split_mix.h"
@@ -259,6 +260,7 @@ void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
     Fail(ErrorCode::kUnsupported, "scores: pairs that hashing never brings together have none");
   }
   const AttentionProblem p = ValidateComposed(q, KeyShape(q, v), v, InnerOptions(o), outputs);
+  SpansOf(outputs).ApartFrom("rotations", options.rotations);
   try {
     Reformer(o, p, q, v, outputs, PoolOrDefault(pool)).Run();
   } catch (const std::bad_alloc&) {

@@ -9,6 +9,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -253,6 +254,7 @@ void RoutingAttention(TensorView<const float> q, TensorView<const float> k,
          "lse and scores: a query averages the softmaxes of its clusters; ask for weights");
   }
   const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(o), outputs);
+  SpansOf(outputs).ApartFrom("centroids", options.centroids);
   try {
     Router router(o, p, PoolOrDefault(pool));
     router.Choose(q, k);

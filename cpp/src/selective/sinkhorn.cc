@@ -9,6 +9,7 @@
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/exact/attention_spans.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 #include "src/selective/sorter.h"
@@ -253,7 +254,7 @@ void SinkhornAttention(TensorView<const float> q, TensorView<const float> k,
                        TensorView<float> output, ThreadPool* pool) {
   ValidateSinkhorn(q, k, v, options);
   const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(options), {.output = output});
-  CheckNoAlias("output", output, "sort_logits", options.sort_logits);
+  OutputSpans({{"output", output}}).ApartFrom("sort_logits", options.sort_logits);
   try {
     Sorter sorter(options, p, PoolOrDefault(pool));
     sorter.Balance(q, k);
