@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "src/from_javascript.h"
 #include "src/message.h"
 #include "src/output_spans.h"
 
@@ -35,7 +34,6 @@ void CheckPair(const char* text, const NamedTensor& written, const ViewSpan& out
 }  // namespace
 
 void CheckResultsApart(const TensorList& written) {
-  if (kFromJavaScript) return;
   for (size_t n = 1; n < written.tensors.size(); ++n) {
     const NamedTensor& output = written.tensors[n];
     const ViewSpan span = CheckedSpan(output);
@@ -46,7 +44,6 @@ void CheckResultsApart(const TensorList& written) {
 }
 
 void CheckResultsApart(const TensorList& written, const TensorList& read) {
-  if (kFromJavaScript) return;
   for (const NamedTensor& output : written.tensors) {
     const ViewSpan span = CheckedSpan(output);
     for (const NamedTensor& input : read.tensors) {
@@ -56,7 +53,6 @@ void CheckResultsApart(const TensorList& written, const TensorList& read) {
 }
 
 void CheckResultsReplaceOrApart(const TensorList& written, const TensorList& read) {
-  if (kFromJavaScript) return;
   for (const NamedTensor& output : written.tensors) {
     const ViewSpan span = CheckedSpan(output);
     for (const NamedTensor& input : read.tensors) {

@@ -16,7 +16,7 @@ struct TensorList {
 };
 
 // Throw Error(kShape) unless what is written shares no byte with each other, or with what is read.
-// WebAssembly has none of this.
+// WebAssembly has no need of them.
 void CheckResultsApart(const TensorList& written);
 void CheckResultsApart(const TensorList& written, const TensorList& read);
 

@@ -31,9 +31,11 @@ const overlaps = (page: Page) =>
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const parent = node.parentElement;
       if (!node.textContent?.trim() || !parent?.checkVisibility()) continue;
-      if (parent.closest("script, style, noscript, svg, math, .spoken, .word, select, thead"))
+      if (
+        parent.closest("script, style, noscript, svg, math, .spoken, .skip, .word, select, thead")
+      )
         continue;
-      if (parent.closest("[role=region], .scroll")) continue;
+      if (parent.closest("[role=region], .scroll, .command")) continue;
       const range = document.createRange();
       range.selectNodeContents(node);
       for (const box of range.getClientRects()) lines.push({ node, box });

@@ -9,6 +9,7 @@
 #include "heed/registry.h"
 #include "src/exact/problem.h"
 #include "src/exact/request.h"
+#include "src/from_javascript.h"
 #include "src/linear/operations.h"
 #include "src/message.h"
 #include "src/request_reader.h"
@@ -459,8 +460,10 @@ std::vector<OutputSpec> PlanOperation(const Request& request) {
 
 void RunOperation(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
   CheckOutputNames(PlanOperation(request), outputs);
-  CheckResultsApart({"{}", outputs});
-  CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request.inputs});
+  if (!kFromJavaScript) {
+    CheckResultsApart({"{}", outputs});
+    CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request.inputs});
+  }
   if (request.id == "merge") {
     Merge(ReadStates(request), View(outputs, "output"), View(outputs, "lse"), pool);
     return;
