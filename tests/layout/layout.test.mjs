@@ -183,7 +183,8 @@ test("EveryFunctionThatWritesIsTestedForOverlaps", () => {
   const rows = under("tests/cpp/aliases/", /_test\.cc$/)
     .map(read)
     .join("");
-  const writes = /TensorView<(float|uint8_t|int32_t)>|Outputs&|Gradients&|NamedTensor> (outputs|results)/;
+  const writes =
+    /TensorView<(float|uint8_t|int32_t)>|Outputs&|Gradients&|NamedTensor> (outputs|results)/;
   let count = 0;
   for (const file of under("cpp/include/heed/", /heed\/[a-z_]+\.h$/)) {
     if (file.endsWith("/cuda.h")) continue;
