@@ -217,8 +217,9 @@ TEST_P(UserFunctions, CallablesSeeEveryVisibleCell) {
 }
 
 std::string MessageOf(const std::string& text, ExpressionValue value = ExpressionValue::kScore) {
+  static const float zeros[12] = {};
   try {
-    CompileExpression("score_mod", text, value, {{"table", 2, {3, 4}, {4, 1}, nullptr}});
+    CompileExpression("score_mod", text, value, {{"table", 2, {3, 4}, {4, 1}, zeros}});
   } catch (const Error& error) {
     return error.what();
   }
