@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "every_row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/reference.h"
@@ -73,16 +74,6 @@ class BadInput : public ::testing::TestWithParam<std::string_view> {
  private:
   std::map<std::string, std::vector<std::byte>> before_;
 };
-
-std::string RowName(const ::testing::TestParamInfo<std::string_view>& info) {
-  return std::string(info.param);
-}
-
-std::vector<std::string_view> AllRows() {
-  std::vector<std::string_view> ids;
-  for (const Mechanism& row : Mechanisms()) ids.push_back(row.id);
-  return ids;
-}
 
 INSTANTIATE_TEST_SUITE_P(Registry, BadInput, ::testing::ValuesIn(AllRows()), RowName);
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "attention_accuracy.h"
+#include "every_row.h"
 #include "gtest/gtest.h"
 #include "heed/reference.h"
 #include "hwy/targets.h"
@@ -78,16 +79,6 @@ class EveryRow : public ::testing::TestWithParam<std::string_view> {
 
   std::unique_ptr<ThreadPool> pools_[3] = {MakeThreadPool(1), MakeThreadPool(2), MakeThreadPool(3)};
 };
-
-std::string RowName(const ::testing::TestParamInfo<std::string_view>& info) {
-  return std::string(info.param);
-}
-
-std::vector<std::string_view> AllRows() {
-  std::vector<std::string_view> ids;
-  for (const Mechanism& row : Mechanisms()) ids.push_back(row.id);
-  return ids;
-}
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryRow, ::testing::ValuesIn(AllRows()), RowName);
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "every_row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/gradient.h"
@@ -85,16 +86,6 @@ class RequestAliases : public ::testing::TestWithParam<std::string_view> {
 
   int tried_ = 0;
 };
-
-std::string RowName(const ::testing::TestParamInfo<std::string_view>& info) {
-  return std::string(info.param);
-}
-
-std::vector<std::string_view> AllRows() {
-  std::vector<std::string_view> ids;
-  for (const Mechanism& row : Mechanisms()) ids.push_back(row.id);
-  return ids;
-}
 
 INSTANTIATE_TEST_SUITE_P(Registry, RequestAliases, ::testing::ValuesIn(AllRows()), RowName);
 
