@@ -7,6 +7,7 @@
 #include <exception>
 #include <iomanip>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "heed/attention.h"
@@ -99,14 +100,55 @@ void KeepEnds(AnyTensor& tensor, size_t dimension) {
   tensor.shape[dimension] = 2;
 }
 
-// The problem of the first and the last batch entry, and of the first and the last column of v.
-Request ColumnRequest(const Problem& problem) {
+// KV heads whose results do not depend on how many there are, each with its query heads: what does
+// have a number of its own for each head, and none is given, makes it of all of them.
+int64_t SeparateHeads(const Problem& problem) {
+  const Mechanism& mechanism = *FindMechanism(problem.shape().mechanism);
+  const bool derives =
+      HasWord(mechanism.inputs, "head_log_decay?") && problem.input("head_log_decay") == nullptr;
+  return derives ? 1 : problem.shape().heads.num_kv_heads;
+}
+
+// The problem of one batch entry and of one of so many equal parts of the heads, and of the first
+// and the last column of v.
+Request ColumnRequest(const Problem& problem, int64_t entry, int64_t part, int64_t parts) {
   Request request = problem.widened();
   for (NamedTensor& input : request.inputs) {
-    if (FindInput(input.name).shape.starts_with("batch")) KeepEnds(input.tensor, 0);
-    if (input.name == "v") KeepEnds(input.tensor, 3);
+    AnyTensor& tensor = input.tensor;
+    const auto take = [&](size_t axis, int64_t begin, int64_t count) {
+      if (tensor.shape[axis] == 1) return;  // for all
+      tensor.data = static_cast<float*>(tensor.data) + begin * tensor.strides[axis];
+      tensor.shape[axis] = count;
+    };
+    const auto symbols = SplitWords(FindInput(input.name).shape);
+    for (size_t axis = 0; axis < static_cast<size_t>(tensor.rank); ++axis) {
+      const int64_t count = tensor.shape[axis] / parts;
+      if (symbols[axis] == "batch") take(axis, entry, 1);
+      if (symbols[axis] == "num_heads" || symbols[axis] == "num_kv_heads") {
+        take(axis, part * count, count);
+      }
+    }
+    if (input.name == "v") KeepEnds(tensor, 3);
   }
   return request;
+}
+
+// Calls `body(n)` for every n below `count` on all processors; throws what a call has thrown.
+template <class Body>
+void ForEach(int64_t count, const Body& body) {
+  const int64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(count));
+  const auto pool = MakeThreadPool(static_cast<int>(std::min(count, processors)));
+  pool->Run(count, [&](int64_t n, int) {
+    try {
+      body(n);
+    } catch (...) {
+      failures[static_cast<size_t>(n)] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
 }
 
 // What a bound that is relative to results is multiplied by.
@@ -222,19 +264,23 @@ void Oracle::AddSampledRows(const Problem& problem) {
 void Oracle::AddColumns(const Problem& problem) {
   const std::vector<int64_t>& shape = problem.stored_output().shape();
   const int64_t batch = shape[0], num_heads = shape[1], q_len = shape[2], width = shape[3];
-  const std::vector<double> values = OutputOf(reference::Run(ColumnRequest(problem)));
   const std::vector<int64_t> entries = SpreadQueries(batch, 2), columns = SpreadQueries(width, 2);
-  const int64_t taken = static_cast<int64_t>(columns.size());
-  rows_ = static_cast<int64_t>(entries.size()) * num_heads * q_len;
-  for (int64_t first = 0; first < rows_; first += q_len) {  // a head
-    const int64_t head = first / q_len;
-    const int64_t entry = entries[static_cast<size_t>(head / num_heads)];
-    const int64_t begin = (entry * num_heads + head % num_heads) * q_len * width;
-    for (int64_t n = 0; n < taken; ++n) {
-      Line line = {begin + columns[static_cast<size_t>(n)], width, {}};
-      for (int64_t i = first; i < first + q_len; ++i) {
-        line.values.push_back(values[static_cast<size_t>(i * taken + n)]);
-      }
+  const int64_t parts = SeparateHeads(problem), num_entries = static_cast<int64_t>(entries.size());
+  std::vector<std::vector<double>> values(static_cast<size_t>(num_entries * parts));
+  ForEach(num_entries * parts, [&](int64_t n) {
+    const int64_t entry = entries[static_cast<size_t>(n / parts)];
+    const Request request = ColumnRequest(problem, entry, n % parts, parts);
+    values[static_cast<size_t>(n)] = OutputOf(reference::Run(request));
+  });
+  rows_ = num_entries * num_heads * q_len;
+  const int64_t taken = static_cast<int64_t>(columns.size()), heads = num_heads / parts;
+  for (int64_t n = 0; n < num_entries * num_heads; ++n) {  // a head
+    const double* head = values[static_cast<size_t>(n / heads)].data() + n % heads * q_len * taken;
+    const int64_t entry = entries[static_cast<size_t>(n / num_heads)];
+    const int64_t begin = (entry * num_heads + n % num_heads) * q_len * width;
+    for (int64_t c = 0; c < taken; ++c) {
+      Line line = {begin + columns[static_cast<size_t>(c)], width, {}};
+      for (int64_t i = 0; i < q_len; ++i) line.values.push_back(head[i * taken + c]);
       lines_.push_back(std::move(line));
     }
   }

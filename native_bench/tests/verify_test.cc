@@ -107,7 +107,7 @@ Case LongRecurrence(const char* mechanism, DType dtype) {
 TEST(Verify, LongRecurrencesShowTheirFirstAndLastColumns) {
   const auto pool = MakeThreadPool(1);
   for (const char* mechanism : {"linear", "retention", "lightning", "mamba2", "gated_linear",
-                                "gated_delta_rule", "rwkv6"}) {
+                                "gated_delta_rule", "kimi_delta", "rwkv6", "rwkv7", "performer"}) {
     Problem problem(LongRecurrence(mechanism, DType::kFloat32), 1);
     const Oracle oracle(problem);
     problem.FillOutputWithNan();
