@@ -37,6 +37,7 @@ void ShardedTrainer::Run(const WindowBatch& batch, size_t index) {
   const training::TokenBatch own = {
       .batch = batch.batch / static_cast<int64_t>(shards_.size()),
       .tokens = part(batch.tokens),
+      .dropout_draw = static_cast<uint64_t>(adam_.steps()) * shards_.size() + index,
   };
   shard.model->parameters().ZeroGradients();
   const training::Matrix& logits = shard.model->Forward(own, alone_.get());

@@ -57,8 +57,8 @@ export interface TransformerModelMembers {
    */
   trainStep(batch: TrainBatch): StepResult;
   /**
-   * Logits of every place, [batch, len, vocabulary]. `dropout` among the params of the model drops
-   * here too. Throws HeedError.
+   * Logits of every place, [batch, len, vocabulary]. `dropout` among the params of the model is for
+   * training: nothing is dropped here. Throws HeedError.
    */
   predict(batch: TokenBatch): PlainTensor<"float32">;
   /**
@@ -83,10 +83,8 @@ const SAVED = { float32: 0, float16: 4, bfloat16: 5 } as const;
 /** Of a call: more would not fit a 32-bit memory with what is made of them. */
 const MOST_IDS = 2 ** 28;
 
-/** The ids as 32-bit integers; numbers that are none are refused here, ids out of range by C++. */ function readIds(
-  name: string,
-  given: unknown,
-): Int32Array {
+/** The ids as 32-bit integers; numbers that are none are refused here, ids out of range by C++. */
+function readIds(name: string, given: unknown): Int32Array {
   if (ArrayBuffer.isView(given)) checkAttached(name, given);
   if (given instanceof Int32Array) return given;
   const list = given as Ids | null | undefined;

@@ -30,7 +30,7 @@ export interface TransformerOptions {
   readonly mechanism?: string | undefined;
   /**
    * Parameters of the mechanism as `heed.run` takes them, such as { window: { left: 4 } }. `dropout`
-   * also drops in predict().
+   * holds for trainStep(), which drops other weights in each step and layer.
    */
   readonly params?: Readonly<Record<string, ParamValue | Window | Dropout | undefined>> | undefined;
   /** Default true. */

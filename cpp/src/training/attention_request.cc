@@ -1,9 +1,11 @@
 // The layer's tensors as a request, and the two ways through the mechanism.
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "heed/training/attention_layer.h"
+#include "src/split_mix.h"
 #include "src/training/checks.h"
 #include "src/training/parallel.h"
 
@@ -73,8 +75,15 @@ AnyTensor AttentionLayer::GateTensor(const Gate& gate, Matrix& rows) const {
 }
 
 Request AttentionLayer::MakeRequest() {
-  const auto [batch, q_len, kv_len] = shape_;
+  const auto [batch, q_len, kv_len, draw] = shape_;
   Request request = {options_.mechanism, {}, options_.params};
+  std::erase_if(request.params, [&](const NamedParam& param) {
+    return param.name == "dropout_seed" || (param.name == "dropout_p" && !shape_.dropout_draw);
+  });
+  if (dropout_seed_ && draw) {
+    const uint64_t seed = SplitMix64(*dropout_seed_ + *draw).Next();
+    request.params.push_back({"dropout_seed", std::to_string(seed)});
+  }
   const auto add = [&](const std::string& name, const AnyTensor& tensor) {
     request.inputs.push_back({name, tensor});
   };
@@ -112,7 +121,7 @@ std::vector<NamedTensor> AttentionLayer::Results() {
 }
 
 std::vector<NamedTensor> AttentionLayer::GradientPlaces() {
-  const auto [batch, q_len, kv_len] = shape_;
+  const auto [batch, q_len, kv_len, draw] = shape_;
   const int64_t kv_dim = options_.num_kv_heads * head_dim_;
   d_q_.Resize(batch * q_len, options_.embed_dim);
   d_v_.Resize(batch * kv_len, kv_dim);
@@ -149,7 +158,7 @@ void AttentionLayer::RunMechanismBackward(const Matrix& d_heads, ThreadPool* poo
 
 void AttentionLayer::Weights(TensorView<float> weights, ThreadPool* pool) const {
   if (request_.inputs.empty()) Fail(ErrorCode::kOption, "Weights() is called before Forward()");
-  const auto [batch, q_len, kv_len] = shape_;
+  const auto [batch, q_len, kv_len, draw] = shape_;
   Matrix unit(kv_len, kv_len), lse(batch * options_.num_heads, q_len);
   unit.Fill(0);
   for (int64_t j = 0; j < kv_len; ++j) unit.Row(j)[j] = 1;

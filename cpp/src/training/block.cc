@@ -52,7 +52,8 @@ const Matrix& Block::Forward(const Matrix& x, const SequenceShape& shape, const 
   if (!cross_) Fail(ErrorCode::kOption, "a block without cross-attention takes no context");
   const Matrix& normed = norm1_.Forward(x, pool);
   Add(x, attention_.Forward(normed, normed, shape, pool), attended_, pool);
-  const SequenceShape across = {shape.batch, shape.q_len, context_len};
+  SequenceShape across = shape;
+  across.kv_len = context_len;
   const Matrix& queries = cross_->norm.Forward(attended_, pool);
   Add(attended_, cross_->attention.Forward(queries, context, across, pool), crossed_, pool);
   return Finish(crossed_, pool);

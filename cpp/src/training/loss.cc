@@ -49,6 +49,7 @@ void ToGradient(float* weights, int64_t classes, int32_t target, float factor) {
 
 Loss CrossEntropy(const Matrix& logits, std::span<const int32_t> targets, Matrix& d_logits,
                   ThreadPool* pool) {
+  if (&logits == &d_logits) Fail(ErrorCode::kOption, "d_logits is logits, which are read");
   const int64_t counted = CheckTargets(logits, targets), classes = logits.dim();
   d_logits.Resize(logits.rows(), classes);
   Softmax(logits.View(), d_logits.View(), 3, pool);

@@ -13,7 +13,9 @@ StepResult Trainer::Step(const TokenBatch& batch, std::span<const int32_t> targe
          "training has stopped: after step {} a loss or a gradient was not finite", {steps()});
   }
   StepResult result = {.step = steps(), .learning_rate = adam_.learning_rate()};
-  const Loss loss = CrossEntropy(model_.Forward(batch, pool), targets, d_logits_, pool);
+  TokenBatch drawn = batch;
+  drawn.dropout_draw = static_cast<uint64_t>(steps());
+  const Loss loss = CrossEntropy(model_.Forward(drawn, pool), targets, d_logits_, pool);
   result.loss = loss.value;
   result.counted = loss.counted;
   diverged_ = !std::isfinite(loss.value);

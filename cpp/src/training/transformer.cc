@@ -120,9 +120,9 @@ TokenStack::TokenStack(ParameterSet& parameters, const std::string& name,
   }
 }
 
-const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, int64_t batch,
+const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, const TokenBatch& batch,
                                   const Matrix* context, int64_t context_len, ThreadPool* pool) {
-  const int64_t len = static_cast<int64_t>(tokens.size()) / batch;
+  const int64_t len = static_cast<int64_t>(tokens.size()) / batch.batch;
   const Matrix* rows = &embedding_.Forward(tokens, pool);
   if (positions_) {
     std::vector<int32_t> places;
@@ -136,7 +136,7 @@ const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, int64_t batch
   }
   has_context_ = context != nullptr;
   for (Block& block : blocks_) {
-    const SequenceShape shape = {batch, len, len};
+    const SequenceShape shape = {batch.batch, len, len, batch.dropout_draw};
     rows = has_context_ ? &block.Forward(*rows, shape, *context, context_len, pool)
                         : &block.Forward(*rows, shape, pool);
   }
@@ -184,9 +184,9 @@ const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
   int64_t context_len = 0;
   if (encoder_) {
     context_len = LengthOf("source", batch.source, batch.batch);
-    context = &encoder_->Forward(batch.source, batch.batch, nullptr, 0, pool);
+    context = &encoder_->Forward(batch.source, batch, nullptr, 0, pool);
   }
-  const Matrix& hidden = decoder_.Forward(batch.tokens, batch.batch, context, context_len, pool);
+  const Matrix& hidden = decoder_.Forward(batch.tokens, batch, context, context_len, pool);
   return output_.Forward(hidden, pool);
 }
 

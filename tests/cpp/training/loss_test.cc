@@ -69,6 +69,14 @@ TEST(CrossEntropy, RefusesTargetsThatDoNotFit) {
   EXPECT_THROW(CrossEntropy(logits, few, d), Error);
 }
 
+TEST(CrossEntropy, RefusesToOverwriteItsLogits) {
+  Matrix logits = RandomMatrix(2, 4, 1);
+  const float before = logits.Row(1)[3];
+  const std::vector<int32_t> targets = {0, 1};
+  EXPECT_THROW(CrossEntropy(logits, targets, logits), Error);
+  EXPECT_EQ(logits.Row(1)[3], before);
+}
+
 TEST(MeanSquaredError, MatchesItsFormula) {
   const Matrix y = RandomMatrix(300, 70, 1), target = RandomMatrix(300, 70, 2);
   Matrix d;
@@ -82,6 +90,9 @@ TEST(MeanSquaredError, MatchesItsFormula) {
   const float expected = 2 * (y.Row(299)[69] - target.Row(299)[69]) / 21000;
   EXPECT_NEAR(d.Row(299)[69], expected, 1e-9);
   EXPECT_THROW(MeanSquaredError(y, RandomMatrix(300, 69, 2), d), Error);
+  Matrix in_place = y;
+  EXPECT_EQ(MeanSquaredError(in_place, target, in_place).value, loss.value);
+  EXPECT_EQ(in_place.Row(299)[69], d.Row(299)[69]);
 }
 
 }  // namespace

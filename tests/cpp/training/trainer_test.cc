@@ -85,6 +85,30 @@ TEST(Trainer, LearnsToCopy) { EXPECT_GE(TrainedAccuracy("scaled_dot_product", 40
 // An average sees no contents, so that nothing can be copied: the task is no gift.
 TEST(Trainer, DoesNotLearnToCopyWithoutScores) { EXPECT_LE(TrainedAccuracy("average", 400), 0.5); }
 
+// Tiny steps leave the weights nearly as they are: what differs is what is dropped.
+TEST(Trainer, DrawsAnewInEachStep) {
+  const auto losses = [](double dropout_p) {
+    TransformerConfig config = CopyConfig("scaled_dot_product");
+    if (dropout_p > 0) config.params = {{"dropout_p", dropout_p}};
+    Transformer model(config);
+    AdamWOptions options;
+    options.schedule = {.peak = 1e-12};
+    Trainer trainer(model, options);
+    Random random(7);
+    const CopyTask task(4, random);
+    std::vector<double> found;
+    for (int step = 0; step < 3; ++step) {
+      found.push_back(trainer.Step({4, task.tokens}, task.targets).loss);
+    }
+    return found;
+  };
+  const std::vector<double> whole = losses(0), dropped = losses(0.5);
+  EXPECT_NEAR(whole[0], whole[2], 1e-6);
+  EXPECT_GT(std::abs(dropped[0] - dropped[1]), 1e-4);
+  EXPECT_GT(std::abs(dropped[1] - dropped[2]), 1e-4);
+  EXPECT_EQ(dropped, losses(0.5));
+}
+
 TEST(Trainer, ReportsWhatAStepDid) {
   Transformer model(CopyConfig("scaled_dot_product"));
   AdamWOptions options;

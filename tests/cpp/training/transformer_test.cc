@@ -103,13 +103,14 @@ TransformerConfig SmallConfig() {
 
 // The gradient of the loss along a random direction of all parameters together, against a
 // difference of losses of the model itself: what the parts' own tests leave is how they are joined.
-void ExpectJoined(const TransformerConfig& config, int64_t source_len) {
+void ExpectJoined(const TransformerConfig& config, int64_t source_len,
+                  std::optional<uint64_t> dropout_draw = {}) {
   Transformer model(config);
   Scramble(model.parameters(), 4, 0.1);
   const std::vector<int32_t> tokens = RandomTokens(2 * 6, 5, 1);
   const std::vector<int32_t> source = RandomTokens(2 * source_len, 5, 2);
   const std::vector<int32_t> targets = RandomTokens(2 * 6, 5, 3);
-  const TokenBatch batch = {2, tokens, source};
+  const TokenBatch batch = {2, tokens, source, dropout_draw};
   Matrix d;
   CrossEntropy(model.Forward(batch), targets, d);
   model.parameters().ZeroGradients();
@@ -154,6 +155,53 @@ TEST(Transformer, JoinsTheGradientsOfItsParts) {
       ExpectJoined(config, 4);
     }
   }
+}
+
+TransformerConfig DroppingConfig() {
+  TransformerConfig config = SmallConfig();
+  config.params = {{"dropout_p", 0.4}, {"dropout_seed", std::string("18446744073709551615")}};
+  return config;
+}
+
+TEST(Transformer, JoinsTheGradientsOfWhatItDropped) {
+  ExpectJoined(DroppingConfig(), 0, 5);
+  TransformerConfig config = DroppingConfig();
+  config.encoder_layers = 1;
+  ExpectJoined(config, 4, 6);
+}
+
+// Which of the weights that a layer's queries may have are zero.
+std::vector<bool> DroppedIn(Transformer& model, int64_t layer) {
+  constexpr int64_t kLen = 12;
+  std::vector<float> weights(2 * kLen * kLen);
+  model.Weights(Transformer::Heads::kSelf, layer, Contiguous(weights.data(), 1, 2, kLen, kLen));
+  std::vector<bool> dropped;
+  for (size_t n = 0; n < weights.size(); ++n) {
+    const bool seen = n % kLen <= n / kLen % kLen;
+    if (seen) dropped.push_back(weights[n] == 0);
+  }
+  return dropped;
+}
+
+TEST(Transformer, DropsInEachLayerAndDrawItsOwnAndNothingWithoutADraw) {
+  const std::vector<int32_t> tokens = RandomTokens(12, 5, 1);
+  Transformer model(DroppingConfig()), whole(SmallConfig());
+  const Matrix expected = whole.Forward({1, tokens});
+  const auto run = [&](std::optional<uint64_t> draw) {
+    const Matrix& logits = model.Forward({1, tokens, {}, draw});
+    return std::vector<float>(logits.data(), logits.data() + logits.size());
+  };
+  const auto same = std::vector<float>(expected.data(), expected.data() + expected.size());
+  EXPECT_EQ(run({}), same);
+  EXPECT_EQ(std::ranges::count(DroppedIn(model, 0), true), 0);
+  const std::vector<float> first = run(0);
+  const std::vector<bool> in_first = DroppedIn(model, 0), in_second = DroppedIn(model, 1);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(in_first, true)) / 156, 0.4, 0.15);
+  EXPECT_NE(in_first, in_second);
+  EXPECT_NE(run(1), first);
+  EXPECT_NE(DroppedIn(model, 0), in_first);
+  EXPECT_EQ(run(0), first);
+  EXPECT_EQ(run({}), same);
 }
 
 TEST(Transformer, SavesAndLoadsItself) {

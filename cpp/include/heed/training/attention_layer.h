@@ -29,7 +29,9 @@ struct AttentionLayerOptions {
   int64_t embed_dim = 0;     // a multiple of num_heads; head_dim = embed_dim / num_heads
   int64_t num_heads = 1;     // a multiple of num_kv_heads
   int64_t num_kv_heads = 0;  // 0 = num_heads
-  // A row of mechanisms.inc with the capability "gradient", and parameters of its own.
+  // A row of mechanisms.inc with the capability "gradient", and parameters of its own. dropout_p
+  // holds for calls with a dropout_draw; what is dropped follows from dropout_seed, from the draw
+  // and from the name of the layer.
   std::string mechanism = "scaled_dot_product";
   std::vector<NamedParam> params{};
   bool causal = false;
@@ -44,6 +46,9 @@ struct SequenceShape {
   int64_t batch = 0;
   int64_t q_len = 0;
   int64_t kv_len = 0;
+  // Where `params` have dropout_p: which weights are dropped, others for each number, and in each
+  // layer its own. Absent = none: dropout is for training. Trainer counts its steps.
+  std::optional<uint64_t> dropout_draw{};
 };
 
 // y = W_o heads, head_h = mechanism(W_q,h x, W_k,g context, W_v,g context): heed's own forward and
@@ -124,6 +129,8 @@ class AttentionLayer {
   std::deque<Gate> gates_;
   std::deque<Learned> learned_;
   std::vector<float> slopes_;
+
+  std::optional<uint64_t> dropout_seed_;  // of this layer, if it drops anything
 
   SequenceShape shape_{};
   bool self_ = false;  // the context is x

@@ -21,7 +21,7 @@ struct StepResult {
   bool diverged = false;     // the loss or the norm was not finite: nothing was updated
 };
 
-// Forward, cross-entropy, backward and AdamW.
+// Forward, cross-entropy, backward and AdamW. Where the model has dropout, each step draws anew.
 class Trainer {
  public:
   // The model must outlive it. Throws Error(kRange | kMemory).

@@ -60,6 +60,8 @@ struct TokenBatch {
   int64_t batch = 0;
   std::span<const int32_t> tokens{};
   std::span<const int32_t> source{};
+  // SequenceShape::dropout_draw of all layers.
+  std::optional<uint64_t> dropout_draw{};
 };
 
 // Embedding, positions, blocks and a last norm: rows of tokens.
@@ -71,9 +73,10 @@ class TokenStack {
   TokenStack(const TokenStack&) = delete;  // refers to its own rows
   TokenStack& operator=(const TokenStack&) = delete;
 
-  // `context` has batch * context_len rows, or is nullptr.
-  const Matrix& Forward(std::span<const int32_t> tokens, int64_t batch, const Matrix* context,
-                        int64_t context_len, ThreadPool* pool);
+  // `tokens` are those of the batch, or its source. `context` has batch * context_len rows, or is
+  // nullptr.
+  const Matrix& Forward(std::span<const int32_t> tokens, const TokenBatch& batch,
+                        const Matrix* context, int64_t context_len, ThreadPool* pool);
   void Backward(const Matrix& d_y, ThreadPool* pool);
   // The gradient of the context, after Backward().
   const Matrix& context_gradient() const { return d_context_; }
