@@ -28,10 +28,9 @@ std::vector<OutputSpec> GradientsOf(const Request& request,
 // Rows of one element type: throws Error(kDType) unless all that arrives and leaves is float32.
 void CheckAreFloats(std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients);
 
-// Throws Error(kShape | kOption) where the last dimension of a gradient is not contiguous, or one
-// lies where an input, what arrives or another gradient does.
-void CheckLieApart(const Request& request, std::span<const NamedTensor> d_results,
-                   std::span<const NamedTensor> gradients);
+// Throws Error(kShape | kOption) where a gradient has no data, rows that are not contiguous, or two
+// elements in one place.
+void CheckAreRows(std::span<const NamedTensor> gradients);
 
 }  // namespace heed
 

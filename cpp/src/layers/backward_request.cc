@@ -70,7 +70,7 @@ void RunLayerForward(const Request& request, std::span<const NamedTensor> result
 void RunLayerBackward(const Request& request, std::span<const NamedTensor>,
                       std::span<const NamedTensor> d_results,
                       std::span<const NamedTensor> gradients, ThreadPool* pool) {
-  CheckLieApart(request, d_results, gradients);
+  CheckAreRows(gradients);
   LayerOf(request).backward(ReaderOf(request), d_results, GradientPlaces(gradients),
                             pool != nullptr ? *pool : DefaultThreadPool());
 }
