@@ -1,5 +1,5 @@
-// Writes the tables of docs/mechanisms.md from mechanisms.inc, inputs.inc and params.inc, or checks that they
-// are up to date (the default). Usage: node scripts/docs_table.mjs [--write]
+// Writes the tables of docs/mechanisms.md from mechanisms.inc, inputs.inc, params.inc and read_by.inc, or
+// checks that they are up to date (the default). Usage: node scripts/docs_table.mjs [--write]
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -99,8 +99,29 @@ export const readInputs = () =>
     summary,
   }));
 
+/** Who reads a parameter or an input: [{ name, words }] by its name. */
+export const readReaders = () =>
+  new Map(
+    readRows("read_by.inc", "HEED_READ_BY").map(([name, readers]) => [
+      name,
+      readers.split(" ").map((reader) => {
+        const [by, words] = reader.split("=");
+        return { name: by, words: words?.split("|") ?? [] };
+      }),
+    ]),
+  );
+
 const code = (text) => (text === "" ? "" : `\`${text.replaceAll("|", "\\|")}\``);
 const words = (text) => text.split(" ").filter(Boolean).map(code).join(" ");
+
+/** What has to be given with it, as a sentence. */
+function onlyBeside(name) {
+  const row = readRows("read_by.inc", "HEED_READ_BY").find(([one]) => one === name);
+  if (row === undefined) return "";
+  const readers = row[1].split(" ").map(code);
+  const last = readers.pop();
+  return ` Only beside ${readers.length > 0 ? `${readers.join(", ")} or ` : ""}${last}.`;
+}
 
 function render() {
   const mechanisms = readMechanisms().map(
@@ -111,16 +132,17 @@ function render() {
     (m) => `| ${code(m.id)} | $\`${m.formula.replaceAll("|", "\\vert ")}\`$ | ${m.capabilities} |`,
   );
   const inputs = readInputs().map(
-    (i) => `| ${code(i.name)} | ${i.kind} | ${code(i.shape)} | ${i.summary} |`,
+    (i) => `| ${code(i.name)} | ${i.kind} | ${code(i.shape)} | ${i.summary}${onlyBeside(i.name)} |`,
   );
   const parameters = readParameters().map(
-    (p) => `| ${code(p.name)} | ${p.type} | ${code(p.default)} | ${code(p.range)} | ${p.summary} |`,
+    (p) =>
+      `| ${code(p.name)} | ${p.type} | ${code(p.default)} | ${code(p.range)} | ${p.summary}${onlyBeside(p.name)} |`,
   );
   return [
     "# Mechanisms",
     "",
     "Written by `node scripts/docs_table.mjs --write` from the files of `cpp/include/heed/mechanisms/`,",
-    "`cpp/include/heed/inputs.inc` and `cpp/include/heed/params.inc`. Names are those of C++ requests;",
+    "`cpp/include/heed/inputs.inc`, `params.inc` and `read_by.inc`. Names are those of C++ requests;",
     "JavaScript uses the same words in camelCase (`key_lengths` is `keyLengths`, `window_left` is",
     "`window.left`). An input with `?` may be left out. `time` says how time grows with the length: `pattern` with the",
     "pairs that a rule leaves, `edges` with those of a graph. Error bounds are in [accuracy](accuracy.md), formulas",
@@ -144,7 +166,8 @@ function render() {
     "",
     "## Inputs",
     "",
-    "Extents with `?` may be 1 and are then broadcast; `|` separates alternatives.",
+    'Extents with `?` may be 1 and are then broadcast; `|` separates alternatives. What stands "only beside" others is',
+    "refused without them, as nothing would read it.",
     "",
     "| name | kind | shape | meaning |",
     "|---|---|---|---|",

@@ -38,12 +38,16 @@ heed::KvCache& Find(int id) {
   return found->second;
 }
 
-std::vector<int64_t> Integers(const val& numbers) {
-  std::vector<int64_t> out;
-  for (const double x : emscripten::convertJSArrayToNumberVector<double>(numbers)) {
-    out.push_back(static_cast<int64_t>(x));
-  }
+template <class Integer>
+std::vector<Integer> Integers(const std::vector<double>& numbers) {
+  std::vector<Integer> out;
+  for (const double x : numbers) out.push_back(static_cast<Integer>(x));
   return out;
+}
+
+template <class Integer>
+std::vector<Integer> Integers(const val& numbers) {
+  return Integers<Integer>(emscripten::convertJSArrayToNumberVector<double>(numbers));
 }
 
 // The named tensors and parameters of one call.
@@ -84,14 +88,11 @@ struct Call {
     if (value == nullptr || !std::holds_alternative<double>(*value)) return std::nullopt;
     return std::get<double>(*value);
   }
-  std::vector<int64_t> Whole(std::string_view name) const {
-    std::vector<int64_t> out;
+  template <class Integer>
+  std::vector<Integer> Whole(std::string_view name) const {
     const heed::ParamValue* value = Param(name);
-    if (value == nullptr || !std::holds_alternative<std::vector<double>>(*value)) return out;
-    for (const double x : std::get<std::vector<double>>(*value)) {
-      out.push_back(static_cast<int64_t>(x));
-    }
-    return out;
+    if (value == nullptr || !std::holds_alternative<std::vector<double>>(*value)) return {};
+    return Integers<Integer>(std::get<std::vector<double>>(*value));
   }
   heed::AttentionOutputs Outputs() const {
     const heed::StoredTensor output = Stored("output");
@@ -108,11 +109,11 @@ Call ReadCall(const std::string& names, uintptr_t table, const std::string& para
   return {heed::wire::ReadTensors(names, table), heed::wire::ReadParams(param_names, param_values)};
 }
 
-// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, window, sinks, page_size,
-// heavy_hitters.
+// batch, num_kv_heads, head_dim, head_dim_v, capacity, block_size, dtype, recent_tokens,
+// sink_tokens, heavy_tokens, page_size.
 val CacheNew(val numbers) {
   return heed::wire::Guarded([&] {
-    const std::vector<int64_t> n = Integers(numbers);
+    const std::vector<int64_t> n = Integers<int64_t>(numbers);
     heed::KvCacheOptions options;
     options.batch = n.at(0);
     options.num_kv_heads = n.at(1);
@@ -121,10 +122,10 @@ val CacheNew(val numbers) {
     options.capacity = n.at(4);
     options.block_size = n.at(5);
     options.dtype = static_cast<heed::DType>(n.at(6));
-    options.window = n.at(7);
-    options.sinks = n.at(8);
-    options.page_size = n.at(9);
-    options.heavy_hitters = n.at(10);
+    options.recent_tokens = n.at(7);
+    options.sink_tokens = n.at(8);
+    options.heavy_tokens = n.at(9);
+    options.page_size = n.at(10);
     return val(Keep(heed::KvCache(options)));
   });
 }
@@ -132,7 +133,7 @@ val CacheNew(val numbers) {
 val CacheAppend(int id, const std::string& names, uintptr_t table, val lengths) {
   return heed::wire::Guarded([&] {
     const Call call = {heed::wire::ReadTensors(names, table), {}};
-    Find(id).Append(call.Stored("k"), call.Stored("v"), Integers(lengths));
+    Find(id).Append(call.Stored("k"), call.Stored("v"), Integers<int32_t>(lengths));
     return val::null();
   });
 }
@@ -153,18 +154,19 @@ val CacheTokens(int id, double sequence, double head) {
 }
 
 val CacheFork(int id, val sequences) {
-  return heed::wire::Guarded([&] { return val(Keep(Find(id).Fork(Integers(sequences)))); });
+  return heed::wire::Guarded(
+      [&] { return val(Keep(Find(id).Fork(Integers<int64_t>(sequences)))); });
 }
 
 val CacheAttend(int id, const std::string& names, uintptr_t table, const std::string& param_names,
                 val param_values) {
   return heed::wire::Guarded([&] {
     const Call call = ReadCall(names, table, param_names, param_values);
-    const std::vector<int64_t> query_lengths = call.Whole("query_lengths");
+    const std::vector<int32_t> query_lengths = call.Whole<int32_t>("query_lengths");
     heed::DecodeOptions options;
     options.scale = call.Number("scale");
     options.softcap = call.Number("softcap");
-    options.sink_logits = call.Vector<float>("sinks");
+    options.sinks = call.Vector<float>("sinks");
     options.alibi_slopes = call.Vector<float>("alibi_slopes");
     options.query_lengths = query_lengths;
     if (const auto pages = call.Number("pages")) options.pages = static_cast<int64_t>(*pages);
@@ -202,7 +204,7 @@ heed::QueryOffset ReadOffset(const Call& call) {
     return heed::QueryOffset::At(static_cast<int64_t>(*number));
   }
   if (std::holds_alternative<std::string>(*value)) return heed::QueryOffset::End();
-  return heed::QueryOffset::PerBatch(call.Whole("query_offset"));
+  return heed::QueryOffset::PerBatch(call.Whole<int64_t>("query_offset"));
 }
 
 val AttentionVarlen(const std::string& names, uintptr_t table, const std::string& param_names,
@@ -223,8 +225,9 @@ val AttentionVarlen(const std::string& names, uintptr_t table, const std::string
     if (right) options.window->right = static_cast<int64_t>(*right);
     options.query_offset = ReadOffset(call);
     heed::AttentionVarlen(call.Stored("q"), call.Stored("k"), call.Stored("v"),
-                          call.Vector<int32_t>("q_offsets"), call.Vector<int32_t>("kv_offsets"),
-                          options, call.Outputs(), heed::wire::InstancePool().get());
+                          call.Vector<int32_t>("cu_seqlens_q"),
+                          call.Vector<int32_t>("cu_seqlens_k"), options, call.Outputs(),
+                          heed::wire::InstancePool().get());
     return val::null();
   });
 }

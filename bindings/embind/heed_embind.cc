@@ -59,17 +59,18 @@ uintptr_t Mechanisms() {
 }
 
 uintptr_t Inputs() {
-  Table table = {"name", "kind", "shape", "draw", "summary"};
+  Table table = {"name", "kind", "shape", "draw", "summary", "readBy"};
   for (const heed::Input& row : heed::Inputs()) {
-    table.Add({row.name, row.kind, row.shape, row.draw, row.summary});
+    table.Add({row.name, row.kind, row.shape, row.draw, row.summary, row.read_by});
   }
   return table.Release();
 }
 
 uintptr_t Parameters() {
-  Table table = {"name", "type", "default", "range", "symbol", "summary"};
+  Table table = {"name", "type", "default", "range", "symbol", "summary", "readBy"};
   for (const heed::Parameter& row : heed::Parameters()) {
-    table.Add({row.name, row.type, row.default_value, row.range, row.symbol, row.summary});
+    table.Add(
+        {row.name, row.type, row.default_value, row.range, row.symbol, row.summary, row.read_by});
   }
   return table.Release();
 }

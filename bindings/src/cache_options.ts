@@ -12,10 +12,10 @@ export const CACHE_COUNTS = [
   "headDimV",
   "capacity",
   "blockSize",
-  "window",
-  "sinks",
+  "recentTokens",
+  "sinkTokens",
+  "heavyTokens",
   "pageSize",
-  "heavyHitters",
 ] as const;
 
 export type CacheSizes = Record<(typeof CACHE_COUNTS)[number], number>;
@@ -56,10 +56,10 @@ export function readCacheSizes(options: Record<string, unknown>): CacheSizes {
     headDimV: count("headDimV", 1, headDim),
     capacity: options.capacity === undefined ? 0 : count("capacity", 1),
     blockSize: options.blockSize === undefined ? 0 : count("blockSize", 1),
-    window: options.window === undefined ? 0 : count("window", 1),
-    sinks: count("sinks", 0, 0),
+    recentTokens: options.recentTokens === undefined ? 0 : count("recentTokens", 1),
+    sinkTokens: count("sinkTokens", 0, 0),
+    heavyTokens: count("heavyTokens", 0, 0),
     pageSize: options.pageSize === undefined ? 0 : count("pageSize", 1),
-    heavyHitters: count("heavyHitters", 0, 0),
   };
   checkSizes(sizes);
   return sizes;
@@ -67,13 +67,18 @@ export function readCacheSizes(options: Record<string, unknown>): CacheSizes {
 
 /** What does not go together. */
 function checkSizes(sizes: CacheSizes): void {
-  const { window, blockSize, pageSize } = sizes;
-  for (const name of ["sinks", "heavyHitters"] as const) {
-    if (sizes[name] === 0 || window > 0) continue;
-    fail("option", name, sizes[name], "a window beside it: without one all tokens stay");
+  const { recentTokens, blockSize, pageSize } = sizes;
+  for (const name of ["sinkTokens", "heavyTokens"] as const) {
+    if (sizes[name] === 0 || recentTokens > 0) continue;
+    fail("option", name, sizes[name], "recentTokens beside it: without them all tokens stay");
   }
-  if (pageSize > 0 && window > 0) {
-    fail("unsupported", "pageSize", pageSize, "no window, which bounds what is read by itself");
+  if (pageSize > 0 && recentTokens > 0) {
+    fail(
+      "unsupported",
+      "pageSize",
+      pageSize,
+      "no recentTokens, which bound what is read by themselves",
+    );
   }
   if (pageSize > 0 && blockSize % pageSize !== 0) {
     fail("range", "blockSize", blockSize, `a multiple of pageSize = ${pageSize}`);

@@ -109,7 +109,7 @@ export type {
 } from "./position.js";
 export type { BmmOptions, ProductFunctions } from "./products.js";
 export type { ReferenceResult } from "./reference.js";
-export type { Mechanism, MechanismInput, Parameter } from "./registry.js";
+export type { Mechanism, MechanismInput, Parameter, ReadBy } from "./registry.js";
 export type {
   LayerNormOptions,
   LayerNormResult,

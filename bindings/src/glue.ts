@@ -28,6 +28,7 @@ export interface InputRow {
   shape: string;
   draw: string;
   summary: string;
+  readBy: string;
 }
 
 /** A row of heed::Parameters() as C++ sends it. */
@@ -38,6 +39,7 @@ export interface ParameterRow {
   range: string;
   symbol: string;
   summary: string;
+  readBy: string;
 }
 
 export interface OutputSpec {

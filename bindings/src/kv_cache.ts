@@ -39,20 +39,20 @@ export interface KvCacheOptions {
   readonly capacity?: number | undefined;
   /**
    * Tokens of a block of a paged cache. Default `capacity`; without one as many as fill 2 MiB, a power
-   * of two from 64 to 1024; with a window 64.
+   * of two from 64 to 1024; with `recentTokens` 64.
    */
   readonly blockSize?: number | undefined;
   /** Default "float32". */
   readonly dtype?: CacheDType | undefined;
-  /** A query sees the last `window` tokens, its own included; older blocks are freed. */
-  readonly window?: number | undefined;
-  /** With a window: the first tokens, which stay visible to all. */
-  readonly sinks?: number | undefined;
+  /** The last tokens that a query sees, its own included; older blocks are freed. Default all. */
+  readonly recentTokens?: number | undefined;
+  /** With `recentTokens`: the first tokens, which all later queries see. Default 0. */
+  readonly sinkTokens?: number | undefined;
   /**
-   * With a window: so many of the tokens that fell out of it stay, those that have received the
-   * largest weights (H2O). Attend what is appended, once; `rewind` and ALiBi are refused.
+   * With `recentTokens`: so many of the older tokens stay, those that have received the largest weights
+   * (H2O). Attend what is appended, once; `rewind` and ALiBi are refused. Default 0.
    */
-  readonly heavyHitters?: number | undefined;
+  readonly heavyTokens?: number | undefined;
   /** For `pages` of `attend`: tokens of a page, whose smallest and largest keys are kept. Default off. */
   readonly pageSize?: number | undefined;
 }
@@ -69,7 +69,7 @@ export interface CacheAppendOptions {
   readonly layout?: Layout | undefined;
 }
 
-/** Options of `attend`. The cache supplies positions, lengths and window; causal is always on. */
+/** Options of `attend`. The cache supplies positions, lengths and what stays visible; causal is always on. */
 export interface CacheAttendOptions {
   /** Factor on q.k; absent means 1 / sqrt(head_dim). */
   readonly scale?: number | undefined;
@@ -316,8 +316,8 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
         const sizes = readCacheSizes(given);
         const { batch, numKvHeads, headDim, headDimV, capacity, blockSize } = sizes;
         const numbers = [batch, numKvHeads, headDim, headDimV, capacity, blockSize];
-        numbers.push(readCacheDType(given.dtype), sizes.window, sizes.sinks);
-        numbers.push(sizes.pageSize, sizes.heavyHitters);
+        numbers.push(readCacheDType(given.dtype), sizes.recentTokens, sizes.sinkTokens);
+        numbers.push(sizes.heavyTokens, sizes.pageSize);
         this.#sizes = sizes;
         this.#id = callCache(heap, (glue) => glue.cacheNew(numbers));
       }

@@ -58,10 +58,11 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
 
 /** What to write instead of a name of other libraries, where the call has it. */
 function adviceFor(name: string, known: ReadonlySet<string>): string | undefined {
-  if (!Object.hasOwn(FOREIGN, name)) return undefined;
-  // The window of a cache is a number.
-  const hasSides = known.has("window") && known.has("queryOffset");
-  return name.startsWith("window") && !hasSides ? undefined : FOREIGN[name];
+  // What stays in a cache is not the window of attention.
+  if (/^(sliding)?window/i.test(name) && known.has("recentTokens")) return "write `recentTokens`";
+  if (name === "sinks" && known.has("sinkTokens")) return "write `sinkTokens`";
+  if (name.startsWith("window") && !known.has("window")) return undefined;
+  return Object.hasOwn(FOREIGN, name) ? FOREIGN[name] : undefined;
 }
 
 /** Throws for the first name of `given` that is not in `known`, with the advice that helps most. */

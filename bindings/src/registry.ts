@@ -5,6 +5,14 @@ import type { Build } from "./heed.js";
 import { nearest } from "./option_names.js";
 import { Table } from "./registry_table.js";
 
+/** What makes a call read a parameter or an input. */
+export interface ReadBy {
+  /** Of a parameter or an input: "pattern", "blockKeep". */
+  readonly name: string;
+  /** The words that the parameter may have; none where it is enough that it is given. */
+  readonly words: readonly string[];
+}
+
 /** A tensor that a mechanism takes: enough to check one, or to make an example. */
 export interface MechanismInput {
   /** As `heed.run()` takes it: "q", "keyLengths". */
@@ -18,6 +26,11 @@ export interface MechanismInput {
   readonly draw: string;
   /** One sentence. */
   readonly summary: string;
+  /**
+   * A call reads it only beside one of these, and refuses it otherwise; empty where it is always read. A
+   * mechanism without such a parameter, which is one of its words itself, reads it too.
+   */
+  readonly readBy: readonly ReadBy[];
 }
 
 /** A mechanism of heed: a row of the one list (cpp/include/heed/mechanisms.inc). */
@@ -62,6 +75,8 @@ export interface Parameter {
   /** The letter in the formula, LaTeX; may be empty. */
   readonly symbol: string;
   readonly summary: string;
+  /** As of an input. */
+  readonly readBy: readonly ReadBy[];
 }
 
 /** `translate`, remembered: every call asks for the same few names. */
@@ -89,11 +104,28 @@ export const snakeCase: (name: string) => string = remembered((name) =>
 
 const words = (text: string): string[] => text.split(" ").filter((word) => word !== "");
 
+/** "pattern=fixed|strided block_keep", as C++ writes it. */
+function toReaders(text: string): readonly ReadBy[] {
+  const readers = words(text).map((word) => {
+    const [name = "", options] = word.split("=");
+    return Object.freeze({
+      name: camelCase(name),
+      words: Object.freeze(options?.split("|") ?? []),
+    });
+  });
+  return Object.freeze(readers);
+}
+
 type InputTable = Table<InputRow, Omit<MechanismInput, "optional">>;
 
 function toInput(row: InputRow): Omit<MechanismInput, "optional"> {
   const shapes = row.shape.split("|").map((shape) => Object.freeze(words(shape)));
-  return { ...row, name: camelCase(row.name), shapes: Object.freeze(shapes) };
+  return {
+    ...row,
+    name: camelCase(row.name),
+    shapes: Object.freeze(shapes),
+    readBy: toReaders(row.readBy),
+  };
 }
 
 function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
@@ -112,7 +144,7 @@ function toMechanism(row: MechanismRow, table: InputTable): Mechanism {
 }
 
 const toParameter = (row: ParameterRow): Parameter =>
-  Object.freeze({ ...row, name: camelCase(row.name) });
+  Object.freeze({ ...row, name: camelCase(row.name), readBy: toReaders(row.readBy) });
 
 /** The names that a call of a mechanism may use, made when it is first called. */
 export interface CallNames {
@@ -124,6 +156,8 @@ export interface CallNames {
   readonly words: ReadonlySet<string>;
   /** Rows of the mechanism's parameters, in its order. */
   readonly parameters: readonly Parameter[];
+  /** Of the parameters and inputs that are not always read. */
+  readonly readers: ReadonlyMap<string, readonly ReadBy[]>;
 }
 
 function toCallNames(mechanism: Mechanism, parameters: readonly Parameter[]): CallNames {
@@ -134,7 +168,12 @@ function toCallNames(mechanism: Mechanism, parameters: readonly Parameter[]): Ca
   const words = new Set([...inputs, ...mechanism.params].map(snakeCase));
   // How C++ speaks of T5's buckets, whoever has them.
   if (inputs.has("bucketBias")) words.add("num_buckets").add("max_distance");
-  return { mechanism, inputs, params, words, parameters };
+  const readers = new Map(
+    [...parameters, ...mechanism.inputs]
+      .filter(({ readBy }) => readBy.length > 0)
+      .map(({ name, readBy }) => [name, readBy]),
+  );
+  return { mechanism, inputs, params, words, parameters, readers };
 }
 
 /** The registry of a loaded module, in JavaScript's words. */

@@ -285,7 +285,7 @@ export function prepare(
   const checked = readParams(names.parameters, all, nameOf);
   const sources = readInputs(mechanism, givenInputs, float64);
   const present = new Set([...sources.keys()].map((name) => name.replace(/\..*/, "")));
-  checkRead({ mechanism, params: checked, inputs: present, nameOf });
+  if (names.readers.size > 0) checkRead({ names, params: checked, inputs: present, nameOf });
   const layout = checkLayout(givenParams.layout);
   const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
   const measured =

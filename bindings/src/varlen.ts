@@ -77,14 +77,8 @@ const NAMES: ReadonlySet<string> = new Set([
 
 /** What refusals of C++ may name. */
 const WORDS: ReadonlySet<string> = new Set(
-  [...PARAMS, ...VECTORS, "qOffsets", "kvOffsets"].map(snakeCase),
+  [...PARAMS, ...VECTORS, "cuSeqlensQ", "cuSeqlensK"].map(snakeCase),
 );
-
-/** What `qOffsets` and `kvOffsets` of C++ are here. */
-function nameOf(name: string): string {
-  if (name === "qOffsets") return "cuSeqlensQ";
-  return name === "kvOffsets" ? "cuSeqlensK" : publicName(name);
-}
 
 /** [total, heads, dim] seen as [1, heads, total, dim]. */
 function viewPacked({ name, shape }: Source): View4 {
@@ -206,25 +200,25 @@ export function varlenOf(heap: Heap<KernelGlue>, registry: Registry): VarlenFunc
     const [, heads = 0, totalQ = 0] = qView.shape;
     const totalKv = kView.shape[2] as number;
     const headDimV = vView.shape[3] as number;
-    const qOffsets = readOffsets("cuSeqlensQ", options.cuSeqlensQ, totalQ);
-    const kvOffsets =
+    const cuSeqlensQ = readOffsets("cuSeqlensQ", options.cuSeqlensQ, totalQ);
+    const cuSeqlensK =
       options.cuSeqlensK === undefined
         ? readOffsets("cuSeqlensQ", options.cuSeqlensQ, Math.min(totalQ, totalKv))
         : readOffsets("cuSeqlensK", options.cuSeqlensK, totalKv);
-    if (qOffsets.shape[0] !== kvOffsets.shape[0]) {
+    if (cuSeqlensQ.shape[0] !== cuSeqlensK.shape[0]) {
       throw new HeedError(
         "shape",
-        `cuSeqlensK: got ${kvOffsets.shape[0]} offsets, expected ${qOffsets.shape[0]} as cuSeqlensQ`,
+        `cuSeqlensK: got ${cuSeqlensK.shape[0]} offsets, expected ${cuSeqlensQ.shape[0]} as cuSeqlensQ`,
       );
     }
-    const params = readParams(registry, options, (qOffsets.shape[0] as number) - 1);
+    const params = readParams(registry, options, (cuSeqlensQ.shape[0] as number) - 1);
     const { returnLse = false } = options;
     if (typeof returnLse !== "boolean") fail("option", "returnLse", returnLse, "true or false");
     const inputs = [
       ...tensors,
       ...readVectors(options, heads),
-      { name: "q_offsets", source: qOffsets, view: flat(qOffsets) },
-      { name: "kv_offsets", source: kvOffsets, view: flat(kvOffsets) },
+      { name: "cu_seqlens_q", source: cuSeqlensQ, view: flat(cuSeqlensQ) },
+      { name: "cu_seqlens_k", source: cuSeqlensK, view: flat(cuSeqlensK) },
     ];
     const [first] = tensors as [Input, Input, Input];
     const dtype = first.source.dtype as "float32" | "float16" | "bfloat16";
@@ -242,7 +236,7 @@ export function varlenOf(heap: Heap<KernelGlue>, registry: Registry): VarlenFunc
       const outputs = specs.map((spec) => addOutput(wire, spec, { form }, scope));
       const names = [...params.keys()].map(snakeCase).join(" ");
       const table = wire.place(heap, scope);
-      inWordsOfJavaScript({ words: WORDS, nameOf }, () =>
+      inWordsOfJavaScript({ words: WORDS, nameOf: publicName }, () =>
         heap.callChecked((glue) =>
           glue.attentionVarlen(wire.names, table, names, [...params.values()]),
         ),

@@ -46,8 +46,8 @@ Options ReadOptions(const Request& request, const Qkv& qkv) {
   const bool shared = lambda != nullptr && ReadList(request, "lambda").size() == 1;
   o.lambda = ReadNumbers(request, "lambda", shared ? 1 : qkv.num_heads, o.lambda_init);
   if (shared) o.lambda = std::vector(qkv.num_heads, o.lambda[0]);
-  o.epsilon = ReadNumber(request, "norm_epsilon").value_or(1e-5);
-  if (o.epsilon <= 0.0) throw Error(ErrorCode::kRange, "norm_epsilon must be greater than 0");
+  o.epsilon = ReadNumber(request, "epsilon").value_or(1e-5);
+  if (o.epsilon <= 0.0) throw Error(ErrorCode::kRange, "epsilon must be greater than 0");
   o.normalise = ReadWord(request, "sub_norm", {"rms", "none"}).value_or("rms") == "rms";
   o.weight = ReadNumbers(request, "norm_weight", qkv.head_dim_v, 1.0);
   return o;
@@ -57,7 +57,7 @@ Options ReadOptions(const Request& request, const Qkv& qkv) {
 std::vector<Result> RunMap(const Request& request, const Qkv& qkv, int64_t half) {
   const int64_t width = qkv.head_dim / 2;
   InnerRequest map(request, "attention",
-                   {"lambda", "lambda_init", "norm_weight", "norm_epsilon", "sub_norm"});
+                   {"lambda", "lambda_init", "norm_weight", "epsilon", "sub_norm"});
   map.SetInput("q", Columns(qkv.q, half * width, width));
   map.SetInput("k", Columns(qkv.k, half * width, width));
   return map.RunAll();

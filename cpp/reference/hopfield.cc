@@ -36,9 +36,13 @@ std::vector<Result> Run(const Request& request) {
 
   Array states = qkv.q;
   std::vector<bool> resting(qkv.batch * qkv.num_heads * qkv.q_len, false);
+  std::vector<std::string_view> own = {"steps", "tolerance", "return_lse", "return_weights",
+                                       "relative_values"};
+  if (!FindInput(request, "relative_keys") && !FindInput(request, "relative_queries")) {
+    own.insert(own.end(), {"relative_rows", "relative_max_distance"});
+  }
   for (int64_t step = 1; step < steps; ++step) {
-    InnerRequest update(request, "attention",
-                        {"steps", "tolerance", "return_lse", "return_weights", "relative_values"});
+    InnerRequest update(request, "attention", own);
     update.SetInput("q", states);
     update.SetInput("v", qkv.k);
     const std::vector<double> newest = update.Run();

@@ -223,6 +223,38 @@ void CheckParam(const ParameterRow& row, const NamedParam& param) {
   }
 }
 
+// What nothing in the call would read (read_by.inc). `params` are those of the mechanism.
+void CheckRead(const Request& request, std::string_view params) {
+  const std::map<std::string, std::string> readers = {
+#define HEED_READ_BY(name, readers) {#name, readers},
+#include "heed/read_by.inc"
+#undef HEED_READ_BY
+  };
+  const auto is_given = [&](const std::string& reader) {
+    const size_t at = std::min(reader.find('='), reader.size());
+    const std::string name = reader.substr(0, at);
+    if (at == reader.size()) {
+      return FindInput(request, name) != nullptr || FindParam(request, name) != nullptr;
+    }
+    if (!HasWord(params, name)) return true;  // the mechanism has settled it
+    const ParamValue* param = FindParam(request, name);
+    std::string words = reader.substr(at + 1);
+    std::ranges::replace(words, '|', ' ');
+    return param != nullptr && HasWord(words, std::get<std::string>(*param));
+  };
+  const auto check = [&](const std::string& name) {
+    const auto row = readers.find(name.substr(0, name.find('.')));
+    if (row == readers.end()) return;
+    std::istringstream stream(row->second);
+    for (std::string reader; stream >> reader;) {
+      if (is_given(reader)) return;
+    }
+    throw Error(ErrorCode::kOption, name + " is read only by one of: " + row->second);
+  };
+  for (const NamedParam& param : request.params) check(param.name);
+  for (const NamedTensor& input : request.inputs) check(input.name);
+}
+
 }  // namespace
 
 void CheckNames(const Request& request, std::string_view inputs, std::string_view params) {
@@ -241,6 +273,7 @@ void CheckNames(const Request& request, std::string_view inputs, std::string_vie
     }
   }
   CheckZeros(request);
+  CheckRead(request, params);
 }
 
 const AnyTensor* FindInput(const Request& request, std::string_view name) {

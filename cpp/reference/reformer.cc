@@ -32,7 +32,7 @@ Hash ReadHash(const Request& request, const Qkv& qkv) {
   Hash hash;
   hash.chunk = ReadAtLeastOne(request, "hash_chunk", 64);
   if (const auto given = ReadFloats(request, "rotations", 3)) {
-    for (const char* name : {"hash_rounds", "num_buckets", "hash_seed"}) {
+    for (const char* name : {"hash_rounds", "hash_buckets", "hash_seed"}) {
       if (FindParam(request, name) == nullptr) continue;
       throw Error(ErrorCode::kOption, std::string(name) + " beside rotations");
     }
@@ -49,9 +49,9 @@ Hash ReadHash(const Request& request, const Qkv& qkv) {
   }
   const int64_t chunks = (qkv.q_len + hash.chunk - 1) / hash.chunk;
   hash.rounds = ReadAtLeastOne(request, "hash_rounds", 4);
-  hash.buckets = ReadAtLeastOne(request, "num_buckets", chunks <= 1 ? 1 : (chunks + 1) / 2 * 2);
+  hash.buckets = ReadAtLeastOne(request, "hash_buckets", chunks <= 1 ? 1 : (chunks + 1) / 2 * 2);
   if (hash.buckets > 1 && hash.buckets % 2 != 0) {
-    throw Error(ErrorCode::kRange, "num_buckets must be 1 or even");
+    throw Error(ErrorCode::kRange, "hash_buckets must be 1 or even");
   }
   DrawRotations(request, qkv, hash);
   return hash;
@@ -165,7 +165,7 @@ std::vector<Result> Run(const Request& request) {
   const Hash hash = ReadHash(request, qkv);
   InnerRequest inner(
       request, "scaled_dot_product",
-      {"rotations", "hash_rounds", "num_buckets", "hash_chunk", "hash_seed", "causal"});
+      {"rotations", "hash_rounds", "hash_buckets", "hash_chunk", "hash_seed", "causal"});
   inner.SetInput("k", Directions(qkv.q));
   inner.SetInput("v", Repeated(qkv));
   std::vector<std::vector<bool>> seen;

@@ -1,12 +1,14 @@
 #include "src/param_checks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string>
 
 #include "heed/registry.h"
 #include "src/message.h"
 #include "src/view_checks.h"
+#include "src/word_lists.h"
 
 namespace heed {
 namespace {
@@ -19,12 +21,10 @@ constexpr double kMaxWhole = 9007199254740992.0;  // 2^53: beyond, doubles skip 
 
 void CheckWord(std::string_view name, std::string_view range, std::string_view given) {
   std::string known;
-  for (std::string_view rest = range; !rest.empty();) {
-    const size_t end = std::min(rest.find('|'), rest.size());
-    const std::string_view word = rest.substr(0, end);
+  for (std::string_view words = range; !words.empty();) {
+    const std::string_view word = NextWord(words, '|');
     if (word == given) return;
     known += (known.empty() ? "\"" : ", \"") + std::string(word) + "\"";
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   Fail(ErrorCode::kOption, "{} = \"{}\"; expected one of {}", {name, given, known});
 }
@@ -65,6 +65,13 @@ int RankOf(std::string_view shape) {
   return 1 + static_cast<int>(std::ranges::count(shape, ' '));
 }
 
+const Parameter* FindParameter(std::string_view name) {
+  for (const Parameter& row : Parameters()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
 const Input* FindInput(std::string_view name) {
   for (const Input& row : Inputs()) {
     if (row.name == name) return &row;
@@ -77,14 +84,10 @@ const Input* FindInput(std::string_view name) {
 template <class Visit>
 void ForEachSymbol(std::string_view shapes, int rank, const Visit& visit) {
   while (!shapes.empty()) {
-    const size_t end = std::min(shapes.find('|'), shapes.size());
-    std::string_view shape = shapes.substr(0, end);
-    shapes.remove_prefix(std::min(end + 1, shapes.size()));
+    std::string_view shape = NextWord(shapes, '|');
     if (RankOf(shape) != rank) continue;
     for (size_t axis = 0; !shape.empty();) {
-      const size_t stop = std::min(shape.find(' '), shape.size());
-      std::string_view symbol = shape.substr(0, stop);
-      shape.remove_prefix(std::min(stop + 1, shape.size()));
+      std::string_view symbol = NextWord(shape);
       if (symbol.empty()) continue;
       const bool broadcasts = symbol.ends_with('?');
       if (broadcasts) symbol.remove_suffix(1);
@@ -95,12 +98,45 @@ void ForEachSymbol(std::string_view shapes, int rank, const Visit& visit) {
 }
 
 bool HasRank(std::string_view shapes, int rank) {
-  for (std::string_view rest = shapes; !rest.empty();) {
-    const size_t end = std::min(rest.find('|'), rest.size());
-    if (RankOf(rest.substr(0, end)) == rank) return true;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  while (!shapes.empty()) {
+    if (RankOf(NextWord(shapes, '|')) == rank) return true;
   }
   return false;
+}
+
+// Whether the call has one of the readers (read_by.inc).
+bool IsRead(std::string_view readers, const Mechanism& mechanism, const Request& request) {
+  while (!readers.empty()) {
+    std::string_view words = NextWord(readers);
+    const std::string_view reader = NextWord(words, '=');
+    if (!words.empty() && !HasWord(mechanism.params, reader)) return true;
+    for (const NamedParam& param : request.params) {
+      if (param.name != reader) continue;
+      if (words.empty()) return true;
+      const auto* word = std::get_if<std::string>(&param.value);
+      if (word != nullptr && HasWord(words, *word, '|')) return true;
+    }
+    for (const NamedTensor& input : request.inputs) {
+      if (input.name == reader) return true;
+    }
+  }
+  return false;
+}
+
+void CheckReaders(std::string_view name, std::string_view readers, const Mechanism& mechanism,
+                  const Request& request) {
+  if (readers.empty() || IsRead(readers, mechanism, request)) return;
+  std::string known;
+  while (!readers.empty()) {
+    std::string_view words = NextWord(readers);
+    const std::string_view reader = NextWord(words, '=');
+    if (!HasWord(mechanism.params, reader) && !HasWord(mechanism.inputs, reader)) continue;
+    known += (known.empty() ? "" : ", or ") + std::string(reader);
+    for (const char* before = " \""; !words.empty(); before = " or \"") {
+      known += before + std::string(NextWord(words, '|')) + "\"";
+    }
+  }
+  Fail(ErrorCode::kOption, "{} is read only by {}", {name, known});
 }
 
 bool HasZero(const NamedTensor& input) {
@@ -109,6 +145,20 @@ bool HasZero(const NamedTensor& input) {
 }
 
 }  // namespace
+
+uint64_t SeedOf(std::string_view name, const ParamValue& value) {
+  if (const std::string* digits = std::get_if<std::string>(&value)) {
+    uint64_t seed = 0;
+    const char* end = digits->data() + digits->size();
+    const auto [stop, error] = std::from_chars(digits->data(), end, seed);
+    if (error == std::errc() && stop == end) return seed;
+    Fail(ErrorCode::kRange, "{} = \"{}\"; expected a whole number in [0, 2^64)", {name, *digits});
+  }
+  const double number = std::get<double>(value);
+  CheckNumber(name, number, true, true);
+  if (number >= 0) return static_cast<uint64_t>(number);
+  Fail(ErrorCode::kRange, "{} = {}; expected a whole number in [0, 2^64)", {name, number});
+}
 
 void CheckTensor(const NamedTensor& input) {
   const AnyTensor& tensor = input.tensor;
@@ -181,29 +231,37 @@ void CheckZeros(const std::vector<NamedTensor>& inputs) {
 }
 
 void CheckParam(const NamedParam& param) {
-  for (const Parameter& row : Parameters()) {
-    if (row.name != param.name) continue;
-    const std::string_view type = row.type;
-    const auto* word = std::get_if<std::string>(&param.value);
-    if (type == "bool") {
-      if (!std::holds_alternative<bool>(param.value)) FailType(param.name, "true or false");
-    } else if (type == "word" || type == "choice") {
-      if (word == nullptr) FailType(param.name, "a word");
-      CheckWord(param.name, row.range, *word);
-    } else if (type == "expression") {
-      if (word == nullptr) FailType(param.name, "an expression");
-    } else if (type == "number") {
-      CheckNumbers(param, false, false, true, "a number");
-    } else if (type == "count") {
-      CheckNumbers(param, false, true, false, "a number");
-    } else if (type == "numbers" || type == "integers") {
-      CheckNumbers(param, true, type == "integers", true, "a number or a list of numbers");
-    } else if (type == "offset") {
-      CheckOrText(param, true, true, "a number, one per batch entry, or \"end\"");
-    } else if (type == "seed") {
-      CheckOrText(param, false, false, "a whole number in [0, 2^64)");
-    }
-    return;
+  const Parameter* row = FindParameter(param.name);
+  if (row == nullptr) return;
+  const std::string_view type = row->type;
+  const auto* word = std::get_if<std::string>(&param.value);
+  if (type == "bool") {
+    if (!std::holds_alternative<bool>(param.value)) FailType(param.name, "true or false");
+  } else if (type == "word" || type == "choice") {
+    if (word == nullptr) FailType(param.name, "a word");
+    CheckWord(param.name, row->range, *word);
+  } else if (type == "expression") {
+    if (word == nullptr) FailType(param.name, "an expression");
+  } else if (type == "number") {
+    CheckNumbers(param, false, false, true, "a number");
+  } else if (type == "count") {
+    CheckNumbers(param, false, true, false, "a number");
+  } else if (type == "numbers" || type == "integers") {
+    CheckNumbers(param, true, type == "integers", true, "a number or a list of numbers");
+  } else if (type == "offset") {
+    CheckOrText(param, true, true, "a number, one per batch entry, or \"end\"");
+  } else if (type == "seed") {
+    CheckOrText(param, false, false, "a whole number in [0, 2^64)");
+  }
+}
+
+void CheckRead(const Mechanism& mechanism, const Request& request) {
+  for (const NamedParam& param : request.params) {
+    CheckReaders(param.name, FindParameter(param.name)->read_by, mechanism, request);
+  }
+  for (const NamedTensor& input : request.inputs) {
+    const std::string_view name = std::string_view(input.name).substr(0, input.name.find('.'));
+    CheckReaders(name, FindInput(name)->read_by, mechanism, request);
   }
 }
 

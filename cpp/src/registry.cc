@@ -1,4 +1,5 @@
-// The tables behind heed/registry.h, filled from mechanisms.inc, inputs.inc and params.inc.
+// The tables behind heed/registry.h, filled from mechanisms.inc, inputs.inc, params.inc and
+// read_by.inc.
 #include "heed/registry.h"
 
 namespace heed {
@@ -12,15 +13,24 @@ constexpr Mechanism kMechanisms[] = {
 #undef HEED_MECHANISM
 };
 
+constexpr std::string_view ReadBy(std::string_view name) {
+#define HEED_READ_BY(row, readers) \
+  if (name == #row) return readers;
+#include "heed/read_by.inc"
+#undef HEED_READ_BY
+  return {};
+}
+
 constexpr Input kInputs[] = {
-#define HEED_INPUT(name, kind, shape, draw, summary) {#name, kind, shape, draw, summary},
+#define HEED_INPUT(name, kind, shape, draw, summary) \
+  {#name, kind, shape, draw, summary, ReadBy(#name)},
 #include "heed/inputs.inc"
 #undef HEED_INPUT
 };
 
 constexpr Parameter kParameters[] = {
 #define HEED_PARAMETER(name, type, default_value, range, symbol, summary) \
-  {#name, type, default_value, range, symbol, summary},
+  {#name, type, default_value, range, symbol, summary, ReadBy(#name)},
 #include "heed/params.inc"
 #undef HEED_PARAMETER
 };

@@ -1,39 +1,19 @@
 #include "src/request_reader.h"
 
-#include <charconv>
 #include <cmath>
 
+#include "src/from_javascript.h"
 #include "src/message.h"
 #include "src/param_checks.h"
+#include "src/word_lists.h"
 
 namespace heed {
 namespace {
 
 std::string Text(std::string_view view) { return std::string(view); }
 
-// Calls `visit` with each of the space-separated words of a list.
-template <class Visit>
-void ForEachWord(std::string_view list, const Visit& visit) {
-  size_t begin = 0;
-  while (begin < list.size()) {
-    size_t end = list.find(' ', begin);
-    if (end == std::string_view::npos) end = list.size();
-    visit(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
-
-// Is `word` in the list? A '?' behind a word of the list marks it optional. Tensors of a named kind
-// are listed by what stands before their dot.
-bool Lists(std::string_view list, std::string_view word) {
-  word = word.substr(0, word.find('.'));
-  for (size_t at = list.find(word); at != list.npos; at = list.find(word, at + 1)) {
-    const size_t end = at + word.size();
-    const bool begins = at == 0 || list[at - 1] == ' ';
-    if (begins && (end == list.size() || list[end] == ' ' || list[end] == '?')) return true;
-  }
-  return false;
-}
+// Tensors of a named kind are listed by what stands before their dot.
+std::string_view ListedName(std::string_view name) { return name.substr(0, name.find('.')); }
 
 // A view of a rank-4 or rank-2 tensor with leading extents of 1.
 template <typename T>
@@ -89,7 +69,7 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
   const bool listed = FindMechanism(mechanism.id) == &mechanism;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const NamedTensor& input = request.inputs[i];
-    if (!Lists(mechanism.inputs, input.name)) {
+    if (!HasWord(mechanism.inputs, ListedName(input.name))) {
       Fail(ErrorCode::kOption, "input {} is unknown to {}; its inputs are: {}",
            {input.name, Text(mechanism.id), Text(mechanism.inputs)});
     }
@@ -103,7 +83,7 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
   }
   for (size_t i = 0; i < request.params.size(); ++i) {
     const NamedParam& param = request.params[i];
-    if (!Lists(mechanism.params, param.name)) {
+    if (!HasWord(mechanism.params, param.name)) {
       Fail(ErrorCode::kOption, "parameter {} is unknown to {}; its parameters are: {}",
            {param.name, Text(mechanism.id), Text(mechanism.params)});
     }
@@ -114,14 +94,17 @@ RequestReader::RequestReader(const Mechanism& mechanism, const Request& request)
     }
     if (listed) CheckParam(param);
   }
-  ForEachWord(mechanism.inputs, [&](std::string_view word) {
-    if (word.ends_with('?') || Input(word) != nullptr) return;
+  for (std::string_view words = mechanism.inputs; !words.empty();) {
+    const std::string_view word = NextWord(words);
+    if (word.ends_with('?') || Input(word) != nullptr) continue;
     Fail(ErrorCode::kOption, "input {} is missing; {} needs it", {Text(word), Text(mechanism.id)});
-  });
-  if (listed) CheckZeros(request.inputs);
+  }
+  if (!listed) return;
+  CheckZeros(request.inputs);
+  if (!kFromJavaScript) CheckRead(mechanism, request);  // it has looked
 }
 
-bool RequestReader::Takes(std::string_view name) const { return Lists(mechanism_.inputs, name); }
+bool RequestReader::Takes(std::string_view name) const { return HasWord(mechanism_.inputs, name); }
 
 const AnyTensor* RequestReader::Input(std::string_view name) const {
   for (const NamedTensor& input : request_.inputs) {
@@ -249,19 +232,7 @@ std::optional<int64_t> RequestReader::Count(std::string_view name) const {
 std::optional<uint64_t> RequestReader::Seed(std::string_view name) const {
   const ParamValue* value = Param(name);
   if (value == nullptr) return std::nullopt;
-  if (const std::string* digits = std::get_if<std::string>(value)) {
-    uint64_t seed = 0;
-    const char* end = digits->data() + digits->size();
-    const auto [stop, error] = std::from_chars(digits->data(), end, seed);
-    if (error == std::errc() && stop == end) return seed;
-    Fail(ErrorCode::kRange, "{} = \"{}\"; expected a whole number in [0, 2^64)",
-         {Text(name), *digits});
-  }
-  const std::optional<int64_t> seed = Count(name);
-  if (*seed < 0) {
-    Fail(ErrorCode::kRange, "{} = {}; expected a whole number in [0, 2^64)", {Text(name), *seed});
-  }
-  return static_cast<uint64_t>(*seed);
+  return SeedOf(name, *value);
 }
 
 std::optional<std::string> RequestReader::Word(std::string_view name) const {

@@ -75,8 +75,10 @@ void AddDistanceParams(const AttentionCase& c, Request& request) {
   const auto has = [&](const char* name) { return c.tensors.count(name) > 0; };
   if (has("relative_keys") || has("relative_queries") || has("relative_values")) {
     request.params.push_back({"relative_rows", kRowNames[static_cast<int>(o.relative_rows)]});
-    request.params.push_back(
-        {"relative_max_distance", static_cast<double>(o.relative_max_distance)});
+    if (o.relative_rows == RelativeRows::kLogSpan) {
+      request.params.push_back(
+          {"relative_max_distance", static_cast<double>(o.relative_max_distance)});
+    }
   }
   if (!has("bucket_bias")) return;
   const bool both = o.bucket_direction == T5Direction::kBidirectional;
@@ -128,14 +130,15 @@ void AddOffset(const QueryOffset& offset, Request& request) {
   }
 }
 
-// The parameters of normalisers, where they are not the defaults.
+// The parameters of the normaliser and of dropout.
 void AddNormalize(const AttentionOptions& o, Request& request) {
-  const AttentionOptions defaults;
-  if (o.top_k != defaults.top_k) {
+  if (o.normalize == Normalize::kTopK) {
     request.params.push_back({"top_k", static_cast<double>(o.top_k)});
   }
-  if (o.sigmoid_bias) request.params.push_back({"sigmoid_bias", *o.sigmoid_bias});
-  if (o.length_power != defaults.length_power) {
+  if (o.normalize == Normalize::kSigmoid && o.sigmoid_bias) {
+    request.params.push_back({"sigmoid_bias", *o.sigmoid_bias});
+  }
+  if (o.normalize == Normalize::kRelu || o.normalize == Normalize::kReluSquared) {
     request.params.push_back({"length_power", o.length_power});
   }
   if (o.dropout.p > 0) {

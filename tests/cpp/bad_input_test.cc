@@ -179,6 +179,35 @@ TEST_P(BadInput, ParametersOfAnotherTypeAreNamed) {
   }
 }
 
+TEST_P(BadInput, ParametersThatNothingReadsAreNamed) {
+  const DrawnRequest least = Least();
+  const auto reads = [&](const std::string& reader) {
+    const size_t at = reader.find('=');
+    return at == std::string::npos ? least.has_input(reader)
+                                   : !Lists(row().params, reader.substr(0, at));
+  };
+  for (const std::string& name : WordsOf(row().params)) {
+    const Parameter& parameter = ParameterRow(name);
+    const std::vector<std::string> readers = WordsOf(parameter.read_by);
+    if (readers.empty() || std::ranges::any_of(readers, reads)) continue;
+    DrawnRequest draw = least;
+    if (parameter.type == "word") {
+      draw.params[name] = WordsOf(parameter.range, '|').front();
+    } else {
+      draw.params[name] = 2.0;
+    }
+    ExpectRefused(draw.request(), ErrorCode::kOption, name + " is read only by");
+  }
+}
+
+TEST_P(BadInput, InputsThatNothingReadsAreNamed) {
+  if (!Lists(row().inputs, "captured")) return;
+  DrawnRequest draw = Least();
+  draw.inputs["captured.slope"] = {DType::kFloat32, {1}, {0.5}};
+  draw.inputs["captured.slope"].Pack();
+  ExpectRefused(draw.request(), ErrorCode::kOption, "captured is read only by");
+}
+
 TEST_P(BadInput, UnknownWordsAreNamedWithTheirChoices) {
   const DrawnRequest least = Least();
   for (const std::string& name : WordsOf(row().params)) {

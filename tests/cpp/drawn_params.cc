@@ -3,36 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 namespace heed::testing {
 namespace {
 
-// The parameters that each pattern reads.
-const std::map<std::string, std::set<std::string>> kPatternParams = {
-    {"dilated", {"reach", "dilation"}},
-    {"longformer", {"reach", "dilation"}},
-    {"bigbird", {"block_size", "window_blocks", "global_blocks", "random_blocks", "pattern_seed"}},
-    {"strided", {"stride"}},
-    {"fixed", {"stride", "summary"}},
-    {"axial", {"grid", "axis"}},
-    {"swin_window", {"grid", "window_size", "shift"}},
-    {"neighborhood", {"grid", "window_size", "dilation"}},
-};
-
 // Numbers in an interval.
 const std::map<std::string, std::pair<double, double>> kNumbers = {
-    {"softcap", {0.5, 10}},        {"min_temperature", {0.1, 1}},
-    {"lambda_init", {0, 1}},       {"norm_epsilon", {0.01, 1}},
-    {"negative_slope", {-1, 1}},   {"sigmoid_bias", {-3, 1}},
-    {"length_power", {0, 1}},      {"dropout_p", {0, 0.6}},
-    {"epsilon", {0.01, 0.5}},      {"base", {50, 20000}},
-    {"scaling_factor", {1, 8}},    {"beta_fast", {8, 40}},
-    {"beta_slow", {0.5, 4}},       {"attention_factor", {0.5, 2}},
-    {"low_freq_factor", {0.5, 2}}, {"high_freq_factor", {3, 6}},
-    {"gamma", {0.2, 2}},           {"scale_base", {50, 500}},
-    {"center", {-5, 30}},          {"sort_temperature", {0.5, 2}},
-    {"layer_depth", {0, 1}},
+    {"softcap", {0.5, 10}},         {"min_temperature", {0.1, 1}},
+    {"lambda_init", {0, 1}},        {"epsilon", {0.01, 1}},
+    {"negative_slope", {-1, 1}},    {"sigmoid_bias", {-3, 1}},
+    {"length_power", {0, 1}},       {"dropout_p", {0, 0.6}},
+    {"base", {50, 20000}},          {"scaling_factor", {1, 8}},
+    {"beta_fast", {8, 40}},         {"beta_slow", {0.5, 4}},
+    {"attention_factor", {0.5, 2}}, {"low_freq_factor", {0.5, 2}},
+    {"high_freq_factor", {3, 6}},   {"gamma", {0.2, 2}},
+    {"scale_base", {50, 500}},      {"center", {-5, 30}},
+    {"sort_temperature", {0.5, 2}}, {"layer_depth", {0, 1}},
 };
 
 // Whole numbers in an interval that no extent decides.
@@ -125,6 +111,7 @@ double DrawnParams::KernelWidth() {
 }
 
 bool DrawnParams::Reads(const std::string& name) const {
+  if (!HasReader(name)) return false;
   const bool kernel_sum = normalize() == "kernel_sum";
   if (Lists("temperature min_temperature", name)) return score() == "cosine";
   if (name == "width") return score() == "squared_distance";
@@ -133,7 +120,7 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (name == "softcap" && r_.has_input("synthetic_scores")) return false;
   if (name == "return_lse") return has_lse();
   if (name == "return_tiles") return r_.Word("prob_mod").empty();
-  if (Lists("hash_rounds num_buckets hash_seed", name)) return !r_.has_input("rotations");
+  if (Lists("hash_rounds hash_buckets hash_seed", name)) return !r_.has_input("rotations");
   if (Lists("num_clusters centroid_seed", name)) return !r_.has_input("centroids");
   if (name == "average_weights") return r_.param("return_weights") != nullptr;
   if (name == "tiles_of_query") return r_.param("return_tiles") != nullptr;
@@ -143,14 +130,18 @@ bool DrawnParams::Reads(const std::string& name) const {
   if (name == "compression") return !r_.has_input("key_conv") && !r_.has_input("value_conv");
   if (Lists("num_features feature_seed", name)) return !r_.has_input("projection");
   if (name == "interpolate") return !r_.has_input("positions");
-  if (name == "block_size" && (r_.has_input("block_keep") || r_.has_input("block_indptr"))) {
-    return true;
-  }
-  bool in_pattern = false;
-  for (const auto& [word, params] : kPatternParams) in_pattern |= params.count(name) > 0;
-  if (!in_pattern) return true;
-  const auto at = kPatternParams.find(pattern());
-  return at != kPatternParams.end() && at->second.count(name) > 0;
+  return true;
+}
+
+bool DrawnParams::HasReader(const std::string& name) const {
+  const std::vector<std::string> readers = WordsOf(ParameterRow(name).read_by);
+  return readers.empty() || std::ranges::any_of(readers, [&](const std::string& reader) {
+           const size_t at = reader.find('=');
+           const std::string by = reader.substr(0, at);
+           if (at == std::string::npos) return r_.has_input(by) || r_.param(by) != nullptr;
+           const auto words = WordsOf(std::string_view(reader).substr(at + 1), '|');
+           return !Takes(by) || std::ranges::find(words, r_.Word(by)) != words.end();
+         });
 }
 
 bool DrawnParams::Needs(const std::string& name) const {
@@ -214,7 +205,7 @@ std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
   if (Lists("compress_block key_block", name)) return static_cast<double>(extent(name));
   if (name == "top_blocks" && r_.id == "native_sparse") return Whole(3, 6);
-  if (name == "num_buckets") return std::max(1.0, 2 * Whole(0, 4));
+  if (name == "hash_buckets") return std::max(1.0, 2 * Whole(0, 4));
   if (name == "num_features") return static_cast<double>(extent("num_features"));
   if (name == "top_k") return Whole(1, extent("kv_len") + 1);
   if (name == "tiles_of_query") return Whole(0, extent("q_len") - 1);

@@ -27,6 +27,8 @@ class DrawnParams {
   double KernelWidth();
   // Whether the request has what gives the parameter a meaning.
   bool Reads(const std::string& name) const;
+  // Whether it has what `read_by` of its row asks for; without it the call is refused.
+  bool HasReader(const std::string& name) const;
   // Whether it cannot be left out.
   bool Needs(const std::string& name) const;
   // A value within the range; nothing where there is none to draw.

@@ -58,6 +58,8 @@ class Drawer {
     DrawChoices();
     DrawExtents();
     DrawInputs();
+    std::erase_if(r_.params,
+                  [&](const auto& param) { return !params_.HasReader(param.first) && Rule(); });
     if (draw_ != Draw::kLeast) {
       if (Takes("image_height") && random_.Chance(0.2)) DrawImage();
       DrawMods();

@@ -94,14 +94,14 @@ it("every control of every mechanism, and of every word of it, can change the re
   for (const mechanism of heed.mechanisms) {
     const example = drawExample(mechanism, parameters);
     const situations: ExampleParams[] = [{}];
-    for (const { name, type, range } of controlsOf(mechanism, parameters, example, {})) {
+    for (const { name, type, range } of controlsOf(mechanism, example, {})) {
       if (type === "word") situations.push(...range.split("|").map((word) => ({ [name]: word })));
     }
     for (const situation of situations) {
       const before = run(mechanism, situation);
       if (before === undefined) continue;
       const drawn = drawExample(mechanism, parameters, EXAMPLE_SEED, situation);
-      for (const row of controlsOf(mechanism, parameters, drawn, situation)) {
+      for (const row of controlsOf(mechanism, drawn, situation)) {
         // It changes rounding alone, and a sum over unit vectors has one term.
         if (row.name === "chunkLen" && drawn.sumsValues) continue;
         const acts = others(row).some((value) => {
@@ -120,7 +120,7 @@ it("the call that a page shows computes what the page shows", () => {
   for (const mechanism of heed.mechanisms) {
     const { id } = mechanism;
     const example = drawExample(mechanism, parameters);
-    const controls = controlsOf(mechanism, parameters, example, {});
+    const controls = controlsOf(mechanism, example, {});
     const given = givenParams(example, {}, controls);
     const whole = heed.run(id, example.inputs, example.params).output.data;
     expect(heed.run(id, example.inputs, given).output.data, id).toEqual(whole);

@@ -162,51 +162,57 @@ describe("heed.KvCache", () => {
 
   it("keeps the tokens that weigh most, as the mechanism heavy_hitter does", () => {
     const wanted = heed.run("heavy_hitter", { q, k, v }, { recentTokens: 6, heavyTokens: 3 });
-    using_(new heed.KvCache({ ...SIZES, blockSize: 4, window: 6, heavyHitters: 3 }), (cache) => {
-      for (let t = 0; t < 40; t++) {
-        fill(cache, t, t + 1);
-        const { output } = cache.attend(slice(q, t, t + 1));
-        const row = slice(wanted.output as Data, t, t + 1);
-        expectClose(`token ${t}`, output.data, row.data, MAX_ERROR);
-        const held = cache.tokens(1, 0);
-        expect(held.length).toBe(Math.min(t + 1, 9));
-        expect(held.slice(-Math.min(t + 1, 6))).toEqual(
-          Array.from({ length: Math.min(t + 1, 6) }, (_, n) => t + 1 - Math.min(t + 1, 6) + n),
-        );
-      }
-      expect(cache.memory().blocks).toBe(2 * 3);
-      expectError("unsupported", ["length"], () => cache.rewind(0, 20));
-      expectError("range", ["head"], () => cache.tokens(0, 2));
-    });
+    using_(
+      new heed.KvCache({ ...SIZES, blockSize: 4, recentTokens: 6, heavyTokens: 3 }),
+      (cache) => {
+        for (let t = 0; t < 40; t++) {
+          fill(cache, t, t + 1);
+          const { output } = cache.attend(slice(q, t, t + 1));
+          const row = slice(wanted.output as Data, t, t + 1);
+          expectClose(`token ${t}`, output.data, row.data, MAX_ERROR);
+          const held = cache.tokens(1, 0);
+          expect(held.length).toBe(Math.min(t + 1, 9));
+          expect(held.slice(-Math.min(t + 1, 6))).toEqual(
+            Array.from({ length: Math.min(t + 1, 6) }, (_, n) => t + 1 - Math.min(t + 1, 6) + n),
+          );
+        }
+        expect(cache.memory().blocks).toBe(2 * 3);
+        expectError("unsupported", ["length"], () => cache.rewind(0, 20));
+        expectError("range", ["head"], () => cache.tokens(0, 2));
+      },
+    );
   });
 
-  it("keeps a window and its sinks in bounded memory", () => {
-    using_(new heed.KvCache({ ...SIZES, batch: 1, blockSize: 4, window: 8, sinks: 2 }), (cache) => {
-      const one = (x: Data, i: number): Data => {
-        const token = slice(x, i % 40, (i % 40) + 1);
-        const [, heads = 0, len = 0, dim = 0] = token.shape;
-        return { data: token.data.subarray(0, heads * dim), shape: [1, heads, len, dim] };
-      };
-      for (let i = 0; i < 300; i++) {
-        cache.append(one(k, i), one(v, i));
-        expect(cache.memory().blocks).toBeLessThanOrEqual(5);
-      }
-      const seen = [0, 1, ...Array.from({ length: 8 }, (_, n) => 292 + n)];
-      const gather = (x: Data): Data => {
-        const rows = seen.map((i) => one(x, i));
-        const [, heads = 0, , dim = 0] = (rows[0] as Data).shape;
-        const data = new Float32Array(heads * seen.length * dim);
-        rows.forEach((row, n) => {
-          for (let h = 0; h < heads; h++) {
-            data.set(row.data.subarray(h * dim, (h + 1) * dim), (h * seen.length + n) * dim);
-          }
-        });
-        return { data, shape: [1, heads, seen.length, dim] };
-      };
-      const wanted = heed.attention(one(q, 299), gather(k), gather(v));
-      const got = cache.attend(one(q, 299));
-      expectClose("window", got.output.data, wanted.output.data, 2 * MAX_ERROR);
-    });
+  it("keeps the recent and the first tokens in bounded memory", () => {
+    using_(
+      new heed.KvCache({ ...SIZES, batch: 1, blockSize: 4, recentTokens: 8, sinkTokens: 2 }),
+      (cache) => {
+        const one = (x: Data, i: number): Data => {
+          const token = slice(x, i % 40, (i % 40) + 1);
+          const [, heads = 0, len = 0, dim = 0] = token.shape;
+          return { data: token.data.subarray(0, heads * dim), shape: [1, heads, len, dim] };
+        };
+        for (let i = 0; i < 300; i++) {
+          cache.append(one(k, i), one(v, i));
+          expect(cache.memory().blocks).toBeLessThanOrEqual(5);
+        }
+        const seen = [0, 1, ...Array.from({ length: 8 }, (_, n) => 292 + n)];
+        const gather = (x: Data): Data => {
+          const rows = seen.map((i) => one(x, i));
+          const [, heads = 0, , dim = 0] = (rows[0] as Data).shape;
+          const data = new Float32Array(heads * seen.length * dim);
+          rows.forEach((row, n) => {
+            for (let h = 0; h < heads; h++) {
+              data.set(row.data.subarray(h * dim, (h + 1) * dim), (h * seen.length + n) * dim);
+            }
+          });
+          return { data, shape: [1, heads, seen.length, dim] };
+        };
+        const wanted = heed.attention(one(q, 299), gather(k), gather(v));
+        const got = cache.attend(one(q, 299));
+        expectClose("recent", got.output.data, wanted.output.data, 2 * MAX_ERROR);
+      },
+    );
   });
 
   it("takes ragged batches", () => {
@@ -303,15 +309,21 @@ describe("heed.KvCache", () => {
     expectError("dtype", ["dtype", "int4"], make({ dtype: "int4" }));
     // The instance goes on: more than its memory holds is no crash.
     expectError("memory", ["cache"], make({ batch: 2 ** 31 - 1 }));
-    expectError("option", ["sinks", "window"], make({ sinks: 2 }));
-    expectError("option", ["heavyHitters", "window"], make({ heavyHitters: 2 }));
-    expectError("unsupported", ["pageSize", "window"], make({ pageSize: 2, window: 8 }));
+    expectError("option", ["sinkTokens", "recentTokens"], make({ sinkTokens: 2 }));
+    expectError("option", ["window", "write `recentTokens`"], make({ window: 8 }));
+    expectError("option", ["sinks", "write `sinkTokens`"], make({ recentTokens: 8, sinks: 2 }));
+    expectError("option", ["heavyTokens", "recentTokens"], make({ heavyTokens: 2 }));
+    expectError(
+      "unsupported",
+      ["pageSize", "recentTokens"],
+      make({ pageSize: 2, recentTokens: 8 }),
+    );
     expectError("range", ["blockSize", "pageSize"], make({ pageSize: 4, blockSize: 6 }));
     expectError("option", ["blocksize", "blockSize"], make({ blocksize: 2 }));
     expectError("option", ["numKvHeads"], () => new heed.KvCache({ headDim: 2 } as never));
     const Cache = heed.KvCache as unknown as (options: object) => unknown;
     expectError("option", ["new heed.KvCache(options)"], () => Cache(SIZES));
-    using_(new heed.KvCache({ ...SIZES, window: 4, heavyHitters: 2 }), (cache) => {
+    using_(new heed.KvCache({ ...SIZES, recentTokens: 4, heavyTokens: 2 }), (cache) => {
       fill(cache, 0, 1);
       const alibiSlopes = new Float32Array(4);
       expectError("unsupported", ["alibiSlopes"], () =>

@@ -185,6 +185,8 @@ describe("heed/training", () => {
     expectError("option", ["windowLef", "window.left"], params({ windowLef: 1 }));
     expectError("option", ["windowLeft must be a number"], params({ windowLeft: "x" }));
     expectError("option", ["window.left must be a number"], params({ window: { left: "x" } }));
+    const attention = { mechanism: "attention", params: { topK: 2 } };
+    expectError("option", ["topK is read only by normalize"], make({ ...OPTIONS, ...attention }));
     expectError("option", ["params.queryOffset"], params({ queryOffset: new Array(2) }));
     expectError("option", ["params: got null"], params(null));
     expectError("option", ["numHeads: got null"], make({ ...OPTIONS, numHeads: null }));
@@ -215,6 +217,20 @@ describe("heed/training", () => {
     const model = training.transformer({ ...OPTIONS, params: {} });
     expect(one).not.toEqual(model.predict({ tokens: [0, 1, 2, 3] }).data);
     model.dispose();
+  });
+
+  it("drops in training alone, other weights in each step", () => {
+    const make = (params: object) => training.transformer({ ...OPTIONS, params: params as never });
+    const [whole, dropping] = [make({}), make({ dropout: { p: 0.5, seed: "3" } })];
+    const batch = { tokens: [0, 1, 2, 3, 4, 5], targets: [1, 2, 3, 4, 5, 6] };
+    expect(dropping.predict({ tokens: batch.tokens }).data).toEqual(
+      whole.predict({ tokens: batch.tokens }).data,
+    );
+    for (const model of [whole, dropping]) model.setOptimizer({ learningRate: 1e-12 });
+    const [loss = 0, again = 0] = [0, 1].map(() => dropping.trainStep(batch).loss);
+    expect(Math.abs(loss - again)).toBeGreaterThan(1e-4);
+    expect(Math.abs(loss - whole.trainStep(batch).loss)).toBeGreaterThan(1e-4);
+    for (const model of [whole, dropping]) model.dispose();
   });
 
   it("names maxLen and arrays that are gone", () => {

@@ -12,6 +12,7 @@ import {
   readInputs,
   readMechanisms,
   readParameters,
+  readReaders,
 } from "../../scripts/docs_table.mjs";
 import { isUpToDate as speedsAreUpToDate } from "../../scripts/performance_table.mjs";
 
@@ -68,6 +69,19 @@ test("EveryParameterIsDeclaredAndUsed", () => {
 test("EveryInputIsDeclaredAndUsed", () => {
   const used = mechanisms.flatMap((mechanism) => mechanism.inputs.replaceAll("?", "").split(" "));
   assertDeclaredAndUsed(readInputs(), new Set(used), "inputs.inc");
+});
+
+test("EveryReaderIsDeclaredAndHasItsWords", () => {
+  const parameters = new Map(readParameters().map((row) => [row.name, row]));
+  const known = new Set([...parameters.keys(), ...readInputs().map(({ name }) => name)]);
+  for (const [name, readers] of readReaders()) {
+    assert.ok(known.has(name), `${name} is declared`);
+    for (const { name: reader, words } of readers) {
+      assert.ok(known.has(reader), `${reader}, which reads ${name}, is declared`);
+      const range = parameters.get(reader)?.range.split("|") ?? [];
+      for (const word of words) assert.ok(range.includes(word), `${reader} can be ${word}`);
+    }
+  }
 });
 
 /** Files of the sockets that are no plugs. */

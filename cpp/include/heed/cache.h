@@ -33,30 +33,30 @@ struct KvCacheOptions {
   int64_t capacity = 0;
   // Tokens of a block, the unit of memory, sharing and eviction. 0 = one block of `capacity` tokens
   // (a contiguous cache); without a capacity as many as fill 2 MiB, a power of two from 64 to 1024;
-  // with a window 64.
+  // with recent_tokens 64.
   int64_t block_size = 0;
 
   // float32, float16, bfloat16: rounded to nearest even. int8, float8_e4m3: each row (a token of
   // one head) times its own float32 scale; a row with a number that is not finite becomes NaN.
   DType dtype = DType::kFloat32;
 
-  // A query sees the last `window` tokens, its own included; 0 = all. Older blocks are freed.
-  int64_t window = 0;
-  // With a window: the first tokens, which stay visible to all (StreamingLLM).
-  int64_t sinks = 0;
+  // The last tokens that a query sees, its own included; 0 = all. Older blocks are freed.
+  int64_t recent_tokens = 0;
+  // With recent_tokens: the first tokens, which all later queries see (StreamingLLM).
+  int64_t sink_tokens = 0;
 
-  // With a window: so many of the tokens that fell out of it stay as well, in each KV head its own,
-  // those that have received the largest weights of all queries so far (H2O). A query sees at most
-  // sinks + window + heavy_hitters tokens, its own included, or those and the tokens that were
-  // appended with it: the cache forgets when more is appended. Decode what is appended, once:
-  // weights count as often as they are computed. Positions are lost, so are Rewind and ALiBi.
+  // With recent_tokens: so many of the older tokens stay as well, in each KV head its own, those
+  // that have received the largest weights of all queries so far (H2O). A query sees at most
+  // sink_tokens + recent_tokens + heavy_tokens tokens, its own included, or those and the tokens
+  // that were appended with it: the cache forgets when more is appended. Decode what is appended,
+  // once: weights count as often as they are computed. Positions are lost, so are Rewind and ALiBi.
   // Source: Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
   // Language Models, arXiv:2306.14048, section 4.
-  int64_t heavy_hitters = 0;
+  int64_t heavy_tokens = 0;
 
   // For DecodeOptions::pages: the smallest and the largest key of each page of so many tokens are
   // kept as well, 8 * head_dim bytes a page and head. block_size is a multiple of it (by default
-  // made one). 0 = none. Not with a window, which bounds what is read by itself.
+  // made one). 0 = none. Not with recent_tokens, which bound what is read by themselves.
   int64_t page_size = 0;
 };
 
@@ -91,9 +91,9 @@ class KvCache {
   // head_dim_v], of any storage type. `lengths` says how many of the `len` tokens each sequence
   // takes, the first ones; empty = all. Throws Error, the cache unchanged, when shapes do not fit,
   // a capacity would be exceeded (kRange) or memory is short (kMemory).
-  void Append(const StoredTensor& k, const StoredTensor& v, std::span<const int64_t> lengths = {});
+  void Append(const StoredTensor& k, const StoredTensor& v, std::span<const int32_t> lengths = {});
   void Append(TensorView<const float> k, TensorView<const float> v,
-              std::span<const int64_t> lengths = {});
+              std::span<const int32_t> lengths = {});
 
   // Forgets the last tokens of a sequence, so that `length` remain. Throws Error(kRange) when there
   // are fewer, or when tokens that the next query would see were evicted.
@@ -120,21 +120,21 @@ class KvCache {
   std::unique_ptr<State> state_;
 };
 
-// Options of attention over a cache. The cache supplies positions, lengths and the window; causal
-// is always on: every query sees the tokens up to its own.
+// Options of attention over a cache. The cache supplies positions, lengths and what stays visible;
+// causal is always on: every query sees the tokens up to its own.
 struct DecodeOptions {
   // Factor on the score; absent = 1 / sqrt(head_dim).
   std::optional<double> scale;
   // cap * tanh(s / cap); > 0 and finite; absent = off.
   std::optional<double> softcap;
   // num_heads values, or empty: one logit per query head in the denominator.
-  std::span<const float> sink_logits;
+  std::span<const float> sinks;
   // num_heads values, or empty: distances are those between tokens of the whole sequence.
   std::span<const float> alibi_slopes;
   // How many of the q_len queries each sequence has, the first ones; the others are empty rows.
   // Empty = all. Query i of sequence b stands at length(b) - query_lengths[b] + i: append first,
   // then decode.
-  std::span<const int64_t> query_lengths;
+  std::span<const int32_t> query_lengths;
   // Quest (heed/cache_policy.h): each query head sees its own page and the pages - 1 others in
   // which it can score most, as the bounds of a page tell. >= 1; needs a cache with page_size.
   // Absent = all pages. Equals QuestAttention() over the stored tokens.
@@ -154,9 +154,10 @@ struct DecodeOptions {
 //
 // Accuracy kAttentionMaxError against the reference on what the cache holds; storage adds its own
 //          rounding to k and v, and fixed point at most 0.4 % of what that may be.
-// Cost     of Attention() over the visible tokens: O(window + sinks) per query with a window; with
-//          pages 4 * head_dim FLOPs a page and query head, and the keys and values of panels that
-//          some query head of a KV head chose.
+// Cost     of Attention() over the visible tokens: with recent_tokens O(recent_tokens + sink_tokens
+// +
+//          heavy_tokens) a query; with pages 4 * head_dim FLOPs a page and query head, and the keys
+//          and values of panels that some query head of a KV head chose.
 //          Allocates what Attention() does, and one pointer a block.
 // Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written.
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,

@@ -13,7 +13,7 @@ namespace heed {
 
 // Whether differential attention normalises each head's output row.
 enum class SubNorm {
-  kRms,   // o / sqrt(mean(o^2) + norm_epsilon) * norm_weight * (1 - lambda_init)
+  kRms,   // o / sqrt(mean(o^2) + epsilon) * norm_weight * (1 - lambda_init)
   kNone,  // o
 };
 
@@ -26,7 +26,7 @@ struct DifferentialOptions {
   double lambda_init = 0.8;  // in [0, 1]
   SubNorm sub_norm = SubNorm::kRms;
   std::span<const float> norm_weight;  // head_dim_v finite values; empty = 1
-  double norm_epsilon = 1e-5;          // > 0 and finite
+  double epsilon = 1e-5;               // > 0 and finite
 };
 
 // The difference of two softmax maps, which cancels what they have in common:
@@ -111,10 +111,10 @@ void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
                        TensorView<const float> v, const HopfieldOptions& options,
                        const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
 
-// Attention whose output is multiplied by a gate: o = Attention(q, k, v) * sigmoid(gate).
+// Attention whose output is multiplied by a gate: o = Attention(q, k, v) * sigmoid(output_gate).
 //
-// Shapes   as Attention(). gate: extents broadcast (1) to [batch, num_heads, q_len, head_dim_v];
-//          a last extent of 1 is one gate per head.
+// Shapes   as Attention(). output_gate: extents broadcast (1) to [batch, num_heads, q_len,
+//          head_dim_v]; a last extent of 1 is one gate per head.
 // Outputs  lse, weights and scores are those of the attention, before the gate.
 // Empty row  output 0, whatever its gate is.
 // Errors   as Attention(), and for the gate.
@@ -123,7 +123,7 @@ void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
 // Threads  as Attention().
 // Source   Qiu et al. 2025, Gated Attention for Large Language Models, arXiv:2505.06708, section 2.
 void GatedAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-                    TensorView<const float> gate, const AttentionOptions& options,
+                    TensorView<const float> output_gate, const AttentionOptions& options,
                     const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
 
 // Attention with learned queries, the same for every batch entry: a set of any size becomes

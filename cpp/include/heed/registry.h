@@ -41,6 +41,11 @@ struct Parameter {
   std::string_view range;          // words "a|b|c", or an interval such as "(0, inf)"
   std::string_view symbol;         // the letter in the formula
   std::string_view summary;
+  // What has to be given for a call to read it, else the call is refused: words separated by
+  // spaces, of which one will do. "name" is a parameter or input, "name=a|b" a parameter with one
+  // of these words (or a mechanism that does without the parameter). Empty = it is always read.
+  // read_by.inc
+  std::string_view read_by;
 };
 
 // A row of inputs.inc: what a tensor holds, how large it is, and how to draw an example.
@@ -50,6 +55,7 @@ struct Input {
   std::string_view shape;  // extents by symbol, alternatives separated by " | ", '?' = may be 1
   std::string_view draw;   // "normal", "weight", "positive", "slopes", "keep", "lengths", ...
   std::string_view summary;
+  std::string_view read_by;  // as of a parameter
 };
 
 // All rows, in the order of mechanisms.inc. Static memory.

@@ -61,10 +61,10 @@ struct ReformerOptions {
   std::span<const int32_t> key_lengths;
   int64_t hash_rounds = 4;  // 1 to 1024
   // 1, or even up to 2^20. 0 = as many as there are chunks, made even; 1 when there is one chunk.
-  int64_t num_buckets = 0;
+  int64_t hash_buckets = 0;
   int64_t hash_chunk = 64;  // tokens of a chunk, >= 1
   uint64_t seed = 0;        // of the rotations
-  // [1, hash_rounds, head_dim, num_buckets / 2]; absent = normal numbers by the seed: SplitMix64
+  // [1, hash_rounds, head_dim, hash_buckets / 2]; absent = normal numbers by the seed: SplitMix64
   // from that state and Box-Muller, rounds by dimensions by columns, the same for all heads.
   TensorView<const float> rotations;
 };
@@ -85,7 +85,7 @@ struct ReformerOptions {
 // Empty row  beyond the length: output 0, weights 0, lse -inf.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
 // Accuracy 2 kAttentionMaxError: rounds are merged.
-// Cost     a round: 2 * len * head_dim * num_buckets / 2 FLOPs per head to hash, and at most 2 *
+// Cost     a round: 2 * len * head_dim * hash_buckets / 2 FLOPs per head to hash, and at most 2 *
 //          len * 2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q,
 //          three like the output, and 20 bytes for each token, head and round; never O(len^2)
 //          unless weights are asked for.

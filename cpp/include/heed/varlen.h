@@ -17,8 +17,8 @@ namespace heed {
 // Shapes   q [1, num_heads, total_q, head_dim], k [1, num_kv_heads, total_kv, head_dim],
 //          v [1, num_kv_heads, total_kv, head_dim_v]; a packed [total, heads, dim] buffer is
 //          ContiguousBlhd(data, 1, total, heads, dim). Sequence s has the queries
-//          [q_offsets[s], q_offsets[s + 1]) and the keys [kv_offsets[s], kv_offsets[s + 1]):
-//          n + 1 numbers each, from 0 on, never decreasing (FlashAttention's cu_seqlens).
+//          [cu_seqlens_q[s], cu_seqlens_q[s + 1]) and the keys [cu_seqlens_k[s], cu_seqlens_k[s +
+//          1]): n + 1 numbers each, from 0 on, never decreasing (FlashAttention's cu_seqlens).
 // Options  as of Attention(), each within its sequence: query_offset At(t) puts query 0 of every
 //          sequence at its key t, End() the last query at the last key, PerBatch() has one number
 //          a sequence; needed when positions matter and some sequence has unequal lengths.
@@ -33,12 +33,12 @@ namespace heed {
 //          skipped, so that short sequences share tiles. Allocates O(total_q) beyond Attention().
 // Threads  all sequences run at once; same bits for any number of threads.
 void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                     std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+                     std::span<const int32_t> cu_seqlens_q, std::span<const int32_t> cu_seqlens_k,
                      const AttentionOptions& options, const AttentionOutputs& outputs,
                      ThreadPool* pool = nullptr);
 void AttentionVarlen(TensorView<const float> q, TensorView<const float> k,
-                     TensorView<const float> v, std::span<const int32_t> q_offsets,
-                     std::span<const int32_t> kv_offsets, const AttentionOptions& options,
+                     TensorView<const float> v, std::span<const int32_t> cu_seqlens_q,
+                     std::span<const int32_t> cu_seqlens_k, const AttentionOptions& options,
                      const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
 
 }  // namespace heed

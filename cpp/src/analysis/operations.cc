@@ -16,6 +16,7 @@
 #include "src/request_spans.h"
 #include "src/rows/operations.h"
 #include "src/view_checks.h"
+#include "src/word_lists.h"
 
 namespace heed {
 namespace {
@@ -47,17 +48,6 @@ constexpr Operation kOperations[] = {
     {"layer_norm", false, "x scale? bias?", "axis epsilon return_statistics"},
     {"rms_norm", false, "x scale?", "axis epsilon"},
 };
-
-bool HasWord(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const size_t end = std::min(words.find(' '), words.size());
-    std::string_view first = words.substr(0, end);
-    if (first.ends_with('?')) first.remove_suffix(1);
-    if (first == word) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return false;
-}
 
 Mechanism RowOf(const Operation& operation) {
   Mechanism row;

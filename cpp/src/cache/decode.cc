@@ -54,7 +54,7 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
            "sequence {} has {} tokens and {} queries; append the queries' keys and values first",
            {b, sequence.length, count});
     }
-    const int64_t begin = std::max(o.sinks, state.WindowBegin(sequence.length - count));
+    const int64_t begin = std::max(o.sink_tokens, state.RecentBegin(sequence.length - count));
     if (count > sequence.appended && sequence.dropped > 0) {
       Fail(ErrorCode::kRange,
            "sequence {} has {} queries and got {} tokens last: decode no more queries than were "
@@ -121,14 +121,14 @@ AttentionProblem MakeProblem(const StoredTensor& q, const KvCache::State& state,
   p.cached_v = &view.v;
   p.options.scale = options.scale;
   p.options.softcap = options.softcap;
-  p.options.sinks = options.sink_logits;
+  p.options.sinks = options.sinks;
   p.options.alibi_slopes = options.alibi_slopes;
   p.options.causal = true;
   p.options.key_lengths = view.key_lengths;
   p.options.query_offset = QueryOffset::PerBatch(view.positions);
-  if (o.window > 0 && !state.weighs()) {
-    p.options.window = Window::LastN(o.window);
-    p.sink_keys = o.sinks;
+  if (o.recent_tokens > 0 && !state.weighs()) {
+    p.options.window = Window::LastN(o.recent_tokens);
+    p.sink_keys = o.sink_tokens;
   }
   return p;
 }

@@ -46,12 +46,12 @@ void CopySlot(const BlockLayout& layout, const Sequence& sequence, int64_t head,
   copy(layout.v_scale_offset, sizeof(float));
 }
 
-// Slots whose tokens compete: neither sinks nor recent.
-std::vector<int32_t> Competing(const HeadTokens& held, int64_t sinks, int64_t recent_begin) {
+// Slots whose tokens compete: neither the first nor recent.
+std::vector<int32_t> Competing(const HeadTokens& held, int64_t sink_tokens, int64_t recent_begin) {
   std::vector<int32_t> slots;
   for (int64_t slot = 0; slot < held.sequence.slots(); ++slot) {
     const int64_t token = held.token(slot);
-    if (token >= sinks && token < recent_begin) slots.push_back(static_cast<int32_t>(slot));
+    if (token >= sink_tokens && token < recent_begin) slots.push_back(static_cast<int32_t>(slot));
   }
   return slots;
 }
@@ -113,12 +113,12 @@ void AddWeights(const TensorView<float>& weights, const KvCache::State& state) {
 
 Forgetting ChooseForgotten(const KvCache::State& state, Sequence& sequence) {
   const KvCacheOptions& o = state.options;
-  const int64_t recent_begin = sequence.length - (o.window - 1);
+  const int64_t recent_begin = sequence.length - (o.recent_tokens - 1);
   Forgetting forgetting;
   for (int64_t h = 0; h < o.num_kv_heads; ++h) {
     const HeadTokens held = {sequence, h, o.num_kv_heads};
-    std::vector<int32_t> competing = Competing(held, o.sinks, recent_begin);
-    const int64_t count = static_cast<int64_t>(competing.size()) - o.heavy_hitters;
+    std::vector<int32_t> competing = Competing(held, o.sink_tokens, recent_begin);
+    const int64_t count = static_cast<int64_t>(competing.size()) - o.heavy_tokens;
     if (count <= 0) return forgetting;  // heads hold equally many tokens
     forgetting.slots.push_back(Lightest(held, std::move(competing), count));
     forgetting.count = count;

@@ -17,7 +17,7 @@
 namespace heed {
 namespace {
 
-// Tokens of a block where nobody says: few with a window, which frees whole blocks.
+// Tokens of a block where nobody says: few where only recent ones stay, as whole blocks are freed.
 constexpr int64_t kFewTokens = 64;
 constexpr int64_t kManyTokens = 1024;
 // Lengths are 32-bit numbers on their way through attention.
@@ -36,7 +36,7 @@ int64_t BlockCount(int64_t tokens, int64_t block_size) {
 // A token is read with all that lie before it: from blocks of a huge page, in runs of many tokens,
 // they come at the rate of memory, from blocks of 64 at half of it (Zen 4, 8 heads of 128 floats).
 int64_t DefaultBlockSize(const KvCacheOptions& o) {
-  if (o.window > 0) return kFewTokens;
+  if (o.recent_tokens > 0) return kFewTokens;
   if (o.capacity > 0) return o.capacity;
   constexpr int64_t kHugePage = int64_t{2} << 20;
   // Bounded, so that sizes that are refused later do not overflow here.
@@ -56,23 +56,24 @@ KvCacheOptions Complete(KvCacheOptions o) {
   CheckAtLeast("head_dim_v", o.head_dim_v, 1);
   CheckAtLeast("capacity", o.capacity, 0);
   CheckAtLeast("block_size", o.block_size, 0);
-  CheckAtLeast("window", o.window, 0);
-  CheckAtLeast("sinks", o.sinks, 0);
-  CheckAtLeast("heavy_hitters", o.heavy_hitters, 0);
-  if (o.heavy_hitters > 0 && o.window == 0) {
+  CheckAtLeast("recent_tokens", o.recent_tokens, 0);
+  CheckAtLeast("sink_tokens", o.sink_tokens, 0);
+  CheckAtLeast("heavy_tokens", o.heavy_tokens, 0);
+  if (o.heavy_tokens > 0 && o.recent_tokens == 0) {
     Fail(ErrorCode::kOption,
-         "heavy_hitters = {} need a window: without one every token stays visible",
-         {o.heavy_hitters});
+         "heavy_tokens = {} needs recent_tokens: without them every token stays visible",
+         {o.heavy_tokens});
   }
   CheckAtLeast("page_size", o.page_size, 0);
-  if (o.page_size > 0 && o.window > 0) {
+  if (o.page_size > 0 && o.recent_tokens > 0) {
     Fail(ErrorCode::kUnsupported,
-         "page_size = {} with window = {}: a window bounds what is read by itself",
-         {o.page_size, o.window});
+         "page_size = {} with recent_tokens = {}, which bound what is read by themselves",
+         {o.page_size, o.recent_tokens});
   }
-  if (o.sinks > 0 && o.window == 0) {
-    Fail(ErrorCode::kOption, "sinks = {} needs a window: without one every token stays visible",
-         {o.sinks});
+  if (o.sink_tokens > 0 && o.recent_tokens == 0) {
+    Fail(ErrorCode::kOption,
+         "sink_tokens = {} needs recent_tokens: without them every token stays visible",
+         {o.sink_tokens});
   }
   if (o.dtype != DType::kFloat32 && o.dtype != DType::kFloat16 && o.dtype != DType::kBFloat16 &&
       o.dtype != DType::kInt8 && o.dtype != DType::kFloat8E4M3) {
@@ -173,10 +174,11 @@ void WriteRows(const BlockLayout& layout, const RowPlace& place, const StoredTen
 
 // Frees the blocks that no query from `position` on sees.
 void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
-  if (state.options.window == 0 || state.weighs()) return;
+  if (state.options.recent_tokens == 0 || state.weighs()) return;
   const int64_t size = state.layout.block_size;
-  const int64_t first = std::max(BlockCount(state.options.sinks, size), sequence.evicted / size);
-  const int64_t last = state.WindowBegin(position) / size;
+  const int64_t first =
+      std::max(BlockCount(state.options.sink_tokens, size), sequence.evicted / size);
+  const int64_t last = state.RecentBegin(position) / size;
   for (int64_t n = first; n < last; ++n) sequence.blocks[static_cast<size_t>(n)].reset();
   if (last > first) sequence.evicted = last * size;
 }
@@ -201,7 +203,7 @@ void CheckSequence(const KvCache::State& state, int64_t sequence) {
 }
 
 void CheckAppend(const KvCache::State& state, const StoredTensor& k, const StoredTensor& v,
-                 std::span<const int64_t> lengths) {
+                 std::span<const int32_t> lengths) {
   const KvCacheOptions& o = state.options;
   CheckStored("k", k);
   CheckStored("v", v);
@@ -274,12 +276,12 @@ KvCacheMemory KvCache::memory() const {
 }
 
 void KvCache::Append(TensorView<const float> k, TensorView<const float> v,
-                     std::span<const int64_t> lengths) {
+                     std::span<const int32_t> lengths) {
   Append(StoredTensor(k), StoredTensor(v), lengths);
 }
 
 void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
-                     std::span<const int64_t> lengths) {
+                     std::span<const int32_t> lengths) {
   CheckAppend(*state_, k, v, lengths);
   const KvCacheOptions& o = state_->options;
   std::vector<Growth> growths;
@@ -326,11 +328,11 @@ void KvCache::Rewind(int64_t sequence, int64_t length) {
          "length = {}: a cache of heavy hitters cannot tell what its tokens weighed before",
          {length});
   }
-  const int64_t sinks = state_->options.sinks;
-  const int64_t begin = std::max(sinks, state_->WindowBegin(length));
+  const int64_t first = state_->options.sink_tokens;
+  const int64_t begin = std::max(first, state_->RecentBegin(length));
   if (begin < std::min(length, s.evicted)) {
     Fail(ErrorCode::kRange,
-         "length = {}; tokens {} to {} of sequence {}, which its window would show again, were "
+         "length = {}; tokens {} to {} of sequence {}, which a query would see again, were "
          "evicted",
          {length, begin, s.evicted - 1, sequence});
   }
@@ -380,7 +382,7 @@ std::vector<int64_t> KvCache::tokens(int64_t sequence, int64_t head) const {
     return held;
   }
   for (int64_t j = 0; j < s.length; ++j) {
-    if (j < o.sinks || j >= s.evicted) held.push_back(j);
+    if (j < o.sink_tokens || j >= s.evicted) held.push_back(j);
   }
   return held;
 }
@@ -399,7 +401,7 @@ void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<floa
          "tokens {} to {}: the heads of a cache of heavy hitters hold tokens of their own",
          {begin, end});
   }
-  if (std::max(begin, o.sinks) < std::min(end, s.evicted)) {
+  if (std::max(begin, o.sink_tokens) < std::min(end, s.evicted)) {
     Fail(ErrorCode::kRange, "tokens {} to {}: some below {} were evicted", {begin, end, s.evicted});
   }
   CheckOutput("k", k, {1, o.num_kv_heads, end - begin, o.head_dim},

@@ -88,7 +88,7 @@ void BoundPages(const BlockLayout& layout, const Sequence& sequence, int64_t beg
 }
 
 void ChoosePages(AttentionProblem& p, const KvCache::State& state, int64_t pages,
-                 std::span<const int64_t> query_lengths, ThreadPool& pool) {
+                 std::span<const int32_t> query_lengths, ThreadPool& pool) {
   const BlockLayout& layout = state.layout;
   // Pages of a query up to its own; none of a query that is padding.
   const auto candidates = [&](int64_t b, int64_t i) {

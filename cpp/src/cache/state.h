@@ -65,7 +65,7 @@ class Block {
 
 struct Sequence {
   int64_t length = 0;
-  // Tokens [sinks, evicted) are gone. Entries of their blocks are empty.
+  // Tokens [sink_tokens, evicted) are gone. Entries of their blocks are empty.
   int64_t evicted = 0;
   std::vector<std::shared_ptr<Block>> blocks;
 
@@ -84,15 +84,16 @@ struct KvCache::State {
   BlockLayout layout;
   std::vector<Sequence> sequences;
 
-  bool weighs() const { return options.heavy_hitters > 0; }
+  bool weighs() const { return options.heavy_tokens > 0; }
   int64_t MostSlots() const {
     int64_t most = 0;
     for (const Sequence& sequence : sequences) most = std::max(most, sequence.slots());
     return most;
   }
-  // The first token that a query at `position` sees behind the sinks.
-  int64_t WindowBegin(int64_t position) const {
-    return options.window == 0 ? 0 : std::max<int64_t>(0, position - options.window + 1);
+  // The first recent token that a query at `position` sees.
+  int64_t RecentBegin(int64_t position) const {
+    const int64_t recent = options.recent_tokens;
+    return recent == 0 ? 0 : std::max<int64_t>(0, position - recent + 1);
   }
 };
 
@@ -109,7 +110,7 @@ void BoundPages(const BlockLayout& layout, const Sequence& sequence, int64_t beg
                 float* row);
 
 // With heavy hitters, before more is appended: the slots of each head whose tokens go, equally
-// many, ascending. Sinks, the last window - 1 tokens and the heaviest others stay.
+// many, ascending. The first, the last recent_tokens - 1 and the heaviest of the others stay.
 struct Forgetting {
   int64_t count = 0;
   std::vector<std::vector<int32_t>> slots;
@@ -135,7 +136,7 @@ void DecodeSlots(const StoredTensor& q, const KvCache::State& state, const Decod
 
 // Lets each query of a completed problem see the pages that it chooses. Throws std::bad_alloc.
 void ChoosePages(AttentionProblem& p, const KvCache::State& state, int64_t pages,
-                 std::span<const int64_t> query_lengths, ThreadPool& pool);
+                 std::span<const int32_t> query_lengths, ThreadPool& pool);
 
 }  // namespace heed
 

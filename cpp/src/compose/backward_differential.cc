@@ -44,7 +44,7 @@ double RowBackward(const DifferentialOptions& o, const DifferenceRow& row, int64
     squares += x(d) * x(d);
     along += x(d) * weight(d) * static_cast<double>(row.d_out[d]);
   }
-  const double mean = squares / static_cast<double>(width) + o.norm_epsilon;
+  const double mean = squares / static_cast<double>(width) + o.epsilon;
   const double factor = (1 - o.lambda_init) / std::sqrt(mean);
   const double pull = along / (mean * static_cast<double>(width));
   double d_lambda = 0;

@@ -25,7 +25,7 @@ void Normalise(const DifferentialOptions& o, int64_t width, float* row) {
   double sum = 0;
   for (int64_t d = 0; d < width; ++d) sum += static_cast<double>(row[d]) * row[d];
   const double mean = sum / static_cast<double>(width);
-  const double factor = (1 - o.lambda_init) / std::sqrt(mean + o.norm_epsilon);
+  const double factor = (1 - o.lambda_init) / std::sqrt(mean + o.epsilon);
   for (int64_t d = 0; d < width; ++d) {
     const double weight = o.norm_weight.empty() ? 1 : o.norm_weight[static_cast<size_t>(d)];
     row[d] = static_cast<float>(row[d] * factor * weight);
@@ -71,8 +71,8 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
   if (!(o.lambda_init >= 0) || !(o.lambda_init <= 1)) {
     Fail(ErrorCode::kRange, "lambda_init = {}; it lies in [0, 1]", {o.lambda_init});
   }
-  if (!(o.norm_epsilon > 0) || !std::isfinite(o.norm_epsilon)) {
-    Fail(ErrorCode::kRange, "norm_epsilon = {}; it must be positive and finite", {o.norm_epsilon});
+  if (!(o.epsilon > 0) || !std::isfinite(o.epsilon)) {
+    Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {o.epsilon});
   }
 }
 

@@ -55,16 +55,16 @@ bool IsEmptyRow(const TensorView<float>& lse, const TensorView<float>& output, i
 }  // namespace
 
 TensorView<const float> BroadcastGate(const TensorView<const float>& gate, const Extents& output) {
-  return Broadcast("gate", gate, output, "[batch, num_heads, q_len, head_dim_v]");
+  return Broadcast("output_gate", gate, output, "[batch, num_heads, q_len, head_dim_v]");
 }
 
 void GatedAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
-                    TensorView<const float> gate, const AttentionOptions& options,
+                    TensorView<const float> output_gate, const AttentionOptions& options,
                     const AttentionOutputs& outputs, ThreadPool* pool) {
   ValidateComposed(q, k, v, options, outputs);
   const Extents shape = outputs.output.shape;
-  gate = BroadcastGate(gate, shape);
-  SpansOf(outputs).ApartFrom("gate", gate);
+  const TensorView<const float> gate = BroadcastGate(output_gate, shape);
+  SpansOf(outputs).ApartFrom("output_gate", gate);
   AttentionOutputs inner = outputs;
   const bool own_lse = !outputs.lse.has_value() && options.normalize == Normalize::kSoftmax;
   const OwnedTensor lse = own_lse ? OwnedTensor({shape[0], shape[1], shape[2], 1}) : OwnedTensor();

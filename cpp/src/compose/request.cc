@@ -33,7 +33,7 @@ DifferentialOptions ReadDifferential(const RequestReader& reader, const Composed
   o.lambda_init = reader.Number("lambda_init").value_or(o.lambda_init);
   o.sub_norm = ReadChoice(reader, "sub_norm", kSubNorms).value_or(SubNorm::kRms);
   o.norm_weight = reader.Floats("norm_weight");
-  o.norm_epsilon = reader.Number("norm_epsilon").value_or(o.norm_epsilon);
+  o.epsilon = reader.Number("epsilon").value_or(o.epsilon);
   return o;
 }
 

@@ -46,7 +46,7 @@ void NormaliseHeads(ComposedSteps& steps, const DifferentialOptions& o,
   NormParams norm{};
   norm.kind = NormKind::kRms;
   norm.weight = steps.SendArray(o.norm_weight);
-  norm.epsilon = o.norm_epsilon;
+  norm.epsilon = o.epsilon;
   norm.factor = 1 - o.lambda_init;
   Normalise(steps, norm, rows, rows);
 }

@@ -23,11 +23,11 @@ HashParams HashTokens(ComposedSteps& steps, const ReformerOptions& o, const Atte
                       const TensorView<const float>& q) {
   HashParams hash{};
   hash.q = RowsOf(q);
-  if (o.num_buckets > 1) {
-    const Extents shape = {1, o.hash_rounds, p.head_dim, o.num_buckets / 2};
+  if (o.hash_buckets > 1) {
+    const Extents shape = {1, o.hash_rounds, p.head_dim, o.hash_buckets / 2};
     const bool given = o.rotations.has_value();
     hash.rotations = NumbersOf(given ? o.rotations : DrawNormals(steps, o.seed, shape));
-    hash.columns = Narrow(o.num_buckets / 2);
+    hash.columns = Narrow(o.hash_buckets / 2);
   }
   hash.buckets = steps.AllocateArray<int32_t>({o.hash_rounds, p.batch, p.num_heads, p.q_len});
   hash.rounds = Narrow(o.hash_rounds);

@@ -81,14 +81,14 @@ int64_t FirstPosition(const AttentionOptions& o, size_t s, int64_t q_len, int64_
   return 0;
 }
 
-void PlaceQueries(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+void PlaceQueries(std::span<const int32_t> cu_seqlens_q, std::span<const int32_t> cu_seqlens_k,
                   const AttentionOptions& options, AttentionProblem& p) {
   p.packed_positions.assign(static_cast<size_t>(p.q.shape[2]), 0);
   p.packed_keys.assign(static_cast<size_t>(p.q.shape[2]), KeyRange{0, 0});
-  for (size_t s = 0; s + 1 < q_offsets.size(); ++s) {
-    const KeyRange keys = {kv_offsets[s], kv_offsets[s + 1]};
-    const int64_t first = q_offsets[s];
-    const int64_t last = q_offsets[s + 1];
+  for (size_t s = 0; s + 1 < cu_seqlens_q.size(); ++s) {
+    const KeyRange keys = {cu_seqlens_k[s], cu_seqlens_k[s + 1]};
+    const int64_t first = cu_seqlens_q[s];
+    const int64_t last = cu_seqlens_q[s + 1];
     const int64_t offset = FirstPosition(options, s, last - first, keys.end - keys.begin);
     for (int64_t i = first; i < last; ++i) {
       p.packed_positions[static_cast<size_t>(i)] = keys.begin + offset + i - first;
@@ -99,18 +99,19 @@ void PlaceQueries(std::span<const int32_t> q_offsets, std::span<const int32_t> k
 
 // Which sequence each query belongs to.
 struct Sequences {
-  std::span<const int32_t> q_offsets, kv_offsets;
+  std::span<const int32_t> cu_seqlens_q, cu_seqlens_k;
   std::vector<int32_t> of_query;  // as many as belong to one
 
   bool Has(int64_t query) const { return query < static_cast<int64_t>(of_query.size()); }
   int32_t Of(int64_t query) const { return of_query[static_cast<size_t>(query)]; }
 };
 
-Sequences FindSequences(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets) {
-  Sequences sequences = {q_offsets, kv_offsets, {}};
-  sequences.of_query.reserve(static_cast<size_t>(q_offsets.back()));
-  for (size_t s = 0; s + 1 < q_offsets.size(); ++s) {
-    sequences.of_query.resize(static_cast<size_t>(q_offsets[s + 1]), static_cast<int32_t>(s));
+Sequences FindSequences(std::span<const int32_t> cu_seqlens_q,
+                        std::span<const int32_t> cu_seqlens_k) {
+  Sequences sequences = {cu_seqlens_q, cu_seqlens_k, {}};
+  sequences.of_query.reserve(static_cast<size_t>(cu_seqlens_q.back()));
+  for (size_t s = 0; s + 1 < cu_seqlens_q.size(); ++s) {
+    sequences.of_query.resize(static_cast<size_t>(cu_seqlens_q[s + 1]), static_cast<int32_t>(s));
   }
   return sequences;
 }
@@ -139,15 +140,15 @@ class OneAtATime {
  private:
   // Rows [begin, end) and the keys of their sequence.
   void Show(const PairTile& tile, size_t begin, size_t end, size_t sequence) const {
-    const int64_t first_key = sequences_->kv_offsets[sequence];
+    const int64_t first_key = sequences_->cu_seqlens_k[sequence];
     const int64_t from = std::max(tile.key_begin, first_key);
     const int64_t to = std::min<int64_t>(tile.key_begin + static_cast<int64_t>(tile.num_keys),
-                                         sequences_->kv_offsets[sequence + 1]);
+                                         sequences_->cu_seqlens_k[sequence + 1]);
     if (from >= to) return;
     PairTile::Row rows[kMaxTileRows];
     for (size_t r = begin; r < end; ++r) {
       const PairTile::Row& row = tile.rows[r];
-      rows[r - begin] = {row.head, row.query - sequences_->q_offsets[sequence],
+      rows[r - begin] = {row.head, row.query - sequences_->cu_seqlens_q[sequence],
                          row.position - first_key};
     }
     float* const values = tile.values + begin * tile.row_stride + (from - tile.key_begin);
@@ -159,13 +160,13 @@ class OneAtATime {
   std::shared_ptr<const Sequences> sequences_;
 };
 
-void ShowSequences(std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+void ShowSequences(std::span<const int32_t> cu_seqlens_q, std::span<const int32_t> cu_seqlens_k,
                    AttentionOptions& options) {
   std::shared_ptr<const Sequences> sequences;
   for (TileFunction* function : {&options.score_mod, &options.keep_mod, &options.prob_mod}) {
     if (!*function) continue;
     if (sequences == nullptr) {
-      sequences = std::make_shared<const Sequences>(FindSequences(q_offsets, kv_offsets));
+      sequences = std::make_shared<const Sequences>(FindSequences(cu_seqlens_q, cu_seqlens_k));
     }
     *function = OneAtATime(std::move(*function), sequences);
   }
@@ -174,7 +175,7 @@ void ShowSequences(std::span<const int32_t> q_offsets, std::span<const int32_t> 
 }  // namespace
 
 void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
-                     std::span<const int32_t> q_offsets, std::span<const int32_t> kv_offsets,
+                     std::span<const int32_t> cu_seqlens_q, std::span<const int32_t> cu_seqlens_k,
                      const AttentionOptions& options, const AttentionOutputs& outputs,
                      ThreadPool* pool) {
   AttentionProblem p;
@@ -187,22 +188,25 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
     Fail(ErrorCode::kShape, "q has batch {}; packed sequences lie in one batch entry",
          {q.shape[0]});
   }
-  CheckOffsets("q_offsets", q_offsets, q.shape[2]);
-  CheckOffsets("kv_offsets", kv_offsets, k.shape[2]);
-  if (q_offsets.size() != kv_offsets.size()) {
+  CheckOffsets("cu_seqlens_q", cu_seqlens_q, q.shape[2]);
+  CheckOffsets("cu_seqlens_k", cu_seqlens_k, k.shape[2]);
+  if (cu_seqlens_q.size() != cu_seqlens_k.size()) {
     Fail(ErrorCode::kShape,
-         "q_offsets has {} numbers and kv_offsets {}; both have one more than there are sequences",
-         {q_offsets.size(), kv_offsets.size()});
+         "cu_seqlens_q has {} numbers and cu_seqlens_k {}; both have one more than there are "
+         "sequences",
+         {cu_seqlens_q.size(), cu_seqlens_k.size()});
   }
-  CheckOptions(options, q_offsets.size() - 1);
+  CheckOptions(options, cu_seqlens_q.size() - 1);
   try {
     p.options = options;
     p.options.query_offset = QueryOffset::At(0);
-    if (!kFromJavaScript) ShowSequences(q_offsets, kv_offsets, p.options);
+    if (!kFromJavaScript) ShowSequences(cu_seqlens_q, cu_seqlens_k, p.options);
     CompleteInputs(p, outputs.lse.has_value());
-    PlaceQueries(q_offsets, kv_offsets, options, p);
+    PlaceQueries(cu_seqlens_q, cu_seqlens_k, options, p);
     CompleteOutputs(p, outputs);
-    SpansOf(outputs).ApartFrom("q_offsets", q_offsets).ApartFrom("kv_offsets", kv_offsets);
+    SpansOf(outputs)
+        .ApartFrom("cu_seqlens_q", cu_seqlens_q)
+        .ApartFrom("cu_seqlens_k", cu_seqlens_k);
     RunProblem(p, pool);
   } catch (const std::bad_alloc&) {
     Fail(ErrorCode::kMemory, "could not allocate the positions of packed sequences");
@@ -210,11 +214,11 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
 }
 
 void AttentionVarlen(TensorView<const float> q, TensorView<const float> k,
-                     TensorView<const float> v, std::span<const int32_t> q_offsets,
-                     std::span<const int32_t> kv_offsets, const AttentionOptions& options,
+                     TensorView<const float> v, std::span<const int32_t> cu_seqlens_q,
+                     std::span<const int32_t> cu_seqlens_k, const AttentionOptions& options,
                      const AttentionOutputs& outputs, ThreadPool* pool) {
-  AttentionVarlen(StoredTensor(q), StoredTensor(k), StoredTensor(v), q_offsets, kv_offsets, options,
-                  outputs, pool);
+  AttentionVarlen(StoredTensor(q), StoredTensor(k), StoredTensor(v), cu_seqlens_q, cu_seqlens_k,
+                  options, outputs, pool);
 }
 
 }  // namespace heed

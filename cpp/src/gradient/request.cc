@@ -9,19 +9,10 @@
 #include "src/message.h"
 #include "src/param_checks.h"
 #include "src/request_spans.h"
+#include "src/word_lists.h"
 
 namespace heed {
 namespace {
-
-// Words are separated by one space.
-bool HasWord(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const size_t end = std::min(words.find(' '), words.size());
-    if (words.substr(0, end) == word) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return false;
-}
 
 #ifndef HEED_FEW_GRADIENTS
 // What is no call of AttentionBackward(): a family, or one of its rows. Modules that train

@@ -39,14 +39,14 @@ void FindBuckets(const TensorView<const float>& q, int64_t len, const DotPanels&
 }  // namespace
 
 HashScratch::HashScratch(const HashRule& rule, int64_t len)
-    : products(kDotRows * RoundUp(static_cast<size_t>(rule.num_buckets), DotPanels::kPanel)),
+    : products(kDotRows * RoundUp(static_cast<size_t>(rule.hash_buckets), DotPanels::kPanel)),
       buckets(static_cast<size_t>(len)),
-      starts(static_cast<size_t>(rule.num_buckets) + 1) {}
+      starts(static_cast<size_t>(rule.hash_buckets) + 1) {}
 
 void HashHead(const TensorView<const float>& q, int64_t len, const DotPanels& rotations,
               const HashRule& rule, HashScratch& s, HashPlace* places, int32_t* tokens) {
   std::fill(s.buckets.begin(), s.buckets.end(), 0);
-  if (rule.num_buckets > 1) FindBuckets(q, len, rotations, s);
+  if (rule.hash_buckets > 1) FindBuckets(q, len, rotations, s);
   const auto bucket = [&](int64_t t) {
     return static_cast<size_t>(s.buckets[static_cast<size_t>(t)]);
   };

@@ -11,8 +11,8 @@
 namespace heed {
 
 struct HashRule {
-  int64_t num_buckets = 1;  // 1, or even
-  int64_t chunk = 64;       // places of a chunk
+  int64_t hash_buckets = 1;  // 1, or even
+  int64_t chunk = 64;        // places of a chunk
 };
 
 // Where a token stands among those of its head, sorted by bucket, and the places that it sees: its

@@ -29,7 +29,7 @@ void CountCost(const AttentionProblem& p, const StoredTensor& query, const KvCac
                ThreadPool* pool) {
   KvCache::State full = cache.state();
   const int64_t size = full.layout.block_size;
-  const int64_t most = std::min(p.kv_len, full.options.window + full.options.heavy_hitters);
+  const int64_t most = std::min(p.kv_len, full.options.recent_tokens + full.options.heavy_tokens);
   for (Sequence& sequence : full.sequences) {
     sequence.length = most;
     sequence.blocks.resize(static_cast<size_t>((most + size - 1) / size));
@@ -78,13 +78,13 @@ void DecodeAll(const AttentionProblem& p, const TensorView<const float>& q,
                  .num_kv_heads = p.num_kv_heads,
                  .head_dim = p.head_dim,
                  .head_dim_v = p.head_dim_v,
-                 .window = std::min(options.recent_tokens, p.kv_len),
-                 .heavy_hitters = std::min(options.heavy_tokens, p.kv_len)});
-  std::vector<int64_t> counts(static_cast<size_t>(p.batch));
+                 .recent_tokens = std::min(options.recent_tokens, p.kv_len),
+                 .heavy_tokens = std::min(options.heavy_tokens, p.kv_len)});
+  std::vector<int32_t> counts(static_cast<size_t>(p.batch));
   DecodeOptions decode;
   decode.scale = options.scale;
   decode.softcap = options.softcap;
-  decode.sink_logits = options.sinks;
+  decode.sinks = options.sinks;
   decode.query_lengths = counts;
   const auto row_of = [&](int64_t t) {
     AttentionOutputs row;

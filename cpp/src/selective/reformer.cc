@@ -45,8 +45,8 @@ Hashing HashAll(const ReformerOptions& o, const AttentionProblem& p,
   Hashing hashing = {{p.batch, p.num_heads, p.q_len, 1}, o.causal, {}};
   // A dry run hashes nothing: there one bucket holds all tokens.
   const bool dry = DryRun::Current() != nullptr;
-  const HashRule rule = {dry ? 1 : o.num_buckets, o.hash_chunk};
-  const DotPanels rotations(o.num_buckets / 2, p.head_dim);
+  const HashRule rule = {dry ? 1 : o.hash_buckets, o.hash_chunk};
+  const DotPanels rotations(o.hash_buckets / 2, p.head_dim);
   std::vector<HashScratch> scratch;
   for (int w = 0; w < pool.NumThreads(); ++w) scratch.emplace_back(rule, p.q_len);
   SplitMix64 generator(o.seed);
@@ -68,7 +68,7 @@ Hashing HashAll(const ReformerOptions& o, const AttentionProblem& p,
     });
     if (!dry) continue;
     for (int64_t task = 0; task < p.batch * p.num_heads; ++task) hash_head(round, task, scratch[0]);
-    const double products = static_cast<double>(o.num_buckets) * static_cast<double>(p.head_dim);
+    const double products = static_cast<double>(o.hash_buckets) * static_cast<double>(p.head_dim);
     DryRun::Current()->AddFlops(products * static_cast<double>(count));
   }
   return hashing;
@@ -221,8 +221,8 @@ class Reformer {
 
 void CheckRotations(const ReformerOptions& o, int64_t head_dim) {
   CheckInput("rotations", o.rotations);
-  const Extents shape = {1, o.hash_rounds, head_dim, o.num_buckets / 2};
-  CheckShape("rotations", o.rotations.shape, shape, "[1, hash_rounds, head_dim, num_buckets / 2]");
+  const Extents shape = {1, o.hash_rounds, head_dim, o.hash_buckets / 2};
+  CheckShape("rotations", o.rotations.shape, shape, "[1, hash_rounds, head_dim, hash_buckets / 2]");
 }
 
 }  // namespace
@@ -233,14 +233,14 @@ ReformerOptions ValidateReformer(const TensorView<const float>& q, const TensorV
   CheckCount("hash_rounds", o.hash_rounds, kMaxRounds);
   CheckCount("hash_chunk", o.hash_chunk, int64_t{1} << 30);
   const int64_t chunks = (q.shape[2] + o.hash_chunk - 1) / o.hash_chunk;
-  if (o.num_buckets == 0) {
-    o.num_buckets = chunks <= 1 ? 1 : std::min(kMaxBuckets, (chunks + 1) / 2 * 2);
+  if (o.hash_buckets == 0) {
+    o.hash_buckets = chunks <= 1 ? 1 : std::min(kMaxBuckets, (chunks + 1) / 2 * 2);
   }
-  CheckCount("num_buckets", o.num_buckets, kMaxBuckets);
-  if (o.num_buckets > 1 && o.num_buckets % 2 != 0) {
+  CheckCount("hash_buckets", o.hash_buckets, kMaxBuckets);
+  if (o.hash_buckets > 1 && o.hash_buckets % 2 != 0) {
     Fail(ErrorCode::kRange,
-         "num_buckets = {}; it must be 1 or even: each rotation has two opposite buckets",
-         {o.num_buckets});
+         "hash_buckets = {}; it must be 1 or even: each rotation has two opposite buckets",
+         {o.hash_buckets});
   }
   if (q.shape[2] > std::numeric_limits<int32_t>::max()) {
     Fail(ErrorCode::kShape, "q has {} tokens; hashing counts them in 32 bits", {q.shape[2]});

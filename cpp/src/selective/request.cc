@@ -81,24 +81,24 @@ ReformerRequest ReadReformer(const RequestReader& reader) {
   o.key_lengths = ReadLengths(reader);
   o.hash_chunk = reader.Count("hash_chunk").value_or(o.hash_chunk);
   o.hash_rounds = reader.Count("hash_rounds").value_or(o.hash_rounds);
-  const auto buckets = reader.Count("num_buckets");
+  const auto buckets = reader.Count("hash_buckets");
   if (buckets) {
-    CheckCount("num_buckets", *buckets);
-    o.num_buckets = *buckets;
+    CheckCount("hash_buckets", *buckets);
+    o.hash_buckets = *buckets;
   }
   o.seed = reader.Seed("hash_seed").value_or(0);
   const AnyTensor* rotations = reader.Input("rotations");
   o.rotations = reader.FloatTensor("rotations");
   if (rotations == nullptr) return r;
-  RefuseParams(reader, "rotations", {"hash_rounds", "num_buckets", "hash_seed"});
+  RefuseParams(reader, "rotations", {"hash_rounds", "hash_buckets", "hash_seed"});
   if (rotations->rank != 3) {
     Fail(ErrorCode::kShape,
          "rotations has rank {}; expected 3 ([hash_rounds, head_dim, half_buckets])",
          {rotations->rank});
   }
   o.hash_rounds = o.rotations.shape[1];
-  o.num_buckets = 2 * o.rotations.shape[3];
-  CheckCount("num_buckets (twice the columns of rotations)", o.num_buckets);
+  o.hash_buckets = 2 * o.rotations.shape[3];
+  CheckCount("hash_buckets (twice the columns of rotations)", o.hash_buckets);
   return r;
 }
 

@@ -29,7 +29,7 @@ void CheckCount(std::string_view name, int64_t value, int64_t most = int64_t{1} 
 
 void ValidateBlockMixture(const BlockMixtureOptions& options, int64_t batch);
 
-// Returns the options with num_buckets filled in.
+// Returns the options with hash_buckets filled in.
 ReformerOptions ValidateReformer(const TensorView<const float>& q, const TensorView<const float>& v,
                                  const ReformerOptions& options);
 

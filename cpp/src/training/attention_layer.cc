@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "src/param_checks.h"
+#include "src/split_mix.h"
 #include "src/training/checks.h"
 #include "src/training/mechanism_row.h"
 #include "src/training/parallel.h"
+#include "src/word_lists.h"
 
 namespace heed::training {
 namespace {
@@ -30,7 +32,7 @@ void CheckSizes(const AttentionLayerOptions& o) {
 }
 
 void CheckPosition(const AttentionLayerOptions& o, const Mechanism& row) {
-  if (o.position == HeadPosition::kAlibi && !HasWord(row.inputs, "alibi_slopes?")) {
+  if (o.position == HeadPosition::kAlibi && !HasWord(row.inputs, "alibi_slopes")) {
     Fail(ErrorCode::kUnsupported, "position: mechanism \"{}\" takes no ALiBi slopes",
          {o.mechanism});
   }
@@ -44,6 +46,18 @@ void CheckPosition(const AttentionLayerOptions& o, const Mechanism& row) {
     Fail(ErrorCode::kRange, "embed_dim / num_heads = {}; position rope needs an even number",
          {o.embed_dim / o.num_heads});
   }
+}
+
+// What the layer of this name drops follows from it, if it drops anything.
+std::optional<uint64_t> DropoutSeed(const AttentionLayerOptions& o, const std::string& name) {
+  uint64_t seed = 0;
+  bool drops = false;
+  for (const NamedParam& param : o.params) {
+    drops = drops || param.name == "dropout_p";
+    if (param.name == "dropout_seed") seed = SeedOf(param.name, param.value);
+  }
+  for (const char letter : name) seed = SplitMix64(seed ^ static_cast<uint8_t>(letter)).Next();
+  return drops ? std::optional(seed) : std::nullopt;
 }
 
 AttentionLayerOptions Checked(AttentionLayerOptions o) {
@@ -60,6 +74,7 @@ AttentionLayerOptions Checked(AttentionLayerOptions o) {
     }
     CheckParam(param);
   }
+  CheckRead(row, {o.mechanism, {}, o.params});
   const bool can_be_causal = HasWord(row.capabilities, "causal");
   if (!o.causal && can_be_causal && !HasWord(row.params, "causal")) {
     Fail(ErrorCode::kUnsupported, "causal: mechanism \"{}\" is causal by nature", {o.mechanism});
@@ -120,6 +135,7 @@ AttentionLayer::AttentionLayer(ParameterSet& parameters, const std::string& name
     norm_.emplace(parameters, name + ".o_norm", NormLayerOptions{.dim = head_dim_});
   }
   if (options_.position == HeadPosition::kAlibi) slopes_ = AlibiSlopes(options_.num_heads);
+  dropout_seed_ = DropoutSeed(options_, name);
   if (HasWord(row.params, "causal")) options_.params.push_back({"causal", options_.causal});
 }
 

@@ -4,6 +4,7 @@
 
 #include "heed/training/attention_layer.h"
 #include "src/message.h"
+#include "src/word_lists.h"
 
 namespace heed::training {
 namespace {
@@ -15,14 +16,6 @@ constexpr std::string_view kProjected[] = {"q", "k", "v"};
 template <class Names>
 bool Contains(const Names& names, std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-// Takes the first word off; the mark of optional inputs is part of it.
-std::string_view NextWord(std::string_view& words) {
-  const size_t end = std::min(words.find(' '), words.size());
-  const std::string_view word = words.substr(0, end);
-  words.remove_prefix(std::min(end + 1, words.size()));
-  return word;
 }
 
 // Those of `names` that the row needs, or in the recurrent family may have.
@@ -56,13 +49,6 @@ std::string_view FirstLacking(const Mechanism& row) {
 bool SumsValues(const Mechanism& row) { return !HasWord(row.params, "mini_batch"); }
 
 }  // namespace
-
-bool HasWord(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    if (NextWord(words) == word) return true;
-  }
-  return false;
-}
 
 const Mechanism& TrainableMechanism(const std::string& id) {
   const Mechanism* row = FindMechanism(id);

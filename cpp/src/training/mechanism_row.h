@@ -10,9 +10,6 @@
 
 namespace heed::training {
 
-// Words are separated by one space.
-bool HasWord(std::string_view words, std::string_view word);
-
 // The row; throws Error(kOption) for an unknown id, Error(kUnsupported) for one without a gradient
 // or whose needs no layer can meet.
 const Mechanism& TrainableMechanism(const std::string& id);

@@ -99,9 +99,9 @@ void CallDecode(Places& at) {
   const auto view = Contiguous(rows.data(), kBatch, kHeads, kLen, kDim);
   cache.Append(view, view);
   DecodeOptions options;
-  options.sink_logits = at.Values("sink_logits", kHeads);
+  options.sinks = at.Values("sinks", kHeads);
   options.alibi_slopes = at.Values("alibi_slopes", kHeads);
-  options.query_lengths = at.Numbers<int64_t>("query_lengths", {2});
+  options.query_lengths = at.Numbers("query_lengths", {2});
   Decode(at.In("q", kRows), cache, options,
          {.output = at.Out("output", kRows), .lse = at.Out("lse", kOnes)});
 }
@@ -179,13 +179,13 @@ const Function kFunctions[] = {
     {"AttentionVarlen",
      [](Places& at) {
        AttentionVarlen(at.In("q", kRows), at.In("k", kRows), at.In("v", kRows),
-                       at.Numbers("q_offsets", {0, 1, 3}), at.Numbers("kv_offsets", {0, 1, 3}), {},
-                       PlaceOutputs(at));
+                       at.Numbers("cu_seqlens_q", {0, 1, 3}), at.Numbers("cu_seqlens_k", {0, 1, 3}),
+                       {}, PlaceOutputs(at));
      }},
     {"Explain", CallExplain},
     {"Merge", CallMerge},
     {"Read", CallRead},
-    {"Decode", CallDecode, {{"sink_logits", "sinks"}}},
+    {"Decode", CallDecode},
     {"AttentionBackward", CallAttentionBackward},
     {"Analyze", CallAnalyze},
     {"Analyze, with an lse",

@@ -60,7 +60,8 @@ const Function kComposed[] = {
      }},
     {"GatedAttention",
      [](Places& at) {
-       GatedAttention(Q(at), K(at), V(at), at.In("gate", kRows), PlaceOptions(at), WithLse(at));
+       GatedAttention(Q(at), K(at), V(at), at.In("output_gate", kRows), PlaceOptions(at),
+                      WithLse(at));
      }},
     {"AttentionPooling",
      [](Places& at) {
@@ -133,7 +134,7 @@ const Function kSelective[] = {
        ReformerOptions options;
        options.key_lengths = Lengths(at);
        options.hash_rounds = 2;
-       options.num_buckets = 4;
+       options.hash_buckets = 4;
        options.rotations = at.In("rotations", {1, 2, kDim, 2});
        ReformerAttention(Q(at), V(at), options, WithLse(at));
      }},

@@ -75,12 +75,12 @@ inline AttentionCase Held(const KvCache& cache, const Buffer<float>& q) {
   }
   c.scalars.causal = true;
   c.scalars.query_offset = QueryOffset::End();
-  if (o.window > 0 && o.sinks == 0) c.scalars.window = Window::LastN(o.window);
-  if (o.sinks > 0) {
+  if (o.recent_tokens > 0 && o.sink_tokens == 0) c.scalars.window = Window::LastN(o.recent_tokens);
+  if (o.sink_tokens > 0) {
     c.keep = Buffer<uint8_t>({o.batch, 1, q.shape()[2], kv_len}, Layout::kDense, 0);
     c.keep.ForEach([&](int64_t b, int64_t, int64_t i, int64_t j, uint8_t& keep) {
       const int64_t position = cache.length(b) - q.shape()[2] + i;
-      keep = j < o.sinks || j > position - o.window;
+      keep = j < o.sink_tokens || j > position - o.recent_tokens;
     });
   }
   return c;

@@ -108,8 +108,8 @@ TEST_P(Decoding, PagedEqualsContiguousBitForBit) {
 TEST_P(Decoding, RaggedSequencesAreIndependent) {
   const AttentionCase c = MakeCase(kSizes, 4);
   KvCache cache(OptionsFor(kSizes));
-  cache.Append(c.k.view(), c.v.view(), std::vector<int64_t>{20, 150});
-  const std::vector<int64_t> query_lengths = {3, 1};
+  cache.Append(c.k.view(), c.v.view(), std::vector<int32_t>{20, 150});
+  const std::vector<int32_t> query_lengths = {3, 1};
   DecodeOptions options;
   options.query_lengths = query_lengths;
   const Buffer<float> q = Slice(c.q, 0, 3);
@@ -133,8 +133,8 @@ TEST_P(Decoding, RaggedSequencesAreIndependent) {
 TEST_P(Decoding, EmptySequenceGivesEmptyRows) {
   const AttentionCase c = MakeCase(kSizes, 5);
   KvCache cache(OptionsFor(kSizes));
-  cache.Append(c.k.view(), c.v.view(), std::vector<int64_t>{0, 9});
-  const std::vector<int64_t> query_lengths = {0, 1};
+  cache.Append(c.k.view(), c.v.view(), std::vector<int32_t>{0, 9});
+  const std::vector<int32_t> query_lengths = {0, 1};
   DecodeOptions options;
   options.query_lengths = query_lengths;
   const Results r = RunDecode(cache, Slice(c.q, 0, 1), options);
@@ -149,8 +149,8 @@ TEST_P(Decoding, WindowAndSinksEqualAMask) {
       for (const int64_t chunk : {1, 7, 60}) {
         const AttentionCase c = MakeCase(kSizes, 6);
         KvCacheOptions o = OptionsFor(kSizes);
-        o.window = window;
-        o.sinks = sinks;
+        o.recent_tokens = window;
+        o.sink_tokens = sinks;
         KvCache cache(o);
         for (int64_t i = 0; i < 150; i += chunk) {
           const int64_t end = std::min<int64_t>(150, i + chunk);
@@ -176,8 +176,8 @@ TEST_P(Decoding, LongStreamWithSinksReadsOnlyWhatItSees) {
   const AttentionCase c = MakeCase(sizes, 7);
   KvCacheOptions o = OptionsFor(sizes);
   o.block_size = 16;
-  o.window = 1200;
-  o.sinks = 4;
+  o.recent_tokens = 1200;
+  o.sink_tokens = 4;
   KvCache cache(o);
   for (int64_t i = 0; i < 5000; i += 100) AppendSlice(cache, c, i, i + 100);
   for (const int64_t q_len : {1, 90}) {
@@ -239,8 +239,8 @@ TEST_P(Decoding, RewoundAndHiddenTokensDoNotMatter) {
 TEST_P(Decoding, ThreadsChangeNoBit) {
   const AttentionCase c = MakeCase(kSizes, 11);
   KvCacheOptions o = OptionsFor(kSizes);
-  o.window = 60;
-  o.sinks = 2;
+  o.recent_tokens = 60;
+  o.sink_tokens = 2;
   KvCache cache(o);
   AppendSlice(cache, c, 0, 150);
   const auto one = MakeThreadPool(1), many = MakeThreadPool(4);
@@ -261,13 +261,14 @@ TEST_P(Decoding, KnownNumbers) {
   EXPECT_FLOAT_EQ(r.lse(0, 0, 0, 0), 2.0f + std::log(2.0f));
   const float zero[] = {0};
   DecodeOptions options;
-  options.sink_logits = zero;
+  options.sinks = zero;
   options.scale = 0.0;
   EXPECT_FLOAT_EQ(RunDecode(cache, q, options).output(0, 0, 0, 0), 8.0f / 3);
 }
 
 TEST(DecodingErrors, NameTheArgument) {
-  KvCache cache({.batch = 2, .num_kv_heads = 2, .head_dim = 3, .block_size = 2, .window = 4});
+  KvCache cache(
+      {.batch = 2, .num_kv_heads = 2, .head_dim = 3, .block_size = 2, .recent_tokens = 4});
   std::vector<float> x(1000);
   cache.Append(Contiguous<const float>(x.data(), 2, 2, 10, 3),
                Contiguous<const float>(x.data(), 2, 2, 10, 3));
@@ -275,7 +276,7 @@ TEST(DecodingErrors, NameTheArgument) {
                Contiguous<const float>(x.data(), 2, 2, 1, 3));
   std::vector<float> out(1000);
   const auto message = [&](int64_t batch, int64_t heads, int64_t q_len, int64_t dim,
-                           std::vector<int64_t> counts = {}) -> std::string {
+                           std::vector<int32_t> counts = {}) -> std::string {
     DecodeOptions options;
     options.query_lengths = counts;
     try {

@@ -37,7 +37,7 @@ struct Model {
 };
 
 // Appends random tokens to the cache and the model, `lengths[b]` of `len` to each sequence.
-void Append(Random& random, int64_t len, const std::vector<int64_t>& lengths, KvCache& cache,
+void Append(Random& random, int64_t len, const std::vector<int32_t>& lengths, KvCache& cache,
             Model& model) {
   const KvCacheOptions& o = cache.options();
   Buffer<float> k({o.batch, o.num_kv_heads, len, o.head_dim}, Layout::kBlhd, NAN);
@@ -90,7 +90,7 @@ void ExpectHolds(const KvCache& cache, const Model& model) {
     Buffer<float> k({1, o.num_kv_heads, 1, o.head_dim}, Layout::kDense, NAN);
     Buffer<float> v({1, o.num_kv_heads, 1, o.head_dim_v}, Layout::kDense, NAN);
     for (int64_t j = 0; j < length; ++j) {
-      const bool needed = o.window == 0 || j < o.sinks || j > length - o.window;
+      const bool needed = o.recent_tokens == 0 || j < o.sink_tokens || j > length - o.recent_tokens;
       if (!needed) continue;
       cache.Read(b, j, j + 1, k.view(), v.view());
       const Token& token = tokens[static_cast<size_t>(j)];
@@ -116,9 +116,9 @@ void RunHistory(uint64_t seed) {
   o.head_dim_v = random.Integer(1, 20);
   o.dtype = kTypes[random.Integer(0, 4)];
   o.block_size = random.Integer(1, 9);
-  if (random.Chance(0.4)) o.window = random.Integer(1, 12);
-  if (o.window > 0 && random.Chance(0.5)) o.sinks = random.Integer(1, 6);
-  if (o.window == 0 && random.Chance(0.3)) o.block_size = o.capacity = 500;
+  if (random.Chance(0.4)) o.recent_tokens = random.Integer(1, 12);
+  if (o.recent_tokens > 0 && random.Chance(0.5)) o.sink_tokens = random.Integer(1, 6);
+  if (o.recent_tokens == 0 && random.Chance(0.3)) o.block_size = o.capacity = 500;
   std::vector<KvCache> caches;
   std::vector<Model> models;
   caches.emplace_back(o);
@@ -131,8 +131,10 @@ void RunHistory(uint64_t seed) {
     const double dice = random.Uniform();
     if (dice < 0.6) {
       const int64_t len = random.Integer(0, 8);
-      std::vector<int64_t> lengths;
-      for (int64_t b = 0; b < cache.options().batch; ++b) lengths.push_back(random.Integer(0, len));
+      std::vector<int32_t> lengths;
+      for (int64_t b = 0; b < cache.options().batch; ++b) {
+        lengths.push_back(static_cast<int32_t>(random.Integer(0, len)));
+      }
       Append(random, len, lengths, cache, model);
     } else if (dice < 0.8) {
       const int64_t b = random.Integer(0, cache.options().batch - 1);
@@ -142,7 +144,7 @@ void RunHistory(uint64_t seed) {
         cache.Rewind(b, length);
         tokens.resize(static_cast<size_t>(length));
       } catch (const Error& error) {
-        EXPECT_GT(o.window, 0) << error.what();  // only evicted tokens stop it
+        EXPECT_GT(o.recent_tokens, 0) << error.what();  // only evicted tokens stop it
       }
     } else {
       std::vector<int64_t> from;
@@ -228,7 +230,7 @@ TEST(KvCache, ForksShareUntilTheyWrite) {
 }
 
 TEST(KvCache, WindowBoundsMemory) {
-  KvCache cache({.head_dim = 8, .block_size = 16, .window = 100, .sinks = 4});
+  KvCache cache({.head_dim = 8, .block_size = 16, .recent_tokens = 100, .sink_tokens = 4});
   for (int n = 0; n < 2000; ++n) {
     AppendTokens(cache, 1);
     EXPECT_LE(cache.memory().blocks, 1 + 100 / 16 + 2);
@@ -248,7 +250,7 @@ TEST(KvCache, FailedAppendChangesNothing) {
 }
 
 TEST(KvCache, FailedAppendForgetsNothing) {
-  KvCache cache({.num_kv_heads = 2, .head_dim = 4, .window = 2, .heavy_hitters = 3});
+  KvCache cache({.num_kv_heads = 2, .head_dim = 4, .recent_tokens = 2, .heavy_tokens = 3});
   for (int n = 0; n < 5; ++n) {
     AppendTokens(cache, 2);
     Buffer<float> q({1, 2, 2, 4}, Layout::kDense, 1.0f), output({1, 2, 2, 4}, Layout::kDense, NAN);
@@ -286,7 +288,8 @@ TEST(KvCacheErrors, NameTheOption) {
   EXPECT_THAT(make({}), HasSubstr("range: head_dim = 0"));
   EXPECT_THAT(make({.batch = 0, .head_dim = 1}), HasSubstr("range: batch = 0"));
   EXPECT_THAT(make({.head_dim = 1, .block_size = -1}), HasSubstr("range: block_size = -1"));
-  EXPECT_THAT(make({.head_dim = 1, .sinks = 4}), HasSubstr("option: sinks = 4 needs a window"));
+  EXPECT_THAT(make({.head_dim = 1, .sink_tokens = 4}),
+              HasSubstr("option: sink_tokens = 4 needs recent_tokens"));
   EXPECT_THAT(make({.head_dim = 1, .dtype = DType::kInt32}), HasSubstr("dtype: dtype = int32"));
   EXPECT_THAT(make({.head_dim = 1, .dtype = static_cast<DType>(99)}),
               HasSubstr("dtype: dtype = unknown"));
@@ -296,13 +299,14 @@ TEST(KvCacheErrors, NameTheOption) {
 }
 
 TEST(KvCacheErrors, NameTheArgument) {
-  KvCache cache({.batch = 2, .num_kv_heads = 2, .head_dim = 3, .block_size = 2, .window = 4});
+  KvCache cache(
+      {.batch = 2, .num_kv_heads = 2, .head_dim = 3, .block_size = 2, .recent_tokens = 4});
   AppendTokens(cache, 9);
   AppendTokens(cache, 1);
   const std::vector<float> x(100);
   const auto k = Contiguous(x.data(), 2, 2, 1, 3);
   const auto append = [&](TensorView<const float> a, TensorView<const float> b,
-                          std::vector<int64_t> lengths = {}) {
+                          std::vector<int32_t> lengths = {}) {
     return MessageOf([&] { cache.Append(a, b, lengths); });
   };
   EXPECT_THAT(append(Contiguous(x.data(), 1, 2, 1, 3), k), HasSubstr("shape: k has shape [1, 2"));

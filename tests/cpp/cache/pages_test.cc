@@ -174,7 +174,7 @@ TEST_P(Pages, BoundsAreThoseOfStoredNumbers) {
 TEST_P(Pages, RaggedSequencesChooseAmongTheirOwn) {
   const Drawn drawn;
   KvCache cache = MakeCache(5);
-  const std::vector<int64_t> lengths = {kLen, 48}, queries = {3, 1};
+  const std::vector<int32_t> lengths = {kLen, 48}, queries = {3, 1};
   cache.Append(drawn.k.view(), drawn.v.view(), lengths);
   DecodeOptions options = OfPages(2);
   options.query_lengths = queries;
@@ -212,7 +212,7 @@ TEST(PagesMemory, BoundsAreCounted) {
 TEST(PagesRefuse, WhatMakesNoSense) {
   EXPECT_THROW(MakeCache(5, 12), Error);  // blocks of no whole number of pages
   EXPECT_THROW(MakeCache(-1), Error);
-  EXPECT_THROW(KvCache({.head_dim = 4, .window = 10, .page_size = 5}), Error);
+  EXPECT_THROW(KvCache({.head_dim = 4, .recent_tokens = 10, .page_size = 5}), Error);
   const Drawn drawn;
   KvCache plain = MakeCache(0), paged = MakeCache(5);
   drawn.Append(plain, 0, kLen);

@@ -178,7 +178,7 @@ double BytesOf(const std::string& id, int64_t len) {
     r.Param("top_blocks", 16.0).Param("window_len", 512.0);
   }
   if (id == "routing") r.Param("num_clusters", 16.0).Param("cluster_tokens", 256.0);
-  if (id == "reformer") r.Param("hash_chunk", 64.0).Param("num_buckets", 64.0);
+  if (id == "reformer") r.Param("hash_chunk", 64.0).Param("hash_buckets", 64.0);
   if (id == "heavy_hitter") r.Param("recent_tokens", 128.0).Param("heavy_tokens", 128.0);
   if (id == "streaming") r.Param("recent_tokens", 512.0).Param("sink_tokens", 4.0);
   CountedSteps steps;

@@ -79,7 +79,7 @@ RequestBuilder Choosing(const std::string& id, uint32_t seed) {
     r.Param("top_blocks", 4.0).Param("window_len", 4.0);
   }
   if (id == "routing") r.Param("num_clusters", 4.0).Param("centroid_seed", 5.0);
-  if (id == "reformer") r.Param("hash_chunk", 4.0).Param("num_buckets", 4.0);
+  if (id == "reformer") r.Param("hash_chunk", 4.0).Param("hash_buckets", 4.0);
   if (id == "heavy_hitter") r.Param("recent_tokens", 3.0).Param("heavy_tokens", 4.0);
   if (id == "streaming") r.Param("recent_tokens", 3.0).Param("sink_tokens", 2.0);
   if (id == "sinkhorn") r.Param("key_block", 4.0);

@@ -43,7 +43,7 @@ TEST_P(Differential, MatchesReferenceWithTheNorm) {
     ComposedCase c = MakeDifferential(inner);
     c.AddNormal("norm_weight", {17}, 7);
     c.params.push_back({"lambda_init", 0.3});
-    c.params.push_back({"norm_epsilon", 1e-3});
+    c.params.push_back({"epsilon", 1e-3});
     // The norm divides by at least sqrt(epsilon); x / rms changes by (1 + |x| / rms) / rms.
     const double steepest = (1 + std::sqrt(17.0)) / std::sqrt(1e-3) * 4;  // |norm_weight| < 4
     ExpectComposedMatches(c, steepest * (1 + MaxLambda(c)), 1.5 * (1 + MaxLambda(c)));
@@ -184,7 +184,7 @@ TEST_P(Differential, BadArgumentsAreRefused) {
     return [=](ComposedCase& c) { c.params.push_back({name, value}); };
   };
   refuse(param("lambda_init", 1.5), ErrorCode::kRange, "lambda_init");
-  refuse(param("norm_epsilon", 0.0), ErrorCode::kRange, "norm_epsilon");
+  refuse(param("epsilon", 0.0), ErrorCode::kRange, "epsilon");
   refuse(param("sub_norm", std::string("layer")), ErrorCode::kOption, "sub_norm");
   refuse(param("return_lse", true), ErrorCode::kOption, "return_lse");
   refuse([](ComposedCase& c) { c.extra("lambda").values[1] = kNan; }, ErrorCode::kRange, "lambda");

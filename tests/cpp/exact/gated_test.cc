@@ -119,7 +119,7 @@ TEST_P(Gated, BadGatesAreRefused) {
   c.extras.clear();
   ExpectBothRefuse(c.request(), ErrorCode::kOption, "output_gate");
   c.AddNormal("output_gate", {1, 2, 3, 5});
-  ExpectBothRefuse(c.request(), ErrorCode::kShape, "gate");
+  ExpectBothRefuse(c.request(), ErrorCode::kShape, "output_gate");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ ComposedCase Differential(const AttentionCase& inner, bool plain) {
     c.params.push_back({"sub_norm", std::string("none")});
   } else {
     c.AddNormal("norm_weight", {inner.sizes.head_dim_v}, 5);
-    c.params.push_back({"norm_epsilon", 0.1});
+    c.params.push_back({"epsilon", 0.1});
   }
   return c;
 }

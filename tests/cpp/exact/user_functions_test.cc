@@ -44,6 +44,7 @@ struct UserCase {
     if (!score_mod.empty()) request.params.push_back({"score_mod", score_mod});
     if (!keep_mod.empty()) request.params.push_back({"keep_mod", keep_mod});
     request.params.push_back({"return_weights", true});
+    if (score_mod.empty() && keep_mod.empty()) return request;
     request.inputs.push_back({"captured.slopes", {DType::kFloat32, slopes.data(), 1, {4}, {1}}});
     if (!table.empty()) {
       request.inputs.push_back(

@@ -236,12 +236,12 @@ TEST(VarlenErrors, NameTheArgument) {
   using ::testing::HasSubstr;
   EXPECT_EQ(message({0, 4}, {0, 4}), "no error");
   EXPECT_EQ(message({0}, {0}), "no error");
-  EXPECT_THAT(message({}, {0}), HasSubstr("shape: q_offsets is empty"));
-  EXPECT_THAT(message({1, 4}, {0, 4}), HasSubstr("range: q_offsets[0] = 1"));
-  EXPECT_THAT(message({0, 3, 2}, {0, 1, 2}), HasSubstr("range: q_offsets[2] = 2"));
-  EXPECT_THAT(message({0, 4}, {0, 8}), HasSubstr("range: kv_offsets[1] = 8"));
-  EXPECT_THAT(message({0, -1}, {0, 4}), HasSubstr("range: q_offsets[1] = -1"));
-  EXPECT_THAT(message({0, 4}, {0, 2, 4}), HasSubstr("shape: q_offsets has 2 numbers"));
+  EXPECT_THAT(message({}, {0}), HasSubstr("shape: cu_seqlens_q is empty"));
+  EXPECT_THAT(message({1, 4}, {0, 4}), HasSubstr("range: cu_seqlens_q[0] = 1"));
+  EXPECT_THAT(message({0, 3, 2}, {0, 1, 2}), HasSubstr("range: cu_seqlens_q[2] = 2"));
+  EXPECT_THAT(message({0, 4}, {0, 8}), HasSubstr("range: cu_seqlens_k[1] = 8"));
+  EXPECT_THAT(message({0, -1}, {0, 4}), HasSubstr("range: cu_seqlens_q[1] = -1"));
+  EXPECT_THAT(message({0, 4}, {0, 2, 4}), HasSubstr("shape: cu_seqlens_q has 2 numbers"));
   EXPECT_THAT(message({0, 4}, {0, 4}, {}, 2), HasSubstr("shape: q has batch 2"));
   AttentionOptions causal;
   causal.causal = true;

@@ -221,8 +221,10 @@ TEST(FeatureMapErrors, NameTheParameterAndWhatIsExpected) {
   const auto message = [](const char* map, const char* mod) -> std::string {
     RequestBuilder builder = RecurrentRequest("linear", {}, 1);
     if (map != nullptr) builder.Param("feature_map", map);
-    if (mod != nullptr) builder.Param("feature_mod", mod);
-    builder.Floats("captured.table", {2, 3}, std::vector<float>(6));
+    if (mod != nullptr) {
+      builder.Param("feature_mod", mod);
+      builder.Floats("captured.table", {2, 3}, std::vector<float>(6));
+    }
     try {
       RunByName(builder.request());
     } catch (const Error& error) {

@@ -27,7 +27,7 @@ RequestBuilder Hashed(const SelectiveSizes& s, double rounds, double buckets, do
       .Floats("v", {s.batch, s.num_kv_heads, s.q_len, s.head_dim_v},
               Normals(s.batch * s.num_kv_heads * s.q_len * s.head_dim_v, seed + 1))
       .Param("hash_rounds", rounds)
-      .Param("num_buckets", buckets)
+      .Param("hash_buckets", buckets)
       .Param("hash_chunk", chunk)
       .Param("return_lse", true);
   return builder;
@@ -70,7 +70,7 @@ TEST_P(ReformerGradient, TokensBeyondTheirLengthGetExactlyZero) {
   builder.Floats("q", {1, 1, 8, 3}, q)
       .Floats("v", {1, 1, 8, 2}, v)
       .Integers("key_lengths", {1}, {5})
-      .Param("num_buckets", 2.0);
+      .Param("hash_buckets", 2.0);
   Backward backward(builder.request());
   for (size_t n = 0; n < 2; ++n) {
     const std::vector<float>& values = backward.gradients.values(n);
@@ -117,7 +117,7 @@ TEST(ReformerGradientRefuses, WhatHasNoGradient) {
   EXPECT_THAT(BackwardRefusal(weights.request()),
               ::testing::HasSubstr("unsupported: return_weights"));
   EXPECT_THAT(BackwardRefusal(Hashed({1, 1, 1, 4, 4, 2, 2}, 1, 3, 4).request()),
-              ::testing::HasSubstr("range: num_buckets"));
+              ::testing::HasSubstr("range: hash_buckets"));
 }
 
 }  // namespace

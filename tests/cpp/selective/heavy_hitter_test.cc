@@ -106,8 +106,8 @@ KvCache MakeCache(int64_t window, int64_t heavy_hitters, DType dtype = DType::kF
                   .head_dim_v = 6,
                   .block_size = 4,
                   .dtype = dtype,
-                  .window = window,
-                  .heavy_hitters = heavy_hitters});
+                  .recent_tokens = window,
+                  .heavy_tokens = heavy_hitters});
 }
 
 TEST_P(HeavyHitter, CacheHoldsWhatTheMechanismSees) {
@@ -246,7 +246,7 @@ TEST(HeavyHitterRefuses, WhatMakesNoSense) {
   ExpectBothRefuse(heavy.request(), ErrorCode::kRange, "heavy_tokens");
   RequestBuilder cross = Heavy({1, 1, 1, 2, 4, 2, 2}, 1, 1);
   ExpectBothRefuse(cross.request(), ErrorCode::kShape, "kv_len");
-  EXPECT_THROW(KvCache({.head_dim = 4, .heavy_hitters = 3}), Error);  // no window
+  EXPECT_THROW(KvCache({.head_dim = 4, .heavy_tokens = 3}), Error);  // no window
   const Drawn drawn;
   KvCache cache = MakeCache(9, 5);
   drawn.Append(cache, 0, 40);

@@ -35,7 +35,7 @@ TEST_P(Reformer, MatchesReference) {
       for (const bool causal : {true, false}) {
         RequestBuilder builder = Hashed(s, seed);
         builder.Param("hash_rounds", rounds)
-            .Param("num_buckets", s.q_len > 100 ? 8.0 : 4.0)
+            .Param("hash_buckets", s.q_len > 100 ? 8.0 : 4.0)
             .Param("hash_chunk", 16.0)
             .Param("hash_seed", static_cast<double>(seed++))
             .Param("causal", causal)
@@ -84,7 +84,7 @@ TEST_P(Reformer, ReducesToExactAttentionWithOneBucketAndOneChunk) {
   const SelectiveSizes s = {1, 2, 2, 70, 70, 12, 9};
   for (const double rounds : {1, 2}) {
     RequestBuilder reformer = Hashed(s, 4);
-    reformer.Param("num_buckets", 1.0).Param("hash_chunk", 70.0).Param("hash_rounds", rounds);
+    reformer.Param("hash_buckets", 1.0).Param("hash_chunk", 70.0).Param("hash_rounds", rounds);
     ExpectSameOutput(reformer.request(), SharedQk(s, 4).request());
   }
 }
@@ -135,7 +135,7 @@ TEST_P(Reformer, MoreRoundsFindMoreOfTheTrueTopKeys) {
     builder.Floats("q", {1, 1, len, dim}, q)
         .Floats("v", {1, 1, len, dim}, Normals(len * dim, 13))
         .Param("hash_rounds", rounds)
-        .Param("num_buckets", 16.0)
+        .Param("hash_buckets", 16.0)
         .Param("hash_chunk", 32.0)
         .Param("return_weights", true);
     const std::vector<double> weights = RunByName(builder.request()).at("weights");
@@ -203,14 +203,14 @@ TEST_P(Reformer, MemoryGrowsWithTheLength) {
 
 TEST(ReformerRefuses, NumbersThatMakeNoHash) {
   const SelectiveSizes s = {1, 1, 1, 4, 4, 2, 2};
-  for (const char* name : {"hash_rounds", "hash_chunk", "num_buckets"}) {
+  for (const char* name : {"hash_rounds", "hash_chunk", "hash_buckets"}) {
     RequestBuilder zero = Hashed(s, 1);
     zero.Param(name, 0.0);
     ExpectBothRefuse(zero.request(), ErrorCode::kRange, name);
   }
   RequestBuilder odd = Hashed(s, 1);
-  odd.Param("num_buckets", 3.0);
-  ExpectBothRefuse(odd.request(), ErrorCode::kRange, "num_buckets");
+  odd.Param("hash_buckets", 3.0);
+  ExpectBothRefuse(odd.request(), ErrorCode::kRange, "hash_buckets");
   RequestBuilder both = Hashed(s, 1);
   both.Floats("rotations", {1, 2, 1}, {1, 1}).Param("hash_rounds", 1.0);
   ExpectBothRefuse(both.request(), ErrorCode::kOption, "hash_rounds");

@@ -73,8 +73,8 @@ TEST_P(Streaming, DecodingTokenByTokenOverACacheDoesTheSame) {
                  .head_dim = 8,
                  .head_dim_v = 6,
                  .block_size = 4,
-                 .window = 10,
-                 .sinks = 3});
+                 .recent_tokens = 10,
+                 .sink_tokens = 3});
   std::vector<float> row(2 * 4 * 6);
   const auto token = [](const std::vector<float>& all, int64_t heads, int64_t dim, int64_t t) {
     TensorView<const float> view = Contiguous(all.data(), 2, heads, 90, dim);

@@ -257,6 +257,8 @@ TEST(AttentionLayer, RefusesWhatCannotWork) {
   options.num_heads = 5;
   ExpectRefused(options, ErrorCode::kRange, "multiple of num_heads = 5");
   ExpectRefused(Options("sigmoid", {{"causal", true}}), ErrorCode::kOption, "causal");
+  ExpectRefused(Options("attention", {{"top_k", 2.0}}), ErrorCode::kOption,
+                "top_k is read only by normalize \"top_k\"");
 }
 
 }  // namespace

@@ -24,23 +24,15 @@ interface Call {
   takes(name: string): boolean;
   number(name: string): number;
   picture: "Weights" | "Output";
+  /** Whether heed reads a parameter here; it refuses the others. */
+  reads(name: string): boolean;
 }
-
-const relative = (call: Call): boolean =>
-  ["relativeKeys", "relativeQueries", "relativeValues"].some((name) => call.has(name));
-const pattern =
-  (...words: string[]) =>
-  (call: Call): boolean =>
-    call.is("pattern", ...words);
-const scaling =
-  (...words: string[]) =>
-  (call: Call): boolean =>
-    call.is("scaling", ...words);
 
 const scored = (call: Call): boolean => call.not("normalize", "average");
 const looksAhead = (call: Call): boolean =>
   !call.takes("pattern") || call.not("pattern", "strided", "fixed");
 
+/** When a parameter that a call reads can change its picture; always, where nothing is said here. */
 const WHEN: Readonly<Record<string, (call: Call) => boolean>> = {
   score: scored,
   scale: scored,
@@ -51,59 +43,19 @@ const WHEN: Readonly<Record<string, (call: Call) => boolean>> = {
   // A mechanism that is causal by itself has no such switch.
   windowRight: (call) => call.takes("causal") && looksAhead(call),
   windowLeft: (call) => !call.takes("pooling") || call.not("pooling", "first"),
-  kernel: (call) => call.is("normalize", "kernel_sum"),
   width: (call) =>
     call.is("normalize", "kernel_sum")
       ? call.not("kernel", "constant")
       : call.is("score", "squared_distance"),
   temperature: (call) => call.is("score", "cosine"),
   minTemperature: (call) => call.is("score", "cosine"),
-  topK: (call) => call.is("normalize", "top_k"),
-  sigmoidBias: (call) => call.is("normalize", "sigmoid"),
-  lengthPower: (call) => call.is("normalize", "relu", "relu_squared"),
-  relativeRows: relative,
-  relativeMaxDistance: (call) => relative(call) && call.is("relativeRows", "log_span"),
-  bucketDirection: (call) => call.has("bucketBias"),
-  bucketMaxDistance: (call) => call.has("bucketBias"),
-  reach: pattern("dilated", "longformer"),
-  dilation: pattern("dilated", "longformer", "neighborhood"),
-  stride: pattern("strided", "fixed"),
-  summary: pattern("fixed"),
-  grid: pattern("axial", "swin_window", "neighborhood"),
-  axis: pattern("axial"),
-  windowSize: pattern("swin_window", "neighborhood"),
-  shift: pattern("swin_window"),
-  blockSize: (call) => call.is("pattern", "bigbird") || call.has("blockKeep"),
-  windowBlocks: pattern("bigbird"),
-  globalBlocks: pattern("bigbird"),
-  randomBlocks: pattern("bigbird"),
-  patternSeed: pattern("bigbird"),
   // Returned weights are those before dropout.
   dropoutP: (call) => call.picture === "Output",
   steps: (call) => call.not("normalize", "average", "hard"),
   tolerance: (call) => call.number("steps") > 1 && call.not("normalize", "average", "hard"),
-  normEpsilon: (call) => call.is("subNorm", "rms"),
-  epsilon: (call) => call.is("setNorm", "layer"),
+  epsilon: (call) => call.is("subNorm", "rms") && call.is("setNorm", "layer"),
   base: (call) => call.is("rope", "half", "interleaved"),
-  scalingFactor: scaling("linear", "ntk", "dynamic_ntk", "yarn", "llama3"),
-  originalLen: scaling("dynamic_ntk", "yarn", "llama3"),
-  seqLen: scaling("dynamic_ntk"),
-  betaFast: scaling("yarn"),
-  betaSlow: scaling("yarn"),
-  attentionFactor: scaling("yarn"),
-  lowFreqFactor: scaling("llama3"),
-  highFreqFactor: scaling("llama3"),
 };
-
-/** What heed refuses where nothing reads it: a visitor may have set it before another choice. */
-const REFUSED: ReadonlySet<string> = new Set(
-  (
-    "kernel topK sigmoidBias lengthPower relativeRows relativeMaxDistance bucketDirection " +
-    "bucketMaxDistance reach dilation stride summary grid axis windowSize shift blockSize " +
-    "windowBlocks globalBlocks randomBlocks patternSeed scalingFactor originalLen seqLen betaFast " +
-    "betaSlow attentionFactor lowFreqFactor highFreqFactor"
-  ).split(" "),
-);
 
 /** The value that a parameter has: the visitor's, the example's, or its default. */
 export function currentValue(
@@ -115,15 +67,11 @@ export function currentValue(
   return changes[name] ?? example.params[name] ?? parameter?.default ?? "";
 }
 
-function callOf(
-  mechanism: Mechanism,
-  parameters: ReadonlyMap<string, Parameter>,
-  example: Example,
-  changes: ExampleParams,
-): Call {
+function callOf(mechanism: Mechanism, example: Example, changes: ExampleParams): Call {
+  const { parameters } = example;
   const value = (name: string): ExampleValue =>
     changes[name] ?? example.params[name] ?? parameters.get(name)?.default ?? "";
-  return {
+  const call: Call = {
     has: (input) => example.inputs[input] !== undefined,
     is: (name, ...words) => !mechanism.params.includes(name) || words.includes(String(value(name))),
     not: (name, ...words) =>
@@ -131,34 +79,40 @@ function callOf(
     takes: (name) => mechanism.params.includes(name),
     number: (name) => Number(value(name)),
     picture: mechanism.params.includes("returnWeights") ? "Weights" : "Output",
+    reads: (name) => {
+      const readBy = parameters.get(name)?.readBy ?? [];
+      if (readBy.length === 0) return true;
+      return readBy.some((reader) =>
+        reader.words.length > 0
+          ? call.is(reader.name, ...reader.words) && call.reads(reader.name)
+          : call.has(reader.name),
+      );
+    },
   };
+  return call;
 }
 
-/** `given` without the parameters that nothing reads in this call. */
+/** Those of `given` that the call reads. heed refuses others, which may be set before another choice. */
 export function readParams(
   mechanism: Mechanism,
   example: Example,
   changes: ExampleParams,
   given: ExampleParams = { ...example.params, ...changes },
 ): ExampleParams {
-  // No rule for these asks for a default.
-  const call = callOf(mechanism, new Map(), example, changes);
-  return Object.fromEntries(
-    Object.entries(given).filter(([name]) => !REFUSED.has(name) || (WHEN[name]?.(call) ?? true)),
-  );
+  const call = callOf(mechanism, example, changes);
+  return Object.fromEntries(Object.entries(given).filter(([name]) => call.reads(name)));
 }
 
 /** The parameters that can change the picture of this call; expressions, which need room, last. */
 export function controlsOf(
   mechanism: Mechanism,
-  parameters: ReadonlyMap<string, Parameter>,
   example: Example,
   changes: ExampleParams,
 ): Parameter[] {
-  const call = callOf(mechanism, parameters, example, changes);
+  const call = callOf(mechanism, example, changes);
   const rows = mechanism.params
-    .filter((name) => !NEVER.has(name) && (WHEN[name]?.(call) ?? true))
-    .map((name) => parameters.get(name))
+    .filter((name) => !NEVER.has(name) && call.reads(name) && (WHEN[name]?.(call) ?? true))
+    .map((name) => example.parameters.get(name))
     .filter((row): row is Parameter => row !== undefined && SHOWN.has(row.type));
   const isExpression = ({ type }: Parameter) => type === "expression";
   return [...rows.filter((row) => !isExpression(row)), ...rows.filter(isExpression)];

@@ -19,6 +19,8 @@ export type ExampleParams = Record<string, ExampleValue>;
 export interface Example {
   inputs: Record<string, ExampleTensor>;
   params: ExampleParams;
+  /** The rows of the mechanism's parameters, and others. */
+  parameters: ReadonlyMap<string, Parameter>;
   /** What the inputs are, for the caption. */
   note: string;
   /** The values are unit vectors, and the output is the weights of each. */
@@ -196,7 +198,7 @@ const SMALL_PATTERN: ExampleParams = {
   topBlocks: 3,
   hashChunk: 4,
   hashRounds: 2,
-  numBuckets: 4,
+  hashBuckets: 4,
   numClusters: 4,
   compressBlock: 2,
   compressStride: 2,
@@ -275,7 +277,7 @@ export function drawExample(
     if (small !== undefined) params[name] = small;
   }
   const note = sumsValues ? t`Unit vectors as values show what each token takes of each` : SEEDED;
-  const example = { inputs, params, note: filled?.note ?? note, sumsValues };
+  const example = { inputs, params, parameters, note: filled?.note ?? note, sumsValues };
   return { ...example, params: readParams(mechanism, example, changes, params) };
 }
 

@@ -86,7 +86,7 @@ export function hashed(heed: Heed, hashing: Hashing): Hashed {
   const params = { hashChunk: TOKENS, returnWeights: true };
   const called = make(heed, { id: "reformer", inputs, params });
   const weights = called.results.weights?.data as Float32Array;
-  const whole = { numBuckets: 1, hashRounds: 1, hashChunk: TOKENS, returnWeights: true };
+  const whole = { hashBuckets: 1, hashRounds: 1, hashChunk: TOKENS, returnWeights: true };
   const full = heed.run("reformer", { q: POINTS, v: UNIT }, whole).weights?.data as Float32Array;
   const seen = full.reduce(
     (sum, weight, at) => sum + ((weights[at] as number) > 0 ? weight : 0),
