@@ -171,11 +171,11 @@ test("on paper a page is light and without what is pressed", async ({ page }) =>
   await page.emulateMedia({ media: "print" });
   expect(await ground()).not.toBe(dark);
   await expect(page.locator("header.site")).toBeHidden();
-  expect(
-    await page
-      .locator("button")
-      .evaluateAll((all) => all.filter((one) => one.checkVisibility()).length),
-  ).toBe(0);
+  const shown = (selector: string) =>
+    page.locator(selector).evaluateAll((all) => all.filter((one) => one.checkVisibility()).length);
+  expect(await shown("button:not(:has(canvas, svg))")).toBe(0);
+  expect(await shown(".save")).toBe(0);
+  expect(await shown("figure canvas, figure svg")).toBeGreaterThan(0);
   await page.emulateMedia({ media: null });
 });
 
