@@ -19,7 +19,7 @@ int CheckedShards(int num_shards) {
 
 }  // namespace
 
-ShardedTrainer::ShardedTrainer(const training::TransformerConfig& config,
+ShardedTrainer::ShardedTrainer(const training::TransformerOptions& config,
                                const training::AdamWOptions& options, int num_shards)
     : shards_([&] {
         std::vector<Shard> shards(static_cast<size_t>(CheckedShards(num_shards)));

@@ -19,7 +19,7 @@ namespace heed::language_model {
 class ShardedTrainer {
  public:
   // Throws Error(kRange) for num_shards < 1, and what models and optimisers throw.
-  ShardedTrainer(const training::TransformerConfig& config, const training::AdamWOptions& options,
+  ShardedTrainer(const training::TransformerOptions& config, const training::AdamWOptions& options,
                  int num_shards);
 
   // One step. Throws Error(kShape) for a batch that the shards do not divide, Error(kUnsupported)

@@ -25,7 +25,7 @@ constexpr int kShards = 2;
 
 struct Options {
   std::string train_file, held_out_file, weights_file;
-  training::TransformerConfig model{};
+  training::TransformerOptions model{};
   training::AdamWOptions optimizer{};
   int64_t context = 256;
   int64_t batch = 8;
@@ -159,8 +159,9 @@ void AddOptions(CLI::App& app, Options& options) {
   app.add_option("--batch", options.batch, "Windows a step")->check(CLI::PositiveNumber);
   app.add_option("--steps", schedule.total_steps, "Steps")->required();
   app.add_option("--warmup", schedule.warmup_steps, "Steps until the rate is full");
-  app.add_option("--learning-rate", schedule.peak, "The full rate");
-  app.add_option("--last-learning-rate", schedule.floor, "What a cosine takes it down to");
+  app.add_option("--learning-rate", schedule.learning_rate, "The full rate");
+  app.add_option("--last-learning-rate", schedule.min_learning_rate,
+                 "What a cosine takes it down to");
   app.add_option("--weight-decay", options.optimizer.weight_decay, "Of matrices");
   app.add_option("--beta2", options.optimizer.beta2, "Decay of the squared gradients' mean");
   app.add_option("--evaluate-every", options.evaluate_every, "Steps between lines and files")

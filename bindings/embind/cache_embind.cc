@@ -169,7 +169,8 @@ val CacheAttend(int id, const std::string& names, uintptr_t table, const std::st
     options.sinks = call.Vector<float>("sinks");
     options.alibi_slopes = call.Vector<float>("alibi_slopes");
     options.query_lengths = query_lengths;
-    if (const auto pages = call.Number("pages")) options.pages = static_cast<int64_t>(*pages);
+    if (const auto pages = call.Number("top_pages"))
+      options.top_pages = static_cast<int64_t>(*pages);
     heed::Decode(call.Stored("q"), Find(id), options, call.Outputs(),
                  heed::wire::InstancePool().get());
     return val::null();

@@ -202,7 +202,7 @@ export interface PruneHeadsFunction {
   /** Keeps the most important heads: a `keep` for heed.attention, [1, heads, 1, 1]. */
   (
     importance: TensorArgument,
-    options: { readonly keep: number },
+    options: { readonly numKept: number },
   ): { readonly keep: Either<"uint8"> };
 }
 

@@ -298,10 +298,10 @@ export class Analysis {
   };
 
   pruneHeads = (importance: unknown, options?: unknown): Results => {
-    const own = onlyOwn(options, new Set(["keep"]));
+    const own = onlyOwn(options, new Set(["numKept"]));
     this.#heap.checkUsable();
     const input = readRank("importance", importance, 1, "[heads], with a shape");
-    const numKept = whole("keep", own.keep, 0, elements(input.source).length, "the heads");
+    const numKept = whole("numKept", own.numKept, 0, elements(input.source).length, "the heads");
     return this.#run(prepareAlone("prune_heads", { inputs: [input], params: { numKept } }));
   };
 

@@ -53,7 +53,7 @@ export interface KvCacheOptions {
    * (H2O). Attend what is appended, once; `rewind` and ALiBi are refused. Default 0.
    */
   readonly heavyTokens?: number | undefined;
-  /** For `pages` of `attend`: tokens of a page, whose smallest and largest keys are kept. Default off. */
+  /** For `topPages` of `attend`: tokens of a page, whose smallest and largest keys are kept. Default off. */
   readonly pageSize?: number | undefined;
 }
 
@@ -81,8 +81,8 @@ export interface CacheAttendOptions {
   readonly queryLengths?: Counts | undefined;
   readonly returnLse?: boolean | undefined;
   readonly layout?: Layout | undefined;
-  /** Quest: each query head sees its own page and the best `pages - 1` others. Default all. */
-  readonly pages?: number | undefined;
+  /** Quest: each query head sees its own page and the best `topPages - 1` others. Default all. */
+  readonly topPages?: number | undefined;
 }
 
 /** What a cache holds; blocks that forks share are counted by each of them. */
@@ -149,7 +149,7 @@ const ATTEND_NAMES: ReadonlySet<string> = new Set([
   "queryLengths",
   "returnLse",
   "layout",
-  "pages",
+  "topPages",
 ]);
 
 /** What refusals of C++ may name. */
@@ -228,9 +228,10 @@ function readAttend(registry: Registry, sizes: CacheSizes, given: unknown, q: un
     const value = options[name];
     if (value !== undefined) params.set(name, checkParam(registry.parameter(name), name, value));
   }
-  if (options.pages !== undefined) {
-    if (sizes.pageSize === 0) fail("option", "pages", options.pages, "a cache with a pageSize");
-    params.set("pages", checkCount("pages", options.pages, 1));
+  if (options.topPages !== undefined) {
+    if (sizes.pageSize === 0)
+      fail("option", "topPages", options.topPages, "a cache with a pageSize");
+    params.set("topPages", checkCount("topPages", options.topPages, 1));
   }
   const counts = readLengths("queryLengths", options.queryLengths, batch, qLen);
   if (counts !== undefined) params.set("queryLengths", counts);

@@ -36,7 +36,7 @@ export interface MultiHeadLatentAttentionOptions {
   /** Which dimensions turn together; the weights decide. DeepSeek's published code: "interleaved". */
   readonly rope: "half" | "interleaved" | "none";
   /** Of the rotation, > 1 (rope_theta). Default 10000. */
-  readonly base?: number | undefined;
+  readonly ropeBase?: number | undefined;
   /** RMS norms behind the two compressions. Default true. */
   readonly norms?: boolean | undefined;
   /** Added to the mean square inside the norms; > 0. Default 1e-6. */
@@ -76,7 +76,7 @@ export interface MultiHeadLatentAttentionMembers {
    * Loads weights by the names of the mechanism `multi_head_latent`: wDq [q_rank, embed_dim], wUq
    * [num_heads, nope_dim, q_rank], wQr [num_heads, rope_dim, q_rank], wDkv [kv_rank, embed_dim], wKr
    * [rope_dim, embed_dim], wUk [num_heads, nope_dim, kv_rank], wUv [num_heads, head_dim_v, kv_rank],
-   * wOSelf [embed_dim, num_heads, head_dim_v], and with norms normQ [q_rank], normKv [kv_rank].
+   * wOSelf [embed_dim, num_heads, head_dim_v], and with norms normQWeight [q_rank], normKvWeight [kv_rank].
    */
   loadWeights(weights: StateDict, options?: LoadStateOptions): void;
   /**
@@ -101,15 +101,15 @@ export interface MultiHeadLatentAttentionConstructor {
 
 const OPTION_NAMES = [
   ..."embedDim numHeads qRank kvRank nopeDim ropeDim headDimV".split(" "),
-  ..."rope base norms epsilon form".split(" "),
+  ..."rope ropeBase norms epsilon form".split(" "),
 ];
 const ROPES = ["half", "interleaved", "none"] as const;
 
 const MECHANISM: LayerMechanism = {
   id: "multi_head_latent",
   streams: ["x"],
-  weights: "wDq wUq wQr wDkv wKr wUk wUv wOSelf normQ normKv".split(" "),
-  settled: ["form", "rope", "base", "epsilon"],
+  weights: "wDq wUq wQr wDkv wKr wUk wUv wOSelf normQWeight normKvWeight".split(" "),
+  settled: ["form", "rope", "ropeBase", "epsilon"],
   loaders: "loadStateDict() or loadWeights()",
 };
 
@@ -138,7 +138,7 @@ function readSizes(given: unknown): Sizes {
     ropeDim,
     headDimV: options.count("headDimV", nopeDim),
     rope,
-    base: options.number("base", 10000, 1),
+    ropeBase: options.number("ropeBase", 10000, 1),
     norms: options.flag("norms", true),
     epsilon: options.number("epsilon", 1e-6, 0),
     form: options.word("form", ["naive", "absorbed"], "naive"),
@@ -156,7 +156,7 @@ function weightShapes(s: Sizes): WeightShapes {
     ["wUv", [s.numHeads, s.headDimV, s.kvRank]],
     ["wOSelf", [s.embedDim, s.numHeads, s.headDimV]],
   ]);
-  return s.norms ? shapes.set("normQ", [s.qRank]).set("normKv", [s.kvRank]) : shapes;
+  return s.norms ? shapes.set("normQWeight", [s.qRank]).set("normKvWeight", [s.kvRank]) : shapes;
 }
 
 function deepseekShapes(s: Sizes): WeightShapes {
@@ -198,8 +198,8 @@ function fromDeepseek(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weigh
   const data: Record<string, Float32Array> = { wUq, wQr, wDkv, wKr, wUk, wUv };
   data.wDq = get("q_a_proj");
   data.wOSelf = get("o_proj");
-  data.normQ = get("q_a_layernorm");
-  data.normKv = get("kv_a_layernorm");
+  data.normQWeight = get("q_a_layernorm");
+  data.normKvWeight = get("kv_a_layernorm");
   return [...weightShapes(s)].map(([name, shape]) => [name, data[name] as Float32Array, shape]);
 }
 
@@ -224,9 +224,9 @@ class MultiHeadLatentAttentionLayer
 
   forward(x: unknown, options?: unknown): never {
     this.checkLoaded();
-    const { embedDim, form, rope, base, epsilon } = this.options;
+    const { embedDim, form, rope, ropeBase, epsilon } = this.options;
     checkLastExtent("x", x, "embedDim", embedDim);
-    return this.run({ x }, { form, rope, base, epsilon }, options) as never;
+    return this.run({ x }, { form, rope, ropeBase, epsilon }, options) as never;
   }
 }
 

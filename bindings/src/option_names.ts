@@ -29,6 +29,8 @@ const FOREIGN: Record<string, string> = {
   valid_lens: "write `keyLengths`",
   enableGqa: "drop it: grouped queries follow from the shapes",
   dropoutP: "write `dropout: { p, seed }`",
+  vocabSize: "write `vocabulary`",
+  vocab_size: "write `vocabulary`",
 };
 
 function distance(a: string, b: string): number {

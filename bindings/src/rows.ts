@@ -31,7 +31,7 @@ export interface MaskedSoftmaxOptions {
 
 export interface RmsNormOptions {
   /** Factors, of the extents of x from `axis` on. Default ones. */
-  readonly scale?: TensorArgument | undefined;
+  readonly weight?: TensorArgument | undefined;
   /** All axes from this one on are a row; negative axes count from the end. Default -1. */
   readonly axis?: number | undefined;
   /** Added to the mean square; > 0. Default 1e-5. */
@@ -78,7 +78,7 @@ export interface RowFunctions {
     options?: O & OnlyKnownOf<O, MaskedSoftmaxOptions>,
   ): RowsOf<X | Field<O, "lengths"> | Field<O, "keep">>;
   /**
-   * (x - mean) / sqrt(variance + epsilon) * scale + bias, over all axes from `axis` on. Throws
+   * (x - mean) / sqrt(variance + epsilon) * weight + bias, over all axes from `axis` on. Throws
    * HeedError.
    */
   layerNorm<
@@ -87,17 +87,17 @@ export interface RowFunctions {
   >(
     x: X,
     options?: O & OnlyKnownOf<O, LayerNormOptions>,
-  ): WithStatistics<O, RowsOf<X | Field<O, "scale"> | Field<O, "bias">>>;
-  /** x / sqrt(mean of squares + epsilon) * scale, over all axes from `axis` on. Throws HeedError. */
+  ): WithStatistics<O, RowsOf<X | Field<O, "weight"> | Field<O, "bias">>>;
+  /** x / sqrt(mean of squares + epsilon) * weight, over all axes from `axis` on. Throws HeedError. */
   rmsNorm<const X extends TensorArgument, const O extends RmsNormOptions = Record<never, never>>(
     x: X,
     options?: O & OnlyKnownOf<O, RmsNormOptions>,
-  ): RowsOf<X | Field<O, "scale">>;
+  ): RowsOf<X | Field<O, "weight">>;
 }
 
 const SOFTMAX_OPTIONS: ReadonlySet<string> = new Set(["axis"]);
 const MASK_OPTIONS: ReadonlySet<string> = new Set(["lengths", "keep"]);
-const RMS_OPTIONS: ReadonlySet<string> = new Set(["scale", "axis", "epsilon"]);
+const RMS_OPTIONS: ReadonlySet<string> = new Set(["weight", "axis", "epsilon"]);
 const LAYER_OPTIONS: ReadonlySet<string> = new Set([...RMS_OPTIONS, "bias", "returnStatistics"]);
 
 const NUMBERS = { role: "numbers", vector: true } as const;
@@ -202,7 +202,7 @@ export function rowFunctions(heap: Heap<KernelGlue>): RowFunctions {
     const axis = readAxis(own.axis, x.shape.length);
     const inputs = [
       { source: x },
-      ...readFactors("scale", own.scale, x, axis),
+      ...readFactors("weight", own.weight, x, axis),
       ...readFactors("bias", own.bias, x, axis),
     ];
     const { returnStatistics } = own;

@@ -35,7 +35,7 @@ export interface TransformerBlockOptions {
   /** Biases of all matrices. Default true. */
   readonly bias?: boolean | undefined;
   /** A gate in the feed-forward network; with "silu" it is SwiGLU. Default false. */
-  readonly gate?: boolean | undefined;
+  readonly gated?: boolean | undefined;
   /** Layer norm or root mean square. Default "layer". */
   readonly norm?: "layer" | "rms" | undefined;
   /** Biases of the norms. Default: where `bias` is true and the norm is "layer". */
@@ -113,7 +113,7 @@ export interface TransformerBlockConstructor {
 }
 
 const OPTION_NAMES = [
-  ..."embedDim numHeads numKvHeads headDim headDimV ffDim bias gate norm normBias".split(" "),
+  ..."embedDim numHeads numKvHeads headDim headDimV ffDim bias gated norm normBias".split(" "),
   ..."normOrder activation epsilon addZeroAttn".split(" "),
 ];
 const NORMS = ["norm1Weight", "norm1Bias", "norm2Weight", "norm2Bias"];
@@ -136,7 +136,7 @@ function readSizes(given: unknown): TransformerBlockSizes {
     ...heads,
     ffDim: options.count("ffDim", 4 * heads.embedDim),
     bias,
-    gate: options.flag("gate", false),
+    gated: options.flag("gated", false),
     norm,
     normBias: options.flag("normBias", bias && norm === "layer"),
     normOrder: options.word("normOrder", ["pre", "post"], "pre"),
@@ -147,12 +147,12 @@ function readSizes(given: unknown): TransformerBlockSizes {
 }
 
 function weightShapes(s: TransformerBlockSizes): WeightShapes {
-  const { embedDim, ffDim, bias, gate, normBias } = s;
+  const { embedDim, ffDim, bias, gated, normBias } = s;
   const shapes = new Map(selfShapes(s));
   shapes.set("wUp", [ffDim, embedDim]).set("wDown", [embedDim, ffDim]);
   if (bias) shapes.set("bUp", [ffDim]).set("bDown", [embedDim]);
-  if (gate) shapes.set("wGate", [ffDim, embedDim]);
-  if (gate && bias) shapes.set("bGate", [ffDim]);
+  if (gated) shapes.set("wGate", [ffDim, embedDim]);
+  if (gated && bias) shapes.set("bGate", [ffDim]);
   for (const norm of ["norm1", "norm2"]) {
     shapes.set(`${norm}Weight`, [embedDim]);
     if (normBias) shapes.set(`${norm}Bias`, [embedDim]);
@@ -214,7 +214,7 @@ class TransformerBlockLayer
 
   loadStateDict(state: unknown, options?: unknown): void {
     this.checkUsable();
-    if (this.options.gate) {
+    if (this.options.gated) {
       throw new HeedError(
         "unsupported",
         "loadStateDict: nn.TransformerEncoderLayer has no gate; loadWeights() takes wGate",

@@ -19,10 +19,10 @@ std::vector<Result> Run(const Request& request) {
   }
   const Visibility visible(request, qkv);
   const std::optional<Array> bias = ReadPairs(request, "bias", qkv, DType::kFloat32);
-  const std::optional<int64_t> local = ReadCount(request, "local");
-  if (local && *local < 1) throw Error(ErrorCode::kRange, "local must be at least 1");
+  const std::optional<int64_t> local = ReadCount(request, "local_window");
+  if (local && *local < 1) throw Error(ErrorCode::kRange, "local_window must be at least 1");
   if (local && qkv.q_len != qkv.kv_len && FindParam(request, "query_offset") == nullptr) {
-    throw Error(ErrorCode::kOption, "query_offset is missing: local needs positions");
+    throw Error(ErrorCode::kOption, "query_offset is missing: local_window needs positions");
   }
   Result output = {"output", 4, {qkv.batch, qkv.num_heads, qkv.q_len, qkv.head_dim}, {}};
   for (int64_t b = 0; b < qkv.batch; ++b) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "dropout.h"
 #include "exact.h"
 #include "patterns.h"
 
@@ -55,7 +56,7 @@ PairRule BigBirdRule(const Request& request, const Qkv& qkv) {
   const Blocks blocks = {(qkv.kv_len + size - 1) / size, ReadWhole(request, "window_blocks", 3, 1),
                          ReadWhole(request, "global_blocks", 2, 0),
                          ReadWhole(request, "random_blocks", 3, 0),
-                         static_cast<uint64_t>(ReadWhole(request, "pattern_seed", 0, 0))};
+                         ReadSeed(request, "pattern_seed")};
   if (blocks.window % 2 == 0) throw Error(ErrorCode::kRange, "window_blocks must be odd");
   std::vector<std::set<int64_t>> random;
   for (int64_t h = 0; h < qkv.num_heads; ++h) {

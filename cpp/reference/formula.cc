@@ -223,10 +223,10 @@ class Reader {
       }
       return Constant(name, begin);
     }
-    if (name == "qIndex" || name == "q_index") {
+    if (name == "qIndex" || name == "q_index" || name == "q_idx") {
       return [](const Point& p) { return static_cast<double>(p.i); };
     }
-    if (name == "kvIndex" || name == "kv_index") {
+    if (name == "kvIndex" || name == "kv_index" || name == "kv_idx") {
       return [](const Point& p) { return static_cast<double>(p.j); };
     }
     if (name == "position") return [](const Point& p) { return static_cast<double>(p.position); };

@@ -34,7 +34,7 @@ Array Rotate(const Request& request, Array x) {
   if (rope == "none") return x;
   const int64_t dim = x.shape[3], len = x.shape[2];
   if (dim == 0 || dim % 2 != 0) throw Error(ErrorCode::kShape, "rope_dim must be even");
-  const double base = ReadNumber(request, "base").value_or(10000);
+  const double base = ReadNumber(request, "rope_base").value_or(10000);
   if (!(base > 1)) throw Error(ErrorCode::kRange, "base must be greater than 1");
   const int64_t rows = x.shape[0] * x.shape[1] * len;
   for (int64_t row = 0; row < rows; ++row) {
@@ -81,8 +81,8 @@ void Expect(bool holds, const char* message) {
 std::vector<Result> Run(const Request& request) {
   ReadWord(request, "form", {"naive", "absorbed"});  // both compute the same
   const Array x = ReadRows(request, "x");
-  const Array a = NormRows(request, Multiply(request, x, "w_dq", 2), "norm_q");
-  const Array latent = NormRows(request, Multiply(request, x, "w_dkv", 2), "norm_kv");
+  const Array a = NormRows(request, Multiply(request, x, "w_dq", 2), "norm_q_weight");
+  const Array latent = NormRows(request, Multiply(request, x, "w_dkv", 2), "norm_kv_weight");
   const Array q_nope = Multiply(request, a, "w_uq", 3);
   const Array q_rope = Rotate(request, Multiply(request, a, "w_qr", 3));
   const Array k_nope = Multiply(request, latent, "w_uk", 3);

@@ -46,13 +46,13 @@ std::vector<double> SignedParts(std::span<const double> q) {
 std::vector<Result> Run(const Request& request) {
   const Qkv qkv = ReadQkv(request);
   const int64_t size = ReadAtLeastOne(request, "page_size", 16);
-  const int64_t most = ReadAtLeastOne(request, "pages", 64);
+  const int64_t most = ReadAtLeastOne(request, "top_pages", 64);
   RefuseLengthsPerQuery(request);
   InnerRequest causal(request, request.id, {});
   causal.SetParam("causal", true);
   const Visibility visible(causal.request(), qkv);
   return RunOverChosen(
-      causal.request(), qkv, {"page_size", "pages"}, [&](int64_t b, int64_t h, int64_t i) {
+      causal.request(), qkv, {"page_size", "top_pages"}, [&](int64_t b, int64_t h, int64_t i) {
         const int64_t length = visible.Length(b, i), position = visible.Position(b, i);
         const int64_t own = position < 0 ? -1 : position / size;
         std::vector<double> bounds;

@@ -235,7 +235,7 @@ double ReadScale(const Request& request, const Qkv& qkv, std::optional<double> f
 
 Recurrence DeltaRule(const Request& request, const Qkv& qkv) {
   Recurrence r;
-  const auto norm = ReadWord(request, "key_norm", {"unit", "none"});
+  const auto norm = ReadWord(request, "qk_norm", {"unit", "none"});
   r.features = FeaturesByName(norm.value_or("unit") == "unit" ? "unit" : "identity");
   r.delta = true;
   r.beta = ReadPerToken(request, "beta", qkv);

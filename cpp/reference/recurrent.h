@@ -62,7 +62,7 @@ Recurrence Estimate(const Request& request);
 // position_offset, one value a batch entry (at least one).
 std::vector<int64_t> ReadOffsets(const Request& request, int64_t batch);
 
-// What delta rules have in common: key_norm, beta and scale.
+// What delta rules have in common: qk_norm, beta and scale.
 Recurrence DeltaRule(const Request& request, const Qkv& qkv);
 
 // Reads key_lengths, initial_state, chunk_len and return_state, and runs all tokens.

@@ -83,7 +83,7 @@ export function runLinear(heed: Heed, testCase: Case, tensors: OnnxTensor[]): Ou
   const results = heed.run(id, inputs, {
     scale: scale === 0 ? 1 / Math.sqrt(dim) : scale,
     returnState: true,
-    ...(rule.endsWith("delta") && { keyNorm: "none" }),
+    ...(rule.endsWith("delta") && { qkNorm: "none" }),
   }) as Record<string, { data: Float32Array }>;
   const output = new Float32Array(batch * len * heads * dimV);
   const mine = results.output?.data ?? new Float32Array();

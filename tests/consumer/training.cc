@@ -6,7 +6,7 @@
 #include <vector>
 
 int main() {
-  heed::training::TransformerConfig config;
+  heed::training::TransformerOptions config;
   config.vocabulary = 4;
   config.embed_dim = 16;
   config.num_layers = 1;

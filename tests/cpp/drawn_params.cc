@@ -9,16 +9,17 @@ namespace {
 
 // Numbers in an interval.
 const std::map<std::string, std::pair<double, double>> kNumbers = {
-    {"softcap", {0.5, 10}},         {"min_temperature", {0.1, 1}},
-    {"lambda_init", {0, 1}},        {"epsilon", {0.01, 1}},
-    {"negative_slope", {-1, 1}},    {"sigmoid_bias", {-3, 1}},
-    {"length_power", {0, 1}},       {"dropout_p", {0, 0.6}},
-    {"base", {50, 20000}},          {"scaling_factor", {1, 8}},
-    {"beta_fast", {8, 40}},         {"beta_slow", {0.5, 4}},
-    {"attention_factor", {0.5, 2}}, {"low_freq_factor", {0.5, 2}},
-    {"high_freq_factor", {3, 6}},   {"gamma", {0.2, 2}},
-    {"scale_base", {50, 500}},      {"center", {-5, 30}},
-    {"sort_temperature", {0.5, 2}}, {"layer_depth", {0, 1}},
+    {"softcap", {0.5, 10}},        {"min_temperature", {0.1, 1}},
+    {"lambda_init", {0, 1}},       {"epsilon", {0.01, 1}},
+    {"negative_slope", {-1, 1}},   {"sigmoid_bias", {-3, 1}},
+    {"length_power", {0, 1}},      {"dropout_p", {0, 0.6}},
+    {"base", {50, 20000}},         {"rope_base", {50, 20000}},
+    {"scaling_factor", {1, 8}},    {"beta_fast", {8, 40}},
+    {"beta_slow", {0.5, 4}},       {"attention_factor", {0.5, 2}},
+    {"low_freq_factor", {0.5, 2}}, {"high_freq_factor", {3, 6}},
+    {"gamma", {0.2, 2}},           {"scale_base", {50, 500}},
+    {"center", {-5, 30}},          {"sort_temperature", {0.5, 2}},
+    {"layer_depth", {0, 1}},
 };
 
 // Whole numbers in an interval that no extent decides.
@@ -30,7 +31,7 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"heavy_tokens", {1, 8}},
     {"sink_tokens", {0, 4}},
     {"page_size", {1, 9}},
-    {"pages", {1, 4}},
+    {"top_pages", {1, 4}},
     {"compression", {1, 5}},
     {"hash_rounds", {1, 3}},
     {"num_clusters", {1, 5}},
@@ -46,7 +47,6 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"window_blocks", {1, 1}},
     {"global_blocks", {0, 2}},
     {"random_blocks", {0, 3}},
-    {"pattern_seed", {0, 99}},
     {"original_len", {8, 64}},
     {"seq_len", {1, 100}},
     {"period", {400, 900}},
@@ -199,8 +199,8 @@ std::optional<ParamValue> DrawnParams::Number(const std::string& name) {
 }
 
 std::optional<ParamValue> DrawnParams::Count(const std::string& name) {
-  if (name == "window_left" || name == "window_right" || name == "local") {
-    return Whole(name == "local" ? 1 : 0, extent("kv_len"));
+  if (name == "window_left" || name == "window_right" || name == "local_window") {
+    return Whole(name == "local_window" ? 1 : 0, extent("kv_len"));
   }
   if (name == "num_landmarks") return Whole(1, extent("kv_len"));
   if (Lists("compress_block key_block", name)) return static_cast<double>(extent(name));

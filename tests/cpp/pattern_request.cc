@@ -45,7 +45,7 @@ struct AddPattern {
     AddNumber(request, "window_blocks", rule.window_blocks);
     AddNumber(request, "global_blocks", rule.global_blocks);
     AddNumber(request, "random_blocks", rule.random_blocks);
-    AddNumber(request, "pattern_seed", static_cast<int64_t>(rule.seed));
+    request.params.push_back({"pattern_seed", std::to_string(rule.seed)});
   }
   void operator()(const Strided& rule) const {
     Word("strided");

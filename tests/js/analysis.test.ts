@@ -392,7 +392,7 @@ describe("erasure and heads", () => {
   it("importance decides what pruning keeps", () => {
     const { output } = heed.attention(q, k, v, options);
     const { importance } = heed.headImportance(output);
-    const { keep } = heed.pruneHeads(importance, { keep: 2 });
+    const { keep } = heed.pruneHeads(importance, { numKept: 2 });
     expect(keep.shape).toEqual([1, HEADS, 1, 1]);
     expect(sum(Array.from(keep.data))).toBe(2);
     const pruned = heed.attention(q, k, v, { ...options, keep }).output.data;
@@ -405,7 +405,7 @@ describe("erasure and heads", () => {
     const wO = { data: new Float32Array(HEADS * 5).fill(0), shape: [1, HEADS * 5] };
     expect(Array.from(heed.headImportance(output, { wO }).importance.data)).toEqual([0, 0, 0, 0]);
     const loose = heed.pruneHeads as (...all: unknown[]) => unknown;
-    expectError("range", ["keep", "5"], () => loose(importance, { keep: 5 }));
+    expectError("range", ["numKept", "5"], () => loose(importance, { numKept: 5 }));
   });
 });
 

@@ -144,18 +144,18 @@ describe("heed.KvCache", () => {
         fill(cache, begin, end);
         const queries = slice(q, end - 1, end);
         const inputs = { q: queries, k: slice(k, 0, end), v: slice(v, 0, end) };
-        const wanted = heed.run("quest", inputs, { pageSize: 4, pages: 3, queryOffset: "end" });
-        const got = cache.attend(queries, { pages: 3 });
+        const wanted = heed.run("quest", inputs, { pageSize: 4, topPages: 3, queryOffset: "end" });
+        const got = cache.attend(queries, { topPages: 3 });
         expectClose("pages", got.output.data, wanted.output.data, 2 * MAX_ERROR);
-        const all = cache.attend(queries, { pages: 10 });
+        const all = cache.attend(queries, { topPages: 10 });
         expectClose("all", all.output.data, cache.attend(queries).output.data, 2 * MAX_ERROR);
       }
-      expectError("range", ["pages"], () => cache.attend(slice(q, 39, 40), { pages: 0 }));
+      expectError("range", ["topPages"], () => cache.attend(slice(q, 39, 40), { topPages: 0 }));
     });
     using_(new heed.KvCache(SIZES), (cache) => {
       fill(cache, 0, 4);
-      expectError("option", ["pages", "pageSize"], () =>
-        cache.attend(slice(q, 3, 4), { pages: 1 }),
+      expectError("option", ["topPages", "pageSize"], () =>
+        cache.attend(slice(q, 3, 4), { topPages: 1 }),
       );
     });
   });

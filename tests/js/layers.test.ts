@@ -42,7 +42,7 @@ function makeBlock() {
     ...HEADS,
     ffDim: 5,
     bias: false,
-    gate: true,
+    gated: true,
     norm: "rms",
     activation: "silu",
     epsilon: 1e-4,
@@ -79,7 +79,7 @@ describe("heed.TransformerBlock", () => {
       headDimV: 4,
       ffDim: 32,
       bias: true,
-      gate: false,
+      gated: false,
       norm: "layer",
       normBias: true,
       normOrder: "pre",
@@ -321,7 +321,7 @@ describe("heed.MultiHeadLatentAttention", () => {
       new heed.MultiHeadLatentAttention({ ...SIZES, ...options } as never);
     expectError("option", ["rope", "no default"], make({}));
     expectError("range", ["ropeDim", "3", "even"], make({ rope: "half", ropeDim: 3 }));
-    expectError("range", ["base", "1"], make({ rope: "half", base: 1 }));
+    expectError("range", ["ropeBase", "1"], make({ rope: "half", ropeBase: 1 }));
     expectError("option", ["form", '"absorbed"'], make({ rope: "half", form: "fast" }));
     expectError("option", ["kvRank"], make({ rope: "half", kvRank: undefined }));
     const layer = make({ rope: "none", ropeDim: 3 })();

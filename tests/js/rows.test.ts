@@ -123,7 +123,7 @@ describe("heed.maskedSoftmax", () => {
 
 describe("heed.layerNorm and heed.rmsNorm", () => {
   const x = randomData([2, 3, 5], 4);
-  const scale = randomData([3, 5], 5);
+  const weight = randomData([3, 5], 5);
   const bias = randomData([3, 5], 6);
 
   const normed = (entry: number, centered: boolean): number[] => {
@@ -131,18 +131,18 @@ describe("heed.layerNorm and heed.rmsNorm", () => {
     const mean = centered ? values.reduce((a, b) => a + b, 0) / 15 : 0;
     const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 15;
     return values.map(
-      (value, n) => ((value - mean) / Math.sqrt(squares + 0.1)) * (scale.data[n] as number),
+      (value, n) => ((value - mean) / Math.sqrt(squares + 0.1)) * (weight.data[n] as number),
     );
   };
 
   it("agree with plain loops over several axes", () => {
-    const layer = heed.layerNorm(x, { scale, bias, axis: 1, epsilon: 0.1 });
+    const layer = heed.layerNorm(x, { weight, bias, axis: 1, epsilon: 0.1 });
     const wanted = [0, 1].flatMap((entry) =>
       normed(entry, true).map((value, n) => value + (bias.data[n] as number)),
     );
     expect(layer.shape).toEqual([2, 3, 5]);
     expectClose("layerNorm", layer.data, wanted, 10 * NORM_ERROR);
-    const rms = heed.rmsNorm(x, { scale, axis: -2, epsilon: 0.1 });
+    const rms = heed.rmsNorm(x, { weight, axis: -2, epsilon: 0.1 });
     expectClose("rmsNorm", rms.data, [...normed(0, false), ...normed(1, false)], 10 * NORM_ERROR);
   });
 
@@ -165,8 +165,8 @@ describe("heed.layerNorm and heed.rmsNorm", () => {
   });
 
   it("refuse factors that do not fit and impossible epsilons", () => {
-    expectError("shape", ["scale.shape", "[3, 5]"], () =>
-      heed.layerNorm(x, { scale: [1, 2, 3, 4, 5], axis: 1 }),
+    expectError("shape", ["weight.shape", "[3, 5]"], () =>
+      heed.layerNorm(x, { weight: [1, 2, 3, 4, 5], axis: 1 }),
     );
     expectError("range", ["epsilon", "0"], () => heed.rmsNorm(x, { epsilon: 0 }));
     expectError("option", ["unknown name `bias`"], () => heed.rmsNorm(x, { bias } as never));

@@ -24,7 +24,7 @@ using emscripten::val;
 using heed::training::TokenBatch;
 using heed::training::Trainer;
 using heed::training::Transformer;
-using heed::training::TransformerConfig;
+using heed::training::TransformerOptions;
 using heed::wire::Guarded;
 using heed::wire::InstancePool;
 
@@ -62,8 +62,8 @@ Enum Choice(const val& object, const char* name) {
 }
 
 // Words of enumerations arrive as their places in the lists of training_model.ts.
-TransformerConfig ReadConfig(const val& given, const std::string& param_names, const val& params) {
-  TransformerConfig config;
+TransformerOptions ReadConfig(const val& given, const std::string& param_names, const val& params) {
+  TransformerOptions config;
   config.vocabulary = Whole(given, "vocabulary");
   config.embed_dim = Whole(given, "embedDim");
   config.num_layers = Whole(given, "numLayers");
@@ -89,7 +89,7 @@ TransformerConfig ReadConfig(const val& given, const std::string& param_names, c
 
 // The configuration of a model with its defaults, and its parameters; words as above.
 val Describe(const Transformer& model) {
-  const TransformerConfig& config = model.config();
+  const TransformerOptions& config = model.options();
   val to = val::object();
   const auto number = [&](const char* name, auto value) { to.set(name, double(value)); };
   number("vocabulary", config.vocabulary);
@@ -179,8 +179,8 @@ val TrainerNew(int id, val given) {
   return Guarded([&] {
     const auto number = [&](const char* name) { return given[name].as<double>(); };
     heed::training::AdamWOptions options;
-    options.schedule = {.peak = number("learningRate"),
-                        .floor = number("minLearningRate"),
+    options.schedule = {.learning_rate = number("learningRate"),
+                        .min_learning_rate = number("minLearningRate"),
                         .warmup_steps = Whole(given, "warmupSteps"),
                         .total_steps = Whole(given, "totalSteps")};
     options.beta1 = number("beta1");

@@ -95,11 +95,11 @@ void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const Attentio
                     const HeadSimilarityOutputs& outputs, ThreadPool* pool = nullptr);
 
 // One layer of a stack, whose keys are the same tokens as its queries: q_len == kv_len.
-struct AttentionLayer {
-  AttentionLayer(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options = {})
+struct RolloutLayer {
+  RolloutLayer(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options = {})
       : q(q), k(k), options(options) {}
-  AttentionLayer(TensorView<const float> q, TensorView<const float> k,
-                 const AttentionOptions& options = {})
+  RolloutLayer(TensorView<const float> q, TensorView<const float> k,
+               const AttentionOptions& options = {})
       : q(q), k(k), options(options) {}
   StoredTensor q, k;
   AttentionOptions options;
@@ -117,7 +117,7 @@ struct AttentionLayer {
 //          most 128 * len * (32 + batch * num_kv_heads) bytes and two copies of the rows.
 // Threads  as Analyze().
 // Source   Abnar & Zuidema 2020, arXiv:2005.00928, section 3.
-void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView<const float> start,
+void Rollout(std::span<const RolloutLayer> layers, double residual, TensorView<const float> start,
              TensorView<float> output, ThreadPool* pool = nullptr);
 
 // Attention flow: for each source token of the last layer, the largest flow that reaches each token

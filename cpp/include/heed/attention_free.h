@@ -20,7 +20,7 @@ struct AttentionFreeOptions {
   AttentionOptions attention;
   // AFT-local: the bias counts only for keys nearer than this to the query's position, |i +
   // query_offset - j| < local; elsewhere it is 0, which is not the same as hidden. >= 1.
-  std::optional<int64_t> local;
+  std::optional<int64_t> local_window;
 };
 
 // Every channel is a weighted mean of its own, with exponential weights of keys and positions:

@@ -54,9 +54,9 @@ struct KvCacheOptions {
   // Language Models, arXiv:2306.14048, section 4.
   int64_t heavy_tokens = 0;
 
-  // For DecodeOptions::pages: the smallest and the largest key of each page of so many tokens are
-  // kept as well, 8 * head_dim bytes a page and head. block_size is a multiple of it (by default
-  // made one). 0 = none. Not with recent_tokens, which bound what is read by themselves.
+  // For DecodeOptions::top_pages: the smallest and the largest key of each page of so many tokens
+  // are kept as well, 8 * head_dim bytes a page and head. block_size is a multiple of it (by
+  // default made one). 0 = none. Not with recent_tokens, which bound what is read by themselves.
   int64_t page_size = 0;
 };
 
@@ -135,10 +135,10 @@ struct DecodeOptions {
   // Empty = all. Query i of sequence b stands at length(b) - query_lengths[b] + i: append first,
   // then decode.
   std::span<const int32_t> query_lengths;
-  // Quest (heed/cache_policy.h): each query head sees its own page and the pages - 1 others in
+  // Quest (heed/cache_policy.h): each query head sees its own page and the top_pages - 1 others in
   // which it can score most, as the bounds of a page tell. >= 1; needs a cache with page_size.
-  // Absent = all pages. Equals QuestAttention() over the stored tokens.
-  std::optional<int64_t> pages;
+  // Absent = all. Equals QuestAttention() over the stored tokens.
+  std::optional<int64_t> top_pages;
 };
 
 // Attention of the last tokens of each sequence over its cache: q [batch, num_heads, q_len,
@@ -156,9 +156,9 @@ struct DecodeOptions {
 //          rounding to k and v, and fixed point at most 0.4 % of what that may be.
 // Cost     of Attention() over the visible tokens: with recent_tokens O(recent_tokens + sink_tokens
 // +
-//          heavy_tokens) a query; with pages 4 * head_dim FLOPs a page and query head, and the keys
-//          and values of panels that some query head of a KV head chose.
-//          Allocates what Attention() does, and one pointer a block.
+//          heavy_tokens) a query; with top_pages 4 * head_dim FLOPs a page and query head, and the
+//          keys and values of panels that some query head of a KV head chose. Allocates what
+//          Attention() does, and one pointer a block.
 // Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written.
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
             const AttentionOutputs& outputs, ThreadPool* pool = nullptr);

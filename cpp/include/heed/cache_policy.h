@@ -39,7 +39,7 @@ void StreamingAttention(TensorView<const float> q, TensorView<const float> k,
 struct QuestOptions {
   AttentionOptions attention;  // its causal is always on; other keep rules are refused
   int64_t page_size = 16;      // tokens of a page, >= 1
-  int64_t pages = 64;          // that a query sees, its own included, >= 1
+  int64_t top_pages = 64;      // that a query sees, its own included, >= 1
 };
 
 // Query-aware sparsity: the tokens stand in pages, of which the smallest and the largest key of

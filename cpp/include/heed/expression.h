@@ -59,7 +59,8 @@ enum class ExpressionValue {
 //   numbers    1, 0.5, 1e-3, inf
 //   names      score (or prob), b, h, qIndex, kvIndex, position (qIndex + the query offset), and
 //              captured tensors of other names: name[index, ...], one index a dimension, or the
-//              bare name of a tensor with one element. q_index, kv_index are C++'s spelling.
+//              bare name of a tensor with one element. q_index, kv_index are C++'s spelling,
+//              q_idx, kv_idx that of PyTorch's FlexAttention.
 //   operators  c ? a : b, ||, &&, == !=, < <= > >=, + -, * / %, unary - and !, as in C; % has the
 //              sign of the divisor; conditions are 0 or 1, NaN counts as false
 //   functions  abs min max floor sqrt exp log tanh sigmoid sin cos

@@ -63,7 +63,7 @@ struct LatentWeights {
   TensorView<const float> w_uv;    // [1, num_heads, head_dim_v, kv_rank]
   TensorView<const float> w_o;     // [1, out_dim, num_heads, head_dim_v]
   // Factors of the RMS norms behind w_dq and w_dkv: q_rank and kv_rank values; empty = no norm.
-  std::span<const float> norm_q{}, norm_kv{};
+  std::span<const float> norm_q_weight{}, norm_kv_weight{};
 };
 
 struct MultiHeadLatentOptions {

@@ -38,10 +38,10 @@ namespace heed {
 //   masked_softmax   x lengths? keep?  -> output; x [batch, dim], [batch, rows, dim] or [batch,
 //                                  heads, rows, dim], lengths [batch] or [batch, rows], keep
 //                                  broadcasts to x
-//   layer_norm       x scale? bias?  axis epsilon return_statistics (bool) -> output mean
-//                                  inverse_deviation; over all axes from `axis` on, scale and bias
+//   layer_norm       x weight? bias?  axis epsilon return_statistics (bool) -> output mean
+//                                  inverse_deviation; over all axes from `axis` on, weight and bias
 //                                  have these extents
-//   rms_norm         x scale?      axis epsilon -> output
+//   rms_norm         x weight?     axis epsilon -> output
 //   merge            output_0 lse_0 output_1 lse_1 ... -> output lse
 //
 // Validates the request and returns what it produces. Throws Error.

@@ -17,7 +17,7 @@ namespace heed {
 inline constexpr double kSoftmaxMaxError = 1e-6;
 
 // Largest error of an element of LayerNorm and RmsNorm against float64, relative to
-// |scale| * |normed| + |bias|. Docs and tests read it.
+// |weight| * |normed| + |bias|. Docs and tests read it.
 inline constexpr double kNormMaxError = 3e-7;
 
 // Computes out = exp(x) / sum exp(x) along one axis, relative to the largest x.
@@ -60,9 +60,9 @@ void MaskedSoftmax(TensorView<const float> x, const MaskedSoftmaxOptions& option
 
 // Factors and sums per element of a row, and what keeps a row of equal numbers finite.
 struct RowNormOptions {
-  std::span<const float> scale;  // dim values; empty = ones
-  std::span<const float> bias;   // dim values; empty = zeros
-  double epsilon = 1e-5;         // > 0 and finite
+  std::span<const float> weight;  // dim values; empty = ones
+  std::span<const float> bias;    // dim values; empty = zeros
+  double epsilon = 1e-5;          // > 0 and finite
 };
 
 // What LayerNorm found out about each row, [batch, heads, len, 1]; computed when they have a value.
@@ -71,8 +71,8 @@ struct RowStatistics {
   TensorView<float> inverse_deviation{};  // 1 / sqrt(variance + epsilon)
 };
 
-// Computes out = (x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimension, with
-// the variance of all elements (divided by dim).
+// Computes out = (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension,
+// with the variance of all elements (divided by dim).
 //
 // Shapes   x and out [batch, heads, len, dim], last dimension contiguous. dim 0 gives nothing.
 // Errors   Error(kShape | kRange | kOption), before anything is written. out may be x, otherwise
@@ -84,7 +84,7 @@ struct RowStatistics {
 void LayerNorm(TensorView<const float> x, const RowNormOptions& options, TensorView<float> out,
                const RowStatistics& statistics = {}, ThreadPool* pool = nullptr);
 
-// Computes out = x / sqrt(mean of squares + epsilon) * scale + bias. The rest as LayerNorm().
+// Computes out = x / sqrt(mean of squares + epsilon) * weight + bias. The rest as LayerNorm().
 // Source   Zhang & Sennrich 2019, Root Mean Square Layer Normalization, arXiv:1910.07467.
 void RmsNorm(TensorView<const float> x, const RowNormOptions& options, TensorView<float> out,
              ThreadPool* pool = nullptr);

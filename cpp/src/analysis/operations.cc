@@ -45,8 +45,8 @@ constexpr Operation kOperations[] = {
     {"softmax", false, "x", "axis"},
     {"log_softmax", false, "x", "axis"},
     {"masked_softmax", false, "x lengths? keep?", ""},
-    {"layer_norm", false, "x scale? bias?", "axis epsilon return_statistics"},
-    {"rms_norm", false, "x scale?", "axis epsilon"},
+    {"layer_norm", false, "x weight? bias?", "axis epsilon return_statistics"},
+    {"rms_norm", false, "x weight?", "axis epsilon"},
 };
 
 Mechanism RowOf(const Operation& operation) {
@@ -265,7 +265,7 @@ std::vector<OutputSpec> PlanRolloutLayer(const Reading& r) {
 
 void RunRolloutLayer(const Reading& r, std::span<const NamedTensor> outputs, ThreadPool* pool) {
   const AttentionRequest& a = r.attention();
-  const AttentionLayer layer[] = {{a.q, a.k, a.options}};
+  const RolloutLayer layer[] = {{a.q, a.k, a.options}};
   Rollout(layer, r.own().Number("residual").value_or(0.5), r.MapRows("rows"),
           MapRowsView(outputs, "rows"), pool);
 }

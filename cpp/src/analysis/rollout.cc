@@ -67,7 +67,7 @@ void Copy(const TensorView<const float>& from, const TensorView<float>& to) {
   }
 }
 
-std::vector<AttentionProblem> ValidateLayers(std::span<const AttentionLayer> layers,
+std::vector<AttentionProblem> ValidateLayers(std::span<const RolloutLayer> layers,
                                              const TensorView<const float>& start) {
   std::vector<AttentionProblem> problems;
   for (size_t n = 0; n < layers.size(); ++n) {
@@ -106,7 +106,7 @@ StoredTensor SpreadHeads(const AttentionProblem& p, std::vector<char>& memory) {
 
 }  // namespace
 
-void Rollout(std::span<const AttentionLayer> layers, double residual, TensorView<const float> start,
+void Rollout(std::span<const RolloutLayer> layers, double residual, TensorView<const float> start,
              TensorView<float> output, ThreadPool* pool) {
   if (!(residual >= 0 && residual <= 1)) {
     Fail(ErrorCode::kRange, "residual = {}; it lies in [0, 1]", {residual});

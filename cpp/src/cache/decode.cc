@@ -35,12 +35,12 @@ void CheckQueries(const StoredTensor& q, const KvCache::State& state,
     Fail(ErrorCode::kShape, "query_lengths has {} values; expected one per sequence = {}",
          {options.query_lengths.size(), o.batch});
   }
-  if (options.pages && o.page_size == 0) {
-    Fail(ErrorCode::kOption, "pages = {} needs a cache with a page_size", {*options.pages});
+  if (options.top_pages && o.page_size == 0) {
+    Fail(ErrorCode::kOption, "top_pages = {} needs a cache with a page_size", {*options.top_pages});
   }
-  if (options.pages && *options.pages < 1) {
-    Fail(ErrorCode::kRange, "pages = {}; it must be at least 1: a query sees its own",
-         {*options.pages});
+  if (options.top_pages && *options.top_pages < 1) {
+    Fail(ErrorCode::kRange, "top_pages = {}; it must be at least 1: a query sees its own",
+         {*options.top_pages});
   }
   for (int64_t b = 0; b < o.batch; ++b) {
     const int64_t count = QueryCount(q.shape[2], options, b);
@@ -142,8 +142,8 @@ void DecodeRowsOf(const StoredTensor& q, const KvCache::State& state, const Deco
   CompleteInputs(problem, outputs.lse.has_value());
   CompleteOutputs(problem, outputs);
   SpansOf(outputs).ApartFrom("query_lengths", options.query_lengths);
-  if (options.pages) {
-    ChoosePages(problem, state, *options.pages, options.query_lengths,
+  if (options.top_pages) {
+    ChoosePages(problem, state, *options.top_pages, options.query_lengths,
                 pool != nullptr ? *pool : DefaultThreadPool());
   }
   if (run) RunProblem(problem, pool);

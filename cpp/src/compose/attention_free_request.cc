@@ -19,7 +19,7 @@ AttentionFreeRequest ReadAttentionFree(const RequestReader& reader) {
   rest.v = StoredTensor(r.v);
   ReadExactOptions(reader, rest);
   r.options.attention = rest.options;
-  r.options.local = reader.Count("local");
+  r.options.local_window = reader.Count("local_window");
   return r;
 }
 
@@ -38,18 +38,19 @@ AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,
     Fail(ErrorCode::kShape, "v has head_dim {}; expected {}: each channel of k weighs its v",
          {v.shape[3], k.shape[3]});
   }
-  if (options.local && *options.local < 1) {
-    Fail(ErrorCode::kRange, "local = {}; it must be >= 1", {*options.local});
+  if (options.local_window && *options.local_window < 1) {
+    Fail(ErrorCode::kRange, "local_window = {}; it must be >= 1", {*options.local_window});
   }
-  AttentionFreeProblem p = {q, k, v, {}, options.local, {}};
+  AttentionFreeProblem p = {q, k, v, {}, options.local_window, {}};
   AttentionOptions pairs = o;
   pairs.scale = 1;  // a head_dim of 0 has no default
   p.pairs =
       ValidateAttentionInputs(StoredTensor(q), StoredTensor(k), StoredTensor(v), pairs, false);
-  if (options.local && o.query_offset.kind() == QueryOffset::Kind::kUnset &&
+  if (options.local_window && o.query_offset.kind() == QueryOffset::Kind::kUnset &&
       q.shape[2] != k.shape[2]) {
     Fail(ErrorCode::kOption,
-         "query_offset is needed: q_len and kv_len differ and local depends on positions. Give 0 "
+         "query_offset is needed: q_len and kv_len differ and local_window depends on positions. "
+         "Give 0 "
          "if query 0 stands at key 0, or \"end\" if the queries are the last tokens");
   }
   return p;

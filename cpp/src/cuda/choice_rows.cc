@@ -98,7 +98,7 @@ void RunQuestRow(const RequestReader& reader, std::span<const NamedTensor> outpu
   params.width = Narrow(p.head_dim);
   params.page_size = page;
   steps.Run(params);
-  AttendToBlocks(steps, r, options, p, o.page_size, o.pages, SplitBySign(steps, r.q), bounds,
+  AttendToBlocks(steps, r, options, p, o.page_size, o.top_pages, SplitBySign(steps, r.q), bounds,
                  FloatOutputs(r, outputs));
 }
 

@@ -27,9 +27,9 @@ class LatentSteps {
   }
 
   void Run(const AttentionOutputs& outputs) {
-    const TensorView<float> latent = Compressed(w_.w_dkv, w_.norm_kv);
+    const TensorView<float> latent = Compressed(w_.w_dkv, w_.norm_kv_weight);
     const TensorView<const float> a =
-        w_.w_dq.has_value() ? TensorView<const float>(Compressed(w_.w_dq, w_.norm_q)) : x_;
+        w_.w_dq.has_value() ? TensorView<const float>(Compressed(w_.w_dq, w_.norm_q_weight)) : x_;
     const TensorView<float> q = Heads(s_.num_heads, s_.nope_dim + s_.rope_dim);
     Multiply(a, w_.w_uq, ColumnsOf(q, 0, s_.nope_dim));
     TensorView<float> k_rope;

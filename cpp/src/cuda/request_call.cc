@@ -183,8 +183,9 @@ bool IsHostInput(std::string_view name) {
       " norm_biases"
       // layers and positions
       " b_q b_k b_v b_o b_k_shared b_v_shared b_o_self bias_k bias_v head_mask norm1_weight"
-      " norm1_bias norm2_weight norm2_bias key_norm_weight key_norm_bias b_up b_gate b_down norm_q"
-      " norm_kv pool_query b_class tokens positions ";
+      " norm1_bias norm2_weight norm2_bias key_norm_weight key_norm_bias b_up b_gate b_down "
+      "norm_q_weight"
+      " norm_kv_weight pool_query b_class tokens positions ";
   std::string word(1, ' ');
   word.append(name).append(1, ' ');
   return kNames.find(word) != std::string_view::npos;

@@ -57,12 +57,7 @@ struct ReadPattern {
     SetCount(reader, "window_blocks", rule.window_blocks);
     SetCount(reader, "global_blocks", rule.global_blocks);
     SetCount(reader, "random_blocks", rule.random_blocks);
-    if (const auto seed = reader.Count("pattern_seed")) {
-      if (*seed < 0) {
-        Fail(ErrorCode::kRange, "pattern_seed = {}; it must be at least 0", {*seed});
-      }
-      rule.seed = static_cast<uint64_t>(*seed);
-    }
+    rule.seed = reader.Seed("pattern_seed").value_or(rule.seed);
   }
   void operator()(Strided& rule) const { SetCount(reader, "stride", rule.stride); }
   void operator()(Fixed& rule) const {

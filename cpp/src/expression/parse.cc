@@ -35,9 +35,9 @@ constexpr Function kFunctions[] = {
 };
 
 constexpr LeafName kPairNames[] = {
-    {"b", Op::kBatch},           {"h", Op::kHead},      {"qIndex", Op::kQuery},
-    {"q_index", Op::kQuery},     {"kvIndex", Op::kKey}, {"kv_index", Op::kKey},
-    {"position", Op::kPosition},
+    {"b", Op::kBatch},       {"h", Op::kHead},      {"qIndex", Op::kQuery},
+    {"q_index", Op::kQuery}, {"q_idx", Op::kQuery}, {"kvIndex", Op::kKey},
+    {"kv_index", Op::kKey},  {"kv_idx", Op::kKey},  {"position", Op::kPosition},
 };
 constexpr LeafName kFeatureNames[] = {
     {"b", Op::kBatch},     {"h", Op::kHead},       {"d", Op::kKey},

@@ -73,7 +73,7 @@ class BlockPass {
   OwnedHeads Normed(const OwnedHeads& rows, bool first) const {
     OwnedHeads normed = NewRows(rows.view, rows.view.shape[3]);
     const RowNormOptions options = NormOptions(first);
-    RowNorm{o_.norm, options.epsilon, options.scale, options.bias}(rows.view, normed.view, pool_);
+    RowNorm{o_.norm, options.epsilon, options.weight, options.bias}(rows.view, normed.view, pool_);
     return normed;
   }
 

@@ -19,8 +19,8 @@ void MultiHeadLatentRequestBackward(const RequestReader& reader, NamedTensors d_
   to.d_w_uk = places.Tensor("w_uk");
   to.d_w_uv = places.Tensor("w_uv");
   to.d_w_o = places.Tensor("w_o_self");
-  to.d_norm_q = places.Vector("norm_q");
-  to.d_norm_kv = places.Vector("norm_kv");
+  to.d_norm_q = places.Vector("norm_q_weight");
+  to.d_norm_kv = places.Vector("norm_kv_weight");
   to.attention = ReadOptionGradients(places);
   to.attention.d_lse = OutputView(d_results, "lse");
   const TensorView<const float> d_output = RowsOutput(d_results, "output");

@@ -211,11 +211,11 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
               "[1, out_dim, num_heads, head_dim_v]");
   const bool flat = s.num_heads <= 1 || s.head_dim_v <= 1 || w.w_o.strides[2] == s.head_dim_v;
   if (!flat) Fail(ErrorCode::kShape, "w_o: its heads and head_dim_v must lie in one row");
-  CheckFactors("norm_q", w.norm_q, s.q_rank);
-  if (!w.norm_q.empty() && !w.w_dq.has_value()) {
-    Fail(ErrorCode::kOption, "norm_q is given without w_dq");
+  CheckFactors("norm_q_weight", w.norm_q_weight, s.q_rank);
+  if (!w.norm_q_weight.empty() && !w.w_dq.has_value()) {
+    Fail(ErrorCode::kOption, "norm_q_weight is given without w_dq");
   }
-  CheckFactors("norm_kv", w.norm_kv, s.kv_rank);
+  CheckFactors("norm_kv_weight", w.norm_kv_weight, s.kv_rank);
   if (!(o.epsilon > 0) || !std::isfinite(o.epsilon)) {
     Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {o.epsilon});
   }
@@ -256,13 +256,13 @@ void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
   ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
   const OwnedHeads latent(s.batch, 1, s.len, s.kv_rank);
   Linear(x, w.w_dkv, {}, latent.view, &threads);
-  NormRows(latent.view, w.norm_kv, options.epsilon, threads);
+  NormRows(latent.view, w.norm_kv_weight, options.epsilon, threads);
   OwnedHeads compressed;
   TensorView<const float> a = x;
   if (w.w_dq.has_value()) {
     compressed = OwnedHeads(s.batch, 1, s.len, s.q_rank);
     Linear(x, w.w_dq, {}, compressed.view, &threads);
-    NormRows(compressed.view, w.norm_q, options.epsilon, threads);
+    NormRows(compressed.view, w.norm_q_weight, options.epsilon, threads);
     a = compressed.view;
   }
   const OwnedHeads q(s.batch, s.num_heads, s.len, s.nope_dim + s.rope_dim);

@@ -17,7 +17,8 @@ struct LatentShape {
 // All weights by the names of the fields: a new one does not compile until it stands here.
 template <class Visit>
 void ForEachView(const LatentWeights& weights, const Visit& visit) {
-  const auto& [w_dq, w_uq, w_qr, w_dkv, w_kr, w_uk, w_uv, w_o, norm_q, norm_kv] = weights;
+  const auto& [w_dq, w_uq, w_qr, w_dkv, w_kr, w_uk, w_uv, w_o, norm_q_weight, norm_kv_weight] =
+      weights;
   visit("w_dq", w_dq);
   visit("w_uq", w_uq);
   visit("w_qr", w_qr);
@@ -26,8 +27,8 @@ void ForEachView(const LatentWeights& weights, const Visit& visit) {
   visit("w_uk", w_uk);
   visit("w_uv", w_uv);
   visit("w_o", w_o);
-  visit("norm_q", norm_q);
-  visit("norm_kv", norm_kv);
+  visit("norm_q_weight", norm_q_weight);
+  visit("norm_kv_weight", norm_kv_weight);
 }
 
 // Checks everything but the outputs; throws Error.

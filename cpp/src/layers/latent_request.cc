@@ -19,8 +19,8 @@ LatentRequest ReadLatent(const RequestReader& reader) {
   w.w_uk = ReadRequiredWeight(reader, "w_uk", 3);
   w.w_uv = ReadRequiredWeight(reader, "w_uv", 3);
   w.w_o = ReadRequiredWeight(reader, "w_o_self", 3);
-  w.norm_q = reader.Floats("norm_q");
-  w.norm_kv = reader.Floats("norm_kv");
+  w.norm_q_weight = reader.Floats("norm_q_weight");
+  w.norm_kv_weight = reader.Floats("norm_kv_weight");
   AttentionRequest heads;
   const Extents& x = r.x.shape;
   heads.q.shape = {x[0], w.w_uq.shape[1], x[2], w.w_uq.shape[2] + w.w_qr.shape[2]};
@@ -38,7 +38,7 @@ LatentRequest ReadLatent(const RequestReader& reader) {
                                               {"half", RopePairing::kHalf},
                                               {"interleaved", RopePairing::kInterleaved}})
           .value_or(std::nullopt);
-  r.options.rope_base = reader.Number("base").value_or(r.options.rope_base);
+  r.options.rope_base = reader.Number("rope_base").value_or(r.options.rope_base);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.return_lse = heads.return_lse;
   r.return_weights = heads.return_weights;

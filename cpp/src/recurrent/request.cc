@@ -243,7 +243,7 @@ RecurrentRequest ReadMamba2(const RequestReader& reader) {
 RecurrentRequest ReadDeltaRule(const RequestReader& reader) {
   RecurrentRequest r = ReadCommon(reader);
   r.options.delta = true;
-  r.options.feature_map = ReadChoice(reader, "key_norm", kKeyNorms).value_or(FeatureMap::kUnit);
+  r.options.feature_map = ReadChoice(reader, "qk_norm", kKeyNorms).value_or(FeatureMap::kUnit);
   r.options.beta = ReadPerToken(reader, "beta", r.k);
   if (reader.Takes("channel_log_decay")) {
     r.options.log_decay = ReadPerChannel(reader, "channel_log_decay", r.k);

@@ -73,7 +73,7 @@ class NormWay {
   double count() const { return static_cast<double>(dim_); }
   double Scaled(const float* d, int64_t c) const {
     const double g = static_cast<double>(d[c]);
-    return o_.scale.empty() ? g : g * static_cast<double>(o_.scale[static_cast<size_t>(c)]);
+    return o_.weight.empty() ? g : g * static_cast<double>(o_.weight[static_cast<size_t>(c)]);
   }
 
   const bool centered_;

@@ -17,7 +17,7 @@ struct NormGradients {
 };
 
 // Gradients of LayerNorm() and RmsNorm() from d_y. With n = (x - mean) r, r = 1 / sqrt(variance +
-// epsilon), g = d_y * scale:
+// epsilon), g = d_y * weight:
 //   d_x = r (g - mean(g) - n mean(g n)), for RMS without mean(g);  d_scale = sum over rows of d_y n
 // in float64. x, d_y and d_x [batch, heads, len, dim], last dimension contiguous and of their own
 // memory. A row at which only exact zeros arrive gives exactly 0, whatever is in it. Same bits for

@@ -143,14 +143,14 @@ void RunNorm(const NormProblem& p, ThreadPool& pool) {
   const size_t dim = static_cast<size_t>(p.x.shape[3]);
   if (p.x.size() == 0 || DryRun::Current() != nullptr) return;
   const RowNormOptions& o = p.options;
-  const float* scale = o.scale.empty() ? nullptr : o.scale.data();
+  const float* weight = o.weight.empty() ? nullptr : o.weight.data();
   const float* bias = o.bias.empty() ? nullptr : o.bias.data();
   ForEachInTasks(p.x.shape[0] * p.x.shape[1] * p.x.shape[2], p.x.shape[3], pool, [&](int64_t row) {
     const auto [b, h, i] = PlaceOf(p.x, row);
     const float* x = &p.x(b, h, i, 0);
     const RowMoments moments = p.kind == NormKind::kLayer ? LayerMoments(x, dim, o.epsilon)
                                                           : RmsMoments(x, dim, o.epsilon);
-    NormaliseRow(x, dim, moments, scale, bias, &p.out(b, h, i, 0));
+    NormaliseRow(x, dim, moments, weight, bias, &p.out(b, h, i, 0));
     const auto show = [&](const TensorView<float>& to, double value) {
       if (to.has_value()) to(b, h, i, 0) = static_cast<float>(value);
     };

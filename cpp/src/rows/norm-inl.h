@@ -60,8 +60,9 @@ inline RowMoments RmsMoments(const float* x, size_t n, double epsilon) {
   return {0, 1 / std::sqrt(squares / static_cast<double>(n) + epsilon)};
 }
 
-// out = (x - mean) * inverse_deviation * scale + bias; scale and bias may be absent, out may be x.
-inline void NormaliseRow(const float* x, size_t n, const RowMoments& moments, const float* scale,
+// out = (x - mean) * inverse_deviation * weight + bias; weight and bias may be absent, out may be
+// x.
+inline void NormaliseRow(const float* x, size_t n, const RowMoments& moments, const float* weight,
                          const float* bias, float* out) {
   const DD d;
   const DHalf dh;
@@ -71,13 +72,13 @@ inline void NormaliseRow(const float* x, size_t n, const RowMoments& moments, co
   size_t c = 0;
   for (; c + lanes <= n; c += lanes) {
     VD y = hn::Mul(hn::Sub(LoadDoubles(x + c), mean), factor);
-    if (scale != nullptr) y = hn::Mul(y, LoadDoubles(scale + c));
+    if (weight != nullptr) y = hn::Mul(y, LoadDoubles(weight + c));
     if (bias != nullptr) y = hn::Add(y, LoadDoubles(bias + c));
     hn::StoreU(hn::DemoteTo(dh, y), dh, out + c);
   }
   for (; c < n; ++c) {
     double y = (static_cast<double>(x[c]) - moments.mean) * moments.inverse_deviation;
-    if (scale != nullptr) y *= static_cast<double>(scale[c]);
+    if (weight != nullptr) y *= static_cast<double>(weight[c]);
     if (bias != nullptr) y += static_cast<double>(bias[c]);
     out[c] = static_cast<float>(y);
   }

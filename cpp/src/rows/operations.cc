@@ -104,7 +104,7 @@ NormRequest ReadNorm(const RequestReader& reader) {
   }
   // Refuses gaps: rows of several axes must lie in one piece.
   r.x = Contiguous(reader.Floats("x").data(), 1, 1, rows, dim);
-  r.options.scale = ReadFactors(reader, "scale", x, axis);
+  r.options.weight = ReadFactors(reader, "weight", x, axis);
   if (reader.Takes("bias")) r.options.bias = ReadFactors(reader, "bias", x, axis);
   if (const auto epsilon = reader.Number("epsilon")) r.options.epsilon = *epsilon;
   return r;

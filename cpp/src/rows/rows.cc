@@ -51,7 +51,7 @@ void CheckVector(std::string_view name, std::span<const float> values, int64_t d
 void CheckNorm(const TensorView<const float>& x, const RowNormOptions& options,
                const TensorView<float>& out) {
   CheckXAndOut(x, out);
-  CheckVector("scale", options.scale, x.shape[3]);
+  CheckVector("weight", options.weight, x.shape[3]);
   CheckVector("bias", options.bias, x.shape[3]);
   if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
     Fail(ErrorCode::kRange, "epsilon = {}; it must be positive and finite", {options.epsilon});
@@ -94,7 +94,7 @@ void LayerNorm(TensorView<const float> x, const RowNormOptions& options, TensorV
   }
   OutputSpans({{"out", out}, {"mean", mean}, {"inverse_deviation", inverse_deviation}})
       .MayReplace("x", x)
-      .ApartFrom("scale", options.scale)
+      .ApartFrom("weight", options.weight)
       .ApartFrom("bias", options.bias);
   RunRows(NormProblem{x, out, NormKind::kLayer, options, statistics}, pool);
 }
@@ -104,7 +104,7 @@ void RmsNorm(TensorView<const float> x, const RowNormOptions& options, TensorVie
   CheckNorm(x, options, out);
   OutputSpans({{"out", out}})
       .MayReplace("x", x)
-      .ApartFrom("scale", options.scale)
+      .ApartFrom("weight", options.weight)
       .ApartFrom("bias", options.bias);
   RunRows(NormProblem{x, out, NormKind::kRms, options, {}}, pool);
 }

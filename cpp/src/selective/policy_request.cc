@@ -22,7 +22,7 @@ QuestOptions ReadQuest(const RequestReader& reader, const ComposedRequest& r) {
   QuestOptions o;
   o.attention = OptionsOf(r.rest);
   o.page_size = reader.Count("page_size").value_or(o.page_size);
-  o.pages = reader.Count("pages").value_or(o.pages);
+  o.top_pages = reader.Count("top_pages").value_or(o.top_pages);
   return o;
 }
 

@@ -47,7 +47,7 @@ BlockChooser BoundsChooser(const AttentionProblem& p, const TensorView<const flo
 
 AttentionOptions ValidateQuest(const QuestOptions& o, int64_t batch) {
   CheckCount("page_size", o.page_size);
-  CheckCount("pages", o.pages);
+  CheckCount("top_pages", o.top_pages);
   CheckChoosable(o.attention, batch);
   AttentionOptions options = o.attention;
   options.causal = true;
@@ -60,14 +60,14 @@ void QuestAttention(TensorView<const float> q, TensorView<const float> k, Tensor
   AttentionProblem p = ValidateComposed(q, k, v, ValidateQuest(options, q.shape[0]), outputs);
   const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
   const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
-  AttendToChosen(p, chooser, chooser.Lists(options.pages), pool);
+  AttendToChosen(p, chooser, chooser.Lists(options.top_pages), pool);
 }
 
 void KeepQuest(const TensorView<const float>& q, const TensorView<const float>& k,
                const QuestOptions& options, AttentionProblem& p, ThreadPool* pool) {
   const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
   const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
-  KeepChosen(p, chooser, chooser.Lists(options.pages), pool);
+  KeepChosen(p, chooser, chooser.Lists(options.top_pages), pool);
 }
 
 }  // namespace heed

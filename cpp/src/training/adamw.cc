@@ -16,8 +16,10 @@ void CheckIn(std::string_view name, double value, bool holds, std::string_view r
 }
 
 void CheckSchedule(const Schedule& s) {
-  CheckIn("learning_rate", s.peak, s.peak > 0 && std::isfinite(s.peak), "(0, inf)");
-  CheckIn("floor", s.floor, s.floor >= 0 && s.floor <= s.peak, "[0, learning_rate]");
+  CheckIn("learning_rate", s.learning_rate, s.learning_rate > 0 && std::isfinite(s.learning_rate),
+          "(0, inf)");
+  CheckIn("min_learning_rate", s.min_learning_rate,
+          s.min_learning_rate >= 0 && s.min_learning_rate <= s.learning_rate, "[0, learning_rate]");
   CheckIn("warmup_steps", static_cast<double>(s.warmup_steps), s.warmup_steps >= 0, "[0, inf)");
   CheckIn("total_steps", static_cast<double>(s.total_steps),
           s.total_steps == 0 || s.total_steps > s.warmup_steps, "(warmup_steps, inf), or be 0");
@@ -50,13 +52,14 @@ struct Update {
 
 double Schedule::At(int64_t step) const {
   if (step < warmup_steps) {
-    return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+    return learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   }
-  if (total_steps == 0) return peak;
-  if (step >= total_steps) return floor;
+  if (total_steps == 0) return learning_rate;
+  if (step >= total_steps) return min_learning_rate;
   const double u =
       static_cast<double>(step - warmup_steps) / static_cast<double>(total_steps - warmup_steps);
-  return floor + (peak - floor) * (1 + std::cos(std::numbers::pi * u)) / 2;
+  const double range = learning_rate - min_learning_rate;
+  return min_learning_rate + range * (1 + std::cos(std::numbers::pi * u)) / 2;
 }
 
 double GradientNorm(const ParameterSet& parameters, ThreadPool* pool) {

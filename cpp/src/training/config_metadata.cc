@@ -222,7 +222,7 @@ struct Reader {
 
 }  // namespace
 
-Metadata ToMetadata(const TransformerConfig& config) {
+Metadata ToMetadata(const TransformerOptions& config) {
   Metadata metadata = {{std::string(kPrefix) + "format", kFormat}};
   ForEachField(config, Writer{metadata});
   for (const NamedParam& param : config.params) {
@@ -231,12 +231,12 @@ Metadata ToMetadata(const TransformerConfig& config) {
   return metadata;
 }
 
-TransformerConfig FromMetadata(const Metadata& metadata) {
+TransformerOptions FromMetadata(const Metadata& metadata) {
   Metadata rest = metadata;
   const Reader reader{rest};
   const std::string format = reader.Take(std::string(kPrefix) + "format");
   if (format != kFormat) RefuseValue("heed.format", format);
-  TransformerConfig config;
+  TransformerOptions config;
   ForEachField(config, reader);
   for (const auto& [key, text] : rest) {
     if (!key.starts_with(kParam)) {

@@ -11,10 +11,10 @@ namespace heed::training {
 
 using Metadata = std::map<std::string, std::string>;
 
-Metadata ToMetadata(const TransformerConfig& config);
+Metadata ToMetadata(const TransformerOptions& config);
 
 // Throws Error(kOption) for a missing or an unknown key, or a text that is no value.
-TransformerConfig FromMetadata(const Metadata& metadata);
+TransformerOptions FromMetadata(const Metadata& metadata);
 
 }  // namespace heed::training
 

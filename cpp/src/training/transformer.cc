@@ -13,7 +13,7 @@ namespace {
 // More layers than this are a mistake, not a model.
 constexpr int64_t kMaxLayers = 1000;
 
-TransformerConfig Checked(TransformerConfig c) {
+TransformerOptions Checked(TransformerOptions c) {
   CheckCount("vocabulary", c.vocabulary);
   CheckCount("embed_dim", c.embed_dim);
   CheckCount("num_layers", c.num_layers);
@@ -42,7 +42,7 @@ double Smaller(int64_t in_dim, int64_t num_layers) {
   return 1 / std::sqrt(2 * static_cast<double>(in_dim) * static_cast<double>(num_layers));
 }
 
-BlockOptions BlockOf(const TransformerConfig& c, int64_t num_layers) {
+BlockOptions BlockOf(const TransformerOptions& c, int64_t num_layers) {
   BlockOptions block;
   block.norm = c.norm;
   AttentionLayerOptions& attention = block.attention;
@@ -62,7 +62,7 @@ BlockOptions BlockOf(const TransformerConfig& c, int64_t num_layers) {
   return block;
 }
 
-BlockOptions DecoderBlock(const TransformerConfig& c) {
+BlockOptions DecoderBlock(const TransformerOptions& c) {
   BlockOptions block = BlockOf(c, c.num_layers);
   if (c.encoder_layers > 0) {
     block.cross_attention = block.attention;
@@ -76,7 +76,7 @@ BlockOptions DecoderBlock(const TransformerConfig& c) {
 }
 
 // Elements that a model of these sizes has at the very least: those of its matrices.
-double LeastElements(const TransformerConfig& c) {
+double LeastElements(const TransformerOptions& c) {
   const auto number = [](int64_t x) { return static_cast<double>(x); };
   const double dim = number(c.embed_dim);
   const double places = c.position == ModelPosition::kLearned ? number(c.max_len) : 0;
@@ -85,7 +85,7 @@ double LeastElements(const TransformerConfig& c) {
 }
 
 // A file's own words decide how much is allocated for it: they must not exceed what it holds.
-void CheckFits(const TransformerConfig& config, const SafetensorsFile& file) {
+void CheckFits(const TransformerOptions& config, const SafetensorsFile& file) {
   double elements = 0;
   for (const SafetensorsEntry& entry : file.entries()) {
     double count = 1;
@@ -106,7 +106,7 @@ int64_t LengthOf(const char* name, std::span<const int32_t> tokens, int64_t batc
 }  // namespace
 
 TokenStack::TokenStack(ParameterSet& parameters, const std::string& name,
-                       const TransformerConfig& config, const BlockOptions& block,
+                       const TransformerOptions& config, const BlockOptions& block,
                        int64_t num_layers)
     : embedding_(parameters, name + ".embed_tokens", config.vocabulary, config.embed_dim,
                  1 / std::sqrt(static_cast<double>(config.embed_dim))),
@@ -161,17 +161,17 @@ void TokenStack::Backward(const Matrix& d_y, ThreadPool* pool) {
   if (positions_) positions_->Backward(*d_rows, pool);
 }
 
-Transformer::Transformer(const TransformerConfig& config)
-    : config_(Checked(config)),
+Transformer::Transformer(const TransformerOptions& config)
+    : options_(Checked(config)),
       parameters_(config.seed),
-      decoder_(parameters_, "model", config_, DecoderBlock(config_), config_.num_layers),
-      output_(config_.tied
+      decoder_(parameters_, "model", options_, DecoderBlock(options_), options_.num_layers),
+      output_(options_.tied
                   ? LinearLayer(decoder_.embedding().table())
                   : LinearLayer(parameters_, "lm_head",
-                                {.in_dim = config_.embed_dim, .out_dim = config_.vocabulary})) {
-  if (config_.encoder_layers == 0) return;
-  encoder_.emplace(parameters_, "encoder", config_, BlockOf(config_, config_.encoder_layers),
-                   config_.encoder_layers);
+                                {.in_dim = options_.embed_dim, .out_dim = options_.vocabulary})) {
+  if (options_.encoder_layers == 0) return;
+  encoder_.emplace(parameters_, "encoder", options_, BlockOf(options_, options_.encoder_layers),
+                   options_.encoder_layers);
 }
 
 const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
@@ -197,7 +197,7 @@ void Transformer::Backward(const Matrix& d_logits, ThreadPool* pool) {
 
 void Transformer::Weights(Heads heads, int64_t layer, TensorView<float> weights, ThreadPool* pool) {
   const bool of_encoder = heads == Heads::kEncoder;
-  const int64_t layers = of_encoder ? config_.encoder_layers : config_.num_layers;
+  const int64_t layers = of_encoder ? options_.encoder_layers : options_.num_layers;
   if (layer < 0 || layer >= layers) {
     Fail(ErrorCode::kRange, "layer = {}; it must lie in [0, {})", {layer, layers});
   }
@@ -211,12 +211,12 @@ void Transformer::Weights(Heads heads, int64_t layer, TensorView<float> weights,
 }
 
 std::vector<uint8_t> Transformer::Save(DType dtype) const {
-  return SaveSafetensors(parameters_, ToMetadata(config_), dtype);
+  return SaveSafetensors(parameters_, ToMetadata(options_), dtype);
 }
 
 std::unique_ptr<Transformer> Transformer::Load(std::span<const uint8_t> bytes) {
   const SafetensorsFile file(bytes);
-  const TransformerConfig config = FromMetadata(file.metadata());
+  const TransformerOptions config = FromMetadata(file.metadata());
   CheckFits(config, file);
   auto model = std::make_unique<Transformer>(config);
   LoadParameters(file, model->parameters());

@@ -80,7 +80,7 @@ void CallAnalyze(Places& at) {
 }
 
 void CallRollout(Places& at) {
-  const AttentionLayer layers[] = {{at.In("q", kRows), at.In("k", kRows), PlaceOptions(at)}};
+  const RolloutLayer layers[] = {{at.In("q", kRows), at.In("k", kRows), PlaceOptions(at)}};
   Rollout(layers, 0.5, at.In("start", {kBatch, 1, 2, kLen}),
           at.Out("output", {kBatch, 1, 2, kLen}));
 }

@@ -75,8 +75,8 @@ LatentWeights PlaceLatent(Places& at) {
   w.w_uk = at.In("w_uk", {1, kHeads, kDim, 5});
   w.w_uv = at.In("w_uv", {1, kHeads, kDim, 5});
   w.w_o = at.In("w_o", {1, kWidth, kHeads, kDim});
-  w.norm_q = at.Values("norm_q", 3);
-  w.norm_kv = at.Values("norm_kv", 5);
+  w.norm_q_weight = at.Values("norm_q_weight", 3);
+  w.norm_kv_weight = at.Values("norm_kv_weight", 5);
   return w;
 }
 
@@ -119,13 +119,13 @@ const Function kFunctions[] = {
      }},
     {"LayerNorm",
      [](Places& at) {
-       LayerNorm(at.In("x", {1, 2, 3, 4}), {at.Values("scale", 4), at.Values("bias", 4)},
+       LayerNorm(at.In("x", {1, 2, 3, 4}), {at.Values("weight", 4), at.Values("bias", 4)},
                  at.Out("out", {1, 2, 3, 4}),
                  {at.Out("mean", {1, 2, 3, 1}), at.Out("inverse_deviation", {1, 2, 3, 1})});
      }},
     {"RmsNorm",
      [](Places& at) {
-       RmsNorm(at.In("x", {1, 2, 3, 4}), {at.Values("scale", 4), at.Values("bias", 4)},
+       RmsNorm(at.In("x", {1, 2, 3, 4}), {at.Values("weight", 4), at.Values("bias", 4)},
                at.Out("out", {1, 2, 3, 4}));
      }},
     {"MultiHead",

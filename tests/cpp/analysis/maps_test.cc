@@ -81,8 +81,8 @@ std::vector<AttentionCase> Stack(int64_t len) {
   return layers;
 }
 
-std::vector<AttentionLayer> Views(const std::vector<AttentionCase>& cases) {
-  std::vector<AttentionLayer> layers;
+std::vector<RolloutLayer> Views(const std::vector<AttentionCase>& cases) {
+  std::vector<RolloutLayer> layers;
   for (const AttentionCase& c : cases) layers.push_back({c.q.view(), c.k.view(), c.options()});
   return layers;
 }
@@ -235,7 +235,7 @@ TEST(Maps, RefuseWhatDoesNotFit) {
   EXPECT_THROW(MultiHop(square.q.view(), square.k.view(), {}, 1, x.view(), x.view()), Error);
   Buffer<float> start({1, 1, 2, 5}, Layout::kDense, 0);
   Buffer<float> rows = start;
-  const AttentionLayer layer[] = {{square.q.view(), square.k.view(), {}}};
+  const RolloutLayer layer[] = {{square.q.view(), square.k.view(), {}}};
   EXPECT_THROW(Rollout(layer, 1.5, start.view(), rows.view()), Error);
   EXPECT_THROW(Rollout(layer, 0.5, start.view(), start.view()), Error);
   Buffer<float> maps({1, 1, 2, 2}, Layout::kDense, -1);

@@ -154,7 +154,7 @@ TEST_F(Operations, TheRestIsTheTypedFunctions) {
   EXPECT_EQ(Outputs(request).BitsOf("cosine"), Bits(cosine));
 
   Buffer<float> start({2, 1, 3, 9}, Layout::kDense, 0.25f), rows = start;
-  const AttentionLayer layer[] = {{c_.q.view(), c_.k.view(), c_.options()}};
+  const RolloutLayer layer[] = {{c_.q.view(), c_.k.view(), c_.options()}};
   Rollout(layer, 0.25, start.view(), rows.view());
   request = Make("rollout_layer");
   AnyTensor three = start.any(DType::kFloat32, 3);

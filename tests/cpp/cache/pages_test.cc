@@ -61,7 +61,7 @@ std::vector<float> RunDecode(const KvCache& cache, const Buffer<float>& q,
 
 DecodeOptions OfPages(int64_t pages) {
   DecodeOptions options;
-  options.pages = pages;
+  options.top_pages = pages;
   return options;
 }
 
@@ -71,7 +71,7 @@ std::vector<float> Expected(const Buffer<float>& q, const Buffer<float>& k, cons
   QuestOptions options;
   options.attention.query_offset = QueryOffset::End();
   options.page_size = page_size;
-  options.pages = pages;
+  options.top_pages = pages;
   Buffer<float> output({kBatch, kHeads, q.shape()[2], kDimV}, Layout::kDense, NAN);
   QuestAttention(q.view(), k.view(), v.view(), options, {.output = output.view()});
   return output.Elements();
@@ -116,7 +116,7 @@ TEST_P(Pages, HeadsWithoutAGroupSeeWhatQuestAttentionSees) {
   QuestOptions options;
   options.attention.query_offset = QueryOffset::End();
   options.page_size = 3;
-  options.pages = 4;
+  options.top_pages = 4;
   Buffer<float> expected({kBatch, kKvHeads, 2, kDimV}, Layout::kDense, NAN), actual = expected;
   QuestAttention(q.view(), drawn.k.view(), drawn.v.view(), options, {.output = expected.view()});
   Decode(q.view(), cache, OfPages(4), {.output = actual.view()});

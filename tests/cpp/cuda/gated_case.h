@@ -157,7 +157,7 @@ struct GatedCall {
       r.Floats("erase_key", {batch, kv_heads, len, dim}, erase_key.Elements());
       r.Floats("erase_rate", {batch, kv_heads, len, dim}, erase_rate.Elements());
     }
-    if (rule.delta) r.Param("key_norm", std::string("none"));
+    if (rule.delta) r.Param("qk_norm", std::string("none"));
     if (rule.delta && rule.betas) r.Floats("beta", {batch, kv_heads, len}, betas);
     return r;
   }

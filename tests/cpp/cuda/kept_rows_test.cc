@@ -165,7 +165,7 @@ double BytesOf(const std::string& id, int64_t len) {
     floats(name, {1, 2, len, 1});
   }
   if (id == "block_mixture") r.Param("key_block", 64.0).Param("top_blocks", 8.0);
-  if (id == "quest") r.Param("page_size", 16.0).Param("pages", 32.0);
+  if (id == "quest") r.Param("page_size", 16.0).Param("top_pages", 32.0);
   if (id == "indexed") {
     r.Param("top_k", 64.0);
     floats("index_q", {1, 1, len, 1});

@@ -64,7 +64,7 @@ RequestBuilder Choosing(const std::string& id, uint32_t seed) {
     r.Floats("k", {kBatch, kKvHeads, kLen, kDim}, SmallNumbers(kKeys, seed + 1));
   }
   if (id == "block_mixture") r.Param("key_block", 2.0).Param("top_blocks", 3.0);
-  if (id == "quest") r.Param("page_size", 3.0).Param("pages", 3.0);
+  if (id == "quest") r.Param("page_size", 3.0).Param("top_pages", 3.0);
   if (id == "indexed") {
     constexpr int64_t kIndexHeads = 2;
     r.Param("top_k", 5.0);

@@ -58,7 +58,7 @@ TEST_P(AttentionFreeMeans, FullAndLocalMatchReference) {
     if (c.inner.scalars.query_offset.kind() == QueryOffset::Kind::kUnset) {
       c.inner.scalars.query_offset = QueryOffset::At(3);
     }
-    c.params.push_back({"local", 5.0});
+    c.params.push_back({"local_window", 5.0});
     ExpectFreeMatches(c);
   }
 }
@@ -159,10 +159,10 @@ TEST_P(AttentionFreeMeans, ThreadsChangeNoBit) {
 
 TEST_P(AttentionFreeMeans, BadArgumentsAreRefused) {
   ComposedCase c = Cases()[0];
-  c.params.push_back({"local", 0.0});
-  ExpectBothRefuse(c.request(), ErrorCode::kRange, "local");
+  c.params.push_back({"local_window", 0.0});
+  ExpectBothRefuse(c.request(), ErrorCode::kRange, "local_window");
   ComposedCase far = Cases()[1];
-  far.params.push_back({"local", 2.0});
+  far.params.push_back({"local_window", 2.0});
   ExpectBothRefuse(far.request(), ErrorCode::kOption, "query_offset");
   ComposedCase wide = Cases()[0];
   wide.inner = MakeCase({.q_len = 2, .kv_len = 2, .head_dim = 3, .head_dim_v = 4});

@@ -33,7 +33,7 @@ std::vector<ComposedCase> SmallCases() {
                                      MakeFree(grouped, 3, Layout::kBlhd),     MakeFree(grouped, 4),
                                      MakeFree(grouped, 5, Layout::kReversed), MakeFree(grouped, 6)};
   cases[2].inner.bias = MakeBias({1, 4, 5, 6}, random, 0.2);
-  cases[2].params = {{"local", 2.0}, {"query_offset", 1.0}};
+  cases[2].params = {{"local_window", 2.0}, {"query_offset", 1.0}};
   cases[3].inner.bias = MakeBias({1, 1, 1, 6}, random);
   cases[3].inner.key_lengths = {4, 0};
   cases[4].inner.scalars.causal = true;

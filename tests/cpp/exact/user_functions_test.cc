@@ -122,6 +122,7 @@ TEST_P(UserFunctions, EveryOperatorAndFunctionMatchesReference) {
            "score < 0 ? (score <= -1 ? -1 : score) : score > 2 ? 2 : score",
            "1 - 2 - 3 + score / 2 / 2",
            "-q_index % 5 + kv_index % -3 + score",
+           "score - 0.01 * abs(q_idx - kv_idx)",
        }) {
     UserCase user{Grouped()};
     SCOPED_TRACE(text);

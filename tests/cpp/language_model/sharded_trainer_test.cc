@@ -26,8 +26,8 @@ std::vector<int32_t> TextTokens() {
   return tokens;
 }
 
-training::TransformerConfig LetterConfig() {
-  training::TransformerConfig config;
+training::TransformerOptions LetterConfig() {
+  training::TransformerOptions config;
   config.vocabulary = 32;
   config.embed_dim = 32;
   config.num_heads = 2;
@@ -38,7 +38,7 @@ training::TransformerConfig LetterConfig() {
 
 training::AdamWOptions Steps(int64_t total) {
   training::AdamWOptions options;
-  options.schedule = {.peak = 5e-3, .warmup_steps = 2, .total_steps = total};
+  options.schedule = {.learning_rate = 5e-3, .warmup_steps = 2, .total_steps = total};
   return options;
 }
 

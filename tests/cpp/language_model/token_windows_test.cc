@@ -24,8 +24,8 @@ std::vector<int32_t> Counted(int32_t count) {
   return tokens;
 }
 
-training::TransformerConfig SmallConfig(int64_t vocabulary) {
-  training::TransformerConfig config;
+training::TransformerOptions SmallConfig(int64_t vocabulary) {
+  training::TransformerOptions config;
   config.vocabulary = vocabulary;
   config.embed_dim = 16;
   config.num_heads = 2;

@@ -187,11 +187,12 @@ TEST_P(BlockGradient, LatentAttentionMatchesDifferencesOfReference) {
       LayerCase c = MakeLatent();
       c.params = {{"form", std::string(form)}, {"rope", std::string(rope)}, {"return_lse", true}};
       ExpectElements(c.Build(), std::string(form) + " " + rope);
-      Add(c, {{"norm_q", {5}}, {"norm_kv", {4}}, {"alibi_slopes", {4}}, {"sinks", {4}}});
+      Add(c,
+          {{"norm_q_weight", {5}}, {"norm_kv_weight", {4}}, {"alibi_slopes", {4}}, {"sinks", {4}}});
       c.key_lengths = {4, 0};
       c.params["causal"] = true;
       c.params["softcap"] = 3.0;
-      c.params["base"] = 100.0;
+      c.params["rope_base"] = 100.0;
       ExpectElements(c.Build(), std::string(form) + " " + rope + ", everything");
     }
   }
@@ -210,7 +211,7 @@ TEST_P(BlockGradient, SameBitsForAnyNumberOfThreads) {
   ExpectSameGradientsForAnyThreads(Classifier("mean", {.batch = 3, .len = 90}).Build().request(),
                                    "classifier");
   LayerCase latent = MakeLatent(s);
-  Add(latent, {{"norm_q", {5}}, {"norm_kv", {4}}});
+  Add(latent, {{"norm_q_weight", {5}}, {"norm_kv_weight", {4}}});
   ExpectSameGradientsForAnyThreads(latent.Build().request(), "latent");
 }
 

@@ -69,13 +69,13 @@ TEST_P(MultiHeadLatentLayer, BothFormsMatchReference) {
       c.params["return_lse"] = true;
       ExpectLatentMatchesReference(c);
       Random random(2);
-      c.tensors["norm_q"] = DrawFloats(random, {20}, 1);
-      c.tensors["norm_kv"] = DrawFloats(random, {12}, 1);
+      c.tensors["norm_q_weight"] = DrawFloats(random, {20}, 1);
+      c.tensors["norm_kv_weight"] = DrawFloats(random, {12}, 1);
       c.tensors["alibi_slopes"] = {{kHeads}, {0.5f, 0.25f, 0.125f, 0.0625f}};
       c.key_lengths = {kLen, 7};
       c.params["causal"] = true;
       c.params["softcap"] = 3.0;
-      c.params["base"] = 100.0;
+      c.params["rope_base"] = 100.0;
       ExpectLatentMatchesReference(c);
     }
   }
@@ -240,7 +240,7 @@ TEST(MultiHeadLatentBoundary, RefusesWhatDoesNotFit) {
   refused(ErrorCode::kOption, "form", [](LayerCase& c) { c.params["form"] = std::string("both"); });
   refused(ErrorCode::kOption, "w_kr", [](LayerCase& c) { c.tensors.erase("w_kr"); });
   refused(ErrorCode::kRange, "epsilon", [](LayerCase& c) {
-    c.tensors["norm_q"] = {{20}, std::vector<float>(20)};
+    c.tensors["norm_q_weight"] = {{20}, std::vector<float>(20)};
     c.params["epsilon"] = -1.0;
   });
 }

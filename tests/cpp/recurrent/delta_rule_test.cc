@@ -39,7 +39,7 @@ TEST_P(DeltaRule, WithOrthogonalKeysIsLinearAttention) {
     return builder;
   };
   RequestBuilder delta = request("delta_rule");
-  delta.Param("key_norm", "none").Param("scale", 1.0);
+  delta.Param("qk_norm", "none").Param("scale", 1.0);
   RequestBuilder linear = request("linear");
   linear.Param("feature_map", "identity").Param("weight_sum", "free").Param("causal", true);
   ExpectResultsNear(RunByName(delta.request()).at("output"),

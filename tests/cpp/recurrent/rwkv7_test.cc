@@ -88,7 +88,7 @@ TEST_P(Rwkv7, ReducesToTheDeltaRuleWhereKeysEraseThemselves) {
         .Floats("v", {1, 1, len, dim}, v)
         .Param("scale", 1.0);
   }
-  delta.Param("key_norm", "none");
+  delta.Param("qk_norm", "none");
   rwkv.Floats("channel_log_decay", {1, 1, len, dim}, std::vector<float>(len * dim))
       .Floats("erase_key", {1, 1, len, dim}, keys)
       .Floats("erase_rate", {1, 1, len, dim}, std::vector<float>(len * dim, 1));

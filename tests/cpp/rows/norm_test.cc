@@ -40,9 +40,9 @@ std::vector<float> Vector(int64_t count, uint64_t seed) {
 }
 
 struct NormCase {
-  std::vector<float> scale, bias;
+  std::vector<float> weight, bias;
   double epsilon = 1e-5;
-  RowNormOptions options() const { return {scale, bias, epsilon}; }
+  RowNormOptions options() const { return {weight, bias, epsilon}; }
 };
 
 using Reference = reference::NormedRow (*)(const std::vector<double>&, double);
@@ -58,7 +58,7 @@ void ExpectRows(const Buffer<float>& x, const NormCase& c, Reference reference,
         for (int64_t d = 0; d < x.shape()[3]; ++d) row.push_back(x(b, h, i, d));
         const reference::NormedRow expected = reference(row, c.epsilon);
         for (size_t d = 0; d < row.size(); ++d) {
-          const double normed = expected.values[d] * (c.scale.empty() ? 1 : c.scale[d]);
+          const double normed = expected.values[d] * (c.weight.empty() ? 1 : c.weight[d]);
           const double bias = c.bias.empty() ? 0 : c.bias[d];
           const float actual = out(b, h, i, static_cast<int64_t>(d));
           if (std::isnan(normed)) {
@@ -161,7 +161,7 @@ TEST(RowNormErrors, NameArgumentValueAndExpectation) {
   const auto layer = [&](const RowNormOptions& options, const RowStatistics& statistics = {}) {
     return MessageOf([&] { LayerNorm(x.view(), options, out.view(), statistics); });
   };
-  EXPECT_THAT(layer({three, {}}), HasSubstr("scale has 3 values; expected dim = 4"));
+  EXPECT_THAT(layer({three, {}}), HasSubstr("weight has 3 values; expected dim = 4"));
   EXPECT_THAT(layer({{}, three}), HasSubstr("bias has 3 values"));
   EXPECT_THAT(layer({{}, {}, 0}), HasSubstr("epsilon = 0; it must be positive"));
   EXPECT_THAT(layer({}, {wrong.view(), {}}), HasSubstr("mean has shape [1, 1, 3, 2]"));

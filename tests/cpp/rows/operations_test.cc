@@ -106,10 +106,10 @@ TEST(RowOperations, MaskedSoftmaxHasTheBatchInFront) {
 }
 
 TEST(RowOperations, LayerNormJoinsAxesAndReturnsStatistics) {
-  const std::vector<float> x = Numbers(24), scale = Numbers(12);
+  const std::vector<float> x = Numbers(24), weight = Numbers(12);
   RequestBuilder builder("layer_norm");
   builder.Floats("x", {2, 3, 4}, x)
-      .Floats("scale", {3, 4}, scale)
+      .Floats("weight", {3, 4}, weight)
       .Param("axis", 1.0)
       .Param("epsilon", 0.5)
       .Param("return_statistics", true);
@@ -120,7 +120,7 @@ TEST(RowOperations, LayerNormJoinsAxesAndReturnsStatistics) {
   const reference::NormedRow expected =
       reference::LayerNormOfRow(std::vector<double>(x.begin() + 12, x.end()), 0.5);
   for (size_t n = 0; n < 12; ++n) {
-    EXPECT_NEAR(results[0][12 + n], expected.values[n] * scale[n], 1e-6);
+    EXPECT_NEAR(results[0][12 + n], expected.values[n] * weight[n], 1e-6);
   }
   EXPECT_FLOAT_EQ(results[1][1], static_cast<float>(expected.mean));
   EXPECT_FLOAT_EQ(results[2][1], static_cast<float>(expected.inverse_deviation));
@@ -142,14 +142,14 @@ TEST(RowOperations, ErrorsNameArgumentValueAndExpectation) {
   EXPECT_THAT(with_axis(2), HasSubstr("axis = 2; x has rank 2, expected -2 to 1"));
   EXPECT_THAT(with_axis(-3), HasSubstr("axis = -3"));
   EXPECT_THAT(MessageOf(RequestBuilder("softmax")), HasSubstr("input x is missing"));
-  RequestBuilder lengths("masked_softmax"), keep("masked_softmax"), scale("layer_norm"),
+  RequestBuilder lengths("masked_softmax"), keep("masked_softmax"), weight("layer_norm"),
       bias("rms_norm");
   lengths.Floats("x", {2, 3}, Numbers(6)).Integers("lengths", {3}, {1, 1, 1});
   EXPECT_THAT(MessageOf(lengths), HasSubstr("[batch] or [batch, rows], here [2, 1]"));
   keep.Floats("x", {2, 3}, Numbers(6)).Bytes("keep", {1, 1, 3}, {1, 1, 1});
   EXPECT_THAT(MessageOf(keep), HasSubstr("keep has rank 3; expected at most that of x, 2"));
-  scale.Floats("x", {2, 3}, Numbers(6)).Floats("scale", {2}, {1, 1});
-  EXPECT_THAT(MessageOf(scale), HasSubstr("scale must have the extents of x from axis 1 on"));
+  weight.Floats("x", {2, 3}, Numbers(6)).Floats("weight", {2}, {1, 1});
+  EXPECT_THAT(MessageOf(weight), HasSubstr("weight must have the extents of x from axis 1 on"));
   bias.Floats("x", {2, 3}, Numbers(6)).Floats("bias", {3}, {1, 1, 1});
   EXPECT_THAT(MessageOf(bias), HasSubstr("bias is unknown to rms_norm"));
 }

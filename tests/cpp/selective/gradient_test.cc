@@ -46,7 +46,7 @@ void AddWideBlocks(RequestBuilder& builder, const SelectiveSizes&) {
 }
 
 void AddPages(RequestBuilder& builder, const SelectiveSizes&) {
-  builder.Param("page_size", 3.0).Param("pages", 2.0);
+  builder.Param("page_size", 3.0).Param("top_pages", 2.0);
 }
 
 void AddIndex(RequestBuilder& builder, const SelectiveSizes& s) {

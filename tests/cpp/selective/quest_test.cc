@@ -21,7 +21,7 @@ HEED_ON_EVERY_TARGET(Quest);
 RequestBuilder MakeQuest(const SelectiveSizes& s, double page_size, double pages,
                          uint64_t seed = 1) {
   RequestBuilder builder = SelectiveRequest("quest", s, seed);
-  builder.Param("page_size", page_size).Param("pages", pages);
+  builder.Param("page_size", page_size).Param("top_pages", pages);
   return builder;
 }
 
@@ -65,7 +65,7 @@ TEST_P(Quest, ChoosesWhatOneChoosesByHand) {
         .Param("scale", 0.0)
         .Param("query_offset", std::string("end"))
         .Param("page_size", 2.0)
-        .Param("pages", 2.0);
+        .Param("top_pages", 2.0);
     return RunByName(builder.request()).at("output")[0];
   };
   EXPECT_NEAR(run(1), 5 / 3.0, 1e-6);
@@ -86,7 +86,7 @@ double Recall(double pages) {
         .Param("query_offset", std::string("end"))
         .Param("return_weights", true);
     if (std::string_view(id) == "quest") {
-      builder.Param("pages", pages);
+      builder.Param("top_pages", pages);
     } else {
       builder.Param("causal", true);
     }
@@ -124,7 +124,7 @@ TEST_P(Quest, WhatIsNotSeenCannotMatter) {
         .Floats("v", {1, 1, 40, 4}, v)
         .Integers("key_lengths", {1}, {30})
         .Param("page_size", 8.0)
-        .Param("pages", 2.0)
+        .Param("top_pages", 2.0)
         .Param("query_offset", 10.0);
     return RunByName(builder.request()).at("output");
   };
@@ -147,7 +147,7 @@ TEST(QuestRefuses, WhatChoicesCannotSee) {
   RequestBuilder zero = MakeQuest(s, 0, 1);
   ExpectBothRefuse(zero.request(), ErrorCode::kRange, "page_size");
   RequestBuilder none = MakeQuest(s, 1, 0);
-  ExpectBothRefuse(none.request(), ErrorCode::kRange, "pages");
+  ExpectBothRefuse(none.request(), ErrorCode::kRange, "top_pages");
   RequestBuilder lengths = MakeQuest(s, 2, 1);
   lengths.Integers("key_lengths", {1, 4}, {1, 2, 3, 4});
   ExpectBothRefuse(lengths.request(), ErrorCode::kUnsupported, "key_lengths");

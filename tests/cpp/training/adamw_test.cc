@@ -18,7 +18,7 @@ using training::Schedule;
 
 AdamWOptions PlainOptions() {
   AdamWOptions options;
-  options.schedule.peak = 0.1;
+  options.schedule.learning_rate = 0.1;
   options.weight_decay = 0.5;
   options.max_gradient_norm = std::numeric_limits<double>::infinity();
   return options;
@@ -77,9 +77,9 @@ TEST(AdamW, RefusesOptionsOutsideTheirRange) {
     change(options);
     EXPECT_THROW(AdamW(parameters, options), Error);
   };
-  refuses([](AdamWOptions& o) { o.schedule.peak = 0; });
-  refuses([](AdamWOptions& o) { o.schedule.peak = NAN; });
-  refuses([](AdamWOptions& o) { o.schedule.floor = 1; });
+  refuses([](AdamWOptions& o) { o.schedule.learning_rate = 0; });
+  refuses([](AdamWOptions& o) { o.schedule.learning_rate = NAN; });
+  refuses([](AdamWOptions& o) { o.schedule.min_learning_rate = 1; });
   refuses([](AdamWOptions& o) { o.schedule.warmup_steps = -1; });
   refuses([](AdamWOptions& o) { o.schedule.warmup_steps = o.schedule.total_steps = 5; });
   refuses([](AdamWOptions& o) { o.beta1 = 1; });
@@ -90,14 +90,15 @@ TEST(AdamW, RefusesOptionsOutsideTheirRange) {
 }
 
 TEST(Schedule, WarmsUpAndDecays) {
-  const Schedule schedule = {.peak = 1, .floor = 0.2, .warmup_steps = 4, .total_steps = 12};
+  const Schedule schedule = {
+      .learning_rate = 1, .min_learning_rate = 0.2, .warmup_steps = 4, .total_steps = 12};
   EXPECT_DOUBLE_EQ(schedule.At(0), 0.25);
   EXPECT_DOUBLE_EQ(schedule.At(3), 1);
   EXPECT_DOUBLE_EQ(schedule.At(4), 1);
   EXPECT_DOUBLE_EQ(schedule.At(8), 0.6);
   EXPECT_DOUBLE_EQ(schedule.At(12), 0.2);
   EXPECT_DOUBLE_EQ(schedule.At(1000), 0.2);
-  const Schedule constant = {.peak = 3};
+  const Schedule constant = {.learning_rate = 3};
   EXPECT_DOUBLE_EQ(constant.At(0), 3);
   EXPECT_DOUBLE_EQ(constant.At(1000000), 3);
 }

@@ -18,7 +18,7 @@ using training::StepResult;
 using training::TokenBatch;
 using training::Trainer;
 using training::Transformer;
-using training::TransformerConfig;
+using training::TransformerOptions;
 
 constexpr int32_t kVocabulary = 12;
 constexpr int64_t kHalf = 8, kLen = 2 * kHalf - 1;
@@ -42,8 +42,8 @@ struct CopyTask {
   }
 };
 
-TransformerConfig CopyConfig(const char* mechanism) {
-  TransformerConfig config;
+TransformerOptions CopyConfig(const char* mechanism) {
+  TransformerOptions config;
   config.vocabulary = kVocabulary;
   config.embed_dim = 32;
   config.num_heads = 4;
@@ -70,7 +70,7 @@ double Accuracy(Transformer& model) {
 double TrainedAccuracy(const char* mechanism, int steps) {
   Transformer model(CopyConfig(mechanism));
   AdamWOptions options;
-  options.schedule = {.peak = 5e-3, .warmup_steps = 20, .total_steps = steps};
+  options.schedule = {.learning_rate = 5e-3, .warmup_steps = 20, .total_steps = steps};
   Trainer trainer(model, options);
   Random random(7);
   for (int step = 0; step < steps; ++step) {
@@ -88,11 +88,11 @@ TEST(Trainer, DoesNotLearnToCopyWithoutScores) { EXPECT_LE(TrainedAccuracy("aver
 // Tiny steps leave the weights nearly as they are: what differs is what is dropped.
 TEST(Trainer, DrawsAnewInEachStep) {
   const auto losses = [](double dropout_p) {
-    TransformerConfig config = CopyConfig("scaled_dot_product");
+    TransformerOptions config = CopyConfig("scaled_dot_product");
     if (dropout_p > 0) config.params = {{"dropout_p", dropout_p}};
     Transformer model(config);
     AdamWOptions options;
-    options.schedule = {.peak = 1e-12};
+    options.schedule = {.learning_rate = 1e-12};
     Trainer trainer(model, options);
     Random random(7);
     const CopyTask task(4, random);
@@ -112,7 +112,7 @@ TEST(Trainer, DrawsAnewInEachStep) {
 TEST(Trainer, ReportsWhatAStepDid) {
   Transformer model(CopyConfig("scaled_dot_product"));
   AdamWOptions options;
-  options.schedule = {.peak = 1e-3, .warmup_steps = 2};
+  options.schedule = {.learning_rate = 1e-3, .warmup_steps = 2};
   Trainer trainer(model, options);
   Random random(7);
   const CopyTask task(2, random);

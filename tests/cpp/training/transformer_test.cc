@@ -25,7 +25,7 @@ using training::StepResult;
 using training::TokenBatch;
 using training::Trainer;
 using training::Transformer;
-using training::TransformerConfig;
+using training::TransformerOptions;
 
 BlockOptions SmallBlock() {
   BlockOptions options;
@@ -91,8 +91,8 @@ std::vector<int32_t> RandomTokens(int64_t count, int32_t vocabulary, uint64_t se
   return tokens;
 }
 
-TransformerConfig SmallConfig() {
-  TransformerConfig config;
+TransformerOptions SmallConfig() {
+  TransformerOptions config;
   config.vocabulary = 5;
   config.embed_dim = 8;
   config.num_heads = 2;
@@ -103,7 +103,7 @@ TransformerConfig SmallConfig() {
 
 // The gradient of the loss along a random direction of all parameters together, against a
 // difference of losses of the model itself: what the parts' own tests leave is how they are joined.
-void ExpectJoined(const TransformerConfig& config, int64_t source_len,
+void ExpectJoined(const TransformerOptions& config, int64_t source_len,
                   std::optional<uint64_t> dropout_draw = {}) {
   Transformer model(config);
   Scramble(model.parameters(), 4, 0.1);
@@ -145,7 +145,7 @@ TEST(Transformer, JoinsTheGradientsOfItsParts) {
   for (const bool tied : {false, true}) {
     for (const ModelPosition position : {ModelPosition::kNone, ModelPosition::kLearned,
                                          ModelPosition::kRope, ModelPosition::kAlibi}) {
-      TransformerConfig config = SmallConfig();
+      TransformerOptions config = SmallConfig();
       config.tied = tied;
       config.position = position;
       config.max_len = 6;
@@ -157,15 +157,15 @@ TEST(Transformer, JoinsTheGradientsOfItsParts) {
   }
 }
 
-TransformerConfig DroppingConfig() {
-  TransformerConfig config = SmallConfig();
+TransformerOptions DroppingConfig() {
+  TransformerOptions config = SmallConfig();
   config.params = {{"dropout_p", 0.4}, {"dropout_seed", std::string("18446744073709551615")}};
   return config;
 }
 
 TEST(Transformer, JoinsTheGradientsOfWhatItDropped) {
   ExpectJoined(DroppingConfig(), 0, 5);
-  TransformerConfig config = DroppingConfig();
+  TransformerOptions config = DroppingConfig();
   config.encoder_layers = 1;
   ExpectJoined(config, 4, 6);
 }
@@ -205,7 +205,7 @@ TEST(Transformer, DropsInEachLayerAndDrawItsOwnAndNothingWithoutADraw) {
 }
 
 TEST(Transformer, SavesAndLoadsItself) {
-  TransformerConfig config = SmallConfig();
+  TransformerOptions config = SmallConfig();
   config.mechanism = "scaled_dot_product";
   config.params = {{"window_left", 3.0}, {"softcap", 30.1234567890123}};
   config.rope_base = 1e9 / 3;
@@ -219,8 +219,8 @@ TEST(Transformer, SavesAndLoadsItself) {
   const std::vector<uint8_t> bytes = model.Save();
   const std::unique_ptr<Transformer> loaded = Transformer::Load(bytes);
   EXPECT_EQ(loaded->Save(), bytes);
-  EXPECT_EQ(loaded->config().rope_base, 1e9 / 3);
-  EXPECT_EQ(loaded->config().activation, Activation::kGeluTanh);
+  EXPECT_EQ(loaded->options().rope_base, 1e9 / 3);
+  EXPECT_EQ(loaded->options().activation, Activation::kGeluTanh);
   const std::vector<int32_t> tokens = RandomTokens(2 * 6, 5, 1);
   const Matrix logits = model.Forward({2, tokens});
   const Matrix& again = loaded->Forward({2, tokens});
@@ -229,11 +229,12 @@ TEST(Transformer, SavesAndLoadsItself) {
 
 TEST(Transformer, WritesEveryNumberAsItWas) {
   for (const double base : {10000.0, 0.1, 123456.0, 1e-22, 2.5e22, 1e300, 5e-324, 2.0 / 3}) {
-    TransformerConfig config = SmallConfig();
+    TransformerOptions config = SmallConfig();
     config.rope_base = 7;
     config.params = {{"softcap", base}};
     const Transformer model(config);
-    EXPECT_EQ(std::get<double>(Transformer::Load(model.Save())->config().params.at(0).value), base);
+    EXPECT_EQ(std::get<double>(Transformer::Load(model.Save())->options().params.at(0).value),
+              base);
   }
 }
 
@@ -249,10 +250,10 @@ TEST(Transformer, ReadsNumbersInAnyLocale) {
   for (const char* name : {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "fr_FR"}) {
     if (std::setlocale(LC_NUMERIC, name) == nullptr) continue;
     ++others;
-    EXPECT_EQ(Transformer::Load(bytes)->config().rope_base, 2500) << name;
+    EXPECT_EQ(Transformer::Load(bytes)->options().rope_base, 2500) << name;
   }
   std::setlocale(LC_NUMERIC, before.c_str());
-  EXPECT_EQ(Transformer::Load(bytes)->config().rope_base, 2500);
+  EXPECT_EQ(Transformer::Load(bytes)->options().rope_base, 2500);
   if (others == 0) GTEST_SKIP() << "this machine has no locale in which numbers have a comma";
 }
 
@@ -263,7 +264,7 @@ TEST(Transformer, ReadsLongNumbersAndLargeExponents) {
   std::map<std::string, std::string> metadata = file.metadata();
   const auto base_of = [&](const std::string& text) {
     metadata["heed.rope_base"] = text;
-    return Transformer::Load(SaveSafetensors(model.parameters(), metadata))->config().rope_base;
+    return Transformer::Load(SaveSafetensors(model.parameters(), metadata))->options().rope_base;
   };
   // Read by the compiler.
   const std::vector<std::pair<std::string, double>> numbers = {
@@ -335,18 +336,18 @@ TEST(Transformer, RefusesWhatDoesNotFit) {
   EXPECT_THROW(model.Weights(Transformer::Heads::kEncoder, 0, view), Error);
   const TensorView<float> small = Contiguous(weights.data(), 1, 2, 4, 5);
   EXPECT_THROW(model.Weights(Transformer::Heads::kSelf, 0, small), Error);
-  for (auto change : {+[](TransformerConfig& c) { c.vocabulary = 0; },
-                      +[](TransformerConfig& c) { c.num_heads = 3; },
-                      +[](TransformerConfig& c) { c.num_layers = 0; },
-                      +[](TransformerConfig& c) { c.encoder_layers = -1; },
-                      +[](TransformerConfig& c) { c.mechanism = "cope"; },
-                      +[](TransformerConfig& c) {
+  for (auto change : {+[](TransformerOptions& c) { c.vocabulary = 0; },
+                      +[](TransformerOptions& c) { c.num_heads = 3; },
+                      +[](TransformerOptions& c) { c.num_layers = 0; },
+                      +[](TransformerOptions& c) { c.encoder_layers = -1; },
+                      +[](TransformerOptions& c) { c.mechanism = "cope"; },
+                      +[](TransformerOptions& c) {
                         c.params = {{"no_such", 1.0}};
                       },
-                      +[](TransformerConfig& c) {
+                      +[](TransformerOptions& c) {
                         c.params = {{"window_left", std::string("x")}};
                       }}) {
-    TransformerConfig config = SmallConfig();
+    TransformerOptions config = SmallConfig();
     change(config);
     EXPECT_THROW(Transformer{config}, Error);
   }
@@ -357,7 +358,7 @@ TEST(Transformer, HasTheSameBitsForAnyNumberOfThreads) {
     std::vector<uint8_t> expected;
     for (const int threads : {1, 2, 5}) {
       const std::unique_ptr<ThreadPool> pool = MakeThreadPool(threads);
-      TransformerConfig config = SmallConfig();
+      TransformerOptions config = SmallConfig();
       config.embed_dim = 40;
       config.mechanism = mechanism;
       Transformer model(config);

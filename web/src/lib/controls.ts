@@ -54,7 +54,7 @@ const WHEN: Readonly<Record<string, (call: Call) => boolean>> = {
   steps: (call) => call.not("normalize", "average", "hard"),
   tolerance: (call) => call.number("steps") > 1 && call.not("normalize", "average", "hard"),
   epsilon: (call) => call.is("subNorm", "rms") && call.is("setNorm", "layer"),
-  base: (call) => call.is("rope", "half", "interleaved"),
+  ropeBase: (call) => call.is("rope", "half", "interleaved"),
 };
 
 /** The value that a parameter has: the visitor's, the example's, or its default. */

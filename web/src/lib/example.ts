@@ -173,7 +173,7 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   induced_set: ["inducing"],
   longformer: ["globalTokens"],
   attention_free: ["bias"],
-  multi_head_latent: ["normQ", "normKv"],
+  multi_head_latent: ["normQWeight", "normKvWeight"],
   causal_conv: ["convBias"],
   log_linear: ["logDecay", "beta"],
   ttt_linear: ["beta"],
@@ -218,7 +218,7 @@ const EXAMPLE_PARAMS: Readonly<Record<string, ExampleParams>> = {
   hopfield: { steps: 3 },
   nystrom: { numLandmarks: 4 },
   streaming: { recentTokens: 4, sinkTokens: 2 },
-  quest: { pageSize: 3, pages: 2 },
+  quest: { pageSize: 3, topPages: 2 },
   heavy_hitter: { recentTokens: 3, heavyTokens: 2 },
 };
 

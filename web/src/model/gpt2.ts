@@ -149,7 +149,7 @@ class Gpt2 implements Style {
       data: this.weights.vector(`${name}.${kind}`),
       shape: [embedDim],
     });
-    const options = { scale: vector("weight"), bias: vector("bias"), epsilon: this.epsilon };
+    const options = { weight: vector("weight"), bias: vector("bias"), epsilon: this.epsilon };
     return this.heed.layerNorm({ data: x, shape: [x.length / embedDim, embedDim] }, options).data;
   }
 }

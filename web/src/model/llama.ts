@@ -182,8 +182,8 @@ class Llama implements Style {
   private norm(name: string, x: Float32Array): Float32Array {
     const { sizes, epsilon } = this.numbers;
     const { embedDim } = sizes;
-    const scale = { data: this.weights.vector(`${name}.weight`), shape: [embedDim] };
+    const weight = { data: this.weights.vector(`${name}.weight`), shape: [embedDim] };
     const rows = { data: x, shape: [x.length / embedDim, embedDim] };
-    return this.heed.rmsNorm(rows, { scale, epsilon }).data;
+    return this.heed.rmsNorm(rows, { weight, epsilon }).data;
   }
 }

@@ -12,16 +12,17 @@ namespace heed::training {
 
 // The rate of step t, which counts from 0:
 //
-//   t < warmup_steps    peak (t + 1) / warmup_steps
-//   up to total_steps   floor + (peak - floor) (1 + cos(pi u)) / 2, u from 0 to 1
-//   beyond, or total_steps = 0 ("no decay")    floor, or peak
+//   t < warmup_steps    learning_rate (t + 1) / warmup_steps
+//   up to total_steps   least + (learning_rate - least) (1 + cos(pi u)) / 2, u from 0 to 1
+//   beyond              least = min_learning_rate
+//   total_steps = 0     learning_rate after the warm-up: no decay
 //
 // Loshchilov & Hutter 2016, arXiv:1608.03983, one period.
 struct Schedule {
-  double peak = 1e-3;        // > 0 and finite
-  double floor = 0;          // in [0, peak]
-  int64_t warmup_steps = 0;  // >= 0
-  int64_t total_steps = 0;   // 0 = no decay, else > warmup_steps
+  double learning_rate = 1e-3;   // > 0 and finite
+  double min_learning_rate = 0;  // in [0, learning_rate]
+  int64_t warmup_steps = 0;      // >= 0
+  int64_t total_steps = 0;       // 0 = no decay, else > warmup_steps
 
   double At(int64_t step) const;
 };

@@ -27,7 +27,7 @@ enum class ModelPosition {
   kAlibi,    // HeadPosition::kAlibi in every block
 };
 
-struct TransformerConfig {
+struct TransformerOptions {
   int64_t vocabulary = 0;  // token ids lie in [0, vocabulary)
   int64_t embed_dim = 64;  // a multiple of num_heads
   int64_t num_layers = 2;
@@ -68,7 +68,7 @@ struct TokenBatch {
 class TokenStack {
  public:
   // Names under `<name>`: embed_tokens, embed_positions, layers.0, .., norm.
-  TokenStack(ParameterSet& parameters, const std::string& name, const TransformerConfig& config,
+  TokenStack(ParameterSet& parameters, const std::string& name, const TransformerOptions& config,
              const BlockOptions& block, int64_t num_layers);
   TokenStack(const TokenStack&) = delete;  // refers to its own rows
   TokenStack& operator=(const TokenStack&) = delete;
@@ -99,7 +99,7 @@ class TokenStack {
 class Transformer {
  public:
   // Throws Error(kRange | kOption | kUnsupported | kMemory), naming what does not fit.
-  explicit Transformer(const TransformerConfig& config);
+  explicit Transformer(const TransformerOptions& config);
 
   // Logits of every place, [batch * len, vocabulary], valid until the next call. Throws
   // Error(kShape) where tokens do not divide into sequences, Error(kOption) for a missing or an
@@ -115,7 +115,7 @@ class Transformer {
   enum class Heads { kSelf, kCross, kEncoder };
   void Weights(Heads heads, int64_t layer, TensorView<float> weights, ThreadPool* pool = nullptr);
 
-  const TransformerConfig& config() const { return config_; }
+  const TransformerOptions& options() const { return options_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
 
@@ -126,7 +126,7 @@ class Transformer {
   static std::unique_ptr<Transformer> Load(std::span<const uint8_t> file);
 
  private:
-  TransformerConfig config_;  // defaults filled in
+  TransformerOptions options_;  // defaults filled in
   ParameterSet parameters_;
   std::optional<TokenStack> encoder_;
   TokenStack decoder_;

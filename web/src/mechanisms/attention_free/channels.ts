@@ -50,7 +50,7 @@ export function channel(heed: Heed, at: number, local: number): Channel {
   const bias = pairBias();
   const inputs = { q: rows(Q, DIM), k: rows(K, DIM), v: rows(V, DIM) };
   const pairs = { bias: floats(bias, [1, 1, COUNT, COUNT]) };
-  const params: ExampleParams = { local };
+  const params: ExampleParams = { localWindow: local };
   const called = make(heed, { id: "attention_free", inputs: { ...inputs, ...pairs }, params });
   const keys = channelOf(K, at);
   // The channel's key in every column and unit vectors as values: the output is the row of its weights.

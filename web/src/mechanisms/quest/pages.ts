@@ -30,7 +30,11 @@ export function quest(pageSize: number): Choosing {
   return {
     budgets: Array.from({ length: count }, (_, n) => n + 1),
     call: (heed: Heed, pages: number) =>
-      make(heed, { id: "quest", inputs: INPUTS, params: { pageSize, pages, returnWeights: true } }),
+      make(heed, {
+        id: "quest",
+        inputs: INPUTS,
+        params: { pageSize, topPages: pages, returnWeights: true },
+      }),
     groups: (heed, _, query) => {
       const bounds = products(heed, signedQueries, boundKeys(pageSize), { dim: 2 * DIM });
       const scores = products(heed, Q.data as Float32Array, K.data as Float32Array);
