@@ -69,7 +69,7 @@ export interface PatternOptions {
   /** Of "bigbird". Default 3. */
   readonly randomBlocks?: number | undefined;
   /** Which random blocks: a whole number. Default 0. */
-  readonly patternSeed?: number | undefined;
+  readonly patternSeed?: number | bigint | undefined;
   /** Visible blocks: [q_blocks, kv_blocks] or [num_heads or 1, q_blocks, kv_blocks]. */
   readonly blockKeep?: MatrixArgument | undefined;
   /** Visible blocks in CSR: [q_blocks + 1], or [num_heads * q_blocks + 1] for one list a head. */

@@ -9,7 +9,7 @@ export const NORM_SLOTS: readonly string[] = ["Y", "Mean", "InvStdDev"];
 /** Softmax, LogSoftmax, LayerNormalization and RMSNormalization by heed's functions of rows. */
 export function runNorm(heed: Heed, testCase: Case, tensors: OnnxTensor[]): Outputs {
   const { op = "", attrs = {} } = testCase.nodes[0] ?? {};
-  const [x, scale, bias] = tensors.map(({ data, shape }) => ({
+  const [x, weight, bias] = tensors.map(({ data, shape }) => ({
     data: Float32Array.from(data),
     shape,
   }));
@@ -21,9 +21,9 @@ export function runNorm(heed: Heed, testCase: Case, tensors: OnnxTensor[]): Outp
     case "LogSoftmax":
       return { Y: heed.logSoftmax(x, { axis }) };
     case "RMSNormalization":
-      return { Y: heed.rmsNorm(x, { scale, axis, epsilon }) };
+      return { Y: heed.rmsNorm(x, { weight, axis, epsilon }) };
     case "LayerNormalization": {
-      const options = { scale, bias, axis, epsilon, returnStatistics: true } as const;
+      const options = { weight, bias, axis, epsilon, returnStatistics: true } as const;
       const { output, mean, inverseDeviation } = heed.layerNorm(x, options);
       return { Y: output, Mean: mean, InvStdDev: inverseDeviation };
     }

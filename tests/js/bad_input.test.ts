@@ -348,8 +348,12 @@ describe("options", () => {
     const three = randomData([3, 4], 1);
     expectError("range", ["rows of bucketBias = 3"], call({ bucketBias: three }));
     const seed = (patternSeed: unknown) => call({ pattern: "bigbird", patternSeed });
-    expectError("range", ["patternSeed: got -1, expected a whole number >= 0"], seed(-1));
-    expectError("option", ["patternSeed: got 5n"], seed(5n));
+    expectError("range", ["patternSeed: got -1, expected a whole number from 0"], seed(-1));
+    expectError("range", ["patternSeed", "18446744073709551616n"], seed(2n ** 64n));
+    const long = randomData([1, 1, 64, 4], 2);
+    const drawn = (patternSeed: number | bigint) =>
+      attention(long, long, long, { pattern: "bigbird", blockSize: 2, patternSeed }).output.data;
+    expect(drawn(2n ** 64n - 1n)).not.toEqual(drawn(1));
     expect(seed(-1)).not.toThrow(/no limit/);
     expectError("range", ["window.left", "no limit"], call({ window: { left: -1 } }));
     expectError("option", ["queryOffset[0]"], () =>
