@@ -100,8 +100,8 @@ void KeepEnds(AnyTensor& tensor, size_t dimension) {
   tensor.shape[dimension] = 2;
 }
 
-// KV heads whose results do not depend on how many there are, each with its query heads: what does
-// have a number of its own for each head, and none is given, makes it of all of them.
+// Into how many parts the heads can be cut. Decays that are not given follow from the place of a
+// head among all of them: then they stay together. Else each KV head is one, with its query heads.
 int64_t SeparateHeads(const Problem& problem) {
   const Mechanism& mechanism = *FindMechanism(problem.shape().mechanism);
   const bool derives =

@@ -154,11 +154,10 @@ struct DecodeOptions {
 //
 // Accuracy kAttentionMaxError against the reference on what the cache holds; storage adds its own
 //          rounding to k and v, and fixed point at most 0.4 % of what that may be.
-// Cost     of Attention() over the visible tokens: with recent_tokens O(recent_tokens + sink_tokens
-// +
-//          heavy_tokens) a query; with top_pages 4 * head_dim FLOPs a page and query head, and the
-//          keys and values of panels that some query head of a KV head chose. Allocates what
-//          Attention() does, and one pointer a block.
+// Cost     of Attention() over the visible tokens, with recent_tokens a bounded number; with
+//          top_pages 4 * head_dim FLOPs a page and query head, and the keys and values of panels
+//          that some query head of a KV head chose. Allocates what Attention() does, and one
+//          pointer a block.
 // Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written.
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
             const AttentionOutputs& outputs, ThreadPool* pool = nullptr);

@@ -17,8 +17,9 @@ namespace heed {
 // Shapes   q [1, num_heads, total_q, head_dim], k [1, num_kv_heads, total_kv, head_dim],
 //          v [1, num_kv_heads, total_kv, head_dim_v]; a packed [total, heads, dim] buffer is
 //          ContiguousBlhd(data, 1, total, heads, dim). Sequence s has the queries
-//          [cu_seqlens_q[s], cu_seqlens_q[s + 1]) and the keys [cu_seqlens_k[s], cu_seqlens_k[s +
-//          1]): n + 1 numbers each, from 0 on, never decreasing (FlashAttention's cu_seqlens).
+//          from cu_seqlens_q[s] up to cu_seqlens_q[s + 1], and the keys from cu_seqlens_k[s] up to
+//          cu_seqlens_k[s + 1], the last of both excluded: n + 1 numbers each, from 0 on, never
+//          decreasing (FlashAttention's cu_seqlens).
 // Options  as of Attention(), each within its sequence: query_offset At(t) puts query 0 of every
 //          sequence at its key t, End() the last query at the last key, PerBatch() has one number
 //          a sequence; needed when positions matter and some sequence has unequal lengths.

@@ -60,8 +60,8 @@ inline RowMoments RmsMoments(const float* x, size_t n, double epsilon) {
   return {0, 1 / std::sqrt(squares / static_cast<double>(n) + epsilon)};
 }
 
-// out = (x - mean) * inverse_deviation * weight + bias; weight and bias may be absent, out may be
-// x.
+// out = (x - mean) * inverse_deviation * weight + bias. Without a weight 1, without a bias 0; out
+// may be x.
 inline void NormaliseRow(const float* x, size_t n, const RowMoments& moments, const float* weight,
                          const float* bias, float* out) {
   const DD d;
