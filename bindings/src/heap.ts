@@ -11,17 +11,10 @@ export interface MemoryReport {
   bytes: number;
   /**
    * Size of the WebAssembly memory: it grows, to 4 GB at most, and never shrinks; dispose of the instance to
-   * free it. That of a build with threads is 512 MB from the beginning, of which pages that are never
-   * touched cost nothing.
+   * free it.
    */
   heapBytes: number;
 }
-
-/** Of builds without threads it grows to 4 GB; what threads share has one size. */
-const adviceFor = ({ buffer }: MemoryGlue["wasmMemory"]): string =>
-  buffer instanceof ArrayBuffer
-    ? ""
-    : `; threads share ${buffer.byteLength / 2 ** 20} MB, load({ threads: 1 }) has up to 4 GB`;
 
 /** The memory of one WebAssembly instance, and whether the instance can still be used. */
 export class Heap<Glue extends MemoryGlue = MemoryGlue> {
@@ -91,7 +84,6 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
     const failure = result as Partial<Failure> | null;
     if (failure !== null && typeof failure === "object" && typeof failure.code === "string") {
       const { code, message = "" } = failure;
-      if (code === "memory") this.#refuseMemory(message);
       throw new HeedError(code as HeedErrorCode, message);
     }
     return result as Exclude<T, Failure>;
@@ -155,11 +147,7 @@ export class Heap<Glue extends MemoryGlue = MemoryGlue> {
   }
 
   #noRoom(argument: string, what: string): never {
-    this.#refuseMemory(`${argument}: the WebAssembly memory has no room for ${what}`);
-  }
-
-  #refuseMemory(message: string): never {
-    throw new HeedError("memory", message + adviceFor(this.#glue.wasmMemory));
+    throw new HeedError("memory", `${argument}: the WebAssembly memory has no room for ${what}`);
   }
 
   #stopThreads(): void {

@@ -7,6 +7,7 @@ import type { LoadOptions } from "./load_options.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { AnyPlatform, FileKey, WasmFile } from "./platform.js";
 import { progressOf } from "./progress.js";
+import { makeSharedMemory } from "./shared_memory.js";
 import { bytesOf } from "./source.js";
 import { VERSION } from "./version.js";
 import { BUILD_ID } from "./wasm/build_id.js";
@@ -49,8 +50,6 @@ function isModule(given: unknown): given is WebAssembly.Module {
     return false;
   }
 }
-
-/** The caller's function, checked, and never in the way of loading. */
 
 async function compile(
   file: FileKey,
@@ -98,11 +97,18 @@ async function factoryOf(
   }
 }
 
+/** What Emscripten's glue is told about threads. */
+interface Threading {
+  pthreadPoolSize: number;
+  newThread: WasmFile["newThread"] | undefined;
+  wasmMemory?: WebAssembly.Memory;
+}
+
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
   factory: GlueFactory,
   module: WebAssembly.Module,
-  threading: { pthreadPoolSize: number; newThread: WasmFile["newThread"] | undefined },
+  threading: Threading,
 ): Promise<Glue> {
   const glue = await new Promise<unknown>((resolve, reject) => {
     const silent = (): void => {};
@@ -184,7 +190,9 @@ export async function open<Glue extends MemoryGlue>(
   checkBelongs(module, name);
   const factory = await factoryOf(imported, name);
   try {
-    return await instantiate<Glue>(factory, module, { pthreadPoolSize: threads - 1, newThread });
+    const shared = threads > 1 && { wasmMemory: makeSharedMemory() };
+    const threading = { pthreadPoolSize: threads - 1, newThread, ...shared };
+    return await instantiate<Glue>(factory, module, threading);
   } catch (cause) {
     throw startError(cause, name);
   }

@@ -1,5 +1,5 @@
 // The page's side of a model: order, abort, time limits, bad requests, and where weights lie.
-import { load } from "heed";
+import { HeedError, load } from "heed";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ResidentMatrix, StoredMatrix } from "../../web/src/model/matrix.js";
 import { inEnglish, shown, t } from "../../web/src/model/message.js";
@@ -291,13 +291,13 @@ describe("where weights lie", () => {
     return { name: "w", dtype, shape: [count, 1], begin: 0, end: bytes };
   };
   test.each([
-    ["F32", 10e6, { resident: true, threads: "auto" }],
-    ["BF16", 60e6, { resident: true, threads: "auto" }],
-    ["F32", 124e6, { resident: true, threads: 1 }],
-    ["BF16", 124e6, { resident: true, threads: 1 }],
-    ["BF16", 200e6, { resident: false, threads: 1 }],
-    ["F32", 600e6, { resident: false, threads: 1 }],
-    ["F16", 1500e6, { resident: false, threads: 1 }],
+    ["F32", 10e6, { resident: true }],
+    ["BF16", 60e6, { resident: true }],
+    ["F32", 124e6, { resident: true }],
+    ["BF16", 124e6, { resident: true }],
+    ["BF16", 200e6, { resident: false }],
+    ["F32", 600e6, { resident: false }],
+    ["F16", 1500e6, { resident: false }],
   ] as const)("%s, %d numbers", (dtype, count, wanted) => {
     expect(placementOf([entry(dtype, count)])).toMatchObject({ ...wanted, numParameters: count });
   });
@@ -306,6 +306,37 @@ describe("where weights lie", () => {
     await expectModelError("memory", ["4.2 GB", "4 GB"], async () =>
       placementOf([entry("F16", 1500e6), entry("F16", 600e6)]),
     );
+  });
+
+  test("one thread has them where threads may share too little", async () => {
+    const small = await load({ threads: 2 });
+    vi.spyOn(small, "tensor").mockImplementation(() => {
+      throw new HeedError("memory", "data: the WebAssembly memory has no room");
+    });
+    const asked: unknown[] = [];
+    const give = async ({ threads }: { threads: "auto" | 1 }) => {
+      asked.push(threads);
+      return threads === 1 ? heed : small;
+    };
+    const client = await openModel({ weights, config }, {}, () => localPort(give));
+    expect(asked).toEqual(["auto", 1]);
+    expect(small.memory().heapBytes).toBe(0);
+    const wanted = await openHere({ weights, config });
+    const { logits } = await wanted.run({ ids: IDS });
+    expect((await client.run({ ids: IDS })).logits).toEqual(logits);
+    wanted.dispose();
+    client.dispose();
+  });
+
+  test("that no thread has room for are refused", async () => {
+    const full = await load({ threads: 1 });
+    vi.spyOn(full, "tensor").mockImplementation(() => {
+      throw new HeedError("memory", "data: the WebAssembly memory has no room");
+    });
+    await expectModelError("memory", ["no room for the weights"], () =>
+      openHere({ weights, config }, {}, full),
+    );
+    full.dispose();
   });
 
   test("stored matrices give what resident ones give, block by block", () => {

@@ -10,6 +10,7 @@ import type {
   ModelFiles,
   OpenOptions,
 } from "../../web/src/model/model_types.js";
+import type { LoadHeed } from "../../web/src/model/opened_model.js";
 import type { Answered } from "../../web/src/model/wire.js";
 
 export const heed: Heed = await load({ threads: 1 });
@@ -18,7 +19,7 @@ export interface TestPort extends ModelPort {
   terminated: boolean;
 }
 
-export function localPort(own: Heed = heed): TestPort {
+export function localPort(load: LoadHeed = async () => heed): TestPort {
   const port: TestPort = {
     terminated: false,
     onmessage: null,
@@ -35,7 +36,7 @@ export function localPort(own: Heed = heed): TestPort {
     const data = structuredClone(message, { transfer });
     setTimeout(() => !port.terminated && port.onmessage?.({ data } as MessageEvent<Answered>), 0);
   };
-  const host = new ModelHost(answer, async () => own);
+  const host = new ModelHost(answer, load);
   return port;
 }
 
@@ -43,8 +44,8 @@ export function localPort(own: Heed = heed): TestPort {
 export const openHere = (
   files: ModelFiles,
   options?: OpenOptions,
-  own?: Heed,
-): Promise<ModelClient> => openModel(files, options, () => localPort(own));
+  own: Heed = heed,
+): Promise<ModelClient> => openModel(files, options, () => localPort(async () => own));
 
 /** Expects a ModelError of this code whose message has all the words. */
 export async function expectModelError(

@@ -19,7 +19,7 @@ struct AttentionFreeOptions {
   // acts on scores is refused: there is no score.
   AttentionOptions attention;
   // AFT-local: the bias counts only for keys nearer than this to the query's position, |i +
-  // query_offset - j| < local; elsewhere it is 0, which is not the same as hidden. >= 1.
+  // query_offset - j| < local_window; elsewhere it is 0, which is not the same as hidden. >= 1.
   std::optional<int64_t> local_window;
 };
 

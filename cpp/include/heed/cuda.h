@@ -36,10 +36,9 @@ inline constexpr double kBFloat16Products = 0x1p-8;
 // has 4 significant bits, so rounding errs by 2^-4 of it; one below 2^-14 of the row's largest by
 // up to 2^-18 of that, each key once (kFloat8Lost). kFloat8Scores allows for tensor cores, which
 // add products of float8 in fewer bits than float32 has: a score errs by it times the sum of its
-// absolute terms, an output by twice that times max |v|. It waits for a GPU to confirm it. Sums of
-// the weighted values of 32 keys lose up to 2^-8 of them so, which is within kFloat8Products unless
-// all weights are rounded by the most. Other kernels multiply these tensors as bfloat16, or in
-// float32.
+// absolute terms, an output by twice that times max |v|; an H200 stayed within it. Sums of the
+// weighted values of 32 keys lose up to 2^-8 of them so, which is within kFloat8Products unless all
+// weights are rounded by the most. Other kernels multiply these tensors as bfloat16, or in float32.
 inline constexpr double kFloat8Products = 0x1p-4;
 inline constexpr double kFloat8Lost = 0x1p-18;
 inline constexpr double kFloat8Scores = 0x1p-10;
@@ -95,9 +94,9 @@ struct DeviceArrays {
 //          (never less than one row), and key_weight a projected copy of the keys. Patterns are
 //          spread out on the host: 4 bytes a query and head, 12 for each 64 keys that a row sees
 //          one of. More than 1 MB of arrays are copied, which waits for the stream.
-//          Splits are merged in the same launch for the first 256 streams of the program that ask,
-//          but captured ones and cudaStreamPerThread; for others, and where rows are many, by a
-//          second one. Its counters are 1 MiB of device memory, which the library always has.
+//          The same launch merges splits for the first 256 streams of the program that ask, except
+//          captured streams and cudaStreamPerThread. For those, for later streams, and where rows
+//          are many, a second launch does. Counters take 1 MiB of device memory, always allocated.
 // Threads  any; asynchronous to the host, never synchronises, may be captured in a graph (call it
 //          once before, so that CUDA has loaded the kernels).
 //          Deterministic: splits depend on shapes, the device and host key_lengths, and merge in
@@ -306,7 +305,7 @@ bool IsHostInput(std::string_view name);
 // CUDA itself.
 void Check(Stream stream);
 
-// Gives the scratch memory of the current device that no call holds back to the system.
+// Returns the scratch memory of the current device that no call is using to the system.
 //
 // Every call takes its scratch from a pool of the library's own, in the order of its stream, and
 // gives it back to the pool in that order. After a wait up to 128 MiB stay mapped on each device,

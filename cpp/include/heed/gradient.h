@@ -31,8 +31,8 @@ struct AttentionGradients {
   // Normalize says (lse).
   TensorView<const float> d_lse{};
 
-  // Where options have a score_mod or prob_mod: replaces the scores, or weights, that it takes by
-  // its derivatives there. That of an expression is CompileSlope().
+  // The derivative of options.score_mod or prob_mod: replaces each score, or weight, by the
+  // derivative at that score, or weight. That of an expression is CompileSlope().
   TileFunction score_mod_slope{};
   TileFunction prob_mod_slope{};
 

@@ -1,6 +1,7 @@
 // The low-rank family: keys and values, or the matrix of weights, are made small before queries
-// meet them, so that time and memory grow linearly with the length. None is causal where a few
-// rows stand for the whole sequence: they would tell of the future.
+// meet them, so that time and memory grow linearly with the length, and those of memory compression
+// with its square over the compression. None is causal where a few rows stand for the whole
+// sequence: those rows contain later tokens.
 #ifndef HEED_LOW_RANK_H_
 #define HEED_LOW_RANK_H_
 

@@ -5,14 +5,14 @@ import { Engine } from "./engine.js";
 import { planGpt2 } from "./gpt2.js";
 import { planLlama } from "./llama.js";
 import { t } from "./message.js";
-import { refuse } from "./model_error.js";
+import { ModelError, refuse } from "./model_error.js";
 import type { ModelFacts, ModelFiles, OpenProgress } from "./model_types.js";
 import { NumberText } from "./number_text.js";
 import { readHeader, type SafetensorsHeader } from "./safetensors.js";
 import type { ModelPlan, Sizes } from "./style.js";
 import { type TextCoder, Tokenizer } from "./tokenizer.js";
 import { readTokenizer } from "./tokenizer_file.js";
-import { type Placement, placementOf, Weights } from "./weights.js";
+import { type Placement, placementOf, type WeightReading, Weights } from "./weights.js";
 
 export interface OpenedModel {
   readonly facts: ModelFacts;
@@ -55,6 +55,27 @@ function factsOf(
   return { style: name, ...shown, numParameters, dtype, hasTokenizer, endTokens };
 }
 
+/**
+ * heed with the weights in it: on all threads or, where what these may share is too small (512 MB on some
+ * devices), on one, whose memory has room for more.
+ */
+async function readWeights(
+  load: LoadHeed,
+  entries: SafetensorsHeader["tensors"],
+  reading: Omit<WeightReading, "heed">,
+  threads: "auto" | 1 = "auto",
+): Promise<{ heed: Heed; weights: Weights }> {
+  const heed = await load({ threads });
+  try {
+    return { heed, weights: await Weights.read(entries, { ...reading, heed }) };
+  } catch (error) {
+    const full = error instanceof ModelError && error.code === "memory";
+    if (!full || heed.threads === 1) throw error;
+    heed.dispose();
+    return readWeights(load, entries, reading, 1);
+  }
+}
+
 /** Throws ModelError. */
 export async function openFiles(
   files: ModelFiles,
@@ -72,10 +93,10 @@ export async function openFiles(
   const { vocabSize } = plan.sizes;
   const coder = tokenizer ? await openTokenizer(tokenizer, vocabSize) : new NumberText(vocabSize);
   onProgress({ stage: "engine", fraction: 0 });
-  const heed = await load({ threads: placement.threads });
   const { resident, bytes } = placement;
   const onBytes = (read: number) => onProgress({ stage: "weights", fraction: read / bytes });
-  const weights = await Weights.read(entries, { heed, file: files.weights, resident, onBytes });
+  const reading = { file: files.weights, resident, onBytes };
+  const { heed, weights } = await readWeights(load, entries, reading);
   return {
     facts: factsOf(plan, placement, tokenizer !== undefined),
     sizes: plan.sizes,

@@ -14,11 +14,9 @@ import { shown, t } from "./message.js";
 import { ModelError, refuse } from "./model_error.js";
 import type { TensorEntry } from "./safetensors.js";
 
-/** Up to here, as float32, weights and all threads share the fixed memory of a threaded build. */
-const SMALL_BYTES = 256e6;
 /** Up to here, as float32, 16-bit weights are converted once; beyond, whenever they are used. */
 const CONVERTED_BYTES = 640e6;
-/** Up to here float32 files lie in the growing memory of one thread, which ends at 4 GiB. */
+/** Up to here float32 files lie in heed's memory, which ends at 4 GiB. */
 const RESIDENT_BYTES = 2e9;
 /** The most that is read: what a tab may hold. */
 const MOST_BYTES = 4e9;
@@ -34,8 +32,6 @@ export interface Placement {
   readonly dtype: FloatType;
   /** Matrices are converted once and lie in heed's memory. */
   readonly resident: boolean;
-  /** What heed is loaded with. */
-  readonly threads: "auto" | 1;
 }
 
 /** Where the weights will lie. Throws ModelError ("memory"). */
@@ -54,10 +50,9 @@ export function placementOf(entries: Iterable<TensorEntry>): Placement {
       t`The weights have ${bytesText(bytes)}; a tab can hold ${bytesText(MOST_BYTES)}.`,
     );
   const [dtype] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? (["F32"] as const);
-  const small = 4 * numParameters <= SMALL_BYTES;
   const room = dtype === "F32" ? RESIDENT_BYTES : CONVERTED_BYTES;
   const resident = 4 * numParameters <= room;
-  return { numParameters, bytes, dtype, resident, threads: small ? "auto" : 1 };
+  return { numParameters, bytes, dtype, resident };
 }
 
 export interface WeightReading {
