@@ -38,8 +38,11 @@ const Peer* FindPeer(std::string_view id);
 // One per file of peers/.
 Peer HeedPeer();
 Peer BlasPeer();
+Peer GgmlPeer();
 Peer LibtorchPeer();
 Peer OneDnnPeer();
+Peer OrtMultiHeadPeer();
+Peer OrtPeer();
 Peer PlainLoopsPeer();
 Peer XsimdPeer();
 

@@ -14,6 +14,13 @@ std::span<const Peer> Peers() {
 #if defined(HEED_BENCH_ONEDNN)
     OneDnnPeer(),
 #endif
+#if defined(HEED_BENCH_ONNXRUNTIME)
+    OrtPeer(),
+    OrtMultiHeadPeer(),
+#endif
+#if defined(HEED_BENCH_GGML)
+    GgmlPeer(),
+#endif
 #if defined(HEED_BENCH_LIBTORCH)
     LibtorchPeer(),
 #endif

@@ -70,23 +70,25 @@ struct DeviceArrays {
 // (alibi_slopes, sinks, key_lengths, ...) are host memory, read before the call returns and sent
 // with it.
 //
-// Takes    every option but the user functions score_mod, keep_mod and prob_mod; dimensions up to
-//          4096; q, k and v of float32, float16, bfloat16 or float8_e4m3 (with scales in
-//          `arrays`), each its own, an output of any but the last; lse, weights and scores, not the
-//          running statistics. What it lacks is an Error(kUnsupported) that names the option. Lists
-//          of keep patterns (BlockList::keep included) are host memory. log_gates above 0 and
-//          relative_values that are not finite are not found, as the host cannot read them. The
-//          tile kernel runs Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or
-//          average; causal, window, query_offset, key_lengths, prefix_lengths, documents, keep,
-//          patterns, bias, alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to
-//          256; q, k and v of one type. All else, and relu and relu_squared of float16, takes the
-//          row kernel, which is plain: it reads every key for every query.
+// Takes    every option but the user functions score_mod, keep_mod and prob_mod; up to 2^23 - 1
+//          queries, keys, and heads of all batch entries; dimensions up to 4096; q, k and v of
+//          float32, float16, bfloat16 or float8_e4m3 (with scales in `arrays`), each its own, an
+//          output of any but the last; lse, weights and scores, not the running statistics. What it
+//          lacks is an Error(kUnsupported) that names the option. Lists of keep patterns
+//          (BlockList::keep included) are host memory. log_gates above 0 and relative_values that
+//          are not finite are not found, as the host cannot read them. The tile kernel runs
+//          Score::kDot with softmax, softmax1, sigmoid, relu, relu_squared or average; causal,
+//          window, query_offset, key_lengths, prefix_lengths, documents, keep, patterns, bias,
+//          alibi_slopes, softcap, sinks, dropout; grouped heads; dimensions up to 256; q, k and v
+//          of one type. All else, and relu and relu_squared of float16, takes the row kernel, which
+//          is plain: it reads every key for every query.
 // Errors   as Attention(), before anything is launched; kUnsupported without a GPU of compute
 //          capability 8.0, kMemory when the device is out of memory. What the device finds, Check()
 //          tells.
 // Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
 //          the output add in those types. The row kernel computes in float32. float8_e4m3 adds what
-//          bfloat16 adds, on Hopper what kFloat8Products says.
+//          bfloat16 adds, on Hopper what kFloat8Products says. There lse with alibi_slopes, which is
+//          as large as the bias of the nearest key that is seen, adds two units of its last place.
 // Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
 //          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
 //          scratch (ReleaseMemory()) for the host arrays and, where keys are split, splits * batch
@@ -177,7 +179,8 @@ inline void AttentionBackward(TensorView<const float> q, TensorView<const float>
 // Recurrent attention as RecurrentAttention() and RecurrentStep() compute it: same shapes, meaning
 // and errors. Tensor views are device memory, spans of the options host memory.
 //
-// Takes    every option but feature_mod; up to 256 features, with mini_batch a head_dim up to 4096.
+// Takes    every option but feature_mod; up to 256 features, with mini_batch a head_dim up to 4096;
+//          up to 2^23 - 1 tokens, and as many heads of all batch entries.
 //          What it lacks is an Error(kUnsupported) that names the option. Gates above 0 are not
 //          found. `projection` is device memory as all tensors are: DrawRandomFeatures() draws it
 //          on the host, once, and every call and the CPU then have the same features.

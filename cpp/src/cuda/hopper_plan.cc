@@ -80,6 +80,13 @@ bool HasSmallSlopes(const AttentionProblem& p) {
   });
 }
 
+// Scores between them are multiplied by log2(e) and divided by the softcap in float32.
+bool HasUsualSoftcap(const AttentionProblem& p) {
+  constexpr double kLeast = 1e-30, kMost = 1e30;
+  const double softcap = p.options.softcap.value_or(1);
+  return kLeast <= softcap && softcap <= kMost && p.scale / softcap <= kMost;
+}
+
 bool FitsHopper(const DeviceProblem& call) {
   const AttentionProblem& p = call.problem;
   const bool narrow = p.q.dtype == DType::kFloat8E4M3 || p.q.dtype == DType::kFloat16 ||
@@ -87,7 +94,7 @@ bool FitsHopper(const DeviceProblem& call) {
   const bool intervals = SeesIntervals(call) && call.seen.row_lengths == nullptr;
   // The scale joins the multiplication by log2(e), after the maximum.
   const bool scales = p.scale > 0 && std::isfinite(p.scale);
-  return narrow && intervals && scales && IsNear(p) && call.table == nullptr &&
+  return narrow && intervals && scales && HasUsualSoftcap(p) && IsNear(p) && call.table == nullptr &&
          std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasVectors(p.q) && FitsMap(p.k) &&
          FitsMap(p.v);
 }

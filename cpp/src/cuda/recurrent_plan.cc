@@ -13,6 +13,10 @@ void RefuseOptions(const RecurrentOptions& o) {
 }
 
 void CheckSize(const RecurrentProblem& p) {
+  RefuseAbove(kMaxDeviceCount, "q_len", p.q_len);
+  RefuseAbove(kMaxDeviceCount, "kv_len", p.kv_len);
+  RefuseAbove(kMaxDeviceCount, "batch * num_heads", p.batch * p.num_heads);
+  RefuseAbove(kMaxDeviceCount, "head_dim_v", p.head_dim_v);
   if (p.learns()) {
     if (p.head_dim <= kMaxModelDim) return;
     Fail(ErrorCode::kUnsupported, "q has head_dim {}; mini_batch on the GPU takes up to {}",

@@ -7,6 +7,7 @@
 #include "src/cuda/refuse.h"
 #include "src/cuda/row_plan.h"
 #include "src/message.h"
+#include "src/output_spans.h"
 #include "src/view_checks.h"
 
 namespace heed::cuda {
@@ -31,17 +32,11 @@ void CheckSizes(const AttentionProblem& p) {
   for (const auto& [name, dim] :
        {std::pair{"head_dim", p.head_dim}, std::pair{"head_dim of k", p.head_dim_k},
         std::pair{"head_dim_v", p.head_dim_v}, std::pair{"hidden_dim", p.hidden_dim}}) {
-    if (dim > kMaxRowDim) {
-      Fail(ErrorCode::kUnsupported, "{} = {}; on the GPU it is at most {}",
-           {name, dim, kMaxRowDim});
-    }
+    RefuseAbove(kMaxRowDim, name, dim);
   }
   for (const auto& [name, count] : {std::pair{"q_len", p.q_len}, std::pair{"kv_len", p.kv_len},
                                     std::pair{"batch * num_heads", p.batch * p.num_heads}}) {
-    if (count > kMaxCount / 256) {
-      Fail(ErrorCode::kUnsupported, "{} = {}; on the GPU it is at most {}",
-           {name, count, kMaxCount / 256});
-    }
+    RefuseAbove(kMaxDeviceCount, name, count);
   }
 }
 
@@ -182,8 +177,12 @@ DeviceProblem ValidateForDevice(const StoredTensor& q, const PagedKeys& keys,
       q, ViewOfPages(keys.k_pages, ElementOf(keys.k_pages, q.dtype), q.shape[0], kv_len),
       ViewOfPages(keys.v_pages, ElementOf(keys.v_pages, q.dtype), q.shape[0], kv_len), options,
       outputs, arrays);
-  CheckNoAlias("output", SpanOf(call.problem.output), "k_pages", SpanOf(keys.k_pages));
-  CheckNoAlias("output", SpanOf(call.problem.output), "v_pages", SpanOf(keys.v_pages));
+  OutputSpans({{"output", call.problem.output},
+               {"lse", outputs.lse},
+               {"weights", outputs.weights},
+               {"scores", outputs.scores}})
+      .ApartFrom("k_pages", keys.k_pages)
+      .ApartFrom("v_pages", keys.v_pages);
   call.table = keys.table;
   call.table_width = keys.table_width;
   call.k_pages = keys.k_pages;

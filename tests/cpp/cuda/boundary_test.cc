@@ -156,6 +156,22 @@ TEST(DeviceBoundary, PagesFitTogether) {
   EXPECT_THAT(refused({call.k, shorter, table, 3}), HasSubstr("v_pages has shape"));
 }
 
+TEST(DeviceBoundary, NoResultLiesOnPages) {
+  Call call;
+  const int32_t table[] = {0, 0, 0};
+  call.outputs.lse = TensorView<float>{static_cast<float*>(const_cast<void*>(call.v.data)),
+                                       {1, 2, 5, 1}, {10, 5, 1, 1}};
+  try {
+    cuda::ValidateForDevice(call.q, cuda::PagedKeys{call.k, call.v, table, 3}, call.options,
+                            call.outputs, {});
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kShape);
+    EXPECT_THAT(error.what(), HasSubstr("lse"));
+    EXPECT_THAT(error.what(), HasSubstr("v_pages"));
+  }
+}
+
 TEST(DeviceFaults, SayWhereAndWhat) {
   EXPECT_EQ(cuda::FaultText({}), "");
   EXPECT_THAT(cuda::FaultText({1, 3, 70}), HasSubstr("key_lengths holds 70 at [3]"));

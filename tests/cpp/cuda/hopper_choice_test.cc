@@ -111,6 +111,17 @@ TEST(HopperChoice, LeavesSocketsOfPairsToTheBasePath) {
   EXPECT_FALSE(ChoiceOf(c).fits);
 }
 
+// In units of which float32 has no number for a score.
+TEST(HopperChoice, LeavesTheLargestAndTheSmallestSoftcapsToTheBasePath) {
+  const auto fits = [](double softcap) {
+    AttentionCase c = Many();
+    c.scalars.softcap = softcap;
+    return ChoiceOf(c).fits;
+  };
+  for (const double softcap : {1e-20, 0.5, 30.0, 1e20}) EXPECT_TRUE(fits(softcap)) << softcap;
+  for (const double softcap : {1e-35, 3.3e38}) EXPECT_FALSE(fits(softcap)) << softcap;
+}
+
 // Slopes of ALiBi are divided by the scale, or by softcap.
 TEST(HopperChoice, LeavesLargeSlopesToTheBasePath) {
   const auto fits = [](float slope, double scale, double softcap, DType dtype) {

@@ -197,6 +197,21 @@ TEST(DeviceRecurrentBoundary, SaysHowManyFeaturesItTakes) {
   });
 }
 
+TEST(DeviceRecurrentBoundary, SaysHowManyTokensItCounts) {
+  const auto check = [](int64_t len) {
+    const auto at = [&](uintptr_t address) {
+      return Contiguous(reinterpret_cast<float*>(address), 1, 1, len, 4);
+    };
+    const TensorView<const float> x = at(64);
+    cuda::ValidateRecurrentForDevice(x, x, x, {}, {at(uintptr_t{1} << 40), {}});
+  };
+  check((1 << 23) - 1);
+  for (const int64_t len : {int64_t{1} << 23, (int64_t{1} << 32) + 128}) {
+    ExpectRefusedCall(ErrorCode::kUnsupported, "on the GPU it is at most 8388607",
+                      [&] { check(len); });
+  }
+}
+
 TEST(DeviceRecurrentBoundary, DoesNotReadTensors) {
   for (const Kind kind : {Kind::kRandom, Kind::kLevels}) {
     Call c(kind);
