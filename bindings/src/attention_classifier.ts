@@ -53,8 +53,8 @@ export interface AttentionClassifierMembers {
   readonly disposed: boolean;
   /**
    * Loads weights by the names of the mechanism `attention_classifier`: embedding [vocabulary,
-   * embed_dim], positionTable [max_len, embed_dim], wQ [num_heads, head_dim, embed_dim], wKSelf, wVSelf,
-   * wOSelf [embed_dim, num_heads, head_dim_v], bQ, bK, bV, bOSelf, poolQuery [embed_dim], wClass
+   * embed_dim], positionTable [max_len, embed_dim], wQ [num_heads, head_dim, embed_dim], wK, wV,
+   * wO [embed_dim, num_heads, head_dim_v], bQ, bK, bV, bO, poolQuery [embed_dim], wClass
    * [num_classes, embed_dim], bClass: those that the options ask for, and no other.
    */
   loadWeights(weights: StateDict, options?: LoadStateOptions): void;

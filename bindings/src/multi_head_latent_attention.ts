@@ -76,7 +76,7 @@ export interface MultiHeadLatentAttentionMembers {
    * Loads weights by the names of the mechanism `multi_head_latent`: wDq [q_rank, embed_dim], wUq
    * [num_heads, nope_dim, q_rank], wQr [num_heads, rope_dim, q_rank], wDkv [kv_rank, embed_dim], wKr
    * [rope_dim, embed_dim], wUk [num_heads, nope_dim, kv_rank], wUv [num_heads, head_dim_v, kv_rank],
-   * wOSelf [embed_dim, num_heads, head_dim_v], and with norms normQWeight [q_rank], normKvWeight [kv_rank].
+   * wO [embed_dim, num_heads, head_dim_v], and with norms normQWeight [q_rank], normKvWeight [kv_rank].
    */
   loadWeights(weights: StateDict, options?: LoadStateOptions): void;
   /**
@@ -108,7 +108,7 @@ const ROPES = ["half", "interleaved", "none"] as const;
 const MECHANISM: LayerMechanism = {
   id: "multi_head_latent",
   streams: ["x"],
-  weights: "wDq wUq wQr wDkv wKr wUk wUv wOSelf normQWeight normKvWeight".split(" "),
+  weights: "wDq wUq wQr wDkv wKr wUk wUv wO normQWeight normKvWeight".split(" "),
   settled: ["form", "rope", "ropeBase", "epsilon"],
   loaders: "loadStateDict() or loadWeights()",
 };
@@ -154,7 +154,7 @@ function weightShapes(s: Sizes): WeightShapes {
     ["wKr", [s.ropeDim, s.embedDim]],
     ["wUk", [s.numHeads, s.nopeDim, s.kvRank]],
     ["wUv", [s.numHeads, s.headDimV, s.kvRank]],
-    ["wOSelf", [s.embedDim, s.numHeads, s.headDimV]],
+    ["wO", [s.embedDim, s.numHeads, s.headDimV]],
   ]);
   return s.norms ? shapes.set("normQWeight", [s.qRank]).set("normKvWeight", [s.kvRank]) : shapes;
 }
@@ -197,7 +197,7 @@ function fromDeepseek(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weigh
   const [wUk, wUv] = divide(get("kv_b_proj"), s.numHeads, s.nopeDim, s.kvRank);
   const data: Record<string, Float32Array> = { wUq, wQr, wDkv, wKr, wUk, wUv };
   data.wDq = get("q_a_proj");
-  data.wOSelf = get("o_proj");
+  data.wO = get("o_proj");
   data.normQWeight = get("q_a_layernorm");
   data.normKvWeight = get("kv_a_layernorm");
   return [...weightShapes(s)].map(([name, shape]) => [name, data[name] as Float32Array, shape]);

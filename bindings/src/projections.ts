@@ -77,9 +77,9 @@ export function selfShapes(
   const { embedDim, numHeads, numKvHeads, headDim, headDimV } = s;
   const shapes: [string, readonly number[]][] = [
     ["wQ", [numHeads, headDim, embedDim]],
-    ["wKSelf", [numKvHeads, headDim, embedDim]],
-    ["wVSelf", [numKvHeads, headDimV, embedDim]],
-    ["wOSelf", [embedDim, numHeads, headDimV]],
+    ["wK", [numKvHeads, headDim, embedDim]],
+    ["wV", [numKvHeads, headDimV, embedDim]],
+    ["wO", [embedDim, numHeads, headDimV]],
   ];
   if (!s.bias) return shapes;
   return [
@@ -87,29 +87,18 @@ export function selfShapes(
     ["bQ", [numHeads, headDim]],
     ["bK", [numKvHeads, headDim]],
     ["bV", [numKvHeads, headDimV]],
-    ["bOSelf", [embedDim]],
+    ["bO", [embedDim]],
   ];
-}
-
-/** Weights of `grouped_query` by the names of self-attention. */
-export function asSelf(weights: readonly Weight[]): Weight[] {
-  const renamed = new Map([
-    ["wK", "wKSelf"],
-    ["wV", "wVSelf"],
-    ["wO", "wOSelf"],
-    ["bO", "bOSelf"],
-  ]);
-  return weights.map(([name, data, shape]) => [renamed.get(name) ?? name, data, shape]);
 }
 
 /** Every name that self-attention's weights may have. */
 export const SELF_WEIGHTS: readonly string[] = [
   "wQ",
-  "wKSelf",
-  "wVSelf",
-  "wOSelf",
+  "wK",
+  "wV",
+  "wO",
   "bQ",
   "bK",
   "bV",
-  "bOSelf",
+  "bO",
 ];

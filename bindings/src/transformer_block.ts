@@ -13,7 +13,7 @@ import {
   type Weight,
   type WeightShapes,
 } from "./layer.js";
-import { asSelf, fromStateDict, SELF_WEIGHTS, selfShapes, stateShapes } from "./projections.js";
+import { fromStateDict, SELF_WEIGHTS, selfShapes, stateShapes } from "./projections.js";
 import type { Registry } from "./registry.js";
 import type { MatrixArgument, TensorArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
@@ -85,8 +85,8 @@ export interface TransformerBlockMembers {
   loadStateDict(state: StateDict, options?: LoadStateOptions): void;
   /**
    * Loads weights by the names of the mechanism `transformer_block`: wQ [num_heads, head_dim, embed_dim],
-   * wKSelf, wVSelf, wOSelf [embed_dim, num_heads, head_dim_v], wUp and wGate [ff_dim, embed_dim], wDown
-   * [embed_dim, ff_dim], bQ, bK, bV, bOSelf, bUp, bGate, bDown, norm1Weight, norm1Bias, norm2Weight,
+   * wK, wV, wO [embed_dim, num_heads, head_dim_v], wUp and wGate [ff_dim, embed_dim], wDown
+   * [embed_dim, ff_dim], bQ, bK, bV, bO, bUp, bGate, bDown, norm1Weight, norm1Bias, norm2Weight,
    * norm2Bias: those that the options ask for, and no other.
    */
   loadWeights(weights: StateDict, options?: LoadStateOptions): void;
@@ -196,7 +196,7 @@ function fromPytorch(s: TransformerBlockSizes, state: ReadonlyMap<string, Float3
   for (const [name, data] of state) {
     if (name.startsWith(SELF)) attention.set(name.slice(SELF.length), data);
   }
-  const weights = asSelf(fromStateDict(attentionSizes(s), attention));
+  const weights = fromStateDict(attentionSizes(s), attention);
   for (const [name, shape] of weightShapes(s)) {
     const foreign = PYTORCH[name];
     if (foreign !== undefined) weights.push([name, state.get(foreign) as Float32Array, shape]);

@@ -105,7 +105,7 @@ void CheckPoolQuery(const Request& request, int64_t width) {
 std::vector<Result> Run(const Request& request) {
   const Sequences s = ReadSequences(request);
   const Array x = Embed(request, s);
-  const Result attended = RunMultiHead(request, kSelfNames, x, x, x)[0];
+  const Result attended = RunMultiHead(request, x, x, x)[0];
   const int64_t batch = x.shape[0], width = attended.shape[2];
   const Array h = {{batch, 1, x.shape[2], width}, attended.values};
   CheckPoolQuery(request, width);

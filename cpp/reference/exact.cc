@@ -95,11 +95,17 @@ int64_t Bucket(const Modifiers& m, int64_t distance) {
   return side + std::min(bucket, buckets - 1);
 }
 
+// Below it a gate counts as 0.
+constexpr double kClosedGate = -1e5;
+
 // The sum of the log gates of tokens after j, up to the query, as far as they exist.
 double SumOfGates(const Modifiers& m, const Visibility& visible, const RowPlace& at, int64_t j) {
   const int64_t end = std::min(visible.Position(at.b, at.i) + 1, visible.Length(at.b, at.i));
   double sum = 0.0;
-  for (int64_t l = j + 1; l < end; ++l) sum += (*m.log_gates)(0, at.b, at.h, l);
+  for (int64_t l = j + 1; l < end; ++l) {
+    const double gate = (*m.log_gates)(0, at.b, at.h, l);
+    sum += gate < kClosedGate ? kMinusInfinity : gate;
+  }
   return sum;
 }
 

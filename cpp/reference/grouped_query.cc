@@ -6,6 +6,6 @@
 
 namespace heed::reference::grouped_query {
 
-std::vector<Result> Run(const Request& request) { return RunMultiHead(request, kHeadNames); }
+std::vector<Result> Run(const Request& request) { return RunMultiHead(request); }
 
 }  // namespace heed::reference::grouped_query

@@ -27,7 +27,7 @@ std::vector<double> ReadBias(const Request& request, const char* name, int64_t c
   return bias->values;
 }
 
-Qkv ProjectAll(const Request& request, const HeadNames& names, const Array& query, const Array& key,
+Qkv ProjectAll(const Request& request, const Array& query, const Array& key,
                const Array& value) {
   Qkv qkv;
   if (key.shape[0] != query.shape[0] || value.shape[0] != query.shape[0]) {
@@ -37,11 +37,11 @@ Qkv ProjectAll(const Request& request, const HeadNames& names, const Array& quer
     throw ShapeError(request, "value", "kv_len must be that of key");
   }
   qkv.q = Project(request, query, "w_q", "b_q", 3);
-  qkv.k = Project(request, key, names.w_k, names.b_k, names.rank);
-  qkv.v = Project(request, value, names.w_v, names.b_v, names.rank);
+  qkv.k = Project(request, key, "w_k", "b_k", 3);
+  qkv.v = Project(request, value, "w_v", "b_v", 3);
   const Extents q = qkv.q.shape, k = qkv.k.shape, v = qkv.v.shape;
-  if (q[3] != k[3]) throw ShapeError(request, names.w_k, "head_dim must be that of w_q");
-  if (k[1] != v[1]) throw ShapeError(request, names.w_v, "num_kv_heads must be that of w_k");
+  if (q[3] != k[3]) throw ShapeError(request, "w_k", "head_dim must be that of w_q");
+  if (k[1] != v[1]) throw ShapeError(request, "w_v", "num_kv_heads must be that of w_k");
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
     throw ShapeError(request, "w_q", "num_heads must be a multiple of num_kv_heads");
   }
@@ -138,18 +138,18 @@ void MaskHeads(const Request& request, const Qkv& qkv, Result& heads) {
 }
 
 // [batch, q_len, out_dim] from heads [batch, num_heads, q_len, head_dim_v].
-Result ProjectOutput(const Request& request, const HeadNames& names, const Qkv& qkv,
+Result ProjectOutput(const Request& request, const Qkv& qkv,
                      const Result& heads) {
-  const std::optional<Array> w_o = ReadFloats(request, names.w_o, 3);
+  const std::optional<Array> w_o = ReadFloats(request, "w_o", 3);
   const int64_t width = qkv.num_heads * qkv.head_dim_v;
   const int64_t out_dim = w_o ? w_o->shape[1] : width;
   if (w_o && (w_o->shape[2] != qkv.num_heads || w_o->shape[3] != qkv.head_dim_v)) {
-    throw ShapeError(request, names.w_o, "expected [out_dim, num_heads, head_dim_v]");
+    throw ShapeError(request, "w_o", "expected [out_dim, num_heads, head_dim_v]");
   }
-  if (!w_o && FindInput(request, names.b_o) != nullptr) {
+  if (!w_o && FindInput(request, "b_o") != nullptr) {
     throw Error(ErrorCode::kOption, "b_o is given without w_o");
   }
-  const std::vector<double> b_o = ReadBias(request, names.b_o, out_dim, 1);
+  const std::vector<double> b_o = ReadBias(request, "b_o", out_dim, 1);
   Result output = {"output", 3, {qkv.batch, qkv.q_len, out_dim}, {}};
   for (int64_t b = 0; b < qkv.batch; ++b) {
     for (int64_t i = 0; i < qkv.q_len; ++i) {
@@ -225,14 +225,14 @@ Array Project(const Request& request, const Array& x, const char* w_name, const 
   return projected;
 }
 
-std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names) {
-  return RunMultiHead(request, names, ReadRows(request, "query"), ReadRows(request, "key"),
+std::vector<Result> RunMultiHead(const Request& request) {
+  return RunMultiHead(request, ReadRows(request, "query"), ReadRows(request, "key"),
                       ReadRows(request, "value"));
 }
 
-std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names, const Array& query,
+std::vector<Result> RunMultiHead(const Request& request, const Array& query,
                                  const Array& key, const Array& value) {
-  const Qkv qkv = ProjectAll(request, names, query, key, value);
+  const Qkv qkv = ProjectAll(request, query, key, value);
   ExtraKeys extra = ReadExtraKeys(request, qkv);
   std::vector<Result> results =
       RunExact(request, qkv, DotScore(request, qkv), NormalizeWithExtra(request, qkv, extra));
@@ -242,7 +242,7 @@ std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names,
   }
   AddExtra(qkv, extra, results[0], weights);
   MaskHeads(request, qkv, results[0]);
-  results[0] = ProjectOutput(request, names, qkv, results[0]);
+  results[0] = ProjectOutput(request, qkv, results[0]);
   if (weights != nullptr && ReadFlag(request, "average_weights")) {
     *weights = AverageHeads(qkv, *weights);
   }
@@ -251,7 +251,7 @@ std::vector<Result> RunMultiHead(const Request& request, const HeadNames& names,
 
 namespace multi_head {
 
-std::vector<Result> Run(const Request& request) { return RunMultiHead(request, kHeadNames); }
+std::vector<Result> Run(const Request& request) { return RunMultiHead(request); }
 
 }  // namespace multi_head
 }  // namespace heed::reference

@@ -101,9 +101,9 @@ std::vector<Result> Run(const Request& request) {
   qkv.head_dim = qkv.q.shape[3], qkv.head_dim_v = qkv.v.shape[3];
   std::vector<Result> results =
       RunExact(request, qkv, DotScore(request, qkv), SoftmaxNormalize(request, qkv));
-  const Array w_o = ReadNeeded(request, "w_o_self", 3);
+  const Array w_o = ReadNeeded(request, "w_o", 3);
   Expect(w_o.shape[2] == qkv.num_heads && w_o.shape[3] == qkv.head_dim_v,
-         "w_o_self must be [embed_dim, num_heads, head_dim_v]");
+         "w_o must be [out_dim, num_heads, head_dim_v]");
   Result output = {"output", 3, {qkv.batch, qkv.q_len, w_o.shape[1]}, {}};
   for (int64_t b = 0; b < qkv.batch; ++b) {
     for (int64_t i = 0; i < qkv.q_len; ++i) {

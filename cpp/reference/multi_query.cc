@@ -6,8 +6,12 @@
 namespace heed::reference::multi_query {
 
 std::vector<Result> Run(const Request& request) {
-  return RunMultiHead(request,
-                      {"w_k_shared", "w_v_shared", "w_o", "b_k_shared", "b_v_shared", "b_o", 2});
+  for (const char* name : {"w_k", "w_v"}) {
+    if (ReadNeeded(request, name, 3).shape[1] != 1) {
+      throw Error(ErrorCode::kShape, std::string(name) + " must have one head");
+    }
+  }
+  return RunMultiHead(request);
 }
 
 }  // namespace heed::reference::multi_query

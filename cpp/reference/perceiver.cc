@@ -11,8 +11,6 @@
 namespace heed::reference::perceiver {
 namespace {
 
-constexpr HeadNames kCrossNames = {"w_k", "w_v", "w_o_self", "b_k", "b_v", "b_o_self", 3};
-
 Array Norm(const Request& request, const Array& x, const std::string& name) {
   const double epsilon = ReadNumber(request, "epsilon").value_or(1e-5);
   if (!(epsilon > 0.0)) throw Error(ErrorCode::kRange, "epsilon must be greater than 0");
@@ -38,9 +36,9 @@ std::vector<Result> Run(const Request& request) {
   const Array latents = RepeatBatch(ReadRows(request, "latents"), input.shape[0]);
   const Array keys = Norm(request, input, "key_norm");
   const Result read =
-      RunMultiHead(request, kCrossNames, Norm(request, latents, "norm1"), keys, keys)[0];
+      RunMultiHead(request, Norm(request, latents, "norm1"), keys, keys)[0];
   if (read.shape[2] != latents.shape[3]) {
-    throw Error(ErrorCode::kShape, "w_o_self must give embed_dim values a row");
+    throw Error(ErrorCode::kShape, "w_o must give embed_dim values a row");
   }
   const Array z = SumRows({latents.shape, read.values}, latents);
   Array hidden = Multiply(request, Norm(request, z, "norm2"), "w_up", "b_up");

@@ -78,7 +78,7 @@ Array FeedForward(const Request& request, const Array& x) {
 }
 
 Array Attend(const Request& request, const Array& x) {
-  const Result output = RunMultiHead(request, kSelfNames, x, x, x)[0];
+  const Result output = RunMultiHead(request, x, x, x)[0];
   if (output.shape[2] != x.shape[3]) {
     throw Error(ErrorCode::kShape, "the attention must give embed_dim values a row");
   }

@@ -119,10 +119,10 @@ TEST(Cost, FlopsOfLayersAreThoseOfTheirMatrices) {
   }
   const Products multi_head("multi_head");
   EXPECT_EQ(multi_head.Estimate(), multi_head.Rows(kLen, {"w_q", "w_k", "w_v", "w_o"}) + attention);
-  const Products multi_query("multi_query");
+  const Products multi_query("multi_query", 1);
   EXPECT_EQ(multi_query.Estimate(),
-            multi_query.Rows(kLen, {"w_q", "w_k_shared", "w_v_shared", "w_o"}) + attention);
-  const std::vector<std::string> self = {"w_q", "w_k_self", "w_v_self", "w_o_self"};
+            multi_query.Rows(kLen, {"w_q", "w_k", "w_v", "w_o"}) + attention);
+  const std::vector<std::string> self = {"w_q", "w_k", "w_v", "w_o"};
   const Products block("transformer_block");
   EXPECT_EQ(block.Estimate(),
             block.Rows(kLen, self) + block.Rows(kLen, {"w_up", "w_down"}) + attention);
@@ -132,7 +132,7 @@ TEST(Cost, FlopsOfLayersAreThoseOfTheirMatrices) {
                                        classifier.Rows(1, {"w_class"}));
   const Products latent("multi_head_latent");
   EXPECT_EQ(latent.Estimate(), latent.Rows(kLen, {"w_dq", "w_uq", "w_qr", "w_dkv", "w_kr", "w_uk",
-                                                  "w_uv", "w_o_self"}) +
+                                                  "w_uv", "w_o"}) +
                                    Products::Pairs(kLen, kLen, kDim + kDim / 2, kDim));
 }
 
@@ -165,7 +165,7 @@ TEST(Cost, FlopsOfSetsCountBothBlocks) {
                                  2 * Products::Pairs(inducing, kLen, kDim, kDim));
   const Products perceiver("perceiver");
   const int64_t latents = static_cast<int64_t>(perceiver.Size({"latents"})) / kEmbed / kBatch;
-  EXPECT_EQ(perceiver.Estimate(), perceiver.Rows(latents, {"w_q", "w_o_self", "w_up", "w_down"}) +
+  EXPECT_EQ(perceiver.Estimate(), perceiver.Rows(latents, {"w_q", "w_o", "w_up", "w_down"}) +
                                       perceiver.Rows(kLen, {"w_k", "w_v"}) +
                                       Products::Pairs(latents, kLen, kDim, kDim));
 }

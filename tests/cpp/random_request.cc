@@ -158,6 +158,13 @@ class Drawer {
       extent(dim) = random_.Integer(1, 9);
     }
     if (r_.id == "perceiver") extent("vdim") = extent("kdim");
+    if (Lists("transformer_block attention_classifier", r_.id)) {
+      extent("kdim") = extent("vdim") = extent("embed_dim");
+    }
+    if (Lists("transformer_block attention_classifier perceiver", r_.id)) {
+      extent("out_dim") = extent("embed_dim");
+    }
+    if (r_.id == "multi_query") extent("num_kv_heads") = 1;
     if (r_.id == "synthesizer") {
       if (random_.Chance(0.5)) extent("num_kv_heads") = extent("num_heads");
       if (extent("num_kv_heads") != extent("num_heads")) extent("num_kv_heads") = 1;

@@ -24,9 +24,9 @@ const AT_HAND: Readonly<Record<string, string>> = {
     const heads = [4, 16];
     const classifierWeights = {
       embedding: zeros(30000, 64), positionTable: zeros(128, 64), poolQuery: zeros(64),
-      wQ: zeros(...heads, 64), wKSelf: zeros(...heads, 64), wVSelf: zeros(...heads, 64),
-      wOSelf: zeros(64, ...heads), bQ: zeros(...heads), bK: zeros(...heads), bV: zeros(...heads),
-      bOSelf: zeros(64), wClass: zeros(2, 64), bClass: zeros(2),
+      wQ: zeros(...heads, 64), wK: zeros(...heads, 64), wV: zeros(...heads, 64),
+      wO: zeros(64, ...heads), bQ: zeros(...heads), bK: zeros(...heads), bV: zeros(...heads),
+      bO: zeros(64), wClass: zeros(2, 64), bClass: zeros(2),
     };`,
 };
 

@@ -205,12 +205,12 @@ function blockOf(x: Rows, block: number, { order, gain }: Setting) {
     const heads = [0, 1].map((head) => {
       const own = ({ data }: { data: ArrayLike<number> }) =>
         linear(from, rowsOf(data, STREAM_DIM).slice(head * inner, (head + 1) * inner));
-      const [q, k, v] = [own(weights.wQ), own(weights.wKSelf), own(weights.wVSelf)];
+      const [q, k, v] = [own(weights.wQ), own(weights.wK), own(weights.wV)];
       const map = q.map((row) => softmax(k.map((other) => dot(row, other) / Math.sqrt(inner))));
       return times(map, v);
     });
     const joined = from.map((_, i) => heads.flatMap((head) => head[i] as number[]));
-    return linear(joined, rowsOf(weights.wOSelf.data, STREAM_DIM));
+    return linear(joined, rowsOf(weights.wO.data, STREAM_DIM));
   };
   const feed = (from: Rows): Rows =>
     linear(

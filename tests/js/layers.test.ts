@@ -20,11 +20,11 @@ function draw(shapes: Record<string, number[]>, seed: number): Weights {
 
 const SELF = {
   wQ: [4, 2, 8],
-  wKSelf: [2, 2, 8],
-  wVSelf: [2, 3, 8],
-  wOSelf: [8, 4, 3],
+  wK: [2, 2, 8],
+  wV: [2, 3, 8],
+  wO: [8, 4, 3],
 };
-const SELF_BIASES = { bQ: [4, 2], bK: [2, 2], bV: [2, 3], bOSelf: [8] };
+const SELF_BIASES = { bQ: [4, 2], bK: [2, 2], bV: [2, 3], bO: [8] };
 const HEADS = { embedDim: 8, numHeads: 4, numKvHeads: 2, headDimV: 3 };
 
 /** Weights of a block with a gate and without biases. */
@@ -305,7 +305,7 @@ describe("heed.MultiHeadLatentAttention", () => {
       wKr: [2, 10],
       wUk: [2, 4, 5],
       wUv: [2, 3, 5],
-      wOSelf: [10, 2, 3],
+      wO: [10, 2, 3],
     };
     const weights = draw(shapes, 50);
     const layer = new heed.MultiHeadLatentAttention({ ...SIZES, rope: "half", norms: false });

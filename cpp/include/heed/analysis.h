@@ -96,11 +96,12 @@ void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const Attentio
 
 // One layer of a stack, whose keys are the same tokens as its queries: q_len == kv_len.
 struct RolloutLayer {
-  RolloutLayer(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options = {})
-      : q(q), k(k), options(options) {}
-  RolloutLayer(TensorView<const float> q, TensorView<const float> k,
-               const AttentionOptions& options = {})
-      : q(q), k(k), options(options) {}
+  RolloutLayer(const StoredTensor& queries, const StoredTensor& keys,
+               const AttentionOptions& of_layer = {})
+      : q(queries), k(keys), options(of_layer) {}
+  RolloutLayer(TensorView<const float> queries, TensorView<const float> keys,
+               const AttentionOptions& of_layer = {})
+      : q(queries), k(keys), options(of_layer) {}
   StoredTensor q, k;
   AttentionOptions options;
 };

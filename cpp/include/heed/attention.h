@@ -31,6 +31,9 @@ inline constexpr double kBFloat16Rounding = 0x1p-8;
 // What multiplying in bfloat16 adds, relative to max |v|: see Attention() of stored tensors.
 inline constexpr double kBFloat16Products = 0x1p-8;
 
+// A forget gate whose logarithm is below this is closed: what came before it is hidden, as by -inf.
+inline constexpr float kClosedLogGate = -1e5f;
+
 // Where query 0 stands among the keys. Serves causal, window and ALiBi alike.
 //
 //   q_len = 2, kv_len = 4, causal:      At(0): x . . .      End(): x x x .
@@ -231,9 +234,10 @@ struct AttentionOptions {
   int64_t bucket_max_distance = 128;
 
   // Forget gates: adds the sum of log_gates[b][h][l] over j < l <= i + query_offset. Values are <=
-  // 0; -inf hides all earlier keys. Needs causal. [batch or 1, num_heads or 1, 1, kv_len]; gates of
-  // keys that are not kept count, those beyond key_lengths are never read. Sums are made in
-  // float64. O(batch * num_heads * kv_len) memory. Lin 2025, arXiv:2503.02130.
+  // 0; those below kClosedLogGate hide all earlier keys, as -inf does. Needs causal. [batch or 1,
+  // num_heads or 1, 1, kv_len]; gates of keys that are not kept count, those beyond key_lengths are
+  // never read. Sums are made in float64. O(batch * num_heads * kv_len) memory. Lin 2025,
+  // arXiv:2503.02130.
   TensorView<const float> log_gates;
 
   // Query i sees keys j <= i + query_offset.

@@ -75,10 +75,10 @@ struct HeavyHitterOptions {
 // Shapes   as Attention(); q_len equals kv_len: tokens come one after the other. All extents are at
 //          least 1.
 // Outputs  output, lse and weights [batch, num_heads, q_len, kv_len], 0 for what was forgotten.
-//          With recent_tokens + heavy_tokens of at least kv_len it is causal attention. The weights
-//          of a KV head are those of its query heads together; of equal sums the later token is
-//          forgotten. Sums are float64, of float32 weights: near ties may fall differently on
-//          another machine.
+//          With recent_tokens + heavy_tokens of at least kv_len it is causal attention. Queries at
+//          or beyond key_lengths are tokens that never came: empty rows. The weights of a KV head
+//          are those of its query heads together; of equal sums the later token is forgotten. Sums
+//          are float64, of float32 weights: near ties may fall differently on another machine.
 // Empty row, errors, accuracy  as Attention(), for the same choices.
 // Cost     of Attention() over recent_tokens + heavy_tokens keys a query, scores twice; one query
 //          at a time.

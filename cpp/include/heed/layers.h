@@ -65,7 +65,8 @@ struct MultiHeadOutputs {
 // Shapes   query [batch, 1, q_len, embed_dim], key [batch, 1, kv_len, kdim], value [batch, 1,
 //          kv_len, vdim]; other strides than the last are free.
 // Extra keys  (bias_k, add_zero_attn) every query sees them; bias, ALiBi and keep rules do not
-//          touch them, softcap does. They need Score::kDot and Normalize::kSoftmax.
+//          touch them, softcap does. They need Score::kDot and Normalize::kSoftmax, and no tables
+//          of relative positions.
 // Empty row  (no key kept, no extra keys) its heads are zero, its output is b_o, its lse -inf.
 //          NaN or Inf in masked keys and values never reaches a row that does not see them.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.

@@ -169,7 +169,7 @@ enum class SinusoidalLayout {
 
 // How n frequencies, n = dim / 2 rounded down (up when interleaved), are spread over [1, 1 / base].
 enum class SinusoidalSpacing {
-  kOpen,    // base^(-2t / dim): the paper; 1 / base itself is not reached
+  kOpen,    // base^(-2t / dim), kConcatenated base^(-t / n): the paper; 1 / base is not reached
   kClosed,  // base^(-t / (n - 1)): the authors' code; the last frequency is 1 / base
 };
 

@@ -70,8 +70,8 @@ struct StoredTensor {
   Extents strides{};
 
   StoredTensor() = default;
-  StoredTensor(const void* data, DType dtype, const Extents& shape, const Extents& strides)
-      : data(data), dtype(dtype), shape(shape), strides(strides) {}
+  StoredTensor(const void* memory, DType type, const Extents& extents, const Extents& steps)
+      : data(memory), dtype(type), shape(extents), strides(steps) {}
   template <typename T>
   requires StorageElement<std::remove_const_t<T>>
   explicit(std::is_same_v<std::remove_const_t<T>, float>) StoredTensor(const TensorView<T>& view)
@@ -98,8 +98,8 @@ struct StoredOutput {
   Extents strides{};
 
   StoredOutput() = default;
-  StoredOutput(void* data, DType dtype, const Extents& shape, const Extents& strides)
-      : data(data), dtype(dtype), shape(shape), strides(strides) {}
+  StoredOutput(void* memory, DType type, const Extents& extents, const Extents& steps)
+      : data(memory), dtype(type), shape(extents), strides(steps) {}
   template <StorageElement T>
   StoredOutput(const TensorView<T>& view)
       : data(view.data), dtype(kDTypeOf<T>), shape(view.shape), strides(view.strides) {}

@@ -177,6 +177,9 @@ void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v
              const ErasureOutputs& out, ThreadPool* pool) {
   AttentionProblem p = ValidateAttentionInputs(q, k, v, options, false);
   CheckShares(p);
+  if (p.options.relative_values.has_value()) {
+    Fail(ErrorCode::kUnsupported, "erasure with relative_values: what a key gives is not v");
+  }
   CheckQueries(p, q_begin, q_end);
   const int64_t num_queries = q_end - q_begin;
   CheckErasureOutputs(p, num_queries, out);

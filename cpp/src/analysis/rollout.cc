@@ -156,9 +156,11 @@ void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptio
     if (hops == 0) Copy(x, output);
     // The last hop writes to `output`; before it, hops alternate between the two.
     TensorView<const float> from = x;
+    AttentionOptions kept = options;
+    kept.dropout = {};  // weights are those before it
     for (int64_t hop = 0; hop < hops; ++hop) {
       const TensorView<float> to = (hops - hop) % 2 == 1 ? output : between;
-      Attention(q, spread, StoredTensor(from), options, {.output = to}, pool);
+      Attention(q, spread, StoredTensor(from), kept, {.output = to}, pool);
       from = to;
     }
   });

@@ -3,6 +3,7 @@
 #include "src/analysis/tile_sums.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -174,11 +175,29 @@ void MultiplyByDots(const ScoreTile& tile, size_t begin, size_t end, const float
                     const TileValues& values) {
   HWY_DYNAMIC_DISPATCH(MultiplyByDotsOfTarget)(tile, begin, end, rows, values);
 }
+namespace {
+
+// The sum, or where float32 may have lost terms of it, or overflowed, that of float64.
+template <class Term>
+double SumInRange(double sum, const float* a, const float* b, size_t count, const Term& term) {
+  constexpr double kLeast = 1e-25;
+  if (sum >= kLeast && std::isfinite(sum)) return sum;
+  sum = 0;
+  for (size_t n = 0; n < count; ++n) {
+    sum += term(static_cast<double>(a[n]), static_cast<double>(b[n]));
+  }
+  return sum;
+}
+
+}  // namespace
+
 double SumProducts(const float* a, const float* b, size_t count) {
-  return HWY_DYNAMIC_DISPATCH(SumProductsOfTarget)(a, b, count);
+  return SumInRange(HWY_DYNAMIC_DISPATCH(SumProductsOfTarget)(a, b, count), a, b, count,
+                    [](double x, double y) { return x * y; });
 }
 double SumSquaredDifferences(const float* a, const float* b, size_t count) {
-  return HWY_DYNAMIC_DISPATCH(SumSquaredDifferencesOfTarget)(a, b, count);
+  return SumInRange(HWY_DYNAMIC_DISPATCH(SumSquaredDifferencesOfTarget)(a, b, count), a, b, count,
+                    [](double x, double y) { return (x - y) * (x - y); });
 }
 double SumJensenShannon(const float* a, const float* b, size_t count) {
   return HWY_DYNAMIC_DISPATCH(SumJensenShannonOfTarget)(a, b, count);

@@ -51,7 +51,9 @@ AttentionProblem ValidateWeights(const StoredTensor& q, const StoredTensor& k,
   CheckStored("k", k);
   const TensorView<const float> v = {
       &kNothing, {k.shape[0], k.shape[1], k.shape[2], 0}, {0, 0, 0, 1}};
-  return ValidateAttentionInputs(q, k, StoredTensor(v), options, wants_lse);
+  AttentionOptions of_weights = options;
+  of_weights.relative_values = {};  // they change no weight
+  return ValidateAttentionInputs(q, k, StoredTensor(v), of_weights, wants_lse);
 }
 
 void CheckGivenLse(const AttentionProblem& p, TensorView<const float> lse) {

@@ -29,7 +29,9 @@ AttentionFreeProblem ValidateAttentionFree(const TensorView<const float>& q,
                                            const AttentionFreeOptions& options) {
   const AttentionOptions& o = options.attention;
   if (o.score != Score::kDot || o.normalize != Normalize::kSoftmax || o.scale || o.softcap ||
-      !o.alibi_slopes.empty() || !o.sinks.empty() || o.score_mod || o.prob_mod || o.dropout.p > 0) {
+      !o.alibi_slopes.empty() || !o.sinks.empty() || o.score_mod || o.prob_mod || o.dropout.p > 0 ||
+      HasRelativeScore(o) || o.relative_values.has_value() || o.distance_bias.has_value() ||
+      o.bucket_bias.has_value() || o.log_gates.has_value()) {
     Fail(ErrorCode::kUnsupported,
          "scores: attention-free transformers have none; of the options bias and the keep rules "
          "apply");

@@ -102,11 +102,11 @@ class PerceiverBackwardPass {
     to.d_w_q = call_.Wanted("w_q");
     to.d_w_k = call_.Wanted("w_k");
     to.d_w_v = call_.Wanted("w_v");
-    to.d_w_o = call_.Wanted("w_o_self");
+    to.d_w_o = call_.Wanted("w_o");
     to.d_b_q = Numbers("b_q");
     to.d_b_k = Numbers("b_k");
     to.d_b_v = Numbers("b_v");
-    to.d_b_o = Numbers("b_o_self");
+    to.d_b_o = Numbers("b_o");
     to.attention = call_.WantedOptions();
     return to;
   }

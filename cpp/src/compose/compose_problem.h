@@ -2,7 +2,7 @@
 #ifndef HEED_SRC_COMPOSE_COMPOSE_PROBLEM_H_
 #define HEED_SRC_COMPOSE_COMPOSE_PROBLEM_H_
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "heed/compose.h"
@@ -16,6 +16,16 @@ AttentionProblem ValidateComposed(const TensorView<const float>& q,
                                   const TensorView<const float>& k,
                                   const TensorView<const float>& v, const AttentionOptions& options,
                                   const AttentionOutputs& outputs);
+
+// Throws Error(kUnsupported) where stored_output is given, which Attention() alone writes.
+void RefuseStoredOutput(const AttentionOutputs& outputs);
+// Throws Error(kUnsupported) where tables of vectors, as wide as a query or a value, are given:
+// relative_keys, relative_queries, relative_values, content_bias, position_bias, cope_table.
+void RefuseOtherWidths(const AttentionOptions& options, std::string_view who,
+                       std::string_view why);
+// Throws Error(kUnsupported) where running_max, running_sum or rescale is given: what `who`
+// computes is not one softmax from tile to tile.
+void RefuseTiles(const AttentionOutputs& outputs, std::string_view who);
 
 // The two halves of a last dimension. Throws Error(kShape) when it is odd.
 struct Halves {

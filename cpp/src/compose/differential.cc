@@ -59,6 +59,7 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
          "differential attention has two maps, hence no one lse and no one score; ask for weights, "
          "which are their difference");
   }
+  RefuseTiles(outputs, "a difference of two maps");
   Halved("q", q);
   Halved("k", k);
   if (o.lambda.size() != 1) {

@@ -66,7 +66,9 @@ void GatedAttention(TensorView<const float> q, TensorView<const float> k, Tensor
   const TensorView<const float> gate = BroadcastGate(output_gate, shape);
   SpansOf(outputs).ApartFrom("output_gate", gate);
   AttentionOutputs inner = outputs;
-  const bool own_lse = !outputs.lse.has_value() && options.normalize == Normalize::kSoftmax;
+  const bool has_lse =
+      options.normalize == Normalize::kSoftmax || options.normalize == Normalize::kSoftmax1;
+  const bool own_lse = !outputs.lse.has_value() && has_lse;
   const OwnedTensor lse = own_lse ? OwnedTensor({shape[0], shape[1], shape[2], 1}) : OwnedTensor();
   if (own_lse) inner.lse = lse.view();
   Attention(q, k, v, options, inner, pool);

@@ -93,17 +93,11 @@ InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   return r;
 }
 
-namespace {
-
-constexpr HeadNames kCrossNames = {"w_k", "w_v", "w_o_self", "b_k", "b_v", "b_o_self", 3};
-
-}  // namespace
-
 PerceiverRequest ReadPerceiver(const RequestReader& reader) {
   PerceiverRequest r;
   r.input = ReadRows(reader, "key");
   r.latents = RowsOfBatch(ReadRows(reader, "latents"), r.input.shape[0]);
-  const MultiHeadRequest heads = ReadMultiHead(reader, r.latents, r.input, r.input, kCrossNames);
+  const MultiHeadRequest heads = ReadMultiHead(reader, r.latents, r.input, r.input);
   r.options.attention = heads.options;
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.weights.attention = heads.weights;

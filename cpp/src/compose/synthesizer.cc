@@ -74,6 +74,10 @@ SynthesizerProblem ValidateDenseSynthesizer(const TensorView<const float>& hidde
   if (bias.has_value()) p.row_bias = Corner("synthetic_bias", bias, {h[0], h[1], 1, v.shape[2]}, 3);
   p.options = options;
   if (!p.options.scale) p.options.scale = 1;
+  if (options.score != Score::kDot) {
+    Fail(ErrorCode::kUnsupported, "score: a dense synthesizer multiplies queries and synthetic_keys");
+  }
+  RefuseOtherWidths(options, "a dense synthesizer", "it has no keys of the tokens");
   return p;
 }
 

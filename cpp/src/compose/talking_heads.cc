@@ -104,6 +104,10 @@ void ValidateTalkingHeads(const TalkingHeadsOptions& options, const AttentionOut
   if (options.attention.prob_mod || options.attention.dropout.p > 0) {
     Fail(ErrorCode::kUnsupported, "talking heads are offered without prob_mod and dropout");
   }
+  RefuseTiles(outputs, "attention of talking heads");
+  if (options.attention.relative_values.has_value()) {
+    Fail(ErrorCode::kUnsupported, "relative_values are not offered with talking heads");
+  }
   CheckMatrix("mix_scores", options.mix_scores, num_heads);
   CheckMatrix("mix_weights", options.mix_weights, num_heads);
 }

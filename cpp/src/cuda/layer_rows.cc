@@ -17,12 +17,9 @@ namespace {
 
 // Multi-head attention.
 
-template <const HeadNames& kNames>
 void RunHeadsRow(const RequestReader& reader, std::span<const NamedTensor> outputs,
                  ComposedSteps& steps) {
-  const MultiHeadRequest r =
-      ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
-                    ReadRows(reader, "value"), kNames);
+  const MultiHeadRequest r = ReadMultiHead(reader);
   RunMultiHead(steps, r.query, r.key, r.value, r.weights, r.options, FindOutputs(r, outputs));
 }
 
@@ -198,9 +195,9 @@ void RunPerceiverRow(const RequestReader& reader, std::span<const NamedTensor> o
   AddRows(steps, z, output);
 }
 
-constexpr DeviceRow kRows[] = {{"multi_head", PlanMultiHead, RunHeadsRow<kOfEveryHead>},
-                               {"multi_query", PlanMultiQuery, RunHeadsRow<kSharedHeads>},
-                               {"grouped_query", PlanMultiHead, RunHeadsRow<kOfEveryHead>},
+constexpr DeviceRow kRows[] = {{"multi_head", PlanMultiHead, RunHeadsRow},
+                               {"multi_query", PlanMultiQuery, RunHeadsRow},
+                               {"grouped_query", PlanMultiHead, RunHeadsRow},
                                {"transformer_block", PlanTransformerBlock, RunBlockRow},
                                {"attention_classifier", PlanAttentionClassifier, RunClassifierRow},
                                {"induced_set", PlanInducedSet, RunInducedSetRow},

@@ -182,7 +182,7 @@ bool IsHostInput(std::string_view name) {
       " lambda norm_weight mix_scores mix_weights edges score_weight set_biases norm_weights"
       " norm_biases"
       // layers and positions
-      " b_q b_k b_v b_o b_k_shared b_v_shared b_o_self bias_k bias_v head_mask norm1_weight"
+      " b_q b_k b_v b_o bias_k bias_v head_mask norm1_weight"
       " norm1_bias norm2_weight norm2_bias key_norm_weight key_norm_bias b_up b_gate b_down "
       "norm_q_weight"
       " norm_kv_weight pool_query b_class tokens positions ";

@@ -101,7 +101,10 @@ class RowKernel {
     if (tokens.begin >= tokens.end) return;
     row_block_.ScanBackwards(
         tokens, 0.0, [](double sum, double gate) { return sum + gate; },
-        [&](int, int j) { return static_cast<double>(p_.log_gates.At(batch_, head_, 0, j)); },
+        [&](int, int j) {
+          const float gate = p_.log_gates.At(batch_, head_, 0, j);
+          return static_cast<double>(gate < kClosedLogGate ? kMinusInfinity : gate);
+        },
         [&](int, int j, double, double after) {
           const bool visible = j < keys_.end && row_[j] != kMinusInfinity;
           if (visible) row_[j] = static_cast<float>(row_[j] + after);

@@ -194,7 +194,9 @@ class Parser {
     } else if (Take("!")) {
       value = Emit(Op::kNot, {Unary()});
     } else if (Take("(")) {
+      --depth_;  // one level, which Ternary() counts
       value = Ternary();
+      ++depth_;
       Expect(")");
     } else {
       value = Leaf();

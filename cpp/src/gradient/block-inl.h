@@ -282,7 +282,7 @@ class GradientBlock : private ScoreBlock {
   void StartGates() {
     for (size_t r = 0; r < num_rows_; ++r) {
       const Row& row = scratch_.rows[r];
-      const int64_t last = std::min(row.position, p_.KeyLength(batch_, row.query) - 1);
+      const int64_t last = LastGate(p_, batch_, row);
       own_.gates[r] = GateSums(heads_.gates.data() + Lane(row) * g_.GateFloats(), last);
     }
   }

@@ -18,7 +18,7 @@ ClassifierRequest ReadClassifier(const RequestReader& reader) {
   r.weights.position_table = ReadWeight(reader, "position_table", 2);
   TensorView<const float> x;  // only its extents are read
   x.shape = {r.tokens.shape[2], 1, r.tokens.shape[3], r.weights.embedding.shape[3]};
-  const MultiHeadRequest heads = ReadMultiHead(reader, x, x, x, kSelfNames);
+  const MultiHeadRequest heads = ReadMultiHead(reader, x, x, x);
   r.weights.attention = heads.weights;
   r.weights.pool_query = reader.Floats("pool_query");
   r.weights.w_class = ReadRequiredWeight(reader, "w_class", 2);

@@ -13,7 +13,7 @@ void TransformerBlockRequestBackward(const RequestReader& reader, NamedTensors d
   ValidateTransformerBlock(r.x, r.weights, r.options);
   TransformerBlockGradients to;
   to.d_x = places.Rows("x");
-  to.attention = ReadMultiHeadGradients(places, kSelfNames);
+  to.attention = ReadMultiHeadGradients(places);
   to.feed_forward = {places.Tensor("w_up"), places.Tensor("w_gate"), places.Tensor("w_down"),
                      places.Vector("b_up"), places.Vector("b_gate"), places.Vector("b_down")};
   to.d_norm1_weight = places.Vector("norm1_weight");

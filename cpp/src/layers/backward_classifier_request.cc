@@ -16,7 +16,7 @@ void AttentionClassifierRequestBackward(const RequestReader& reader, NamedTensor
   to.d_w_class = places.Tensor("w_class");
   to.d_b_class = places.Vector("b_class");
   to.d_pool_query = places.Vector("pool_query");
-  to.attention = ReadMultiHeadGradients(places, kSelfNames);
+  to.attention = ReadMultiHeadGradients(places);
   const TensorView<float> view = OutputView(d_results, "output");  // [batch, num_classes, 1, 1]
   const TensorView<const float> d_output = {
       view.data, {1, 1, view.shape[0], view.shape[1]}, {0, 0, view.strides[0], view.strides[1]}};

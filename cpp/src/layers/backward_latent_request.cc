@@ -18,7 +18,7 @@ void MultiHeadLatentRequestBackward(const RequestReader& reader, NamedTensors d_
   to.d_w_kr = places.Tensor("w_kr");
   to.d_w_uk = places.Tensor("w_uk");
   to.d_w_uv = places.Tensor("w_uv");
-  to.d_w_o = places.Tensor("w_o_self");
+  to.d_w_o = places.Tensor("w_o");
   to.d_norm_q = places.Vector("norm_q_weight");
   to.d_norm_kv = places.Vector("norm_kv_weight");
   to.attention = ReadOptionGradients(places);

@@ -6,13 +6,11 @@
 namespace heed {
 namespace {
 
-void Backward(const RequestReader& reader, const HeadNames& names, NamedTensors d_results,
-              const GradientPlaces& places, ThreadPool& pool) {
-  const MultiHeadRequest r = ReadMultiHead(
-      reader, ReadRows(reader, "query"), ReadRows(reader, "key"), ReadRows(reader, "value"), names);
+void Backward(const MultiHeadRequest& r, NamedTensors d_results, const GradientPlaces& places,
+              ThreadPool& pool) {
   const MultiHeadShape shape =
       ValidateMultiHead(r.query, r.key, r.value, r.weights, r.options, r.return_lse);
-  MultiHeadGradients to = ReadMultiHeadGradients(places, names);
+  MultiHeadGradients to = ReadMultiHeadGradients(places);
   to.d_query = places.Rows("query");
   to.d_key = places.Rows("key");
   to.d_value = places.Rows("value");
@@ -32,16 +30,16 @@ AttentionGradients ReadOptionGradients(const GradientPlaces& places) {
   return to;
 }
 
-MultiHeadGradients ReadMultiHeadGradients(const GradientPlaces& places, const HeadNames& names) {
+MultiHeadGradients ReadMultiHeadGradients(const GradientPlaces& places) {
   MultiHeadGradients to;
   to.d_w_q = places.Tensor("w_q");
-  to.d_w_k = places.Tensor(names.w_k);
-  to.d_w_v = places.Tensor(names.w_v);
-  to.d_w_o = places.Tensor(names.w_o);
+  to.d_w_k = places.Tensor("w_k");
+  to.d_w_v = places.Tensor("w_v");
+  to.d_w_o = places.Tensor("w_o");
   to.d_b_q = places.Vector("b_q");
-  to.d_b_k = places.Vector(names.b_k);
-  to.d_b_v = places.Vector(names.b_v);
-  to.d_b_o = places.Vector(names.b_o);
+  to.d_b_k = places.Vector("b_k");
+  to.d_b_v = places.Vector("b_v");
+  to.d_b_o = places.Vector("b_o");
   to.d_bias_k = places.Vector("bias_k");
   to.d_bias_v = places.Vector("bias_v");
   to.d_head_mask = places.Vector("head_mask");
@@ -51,12 +49,12 @@ MultiHeadGradients ReadMultiHeadGradients(const GradientPlaces& places, const He
 
 void MultiHeadRequestBackward(const RequestReader& reader, NamedTensors d_results,
                               const GradientPlaces& places, ThreadPool& pool) {
-  Backward(reader, kOfEveryHead, d_results, places, pool);
+  Backward(ReadMultiHead(reader), d_results, places, pool);
 }
 
 void MultiQueryRequestBackward(const RequestReader& reader, NamedTensors d_results,
                                const GradientPlaces& places, ThreadPool& pool) {
-  Backward(reader, kSharedHeads, d_results, places, pool);
+  Backward(ReadMultiQuery(reader), d_results, places, pool);
 }
 
 }  // namespace heed

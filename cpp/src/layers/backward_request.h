@@ -18,7 +18,7 @@ using NamedTensors = std::span<const NamedTensor>;
 AttentionGradients ReadOptionGradients(const GradientPlaces& places);
 
 // Of the attention inside a layer, without its inputs.
-MultiHeadGradients ReadMultiHeadGradients(const GradientPlaces& places, const HeadNames& names);
+MultiHeadGradients ReadMultiHeadGradients(const GradientPlaces& places);
 
 void MultiHeadRequestBackward(const RequestReader& reader, NamedTensors d_results,
                               const GradientPlaces& places, ThreadPool& pool);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "heed/linear.h"
+#include "src/compose/compose_problem.h"
 #include "src/exact/problem.h"
 #include "src/layers/transformer_block.h"
 #include "src/message.h"
@@ -114,6 +115,8 @@ CoreShape ValidateCore(const TensorView<const float>& q, const TensorView<const 
   if (options.attention.score != Score::kDot) {
     Fail(ErrorCode::kUnsupported, "latent attention needs dot-product scores: w_uk is absorbed");
   }
+  RefuseOtherWidths(options.attention, "latent attention",
+                    "queries and values of its forms differ in width");
   const auto shaped = [](int64_t batch, int64_t heads, int64_t len, int64_t dim) {
     return StoredTensor(ContiguousBlhd<const float>(&kStandIn, batch, len, heads, dim));
   };
@@ -152,6 +155,7 @@ void LatentAttention(TensorView<const float> q, TensorView<const float> latent,
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported, "latent attention returns no scores");
   }
+  RefuseStoredOutput(outputs);
   CheckOutput("output", outputs.output, {s.batch, s.num_heads, s.q_len, s.head_dim_v},
               "[batch, num_heads, q_len, head_dim_v]");
   if (outputs.lse.has_value()) {

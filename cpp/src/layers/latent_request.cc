@@ -18,7 +18,7 @@ LatentRequest ReadLatent(const RequestReader& reader) {
   w.w_kr = ReadRequiredWeight(reader, "w_kr", 2);
   w.w_uk = ReadRequiredWeight(reader, "w_uk", 3);
   w.w_uv = ReadRequiredWeight(reader, "w_uv", 3);
-  w.w_o = ReadRequiredWeight(reader, "w_o_self", 3);
+  w.w_o = ReadRequiredWeight(reader, "w_o", 3);
   w.norm_q_weight = reader.Floats("norm_q_weight");
   w.norm_kv_weight = reader.Floats("norm_kv_weight");
   AttentionRequest heads;

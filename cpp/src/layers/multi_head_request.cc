@@ -1,32 +1,30 @@
 // multi_head, multi_query and grouped_query by name: one layer, three rows.
 #include "src/layers/multi_head_request.h"
 
+#include <utility>
+
 #include "heed/layers.h"
 #include "src/exact/request.h"
 #include "src/layers/multi_head.h"
 #include "src/layers/request.h"
+#include "src/message.h"
 
 namespace heed {
 namespace {
 
-MultiHeadWeights ReadWeights(const RequestReader& reader, const HeadNames& names) {
+MultiHeadWeights ReadWeights(const RequestReader& reader) {
   MultiHeadWeights w;
   w.w_q = ReadRequiredWeight(reader, "w_q", 3);
-  w.w_k = ReadRequiredWeight(reader, names.w_k, names.kv_rank);
-  w.w_v = ReadRequiredWeight(reader, names.w_v, names.kv_rank);
-  w.w_o = ReadWeight(reader, names.w_o, 3);
+  w.w_k = ReadRequiredWeight(reader, "w_k", 3);
+  w.w_v = ReadRequiredWeight(reader, "w_v", 3);
+  w.w_o = ReadWeight(reader, "w_o", 3);
   w.b_q = reader.Floats("b_q");
-  w.b_k = reader.Floats(names.b_k);
-  w.b_v = reader.Floats(names.b_v);
-  w.b_o = reader.Floats(names.b_o);
+  w.b_k = reader.Floats("b_k");
+  w.b_v = reader.Floats("b_v");
+  w.b_o = reader.Floats("b_o");
   w.bias_k = reader.Floats("bias_k");
   w.bias_v = reader.Floats("bias_v");
   return w;
-}
-
-MultiHeadRequest ReadThree(const RequestReader& reader, const HeadNames& names) {
-  return ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
-                       ReadRows(reader, "value"), names);
 }
 
 std::vector<OutputSpec> Plan(const MultiHeadRequest& r) {
@@ -63,12 +61,12 @@ MultiHeadOutputs FindOutputs(const MultiHeadRequest& r, std::span<const NamedTen
 
 MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<const float>& query,
                                const TensorView<const float>& key,
-                               const TensorView<const float>& value, const HeadNames& names) {
+                               const TensorView<const float>& value) {
   MultiHeadRequest r;
   r.query = query;
   r.key = key;
   r.value = value;
-  r.weights = ReadWeights(reader, names);
+  r.weights = ReadWeights(reader);
   AttentionRequest heads;
   const MultiHeadWeights& w = r.weights;
   heads.q.shape = {query.shape[0], w.w_q.shape[1], query.shape[2], w.w_q.shape[2]};
@@ -91,22 +89,38 @@ MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<con
   return r;
 }
 
+MultiHeadRequest ReadMultiHead(const RequestReader& reader) {
+  return ReadMultiHead(reader, ReadRows(reader, "query"), ReadRows(reader, "key"),
+                       ReadRows(reader, "value"));
+}
+
+MultiHeadRequest ReadMultiQuery(const RequestReader& reader) {
+  const MultiHeadRequest r = ReadMultiHead(reader);
+  for (const auto& [name, weight] : {std::pair("w_k", r.weights.w_k), {"w_v", r.weights.w_v}}) {
+    if (weight.shape[1] != 1) {
+      Fail(ErrorCode::kShape, "{} has {} heads; multi_query has one for all queries",
+           {name, weight.shape[1]});
+    }
+  }
+  return r;
+}
+
 std::vector<OutputSpec> PlanMultiHead(const RequestReader& reader) {
-  return Plan(ReadThree(reader, kOfEveryHead));
+  return Plan(ReadMultiHead(reader));
 }
 
 void RunMultiHead(const RequestReader& reader, std::span<const NamedTensor> outputs,
                   ThreadPool* pool) {
-  RunRequest(ReadThree(reader, kOfEveryHead), outputs, pool);
+  RunRequest(ReadMultiHead(reader), outputs, pool);
 }
 
 std::vector<OutputSpec> PlanMultiQuery(const RequestReader& reader) {
-  return Plan(ReadThree(reader, kSharedHeads));
+  return Plan(ReadMultiQuery(reader));
 }
 
 void RunMultiQuery(const RequestReader& reader, std::span<const NamedTensor> outputs,
                    ThreadPool* pool) {
-  RunRequest(ReadThree(reader, kSharedHeads), outputs, pool);
+  RunRequest(ReadMultiQuery(reader), outputs, pool);
 }
 
 }  // namespace heed

@@ -17,22 +17,13 @@ struct MultiHeadRequest {
   bool return_lse = false, return_weights = false, average_weights = false;
 };
 
-// What the projections of keys, values and output are called: their shapes differ.
-struct HeadNames {
-  const char *w_k, *w_v, *w_o, *b_k, *b_v, *b_o;
-  int kv_rank;  // 3 with one matrix a KV head, 2 with one for all
-};
-
-inline constexpr HeadNames kOfEveryHead = {"w_k", "w_v", "w_o", "b_k", "b_v", "b_o", 3};
-inline constexpr HeadNames kSharedHeads = {"w_k_shared", "w_v_shared", "w_o", "b_k_shared",
-                                           "b_v_shared", "b_o",        2};
-// Of self-attention: every input is embed_dim wide, and the output.
-inline constexpr HeadNames kSelfNames = {"w_k_self", "w_v_self", "w_o_self", "b_k",
-                                         "b_v",      "b_o_self", 3};
-
 MultiHeadRequest ReadMultiHead(const RequestReader& reader, const TensorView<const float>& query,
                                const TensorView<const float>& key,
-                               const TensorView<const float>& value, const HeadNames& names);
+                               const TensorView<const float>& value);
+// Of query, key and value.
+MultiHeadRequest ReadMultiHead(const RequestReader& reader);
+// The same with one KV head. Throws Error(kShape).
+MultiHeadRequest ReadMultiQuery(const RequestReader& reader);
 // Where the results that the request asks for go.
 MultiHeadOutputs FindOutputs(const MultiHeadRequest& r, std::span<const NamedTensor> outputs);
 

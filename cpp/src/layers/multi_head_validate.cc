@@ -1,6 +1,7 @@
 // The boundary of MultiHead().
 #include <string>
 
+#include "src/compose/compose_problem.h"
 #include "src/exact/problem.h"
 #include "src/layers/multi_head.h"
 #include "src/message.h"
@@ -99,6 +100,10 @@ MultiHeadShape ValidateMultiHead(TensorView<const float> query, TensorView<const
     Fail(ErrorCode::kUnsupported,
          "prob_mod with bias_k, bias_v or add_zero_attn: the weights of "
          "these keys join when all others are summed");
+  }
+  if (s.extra > 0) {
+    RefuseOtherWidths(o, "a layer with bias_k, bias_v or add_zero_attn",
+                      "these keys have no distance");
   }
   const auto heads = [&](int64_t len, int64_t num_heads, int64_t head_dim) {
     return StoredTensor(ContiguousBlhd<const float>(&kStandIn, s.batch, len, num_heads, head_dim));

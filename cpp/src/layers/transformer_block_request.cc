@@ -9,7 +9,7 @@ namespace heed {
 BlockRequest ReadBlock(const RequestReader& reader) {
   BlockRequest r;
   r.x = ReadRows(reader, "x");
-  const MultiHeadRequest heads = ReadMultiHead(reader, r.x, r.x, r.x, kSelfNames);
+  const MultiHeadRequest heads = ReadMultiHead(reader, r.x, r.x, r.x);
   r.weights.attention = heads.weights;
   r.weights.norm1_weight = reader.Floats("norm1_weight");
   r.weights.norm1_bias = reader.Floats("norm1_bias");

@@ -114,6 +114,7 @@ void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
   if (outputs.lse.has_value()) {
     Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
   }
+  RefuseTiles(outputs, "efficient attention");
   const AttentionProblem p = ValidateComposed(q, k, v, over_tokens, outputs);
   const FeatureState state(p);
   if (outputs.weights.has_value()) {

@@ -195,6 +195,19 @@ using ThreadsPool = ForkedPool;
 #else
 using ThreadsPool = WorkerPool;
 #endif  // HEED_HAS_FORK
+
+// The pool of all who bring none. Its threads end with the static objects of the program, and it
+// stays: whoever calls from a destructor after that does the work himself.
+class SharedPool final : public ThreadPool {
+ public:
+  int NumThreads() const override { return pool_->NumThreads(); }
+  void Run(int64_t count, TaskRef task) override { pool_->Run(count, task); }
+  void Close() { pool_ = std::make_unique<InlinePool>(); }
+
+ private:
+  std::unique_ptr<ThreadPool> pool_ =
+      MakeThreadPool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+};
 #endif  // HEED_HAS_THREADS
 
 }  // namespace
@@ -210,15 +223,17 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
 }
 
 ThreadPool& CallingThread() {
-  static InlinePool pool;
+  static InlinePool& pool = *new InlinePool;  // destructors of static objects may call
   return pool;
 }
 
 ThreadPool& DefaultThreadPool() {
 #if HEED_HAS_THREADS && !defined(__EMSCRIPTEN__)
-  static const std::unique_ptr<ThreadPool> pool =
-      MakeThreadPool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  return *pool;
+  static SharedPool& pool = *new SharedPool;
+  static const struct Closing {
+    ~Closing() { pool.Close(); }
+  } closing;
+  return pool;
 #else
   // In WebAssembly the number of workers is the page's decision: load() makes the pool it wants.
   return CallingThread();

@@ -194,7 +194,7 @@ bool CanGather(const AttentionProblem& p, const BlockRows& chosen) {
                              o.dropout.p == 0 && !o.relative_values.has_value();
   return chosen.kv_block >= kLeastBlock && plain_scores && plain_weights &&
          p.q.dtype == DType::kFloat32 && out.output.has_value() && !out.weights.has_value() &&
-         !out.scores.has_value();
+         !out.scores.has_value() && !out.running_max.has_value();
 }
 
 void AttendGathered(const AttentionProblem& p, const BlockRows& chosen, ThreadPool& pool) {

@@ -177,6 +177,7 @@ void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
   }
+  RefuseTiles(outputs, "attention over a cache that forgets");
   DecodeAll(p, q, k, v, options, outputs, pool,
             [&](int64_t t, const TensorView<float>& slots, const KvCache::State& state) {
               if (outputs.weights.has_value()) Scatter(slots, state, t, outputs.weights);

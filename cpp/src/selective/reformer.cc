@@ -259,6 +259,7 @@ void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
   if (outputs.scores.has_value()) {
     Fail(ErrorCode::kUnsupported, "scores: pairs that hashing never brings together have none");
   }
+  RefuseTiles(outputs, "a merge of rounds");
   const AttentionProblem p = ValidateComposed(q, KeyShape(q, v), v, InnerOptions(o), outputs);
   SpansOf(outputs).ApartFrom("rotations", options.rotations);
   try {

@@ -253,6 +253,7 @@ void RoutingAttention(TensorView<const float> q, TensorView<const float> k,
     Fail(ErrorCode::kUnsupported,
          "lse and scores: a query averages the softmaxes of its clusters; ask for weights");
   }
+  RefuseTiles(outputs, "a mean of clusters");
   const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(o), outputs);
   SpansOf(outputs).ApartFrom("centroids", options.centroids);
   try {

@@ -53,6 +53,21 @@ TEST_P(MapsTest, SimilarityMatchesReference) {
   }
 }
 
+// Squares of weights that float32 cannot hold, small and large ones.
+TEST_P(MapsTest, WeightsOfAnySizeAreAlikeToThemselves) {
+  for (const double shift : {-60.0, 70.0}) {
+    AttentionCase c = MakeCase({.num_heads = 2, .num_kv_heads = 2, .q_len = 3, .kv_len = 30});
+    c.scalars.normalize = shift < 0 ? Normalize::kSigmoid : Normalize::kReluSquared;
+    if (shift < 0) c.scalars.sigmoid_bias = shift;
+    if (shift > 0) c.scalars.scale = 1e8;
+    const reference::WeightMaps maps = reference::Weights(c.request());
+    const Similarity s = RunSimilarity(c);
+    for (int64_t h = 0; h < 2; ++h) EXPECT_NEAR(s.cosine(0, h, h, 0), 1, 1e-5) << shift;
+    const double distance = reference::Frobenius(maps.Map(0, 0), maps.Map(0, 1));
+    EXPECT_NEAR(s.frobenius(0, 0, 1, 0) / distance, 1, 1e-4) << shift;
+  }
+}
+
 TEST_P(MapsTest, DisjointHeadsAreAsFarApartAsCanBe) {
   // By hand: each head sees one key of its own: cosine 0, distance sqrt(2) a row, divergence log 2.
   AttentionCase c = MakeCase({.num_heads = 2, .num_kv_heads = 1, .q_len = 2, .kv_len = 2});

@@ -63,6 +63,19 @@ TEST_P(Forgetting, GivesHandComputedNumbers) {
   EXPECT_THAT(RunByName(builder.request()).at("weights"), Pointwise(DoubleNear(1e-7), expected));
 }
 
+// What a library fills in for -inf hides what came before, and spoils no later sum.
+TEST_P(Forgetting, GatesFarBelowZeroAreClosed) {
+  for (const float gate : {-kInf, -std::numeric_limits<float>::max(), -1e20f, -1e9f, -1.1e5f}) {
+    AttentionCase c = Small(0.3, 20, 60);
+    c.tensors["log_gates"].buffer.ForEach(
+        [&](int64_t, int64_t, int64_t h, int64_t j, float& x) { x = j == 17 * h ? gate : x; });
+    ExpectMatchesReference(c);
+    const Results r = RunAttention(c, {.weights = true});
+    EXPECT_EQ(r.weights(1, 2, 19, 33), 0.0f) << gate;
+    EXPECT_GT(r.weights(1, 2, 19, 34), 0.0f) << gate;
+  }
+}
+
 TEST_P(Forgetting, KeepsItsPrecisionWhereSumsAreLarge) {
   // 20000 gates of -5: the running sum is -1e5, whose neighbours in float32 are 0.008 apart.
   AttentionCase c = Small(0, 4, 20000);

@@ -53,7 +53,7 @@ RequestBuilder Perceiver(const SetSizes& s, bool all) {
   AddNormal(builder, "w_q", {s.heads, s.head_dim, dim}, 3, Keeping(dim));
   AddNormal(builder, "w_k", {s.heads, s.head_dim, kdim}, 4, Keeping(kdim));
   AddNormal(builder, "w_v", {s.heads, s.head_dim, kdim}, 5, Keeping(kdim));
-  AddNormal(builder, "w_o_self", {dim, s.heads, s.head_dim}, 6, Keeping(dim));
+  AddNormal(builder, "w_o", {dim, s.heads, s.head_dim}, 6, Keeping(dim));
   AddNormal(builder, "w_up", {ff, dim}, 7, Keeping(dim));
   AddNormal(builder, "w_down", {dim, ff}, 8, Keeping(ff));
   builder.Param("epsilon", 0.1);
@@ -63,7 +63,7 @@ RequestBuilder Perceiver(const SetSizes& s, bool all) {
     AddNormal(builder, name, {s.heads, s.head_dim}, seed++);
   }
   for (const char* name :
-       {"b_o_self", "b_down", "norm1_weight", "norm1_bias", "norm2_weight", "norm2_bias"}) {
+       {"b_o", "b_down", "norm1_weight", "norm1_bias", "norm2_weight", "norm2_bias"}) {
     AddNormal(builder, name, {dim}, seed++);
   }
   AddNormal(builder, "b_up", {ff}, seed++);

@@ -41,13 +41,13 @@ struct PerceiverCase {
     add("w_q", {heads, head_dim, dim}, true);
     add("w_k", {heads, head_dim, kdim}, true);
     add("w_v", {heads, head_dim, kdim}, true);
-    add("w_o_self", {dim, heads, head_dim}, true);
+    add("w_o", {dim, heads, head_dim}, true);
     add("w_up", {ff, dim}, true);
     add("w_down", {dim, ff}, true);
     if (!lengths.empty()) b.Integers("key_lengths", {batch}, lengths);
     if (!optional_weights) return b;
     for (const char* name : {"b_q", "b_k", "b_v"}) add(name, {heads, head_dim}, false);
-    add("b_o_self", {dim}, false);
+    add("b_o", {dim}, false);
     add("b_up", {ff}, false);
     for (const char* name :
          {"b_down", "norm1_weight", "norm1_bias", "norm2_weight", "norm2_bias"}) {
@@ -93,7 +93,7 @@ TEST_P(Perceiver, GivesTheNumbersOfItsDefinition) {
         .Floats("w_q", {1, 2, 2}, {0, 0, 0, 0})
         .Floats("w_k", {1, 2, 2}, {1, 0, 0, 1})
         .Floats("w_v", {1, 2, 2}, {1, 0, 0, 1})
-        .Floats("w_o_self", {2, 1, 2}, {1, 0, 0, 1})
+        .Floats("w_o", {2, 1, 2}, {1, 0, 0, 1})
         .Floats("w_up", {1, 2}, {0, 0})
         .Floats("w_down", {2, 1}, {1, 1})
         .Param("epsilon", 1e-12);
@@ -111,7 +111,7 @@ TEST_P(Perceiver, ReducesToItsLatentsWithoutProjections) {
       .Floats("w_q", {3, 8, 24}, Draw({3, 8, 24}, 3))
       .Floats("w_k", {3, 8, 17}, Draw({3, 8, 17}, 4))
       .Floats("w_v", {3, 8, 17}, Draw({3, 8, 17}, 5))
-      .Floats("w_o_self", {24, 3, 8}, std::vector<float>(24 * 24))
+      .Floats("w_o", {24, 3, 8}, std::vector<float>(24 * 24))
       .Floats("w_up", {48, 24}, Draw({48, 24}, 6))
       .Floats("w_down", {24, 48}, std::vector<float>(24 * 48));
   const std::vector<double> output = RunByName(b.request()).at("output");
@@ -142,7 +142,7 @@ TEST_P(Perceiver, BadArgumentsAreRefused) {
       .Floats("w_q", {1, 1, 2}, {1, 1})
       .Floats("w_k", {1, 1, 1}, {1})
       .Floats("w_v", {1, 1, 1}, {1})
-      .Floats("w_o_self", {2, 1, 1}, {1, 1})
+      .Floats("w_o", {2, 1, 1}, {1, 1})
       .Floats("w_up", {1, 3}, {1, 1, 1})
       .Floats("w_down", {2, 1}, {1, 1});
   ExpectBothRefuse(narrow.request(), ErrorCode::kShape, "w_up");

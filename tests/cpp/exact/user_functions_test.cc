@@ -143,6 +143,27 @@ TEST_P(UserFunctions, CombineWithEveryOtherRule) {
   ExpectMatchesOracle(user.request("max(score, -3)", "(kvIndex + qIndex) % 5 != 2"));
 }
 
+// Biases by distance and closed gates hide keys as a bias does.
+TEST_P(UserFunctions, WhatOtherBiasesHideStaysHidden) {
+  for (const char* name : {"log_gates", "distance_bias", "bucket_bias"}) {
+    UserCase user{Grouped()};
+    Random random(4);
+    const bool gates = std::string(name) == "log_gates", buckets = std::string(name) == "bucket_bias";
+    user.base.scalars.causal = true;
+    user.base.scalars.query_offset = QueryOffset::At(200);
+    const std::vector<int64_t> shape = gates     ? std::vector<int64_t>{2, 4, 300}
+                                       : buckets ? std::vector<int64_t>{32, 4}
+                                                 : std::vector<int64_t>{4, 9};
+    user.base.AddTensor(name, shape, random, 0.3);
+    user.base.tensors[name].buffer.ForEach([&](int64_t, int64_t, int64_t, int64_t n, float& x) {
+      x = n % 50 == 3 ? -kInf : -std::abs(x);
+    });
+    for (const char* text : {"0", "-score", "5 * tanh(score / 5)"}) {
+      ExpectMatchesOracle(user.request(text, ""));
+    }
+  }
+}
+
 TEST_P(UserFunctions, RowsThatTheExpressionEmptiesAreZero) {
   UserCase user{Grouped()};
   for (const Request& request :

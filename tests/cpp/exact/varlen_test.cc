@@ -166,6 +166,33 @@ TEST_P(Varlen, SigmoidBiasIsThatOfEachSequence) {
 }
 
 // What a user's function finds at every pair of a sequence.
+// Also where queries stand behind the last key of their sequence.
+TEST_P(Varlen, GatesAreThoseOfTheOwnSequence) {
+  const Offsets q = Sums({3, 4}), kv = Sums({5, 6});
+  AttentionCase c = Packed(q, kv, 9, Layout::kDense);
+  Random random(3);
+  c.AddTensor("log_gates", {1, 4, c.sizes.kv_len}, random, 0.5);
+  Buffer<float>& gates = c.tensors["log_gates"].buffer;
+  gates.ForEach([](int64_t, int64_t, int64_t, int64_t j, float& x) {
+    x = j == 5 ? -INFINITY : -std::abs(x);  // the first of a sequence acts on none of its keys
+  });
+  c.scalars.causal = true;
+  c.scalars.query_offset = QueryOffset::At(4);
+  const Results all = RunVarlen(c, q, kv);
+  for (size_t s = 0; s < 2; ++s) {
+    AttentionCase one = Alone(c, q, kv, s);
+    Buffer<float> own({1, 1, 4, one.sizes.kv_len}, Layout::kDense, 0.0f);
+    own.ForEach([&](int64_t, int64_t, int64_t h, int64_t j, float& x) {
+      x = gates(0, 0, h, kv[s] + j);
+    });
+    one.tensors["log_gates"].buffer = own;
+    Results part;
+    part.output = Slice(all.output, q[s], q[s + 1]);
+    part.lse = Slice(all.lse, q[s], q[s + 1]);
+    ExpectResultsMatch(one, part, RunOracle(one));
+  }
+}
+
 TEST_P(Varlen, UserFunctionsSeeOneSequenceAtATime) {
   const Offsets q = Sums({1, 0, 17, 300, 5, 64}), kv = Sums({9, 4, 17, 40, 0, 700});
   AttentionCase c = Packed(q, kv, 6, Layout::kDense);

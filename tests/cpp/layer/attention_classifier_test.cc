@@ -45,9 +45,9 @@ ClassifierCase MakeClassifier() {
   };
   draw("embedding", {kVocabulary, kDim}, 1);
   draw("w_q", {4, 6, kDim}, 0.2);
-  draw("w_k_self", {2, 6, kDim}, 0.2);
-  draw("w_v_self", {2, 5, kDim}, 0.2);
-  draw("w_o_self", {kDim, 4, 5}, 0.2);
+  draw("w_k", {2, 6, kDim}, 0.2);
+  draw("w_v", {2, 5, kDim}, 0.2);
+  draw("w_o", {kDim, 4, 5}, 0.2);
   draw("w_class", {kClasses, kDim}, 0.2);
   for (int64_t n = 0; n < kBatch * kLen; ++n) {
     c.tokens.push_back(static_cast<int32_t>(random.Integer(0, kVocabulary - 1)));
@@ -75,7 +75,7 @@ TEST_P(AttentionClassifierLayer, MatchesReferenceWithEveryPooling) {
     ExpectClassifierMatchesReference(c);
     c.layer.tensors["position_table"] = DrawFloats(random, {kLen + 4, kDim}, 1);
     c.layer.tensors["b_class"] = DrawFloats(random, {kClasses}, 1);
-    c.layer.tensors["b_o_self"] = DrawFloats(random, {kDim}, 1);
+    c.layer.tensors["b_o"] = DrawFloats(random, {kDim}, 1);
     c.layer.key_lengths = {kLen, 7, 0};
     c.layer.params["causal"] = true;
     ExpectClassifierMatchesReference(c);
@@ -89,9 +89,9 @@ TEST_P(AttentionClassifierLayer, GivesHandComputedNumbers) {
   builder.Integers("tokens", {1, 2}, {2, 0})
       .Floats("embedding", {3, 1}, {3, 100, 1})
       .Floats("w_q", {1, 1, 1}, {0})
-      .Floats("w_k_self", {1, 1, 1}, {1})
-      .Floats("w_v_self", {1, 1, 1}, {1})
-      .Floats("w_o_self", {1, 1, 1}, {1})
+      .Floats("w_k", {1, 1, 1}, {1})
+      .Floats("w_v", {1, 1, 1}, {1})
+      .Floats("w_o", {1, 1, 1}, {1})
       .Floats("w_class", {2, 1}, {2, -1})
       .Floats("b_class", {2}, {0, 0.5f});
   EXPECT_THAT(RunByName(builder.request()).at("output"), ElementsAre(4, -1.5));

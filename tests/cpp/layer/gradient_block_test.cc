@@ -29,7 +29,7 @@ LayerCase MakeCase(const std::string& id, const Sizes& s, const Shapes& shapes) 
   LayerCase c = {id, {.batch = s.batch, .q_len = s.len, .kv_len = s.len}, {}, {}, {}, {}};
   Random random(1);
   for (const auto& [name, shape] : shapes) {
-    const bool output = std::string(name) == "w_o_self";
+    const bool output = std::string(name) == "w_o";
     int64_t fan_in = name[0] == 'w' ? shape.back() : 1;
     if (output) fan_in *= s.heads;
     c.tensors[name] = DrawFloats(random, shape, 1 / std::sqrt(static_cast<double>(fan_in)));
@@ -39,9 +39,9 @@ LayerCase MakeCase(const std::string& id, const Sizes& s, const Shapes& shapes) 
 
 Shapes HeadShapes(const Sizes& s) {
   return {{"w_q", {s.heads, s.head_dim, s.dim}},
-          {"w_k_self", {s.kv_heads, s.head_dim, s.dim}},
-          {"w_v_self", {s.kv_heads, s.head_dim_v, s.dim}},
-          {"w_o_self", {s.dim, s.heads, s.head_dim_v}}};
+          {"w_k", {s.kv_heads, s.head_dim, s.dim}},
+          {"w_v", {s.kv_heads, s.head_dim_v, s.dim}},
+          {"w_o", {s.dim, s.heads, s.head_dim_v}}};
 }
 
 void Add(LayerCase& c, const Shapes& shapes) {
@@ -61,7 +61,7 @@ void AddToBlock(LayerCase& c, const Sizes& s = {}) {
   Add(c, {{"b_q", {s.heads, s.head_dim}},
           {"b_k", {s.kv_heads, s.head_dim}},
           {"b_v", {s.kv_heads, s.head_dim_v}},
-          {"b_o_self", {s.dim}},
+          {"b_o", {s.dim}},
           {"b_up", {5}},
           {"b_down", {s.dim}},
           {"b_gate", {5}},
@@ -139,7 +139,7 @@ TEST_P(BlockGradient, ClassifiersMatchDifferencesOfReference) {
   for (const char* pooling : {"mean", "first", "max", "attention"}) {
     Classifier c(pooling, {.batch = 3, .len = 5});
     ExpectElements(c.Build(), pooling);
-    Add(c.layer, {{"position_table", {8, 6}}, {"b_class", {3}}, {"b_o_self", {6}}, {"sinks", {4}}});
+    Add(c.layer, {{"position_table", {8, 6}}, {"b_class", {3}}, {"b_o", {6}}, {"sinks", {4}}});
     c.layer.key_lengths = {5, 0, 2};
     c.layer.params["causal"] = true;
     c.layer.params["add_zero_attn"] = true;
@@ -178,7 +178,7 @@ LayerCase MakeLatent(const Sizes& s = {}) {
                    {"w_kr", {2, s.dim}},
                    {"w_uk", {s.heads, 3, 4}},
                    {"w_uv", {s.heads, s.head_dim_v, 4}},
-                   {"w_o_self", {s.dim, s.heads, s.head_dim_v}}});
+                   {"w_o", {s.dim, s.heads, s.head_dim_v}}});
 }
 
 TEST_P(BlockGradient, LatentAttentionMatchesDifferencesOfReference) {

@@ -65,7 +65,6 @@ LayerCase WithExtraKeys(LayerCase c) {
 // does not notice: its gradient is 0 but for rounding.
 LayerCase WithoutKeyBias(LayerCase c) {
   c.tensors.erase("b_k");
-  c.tensors.erase("b_k_shared");
   return c;
 }
 

@@ -12,10 +12,9 @@ namespace {
 
 // The largest finite projected value of any key, the extra one included.
 double LargestValue(const LayerCase& c) {
-  const bool shared = c.id == "multi_query";
   const Floats& x = c.tensors.at("value");
-  const Floats& w = c.tensors.at(shared ? "w_v_shared" : "w_v");
-  const auto b = c.tensors.find(shared ? "b_v_shared" : "b_v");
+  const Floats& w = c.tensors.at("w_v");
+  const auto b = c.tensors.find("b_v");
   const size_t dim = static_cast<size_t>(x.shape.back());
   double largest = 0;
   for (size_t row = 0; row < x.values.size() / dim; ++row) {
@@ -86,17 +85,11 @@ LayerCase MakeLayerCase(const std::string& id, const LayerSizes& s, uint64_t see
   draw("value", {s.batch, s.kv_len, s.vdim});
   draw("w_q", {s.num_heads, s.head_dim, s.embed_dim});
   draw("b_q", {s.num_heads, s.head_dim});
-  if (id == "multi_query") {
-    draw("w_k_shared", {s.head_dim, s.kdim});
-    draw("w_v_shared", {s.head_dim_v, s.vdim});
-    draw("b_k_shared", {s.head_dim});
-    draw("b_v_shared", {s.head_dim_v});
-  } else {
-    draw("w_k", {s.num_kv_heads, s.head_dim, s.kdim});
-    draw("w_v", {s.num_kv_heads, s.head_dim_v, s.vdim});
-    draw("b_k", {s.num_kv_heads, s.head_dim});
-    draw("b_v", {s.num_kv_heads, s.head_dim_v});
-  }
+  const int64_t num_kv_heads = id == "multi_query" ? 1 : s.num_kv_heads;
+  draw("w_k", {num_kv_heads, s.head_dim, s.kdim});
+  draw("w_v", {num_kv_heads, s.head_dim_v, s.vdim});
+  draw("b_k", {num_kv_heads, s.head_dim});
+  draw("b_v", {num_kv_heads, s.head_dim_v});
   draw("w_o", {s.out_dim, s.num_heads, s.head_dim_v});
   draw("b_o", {s.out_dim});
   return c;

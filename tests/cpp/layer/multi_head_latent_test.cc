@@ -29,7 +29,7 @@ LayerCase MakeLatent(int64_t rope_dim = 6) {
       "multi_head_latent", {.batch = kBatch, .q_len = kLen, .kv_len = kLen}, {}, {}, {}, {}};
   Random random(1);
   const auto draw = [&](const std::string& name, const std::vector<int64_t>& shape) {
-    const double fan_in = static_cast<double>(name == "w_o_self" ? kHeads * 9 : shape.back());
+    const double fan_in = static_cast<double>(name == "w_o" ? kHeads * 9 : shape.back());
     c.tensors[name] = DrawFloats(random, shape, 1 / std::sqrt(fan_in));
   };
   c.tensors["x"] = DrawFloats(random, {kBatch, kLen, kDim}, 1);
@@ -40,7 +40,7 @@ LayerCase MakeLatent(int64_t rope_dim = 6) {
   draw("w_kr", {rope_dim, kDim});
   draw("w_uk", {kHeads, 8, 12});
   draw("w_uv", {kHeads, 9, 12});
-  draw("w_o_self", {kDim, kHeads, 9});
+  draw("w_o", {kDim, kHeads, 9});
   return c;
 }
 
@@ -95,7 +95,7 @@ TEST_P(MultiHeadLatentLayer, GivesHandComputedNumbers) {
         .Floats("w_kr", {1, 2}, {1, 0})
         .Floats("w_uk", {1, 1, 1}, {1})
         .Floats("w_uv", {1, 1, 1}, {4})
-        .Floats("w_o_self", {2, 1, 1}, {1, -1})
+        .Floats("w_o", {2, 1, 1}, {1, -1})
         .Param("scale", 1.0)
         .Param("form", form);
     const std::vector<double> output = RunByName(builder.request()).at("output");
@@ -124,7 +124,7 @@ TEST_P(MultiHeadLatentLayer, ReducesToMultiHeadWithIdentityCompression) {
   plain.Floats("w_q", {kHeads, 8, kDim}, c.tensors["w_uq"].values)
       .Floats("w_k", {kHeads, 8, kDim}, c.tensors["w_uk"].values)
       .Floats("w_v", {kHeads, 9, kDim}, c.tensors["w_uv"].values)
-      .Floats("w_o", {kDim, kHeads, 9}, c.tensors["w_o_self"].values);
+      .Floats("w_o", {kDim, kHeads, 9}, c.tensors["w_o"].values);
   const std::vector<double> expected = RunByName(plain.request()).at("output");
   for (const char* form : {"naive", "absorbed"}) {
     c.params["form"] = std::string(form);
@@ -236,7 +236,7 @@ TEST(MultiHeadLatentBoundary, RefusesWhatDoesNotFit) {
     }
   };
   refused(ErrorCode::kShape, "w_uk", [](LayerCase& c) { c.tensors["w_uk"].shape = {8, 4, 12}; });
-  refused(ErrorCode::kShape, "w_o", [](LayerCase& c) { c.tensors["w_o_self"].shape = {36, 4, 8}; });
+  refused(ErrorCode::kShape, "w_o", [](LayerCase& c) { c.tensors["w_o"].shape = {36, 4, 8}; });
   refused(ErrorCode::kOption, "form", [](LayerCase& c) { c.params["form"] = std::string("both"); });
   refused(ErrorCode::kOption, "w_kr", [](LayerCase& c) { c.tensors.erase("w_kr"); });
   refused(ErrorCode::kRange, "epsilon", [](LayerCase& c) {

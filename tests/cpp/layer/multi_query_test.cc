@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "heed/error.h"
+#include "heed/reference.h"
 #include "layer_case.h"
 #include "simd_targets.h"
 
@@ -29,12 +31,10 @@ TEST_P(MultiQueryLayer, ReducesToMultiHeadWithRepeatedKeyAndValueHeads) {
   LayerCase repeated = shared;
   repeated.id = "multi_head";
   for (const std::string name : {"w_k", "w_v", "b_k", "b_v"}) {
-    const Floats one = shared.tensors.at(name + "_shared");
-    repeated.tensors.erase(name + "_shared");
+    const Floats& one = shared.tensors.at(name);
     Floats& all = repeated.tensors[name];
-    all.shape = one.shape;
-    all.shape.insert(all.shape.begin(), 4);
-    for (int h = 0; h < 4; ++h) {
+    all.shape[0] = 4;
+    for (int h = 1; h < 4; ++h) {
       all.values.insert(all.values.end(), one.values.begin(), one.values.end());
     }
   }
@@ -48,8 +48,8 @@ TEST_P(MultiQueryLayer, GivesHandComputedNumbers) {
       .Floats("key", {1, 2, 1}, {0, static_cast<float>(std::log(3.0))})
       .Floats("value", {1, 2, 1}, {1, 2})
       .Floats("w_q", {2, 1, 1}, {1, -1})
-      .Floats("w_k_shared", {1, 1}, {1})
-      .Floats("w_v_shared", {1, 1}, {4})
+      .Floats("w_k", {1, 1, 1}, {1})
+      .Floats("w_v", {1, 1, 1}, {4})
       .Floats("w_o", {1, 2, 1}, {1, 10})
       .Floats("b_o", {1}, {0.5f});
   EXPECT_NEAR(RunByName(builder.request()).at("output")[0], 7 + 10 * 5 + 0.5, 1e-4);
@@ -61,6 +61,18 @@ TEST_P(MultiQueryLayer, EmptyRowGivesTheOutputBias) {
   ExpectLayerMatchesReference(c);
   const Values r = RunByName(c.Build().request());
   EXPECT_EQ(r.at("output")[0], c.tensors["b_o"].values[0]);
+}
+
+TEST(MultiQueryLayer, HasOneHeadOfKeysAndOfValues) {
+  for (const char* name : {"w_k", "w_v"}) {
+    LayerCase c = Small();
+    Floats& weight = c.tensors.at(name);
+    weight.shape[0] = 2;
+    weight.values.resize(2 * weight.values.size());
+    const RequestBuilder builder = c.Build();
+    EXPECT_THROW(RunByName(builder.request()), Error) << name;
+    EXPECT_THROW(reference::Run(builder.request()), Error) << name;
+  }
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ LayerCase MakeBlock() {
   };
   draw("x", {kBatch, kLen, kDim}, 1);
   draw("w_q", {4, 6, kDim}, 0.2);
-  draw("w_k_self", {2, 6, kDim}, 0.2);
-  draw("w_v_self", {2, 5, kDim}, 0.2);
-  draw("w_o_self", {kDim, 4, 5}, 0.2);
+  draw("w_k", {2, 6, kDim}, 0.2);
+  draw("w_v", {2, 5, kDim}, 0.2);
+  draw("w_o", {kDim, 4, 5}, 0.2);
   draw("w_up", {kHidden, kDim}, 0.2);
   draw("w_down", {kDim, kHidden}, 0.15);
   return c;
@@ -43,7 +43,7 @@ void AddOptionalWeights(LayerCase& c) {
   Random random(2);
   const std::pair<const char*, std::vector<int64_t>> optional[] = {
       {"b_q", {4, 6}},          {"b_k", {2, 6}},        {"b_v", {2, 5}},
-      {"b_o_self", {kDim}},     {"b_up", {kHidden}},    {"b_down", {kDim}},
+      {"b_o", {kDim}},     {"b_up", {kHidden}},    {"b_down", {kDim}},
       {"norm1_weight", {kDim}}, {"norm1_bias", {kDim}}, {"norm2_weight", {kDim}},
       {"norm2_bias", {kDim}},   {"b_gate", {kHidden}}};
   for (const auto& [name, shape] : optional) c.tensors[name] = DrawFloats(random, shape, 1);
@@ -86,9 +86,9 @@ TEST_P(TransformerBlockLayer, GivesHandComputedNumbers) {
   RequestBuilder builder("transformer_block");
   builder.Floats("x", {1, 1, 2}, {1, 3})
       .Floats("w_q", {1, 1, 2}, {0, 0})
-      .Floats("w_k_self", {1, 1, 2}, {0, 0})
-      .Floats("w_v_self", {1, 1, 2}, {0, 0})
-      .Floats("w_o_self", {2, 1, 1}, {0, 0})
+      .Floats("w_k", {1, 1, 2}, {0, 0})
+      .Floats("w_v", {1, 1, 2}, {0, 0})
+      .Floats("w_o", {2, 1, 1}, {0, 0})
       .Floats("w_up", {2, 2}, {1, 0, 0, 1})
       .Floats("w_down", {2, 2}, {2, 0, 0, 2})
       .Param("activation", "relu")
@@ -100,7 +100,7 @@ TEST_P(TransformerBlockLayer, GivesHandComputedNumbers) {
 
 TEST_P(TransformerBlockLayer, ReducesToItsInputWithoutOutputWeights) {
   LayerCase c = MakeBlock();
-  for (const char* name : {"w_o_self", "w_down"}) {
+  for (const char* name : {"w_o", "w_down"}) {
     std::ranges::fill(c.tensors[name].values, 0.0f);
   }
   const std::vector<double> output = RunByName(c.Build().request()).at("output");
@@ -170,7 +170,7 @@ TEST(TransformerBlockBoundary, RefusesWhatDoesNotFit) {
     c.tensors["w_down"].shape = {kHidden, kDim};
   });
   refused(ErrorCode::kShape, "embed_dim", [](LayerCase& c) {
-    c.tensors["w_o_self"] = {{7, 4, 5}, std::vector<float>(140)};
+    c.tensors["w_o"] = {{7, 4, 5}, std::vector<float>(140)};
   });
   refused(ErrorCode::kOption, "b_gate", [](LayerCase& c) {
     c.tensors["b_gate"] = {{kHidden}, std::vector<float>(kHidden)};

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -56,6 +57,23 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 }
 
 #ifndef _WIN32
+// Its threads end before such an object, which was there first.
+TEST(ThreadPoolDeathTest, TheSharedOneServesDestructorsOfStaticObjects) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto program = [] {
+    static const struct Last {
+      ~Last() {
+        int64_t sum = 0;
+        DefaultThreadPool().Run(4, [&](int64_t index, int) { sum += index; });
+        std::_Exit(sum == 6 && DefaultThreadPool().NumThreads() == 1 ? 0 : 1);
+      }
+    } last;
+    DefaultThreadPool().Run(4, [](int64_t, int) {});
+    std::exit(2);
+  };
+  EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
+}
+
 // Fork leaves a child the memory of the pool, and none of its threads.
 TEST(ThreadPool, ForkedChildrenRunOnTheirOwnThread) {
   auto pool = MakeThreadPool(3);

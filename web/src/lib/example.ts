@@ -61,9 +61,10 @@ const EXTENTS: Readonly<Record<string, number>> = {
   kernel_len: 5,
   compression: 4,
 };
-/** Where one mechanism counts otherwise than the others: distances -m to m, or two times k. */
+/** Where one mechanism counts otherwise than the others: distances -m to m, or two times k; one head of keys. */
 const OWN_EXTENTS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   disentangled: { num_distances: 8 },
+  multi_query: { num_kv_heads: 1 },
 };
 /** Where shapes, inputs or numbers follow a word: parameter, word, what differs then. */
 interface Follows {

@@ -21,6 +21,14 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The last token whose gate counts for a row. Those behind the last key, of the row's own sequence
+// where many are packed, have no gate: nothing is forgotten there.
+HWY_INLINE int64_t LastGate(const AttentionProblem& p, int64_t b, const Row& row) {
+  int64_t end = p.KeyLength(b, row.query);
+  if (!p.packed_keys.empty()) end = p.packed_keys[static_cast<size_t>(row.query)].end;
+  return std::min(row.position, end - 1);
+}
+
 // The sum between two places is the difference of two running sums. Those grow with the length and
 // their difference must not lose what they share: sums are made in float64 and kept as two floats,
 // high and low. A difference of the high parts rounds at its own size, not at theirs.
@@ -42,9 +50,7 @@ class Forgetting final : public Modify {
     const DF d;
     for (size_t r = 0; r < tile.num_rows; ++r) {
       const Row& row = tile.rows[r];
-      // Tokens behind the last key have no gate: nothing is forgotten there.
-      const int64_t length = tile.problem->KeyLength(tile.batch, row.query);
-      const int64_t last = std::min(row.position, length - 1);
+      const int64_t last = LastGate(*tile.problem, tile.batch, row);
       if (last < tile.key_begin) continue;  // sees nothing of the tile
       const size_t start = Start(tile.batch, row.head);
       const VF high = hn::Set(d, high_[start + static_cast<size_t>(last)]);
@@ -71,7 +77,7 @@ class Forgetting final : public Modify {
     int64_t reset = 0, lost = 0;
     for (int64_t j = 0; j < length; ++j) {
       const float gate = gates(b, h, 0, j);
-      if (std::isfinite(gate)) {
+      if (gate >= kClosedLogGate) {
         sum += gate;
       } else {
         (std::isnan(gate) ? lost : reset) = j;
@@ -87,7 +93,7 @@ class Forgetting final : public Modify {
     }
   }
 
-  // A gate of -inf hides what came before it, a NaN spoils it.
+  // A closed gate hides what came before it, a NaN spoils it.
   void Cut(const ScoreTile& tile, size_t r, size_t last) const {
     const auto before = [&](int64_t key) {
       return static_cast<size_t>(std::clamp(key - tile.key_begin, static_cast<int64_t>(tile.first),
@@ -103,7 +109,7 @@ class Forgetting final : public Modify {
   int64_t num_heads_;
   size_t stride_;
   ScratchVector<float> high_, low_;  // running sums [batch][num_heads][kv_len], padded to tiles
-  ScratchVector<int64_t> resets_, lost_;  // the last gate of -inf, of NaN; empty when there is none
+  ScratchVector<int64_t> resets_, lost_;  // the last closed gate, NaN; empty when there is none
 };
 
 // The gradient of the gates of a head. Gate l counts in the scores of all keys before it, for

@@ -23,7 +23,7 @@ class ScoreMod final : public Modify {
   void Apply(ScoreTile& tile) const override {
     UserTile user(tile);
     uint32_t hidden[kTileKeys / 32];
-    if (tile.problem->options.bias.has_value()) {
+    if (HidesByScore(tile.problem->options)) {
       for (size_t r = 0; r < tile.num_rows; ++r) {
         NoteHidden(tile, r, hidden);
         function_(user.OneRow(r, tile));
@@ -35,6 +35,11 @@ class ScoreMod final : public Modify {
   }
 
  private:
+  // Biases of -infinity hide keys, and nothing but their scores tells which.
+  static bool HidesByScore(const AttentionOptions& o) {
+    return o.bias.has_value() || o.distance_bias.has_value() || o.bucket_bias.has_value() ||
+           o.log_gates.has_value();
+  }
   static void NoteHidden(const ScoreTile& tile, size_t r, uint32_t* hidden) {
     std::fill_n(hidden, kTileKeys / 32, 0);
     const float* row = tile.row_scores(r);

@@ -74,9 +74,9 @@ function classify(heed: Heed, text: readonly string[], pooling: Pooling): Called
     tokens,
     embedding: EMBEDDING,
     wQ: W_Q,
-    wKSelf: W_K,
-    wVSelf: W_V,
-    wOSelf: W_O,
+    wK: W_K,
+    wV: W_V,
+    wO: W_O,
     wClass: W_CLASS,
     ...(pooling === "attention" && { poolQuery: floats(POOL_QUERY, [DIM]) }),
   };

@@ -45,11 +45,9 @@ function pooled(sets: number): number[][] {
 export const setOf = (head: number, sets: number): number => Math.floor((head * sets) / HEADS);
 
 function inputsOf(sets: Sets): Record<string, ExampleTensor> {
-  const shape = [HEAD_DIM, MODEL_DIM];
-  const wQ = floats(QUERIES.flat(), [HEADS, ...shape]);
-  const own = floats(pooled(sets).flat(), sets === 1 ? shape : [sets, ...shape]);
-  const shared = { wKShared: own, wVShared: own };
-  return { query: X, key: X, value: X, wQ, ...(sets === 1 ? shared : { wK: own, wV: own }) };
+  const wQ = floats(QUERIES.flat(), [HEADS, HEAD_DIM, MODEL_DIM]);
+  const own = floats(pooled(sets).flat(), [sets, HEAD_DIM, MODEL_DIM]);
+  return { query: X, key: X, value: X, wQ, wK: own, wV: own };
 }
 
 export interface Shared {

@@ -65,7 +65,7 @@ export function forms(heed: Heed): Forms {
     wKr: drawn("kr", position, embed),
     wUk: drawn("uk", heads, dim, rank),
     wUv: drawn("uv", heads, dim, rank),
-    wOSelf: drawn("o", embed, heads, dim),
+    wO: drawn("o", embed, heads, dim),
   };
   const params = { rope: "half", causal: true, returnWeights: true };
   const run = (form: string) =>

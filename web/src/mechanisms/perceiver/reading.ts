@@ -94,8 +94,8 @@ export function reading(heed: Heed, side: Side, count: number): Reading {
     heads(identity(DIM, 1)),
     heads(identity(DIM, 1)),
   ];
-  const wOSelf = floats(identity(DIM, 1), [DIM, 1, DIM]);
-  const inputs = { latents, key, wQ, wK, wV, wOSelf, wUp: W_UP, wDown: W_DOWN };
+  const wO = floats(identity(DIM, 1), [DIM, 1, DIM]);
+  const inputs = { latents, key, wQ, wK, wV, wO, wUp: W_UP, wDown: W_DOWN };
   const called = make(heed, { id: "perceiver", inputs, params: {} });
   // The block returns what the latents have become; its weights are those of its attention alone.
   const normed = ({ data, shape }: ExampleTensor) =>

@@ -32,15 +32,15 @@ const drawn = (name: string, fanIn: number, gain: number, shape: number[]): Exam
 };
 
 type Weights = Readonly<
-  Record<"wQ" | "wKSelf" | "wVSelf" | "wOSelf" | "wUp" | "wDown", ExampleTensor>
+  Record<"wQ" | "wK" | "wV" | "wO" | "wUp" | "wDown", ExampleTensor>
 >;
 export function weightsOf(block: number, gain: number): Weights {
   const inner = [HEADS, DIM / HEADS, DIM];
   return {
     wQ: drawn(`block ${block} query`, DIM, 1, inner),
-    wKSelf: drawn(`block ${block} key`, DIM, 1, inner),
-    wVSelf: drawn(`block ${block} value`, DIM, 1, inner),
-    wOSelf: drawn(`block ${block} output`, DIM, gain, [DIM, HEADS, DIM / HEADS]),
+    wK: drawn(`block ${block} key`, DIM, 1, inner),
+    wV: drawn(`block ${block} value`, DIM, 1, inner),
+    wO: drawn(`block ${block} output`, DIM, gain, [DIM, HEADS, DIM / HEADS]),
     wUp: drawn(`block ${block} up`, DIM, 1, [FF, DIM]),
     wDown: drawn(`block ${block} down`, FF, gain, [DIM, FF]),
   };
@@ -64,12 +64,12 @@ function added(heed: Heed, x: Float32Array, weights: Weights, order: Order) {
   const run = (from: Float32Array, own: Weights) =>
     heed.run("transformer_block", { x: rows(from), ...own }, { normOrder: "pre" }).output
       .data as Float32Array;
-  const noAttention = { ...weights, wOSelf: silent(weights.wOSelf) };
+  const noAttention = { ...weights, wO: silent(weights.wO) };
   if (order === "pre") {
     const between = run(x, { ...weights, wDown: silent(weights.wDown) });
     return { attention: minus(between, x), network: minus(run(x, weights), between) };
   }
-  const [query, { wQ, wKSelf: wK, wVSelf: wV, wOSelf: wO }] = [rows(x), weights];
+  const [query, { wQ, wK: wK, wV: wV, wO: wO }] = [rows(x), weights];
   const inputs = { query, key: query, value: query, wQ, wK, wV, wO };
   const attention = heed.run("multi_head", inputs, {}).output.data as Float32Array;
   const sum = x.map((value, at) => value + (attention[at] as number));
