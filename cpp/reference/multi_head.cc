@@ -27,8 +27,7 @@ std::vector<double> ReadBias(const Request& request, const char* name, int64_t c
   return bias->values;
 }
 
-Qkv ProjectAll(const Request& request, const Array& query, const Array& key,
-               const Array& value) {
+Qkv ProjectAll(const Request& request, const Array& query, const Array& key, const Array& value) {
   Qkv qkv;
   if (key.shape[0] != query.shape[0] || value.shape[0] != query.shape[0]) {
     throw ShapeError(request, "key", "batch must be that of query and value");
@@ -138,8 +137,7 @@ void MaskHeads(const Request& request, const Qkv& qkv, Result& heads) {
 }
 
 // [batch, q_len, out_dim] from heads [batch, num_heads, q_len, head_dim_v].
-Result ProjectOutput(const Request& request, const Qkv& qkv,
-                     const Result& heads) {
+Result ProjectOutput(const Request& request, const Qkv& qkv, const Result& heads) {
   const std::optional<Array> w_o = ReadFloats(request, "w_o", 3);
   const int64_t width = qkv.num_heads * qkv.head_dim_v;
   const int64_t out_dim = w_o ? w_o->shape[1] : width;
@@ -230,8 +228,8 @@ std::vector<Result> RunMultiHead(const Request& request) {
                       ReadRows(request, "value"));
 }
 
-std::vector<Result> RunMultiHead(const Request& request, const Array& query,
-                                 const Array& key, const Array& value) {
+std::vector<Result> RunMultiHead(const Request& request, const Array& query, const Array& key,
+                                 const Array& value) {
   const Qkv qkv = ProjectAll(request, query, key, value);
   ExtraKeys extra = ReadExtraKeys(request, qkv);
   std::vector<Result> results =

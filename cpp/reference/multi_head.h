@@ -12,7 +12,7 @@ namespace heed::reference {
 
 // query, key and value are [batch, 1, len, dim].
 std::vector<Result> RunMultiHead(const Request& request, const Array& query, const Array& key,
-                                , const Array& value);
+                                 const Array& value);
 
 // The inputs query, key and value.
 std::vector<Result> RunMultiHead(const Request& request);

@@ -35,8 +35,7 @@ std::vector<Result> Run(const Request& request) {
   const Array input = ReadRows(request, "key");
   const Array latents = RepeatBatch(ReadRows(request, "latents"), input.shape[0]);
   const Array keys = Norm(request, input, "key_norm");
-  const Result read =
-      RunMultiHead(request, Norm(request, latents, "norm1"), keys, keys)[0];
+  const Result read = RunMultiHead(request, Norm(request, latents, "norm1"), keys, keys)[0];
   if (read.shape[2] != latents.shape[3]) {
     throw Error(ErrorCode::kShape, "w_o must give embed_dim values a row");
   }

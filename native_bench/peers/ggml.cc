@@ -66,7 +66,8 @@ class Graph {
     room_.resize(ggml_nbytes(result) + kAlignment);
     Place(result, Aligned(room_.data()));
     // Token by token, the heads of each side by side: brought to the order of the other peers.
-    ggml_tensor* output = ggml_cont(context_.get(), ggml_permute(context_.get(), result, 0, 2, 1, 3));
+    ggml_tensor* output =
+        ggml_cont(context_.get(), ggml_permute(context_.get(), result, 0, 2, 1, 3));
     Place(output, problem.output().data);
     ggml_backend_view_init(output->src[0]);
     graph_ = ggml_new_graph(context_.get());
@@ -124,8 +125,7 @@ class Graph {
 
   ggml_tensor* MakeSinks(const Problem& problem) {
     for (int64_t h = 0; h < shape_.heads.num_heads; ++h) sinks_.push_back(*problem.sink(h));
-    ggml_tensor* sinks =
-        ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, shape_.heads.num_heads);
+    ggml_tensor* sinks = ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, shape_.heads.num_heads);
     Place(sinks, sinks_.data());
     return sinks;
   }
@@ -148,11 +148,12 @@ std::function<void()> Prepare(Problem& problem, ThreadPool& pool) {
 }  // namespace
 
 Peer GgmlPeer() {
-  return {.id = "ggml",
-          .summary = "ggml: ggml_flash_attn_ext with keys of float32; masks are made before the call",
-          .details = Details,
-          .refuse = Refuse,
-          .prepare = Prepare};
+  return {
+      .id = "ggml",
+      .summary = "ggml: ggml_flash_attn_ext with keys of float32; masks are made before the call",
+      .details = Details,
+      .refuse = Refuse,
+      .prepare = Prepare};
 }
 
 }  // namespace heed::bench

@@ -180,8 +180,7 @@ std::function<void()> PrepareTokens(Problem& problem, ThreadPool& pool) {
   state->k = HeadsSideBySide(problem.k());
   state->v = HeadsSideBySide(problem.v());
   state->output.resize(c.batch * q_len * heads * c.ValueDim());
-  state->Bind(shapes,
-              {state->q.data(), state->k.data(), state->v.data(), state->output.data()});
+  state->Bind(shapes, {state->q.data(), state->k.data(), state->v.data(), state->output.data()});
   const TensorView<float> output = problem.output();
   return [state, output] {
     state->Run();
@@ -201,8 +200,9 @@ Peer OrtPeer() {
 
 Peer OrtMultiHeadPeer() {
   return {.id = "ort_mha",
-          .summary = "ONNX Runtime: its operator MultiHeadAttention; heads are put side by side "
-                     "before the call, the result's apart in it",
+          .summary =
+              "ONNX Runtime: its operator MultiHeadAttention; heads are put side by side "
+              "before the call, the result's apart in it",
           .details = Details,
           .refuse = RefuseTokens,
           .prepare = PrepareTokens};

@@ -131,9 +131,9 @@ TEST(Cost, FlopsOfLayersAreThoseOfTheirMatrices) {
                                        2.0 * kBatch * kLen * kEmbed +  // the mean
                                        classifier.Rows(1, {"w_class"}));
   const Products latent("multi_head_latent");
-  EXPECT_EQ(latent.Estimate(), latent.Rows(kLen, {"w_dq", "w_uq", "w_qr", "w_dkv", "w_kr", "w_uk",
-                                                  "w_uv", "w_o"}) +
-                                   Products::Pairs(kLen, kLen, kDim + kDim / 2, kDim));
+  EXPECT_EQ(latent.Estimate(),
+            latent.Rows(kLen, {"w_dq", "w_uq", "w_qr", "w_dkv", "w_kr", "w_uk", "w_uv", "w_o"}) +
+                Products::Pairs(kLen, kLen, kDim + kDim / 2, kDim));
 }
 
 TEST(Cost, FlopsOfCompositions) {

@@ -87,8 +87,9 @@ struct DeviceArrays {
 //          tells.
 // Accuracy kAttentionMaxError in float32; what kFloat16Products or kBFloat16Products and rounding
 //          the output add in those types. The row kernel computes in float32. float8_e4m3 adds what
-//          bfloat16 adds, on Hopper what kFloat8Products says. There lse with alibi_slopes, which is
-//          as large as the bias of the nearest key that is seen, adds two units of its last place.
+//          bfloat16 adds, on Hopper what kFloat8Products says. There lse with alibi_slopes, which
+//          is as large as the bias of the nearest key that is seen, adds two units of its last
+//          place.
 // Cost     that of Attention(): tiles of 64 or 32 keys that causal, window, lengths, documents or
 //          patterns hide from 64 packed rows are skipped; `keep` and `bias` skip none. Allocates
 //          scratch (ReleaseMemory()) for the host arrays and, where keys are split, splits * batch

@@ -21,8 +21,7 @@ AttentionProblem ValidateComposed(const TensorView<const float>& q,
 void RefuseStoredOutput(const AttentionOutputs& outputs);
 // Throws Error(kUnsupported) where tables of vectors, as wide as a query or a value, are given:
 // relative_keys, relative_queries, relative_values, content_bias, position_bias, cope_table.
-void RefuseOtherWidths(const AttentionOptions& options, std::string_view who,
-                       std::string_view why);
+void RefuseOtherWidths(const AttentionOptions& options, std::string_view who, std::string_view why);
 // Throws Error(kUnsupported) where running_max, running_sum or rescale is given: what `who`
 // computes is not one softmax from tile to tile.
 void RefuseTiles(const AttentionOutputs& outputs, std::string_view who);

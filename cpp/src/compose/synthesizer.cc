@@ -75,7 +75,8 @@ SynthesizerProblem ValidateDenseSynthesizer(const TensorView<const float>& hidde
   p.options = options;
   if (!p.options.scale) p.options.scale = 1;
   if (options.score != Score::kDot) {
-    Fail(ErrorCode::kUnsupported, "score: a dense synthesizer multiplies queries and synthetic_keys");
+    Fail(ErrorCode::kUnsupported,
+         "score: a dense synthesizer multiplies queries and synthetic_keys");
   }
   RefuseOtherWidths(options, "a dense synthesizer", "it has no keys of the tokens");
   return p;

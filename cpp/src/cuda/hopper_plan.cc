@@ -94,9 +94,9 @@ bool FitsHopper(const DeviceProblem& call) {
   const bool intervals = SeesIntervals(call) && call.seen.row_lengths == nullptr;
   // The scale joins the multiplication by log2(e), after the maximum.
   const bool scales = p.scale > 0 && std::isfinite(p.scale);
-  return narrow && intervals && scales && HasUsualSoftcap(p) && IsNear(p) && call.table == nullptr &&
-         std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim && HasVectors(p.q) && FitsMap(p.k) &&
-         FitsMap(p.v);
+  return narrow && intervals && scales && HasUsualSoftcap(p) && IsNear(p) &&
+         call.table == nullptr && std::max(p.head_dim, p.head_dim_v) <= kMaxHopperDim &&
+         HasVectors(p.q) && FitsMap(p.k) && FitsMap(p.v);
 }
 
 bool TakesHopper(const DeviceProblem& call, const AttentionPlan& plan, TilePath path) {

@@ -9,7 +9,8 @@
 
 namespace heed::cuda {
 
-// The most of tokens, and of heads of a batch: kernels count in 32 bits, up to 256 numbers for each.
+// The most of tokens, and of heads of a batch: kernels count in 32 bits, up to 256 numbers for
+// each.
 inline constexpr int64_t kMaxDeviceCount = std::numeric_limits<int32_t>::max() / 256;
 
 // Throws Error(kUnsupported) where `what` is asked for; `instead` is the function that has it.

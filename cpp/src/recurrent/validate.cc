@@ -203,8 +203,9 @@ void SetInnerModel(RecurrentProblem& p) {
   if (!o.causal || o.normalize || p.erases() || p.reads_first() || o.log_decay.has_value() ||
       p.has_levels() || !o.skip.empty() || o.scale ||
       (o.feature_map != FeatureMap::kIdentity && o.feature_map != FeatureMap::kAppendOne)) {
-    Fail(ErrorCode::kUnsupported,
-         "mini_batch: a state that learns takes keys, values and beta; no other rule, map or scale");
+    Fail(
+        ErrorCode::kUnsupported,
+        "mini_batch: a state that learns takes keys, values and beta; no other rule, map or scale");
   }
   if (p.head_dim_v != p.head_dim) {
     Fail(ErrorCode::kShape, "v has {} columns; a state that learns maps head_dim = {} to as many",

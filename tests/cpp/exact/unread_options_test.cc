@@ -1,5 +1,5 @@
-// What composed mechanisms cannot honour of the options and outputs of attention is refused by name:
-// nothing is ignored, and no result that was asked for is left unwritten.
+// What composed mechanisms cannot honour of the options and outputs of attention is refused by
+// name: nothing is ignored, and no result that was asked for is left unwritten.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -34,9 +34,7 @@ struct Data {
     return Contiguous<const float>(zeros.data(), 1, heads, rows, columns);
   }
   TensorView<const float> Rows() const { return Read(2, kLen, kDim); }
-  AttentionOutputs Output() {
-    return {.output = Contiguous(output.data(), 1, 2, kLen, kDim)};
-  }
+  AttentionOutputs Output() { return {.output = Contiguous(output.data(), 1, 2, kLen, kDim)}; }
   AttentionOutputs Tiles() {
     AttentionOutputs outputs = Output();
     outputs.running_max = Contiguous(running_max.data(), 1, 2, kLen, kTiles);
@@ -60,15 +58,14 @@ using Change = std::function<void(const Data&, AttentionOptions&)>;
 
 // Tables of vectors, each with what the refusal has to name.
 std::vector<std::pair<const char*, Change>> Tables() {
-  const auto table = [](TensorView<const float> AttentionOptions::* member) {
+  const auto table = [](TensorView<const float> AttentionOptions::*member) {
     return [member](const Data& data, AttentionOptions& o) { o.*member = data.Read(1, 3, kDim); };
   };
   return {{"relative_keys", table(&AttentionOptions::relative_keys)},
           {"relative_queries", table(&AttentionOptions::relative_queries)},
           {"relative_values", table(&AttentionOptions::relative_values)},
-          {"content_bias", [](const Data& data, AttentionOptions& o) {
-             o.content_bias = data.Read(2, 1, kDim);
-           }},
+          {"content_bias",
+           [](const Data& data, AttentionOptions& o) { o.content_bias = data.Read(2, 1, kDim); }},
           {"cope", [](const Data& data, AttentionOptions& o) {
              o.normalize = Normalize::kCope;
              o.cope_table = data.Read(1, 3, kDim);

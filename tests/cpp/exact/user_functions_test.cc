@@ -148,7 +148,8 @@ TEST_P(UserFunctions, WhatOtherBiasesHideStaysHidden) {
   for (const char* name : {"log_gates", "distance_bias", "bucket_bias"}) {
     UserCase user{Grouped()};
     Random random(4);
-    const bool gates = std::string(name) == "log_gates", buckets = std::string(name) == "bucket_bias";
+    const bool gates = std::string(name) == "log_gates",
+               buckets = std::string(name) == "bucket_bias";
     user.base.scalars.causal = true;
     user.base.scalars.query_offset = QueryOffset::At(200);
     const std::vector<int64_t> shape = gates     ? std::vector<int64_t>{2, 4, 300}

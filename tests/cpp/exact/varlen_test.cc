@@ -182,9 +182,8 @@ TEST_P(Varlen, GatesAreThoseOfTheOwnSequence) {
   for (size_t s = 0; s < 2; ++s) {
     AttentionCase one = Alone(c, q, kv, s);
     Buffer<float> own({1, 1, 4, one.sizes.kv_len}, Layout::kDense, 0.0f);
-    own.ForEach([&](int64_t, int64_t, int64_t h, int64_t j, float& x) {
-      x = gates(0, 0, h, kv[s] + j);
-    });
+    own.ForEach(
+        [&](int64_t, int64_t, int64_t h, int64_t j, float& x) { x = gates(0, 0, h, kv[s] + j); });
     one.tensors["log_gates"].buffer = own;
     Results part;
     part.output = Slice(all.output, q[s], q[s + 1]);

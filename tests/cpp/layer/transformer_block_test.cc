@@ -43,7 +43,7 @@ void AddOptionalWeights(LayerCase& c) {
   Random random(2);
   const std::pair<const char*, std::vector<int64_t>> optional[] = {
       {"b_q", {4, 6}},          {"b_k", {2, 6}},        {"b_v", {2, 5}},
-      {"b_o", {kDim}},     {"b_up", {kHidden}},    {"b_down", {kDim}},
+      {"b_o", {kDim}},          {"b_up", {kHidden}},    {"b_down", {kDim}},
       {"norm1_weight", {kDim}}, {"norm1_bias", {kDim}}, {"norm2_weight", {kDim}},
       {"norm2_bias", {kDim}},   {"b_gate", {kHidden}}};
   for (const auto& [name, shape] : optional) c.tensors[name] = DrawFloats(random, shape, 1);
