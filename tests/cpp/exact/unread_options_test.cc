@@ -76,7 +76,8 @@ TEST(UnreadOptions, LatentAttentionHasNoTablesInEitherForm) {
   for (const LatentForm form : {LatentForm::kNaive, LatentForm::kAbsorbed}) {
     for (const auto& [name, change] : Tables()) {
       Data data;
-      LatentOptions options{.form = form};
+      LatentOptions options;
+      options.form = form;
       change(data, options.attention);
       EXPECT_THAT(RefusalOf([&] {
                     LatentAttention(data.Rows(), data.Read(1, kLen, 3), {}, data.Read(2, kDim, 3),
@@ -159,11 +160,13 @@ TEST(UnreadOptions, StatisticsOfTilesAreOfOneSoftmax) {
   Data data;
   const TensorView<const float> x = data.Rows();
   const AttentionOutputs tiles = data.Tiles();
+  RoutingOptions clusters;
+  clusters.num_clusters = 2;
   const std::function<void()> calls[] = {
       [&] { TalkingHeadsAttention(x, x, x, {}, tiles); },
       [&] { DifferentialAttention(x, x, x, {}, tiles); },
       [&] { ReformerAttention(x, x, {}, tiles); },
-      [&] { RoutingAttention(x, x, x, {.num_clusters = 2}, tiles); },
+      [&] { RoutingAttention(x, x, x, clusters, tiles); },
       [&] { HeavyHitterAttention(x, x, x, {}, tiles); },
       [&] { EfficientAttention(x, x, x, {}, tiles); },
   };
