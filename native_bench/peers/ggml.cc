@@ -2,8 +2,9 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,8 +64,7 @@ class Graph {
     ggml_tensor* result = ggml_flash_attn_ext(context_.get(), q, k, v, MakeMask(problem), scale,
                                               /*max_bias=*/0, softcap);
     if (shape_.sinks) ggml_flash_attn_ext_add_sinks(result, MakeSinks(problem));
-    room_.resize(ggml_nbytes(result) + kAlignment);
-    Place(result, Aligned(room_.data()));
+    Place(result, Make(DType::kFloat32, ggml_nelements(result)).bytes());
     // Token by token, the heads of each side by side: brought to the order of the other peers.
     ggml_tensor* output =
         ggml_cont(context_.get(), ggml_permute(context_.get(), result, 0, 2, 1, 3));
@@ -81,11 +81,9 @@ class Graph {
   }
 
  private:
-  static constexpr size_t kAlignment = 64;
-
-  static void* Aligned(std::byte* data) {
-    const auto address = reinterpret_cast<uintptr_t>(data);
-    return data + (kAlignment - address % kAlignment) % kAlignment;
+  // Memory on cache lines, as ggml wants it.
+  OwnedTensor& Make(DType dtype, int64_t count) {
+    return memory_.emplace_back("", dtype, std::vector<int64_t>{count});
   }
 
   void SetThreads(int threads) const {
@@ -113,27 +111,28 @@ class Graph {
   ggml_tensor* MakeMask(const Problem& problem) {
     if (shape_.mask == Mask::kFull && !shape_.window_left.has_value()) return nullptr;
     const auto [q_len, kv_len] = shape_.lengths;
-    mask_.resize(q_len * kv_len, ggml_fp32_to_fp16(-INFINITY));
+    OwnedTensor& cells = Make(DType::kFloat16, q_len * kv_len);
+    std::fill_n(cells.halves(), cells.size(), ggml_fp32_to_fp16(-INFINITY));
     for (int64_t i = 0; i < q_len; ++i) {
       const auto [begin, end] = problem.VisibleKeys(i);
-      for (int64_t j = begin; j < end; ++j) mask_[i * kv_len + j] = ggml_fp32_to_fp16(0);
+      std::fill(cells.halves() + i * kv_len + begin, cells.halves() + i * kv_len + end,
+                ggml_fp32_to_fp16(0));
     }
     ggml_tensor* mask = ggml_new_tensor_2d(context_.get(), GGML_TYPE_F16, kv_len, q_len);
-    Place(mask, mask_.data());
+    Place(mask, cells.bytes());
     return mask;
   }
 
   ggml_tensor* MakeSinks(const Problem& problem) {
-    for (int64_t h = 0; h < shape_.heads.num_heads; ++h) sinks_.push_back(*problem.sink(h));
+    OwnedTensor& logits = Make(DType::kFloat32, shape_.heads.num_heads);
+    for (int64_t h = 0; h < logits.size(); ++h) logits.floats()[h] = *problem.sink(h);
     ggml_tensor* sinks = ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, shape_.heads.num_heads);
-    Place(sinks, sinks_.data());
+    Place(sinks, logits.bytes());
     return sinks;
   }
 
   const Case shape_;
-  std::vector<ggml_fp16_t> mask_;
-  std::vector<float> sinks_;
-  std::vector<std::byte> room_;
+  std::deque<OwnedTensor> memory_;
   std::unique_ptr<ggml_context, Free> context_;
   std::unique_ptr<ggml_backend, Free> backend_;
   std::vector<std::unique_ptr<ggml_backend_buffer, Free>> buffers_;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +22,15 @@ namespace {
 constexpr int kOpset = 23;
 
 std::string Details() { return "ONNX Runtime " + Ort::GetVersionString(); }
+
+// Where ONNX's list of operators is linked twice, as in Debian's package, it complains of each.
+class SilentErrors {
+ public:
+  ~SilentErrors() { std::cerr.rdbuf(buffer_); }
+
+ private:
+  std::streambuf* const buffer_ = std::cerr.rdbuf(nullptr);
+};
 
 Ort::Env& Environment() {
   static Ort::Env environment(ORT_LOGGING_LEVEL_FATAL, "heed-bench");
@@ -85,6 +95,7 @@ std::unique_ptr<Ort::Session> MakeSession(Operator op, const Shapes& shapes, int
   options.SetIntraOpNumThreads(threads);
   // Threads that spin after a call would take the processor from the next peer.
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, "0");
+  const SilentErrors silent;
   return std::make_unique<Ort::Session>(Environment(), model, options);
 }
 
