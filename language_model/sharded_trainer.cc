@@ -102,7 +102,7 @@ training::StepResult ShardedTrainer::Step(const WindowBatch& batch, ThreadPool& 
   result.learning_rate = adam_.learning_rate();
   diverged_ = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.diverged = diverged_;
-  if (!diverged_) {
+  if (!diverged_ && result.counted > 0) {
     adam_.Step(result.gradient_norm, alone_.get());
     ShareValues();
   }

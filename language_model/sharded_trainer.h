@@ -23,7 +23,7 @@ class ShardedTrainer {
                  int num_shards);
 
   // One step. Throws Error(kShape) for a batch that the shards do not divide, Error(kUnsupported)
-  // after a step that diverged; such a step updates nothing.
+  // after a step that diverged; such a step updates nothing, nor does one that counts no target.
   training::StepResult Step(const WindowBatch& batch, ThreadPool& pool);
 
   // The model after the last step.

@@ -39,7 +39,7 @@ export interface HeadsOptions {
 }
 
 export interface SaveOptions {
-  /** How numbers are stored. Default "float32". */
+  /** How numbers are stored. Default "float32"; "float16" holds weights up to 65504. */
   readonly dtype?: "float32" | "float16" | "bfloat16" | undefined;
 }
 
@@ -53,7 +53,8 @@ export interface TransformerModelMembers {
   /**
    * Forward, cross-entropy, backward and AdamW. A loss or a gradient that is not finite ends training:
    * the result says `diverged`, nothing is updated, and further steps throw ("unsupported") until
-   * setOptimizer(). Throws HeedError, and updates nothing then.
+   * setOptimizer(). Nor is anything updated where all targets are ignored: the result has `counted` 0.
+   * Throws HeedError, and updates nothing then.
    */
   trainStep(batch: TrainBatch): StepResult;
   /**
@@ -66,7 +67,10 @@ export interface TransformerModelMembers {
    * [batch, num_heads, q_len, kv_len]; recurrent mechanisms have such a picture too. Throws HeedError.
    */
   heads(options: HeadsOptions): PlainTensor<"float32">;
-  /** The model as a safetensors file, its options among the metadata. */
+  /**
+   * The model as a safetensors file, its options among the metadata. Throws HeedError ("range") for
+   * weights that the dtype cannot hold.
+   */
   save(options?: SaveOptions): Uint8Array;
   /** Frees the weights. May be called again. */
   dispose(): void;

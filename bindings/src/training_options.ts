@@ -51,7 +51,7 @@ export interface TransformerOptions {
   readonly tied?: boolean | undefined;
   /** Layers of an encoder of source tokens, to which the blocks attend. Default 0. */
   readonly encoderLayers?: number | undefined;
-  /** Of that attention. Default "scaled_dot_product". */
+  /** Of that attention: only with encoderLayers. Default "scaled_dot_product". */
   readonly crossMechanism?: string | undefined;
   /** Of the first weights: a whole number from 0 to 2^53 - 1. Default 0. */
   readonly seed?: number | undefined;
@@ -86,11 +86,11 @@ export interface OptimizerOptions {
 
 /** What a step did. */
 export interface StepResult {
-  /** Its number, from 1; that of the last good step where it diverged. */
+  /** Its number, from 1; that of the last step that updated something, where this one did not. */
   readonly step: number;
   /** Mean cross-entropy in nats, before the update. */
   readonly loss: number;
-  /** Targets that were not ignored. */
+  /** Targets that were not ignored; 0: nothing was updated. */
   readonly counted: number;
   /** Of all weights together, before clipping. */
   readonly gradientNorm: number;

@@ -187,6 +187,10 @@ describe("heed/training", () => {
     expectError("option", ["window.left must be a number"], params({ window: { left: "x" } }));
     const attention = { mechanism: "attention", params: { topK: 2 } };
     expectError("option", ["topK is read only by normalize"], make({ ...OPTIONS, ...attention }));
+    expectError("option", ["returnLse"], params({ returnLse: true }));
+    const nope = { ...OPTIONS, crossMechanism: "nope" };
+    expectError("option", ['crossMechanism = "nope"', "without an encoder"], make(nope));
+    expectError("option", ["crossMechanism", "nope"], make({ ...nope, encoderLayers: 1 }));
     expectError("option", ["params.queryOffset"], params({ queryOffset: new Array(2) }));
     expectError("option", ["params: got null"], params(null));
     expectError("option", ["numHeads: got null"], make({ ...OPTIONS, numHeads: null }));
@@ -203,6 +207,21 @@ describe("heed/training", () => {
       model.setOptimizer({ warmupSteps: 5, totalSteps: 5 }),
     );
     model.dispose();
+  });
+
+  it("refuses what no call would take when a model is made, and before memory is taken", () => {
+    const make = (options: object) => () => training.transformer({ ...OPTIONS, ...options });
+    expectError("range", ["softcap = 0"], make({ params: { softcap: 0 } }));
+    expectError("range", ["topK = 0"], make({ mechanism: "top_k", params: { topK: 0 } }));
+    const long = { mechanism: "delta_rule", params: { chunkLen: 65 } };
+    expectError("range", ["chunkLen = 65"], make(long));
+    expectError("option", ["keepMod"], make({ params: { keepMod: "foo(" } }));
+    expectError("option", ["scoreMod"], make({ params: { scoreMod: "score*a[h]" } }));
+    expectError("range", ["dropout p = 1"], make({ params: { dropout: { p: 1 } } }));
+    const before = training.memory().heapBytes;
+    const huge = { vocabulary: 2 ** 28, embedDim: 1, numHeads: 1 };
+    expectError("range", ["embedDim / numHeads = 1", "even"], make(huge));
+    expect(training.memory().heapBytes).toBe(before);
   });
 
   it("takes the parameters of a mechanism as heed.run does", () => {
@@ -233,6 +252,24 @@ describe("heed/training", () => {
     for (const model of [whole, dropping]) model.dispose();
   });
 
+  it("changes nothing where no target counts", () => {
+    const model = training.transformer(OPTIONS);
+    model.setOptimizer({ learningRate: 1e-2, warmupSteps: 5 });
+    model.trainStep({ tokens: [0, 1], targets: [1, 2] });
+    const before = model.save();
+    const ignored = model.trainStep({ tokens: [1, 2], targets: [-1, -1] });
+    expect(ignored).toMatchObject({
+      step: 1,
+      loss: 0,
+      counted: 0,
+      gradientNorm: 0,
+      diverged: false,
+    });
+    expect(equal(model.save(), before)).toBe(true);
+    expect(model.trainStep({ tokens: [0, 1], targets: [1, 2] }).step).toBe(2);
+    model.dispose();
+  });
+
   it("names maxLen and arrays that are gone", () => {
     const model = training.transformer({ ...OPTIONS, position: "learned", maxLen: 3 });
     expectError("range", ["tokens", "maxLen = 3"], () => model.predict({ tokens: [0, 1, 2, 3] }));
@@ -250,9 +287,9 @@ describe("heed/training", () => {
     expectError("option", ["tokens"], step({ targets: [1] }));
     expectError("option", ["targets"], step({ tokens: [1] }));
     expectError("range", ["tokens[1]", "1.5"], step({ ...good, tokens: [0, 1.5] }));
-    expectError("range", ["id 10"], step({ ...good, tokens: [0, 10] }));
-    expectError("range", ["target 10"], step({ ...good, targets: [0, 10] }));
-    expectError("shape", ["1 targets"], step({ ...good, targets: [1] }));
+    expectError("range", ["tokens[1] = 10", "vocabulary = 10"], step({ ...good, tokens: [0, 10] }));
+    expectError("range", ["targets[1] = 10"], step({ ...good, targets: [0, 10] }));
+    expectError("shape", ["targets has 1 ids", "2 tokens"], step({ ...good, targets: [1] }));
     expectError("shape", ["3 ids"], step({ tokens: [0, 1, 2], targets: [0, 1, 2], batch: 2 }));
     expectError("range", ["batch"], step({ ...good, batch: 0 }));
     expectError("option", ["target"], step({ ...good, target: [1] }));

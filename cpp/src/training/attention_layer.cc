@@ -6,6 +6,7 @@
 
 #include "src/param_checks.h"
 #include "src/split_mix.h"
+#include "src/training/attention_options.h"
 #include "src/training/checks.h"
 #include "src/training/mechanism_row.h"
 #include "src/training/parallel.h"
@@ -17,37 +18,6 @@ namespace {
 // Where decays start: sigmoid(4) = 0.982.
 constexpr float kDecayStart = 4;
 
-void CheckSizes(const AttentionLayerOptions& o) {
-  CheckCount("embed_dim", o.embed_dim);
-  CheckCount("num_heads", o.num_heads);
-  CheckCount("num_kv_heads", o.num_kv_heads);
-  if (o.embed_dim % o.num_heads != 0) {
-    Fail(ErrorCode::kRange, "embed_dim = {}; it must be a multiple of num_heads = {}",
-         {o.embed_dim, o.num_heads});
-  }
-  if (o.num_heads % o.num_kv_heads != 0) {
-    Fail(ErrorCode::kRange, "num_heads = {}; it must be a multiple of num_kv_heads = {}",
-         {o.num_heads, o.num_kv_heads});
-  }
-}
-
-void CheckPosition(const AttentionLayerOptions& o, const Mechanism& row) {
-  if (o.position == HeadPosition::kAlibi && !HasWord(row.inputs, "alibi_slopes")) {
-    Fail(ErrorCode::kUnsupported, "position: mechanism \"{}\" takes no ALiBi slopes",
-         {o.mechanism});
-  }
-  if (o.position != HeadPosition::kRope) return;
-  if (!HasWord(row.inputs, "k")) {
-    Fail(ErrorCode::kUnsupported,
-         "position: mechanism \"{}\" has no keys to turn; give a position that is not rope",
-         {o.mechanism});
-  }
-  if (o.embed_dim / o.num_heads % 2 != 0) {
-    Fail(ErrorCode::kRange, "embed_dim / num_heads = {}; position rope needs an even number",
-         {o.embed_dim / o.num_heads});
-  }
-}
-
 // What the layer of this name drops follows from it, if it drops anything.
 std::optional<uint64_t> DropoutSeed(const AttentionLayerOptions& o, const std::string& name) {
   uint64_t seed = 0;
@@ -58,34 +28,6 @@ std::optional<uint64_t> DropoutSeed(const AttentionLayerOptions& o, const std::s
   }
   for (const char letter : name) seed = SplitMix64(seed ^ static_cast<uint8_t>(letter)).Next();
   return drops ? std::optional(seed) : std::nullopt;
-}
-
-AttentionLayerOptions Checked(AttentionLayerOptions o) {
-  if (o.num_kv_heads == 0) o.num_kv_heads = o.num_heads;
-  CheckSizes(o);
-  const Mechanism& row = TrainableMechanism(o.mechanism);
-  for (const NamedParam& param : o.params) {
-    if (param.name == "causal") {
-      Fail(ErrorCode::kOption, "params: causal is an option of the layer");
-    }
-    if (!HasWord(row.params, param.name)) {
-      Fail(ErrorCode::kOption, "params: mechanism \"{}\" has no parameter {}; it has {}",
-           {o.mechanism, param.name, row.params});
-    }
-    CheckParam(param);
-  }
-  CheckRead(row, {o.mechanism, {}, o.params});
-  const bool can_be_causal = HasWord(row.capabilities, "causal");
-  if (!o.causal && can_be_causal && !HasWord(row.params, "causal")) {
-    Fail(ErrorCode::kUnsupported, "causal: mechanism \"{}\" is causal by nature", {o.mechanism});
-  }
-  if (o.causal && !can_be_causal) {
-    Fail(ErrorCode::kUnsupported,
-         "causal: rows of mechanism \"{}\" hold all tokens of the context; give causal = false",
-         {o.mechanism});
-  }
-  CheckPosition(o, row);
-  return o;
 }
 
 LinearLayerOptions Projection(const AttentionLayerOptions& o, int64_t heads) {
@@ -112,7 +54,7 @@ std::vector<float> AlibiSlopes(int64_t num_heads) {
 
 AttentionLayer::AttentionLayer(ParameterSet& parameters, const std::string& name,
                                const AttentionLayerOptions& options)
-    : options_(Checked(options)),
+    : options_(CheckedAttention(options)),
       head_dim_(options_.embed_dim / options_.num_heads),
       q_(parameters, name + ".q_proj", Projection(options_, options_.num_heads)),
       v_(parameters, name + ".v_proj", Projection(options_, options_.num_kv_heads)),
@@ -153,11 +95,9 @@ void AttentionLayer::AddGate(ParameterSet& parameters, const std::string& name,
 
 void AttentionLayer::AddLearned(ParameterSet& parameters, const std::string& name,
                                 const std::string& input) {
-  std::vector<int64_t> shape = {options_.num_heads};
-  if (input == "bonus") shape = {options_.num_heads, head_dim_};
-  if (input == "score_matrix") shape = {head_dim_, head_dim_};
   const bool ones = input == "bonus" || input == "skip";
-  Parameter& parameter = parameters.Add(name + "." + input, shape, {.mean = ones ? 1.0f : 0.0f});
+  Parameter& parameter = parameters.Add(name + "." + input, LearnedShape(input, options_),
+                                        {.mean = ones ? 1.0f : 0.0f});
   if (input == "score_matrix") {
     // Dot products with their usual scale.
     const float diagonal = 1 / std::sqrt(static_cast<float>(head_dim_));

@@ -177,6 +177,7 @@ struct Writer {
   }
   void operator()(const char* key, const std::string& word) const { Put(key, word); }
   void operator()(const char* key, double number) const { Put(key, Text(number)); }
+  void operator()(const char* key, uint64_t seed) const { Put(key, std::to_string(seed)); }
   template <class T>
   void operator()(const char* key, const T& whole) const {
     Put(key, std::to_string(static_cast<int64_t>(whole)));
@@ -210,6 +211,10 @@ struct Reader {
   void operator()(const char* name, double& number) const {
     const std::string key = std::string(kPrefix) + name;
     number = Number(key, Take(key));
+  }
+  void operator()(const char* name, uint64_t& seed) const {
+    const std::string key = std::string(kPrefix) + name;
+    seed = Whole<uint64_t>(key, Take(key));
   }
   template <class T>
   void operator()(const char* name, T& field) const {

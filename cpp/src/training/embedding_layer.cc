@@ -14,8 +14,8 @@ const Matrix& EmbeddingLayer::Forward(std::span<const int32_t> ids, ThreadPool* 
   const int64_t count = table_->shape[0], dim = table_->shape[1];
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < count) continue;
-    Fail(ErrorCode::kRange, "id {} at place {}; ids of {} lie in [0, {})",
-         {ids[i], i, table_->name, count});
+    Fail(ErrorCode::kRange, "ids[{}] = {}; rows of {} lie in [0, {})",
+         {i, ids[i], table_->name, count});
   }
   MakeRoom("ids", static_cast<int64_t>(ids.size()), ids_);
   std::copy(ids.begin(), ids.end(), ids_.begin());

@@ -15,16 +15,15 @@ namespace {
 
 int64_t CheckTargets(const Matrix& logits, std::span<const int32_t> targets) {
   if (static_cast<int64_t>(targets.size()) != logits.rows()) {
-    Fail(ErrorCode::kShape, "{} targets for {} rows of logits; expected one each",
+    Fail(ErrorCode::kShape, "targets has {} ids; expected one for each of {} rows of logits",
          {targets.size(), logits.rows()});
   }
   int64_t counted = 0;
   for (size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] >= logits.dim()) {
       Fail(ErrorCode::kRange,
-           "target {} at place {}; targets lie in [0, {}), or are ignored if "
-           "negative",
-           {targets[i], i, logits.dim()});
+           "targets[{}] = {}; targets lie in [0, {}), or are ignored if negative",
+           {i, targets[i], logits.dim()});
     }
     if (targets[i] >= 0) ++counted;
   }

@@ -33,6 +33,8 @@ std::vector<std::string_view> Made(const Mechanism& row, const Names& names) {
 
 // The first input that a row needs and no layer makes, or nothing.
 std::string_view FirstLacking(const Mechanism& row) {
+  // Optional, as synthetic_scores are: but one of the two has to be given.
+  if (HasWord(row.inputs, "synthetic_keys")) return "synthetic_keys";
   for (std::string_view words = row.inputs; !words.empty();) {
     const std::string_view word = NextWord(words);
     if (word.ends_with('?') || Contains(kProjected, word) || Contains(kGates, word) ||

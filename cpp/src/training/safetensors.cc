@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -101,6 +102,27 @@ void Append(const T& element, std::vector<uint8_t>& to) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
+float Rounded(float x, DType dtype) {
+  if (dtype == DType::kFloat32) return x;
+  return dtype == DType::kFloat16 ? ToFloat(ToFloat16(x)) : ToFloat(ToBFloat16(x));
+}
+
+// Numbers that would become infinite are refused: what reads the file could do nothing with them.
+void CheckHolds(const ParameterSet& parameters, DType dtype) {
+  const auto holds = [](DType type, float x) {
+    return !std::isfinite(x) || std::isfinite(Rounded(x, type));
+  };
+  for (const Parameter& parameter : parameters) {
+    for (const float x : parameter.value) {
+      if (holds(dtype, x)) continue;
+      const bool two_bytes = holds(DType::kBFloat16, x);
+      Fail(ErrorCode::kRange, "dtype {} cannot hold the {} in tensor \"{}\"; float32 {}can",
+           {DTypeName(dtype), static_cast<double>(x), parameter.name,
+            (two_bytes ? "and bfloat16 " : "")});
+    }
+  }
+}
+
 void AppendFloat(float x, DType dtype, std::vector<uint8_t>& to) {
   if (dtype == DType::kFloat32) return Append(x, to);
   Append(dtype == DType::kFloat16 ? ToFloat16(x).bits : ToBFloat16(x).bits, to);
@@ -187,6 +209,7 @@ std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
                                      DType dtype) {
   try {
     const std::string text = HeaderOf(parameters, metadata, dtype);
+    CheckHolds(parameters, dtype);
     std::vector<uint8_t> bytes;
     bytes.reserve(8 + text.size() +
                   static_cast<size_t>(parameters.NumElements() * ElementSize(dtype)));

@@ -12,12 +12,18 @@ StepResult Trainer::Step(const TokenBatch& batch, std::span<const int32_t> targe
     Fail(ErrorCode::kUnsupported,
          "training has stopped: after step {} a loss or a gradient was not finite", {steps()});
   }
+  if (targets.size() != batch.tokens.size()) {
+    Fail(ErrorCode::kShape, "targets has {} ids; expected one for each of {} tokens",
+         {targets.size(), batch.tokens.size()});
+  }
   StepResult result = {.step = steps(), .learning_rate = adam_.learning_rate()};
   TokenBatch drawn = batch;
   drawn.dropout_draw = static_cast<uint64_t>(steps());
   const Loss loss = CrossEntropy(model_.Forward(drawn, pool), targets, d_logits_, pool);
   result.loss = loss.value;
   result.counted = loss.counted;
+  // Momentum and decay would move the weights all the same.
+  if (loss.counted == 0) return result;
   diverged_ = !std::isfinite(loss.value);
   if (!diverged_) {
     model_.parameters().ZeroGradients();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/training/attention_options.h"
 #include "src/training/checks.h"
 #include "src/training/config_metadata.h"
 #include "src/training/parallel.h"
@@ -12,24 +13,6 @@ namespace {
 
 // More layers than this are a mistake, not a model.
 constexpr int64_t kMaxLayers = 1000;
-
-TransformerOptions Checked(TransformerOptions c) {
-  CheckCount("vocabulary", c.vocabulary);
-  CheckCount("embed_dim", c.embed_dim);
-  CheckCount("num_layers", c.num_layers);
-  CheckCount("max_len", c.max_len);
-  if (c.encoder_layers < 0) {
-    Fail(ErrorCode::kRange, "encoder_layers = {}; it must not be negative", {c.encoder_layers});
-  }
-  if (c.num_layers > kMaxLayers || c.encoder_layers > kMaxLayers) {
-    Fail(ErrorCode::kRange, "{} layers; at most {}",
-         {std::max(c.num_layers, c.encoder_layers), kMaxLayers});
-  }
-  if (c.num_kv_heads == 0) c.num_kv_heads = c.num_heads;
-  if (c.ff_dim == 0) c.ff_dim = 4 * c.embed_dim;
-  CheckCount("ff_dim", c.ff_dim);
-  return c;
-}
 
 HeadPosition InHeads(ModelPosition position) {
   if (position == ModelPosition::kRope) return HeadPosition::kRope;
@@ -75,6 +58,53 @@ BlockOptions DecoderBlock(const TransformerOptions& c) {
   return block;
 }
 
+// With the sizes filled in that follow from others.
+TransformerOptions Sized(TransformerOptions c) {
+  CheckCount("vocabulary", c.vocabulary);
+  CheckCount("embed_dim", c.embed_dim);
+  CheckCount("num_layers", c.num_layers);
+  CheckCount("max_len", c.max_len);
+  if (c.encoder_layers < 0) {
+    Fail(ErrorCode::kRange, "encoder_layers = {}; it must not be negative", {c.encoder_layers});
+  }
+  if (c.num_layers > kMaxLayers || c.encoder_layers > kMaxLayers) {
+    Fail(ErrorCode::kRange, "{} layers; at most {}",
+         {std::max(c.num_layers, c.encoder_layers), kMaxLayers});
+  }
+  if (c.num_kv_heads == 0) c.num_kv_heads = c.num_heads;
+  if (c.ff_dim == 0) c.ff_dim = 4 * c.embed_dim;
+  CheckCount("ff_dim", c.ff_dim);
+  return c;
+}
+
+void CheckCross(const TransformerOptions& c, const BlockOptions& block) {
+  if (!block.cross_attention) {
+    if (c.cross_mechanism == TransformerOptions().cross_mechanism) return;
+    Fail(ErrorCode::kOption, "cross_mechanism = \"{}\"; a model without an encoder reads none",
+         {c.cross_mechanism});
+  }
+  try {
+    CheckedAttention(*block.cross_attention);
+  } catch (const Error& error) {
+    // Its options are those of self-attention, which were right, but for the mechanism.
+    Fail(error.code(),
+         Join("cross_{}{}",
+              {std::string_view(error.what()).starts_with("mechanism") ? "" : "mechanism: ",
+               error.what()}));
+  }
+}
+
+// All that can be wrong is found before anything is allocated.
+TransformerOptions Checked(const TransformerOptions& given) {
+  const TransformerOptions c = Sized(given);
+  CheckRopeBase(c.rope_base);
+  const BlockOptions block = DecoderBlock(c);
+  CheckedAttention(block.attention);
+  CheckCross(c, block);
+  if (c.encoder_layers > 0) CheckedAttention(BlockOf(c, c.encoder_layers).attention);
+  return c;
+}
+
 // Elements that a model of these sizes has at the very least: those of its matrices.
 double LeastElements(const TransformerOptions& c) {
   const auto number = [](int64_t x) { return static_cast<double>(x); };
@@ -92,15 +122,29 @@ void CheckFits(const TransformerOptions& config, const SafetensorsFile& file) {
     for (const int64_t extent : entry.shape) count *= static_cast<double>(extent);
     elements += count;
   }
-  if (LeastElements(Checked(config)) <= elements) return;
+  if (LeastElements(Sized(config)) <= elements) return;
   Fail(ErrorCode::kOption, "metadata: a model of these sizes has more weights than the file");
 }
 
-int64_t LengthOf(const char* name, std::span<const int32_t> tokens, int64_t batch) {
-  const int64_t count = static_cast<int64_t>(tokens.size());
-  if (batch >= 1 && count >= batch && count % batch == 0) return count / batch;
-  Fail(ErrorCode::kShape, "{} has {} ids; expected as many for each of {} sequences",
-       {name, count, batch});
+// The length of each sequence of `ids`, the argument called `name`.
+int64_t LengthOf(const char* name, std::span<const int32_t> ids, int64_t batch,
+                 const TransformerOptions& c) {
+  const int64_t count = static_cast<int64_t>(ids.size());
+  if (batch < 1 || count < batch || count % batch != 0) {
+    Fail(ErrorCode::kShape, "{} has {} ids; expected as many for each of {} sequences",
+         {name, count, batch});
+  }
+  const int64_t len = count / batch;
+  if (c.position == ModelPosition::kLearned && len > c.max_len) {
+    Fail(ErrorCode::kRange, "{} has {} ids for each sequence; expected at most max_len = {}",
+         {name, len, c.max_len});
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < c.vocabulary) continue;
+    Fail(ErrorCode::kRange, "{}[{}] = {}; ids lie in [0, vocabulary = {})",
+         {name, i, ids[i], c.vocabulary});
+  }
+  return len;
 }
 
 }  // namespace
@@ -175,7 +219,7 @@ Transformer::Transformer(const TransformerOptions& config)
 }
 
 const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
-  LengthOf("tokens", batch.tokens, batch.batch);
+  LengthOf("tokens", batch.tokens, batch.batch, options_);
   if (batch.source.empty() != !encoder_) {
     Fail(ErrorCode::kOption, encoder_ ? "source: a model with an encoder needs it"
                                       : "source: the model has no encoder that would read it");
@@ -183,7 +227,7 @@ const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
   const Matrix* context = nullptr;
   int64_t context_len = 0;
   if (encoder_) {
-    context_len = LengthOf("source", batch.source, batch.batch);
+    context_len = LengthOf("source", batch.source, batch.batch, options_);
     context = &encoder_->Forward(batch.source, batch, nullptr, 0, pool);
   }
   const Matrix& hidden = decoder_.Forward(batch.tokens, batch, context, context_len, pool);

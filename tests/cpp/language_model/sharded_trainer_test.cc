@@ -109,6 +109,18 @@ TEST(ShardedTrainer, DivergenceUpdatesNothingAndIsTheEnd) {
   EXPECT_THROW(trainer.Step(batch, *pool), Error);
 }
 
+TEST(ShardedTrainer, UpdatesNothingWhereNoTargetCounts) {
+  ShardedTrainer trainer(LetterConfig(), Steps(20), 2);
+  const auto pool = MakeThreadPool(1);
+  trainer.Step({.batch = 2, .tokens = {1, 2}, .targets = {2, 3}}, *pool);
+  const std::vector<uint8_t> before = trainer.model().Save();
+  const training::StepResult result =
+      trainer.Step({.batch = 2, .tokens = {1, 2}, .targets = {-1, -1}}, *pool);
+  EXPECT_EQ(result.counted, 0);
+  EXPECT_EQ(result.step, 1);
+  EXPECT_EQ(trainer.model().Save(), before);
+}
+
 TEST(ShardedTrainer, RefusesWhatCannotBeShared) {
   EXPECT_THROW(ShardedTrainer(LetterConfig(), Steps(20), 0), Error);
   ShardedTrainer trainer(LetterConfig(), Steps(20), 2);

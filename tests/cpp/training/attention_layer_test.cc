@@ -242,6 +242,7 @@ void ExpectRefused(const AttentionLayerOptions& options, ErrorCode code, const c
     EXPECT_EQ(error.code(), code) << error.what();
     EXPECT_THAT(error.what(), HasSubstr(words));
   }
+  EXPECT_EQ(parameters.NumElements(), 0) << words;
 }
 
 TEST(AttentionLayer, RefusesWhatCannotWork) {
@@ -259,6 +260,72 @@ TEST(AttentionLayer, RefusesWhatCannotWork) {
   ExpectRefused(Options("sigmoid", {{"causal", true}}), ErrorCode::kOption, "causal");
   ExpectRefused(Options("attention", {{"top_k", 2.0}}), ErrorCode::kOption,
                 "top_k is read only by normalize \"top_k\"");
+}
+
+// What the first call would refuse, or the first step, whatever the lengths are.
+TEST(AttentionLayer, RefusesValuesThatNoCallTakes) {
+  const auto refuse = [](const char* mechanism, NamedParam param, ErrorCode code,
+                         const char* words) {
+    ExpectRefused(Options(mechanism, {std::move(param)}), code, words);
+  };
+  constexpr ErrorCode kRange = ErrorCode::kRange, kOption = ErrorCode::kOption;
+  const std::string open = "foo(", captured = "score*a[h]";
+  refuse("scaled_dot_product", {"softcap", 0.0}, kRange, "softcap = 0");
+  refuse("scaled_dot_product", {"keep_mod", open}, kOption, "keep_mod");
+  refuse("scaled_dot_product", {"score_mod", captured}, kOption, "score_mod");
+  refuse("scaled_dot_product", {"dropout_p", 1.0}, kRange, "dropout p = 1");
+  refuse("top_k", {"top_k", 0.0}, kRange, "top_k = 0");
+  refuse("delta_rule", {"chunk_len", 65.0}, kRange, "chunk_len = 65");
+  refuse("cosformer", {"period", 0.0}, kRange, "period = 0");
+  refuse("gaussian", {"width", std::vector<double>(5, 1.0)}, ErrorCode::kShape, "width has 5");
+  refuse("block_mixture", {"key_block", 0.0}, kRange, "key_block = 0");
+  AttentionLayerOptions options = Options("nystrom", {{"iterations", 0.0}});
+  options.causal = false;
+  ExpectRefused(options, kRange, "iterations = 0");
+  // A grid of 6 tokens: it is the window that no length would make right.
+  options = Options("neighborhood", {{"grid", std::vector<double>{2, 3}}, {"window_size", 3.0}});
+  ExpectRefused(options, kRange, "window_size = 3; it must lie in [1, 2]");
+  options = Options("scaled_dot_product");
+  options.position = HeadPosition::kRope;
+  options.rope_base = 1;
+  ExpectRefused(options, kRange, "rope_base = 1");
+}
+
+TEST(AttentionLayer, RefusesParametersThatNoLayerReads) {
+  const auto refuse = [](const char* mechanism, NamedParam param) {
+    ExpectRefused(Options(mechanism, {param}), ErrorCode::kOption, param.name.c_str());
+  };
+  refuse("scaled_dot_product", {"return_lse", true});
+  refuse("scaled_dot_product", {"return_weights", true});
+  refuse("scaled_dot_product", {"dropout_seed", 3.0});
+  refuse("flash", {"tiles_of_query", 0.0});
+  refuse("linear", {"return_state", true});
+  refuse("performer", {"return_projection", true});
+}
+
+// Parameters that only some lengths fit, of which 12 is one, are no mistake.
+TEST(AttentionLayer, TakesParametersThatAskForALength) {
+  using List = std::vector<double>;
+  const std::vector<std::pair<const char*, std::vector<NamedParam>>> layers = {
+      {"neighborhood", {{"grid", List{3, 4}}, {"window_size", List{3, 2}}}},
+      {"neighborhood", {{"window_size", 5.0}, {"dilation", 2.0}}},
+      {"swin_window", {{"window_size", List{1, 4}}, {"shift", List{0, 3}}}},
+      {"swin_window", {{"shift", List{0, 5}}}},
+      {"block_sparse", {{"pattern", std::string("axial")}, {"grid", List{2, 3, 2}}}},
+      {"longformer", {{"dilation", List{1, 2}}}},
+      {"cosformer", {{"period", 64.0}, {"position_offset", List{3, 52}}}},
+      {"scaled_dot_product", {{"window_left", 1e9}, {"query_offset", List{7, 0}}}},
+      {"nystrom", {{"num_landmarks", 7.0}}}};
+  const Matrix x = RandomMatrix(2 * 12, 12, 7);
+  for (const auto& [mechanism, params] : layers) {
+    SCOPED_TRACE(mechanism);
+    ParameterSet parameters(1);
+    AttentionLayerOptions options = Options(mechanism, params);
+    options.causal = options.mechanism != "nystrom";
+    AttentionLayer layer(parameters, "attn", options);
+    layer.Forward(x, x, {2, 12, 12});
+    layer.Backward(x);
+  }
 }
 
 }  // namespace

@@ -90,6 +90,40 @@ TEST(Safetensors, SmallTypesAreRoundedOnce) {
   EXPECT_THROW(SaveSafetensors(saved, {}, DType::kInt8), Error);
 }
 
+// Where the model that is read would give NaN alone.
+TEST(Safetensors, RefusesNumbersThatWouldBecomeInfinite) {
+  ParameterSet parameters = TwoParameters();
+  float& x = parameters.Find("a.weight")->value[7];
+  const auto refuse = [&](DType dtype, const char* words) {
+    try {
+      SaveSafetensors(parameters, {}, dtype);
+      ADD_FAILURE() << "expected: " << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kRange);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  };
+  const auto loaded = [&](DType dtype) {
+    ParameterSet to = TwoParameters();
+    const std::vector<uint8_t> bytes = SaveSafetensors(parameters, {}, dtype);
+    LoadParameters(SafetensorsFile(bytes), to);
+    return to.Find("a.weight")->value[7];
+  };
+  x = 65519;  // rounds to the largest float16
+  EXPECT_EQ(loaded(DType::kFloat16), 65504);
+  x = -65520;
+  refuse(DType::kFloat16,
+         "float16 cannot hold the -65520 in tensor \"a.weight\"; float32 and bfloat16 can");
+  EXPECT_EQ(loaded(DType::kBFloat16), -65536);
+  x = std::numeric_limits<float>::max();
+  refuse(DType::kFloat16, "in tensor \"a.weight\"; float32 can");
+  refuse(DType::kBFloat16, "in tensor \"a.weight\"; float32 can");
+  EXPECT_EQ(loaded(DType::kFloat32), x);
+  // What is infinite already stays so.
+  x = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(loaded(DType::kFloat16), x);
+}
+
 TEST(Safetensors, ReadsTypesOrdersAndUnalignedData) {
   const std::string header = "{ \"late\":" + Tensor("F64", "[1]", "[3,11]") +
                              ",\n\"__proto__\":" + Tensor("U8", "[3]", "[0,3]") +

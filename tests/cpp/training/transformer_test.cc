@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include "allocations.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "training/plain.h"
@@ -228,13 +229,21 @@ TEST(Transformer, SavesAndLoadsItself) {
 }
 
 TEST(Transformer, WritesEveryNumberAsItWas) {
-  for (const double base : {10000.0, 0.1, 123456.0, 1e-22, 2.5e22, 1e300, 5e-324, 2.0 / 3}) {
+  for (const double number : {10000.0, 0.1, 123456.0, 1e-22, 2.5e22, 1e300, 5e-324, 2.0 / 3}) {
     TransformerOptions config = SmallConfig();
-    config.rope_base = 7;
-    config.params = {{"softcap", base}};
+    config.mechanism = "relu";
+    config.params = {{"length_power", number}};
     const Transformer model(config);
     EXPECT_EQ(std::get<double>(Transformer::Load(model.Save())->options().params.at(0).value),
-              base);
+              number);
+  }
+}
+
+TEST(Transformer, WritesEverySeedAsItWas) {
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1} << 63, ~uint64_t{0}}) {
+    TransformerOptions config = SmallConfig();
+    config.seed = seed;
+    EXPECT_EQ(Transformer::Load(Transformer(config).Save())->options().seed, seed);
   }
 }
 
@@ -259,12 +268,15 @@ TEST(Transformer, ReadsNumbersInAnyLocale) {
 
 // As other programs write numbers: the last places of long ones may differ.
 TEST(Transformer, ReadsLongNumbersAndLargeExponents) {
-  const Transformer model(SmallConfig());
+  TransformerOptions config = SmallConfig();
+  config.mechanism = "relu";
+  const Transformer model(config);
   const training::SafetensorsFile file(model.Save());
   std::map<std::string, std::string> metadata = file.metadata();
-  const auto base_of = [&](const std::string& text) {
-    metadata["heed.rope_base"] = text;
-    return Transformer::Load(SaveSafetensors(model.parameters(), metadata))->options().rope_base;
+  const auto number_of = [&](const std::string& text) {
+    metadata["heed.params.length_power"] = "number " + text;
+    const auto loaded = Transformer::Load(SaveSafetensors(model.parameters(), metadata));
+    return std::get<double>(loaded->options().params.at(0).value);
   };
   // Read by the compiler.
   const std::vector<std::pair<std::string, double>> numbers = {
@@ -278,7 +290,7 @@ TEST(Transformer, ReadsLongNumbersAndLargeExponents) {
       {"10000.00000000000000000000", 10000.0},
   };
   for (const auto& [text, number] : numbers) {
-    EXPECT_NEAR(base_of(text) / number, 1, 1e-14) << text;
+    EXPECT_NEAR(number_of(text) / number, 1, 1e-14) << text;
   }
 }
 
@@ -307,6 +319,12 @@ TEST(Transformer, RefusesFilesOfSomethingElse) {
                            "-1e+400", "1e99999", "+1", "1e5.0", "bits:"}) {
     refuse(with("heed.rope_base", text), "no value of heed.rope_base");
   }
+  for (const char* text : {"-1", "+1", " 1", "1.0", "", "18446744073709551616"}) {
+    refuse(with("heed.seed", text), "no value of heed.seed");
+  }
+  refuse(with("heed.cross_mechanism", "abc"), "cross_mechanism = \"abc\"");
+  refuse(with("heed.params.softcap", "number 0"), "softcap = 0");
+  refuse(with("heed.rope_base", "0.5"), "rope_base = 0.5");
   refuse(with("heed.embed_dim", "4"), "another shape");
   // Nothing is allocated for what the file does not hold.
   refuse(with("heed.embed_dim", "16"), "more weights than the file");
@@ -351,6 +369,72 @@ TEST(Transformer, RefusesWhatDoesNotFit) {
     change(config);
     EXPECT_THROW(Transformer{config}, Error);
   }
+}
+
+void ExpectRefused(const TransformerOptions& config, ErrorCode code, const char* words) {
+  try {
+    const Transformer model(config);
+    ADD_FAILURE() << "expected: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(words));
+  }
+}
+
+// The embedding alone would be a gigabyte.
+TEST(Transformer, RefusesOptionsBeforeItAllocates) {
+  const LargestAllocation limit(1 << 20);
+  TransformerOptions config;
+  config.vocabulary = int64_t{1} << 28;
+  config.embed_dim = config.num_heads = 1;
+  ExpectRefused(config, ErrorCode::kRange, "embed_dim / num_heads = 1");
+  config.position = ModelPosition::kNone;
+  ExpectRefused(config, ErrorCode::kMemory, "model.embed_tokens.weight");
+  config.params = {{"softcap", 0.0}};
+  ExpectRefused(config, ErrorCode::kRange, "softcap = 0");
+  config.params.clear();
+  config.mechanism = "nonsense";
+  ExpectRefused(config, ErrorCode::kOption, "nonsense");
+  config.mechanism = "linear";
+  config.encoder_layers = 1;
+  config.cross_mechanism = "nonsense";
+  ExpectRefused(config, ErrorCode::kOption, "cross_mechanism: there is no mechanism \"nonsense\"");
+  config.cross_mechanism = "retention";
+  ExpectRefused(config, ErrorCode::kUnsupported,
+                "cross_mechanism: causal: mechanism \"retention\"");
+}
+
+TEST(Transformer, RefusesACrossMechanismWithoutAnEncoder) {
+  TransformerOptions config = SmallConfig();
+  for (const char* mechanism : {"nonsense", "linear"}) {
+    config.cross_mechanism = mechanism;
+    ExpectRefused(config, ErrorCode::kOption, "without an encoder");
+  }
+  config.encoder_layers = 1;
+  EXPECT_EQ(Transformer(config).options().cross_mechanism, "linear");
+}
+
+TEST(Transformer, NamesTheArgumentThatDoesNotFit) {
+  TransformerOptions config = SmallConfig();
+  config.position = ModelPosition::kLearned;
+  config.max_len = 3;
+  config.encoder_layers = 1;
+  Transformer model(config);
+  const std::vector<int32_t> good = {0, 1, 4}, beyond = {0, 5}, below = {-1}, longer = {0, 1, 2, 3};
+  const auto refuse = [&](const TokenBatch& batch, const char* words) {
+    try {
+      model.Forward(batch);
+      ADD_FAILURE() << "expected: " << words;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  };
+  refuse({1, beyond, good}, "tokens[1] = 5; ids lie in [0, vocabulary = 5)");
+  refuse({1, good, beyond}, "source[1] = 5");
+  refuse({1, below, good}, "tokens[0] = -1");
+  refuse({1, longer, good}, "tokens has 4 ids for each sequence; expected at most max_len = 3");
+  refuse({1, good, longer}, "source has 4 ids");
+  EXPECT_EQ(model.Forward({1, good, good}).rows(), 3);
 }
 
 TEST(Transformer, HasTheSameBitsForAnyNumberOfThreads) {

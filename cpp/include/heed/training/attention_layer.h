@@ -29,14 +29,15 @@ struct AttentionLayerOptions {
   int64_t embed_dim = 0;     // a multiple of num_heads; head_dim = embed_dim / num_heads
   int64_t num_heads = 1;     // a multiple of num_kv_heads
   int64_t num_kv_heads = 0;  // 0 = num_heads
-  // A row of mechanisms.inc with the capability "gradient", and parameters of its own. dropout_p
-  // holds for calls with a dropout_draw; what is dropped follows from dropout_seed, from the draw
-  // and from the name of the layer.
+  // A row of mechanisms.inc with the capability "gradient", and parameters of its own, but for
+  // those that ask for more results (return_lse, ..). dropout_p holds for calls with a
+  // dropout_draw; what is dropped follows from dropout_seed, from the draw and from the name of the
+  // layer.
   std::string mechanism = "scaled_dot_product";
   std::vector<NamedParam> params{};
   bool causal = false;
   HeadPosition position = HeadPosition::kNone;
-  double rope_base = 10000;
+  double rope_base = 10000;  // finite and above 1; read by HeadPosition::kRope only
   bool bias = false;
   std::optional<double> out_deviation{};  // absent = 1 / sqrt(embed_dim)
 };
@@ -67,14 +68,17 @@ class AttentionLayer {
   // Adds `<name>.q_proj`, `.k_proj`, `.v_proj`, `.o_proj`, and what the mechanism asks for under
   // the names above. Throws Error(kOption) for an unknown mechanism, Error(kUnsupported), by name,
   // for one without a gradient, one that needs tensors not listed above, causal = false where the
-  // mechanism is causal by nature, and positions that it does not take; Error(kRange) for sizes.
+  // mechanism is causal by nature, and positions that it does not take; Error(kRange) for sizes;
+  // for `params` what the mechanism throws, unless there are lengths that they fit. All of it
+  // before anything is added.
   AttentionLayer(ParameterSet& parameters, const std::string& name,
                  const AttentionLayerOptions& options);
   AttentionLayer(const AttentionLayer&) = delete;  // refers to its own rows
   AttentionLayer& operator=(const AttentionLayer&) = delete;
 
   // x [batch * q_len, embed_dim], context [batch * kv_len, embed_dim], which is x itself for
-  // self-attention. Throws what the mechanism throws for its parameters.
+  // self-attention. Throws Error(kShape | kRange) for lengths that `params` do not fit (grids,
+  // periods, landmarks, positions of batch entries).
   const Matrix& Forward(const Matrix& x, const Matrix& context, const SequenceShape& shape,
                         ThreadPool* pool = nullptr);
 

@@ -58,7 +58,9 @@ class SafetensorsFile {
 void ReadFloats(const SafetensorsEntry& entry, std::span<float> to);
 
 // Writes all parameters in their order, data aligned to 8 bytes. `dtype` is how elements are
-// stored: float32, float16 or bfloat16, rounded once. Throws Error(kDType | kMemory).
+// stored: float32, float16 or bfloat16, rounded once. Throws Error(kDType | kMemory), and
+// Error(kRange), naming the tensor, for a finite element that would become infinite: in float16
+// those from 65520 on, in bfloat16 those above 3.39e38.
 std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
                                      const std::map<std::string, std::string>& metadata = {},
                                      DType dtype = DType::kFloat32);

@@ -13,11 +13,11 @@
 namespace heed::training {
 
 struct StepResult {
-  int64_t step = 0;          // of this step, from 1; of the last good one where it diverged
+  int64_t step = 0;          // of this step, from 1; of the last one that updated, if this did not
   double loss = 0;           // before the update
-  int64_t counted = 0;       // targets that were not ignored
-  double gradient_norm = 0;  // before clipping
-  double learning_rate = 0;  // that the update took
+  int64_t counted = 0;       // targets that were not ignored; 0: nothing was updated
+  double gradient_norm = 0;  // before clipping; 0 where no target counts
+  double learning_rate = 0;  // that the update took, or would have taken
   bool diverged = false;     // the loss or the norm was not finite: nothing was updated
 };
 
@@ -30,8 +30,10 @@ class Trainer {
 
   // One step. Targets: one a token, negative = ignored. A loss or a gradient norm that is not
   // finite ends the training: the result says so, weights and moments stay those of the step
-  // before, and further calls throw Error(kUnsupported). Errors as Transformer::Forward() and
-  // CrossEntropy(); nothing is updated then. Same bits for any number of threads.
+  // before, and further calls throw Error(kUnsupported). A batch whose targets are all ignored is
+  // no step: its result has counted = 0, and weights, moments, rate and the number of steps stay as
+  // they are. Errors as Transformer::Forward() and CrossEntropy(); nothing is updated then. Same
+  // bits for any number of threads.
   StepResult Step(const TokenBatch& batch, std::span<const int32_t> targets,
                   ThreadPool* pool = nullptr);
 

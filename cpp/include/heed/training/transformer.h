@@ -40,7 +40,7 @@ struct TransformerOptions {
   std::vector<NamedParam> params{};
   bool causal = true;
   ModelPosition position = ModelPosition::kRope;
-  double rope_base = 10000;
+  double rope_base = 10000;  // finite and above 1
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
   bool gated = true;
@@ -50,6 +50,7 @@ struct TransformerOptions {
   // Layers of an encoder whose rows the blocks attend to; 0 = none. It reads source tokens, sees
   // all of them (scaled_dot_product, not causal), and has the same sizes and kind of positions.
   int64_t encoder_layers = 0;
+  // Of the attention to it; without an encoder it stays as it is.
   std::string cross_mechanism = "scaled_dot_product";
   uint64_t seed = 0;
 };
@@ -98,12 +99,14 @@ class TokenStack {
 // also their meaning; biases end in `.bias`; what the encoder has begins with `encoder.`.
 class Transformer {
  public:
-  // Throws Error(kRange | kOption | kUnsupported | kMemory), naming what does not fit.
+  // Throws Error(kRange | kShape | kOption | kUnsupported), naming the option that does not fit or
+  // that nothing would read, before anything is allocated; Error(kMemory).
   explicit Transformer(const TransformerOptions& config);
 
   // Logits of every place, [batch * len, vocabulary], valid until the next call. Throws
   // Error(kShape) where tokens do not divide into sequences, Error(kOption) for a missing or an
-  // unasked source, Error(kRange) for ids and, with learned positions, lengths.
+  // unasked source, Error(kRange) for ids and, with learned positions, lengths; all before anything
+  // is computed. What AttentionLayer::Forward() throws for lengths.
   const Matrix& Forward(const TokenBatch& batch, ThreadPool* pool = nullptr);
 
   // After Forward() of the same batch: adds to the gradients of all parameters.
