@@ -13,11 +13,11 @@ import {
   readRank,
   takeOwn,
 } from "./operation.js";
-import { asRecord } from "./option_names.js";
+import { asRecord, isPlain } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Request } from "./request.js";
 import { contiguousStrides, viewAsHeads } from "./shape.js";
-import { elements } from "./source.js";
+import { elements, readList } from "./source.js";
 
 function flag(name: string, value: unknown, absent: boolean): boolean {
   if (value === undefined) return absent;
@@ -47,16 +47,19 @@ function range(name: string, value: unknown, len: number): [number, number] {
 /** Reads a list of tokens; all of them when absent. */
 function tokens(name: string, value: unknown, len: number): number[] {
   if (value === undefined) return Array.from({ length: len }, (_, token) => token);
-  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) {
-    fail("option", name, value, "a list of tokens");
-  }
-  return Array.from(value as ArrayLike<unknown>, (token, n) =>
+  return Array.from(readList(name, value, "a list of tokens"), (token, n) =>
     whole(`${name}[${n}]`, token, 0, len - 1, "the last token"),
   );
 }
 
 function lseInput(value: unknown, request: Request): Own["inputs"] {
   if (value === undefined) return [];
+  if (value !== null && typeof value === "object" && isPlain(value) && !("data" in value)) {
+    throw new HeedError(
+      "option",
+      "lse: got options, expected a tensor; options are the fourth argument, undefined for lse",
+    );
+  }
   const input = readRank("lse", value, 3, "[batch, heads, q_len]");
   const { batch = 0, heads = 0, qLen = 0 } = request.geometry ?? {};
   const { shape } = input.source;
@@ -114,6 +117,9 @@ function analyzeOwn(own: Record<string, unknown>, request: Request): Own {
 function erasureOwn(own: Record<string, unknown>, request: Request): Own {
   const [qBegin, qEnd] = range("rows", own.rows, lengths(request).qLen);
   const without = flag("without", own.without, false);
+  if (without && own.rows === undefined && qEnd !== 1) {
+    throw new HeedError("option", "rows: missing, `without` needs one query, [i, i + 1]");
+  }
   if (without && qEnd - qBegin !== 1) {
     fail("range", "rows", [qBegin, qEnd], "one query, [i, i + 1], beside `without`");
   }
@@ -139,6 +145,18 @@ function attributionOwn(own: Record<string, unknown>, gradOutput: unknown, reque
   checkAsks("attribution", { columnSums, pairs });
   const params = { qBegin, qEnd, kBegin, kEnd, positive, columnSums, pairs };
   return { inputs: [{ source, view }], params };
+}
+
+/** Runs `work` on a layer of a rollout; its errors say which. */
+function inLayer<T>(n: number, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof HeedError)) throw error;
+    const { code, cause } = error;
+    const message = error.message.replace(/^options: /, "");
+    throw new HeedError(code, `layers[${n}]: ${message}`, { cause });
+  }
 }
 
 /** One-hot rows [batch, tokens, len]. */
@@ -235,6 +253,7 @@ export class Analysis {
   };
 
   rollout = (layers: unknown, options?: unknown): Results => {
+    this.#heap.checkUsable();
     if (!Array.isArray(layers) || layers.length === 0) {
       fail("option", "layers", layers, "a list of { q, k, ...options }, at least one");
     }
@@ -243,7 +262,9 @@ export class Analysis {
     if (typeof residual !== "number" || !(residual >= 0 && residual <= 1)) {
       fail("range", "residual", residual, "a number from 0 to 1");
     }
-    const requests = layers.map((layer: unknown, n) => this.#rolloutLayer(layer, n, residual));
+    const requests = Array.from(layers as unknown[], (layer, n) =>
+      inLayer(n, () => this.#rolloutLayer(layer, residual)),
+    );
     const { batch = 0, qLen = 0 } = requests[0]?.geometry ?? {};
     const plain = requests.every((request) => request.plain);
     let rows: unknown = oneHot(batch, tokens("tokens", own.tokens, qLen), qLen);
@@ -256,13 +277,14 @@ export class Analysis {
       };
       const inputs = [...request.inputs, { source: input.source, view }];
       // Between the layers rows are plain; only the last result is what the caller gets.
-      rows = this.#run({ ...request, inputs, plain: n > 0 || plain }).rows;
+      const call = { ...request, inputs, plain: n > 0 || plain };
+      rows = inLayer(n, () => this.#run(call)).rows;
     }
     return { rows };
   };
 
-  #rolloutLayer(layer: unknown, n: number, residual: number): Request {
-    const { q, k, ...rest } = asRecord(`layers[${n}]`, layer);
+  #rolloutLayer(layer: unknown, residual: number): Request {
+    const { q, k, ...rest } = asRecord("options", layer);
     const own = takeOwn("a layer of a rollout", rest, new Set());
     const params = { residual };
     const request = this.#prepare("rollout_layer", { q, k }, own.rest, () => ({ params }));
@@ -270,7 +292,7 @@ export class Analysis {
     if (qLen !== kvLen) {
       throw new HeedError(
         "shape",
-        `layers[${n}]: q_len ${qLen} and kv_len ${kvLen} differ; a rollout needs queries and keys of the same tokens`,
+        `q_len ${qLen} and kv_len ${kvLen} differ; a rollout needs queries and keys of the same tokens`,
       );
     }
     return request;
@@ -310,7 +332,7 @@ export class Analysis {
     if (!Array.isArray(states) || states.length === 0) {
       fail("option", "states", states, "a list of { output, lse }, at least one");
     }
-    const inputs = states.flatMap((state: unknown, n) => {
+    const inputs = Array.from(states as unknown[]).flatMap((state, n) => {
       const { output, lse } = asRecord(`states[${n}]`, state);
       const read = readNumbers(`states[${n}].output`, output);
       const view = viewAsHeads(read.name, read.shape, "bhld");

@@ -1,5 +1,5 @@
 import { describe, HeedError } from "./errors.js";
-import { isHalf } from "./half.js";
+import { type HalfDType, isHalf } from "./half.js";
 
 /** Element types that memory of an instance can hold. */
 export type DType = "float32" | "float64" | "int32" | "uint8" | "float16" | "bfloat16";
@@ -80,6 +80,10 @@ function ofClass(name: string): DType | undefined {
 export function className(view: ArrayBufferView): string {
   return (view as ArrayBufferView & { readonly [Symbol.toStringTag]: string })[Symbol.toStringTag];
 }
+
+/** Whether numbers of a typed array are rounded to the halves that the caller declares beside it. */
+export const isRounded = (view: ArrayBufferView, declared: unknown): declared is HalfDType =>
+  isHalf(declared) && className(view) === "Float32Array";
 
 /** Element type of a typed array; `declared` is what the caller wrote beside it. */
 export function dtypeOf(argument: string, view: ArrayBufferView, declared?: unknown): DType {

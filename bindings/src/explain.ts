@@ -15,7 +15,7 @@ import { noValues } from "./operation.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import { placeRequest, prepare, type Request } from "./request.js";
-import { checkBytes, contiguousStrides } from "./shape.js";
+import { checkBytes, checkExtent, contiguousStrides } from "./shape.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { Wire } from "./wire.js";
 
@@ -68,10 +68,7 @@ function readSizes(given: unknown): [batch: number, heads: number, qLen: number,
   const size = (name: string, otherwise?: number): number => {
     const value = sizes[name] === undefined ? otherwise : sizes[name];
     if (typeof value !== "number") fail("option", `sizes.${name}`, value, "a whole number >= 0");
-    if (!Number.isSafeInteger(value) || value < 0) {
-      fail("range", `sizes.${name}`, value, "a whole number >= 0");
-    }
-    return value;
+    return checkExtent(`sizes.${name}`, value);
   };
   const qLen = size("qLen");
   return [size("batch", 1), size("numHeads", 1), qLen, size("kvLen", qLen)];

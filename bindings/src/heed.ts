@@ -308,21 +308,19 @@ export class Heed {
    * Runs the float64 oracle: plain loops, slow on purpose, loaded on first use. Same arguments as
    * `run`; Float64Array inputs are taken too. Results own ordinary memory.
    */
-  async reference(
+  readonly reference = async (
     id: string,
     inputs: ReferenceInputs,
     params?: RunParams,
-  ): Promise<ReferenceResult> {
+  ): Promise<ReferenceResult> => {
     this.#parts.heap.checkUsable();
     const request = prepare(this.#parts.registry, id, inputs, params, { float64: true });
     for (const { source } of request.inputs) detain(source);
     return runReference(await this.#parts.loadReference(), request);
-  }
+  };
 
   /** Live tensors, their bytes, and the size of the WebAssembly memory. */
-  memory(): MemoryReport {
-    return this.#parts.heap.report();
-  }
+  readonly memory = (): MemoryReport => this.#parts.heap.report();
 
   /** The one list of mechanisms, in its order. */
   get mechanisms(): readonly Mechanism[] {
@@ -335,9 +333,9 @@ export class Heed {
   }
 
   /** Ends the instance: its tensors are gone, its threads stop, its memory can be collected. */
-  dispose(): void {
+  readonly dispose = (): void => {
     const { heap } = this.#parts;
     if (heap.closed) return;
     heap.close();
-  }
+  };
 }

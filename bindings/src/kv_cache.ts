@@ -389,7 +389,8 @@ export function kvCacheOf(heap: Heap<KernelGlue>, registry: Registry): KvCacheCo
     fork(sequences?: readonly number[]): KvCache {
       const id = this.#number;
       const { batch } = this.#sizes;
-      const from = sequences ?? Array.from({ length: batch }, (_, b) => b);
+      const all = () => Array.from({ length: batch }, (_, b) => b);
+      const from = sequences === undefined ? all() : sequences;
       if (!Array.isArray(from) || from.length === 0) {
         fail("option", "sequences", sequences, "a list of sequence numbers, at least one");
       }

@@ -2,6 +2,7 @@ import { describe, fail, HeedError } from "./errors.js";
 import { execute, type Results } from "./execute.js";
 import type { KernelGlue } from "./glue.js";
 import type { Heap } from "./heap.js";
+import { firstRow } from "./nested.js";
 import { newTensor } from "./new_tensor.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
@@ -99,9 +100,7 @@ function lastExtent(value: unknown): number | undefined {
     const { shape } = value as { shape: unknown };
     return Array.isArray(shape) ? (shape.at(-1) as number | undefined) : undefined;
   }
-  let row = value;
-  while (Array.isArray(row) && Array.isArray(row[0])) row = row[0];
-  return Array.isArray(row) ? row.length : undefined;
+  return Array.isArray(value) ? firstRow(value)?.length : undefined;
 }
 
 export function checkLastExtent(

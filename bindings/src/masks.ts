@@ -1,7 +1,7 @@
 import type { Window } from "./attention.js";
 import { fail, HeedError } from "./errors.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { checkBytes } from "./shape.js";
+import { checkBytes, checkExtent } from "./shape.js";
 import { elements, readSource, type TensorArgument } from "./source.js";
 import { type PlainTensor, plainTensor } from "./tensor.js";
 
@@ -35,13 +35,6 @@ function readIntegers(name: string, value: unknown): ArrayLike<number> {
     fail("shape", `${name}.shape`, [...source.shape], "one extent: a list of whole numbers");
   }
   return elements(source);
-}
-
-function checkExtent(argument: string, value: unknown): number {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    fail("range", argument, value, "a whole number >= 0");
-  }
-  return value;
 }
 
 /** A keep of zeros and its two extents. */

@@ -18,15 +18,32 @@ export interface Flat {
   kind: LeafKind;
 }
 
-const isRow = (value: unknown): value is ArrayLike<unknown> =>
+/** Whether a value is an array or a typed array. */
+export const isRow = (value: unknown): value is ArrayLike<unknown> =>
   Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
+
+/** Arguments have at most so many extents. */
+const MOST_LEVELS = 4;
+
+/** The first innermost row of an array; undefined where it is nested too deep, as an array in itself is. */
+export function firstRow(value: readonly unknown[]): ArrayLike<unknown> | undefined {
+  let row: ArrayLike<unknown> = value;
+  for (let level = 0; level < MOST_LEVELS; level++) {
+    const first: unknown = row[0];
+    if (!isRow(first)) return row;
+    row = first;
+  }
+  return undefined;
+}
 
 function measure(argument: string, value: ArrayLike<unknown>): number[] {
   const shape: number[] = [];
   let level: unknown = value;
   while (isRow(level)) {
     shape.push(level.length);
-    if (shape.length > 4) throw new HeedError("shape", `${argument}: nested deeper than 4 levels`);
+    if (shape.length > MOST_LEVELS) {
+      throw new HeedError("shape", `${argument}: nested deeper than ${MOST_LEVELS} levels`);
+    }
     level = level[0];
   }
   return shape;

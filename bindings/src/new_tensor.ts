@@ -1,14 +1,15 @@
-import { type DType, dtypeOf } from "./dtype.js";
+import { type DType, dtypeOf, isRounded } from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
 import { type HalfDType, isHalf } from "./half.js";
 import { type Heap, Scope } from "./heap.js";
-import type { NestedArray } from "./nested.js";
+import { firstRow, type NestedArray } from "./nested.js";
 import { asRecord, checkNames } from "./option_names.js";
 import { checkShape } from "./shape.js";
 import {
   place,
   type Reading,
   type Role,
+  readData,
   readSource,
   type Source,
   type TensorData,
@@ -19,7 +20,10 @@ import { HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
 export type TensorDType = "float32" | "float16" | "bfloat16" | "int32" | "uint8" | "bool";
 
 export interface TensorOptions {
-  /** Needed only for plain arrays that are not float32, and for Uint16Array (the bits of halves). */
+  /**
+   * Needed only for plain arrays that are not float32, for a Uint16Array (the bits of halves), and to
+   * round a Float32Array to halves.
+   */
   readonly dtype?: TensorDType | undefined;
 }
 
@@ -27,14 +31,19 @@ type StoredAs<D> = D extends "bool" ? "uint8" : D extends DType ? D : "float32";
 
 /** Makes a tensor in the memory of the instance; the elements are copied. */
 export interface TensorFunction {
-  (data: Float32Array, shape: readonly number[], options?: TensorOptions): Tensor<"float32">;
-  (data: Int32Array, shape: readonly number[], options?: TensorOptions): Tensor<"int32">;
-  (data: Uint8Array, shape: readonly number[], options?: TensorOptions): Tensor<"uint8">;
+  /** float32 numbers are rounded to halves; a Uint16Array holds their bits. */
   <const D extends HalfDType>(
-    data: Uint16Array,
+    data: Float32Array | Uint16Array,
     shape: readonly number[],
     options: { readonly dtype: D },
   ): Tensor<D>;
+  (
+    data: Float32Array,
+    shape: readonly number[],
+    options?: { readonly dtype?: "float32" | undefined },
+  ): Tensor<"float32">;
+  (data: Int32Array, shape: readonly number[], options?: TensorOptions): Tensor<"int32">;
+  (data: Uint8Array, shape: readonly number[], options?: TensorOptions): Tensor<"uint8">;
   (data: readonly boolean[], shape: readonly number[], options?: TensorOptions): Tensor<"uint8">;
   <const O extends TensorOptions = { dtype: "float32" }>(
     data: readonly number[],
@@ -56,14 +65,9 @@ const ROLE_OF: Readonly<Record<string, Role>> = {
   bool: "keep",
 };
 
-function firstLeaf(value: unknown): unknown {
-  let leaf = value;
-  while (Array.isArray(leaf)) leaf = leaf[0];
-  return leaf;
-}
-
 function roleOf(data: unknown, declared: unknown): Role {
-  if (declared !== undefined && !Object.hasOwn(ROLE_OF, String(declared))) {
+  const known = typeof declared === "string" && Object.hasOwn(ROLE_OF, declared);
+  if (declared !== undefined && !known) {
     fail(
       "dtype",
       "dtype",
@@ -71,12 +75,12 @@ function roleOf(data: unknown, declared: unknown): Role {
       '"float32", "float16", "bfloat16", "int32", "uint8" or "bool"',
     );
   }
-  if (ArrayBuffer.isView(data)) {
+  if (ArrayBuffer.isView(data) && !isRounded(data, declared)) {
     const dtype = dtypeOf("data", data, declared);
     return ROLE_OF[dtype] ?? "numbers";
   }
-  if (declared !== undefined) return ROLE_OF[String(declared)] as Role;
-  return typeof firstLeaf(data) === "boolean" ? "keep" : "numbers";
+  if (known) return ROLE_OF[declared] as Role;
+  return Array.isArray(data) && typeof firstRow(data)?.[0] === "boolean" ? "keep" : "numbers";
 }
 
 /** How to read data of a role; plain numbers are stored as declared. */
@@ -110,9 +114,10 @@ function read(data: unknown, shape: unknown, declared: unknown): Source {
   }
   const reading = toReading(roleOf(data, declared), declared);
   if (shape === undefined) return readSource("data", data, reading);
-  const extents = checkShape("data", shape);
+  const extents = checkShape("shape", shape);
   if (Array.isArray(data) && Array.isArray(data[0])) return readNested(data, extents, reading);
-  return readSource("data", { data, shape: extents, dtype: declared }, reading);
+  const given = { data, shape: extents, dtype: declared } as TensorData;
+  return readData("data", given, reading, "data");
 }
 
 export function newTensor(heap: Heap, data: unknown, shape: unknown, options: unknown): HeapTensor {

@@ -46,8 +46,12 @@ function distance(a: string, b: string): number {
   return previous[b.length] as number;
 }
 
+/** Longer than any name: not worth a comparison with all of them. */
+const LONGEST_NAME = 64;
+
 /** The known name nearest to a misspelt one, or undefined when nothing is near. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
+  if (name.length > LONGEST_NAME) return undefined;
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
   let best: string | undefined;
   let bestDistance = 1 + Math.floor(name.length / 3);
@@ -67,15 +71,26 @@ function adviceFor(name: string, known: ReadonlySet<string>): string | undefined
   return Object.hasOwn(FOREIGN, name) ? FOREIGN[name] : undefined;
 }
 
-/** Throws for the first name of `given` that is not in `known`, with the advice that helps most. */
-export function checkNames(what: string, given: object, known: ReadonlySet<string>): void {
+/**
+ * Throws for the first name of `given` that is not in `known`, with the advice that helps most. Names of
+ * the argument `beside` are said to be `place`.
+ */
+export function checkNames(
+  what: string,
+  given: object,
+  known: ReadonlySet<string>,
+  beside?: ReadonlySet<string>,
+  place?: string,
+): void {
   for (const name of Object.keys(given)) {
     if (known.has(name)) continue;
+    if (beside?.has(name)) throw new HeedError("option", `${what}: \`${name}\` is ${place}`);
     const near = nearest(name, known);
     const advice =
       adviceFor(name, known) ??
       (near ? `did you mean \`${near}\`?` : `known names are ${[...known].join(", ")}`);
-    throw new HeedError("option", `${what}: unknown name \`${name}\`: ${advice}`);
+    const shown = name.slice(0, LONGEST_NAME);
+    throw new HeedError("option", `${what}: unknown name \`${shown}\`: ${advice}`);
   }
 }
 

@@ -2,6 +2,7 @@ import { fail, HeedError } from "./errors.js";
 import type { ParamValue } from "./glue.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Parameter } from "./registry.js";
+import { readList } from "./source.js";
 
 const WINDOW_NAMES: ReadonlySet<string> = new Set(["left", "right"]);
 const DROPOUT_NAMES: ReadonlySet<string> = new Set(["p", "seed"]);
@@ -81,9 +82,7 @@ const wholeNumbers = (argument: string, list: readonly unknown[]): number[] =>
 
 function checkNumbers(argument: string, value: unknown, range: string): ParamValue {
   if (typeof value === "number") return checkNumber(argument, value, range);
-  const isTyped = ArrayBuffer.isView(value) && !(value instanceof DataView);
-  if (!Array.isArray(value) && !isTyped) fail("option", argument, value, "a number or a list");
-  return Array.from(value as ArrayLike<unknown>, (item, index) =>
+  return Array.from(readList(argument, value, "a number or a list"), (item, index) =>
     checkNumber(`${argument}[${index}]`, item, range),
   );
 }
@@ -103,7 +102,7 @@ function checkCount(parameter: Parameter, argument: string, value: unknown): num
 }
 
 /** Seeds have 64 bits: those beyond the exact numbers travel as digits. */
-function checkSeed(argument: string, value: unknown): ParamValue {
+export function checkSeed(argument: string, value: unknown): ParamValue {
   const expectation = "a whole number from 0 to 2^53 - 1, or a bigint below 2^64";
   if (typeof value === "bigint") {
     if (value < 0n || value >= 1n << 64n) fail("range", argument, value, expectation);

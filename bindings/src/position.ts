@@ -6,7 +6,7 @@ import type { Heap } from "./heap.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import { prepare } from "./request.js";
-import type { Layout } from "./shape.js";
+import { checkExtent, type Layout } from "./shape.js";
 import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor } from "./tensor.js";
 
@@ -251,13 +251,6 @@ function splitPositionOptions(
   return { inputs, params };
 }
 
-function checkExtent(argument: string, value: unknown): number {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0 || value >= 2 ** 31) {
-    fail("range", argument, value, "a whole number from 0 to 2^31 - 1");
-  }
-  return value;
-}
-
 /** Zeros of [len, dim], to which the sinusoidal code is added. */
 function emptyTable(len: unknown, dim: unknown): { data: Float32Array; shape: number[] } {
   const shape = [checkExtent("len", len), checkExtent("dim", dim)];
@@ -324,6 +317,10 @@ export function positionsOf(heap: Heap<KernelGlue>, registry: Registry): Positio
     learnedPosition: ((x: unknown, table: unknown, options?: unknown) =>
       call("learned_position", { x, table }, options)) as LearnedPositionFunction,
     sinusoidal: (len, dim, options) => {
+      const { offset } = asRecord("options", options);
+      if (offset !== undefined && typeof offset !== "number") {
+        fail("option", "offset", offset, "a whole number");
+      }
       const table = call("sinusoidal", { x: emptyTable(len, dim) }, options);
       return table as PlainTensor<"float32">;
     },

@@ -142,7 +142,13 @@ export class PackedArguments {
       return isRow(value) ? value.slice() : value.map((item, n) => inner(`[${n}]`, item));
     }
     if (value instanceof Map) {
-      return new Map([...value].map(([key, item]) => [key, inner(`.${key}`, item)]));
+      const entries: [unknown, unknown][] = [...value];
+      return new Map(
+        entries.map(([key, item]) => {
+          if (typeof key !== "string") fail("option", `${name}: key`, key, "a string");
+          return [key, inner(`.${key}`, item)];
+        }),
+      );
     }
     const fields = fieldsOf(name, value).map(([key, item]) => [key, inner(`.${key}`, item)]);
     return Object.fromEntries(fields);

@@ -5,7 +5,7 @@ import type { Heed, RunInputs, RunOutput, RunParams, RunResult } from "./heed.js
 import type { KvCacheMembers } from "./kv_cache.js";
 import type { MultiHeadAttentionMembers } from "./multi_head_attention.js";
 import type { MultiHeadLatentAttentionMembers } from "./multi_head_latent_attention.js";
-import type { NestedNumbers } from "./nested.js";
+import type { NestedArray, NestedNumbers } from "./nested.js";
 import type { Transfer } from "./remote_arguments.js";
 import type { Signal } from "./remote_client.js";
 import type { MatrixArgument } from "./source.js";
@@ -66,14 +66,24 @@ type Instance =
 
 type AnyFunction = (...args: never[]) => unknown;
 
-/** An argument of a function of heed, as the function of the worker takes it. */
-type Sent<T> = T extends TensorMembers
+/** What is sent as it is: numbers in whatever form, and functions, which are refused. */
+type AsItIs = NestedArray | ArrayBufferView | AnyFunction;
+
+/** A part of an argument: tensors of the worker stand for tensors, in lists too. */
+type SentPart<T> = T extends TensorMembers
   ? RemoteTensor
-  : T extends readonly unknown[] | ArrayBufferView | ((...args: never[]) => unknown)
+  : T extends AsItIs
     ? T
     : T extends object
-      ? { readonly [K in keyof T]: Sent<T[K]> } & CallOptions
+      ? { readonly [K in keyof T]: SentPart<T[K]> }
       : T;
+
+/** An argument of a function of heed, as the function of the worker takes it. */
+type Sent<T> = T extends TensorMembers | AsItIs | readonly unknown[]
+  ? SentPart<T>
+  : T extends object
+    ? SentPart<T> & CallOptions
+    : T;
 
 /** A function of heed whose work is done in the worker. */
 export type RemoteFunction<F extends AnyFunction> = (

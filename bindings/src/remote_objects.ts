@@ -19,7 +19,9 @@ interface Controls {
 }
 
 const isSignal = (value: unknown): value is Signal =>
-  typeof (value as Partial<Signal> | null)?.addEventListener === "function";
+  ["addEventListener", "removeEventListener"].every(
+    (name) => typeof (value as Record<string, unknown> | null)?.[name] === "function",
+  );
 
 const isTransfer = (value: unknown): value is Transfer =>
   typeof value === "boolean" ||
@@ -199,6 +201,7 @@ class RemoteHeapTensor {
     this.dtype = dtype;
     this.shape = Object.freeze([...shape]);
     withDispose(this);
+    Object.freeze(this);
   }
 
   get disposed(): boolean {

@@ -258,6 +258,10 @@ const BUCKET_NAMES: ReadonlyMap<string, string> = new Map([
   ["maxDistance", "bucketMaxDistance"],
 ]);
 
+/** What is said of a name in the wrong argument of `heed.run` and its like. */
+const A_PARAMETER = "a parameter: it goes into the third argument";
+const AN_INPUT = "an input: it goes into the second argument";
+
 /** How a call differs from one of `heed.run`. */
 export interface CallForm {
   /** The oracle takes float64 numbers too. */
@@ -279,8 +283,8 @@ export function prepare(
   const nameOf = (name: string) => buckets?.get(name) ?? spelled(name);
   const givenInputs = asRecord("inputs", inputs);
   const givenParams = asRecord("params", params);
-  checkNames("inputs", givenInputs, names.inputs);
-  checkNames("params", givenParams, names.params);
+  checkNames("inputs", givenInputs, names.inputs, names.params, A_PARAMETER);
+  checkNames("params", givenParams, names.params, names.inputs, AN_INPUT);
   const all = expandDropout(expandWindow(givenParams));
   const checked = readParams(names.parameters, all, nameOf);
   const sources = readInputs(mechanism, givenInputs, float64);

@@ -4,19 +4,27 @@ import { describe, fail, HeedError } from "./errors.js";
 /** Bytes that a 32-bit WebAssembly memory can hold at the very most. */
 export const MAX_BYTES: number = 2 ** 32;
 
-/** Checks a shape given by the caller: 0 to 4 whole numbers >= 0. Returns a copy. */
+/** Extents are below this: WebAssembly counts in 32 bits, also what has no elements. */
+const EXTENT_BOUND = 2 ** 31;
+
+/** Checks an extent given by the caller. */
+export function checkExtent(argument: string, extent: unknown): number {
+  const isWhole = typeof extent === "number" && Number.isInteger(extent);
+  if (!isWhole || extent < 0 || extent >= EXTENT_BOUND) {
+    fail("range", argument, extent, "a whole number from 0 to 2^31 - 1");
+  }
+  return extent;
+}
+
+/** Checks a shape given by the caller: 0 to 4 extents. Returns a copy. */
 export function checkShape(argument: string, shape: unknown): number[] {
-  if (!Array.isArray(shape)) fail("shape", `${argument}.shape`, shape, "an array of extents");
+  if (!Array.isArray(shape)) fail("shape", argument, shape, "an array of extents");
   if (shape.length > 4) {
-    fail("shape", `${argument}.shape`, shape, "at most 4 extents: [batch, heads, len, dim]");
+    fail("shape", argument, shape, "at most 4 extents: [batch, heads, len, dim]");
   }
   const copy: number[] = [];
   for (let axis = 0; axis < shape.length; axis++) {
-    const extent: unknown = shape[axis];
-    if (typeof extent !== "number" || !Number.isSafeInteger(extent) || extent < 0) {
-      fail("range", `${argument}.shape[${axis}]`, extent, "a whole number >= 0");
-    }
-    copy.push(extent);
+    copy.push(checkExtent(`${argument}[${axis}]`, shape[axis]));
   }
   return copy;
 }

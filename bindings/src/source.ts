@@ -1,8 +1,15 @@
-import { className, type DType, type DTypeArray, dtypeOf, ELEMENT_BYTES } from "./dtype.js";
+import {
+  className,
+  type DType,
+  type DTypeArray,
+  dtypeOf,
+  ELEMENT_BYTES,
+  isRounded,
+} from "./dtype.js";
 import { fail, HeedError } from "./errors.js";
 import { type HalfDType, isHalf } from "./half.js";
 import type { Heap, Scope } from "./heap.js";
-import { flatten, type LeafKind, type NestedArray, toTyped } from "./nested.js";
+import { flatten, isRow, type LeafKind, type NestedArray, toTyped } from "./nested.js";
 import { checkBytes, checkLength, checkShape, countElements } from "./shape.js";
 import { type HeapTensor, isHeapTensor, type KnownFloat16Array, type Tensor } from "./tensor.js";
 
@@ -107,6 +114,17 @@ export function checkAttached(name: string, view: ArrayBufferView): void {
   }
 }
 
+/** Reads a list: an array, or a typed array that is still there. */
+export function readList(
+  argument: string,
+  value: unknown,
+  expectation: string,
+): ArrayLike<unknown> {
+  if (!isRow(value)) fail("option", argument, value, expectation);
+  if (ArrayBuffer.isView(value)) checkAttached(argument, value);
+  return value;
+}
+
 /** The bytes of a file that a caller gave; undefined for anything else. */
 export function bytesOf(name: string, file: unknown): Uint8Array | undefined {
   if (ArrayBuffer.isView(file)) {
@@ -149,6 +167,10 @@ const plainDType = ({ role, storeAs }: Reading): DType => storeAs ?? ROLE_DTYPE[
 
 function readTyped(name: string, view: ArrayBufferView, declared: unknown, reading: Reading) {
   checkAttached(name, view);
+  if (isRounded(view, declared)) {
+    checkDType(name, declared, reading);
+    return { dtype: declared, data: toTyped(declared, view as Float32Array) };
+  }
   const dtype = dtypeOf(name, view, declared);
   checkDType(name, dtype, reading);
   const { buffer, byteOffset, byteLength } = view;
@@ -174,8 +196,14 @@ function readDeclared(name: string, declared: unknown, reading: Reading): Readin
   return reading;
 }
 
-function readData(name: string, value: TensorData, reading: Reading): Source {
-  const shape = checkShape(name, value.shape);
+/** Reads elements with a shape; `inner` is what errors call the elements. */
+export function readData(
+  name: string,
+  value: TensorData,
+  reading: Reading,
+  inner: string = `${name}.data`,
+): Source {
+  const shape = checkShape(`${name}.shape`, value.shape);
   const { data, dtype: declared } = value;
   if (ArrayBuffer.isView(data)) {
     const typed = readTyped(name, data, declared, reading);
@@ -183,12 +211,12 @@ function readData(name: string, value: TensorData, reading: Reading): Source {
     checkLength(name, typed.data.length, shape);
     return { name, shape, ...typed };
   }
-  if (!Array.isArray(data)) fail("dtype", `${name}.data`, data, EXPECTED[reading.role]);
+  if (!Array.isArray(data)) fail("dtype", inner, data, EXPECTED[reading.role]);
   const plain = readDeclared(name, declared, reading);
   const dtype = plainDType(plain);
   checkBytes(name, shape, dtype);
-  const flat = flatten(`${name}.data`, data);
-  if (flat.shape.length > 1) fail("shape", `${name}.data`, data, "a flat array beside `shape`");
+  const flat = flatten(inner, data);
+  if (flat.shape.length > 1) fail("shape", inner, data, "a flat array beside `shape`");
   checkLength(name, flat.data.length, shape);
   return { name, shape, dtype, data: fromPlain(name, flat.data, flat.kind, plain) };
 }

@@ -104,6 +104,8 @@ export class HeapTensor implements TensorMembers {
     heap.tensors++;
     heap.bytes += this.#bytes();
     heap.net.register(this, { pointer, bytes: this.#bytes() }, this);
+    // Shape and type say how much of the memory is this tensor's.
+    Object.freeze(this);
   }
 
   get disposed(): boolean {

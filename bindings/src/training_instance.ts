@@ -36,7 +36,7 @@ export class Training {
   }
 
   /** A new model; its weights follow from its options and their seed. Throws HeedError. */
-  transformer(options: TransformerOptions): TransformerModel {
+  readonly transformer = (options: TransformerOptions): TransformerModel => {
     this.#heap.checkUsable();
     const row = readModelOptions(options);
     const { names, values, nameOf } = readParams(options);
@@ -45,10 +45,10 @@ export class Training {
       this.#heap.callChecked((glue) => glue.modelNew(row, names.join(" "), values)),
     );
     return modelOf(this.#heap, id, spelling);
-  }
+  };
 
   /** A model that `save()` wrote; any other file is refused. Throws HeedError. */
-  loadTransformer(file: ArrayBuffer | Uint8Array): TransformerModel {
+  readonly loadTransformer = (file: ArrayBuffer | Uint8Array): TransformerModel => {
     this.#heap.checkUsable();
     const bytes = bytesOf("file", file);
     if (bytes === undefined) fail("option", "file", file, "a Uint8Array");
@@ -61,20 +61,20 @@ export class Training {
     } finally {
       scope.free();
     }
-  }
+  };
 
   /** Bytes that models and calls hold now, and the size of the memory. */
-  memory(): Pick<MemoryReport, "bytes" | "heapBytes"> {
+  readonly memory = (): Pick<MemoryReport, "bytes" | "heapBytes"> => {
     if (this.disposed) return { bytes: 0, heapBytes: 0 };
     const { heapBytes } = this.#heap.report();
     return { bytes: this.#heap.call((glue) => glue.heapInUse()), heapBytes };
-  }
+  };
 
   /** Ends the instance with its models and threads. May be called again. */
-  dispose(): void {
+  readonly dispose = (): void => {
     if (this.disposed) return;
     this.#heap.close();
-  }
+  };
 }
 
 /** Some engines accept SIMD modules and compute them wrong: the loss of a batch must fall. */

@@ -2,7 +2,7 @@ import type { Dropout, Window } from "./attention.js";
 import { fail } from "./errors.js";
 import type { ParamValue } from "./glue.js";
 import { asRecord, checkNames } from "./option_names.js";
-import { expandDropout, expandWindow, publicName } from "./params.js";
+import { checkSeed, expandDropout, expandWindow, publicName } from "./params.js";
 import { snakeCase } from "./registry.js";
 import type { ConfigRow } from "./training_glue.js";
 
@@ -32,7 +32,9 @@ export interface TransformerOptions {
    * Parameters of the mechanism as `heed.run` takes them, such as { window: { left: 4 } }. `dropout`
    * holds for trainStep(), which drops other weights in each step and layer.
    */
-  readonly params?: Readonly<Record<string, ParamValue | Window | Dropout | undefined>> | undefined;
+  readonly params?:
+    | Readonly<Record<string, ParamValue | bigint | Window | Dropout | undefined>>
+    | undefined;
   /** Default true. */
   readonly causal?: boolean | undefined;
   /** How the model learns where tokens stand. Default "rope", which mechanisms without keys (hgrn2) refuse. */
@@ -214,6 +216,7 @@ export function readModelOptions(given: unknown): ConfigRow {
 }
 
 function readParam(name: string, value: unknown): ParamValue {
+  if (typeof value === "bigint") return checkSeed(`params.${name}`, value);
   if (Array.isArray(value)) {
     const list = Array.from(value as unknown[]);
     if (list.every((x) => typeof x === "number")) return list;

@@ -190,6 +190,7 @@ describe("weightsTile", () => {
       loose(q, k, undefined, { ...options, columns: [4, 3] }),
     );
     expectError("option", ["rows"], () => loose(q, k, undefined, { ...options, rows: 3 }));
+    expectError("option", ["lse", "fourth argument"], () => loose(q, k, { rows: [0, 1] }));
   });
 });
 
@@ -301,6 +302,20 @@ describe("rollout, flow and hops", () => {
     expectError("shape", ["layers[0]"], () =>
       loose.rollout?.([{ q, k: randomData([1, 2, 7, 4], 1) }]),
     );
+    const calls = [{ q }, { q, k, v: k }, { q, k, scoreMod: "score +" }, 5];
+    for (const layer of calls) {
+      expectError("option", ["layers[1]: "], () => loose.rollout?.([{ q, k }, layer]));
+    }
+    expectError("option", ["layers[0]: unknown name `causale`"], () =>
+      loose.rollout?.([{ q, k, causale: true }]),
+    );
+    const gone = new Int32Array(2);
+    structuredClone(gone, { transfer: [gone.buffer] });
+    const view = new DataView(new ArrayBuffer(8));
+    expectError("option", ["tokens"], () => loose.rollout?.(layers, { tokens: view }));
+    expectError("disposed", ["tokens"], () => loose.rollout?.(layers, { tokens: gone }));
+    expectError("option", ["sources"], () => loose.attentionFlow?.([[[1]]], { sources: view }));
+    expectError("disposed", ["sources"], () => loose.attentionFlow?.([[[1]]], { sources: gone }));
     expectError("option", ["hops"], () => loose.multiHop?.(q, k, q));
     expectError("shape", ["x"], () => loose.multiHop?.(q, k, [[1]], { hops: 1 }));
     expectError("shape", ["maps"], () => loose.attentionFlow?.([[1]]));
@@ -387,6 +402,14 @@ describe("erasure and heads", () => {
         );
       }
     }
+  });
+
+  it("asks for the row that is to do without", () => {
+    const without = { ...options, without: true };
+    expectError("option", ["rows: missing", "[i, i + 1]"], () => heed.erasure(q, k, v, without));
+    expectError("range", ["rows: got [0, 2]"], () =>
+      heed.erasure(q, k, v, { ...without, rows: [0, 2] }),
+    );
   });
 
   it("importance decides what pruning keeps", () => {

@@ -3,6 +3,19 @@ import { type Heed, load } from "heed";
 import { beforeAll, describe, expect, it } from "vitest";
 import { expectClose, expectError, expectRejection, randomData } from "./support.js";
 
+function inItself(): unknown[] {
+  const list: unknown[] = [];
+  list.push(list);
+  return list;
+}
+
+/** A typed array whose buffer was transferred away. */
+function detached(): Int32Array {
+  const array = new Int32Array(2);
+  structuredClone(array, { transfer: [array.buffer] });
+  return array;
+}
+
 let heed: Heed;
 beforeAll(async () => {
   heed = await load({ threads: 1 });
@@ -84,6 +97,7 @@ describe("shapes", () => {
     ],
     ["ragged nested arrays", () => withQ([[1, 2], [3]]), ["q[1]", "1 entries"]],
     ["nesting of five levels", () => withQ([[[[[1]]]]]), ["q", "4 levels"]],
+    ["a list in itself", () => heed.tensor(inItself() as never), ["data", "4 levels"]],
     [
       "a shape that is no array",
       () => withQ({ data: new Float32Array(8), shape: 8 }),
@@ -103,23 +117,35 @@ describe("shapes", () => {
     expectError("shape", words, work);
   });
 
-  it.each([NaN, -1, 2.5, 1e20, Infinity, "4", null, 3n])("refuses the dimension %s", (dim) => {
-    expectError("range", ["q.shape[2]"], () =>
-      withQ({ data: new Float32Array(8), shape: [1, 1, dim, 8] }),
-    );
-  });
+  it.each([NaN, -1, 2.5, 2 ** 31, 2 ** 32 + 2, 1e20, Infinity, "4", null, 3n])(
+    "refuses the dimension %s",
+    (dim) => {
+      expectError("range", ["q.shape[2]"], () =>
+        withQ({ data: new Float32Array(8), shape: [1, 1, dim, 8] }),
+      );
+    },
+  );
 });
 
 describe("sizes", () => {
   it.each([
-    [[1, 1, 2 ** 32, 2 ** 32]],
-    [[2 ** 40, 2 ** 40, 2 ** 40, 2 ** 40]],
+    [[1, 1, 2 ** 31 - 1, 2 ** 31 - 1]],
+    [[2 ** 30, 2 ** 30, 2 ** 30, 2 ** 30]],
     [[1, 1, 2 ** 20, 2 ** 12]],
   ])("refuses the shape %s before allocating", (shape) => {
     const before = heed.memory().heapBytes;
     expectError("memory", ["q"], () => withQ({ data: new Float32Array(8), shape }));
     expectError("memory", ["data"], () => heed.tensor(new Float32Array(8), shape));
     expect(heed.memory().heapBytes).toBe(before);
+  });
+
+  it("refuses extents beyond 32 bits where there are no elements either", () => {
+    const empty = (...shape: number[]) => ({ data: new Float32Array(0), shape });
+    const keys = empty(1, 1, 2 ** 32 + 2, 0);
+    expectError("range", ["k.shape[2]", "4294967298", "2^31 - 1"], () =>
+      heed.attention(empty(1, 1, 2, 0), keys, keys, { scale: 1, returnLse: true }),
+    );
+    expectError("range", ["shape[0]: got 4294967296"], () => heed.tensor([], [2 ** 32, 0]));
   });
 
   it("refuses weights that no 32-bit memory can hold, and goes on", () => {
@@ -179,6 +205,15 @@ describe("element types", () => {
         bias: { data: new Uint16Array(4), shape: [2, 2], dtype: "bfloat16" },
       }),
     );
+  });
+
+  it.each([
+    ["a list with a symbol", [Symbol("float32")]],
+    ["an object without a prototype", Object.create(null)],
+    ["an array that is gone", detached()],
+    ["a list with the word", ["float32"]],
+  ])("refuses %s as a dtype", (_, dtype) => {
+    expectError("dtype", ["dtype: got"], () => heed.tensor([1], [1], { dtype }));
   });
 
   it("refuses a dtype that contradicts the array", () => {
@@ -375,6 +410,11 @@ describe("options", () => {
     expectError("option", ["windowRight", "window"], run);
   });
 
+  it("says which element of a tensor is missing", () => {
+    expectError("dtype", ["data[0]: got undefined"], () => heed.tensor(new Array(2), [2]));
+    expect(() => heed.tensor(new Array(2), [2])).not.toThrow("data.data");
+  });
+
   it("refuses misspelt options of a tensor", () => {
     const tensor = heed.tensor as (...args: unknown[]) => unknown;
     const before = heed.memory().tensors;
@@ -422,6 +462,17 @@ describe("options", () => {
     );
   });
 
+  it("compares no endless name with all that are known", () => {
+    const name = "causal".repeat(2 ** 18);
+    const started = performance.now();
+    for (const work of [() => withOptions({ [name]: 1 }), () => heed.run(name, { q, k, v })]) {
+      expectError("option", ["known"], work);
+      expect(work).not.toThrow(name);
+    }
+    // Comparing takes tens of seconds.
+    expect(performance.now() - started).toBeLessThan(4000);
+  });
+
   it("refuses options that are no object, and missing tensors", () => {
     expectError("option", ["options"], () => withOptions(true));
     expectError("option", ["options"], () => withOptions(null));
@@ -448,6 +499,12 @@ describe("run and reference", () => {
     expectError("option", ["params", "softcap"], () =>
       heed.run("kernel_regression", { q, k, v }, { softcap: 1 }),
     );
+    expectError("option", ["`causal` is a parameter", "third"], () =>
+      heed.run("attention", { q, k, v, causal: true } as never),
+    );
+    expectError("option", ["`bias` is an input", "second"], () =>
+      heed.run("attention", { q, k, v }, { bias: [[0]] }),
+    );
     expectError("option", ["kernel", "gaussian"], () =>
       heed.run("kernel_regression", { q, k, v }, { kernel: "gauss" }),
     );
@@ -462,6 +519,18 @@ describe("buffers that are gone", () => {
     structuredClone(data.buffer, { transfer: [data.buffer] });
     expectError("disposed", ["q", "detached"], () => withQ({ data, shape: [2, 4, 3, 8] }));
     expectError("disposed", ["q", "detached"], () => withQ({ data, shape: [1, 1, 0, 8] }));
+  });
+
+  it.each([
+    ["dilation", { pattern: "dilated", reach: 1 }],
+    ["blockSize", { pattern: "bigbird" }],
+    ["grid", { pattern: "axial" }],
+    ["windowSize", { pattern: "swin_window", grid: [2, 2] }],
+    ["shift", { pattern: "swin_window", grid: [2, 2], windowSize: 1 }],
+  ])("refuses one in %s", (name, options) => {
+    const x = randomData([1, 1, 4, 2], 1);
+    const call = () => attention(x, x, x, { ...options, [name]: detached() });
+    expectError("disposed", [name, "detached"], call);
   });
 
   it("refuses a disposed tensor, wherever it is used", () => {

@@ -267,6 +267,7 @@ describe("heed.explain", () => {
     expectError("option", ["options"], explain(undefined, { qLen: 2 }));
     expectError("option", ["sizes.qLen"], explain({}, {}));
     expectError("range", ["sizes.kvLen", "-1"], explain({}, { qLen: 2, kvLen: -1 }));
+    expectError("range", ["sizes.qLen", "2^31"], explain({}, { qLen: 2 ** 33, kvLen: 0 }));
     expectError("option", ["sizes", "`qlen`", "qLen"], explain({}, { qlen: 2 }));
     expectError("memory", ["picture"], explain({}, { qLen: 2 ** 17, kvLen: 2 ** 17 }));
     expectError("option", ["queryOffset"], explain({ causal: true }, { qLen: 2, kvLen: 3 }));

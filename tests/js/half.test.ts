@@ -41,6 +41,25 @@ describe("float16 and bfloat16", () => {
     }
   });
 
+  it.each(HALVES)(
+    "round a Float32Array as plain numbers, in tensors and arguments: %s",
+    (dtype) => {
+      const { data, bits, shape } = stored([1, 2, 30, 8], 1, dtype);
+      const tensor = heed.tensor(data, shape, { dtype });
+      expect(tensor.dtype).toBe(dtype);
+      expect(Uint16Array.from(tensor.data)).toEqual(bits);
+      tensor.dispose();
+      const asBits = { data: bits, shape, dtype };
+      const rounded = { data, shape, dtype };
+      const { output } = heed.attention(rounded, rounded, rounded);
+      expect(output.dtype).toBe(dtype);
+      expect(output.data).toEqual(heed.attention(asBits, asBits, asBits).output.data);
+      expectError("dtype", [dtype, "Float64Array"], () =>
+        heed.tensor(new Float64Array(2) as never, [2], { dtype }),
+      );
+    },
+  );
+
   it("has the bits of IEEE binary16 and of the upper half of a float32", () => {
     const numbers = [1, -2, 65504, 65520, 2 ** -24, 2 ** -25, 1 / 3, Number.NaN, -0, Infinity];
     const bits = (dtype: Half) => Array.from(heed.tensor(numbers, [10], { dtype }).data);

@@ -342,6 +342,7 @@ describe("heed.KvCache", () => {
       expectError("range", ["sequence", "2"], () => cache.rewind(2, 0));
       expectError("range", ["length"], () => cache.rewind(0, 9));
       expectError("range", ["sequences[0]"], () => cache.fork([5]));
+      expectError("option", ["sequences: got null"], () => cache.fork(null as never));
       expectError("option", ["causal"], () =>
         cache.attend(slice(q, 0, 1), { causal: true } as never),
       );

@@ -132,6 +132,18 @@ describe("a trapped instance", () => {
   });
 });
 
+describe("functions of an instance", () => {
+  it("may be taken out of it", async () => {
+    const { memory, reference, dispose } = await load({ threads: 1 });
+    expect(memory().tensors).toBe(0);
+    const { output } = await reference("scaled_dot_product", { q, k: q, v: q });
+    expect(output.shape).toEqual(q.shape);
+    dispose();
+    expect(memory().tensors).toBe(0);
+    await expectRejection("disposed", [], () => reference("rope", {}));
+  });
+});
+
 describe("a disposed instance", () => {
   it("refuses everything, twice disposing is nothing", async () => {
     const heed = await load({ threads: 1 });

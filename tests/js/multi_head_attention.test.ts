@@ -69,6 +69,14 @@ describe("heed.MultiHeadAttention", () => {
     layer.dispose();
   });
 
+  it("takes nested arrays whose rows are typed arrays", () => {
+    const layer = makeLayer();
+    const x = randomData([1, 3, 8], 7);
+    const rows = [0, 8, 16].map((begin) => x.data.subarray(begin, begin + 8));
+    expect(layer.forward([rows]).output.data).toEqual(layer.forward(x).output.data);
+    layer.dispose();
+  });
+
   it("gives Tensors when given one, plain results otherwise", () => {
     const layer = makeLayer();
     const data = randomData([1, 5, 8], 7);
@@ -170,6 +178,9 @@ describe("heed.MultiHeadAttention refuses", () => {
     });
     expect(layer).toBeInstanceOf(heed.MultiHeadAttention);
     expect(heed.MultiHeadAttention.name).toBe("MultiHeadAttention");
+    const list: unknown[] = [];
+    list.push(list);
+    expectError("shape", ["query", "4 levels"], () => layer.forward(list as never));
     expectError("shape", ["kdim = 8"], () => layer.forward(x, randomData([1, 3, 7], 1)));
     expectError("shape", ["query"], () => layer.forward(randomData([3, 8], 1)));
     expectError("shape", ["batch"], () => layer.forward(x, randomData([2, 3, 8], 1)));

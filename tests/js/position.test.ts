@@ -167,6 +167,9 @@ describe("sinusoidal", () => {
     expectError("range", ["len"], () => heed.sinusoidal(-1, 4));
     expectError("range", ["dim"], () => heed.sinusoidal(1, 4.5));
     expectError("range", ["base"], () => heed.sinusoidal(1, 4, { base: 0 }));
+    expectError("option", ["offset: got [1]"], () =>
+      heed.sinusoidal(2, 2, { offset: [1] as never }),
+    );
     expectError("option", ["spacing"], () => heed.sinusoidal(1, 4, { spacing: "wide" as "open" }));
   });
 });

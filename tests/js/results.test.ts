@@ -161,6 +161,19 @@ describe("tensors", () => {
     for (const tensor of made) tensor.dispose();
   });
 
+  it("stay what they are: the shape decides what is read", () => {
+    const tensor = heed.tensor([1, 2, 3, 4], [1, 1, 2, 2]);
+    const loose = tensor as unknown as Record<string, unknown>;
+    for (const name of ["shape", "dtype", "heap"]) {
+      expect(() => {
+        loose[name] = [1, 1, 300, 2];
+      }).toThrow(TypeError);
+    }
+    expect(heed.attention(tensor, tensor, tensor).output.shape).toEqual([1, 1, 2, 2]);
+    tensor.dispose();
+    expect(tensor.disposed).toBe(true);
+  });
+
   it("stay valid while the memory grows", () => {
     const tensor = heed.tensor([1, 2, 3, 4], [2, 2]);
     const before = tensor.data;

@@ -270,6 +270,30 @@ describe("heed/training", () => {
     model.dispose();
   });
 
+  it("takes seeds of 64 bits as bigints", () => {
+    const batch = { tokens: [0, 1, 2, 3, 4, 5], targets: [1, 2, 3, 4, 5, 6] };
+    const lossOf = (seed: number | bigint): number => {
+      const model = training.transformer({ ...OPTIONS, params: { dropout: { p: 0.5, seed } } });
+      const { loss } = model.trainStep(batch);
+      model.dispose();
+      return loss;
+    };
+    expect(lossOf(3n)).toBe(lossOf(3));
+    expect(lossOf(2n ** 64n - 1n)).not.toBe(lossOf(2n ** 63n));
+    for (const seed of [-1n, 2n ** 64n]) {
+      expectError("range", ["dropout.seed", "2^64"], () => lossOf(seed));
+    }
+  });
+
+  it("has functions that may be taken out of it", async () => {
+    const { transformer, loadTransformer, memory, dispose } = await load(ONE);
+    const model = transformer(OPTIONS);
+    expect(loadTransformer(model.save()).sizes).toEqual(model.sizes);
+    expect(memory().bytes).toBeGreaterThan(0);
+    dispose();
+    expect(memory().bytes).toBe(0);
+  });
+
   it("names maxLen and arrays that are gone", () => {
     const model = training.transformer({ ...OPTIONS, position: "learned", maxLen: 3 });
     expectError("range", ["tokens", "maxLen = 3"], () => model.predict({ tokens: [0, 1, 2, 3] }));

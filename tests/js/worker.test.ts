@@ -88,6 +88,17 @@ describe("heed/worker", () => {
     await expectRejection("disposed", [], () => heed.attention(q, keys, v));
   });
 
+  it("has tensors that stay what they are, and functions that may be taken out of it", async () => {
+    const { tensor: make, memory, softmax } = heed;
+    const tensor = await make([1, 2], [1, 2]);
+    expect(() => {
+      (tensor as { shape: readonly number[] }).shape = [2, 1];
+    }).toThrow(TypeError);
+    expect((await memory()).tensors).toBe(1);
+    await (await softmax(tensor)).dispose();
+    await tensor.dispose();
+  });
+
   it("goes back through a call", async () => {
     const gradOutput = randomData([1, 2, 33, 8], 5);
     const there = await heed.attention.vjp(q, k, v, OPTIONS);
@@ -233,9 +244,12 @@ describe("an AbortSignal", () => {
     const signal = AbortSignal.abort(reason);
     const failed = await heed.attention(q, k, v, { signal }).catch((error) => error);
     expect(failed).toMatchObject({ code: "aborted", cause: reason });
-    await expectRejection("option", ["AbortSignal"], () =>
-      heed.attention(q, k, v, { signal: {} } as never),
-    );
+    const halves = [{}, { aborted: false, addEventListener() {} }, { removeEventListener() {} }];
+    for (const half of halves) {
+      await expectRejection("option", ["signal", "AbortSignal"], () =>
+        heed.attention(q, k, v, { signal: half } as never),
+      );
+    }
   });
 
   it("takes a call out of the queue and leaves the others alone", async () => {
@@ -277,6 +291,7 @@ describe("what cannot be sent", () => {
     await expectRejection("option", ["argument 4", "in itself"], call(cyclic));
     await expectRejection("option", ["plain object"], call(Object.create({ causal: true })));
     await expectRejection("option", ["plain object"], call(new Map([["causal", true]])));
+    await expectRejection("option", ["argument 4", "a symbol"], call(new Map([[Symbol(), true]])));
   });
 
   it("is not a tensor of another kind, nor a Buffer", async () => {

@@ -91,6 +91,8 @@ export async function check(): Promise<void> {
   const stored = heed.attention(half, rows, rows, { returnLse: true });
   assertType<Equal<typeof stored.output, PlainTensor<"bfloat16">>>();
   assertType<Equal<typeof stored.lse, PlainTensor<"float32">>>();
+  const rounded = heed.tensor(new Float32Array(4), [2, 2], { dtype: "bfloat16" });
+  assertType<Equal<typeof rounded, Tensor<"bfloat16">>>();
   const halfTensor = heed.tensor([1, 2, 3, 4], [2, 2], { dtype: "float16" });
   assertType<Equal<typeof halfTensor.dtype, "float16">>();
   const cache = new heed.KvCache({ numKvHeads: 1, headDim: 2, capacity: 8, dtype: "int8" });

@@ -35,6 +35,14 @@ export async function check(signal: {
   const other = await heed.run("retention", { q: resident, k: rows, v: rows }, { signal });
   const elements: Float32Array = await other.output.data;
 
+  const half = await heed.tensor(new Float32Array(4), [2, 2], { dtype: "bfloat16" });
+  assertType<Equal<typeof half, RemoteTensor>>();
+  const state = await heed.attention(resident, rows, rows, { returnLse: true });
+  await heed.merge([{ output: state.output, lse: state.lse }], { signal });
+  await heed.rollout([{ q: resident, k: resident, bias: resident }], { tokens: [0] });
+  await heed.run.vjp("attention", { q: resident, k: rows, v: rows, captured: { x: resident } });
+  await heed.keepFromCoo([0], [0], [2, 2], { transfer: true });
+
   const vjp = await heed.attention.vjp(rows, rows, rows);
   const { q } = await vjp.backward(rows);
   const gradient: Float32Array | Uint16Array = await q.data;
@@ -58,6 +66,8 @@ export async function check(signal: {
   heed.attention(rows, rows, rows).output;
   // @ts-expect-error weights were not asked for
   plain.weights.data;
+  // @ts-expect-error a signal is of the call, not of a layer
+  await heed.rollout([{ q: resident, k: resident, signal }]);
   // @ts-expect-error PyTorch's word
   await heed.attention(rows, rows, rows, { attnMask: rows });
   // @ts-expect-error not a signal

@@ -31,9 +31,7 @@ const drawn = (name: string, fanIn: number, gain: number, shape: number[]): Exam
   );
 };
 
-type Weights = Readonly<
-  Record<"wQ" | "wK" | "wV" | "wO" | "wUp" | "wDown", ExampleTensor>
->;
+type Weights = Readonly<Record<"wQ" | "wK" | "wV" | "wO" | "wUp" | "wDown", ExampleTensor>>;
 export function weightsOf(block: number, gain: number): Weights {
   const inner = [HEADS, DIM / HEADS, DIM];
   return {
@@ -69,7 +67,7 @@ function added(heed: Heed, x: Float32Array, weights: Weights, order: Order) {
     const between = run(x, { ...weights, wDown: silent(weights.wDown) });
     return { attention: minus(between, x), network: minus(run(x, weights), between) };
   }
-  const [query, { wQ, wK: wK, wV: wV, wO: wO }] = [rows(x), weights];
+  const [query, { wQ, wK, wV, wO }] = [rows(x), weights];
   const inputs = { query, key: query, value: query, wQ, wK, wV, wO };
   const attention = heed.run("multi_head", inputs, {}).output.data as Float32Array;
   const sum = x.map((value, at) => value + (attention[at] as number));
