@@ -78,6 +78,37 @@ test("says that no GPU was measured, as long as no committed file is of one", as
   await expect(page.getByText("no result of a GPU is committed yet")).toHaveCount(measured ? 0 : 1);
 });
 
+test("a command is there to its end, and scrolls by the keyboard", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const commands = page.getByTestId("command");
+  await expect(commands.first()).toBeVisible();
+  const known = new Set(FILES.map(({ result }) => result.command));
+  for (const command of await commands.all()) {
+    expect(known).toContain(await command.textContent());
+    expect(
+      await command.evaluate(({ clientHeight, scrollHeight }) => scrollHeight - clientHeight),
+    ).toBe(0);
+  }
+  const command = commands.first();
+  await command.focus();
+  await page.keyboard.press("ArrowRight");
+  await expect.poll(() => command.evaluate(({ scrollLeft }) => scrollLeft)).toBeGreaterThan(0);
+});
+
+test("the introduction names the programs of the run, and no others", async ({ page }) => {
+  await page.goto("./benchmarks.html");
+  const section = page.getByTestId("peers");
+  const run = section.getByLabel("Run");
+  for (let index = 0; index < (await run.locator("option").count()); index++) {
+    await run.selectOption({ index });
+    const { rows } = await fileOf(section);
+    const peers = new Set(rows.map(({ peer }: ResultRow) => peer));
+    const named = await section.locator(".intro em").allTextContents();
+    expect(named.length).toBeGreaterThan(0);
+    expect(named.filter((peer) => !peers.has(peer))).toEqual([]);
+  }
+});
+
 test("every run with peers is there, and its table has the numbers of its file", async ({
   page,
 }) => {

@@ -78,7 +78,7 @@ test("every section of the benchmarks names its runs apart and gives its command
   for (const section of await page.locator("main section").all()) {
     const runs = await section.getByLabel("Run").locator("option").allTextContents();
     expect(new Set(runs).size).toBe(runs.length);
-    await expect(section.locator("code.command").first()).toContainText("heed-bench");
+    await expect(section.getByTestId("command").first()).toContainText("heed-bench");
     await expect(section.getByRole("button", { name: "Copy command" })).toBeVisible();
   }
   for (const text of await page.locator("main").getByTestId("readout").allTextContents()) {

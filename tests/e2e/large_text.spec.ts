@@ -35,7 +35,7 @@ const overlaps = (page: Page) =>
         parent.closest("script, style, noscript, svg, math, .spoken, .skip, .word, select, thead")
       )
         continue;
-      if (parent.closest("[role=region], .scroll, .command")) continue;
+      if (parent.closest("[role=region], .scroll, [data-testid=command]")) continue;
       const range = document.createRange();
       range.selectNodeContents(node);
       for (const box of range.getClientRects()) lines.push({ node, box });

@@ -90,15 +90,18 @@ test("an expression that hides a key is seen in the picture", async ({ page }) =
   await expect(readout).toHaveText("query 1, key 3: 1.0000");
 });
 
-test("what heed refuses is explained in its own words", async ({ page }) => {
-  const panel = await openMechanism(page, "attention");
-  await panel.getByLabel("softcap").fill("-1");
-  await panel.getByLabel("softcap").press("Enter");
-  await expect(panel.getByRole("status")).toContainText("heed refuses this: softcap: got -1");
-  await panel.getByLabel("scoreMod").fill("scroe + 1");
-  await panel.getByLabel("softcap").fill("");
-  await panel.getByLabel("softcap").press("Enter");
-  await expect(panel.getByRole("status")).toContainText("`scroe` is unknown");
+test("the work of the attention-free transformer is that of its example, with a bias", async ({
+  page,
+}) => {
+  await openMechanism(page, "attention_free");
+  await expect(page.getByText("quadratic; linear without a bias")).toBeVisible();
+  const cost = page.getByTestId("cost");
+  await cost.scrollIntoViewIfNeeded();
+  await expect(cost.getByText("2 times fewer than exact attention")).toBeVisible();
+  await cost.getByLabel("Show as table").check();
+  const operations = await cost.locator("tbody td:nth-of-type(1)").allTextContents();
+  const [first = 0, second = 0] = operations.map(Number);
+  expect(second).toBe(4 * first);
 });
 
 test("words bring the controls that they need, and those leave again", async ({ page }) => {

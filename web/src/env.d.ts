@@ -23,12 +23,20 @@ declare module "virtual:messages/de/benchmarks" {
   export const messages: Readonly<Record<string, string>>;
 }
 
+declare module "virtual:messages/de/edge_cases" {
+  export const messages: Readonly<Record<string, string>>;
+}
+
 declare module "virtual:messages/de/gallery" {
   export const messages: Readonly<Record<string, string>>;
 }
 
 declare module "virtual:messages/de/model" {
   /** Those that only the page of the language model says. */
+  export const messages: Readonly<Record<string, string>>;
+}
+
+declare module "virtual:messages/de/race" {
   export const messages: Readonly<Record<string, string>>;
 }
 

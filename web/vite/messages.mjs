@@ -220,8 +220,10 @@ function readSource(file) {
 /** Pages with many words of their own, and the folders of src/ that say them: fetched by these pages alone. */
 const OWN_FOLDERS = {
   benchmarks: ["benchmarks"],
+  edge_cases: ["edge_cases"],
   gallery: ["gallery"],
   model: ["model", "model_page"],
+  race: ["race"],
   training: ["training"],
   mechanisms: ["mechanisms"],
 };

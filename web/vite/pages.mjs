@@ -43,6 +43,9 @@ function neighbour(offset, index) {
 const familyName = (family) => `{{${FAMILIES.find((row) => row.family === family)?.title}}}`;
 const COST_NAMES = { pattern: "{{with the pattern}}", edges: "{{with the edges}}" };
 for (const cost of ["linear", "quadratic"]) COST_NAMES[cost] = `{{${cost}}}`;
+/** Where the list has the best case. */
+const OWN_COSTS = { attention_free: "{{quadratic; linear without a bias}}" };
+const costName = ({ id, cost }) => OWN_COSTS[id] ?? COST_NAMES[cost] ?? escaped(cost);
 
 /** What replaces the marks `<!--name-->` of the template. */
 function partsOf(id) {
@@ -55,7 +58,7 @@ function partsOf(id) {
     summary: `{{${row.summary}}}`,
     family: `<a href="../gallery.html#family=${row.family}">${familyName(row.family)}</a>`,
     year: String(row.year),
-    cost: COST_NAMES[row.cost] ?? escaped(row.cost),
+    cost: costName(row),
     source: sourceMarkup(row.source),
     formula: toMathmlParts(row.formula),
     previous: neighbour(-1, index),

@@ -2,6 +2,7 @@
 // the others say. Rules name parameters, never mechanisms.
 import type { Mechanism, Parameter } from "heed";
 import type { Example, ExampleParams, ExampleValue } from "./example.js";
+import { decimalIn, type Language } from "./messages.js";
 
 /** Types that a control can be made of. */
 const SHOWN: ReadonlySet<string> = new Set(
@@ -118,15 +119,57 @@ export function controlsOf(
   return [...rows.filter((row) => !isExpression(row)), ...rows.filter(isExpression)];
 }
 
+/** What may separate the numbers of a list, where a comma is no decimal mark. */
+const BETWEEN = /[\s,;]+/;
+/** Where it is one: "1,5; 2", "1,5 2" and "1, 2"; "4,4,2" can only be a list. */
+const BETWEEN_DECIMAL_COMMAS = /[\s;]+|,\s+/;
+const DECIMAL_COMMA = /^([^,]*),([^,]*)$/;
+
+const numberOf = (text: string): number => Number(text.replace("−", "-"));
+const withPoint = (text: string): string => text.replace(DECIMAL_COMMA, "$1.$2");
+
+function listParts(text: string, hasDecimalCommas: boolean): string[] {
+  if (!hasDecimalCommas) return text.split(BETWEEN);
+  const parts = text.split(BETWEEN_DECIMAL_COMMAS).map(withPoint);
+  return parts.flatMap((part) => part.split(","));
+}
+
+const LISTS: ReadonlySet<string> = new Set(["numbers", "integers"]);
+
 /**
  * What a visitor typed, as heed takes it: a number, a list of numbers, or text. What is none of these
- * is passed on as it is, so that heed itself says what it expects. Undefined when nothing is there.
+ * is passed on as it is, so that heed itself says what it expects. Undefined when nothing is there. A
+ * number may have a decimal comma in every language, those of a list where it is the language's mark.
  */
-export function readTyped(type: string, text: string): ExampleValue | undefined {
+export function readTyped(
+  type: string,
+  text: string,
+  language: Language = "en",
+): ExampleValue | undefined {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
   if (type === "expression") return trimmed;
-  const parts = trimmed.split(/[\s,]+/).map((part) => Number(part.replace("−", "-")));
-  if (parts.some(Number.isNaN)) return trimmed;
+  if (!LISTS.has(type)) {
+    const value = numberOf(type === "number" ? withPoint(trimmed) : trimmed);
+    return Number.isNaN(value) ? trimmed : value;
+  }
+  const hasDecimalCommas = language === "de" && type === "numbers";
+  const parts = listParts(trimmed, hasDecimalCommas).filter(Boolean).map(numberOf);
+  if (parts.length === 0 || parts.some(Number.isNaN)) return trimmed;
   return parts.length === 1 ? (parts[0] as number) : parts;
+}
+
+/** A value as a visitor would type it. */
+export function typedText(value: ExampleValue, language: Language = "en"): string {
+  if (typeof value === "number") return decimalIn(language, String(value));
+  if (!Array.isArray(value)) return String(value);
+  const parts = value.map((part) => decimalIn(language, String(part)));
+  return parts.join(parts.some((part) => part.includes(",")) ? "; " : ", ");
+}
+
+/** The keys that a phone offers: those for decimals have no minus, and nothing between numbers. */
+export function keyboardFor({ type, range }: Parameter): "decimal" | "numeric" | "text" {
+  const isPositive = /^[[(][01],/.test(range);
+  if (!isPositive || LISTS.has(type) || type === "expression") return "text";
+  return type === "count" ? "numeric" : "decimal";
 }

@@ -4,6 +4,7 @@
 import { type Heed, load } from "heed";
 import { backendWords } from "./backend.js";
 import { t } from "./messages.js";
+import { loadProblem } from "./site.js";
 
 class Core {
   heed = $state.raw<Heed | null>(null);
@@ -16,7 +17,7 @@ class Core {
     try {
       this.heed = await load();
     } catch (error) {
-      this.failure = error instanceof Error ? error.message : String(error);
+      this.failure = loadProblem(error);
     }
   }
 }

@@ -14,8 +14,10 @@ export const language: Language = page?.lang === "de" ? "de" : "en";
 /** Messages that only one page says, by its `data-messages`. */
 const OWN: Readonly<Record<string, () => Promise<{ messages: Record<string, string> }>>> = {
   benchmarks: () => import("virtual:messages/de/benchmarks"),
+  edge_cases: () => import("virtual:messages/de/edge_cases"),
   gallery: () => import("virtual:messages/de/gallery"),
   model: () => import("virtual:messages/de/model"),
+  race: () => import("virtual:messages/de/race"),
   training: () => import("virtual:messages/de/training"),
 };
 
@@ -72,6 +74,13 @@ const MARK = /<\/?\w+>|\{\}/;
 /** The pieces of a message between its tags and values, which a translation keeps in their order. */
 export const pieces = (message: string): readonly string[] => said(message).split(MARK);
 
-/** A number as JavaScript writes it, with the language's decimal mark. */
-export const decimal = (text: string): string =>
-  language === "de" ? text.replace(".", ",") : text;
+/** A number as JavaScript writes it, with the decimal mark of a language. */
+export const decimalIn = (of: Language, text: string): string =>
+  of === "de" ? text.replace(".", ",") : text;
+
+/** With that of the page. */
+export const decimal = (text: string): string => decimalIn(language, text);
+
+/** A title as a part of a sentence: German nouns keep their capital letter. */
+export const inSentence = (title: string): string =>
+  language === "de" ? title : title.toLowerCase();

@@ -1,4 +1,5 @@
 // Where this page stands in the site, and what every page does once.
+import { t } from "./messages.js";
 import { type ThemeChoice, theme } from "./theme.svelte.js";
 
 /** Leads from this page to the first folder of its language: "." or "..". */
@@ -90,4 +91,10 @@ export function keepForOffline(): void {
   if (import.meta.env.DEV || !isSecureContext || !("serviceWorker" in navigator)) return;
   // A site that cannot be kept works as before, with a network.
   setTimeout(() => keepThisVisit().catch(() => {}), KEEP_DELAY_MS);
+}
+
+/** Why a part of the page could not be loaded: a browser's own words are "Failed to fetch". */
+export function loadProblem(error: unknown): string {
+  if (navigator.onLine) return error instanceof Error ? error.message : String(error);
+  return t`You are offline, and this part has not been loaded yet. Open this page once with a connection.`;
 }

@@ -1,5 +1,6 @@
 // The model that is open, the text it reads, and what it makes of it.
 import { t } from "../lib/messages.js";
+import { loadProblem } from "../lib/site.js";
 import { ModelError, openModel } from "../model/model_client.js";
 import type {
   Encoded,
@@ -75,6 +76,7 @@ class Reader {
     const isLatest = () => opening === this.openings;
     this.isOpening = true;
     this.awaited = out;
+    this.problem = null;
     const onProgress = (progress: OpenProgress) => {
       if (isLatest()) this.progress = progress;
     };
@@ -88,7 +90,8 @@ class Reader {
     } catch (error) {
       if (!isLatest()) return;
       this.isOpening = false;
-      this.problem = messageOf(error);
+      this.progress = null;
+      this.problem = loadProblem(error);
     }
   }
 

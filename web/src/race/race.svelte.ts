@@ -1,5 +1,6 @@
 // A race as the page sees it: asked for, under way, finished or stopped.
 import { t } from "../lib/messages.js";
+import { loadProblem } from "../lib/site.js";
 import type { RaceRequest } from "./request.js";
 import type { Progress, RaceRow } from "./run.js";
 
@@ -64,7 +65,8 @@ class Race {
     if ("progress" in news) this.progress = news.progress;
     if ("track" in news) this.track = news.track;
     if ("problem" in news) {
-      this.problem = news.problem;
+      // Before the track is known heed is still on its way.
+      this.problem = this.track ? news.problem : loadProblem(news.problem);
       this.stop();
     }
     if ("finished" in news) {

@@ -171,7 +171,7 @@ export function noiseSentence(rows: readonly RaceRow[], wasHidden: boolean): str
     ? t`The page was in the background for a while, where browsers slow it down: run it again. `
     : "";
   const percent = Math.round(100 * NOISY_SPREAD);
-  const rule = t`the middle 80 % of samples lie within ${percent} % of the median`;
-  if (noisy.length === 0) return t`${hidden}Quiet: in all ${timed.length} measurements ${rule}.`;
-  return t`${hidden}Noisy: in ${noisy.length} of ${timed.length} measurements it is not so that ${rule}. Close what else runs, plug in, and run it again.`;
+  if (noisy.length === 0)
+    return t`${hidden}Quiet: in all ${timed.length} measurements the middle 80 % of the samples spread over at most ${percent} % of the median.`;
+  return t`${hidden}Noisy: in ${noisy.length} of ${timed.length} measurements the middle 80 % of the samples spread over more than ${percent} % of the median. Close what else runs, plug in, and run it again.`;
 }

@@ -1,5 +1,6 @@
 // Training as the page sees it.
 import { t } from "../lib/messages.js";
+import { loadProblem } from "../lib/site.js";
 import type { Known } from "./curve.js";
 import type { Look, Step } from "./session.js";
 import type { Settings } from "./settings.js";
@@ -23,7 +24,8 @@ type News = { run: number } & (
   | { look: Look }
   /** By itself: the schedule is over, or training diverged. */
   | { paused: true }
-  | { problem: string }
+  /** `loading`: what was needed has not arrived. */
+  | { problem: string; loading: boolean }
 );
 
 class TrainingState {
@@ -32,6 +34,8 @@ class TrainingState {
   look = $state.raw<Look | null>(null);
   kit = $state.raw<Kit | null>(null);
   problem = $state<string | null>(null);
+  /** The problem is that something has not arrived: it may, if asked for again. */
+  isMissing = $state(false);
   running = $state(false);
   /** Of `begin` calls: news of an earlier model may still be under way. */
   private begun = 0;
@@ -78,7 +82,11 @@ class TrainingState {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     worker.onmessage = ({ data }: MessageEvent<News>) => this.hear(data);
     worker.onerror = (event) =>
-      this.hear({ run: this.begun, problem: event.message || t`the worker did not start` });
+      this.hear({
+        run: this.begun,
+        problem: event.message || t`the worker did not start`,
+        loading: !event.message,
+      });
     return worker;
   }
 
@@ -94,7 +102,8 @@ class TrainingState {
       this.looks = [...this.looks.filter((look) => look.step < step), known];
     }
     if ("problem" in news) {
-      this.problem = news.problem;
+      this.problem = news.loading ? loadProblem(news.problem) : news.problem;
+      this.isMissing = news.loading;
       this.running = false;
     }
   }

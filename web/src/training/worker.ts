@@ -17,6 +17,8 @@ let session: Session | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let pace = 0;
 let lastLook = 0;
+/** Files are on their way: what fails now has not arrived. */
+let loading = false;
 
 function look(): void {
   if (session === undefined) return;
@@ -55,7 +57,8 @@ function guarded(work: () => void | Promise<void>): () => Promise<void> {
       await work();
     } catch (error) {
       stop();
-      tell({ problem: error instanceof Error ? error.message : String(error) });
+      tell({ problem: error instanceof Error ? error.message : String(error), loading });
+      loading = false;
     }
   };
 }
@@ -63,7 +66,9 @@ function guarded(work: () => void | Promise<void>): () => Promise<void> {
 async function begin(settings: Settings, number: number): Promise<void> {
   stop();
   run = number;
+  loading = true;
   const opened = await openSession(settings);
+  loading = false;
   session?.dispose();
   session = opened.session;
   const { simd, version, threads } = opened.kit;
