@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -75,7 +76,8 @@ SynthesizerProblem ValidateDenseSynthesizer(const TensorView<const float>& hidde
   p.options = options;
   if (!p.options.scale) p.options.scale = 1;
   if (options.score != Score::kDot) {
-    Fail(ErrorCode::kUnsupported, "score: a dense synthesizer multiplies queries and synthetic_keys");
+    Fail(ErrorCode::kUnsupported,
+         "score: a dense synthesizer multiplies queries and synthetic_keys");
   }
   RefuseOtherWidths(options, "a dense synthesizer", "it has no keys of the tokens");
   return p;
@@ -119,19 +121,23 @@ void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> we
                       TensorView<const float> bias, TensorView<const float> v,
                       const AttentionOptions& options, const AttentionOutputs& outputs,
                       ThreadPool* pool) {
-  const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
-  ValidateComposed(p.q, p.k, p.v, p.options, outputs);
-  SpansOf(outputs).ApartFrom("weight", weight).ApartFrom("bias", bias);
-  const DenseRows rows(p, PoolOrDefault(pool));
-  Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
+  WithMemoryErrors("a dense Synthesizer", [&] {
+    const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
+    ValidateComposed(p.q, p.k, p.v, p.options, outputs);
+    SpansOf(outputs).ApartFrom("weight", weight).ApartFrom("bias", bias);
+    const DenseRows rows(p, PoolOrDefault(pool));
+    Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
+  });
 }
 
 void RandomSynthesizer(TensorView<const float> scores, TensorView<const float> v,
                        const AttentionOptions& options, const AttentionOutputs& outputs,
                        ThreadPool* pool) {
-  const SynthesizerProblem p =
-      ValidateRandomSynthesizer(scores, v, outputs.output.shape[2], options);
-  Attention(p.q, p.k, p.v, p.options, outputs, pool);
+  WithMemoryErrors("a random Synthesizer", [&] {
+    const SynthesizerProblem p =
+        ValidateRandomSynthesizer(scores, v, outputs.output.shape[2], options);
+    Attention(p.q, p.k, p.v, p.options, outputs, pool);
+  });
 }
 
 }  // namespace heed
