@@ -191,7 +191,7 @@ TEST_F(AllocationFailures, OfGradients) {
 
 TEST_F(AllocationFailures, OfSlopesAndExpressions) {
   Expect("expression",
-         [&] { CompileExpression("score_mod", "score * 2 + q - k", ExpressionValue::kScore); });
+         [&] { CompileExpression("score_mod", "score * 2 + qIndex", ExpressionValue::kScore); });
   Expect("feature map", [&] { CompileFeatureMap("feature_mod", "x > 0 ? x + 1 : exp(x)"); });
 }
 
