@@ -1,12 +1,11 @@
 #include "src/float_request.h"
 
 #include <algorithm>
-#include <new>
 #include <span>
-#include <stdexcept>
 
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
+#include "src/view_checks.h"
 
 namespace heed {
 namespace {
@@ -54,12 +53,7 @@ AnyTensor WithFloats(const AnyTensor& tensor, float* memory) {
 
 // At least one: a tensor without elements is there nevertheless, an address of nullptr is not.
 std::vector<float> Allocate(int64_t size) {
-  try {
-    return std::vector<float>(static_cast<size_t>(std::max<int64_t>(size, 1)));
-  } catch (const std::bad_alloc&) {
-  } catch (const std::length_error&) {
-  }
-  Fail(ErrorCode::kMemory, "could not allocate {} floats to convert two-byte numbers", {size});
+  return VectorOf("floats to convert two-byte numbers", std::max<int64_t>(size, 1), 0.0f);
 }
 
 std::vector<float> ToFloats(const AnyTensor& tensor) {

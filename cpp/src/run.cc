@@ -14,6 +14,7 @@
 #include "src/from_javascript.h"
 #include "src/layers/request.h"
 #include "src/low_rank/request.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/param_checks.h"
@@ -267,52 +268,62 @@ class Call::Read {
   std::vector<OutputSpec> outputs_;
 };
 
-Call::Call(const Request& request) : read_(std::make_unique<Read>(request)) {}
+Call::Call(const Request& request) {
+  WithMemoryErrors("a call", [&] { read_ = std::make_unique<Read>(request); });
+}
 Call::~Call() = default;
 
 const std::vector<OutputSpec>& Call::outputs() const { return read_->outputs(); }
 
 void Call::Run(std::span<const NamedTensor> outputs, ThreadPool* pool) const {
-  read_->CheckOutputs(outputs);
-  read_->Run(outputs, pool);
+  WithMemoryErrors("a call", [&] {
+    read_->CheckOutputs(outputs);
+    read_->Run(outputs, pool);
+  });
 }
 
 Cost EstimateCost(const Request& request, int num_threads) {
-  if (num_threads < 1) {
-    Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
-  }
-  Cost cost;
-  std::vector<NamedTensor> outputs;
-  for (const OutputSpec& spec : PlanOutputs(request)) {
-    cost.bytes_written += Bytes(spec.dtype, spec.rank, spec.shape);
-    outputs.push_back({spec.name, OutputOfNothing(spec)});
-  }
-  for (const NamedTensor& input : request.inputs) {
-    const AnyTensor& tensor = input.tensor;
-    cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
-  }
-  if (!FindRunner(request.id).counted) return cost;
-  DryRun dry;
-  IdlePool pool(num_threads);
-  Call(request).Run(outputs, &pool);
-  cost.flops = dry.flops();
-  cost.scratch_bytes = dry.most_bytes();
-  return cost;
+  return WithMemoryErrors("an estimate of cost", [&] {
+    if (num_threads < 1) {
+      Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
+    }
+    Cost cost;
+    std::vector<NamedTensor> outputs;
+    for (const OutputSpec& spec : PlanOutputs(request)) {
+      cost.bytes_written += Bytes(spec.dtype, spec.rank, spec.shape);
+      outputs.push_back({spec.name, OutputOfNothing(spec)});
+    }
+    for (const NamedTensor& input : request.inputs) {
+      const AnyTensor& tensor = input.tensor;
+      cost.bytes_read += Bytes(tensor.dtype, tensor.rank, tensor.shape);
+    }
+    if (!FindRunner(request.id).counted) return cost;
+    DryRun dry;
+    IdlePool pool(num_threads);
+    Call(request).Run(outputs, &pool);
+    cost.flops = dry.flops();
+    cost.scratch_bytes = dry.most_bytes();
+    return cost;
+  });
 }
 
-std::vector<OutputSpec> PlanOutputs(const Request& request) { return Call(request).outputs(); }
+std::vector<OutputSpec> PlanOutputs(const Request& request) {
+  return WithMemoryErrors("the plan of a call", [&] { return Call(request).outputs(); });
+}
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-  Call::Read(request).RunOnce(outputs, pool);
+  WithMemoryErrors("a call", [&] { Call::Read(request).RunOnce(outputs, pool); });
 }
 
 void Explain(const Request& request, TensorView<uint8_t> picture) {
-  const Runner& runner = FindRunner(request.id);
-  if (runner.read == nullptr) {
-    Fail(ErrorCode::kUnsupported, "mechanism \"{}\" has no keep rules that could be explained",
-         {request.id});
-  }
-  ExplainRequest(runner.Read(RequestReader(*FindMechanism(request.id), request)), picture);
+  WithMemoryErrors("a picture of keep rules", [&] {
+    const Runner& runner = FindRunner(request.id);
+    if (runner.read == nullptr) {
+      Fail(ErrorCode::kUnsupported, "mechanism \"{}\" has no keep rules that could be explained",
+           {request.id});
+    }
+    ExplainRequest(runner.Read(RequestReader(*FindMechanism(request.id), request)), picture);
+  });
 }
 
 }  // namespace heed

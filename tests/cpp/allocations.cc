@@ -10,10 +10,11 @@ constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
 thread_local int64_t allocations = 0;
 thread_local size_t largest = kAll;
+thread_local int64_t failing = 0;  // the count at which one fails
 
 void* Allocate(std::size_t size) {
   ++allocations;
-  if (size > largest) throw std::bad_alloc();
+  if (size > largest || allocations == failing) throw std::bad_alloc();
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -34,5 +35,9 @@ int64_t Allocations() { return allocations; }
 
 LargestAllocation::LargestAllocation(size_t bytes) { largest = bytes; }
 LargestAllocation::~LargestAllocation() { largest = kAll; }
+
+FailingAllocation::FailingAllocation(int64_t n) { failing = allocations + n; }
+FailingAllocation::~FailingAllocation() { failing = 0; }
+bool FailingAllocation::failed() const { return allocations >= failing; }
 
 }  // namespace heed::testing

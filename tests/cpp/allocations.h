@@ -17,6 +17,15 @@ class LargestAllocation {
   ~LargestAllocation();
 };
 
+// While it lives, the n-th call of operator new throws std::bad_alloc, n >= 1, and no other does.
+class FailingAllocation {
+ public:
+  explicit FailingAllocation(int64_t n);
+  ~FailingAllocation();
+  // Have there been so many?
+  bool failed() const;
+};
+
 }  // namespace heed::testing
 
 #endif  // HEED_TESTS_ALLOCATIONS_H_

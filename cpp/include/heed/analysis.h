@@ -68,8 +68,9 @@ struct WeightsRange {
 };
 
 // Writes the weights of a rectangle of pairs: weights [batch, num_heads, q_end - q_begin,
-// k_end - k_begin]. Arguments, errors and accuracy as Analyze(). With lse, the cost is that of the
-// tiles that the rectangle touches; without, the rows' scores against all keys besides.
+// k_end - k_begin]. Arguments, errors and accuracy as Analyze(), but kMemory may leave them half
+// written. With lse, the cost is that of the tiles that the rectangle touches; without, the rows'
+// scores against all keys besides.
 void WeightsTile(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
                  TensorView<const float> lse, const WeightsRange& range, TensorView<float> weights,
                  ThreadPool* pool = nullptr);
@@ -112,7 +113,7 @@ struct RolloutLayer {
 // the same memory. Rows stay non-negative and sum to what they summed to, unless a row of weights
 // is empty or has a sink.
 //
-// Errors   as Analyze(); residual must lie in [0, 1].
+// Errors   as Analyze(); residual must lie in [0, 1]; kMemory may leave output half written.
 // Accuracy kAnalysisMaxError for each layer, for rows of `start` that sum to 1.
 // Cost     per layer and 16 rows, the scores twice and 32 * num_heads * len^2 FLOPs. Allocates at
 //          most 128 * len * (32 + batch * num_kv_heads) bytes and two copies of the rows.
@@ -144,7 +145,8 @@ void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> source
 // power of the matrix.
 //
 // Shapes   x and output [batch, num_heads, len, dim]; q_len == kv_len. hops >= 0; 0 copies x.
-// Errors   as Attention(), and for hops, x and output, which may not overlap.
+// Errors   as Attention(), and for hops, x and output, which may not overlap; kMemory may leave
+//          output half written.
 // Accuracy hops * kAttentionMaxError, relative to max |x|.
 // Cost     hops * Attention(). Allocates a copy of x, and of k for grouped queries.
 // Threads  as Attention().
@@ -169,7 +171,8 @@ struct ErasureOutputs {
 // would cancel, the other keys are summed. Only for normalisers whose weights are shares of a sum:
 // softmax, softmax1, kernel sums, average.
 //
-// Errors   as Attention(). Accuracy: 4 * kAttentionMaxError * max |v| * sqrt(head_dim_v).
+// Errors   as Attention(), but kMemory may leave results half written. Accuracy: 4 *
+//          kAttentionMaxError * max |v| * sqrt(head_dim_v).
 // Cost     attention of those queries, and 3 * head_dim_v FLOPs for each pair. Allocates O(q_len),
 //          and a copy of v unless it is float32.
 void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
@@ -202,8 +205,9 @@ struct AttributionOutputs {
 // Shapes   d_out [batch, num_heads, q_len, head_dim_v], last dimension contiguous; q, k, v and
 //          options as Attention().
 // Empty row, hidden keys   exactly 0, whatever they hold; so has a weight of 0.
-// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written;
-//          relative_values, which are part of what a key gives, are refused.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written,
+//          but kMemory may leave results half written; relative_values, which are part of what a
+//          key gives, are refused.
 // Accuracy a pair: 2 * kAttentionMaxError * |d_out_i| |v_j|, in proportion to logits beyond 16;
 //          column sums times the number of queries.
 // Cost     as Analyze(), and 2 * head_dim_v FLOPs for each visible pair of the tiles that the range

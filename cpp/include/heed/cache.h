@@ -158,7 +158,8 @@ struct DecodeOptions {
 //          top_pages 4 * head_dim FLOPs a page and query head, and the keys and values of panels
 //          that some query head of a KV head chose. Allocates what Attention() does, and one
 //          pointer a block.
-// Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written.
+// Errors   Error(kShape | kOption | kRange | kUnsupported | kMemory), before anything is written,
+//          but kMemory of a cache of heavy hitters may leave results half written.
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
             const AttentionOutputs& outputs, ThreadPool* pool = nullptr);
 void Decode(TensorView<const float> q, const KvCache& cache, const DecodeOptions& options,

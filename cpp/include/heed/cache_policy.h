@@ -79,7 +79,8 @@ struct HeavyHitterOptions {
 //          or beyond key_lengths are tokens that never came: empty rows. The weights of a KV head
 //          are those of its query heads together; of equal sums the later token is forgotten. Sums
 //          are float64, of float32 weights: near ties may fall differently on another machine.
-// Empty row, errors, accuracy  as Attention(), for the same choices.
+// Empty row, errors, accuracy  as Attention(), for the same choices; kMemory may leave results half
+//          written.
 // Cost     of Attention() over recent_tokens + heavy_tokens keys a query, scores twice; one query
 //          at a time.
 // Source   Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large

@@ -94,8 +94,8 @@ TileFunction CompileSlope(std::string_view what, std::string_view text, Expressi
 //          others take no lse, and out may be absent.
 // Empty row  every gradient exactly 0. What is not kept cannot matter: NaN or Inf in masked keys,
 //          values, bias or padding, or in d_out of a row, reaches only what sees it.
-// Errors   Error(kShape | kRange | kOption | kMemory), before anything is written; kUnsupported for
-//          a score_mod or prob_mod without its slope.
+// Errors   Error(kShape | kRange | kOption | kMemory), before anything is written, but kMemory may
+//          leave results half written; kUnsupported for a score_mod or prob_mod without its slope.
 // Accuracy kGradientMaxError.
 // Cost     2.5 times the FLOPs of Attention(); counting the visible keys of relu and of averages
 //          with masks takes 0.5 times as much more. A bias that broadcasts over batch, heads or
@@ -187,9 +187,9 @@ struct RecurrentGradients {
 //          what it sees and of what sees it, and no other.
 //          A projection is differentiated as it is, drawn or not. With random features the peaks of
 //          the first and the last state have gradients as their other columns do.
-// Errors   Error(kShape | kRange | kOption | kMemory) before anything is written; kUnsupported, by
-//          name, for a feature_mod without feature_mod_backward, and for level_weights with
-//          features or log_decay of channels.
+// Errors   Error(kShape | kRange | kOption | kMemory) before anything is written, but kMemory may
+//          leave results half written; kUnsupported, by name, for a feature_mod without
+//          feature_mod_backward, and for level_weights with features or log_decay of channels.
 // Accuracy kRecurrentGradientMaxError.
 // Cost     3 to 5 times the multiply-adds of RecurrentAttention(), in chunks of kMaxChunkLen
 //          whatever options.chunk_len is; from 2048 tokens on, the states once more. Memory for
@@ -237,7 +237,8 @@ BackwardPlan PlanBackward(const Request& request);
 // Runs forward: `results` holds one tensor for each entry of the plan's.
 //
 // Errors   as PlanBackward(), and Error(kOption | kShape | kDType) for a result that is missing or
-//          is not as the plan says, before anything is written; kMemory.
+//          is not as the plan says, before anything is written; kMemory, which may leave
+//          results half written.
 // Accuracy, cost, threads  as Run() of the same request (heed/registry.h).
 void RunForward(const Request& request, std::span<const NamedTensor> results,
                 ThreadPool* pool = nullptr);

@@ -39,8 +39,8 @@ struct LatentOptions {
 //          for rope_dim 0; w_uk [1, num_heads, nope_dim, kv_rank]; w_uv [1, num_heads, head_dim_v,
 //          kv_rank]; output [batch, num_heads, q_len, head_dim_v]. Last dimensions contiguous.
 // Empty row  output 0, weights 0, lse -inf.
-// Errors   as Attention(), before anything is written. Scores are refused, and tables as wide as a
-//          query or a value: those of relative positions, and cope.
+// Errors   as Attention(), but kMemory may leave results half written. Scores are refused, and
+//          tables as wide as a query or a value: those of relative positions, and cope.
 // Accuracy kLatentMaxError.
 // Cost     kNaive: 2 num_heads kv_len kv_rank (nope_dim + head_dim_v) FLOPs a batch entry and
 //          Attention(), allocates keys and values of all heads; kAbsorbed: the same with q_len for

@@ -69,7 +69,8 @@ struct MultiHeadOutputs {
 //          of relative positions.
 // Empty row  (no key kept, no extra keys) its heads are zero, its output is b_o, its lse -inf.
 //          NaN or Inf in masked keys and values never reaches a row that does not see them.
-// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written,
+//          but kMemory may leave results half written.
 // Accuracy kMultiHeadMaxError.
 // Cost     the four projections and Attention(). Allocates the projected queries, keys, values and
 //          heads: O((q_len + kv_len) * num_heads * head_dim) per batch entry; with averaged weights
@@ -184,7 +185,7 @@ struct TransformerBlockOptions {
 // Shapes   x and output [batch, 1, len, embed_dim]. Every option of the attention inside sees
 //          q_len = kv_len = len. Rows beyond key_lengths are computed like all others.
 // Empty row  the attention gives b_o; the rest goes on.
-// Errors   as MultiHead(), before anything is written.
+// Errors   as MultiHead().
 // Accuracy kTransformerBlockMaxError.
 // Cost     MultiHead() and 4 (6 with a gate) * rows * embed_dim * ff_dim FLOPs. Allocates two
 //          tensors like x, and one (two) of [rows, ff_dim].

@@ -66,7 +66,7 @@ struct EfficientOptions {
 //          lse and scores are refused: there are two normalisations. Not causal: the matrix holds
 //          all tokens.
 // Empty row  (length 0) output 0, weights 0. A key of -inf is not kept in that feature.
-// Errors   as Attention().
+// Errors   as Attention(), but kMemory may leave results half written.
 // Accuracy kLowRankMaxError, whatever the size of q and k.
 // Cost     2 head_dim head_dim_v (num_heads q_len + num_kv_heads kv_len) FLOPs, beside
 //          exponentials. Allocates the matrix and blocks of q and k, 1024 and 4096 tokens long;
@@ -113,7 +113,7 @@ struct NystromOutputs {
 // Outputs  Rows of weights sum to 1 when the iterations have converged; they may be negative. Not
 //          causal: landmarks hold tokens that come later.
 // Empty row  (length 0) output 0, weights 0.
-// Errors   as Attention(), and for the fields above.
+// Errors   as Attention(), and for the fields above; kMemory may leave results half written.
 // Accuracy kLowRankMaxError times the square of the largest row sum of |pinv|, by which errors of
 //          landmarks grow.
 // Cost     of Attention() with q_len queries and num_landmarks keys, of the reverse, and

@@ -29,7 +29,7 @@ struct PartialAttention {
 // Sinks    belong to one of the states only: each would add its own to the denominator.
 // Outputs  of the shapes of the states; lse may be absent. Each may be the same view as that of one
 //          state (merging in place).
-// Errors   Error(kShape | kOption), before anything is written.
+// Errors   Error(kShape | kOption | kMemory), before anything is written.
 // Accuracy that of the states, and one rounding to float32: parts of an Attention() that are merged
 //          stay within kAttentionMaxError of the reference for all keys.
 // Cost     one pass over the states; allocates nothing of their size.

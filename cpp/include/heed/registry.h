@@ -74,7 +74,7 @@ std::vector<OutputSpec> PlanOutputs(const Request& request);
 
 // Validates the request and runs it. `outputs` holds one tensor for each entry of
 // PlanOutputs(request), by name, of its element type, any strides with a contiguous last dimension.
-// Throws Error.
+// Throws Error, of which kMemory may leave results half written.
 void Run(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool = nullptr);
 
 // Explain() of heed/attention.h for a request of the exact family: which keys each query sees.

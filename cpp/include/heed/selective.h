@@ -83,7 +83,8 @@ struct ReformerOptions {
 // Outputs  output, lse and weights of the softmax over what is seen; scores are refused. The share
 //          of the full softmax that hashing caught is exp(lse - lse of exact attention).
 // Empty row  beyond the length: output 0, weights 0, lse -inf.
-// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
+// Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written,
+//          but kMemory may leave results half written.
 // Accuracy 2 kAttentionMaxError: rounds are merged.
 // Cost     a round: 2 * len * head_dim * hash_buckets / 2 FLOPs per head to hash, and at most 2 *
 //          len * 2 hash_chunk * (head_dim + head_dim_v) to attend. Allocates two tensors like q,

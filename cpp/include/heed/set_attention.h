@@ -35,7 +35,7 @@ struct SetBlockOptions {
 // Shapes   x [batch or 1, 1, q_len, embed_dim] (1: the same for every batch entry), y [batch, 1,
 //          kv_len, kdim], output [batch, 1, q_len, embed_dim].
 // Empty row  the attention gives b_o; the rest goes on.
-// Errors   as MultiHead(), before anything is written.
+// Errors   as MultiHead().
 // Accuracy kSetBlockMaxError.
 // Cost     MultiHead() and 2 rows embed_dim^2 FLOPs. Allocates two tensors like the output.
 // Threads  as MultiHead().
@@ -80,7 +80,7 @@ struct PerceiverOptions {
 // Shapes   latents [batch or 1, 1, num_latents, embed_dim], input [batch, 1, len, kdim], output
 //          [batch, 1, num_latents, embed_dim].
 // Empty row  the attention gives b_o; the rest goes on.
-// Errors   as MultiHead(), before anything is written.
+// Errors   as MultiHead().
 // Accuracy kSetBlockMaxError.
 // Cost     linear in len. Allocates a tensor like input, three like the output and one of
 //          [num_latents, ff_dim] per batch entry, beside what MultiHead() does.

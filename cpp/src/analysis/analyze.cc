@@ -9,6 +9,7 @@
 #include "src/analysis/column_totals.h"
 #include "src/analysis/tile_sums.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -176,11 +177,11 @@ void CheckLseUse(const AttentionProblem& p, TensorView<const float> lse,
 
 void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
              TensorView<const float> lse, const AnalysisOutputs& out, ThreadPool* pool) {
-  AttentionProblem p = ValidateWeights(q, k, options, lse.has_value() || out.lse.has_value());
-  CheckLseUse(p, lse, out);
-  CheckAnalysisOutputs(p, lse, out);
-  p.outputs.lse = out.lse;
   WithMemoryErrors("the analysis", [&] {
+    AttentionProblem p = ValidateWeights(q, k, options, lse.has_value() || out.lse.has_value());
+    CheckLseUse(p, lse, out);
+    CheckAnalysisOutputs(p, lse, out);
+    p.outputs.lse = out.lse;
     const RowSumsAsked asked = {out.entropy.has_value(), out.expected_distance.has_value()};
     RowTotals rows(p, asked, TopK(out));
     const int64_t parts = NumParts(p);
@@ -203,18 +204,20 @@ void Analyze(const StoredTensor& q, const StoredTensor& k, const AttentionOption
 void WeightsTile(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
                  TensorView<const float> lse, const WeightsRange& range, TensorView<float> weights,
                  ThreadPool* pool) {
-  const AttentionProblem p = ValidateWeights(q, k, options, lse.has_value());
-  CheckGivenLse(p, lse);
-  CheckRange(p, range);
-  if (!weights.has_value()) Fail(ErrorCode::kOption, "weights is missing");
-  CheckAnalysisOutput(
-      "weights", weights,
-      {p.batch, p.num_heads, range.q_end - range.q_begin, range.k_end - range.k_begin},
-      "[batch, num_heads, q_end - q_begin, k_end - k_begin]");
-  const OutputSpans outputs({{"weights", weights}});
-  CheckApart(outputs, p);
-  outputs.ApartFrom("lse", lse);
-  WriteWeights(p, range, lse, weights, pool);
+  WithMemoryErrors("a tile of weights", [&] {
+    const AttentionProblem p = ValidateWeights(q, k, options, lse.has_value());
+    CheckGivenLse(p, lse);
+    CheckRange(p, range);
+    if (!weights.has_value()) Fail(ErrorCode::kOption, "weights is missing");
+    CheckAnalysisOutput(
+        "weights", weights,
+        {p.batch, p.num_heads, range.q_end - range.q_begin, range.k_end - range.k_begin},
+        "[batch, num_heads, q_end - q_begin, k_end - k_begin]");
+    const OutputSpans outputs({{"weights", weights}});
+    CheckApart(outputs, p);
+    outputs.ApartFrom("lse", lse);
+    WriteWeights(p, range, lse, weights, pool);
+  });
 }
 
 }  // namespace heed

@@ -7,6 +7,7 @@
 #include "src/analysis/column_totals.h"
 #include "src/analysis/tile_sums.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -101,8 +102,8 @@ void Attribution(const StoredTensor& q, const StoredTensor& k, const StoredTenso
                  TensorView<const float> d_out, const AttentionOptions& options,
                  AttributionTerms terms, const WeightsRange& range, const AttributionOutputs& out,
                  ThreadPool* pool) {
-  CheckAttribution(ValidateAttentionInputs(q, k, v, options, false), d_out, terms, range, out);
   WithMemoryErrors("attribution", [&] {
+    CheckAttribution(ValidateAttentionInputs(q, k, v, options, false), d_out, terms, range, out);
     const AttentionProblem p = ValidateWeights(q, k, options, false);
     std::vector<float> memory;
     const int64_t parts = NumParts(p);

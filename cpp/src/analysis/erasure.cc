@@ -7,6 +7,7 @@
 
 #include "heed/analysis.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -175,15 +176,15 @@ void EraseRows(const AttentionProblem& p, const TensorView<const float>& v,
 void Erasure(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
              const AttentionOptions& options, int64_t q_begin, int64_t q_end,
              const ErasureOutputs& out, ThreadPool* pool) {
-  AttentionProblem p = ValidateAttentionInputs(q, k, v, options, false);
-  CheckShares(p);
-  if (p.options.relative_values.has_value()) {
-    Fail(ErrorCode::kUnsupported, "erasure with relative_values: what a key gives is not v");
-  }
-  CheckQueries(p, q_begin, q_end);
-  const int64_t num_queries = q_end - q_begin;
-  CheckErasureOutputs(p, num_queries, out);
   WithMemoryErrors("erasure", [&] {
+    AttentionProblem p = ValidateAttentionInputs(q, k, v, options, false);
+    CheckShares(p);
+    if (p.options.relative_values.has_value()) {
+      Fail(ErrorCode::kUnsupported, "erasure with relative_values: what a key gives is not v");
+    }
+    CheckQueries(p, q_begin, q_end);
+    const int64_t num_queries = q_end - q_begin;
+    CheckErasureOutputs(p, num_queries, out);
     AttentionProblem without_values = ValidateWeights(q, k, options, false);
     std::vector<float> lse_memory, weights_memory, values_memory;
     TensorView<float> lse;

@@ -7,6 +7,7 @@
 
 #include "heed/analysis.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -152,18 +153,18 @@ void CheckMaps(const TensorView<const float>& maps) {
 
 void AttentionFlow(TensorView<const float> maps, std::span<const int64_t> sources,
                    TensorView<float> output, ThreadPool* pool) {
-  CheckMaps(maps);
-  const int64_t len = maps.shape[2];
-  for (const int64_t source : sources) {
-    if (source >= 0 && source < len) continue;
-    Fail(ErrorCode::kRange, "sources holds {}; tokens lie in [0, {})", {source, len});
-  }
-  const int64_t num = static_cast<int64_t>(sources.size());
-  if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
-  CheckOutput("output", output, {maps.shape[0], 1, num, len}, "[batch, 1, sources, len]");
-  OutputSpans({{"output", output}}).ApartFrom("maps", maps).ApartFrom("sources", sources);
-  if (output.size() == 0) return;
   WithMemoryErrors("attention flow", [&] {
+    CheckMaps(maps);
+    const int64_t len = maps.shape[2];
+    for (const int64_t source : sources) {
+      if (source >= 0 && source < len) continue;
+      Fail(ErrorCode::kRange, "sources holds {}; tokens lie in [0, {})", {source, len});
+    }
+    const int64_t num = static_cast<int64_t>(sources.size());
+    if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
+    CheckOutput("output", output, {maps.shape[0], 1, num, len}, "[batch, 1, sources, len]");
+    OutputSpans({{"output", output}}).ApartFrom("maps", maps).ApartFrom("sources", sources);
+    if (output.size() == 0) return;
     ThreadPool& threads = PoolOrDefault(pool);
     std::vector<LayeredFlow> flows(static_cast<size_t>(threads.NumThreads()),
                                    LayeredFlow(maps.shape[1], len));

@@ -11,6 +11,7 @@
 #include "src/exact/request.h"
 #include "src/from_javascript.h"
 #include "src/linear/operations.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/request_reader.h"
 #include "src/request_spans.h"
@@ -440,26 +441,30 @@ void CheckOutputNames(const std::vector<OutputSpec>& specs, std::span<const Name
 }  // namespace
 
 std::vector<OutputSpec> PlanOperation(const Request& request) {
-  if (request.id == "merge") {
-    const Extents shape = ReadStates(request)[0].output.shape;
-    return {{"output", 4, shape}, {"lse", 3, {shape[0], shape[1], shape[2], 0}}};
-  }
-  const size_t n = FindOperation(request.id);
-  return kVerbs[n].plan(Reading(kOperations[n], request));
+  return WithMemoryErrors("the plan of an operation", [&]() -> std::vector<OutputSpec> {
+    if (request.id == "merge") {
+      const Extents shape = ReadStates(request)[0].output.shape;
+      return {{"output", 4, shape}, {"lse", 3, {shape[0], shape[1], shape[2], 0}}};
+    }
+    const size_t n = FindOperation(request.id);
+    return kVerbs[n].plan(Reading(kOperations[n], request));
+  });
 }
 
 void RunOperation(const Request& request, std::span<const NamedTensor> outputs, ThreadPool* pool) {
-  CheckOutputNames(PlanOperation(request), outputs);
-  if (!kFromJavaScript) {
-    CheckResultsApart({"{}", outputs});
-    CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request.inputs});
-  }
-  if (request.id == "merge") {
-    Merge(ReadStates(request), View(outputs, "output"), View(outputs, "lse"), pool);
-    return;
-  }
-  const size_t n = FindOperation(request.id);
-  kVerbs[n].run(Reading(kOperations[n], request), outputs, pool);
+  WithMemoryErrors("an operation", [&] {
+    CheckOutputNames(PlanOperation(request), outputs);
+    if (!kFromJavaScript) {
+      CheckResultsApart({"{}", outputs});
+      CheckResultsReplaceOrApart({"{}", outputs}, {"{}", request.inputs});
+    }
+    if (request.id == "merge") {
+      Merge(ReadStates(request), View(outputs, "output"), View(outputs, "lse"), pool);
+      return;
+    }
+    const size_t n = FindOperation(request.id);
+    kVerbs[n].run(Reading(kOperations[n], request), outputs, pool);
+  });
 }
 
 }  // namespace heed

@@ -8,6 +8,7 @@
 #include "heed/analysis.h"
 #include "src/analysis/column_totals.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
@@ -108,20 +109,20 @@ StoredTensor SpreadHeads(const AttentionProblem& p, std::vector<char>& memory) {
 
 void Rollout(std::span<const RolloutLayer> layers, double residual, TensorView<const float> start,
              TensorView<float> output, ThreadPool* pool) {
-  if (!(residual >= 0 && residual <= 1)) {
-    Fail(ErrorCode::kRange, "residual = {}; it lies in [0, 1]", {residual});
-  }
-  CheckInput("start", start);
-  if (start.shape[1] != 1) {
-    Fail(ErrorCode::kShape, "start has shape {}; expected [batch, 1, rows, len]", {start.shape});
-  }
-  const std::vector<AttentionProblem> problems = ValidateLayers(layers, start);
-  if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
-  CheckOutput("output", output, start.shape, "the shape of start");
-  const OutputSpans outputs({{"output", output}});
-  outputs.ApartFrom("start", start);
-  for (const AttentionProblem& p : problems) CheckApart(outputs, p);
   WithMemoryErrors("the rollout", [&] {
+    if (!(residual >= 0 && residual <= 1)) {
+      Fail(ErrorCode::kRange, "residual = {}; it lies in [0, 1]", {residual});
+    }
+    CheckInput("start", start);
+    if (start.shape[1] != 1) {
+      Fail(ErrorCode::kShape, "start has shape {}; expected [batch, 1, rows, len]", {start.shape});
+    }
+    const std::vector<AttentionProblem> problems = ValidateLayers(layers, start);
+    if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
+    CheckOutput("output", output, start.shape, "the shape of start");
+    const OutputSpans outputs({{"output", output}});
+    outputs.ApartFrom("start", start);
+    for (const AttentionProblem& p : problems) CheckApart(outputs, p);
     const auto [batch, one, rows, len] = start.shape;
     std::vector<float> memory(static_cast<size_t>(start.size()));
     const auto from = Contiguous(memory.data(), batch, one, rows, len);
@@ -137,18 +138,18 @@ void Rollout(std::span<const RolloutLayer> layers, double residual, TensorView<c
 
 void MultiHop(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
               int64_t hops, TensorView<const float> x, TensorView<float> output, ThreadPool* pool) {
-  const AttentionProblem p = ValidateWeights(q, k, options, false);
-  CheckSquare(p, "multi-hop attention");
-  if (hops < 0) Fail(ErrorCode::kRange, "hops = {}; it must be >= 0", {hops});
-  CheckInput("x", x);
-  CheckShape("x", x.shape, {p.batch, p.num_heads, p.q_len, x.shape[3]},
-             "[batch, num_heads, len, dim]");
-  if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
-  CheckAnalysisOutput("output", output, x.shape, "the shape of x");
-  const OutputSpans outputs({{"output", output}});
-  CheckApart(outputs, p);
-  outputs.ApartFrom("x", x);
   WithMemoryErrors("multi-hop attention", [&] {
+    const AttentionProblem p = ValidateWeights(q, k, options, false);
+    CheckSquare(p, "multi-hop attention");
+    if (hops < 0) Fail(ErrorCode::kRange, "hops = {}; it must be >= 0", {hops});
+    CheckInput("x", x);
+    CheckShape("x", x.shape, {p.batch, p.num_heads, p.q_len, x.shape[3]},
+               "[batch, num_heads, len, dim]");
+    if (!output.has_value()) Fail(ErrorCode::kOption, "output is missing");
+    CheckAnalysisOutput("output", output, x.shape, "the shape of x");
+    const OutputSpans outputs({{"output", output}});
+    CheckApart(outputs, p);
+    outputs.ApartFrom("x", x);
     std::vector<char> keys;
     const StoredTensor spread = SpreadHeads(p, keys);
     std::vector<float> memory(hops > 1 ? static_cast<size_t>(x.size()) : 0);

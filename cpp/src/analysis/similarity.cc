@@ -7,6 +7,7 @@
 #include "heed/analysis.h"
 #include "src/analysis/tile_sums.h"
 #include "src/analysis/weights_problem.h"
+#include "src/memory_errors.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
 
@@ -97,17 +98,17 @@ void Write(HeadPairs& pairs, const AttentionProblem& p, const HeadSimilarityOutp
 
 void HeadSimilarity(const StoredTensor& q, const StoredTensor& k, const AttentionOptions& options,
                     const HeadSimilarityOutputs& out, ThreadPool* pool) {
-  const AttentionProblem p = ValidateWeights(q, k, options, false);
-  const Extents shape = {p.batch, p.num_heads, p.num_heads, 1};
-  const std::string text = "[batch, num_heads, num_heads, 1]";
-  CheckAnalysisOutput("cosine", out.cosine, shape, text);
-  CheckAnalysisOutput("frobenius", out.frobenius, shape, text);
-  CheckAnalysisOutput("jensen_shannon", out.jensen_shannon, shape, text);
-  CheckApart(OutputSpans({{"cosine", out.cosine},
-                          {"frobenius", out.frobenius},
-                          {"jensen_shannon", out.jensen_shannon}}),
-             p);
   WithMemoryErrors("head similarity", [&] {
+    const AttentionProblem p = ValidateWeights(q, k, options, false);
+    const Extents shape = {p.batch, p.num_heads, p.num_heads, 1};
+    const std::string text = "[batch, num_heads, num_heads, 1]";
+    CheckAnalysisOutput("cosine", out.cosine, shape, text);
+    CheckAnalysisOutput("frobenius", out.frobenius, shape, text);
+    CheckAnalysisOutput("jensen_shannon", out.jensen_shannon, shape, text);
+    CheckApart(OutputSpans({{"cosine", out.cosine},
+                            {"frobenius", out.frobenius},
+                            {"jensen_shannon", out.jensen_shannon}}),
+               p);
     HeadPairs pairs(p, out);
     const int64_t step = PanelRows(p);
     const int64_t most = std::min(step, p.q_len);

@@ -1,8 +1,6 @@
 #include "src/analysis/weights_problem.h"
 
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 
 #include "src/exact/attention_spans.h"
 #include "src/message.h"
@@ -144,16 +142,6 @@ TensorView<const float> FloatValues(const StoredTensor& v, std::vector<float>& m
     }
   }
   return copy;
-}
-
-void WithMemoryErrors(std::string_view what, const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the memory of {}", {what});
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the memory of {} is more than can be addressed", {what});
-  }
 }
 
 ThreadPool& PoolOrDefault(ThreadPool* pool) {

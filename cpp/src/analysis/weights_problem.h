@@ -50,9 +50,6 @@ void Clear(const TensorView<float>& view);
 void WriteWeights(const AttentionProblem& p, const WeightsRange& range, TensorView<const float> lse,
                   TensorView<float> weights, ThreadPool* pool);
 
-// Runs `body` and turns failed allocations into Error(kMemory).
-void WithMemoryErrors(std::string_view what, const std::function<void()>& body);
-
 // The pool to use.
 ThreadPool& PoolOrDefault(ThreadPool* pool);
 

@@ -1,12 +1,12 @@
 // Attention over a cache: the exact loop on blocks.
 #include <algorithm>
-#include <new>
 #include <string>
 
 #include "heed/cache.h"
 #include "src/cache/state.h"
 #include "src/exact/attention_spans.h"
 #include "src/exact/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -158,25 +158,24 @@ void DecodeSlots(const StoredTensor& q, const KvCache::State& state, const Decod
   if (state.weighs() && !options.alibi_slopes.empty()) {
     Fail(ErrorCode::kUnsupported, "alibi_slopes: a cache of heavy hitters has lost the positions");
   }
-  try {
-    if (!state.weighs()) return DecodeRowsOf(q, state, options, q_len, 0, outputs, true, pool);
-    DecodeRowsOf(q, state, options, q_len, 0, outputs, false, pool);
-    const auto rows = [&](const StoredTensor& some, int64_t first, const AttentionOutputs& out) {
-      DecodeRowsOf(some, state, options, q_len, first, out, true, pool);
-    };
-    DecodeWeighing(q, state, outputs, rows);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the tables of a cache");
-  }
+  if (!state.weighs()) return DecodeRowsOf(q, state, options, q_len, 0, outputs, true, pool);
+  DecodeRowsOf(q, state, options, q_len, 0, outputs, false, pool);
+  const auto rows = [&](const StoredTensor& some, int64_t first, const AttentionOutputs& out) {
+    DecodeRowsOf(some, state, options, q_len, first, out, true, pool);
+  };
+  DecodeWeighing(q, state, outputs, rows);
 }
 
 void Decode(const StoredTensor& q, const KvCache& cache, const DecodeOptions& options,
             const AttentionOutputs& outputs, ThreadPool* pool) {
-  if (outputs.weights.has_value() || outputs.scores.has_value()) {
-    Fail(ErrorCode::kUnsupported,
-         "weights and scores of a cache are not offered: its sequences have lengths of their own");
-  }
-  DecodeSlots(q, cache.state(), options, outputs, pool);
+  WithMemoryErrors("attention over a cache", [&] {
+    if (outputs.weights.has_value() || outputs.scores.has_value()) {
+      Fail(
+          ErrorCode::kUnsupported,
+          "weights and scores of a cache are not offered: its sequences have lengths of their own");
+    }
+    DecodeSlots(q, cache.state(), options, outputs, pool);
+  });
 }
 
 void Decode(TensorView<const float> q, const KvCache& cache, const DecodeOptions& options,

@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <new>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "heed/cache.h"
 #include "src/cache/state.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/output_spans.h"
 #include "src/sort.h"
@@ -183,19 +182,6 @@ void Evict(const KvCache::State& state, int64_t position, Sequence& sequence) {
   if (last > first) sequence.evicted = last * size;
 }
 
-// Runs what allocates no more than tables.
-template <typename Body>
-void WithMemory(const Body& body) {
-  constexpr const char* kMessage = "could not allocate the bookkeeping of a cache";
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, kMessage);
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, kMessage);
-  }
-}
-
 void CheckSequence(const KvCache::State& state, int64_t sequence) {
   if (sequence < 0 || sequence >= state.options.batch) {
     Fail(ErrorCode::kRange, "sequence = {}; the cache has {}", {sequence, state.options.batch});
@@ -232,7 +218,7 @@ void CheckAppend(const KvCache::State& state, const StoredTensor& k, const Store
 }  // namespace
 
 KvCache::KvCache(const KvCacheOptions& options) {
-  WithMemory([&] {
+  WithMemoryErrors("the bookkeeping of a cache", [&] {
     state_ = std::make_unique<State>();
     state_->options = Complete(options);
     state_->layout = MakeLayout(state_->options);
@@ -258,21 +244,23 @@ int64_t KvCache::max_length() const {
 }
 
 KvCacheMemory KvCache::memory() const {
-  std::vector<std::pair<const Block*, int64_t>> blocks;
-  for (const Sequence& sequence : state_->sequences) {
-    for (const auto& block : sequence.blocks) {
-      if (block != nullptr) blocks.emplace_back(block.get(), block.use_count());
+  return WithMemoryErrors("the list of blocks of a cache", [&] {
+    std::vector<std::pair<const Block*, int64_t>> blocks;
+    for (const Sequence& sequence : state_->sequences) {
+      for (const auto& block : sequence.blocks) {
+        if (block != nullptr) blocks.emplace_back(block.get(), block.use_count());
+      }
     }
-  }
-  HeapSort(blocks.begin(), blocks.end());
-  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-  KvCacheMemory memory;
-  memory.blocks = static_cast<int64_t>(blocks.size());
-  memory.bytes = memory.blocks * state_->layout.bytes;
-  for (const auto& [block, users] : blocks) {
-    if (users > 1) memory.shared_bytes += state_->layout.bytes;
-  }
-  return memory;
+    HeapSort(blocks.begin(), blocks.end());
+    blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+    KvCacheMemory memory;
+    memory.blocks = static_cast<int64_t>(blocks.size());
+    memory.bytes = memory.blocks * state_->layout.bytes;
+    for (const auto& [block, users] : blocks) {
+      if (users > 1) memory.shared_bytes += state_->layout.bytes;
+    }
+    return memory;
+  });
 }
 
 void KvCache::Append(TensorView<const float> k, TensorView<const float> v,
@@ -282,39 +270,39 @@ void KvCache::Append(TensorView<const float> k, TensorView<const float> v,
 
 void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
                      std::span<const int32_t> lengths) {
-  CheckAppend(*state_, k, v, lengths);
-  const KvCacheOptions& o = state_->options;
-  std::vector<Growth> growths;
-  std::vector<float> converted;
-  WithMemory([&] {
+  WithMemoryErrors("what is appended to a cache", [&] {
+    CheckAppend(*state_, k, v, lengths);
+    const KvCacheOptions& o = state_->options;
+    std::vector<Growth> growths;
+    std::vector<float> converted;
     converted.resize(static_cast<size_t>(std::max(o.head_dim, o.head_dim_v)));
     for (int64_t b = 0; b < o.batch; ++b) {
       Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
       const int64_t tokens = lengths.empty() ? k.shape[2] : lengths[static_cast<size_t>(b)];
       growths.push_back(Grow(*state_, sequence, tokens));
     }
-  });
-  const BlockLayout& layout = state_->layout;
-  for (int64_t b = 0; b < o.batch; ++b) {
-    Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
-    Growth& growth = growths[static_cast<size_t>(b)];
-    if (growth.tokens == 0) continue;
-    ForgetTokens(*state_, growth.forgetting, sequence);
-    sequence.blocks.resize(static_cast<size_t>(growth.first_block) + growth.blocks.size());
-    std::move(growth.blocks.begin(), growth.blocks.end(),
-              sequence.blocks.begin() + growth.first_block);
-    WriteRows(layout, {0, layout.k_row_bytes, layout.k_scale_offset}, k, b, sequence, growth.tokens,
-              converted.data());
-    WriteRows(layout, {layout.v_offset, layout.v_row_bytes, layout.v_scale_offset}, v, b, sequence,
-              growth.tokens, converted.data());
-    Evict(*state_, sequence.length, sequence);
-    if (state_->weighs()) NoteTokens(*state_, growth.tokens, sequence);
-    if (layout.page_size > 0) {
-      BoundPages(layout, sequence, sequence.length, sequence.length + growth.tokens,
-                 converted.data());
+    const BlockLayout& layout = state_->layout;
+    for (int64_t b = 0; b < o.batch; ++b) {
+      Sequence& sequence = state_->sequences[static_cast<size_t>(b)];
+      Growth& growth = growths[static_cast<size_t>(b)];
+      if (growth.tokens == 0) continue;
+      ForgetTokens(*state_, growth.forgetting, sequence);
+      sequence.blocks.resize(static_cast<size_t>(growth.first_block) + growth.blocks.size());
+      std::move(growth.blocks.begin(), growth.blocks.end(),
+                sequence.blocks.begin() + growth.first_block);
+      WriteRows(layout, {0, layout.k_row_bytes, layout.k_scale_offset}, k, b, sequence,
+                growth.tokens, converted.data());
+      WriteRows(layout, {layout.v_offset, layout.v_row_bytes, layout.v_scale_offset}, v, b,
+                sequence, growth.tokens, converted.data());
+      Evict(*state_, sequence.length, sequence);
+      if (state_->weighs()) NoteTokens(*state_, growth.tokens, sequence);
+      if (layout.page_size > 0) {
+        BoundPages(layout, sequence, sequence.length, sequence.length + growth.tokens,
+                   converted.data());
+      }
+      sequence.length += growth.tokens;
     }
-    sequence.length += growth.tokens;
-  }
+  });
 }
 
 void KvCache::Rewind(int64_t sequence, int64_t length) {
@@ -342,10 +330,10 @@ void KvCache::Rewind(int64_t sequence, int64_t length) {
 }
 
 KvCache KvCache::Fork(std::span<const int64_t> sequences) const {
-  CheckAtLeast("batch of the fork", static_cast<int64_t>(sequences.size()), 1);
-  for (const int64_t sequence : sequences) CheckSequence(*state_, sequence);
-  std::unique_ptr<State> state;
-  WithMemory([&] {
+  return WithMemoryErrors("the fork of a cache", [&] {
+    CheckAtLeast("batch of the fork", static_cast<int64_t>(sequences.size()), 1);
+    for (const int64_t sequence : sequences) CheckSequence(*state_, sequence);
+    std::unique_ptr<State> state;
     state = std::make_unique<State>();
     state->options = state_->options;
     state->options.batch = static_cast<int64_t>(sequences.size());
@@ -353,38 +341,40 @@ KvCache KvCache::Fork(std::span<const int64_t> sequences) const {
     for (const int64_t sequence : sequences) {
       state->sequences.push_back(state_->sequences[static_cast<size_t>(sequence)]);
     }
+    return KvCache(std::move(state));
   });
-  return KvCache(std::move(state));
 }
 
 KvCache KvCache::Fork() const {
-  std::vector<int64_t> all;
-  WithMemory([&] {
+  return WithMemoryErrors("the fork of a cache", [&] {
+    std::vector<int64_t> all;
     for (int64_t b = 0; b < state_->options.batch; ++b) all.push_back(b);
+    return Fork(all);
   });
-  return Fork(all);
 }
 
 std::vector<int64_t> KvCache::tokens(int64_t sequence, int64_t head) const {
-  CheckSequence(*state_, sequence);
-  const Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
-  const KvCacheOptions& o = state_->options;
-  if (head < 0 || head >= o.num_kv_heads) {
-    Fail(ErrorCode::kRange, "head = {}; the cache has {}", {head, o.num_kv_heads});
-  }
-  std::vector<int64_t> held;
-  if (state_->weighs()) {
-    for (size_t at = static_cast<size_t>(head); at < s.tokens.size();
-         at += static_cast<size_t>(o.num_kv_heads)) {
-      held.push_back(s.tokens[at]);
+  return WithMemoryErrors("the list of tokens of a cache", [&] {
+    CheckSequence(*state_, sequence);
+    const Sequence& s = state_->sequences[static_cast<size_t>(sequence)];
+    const KvCacheOptions& o = state_->options;
+    if (head < 0 || head >= o.num_kv_heads) {
+      Fail(ErrorCode::kRange, "head = {}; the cache has {}", {head, o.num_kv_heads});
     }
-    HeapSort(held.begin(), held.end());
+    std::vector<int64_t> held;
+    if (state_->weighs()) {
+      for (size_t at = static_cast<size_t>(head); at < s.tokens.size();
+           at += static_cast<size_t>(o.num_kv_heads)) {
+        held.push_back(s.tokens[at]);
+      }
+      HeapSort(held.begin(), held.end());
+      return held;
+    }
+    for (int64_t j = 0; j < s.length; ++j) {
+      if (j < o.sink_tokens || j >= s.evicted) held.push_back(j);
+    }
     return held;
-  }
-  for (int64_t j = 0; j < s.length; ++j) {
-    if (j < o.sink_tokens || j >= s.evicted) held.push_back(j);
-  }
-  return held;
+  });
 }
 
 void KvCache::Read(int64_t sequence, int64_t begin, int64_t end, TensorView<float> k,

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -16,6 +14,7 @@
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
 #include "src/exact/cost-inl.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -74,7 +73,7 @@ HWY_EXPORT(RunAttentionFreeLoop);
 void AttentionFree(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const AttentionFreeOptions& options, TensorView<float> output,
                    ThreadPool* pool) {
-  try {
+  WithMemoryErrors("attention-free mixing", [&] {
     AttentionFreeProblem p = ValidateAttentionFree(q, k, v, options);
     CheckOutput("output", output, q.shape, "[batch, num_heads, q_len, head_dim]");
     OutputSpans({{"output", output}})
@@ -84,11 +83,7 @@ void AttentionFree(TensorView<const float> q, TensorView<const float> k, TensorV
         .ApartFrom(options.attention);
     p.output = output;
     HWY_DYNAMIC_DISPATCH(RunAttentionFreeLoop)(p, PoolOrDefault(pool));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of attention_free");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of attention_free cannot be addressed");
-  }
+  });
 }
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "src/compose/compose_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -21,7 +22,9 @@ TensorView<const float> QueriesOfBatch(TensorView<const float> queries, int64_t 
 void AttentionPooling(TensorView<const float> queries, TensorView<const float> k,
                       TensorView<const float> v, const AttentionOptions& options,
                       const AttentionOutputs& outputs, ThreadPool* pool) {
-  Attention(QueriesOfBatch(queries, k.shape[0]), k, v, options, outputs, pool);
+  WithMemoryErrors("attention pooling", [&] {
+    Attention(QueriesOfBatch(queries, k.shape[0]), k, v, options, outputs, pool);
+  });
 }
 
 }  // namespace heed

@@ -5,8 +5,6 @@
 #include "src/compose/backward_attention_free.h"
 
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -95,20 +93,14 @@ namespace heed {
 HWY_EXPORT(RunFreeBackward);
 
 void AttentionFreeBackward(const ComposedBackward& call) {
-  try {
-    const AttentionFreeRequest r = ReadAttentionFree(call.reader);
-    FreeBackward g = {ValidateAttentionFree(r.q, r.k, r.v, r.options),
-                      call.d_output(),
-                      call.Wanted("q"),
-                      call.Wanted("k"),
-                      call.Wanted("v"),
-                      call.Wanted("bias")};
-    HWY_DYNAMIC_DISPATCH(RunFreeBackward)(g, call.pool);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of attention_free");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of attention_free cannot be addressed");
-  }
+  const AttentionFreeRequest r = ReadAttentionFree(call.reader);
+  FreeBackward g = {ValidateAttentionFree(r.q, r.k, r.v, r.options),
+                    call.d_output(),
+                    call.Wanted("q"),
+                    call.Wanted("k"),
+                    call.Wanted("v"),
+                    call.Wanted("bias")};
+  HWY_DYNAMIC_DISPATCH(RunFreeBackward)(g, call.pool);
 }
 
 }  // namespace heed

@@ -1,8 +1,6 @@
 // Gradients of graph attention: targets first, for what arrives at the score of each edge, then
 // sources, whose sums over edges take an order of their own.
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 
 #include "src/compose/backward_request.h"
 #include "src/compose/backward_rows.h"
@@ -276,14 +274,6 @@ class GraphGradient {
 
 }  // namespace
 
-void GraphBackward(const ComposedBackward& call) {
-  try {
-    GraphGradient(call).Run();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the sorted edges of a graph");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the sorted edges of a graph are more than can be addressed");
-  }
-}
+void GraphBackward(const ComposedBackward& call) { GraphGradient(call).Run(); }
 
 }  // namespace heed

@@ -1,8 +1,6 @@
 // Gradients of Hopfield retrieval: back through the updates, whose states are all kept.
 #include <algorithm>
 #include <deque>
-#include <new>
-#include <stdexcept>
 #include <utility>
 
 #include "src/compose/backward_attention.h"
@@ -114,14 +112,6 @@ class RetrievalBackward {
 
 }  // namespace
 
-void HopfieldBackward(const ComposedBackward& call) {
-  try {
-    RetrievalBackward(call).Run();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the states of a Hopfield retrieval");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the states of a Hopfield retrieval are more than can be addressed");
-  }
-}
+void HopfieldBackward(const ComposedBackward& call) { RetrievalBackward(call).Run(); }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -80,36 +81,38 @@ void ValidateDifferential(const TensorView<const float>& q, const TensorView<con
 void DifferentialAttention(TensorView<const float> q, TensorView<const float> k,
                            TensorView<const float> v, const DifferentialOptions& options,
                            const AttentionOutputs& outputs, ThreadPool* pool) {
-  ValidateDifferential(q, k, v, options, outputs);
-  const Halves queries = Halved("q", q);
-  const Halves keys = Halved("k", k);
-  ValidateComposed(queries.first, keys.first, v, options.attention, outputs);
-  SpansOf(outputs)
-      .ApartFrom("q", q)
-      .ApartFrom("k", k)
-      .ApartFrom("lambda", options.lambda)
-      .ApartFrom("norm_weight", options.norm_weight);
+  WithMemoryErrors("differential attention", [&] {
+    ValidateDifferential(q, k, v, options, outputs);
+    const Halves queries = Halved("q", q);
+    const Halves keys = Halved("k", k);
+    ValidateComposed(queries.first, keys.first, v, options.attention, outputs);
+    SpansOf(outputs)
+        .ApartFrom("q", q)
+        .ApartFrom("k", k)
+        .ApartFrom("lambda", options.lambda)
+        .ApartFrom("norm_weight", options.norm_weight);
 
-  // The second map first: whatever fails, fails before the caller's memory is written.
-  const OwnedTensor other(outputs.output.shape);
-  const OwnedTensor other_weights =
-      outputs.weights.has_value() ? OwnedTensor(outputs.weights.shape) : OwnedTensor();
-  AttentionOutputs second;
-  second.output = other.view();
-  second.weights = other_weights.view();
-  Attention(queries.second, keys.second, v, options.attention, second, pool);
-  Attention(queries.first, keys.first, v, options.attention, outputs, pool);
+    // The second map first: whatever fails, fails before the caller's memory is written.
+    const OwnedTensor other(outputs.output.shape);
+    const OwnedTensor other_weights =
+        outputs.weights.has_value() ? OwnedTensor(outputs.weights.shape) : OwnedTensor();
+    AttentionOutputs second;
+    second.output = other.view();
+    second.weights = other_weights.view();
+    Attention(queries.second, keys.second, v, options.attention, second, pool);
+    Attention(queries.first, keys.first, v, options.attention, outputs, pool);
 
-  ForEachRow(outputs.output.shape, PoolOrDefault(pool), [&](int64_t b, int64_t h, int64_t i) {
-    const float lambda = LambdaOf(options, h);
-    const auto rows = [&](const TensorView<float>& to, const TensorView<float>& from) {
-      if (!to.has_value() || to.shape[3] == 0) return;
-      Subtract(lambda, &from(b, h, i, 0), to.shape[3], &to(b, h, i, 0));
-    };
-    rows(outputs.output, second.output);
-    rows(outputs.weights, second.weights);
-    if (outputs.output.shape[3] == 0) return;
-    Normalise(options, outputs.output.shape[3], &outputs.output(b, h, i, 0));
+    ForEachRow(outputs.output.shape, PoolOrDefault(pool), [&](int64_t b, int64_t h, int64_t i) {
+      const float lambda = LambdaOf(options, h);
+      const auto rows = [&](const TensorView<float>& to, const TensorView<float>& from) {
+        if (!to.has_value() || to.shape[3] == 0) return;
+        Subtract(lambda, &from(b, h, i, 0), to.shape[3], &to(b, h, i, 0));
+      };
+      rows(outputs.output, second.output);
+      rows(outputs.weights, second.weights);
+      if (outputs.output.shape[3] == 0) return;
+      Normalise(options, outputs.output.shape[3], &outputs.output(b, h, i, 0));
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -74,32 +75,34 @@ ExternalProblem ValidateExternal(const TensorView<const float>& q,
 void ExternalAttention(TensorView<const float> q, TensorView<const float> memory_k,
                        TensorView<const float> memory_v, const ExternalOptions& options,
                        const AttentionOutputs& outputs, ThreadPool* pool) {
-  ExternalProblem p = ValidateExternal(q, memory_k, memory_v, options, outputs);
-  ValidateComposed(q, p.memory_k, p.memory_v, p.over_units, outputs);
-  SpansOf(outputs)
-      .ApartFrom("memory_k", memory_k)
-      .ApartFrom("memory_v", memory_v)
-      .ApartFrom("lengths", options.lengths);
-  const int64_t units = p.memory_k.shape[2];
-  const OwnedTensor columns({q.shape[0], q.shape[1], units, 1});
+  WithMemoryErrors("external attention", [&] {
+    ExternalProblem p = ValidateExternal(q, memory_k, memory_v, options, outputs);
+    ValidateComposed(q, p.memory_k, p.memory_v, p.over_units, outputs);
+    SpansOf(outputs)
+        .ApartFrom("memory_k", memory_k)
+        .ApartFrom("memory_v", memory_v)
+        .ApartFrom("lengths", options.lengths);
+    const int64_t units = p.memory_k.shape[2];
+    const OwnedTensor columns({q.shape[0], q.shape[1], units, 1});
 
-  AttentionOptions over_tokens;
-  over_tokens.scale = options.scale;
-  over_tokens.key_lengths = options.lengths;
-  TensorView<const float> no_values = q;
-  no_values.shape[3] = 0;
-  float nothing = 0;
-  AttentionOutputs first;
-  first.output = Contiguous(&nothing, q.shape[0], q.shape[1], units, 0);
-  first.lse = columns.view();
-  Attention(p.memory_k, q, no_values, over_tokens, first, pool);
-  ForEachRow(columns.view().shape, PoolOrDefault(pool),
-             [&](int64_t b, int64_t h, int64_t n) { columns.view()(b, h, n, 0) *= -1; });
+    AttentionOptions over_tokens;
+    over_tokens.scale = options.scale;
+    over_tokens.key_lengths = options.lengths;
+    TensorView<const float> no_values = q;
+    no_values.shape[3] = 0;
+    float nothing = 0;
+    AttentionOutputs first;
+    first.output = Contiguous(&nothing, q.shape[0], q.shape[1], units, 0);
+    first.lse = columns.view();
+    Attention(p.memory_k, q, no_values, over_tokens, first, pool);
+    ForEachRow(columns.view().shape, PoolOrDefault(pool),
+               [&](int64_t b, int64_t h, int64_t n) { columns.view()(b, h, n, 0) *= -1; });
 
-  const OwnedTensor& lse = columns;
-  p.over_units.bias = {
-      lse.view().data, {q.shape[0], q.shape[1], 1, units}, {q.shape[1] * units, units, units, 1}};
-  Attention(q, p.memory_k, p.memory_v, p.over_units, outputs, pool);
+    const OwnedTensor& lse = columns;
+    p.over_units.bias = {
+        lse.view().data, {q.shape[0], q.shape[1], 1, units}, {q.shape[1] * units, units, units, 1}};
+    Attention(q, p.memory_k, p.memory_v, p.over_units, outputs, pool);
+  });
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/simd/sigmoid-inl.h"
 #include "src/view_checks.h"
 
@@ -61,23 +62,26 @@ TensorView<const float> BroadcastGate(const TensorView<const float>& gate, const
 void GatedAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                     TensorView<const float> output_gate, const AttentionOptions& options,
                     const AttentionOutputs& outputs, ThreadPool* pool) {
-  ValidateComposed(q, k, v, options, outputs);
-  const Extents shape = outputs.output.shape;
-  const TensorView<const float> gate = BroadcastGate(output_gate, shape);
-  SpansOf(outputs).ApartFrom("output_gate", gate);
-  AttentionOutputs inner = outputs;
-  const bool has_lse =
-      options.normalize == Normalize::kSoftmax || options.normalize == Normalize::kSoftmax1;
-  const bool own_lse = !outputs.lse.has_value() && has_lse;
-  const OwnedTensor lse = own_lse ? OwnedTensor({shape[0], shape[1], shape[2], 1}) : OwnedTensor();
-  if (own_lse) inner.lse = lse.view();
-  Attention(q, k, v, options, inner, pool);
-  if (outputs.output.size() == 0) return;
-  ForEachRow(shape, PoolOrDefault(pool), [&](int64_t b, int64_t h, int64_t i) {
-    if (IsEmptyRow(inner.lse, outputs.output, b, h, i)) return;
-    HWY_DYNAMIC_DISPATCH(GateRow)
-    (&gate(b, h, i, 0), gate.strides[3], static_cast<size_t>(shape[3]),
-     &outputs.output(b, h, i, 0));
+  WithMemoryErrors("gated attention", [&] {
+    ValidateComposed(q, k, v, options, outputs);
+    const Extents shape = outputs.output.shape;
+    const TensorView<const float> gate = BroadcastGate(output_gate, shape);
+    SpansOf(outputs).ApartFrom("output_gate", gate);
+    AttentionOutputs inner = outputs;
+    const bool has_lse =
+        options.normalize == Normalize::kSoftmax || options.normalize == Normalize::kSoftmax1;
+    const bool own_lse = !outputs.lse.has_value() && has_lse;
+    const OwnedTensor lse =
+        own_lse ? OwnedTensor({shape[0], shape[1], shape[2], 1}) : OwnedTensor();
+    if (own_lse) inner.lse = lse.view();
+    Attention(q, k, v, options, inner, pool);
+    if (outputs.output.size() == 0) return;
+    ForEachRow(shape, PoolOrDefault(pool), [&](int64_t b, int64_t h, int64_t i) {
+      if (IsEmptyRow(inner.lse, outputs.output, b, h, i)) return;
+      HWY_DYNAMIC_DISPATCH(GateRow)
+      (&gate(b, h, i, 0), gate.strides[3], static_cast<size_t>(shape[3]),
+       &outputs.output(b, h, i, 0));
+    });
   });
 }
 

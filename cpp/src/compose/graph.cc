@@ -4,8 +4,6 @@
 #include "heed/graph.h"
 
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -13,6 +11,7 @@
 #include "src/compose/graph_node-inl.h"
 #include "src/compose/graph_problem.h"
 #include "src/compose/rows.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -77,14 +76,10 @@ HWY_EXPORT(RunGraphLoop);
 void GraphAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                     std::span<const int32_t> edges, std::span<const float> score_weight,
                     const GraphOptions& options, const GraphOutputs& outputs, ThreadPool* pool) {
-  const GraphProblem problem = ValidateGraph(q, k, v, edges, score_weight, options, outputs);
-  try {
+  WithMemoryErrors("graph attention", [&] {
+    const GraphProblem problem = ValidateGraph(q, k, v, edges, score_weight, options, outputs);
     HWY_DYNAMIC_DISPATCH(RunGraphLoop)(problem, PoolOrDefault(pool));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of graph attention");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of graph attention is more than can be addressed");
-  }
+  });
 }
 
 }  // namespace heed

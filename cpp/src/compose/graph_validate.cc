@@ -1,7 +1,5 @@
 // The boundary of graph attention, and the sorting of its edges.
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 #include <string>
 
 #include "src/compose/checks.h"
@@ -110,13 +108,7 @@ GraphProblem ValidateGraphInputs(TensorView<const float> q, TensorView<const flo
   CheckFinite("negative_slope", p.negative_slope);
   CheckScoreWeight(p);
   CheckEdges(p);
-  try {
-    SortEdges(p.edges, EdgeEnd::kTarget, p.q.shape[2], p.begin, p.order);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the sorted edges of a graph");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the sorted edges of a graph are more than can be addressed");
-  }
+  SortEdges(p.edges, EdgeEnd::kTarget, p.q.shape[2], p.begin, p.order);
   for (size_t i = 1; i < p.begin.size(); ++i) {
     p.max_degree = std::max(p.max_degree, p.begin[i] - p.begin[i - 1]);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/compose/compose_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -87,31 +88,29 @@ void ValidateHopfield(const HopfieldOptions& o, const AttentionOutputs& outputs,
 void HopfieldRetrieval(TensorView<const float> q, TensorView<const float> k,
                        TensorView<const float> v, const HopfieldOptions& options,
                        const AttentionOutputs& outputs, ThreadPool* pool) {
-  ValidateHopfield(options, outputs, q.shape[3], k.shape[3]);
-  ValidateComposed(q, k, v, options.attention, outputs);
-  ThreadPool& threads = PoolOrDefault(pool);
-  if (options.steps == 1 || q.size() == 0) {
-    Attention(q, k, v, options.attention, outputs, pool);
-    return;
-  }
-  const OwnedTensor states(q.shape);
-  const OwnedTensor newest(q.shape);
-  ScratchVector<uint8_t> resting;
-  try {
+  WithMemoryErrors("a Hopfield retrieval", [&] {
+    ValidateHopfield(options, outputs, q.shape[3], k.shape[3]);
+    ValidateComposed(q, k, v, options.attention, outputs);
+    ThreadPool& threads = PoolOrDefault(pool);
+    if (options.steps == 1 || q.size() == 0) {
+      Attention(q, k, v, options.attention, outputs, pool);
+      return;
+    }
+    const OwnedTensor states(q.shape);
+    const OwnedTensor newest(q.shape);
+    ScratchVector<uint8_t> resting;
     resting.resize(static_cast<size_t>(q.shape[0] * q.shape[1] * q.shape[2]));
-  } catch (const std::exception&) {
-    Fail(ErrorCode::kMemory, "could not allocate the states of a Hopfield retrieval");
-  }
-  CopyRows(q, states.view(), threads);
-  // Only the data know how many updates there are: dry runs count all.
-  if (DryRun* dry = DryRun::Current()) {
-    dry->Repeat(options.steps - 1,
-                [&] { UpdateStates(k, options, {}, states, newest, resting, threads); });
-  }
-  for (int64_t step = 1; step < options.steps && DryRun::Current() == nullptr; ++step) {
-    if (!UpdateStates(k, options, {}, states, newest, resting, threads)) break;
-  }
-  Attention(states.view(), k, v, options.attention, outputs, pool);
+    CopyRows(q, states.view(), threads);
+    // Only the data know how many updates there are: dry runs count all.
+    if (DryRun* dry = DryRun::Current()) {
+      dry->Repeat(options.steps - 1,
+                  [&] { UpdateStates(k, options, {}, states, newest, resting, threads); });
+    }
+    for (int64_t step = 1; step < options.steps && DryRun::Current() == nullptr; ++step) {
+      if (!UpdateStates(k, options, {}, states, newest, resting, threads)) break;
+    }
+    Attention(states.view(), k, v, options.attention, outputs, pool);
+  });
 }
 
 }  // namespace heed

@@ -11,6 +11,7 @@
 #include "src/compose/rows.h"
 #include "src/layers/multi_head.h"
 #include "src/layers/transformer_block.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/rows/activation.h"
 #include "src/view_checks.h"
@@ -119,11 +120,13 @@ void ValidateSetBlock(const TensorView<const float>& x, const TensorView<const f
 void SetAttentionBlock(TensorView<const float> x, TensorView<const float> y,
                        const SetBlockWeights& weights, const SetBlockOptions& options,
                        TensorView<float> output, ThreadPool* pool) {
-  x = RowsOfBatch(x, y.shape[0]);
-  ValidateSetBlock(x, y, weights, options);
-  CheckRowsOutput(output, x).ApartFrom("x", x).ApartFrom("y", y).ApartFrom(weights).ApartFrom(
-      options.attention);
-  RunSetBlock(x, y, weights, options, output, PoolOrDefault(pool));
+  WithMemoryErrors("a set attention block", [&] {
+    x = RowsOfBatch(x, y.shape[0]);
+    ValidateSetBlock(x, y, weights, options);
+    CheckRowsOutput(output, x).ApartFrom("x", x).ApartFrom("y", y).ApartFrom(weights).ApartFrom(
+        options.attention);
+    RunSetBlock(x, y, weights, options, output, PoolOrDefault(pool));
+  });
 }
 
 SetBlockOptions OptionsOfSecond(const SetBlockOptions& options) {
@@ -137,19 +140,21 @@ void InducedSetAttention(TensorView<const float> x, TensorView<const float> indu
                          const SetBlockWeights& first, const SetBlockWeights& second,
                          const SetBlockOptions& options, TensorView<float> output,
                          ThreadPool* pool) {
-  inducing = RowsOfBatch(inducing, x.shape[0]);
-  ValidateSetBlock(inducing, x, first, options);
-  const OwnedTensor h(inducing.shape);
-  ValidateSetBlock(x, h.view(), second, OptionsOfSecond(options));
-  CheckRowsOutput(output, x)
-      .ApartFrom("x", x)
-      .ApartFrom("inducing", inducing)
-      .ApartFrom(first, "first.")
-      .ApartFrom(second, "second.")
-      .ApartFrom(options.attention);
-  ThreadPool& threads = PoolOrDefault(pool);
-  RunSetBlock(inducing, x, first, options, h.view(), threads);
-  RunSetBlock(x, h.view(), second, OptionsOfSecond(options), output, threads);
+  WithMemoryErrors("induced set attention", [&] {
+    inducing = RowsOfBatch(inducing, x.shape[0]);
+    ValidateSetBlock(inducing, x, first, options);
+    const OwnedTensor h(inducing.shape);
+    ValidateSetBlock(x, h.view(), second, OptionsOfSecond(options));
+    CheckRowsOutput(output, x)
+        .ApartFrom("x", x)
+        .ApartFrom("inducing", inducing)
+        .ApartFrom(first, "first.")
+        .ApartFrom(second, "second.")
+        .ApartFrom(options.attention);
+    ThreadPool& threads = PoolOrDefault(pool);
+    RunSetBlock(inducing, x, first, options, h.view(), threads);
+    RunSetBlock(x, h.view(), second, OptionsOfSecond(options), output, threads);
+  });
 }
 
 void ValidatePerceiver(const TensorView<const float>& latents, const TensorView<const float>& input,
@@ -172,32 +177,34 @@ void ValidatePerceiver(const TensorView<const float>& latents, const TensorView<
 void PerceiverBlock(TensorView<const float> latents, TensorView<const float> input,
                     const PerceiverWeights& w, const PerceiverOptions& o, TensorView<float> output,
                     ThreadPool* pool) {
-  latents = RowsOfBatch(latents, input.shape[0]);
-  ValidatePerceiver(latents, input, w, o);
-  CheckRowsOutput(output, latents)
-      .ApartFrom("latents", latents)
-      .ApartFrom("input", input)
-      .ApartFrom(w)
-      .ApartFrom(o.attention);
-  ThreadPool& threads = PoolOrDefault(pool);
-  const RowNorm norm1 = {Norm::kLayer, o.epsilon, w.norm1_weight, w.norm1_bias};
-  const RowNorm norm2 = {Norm::kLayer, o.epsilon, w.norm2_weight, w.norm2_bias};
-  const RowNorm key_norm = {Norm::kLayer, o.epsilon, w.key_norm_weight, w.key_norm_bias};
-  const Extents& shape = latents.shape;
-  const OwnedTensor normed(shape), z(shape), keys(input.shape);
-  const OwnedTensor hidden({shape[0], 1, shape[2], w.w_up.shape[2]});
+  WithMemoryErrors("a Perceiver block", [&] {
+    latents = RowsOfBatch(latents, input.shape[0]);
+    ValidatePerceiver(latents, input, w, o);
+    CheckRowsOutput(output, latents)
+        .ApartFrom("latents", latents)
+        .ApartFrom("input", input)
+        .ApartFrom(w)
+        .ApartFrom(o.attention);
+    ThreadPool& threads = PoolOrDefault(pool);
+    const RowNorm norm1 = {Norm::kLayer, o.epsilon, w.norm1_weight, w.norm1_bias};
+    const RowNorm norm2 = {Norm::kLayer, o.epsilon, w.norm2_weight, w.norm2_bias};
+    const RowNorm key_norm = {Norm::kLayer, o.epsilon, w.key_norm_weight, w.key_norm_bias};
+    const Extents& shape = latents.shape;
+    const OwnedTensor normed(shape), z(shape), keys(input.shape);
+    const OwnedTensor hidden({shape[0], 1, shape[2], w.w_up.shape[2]});
 
-  NormInto(latents, &norm1, normed.view(), threads);
-  NormInto(input, &key_norm, keys.view(), threads);
-  Attend(normed.view(), keys.view(), w.attention, o.attention, z.view(), threads);
-  AddRows(latents, z.view(), Same, threads);
+    NormInto(latents, &norm1, normed.view(), threads);
+    NormInto(input, &key_norm, keys.view(), threads);
+    Attend(normed.view(), keys.view(), w.attention, o.attention, z.view(), threads);
+    AddRows(latents, z.view(), Same, threads);
 
-  NormInto(z.view(), &norm2, normed.view(), threads);
-  Linear(normed.view(), w.w_up, w.b_up, hidden.view(), &threads);
-  const TensorView<float> rows = hidden.view();
-  Activate(Activation::kGelu, rows.data, rows.size(), rows.data, &threads);
-  Linear(hidden.view(), w.w_down, w.b_down, output, &threads);
-  AddRows(z.view(), output, Same, threads);
+    NormInto(z.view(), &norm2, normed.view(), threads);
+    Linear(normed.view(), w.w_up, w.b_up, hidden.view(), &threads);
+    const TensorView<float> rows = hidden.view();
+    Activate(Activation::kGelu, rows.data, rows.size(), rows.data, &threads);
+    Linear(hidden.view(), w.w_down, w.b_down, output, &threads);
+    AddRows(z.view(), output, Same, threads);
+  });
 }
 
 }  // namespace heed

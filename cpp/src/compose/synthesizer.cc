@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -120,19 +121,23 @@ void DenseSynthesizer(TensorView<const float> hidden, TensorView<const float> we
                       TensorView<const float> bias, TensorView<const float> v,
                       const AttentionOptions& options, const AttentionOutputs& outputs,
                       ThreadPool* pool) {
-  const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
-  ValidateComposed(p.q, p.k, p.v, p.options, outputs);
-  SpansOf(outputs).ApartFrom("weight", weight).ApartFrom("bias", bias);
-  const DenseRows rows(p, PoolOrDefault(pool));
-  Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
+  WithMemoryErrors("a dense Synthesizer", [&] {
+    const SynthesizerProblem p = ValidateDenseSynthesizer(hidden, weight, bias, v, options);
+    ValidateComposed(p.q, p.k, p.v, p.options, outputs);
+    SpansOf(outputs).ApartFrom("weight", weight).ApartFrom("bias", bias);
+    const DenseRows rows(p, PoolOrDefault(pool));
+    Attention(rows.queries(), rows.keys(), p.v, p.options, outputs, pool);
+  });
 }
 
 void RandomSynthesizer(TensorView<const float> scores, TensorView<const float> v,
                        const AttentionOptions& options, const AttentionOutputs& outputs,
                        ThreadPool* pool) {
-  const SynthesizerProblem p =
-      ValidateRandomSynthesizer(scores, v, outputs.output.shape[2], options);
-  Attention(p.q, p.k, p.v, p.options, outputs, pool);
+  WithMemoryErrors("a random Synthesizer", [&] {
+    const SynthesizerProblem p =
+        ValidateRandomSynthesizer(scores, v, outputs.output.shape[2], options);
+    Attention(p.q, p.k, p.v, p.options, outputs, pool);
+  });
 }
 
 }  // namespace heed

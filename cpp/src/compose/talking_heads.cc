@@ -2,7 +2,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/compose/talking_heads.cc"
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "src/exact/attention_spans.h"
 #include "src/exact/cost-inl.h"
 #include "src/exact/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,7 +115,7 @@ void ValidateTalkingHeads(const TalkingHeadsOptions& options, const AttentionOut
 void TalkingHeadsAttention(TensorView<const float> q, TensorView<const float> k,
                            TensorView<const float> v, const TalkingHeadsOptions& options,
                            const AttentionOutputs& outputs, ThreadPool* pool) {
-  try {
+  WithMemoryErrors("talking-heads attention", [&] {
     const AttentionProblem problem = ValidateComposed(q, k, v, options.attention, outputs);
     ValidateTalkingHeads(options, outputs, problem.num_heads);
     SpansOf(outputs)
@@ -123,11 +123,7 @@ void TalkingHeadsAttention(TensorView<const float> q, TensorView<const float> k,
         .ApartFrom("mix_weights", options.mix_weights);
     HWY_DYNAMIC_DISPATCH(RunTalkingLoop)
     (problem, options, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {  // std::bad_alloc, std::length_error
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of talking heads");
-  }
+  });
 }
 
 }  // namespace heed

@@ -18,6 +18,7 @@
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
 #include "src/cuda/split_plan.h"
+#include "src/memory_errors.h"
 
 namespace heed::cuda {
 namespace {
@@ -84,12 +85,16 @@ void LaunchAttention(const DeviceProblem& call, Stream stream) {
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, Stream stream,
                const DeviceArrays& arrays) {
-  LaunchAttention(ValidateForDevice(q, k, v, options, outputs, arrays), stream);
+  WithMemoryErrors("attention", [&] {
+    LaunchAttention(ValidateForDevice(q, k, v, options, outputs, arrays), stream);
+  });
 }
 
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream stream, const DeviceArrays& arrays) {
-  LaunchAttention(ValidateForDevice(q, keys, options, outputs, arrays), stream);
+  WithMemoryErrors("attention", [&] {
+    LaunchAttention(ValidateForDevice(q, keys, options, outputs, arrays), stream);
+  });
 }
 
 }  // namespace heed::cuda

@@ -13,6 +13,7 @@
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
 #include "src/cuda/step_kernels.h"
+#include "src/memory_errors.h"
 
 namespace heed::cuda {
 namespace {
@@ -77,33 +78,39 @@ void RunOn(Stream stream, const Call& call) {
 
 void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                const LinformerOptions& options, const AttentionOutputs& outputs, Stream stream) {
-  RunOn(stream, LinformerCall(q, k, v, options, outputs));
+  WithMemoryErrors("Linformer attention",
+                   [&] { RunOn(stream, LinformerCall(q, k, v, options, outputs)); });
 }
 
 void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const EfficientOptions& options,
                         const AttentionOutputs& outputs, Stream stream) {
-  RunOn(stream, EfficientCall(q, k, v, options, outputs));
+  WithMemoryErrors("efficient attention",
+                   [&] { RunOn(stream, EfficientCall(q, k, v, options, outputs)); });
 }
 
 void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
                                TensorView<const float> v, const MemoryCompressedOptions& options,
                                const AttentionOutputs& outputs, Stream stream) {
-  RunOn(stream, MemoryCompressedCall(q, k, v, options, outputs));
+  WithMemoryErrors("memory-compressed attention",
+                   [&] { RunOn(stream, MemoryCompressedCall(q, k, v, options, outputs)); });
 }
 
 void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream stream) {
-  RunOn(stream, NystromCall(q, k, v, options, outputs));
+  WithMemoryErrors("Nystrom attention",
+                   [&] { RunOn(stream, NystromCall(q, k, v, options, outputs)); });
 }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, Stream stream) {
-  const RequestCall call(request);
-  CheckOutputNames(call.outputs(), outputs);
-  CurrentDevice();  // throws without a usable one
-  StreamSteps steps(stream);
-  call.Run(steps, outputs);
+  WithMemoryErrors("a call", [&] {
+    const RequestCall call(request);
+    CheckOutputNames(call.outputs(), outputs);
+    CurrentDevice();  // throws without a usable one
+    StreamSteps steps(stream);
+    call.Run(steps, outputs);
+  });
 }
 
 }  // namespace heed::cuda

@@ -8,6 +8,7 @@
 #include "src/cuda/hopper_path.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -100,7 +101,9 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
                        const StoredTensor& d_out, const AttentionOptions& options,
                        const AttentionGradients& gradients, Stream stream,
                        const DeviceArrays& arrays) {
-  Launch(ValidateGradientForDevice(q, k, v, out, lse, d_out, options, gradients, arrays), stream);
+  WithMemoryErrors("gradients of attention", [&] {
+    Launch(ValidateGradientForDevice(q, k, v, out, lse, d_out, options, gradients, arrays), stream);
+  });
 }
 
 }  // namespace heed::cuda

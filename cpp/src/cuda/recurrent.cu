@@ -7,6 +7,7 @@
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/memory_errors.h"
 
 namespace heed::cuda {
 namespace {
@@ -50,13 +51,17 @@ void LaunchTokens(const RecurrentProblem& problem, Stream stream) {
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, Stream stream) {
-  LaunchTokens(ValidateRecurrentForDevice(q, k, v, options, outputs), stream);
+  WithMemoryErrors("recurrent attention", [&] {
+    LaunchTokens(ValidateRecurrentForDevice(q, k, v, options, outputs), stream);
+  });
 }
 
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream stream) {
-  LaunchTokens(ValidateStepForDevice(q, k, v, options, state, output), stream);
+  WithMemoryErrors("a recurrent step", [&] {
+    LaunchTokens(ValidateStepForDevice(q, k, v, options, state, output), stream);
+  });
 }
 
 }  // namespace heed::cuda

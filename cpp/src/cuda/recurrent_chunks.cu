@@ -12,6 +12,7 @@
 #include "src/cuda/recurrent_launch.h"
 #include "src/cuda/runtime.h"
 #include "src/cuda/send.h"
+#include "src/memory_errors.h"
 
 namespace heed::cuda {
 namespace {
@@ -83,16 +84,18 @@ void Convert(const std::vector<ConvertParams>& conversions, Stream stream) {
 void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                         const RecurrentOptions& options, const StoredRecurrentOutputs& outputs,
                         Stream stream) {
-  const StoredRecurrentProblem call = ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
-  if (TakesChunks(call)) return LaunchChunks(call, stream);
-  if (TakesGatedChunks(call)) return LaunchGatedChunks(call, stream);
-  CurrentDevice();  // throws without a usable one
-  const WideCall wide(call);
-  const DeviceMemory scratch(static_cast<size_t>(wide.scratch_floats()) * sizeof(float), stream);
-  float* const floats = reinterpret_cast<float*>(scratch.get());
-  Convert(wide.Before(floats), stream);
-  LaunchTokens(wide.On(floats), stream);
-  Convert(wide.After(floats), stream);
+  WithMemoryErrors("recurrent attention", [&] {
+    const StoredRecurrentProblem call = ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
+    if (TakesChunks(call)) return LaunchChunks(call, stream);
+    if (TakesGatedChunks(call)) return LaunchGatedChunks(call, stream);
+    CurrentDevice();  // throws without a usable one
+    const WideCall wide(call);
+    const DeviceMemory scratch(static_cast<size_t>(wide.scratch_floats()) * sizeof(float), stream);
+    float* const floats = reinterpret_cast<float*>(scratch.get());
+    Convert(wide.Before(floats), stream);
+    LaunchTokens(wide.On(floats), stream);
+    Convert(wide.After(floats), stream);
+  });
 }
 
 }  // namespace heed::cuda

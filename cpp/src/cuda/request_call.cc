@@ -10,6 +10,7 @@
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/request_rows.h"
 #include "src/cuda/step_checks.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -192,7 +193,7 @@ bool IsHostInput(std::string_view name) {
 }
 
 std::vector<OutputSpec> PlanOutputs(const Request& request) {
-  return RequestCall(request).outputs();
+  return WithMemoryErrors("the plan of a call", [&] { return RequestCall(request).outputs(); });
 }
 
 }  // namespace heed::cuda

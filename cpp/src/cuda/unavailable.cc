@@ -7,6 +7,7 @@
 #include "src/cuda/plan.h"
 #include "src/cuda/recurrent_plan.h"
 #include "src/cuda/request_call.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed::cuda {
@@ -29,13 +30,13 @@ Availability Available() {
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, Stream /*stream*/,
                const DeviceArrays& arrays) {
-  ValidateForDevice(q, k, v, options, outputs, arrays);
+  WithMemoryErrors("attention", [&] { ValidateForDevice(q, k, v, options, outputs, arrays); });
   Refuse();
 }
 
 void Attention(const StoredTensor& q, const PagedKeys& keys, const AttentionOptions& options,
                const AttentionOutputs& outputs, Stream /*stream*/, const DeviceArrays& arrays) {
-  ValidateForDevice(q, keys, options, outputs, arrays);
+  WithMemoryErrors("attention", [&] { ValidateForDevice(q, keys, options, outputs, arrays); });
   Refuse();
 }
 
@@ -44,61 +45,69 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
                        const StoredTensor& d_out, const AttentionOptions& options,
                        const AttentionGradients& gradients, Stream /*stream*/,
                        const DeviceArrays& arrays) {
-  ValidateGradientForDevice(q, k, v, out, lse, d_out, options, gradients, arrays);
+  WithMemoryErrors("gradients of attention", [&] {
+    ValidateGradientForDevice(q, k, v, out, lse, d_out, options, gradients, arrays);
+  });
   Refuse();
 }
 
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, Stream /*stream*/) {
-  ValidateRecurrentForDevice(q, k, v, options, outputs);
+  WithMemoryErrors("recurrent attention",
+                   [&] { ValidateRecurrentForDevice(q, k, v, options, outputs); });
   Refuse();
 }
 
 void RecurrentAttention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                         const RecurrentOptions& options, const StoredRecurrentOutputs& outputs,
                         Stream /*stream*/) {
-  ValidateStoredRecurrentForDevice(q, k, v, options, outputs);
+  WithMemoryErrors("recurrent attention",
+                   [&] { ValidateStoredRecurrentForDevice(q, k, v, options, outputs); });
   Refuse();
 }
 
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                    const RecurrentOptions& options, TensorView<float> state,
                    TensorView<float> output, Stream /*stream*/) {
-  ValidateStepForDevice(q, k, v, options, state, output);
+  WithMemoryErrors("a recurrent step",
+                   [&] { ValidateStepForDevice(q, k, v, options, state, output); });
   Refuse();
 }
 
 void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                const LinformerOptions& options, const AttentionOutputs& outputs,
                Stream /*stream*/) {
-  const LinformerCall call(q, k, v, options, outputs);
+  WithMemoryErrors("Linformer attention",
+                   [&] { const LinformerCall call(q, k, v, options, outputs); });
   Refuse();
 }
 
 void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const EfficientOptions& options,
                         const AttentionOutputs& outputs, Stream /*stream*/) {
-  const EfficientCall call(q, k, v, options, outputs);
+  WithMemoryErrors("efficient attention",
+                   [&] { const EfficientCall call(q, k, v, options, outputs); });
   Refuse();
 }
 
 void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
                                TensorView<const float> v, const MemoryCompressedOptions& options,
                                const AttentionOutputs& outputs, Stream /*stream*/) {
-  const MemoryCompressedCall call(q, k, v, options, outputs);
+  WithMemoryErrors("memory-compressed attention",
+                   [&] { const MemoryCompressedCall call(q, k, v, options, outputs); });
   Refuse();
 }
 
 void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, Stream /*stream*/) {
-  const NystromCall call(q, k, v, options, outputs);
+  WithMemoryErrors("Nystrom attention", [&] { const NystromCall call(q, k, v, options, outputs); });
   Refuse();
 }
 
 void Run(const Request& request, std::span<const NamedTensor> outputs, Stream /*stream*/) {
-  CheckOutputNames(RequestCall(request).outputs(), outputs);
+  WithMemoryErrors("a call", [&] { CheckOutputNames(RequestCall(request).outputs(), outputs); });
   Refuse();
 }
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -19,6 +17,7 @@
 #include "src/exact/row_loop-inl.h"
 #include "src/exact/split-inl.h"
 #include "src/exact/visit.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/calling_thread.h"
 
@@ -187,18 +186,6 @@ HWY_EXPORT(CountAttention);
 
 namespace {
 
-// All memory is allocated before the first task runs.
-template <class Body>
-void WithMemoryErrors(const Body& body) {
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of attention");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of attention is more than can be addressed");
-  }
-}
-
 // Multiply-adds that take about as long as waking a thread.
 constexpr double kFewMultiplyAdds = 1 << 19;
 
@@ -208,6 +195,7 @@ bool IsSmall(const AttentionProblem& p) {
   return pairs * static_cast<double>(p.head_dim + p.head_dim_v) < kFewMultiplyAdds;
 }
 
+// All memory is allocated before the first task runs.
 void Dispatch(const AttentionProblem& problem, const WeightVisit* visit, ThreadPool* pool) {
   ThreadPool& threads = pool != nullptr    ? *pool
                         : IsSmall(problem) ? CallingThread()
@@ -225,15 +213,16 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
-  WithMemoryErrors([&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
+  WithMemoryErrors("attention",
+                   [&] { Dispatch(ValidateAttention(q, k, v, options, outputs), nullptr, pool); });
 }
 
 void RunProblem(const AttentionProblem& problem, ThreadPool* pool) {
-  WithMemoryErrors([&] { Dispatch(problem, nullptr, pool); });
+  Dispatch(problem, nullptr, pool);
 }
 
 void VisitWeights(const AttentionProblem& problem, const WeightVisit& visit, ThreadPool* pool) {
-  WithMemoryErrors([&] { Dispatch(problem, &visit, pool); });
+  Dispatch(problem, &visit, pool);
 }
 
 }  // namespace heed

@@ -1,8 +1,6 @@
 // heed::Explain: the keep plugs as a picture.
 #include <algorithm>
 #include <limits>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "heed/attention.h"
@@ -10,6 +8,7 @@
 #include "src/exact/keep/plugs.h"
 #include "src/exact/keep/range.h"
 #include "src/exact/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -61,16 +60,12 @@ void ExplainProblem(const AttentionProblem& p, const TensorView<uint8_t>& pictur
 }  // namespace
 
 void Explain(const AttentionOptions& options, TensorView<uint8_t> picture) {
-  CheckInput("picture", picture);
-  try {
+  WithMemoryErrors("a picture of keep rules", [&] {
+    CheckInput("picture", picture);
     const AttentionProblem p = ValidateKeepRules(picture.shape, options);
     OutputSpans({{"picture", picture}}).ApartFrom(options);
     ExplainProblem(p, picture);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the patterns of the keep rules");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the patterns of the keep rules are more than can be addressed");
-  }
+  });
 }
 
 }  // namespace heed

@@ -16,7 +16,7 @@ void CheckIndex(const char* name, int64_t index, int64_t count) {
 
 std::vector<uint8_t> NothingKept(int64_t q_len, int64_t kv_len) {
   CheckExtents("keep", {1, 1, q_len, kv_len}, {0, 0, kv_len, 1}, 1);
-  return std::vector<uint8_t>(static_cast<size_t>(q_len * kv_len));
+  return VectorOf("keep flags", q_len * kv_len, uint8_t{0});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/output_spans.h"
 #include "src/view_checks.h"
@@ -101,16 +102,18 @@ void CheckStates(std::span<const PartialAttention> states, const TensorView<floa
 
 void Merge(std::span<const PartialAttention> states, TensorView<float> output,
            TensorView<float> lse, ThreadPool* pool) {
-  CheckStates(states, output, lse);
-  const auto [batch, heads, len, width] = states[0].output.shape;
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  // A task is a run of rows long enough to be worth one.
-  constexpr int64_t kRows = 64;
-  const int64_t rows = batch * heads * len;
-  threads.Run((rows + kRows - 1) / kRows, [&](int64_t task, int) {
-    for (int64_t row = task * kRows; row < std::min(rows, (task + 1) * kRows); ++row) {
-      MergeRow(states, {row / len / heads, row / len % heads, row % len}, output, lse);
-    }
+  WithMemoryErrors("merged attention", [&] {
+    CheckStates(states, output, lse);
+    const auto [batch, heads, len, width] = states[0].output.shape;
+    ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+    // A task is a run of rows long enough to be worth one.
+    constexpr int64_t kRows = 64;
+    const int64_t rows = batch * heads * len;
+    threads.Run((rows + kRows - 1) / kRows, [&](int64_t task, int) {
+      for (int64_t row = task * kRows; row < std::min(rows, (task + 1) * kRows); ++row) {
+        MergeRow(states, {row / len / heads, row / len % heads, row % len}, output, lse);
+      }
+    });
   });
 }
 

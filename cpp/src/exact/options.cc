@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "heed/attention.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -14,7 +15,7 @@ namespace heed {
 QueryOffset QueryOffset::At(int64_t position) {
   QueryOffset offset;
   offset.kind_ = Kind::kNumber;
-  offset.positions_ = {position};
+  WithMemoryErrors("a query offset", [&] { offset.positions_ = {position}; });
   return offset;
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "src/exact/tile.h"
 #include "src/exact/validate_score.h"
 #include "src/from_javascript.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -178,26 +178,26 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
                      std::span<const int32_t> cu_seqlens_q, std::span<const int32_t> cu_seqlens_k,
                      const AttentionOptions& options, const AttentionOutputs& outputs,
                      ThreadPool* pool) {
-  AttentionProblem p;
-  p.q = q;
-  p.k = k;
-  p.v = v;
-  CheckStored("q", q);
-  CheckStored("k", k);
-  if (q.shape[0] != 1) {
-    Fail(ErrorCode::kShape, "q has batch {}; packed sequences lie in one batch entry",
-         {q.shape[0]});
-  }
-  CheckOffsets("cu_seqlens_q", cu_seqlens_q, q.shape[2]);
-  CheckOffsets("cu_seqlens_k", cu_seqlens_k, k.shape[2]);
-  if (cu_seqlens_q.size() != cu_seqlens_k.size()) {
-    Fail(ErrorCode::kShape,
-         "cu_seqlens_q has {} numbers and cu_seqlens_k {}; both have one more than there are "
-         "sequences",
-         {cu_seqlens_q.size(), cu_seqlens_k.size()});
-  }
-  CheckOptions(options, cu_seqlens_q.size() - 1);
-  try {
+  WithMemoryErrors("attention of packed sequences", [&] {
+    AttentionProblem p;
+    p.q = q;
+    p.k = k;
+    p.v = v;
+    CheckStored("q", q);
+    CheckStored("k", k);
+    if (q.shape[0] != 1) {
+      Fail(ErrorCode::kShape, "q has batch {}; packed sequences lie in one batch entry",
+           {q.shape[0]});
+    }
+    CheckOffsets("cu_seqlens_q", cu_seqlens_q, q.shape[2]);
+    CheckOffsets("cu_seqlens_k", cu_seqlens_k, k.shape[2]);
+    if (cu_seqlens_q.size() != cu_seqlens_k.size()) {
+      Fail(ErrorCode::kShape,
+           "cu_seqlens_q has {} numbers and cu_seqlens_k {}; both have one more than there are "
+           "sequences",
+           {cu_seqlens_q.size(), cu_seqlens_k.size()});
+    }
+    CheckOptions(options, cu_seqlens_q.size() - 1);
     p.options = options;
     p.options.query_offset = QueryOffset::At(0);
     if (!kFromJavaScript) ShowSequences(cu_seqlens_q, cu_seqlens_k, p.options);
@@ -208,9 +208,7 @@ void AttentionVarlen(const StoredTensor& q, const StoredTensor& k, const StoredT
         .ApartFrom("cu_seqlens_q", cu_seqlens_q)
         .ApartFrom("cu_seqlens_k", cu_seqlens_k);
     RunProblem(p, pool);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the positions of packed sequences");
-  }
+  });
 }
 
 void AttentionVarlen(TensorView<const float> q, TensorView<const float> k,

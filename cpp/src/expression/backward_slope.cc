@@ -6,6 +6,7 @@
 
 #include "heed/gradient.h"
 #include "src/expression/program.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -164,23 +165,27 @@ Program SlopeOf(std::string_view what, const Program& program) {
 
 TileFunction CompileSlope(std::string_view what, std::string_view text, ExpressionValue value,
                           std::vector<CapturedTensor> captured) {
-  return FunctionOf(
-      SlopeOf(what, ParseExpression(what, text, VocabularyOf(value), std::move(captured))));
+  return WithMemoryErrors("an expression", [&] {
+    return FunctionOf(
+        SlopeOf(what, ParseExpression(what, text, VocabularyOf(value), std::move(captured))));
+  });
 }
 
 FeatureBackward CompileFeatureBackward(std::string_view what, std::string_view text,
                                        std::vector<CapturedTensor> captured) {
-  return [slope = FeatureFunctionOf(SlopeOf(
-              what, ParseExpression(what, text, FeatureVocabulary(), std::move(captured))))](
-             const FeatureRows& rows, const float* arriving) {
-    slope(rows);
-    for (size_t r = 0; r < rows.num_rows; ++r) {
-      for (size_t c = 0; c < rows.num_dims; ++c) {
-        const size_t at = r * rows.row_stride + c;
-        rows.values[at] = arriving[at] == 0 ? 0.0f : rows.values[at] * arriving[at];
+  return WithMemoryErrors("an expression", [&] {
+    return [slope = FeatureFunctionOf(SlopeOf(
+                what, ParseExpression(what, text, FeatureVocabulary(), std::move(captured))))](
+               const FeatureRows& rows, const float* arriving) {
+      slope(rows);
+      for (size_t r = 0; r < rows.num_rows; ++r) {
+        for (size_t c = 0; c < rows.num_dims; ++c) {
+          const size_t at = r * rows.row_stride + c;
+          rows.values[at] = arriving[at] == 0 ? 0.0f : rows.values[at] * arriving[at];
+        }
       }
-    }
-  };
+    };
+  });
 }
 
 }  // namespace heed

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "src/expression/operations-inl.h"
 #include "src/expression/program.h"
+#include "src/memory_errors.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -221,12 +222,16 @@ Expression MakeExpression(std::string_view what, std::string_view text, Expressi
 
 TileFunction CompileExpression(std::string_view what, std::string_view text, ExpressionValue value,
                                std::vector<CapturedTensor> captured) {
-  return MakeExpression(what, text, value, std::move(captured)).function;
+  return WithMemoryErrors("an expression", [&] {
+    return MakeExpression(what, text, value, std::move(captured)).function;
+  });
 }
 
 FeatureFunction CompileFeatureMap(std::string_view what, std::string_view text,
                                   std::vector<CapturedTensor> captured) {
-  return FeatureFunctionOf(ParseExpression(what, text, FeatureVocabulary(), std::move(captured)));
+  return WithMemoryErrors("an expression", [&] {
+    return FeatureFunctionOf(ParseExpression(what, text, FeatureVocabulary(), std::move(captured)));
+  });
 }
 
 }  // namespace heed

@@ -4,13 +4,12 @@
 #include "heed/gradient.h"
 
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "src/gradient/problem.h"
 #include "src/gradient/run-inl.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,11 +42,11 @@ void ClearSums(const AttentionGradients& to) {
 // In a dry run allocates what it would, and no more.
 void RunGradient(const GradientProblem& problem, ThreadPool& pool) {
   const AttentionGradients& to = problem.gradients;
-  ClearSums(to);
   const Plan plan = InRealMemory([&] { return Plan(problem.attention); });
-  if (plan.num_units == 0) return;
+  if (plan.num_units == 0) return ClearSums(to);
   const GradientPlan gradient = InRealMemory([&] { return GradientPlan(problem, plan); });
   GradientRun run(gradient, pool);
+  ClearSums(to);  // once most is allocated
   if (DryRun::Current() == nullptr) run.Run();
 }
 
@@ -61,20 +60,16 @@ namespace heed {
 HWY_EXPORT(RunGradient);
 
 void RunGradientProblem(const GradientProblem& problem, ThreadPool* pool) {
-  try {
-    HWY_DYNAMIC_DISPATCH(RunGradient)(problem, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of gradients");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of gradients is more than can be addressed");
-  }
+  HWY_DYNAMIC_DISPATCH(RunGradient)(problem, pool != nullptr ? *pool : DefaultThreadPool());
 }
 
 void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                        const StoredTensor& out, TensorView<const float> lse,
                        const StoredTensor& d_out, const AttentionOptions& options,
                        const AttentionGradients& gradients, ThreadPool* pool) {
-  RunGradientProblem(ValidateGradient(q, k, v, out, lse, d_out, options, gradients), pool);
+  WithMemoryErrors("gradients of attention", [&] {
+    RunGradientProblem(ValidateGradient(q, k, v, out, lse, d_out, options, gradients), pool);
+  });
 }
 
 void AttentionBackward(TensorView<const float> q, TensorView<const float> k,

@@ -6,6 +6,7 @@
 
 #include "heed/registry.h"
 #include "src/from_javascript.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/param_checks.h"
 #include "src/request_spans.h"
@@ -159,36 +160,42 @@ const AnyTensor* FindTensor(std::span<const NamedTensor> tensors, std::string_vi
 
 // Before the families read the request, of which some lists are copied.
 BackwardPlan PlanBackward(const Request& request) {
-  const GradientVerbs& verbs = VerbsOf(request);
-  for (const NamedTensor& input : request.inputs) CheckData(input);
-  return verbs.plan(request);
+  return WithMemoryErrors("the plan of gradients", [&] {
+    const GradientVerbs& verbs = VerbsOf(request);
+    for (const NamedTensor& input : request.inputs) CheckData(input);
+    return verbs.plan(request);
+  });
 }
 
 void RunForward(const Request& request, std::span<const NamedTensor> results, ThreadPool* pool) {
-  const BackwardPlan plan = PlanBackward(request);
-  CheckTensors(results, plan.results, VerbsOf(request).two_bytes, "result");
-  CheckComplete(results, plan.results);
-  if (!kFromJavaScript) {
-    CheckResultsApart({"result \"{}\"", results});
-    CheckResultsApart({"result \"{}\"", results}, {"{}", request.inputs});
-  }
-  VerbsOf(request).forward(request, results, pool);
+  WithMemoryErrors("results for gradients", [&] {
+    const BackwardPlan plan = PlanBackward(request);
+    CheckTensors(results, plan.results, VerbsOf(request).two_bytes, "result");
+    CheckComplete(results, plan.results);
+    if (!kFromJavaScript) {
+      CheckResultsApart({"result \"{}\"", results});
+      CheckResultsApart({"result \"{}\"", results}, {"{}", request.inputs});
+    }
+    VerbsOf(request).forward(request, results, pool);
+  });
 }
 
 void RunBackward(const Request& request, std::span<const NamedTensor> results,
                  std::span<const NamedTensor> d_results, std::span<const NamedTensor> gradients,
                  ThreadPool* pool) {
-  const BackwardPlan plan = PlanBackward(request);
-  const bool stored = VerbsOf(request).two_bytes;
-  CheckTensors(results, plan.results, stored, "result");
-  CheckComplete(results, plan.results);
-  CheckTensors(d_results, plan.results, stored, "gradient of result");
-  CheckTensors(gradients, plan.gradients, stored, "gradient of input");
-  if (FindTensor(d_results, "output") == nullptr) {
-    Fail(ErrorCode::kOption, "the gradient of result \"output\" is missing");
-  }
-  if (!kFromJavaScript) CheckGradientsApart(request, results, d_results, gradients);
-  VerbsOf(request).backward(request, results, d_results, gradients, pool);
+  WithMemoryErrors("gradients", [&] {
+    const BackwardPlan plan = PlanBackward(request);
+    const bool stored = VerbsOf(request).two_bytes;
+    CheckTensors(results, plan.results, stored, "result");
+    CheckComplete(results, plan.results);
+    CheckTensors(d_results, plan.results, stored, "gradient of result");
+    CheckTensors(gradients, plan.gradients, stored, "gradient of input");
+    if (FindTensor(d_results, "output") == nullptr) {
+      Fail(ErrorCode::kOption, "the gradient of result \"output\" is missing");
+    }
+    if (!kFromJavaScript) CheckGradientsApart(request, results, d_results, gradients);
+    VerbsOf(request).backward(request, results, d_results, gradients, pool);
+  });
 }
 
 }  // namespace heed

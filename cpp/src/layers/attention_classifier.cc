@@ -8,6 +8,7 @@
 
 #include "heed/linear.h"
 #include "src/layers/multi_head.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/view_checks.h"
@@ -118,11 +119,7 @@ void PoolEntries(const TensorView<float>& h, const AttentionClassifierWeights& w
                  const AttentionClassifierOptions& o, float* pooled, ThreadPool& pool) {
   const int64_t batch = h.shape[0], len = h.shape[2], width = h.shape[3];
   ScratchVector<double> weights;
-  try {
-    if (Weighs(o.pooling)) weights.resize(static_cast<size_t>(batch * len));
-  } catch (const std::exception&) {
-    Fail(ErrorCode::kMemory, "could not allocate the pooling weights of the classifier");
-  }
+  if (Weighs(o.pooling)) weights.resize(static_cast<size_t>(batch * len));
   if (DryRun* dry = DryRun::Current()) {
     int64_t rows = 0;
     for (int64_t b = 0; b < batch; ++b) rows += ClassifierLength(o, b, len);
@@ -194,28 +191,30 @@ void AttentionClassifier(TensorView<const int32_t> tokens,
                          const AttentionClassifierWeights& weights,
                          const AttentionClassifierOptions& options, TensorView<float> output,
                          ThreadPool* pool) {
-  ValidateAttentionClassifier(tokens, weights, options);
-  const int64_t batch = tokens.shape[2], len = tokens.shape[3];
-  const int64_t num_classes = weights.w_class.shape[2], width = weights.w_class.shape[3];
-  CheckOutput("output", output, {1, 1, batch, num_classes}, "[1, 1, batch, num_classes]");
-  OutputSpans({{"output", output}})
-      .ApartFrom("tokens", tokens)
-      .ApartFrom(weights)
-      .ApartFrom(options.attention);
-  const int64_t dim = weights.embedding.shape[3];
-  const AlignedFloats x_memory = Rows(batch, len, dim);
-  const AlignedFloats h_memory = Rows(batch, len, width);
-  const AlignedFloats pooled = Rows(batch, 1, width);
-  const TensorView<float> x = Contiguous(x_memory.get(), batch, 1, len, dim);
-  const TensorView<float> h = Contiguous(h_memory.get(), batch, 1, len, width);
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  EmbedTokens(tokens, weights, options, x, threads);
-  MultiHeadOutputs outputs;
-  outputs.output = h;
-  MultiHead(x, x, x, weights.attention, options.attention, outputs, &threads);
-  PoolEntries(h, weights, options, pooled.get(), threads);
-  Linear(MatrixView<const float>(pooled.get(), batch, width), weights.w_class, weights.b_class,
-         output, &threads);
+  WithMemoryErrors("an attention classifier", [&] {
+    ValidateAttentionClassifier(tokens, weights, options);
+    const int64_t batch = tokens.shape[2], len = tokens.shape[3];
+    const int64_t num_classes = weights.w_class.shape[2], width = weights.w_class.shape[3];
+    CheckOutput("output", output, {1, 1, batch, num_classes}, "[1, 1, batch, num_classes]");
+    OutputSpans({{"output", output}})
+        .ApartFrom("tokens", tokens)
+        .ApartFrom(weights)
+        .ApartFrom(options.attention);
+    const int64_t dim = weights.embedding.shape[3];
+    const AlignedFloats x_memory = Rows(batch, len, dim);
+    const AlignedFloats h_memory = Rows(batch, len, width);
+    const AlignedFloats pooled = Rows(batch, 1, width);
+    const TensorView<float> x = Contiguous(x_memory.get(), batch, 1, len, dim);
+    const TensorView<float> h = Contiguous(h_memory.get(), batch, 1, len, width);
+    ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+    EmbedTokens(tokens, weights, options, x, threads);
+    MultiHeadOutputs outputs;
+    outputs.output = h;
+    MultiHead(x, x, x, weights.attention, options.attention, outputs, &threads);
+    PoolEntries(h, weights, options, pooled.get(), threads);
+    Linear(MatrixView<const float>(pooled.get(), batch, width), weights.w_class, weights.b_class,
+           output, &threads);
+  });
 }
 
 }  // namespace heed

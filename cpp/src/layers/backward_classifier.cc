@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "heed/linear.h"
 #include "src/layers/attention_classifier.h"
@@ -20,11 +19,7 @@ class PoolPass {
   PoolPass(const OwnedHeads& h, const AttentionClassifierWeights& w,
            const AttentionClassifierOptions& o, ThreadPool& pool)
       : h_(h.view), w_(w), o_(o), pool_(pool), pooled_(h_.shape[0], 1, 1, h_.shape[3]) {
-    try {
-      weights_.resize(static_cast<size_t>(h_.shape[0] * h_.shape[2]));
-    } catch (const std::exception&) {
-      Fail(ErrorCode::kMemory, "could not allocate the pooling weights of the classifier");
-    }
+    weights_.resize(static_cast<size_t>(h_.shape[0] * h_.shape[2]));
     PoolEntries(h_, w_, o_, pooled_.data(), pool_);
   }
 

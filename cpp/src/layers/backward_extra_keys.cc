@@ -1,7 +1,6 @@
 #include "src/layers/backward_extra_keys.h"
 
 #include <cmath>
-#include <exception>
 
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
@@ -14,11 +13,7 @@ class ExtraKeyWay {
   ExtraKeyWay(const MultiHeadShape& s, const MultiHeadWeights& w, const MultiHeadOptions& o,
               const ExtraKeyRows& rows, const TensorView<float>& d_q)
       : s_(s), w_(w), o_(o), rows_(rows), d_q_(d_q), group_(s.num_heads / s.num_kv_heads) {
-    try {
-      sums_.resize(static_cast<size_t>(s.num_kv_heads * (s.head_dim + s.head_dim_v)));
-    } catch (const std::exception&) {
-      Fail(ErrorCode::kMemory, "could not allocate the gradients of bias_k and bias_v");
-    }
+    sums_.resize(static_cast<size_t>(s.num_kv_heads * (s.head_dim + s.head_dim_v)));
   }
 
   double* KeySums(int64_t kv_head) { return sums_.data() + kv_head * s_.head_dim; }

@@ -1,7 +1,6 @@
 #include "src/layers/backward_multi_head.h"
 
 #include <algorithm>
-#include <exception>
 
 #include "heed/linear.h"
 #include "src/layers/backward_extra_keys.h"
@@ -102,11 +101,7 @@ void MultiHeadPass::HeadsBackward(const TensorView<const float>& d_output,
 
 // Pruned heads, unless something arrives at their lse, which head_mask does not touch.
 void MultiHeadPass::FindLeftOut(bool has_d_lse) {
-  try {
-    left_out_.assign(static_cast<size_t>(s_.num_heads), 0);
-  } catch (const std::exception&) {
-    Fail(ErrorCode::kMemory, "could not allocate the marks of {} heads", {s_.num_heads});
-  }
+  left_out_.assign(static_cast<size_t>(s_.num_heads), 0);
   for (size_t h = 0; h < o_.head_mask.size() && !has_d_lse; ++h) {
     left_out_[h] = o_.head_mask[h] == 0;
   }

@@ -8,6 +8,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/exact/problem.h"
 #include "src/layers/transformer_block.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/owned_heads.h"
 #include "src/view_checks.h"
@@ -151,35 +152,38 @@ void LatentAttention(TensorView<const float> q, TensorView<const float> latent,
                      TensorView<const float> k_rope, TensorView<const float> w_uk,
                      TensorView<const float> w_uv, const LatentOptions& options,
                      const AttentionOutputs& outputs, ThreadPool* pool) {
-  const CoreShape s = ValidateCore(q, latent, k_rope, w_uk, w_uv, options, outputs.lse.has_value());
-  if (outputs.scores.has_value()) {
-    Fail(ErrorCode::kUnsupported, "latent attention returns no scores");
-  }
-  RefuseStoredOutput(outputs);
-  CheckOutput("output", outputs.output, {s.batch, s.num_heads, s.q_len, s.head_dim_v},
-              "[batch, num_heads, q_len, head_dim_v]");
-  if (outputs.lse.has_value()) {
-    CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.q_len, 1},
-                "[batch, num_heads, q_len, 1]");
-  }
-  if (outputs.weights.has_value()) {
-    CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.q_len, s.kv_len},
-                "[batch, num_heads, q_len, kv_len]");
-  }
-  SpansOf(outputs)
-      .ApartFrom("q", q)
-      .ApartFrom("latent", latent)
-      .ApartFrom("k_rope", k_rope)
-      .ApartFrom("w_uk", w_uk)
-      .ApartFrom("w_uv", w_uv)
-      .ApartFrom(options.attention);
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  const AttentionOptions o = WithScale(options.attention, s.nope_dim + s.rope_dim);
-  if (options.form == LatentForm::kNaive) {
-    AttendNaive(s, q, latent, k_rope, w_uk, w_uv, o, outputs, threads);
-  } else {
-    AttendAbsorbed(s, q, latent, k_rope, w_uk, w_uv, o, outputs, threads);
-  }
+  WithMemoryErrors("latent attention", [&] {
+    const CoreShape s =
+        ValidateCore(q, latent, k_rope, w_uk, w_uv, options, outputs.lse.has_value());
+    if (outputs.scores.has_value()) {
+      Fail(ErrorCode::kUnsupported, "latent attention returns no scores");
+    }
+    RefuseStoredOutput(outputs);
+    CheckOutput("output", outputs.output, {s.batch, s.num_heads, s.q_len, s.head_dim_v},
+                "[batch, num_heads, q_len, head_dim_v]");
+    if (outputs.lse.has_value()) {
+      CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.q_len, 1},
+                  "[batch, num_heads, q_len, 1]");
+    }
+    if (outputs.weights.has_value()) {
+      CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.q_len, s.kv_len},
+                  "[batch, num_heads, q_len, kv_len]");
+    }
+    SpansOf(outputs)
+        .ApartFrom("q", q)
+        .ApartFrom("latent", latent)
+        .ApartFrom("k_rope", k_rope)
+        .ApartFrom("w_uk", w_uk)
+        .ApartFrom("w_uv", w_uv)
+        .ApartFrom(options.attention);
+    ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+    const AttentionOptions o = WithScale(options.attention, s.nope_dim + s.rope_dim);
+    if (options.form == LatentForm::kNaive) {
+      AttendNaive(s, q, latent, k_rope, w_uk, w_uv, o, outputs, threads);
+    } else {
+      AttendAbsorbed(s, q, latent, k_rope, w_uk, w_uv, o, outputs, threads);
+    }
+  });
 }
 
 LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
@@ -244,58 +248,62 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
 void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
                      const MultiHeadLatentOptions& options, const MultiHeadLatentOutputs& outputs,
                      ThreadPool* pool) {
-  const LatentShape s = ValidateMultiHeadLatent(x, w, options, outputs.lse.has_value());
-  CheckOutput("output", outputs.output, {s.batch, 1, s.len, s.out_dim}, "[batch, 1, len, out_dim]");
-  if (outputs.lse.has_value()) {
-    CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.len, 1}, "[batch, num_heads, len, 1]");
-  }
-  if (outputs.weights.has_value()) {
-    CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.len, s.len},
-                "[batch, num_heads, len, len]");
-  }
-  OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
-      .ApartFrom("x", x)
-      .ApartFrom(w)
-      .ApartFrom(options.latent.attention);
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  const OwnedHeads latent(s.batch, 1, s.len, s.kv_rank);
-  Linear(x, w.w_dkv, {}, latent.view, &threads);
-  NormRows(latent.view, w.norm_kv_weight, options.epsilon, threads);
-  OwnedHeads compressed;
-  TensorView<const float> a = x;
-  if (w.w_dq.has_value()) {
-    compressed = OwnedHeads(s.batch, 1, s.len, s.q_rank);
-    Linear(x, w.w_dq, {}, compressed.view, &threads);
-    NormRows(compressed.view, w.norm_q_weight, options.epsilon, threads);
-    a = compressed.view;
-  }
-  const OwnedHeads q(s.batch, s.num_heads, s.len, s.nope_dim + s.rope_dim);
-  Bmm(a, TransposedView(w.w_uq), Columns(q.view, 0, s.nope_dim), &threads);
-  OwnedHeads k_rope;
-  if (w.w_kr.has_value()) {
-    const TensorView<float> q_rope = Columns(q.view, s.nope_dim, s.rope_dim);
-    Bmm(a, TransposedView(w.w_qr), q_rope, &threads);
-    k_rope = OwnedHeads(s.batch, 1, s.len, s.rope_dim);
-    Linear(x, w.w_kr, {}, k_rope.view, &threads);
-    if (options.rope) {
-      RopeOptions rope;
-      rope.base = options.rope_base;
-      Rope(q_rope, *options.rope, rope, q_rope, &threads);
-      Rope(k_rope.view, *options.rope, rope, k_rope.view, &threads);
+  WithMemoryErrors("a latent attention layer", [&] {
+    const LatentShape s = ValidateMultiHeadLatent(x, w, options, outputs.lse.has_value());
+    CheckOutput("output", outputs.output, {s.batch, 1, s.len, s.out_dim},
+                "[batch, 1, len, out_dim]");
+    if (outputs.lse.has_value()) {
+      CheckOutput("lse", outputs.lse, {s.batch, s.num_heads, s.len, 1},
+                  "[batch, num_heads, len, 1]");
     }
-  }
-  const OwnedHeads heads(s.batch, s.num_heads, s.len, s.head_dim_v);
-  AttentionOutputs attended;
-  attended.output = heads.view;
-  attended.lse = outputs.lse;
-  attended.weights = outputs.weights;
-  LatentAttention(q.view, latent.view, k_rope.view, w.w_uk, w.w_uv, options.latent, attended,
-                  &threads);
-  const int64_t width = s.num_heads * s.head_dim_v;
-  const TensorView<const float> w_o = {
-      w.w_o.data, {1, 1, s.out_dim, width}, {0, 0, w.w_o.strides[1], 1}};
-  Linear(Contiguous<const float>(heads.memory.get(), s.batch, 1, s.len, width), w_o, {},
-         outputs.output, &threads);
+    if (outputs.weights.has_value()) {
+      CheckOutput("weights", outputs.weights, {s.batch, s.num_heads, s.len, s.len},
+                  "[batch, num_heads, len, len]");
+    }
+    OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
+        .ApartFrom("x", x)
+        .ApartFrom(w)
+        .ApartFrom(options.latent.attention);
+    ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+    const OwnedHeads latent(s.batch, 1, s.len, s.kv_rank);
+    Linear(x, w.w_dkv, {}, latent.view, &threads);
+    NormRows(latent.view, w.norm_kv_weight, options.epsilon, threads);
+    OwnedHeads compressed;
+    TensorView<const float> a = x;
+    if (w.w_dq.has_value()) {
+      compressed = OwnedHeads(s.batch, 1, s.len, s.q_rank);
+      Linear(x, w.w_dq, {}, compressed.view, &threads);
+      NormRows(compressed.view, w.norm_q_weight, options.epsilon, threads);
+      a = compressed.view;
+    }
+    const OwnedHeads q(s.batch, s.num_heads, s.len, s.nope_dim + s.rope_dim);
+    Bmm(a, TransposedView(w.w_uq), Columns(q.view, 0, s.nope_dim), &threads);
+    OwnedHeads k_rope;
+    if (w.w_kr.has_value()) {
+      const TensorView<float> q_rope = Columns(q.view, s.nope_dim, s.rope_dim);
+      Bmm(a, TransposedView(w.w_qr), q_rope, &threads);
+      k_rope = OwnedHeads(s.batch, 1, s.len, s.rope_dim);
+      Linear(x, w.w_kr, {}, k_rope.view, &threads);
+      if (options.rope) {
+        RopeOptions rope;
+        rope.base = options.rope_base;
+        Rope(q_rope, *options.rope, rope, q_rope, &threads);
+        Rope(k_rope.view, *options.rope, rope, k_rope.view, &threads);
+      }
+    }
+    const OwnedHeads heads(s.batch, s.num_heads, s.len, s.head_dim_v);
+    AttentionOutputs attended;
+    attended.output = heads.view;
+    attended.lse = outputs.lse;
+    attended.weights = outputs.weights;
+    LatentAttention(q.view, latent.view, k_rope.view, w.w_uk, w.w_uv, options.latent, attended,
+                    &threads);
+    const int64_t width = s.num_heads * s.head_dim_v;
+    const TensorView<const float> w_o = {
+        w.w_o.data, {1, 1, s.out_dim, width}, {0, 0, w.w_o.strides[1], 1}};
+    Linear(Contiguous<const float>(heads.memory.get(), s.batch, 1, s.len, width), w_o, {},
+           outputs.output, &threads);
+  });
 }
 
 }  // namespace heed

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "heed/linear.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/power.h"
@@ -209,20 +210,22 @@ double ExtraKeyScore(const MultiHeadShape& s, const MultiHeadWeights& w,
 void MultiHead(TensorView<const float> query, TensorView<const float> key,
                TensorView<const float> value, const MultiHeadWeights& weights,
                const MultiHeadOptions& options, const MultiHeadOutputs& outputs, ThreadPool* pool) {
-  const MultiHeadShape shape =
-      ValidateMultiHead(query, key, value, weights, options, outputs.lse.has_value());
-  CheckOutputs(shape, outputs);
-  OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
-      .ApartFrom("query", query)
-      .ApartFrom("key", key)
-      .ApartFrom("value", value)
-      .ApartFrom(weights)
-      .ApartFrom(options);
-  if (shape.batch == 0 || shape.q_len == 0) return;
-  ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
-  MultiHeadCall call(shape, weights, options, outputs, threads);
-  call.Attend(ProjectedHeads(shape, weights, query, key, value, threads));
-  call.WriteOutput();
+  WithMemoryErrors("multi-head attention", [&] {
+    const MultiHeadShape shape =
+        ValidateMultiHead(query, key, value, weights, options, outputs.lse.has_value());
+    CheckOutputs(shape, outputs);
+    OutputSpans({{"output", outputs.output}, {"lse", outputs.lse}, {"weights", outputs.weights}})
+        .ApartFrom("query", query)
+        .ApartFrom("key", key)
+        .ApartFrom("value", value)
+        .ApartFrom(weights)
+        .ApartFrom(options);
+    if (shape.batch == 0 || shape.q_len == 0) return;
+    ThreadPool& threads = pool != nullptr ? *pool : DefaultThreadPool();
+    MultiHeadCall call(shape, weights, options, outputs, threads);
+    call.Attend(ProjectedHeads(shape, weights, query, key, value, threads));
+    call.WriteOutput();
+  });
 }
 
 }  // namespace heed

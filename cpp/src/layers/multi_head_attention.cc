@@ -1,10 +1,9 @@
 // MultiHeadAttention: the layer that owns its weights, and the two formats that it loads.
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 #include <string>
 
 #include "heed/layers.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/view_checks.h"
 
@@ -143,19 +142,6 @@ TensorView<const float> View(const std::vector<float>& values, int64_t a, int64_
   return Contiguous(values.data(), 1, a, b, c);
 }
 
-// Runs `load`, which may run out of memory.
-template <class Load>
-void WithMemory(Load&& load) {
-  const std::string message = "the weights of the layer do not fit into memory";
-  try {
-    load();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, message);
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, message);
-  }
-}
-
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionSizes& sizes)
@@ -167,7 +153,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionSizes& sizes)
   const int64_t q = s.num_heads * s.head_dim;
   const int64_t k = s.num_kv_heads * s.head_dim;
   const int64_t v = s.num_kv_heads * s.head_dim_v;
-  WithMemory([&] {
+  WithMemoryErrors("the weights of a layer", [&] {
     storage_.w_q = zeros(q, s.embed_dim);
     storage_.w_k = zeros(k, s.kdim);
     storage_.w_v = zeros(v, s.vdim);
@@ -186,12 +172,12 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionSizes& sizes)
 }
 
 void MultiHeadAttention::LoadStateDict(std::span<const NamedTensor> state) {
-  const MultiHeadAttentionSizes& s = sizes_;
-  const int64_t q = s.num_heads * s.head_dim;
-  const int64_t k = s.num_kv_heads * s.head_dim;
-  const int64_t v = s.num_kv_heads * s.head_dim_v;
-  const int64_t e = s.embed_dim;
-  WithMemory([&] {
+  WithMemoryErrors("the weights of a layer", [&] {
+    const MultiHeadAttentionSizes& s = sizes_;
+    const int64_t q = s.num_heads * s.head_dim;
+    const int64_t k = s.num_kv_heads * s.head_dim;
+    const int64_t v = s.num_kv_heads * s.head_dim_v;
+    const int64_t e = s.embed_dim;
     StateReader reader(state);
     Storage next;
     if (s.kdim == e && s.vdim == e && !reader.Has("q_proj_weight")) {
@@ -224,9 +210,9 @@ void MultiHeadAttention::LoadStateDict(std::span<const NamedTensor> state) {
 }
 
 void MultiHeadAttention::LoadKerasWeights(std::span<const NamedTensor> weights) {
-  const MultiHeadAttentionSizes& s = sizes_;
-  if (s.add_bias_kv) Fail(ErrorCode::kUnsupported, "Keras has no bias_k and bias_v");
-  WithMemory([&] {
+  WithMemoryErrors("the weights of a layer", [&] {
+    const MultiHeadAttentionSizes& s = sizes_;
+    if (s.add_bias_kv) Fail(ErrorCode::kUnsupported, "Keras has no bias_k and bias_v");
     StateReader reader(weights);
     Storage next;
     const auto kernel = [&](std::string_view name, int64_t in, int64_t heads, int64_t dim) {

@@ -8,6 +8,7 @@
 #include "heed/linear.h"
 #include "heed/rows.h"
 #include "src/layers/multi_head.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/rows/activation.h"
@@ -162,14 +163,16 @@ void ValidateTransformerBlock(TensorView<const float> x, const TransformerBlockW
 void TransformerBlock(TensorView<const float> x, const TransformerBlockWeights& weights,
                       const TransformerBlockOptions& options, TensorView<float> output,
                       ThreadPool* pool) {
-  ValidateTransformerBlock(x, weights, options);
-  CheckOutput("output", output, x.shape, "[batch, 1, len, embed_dim]");
-  OutputSpans({{"output", output}})
-      .ApartFrom("x", x)
-      .ApartFrom(weights)
-      .ApartFrom(options.attention);
-  if (x.size() == 0) return;
-  BlockCall(weights, options, pool != nullptr ? *pool : DefaultThreadPool()).Run(x, output);
+  WithMemoryErrors("a transformer block", [&] {
+    ValidateTransformerBlock(x, weights, options);
+    CheckOutput("output", output, x.shape, "[batch, 1, len, embed_dim]");
+    OutputSpans({{"output", output}})
+        .ApartFrom("x", x)
+        .ApartFrom(weights)
+        .ApartFrom(options.attention);
+    if (x.size() == 0) return;
+    BlockCall(weights, options, pool != nullptr ? *pool : DefaultThreadPool()).Run(x, output);
+  });
 }
 
 }  // namespace heed

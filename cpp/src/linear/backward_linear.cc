@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "heed/linear.h"
 #include "src/message.h"
@@ -31,11 +30,7 @@ class WeightGradient {
         rows_(RowCount(x.shape)),
         columns_(1, 1, d_y.shape[3], rows_),
         kept_(1, 1, rows_, x.shape[3]) {
-    try {
-      apart_.resize(static_cast<size_t>(rows_));
-    } catch (const std::exception&) {
-      Fail(ErrorCode::kMemory, "could not allocate the marks of {} rows", {rows_});
-    }
+    apart_.resize(static_cast<size_t>(rows_));
   }
 
   void Write(const TensorView<float>& to) {

@@ -4,8 +4,6 @@
 #include "src/linear/gemm.h"
 
 #include <algorithm>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -37,14 +35,7 @@ namespace heed {
 HWY_EXPORT(RunGemm);
 
 void Gemm(const GemmProblem& problem, ThreadPool& pool) {
-  try {
-    HWY_DYNAMIC_DISPATCH(RunGemm)(problem, pool);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of a matrix product");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory,
-         "the scratch memory of a matrix product is more than can be addressed");
-  }
+  HWY_DYNAMIC_DISPATCH(RunGemm)(problem, pool);
 }
 
 }  // namespace heed

@@ -10,6 +10,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/low_rank/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -109,32 +110,34 @@ AttentionOptions ValidateEfficient(const TensorView<const float>& q,
 void EfficientAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const EfficientOptions& options,
                         const AttentionOutputs& outputs, ThreadPool* pool) {
-  AttentionOptions over_tokens = ValidateEfficient(q, k, v, options);
-  CheckNoScores(outputs);
-  if (outputs.lse.has_value()) {
-    Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
-  }
-  RefuseTiles(outputs, "efficient attention");
-  const AttentionProblem p = ValidateComposed(q, k, v, over_tokens, outputs);
-  const FeatureState state(p);
-  if (outputs.weights.has_value()) {
-    const OwnedTensor scores({p.batch, p.num_kv_heads, p.head_dim, p.kv_len});
-    const OwnedTensor weights(scores.view().shape);
-    const OwnedTensor shares(q.shape);
-    AttendToTokens(p, k, v, 0, scores.view(), state, weights.view(), pool);
-    Softmax(q, shares.view(), 3, pool);
-    BmmOfGroups(shares.view(), weights.view(), outputs.weights, p.group, pool);
-  } else {
-    AttendToAllTokens(p, k, v, state, pool);
-  }
-  const int64_t block = std::min(p.q_len, kQueryBlock);
-  const OwnedTensor shares({p.batch, p.num_heads, block, p.head_dim});
-  for (int64_t first = 0; first < p.q_len; first += block) {
-    const int64_t count = std::min(block, p.q_len - first);
-    const TensorView<float> here = RowsOf(shares.view(), 0, count);
-    Softmax(RowsOf(q, first, count), here, 3, pool);
-    BmmOfGroups(here, state.output.view(), RowsOf(outputs.output, first, count), p.group, pool);
-  }
+  WithMemoryErrors("efficient attention", [&] {
+    AttentionOptions over_tokens = ValidateEfficient(q, k, v, options);
+    CheckNoScores(outputs);
+    if (outputs.lse.has_value()) {
+      Fail(ErrorCode::kUnsupported, "lse: efficient attention normalises twice");
+    }
+    RefuseTiles(outputs, "efficient attention");
+    const AttentionProblem p = ValidateComposed(q, k, v, over_tokens, outputs);
+    const FeatureState state(p);
+    if (outputs.weights.has_value()) {
+      const OwnedTensor scores({p.batch, p.num_kv_heads, p.head_dim, p.kv_len});
+      const OwnedTensor weights(scores.view().shape);
+      const OwnedTensor shares(q.shape);
+      AttendToTokens(p, k, v, 0, scores.view(), state, weights.view(), pool);
+      Softmax(q, shares.view(), 3, pool);
+      BmmOfGroups(shares.view(), weights.view(), outputs.weights, p.group, pool);
+    } else {
+      AttendToAllTokens(p, k, v, state, pool);
+    }
+    const int64_t block = std::min(p.q_len, kQueryBlock);
+    const OwnedTensor shares({p.batch, p.num_heads, block, p.head_dim});
+    for (int64_t first = 0; first < p.q_len; first += block) {
+      const int64_t count = std::min(block, p.q_len - first);
+      const TensorView<float> here = RowsOf(shares.view(), 0, count);
+      Softmax(RowsOf(q, first, count), here, 3, pool);
+      BmmOfGroups(here, state.output.view(), RowsOf(outputs.output, first, count), p.group, pool);
+    }
+  });
 }
 
 }  // namespace heed

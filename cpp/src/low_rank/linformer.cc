@@ -3,6 +3,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/low_rank/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -63,14 +64,16 @@ LinformerProblem ValidateLinformer(const TensorView<const float>& q,
 
 void Linformer(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                const LinformerOptions& options, const AttentionOutputs& outputs, ThreadPool* pool) {
-  const LinformerProblem p = ValidateLinformer(q, k, v, options);
-  ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_projected, outputs);
-  CheckNoScores(outputs);
-  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
-  const OwnedTensor keys(p.k), values(p.v);
-  ProjectTokens(p.key_projection, k, options.key_lengths, keys.view(), pool);
-  ProjectTokens(p.value_projection, v, options.key_lengths, values.view(), pool);
-  Attention(q, keys.view(), values.view(), p.over_projected, outputs, pool);
+  WithMemoryErrors("Linformer attention", [&] {
+    const LinformerProblem p = ValidateLinformer(q, k, v, options);
+    ValidateComposed(q, Planned(p.k), Planned(p.v), p.over_projected, outputs);
+    CheckNoScores(outputs);
+    SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
+    const OwnedTensor keys(p.k), values(p.v);
+    ProjectTokens(p.key_projection, k, options.key_lengths, keys.view(), pool);
+    ProjectTokens(p.value_projection, v, options.key_lengths, values.view(), pool);
+    Attention(q, keys.view(), values.view(), p.over_projected, outputs, pool);
+  });
 }
 
 }  // namespace heed

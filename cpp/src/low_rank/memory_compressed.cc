@@ -7,6 +7,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/low_rank/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -148,16 +149,18 @@ MemoryCompressedProblem ValidateMemoryCompressed(const TensorView<const float>& 
 void MemoryCompressedAttention(TensorView<const float> q, TensorView<const float> k,
                                TensorView<const float> v, const MemoryCompressedOptions& options,
                                const AttentionOutputs& outputs, ThreadPool* pool) {
-  const MemoryCompressedProblem m = ValidateMemoryCompressed(q, k, v, options);
-  ValidateComposed(q, Planned(m.k), Planned(m.v), m.over_blocks, outputs);
-  CheckNoScores(outputs);
-  SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
-  const AttentionProblem p = ValidateLowRank(q, k, v, OverTokens(options));
-  const OwnedTensor keys(m.k), values(m.v);
-  ThreadPool& threads = PoolOrDefault(pool);
-  CompressTokens(KeyConvolution(options), k, p, m.compression, keys.view(), threads);
-  CompressTokens(ValueConvolution(options), v, p, m.compression, values.view(), threads);
-  Attention(q, keys.view(), values.view(), m.over_blocks, outputs, pool);
+  WithMemoryErrors("memory-compressed attention", [&] {
+    const MemoryCompressedProblem m = ValidateMemoryCompressed(q, k, v, options);
+    ValidateComposed(q, Planned(m.k), Planned(m.v), m.over_blocks, outputs);
+    CheckNoScores(outputs);
+    SpansOf(outputs).ApartFrom("k", k).ApartFrom("v", v).ApartFrom(options);
+    const AttentionProblem p = ValidateLowRank(q, k, v, OverTokens(options));
+    const OwnedTensor keys(m.k), values(m.v);
+    ThreadPool& threads = PoolOrDefault(pool);
+    CompressTokens(KeyConvolution(options), k, p, m.compression, keys.view(), threads);
+    CompressTokens(ValueConvolution(options), v, p, m.compression, values.view(), threads);
+    Attention(q, keys.view(), values.view(), m.over_blocks, outputs, pool);
+  });
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include "src/compose/rows.h"
 #include "src/low_rank/nystrom_steps.h"
 #include "src/low_rank/problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed {
@@ -280,17 +281,19 @@ NystromProblem ValidateNystromCall(const TensorView<const float>& q,
 void NystromAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const NystromOptions& options,
                       const NystromOutputs& outputs, ThreadPool* pool) {
-  const NystromProblem p = ValidateNystromCall(q, k, v, options, outputs);
-  Nystrom nystrom(options, PoolOrDefault(pool));
-  if (options.key_lengths.empty()) {
-    return nystrom.Run(q, k, v, p.tokens.kv_len, p.num_landmarks, outputs);
-  }
-  for (int64_t b = 0; b < p.tokens.batch; ++b) {
-    const NystromOutputs entry = {EntryOf(outputs.output, b), EntryOf(outputs.weights, b),
-                                  EntryOf(outputs.residual, b)};
-    nystrom.Run(EntryOf(q, b), EntryOf(k, b), EntryOf(v, b), p.tokens.KeyLength(b, 0),
-                p.num_landmarks, entry);
-  }
+  WithMemoryErrors("Nystrom attention", [&] {
+    const NystromProblem p = ValidateNystromCall(q, k, v, options, outputs);
+    Nystrom nystrom(options, PoolOrDefault(pool));
+    if (options.key_lengths.empty()) {
+      return nystrom.Run(q, k, v, p.tokens.kv_len, p.num_landmarks, outputs);
+    }
+    for (int64_t b = 0; b < p.tokens.batch; ++b) {
+      const NystromOutputs entry = {EntryOf(outputs.output, b), EntryOf(outputs.weights, b),
+                                    EntryOf(outputs.residual, b)};
+      nystrom.Run(EntryOf(q, b), EntryOf(k, b), EntryOf(v, b), p.tokens.KeyLength(b, 0),
+                  p.num_landmarks, entry);
+    }
+  });
 }
 
 }  // namespace heed

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/calling_thread.h"
 
@@ -216,20 +217,24 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
   if (num_threads < 1) {
     Fail(ErrorCode::kRange, "num_threads = {}; it must be at least 1", {num_threads});
   }
+  return WithMemoryErrors("a pool of threads", [&]() -> std::unique_ptr<ThreadPool> {
 #if HEED_HAS_THREADS
-  if (num_threads > 1) return std::make_unique<ThreadsPool>(num_threads);
+    if (num_threads > 1) return std::make_unique<ThreadsPool>(num_threads);
 #endif
-  return std::make_unique<InlinePool>();
+    return std::make_unique<InlinePool>();
+  });
 }
 
 ThreadPool& CallingThread() {
-  static InlinePool& pool = *new InlinePool;  // destructors of static objects may call
+  static InlinePool& pool = *WithMemoryErrors("a pool of threads", [] {
+    return new InlinePool;
+  });  // destructors of static objects may call
   return pool;
 }
 
 ThreadPool& DefaultThreadPool() {
 #if HEED_HAS_THREADS && !defined(__EMSCRIPTEN__)
-  static SharedPool& pool = *new SharedPool;
+  static SharedPool& pool = *WithMemoryErrors("a pool of threads", [] { return new SharedPool; });
   static const struct Closing {
     ~Closing() { pool.Close(); }
   } closing;

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "heed/position.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/position/phases-inl.h"
@@ -160,25 +159,22 @@ TableShares TableSharesOf(const AdditionProblem& p, int64_t i) {
 
 void Add(AdditionProblem problem, TensorView<float> output, ThreadPool* pool) {
   SetOutput(problem, output);
-  try {
-    HWY_DYNAMIC_DISPATCH(RunAddition)(problem, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the rows of the position code");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the rows of the position code cannot be addressed");
-  }
+  HWY_DYNAMIC_DISPATCH(RunAddition)(problem, pool != nullptr ? *pool : DefaultThreadPool());
 }
 
 void AddSinusoidal(TensorView<const float> x, const SinusoidalOptions& options,
                    TensorView<float> output, ThreadPool* pool) {
-  if (!x.has_value()) x.shape = output.shape;
-  Add(ValidateSinusoidal(x, options), output, pool);
+  WithMemoryErrors("a position code", [&] {
+    if (!x.has_value()) x.shape = output.shape;
+    Add(ValidateSinusoidal(x, options), output, pool);
+  });
 }
 
 void AddLearnedPosition(TensorView<const float> x, TensorView<const float> table,
                         const LearnedPositionOptions& options, TensorView<float> output,
                         ThreadPool* pool) {
-  Add(ValidateLearned(x, table, options), output, pool);
+  WithMemoryErrors("a position code",
+                   [&] { Add(ValidateLearned(x, table, options), output, pool); });
 }
 
 }  // namespace heed

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "heed/position.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/power.h"
 #include "src/view_checks.h"
@@ -92,28 +93,31 @@ void ScaleLlama3(std::vector<double>& frequency, const RopeScaling& s) {
 
 std::vector<double> RopeFrequencies(int64_t rotary_dim, double base, const RopeScaling& scaling,
                                     int64_t seq_len) {
-  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
-    Fail(ErrorCode::kRange, "rotary_dim = {}; it must be an even number of at least 2",
-         {rotary_dim});
-  }
-  if (!(base > 1) || !std::isfinite(base)) {
-    Fail(ErrorCode::kRange, "base = {}; it must be finite and above 1", {base});
-  }
-  CheckScaling(scaling);
-  double stretched = base;
-  if (scaling.kind == Kind::kNtk) stretched = StretchedBase(base, rotary_dim, scaling.factor);
-  if (scaling.kind == Kind::kDynamicNtk) {
-    stretched = StretchedBase(base, rotary_dim, DynamicFactor(scaling, seq_len));
-  }
-  std::vector<double> frequency = VectorOf("frequencies", rotary_dim / 2, 0.0);
-  for (size_t t = 0; t < frequency.size(); ++t) {
-    frequency[t] = Power(stretched, -2 * static_cast<double>(t) / static_cast<double>(rotary_dim));
-    if (scaling.kind == Kind::kLinear) frequency[t] /= scaling.factor;
-    CheckFinite("frequency of the scaled embedding", frequency[t]);
-  }
-  if (scaling.kind == Kind::kYarn) ScaleYarn(frequency, scaling, base);
-  if (scaling.kind == Kind::kLlama3) ScaleLlama3(frequency, scaling);
-  return frequency;
+  return WithMemoryErrors("the frequencies of a rotation", [&] {
+    if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+      Fail(ErrorCode::kRange, "rotary_dim = {}; it must be an even number of at least 2",
+           {rotary_dim});
+    }
+    if (!(base > 1) || !std::isfinite(base)) {
+      Fail(ErrorCode::kRange, "base = {}; it must be finite and above 1", {base});
+    }
+    CheckScaling(scaling);
+    double stretched = base;
+    if (scaling.kind == Kind::kNtk) stretched = StretchedBase(base, rotary_dim, scaling.factor);
+    if (scaling.kind == Kind::kDynamicNtk) {
+      stretched = StretchedBase(base, rotary_dim, DynamicFactor(scaling, seq_len));
+    }
+    std::vector<double> frequency = VectorOf("frequencies", rotary_dim / 2, 0.0);
+    for (size_t t = 0; t < frequency.size(); ++t) {
+      frequency[t] =
+          Power(stretched, -2 * static_cast<double>(t) / static_cast<double>(rotary_dim));
+      if (scaling.kind == Kind::kLinear) frequency[t] /= scaling.factor;
+      CheckFinite("frequency of the scaled embedding", frequency[t]);
+    }
+    if (scaling.kind == Kind::kYarn) ScaleYarn(frequency, scaling, base);
+    if (scaling.kind == Kind::kLlama3) ScaleLlama3(frequency, scaling);
+    return frequency;
+  });
 }
 
 double RopeMagnitude(const RopeScaling& scaling) {

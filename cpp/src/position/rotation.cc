@@ -3,13 +3,12 @@
 #define HWY_TARGET_INCLUDE "src/position/rotation.cc"
 #include <cstring>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "heed/position.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/worker_scratch.h"
 #include "src/position/phases-inl.h"
@@ -194,23 +193,18 @@ HWY_EXPORT(RunRotation);
 
 void Rotate(RotationProblem problem, TensorView<float> output, ThreadPool* pool) {
   SetOutput(problem, output);
-  try {
-    HWY_DYNAMIC_DISPATCH(RunRotation)(problem, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the tables of the rotation");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the tables of the rotation cannot be addressed");
-  }
+  HWY_DYNAMIC_DISPATCH(RunRotation)(problem, pool != nullptr ? *pool : DefaultThreadPool());
 }
 
 void Rope(TensorView<const float> x, RopePairing pairing, const RopeOptions& options,
           TensorView<float> output, ThreadPool* pool) {
-  Rotate(ValidateRope(x, pairing, options), output, pool);
+  WithMemoryErrors("a rotation", [&] { Rotate(ValidateRope(x, pairing, options), output, pool); });
 }
 
 void Xpos(TensorView<const float> x, RopePairing pairing, XposSide side, const XposOptions& options,
           TensorView<float> output, ThreadPool* pool) {
-  Rotate(ValidateXpos(x, pairing, side, options), output, pool);
+  WithMemoryErrors("a rotation",
+                   [&] { Rotate(ValidateXpos(x, pairing, side, options), output, pool); });
 }
 
 }  // namespace heed

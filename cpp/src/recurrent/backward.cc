@@ -3,13 +3,12 @@
 #define HWY_TARGET_INCLUDE "src/recurrent/backward.cc"
 #include <algorithm>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "heed/gradient.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/recurrent/backward_loop-inl.h"
@@ -98,15 +97,11 @@ void RecurrentBackward(TensorView<const float> q, TensorView<const float> k,
                        TensorView<const float> v, TensorView<const float> d_out,
                        const RecurrentOptions& options, const RecurrentGradients& gradients,
                        ThreadPool* pool) {
-  const RecurrentBackwardProblem problem =
-      ValidateRecurrentBackward(q, k, v, d_out, options, gradients);
-  try {
+  WithMemoryErrors("recurrent gradients", [&] {
+    const RecurrentBackwardProblem problem =
+        ValidateRecurrentBackward(q, k, v, d_out, options, gradients);
     Run(problem, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of recurrent gradients");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "the scratch memory of recurrent gradients cannot be addressed");
-  }
+  });
 }
 
 }  // namespace heed

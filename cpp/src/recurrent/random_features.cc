@@ -1,12 +1,11 @@
 // heed::DrawRandomFeatures and heed::RandomFeatureVariance.
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <numbers>
-#include <stdexcept>
 
 #include "heed/recurrent.h"
 #include "hwy/highway.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/simd/philox-inl.h"
@@ -76,20 +75,16 @@ void Draw(uint64_t seed, const TensorView<float>& projection) {
 }  // namespace
 
 void DrawRandomFeatures(uint64_t seed, TensorView<float> projection) {
-  const int64_t features = projection.shape[2];
-  if (features < 1 || features > kMaxRandomFeatures) {
-    Fail(ErrorCode::kRange, "num_features = {}; it must lie in [1, {}]",
-         {features, kMaxRandomFeatures});
-  }
-  CheckOutput("projection", StoredOutput(projection), {1, 1, features, projection.shape[3]},
-              "[1, 1, num_features, head_dim]");
-  try {
+  WithMemoryErrors("random features", [&] {
+    const int64_t features = projection.shape[2];
+    if (features < 1 || features > kMaxRandomFeatures) {
+      Fail(ErrorCode::kRange, "num_features = {}; it must lie in [1, {}]",
+           {features, kMaxRandomFeatures});
+    }
+    CheckOutput("projection", StoredOutput(projection), {1, 1, features, projection.shape[3]},
+                "[1, 1, num_features, head_dim]");
     Draw(seed, projection);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate a block of random features");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "a block of random features cannot be addressed");
-  }
+  });
 }
 
 double RandomFeatureVariance(std::span<const float> q, std::span<const float> k, double scale,

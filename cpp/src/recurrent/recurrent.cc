@@ -8,12 +8,11 @@
 #include <cfloat>
 #include <cmath>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/recurrent/inner_model-inl.h"
@@ -325,13 +324,11 @@ HWY_EXPORT(RunStep);
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,
                         const RecurrentOutputs& outputs, ThreadPool* pool) {
-  RecurrentProblem p = ValidateRecurrent(q, k, v, options);
-  CompleteRecurrent(p, outputs);
-  try {
+  WithMemoryErrors("recurrent attention", [&] {
+    RecurrentProblem p = ValidateRecurrent(q, k, v, options);
+    CompleteRecurrent(p, outputs);
     HWY_DYNAMIC_DISPATCH(RunRecurrent)(p, pool != nullptr ? *pool : DefaultThreadPool());
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the scratch memory of recurrent attention");
-  }
+  });
 }
 
 void RecurrentStep(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "src/linear/backward_linear.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
 #include "src/parallel/pieces.h"
@@ -22,11 +22,8 @@ class NormWay {
   NormWay(Norm norm, const RowNormOptions& options, const TensorView<const float>& x,
           const TensorView<const float>& d_y)
       : centered_(norm == Norm::kLayer), o_(options), x_(x), d_y_(d_y), dim_(x.shape[3]) {
-    try {
-      moments_.resize(static_cast<size_t>(RowCount(x.shape)));
-    } catch (const std::exception&) {
-      Fail(ErrorCode::kMemory, "could not allocate the moments of {} rows", {RowCount(x.shape)});
-    }
+    WithMemoryErrors("the moments of rows",
+                     [&] { moments_.resize(static_cast<size_t>(RowCount(x.shape))); });
   }
 
   // The moments of a row, from which WriteRow() and Term() go on.

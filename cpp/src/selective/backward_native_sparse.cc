@@ -235,11 +235,9 @@ void RunNativeSparseBackward(const Request& request, std::span<const NamedTensor
                                     find("branch_gates"),
                                     find("compress_k_weight"),
                                     find("compress_v_weight")};
-  WithMemory([&] {
-    NativeSparseBackward(r, p, LeadingViewOf(FindTensor(d_results, "output")), to,
-                         PoolOrDefault(pool))
-        .Run();
-  });
+  NativeSparseBackward(r, p, LeadingViewOf(FindTensor(d_results, "output")), to,
+                       PoolOrDefault(pool))
+      .Run();
 }
 
 }  // namespace

@@ -232,11 +232,9 @@ void RunReformerBackward(const Request& request, std::span<const NamedTensor> re
   const ReformerResults given = {
       LeadingViewOf(FindTensor(results, "output")), RowsOf(FindTensor(results, "lse")),
       LeadingViewOf(FindTensor(d_results, "output")), RowsOf(FindTensor(d_results, "lse"))};
-  WithMemory([&] {
-    ReformerBackward(r, p, given, LeadingViewOf(FindTensor(gradients, "q")),
-                     LeadingViewOf(FindTensor(gradients, "v")), PoolOrDefault(pool))
-        .Run();
-  });
+  ReformerBackward(r, p, given, LeadingViewOf(FindTensor(gradients, "q")),
+                   LeadingViewOf(FindTensor(gradients, "v")), PoolOrDefault(pool))
+      .Run();
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #define HEED_SRC_SELECTIVE_BACKWARD_REQUEST_H_
 
 #include <initializer_list>
-#include <new>
-#include <stdexcept>
 #include <string_view>
 
 #include "heed/gradient.h"
@@ -25,18 +23,6 @@ inline TensorView<float> RowsOf(const AnyTensor* tensor) { return ViewOf(tensor,
 // last extent: gradients of the inputs of these names that the request has.
 BackwardPlan PlanOfRow(const Request& request, const Extents& q, int64_t head_dim_v,
                        std::initializer_list<std::string_view> names);
-
-// body(); want of memory is an Error.
-template <class Body>
-void WithMemory(const Body& body) {
-  try {
-    body();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate what the gradients of a selective row need");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "could not allocate what the gradients of a selective row need");
-  }
-}
 
 }  // namespace heed
 

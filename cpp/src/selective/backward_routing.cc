@@ -147,10 +147,8 @@ void RunRoutingBackward(const Request& request, std::span<const NamedTensor>,
   const RoutingGradients to = {LeadingViewOf(FindTensor(gradients, "q")),
                                LeadingViewOf(FindTensor(gradients, "k")),
                                LeadingViewOf(FindTensor(gradients, "v"))};
-  WithMemory([&] {
-    RoutingBackward(r, p, PoolOrDefault(pool))
-        .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
-  });
+  RoutingBackward(r, p, PoolOrDefault(pool))
+      .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
 }
 
 }  // namespace

@@ -298,10 +298,8 @@ void RunSinkhornBackward(const Request& request, std::span<const NamedTensor>,
       StoredTensor(r.q), StoredTensor(r.k), StoredTensor(r.v), AttentionOf(r.options), false);
   const auto find = [&](const char* name) { return LeadingViewOf(FindTensor(gradients, name)); };
   const SinkhornGradients to = {find("q"), find("k"), find("v"), find("sort_logits")};
-  WithMemory([&] {
-    SinkhornBackward(r, p, PoolOrDefault(pool))
-        .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
-  });
+  SinkhornBackward(r, p, PoolOrDefault(pool))
+      .Run(LeadingViewOf(FindTensor(d_results, "output")), to);
 }
 
 }  // namespace

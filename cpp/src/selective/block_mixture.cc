@@ -1,6 +1,7 @@
 // Mixture of block attention: blocks are chosen by the means of their keys.
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/memory_errors.h"
 #include "src/selective/block_chooser.h"
 #include "src/selective/selective_problem.h"
 
@@ -38,10 +39,12 @@ void ValidateBlockMixture(const BlockMixtureOptions& o, int64_t batch) {
 void BlockMixtureAttention(TensorView<const float> q, TensorView<const float> k,
                            TensorView<const float> v, const BlockMixtureOptions& options,
                            const AttentionOutputs& outputs, ThreadPool* pool) {
-  ValidateBlockMixture(options, q.shape[0]);
-  AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
-  const BlockChooser chooser = MeanChooser(p, q, k, options.key_block, pool);
-  AttendToChosen(p, chooser, chooser.Lists(options.top_blocks), pool);
+  WithMemoryErrors("block-mixture attention", [&] {
+    ValidateBlockMixture(options, q.shape[0]);
+    AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
+    const BlockChooser chooser = MeanChooser(p, q, k, options.key_block, pool);
+    AttendToChosen(p, chooser, chooser.Lists(options.top_blocks), pool);
+  });
 }
 
 void KeepBlockMixture(const TensorView<const float>& q, const TensorView<const float>& k,

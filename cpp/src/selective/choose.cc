@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <utility>
 
@@ -92,18 +91,6 @@ BlockRows Choose(const AttentionProblem& p, const Chooser& chooser, const Choice
 
 namespace {
 
-// body(); all that it throws beside Error is for want of memory.
-template <class Body>
-void WithLists(const Body& body) {
-  try {
-    body();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {
-    Fail(ErrorCode::kMemory, "could not allocate the lists of chosen keys");
-  }
-}
-
 void Keep(AttentionProblem& p, BlockRows chosen) {
   p.chosen = std::make_shared<BlockListKeep>(std::move(chosen), std::vector<int64_t>(), p);
 }
@@ -112,19 +99,17 @@ void Keep(AttentionProblem& p, BlockRows chosen) {
 
 void KeepChosen(AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                 ThreadPool* pool) {
-  WithLists([&] { Keep(p, Choose(p, chooser, lists, PoolOrDefault(pool))); });
+  Keep(p, Choose(p, chooser, lists, PoolOrDefault(pool)));
 }
 
 void AttendToChosen(AttentionProblem& p, const Chooser& chooser, const ChoiceLists& lists,
                     ThreadPool* pool) {
-  bool gathered = false;
-  WithLists([&] {
-    BlockRows chosen = Choose(p, chooser, lists, PoolOrDefault(pool));
-    gathered = lists.candidates > lists.most && CanGather(p, chosen);
-    if (gathered) return AttendGathered(p, chosen, PoolOrDefault(pool));
-    Keep(p, std::move(chosen));
-  });
-  if (!gathered) RunProblem(p, pool);
+  BlockRows chosen = Choose(p, chooser, lists, PoolOrDefault(pool));
+  if (lists.candidates > lists.most && CanGather(p, chosen)) {
+    return AttendGathered(p, chosen, PoolOrDefault(pool));
+  }
+  Keep(p, std::move(chosen));
+  RunProblem(p, pool);
 }
 
 }  // namespace heed

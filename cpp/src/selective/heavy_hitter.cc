@@ -9,6 +9,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/keep/block_list.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 
@@ -172,16 +173,18 @@ AttentionOptions ValidateHeavyHitter(const TensorView<const float>& q,
 void HeavyHitterAttention(TensorView<const float> q, TensorView<const float> k,
                           TensorView<const float> v, const HeavyHitterOptions& options,
                           const AttentionOutputs& outputs, ThreadPool* pool) {
-  const AttentionProblem p =
-      ValidateComposed(q, k, v, ValidateHeavyHitter(q, k, v, options), outputs);
-  if (outputs.scores.has_value()) {
-    Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
-  }
-  RefuseTiles(outputs, "attention over a cache that forgets");
-  DecodeAll(p, q, k, v, options, outputs, pool,
-            [&](int64_t t, const TensorView<float>& slots, const KvCache::State& state) {
-              if (outputs.weights.has_value()) Scatter(slots, state, t, outputs.weights);
-            });
+  WithMemoryErrors("heavy-hitter attention", [&] {
+    const AttentionProblem p =
+        ValidateComposed(q, k, v, ValidateHeavyHitter(q, k, v, options), outputs);
+    if (outputs.scores.has_value()) {
+      Fail(ErrorCode::kUnsupported, "scores: a cache has those of the tokens that it holds alone");
+    }
+    RefuseTiles(outputs, "attention over a cache that forgets");
+    DecodeAll(p, q, k, v, options, outputs, pool,
+              [&](int64_t t, const TensorView<float>& slots, const KvCache::State& state) {
+                if (outputs.weights.has_value()) Scatter(slots, state, t, outputs.weights);
+              });
+  });
 }
 
 void KeepHeavyHitters(const TensorView<const float>& q, const TensorView<const float>& k,

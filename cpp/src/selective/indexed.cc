@@ -5,6 +5,7 @@
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -105,14 +106,16 @@ void IndexedAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const IndexTensors& index,
                       const IndexedOptions& options, const AttentionOutputs& outputs,
                       ThreadPool* pool) {
-  ValidateIndexed(q, k, index, options);
-  AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
-  SpansOf(outputs)
-      .ApartFrom("index.q", index.q)
-      .ApartFrom("index.k", index.k)
-      .ApartFrom("index.weights", index.weights);
-  const Indexer indexer(p, index, PoolOrDefault(pool));
-  AttendToChosen(p, indexer, {1, 1, options.top_k, p.kv_len}, pool);
+  WithMemoryErrors("indexed attention", [&] {
+    ValidateIndexed(q, k, index, options);
+    AttentionProblem p = ValidateComposed(q, k, v, options.attention, outputs);
+    SpansOf(outputs)
+        .ApartFrom("index.q", index.q)
+        .ApartFrom("index.k", index.k)
+        .ApartFrom("index.weights", index.weights);
+    const Indexer indexer(p, index, PoolOrDefault(pool));
+    AttendToChosen(p, indexer, {1, 1, options.top_k, p.kv_len}, pool);
+  });
 }
 
 void KeepIndexed(const IndexTensors& index, const IndexedOptions& options, AttentionProblem& p,

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -256,31 +255,27 @@ void NativeSparseAttention(TensorView<const float> q, TensorView<const float> k,
                            TensorView<const float> v, TensorView<const float> branch_gates,
                            const NativeSparseOptions& options, TensorView<float> output,
                            ThreadPool* pool) {
-  ValidateNativeSparse(q, k, v, branch_gates, options);
-  const AttentionProblem p = ValidateComposed(q, k, v, Branch(options), {.output = output});
-  OutputSpans({{"output", output}})
-      .ApartFrom("branch_gates", branch_gates)
-      .ApartFrom("compress_k_weight", options.compress_k_weight)
-      .ApartFrom("compress_v_weight", options.compress_v_weight);
-  ThreadPool& threads = PoolOrDefault(pool);
-  const OwnedTensor compressed(output.shape), selected(output.shape);
-  try {
+  WithMemoryErrors("native sparse attention", [&] {
+    ValidateNativeSparse(q, k, v, branch_gates, options);
+    const AttentionProblem p = ValidateComposed(q, k, v, Branch(options), {.output = output});
+    OutputSpans({{"output", output}})
+        .ApartFrom("branch_gates", branch_gates)
+        .ApartFrom("compress_k_weight", options.compress_k_weight)
+        .ApartFrom("compress_v_weight", options.compress_v_weight);
+    ThreadPool& threads = PoolOrDefault(pool);
+    const OwnedTensor compressed(output.shape), selected(output.shape);
     Attend(q, k, v, options, p, compressed.view(), selected.view(), output, threads);
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the branches of native sparse attention");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "could not allocate the branches of native sparse attention");
-  }
-  ForEachRow(output.shape, threads, [&](int64_t b, int64_t h, int64_t i) {
-    const TensorView<float> branches[] = {compressed.view(), selected.view(), output};
-    for (int64_t d = 0; d < output.shape[3]; ++d) {
-      double sum = 0;
-      for (int64_t n = 0; n < 3; ++n) {
-        const double gate = branch_gates(b, h, i, n);
-        if (gate != 0) sum += gate * static_cast<double>(branches[n](b, h, i, d));
+    ForEachRow(output.shape, threads, [&](int64_t b, int64_t h, int64_t i) {
+      const TensorView<float> branches[] = {compressed.view(), selected.view(), output};
+      for (int64_t d = 0; d < output.shape[3]; ++d) {
+        double sum = 0;
+        for (int64_t n = 0; n < 3; ++n) {
+          const double gate = branch_gates(b, h, i, n);
+          if (gate != 0) sum += gate * static_cast<double>(branches[n](b, h, i, d));
+        }
+        output(b, h, i, d) = static_cast<float>(sum);
       }
-      output(b, h, i, d) = static_cast<float>(sum);
-    }
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 #include "src/cache/page_bounds.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
+#include "src/memory_errors.h"
 #include "src/selective/block_chooser.h"
 #include "src/selective/selective_problem.h"
 
@@ -57,10 +58,12 @@ AttentionOptions ValidateQuest(const QuestOptions& o, int64_t batch) {
 void QuestAttention(TensorView<const float> q, TensorView<const float> k, TensorView<const float> v,
                     const QuestOptions& options, const AttentionOutputs& outputs,
                     ThreadPool* pool) {
-  AttentionProblem p = ValidateComposed(q, k, v, ValidateQuest(options, q.shape[0]), outputs);
-  const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
-  const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
-  AttendToChosen(p, chooser, chooser.Lists(options.top_pages), pool);
+  WithMemoryErrors("Quest attention", [&] {
+    AttentionProblem p = ValidateComposed(q, k, v, ValidateQuest(options, q.shape[0]), outputs);
+    const OwnedTensor queries = SplitBySign(q, PoolOrDefault(pool));
+    const BlockChooser chooser = BoundsChooser(p, queries.view(), k, options.page_size, pool);
+    AttendToChosen(p, chooser, chooser.Lists(options.top_pages), pool);
+  });
 }
 
 void KeepQuest(const TensorView<const float>& q, const TensorView<const float>& k,

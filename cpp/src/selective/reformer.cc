@@ -7,14 +7,13 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "heed/merge.h"
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 #include "src/split_mix.h"
@@ -255,20 +254,16 @@ ReformerOptions ValidateReformer(const TensorView<const float>& q, const TensorV
 void ReformerAttention(TensorView<const float> q, TensorView<const float> v,
                        const ReformerOptions& options, const AttentionOutputs& outputs,
                        ThreadPool* pool) {
-  const ReformerOptions o = ValidateReformer(q, v, options);
-  if (outputs.scores.has_value()) {
-    Fail(ErrorCode::kUnsupported, "scores: pairs that hashing never brings together have none");
-  }
-  RefuseTiles(outputs, "a merge of rounds");
-  const AttentionProblem p = ValidateComposed(q, KeyShape(q, v), v, InnerOptions(o), outputs);
-  SpansOf(outputs).ApartFrom("rotations", options.rotations);
-  try {
+  WithMemoryErrors("Reformer attention", [&] {
+    const ReformerOptions o = ValidateReformer(q, v, options);
+    if (outputs.scores.has_value()) {
+      Fail(ErrorCode::kUnsupported, "scores: pairs that hashing never brings together have none");
+    }
+    RefuseTiles(outputs, "a merge of rounds");
+    const AttentionProblem p = ValidateComposed(q, KeyShape(q, v), v, InnerOptions(o), outputs);
+    SpansOf(outputs).ApartFrom("rotations", options.rotations);
     Reformer(o, p, q, v, outputs, PoolOrDefault(pool)).Run();
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the buckets of a Reformer");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "could not allocate the buckets of a Reformer");
-  }
+  });
 }
 
 }  // namespace heed

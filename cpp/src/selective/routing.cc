@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/choose.h"
 #include "src/selective/dots.h"
@@ -248,23 +247,19 @@ RoutingOptions ValidateRouting(const TensorView<const float>& q, const TensorVie
 void RoutingAttention(TensorView<const float> q, TensorView<const float> k,
                       TensorView<const float> v, const RoutingOptions& options,
                       const AttentionOutputs& outputs, ThreadPool* pool) {
-  const RoutingOptions o = ValidateRouting(q, k, v, options);
-  if (outputs.scores.has_value() || outputs.lse.has_value()) {
-    Fail(ErrorCode::kUnsupported,
-         "lse and scores: a query averages the softmaxes of its clusters; ask for weights");
-  }
-  RefuseTiles(outputs, "a mean of clusters");
-  const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(o), outputs);
-  SpansOf(outputs).ApartFrom("centroids", options.centroids);
-  try {
+  WithMemoryErrors("routing attention", [&] {
+    const RoutingOptions o = ValidateRouting(q, k, v, options);
+    if (outputs.scores.has_value() || outputs.lse.has_value()) {
+      Fail(ErrorCode::kUnsupported,
+           "lse and scores: a query averages the softmaxes of its clusters; ask for weights");
+    }
+    RefuseTiles(outputs, "a mean of clusters");
+    const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(o), outputs);
+    SpansOf(outputs).ApartFrom("centroids", options.centroids);
     Router router(o, p, PoolOrDefault(pool));
     router.Choose(q, k);
     AttendWithin(router, o, p, q, k, v, outputs, PoolOrDefault(pool));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the clusters of routing attention");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "could not allocate the clusters of routing attention");
-  }
+  });
 }
 
 }  // namespace heed

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <new>
-#include <stdexcept>
 
 #include "src/compose/compose_problem.h"
 #include "src/compose/rows.h"
 #include "src/exact/attention_spans.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 #include "src/selective/sorter.h"
@@ -252,18 +251,14 @@ void ValidateSinkhorn(const TensorView<const float>& q, const TensorView<const f
 void SinkhornAttention(TensorView<const float> q, TensorView<const float> k,
                        TensorView<const float> v, const SinkhornOptions& options,
                        TensorView<float> output, ThreadPool* pool) {
-  ValidateSinkhorn(q, k, v, options);
-  const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(options), {.output = output});
-  OutputSpans({{"output", output}}).ApartFrom("sort_logits", options.sort_logits);
-  try {
+  WithMemoryErrors("Sinkhorn attention", [&] {
+    ValidateSinkhorn(q, k, v, options);
+    const AttentionProblem p = ValidateComposed(q, k, v, AttentionOf(options), {.output = output});
+    OutputSpans({{"output", output}}).ApartFrom("sort_logits", options.sort_logits);
     Sorter sorter(options, p, PoolOrDefault(pool));
     sorter.Balance(q, k);
     AttendToBlocks(sorter, options, p, q, k, v, output, PoolOrDefault(pool));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate the blocks of Sinkhorn attention");
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "could not allocate the blocks of Sinkhorn attention");
-  }
+  });
 }
 
 }  // namespace heed

@@ -1,5 +1,6 @@
 // Streaming attention: the window and the sinks of a cache, over a whole sequence.
 #include "src/compose/compose_problem.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/selective/selective_problem.h"
 
@@ -20,9 +21,11 @@ AttentionOptions ValidateStreaming(const StreamingOptions& o, int64_t batch) {
 void StreamingAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const StreamingOptions& options,
                         const AttentionOutputs& outputs, ThreadPool* pool) {
-  AttentionProblem p = ValidateComposed(q, k, v, ValidateStreaming(options, q.shape[0]), outputs);
-  p.sink_keys = options.sink_tokens;
-  RunProblem(p, pool);
+  WithMemoryErrors("streaming attention", [&] {
+    AttentionProblem p = ValidateComposed(q, k, v, ValidateStreaming(options, q.shape[0]), outputs);
+    p.sink_keys = options.sink_tokens;
+    RunProblem(p, pool);
+  });
 }
 
 }  // namespace heed
