@@ -24,6 +24,10 @@ if(NOT hwy_FOUND AND NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY)
 endif()
 
 if(NOT hwy_FOUND)
+  if(NOT FETCHCONTENT_SOURCE_DIR_HIGHWAY AND NOT EXISTS "${FETCHCONTENT_BASE_DIR}/highway-src")
+    message(STATUS "Highway 1.2 not found: downloading it; `npm run setup` or "
+                   "-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=/path/to/highway avoids that")
+  endif()
   # No CMakeLists.txt at SOURCE_SUBDIR: only the files are wanted, not Highway's own targets.
   FetchContent_Declare(highway
     URL https://github.com/google/highway/archive/refs/tags/1.2.0.tar.gz

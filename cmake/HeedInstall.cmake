@@ -1,6 +1,7 @@
 # cmake --install: libraries, headers, heedConfig.cmake (find_package), heed.pc and heed-training.pc
-# (pkg-config).
+# (pkg-config), and what heed and the code in it are licensed under.
 include(CMakePackageConfigHelpers)
+include(HeedPkgConfig)
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/heed")
 
 # An interface library that only carries private flags still has to be in the export set of a
@@ -19,23 +20,11 @@ configure_package_config_file(cmake/heedConfig.cmake.in heedConfig.cmake
   INSTALL_DESTINATION "${package_folder}")
 write_basic_package_version_file(heedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-# Relative to heed.pc itself, so that an install prefix can be moved.
-file(RELATIVE_PATH relative_prefix
-  "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
-if(hwy_FOUND)
-  set(private_requirements libhwy)
-endif()
-set(cxx_runtime -lstdc++)
-if(APPLE)
-  set(cxx_runtime -lc++)
-endif()
-if(HEED_CUDA)
-  set(cuda_runtime "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
-endif()
-foreach(name heed heed-training)
-  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
-  install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-endforeach()
+heed_write_pc_files("${PROJECT_BINARY_DIR}")
+install(FILES "${PROJECT_BINARY_DIR}/heed.pc" "${PROJECT_BINARY_DIR}/heed-training.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES "${PROJECT_BINARY_DIR}/heedConfig.cmake"
               "${PROJECT_BINARY_DIR}/heedConfigVersion.cmake"
         DESTINATION "${package_folder}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")

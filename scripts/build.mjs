@@ -111,6 +111,7 @@ export async function buildWeb(tools) {
   const output = ["--outDir", siteFolder, "--emptyOutDir"];
   const build = [vite, "build", "--config", "web/vite.config.ts", ...output];
   await run(process.execPath, build, inRoot(tools));
+  for (const name of ["LICENSE", "NOTICE"]) cpSync(join(root, name), join(siteFolder, name));
   await buildApi(tools, join(siteFolder, "api"));
   try {
     await buildCppApi(tools, join(siteFolder, "api-cpp"));

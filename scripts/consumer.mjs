@@ -1,7 +1,15 @@
 // Installs the library and uses it as strangers' projects would: find_package, pkg-config, shared,
 // as a subproject, and the examples.
 //   node scripts/consumer.mjs
-import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { cmakeProjects, writePrograms } from "./docs_examples.mjs";
@@ -19,6 +27,14 @@ async function buildProject({ env }, source, name, definitions = []) {
   await run("cmake", ["--build", binary], { cwd: root, env, quiet: true });
   return binary;
 }
+
+// The options that make the objects of a build those of the native tests.
+const ofTests = ({ ccache, highway }) => [
+  `-DCMAKE_CXX_COMPILER_LAUNCHER=${ccache}`,
+  ...(highway ? [`-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=${highway}`] : []),
+  "-DHEED_ALL_TARGETS=ON",
+  "-DHEED_WERROR=ON",
+];
 
 // An installed prefix may be moved: what is tested does not lie where it was installed.
 async function install({ env }, from = "build/native") {
@@ -154,17 +170,13 @@ async function checkPkgConfig({ env }, prefix, hasShared) {
 // The objects are those of the native tests: with ccache this takes seconds, without it minutes. It
 // finds them from a folder as deep as theirs, where paths relative to it are the same.
 async function checkSubproject(tools) {
-  const highway = tools.highway ? [`-DFETCHCONTENT_SOURCE_DIR_HIGHWAY=${tools.highway}`] : [];
   if (!tools.ccache) {
     console.log("ccache is not here: heed as a subproject stays untested");
     return;
   }
   const binary = await buildProject(tools, "tests/consumer/subproject", "subproject", [
-    ...highway,
-    `-DCMAKE_CXX_COMPILER_LAUNCHER=${tools.ccache}`,
+    ...ofTests(tools),
     "-DCMAKE_CXX_FLAGS=-O3 -DNDEBUG",
-    "-DHEED_ALL_TARGETS=ON",
-    "-DHEED_WERROR=ON",
   ]);
   await run(join(binary, "consumer"), [], { cwd: root, env: tools.env });
   await run("cmake", ["--install", binary, "--prefix", build("of-subproject")], {
@@ -176,8 +188,38 @@ async function checkSubproject(tools) {
   if (installed.join() !== "bin") throw new Error(`a subproject installs heed's ${installed}`);
 }
 
+// Programs of shared libraries alone. One that names only heed_training leaves libheed to be found by
+// that library, where it is installed. The objects are those of the native tests, as above.
+async function checkSharedLibraries(tools) {
+  if (!tools.ccache) {
+    console.log("ccache is not here: shared libraries alone stay untested");
+    return;
+  }
+  const options = [...ofTests(tools), "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=Release"];
+  const prefix = build("shared-prefix");
+  const binary = await buildProject(tools, ".", "shared", options);
+  const install = ["--install", binary, "--prefix", prefix];
+  await run("cmake", install, { cwd: root, env: tools.env, quiet: true });
+  const using = await buildProject(tools, "tests/consumer", "of-shared", [
+    `-DCMAKE_PREFIX_PATH=${prefix}`,
+    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
+  ]);
+  for (const name of ["consumer", "consumer_training"]) {
+    await run(join(using, name), [], { cwd: root, env: tools.env });
+  }
+}
+
+// What it is licensed under comes with it.
+function checkLicenses(prefix) {
+  for (const name of ["LICENSE", "NOTICE"]) {
+    if (!existsSync(join(prefix, "share/doc/heed", name)))
+      throw new Error(`${name} is not installed`);
+  }
+}
+
 export async function checkConsumer(tools, from) {
   const prefix = await install(tools, from);
+  checkLicenses(prefix);
   const hasShared = checkSymbols(prefix);
   await checkFindPackage(tools, prefix);
   await checkExamples(tools, prefix, hasShared);
@@ -185,6 +227,7 @@ export async function checkConsumer(tools, from) {
   await checkCMakeExamples(tools, prefix);
   await checkPkgConfig(tools, prefix, hasShared);
   await checkSubproject(tools);
+  await checkSharedLibraries(tools);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

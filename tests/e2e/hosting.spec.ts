@@ -36,6 +36,14 @@ test("the page has no inline script and no inline style", async ({ page }) => {
   expect(html).not.toMatch(/<style|\sstyle=|\son\w+=/);
 });
 
+test("the site comes with the licences of what it is made of", async () => {
+  expect(await readFile(join(SITE, "LICENSE"), "utf8")).toContain("Apache License");
+  const notice = await readFile(join(SITE, "NOTICE"), "utf8");
+  for (const name of ["Svelte", "TypeDoc", "Doxygen", "onnxruntime-web"]) {
+    expect(notice).toContain(name);
+  }
+});
+
 /** Serves the site below /some/folder/, without any of the headers of scripts/serve.mjs. */
 function plainHost(): Promise<{ server: Server; url: string }> {
   const types: Record<string, string> = {

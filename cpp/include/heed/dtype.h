@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "heed/standard.h"
+
 namespace heed {
 
 // kFloat16 is IEEE binary16, kBFloat16 the upper half of a float32, kFloat8E4M3 the OCP format

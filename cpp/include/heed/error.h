@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "heed/standard.h"
+
 namespace heed {
 
 // What kind of mistake an `Error` reports. JavaScript sees the same words in lower case.

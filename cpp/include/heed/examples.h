@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "heed/standard.h"
+
 namespace heed {
 
 // How large an extent of inputs.inc is in an example.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "heed/standard.h"
+
 namespace heed {
 
 // Bytes of scratch memory that heed keeps when nobody says otherwise: 64 MiB.

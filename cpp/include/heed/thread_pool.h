@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "heed/standard.h"
+
 namespace heed {
 
 // A reference to a callable `void(int64_t task, int worker)`. Never owns it: valid during one call.
