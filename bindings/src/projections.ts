@@ -92,13 +92,4 @@ export function selfShapes(
 }
 
 /** Every name that self-attention's weights may have. */
-export const SELF_WEIGHTS: readonly string[] = [
-  "wQ",
-  "wK",
-  "wV",
-  "wO",
-  "bQ",
-  "bK",
-  "bV",
-  "bO",
-];
+export const SELF_WEIGHTS: readonly string[] = ["wQ", "wK", "wV", "wO", "bQ", "bK", "bV", "bO"];
