@@ -63,14 +63,14 @@ export async function kingJamesBible(cache) {
   };
 }
 
-/** Any other text: its sections are what empty lines divide. */
-export function textFile(path) {
+/** Any other text, and how it was named: its sections are what empty lines divide. */
+export function textFile(path, source = path) {
   const text = readFileSync(path, "utf8").replaceAll("\r\n", "\n");
   const parts = text.split(/\n\s*\n/).map((part) => part.trim());
   const sections = parts.filter((part) => part !== "");
   return {
     name: basename(path),
-    source: path,
+    source,
     sections: sections.map((section, i) => ({ name: String(i + 1), text: section })),
   };
 }

@@ -4,12 +4,13 @@
 //   npm run train:language -- --text FILE --out FOLDER [--steps N] [--threads N] [--program FILE]
 // --program: a heed-language-model that is already built.
 import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { buildNative } from "../scripts/build.mjs";
+import { commandLine, typedPath, wholeNumber } from "../scripts/command_line.mjs";
 import { setup } from "../scripts/setup.mjs";
 import { main, step } from "../scripts/steps.mjs";
 import { root, toolchain } from "../scripts/toolchain.mjs";
@@ -20,14 +21,22 @@ import { configJson, flagsOf, passageOf, RECIPE } from "./recipe.mjs";
 /** Stands before every section, and ends what the model writes. */
 const SECTION_MARK = "<|endoftext|>";
 
-const { values: given } = parseArgs({
-  options: {
-    text: { type: "string" },
-    out: { type: "string", default: join(root, "web/language_model") },
-    steps: { type: "string", default: String(RECIPE.steps) },
-    program: { type: "string" },
-    threads: { type: "string", default: String(availableParallelism()) },
-  },
+const options = {
+  text: { type: "string" },
+  out: { type: "string", default: join(root, "web/language_model") },
+  steps: { type: "string", default: String(RECIPE.steps) },
+  program: { type: "string" },
+  threads: { type: "string", default: String(availableParallelism()) },
+};
+
+const given = await commandLine(import.meta.url, (args) => {
+  const { values } = parseArgs({ args, options });
+  for (const name of ["steps", "threads"]) wholeNumber(`--${name}`, values[name], 1);
+  for (const name of ["text", "program"]) {
+    if (values[name] === undefined || existsSync(typedPath(values[name]))) continue;
+    throw new Error(`--${name}: there is no ${values[name]}`);
+  }
+  return values;
 });
 
 /** Writes the ids of all sections as the program reads them; returns the sizes of the text. */
@@ -129,15 +138,17 @@ function writeJson(folder, name, value) {
 }
 
 await main(async () => {
-  const { out } = given;
+  const out = typedPath(given.out);
   const steps = Number(given.steps);
   const work = join(root, "build/language_model");
   for (const folder of [out, work]) mkdirSync(folder, { recursive: true });
-  const text = given.text ? textFile(given.text) : await kingJamesBible(toolchain().cache);
+  const text = given.text
+    ? textFile(typedPath(given.text), given.text)
+    : await kingJamesBible(toolchain().cache);
   const tokens = await step("Learn a tokenizer", async () => tokenize(text, work));
   writeJson(out, "tokenizer.json", tokenizerJson(tokens.bpe, SECTION_MARK));
   writeJson(out, "config.json", configJson(RECIPE, tokens.bpe.vocab.size, tokens.mark));
-  const program = given.program ?? (await step("Build the program", buildProgram));
+  const program = typedPath(given.program) ?? (await step("Build the program", buildProgram));
   const lines = await step(`Train for ${steps} steps`, () =>
     runProgram(program, {
       ...flagsOf(RECIPE, steps),

@@ -1,7 +1,9 @@
-// npm run bench -- <arguments of heed-bench>: builds the optimised library and runs heed-bench.
+// npm run bench -- <arguments of heed-bench>: builds the optimised library and runs heed-bench, whose exit
+// status it has.
 import { join } from "node:path";
 import { buildNative } from "./build.mjs";
-import { run } from "./process.mjs";
+import { typedFolder } from "./command_line.mjs";
+import { handOver } from "./process.mjs";
 import { setup } from "./setup.mjs";
 import { main } from "./steps.mjs";
 import { root, toolchain } from "./toolchain.mjs";
@@ -11,5 +13,6 @@ await main(async () => {
   const tools = toolchain();
   await buildNative(tools, "native");
   const program = join(root, "build/release/native_bench/heed-bench");
-  await run(program, process.argv.slice(2), { cwd: process.cwd(), env: tools.env });
+  const options = { cwd: typedFolder, env: tools.env };
+  process.exitCode = await handOver(program, process.argv.slice(2), options);
 });

@@ -10,6 +10,7 @@ import { coldStartsInChromium, inChromium } from "../web_bench/chromium.mjs";
 import { coldStartsInNode, inNode } from "../web_bench/node.mjs";
 import { readOptions } from "../web_bench/options.mjs";
 import { attentionMaxError, badRows, makeReport, textTable } from "../web_bench/report.mjs";
+import { commandLine } from "./command_line.mjs";
 import { main } from "./steps.mjs";
 import { root } from "./toolchain.mjs";
 
@@ -26,9 +27,11 @@ const places = {
   chromium: { run: inChromium, coldStarts: coldStartsInChromium },
 };
 
+const given = await commandLine(import.meta.url, readOptions);
+
 await main(async () => {
   if (!existsSync(join(root, "dist/node.js"))) throw new Error("dist/ is not built: npm run build");
-  const { places: names, threads, json, coldStarts, run } = readOptions(process.argv.slice(2));
+  const { places: names, threads, json, coldStarts, run } = given;
   const options = { ...run, maxError: attentionMaxError() };
   const parts = [];
   for (const name of names) {

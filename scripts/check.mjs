@@ -3,12 +3,15 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { commandLine } from "./command_line.mjs";
 import { capture, run, which } from "./process.mjs";
 import { setup } from "./setup.mjs";
+import { main } from "./steps.mjs";
 import { root, toolchain } from "./toolchain.mjs";
 import { treeTests } from "./tree_tests.mjs";
 
-const { fix } = parseArgs({ options: { fix: { type: "boolean" } } }).values;
+const options = { fix: { type: "boolean" } };
+const { fix } = await commandLine(import.meta.url, (args) => parseArgs({ args, options }).values);
 const program = (path) => join(root, "node_modules", path);
 
 // clang-format changes its mind between versions; the sources follow the one of Debian 12.
@@ -69,19 +72,21 @@ function checks() {
   ];
 }
 
-await setup();
-const failed = [];
-for (const [title, command, rest] of checks()) {
-  if (!command) {
-    console.log(`\n=== ${title}: skipped, ${rest}`);
-    continue;
+await main(async () => {
+  await setup();
+  const failed = [];
+  for (const [title, command, rest] of checks()) {
+    if (!command) {
+      console.log(`\n=== ${title}: skipped, ${rest}`);
+      continue;
+    }
+    console.log(`\n=== ${title}`);
+    try {
+      await run(command, rest, { cwd: root, env: toolchain().env });
+    } catch {
+      failed.push(title);
+    }
   }
-  console.log(`\n=== ${title}`);
-  try {
-    await run(command, rest, { cwd: root, env: toolchain().env });
-  } catch {
-    failed.push(title);
-  }
-}
-console.log(failed.length ? `\nheed: failed: ${failed.join(", ")}` : "\nheed: all checks passed");
-if (failed.length) process.exitCode = 1;
+  console.log(failed.length ? `\nheed: failed: ${failed.join(", ")}` : "\nheed: all checks passed");
+  if (failed.length) process.exitCode = 1;
+});

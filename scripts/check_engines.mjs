@@ -5,6 +5,7 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { commandLine, refuseUnknown, typedPath } from "./command_line.mjs";
 import { acts } from "./engines/acts.mjs";
 import { findFirefox, startFirefox } from "./engines/firefox.mjs";
 import { makeFolder } from "./engines/folder.mjs";
@@ -83,9 +84,8 @@ function readOptions(args) {
     },
   }).values;
   const names = engine.split(",");
-  const unknown = names.find((name) => !(name in engines));
-  if (unknown) throw new Error(`--engine ${unknown}: it is one of ${Object.keys(engines)}`);
-  return { names, only: only?.split(","), screenshots };
+  refuseUnknown("--engine", names, Object.keys(engines));
+  return { names, only: only?.split(","), screenshots: typedPath(screenshots) };
 }
 
 function choosePages(all, only) {
@@ -94,8 +94,9 @@ function choosePages(all, only) {
   return chosen;
 }
 
+const { names, only, screenshots } = await commandLine(import.meta.url, readOptions);
+
 await main(async () => {
-  const { names, only, screenshots } = readOptions(process.argv.slice(2));
   for (const needed of ["dist/index.js", "build/web/index.html"]) {
     if (!existsSync(join(root, needed))) throw new Error(`${needed} is not built: npm run build`);
   }

@@ -1,6 +1,7 @@
 // Child processes: run one and stream its output, capture its output, find a program.
 import { spawn, spawnSync } from "node:child_process";
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, constants as fileConstants, statSync } from "node:fs";
+import { constants } from "node:os";
 import { delimiter, join } from "node:path";
 
 // `output` is all that the program printed; the message ends with `told`, what is not yet seen.
@@ -34,17 +35,29 @@ export function run(command, args, { quiet = false, ...options } = {}) {
   });
 }
 
+// Runs a program on this one's terminal, whose width and progress lines it sees; resolves with its exit status.
+export function handOver(command, args, options = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { stdio: "inherit", ...options });
+    child.on("error", reject);
+    child.on("close", (status, signal) => resolve(status ?? 128 + constants.signals[signal]));
+  });
+}
+
 // The trimmed standard output, or null when the program is missing or fails.
 export function capture(command, args, options = {}) {
   const result = spawnSync(command, args, { encoding: "utf8", ...options });
   return result.status === 0 ? result.stdout.trim() : null;
 }
 
+// A word as a shell reads it back.
+export const quoted = (word) => `'${word.replaceAll("'", `'\\''`)}'`;
+
 export function which(program, path = process.env.PATH ?? "") {
   for (const folder of path.split(delimiter)) {
     const candidate = join(folder, program);
     try {
-      accessSync(candidate, constants.X_OK);
+      accessSync(candidate, fileConstants.X_OK);
       if (statSync(candidate).isFile()) return candidate;
     } catch {}
   }

@@ -1,10 +1,12 @@
 // Prepares a release: checks, packs, tags. Publishes nothing.
-//   node scripts/release.mjs --check     the version is the same everywhere and the log mentions it
-//   node scripts/release.mjs             also: all checks, build/release/*.tgz with its hash, a git tag
+//   npm run release -- --check     the version is the same everywhere and the log mentions it
+//   npm run release                also: all checks, build/release/*.tgz with its hash, a git tag
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { commandLine } from "./command_line.mjs";
 import { capture, run } from "./process.mjs";
 import { reproduce } from "./reproduce.mjs";
 import { main, step } from "./steps.mjs";
@@ -125,8 +127,13 @@ async function release() {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const options = { check: { type: "boolean" } };
+  const { check } = await commandLine(
+    import.meta.url,
+    (args) => parseArgs({ args, options }).values,
+  );
   await main(async () => {
-    if (!process.argv.includes("--check")) return release();
+    if (!check) return release();
     const version = treeVersion();
     const changes =
       changesOf(read("CHANGELOG.md"), version) ?? changesOf(read("CHANGELOG.md"), "Unreleased");

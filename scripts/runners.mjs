@@ -46,6 +46,7 @@ export class Tally {
       output = error.output ?? "";
     }
     const counts = report && !existsSync(report) ? none : read(report ?? output);
+    if (!failure && lineOf(counts) === lineOf(none)) failure = new Error(`${name} ran no test`);
     // A runner that fails before or after its tests counts as one failure.
     const missed = failure && counts.failed === 0 ? 1 : 0;
     this.total = add(this.total, { ...counts, failed: counts.failed + missed });
@@ -76,7 +77,7 @@ export function ctest(tools, preset, extra = {}) {
   return {
     name: `ctest ${preset}`,
     command: "ctest",
-    args: ["--preset", preset, "-j2", "--output-junit", report],
+    args: ["--preset", preset, "-j2", "--no-tests=error", "--output-junit", report],
     env: { ...tools.env, ...extra },
     report,
     reports,

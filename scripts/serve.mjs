@@ -8,6 +8,8 @@ import { extname, join, normalize, resolve } from "node:path";
 import { pipeline } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { commandLine, portOf } from "./command_line.mjs";
+import { main } from "./steps.mjs";
 
 const contentTypes = {
   ".css": "text/css; charset=utf-8",
@@ -131,9 +133,18 @@ export async function serveNear(folder, port, options) {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+function readOptions(args) {
   const options = { port: { type: "string", default: "4173" } };
-  const { values, positionals } = parseArgs({ options, allowPositionals: true });
-  const { url } = await serve(positionals[0] ?? "build/web", Number(values.port));
-  console.log(url);
+  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const [folder = "build/web", ...more] = positionals;
+  if (more.length > 0) throw new Error(`one folder is served, and ${more.join(", ")} is more`);
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
+    throw new Error(`there is no folder ${folder}`);
+  }
+  return { folder, port: portOf(values.port) };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { folder, port } = await commandLine(import.meta.url, readOptions);
+  await main(async () => console.log((await serve(folder, port)).url));
 }

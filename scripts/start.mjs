@@ -7,6 +7,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { build, siteFolder } from "./build.mjs";
+import { commandLine, portOf } from "./command_line.mjs";
 import { serve, serveNear } from "./serve.mjs";
 import { setup } from "./setup.mjs";
 import { main, step } from "./steps.mjs";
@@ -25,25 +26,24 @@ async function check(chromium) {
   }
 }
 
+const options = {
+  check: { type: "boolean" },
+  lan: { type: "boolean", default: false },
+  port: { type: "string", default: "4173" },
+};
+const given = await commandLine(import.meta.url, (args) => {
+  const { values } = parseArgs({ args, options });
+  return { ...values, port: portOf(values.port) };
+});
+
 await main(async () => {
-  const { values } = parseArgs({
-    options: {
-      check: { type: "boolean" },
-      lan: { type: "boolean", default: false },
-      port: { type: "string", default: "4173" },
-    },
-  });
-  const port = Number(values.port);
-  if (!Number.isInteger(port) || port < 0 || port > 65535) {
-    throw new Error(`--port ${values.port}: it must be a whole number from 0 to 65535`);
-  }
   await setup();
   const tools = toolchain();
   await build(["wasm", "package", "web"], tools);
-  if (values.check) {
+  if (given.check) {
     await step("Check the page in Chromium", () => check(tools.chromium));
     return;
   }
-  const { urls } = await serveNear(siteFolder, port, { lan: values.lan });
+  const { urls } = await serveNear(siteFolder, given.port, { lan: given.lan });
   console.log(`\nheed is at ${urls.join("\n     or at ")}   (Ctrl+C stops it)`);
 });

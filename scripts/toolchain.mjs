@@ -4,18 +4,22 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { delimiter, dirname, isAbsolute, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { capture, isAtLeast, which } from "./process.mjs";
+import { capture, isAtLeast, quoted, which } from "./process.mjs";
 import { isProvided } from "./setup/provide.mjs";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 export const minimumEmscripten = "3.1.69";
 
-// Shared by all clones of one user.
-export const cacheFolder =
-  process.env.HEED_TOOLCHAIN ??
-  join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "heed", "toolchain");
+// Shared by all clones of one user. An empty variable counts as unset, and so does a relative $XDG_CACHE_HOME, as
+// the XDG base directory specification has it; a relative $HEED_TOOLCHAIN lies in the root.
+export function cacheFolderOf({ HEED_TOOLCHAIN, XDG_CACHE_HOME = "" }) {
+  const caches = isAbsolute(XDG_CACHE_HOME) ? XDG_CACHE_HOME : join(homedir(), ".cache");
+  return resolve(root, HEED_TOOLCHAIN || join(caches, "heed", "toolchain"));
+}
+
+export const cacheFolder = cacheFolderOf(process.env);
 
 const { platform, arch } = process;
 const isKnown = ["linux", "darwin"].includes(platform) && ["x64", "arm64"].includes(arch);
@@ -158,8 +162,7 @@ export function toolchain() {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url) && process.argv.includes("--print")) {
-  const quote = (value) => `'${value.replaceAll("'", `'\\''`)}'`;
   for (const [name, value] of Object.entries(toolchain().variables)) {
-    console.log(`export ${name}=${quote(value)}`);
+    console.log(`export ${name}=${quoted(value)}`);
   }
 }

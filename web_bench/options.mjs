@@ -1,6 +1,10 @@
 // The command line of npm run bench:web.
+import { statSync } from "node:fs";
+import { dirname } from "node:path";
 import { parseArgs } from "node:util";
-import { groupNames } from "./cases.mjs";
+import { typedPath } from "../scripts/command_line.mjs";
+import { groupNames, makeCases } from "./cases.mjs";
+import { selectPeers } from "./peers/index.mjs";
 
 const FULL = {
   groups: groupNames.join(","),
@@ -54,6 +58,27 @@ function places(text) {
   throw new Error(`--places: "${unknown}" is not node or chromium`);
 }
 
+/** A file that can be written in the end: a run takes minutes. */
+function report(typed) {
+  const path = typedPath(typed);
+  if (path === undefined) return undefined;
+  const kind = (at) => statSync(at, { throwIfNoEntry: false });
+  if (typed === "" || kind(path)?.isDirectory())
+    throw new Error(`--json: "${typed}" names no file`);
+  if (!kind(dirname(path))?.isDirectory()) throw new Error(`--json: there is no ${dirname(path)}`);
+  return path;
+}
+
+/** Throws where no program, or no case, is left. */
+function refuseNothing({ places, threads, run }) {
+  if (places.every((place) => selectPeers(run.peers, place).length === 0)) {
+    throw new Error(`--peers: none of ${run.peers.join(", ")} runs in ${places.join(" or ")}`);
+  }
+  if (threads.every((count) => makeCases({ ...run, threads: count }).length === 0)) {
+    throw new Error(`--filter: no case matches "${run.filter}"`);
+  }
+}
+
 /**
  * @param {string[]} args
  * @returns {{places: string[], threads: number[], json: string | undefined,
@@ -63,10 +88,10 @@ function places(text) {
 export function readOptions(args) {
   const given = parseArgs({ args, options: FLAGS }).values;
   const values = { ...(given.quick ? QUICK : FULL), ...given };
-  return {
+  const options = {
     places: places(values.places),
     threads: counts("threads", values.threads),
-    json: values.json,
+    json: report(values.json),
     coldStarts: number("cold-starts", values["cold-starts"], 0),
     run: {
       groups: values.groups.split(","),
@@ -83,4 +108,6 @@ export function readOptions(args) {
       },
     },
   };
+  refuseNothing(options);
+  return options;
 }

@@ -1,6 +1,7 @@
 import type { DType } from "./dtype.js";
 import type { HalfDType } from "./half.js";
 import type { PatternOptions } from "./keep_options.js";
+import type { NestedAs, NestedNumbers } from "./nested.js";
 import { asRecord, checkNames } from "./option_names.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
@@ -197,17 +198,26 @@ export type KindOf<Q, K, V, O> =
   | (O extends { captured: infer X } ? TensorKind<X[keyof X]> : "plain");
 
 /** What a call with arguments of these kinds returns. */
-export type ResultOfKind<Kind, D extends DType = "float32"> = "resident" extends Kind
-  ? Tensor<D>
+export type ResultOfKind<
+  Kind,
+  D extends DType = "float32",
+  N = NestedNumbers,
+> = "resident" extends Kind
+  ? Tensor<D, N>
   : "either" extends Kind
-    ? Tensor<D> | PlainTensor<D>
-    : PlainTensor<D>;
+    ? Tensor<D, N> | PlainTensor<D, N>
+    : PlainTensor<D, N>;
 
 /** Tensor when any tensor argument is one, else PlainTensor. */
-export type ResultTensor<Q, K, V, O, D extends DType = "float32"> = ResultOfKind<
+export type ResultTensor<Q, K, V, O, D extends DType = "float32", N = NestedNumbers> = ResultOfKind<
   KindOf<Q, K, V, O>,
-  D
+  D,
+  N
 >;
+
+/** What has an entry for each query, and for each pair of a query and a key. */
+type PerQuery<Q, K, V, O> = ResultTensor<Q, K, V, O, "float32", number[][][]>;
+type PerPair<Q, K, V, O> = ResultTensor<Q, K, V, O, "float32", number[][][][]>;
 
 type HalfOrFloat<D> = D extends HalfDType ? D : "float32";
 
@@ -238,10 +248,10 @@ export type Asked<O, Option extends string, Field extends string, R> = O extends
 /** What `heed.attention` returns. */
 export type AttentionResult<Q, K, V, O> = {
   /** [batch, heads, q_len, head_dim_v], in the rank, layout and element type of q. */
-  readonly output: ResultTensor<Q, K, V, O, OutputDType<Q>>;
-} & Asked<O, "returnLse", "lse", ResultTensor<Q, K, V, O>> &
-  Asked<O, "returnWeights", "weights", ResultTensor<Q, K, V, O>> &
-  Asked<O, "returnScores", "scores", ResultTensor<Q, K, V, O>>;
+  readonly output: ResultTensor<Q, K, V, O, OutputDType<Q>, NestedAs<Q>>;
+} & Asked<O, "returnLse", "lse", PerQuery<Q, K, V, O>> &
+  Asked<O, "returnWeights", "weights", PerPair<Q, K, V, O>> &
+  Asked<O, "returnScores", "scores", PerPair<Q, K, V, O>>;
 
 /** Makes a misspelt option a type error although the options type is inferred. */
 export type OnlyKnownOf<O, Known> = { readonly [key in Exclude<keyof O, keyof Known>]: never };

@@ -5,8 +5,24 @@ import { decodeHalf, encodeHalf, isHalf } from "./half.js";
 /** Numbers or booleans in nested arrays; the innermost rows may be typed arrays. */
 export type NestedArray = readonly (NestedArray | number | boolean)[] | DTypeArray;
 
-/** What `toNested()` returns: arrays nested as deep as the rank; a plain number for rank 0. */
-export type NestedNumbers = number | NestedNumbers[];
+/**
+ * What `toNested()` returns where types do not know the rank: arrays nested as deep as it, a plain number for rank 0.
+ * It can be read as an array or as a number at every depth; `toNested<number[][]>()` says which it is.
+ */
+export type NestedNumbers = number & NestedNumbers[];
+
+type Row = readonly number[] | DTypeArray;
+
+/** The numbers of a result that has the rank of an argument. */
+export type NestedAs<Q> = unknown extends Q
+  ? NestedNumbers
+  : [Q] extends [readonly Row[]]
+    ? number[][]
+    : [Q] extends [readonly (readonly Row[])[]]
+      ? number[][][]
+      : [Q] extends [readonly (readonly (readonly Row[])[])[]]
+        ? number[][][][]
+        : NestedNumbers;
 
 /** What the leaves of a nested argument are. */
 export type LeafKind = "number" | "boolean";
@@ -91,13 +107,13 @@ export function toNested(
     const stored = data[offset++] as number;
     return isHalf(dtype) ? decodeHalf(dtype, stored) : stored;
   };
-  const build = (axis: number): NestedNumbers => {
+  const build = (axis: number): unknown => {
     if (axis === shape.length) return next();
-    const row: NestedNumbers[] = [];
+    const row: unknown[] = [];
     for (let i = 0; i < (shape[axis] as number); i++) row.push(build(axis + 1));
     return row;
   };
-  return build(0);
+  return build(0) as NestedNumbers;
 }
 
 /** Copies numbers or booleans into a new typed array. */

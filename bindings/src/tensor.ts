@@ -36,7 +36,7 @@ export interface OwnedArrayOf {
 }
 
 /** A tensor in the memory of a heed instance, from `heed.tensor()` or from a call that was given one. */
-export interface TensorMembers<D extends DType = DType> {
+export interface TensorMembers<D extends DType = DType, N = NestedNumbers> {
   readonly dtype: D;
   readonly shape: readonly number[];
   /**
@@ -45,8 +45,8 @@ export interface TensorMembers<D extends DType = DType> {
    */
   readonly data: ArrayOf[D];
   readonly disposed: boolean;
-  /** Nested arrays of numbers. Where the rank is known, `toNested<number[][]>()` says so. */
-  toNested<T = NestedNumbers>(): T;
+  /** Nested arrays of numbers. Where types do not know the rank, `toNested<number[][]>()` says it. */
+  toNested<T = N>(): T;
   /** Frees the memory. May be called again. */
   dispose(): void;
 }
@@ -56,15 +56,15 @@ export type WithDispose = SymbolConstructor extends { readonly dispose: infer S 
   ? { readonly [K in S]: () => void }
   : unknown;
 
-export type Tensor<D extends DType = DType> = TensorMembers<D> & WithDispose;
+export type Tensor<D extends DType = DType, N = NestedNumbers> = TensorMembers<D, N> & WithDispose;
 
 /** A result that owns ordinary memory: its buffer can be transferred. */
-export interface PlainTensor<D extends DType = DType> {
+export interface PlainTensor<D extends DType = DType, N = NestedNumbers> {
   readonly data: OwnedArrayOf[D];
   readonly shape: readonly number[];
   readonly dtype: D;
-  /** Nested arrays of numbers. Where the rank is known, `toNested<number[][]>()` says so. */
-  toNested<T = NestedNumbers>(): T;
+  /** Nested arrays of numbers. Where types do not know the rank, `toNested<number[][]>()` says it. */
+  toNested<T = N>(): T;
 }
 
 /** Where a tensor says what it is. `instanceof` fails where a development server loads this file twice. */

@@ -1,9 +1,7 @@
 // A mechanism's own page: its words before any script, a live picture that can be read, changed and
 // understood, its cost, and code that runs.
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
@@ -161,13 +159,12 @@ test("cost against length: quadratic beside linear, as the registry says", async
   expect(slopes.retention).toBeCloseTo(1, 1);
 });
 
-test("the JavaScript that is shown runs as it stands", async ({ page }) => {
-  const folder = mkdtempSync(join(tmpdir(), "heed-snippet-"));
+test("the JavaScript that is shown runs as it stands", async ({ page }, info) => {
   for (const id of ["longformer", "graph", "gated_delta_rule", "transformer_block"]) {
     await openMechanism(page, id);
     const code = (await page.getByTestId("code").textContent()) ?? "";
     expect(code).toContain(`heed.run("${id}"`);
-    const file = join(folder, `${id}.mjs`);
+    const file = info.outputPath(`${id}.mjs`);
     writeFileSync(file, code.replace('"heed"', JSON.stringify(pathToFileURL(PACKAGE).href)));
     const printed = execFileSync(process.execPath, [file], { encoding: "utf8" });
     expect(printed).toContain("Float32Array");

@@ -1,4 +1,12 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -90,17 +98,39 @@ describe("the packed package", () => {
     ];
     const isShared = (name: string) => /^node_shared_\w{8}\.js$/.test(name);
     const compiled = filesIn(installed("dist")).filter((name) => !/^wasm($|\/)/.test(name));
+    const texts = [
+      ...filesIn(`${root}docs`)
+        .filter((name) => /^\w+\.md$/.test(name))
+        .map((name) => `docs/${name}`),
+      ...filesIn(`${root}examples`).map((name) => `examples/${name}`),
+      ...["native_bench", "web_bench"].map((name) => `${name}/README.md`),
+    ];
     const expected = [
+      ...texts,
       ...["CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "package.json"],
       ...[...compiled, ...wasm.map((name) => `wasm/${name}`)].map((name) => `dist/${name}`),
     ];
-    const files = filesIn(installed(".")).filter((name) => name !== "dist" && name !== "dist/wasm");
+    const isFile = (name: string) => statSync(installed(name)).isFile();
+    const files = filesIn(installed(".")).filter(isFile);
     expect(files).toEqual(expected.sort());
     expect(compiled.filter(isShared).length).toBeLessThan(8);
     const sources = filesIn(`${root}bindings/src`);
     for (const name of compiled.filter((each) => !isShared(each))) {
       expect(sources).toContain(name.replace(/(\.d\.ts|\.js)$/, ".ts"));
     }
+  });
+
+  it("has every page that its own first pages lead to", () => {
+    for (const page of ["README.md", "CHANGELOG.md"]) {
+      const links = readFileSync(installed(page), "utf8").matchAll(/\]\((?!\w+:)([^)#]+)/g);
+      const paths = [...links].map(([, path]) => path as string);
+      expect(paths.length, page).toBeGreaterThan(0);
+      expect(paths.filter((path) => !existsSync(installed(path)))).toEqual([]);
+    }
+  });
+
+  it("is less than 8 MB to download", () => {
+    expect(statSync(join(folder, tarballIn(folder))).size).toBeLessThan(8e6);
   });
 
   it("holds no script and no types that none of its entry points reads", () => {

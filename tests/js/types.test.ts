@@ -1,11 +1,14 @@
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { load } from "heed";
 import { describe, expect, it } from "vitest";
 import { root } from "./support.js";
 
 /** Compiles files as a strict user with these libraries would; the package's types are checked too. */
-function compile(file: string, ...options: string[]): string {
+const compile = (file: string, ...options: string[]): string =>
+  compileAll([`tests/js/types/${file}`], ...options);
+
+function compileAll(files: readonly string[], ...options: string[]): string {
   const compiler = `${root}node_modules/typescript/bin/tsc`;
   const strict = [
     "--noEmit",
@@ -15,14 +18,7 @@ function compile(file: string, ...options: string[]): string {
     "false",
   ];
   const modules = ["--target", "ES2022"];
-  const args = [
-    compiler,
-    ...strict,
-    ...modules,
-    ...options,
-    "--ignoreConfig",
-    `tests/js/types/${file}`,
-  ];
+  const args = [compiler, ...strict, ...modules, ...options, "--ignoreConfig", ...files];
   try {
     execFileSync(process.execPath, args, { cwd: root, encoding: "utf8" });
     return "";
@@ -50,6 +46,24 @@ describe("the published types", () => {
     expect(compile("using.ts", "--module", "NodeNext", ...lib)).toBe("");
     expect(compile("attention.ts", "--module", "NodeNext", ...lib)).toBe("");
   });
+});
+
+/** Later examples of a page go on from what the first one has loaded. */
+const OPENING = 'import { load } from "heed";\nconst heed = await load();\n';
+
+it("the first pages that one reads are strict TypeScript as they stand", () => {
+  const folder = `${root}build/results/types`;
+  mkdirSync(folder, { recursive: true });
+  const files = ["README.md", "bindings/reference.md"].flatMap((page) => {
+    const examples = readFileSync(root + page, "utf8").matchAll(/```js\n([\s\S]*?)```/g);
+    return [...examples].map(([, code = ""], n) => {
+      const file = `${folder}/${page.replaceAll(/\W/g, "_")}_${n + 1}.ts`;
+      writeFileSync(file, `${code.includes("load(") ? "" : OPENING}${code}\nexport {};\n`);
+      return file;
+    });
+  });
+  expect(files.length).toBeGreaterThan(2);
+  expect(compileAll(files, "--module", "NodeNext", "--lib", "ES2022,DOM")).toBe("");
 });
 
 it("every option of attention in the registry has a type", async () => {

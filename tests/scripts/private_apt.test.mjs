@@ -1,13 +1,16 @@
 // The machine's own apt source is found in both styles of configuration.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { ownSource } from "../../scripts/setup/private_apt.mjs";
 
+const all = mkdtempSync(join(tmpdir(), "heed-apt-"));
+after(() => rmSync(all, { recursive: true }));
+
 function etc(files) {
-  const folder = mkdtempSync(join(tmpdir(), "heed-apt-"));
+  const folder = mkdtempSync(join(all, "etc-"));
   mkdirSync(join(folder, "sources.list.d"));
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
   return folder;

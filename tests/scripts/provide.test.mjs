@@ -1,14 +1,17 @@
 // A tool is complete or absent, and one set-up runs at a time.
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { withLock } from "../../scripts/setup/lock.mjs";
 import { isProvided, provide } from "../../scripts/setup/provide.mjs";
 
-const newFolder = () => mkdtempSync(join(tmpdir(), "heed-provide-"));
+const all = mkdtempSync(join(tmpdir(), "heed-provide-"));
+after(() => rmSync(all, { recursive: true }));
+
+const newFolder = () => mkdtempSync(join(all, "tools-"));
 
 test("AFailedBuildLeavesNothingAndIsRepeated", async () => {
   const tool = join(newFolder(), "tool");

@@ -1,6 +1,6 @@
 // The static server isolates the page, sends the strict policy, and serves its own folder only.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,7 +21,10 @@ before(async () => {
   writeFileSync(join(folder, "assets/page-BFBU6IuV.js"), "");
   server = await serve(folder);
 });
-after(() => server.close());
+after(() => {
+  server.close();
+  rmSync(outside, { recursive: true });
+});
 
 // A request line as it is: fetch would tidy the path up.
 function raw(target) {

@@ -1,6 +1,9 @@
-// The German table of each crafted page holds all that the page can say, whatever it fetches later.
+// The German table of each crafted page holds all that the page can say, whatever it fetches later, and no other
+// build needs the tables.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { test } from "node:test";
+import { root } from "../../scripts/toolchain.mjs";
 import { craftedMessages, spokenMessages } from "../../web/vite/messages.mjs";
 import { mechanisms } from "../../web/vite/registry.mjs";
 
@@ -16,4 +19,18 @@ test("EveryMessageOfTheMechanismsIsInTheTableOfOneOfThem", () => {
 
 test("WhatAPageFetchesLaterIsInItsTable", () => {
   assert.ok(craftedMessages("scaled_dot_product").has("mean weight"));
+});
+
+test("TheConfigurationOfTheSiteResolvesAllThatItImports", () => {
+  const script = `
+    import { loadConfigFromFile } from "vite";
+    const loaded = await loadConfigFromFile({ command: "build", mode: "production" }, "web/vite.config.ts");
+    console.log(loaded.config.base);`;
+  const options = { cwd: root, encoding: "utf8" };
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    ["--input-type=module", "-e", script],
+    options,
+  );
+  assert.deepEqual([stdout, stderr], ["./\n", ""]);
 });

@@ -1,10 +1,11 @@
 // The last line of npm test adds up what the runners say of themselves.
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { isAtLeast } from "../../scripts/process.mjs";
+import { ctest, Tally } from "../../scripts/runners.mjs";
 import {
   add,
   lineOf,
@@ -17,8 +18,13 @@ import {
   slowestOfPlaywright,
 } from "../../scripts/tally.mjs";
 
+const folder = mkdtempSync(join(tmpdir(), "heed-tally-"));
+after(() => rmSync(folder, { recursive: true }));
+
+const newFolder = () => mkdtempSync(join(folder, "reports-"));
+
 function file(text) {
-  const path = join(mkdtempSync(join(tmpdir(), "heed-tally-")), "report");
+  const path = join(newFolder(), "report");
   writeFileSync(path, text);
   return path;
 }
@@ -57,7 +63,7 @@ test("CountsTheTestsOfEveryProcess", () => {
     },
   );
   const ctest = file(`<?xml version="1.0"?>\n<testsuite name="x" tests="6">\n${cases.join("\n")}`);
-  const reports = mkdtempSync(join(tmpdir(), "heed-tally-"));
+  const reports = newFolder();
   const ran = { status: "RUN", result: "COMPLETED" };
   const write = (name, failures, tests) => {
     const report = { failures, disabled: 0, testsuites: [{ testsuite: tests }] };
@@ -87,6 +93,25 @@ test("ReadsWhatCtestPrints", () => {
     skipped: 0,
   });
   assert.deepEqual(read("No tests were found!!!"), { passed: 0, failed: 1, skipped: 0 });
+});
+
+const runner = (text, status) => ({
+  name: "runner",
+  command: process.execPath,
+  args: ["-e", `console.log(${JSON.stringify(text)}); process.exitCode = ${status};`],
+  env: process.env,
+  read: readNodeTest,
+  summary: /^# pass/,
+});
+
+test("ARunnerThatRanNoTestFails", async () => {
+  const tally = new Tally();
+  await assert.rejects(tally.run(runner("# pass 0", 0)), /runner ran no test/);
+  assert.deepEqual(tally.total, { passed: 0, failed: 1, skipped: 0 });
+  await tally.run(runner("# pass 2", 0));
+  await assert.rejects(tally.run(runner("# pass 3", 1)), /ended with status 1/);
+  assert.deepEqual(tally.total, { passed: 5, failed: 2, skipped: 0 });
+  assert.ok(ctest({ env: {} }, "native-tests").args.includes("--no-tests=error"));
 });
 
 test("AddsThemUpInOneLine", () => {

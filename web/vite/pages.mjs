@@ -5,7 +5,6 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { FAMILIES } from "../src/lib/families.ts";
 import { toMathmlParts } from "./formulas.mjs";
 import { readMessages } from "./messages.mjs";
 import { mechanisms } from "./registry.mjs";
@@ -39,8 +38,24 @@ function neighbour(offset, index) {
   return `<a href="./${id}.html" rel="${rel}" lang="en">${words}</a>`;
 }
 
-/** Families and costs have messages in src/lib/families.ts. */
-const familyName = (family) => `{{${FAMILIES.find((row) => row.family === family)?.title}}}`;
+/**
+ * Families and costs have messages in src/lib/families.ts. It is read, not imported: with it would come the tables of
+ * translations, which only the plug-ins of this configuration know.
+ */
+const families = readFileSync(new URL("../src/lib/families.ts", import.meta.url), "utf8");
+const FAMILY_TITLES = Object.fromEntries(
+  [...families.matchAll(/family: "(\w+)",\s*title: t`([^`]+)`/g)].map(([, id, title]) => [
+    id,
+    title,
+  ]),
+);
+
+function familyName(family) {
+  const title = FAMILY_TITLES[family];
+  if (title === undefined) throw new Error(`src/lib/families.ts has no title of "${family}"`);
+  return `{{${title}}}`;
+}
+
 const COST_NAMES = { pattern: "{{with the pattern}}", edges: "{{with the edges}}" };
 for (const cost of ["linear", "quadratic"]) COST_NAMES[cost] = `{{${cost}}}`;
 /** Where the list has the best case. */

@@ -1,6 +1,5 @@
 // onnxruntime in its two forms: onnxruntime-web (WebAssembly) and onnxruntime-node (native, Node only).
 // Attention is asked for in the four ways that its users have.
-import { graphModel } from "../onnx_model.ts";
 import { swapHeads } from "../problem.mjs";
 
 const OPSET = 23;
@@ -100,6 +99,8 @@ const grouped = {
 };
 
 async function prepare(ort, provider, form, problem, threads) {
+  // TypeScript: this Node may be older than the one of the set-up, and ask for the ids only.
+  const { graphModel } = await import("../onnx_model.ts");
   const tensors = Object.fromEntries(["q", "k", "v"].map((x) => [x, form.layout(problem[x])]));
   const kept = problem.resident ? ["k", "v"] : [];
   const constants = [

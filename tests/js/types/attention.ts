@@ -30,6 +30,11 @@ export async function check(): Promise<void> {
   });
   assertType<Equal<typeof asked.lse, PlainTensor<"float32">>>();
   assertType<Equal<typeof asked.scores, PlainTensor<"float32">>>();
+  const [asRows, perQuery] = [plain.output.toNested(), asked.lse.toNested()] as const;
+  assertType<Equal<typeof asRows, number[][]>>();
+  assertType<Equal<typeof perQuery, number[][][]>>();
+  const perPair = asked.scores.toNested();
+  assertType<Equal<typeof perPair, number[][][][]>>();
   // @ts-expect-error weights were asked not to be there
   asked.weights;
 
@@ -135,7 +140,10 @@ export async function check(): Promise<void> {
     { q: rows, k: rows, v: rows },
     { scale: 1 },
   );
-  output.toNested();
+  // Of a rank that is not known here: read as deep as it is.
+  output.toNested()[0][0] satisfies number[];
+  output.toNested().map(([x]) => 2 * x) satisfies number[];
+  output.toNested<number[][]>().flat() satisfies number[];
   assertType<Equal<typeof lse, Tensor<"float32"> | PlainTensor<"float32"> | undefined>>();
   const exact = await heed.reference("scaled_dot_product", { q: rows, k: rows, v: rows });
   exact.output.data satisfies Float64Array;
