@@ -102,7 +102,7 @@ test("attention on the GPU stands beside its peers, under the peak of its type",
   for (const { peer, shape, ms, gflops } of wanted) {
     const row = shown.find((cells) => cells[0] === peer && Number(cells[1]) === shape.kv_len);
     expect(Number(row?.[2]) / ms.median).toBeCloseTo(1, 4);
-    expect(row?.[6]).toBe(`${Math.round((100 * gflops) / 800_000)} %`);
+    expect(row?.[6]).toBe(`${Math.round((100 * gflops) / 800_000)}\u00a0%`);
   }
 });
 
@@ -121,7 +121,7 @@ test("all calls of a type lie under the roofline of the GPU, and the type is in 
   for (const row of ofHeed) {
     const ceiling = Math.min(60_000, (3000 * row.flop) / row.bytes);
     const cells = shown.find(([name]) => name === nameOf(row));
-    expect(cells?.[5]).toBe(`${Math.round((100 * row.gflops) / ceiling)} %`);
+    expect(cells?.[5]).toBe(`${Math.round((100 * row.gflops) / ceiling)}\u00a0%`);
   }
   await leave(page);
   await open(page, `#mechanisms&v=1&run=${NAME}&dtype=float32`);

@@ -3,6 +3,14 @@
 import type { Mechanism, Parameter } from "heed";
 import type { Example, ExampleParams, ExampleValue } from "./example.js";
 
+/** A value as it is typed: a small number with as short an exponent as the sentences about it have. */
+export function asTyped(value: ExampleValue): string {
+  if (Array.isArray(value)) return value.map(asTyped).join(", ");
+  const text = String(value);
+  const number = Number(text);
+  return number !== 0 && Math.abs(number) < 1e-3 ? number.toExponential() : text;
+}
+
 /** Types that a control can be made of. */
 const SHOWN: ReadonlySet<string> = new Set(
   "bool word choice number count numbers integers expression".split(" "),

@@ -40,14 +40,21 @@ async function german(): Promise<Readonly<Record<string, string>>> {
 /** By the hash of the English message; null in English. */
 const messages = language === "de" ? await german() : null;
 
-/** The English messages of what has been said. */
+/** No line ends between a number and its unit, nor between a head and its number. */
+const PAIR =
+  /(?<=[}\d>]) (?=(?:%|ms|µs|s|[GT]FLOP\/s|[kMG]B|[MG]iB|B)(?![\p{L}\d]))|(?<=\b(?:[Hh]ead|Kopf)) (?=[{\d])/gu;
+
+/** What has been said, by its English message, and back. */
+const spoken = new Map<string, string>();
 const english = new Map<string, string>();
 
 function said(message: string): string {
-  const translation = messages?.[messageKey(message)];
-  if (translation === undefined) return message;
-  english.set(translation, message);
-  return translation;
+  const before = spoken.get(message);
+  if (before !== undefined) return before;
+  const words = (messages?.[messageKey(message)] ?? message).replace(PAIR, "\u00a0");
+  spoken.set(message, words);
+  english.set(words, message);
+  return words;
 }
 
 /** The message that a translation is of. */
@@ -73,5 +80,5 @@ const MARK = /<\/?\w+>|\{\}/;
 export const pieces = (message: string): readonly string[] => said(message).split(MARK);
 
 /** A number as JavaScript writes it, with the language's decimal mark. */
-export const decimal = (text: string): string =>
-  language === "de" ? text.replace(".", ",") : text;
+export const decimal = (value: number | string): string =>
+  language === "de" ? String(value).replace(".", ",") : String(value);
