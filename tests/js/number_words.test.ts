@@ -30,7 +30,8 @@ describe("numbers", () => {
     expect(scientific(7.6e-7)).toBe("7.6\u00a0×\u00a010⁻⁷");
     expect(scientific(-2e10)).toBe("−2.0\u00a0×\u00a010¹⁰");
     expect(powerOfTen(1e-6)).toBe("10⁻⁶");
-    expect(everyDigit(7.6e-7)).toBe(scientific(7.6e-7));
+    expect(everyDigit(7.6123e-7)).toBe("7.6123\u00a0×\u00a010⁻⁷");
+    expect(everyDigit(484_838.25)).toBe("484\u202f838.25");
     expect(everyDigit(0.25)).toBe("0.25");
     expect(shortCount(0.1)).toBe("0.1");
   });

@@ -21,7 +21,11 @@ const inGroups = (text: string): string =>
 export function scientific(value: number): string {
   if (value === 0) return "0";
   if (!Number.isFinite(value)) return fixed(value);
-  const [mantissa = "", exponent = "0"] = value.toExponential(1).split("e");
+  return withPower(value.toExponential(1));
+}
+
+function withPower(exponential: string): string {
+  const [mantissa = "", exponent = "0"] = exponential.split("e");
   return `${decimal(mantissa.replace("-", "−"))}\u00a0×\u00a010${raised(exponent)}`;
 }
 
@@ -31,8 +35,8 @@ export const powerOfTen = (value: number): string =>
 
 /** Every digit that a number has, in the form that its size asks for. */
 export function everyDigit(value: number): string {
-  if (Number.isInteger(value)) return grouped(value);
-  return String(value).includes("e") ? scientific(value) : decimal(value);
+  const text = String(value);
+  return text.includes("e") ? withPower(text) : decimal(inGroups(text));
 }
 
 const raised = (exponent: string): string =>
