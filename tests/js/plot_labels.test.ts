@@ -162,6 +162,18 @@ describe("numbers along an axis", () => {
   });
 });
 
+it.each([240, 288, 900])("names of axes are inside on %d pixels", (width) => {
+  const { x, y, series } = plot(LONG, 0);
+  const names = ["keys read, mean of all queries of it", "weight that goes elsewhere, in percent"];
+  const [across = "", up = ""] = names;
+  const named = { x: { ...x, name: across }, y: { ...y, name: up }, series };
+  const scene = plotScene(named, PALETTE, width, 300);
+  expectInside(scene);
+  const texts = textsOf(scene).map(({ text }) => text);
+  if (width > 288) expect(texts).toEqual(expect.arrayContaining(names));
+  else expect(texts.filter((text) => /^(keys|weight) .*…?$/.test(text))).toHaveLength(2);
+});
+
 describe("lines that have only begun", () => {
   it("are a dot where there is one point, and have no name where there is none", () => {
     const { x, y } = plot("", 0);

@@ -2,7 +2,7 @@
 import { decimal } from "./messages.js";
 import type { Palette, Role } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
-import { roomFor, textWidth } from "./text_width.js";
+import { roomFor, shortenedTo, textWidth } from "./text_width.js";
 
 export type Tone = Role | "soft" | "ink" | "faint";
 
@@ -61,6 +61,8 @@ export interface Plot {
 const MARGIN = { top: 28, bottom: 40 };
 /** Plots one below the other begin at the same place, unless one of them has longer numbers. */
 const LEAST = { left: 56, right: 16 };
+/** Between names of axes and the edge of the plot. */
+const EDGE = 4;
 /** Between the axis and its numbers, and between the end of a line and its label. */
 const GAP = 10;
 const SIZE = 12;
@@ -200,10 +202,24 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
     const [x, words] = [px(tick), plot.x.text(tick)];
     shapes.push({ kind: "text", x, y: bottom, text: words, anchor: "middle", ...text });
   }
-  shapes.push({ kind: "text", x: 4, y: 10, text: plot.y.name, anchor: "start", ...text });
-  const end = px(plot.x.max);
-  shapes.push({ kind: "text", x: end, y: bottom + 18, text: plot.x.name, anchor: "end", ...text });
   return shapes;
+}
+
+/** What the axes say, whole: the one below ends with its axis, or further right where it is longer. */
+function nameShapes(
+  { x, y }: Plot,
+  palette: Palette,
+  { px }: PlotScales,
+  width: number,
+  height: number,
+): Shape[] {
+  const [across, up] = [x.name, y.name].map((name) => shortenedTo(name, width - 2 * EDGE, SIZE));
+  const end = Math.max(px(x.max), EDGE + textWidth(across ?? "", SIZE));
+  const text = { kind: "text", size: SIZE, fill: palette.soft } as const;
+  return [
+    { ...text, x: EDGE, y: 10, text: up ?? "", anchor: "start" },
+    { ...text, x: end, y: height - MARGIN.bottom + 32, text: across ?? "", anchor: "end" },
+  ];
 }
 
 const inside = (axis: Axis, value: number): boolean =>
@@ -327,7 +343,10 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
 export function plotScene(given: Plot, palette: Palette, width: number, height: number): Scene {
   const plot = fitted(given, width);
   const scales = plotScales(plot, width, height);
-  const shapes = axisShapes(plot, palette, scales, height);
+  const shapes = [
+    ...axisShapes(plot, palette, scales, height),
+    ...nameShapes(plot, palette, scales, width, height),
+  ];
   if (plot.at !== null && plot.at !== undefined) {
     const x = scales.px(plot.at);
     const points = [[x, MARGIN.top] as const, [x, height - MARGIN.bottom] as const];
