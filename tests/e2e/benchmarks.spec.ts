@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Locator } from "@playwright/test";
 import { grouped, milliseconds } from "../../web/src/lib/format.js";
 import { test } from "./one_page.js";
-import { expect, leave } from "./page.js";
+import { expect, leave, numberOf } from "./page.js";
 
 const FOLDER = fileURLToPath(new URL("../../native_bench/results/", import.meta.url));
 
@@ -148,9 +148,9 @@ test("every run with peers is there, and its table has the numbers of its file",
     const shown = await tableOf(section);
     expect(shown).toHaveLength(wanted.length);
     for (const { peer, shape, ms, gflops } of wanted) {
-      const row = shown.find((cells) => cells[0] === peer && Number(cells[1]) === shape.kv_len);
-      expect(Number(row?.[2]) / ms.median, `${peer} ${shape.kv_len}`).toBeCloseTo(1, 4);
-      expect(Number(row?.[5]) / (gflops as number)).toBeCloseTo(1, 4);
+      const row = shown.find((cells) => cells[0] === peer && numberOf(cells[1]) === shape.kv_len);
+      expect(numberOf(row?.[2]) / ms.median, `${peer} ${shape.kv_len}`).toBeCloseTo(1, 4);
+      expect(numberOf(row?.[5]) / (gflops as number)).toBeCloseTo(1, 4);
     }
     await section.locator("figure").first().getByLabel("Show as table").uncheck();
   }
@@ -179,7 +179,7 @@ test("the curves are those of their file, and the read-out follows the mechanism
   const points = of("linear");
   expect(cells.filter(Boolean)).toHaveLength(points.length);
   for (const [at, { ms }] of points.entries()) {
-    expect(Number(cells[at]) / ms.median).toBeCloseTo(1, 4);
+    expect(numberOf(cells[at]) / ms.median).toBeCloseTo(1, 4);
   }
 });
 
@@ -209,9 +209,9 @@ test("the roofline and the errors are computed from their file", async ({ page }
   const errors = await tableOf(section, 1);
   for (const { mechanism, shape, max_error, error_bound } of rows as ResultRow[]) {
     const row = errors.find((cells) => cells[0] === mechanism && cells[1] === shape.mask);
-    expectSame(Number(row?.[2]), max_error);
-    expect(Number(row?.[3])).toBeGreaterThanOrEqual(Number(row?.[2]));
-    expectSame(Number(row?.[3]), error_bound);
+    expectSame(numberOf(row?.[2]), max_error);
+    expect(numberOf(row?.[3])).toBeGreaterThanOrEqual(numberOf(row?.[2]));
+    expectSame(numberOf(row?.[3]), error_bound);
   }
 });
 
@@ -224,17 +224,17 @@ test("decoding, gradients, patterns and steps are those of their files", async (
   const shown = await tableOf(decode);
   expect(shown).toHaveLength(decoded.length);
   for (const { dtype, length, gbps } of decoded) {
-    const row = shown.find(([name, keys]) => name === dtype && Number(keys) === length);
-    expect(Number(row?.[2]) / gbps).toBeCloseTo(1, 4);
+    const row = shown.find(([name, keys]) => name === dtype && numberOf(keys) === length);
+    expect(numberOf(row?.[2]) / gbps).toBeCloseTo(1, 4);
   }
   const backward = page.getByTestId("backward");
   const gradients = timed(await fileOf(backward));
   const times = await tableOf(backward);
   expect(times).toHaveLength(gradients.length);
   for (const { mask, kv_len, ms, forward_ms } of gradients) {
-    const row = times.find(([name, keys]) => name === mask && Number(keys) === kv_len);
-    expect(Number(row?.[3]) / ms.median).toBeCloseTo(1, 4);
-    expect(Number(row?.[4]) / forward_ms.median).toBeCloseTo(1, 4);
+    const row = times.find(([name, keys]) => name === mask && numberOf(keys) === kv_len);
+    expect(numberOf(row?.[3]) / ms.median).toBeCloseTo(1, 4);
+    expect(numberOf(row?.[4]) / forward_ms.median).toBeCloseTo(1, 4);
   }
   const patterns = page.getByTestId("patterns");
   const all = timed(await fileOf(patterns)).filter(({ group }) => group === "blocks of 64 in 4096");
@@ -242,8 +242,8 @@ test("decoding, gradients, patterns and steps are those of their files", async (
   const shares = await tableOf(patterns);
   expect(shares).toHaveLength(all.length);
   for (const { visible, ms } of all) {
-    const row = shares.find(([, share]) => Math.abs(Number(share) - 100 * visible) < 1e-3);
-    expect(Number(row?.[2])).toBeCloseTo((100 * ms.median) / dense, 2);
+    const row = shares.find(([, share]) => Math.abs(numberOf(share) - 100 * visible) < 1e-3);
+    expect(numberOf(row?.[2])).toBeCloseTo((100 * ms.median) / dense, 2);
   }
   const steps = page.getByTestId("steps");
   const made = timed(await fileOf(steps)).filter(({ head_dim }) => head_dim === 64);
@@ -264,9 +264,9 @@ test("gradients of all mechanisms are those of their file, and a row is chosen b
   expect(new Set(shown.map(([name]) => name)).size).toBeGreaterThan(50);
   for (const { mechanism, mask, ms, forward_ms } of timed) {
     const row = shown.find((cells) => cells[0] === mechanism && cells[1] === mask);
-    expectSame(Number(row?.[2]), ms.median);
-    expectSame(Number(row?.[3]), forward_ms.median);
-    expect((Number(row?.[4]) * forward_ms.median) / ms.median).toBeCloseTo(1, 3);
+    expectSame(numberOf(row?.[2]), ms.median);
+    expectSame(numberOf(row?.[3]), forward_ms.median);
+    expect((numberOf(row?.[4]) * forward_ms.median) / ms.median).toBeCloseTo(1, 3);
   }
   await section.locator("figure").getByLabel("Show as table").uncheck();
   const of = (name: string, kind: string) =>

@@ -1,8 +1,8 @@
 // What tests of crafted pages share: a page's table, its sliders, and plain loops to compare it with.
 import type { Page } from "@playwright/test";
-import { expect } from "./page.js";
+import { expect, numberOf } from "./page.js";
 
-export const toNumber = (text: string) => Number(text.replace("−", "-"));
+export const toNumber = numberOf;
 
 /** Opens a crafted page, waits for its numbers, and returns the rows of its table. */
 export async function openTable(page: Page, id: string): Promise<string[][]> {

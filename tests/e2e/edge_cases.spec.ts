@@ -53,7 +53,7 @@ test("a query with no key has output 0, weights 0 and lse minus infinity", async
   // Scores 0, 1, 2 all sink by the same number: as if there were no mask.
   const exps = [1, Math.E, Math.E ** 2];
   const sum = exps.reduce((total, value) => total + value);
-  const filled = await plain(page, "empty_row", "score + (−10 000) where hidden");
+  const filled = await plain(page, "empty_row", "score + (−10\u202f000) where hidden");
   for (const [at, value] of exps.entries()) {
     expect(Number(filled[1]?.[at])).toBeCloseTo(value / sum, 3);
   }
@@ -105,7 +105,7 @@ test("NaN behind a mask, huge logits, masks that are numbers, a softcap: heed's 
     ["0.5000", "0.5000", "0.0000"],
   ]);
   // −20 000 against 0 − 10 000: the hidden key takes it all.
-  expect((await plain(page, "mask_as_number", /−10 000/))[0]?.[2]).toBe("1.0000");
+  expect((await plain(page, "mask_as_number", /−10\s000/))[0]?.[2]).toBe("1.0000");
   const cap = (score: number) => 2 * Math.tanh(score / 2);
   const first = sigmoid(cap(1) - cap(2));
   expect(await numbers(page, "softcap_order", "weights")).toEqual([

@@ -79,7 +79,7 @@ test("the language model stands alone in a frame: a text, its heads, one of them
   const tokens = page.getByRole("group", { name: "Tokens of the text" }).getByRole("button");
   await expect(tokens.nth(2)).toHaveAttribute("aria-pressed", "true");
   await expect(page.getByRole("radiogroup", { name: "Heads" }).locator("canvas")).toHaveCount(16);
-  const large = page.getByRole("application", { name: /Layer 3, head 2/ });
+  const large = page.getByRole("application", { name: /Layer 3, head\s2/ });
   await expect(large).toBeVisible();
   await expect(page.getByLabel("Show as arcs")).toBeChecked();
   await expect(page.getByTestId("readout").first()).toContainText("“·the” looks at “And”");

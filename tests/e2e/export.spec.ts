@@ -93,3 +93,49 @@ test("JSON: everything needed to compute the figure again", async ({ page }) => 
   // Key 0 lies outside the left window of query 2.
   expect(figure.scores[0][2][0]).toBeNull();
 });
+
+/** Words of a saved picture that lie beyond its edges or on others, or have a decimal point. */
+const misplaced = (page: Page, source: string) =>
+  page.evaluate((markup) => {
+    const holder = document.createElement("div");
+    holder.innerHTML = markup;
+    document.body.append(holder);
+    const svg = holder.querySelector("svg");
+    const frame = svg?.getBoundingClientRect() ?? new DOMRect();
+    const words = [...(svg?.querySelectorAll("text") ?? [])].map((text) => ({
+      text: text.textContent ?? "",
+      box: text.getBoundingClientRect(),
+      flat: !text.hasAttribute("transform"),
+    }));
+    holder.remove();
+    const beyond = words.filter(
+      ({ box }) => box.left < frame.left || box.right > frame.right + 0.5,
+    );
+    const flat = words.filter((word) => word.flat);
+    const touch = (a: DOMRect, b: DOMRect) =>
+      a.left + 1 < b.right - 1 &&
+      b.left + 1 < a.right - 1 &&
+      Math.abs((a.top + a.bottom - b.top - b.bottom) / 2) < 8;
+    const over = flat.filter(({ box }, at) => flat.some((b, n) => n < at && touch(box, b.box)));
+    const pointed = words.filter(({ text }) => /^\d+\.\d+( %)?$/.test(text));
+    return { count: words.length, wrong: [...beyond, ...over, ...pointed].map(({ text }) => text) };
+  }, source);
+
+for (const path of ["benchmarks", "mechanisms/performer", "mechanisms/flash", "mechanisms/quest"]) {
+  test(`figures of ${path} are saved whole on a phone, in German`, async ({ page }) => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`de/${path}.html`);
+    await expect(page.locator("[aria-busy=true]")).toHaveCount(0);
+    const figures = page.locator("figure:has(.picture)");
+    await expect(figures.locator("canvas").first()).toBeVisible();
+    for (const figure of await figures.all()) {
+      await figure.scrollIntoViewIfNeeded();
+      const event = page.waitForEvent("download");
+      await figure.getByRole("button", { name: "SVG", exact: true }).click();
+      const text = await readFile(await (await event).path(), "utf8");
+      const { count, wrong } = await misplaced(page, text);
+      expect(count).toBeGreaterThan(5);
+      expect(wrong).toEqual([]);
+    }
+  });
+}

@@ -74,7 +74,7 @@ test("a cell of what heads add, below their maps, is in its link", async ({ page
     await page.keyboard.press(key);
   await expect(page).toHaveURL(/figure\.sum-pin=2%2C2/);
   const readout = crafted.getByTestId("readout");
-  await expect(readout).toContainText(/To dimension 2 head 2 adds −?\d\.\d{3}\./);
+  await expect(readout).toContainText(/To dimension 2 head\s2 adds −?\d\.\d{3}\./);
   const before = await state(page);
   await open(page, "multi_head", new URL(page.url()).hash);
   expect(await state(page)).toEqual(before);

@@ -8,7 +8,7 @@ import type { Locator, Page } from "@playwright/test";
 import { build } from "vite";
 import { readBenchmarks } from "../../web/vite/benchmarks.mjs";
 import { GPU, gpuReport } from "../scripts/gpu_report.mjs";
-import { expect, leave, test } from "./page.js";
+import { expect, leave, numberOf, test } from "./page.js";
 
 // One build for all.
 test.describe.configure({ mode: "default" });
@@ -100,9 +100,9 @@ test("attention on the GPU stands beside its peers, under the peak of its type",
   const shown = await tableOf(section);
   expect(shown).toHaveLength(wanted.length);
   for (const { peer, shape, ms, gflops } of wanted) {
-    const row = shown.find((cells) => cells[0] === peer && Number(cells[1]) === shape.kv_len);
-    expect(Number(row?.[2]) / ms.median).toBeCloseTo(1, 4);
-    expect(row?.[6]).toBe(`${Math.round((100 * gflops) / 800_000)} %`);
+    const row = shown.find((cells) => cells[0] === peer && numberOf(cells[1]) === shape.kv_len);
+    expect(numberOf(row?.[2]) / ms.median).toBeCloseTo(1, 4);
+    expect(row?.[6]).toBe(`${Math.round((100 * gflops) / 800_000)}\u00a0%`);
   }
 });
 
@@ -121,7 +121,7 @@ test("all calls of a type lie under the roofline of the GPU, and the type is in 
   for (const row of ofHeed) {
     const ceiling = Math.min(60_000, (3000 * row.flop) / row.bytes);
     const cells = shown.find(([name]) => name === nameOf(row));
-    expect(cells?.[5]).toBe(`${Math.round((100 * row.gflops) / ceiling)} %`);
+    expect(cells?.[5]).toBe(`${Math.round((100 * row.gflops) / ceiling)}\u00a0%`);
   }
   await leave(page);
   await open(page, `#mechanisms&v=1&run=${NAME}&dtype=float32`);
@@ -142,8 +142,8 @@ test("decoding on the GPU is how fast keys are read, cold", async ({ page }) => 
   const shown = await tableOf(section);
   expect(shown).toHaveLength(wanted.length);
   for (const { peer, shape, bytes, cold_ms } of wanted) {
-    const row = shown.find((cells) => cells[0] === peer && Number(cells[1]) === shape.kv_len);
-    expect(Number(row?.[2]) / ((1e-6 * bytes) / cold_ms.median)).toBeCloseTo(1, 4);
-    expect(Number(row?.[3]) / cold_ms.median).toBeCloseTo(1, 4);
+    const row = shown.find((cells) => cells[0] === peer && numberOf(cells[1]) === shape.kv_len);
+    expect(numberOf(row?.[2]) / ((1e-6 * bytes) / cold_ms.median)).toBeCloseTo(1, 4);
+    expect(numberOf(row?.[3]) / cold_ms.median).toBeCloseTo(1, 4);
   }
 });

@@ -46,7 +46,7 @@ const TOKENS = /^[\d ]*(the|all|and|is)$/;
 /** Words of an example that sentences of its page quote. */
 const QUOTED = WORDS.map((word) => `„${word}“`);
 /** An expression or a number as it is typed. */
-const EXPRESSION = /\d \* abs\(|^0\.([248]|75|000001)$/;
+const EXPRESSION = /\d \* abs\(|^0\.([248]|75)$/;
 
 /** What is read on the page, by eye or ear, and is not said to be English or code. */
 const wordsOf = (page: Page): Promise<string[]> =>

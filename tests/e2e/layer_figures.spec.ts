@@ -17,7 +17,7 @@ const choose = (crafted: ReturnType<Page["getByTestId"]>, name: string) =>
 test("synthesizer: words move on, and random weights stay", async ({ page }) => {
   const { crafted, readout } = await open(page, "synthesizer");
   await expect(readout).toContainText("random 0 %; of a word’s row");
-  await expect(readout).toContainText(/of a word’s row.*dense 0 %/);
+  await expect(readout).toContainText(/of a word’s row.*dense 0\s%/);
   await choose(crafted, "random");
   await expect(readout).toContainText(
     /Place 6, now “cat”, gives place 6, now “cat”, (0\.\d{3}); before, \1/,
@@ -55,7 +55,7 @@ test("external: a unit that all words hear is quiet once weights are normalised 
   page,
 }) => {
   const { crafted, readout } = await open(page, "external");
-  const share = /has (\d+) % of all weight by plain softmax, (\d+) % normalised twice/;
+  const share = /has (\d+)\s% of all weight by plain softmax, (\d+)\s% normalised twice/;
   const shares = async () =>
     share
       .exec((await readout.textContent()) ?? "")
@@ -78,7 +78,7 @@ test("pooling: queries of length 0 gather the mean, and rows are as many as quer
   await crafted.getByRole("slider", { name: "Queries, one row each" }).fill("2");
   await crafted.getByRole("slider", { name: "Length of the queries" }).fill("0");
   await expect(readout).toContainText(
-    /4 members become 2 rows: (\([^)]+\)), \1\. The first query gives its favourite 25 %/,
+    /4 members become 2 rows: (\([^)]+\)), \1\. The first query gives its favourite 25\s%/,
   );
 });
 
@@ -136,7 +136,7 @@ test("classifier: idle words drown the mean", async ({ page }) => {
   await crafted.getByRole("slider", { name: "Idle words behind the sentence" }).fill("24");
   await expect(readout).toContainText("Music 62 %");
   await choose(crafted, "Bass that was caught");
-  await expect(readout).toContainText(/Music [34]\d %/);
+  await expect(readout).toContainText(/Music [34]\d\s%/);
 });
 
 test("induced set: a point that does not answer is read by all alike", async ({ page }) => {
@@ -147,5 +147,5 @@ test("induced set: a point that does not answer is read by all alike", async ({ 
   await crafted.getByRole("slider", { name: "Inducing points" }).fill("32");
   await expect(readout).toContainText("32 compressed keys in place of 64");
   await crafted.getByRole("slider", { name: "How loudly points answer" }).fill("0");
-  await expect(readout).toContainText(/off by [6-9]\d\.\d %/);
+  await expect(readout).toContainText(/off by [6-9]\d\.\d\s%/);
 });

@@ -137,7 +137,7 @@ test("another head is another picture", async ({ page }) => {
   await expect(panel.getByRole("heading", { name: "Weights, head 1" })).toBeVisible();
   const canvas = panel.locator(".matrix canvas");
   const before = await canvas.screenshot();
-  await panel.getByRole("radio", { name: /Head 2/ }).check({ force: true });
+  await panel.getByRole("radio", { name: /Head\s2/ }).check({ force: true });
   await expect(panel.getByRole("heading", { name: "Weights, head 2" })).toBeVisible();
   expect(before.equals(await canvas.screenshot())).toBe(false);
 });

@@ -49,7 +49,7 @@ for (const [id, label, value] of FADING) {
       expect(toNumber(rows[11]?.[1])).toBeCloseTo(100, 1);
       const readout = (await crafted.getByTestId("readout").textContent()) ?? "";
       const [, percent] =
-        readout.match(/^After 12 tokens ([\d.]+) % of the trace of “red” \(4\)/) ?? [];
+        readout.match(/^After 12 tokens ([\d.]+)\s% of the trace of “red” \(4\)/) ?? [];
       expect(Math.abs(toNumber(percent) - toNumber(rows[3]?.[1]))).toBeLessThan(0.06);
       left.push(toNumber(rows[3]?.[1]));
     }

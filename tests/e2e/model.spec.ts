@@ -42,7 +42,7 @@ test("the probabilities of a chosen token fit what follows it", async ({ page })
   const first = await page.getByTestId("predictions").innerText();
   await tokens(page).nth(1).click();
   await expect(page.getByRole("heading", { name: "What comes after “In”" })).toBeVisible();
-  await expect(page.getByText(/What follows in the text, “·the”, had \d+\.\d %/)).toBeVisible();
+  await expect(page.getByText(/What follows in the text, “·the”, had \d+\.\d\s%/)).toBeVisible();
   await expect(page.getByTestId("predictions")).not.toHaveText(first);
   const shares = await page.getByTestId("predictions").locator(".number").allTextContents();
   const percents = shares.map((text) => Number.parseFloat(text));
@@ -105,7 +105,7 @@ test("every head has its map, and what is chosen is seen", async ({ page }) => {
   await expect(heads.locator("canvas")).toHaveCount(16);
   await heads.getByText("Layer 3, head 2").click();
   await expect(page.getByRole("heading", { name: "Layer 3, head 2" })).toBeVisible();
-  await expect(page.getByText(/^Blue: what “·the” looks at in Layer 3, head 2\.$/)).toBeVisible();
+  await expect(page.getByText(/^Blue: what “·the” looks at in Layer 3, head\s2\.$/)).toBeVisible();
   await button(page, "through all layers").click();
   await expect(page.getByText(/attention rollout/)).toBeVisible();
 });

@@ -45,9 +45,9 @@ test("a link restores text, token, head, order, cell, settings and the heads tha
   await expect(page.getByRole("heading", { name: "Layer 3, head 2" })).toBeVisible();
   const byDistance = button(page, "By distance");
   await expect(byDistance).toHaveAttribute("aria-pressed", "true");
-  await expect(page.getByText(/^Blue: what “·the” looks at in Layer 3, head 2/)).toBeVisible();
+  await expect(page.getByText(/^Blue: what “·the” looks at in Layer 3, head\s2/)).toBeVisible();
   const readout = page.getByTestId("readout").first();
-  await expect(readout).toHaveText(/^Layer 3, head 2: “·the” looks at “And”, weight 0\.\d+\.$/);
+  await expect(readout).toHaveText(/^Layer 3, head\s2: “·the” looks at “And”, weight 0\.\d+\.$/);
   await expect(passage(page)).toContainText("Without 2 of 16 heads");
   await expect(page.getByRole("slider", { name: /Temperature/ })).toHaveValue("0.5");
   await expect(page.getByRole("spinbutton", { name: "Seed" })).toHaveValue("7");
@@ -55,7 +55,7 @@ test("a link restores text, token, head, order, cell, settings and the heads tha
   // What is changed is in the address, and what is as at the beginning is not.
   await button(page, "all heads").click();
   await button(page, "All heads back").click();
-  await page.getByRole("application", { name: /Layer 3, head 2/ }).focus();
+  await page.getByRole("application", { name: /Layer 3, head\s2/ }).focus();
   await page.keyboard.press("Escape");
   await expect(page).toHaveURL(
     /#v=1&text=And\+the\+men\+of\+the\+city&head=3%2C2&order=distance&token=3&T=0\.5&k=0&seed=7$/,

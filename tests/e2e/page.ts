@@ -146,3 +146,16 @@ export class DemoPage {
     throw new Error(`no cell ${query}, ${key}`);
   }
 }
+
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+/** A number as a page writes it: in groups of three, with a true minus sign or with a power of ten. */
+export function numberOf(text: string | undefined): number {
+  if (text === undefined) return Number.NaN;
+  const [mantissa, power] = text
+    .replaceAll("\u202f", "")
+    .replaceAll("−", "-")
+    .split("\u00a0×\u00a010");
+  const digits = [...(power ?? "⁰")].map((mark) => (mark === "⁻" ? "-" : RAISED.indexOf(mark)));
+  return Number(`${mantissa}e${digits.join("")}`);
+}

@@ -21,7 +21,7 @@ for (const [id, label, value, keys] of PAGES) {
     await expect(readout).toContainText(`${keys} compressed keys in place of 64`);
     expect(await readout.textContent()).not.toBe(first);
     const text = (await readout.textContent()) ?? "";
-    const [, error, best] = text.match(/off by ([\d.]+) %.* off by ([\d.]+) %/) ?? [];
+    const [, error, best] = text.match(/off by ([\d.]+)\s%.* off by ([\d.]+)\s%/) ?? [];
     await crafted.getByLabel("Show as table").first().check();
     const row = crafted
       .locator("tbody tr")

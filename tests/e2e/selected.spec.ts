@@ -50,7 +50,7 @@ for (const [id, budget, hasScores] of PAGES) {
       expect(own).toBeCloseTo(1, 3);
       const readout = (await crafted.getByTestId("readout").textContent()) ?? "";
       const [, number, keys, percent] =
-        readout.match(/^Query (\d+) .*reads (\d+) of 49 keys, which hold ([\d.]+) %/) ?? [];
+        readout.match(/^Query (\d+) .*reads (\d+) of 49 keys, which hold ([\d.]+)\s%/) ?? [];
       expect([number, keys]).toEqual(["49", String(read.length)]);
       expect(Math.abs(toNumber(percent) - share)).toBeLessThan(0.2);
       shares.push(share);

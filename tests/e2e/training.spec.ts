@@ -79,7 +79,7 @@ test("two layers learn to copy in the tab", async ({ page }) => {
   expect(points.at(-1)?.loss).toBeLessThan(0.1);
   expect(looks[0]?.accuracy).toBeLessThan(0.2);
   expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.98);
-  await expect(status(page)).toContainText(/(9[89]\.\d|100\.0) % of unseen letters right/);
+  await expect(status(page)).toContainText(/(9[89]\.\d|100\.0)\s% of unseen letters right/);
 
   // What a letter is followed by is what followed it before: no model is needed to know it.
   look.tokens.forEach((token, place) => {
@@ -112,7 +112,7 @@ for (const task of ["reverse", "sort"]) {
     expect(points).toHaveLength(SHORT);
     expect(looks[0]?.accuracy).toBeLessThan(0.2);
     expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.97);
-    await expect(status(page)).toContainText(/(9[789]\.\d|100\.0) % of the letters/);
+    await expect(status(page)).toContainText(/(9[789]\.\d|100\.0)\s% of the letters/);
 
     const { tokens, targets, guesses } = look;
     expect(targets).toEqual(
@@ -161,7 +161,7 @@ test("attention pooling finds the card that is asked for, a mean does not", asyn
   const { looks, look } = run;
   expect(looks[0]?.accuracy).toBeLessThan(0.2);
   expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.98);
-  await expect(status(page)).toContainText(/(9[89]\.\d|100\.0) % of unseen hands/);
+  await expect(status(page)).toContainText(/(9[89]\.\d|100\.0)\s% of unseen hands/);
   const found = peaksOf(look.heads[0] as number[], RANKS.length).filter(
     (rank, row) => rank === row,
   );
@@ -188,7 +188,7 @@ test("a kernel finds its width, and loses it when samples see themselves", async
   expect(width).toBeGreaterThan(0.05);
   expect(width).toBeLessThan(0.2);
   expect(looks.at(-1)?.accuracy).toBeGreaterThanOrEqual(0.95);
-  await expect(status(page)).toContainText(/9\d\.\d % of the curve’s variance explained/);
+  await expect(status(page)).toContainText(/9\d\.\d\s% of the curve’s variance explained/);
   // No sample takes anything of itself, and the weights of each sum to 1.
   const weights = look.heads[0] as number[];
   for (let row = 0; row < COUNT; row++) {
@@ -315,7 +315,7 @@ test("a link shows a head, a cell and a plot; another cell leaves what is traine
   );
   const figure = page.getByRole("region", { name: "The pooling weights as they form" });
   await expect(figure.getByRole("heading", { name: "Head 1", exact: true })).toBeVisible();
-  const asked = (row: number) => new RegExp(`^Head 1: .*asked “${RANKS[row - 1]}\\?”`);
+  const asked = (row: number) => new RegExp(`^Head\\s1: .*asked “${RANKS[row - 1]}\\?”`);
   await expect(figure.getByTestId("readout")).toHaveText(asked(3));
   await button(page, "One step").click();
   await expect(page.getByTestId("training")).toHaveAttribute("data-step", "1");

@@ -41,7 +41,10 @@ it("runs that nothing but their file tells apart are called by it", () => {
 });
 
 it("speeds from 1000 GFLOP/s on are in TFLOP/s, on axes and in words", () => {
-  expect([speedText(999.94), speedText(484_838)]).toEqual(["999.9 GFLOP/s", "484.8 TFLOP/s"]);
+  expect([speedText(999.94), speedText(484_838)]).toEqual([
+    "999.9\u00a0GFLOP/s",
+    "484.8\u00a0TFLOP/s",
+  ]);
   const tall = speedAxis(1_000_000);
   expect([tall.name, tall.text(900_000), tall.text(1_000_000)]).toEqual(["TFLOP/s", "900", "1000"]);
   expect(speedAxis(180).name).toBe("GFLOP/s");
@@ -49,10 +52,10 @@ it("speeds from 1000 GFLOP/s on are in TFLOP/s, on axes and in words", () => {
 
 it("a time has the unit of its axis", () => {
   expect([1642.99, 999.99, 12.5, 0.05].map(milliseconds)).toEqual([
-    "1.64 s",
-    "999.99 ms",
-    "12.50 ms",
-    "50 µs",
+    "1.64\u00a0s",
+    "999.99\u00a0ms",
+    "12.50\u00a0ms",
+    "50\u00a0µs",
   ]);
 });
 

@@ -14,12 +14,12 @@ describe("noiseSentence", () => {
   const quiet = timed(90, 115);
   const noisy = timed(88, 114);
 
-  it("says what is tested: how wide the middle 80 % are, not how far from the median", () => {
+  it("says what is tested: how wide the middle 80 % are, not how far from the median", () => {
     expect(noiseSentence([quiet], false)).toBe(
-      "Quiet: in all 1 measurements the middle 80 % of the samples spread over at most 25 % of the median.",
+      "Quiet: in all 1 measurements the middle 80 % of the samples spread over at most 25 % of the median.",
     );
     expect(noiseSentence([quiet, noisy], false)).toMatch(
-      /^Noisy: in 1 of 2 measurements the middle 80 % of the samples spread over more than 25 % of the median\. /,
+      /^Noisy: in 1 of 2 measurements the middle 80 % of the samples spread over more than 25 % of the median\. /,
     );
   });
 });

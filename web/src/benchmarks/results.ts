@@ -1,6 +1,6 @@
 // What the committed results hold, as the build hands it over, and the plots of it.
 
-import { fixed, grouped } from "../lib/format.js";
+import { fixed, grouped, powerOfTen } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
 import { MARKS, type Plot, powers, type Series, shortCount } from "../lib/plot.js";
 import type { CallRun } from "./calls.js";
@@ -135,7 +135,7 @@ export const speedAxis = (most: number): { name: string; text: (gflops: number) 
     : { name: "GFLOP/s", text: number };
 
 export const speedText = (gflops: number): string =>
-  gflops >= TERA ? `${fixed(gflops / TERA, 1)} TFLOP/s` : `${fixed(gflops, 1)} GFLOP/s`;
+  gflops >= TERA ? `${fixed(gflops / TERA, 1)}\u00a0TFLOP/s` : `${fixed(gflops, 1)}\u00a0GFLOP/s`;
 
 const lengthAxis = (lengths: readonly number[]) => ({
   name: t`tokens`,
@@ -199,7 +199,11 @@ export function curvesPlot({ curves }: Curves, chosen: string, at: number | null
       max: times.at(-1) ?? 10,
       ticks: times,
       text: (ms) =>
-        ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? `${ms} ms` : `${number(ms * 1000)} µs`,
+        ms >= 1000
+          ? `${decimal(ms / 1000)}\u00a0s`
+          : ms >= 1
+            ? `${ms}\u00a0ms`
+            : `${number(ms * 1000)}\u00a0µs`,
     },
     series,
     at,
@@ -274,8 +278,7 @@ export function errorPlot({ rows }: Run, chosen: string): Plot {
   const all = measured.flatMap(({ error, bound }) => [error, bound]);
   const ticks = powers(Math.min(...all), Math.max(...all));
   const [low, high] = [ticks[0] ?? 1e-9, ticks.at(-1) ?? 1];
-  const text = (value: number) => `1e${Math.round(Math.log10(value))}`;
-  const axis = { log: true, min: low, max: high, ticks, text };
+  const axis = { log: true, min: low, max: high, ticks, text: powerOfTen };
   const diagonal: Series = {
     name: t`bound`,
     points: [

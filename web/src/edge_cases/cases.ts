@@ -65,7 +65,7 @@ function scored(queries: readonly number[], keys: readonly number[], values: rea
 const UNIT: ExampleParams = { scale: 1 };
 
 const FILLS: readonly Plain[] = [-1e4, -1e9].map((fill) => ({
-  name: t`score + (${fill === -1e4 ? "−10 000" : "−10⁹"}) where hidden`,
+  name: t`score + (${fill === -1e4 ? "−10 000" : "−10⁹"}) where hidden`,
   weights: (variant) => plainWeights(variant, fillWith(fill)),
 }));
 
@@ -119,7 +119,7 @@ const emptyRow: EdgeCase = {
     },
     {
       who: t`onnxruntime MultiHeadAttention`,
-      does: t`nearly what no mask gives: it adds −10 000`,
+      does: t`nearly what no mask gives: it adds −10 000`,
       source: seen,
     },
     {
@@ -304,11 +304,11 @@ const huge: EdgeCase = {
 const softNumber: EdgeCase = {
   id: "mask_as_number",
   title: t`A mask that is only a number`,
-  question: t`The visible scores are −20 000 and the hidden one is 0. Who gets the weight?`,
+  question: t`The visible scores are −20 000 and the hidden one is 0. Who gets the weight?`,
   rule: t`A mask is no number: a hidden key has weight 0 whatever the scores are.`,
   variants: [
     {
-      name: t`scores ${"−20 000"} and ${0}`,
+      name: t`scores ${"−20 000"} and ${0}`,
       inputs: { ...scored([1], [-20_000, -20_000, 0], [1, 2, 3]), keep: keepOf([[1, 1, 0]]) },
       params: UNIT,
     },
@@ -321,7 +321,7 @@ const softNumber: EdgeCase = {
   shows: ["weights", "output"],
   plain: FILLS,
   peers: [
-    { who: t`onnxruntime MultiHeadAttention`, does: t`adds −10 000 where hidden`, source: seen },
+    { who: t`onnxruntime MultiHeadAttention`, does: t`adds −10 000 where hidden`, source: seen },
     {
       who: t`Keras`,
       does: t`subtracts 10⁹ where hidden`,

@@ -2,11 +2,12 @@
 // it looks at. Arcs on the right go to earlier words, those on the left to later ones.
 import { fixed } from "./format.js";
 import { type Cell, isEmptyRow, type Matrix, rampPosition, valueAt } from "./matrix.js";
-import { EM } from "./matrix_layout.js";
+import { shownLabels } from "./matrix_layout.js";
 import type { Marks } from "./matrix_scene.js";
 import type { Palette } from "./palette.js";
 import { rampColour } from "./ramp.js";
-import { type Shape, shortened } from "./scene.js";
+import type { Shape } from "./scene.js";
+import { EM, shortenedTo } from "./text_width.js";
 
 export interface ArcLayout {
   /** Where words begin and end; arcs leave from their sides. */
@@ -127,23 +128,23 @@ function arcOf(
 }
 
 function wordShapes(matrix: Matrix, layout: ArcLayout, palette: Palette, marks: Marks): Shape[] {
-  const step = Math.max(1, Math.ceil((layout.labelSize * 1.05) / layout.pitch));
   const focus = marks.row ?? marks.pin?.row ?? null;
   const room = layout.right - layout.left - NUMBERS - 2 * PADDING;
-  const letters = Math.floor(room / (layout.labelSize * EM));
+  const marked = [focus, marks.column, marks.pin?.row];
+  const isShown = shownLabels(layout.labelSize, layout.pitch, marked);
   return matrix.rowLabels.flatMap((label, at): Shape[] => {
-    const bold = at === focus || at === marks.column || at === marks.pin?.row;
+    const bold = marked.includes(at);
     const y = middleOf(layout, at);
     const text = { kind: "text", y, size: layout.labelSize, bold } as const;
     const shapes: Shape[] = [];
-    if (at % step === 0 || bold) {
+    if (isShown(at)) {
       const role = at === focus ? "query" : "key";
       const fill = focus === null ? palette.ink : palette.roleText[role];
       const x = layout.left + PADDING / 2;
       shapes.push({
         ...text,
         x,
-        text: shortened(label, Math.max(3, letters)),
+        text: shortenedTo(label, room, layout.labelSize, bold),
         fill,
         anchor: "start",
       });

@@ -159,11 +159,19 @@ export function readTyped(
   return parts.length === 1 ? (parts[0] as number) : parts;
 }
 
+/** A number with as short an exponent as the sentences about it have, and a language's decimal mark. */
+function typedPart(value: unknown, language: Language): string {
+  const text = String(value);
+  const number = Number(text);
+  if (text === "" || !Number.isFinite(number)) return text;
+  const isSmall = number !== 0 && Math.abs(number) < 1e-3;
+  return decimalIn(language, isSmall ? number.toExponential() : text);
+}
+
 /** A value as a visitor would type it. */
 export function typedText(value: ExampleValue, language: Language = "en"): string {
-  if (typeof value === "number") return decimalIn(language, String(value));
-  if (!Array.isArray(value)) return String(value);
-  const parts = value.map((part) => decimalIn(language, String(part)));
+  if (!Array.isArray(value)) return typedPart(value, language);
+  const parts = value.map((part) => typedPart(part, language));
   return parts.join(parts.some((part) => part.includes(",")) ? "; " : ", ");
 }
 

@@ -11,6 +11,7 @@ import { paint, sceneOn } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { moved, type Scene, type Shape } from "./scene.js";
 import { toSvg } from "./svg.js";
+import { linesWithin } from "./text_width.js";
 
 export interface FigureWords {
   title: string;
@@ -23,21 +24,8 @@ const WIDTH = 672;
 const MATRIX_HEIGHT = 640;
 const MARGIN = 24;
 const LINE = 18;
+const TITLE_SIZE = 18;
 const TEXT_SIZE = 12;
-
-function wrapped(text: string, letters: number): string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(/\s+/)) {
-    if (line && line.length + word.length + 1 > letters) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line ? `${line} ${word}` : word;
-    }
-  }
-  return line ? [...lines, line] : lines;
-}
 
 /** Shapes as wide as a file's picture, and how tall they are. */
 interface Body {
@@ -49,17 +37,18 @@ interface Body {
 function framed(words: FigureWords, palette: Palette, width: number, body: Body): Scene {
   const shapes: Shape[] = [];
   let y = MARGIN + 8;
-  const line = (text: string, size: number, fill: string, bold = false) => {
-    shapes.push({ kind: "text", x: MARGIN, y, text, size, fill, anchor: "start", bold });
-    y += Math.max(LINE, size * 1.5);
+  const paragraph = (words: string, size: number, fill: string, bold = false) => {
+    for (const text of linesWithin(words, width, size, bold)) {
+      shapes.push({ kind: "text", x: MARGIN, y, text, size, fill, anchor: "start", bold });
+      y += Math.max(LINE, size * 1.5);
+    }
   };
-  line(words.title, 18, palette.ink, true);
+  paragraph(words.title, TITLE_SIZE, palette.ink, true);
   y += 8;
   shapes.push(...moved(body.shapes, MARGIN, y));
   y += body.height + 16;
-  const letters = Math.floor(width / (TEXT_SIZE * 0.56));
-  for (const text of wrapped(words.reading, letters)) line(text, TEXT_SIZE + 1, palette.ink, true);
-  for (const text of wrapped(words.caption, letters)) line(text, TEXT_SIZE, palette.soft);
+  paragraph(words.reading, TEXT_SIZE + 1, palette.ink, true);
+  paragraph(words.caption, TEXT_SIZE, palette.soft);
   return {
     width: width + 2 * MARGIN,
     height: y + MARGIN - LINE / 2,
@@ -87,14 +76,21 @@ export function figureScene(
   return framed(words, palette, WIDTH, { shapes, height: layout.height + 12 + KEY_HEIGHT });
 }
 
-/** Text that stands on one line between the pictures of a figure. */
-function lineOf(element: HTMLElement, from: DOMRect, palette: Palette): Shape[] {
+/** Text that stands on one line or two between the pictures of a figure. */
+function textOf(element: HTMLElement, from: DOMRect, palette: Palette): Shape[] {
   const box = element.getBoundingClientRect();
   const size = Number.parseFloat(getComputedStyle(element).fontSize);
   if (box.height === 0 || box.height > 3 * size) return [];
-  const [x, y] = [box.left - from.left, box.top - from.top + box.height / 2];
-  const text = element.innerText;
-  return [{ kind: "text", x, y, text, size, fill: palette.soft, anchor: "start" }];
+  const [x, top] = [box.left - from.left, box.top - from.top];
+  const lines = linesWithin(element.innerText, box.width + 1, size);
+  const pitch = box.height / lines.length;
+  const text = { x, size, fill: palette.soft, anchor: "start" } as const;
+  return lines.map((line, at) => ({
+    kind: "text",
+    y: top + (at + 0.5) * pitch,
+    text: line,
+    ...text,
+  }));
 }
 
 /** What the canvases inside `picture` show, framed. */
@@ -109,7 +105,7 @@ export function pictureScene(picture: HTMLElement, words: FigureWords, palette: 
     else shapes.push({ kind: "image", canvas, x, y, width, height });
   }
   for (const line of picture.querySelectorAll<HTMLElement>("p:not(.spoken)")) {
-    shapes.push(...lineOf(line, from, palette));
+    shapes.push(...textOf(line, from, palette));
   }
   return framed(words, palette, from.width, { shapes, height: from.height });
 }

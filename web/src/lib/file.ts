@@ -20,14 +20,24 @@ export function csvBlob(lines: readonly (readonly (string | number)[])[]): Blob 
 /** As the page shows them, but with a minus sign and a decimal point that programs read. */
 export function rowsCsv({ columns, rows }: Rows): Blob {
   const plain = (cell: string | number) =>
-    typeof cell === "string" && /^−?[\d.,]+$/.test(cell)
-      ? cell.replace("−", "-").replace(",", ".")
+    typeof cell === "string" && /^−?[\d\u202f.,]+$/.test(cell)
+      ? cell.replaceAll("\u202f", "").replace("−", "-").replace(",", ".")
       : cell;
   return csvBlob([columns, ...rows.map((row) => row.map(plain))]);
 }
 
 export const jsonBlob = (value: object): Blob =>
   new Blob([JSON.stringify(value, null, 1)], { type: "application/json" });
+
+const SPELT: Readonly<Record<string, string>> = { ä: "ae", ö: "oe", ü: "ue", ß: "ss" };
+
+/** A figure's title as the name of its files: letters that every system takes, umlauts spelt out. */
+export const fileName = (title: string): string =>
+  `heed-${title
+    .toLowerCase()
+    .replaceAll(/[äöüß]/g, (letter) => SPELT[letter] ?? letter)
+    .replaceAll(/[^a-z0-9]+/g, "-")
+    .replace(/-$/, "")}`;
 
 /** Hands a file to the browser's downloads. */
 export function save(blob: Blob, name: string): void {

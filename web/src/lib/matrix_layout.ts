@@ -1,5 +1,7 @@
 // Where the cells and the labels of a matrix go.
 import type { Cell, Matrix } from "./matrix.js";
+import { shortened } from "./scene.js";
+import { EM, textWidth } from "./text_width.js";
 
 /** How column labels lie, in degrees: flat where they fit, leaning, or upright when very close. */
 export type LabelAngle = 0 | 45 | 90;
@@ -19,8 +21,6 @@ export interface Layout {
 
 /** Longer labels are cut, in letters. */
 export const LABEL_LIMIT = 12;
-/** Width of a letter, in font sizes. */
-export const EM = 0.6;
 
 const LARGEST_CELL = 64;
 /** Rows of vectors may be taller than wide, so that few tokens still fill some of the picture. */
@@ -34,6 +34,12 @@ function letters(label: string): number {
 
 function longest(labels: readonly string[]): number {
   return Math.max(1, ...labels.map(letters));
+}
+
+/** As wide as the widest label is when it is marked. */
+function widest(labels: readonly string[], size: number): number {
+  const cut = new Set(labels.map((label) => shortened(label, LABEL_LIMIT)));
+  return Math.max(size * EM, ...[...cut].map((label) => textWidth(label, size, true)));
 }
 
 /** A label that is marked is bold. */
@@ -62,12 +68,35 @@ function labelsFit(angle: LabelAngle, wide: number, size: number, cell: number):
   return angle === 90 || cell * Math.SQRT1_2 >= size * 0.9;
 }
 
+/** Shows every label where there is room, else every second, third, ... */
+const labelStep = (size: number, pitch: number): number =>
+  Math.max(1, Math.ceil((size * 1.05) / pitch));
+
+/**
+ * Which of a row of labels, `pitch` pixels apart, are shown: as many as have room, and those that are marked,
+ * the first of them before the second. None lies on another.
+ */
+export function shownLabels(
+  size: number,
+  pitch: number,
+  marked: readonly (number | null | undefined)[],
+): (at: number) => boolean {
+  const step = labelStep(size, pitch);
+  const touch = (a: number, b: number) => Math.abs(a - b) < step;
+  const kept: number[] = [];
+  for (const at of marked) {
+    if (at !== null && at !== undefined && !kept.some((other) => other !== at && touch(at, other)))
+      kept.push(at);
+  }
+  return (at) => kept.includes(at) || (at % step === 0 && !kept.some((other) => touch(at, other)));
+}
+
 /** Fits the matrix with its labels into width x height. */
 export function layoutMatrix(matrix: Matrix, width: number, height: number): Layout {
   const rows = Math.max(1, matrix.rowCount);
   const columns = Math.max(1, matrix.columnCount);
   const size = width < NARROW ? 11 : 13;
-  const left = Math.ceil(Math.min(width * 0.24, longest(matrix.rowLabels) * size * EM + 12));
+  const left = Math.ceil(Math.min(width * 0.24, widest(matrix.rowLabels, size) + 12));
   const wide = longest(matrix.columnLabels) * size * EM;
   const fit = (angle: LabelAngle) => {
     const room = labelRoom(matrix.columnLabels, angle, size, (width - left) / columns);

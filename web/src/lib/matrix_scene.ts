@@ -1,10 +1,11 @@
 // A matrix as shapes: cells, labels, numbers where they fit, and the marks of hover and pin.
 import { fixed } from "./format.js";
 import { type Cell, type Matrix, rampPosition, valueAt } from "./matrix.js";
-import { cellBox, EM, LABEL_LIMIT, type Layout } from "./matrix_layout.js";
+import { cellBox, LABEL_LIMIT, type Layout, shownLabels } from "./matrix_layout.js";
 import type { Palette } from "./palette.js";
 import { inkOn, rampColour } from "./ramp.js";
 import { type Shape, shortened, type TextShape } from "./scene.js";
+import { shortenedTo } from "./text_width.js";
 
 /** Which rows and columns stand out. Either may be absent. */
 export interface Marks {
@@ -66,27 +67,22 @@ function cellShapes(matrix: Matrix, layout: Layout, palette: Palette): Shape[] {
   return shapes;
 }
 
-/** Shows every label where there is room, else every second, third, ... and always marked ones. */
-function labelStep(layout: Layout, side: number): number {
-  return Math.max(1, Math.ceil((layout.labelSize * 1.05) / side));
-}
-
 function labelShapes(matrix: Matrix, layout: Layout, palette: Palette, marks: Marks): Shape[] {
   const shapes: Shape[] = [];
   const marked = (own: number, mark: number | null, pin: number | undefined) =>
     own === mark || own === pin;
-  const limit = Math.floor((layout.left - 10) / (layout.labelSize * EM));
-  const rowStep = labelStep(layout, layout.cellHeight);
-  const columnStep = labelStep(layout, layout.cellWidth);
+  const size = layout.labelSize;
+  const isRow = shownLabels(size, layout.cellHeight, [marks.row, marks.pin?.row]);
+  const isColumn = shownLabels(size, layout.cellWidth, [marks.column, marks.pin?.column]);
   matrix.rowLabels.forEach((label, row) => {
     const bold = marked(row, marks.row, marks.pin?.row);
-    if (row % rowStep && !bold) return;
+    if (!isRow(row)) return;
     shapes.push({
       kind: "text",
       x: layout.left - 8,
       y: layout.top + (row + 0.5) * layout.cellHeight,
-      text: shortened(label, Math.max(3, limit)),
-      size: layout.labelSize,
+      text: shortenedTo(label, layout.left - 10, size, bold),
+      size,
       fill: bold ? palette.ink : palette.roleText[matrix.rowRole],
       anchor: "end",
       bold,
@@ -94,14 +90,14 @@ function labelShapes(matrix: Matrix, layout: Layout, palette: Palette, marks: Ma
   });
   matrix.columnLabels.forEach((label, column) => {
     const bold = marked(column, marks.column, marks.pin?.column);
-    if (column % columnStep && !bold) return;
+    if (!isColumn(column)) return;
     const x = layout.left + (column + 0.5) * layout.cellWidth;
     const text: TextShape = {
       kind: "text",
       x: layout.angle === 45 ? x - 2 : x,
       y: layout.top - 9,
       text: shortened(label, LABEL_LIMIT),
-      size: layout.labelSize,
+      size,
       fill: bold ? palette.ink : palette.roleText[matrix.columnRole],
       anchor: layout.angle ? "start" : "middle",
       bold,

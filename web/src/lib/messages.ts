@@ -42,14 +42,21 @@ async function german(): Promise<Readonly<Record<string, string>>> {
 /** By the hash of the English message; null in English. */
 const messages = language === "de" ? await german() : null;
 
-/** The English messages of what has been said. */
+/** No line ends between a number and its unit, nor between a head and its number. */
+const PAIR =
+  /(?<=[}\d>]) (?=(?:%|ms|µs|s|[GT]FLOP\/s|[kMG]B|[MG]iB|B)(?![\p{L}\d]))|(?<=\b(?:[Hh]ead|Kopf)) (?=[{\d])/gu;
+
+/** What has been said, by its English message, and back. */
+const spoken = new Map<string, string>();
 const english = new Map<string, string>();
 
 function said(message: string): string {
-  const translation = messages?.[messageKey(message)];
-  if (translation === undefined) return message;
-  english.set(translation, message);
-  return translation;
+  const before = spoken.get(message);
+  if (before !== undefined) return before;
+  const words = (messages?.[messageKey(message)] ?? message).replace(PAIR, "\u00a0");
+  spoken.set(message, words);
+  english.set(words, message);
+  return words;
 }
 
 /** The message that a translation is of. */
@@ -79,7 +86,7 @@ export const decimalIn = (of: Language, text: string): string =>
   of === "de" ? text.replace(".", ",") : text;
 
 /** With that of the page. */
-export const decimal = (text: string): string => decimalIn(language, text);
+export const decimal = (value: number | string): string => decimalIn(language, String(value));
 
 /** A title as a part of a sentence: German nouns keep their capital letter. */
 export const inSentence = (title: string): string =>

@@ -2,7 +2,7 @@
 import { decimal } from "./messages.js";
 import type { Palette, Role } from "./palette.js";
 import type { Scene, Shape } from "./scene.js";
-import { roomFor, textWidth } from "./text_width.js";
+import { roomFor, shortenedTo, textWidth } from "./text_width.js";
 
 export type Tone = Role | "soft" | "ink" | "faint";
 
@@ -61,6 +61,8 @@ export interface Plot {
 const MARGIN = { top: 28, bottom: 40 };
 /** Plots one below the other begin at the same place, unless one of them has longer numbers. */
 const LEAST = { left: 56, right: 16 };
+/** Between names of axes and the edge of the plot. */
+const EDGE = 4;
 /** Between the axis and its numbers, and between the end of a line and its label. */
 const GAP = 10;
 const SIZE = 12;
@@ -82,25 +84,31 @@ function scaleOf(axis: Axis, from: number, to: number): Scale {
 
 const labelOf = ({ name, label }: Series): string => label ?? name;
 
-/** A label in lines that are broken between words. */
+/** What a label is broken between: words, and the parts of a name_of_parts. */
+const partsOf = (label: string): string[] => label.split(/(?<= )|(?<=_)/);
+
+/** A label in lines that are broken between its parts. */
 function linesOf(label: string, letters = Number.POSITIVE_INFINITY): string[] {
   const lines: string[] = [];
-  for (const word of label.split(" ")) {
-    const longer = `${lines.at(-1)} ${word}`;
-    if (lines.length > 0 && longer.length <= letters) lines[lines.length - 1] = longer;
-    else lines.push(word);
+  for (const part of partsOf(label)) {
+    const longer = `${lines.at(-1)}${part}`;
+    if (lines.length > 0 && longer.trimEnd().length <= letters) lines[lines.length - 1] = longer;
+    else lines.push(part);
   }
-  return lines;
+  return lines.map((line) => line.trimEnd());
 }
+
+const namesOf = ({ series, labels = [] }: Plot): string[] =>
+  [...series.map(labelOf), ...labels].filter((label) => label !== "");
 
 const gapOf = ({ leaders }: Plot): number => GAP + (leaders ? LEADER : 0);
 
 /** As wide as the numbers at the left and the labels at the right are. */
 function margins(plot: Plot): { left: number; right: number } {
-  const { x, y, series, labels = [], letters } = plot;
+  const { x, y, series, letters } = plot;
   const left = GAP + roomFor(y.ticks.map(y.text), SIZE);
   const last = textWidth(x.text(x.ticks.at(-1) ?? x.max), SIZE) / 2;
-  const named = [...series.map(labelOf), ...labels].filter((label) => label !== "");
+  const named = namesOf(plot);
   const marked = series.some(({ mark }) => mark !== undefined) ? MARK_ROOM : 0;
   const lines = named.flatMap((label) => linesOf(label, letters));
   const right = named.length > 0 ? gapOf(plot) + marked + roomFor(lines, SIZE) : 0;
@@ -110,6 +118,22 @@ function margins(plot: Plot): { left: number; right: number } {
   };
 }
 
+/** Labels do not take more of the width, so that the lines keep theirs. */
+const MOST_RIGHT = 0.35;
+
+/** On a narrow plot labels go on below, in as few lines as fit; where no lines do, leaders go. */
+function fitted(plot: Plot, width: number): Plot {
+  const fits = (fit: Plot) => margins(fit).right <= MOST_RIGHT * width;
+  if (fits(plot)) return plot;
+  const names = namesOf(plot);
+  const longest = Math.max(...names.map((name) => name.length));
+  const least = Math.max(...names.flatMap(partsOf).map((part) => part.trimEnd().length));
+  let letters = Math.min(plot.letters ?? longest, longest);
+  while (letters > least && !fits({ ...plot, letters })) letters--;
+  const folded = { ...plot, letters };
+  return fits(folded) ? folded : { ...folded, leaders: false };
+}
+
 export interface PlotScales {
   px: Scale;
   py: Scale;
@@ -117,7 +141,8 @@ export interface PlotScales {
   valueAt: (x: number) => number;
 }
 
-export function plotScales(plot: Plot, width: number, height: number): PlotScales {
+export function plotScales(given: Plot, width: number, height: number): PlotScales {
+  const plot = fitted(given, width);
   const margin = margins(plot);
   const [left, right] = [margin.left, width - margin.right];
   const px = scaleOf(plot.x, left, right);
@@ -137,6 +162,24 @@ export const toneColour = (palette: Palette, tone: Tone): string =>
       ? palette.hatch
       : palette.roleText[tone];
 
+/**
+ * On a narrow plot some numbers would touch their neighbours: every second, third, ... is left. The end of the
+ * axis keeps its number, which says how far it goes.
+ */
+function apartOf({ ticks, text, max }: Axis, px: Scale): readonly number[] {
+  const half = (tick: number) => textWidth(text(tick), SIZE) / 2;
+  const clear = (a: number, b: number) => px(b) - half(b) - (px(a) + half(a)) >= SIZE / 2;
+  const touch = (tick: number, at: number, all: readonly number[]) =>
+    at > 0 && !clear(all[at - 1] as number, tick);
+  let kept = ticks;
+  for (let every = 2; kept.some(touch); every++) {
+    kept = ticks.filter((_, at) => at % every === 0);
+  }
+  const last = ticks.at(-1);
+  if (last !== max || kept.at(-1) === max) return kept;
+  return [...kept.filter((tick) => clear(tick, max)), max];
+}
+
 function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: number): Shape[] {
   const { px, py } = scales;
   const text = { size: SIZE, fill: palette.soft };
@@ -155,19 +198,28 @@ function axisShapes(plot: Plot, palette: Palette, scales: PlotScales, height: nu
     });
   }
   const bottom = height - MARGIN.bottom + 14;
-  let free = -Infinity;
-  for (const tick of plot.x.ticks) {
+  for (const tick of apartOf(plot.x, px)) {
     const [x, words] = [px(tick), plot.x.text(tick)];
-    const half = textWidth(words, SIZE) / 2;
-    // On a narrow plot some numbers would touch their neighbours: those are left out.
-    if (x - half < free) continue;
-    free = x + half + SIZE / 2;
     shapes.push({ kind: "text", x, y: bottom, text: words, anchor: "middle", ...text });
   }
-  shapes.push({ kind: "text", x: 4, y: 10, text: plot.y.name, anchor: "start", ...text });
-  const end = px(plot.x.max);
-  shapes.push({ kind: "text", x: end, y: bottom + 18, text: plot.x.name, anchor: "end", ...text });
   return shapes;
+}
+
+/** What the axes say, whole: the one below ends with its axis, or further right where it is longer. */
+function nameShapes(
+  { x, y }: Plot,
+  palette: Palette,
+  { px }: PlotScales,
+  width: number,
+  height: number,
+): Shape[] {
+  const [across, up] = [x.name, y.name].map((name) => shortenedTo(name, width - 2 * EDGE, SIZE));
+  const end = Math.max(px(x.max), EDGE + textWidth(across ?? "", SIZE));
+  const text = { kind: "text", size: SIZE, fill: palette.soft } as const;
+  return [
+    { ...text, x: EDGE, y: 10, text: up ?? "", anchor: "start" },
+    { ...text, x: end, y: height - MARGIN.bottom + 32, text: across ?? "", anchor: "end" },
+  ];
 }
 
 const inside = (axis: Axis, value: number): boolean =>
@@ -205,6 +257,9 @@ function lineShapes(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape
     const line = series.dash ? 1.5 : 2;
     const path: Shape = { kind: "path", points, stroke, line, ...(series.dash && { dash: true }) };
     const shapes: Shape[] = series.scatter ? [] : [path];
+    const alone = points.length === 1 && !series.dots && !series.scatter ? points[0] : undefined;
+    if (alone)
+      shapes.push({ kind: "dot", x: alone[0], y: alone[1], radius: 2, fill: stroke, stroke });
     if (series.dots || series.scatter) {
       for (const [x, y] of points) {
         if (series.mark) {
@@ -254,14 +309,17 @@ function moveApart(labels: readonly EndLabel[], bottom: number): void {
 function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[] {
   const x = px(plot.x.max) + gapOf(plot);
   const labels = plot.series
-    .filter((each) => each.points.length > 0 && labelOf(each) !== "")
-    .map((each): EndLabel => {
+    .filter((each) => labelOf(each) !== "")
+    .flatMap((each): EndLabel[] => {
       const { points, tone, mark } = each;
-      const [at, end] = points.findLast(([, y]) => inside(plot.y, y)) ?? [plot.x.max, plot.y.min];
+      const last = points.findLast(([, y]) => inside(plot.y, y));
+      // A line that is not drawn has no name either.
+      if (!last) return [];
+      const [at, end] = last;
       const y = py(Math.min(plot.y.max, Math.max(plot.y.min, end)));
       const lines = linesOf(labelOf(each), plot.letters);
       const height = LABEL_PITCH + LINE_PITCH * (lines.length - 1);
-      return { lines, y, end: [px(at), y], height, fill: toneColour(palette, tone), mark };
+      return [{ lines, y, end: [px(at), y], height, fill: toneColour(palette, tone), mark }];
     })
     .sort((a, b) => a.y - b.y);
   moveApart(labels, py(plot.y.min));
@@ -282,9 +340,13 @@ function endLabels(plot: Plot, palette: Palette, { px, py }: PlotScales): Shape[
   });
 }
 
-export function plotScene(plot: Plot, palette: Palette, width: number, height: number): Scene {
+export function plotScene(given: Plot, palette: Palette, width: number, height: number): Scene {
+  const plot = fitted(given, width);
   const scales = plotScales(plot, width, height);
-  const shapes = axisShapes(plot, palette, scales, height);
+  const shapes = [
+    ...axisShapes(plot, palette, scales, height),
+    ...nameShapes(plot, palette, scales, width, height),
+  ];
   if (plot.at !== null && plot.at !== undefined) {
     const x = scales.px(plot.at);
     const points = [[x, MARGIN.top] as const, [x, height - MARGIN.bottom] as const];
@@ -329,7 +391,6 @@ const UNITS = ["", "K", "M", "G", "T"] as const;
 /** 4096 as "4096", 1.5e6 as "1.5M": axis numbers that stay short. */
 export function shortCount(value: number): string {
   const step = Math.max(0, Math.min(UNITS.length - 1, Math.floor(Math.log10(value) / 3 + 1e-9)));
-  return value < 10_000
-    ? String(value)
-    : `${decimal(String(Number((value / 1000 ** step).toPrecision(3))))}${UNITS[step]}`;
+  const digits = value < 10_000 ? value : Number((value / 1000 ** step).toPrecision(3));
+  return `${decimal(digits)}${value < 10_000 ? "" : UNITS[step]}`;
 }

@@ -94,12 +94,14 @@ function curves(palette: Palette, result: Regression, px: Scale, py: Scale): Sha
 
 function endLabels(palette: Palette, result: Regression, px: Scale, py: Scale): Shape[] {
   const truthY = py(truth(DOMAIN));
-  const last = result.empty.lastIndexOf(false);
-  let estimateY = last < 0 ? truthY + 18 : py(result.estimate[last] as number);
-  if (Math.abs(estimateY - truthY) < 15) estimateY = truthY + (estimateY < truthY ? -15 : 15);
   const label = { kind: "text", x: px(DOMAIN) + GAP, size: SIZE, anchor: "start" } as const;
+  const named: Shape = { ...label, y: truthY, text: TRUTH, fill: palette.soft };
+  const last = result.empty.lastIndexOf(false);
+  if (last < 0) return [named];
+  let estimateY = py(result.estimate[last] as number);
+  if (Math.abs(estimateY - truthY) < 15) estimateY = truthY + (estimateY < truthY ? -15 : 15);
   return [
-    { ...label, y: truthY, text: TRUTH, fill: palette.soft },
+    named,
     { ...label, y: estimateY, text: ESTIMATE, fill: palette.roleText.output, bold: true },
   ];
 }

@@ -1,7 +1,7 @@
 // What a race says: lines of a plot, rows of a table, files, and whether its numbers can be trusted.
 
 import type { Rows } from "../lib/file.js";
-import { fixed, grouped, milliseconds, scientific } from "../lib/format.js";
+import { fixed, grouped, milliseconds, powerOfTen, scientific } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
 import { MARKS, type Plot, powers, type Series } from "../lib/plot.js";
 import { EXACT } from "./request.js";
@@ -29,7 +29,7 @@ export function measured(row: RaceRow, measure: Measure): number | undefined {
 const bytes = (count: number): string =>
   count < 2 ** 20
     ? `${(count / 1024).toFixed(0)} KiB`
-    : `${decimal((count / 2 ** 20).toFixed(1))} MiB`;
+    : `${decimal((count / 2 ** 20).toFixed(1))}\u00a0MiB`;
 
 export function valueText(value: number | undefined, measure: Measure): string {
   if (value === undefined) return t`not measured`;
@@ -39,9 +39,10 @@ export function valueText(value: number | undefined, measure: Measure): string {
 }
 
 const AXIS_TEXT: Readonly<Record<Measure, (value: number) => string>> = {
-  time: (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? t`${ms} ms` : `${ms * 1000} µs`),
+  time: (ms) =>
+    ms >= 1000 ? `${decimal(ms / 1000)}\u00a0s` : ms >= 1 ? t`${ms} ms` : `${ms * 1000}\u00a0µs`,
   memory: (count) => t`${Math.round(count / 2 ** 20)} MiB`,
-  distance: (value) => (value >= 0.01 ? String(value) : `1e${Math.round(Math.log10(value))}`),
+  distance: (value) => (value >= 0.01 ? decimal(value) : powerOfTen(value)),
 };
 
 /** Powers of a base around values; at least two. */

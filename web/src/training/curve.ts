@@ -1,6 +1,6 @@
 // What is measured, against steps, as a plot and as a table.
 import type { Rows } from "../lib/file.js";
-import { fixed } from "../lib/format.js";
+import { fixed, grouped } from "../lib/format.js";
 import { decimal, t } from "../lib/messages.js";
 import type { Plot, Series } from "../lib/plot.js";
 import type { Look } from "./session.js";
@@ -66,6 +66,8 @@ export function curve(
         },
       ]
     : [];
+  // What is known before the first step is one point, not a curve.
+  const drawn = linesOf(measure, points, points.length === 0 ? [] : looks);
   return {
     x: {
       name: t`step`,
@@ -73,11 +75,11 @@ export function curve(
       min: 0,
       max: end,
       ticks: [0, end / 4, end / 2, (3 * end) / 4, end],
-      text: (step) => String(Math.round(step)),
+      text: (step) => grouped(Math.round(step)),
     },
-    y: { ...measure.axis, log: false, min: 0, text: (value) => decimal(String(value)) },
+    y: { ...measure.axis, log: false, min: 0, text: decimal },
     at,
-    series: [...compared, ...linesOf(measure, points, looks)],
+    series: [...compared, ...drawn],
   };
 }
 
@@ -93,7 +95,7 @@ export function curveTable(points: readonly Point[], looks: readonly Known[]): R
       String(step),
       fixed(loss, 4),
       fixed(gradientNorm, 4),
-      decimal(learningRate.toExponential(3)),
+      Number(learningRate.toPrecision(4)),
       shown(look && 100 * look.accuracy, 1),
       ...(others ? [shown(look?.heldOut)] : []),
       ...(widths ? [shown(width)] : []),

@@ -1,6 +1,7 @@
 // One query over its keys: why keys are read, and the weights that they get beside those of exact attention.
 import type { Palette } from "../../lib/palette.js";
-import { type Scene, type Shape, shortened } from "../../lib/scene.js";
+import type { Scene, Shape } from "../../lib/scene.js";
+import { EM, shortenedTo, textWidth } from "../../lib/text_width.js";
 import type { Group } from "./selected.js";
 import { PASSAGES, TOKENS } from "./text.js";
 
@@ -45,8 +46,7 @@ function passageShapes({ palette, px }: Band): Shape[] {
     const [left, right] = [px(from) + 1, px(from + length) - 2];
     from += length;
     const points = [[left, 18] as const, [right, 18] as const];
-    const letters = Math.floor((right - left) / (SIZE * 0.56));
-    const words = letters < 2 ? "" : shortened(name, letters);
+    const words = right - left < 2 * SIZE * EM ? "" : shortenedTo(name, right - left, SIZE);
     return [
       text(palette, left, 8, words),
       { kind: "path", points, stroke: palette.hatch, line: 1 },
@@ -125,7 +125,7 @@ function axisShapes(row: Row, { palette, px, top }: Band): Shape[] {
   const middle = (key: number) => (px(key) + px(key + 1)) / 2;
   const number = (key: number, isQuery: boolean): Shape => ({
     kind: "text",
-    x: Math.min(middle(key), px(TOKENS) - SIZE / 2),
+    x: Math.min(middle(key), px(TOKENS) - textWidth(String(key + 1), SIZE, isQuery) / 2),
     y: top + 14,
     text: String(key + 1),
     size: SIZE,
@@ -144,11 +144,11 @@ export function rowScene(row: Row, palette: Palette, width: number): Scene {
   const shapes = passageShapes({ palette, px, top });
   const { groups, words } = row;
   if (groups) {
-    shapes.push(text(palette, 0, top + 8, words.score));
+    shapes.push(text(palette, 0, top + 8, shortenedTo(words.score, width, SIZE)));
     shapes.push(...scoreShapes(row, groups, { palette, px, top: top + TITLE }));
     top += TITLE + SCORES + 10;
   }
-  shapes.push(text(palette, 0, top + 8, words.weight));
+  shapes.push(text(palette, 0, top + 8, shortenedTo(words.weight, width, SIZE)));
   shapes.push(...weightShapes(row, { palette, px, top: top + TITLE }));
   shapes.push(...axisShapes(row, { palette, px, top: top + TITLE + WEIGHTS }));
   const { background, hatch } = palette;

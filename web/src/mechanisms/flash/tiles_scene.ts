@@ -5,11 +5,13 @@ import { t } from "../../lib/messages.js";
 import type { Palette } from "../../lib/palette.js";
 import { rampColour } from "../../lib/ramp.js";
 import type { Scene, Shape } from "../../lib/scene.js";
+import { textWidth } from "../../lib/text_width.js";
 import { KEYS, TILE, TILES, type Walk } from "./tiles.js";
 
 const LEFT = 52;
 const RIGHT = 12;
-const TOP = 24;
+/** Two lines: what the bars are, and the name of the line where it is highest. */
+const TOP = 38;
 const SCORES_HEIGHT = 190;
 const GAP = 44;
 const SUM_HEIGHT = 84;
@@ -99,12 +101,11 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
   ]).flat();
   line(stairs, palette.roleText.output, 2.5);
   const [endX, endY] = stairs.at(-1) as [number, number];
-  const flip = endX > width - 120;
-  text(t`running max m`, flip ? endX - 4 : endX + 6, endY - 10, {
-    fill: palette.roleText.output,
-    bold: true,
-    anchor: flip ? "end" : "start",
-  });
+  const label = t`running max m`;
+  const room = textWidth(label, SIZE, true);
+  // Behind the end of the line, or before it where the picture ends; never over the numbers of the axis.
+  const labelX = endX + 6 + room <= width ? endX + 6 : Math.max(LEFT + 4, endX - 4 - room);
+  text(label, labelX, endY - 10, { fill: palette.roleText.output, bold: true });
   for (let tile = 0; tile <= step; tile++) {
     const sum = walk.sum[tile] as number;
     const before = tile > 0 ? (walk.sum[tile - 1] as number) * (walk.rescale[tile] as number) : 0;

@@ -63,6 +63,42 @@ export interface Hashed {
   covered: number;
 }
 
+/** Neighbours on the circle that share a bucket, and where the number of it stands. */
+export interface BucketRun {
+  bucket: number;
+  /** The middle of its arc. */
+  angle: number;
+  /** One step further out, as the number before it is near. */
+  outside: boolean;
+}
+
+/** Of numbers on the circle, in radians. */
+const NEAR = 0.13;
+
+/** Once around: `buckets` of each token. */
+export function bucketRuns(buckets: readonly number[]): BucketRun[] {
+  const around = AROUND.map((t) => ({ bucket: buckets[t] ?? 0, angle: turn(ANGLES[t] as number) }));
+  const start = around.findIndex(({ bucket }, at) => bucket !== around.at(at - 1)?.bucket);
+  const first = Math.max(0, start);
+  const arcs: { bucket: number; from: number; to: number }[] = [];
+  for (const [at, { bucket, angle }] of [
+    ...around.slice(first),
+    ...around.slice(0, first),
+  ].entries()) {
+    const further = at < around.length - first ? angle : angle + 2 * Math.PI;
+    const arc = arcs.at(-1);
+    if (arc?.bucket === bucket) arc.to = further;
+    else arcs.push({ bucket, from: further, to: further });
+  }
+  const runs: BucketRun[] = [];
+  for (const { bucket, from, to } of arcs) {
+    const [angle, before] = [(from + to) / 2, runs.at(-1)];
+    const outside = before !== undefined && !before.outside && angle - before.angle < NEAR;
+    runs.push({ bucket, angle, outside });
+  }
+  return runs;
+}
+
 /** argmax of [x R; -x R], as the paper hashes. */
 function bucketsOf(rotations: Float32Array, { rounds, buckets }: Hashing): number[][] {
   const half = buckets / 2;
