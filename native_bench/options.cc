@@ -351,8 +351,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
       "heed-bench");
   app.footer(
       "Exit status: 0 all verified, 1 a verification failed or every row was refused, 2 the "
-      "command "
-      "line is wrong or a file cannot be read or written, 3 --compare found a SLOWER row.");
+      "command line is wrong or a file cannot be read or written, 3 --compare found a SLOWER row.");
   AddGridFlags(app, raw, line.options);
   AddRunFlags(app, raw, line.options);
   AddModeFlags(app);
