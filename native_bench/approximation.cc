@@ -201,7 +201,8 @@ void DrawData(Data data, const Problem& problem, uint64_t seed) {
 }
 
 ApproximationReport MeasureApproximation(const Options& options, Report context,
-                                         const Progress& progress) {
+                                         const Progress& progress,
+                                         const CheckpointOf<ApproximationReport>& checkpoint) {
   const auto pool = MakeThreadPool(options.grid.threads[0]);
   ApproximationReport report = {.context = std::move(context)};
   Grid grid = options.grid;
@@ -214,6 +215,7 @@ ApproximationReport MeasureApproximation(const Options& options, Report context,
   for (const Case& c : cases) {
     progress(c.Name(), report.rows.size(), cases.size());
     report.rows.push_back(MeasureRow(c, options, *pool));
+    if (checkpoint) checkpoint(report);
   }
   if (report.rows.empty()) {
     throw Error(ErrorCode::kOption, "--filter leaves no row of --approximation");

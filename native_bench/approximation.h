@@ -50,7 +50,8 @@ void DrawData(Data data, const Problem& problem, uint64_t seed);
 // mask that the mechanism has. Learned tensors are left out, or random where they must be given
 // (linformer). Timed on random data, in turn with exact attention.
 ApproximationReport MeasureApproximation(const Options& options, Report context,
-                                         const Progress& progress);
+                                         const Progress& progress,
+                                         const CheckpointOf<ApproximationReport>& checkpoint = {});
 
 // Whether any row failed.
 bool AnyWrong(const ApproximationReport& report);

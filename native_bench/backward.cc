@@ -235,7 +235,8 @@ bool BackwardProblem::IsFinite() const {
   });
 }
 
-BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress) {
+BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress,
+                               const CheckpointOf<BackwardReport>& checkpoint) {
   BackwardReport report = {.context = std::move(context)};
   Grid grid = options.grid;
   std::erase_if(grid.mechanisms, [](const std::string& id) {
@@ -254,6 +255,7 @@ BackwardReport MeasureBackward(const Options& options, Report context, const Pro
     progress(c.Name(), report.rows.size(), cases.size());
     report.rows.push_back(RunCase(c, options));
     report.rows.back().peak_gflops = BestPeak(report.context.peaks, c.threads);
+    if (checkpoint) checkpoint(report);
   }
   if (report.rows.empty()) {
     throw Error(ErrorCode::kOption, "--backward: no case of a mechanism that has a gradient");

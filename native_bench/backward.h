@@ -74,13 +74,15 @@ void Judge(const Verdict& verdict, BackwardRow& row);
 inline constexpr int64_t kBackwardCheckedLen = 65;
 
 // Every case of the grid whose mechanism has a gradient.
-BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress);
+BackwardReport MeasureBackward(const Options& options, Report context, const Progress& progress,
+                               const CheckpointOf<BackwardReport>& checkpoint = {});
 
 // Plain attention by heed::cuda, on the prompts of --device cuda or what the line names, a row for
 // each of the peers heed and heed_hopper: others compute no gradients here. Throws
 // heed::Error(kUnsupported), with what was found and what is needed, where no GPU can be used.
 BackwardReport MeasureDeviceBackward(const Options& options, Report context,
-                                     const Progress& progress);
+                                     const Progress& progress,
+                                     const CheckpointOf<BackwardReport>& checkpoint = {});
 
 bool AnyWrong(const BackwardReport& report);
 void PrintBackward(std::ostream& out, const BackwardReport& report);

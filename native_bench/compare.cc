@@ -45,20 +45,6 @@ const Times* FindTimes(const NamedTimes& times, const std::string& name) {
   return found == times.end() ? nullptr : &found->second;
 }
 
-void CheckKinds(const json& older, const json& newer) {
-  for (const char* key : {"schema", "schema_version"}) {
-    if (!older.contains(key) || !newer.contains(key)) {
-      throw Error(ErrorCode::kOption,
-                  std::string("--compare: a report without '") + key + "' is none of heed-bench");
-    }
-    if (older.at(key) != newer.at(key)) {
-      throw Error(ErrorCode::kOption, std::string("--compare: ") + key + " is " +
-                                          older.at(key).dump() + " and " + newer.at(key).dump() +
-                                          "; expected two of one kind");
-    }
-  }
-}
-
 // The text at a path such as "/machine/cpu_model"; empty when it is not there.
 std::string TextAt(const json& report, const char* path) {
   const json::json_pointer pointer(path);
@@ -146,6 +132,20 @@ Change Judge(const Times& older, const Times& newer, double tolerance) {
   if (newer.p90 < older.p10) return Change::kFaster;
   if (newer.p10 > older.p90) return Change::kSlower;
   return Change::kNoisy;
+}
+
+void CheckKinds(const json& older, const json& newer) {
+  for (const char* key : {"schema", "schema_version"}) {
+    if (!older.contains(key) || !newer.contains(key)) {
+      throw Error(ErrorCode::kOption,
+                  std::string("--compare: a report without '") + key + "' is none of heed-bench");
+    }
+    if (older.at(key) != newer.at(key)) {
+      throw Error(ErrorCode::kOption, std::string("--compare: ") + key + " is " +
+                                          older.at(key).dump() + " and " + newer.at(key).dump() +
+                                          "; expected two of one kind");
+    }
+  }
 }
 
 Comparison Compare(const json& older, const json& newer, double tolerance) {

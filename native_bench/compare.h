@@ -48,6 +48,10 @@ struct Comparison {
   std::vector<std::string> differences;  // of machine, clock and peaks: reasons to doubt a verdict
 };
 
+// Throws heed::Error(kOption) when the reports are of different schemas or versions, or are none.
+// Of a report that is yet to be measured these two fields are enough.
+void CheckKinds(const nlohmann::json& older, const nlohmann::json& newer);
+
 // Both are parsed JSON reports. Throws heed::Error(kOption) when they are of different schemas or
 // versions, are none, or share no timed row.
 Comparison Compare(const nlohmann::json& older, const nlohmann::json& newer, double tolerance);

@@ -126,18 +126,20 @@ std::vector<std::string> CurveMechanisms() {
   return ids;
 }
 
-CurveReport MeasureCurves(const Options& options, Report context, const Progress& progress) {
+CurveReport MeasureCurves(const Options& options, Report context, const Progress& progress,
+                          const CheckpointOf<CurveReport>& checkpoint) {
   const auto pool = MakeThreadPool(options.grid.threads[0]);
   CurveReport report = {.context = std::move(context)};
   const std::regex expression = CompileFilter(options.filter);
-  const std::vector<std::string> ids = CurveMechanisms();
+  std::vector<std::string> ids = CurveMechanisms();
+  std::erase_if(ids, [&](const std::string& id) { return !std::regex_search(id, expression); });
   for (size_t n = 0; n < ids.size(); ++n) {
-    if (!std::regex_search(ids[n], expression)) continue;
     progress(ids[n], n, ids.size());
     Curve& curve = report.curves.emplace_back();
     curve.shape = ShapeOf(ids[n], options.grid, options.grid.lengths.front().kv_len);
     curve.verdict = VerifySmall(HeedPeer(), curve.shape, options.seed, *pool);
     if (curve.verdict.Passed() && !options.verify_only) Measure(curve, options, *pool);
+    if (checkpoint) checkpoint(report);
   }
   if (report.curves.empty()) {
     throw Error(ErrorCode::kOption, "--filter leaves no mechanism of --curves");

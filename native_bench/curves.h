@@ -47,7 +47,8 @@ std::vector<std::string> CurveMechanisms();
 // The grid's lengths with its first heads, head size and thread count; only mechanisms whose name
 // matches the filter. The lengths of a mechanism are timed in turn, and end where a call would take
 // longer than the plan's max_seconds.
-CurveReport MeasureCurves(const Options& options, Report context, const Progress& progress);
+CurveReport MeasureCurves(const Options& options, Report context, const Progress& progress,
+                          const CheckpointOf<CurveReport>& checkpoint = {});
 
 bool AnyWrong(const CurveReport& report);
 void PrintCurves(std::ostream& out, const CurveReport& report);

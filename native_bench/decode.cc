@@ -107,6 +107,21 @@ std::vector<DecodeRow> Shapes(const Grid& grid) {
   return shapes;
 }
 
+// The rows that the filter leaves, those of a shape together.
+std::vector<std::vector<DecodeRow>> FilteredRows(const Options& options) {
+  const std::regex expression = CompileFilter(options.filter);
+  std::vector<std::vector<DecodeRow>> filtered;
+  for (DecodeRow row : Shapes(options.grid)) {
+    std::vector<DecodeRow> rows;
+    for (const DType dtype : kStorage) {
+      row.dtype = dtype;
+      if (std::regex_search(row.Name(), expression)) rows.push_back(row);
+    }
+    if (!rows.empty()) filtered.push_back(std::move(rows));
+  }
+  return filtered;
+}
+
 }  // namespace
 
 std::string DecodeRow::Name() const {
@@ -117,28 +132,23 @@ std::string DecodeRow::Name() const {
          std::to_string(threads);
 }
 
-DecodeReport MeasureDecode(const Options& options, Report context, const Progress& progress) {
+DecodeReport MeasureDecode(const Options& options, Report context, const Progress& progress,
+                           const CheckpointOf<DecodeReport>& checkpoint) {
   DecodeReport report = {.context = std::move(context)};
-  const std::vector<DecodeRow> shapes = Shapes(options.grid);
+  std::vector<std::vector<DecodeRow>> shapes = FilteredRows(options);
+  if (shapes.empty()) throw Error(ErrorCode::kOption, "--filter leaves no row of --decode");
   if (!options.verify_only) {
     for (const int threads : options.grid.threads) {
       report.context.streams.push_back(MeasureStream(threads, options.plan.clock));
     }
   }
-  const std::regex expression = CompileFilter(options.filter);
   for (size_t n = 0; n < shapes.size(); ++n) {
-    std::vector<DecodeRow> rows;
-    for (const DType dtype : kStorage) {
-      DecodeRow row = shapes[n];
-      row.dtype = dtype;
-      if (std::regex_search(row.Name(), expression)) rows.push_back(row);
-    }
-    if (rows.empty()) continue;
+    std::vector<DecodeRow>& rows = shapes[n];
     progress(rows[0].Name(), n, shapes.size());
     MeasureShape(rows, options, report.context);
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
+    if (checkpoint) checkpoint(report);
   }
-  if (report.rows.empty()) throw Error(ErrorCode::kOption, "--filter leaves no row of --decode");
   return report;
 }
 

@@ -38,7 +38,8 @@ struct DecodeReport {
 // The grid's heads, head sizes, key lengths and thread counts with every storage type of the cache.
 // A row is verified against the reference on what its cache holds, and timed in turn with the other
 // storage types. `context` is OpenReport()'s; the stream-read rates join it.
-DecodeReport MeasureDecode(const Options& options, Report context, const Progress& progress);
+DecodeReport MeasureDecode(const Options& options, Report context, const Progress& progress,
+                           const CheckpointOf<DecodeReport>& checkpoint = {});
 
 bool AnyWrong(const DecodeReport& report);
 void PrintDecode(std::ostream& out, const DecodeReport& report);

@@ -36,6 +36,15 @@ std::pair<int64_t, int64_t> ParsePair(std::string_view flag, std::string_view it
 
 }  // namespace
 
+uint64_t ParseSeed(std::string_view flag, std::string_view text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    Refuse(flag, text, "a whole number from 0 to 18446744073709551615");
+  }
+  return seed;
+}
+
 std::vector<std::string> ParseNames(std::string_view flag, std::string_view text) {
   std::vector<std::string> items;
   while (true) {

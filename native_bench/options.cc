@@ -2,9 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "heed/registry.h"
 #include "native_bench/shapes.h"
+#include "native_bench/words.h"
 
 namespace heed::bench {
 namespace {
@@ -22,7 +25,90 @@ struct RawLists {
   std::string peers;
   std::string clock = "wall";
   std::string device = "cpu";
+  std::string seed = "1";
 };
+
+// What a kind of report measures when the line says nothing else.
+struct Shape {
+  const char* heads;
+  const char* head_dims;
+  const char* lengths;
+};
+
+// Options that every measurement reads.
+constexpr char kMeasuring[] =
+    "--filter --device --simd --clock --threads --reps --min-time --max-time --json --compare "
+    "--tolerance --quiet";
+
+struct ModeRow {
+  Mode mode;
+  const char* flag;
+  const char* schema;          // of its report; empty: it measures nothing
+  const char* reads;           // options beside those of kMeasuring
+  std::optional<Shape> shape;  // the default of the line without it
+  const char* help;
+};
+
+constexpr ModeRow kModes[] = {
+    {Mode::kProducts,
+     "--products",
+     "heed-bench-products",
+     "",
+     {},
+     "measure the matrix products of the layers instead of mechanisms, and stop"},
+    {Mode::kDecode, "--decode", "heed-bench-decode",
+     "--seed --verify-only --heads --head-dims --lengths",
+     Shape{"32:8", "128", "1024,2048,4096,8192,16384,32768"},
+     "measure one token over caches of 1024 to 32768 tokens instead, 32:8 heads of 128 unless "
+     "given, and stop"},
+    {Mode::kPatterns,
+     "--patterns",
+     "heed-bench-patterns",
+     "--seed --verify-only --heads --head-dims",
+     {},
+     "measure whether the cost of keep patterns follows what they leave, and stop"},
+    {Mode::kCurves, "--curves", "heed-bench-curves",
+     "--seed --verify-only --heads --head-dims --lengths",
+     Shape{"1", "64", "1024,2048,4096,8192,16384,32768,65536,131072"},
+     "measure time and memory against length instead, 1024 to 131072 tokens of one head unless "
+     "given, and stop"},
+    {Mode::kApproximation, "--approximation", "heed-bench-approximation",
+     "--seed --verify-only --heads --head-dims --lengths --causal --batch",
+     Shape{"4", "64", "1024,4096"},
+     "measure how far mechanisms are from the exact attention they stand in for, at 1024 and 4096 "
+     "tokens unless given, and stop"},
+    {Mode::kSteps, "--steps", "heed-bench-steps", "--seed --verify-only --heads --head-dims",
+     Shape{"8", "64,128", "1"},
+     "measure one token of every recurrent mechanism, 8 heads of 64 and 128 unless given, and "
+     "stop"},
+    {Mode::kBackward, "--backward", "heed-bench-backward",
+     "--seed --verify-only --heads --head-dims --lengths --causal --batch --mechanisms --shapes "
+     "--csv --markdown --html",
+     Shape{"8", "64", "128,512,2048"},
+     "measure gradients instead, at 128, 512 and 2048 tokens of 8 heads of 64 unless given, and "
+     "stop"},
+    {Mode::kFrom,
+     "--from",
+     "",
+     "--html --json --compare --tolerance --quiet",
+     {},
+     "measure nothing: read this JSON report for --html and --compare"},
+    {Mode::kList,
+     "--list",
+     "",
+     "--filter --device --simd --clock --threads --reps --min-time --max-time --quiet --seed "
+     "--verify-only --heads --head-dims --lengths --causal --batch --mechanisms --shapes --types "
+     "--peers",
+     {},
+     "list mechanisms, peers, SIMD targets and cases, and stop"},
+};
+
+// Of every mode; null for that of a line without one.
+const ModeRow* RowOf(Mode mode) {
+  const auto* found = std::find_if(std::begin(kModes), std::end(kModes),
+                                   [&](const ModeRow& row) { return row.mode == mode; });
+  return found == std::end(kModes) ? nullptr : found;
+}
 
 void AddGridFlags(CLI::App& app, RawLists& raw, Options& options) {
   app.add_option("--mechanisms", raw.mechanisms, "ids of --list, or all")->capture_default_str();
@@ -69,28 +155,14 @@ void AddRunFlags(CLI::App& app, RawLists& raw, Options& options) {
                  "seconds after which a slow peer gets no further repetition")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  app.add_option("--seed", options.seed, "seed of the random inputs")->capture_default_str();
-  app.add_flag("--products", options.products,
-               "measure the matrix products of the layers instead of mechanisms, and stop");
-  app.add_flag("--decode", options.decode,
-               "measure one token over caches of 1024 to 32768 tokens instead, 32:8 heads of 128 "
-               "unless given, and stop");
-  app.add_flag("--patterns", options.patterns,
-               "measure whether the cost of keep patterns follows what they leave, and stop");
-  app.add_flag("--curves", options.curves,
-               "measure time and memory against length instead, 1024 to 131072 tokens of one head "
-               "unless given, and stop");
-  app.add_flag("--approximation", options.approximation,
-               "measure how far mechanisms are from the exact attention they stand in for, at 1024 "
-               "and 4096 tokens unless given, and stop");
-  app.add_flag(
-      "--steps", options.steps,
-      "measure one token of every recurrent mechanism, 8 heads of 64 and 128 unless given, "
-      "and stop");
-  app.add_flag("--backward", options.backward,
-               "measure gradients instead, at 128, 512 and 2048 tokens of 8 heads of 64 unless "
-               "given, and stop");
+  app.add_option("--seed", raw.seed, "seed of the random inputs")->capture_default_str();
   app.add_flag("--verify-only", options.verify_only, "check every peer, time none");
+}
+
+void AddModeFlags(CLI::App& app) {
+  for (const ModeRow& row : kModes) {
+    if (row.mode != Mode::kFrom) app.add_flag(row.flag, row.help);
+  }
 }
 
 void AddOutputFlags(CLI::App& app, Options& options) {
@@ -100,15 +172,15 @@ void AddOutputFlags(CLI::App& app, Options& options) {
                  "write the rows as a Markdown table; - is standard output");
   app.add_option("--html", options.html_path,
                  "write the report as one self-contained page; - is standard output");
-  app.add_option("--from", options.from_path,
-                 "measure nothing: read this JSON report for --html and --compare");
-  app.add_option("--compare", options.compare_path,
-                 "an older JSON report: judge every row FASTER, SLOWER, SAME or NOISY");
+  app.add_option("--from", options.from_path, RowOf(Mode::kFrom)->help);
+  auto* compare =
+      app.add_option("--compare", options.compare_path,
+                     "an older JSON report: judge every row FASTER, SLOWER, SAME or NOISY");
   app.add_option("--tolerance", options.tolerance,
                  "relative difference of medians that --compare calls the same")
       ->capture_default_str()
+      ->needs(compare)
       ->check(CLI::Range(0.0, 1.0));
-  app.add_flag("--list", options.list, "list mechanisms, peers, SIMD targets and cases, and stop");
   app.add_flag("--quiet", options.quiet, "no progress, no table");
 }
 
@@ -121,17 +193,62 @@ std::vector<int> ParseThreads(const std::string& text) {
   return threads;
 }
 
-// What a kind of report measures when the line says nothing else; empty leaves the default.
-struct Shape {
-  const char* heads;
-  const char* head_dims;
-  const char* lengths;
-};
-constexpr Shape kDecodeShape = {"32:8", "128", "1024,2048,4096,8192,16384,32768"};
-constexpr Shape kCurveShape = {"1", "64", "1024,2048,4096,8192,16384,32768,65536,131072"};
-constexpr Shape kApproximationShape = {"4", "64", "1024,4096"};
-constexpr Shape kStepShape = {"8", "64,128", "1"};
-constexpr Shape kBackwardShape = {"8", "64", "128,512,2048"};
+[[noreturn]] void Refuse(const std::string& message) { throw Error(ErrorCode::kOption, message); }
+
+void RefuseEmptyValues(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) Refuse(option->get_name() + ": is empty; expected a value");
+    }
+  }
+}
+
+// The mode that the line names. Modes exclude each other.
+Mode ModeOf(const CLI::App& app) {
+  const ModeRow* chosen = nullptr;
+  for (const ModeRow& row : kModes) {
+    if (app.count(row.flag) == 0) continue;
+    if (chosen != nullptr) {
+      Refuse(std::string(chosen->flag) + ": does not go with " + row.flag);
+    }
+    chosen = &row;
+  }
+  return chosen == nullptr ? Mode::kMechanisms : chosen->mode;
+}
+
+bool Reads(const ModeRow& row, const std::string& flag, const std::string& device) {
+  if (flag == row.flag || HasWord(row.reads, flag)) return true;
+  // On a CPU gradients are heed's alone, in float32.
+  const bool of_device = flag == "--types" || flag == "--peers";
+  if (row.mode == Mode::kBackward && device == "cuda" && of_device) return true;
+  return *row.schema != '\0' && HasWord(kMeasuring, flag);
+}
+
+void RefuseUnread(const CLI::App& app, Mode mode, const std::string& device) {
+  const ModeRow* row = RowOf(mode);
+  if (row == nullptr) return;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string flag = option->get_name();
+    if (option->count() > 0 && !Reads(*row, flag, device)) {
+      Refuse(std::string(row->flag) + ": does not read " + flag);
+    }
+  }
+}
+
+// Two outputs in one place would spoil each other.
+void RefuseSharedPaths(const Options& options) {
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--json", &options.json_path},
+      {"--csv", &options.csv_path},
+      {"--markdown", &options.markdown_path},
+      {"--html", &options.html_path}};
+  for (const auto& [flag, path] : outputs) {
+    for (const auto& [other, other_path] : outputs) {
+      if (&path == &other_path || path->empty() || *path != *other_path) continue;
+      Refuse(std::string(flag) + " and " + other + ": both write '" + *path + "'");
+    }
+  }
+}
 
 void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
   if (app.count("--heads") == 0) raw.heads = shape.heads;
@@ -139,10 +256,32 @@ void FillShape(const CLI::App& app, const Shape& shape, RawLists& raw) {
   if (app.count("--lengths") == 0) raw.lengths = shape.lengths;
 }
 
+void ChooseMode(const CLI::App& app, RawLists& raw, Options& options) {
+  RefuseEmptyValues(app);
+  options.mode = ModeOf(app);
+  RefuseUnread(app, options.mode, raw.device);
+  RefuseSharedPaths(options);
+  const ModeRow* row = RowOf(options.mode);
+  if (row != nullptr && row->shape) FillShape(app, *row->shape, raw);
+  if (options.mode == Mode::kFrom && options.html_path.empty() && options.compare_path.empty()) {
+    Refuse("--from: wants --html or --compare beside it");
+  }
+}
+
+// A cache and a curve have one length.
+void RefuseTwoLengths(const Options& options) {
+  if (options.mode != Mode::kDecode && options.mode != Mode::kCurves) return;
+  for (const Lengths& lengths : options.grid.lengths) {
+    if (lengths.q_len == lengths.kv_len) continue;
+    Refuse("--lengths: '" + std::to_string(lengths.q_len) + "x" + std::to_string(lengths.kv_len) +
+           "' has two lengths; " + RowOf(options.mode)->flag + " takes one");
+  }
+}
+
 void RefuseFloat8(const Grid& grid) {
   if (std::find(grid.dtypes.begin(), grid.dtypes.end(), DType::kFloat8E4M3) == grid.dtypes.end())
     return;
-  throw Error(ErrorCode::kOption, "--types: float8_e4m3 is for --device cuda");
+  Refuse("--types: float8_e4m3 is for --device cuda");
 }
 
 // A GPU is measured with shorter samples, of events, and with what the line says beside that.
@@ -151,12 +290,12 @@ void FillDevice(const CLI::App& app, const RawLists& raw, Options& options) {
   for (const char* flag :
        {"--products", "--decode", "--patterns", "--curves", "--approximation", "--steps"}) {
     if (app.count(flag) > 0) {
-      throw Error(ErrorCode::kOption, std::string("--device cuda: does not go with ") + flag);
+      Refuse(std::string("--device cuda: does not go with ") + flag);
     }
   }
   for (const char* flag : {"--clock", "--threads", "--simd"}) {
     if (app.count(flag) > 0) {
-      throw Error(ErrorCode::kOption, std::string("--device cuda: ") + flag + " is of the CPU");
+      Refuse(std::string("--device cuda: ") + flag + " is of the CPU");
     }
   }
   options.device = Device::kCuda;
@@ -178,6 +317,7 @@ void ParseLists(const RawLists& raw, Options& options) {
     grid.mechanisms = ParseNames("--mechanisms", raw.mechanisms);
   }
   grid.lengths = ParseLengths("--lengths", raw.lengths);
+  RefuseTwoLengths(options);
   grid.head_dims = ParseCounts("--head-dims", raw.head_dims);
   grid.heads = ParseHeads("--heads", raw.heads);
   grid.masks = ParseMasks("--causal", raw.causal);
@@ -187,14 +327,20 @@ void ParseLists(const RawLists& raw, Options& options) {
   if (raw.clock == "cpu") {
     options.plan.clock = Clock::kCpu;
     if (grid.threads != std::vector<int>{1}) {
-      throw Error(ErrorCode::kOption,
-                  "--clock cpu: counts all threads together, so --threads is 1");
+      Refuse("--clock cpu: counts all threads together, so --threads is 1");
     }
   }
+  options.seed = ParseSeed("--seed", raw.seed);
+  CompileFilter(options.filter);  // throws before anything is measured
   if (!raw.peers.empty()) options.peers = ParseNames("--peers", raw.peers);
 }
 
 }  // namespace
+
+std::string SchemaOf(Mode mode) {
+  const ModeRow* row = RowOf(mode);
+  return row == nullptr ? "heed-bench" : row->schema;
+}
 
 CommandLine ParseCommandLine(int argc, const char* const* argv) {
   CommandLine line;
@@ -204,18 +350,15 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
       "times those that pass, interleaved, as a fraction of this machine's own FMA peak.",
       "heed-bench");
   app.footer(
-      "Exit status: 0 all verified, 1 a verification failed, 2 the command line is wrong or a file "
-      "cannot be read or written, 3 --compare found a SLOWER row.");
+      "Exit status: 0 all verified, 1 a verification failed or every row was refused, 2 the "
+      "command line is wrong or a file cannot be read or written, 3 --compare found a SLOWER row.");
   AddGridFlags(app, raw, line.options);
   AddRunFlags(app, raw, line.options);
+  AddModeFlags(app);
   AddOutputFlags(app, line.options);
   try {
     app.parse(argc, argv);
-    if (line.options.decode) FillShape(app, kDecodeShape, raw);
-    if (line.options.curves) FillShape(app, kCurveShape, raw);
-    if (line.options.approximation) FillShape(app, kApproximationShape, raw);
-    if (line.options.steps) FillShape(app, kStepShape, raw);
-    if (line.options.backward) FillShape(app, kBackwardShape, raw);
+    ChooseMode(app, raw, line.options);
     ParseLists(raw, line.options);
     FillDevice(app, raw, line.options);
   } catch (const CLI::ParseError& error) {

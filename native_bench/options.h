@@ -13,7 +13,22 @@
 
 namespace heed::bench {
 
+// What is measured, if anything: one kind of report, or another thing to do.
+enum class Mode {
+  kMechanisms,  // what the line without a mode does
+  kProducts,
+  kDecode,
+  kPatterns,
+  kCurves,
+  kApproximation,
+  kSteps,
+  kBackward,
+  kFrom,
+  kList
+};
+
 struct Options {
+  Mode mode = Mode::kMechanisms;
   Grid grid;
   Device device = Device::kCpu;
   bool own_cases = false;  // no axis of the grid was given: a GPU has cases of its own
@@ -30,15 +45,7 @@ struct Options {
   std::string from_path;      // a JSON report to read instead of measuring
   std::string compare_path;   // an older JSON report to judge the new one by
   double tolerance = 0.05;    // relative difference of medians that --compare lets pass
-  bool list = false;
   bool verify_only = false;
-  bool products = false;       // measure matrix products instead of mechanisms
-  bool decode = false;         // measure decoding over a cache, likewise
-  bool patterns = false;       // measure keep patterns, likewise
-  bool curves = false;         // measure time against length, likewise
-  bool approximation = false;  // measure distances from exact attention, likewise
-  bool steps = false;          // measure single tokens of recurrent mechanisms, likewise
-  bool backward = false;       // measure gradients, likewise
   bool quiet = false;
 };
 
@@ -49,16 +56,21 @@ struct CommandLine {
   std::optional<int> exit_code;
 };
 
+// Refuses what the line gives and its mode does not read.
 CommandLine ParseCommandLine(int argc, const char* const* argv);
 
-// Parsers of comma-separated lists. `flag` is named in the error. Throw heed::Error(kOption) for an
-// empty list or an item that is not what the list wants.
+// `schema` in the JSON of what the mode measures; empty where it measures nothing.
+std::string SchemaOf(Mode mode);
+
+// Parsers of comma-separated lists, and of a number. `flag` is named in the error. Throw
+// heed::Error(kOption) for an empty list or an item that is not what the list wants.
 std::vector<int64_t> ParseCounts(std::string_view flag, std::string_view text);   // 64,128
 std::vector<Lengths> ParseLengths(std::string_view flag, std::string_view text);  // 512,1x4096
 std::vector<Heads> ParseHeads(std::string_view flag, std::string_view text);      // 8,32:8
 std::vector<Mask> ParseMasks(std::string_view flag, std::string_view text);       // no,yes,both
 std::vector<DType> ParseDTypes(std::string_view flag, std::string_view text);  // float32,bfloat16
 std::vector<std::string> ParseNames(std::string_view flag, std::string_view text);
+uint64_t ParseSeed(std::string_view flag, std::string_view text);
 
 }  // namespace heed::bench
 

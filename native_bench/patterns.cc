@@ -203,12 +203,14 @@ double Exponent(const std::vector<double>& x, const std::vector<double>& y) {
   return product / square;
 }
 
-PatternReport MeasurePatterns(const Options& options, Report context, const Progress& progress) {
+PatternReport MeasurePatterns(const Options& options, Report context, const Progress& progress,
+                              const CheckpointOf<PatternReport>& checkpoint) {
   const Grid& grid = options.grid;
   const auto pool = MakeThreadPool(grid.threads[0]);
   PatternReport report = {
       .context = std::move(context), .heads = grid.heads[0], .head_dim = grid.head_dims[0]};
   const std::vector<PatternCase> cases = PatternCases(options.filter);
+  if (cases.empty()) throw Error(ErrorCode::kOption, "--filter leaves no row of --patterns");
   for (const PatternCase& c : cases) {
     progress(c.Name(), report.rows.size(), cases.size());
     PatternRow& row = report.rows.emplace_back();
@@ -223,6 +225,7 @@ PatternReport MeasurePatterns(const Options& options, Report context, const Prog
     const std::span<PatternRow> group = std::span(report.rows).subspan(begin, end - begin);
     TimeGroup(group, options, *pool);
     AppendGrowth(group, report.growths);
+    if (checkpoint) checkpoint(report);
     begin = end;
   }
   return report;

@@ -80,7 +80,8 @@ double Exponent(const std::vector<double>& x, const std::vector<double>& y);
 
 // Verifies every rule and times those that are right, by the options' first heads, head size and
 // thread count. `context` is OpenReport()'s.
-PatternReport MeasurePatterns(const Options& options, Report context, const Progress& progress);
+PatternReport MeasurePatterns(const Options& options, Report context, const Progress& progress,
+                              const CheckpointOf<PatternReport>& checkpoint = {});
 
 // Whether any rule missed its bound: then none is timed.
 bool AnyWrong(const PatternReport& report);

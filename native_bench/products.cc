@@ -149,7 +149,8 @@ double ProductRow::Gflops() const {
   return seconds.count ? FlopOf(product) / seconds.median / 1e9 : 0;
 }
 
-ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress) {
+ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress,
+                              const CheckpointOf<ProductReport>& checkpoint) {
   ProductReport report = {.context = std::move(context)};
   const std::string target = ChosenTarget();
   const std::regex expression = CompileFilter(options.filter);
@@ -170,6 +171,7 @@ ProductReport MeasureProducts(const Options& options, Report context, const Prog
     progress(wanted[n].Name(), n, wanted.size());
     const std::vector<ProductRow> rows = MeasureProduct(wanted[n], options.plan);
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
+    if (checkpoint) checkpoint(report);
   }
   return report;
 }

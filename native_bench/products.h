@@ -39,7 +39,8 @@ struct ProductReport {
 
 // The products of a transformer's layers with every thread count of the grid. All are checked, then
 // timed in turn. `context` is OpenReport()'s.
-ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress);
+ProductReport MeasureProducts(const Options& options, Report context, const Progress& progress,
+                              const CheckpointOf<ProductReport>& checkpoint = {});
 
 bool AnyWrong(const ProductReport& report);
 void PrintProducts(std::ostream& out, const ProductReport& report);

@@ -28,4 +28,10 @@ std::string ProgressLine(const std::string& what, size_t done, size_t total,
   return line + ", " + DurationText(left) + " left";
 }
 
+std::string KeptLine(const std::string& path, size_t kept, size_t total) {
+  if (path.empty() || kept == 0) return "";
+  return "heed-bench: " + path + " holds " + std::to_string(kept) + " of " + std::to_string(total) +
+         " cases\n";
+}
+
 }  // namespace heed::bench

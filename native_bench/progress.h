@@ -15,6 +15,10 @@ std::string DurationText(double seconds);
 std::string ProgressLine(const std::string& what, size_t done, size_t total,
                          double elapsed_seconds);
 
+// What Ctrl-C says of a run: "heed-bench: report.json.part holds 4 of 8 cases", as a line. Empty
+// where nothing is kept.
+std::string KeptLine(const std::string& path, size_t kept, size_t total);
+
 }  // namespace heed::bench
 
 #endif  // HEED_NATIVE_BENCH_PROGRESS_H_

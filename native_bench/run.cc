@@ -196,7 +196,7 @@ Report RunBenchmark(const Options& options, const std::string& command, const Pr
   for (size_t i = 0; i < cases.size(); ++i) {
     progress(cases[i].Name(), i, cases.size());
     RunCase(cases[i], peers, options, report);
-    if (checkpoint && i + 1 < cases.size()) checkpoint(report);
+    if (checkpoint) checkpoint(report);
   }
   if (!options.verify_only) ProbeAgain(thread_counts, report);
   return report;

@@ -17,9 +17,11 @@ namespace heed::bench {
 // Told what is being done next: "probing", a case's name, ..., with `done` of `total` cases behind.
 using Progress = std::function<void(const std::string& what, size_t done, size_t total)>;
 
-// Told what a report says so far, after each case but the last: whatever ends a run early, a kernel
-// that hangs or a machine that is taken back, leaves what was measured.
-using Checkpoint = std::function<void(const Report&)>;
+// Told what a report says so far, after each case: whatever ends a run early, a kernel that hangs
+// or a machine that is taken back, leaves what was measured. May be empty.
+template <class AnyReport>
+using CheckpointOf = std::function<void(const AnyReport&)>;
+using Checkpoint = CheckpointOf<Report>;
 
 // All that is known before anything runs, but for the peers. The SIMD target is the one that the
 // options force.

@@ -118,25 +118,28 @@ void StepProblem::Step(ThreadPool& pool) const { Run(request_, outputs_, &pool);
 
 void StepProblem::Reset() const { std::fill_n(state().floats(), state().size(), 0.0f); }
 
-StepReport MeasureSteps(const Options& options, Report context, const Progress& progress) {
+StepReport MeasureSteps(const Options& options, Report context, const Progress& progress,
+                        const CheckpointOf<StepReport>& checkpoint) {
   const Grid& grid = options.grid;
   const auto pool = MakeThreadPool(grid.threads[0]);
   StepReport report = {.context = std::move(context)};
   const std::regex expression = CompileFilter(options.filter);
+  std::vector<std::string> ids = StepMechanisms();
+  std::erase_if(ids, [&](const std::string& id) { return !std::regex_search(id, expression); });
+  const size_t total = ids.size() * grid.heads.size() * grid.head_dims.size();
   for (const Heads& heads : grid.heads) {
     for (const int64_t head_dim : grid.head_dims) {
       // All mechanisms of a shape in turn.
       std::vector<StepProblem> problems;
       std::vector<size_t> rows;
-      for (const std::string& id : StepMechanisms()) {
+      for (const std::string& id : ids) {
         const Case c = {.mechanism = id,
                         .heads = heads,
                         .lengths = {1, 1},
                         .head_dim = head_dim,
                         .mask = Mask::kCausal,
                         .threads = grid.threads[0]};
-        if (!std::regex_search(id, expression)) continue;
-        progress(c.Name(), report.rows.size(), 0);
+        progress(c.Name(), report.rows.size(), total);
         StepProblem problem(c, options.seed);
         StepRow row = {.shape = c, .verdict = Verify(problem, *pool)};
         row.state_bytes = 4 * problem.state().size();
@@ -154,6 +157,7 @@ StepReport MeasureSteps(const Options& options, Report context, const Progress& 
       const std::vector<double> warm_seconds(calls.size(), 1e-5);
       const std::vector<Summary> summaries = MeasureInterleaved(calls, warm_seconds, options.plan);
       for (size_t n = 0; n < rows.size(); ++n) report.rows[rows[n]].seconds = summaries[n];
+      if (checkpoint) checkpoint(report);
     }
   }
   if (report.rows.empty()) throw Error(ErrorCode::kOption, "--filter leaves no row of --steps");

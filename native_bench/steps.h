@@ -53,7 +53,8 @@ class StepProblem {
 };
 
 // The grid's heads and head sizes with its first thread count.
-StepReport MeasureSteps(const Options& options, Report context, const Progress& progress);
+StepReport MeasureSteps(const Options& options, Report context, const Progress& progress,
+                        const CheckpointOf<StepReport>& checkpoint = {});
 
 bool AnyWrong(const StepReport& report);
 void PrintSteps(std::ostream& out, const StepReport& report);

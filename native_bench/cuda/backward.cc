@@ -222,7 +222,8 @@ std::vector<DevicePeer> BackwardPeers(const Options& options) {
 }  // namespace
 
 BackwardReport MeasureDeviceBackward(const Options& options, Report context,
-                                     const Progress& progress) {
+                                     const Progress& progress,
+                                     const CheckpointOf<BackwardReport>& checkpoint) {
   const cuda::Availability state = cuda::Available();
   if (!state.usable) RefuseDevice(state);
   const std::vector<Case> cases = PromptsOf(options);
@@ -242,6 +243,7 @@ BackwardReport MeasureDeviceBackward(const Options& options, Report context,
       row.peak_gflops = BestPeak(report.context.peaks, 1, cases[i].dtype);
       report.rows.push_back(std::move(row));
     }
+    if (checkpoint) checkpoint(report);
   }
   return report;
 }

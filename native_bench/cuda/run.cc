@@ -275,7 +275,7 @@ Report RunDeviceBenchmark(const Options& options, const std::string& command,
   for (size_t i = 0; i < cases.size(); ++i) {
     progress(cases[i].Name(), i, cases.size());
     run.RunCase(cases[i]);
-    if (checkpoint && i + 1 < cases.size()) checkpoint(run.SoFar());
+    if (checkpoint) checkpoint(run.SoFar());
   }
   return run.Finish();
 }

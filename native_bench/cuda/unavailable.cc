@@ -11,7 +11,8 @@ Report RunDeviceBenchmark(const Options&, const std::string&, const Progress&, c
   RefuseDevice(cuda::Available());
 }
 
-BackwardReport MeasureDeviceBackward(const Options&, Report, const Progress&) {
+BackwardReport MeasureDeviceBackward(const Options&, Report, const Progress&,
+                                     const CheckpointOf<BackwardReport>&) {
   RefuseDevice(cuda::Available());
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "heed/error.h"
@@ -11,6 +13,7 @@ namespace heed::bench {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 CommandLine Parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "heed-bench");
@@ -124,6 +127,71 @@ TEST(Options, WhatIsOfTheCpuDoesNotGoWithAGpu) {
   EXPECT_EQ(Parse({"--device", "cuda", "--threads", "2"}).exit_code, 2);
   EXPECT_EQ(Parse({"--device", "tpu"}).exit_code, 2);
   EXPECT_FALSE(Parse({"--device", "cuda", "--backward"}).exit_code.has_value());
+}
+
+// What the line is refused for.
+std::string Refusal(const std::vector<const char*>& arguments) {
+  ::testing::internal::CaptureStderr();
+  const std::optional<int> exit_code = Parse(arguments).exit_code;
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(exit_code, exit_code ? 2 : exit_code);
+  return text;
+}
+
+TEST(Options, ModesExcludeEachOther) {
+  EXPECT_THAT(Refusal({"--decode", "--backward"}), HasSubstr("--decode: does not go with --back"));
+  EXPECT_THAT(Refusal({"--list", "--steps"}), HasSubstr("--steps: does not go with --list"));
+  EXPECT_THAT(Refusal({"--from", "a.json", "--html", "a.html", "--curves"}), HasSubstr("--from"));
+}
+
+TEST(Options, WhatAModeDoesNotReadIsRefusedByName) {
+  EXPECT_THAT(Refusal({"--backward", "--types", "bfloat16"}),
+              HasSubstr("--backward: does not read --types"));
+  EXPECT_THAT(Refusal({"--backward", "--peers", "heed,xsimd"}), HasSubstr("--peers"));
+  EXPECT_THAT(Refusal({"--steps", "--lengths", "128"}), HasSubstr("--lengths"));
+  EXPECT_THAT(Refusal({"--decode", "--causal", "yes"}), HasSubstr("--causal"));
+  EXPECT_THAT(Refusal({"--decode", "--mechanisms", "all"}), HasSubstr("--mechanisms"));
+  EXPECT_THAT(Refusal({"--decode", "--csv", "a.csv"}), HasSubstr("--csv"));
+  EXPECT_THAT(Refusal({"--products", "--seed", "2"}), HasSubstr("--seed"));
+  EXPECT_THAT(Refusal({"--from", "a.json", "--html", "a.html", "--csv", "a.csv"}),
+              HasSubstr("--from: does not read --csv"));
+  EXPECT_THAT(Refusal({"--list", "--json", "a.json"}), HasSubstr("--json"));
+  EXPECT_EQ(Refusal({"--device", "cuda", "--backward", "--types", "bfloat16", "--peers", "heed"}),
+            "");
+  EXPECT_EQ(Refusal({"--backward", "--shapes", "gpt2", "--csv", "a.csv", "--quiet"}), "");
+  EXPECT_EQ(Refusal({"--approximation", "--causal", "both", "--clock", "cpu"}), "");
+}
+
+TEST(Options, ACacheAndACurveHaveOneLength) {
+  EXPECT_THAT(Refusal({"--decode", "--lengths", "32,16x32"}), HasSubstr("'16x32'"));
+  EXPECT_THAT(Refusal({"--curves", "--lengths", "16x32"}), HasSubstr("--curves takes one"));
+}
+
+TEST(Options, EmptyValuesAreRefusedByName) {
+  for (const char* flag : {"--json", "--html", "--compare", "--simd", "--from", "--peers"}) {
+    EXPECT_THAT(Refusal({flag, ""}), HasSubstr(std::string(flag) + ": is empty")) << flag;
+  }
+}
+
+TEST(Options, SeedsAreWholeNumbersOf64Bits) {
+  EXPECT_EQ(Parse({"--seed", "18446744073709551615"}).options.seed, 18446744073709551615u);
+  for (const char* text : {"-1", "12345678901234567890123", "1.5", "x"}) {
+    EXPECT_THAT(Refusal({"--seed", text}), HasSubstr("--seed: '" + std::string(text))) << text;
+  }
+}
+
+TEST(Options, OutputsHavePlacesOfTheirOwn) {
+  EXPECT_THAT(Refusal({"--json", "-", "--csv", "-"}), HasSubstr("both write '-'"));
+  EXPECT_THAT(Refusal({"--html", "a", "--markdown", "a"}), HasSubstr("both write 'a'"));
+}
+
+TEST(Options, FromWantsSomethingToDo) {
+  EXPECT_THAT(Refusal({"--from", "a.json", "--quiet"}), HasSubstr("wants --html or --compare"));
+}
+
+TEST(Options, AToleranceIsOfAComparison) {
+  EXPECT_EQ(Parse({"--tolerance", "0.1"}).exit_code, 2);
+  EXPECT_EQ(Parse({"--tolerance", "0.1", "--compare", "a.json"}).options.tolerance, 0.1);
 }
 
 TEST(Options, HelpExitsWithZero) { EXPECT_EQ(Parse({"--help"}).exit_code, 0); }

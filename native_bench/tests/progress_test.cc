@@ -22,5 +22,11 @@ TEST(Progress, NothingIsForetoldBeforeTheFirstCase) {
   EXPECT_EQ(ProgressLine("case", 0, 40, 30), "0/40 case");
 }
 
+TEST(Progress, WhatIsKeptIsToldByFileAndNumber) {
+  EXPECT_EQ(KeptLine("r.json.part", 4, 8), "heed-bench: r.json.part holds 4 of 8 cases\n");
+  EXPECT_EQ(KeptLine("r.json.part", 0, 8), "");
+  EXPECT_EQ(KeptLine("", 4, 8), "");
+}
+
 }  // namespace
 }  // namespace heed::bench
