@@ -35,7 +35,8 @@ test("TheConfigurationOfTheSiteResolvesAllThatItImports", () => {
     ["--input-type=module", "-e", script],
     options,
   );
-  assert.deepEqual([stdout, stderr], ["./\n", ""]);
+  assert.equal(stdout, "./\n", stderr);
+  assert.doesNotMatch(stderr, /UNRESOLVED_IMPORT|Could not resolve/);
 });
 
 const SOURCES = fileURLToPath(new URL("../../web/src/", import.meta.url));
