@@ -28,6 +28,7 @@ const MEASURED: Readonly<Record<string, string>> = {
   patterns: t`patterns of pairs`,
   "patterns-avx2": t`patterns of pairs with AVX2`,
   peers: t`beside other programs`,
+  "all-peers": t`beside ONNX Runtime and ggml too`,
   "peers-bfloat16": t`beside other programs in bfloat16`,
   products: t`matrix products`,
   recurrent: t`recurrent mechanisms`,
