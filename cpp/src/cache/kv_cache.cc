@@ -218,12 +218,13 @@ void CheckAppend(const KvCache::State& state, const StoredTensor& k, const Store
 }  // namespace
 
 KvCache::KvCache(const KvCacheOptions& options) {
-  WithMemoryErrors("the bookkeeping of a cache", [&] {
+  const auto body = [&] {
     state_ = std::make_unique<State>();
     state_->options = Complete(options);
     state_->layout = MakeLayout(state_->options);
     state_->sequences.resize(static_cast<size_t>(state_->options.batch));
-  });
+  };
+  CallWithMemoryErrors("the bookkeeping of a cache", BodyRef(body));  // named in JavaScript too
 }
 KvCache::KvCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
 KvCache::~KvCache() = default;
@@ -270,7 +271,7 @@ void KvCache::Append(TensorView<const float> k, TensorView<const float> v,
 
 void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
                      std::span<const int32_t> lengths) {
-  WithMemoryErrors("what is appended to a cache", [&] {
+  const auto body = [&] {
     CheckAppend(*state_, k, v, lengths);
     const KvCacheOptions& o = state_->options;
     std::vector<Growth> growths;
@@ -302,7 +303,8 @@ void KvCache::Append(const StoredTensor& k, const StoredTensor& v,
       }
       sequence.length += growth.tokens;
     }
-  });
+  };
+  CallWithMemoryErrors("what is appended to a cache", BodyRef(body));  // named in JavaScript too
 }
 
 void KvCache::Rewind(int64_t sequence, int64_t length) {
