@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Page } from "@playwright/test";
 import { readMechanisms } from "../../scripts/docs_table.mjs";
 import { test } from "./one_page.js";
-import { expect } from "./page.js";
+import { expect, numberOf } from "./page.js";
 
 const ROWS = readMechanisms();
 const PACKAGE = fileURLToPath(new URL("../../dist/node.js", import.meta.url));
@@ -151,7 +151,7 @@ test("cost against length: quadratic beside linear, as the registry says", async
     await expect(cost.getByTestId("readout")).toContainText("8192 tokens:");
     await expect(cost.locator("canvas")).toBeVisible();
     await cost.getByLabel("Show as table").check();
-    const flops = (await cost.locator("tbody tr td:nth-child(2)").allTextContents()).map(Number);
+    const flops = (await cost.locator("tbody tr td:nth-child(2)").allTextContents()).map(numberOf);
     expect(flops).toHaveLength(5);
     slopes[id] = Math.log2((flops[4] as number) / (flops[3] as number));
   }

@@ -59,7 +59,7 @@ test("the caption names the back end, a time and the agreement with the referenc
   const demo = new DemoPage(page);
   await demo.open();
   await expect(demo.caption).toContainText(/WebAssembly \((plain|relaxed) SIMD, 1 thread\)/);
-  await expect(demo.caption).toContainText(/in \d+(\.\d+)? (µs|ms) \(median/);
+  await expect(demo.caption).toContainText(/in \d+(\.\d+)?\s(µs|ms) \(median/);
   await expect(demo.caption).toContainText(/output \d\.\d\s×\s10⁻[⁶⁷⁸]/);
 });
 
