@@ -226,9 +226,10 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
 }
 
 ThreadPool& CallingThread() {
+  // Never freed: destructors of static objects may call.
   static InlinePool& pool = *WithMemoryErrors("a pool of threads", [] {
     return new InlinePool;
-  });  // destructors of static objects may call
+  });
   return pool;
 }
 
