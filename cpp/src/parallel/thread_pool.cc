@@ -227,9 +227,7 @@ std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads) {
 
 ThreadPool& CallingThread() {
   // Never freed: destructors of static objects may call.
-  static InlinePool& pool = *WithMemoryErrors("a pool of threads", [] {
-    return new InlinePool;
-  });
+  static InlinePool& pool = *WithMemoryErrors("a pool of threads", [] { return new InlinePool; });
   return pool;
 }
 
