@@ -1,7 +1,10 @@
-# Which SIMD targets Highway compiles. Those left out are superseded by a neighbour (AVX3_DL and
-# AVX3_SPR add nothing to float kernels that AVX3_ZEN4 lacks, SSSE3 nothing to SSE2, NEON only AES to
+# Which SIMD targets Highway compiles. Those left out are superseded by a neighbour (AVX3_DL adds
+# nothing to float kernels that AVX3 lacks, SSSE3 nothing to SSE2, NEON only AES to
 # NEON_WITHOUT_AES), and each one costs a compilation of every kernel. The scalable SVE and RVV are
 # out because register tiles are arrays of vectors, which need a size known to the compiler.
+#
+# AVX3_SPR, which processors of Intel need for products of bfloat16, is for the sources that have
+# some (heed_compile_for_spr): the others would only take longer to compile.
 add_library(heed_simd_targets INTERFACE)
 
 set(disabled HWY_SSSE3 HWY_AVX3_DL HWY_AVX3_SPR
@@ -21,5 +24,15 @@ if(HEED_FEW_TARGETS)
   list(APPEND disabled HWY_AVX3 HWY_AVX3_ZEN4 HWY_SSE4)
 endif()
 
-string(REPLACE ";" "|" disabled "${disabled}")
-target_compile_definitions(heed_simd_targets INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
+string(REPLACE ";" "|" heed_disabled "${disabled}")
+target_compile_definitions(heed_simd_targets INTERFACE "HWY_DISABLED_TARGETS=(${heed_disabled})")
+
+# Compiles these sources of the current folder for AVX3_SPR, too.
+function(heed_compile_for_spr)
+  if(EMSCRIPTEN OR HEED_FEW_TARGETS)
+    return()
+  endif()
+  string(REPLACE "|HWY_AVX3_SPR" "" disabled "${heed_disabled}")
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS
+    -UHWY_DISABLED_TARGETS "-DHWY_DISABLED_TARGETS=(${disabled})")
+endfunction()

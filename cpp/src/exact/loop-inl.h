@@ -242,6 +242,10 @@ class BlockLoop : private ScoreBlock {
   // output rows = rescale * output rows + weights x values. Rows that see nothing of the tile stay.
   void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r, const float* rescale) {
 #if HWY_NATIVE_DOT_BF16
+    if (plan_.tile_unit != TileUnit::kNone) {
+      MultiplyTiles(plan_.tile_unit, ValueProduct(packed, tile));
+      return AddTileSums(tile, r, rescale);
+    }
     if (plan_.value_pairs) {
       RoundWeights(tile);
       return AddProducts<2>(MultiplyPairs(), RowPairs(0), packed, tile,
@@ -340,9 +344,40 @@ class BlockLoop : private ScoreBlock {
     }
   }
 
+  // Weights x values of the tile, to its sums. Weights of keys that a row does not see are 0.
+  TileProduct ValueProduct(const PackedTile& packed, const ScoreTile& tile) {
+    RoundWeights(tile);
+    return {.rows = tile.num_rows,
+            .steps = (tile.last - tile.first) / 2 / kStepPairs,
+            .a = RowPairs(0) + tile.first / 2,
+            .a_stride = kTileKeys / 2,
+            .panels = packed.v + tile.first / 2 * PanelCols(),
+            .panel_stride = plan_.ValueRowsPacked() * PanelCols(),
+            .num_panels = plan_.v_cols / PanelCols(),
+            .c = scratch_.tile_sums.get(),
+            .c_stride = plan_.v_cols};
+  }
+
+  // output rows = rescale * output rows + the tile's sums.
+  void AddTileSums(const ScoreTile& tile, size_t r, const float* rescale) {
+    const DF d;
+    for (size_t i = 0; i < tile.num_rows; ++i) {
+      const VF scale = hn::Set(d, rescale[i]);
+      const float* HWY_RESTRICT sums = scratch_.tile_sums.get() + i * plan_.v_cols;
+      float* HWY_RESTRICT output = OutputRow(r + i);
+      for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
+        hn::Store(Fma(hn::Load(d, output + c), scale, hn::Load(d, sums + c)), d, output + c);
+      }
+    }
+  }
+
   // AggregateVisible for pairs.
   void AggregateVisiblePairs(const PackedTile& packed, const ScoreTile& tile, size_t r,
                              const float* rescale) {
+    if (plan_.tile_unit != TileUnit::kNone) {
+      MultiplyByVectors(ValueProduct(packed, tile), scratch_.visible.get() + tile.first, kTileKeys);
+      return AddTileSums(tile, r, rescale);
+    }
     RoundWeights(tile);
     const DF d;
     const hn::RebindToUnsigned<DF> du;

@@ -21,6 +21,7 @@
 #include "src/parallel/worker_scratch.h"
 #include "src/simd/bfloat16-inl.h"
 #include "src/simd/pack-inl.h"
+#include "src/simd/tile_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed {
@@ -61,6 +62,7 @@ struct Plan {
   size_t depth;                      // of a packed key
   size_t query_depth;                // of a packed query
   bool value_pairs;                  // values are packed two keys at a time, as bfloat16
+  TileUnit tile_unit;                // that multiplies them
   size_t v_cols;                     // head_dim_v, rounded up to panels
   size_t num_tiles;                  // tiles of kTileKeys keys
   int64_t first_row;                 // rows of a KV head, of q_len * group
@@ -80,6 +82,7 @@ struct Plan {
     depth = plugs.score->Depth();
     query_depth = plugs.score->QueryDepth();
     value_pairs = visit == nullptr && MultipliesPairs(p);
+    tile_unit = ValueTileUnit();
     v_cols = RoundUp(static_cast<size_t>(p.head_dim_v), PanelCols());
     num_tiles = (static_cast<size_t>(p.kv_len) + kTileKeys - 1) / kTileKeys;
     first_row = (visit == nullptr ? 0 : visit->queries.begin) * p.group;
@@ -106,7 +109,10 @@ struct Plan {
   size_t PackedKeyFloats() const { return KeyCols(TileKeys()) * depth; }
   size_t VTileFloats() const { return ValueRowsPacked() * v_cols; }
   // Rows of a packed tile of values: pairs of keys, or keys.
-  size_t ValueRowsPacked() const { return value_pairs ? (TileKeys() + 1) / 2 : TileKeys(); }
+  size_t ValueRowsPacked() const {
+    if (tile_unit != TileUnit::kNone) return RoundUp(TileKeys(), PanelCols()) / 2;
+    return value_pairs ? (TileKeys() + 1) / 2 : TileKeys();
+  }
   // Room for a panel of rows that are converted first.
   size_t ConvertedFloats() const {
     const bool all_floats = problem->q.dtype == DType::kFloat32 &&
@@ -208,6 +214,13 @@ struct Plan {
   }
 
  private:
+  TileUnit ValueTileUnit() const {
+#if HWY_NATIVE_DOT_BF16
+    if (value_pairs) return UsableTileUnit();
+#endif
+    return TileUnit::kNone;
+  }
+
   KeyRange KeysOfBatch(int64_t b) const {
     const AttentionProblem& p = *problem;
     // Scores of stages before the keep rules show every pair.
@@ -257,7 +270,8 @@ inline bool PackValues(const Plan& plan, int64_t unit, size_t t, RowBuffers buff
     GatherRows(values, static_cast<int64_t>(t * kTileKeys + c), here, buffers, rows);
 #if HWY_NATIVE_DOT_BF16
     if (plan.value_pairs) {
-      finite = PackPairPanels(rows, here, values.width(), plan.ValueRowsPacked(),
+      const size_t filled = plan.tile_unit == TileUnit::kNone ? here : PanelCols();
+      finite = PackPairPanels(rows, here, filled, values.width(), plan.ValueRowsPacked(),
                               v + c / 2 * PanelCols()) &&
                finite;
       continue;
@@ -288,8 +302,8 @@ struct Scratch {
   AlignedFloats converted;                  // rows of q, k or v that are not stored as floats
   AlignedFloats zeros;                      // a row; only for caches
   std::unique_ptr<StoredRows> stored_rows;  // where keys or values of a tile lie
-  AlignedFloats tile_sums;   // [score rows][v_cols]; this and the next only for unpacked values
-  AlignedFloats raw_scores;  // the scores of a tile before they became weights
+  AlignedFloats tile_sums;  // [score rows][v_cols]; only for unpacked values, and products of tiles
+  AlignedFloats raw_scores;  // the scores of a tile before they became weights; for the former
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;
@@ -333,7 +347,8 @@ struct Scratch {
     floats_.Add(v_tile, own_tiles ? plan.VTileFloats() : 0);
     floats_.Add(converted, plan.ConvertedFloats());
     floats_.Add(zeros, plan.problem->cached_k != nullptr ? plan.LongestRow() : 0);
-    floats_.Add(tile_sums, in_place ? kScoreRows * plan.v_cols : 0);
+    const bool by_tiles = plan.tile_unit != TileUnit::kNone;
+    floats_.Add(tile_sums, in_place || by_tiles ? kScoreRows * plan.v_cols : 0);
     floats_.Add(raw_scores, in_place ? kScoreRows * kTileKeys : 0);
     floats_.Add(row_max, RoundUp(most, kScoreRows));
     floats_.Add(row_sum, RoundUp(most, kScoreRows));

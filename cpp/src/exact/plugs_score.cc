@@ -39,7 +39,9 @@ std::unique_ptr<ScorePlug> MakeScore(const AttentionProblem& p) {
   }
   if (HasRelativeScore(p.options)) return std::make_unique<RelativeDotScore>(p, p.scale * units);
 #if HWY_NATIVE_DOT_BF16
-  if (MultipliesPairs(p)) return std::make_unique<PairDotScore>(p.scale * units, head_dim);
+  if (MultipliesPairs(p)) {
+    return std::make_unique<PairDotScore>(p.scale * units, head_dim, UsableTileUnit());
+  }
 #endif
   return std::make_unique<DotScore>(p.scale * units, head_dim);
 }

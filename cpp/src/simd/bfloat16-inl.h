@@ -56,18 +56,21 @@ HWY_INLINE VF Zip(VF first, VF second) {
 }
 
 // Rows [0, count) of values, an even number of them or the last, as panels of pairs:
-// [panel][pair][PanelCols()], `panel_rows` pairs apart. Returns whether every value is finite.
-inline bool PackPairPanels(const float* const* rows, size_t count, size_t width, size_t panel_rows,
-                           float* HWY_RESTRICT to) {
+// [panel][pair][PanelCols()], `panel_rows` pairs apart; rows [count, filled) become zeros. Returns
+// whether every value is finite.
+inline bool PackPairPanels(const float* const* rows, size_t count, size_t filled, size_t width,
+                           size_t panel_rows, float* HWY_RESTRICT to) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF poison = hn::Zero(d);
-  for (size_t r = 0; r < count; r += 2) {
+  for (size_t r = 0; r < std::max(count, filled); r += 2) {
     for (size_t c = 0; c < RoundUp(width, PanelCols()); c += lanes) {
       const size_t left = c < width ? width - c : 0;
-      const VF first = hn::LoadN(d, rows[r] + std::min(c, width), left);
-      const VF second =
-          r + 1 < count ? hn::LoadN(d, rows[r + 1] + std::min(c, width), left) : hn::Zero(d);
+      const auto load = [&](size_t row) HWY_ATTR {
+        return row < count ? hn::LoadN(d, rows[row] + std::min(c, width), left) : hn::Zero(d);
+      };
+      const VF first = load(r);
+      const VF second = load(r + 1);
       float* panel = to + c / PanelCols() * panel_rows * PanelCols() + c % PanelCols();
       hn::StoreU(Zip(first, second), d, panel + r / 2 * PanelCols());
       poison = hn::Add(poison, hn::Add(hn::Mul(first, hn::Zero(d)), hn::Mul(second, hn::Zero(d))));

@@ -7,9 +7,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "heed/cost.h"
-#include "hwy/detect_targets.h"
 #include "request_builder.h"
 #include "simd_targets.h"
+#include "tile_units.h"
 
 namespace heed::testing {
 namespace {
@@ -18,9 +18,6 @@ class Storage : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(Storage);
 
 constexpr DType kAll[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-
-// Does the target multiply bfloat16 where everything is stored so?
-bool MultipliesBFloat16(int64_t target) { return target == HWY_AVX3_ZEN4; }
 
 uint16_t Round(float x, DType dtype) {
   return dtype == DType::kFloat16 ? ToFloat16(x).bits : ToBFloat16(x).bits;
@@ -152,8 +149,10 @@ TEST_P(Storage, MatchesReferenceOnStoredInputs) {
         bounds.push_back(
             Bound(dtype, rows[n / static_cast<size_t>(c.sizes.head_dim_v)], numbers[n]));
       }
-      ExpectWithin(RunStored(c, q, k, v, dtype).Elements(), numbers, bounds,
-                   std::string(DTypeName(dtype)).append(" of ").append(c.Describe()));
+      OnEveryTileUnit(GetParam(), [&] {
+        ExpectWithin(RunStored(c, q, k, v, dtype).Elements(), numbers, bounds,
+                     std::string(DTypeName(dtype)).append(" of ").append(c.Describe()));
+      });
     }
   }
 }
@@ -212,7 +211,7 @@ TEST_P(Storage, GivesKnownHalves) {
   }
 }
 
-TEST_P(Storage, EmptyRowsAreZeroAndMaskedNanDoesNotMatter) {
+void ExpectEmptyRowsAndMaskedNan() {
   AttentionCase c = MakeCase({.num_heads = 2, .num_kv_heads = 1, .q_len = 40, .kv_len = 40}, 7);
   c.key_lengths.assign(40, 5);
   c.key_lengths[3] = 0;
@@ -228,6 +227,10 @@ TEST_P(Storage, EmptyRowsAreZeroAndMaskedNanDoesNotMatter) {
   }
 }
 
+TEST_P(Storage, EmptyRowsAreZeroAndMaskedNanDoesNotMatter) {
+  OnEveryTileUnit(GetParam(), [] { ExpectEmptyRowsAndMaskedNan(); });
+}
+
 // More rows than are read in place, pairs of keys and of dimensions that are not whole, tiles that
 // are seen in part, values that are hidden beside ones that are not.
 TEST_P(Storage, AllBFloat16MatchesReferenceWhateverTheSizesAndMasks) {
@@ -240,6 +243,7 @@ TEST_P(Storage, AllBFloat16MatchesReferenceWhateverTheSizesAndMasks) {
                              .kv_len = 131,
                              .head_dim = 64,
                              .head_dim_v = 31},
+                             Sizes{.q_len = 60, .kv_len = 90, .head_dim = 130, .head_dim_v = 200},
                              Sizes{.q_len = 300, .kv_len = 519}}) {
     AttentionCase c = MakeCase(sizes, 11);
     c.scalars.causal = true;
@@ -255,20 +259,25 @@ TEST_P(Storage, AllBFloat16MatchesReferenceWhateverTheSizesAndMasks) {
       const RowBound& row = rows[n / static_cast<size_t>(c.sizes.head_dim_v)];
       bounds.push_back(Bound(DType::kBFloat16, row, numbers[n]));
     }
-    const Buffer<float> clean = RunStored(c, q, k, v, DType::kBFloat16);
-    ExpectWithin(clean.Elements(), numbers, bounds, c.Describe());
-    // The last key's value reaches the last query alone, whose bits nobody asks for.
-    v.halves(0, 0, c.sizes.kv_len - 1, 0) = 0x7fff;
-    const Buffer<float> poisoned = RunStored(c, q, k, v, DType::kBFloat16);
-    const int64_t last = c.sizes.q_len - 1;
-    EXPECT_TRUE(std::isnan(poisoned(0, 0, last, 0)));
-    for (int64_t i = 0; i < last; ++i) {
-      for (int64_t d = 0; d < c.sizes.head_dim_v; ++d) {
-        EXPECT_EQ(std::bit_cast<uint32_t>(poisoned(0, 0, i, d)),
-                  std::bit_cast<uint32_t>(clean(0, 0, i, d)))
-            << i << " " << d << c.Describe();
+    uint16_t& last_value = v.halves(0, 0, c.sizes.kv_len - 1, 0);
+    const uint16_t kept = last_value;
+    OnEveryTileUnit(GetParam(), [&] {
+      last_value = kept;
+      const Buffer<float> clean = RunStored(c, q, k, v, DType::kBFloat16);
+      ExpectWithin(clean.Elements(), numbers, bounds, c.Describe());
+      // The last key's value reaches the last query alone, whose bits nobody asks for.
+      last_value = 0x7fff;
+      const Buffer<float> poisoned = RunStored(c, q, k, v, DType::kBFloat16);
+      const int64_t last = c.sizes.q_len - 1;
+      EXPECT_TRUE(std::isnan(poisoned(0, 0, last, 0)));
+      for (int64_t i = 0; i < last; ++i) {
+        for (int64_t d = 0; d < c.sizes.head_dim_v; ++d) {
+          EXPECT_EQ(std::bit_cast<uint32_t>(poisoned(0, 0, i, d)),
+                    std::bit_cast<uint32_t>(clean(0, 0, i, d)))
+              << i << " " << d << c.Describe();
+        }
       }
-    }
+    });
   }
 }
 
@@ -276,18 +285,25 @@ TEST_P(Storage, AllBFloat16GivesTheSameBitsForAnyNumberOfThreads) {
   AttentionCase c = MakeCase({.num_heads = 3, .num_kv_heads = 1, .q_len = 90, .kv_len = 1100}, 12);
   const Stored q(c.q, DType::kBFloat16, Layout::kDense), k(c.k, DType::kBFloat16, Layout::kDense),
       v(c.v, DType::kBFloat16, Layout::kDense);
-  std::vector<std::vector<BFloat16>> outputs;
-  for (const int threads : {1, 2, 3}) {
+  const auto run = [&](int threads) {
     const auto pool = MakeThreadPool(threads);
-    auto& output = outputs.emplace_back(static_cast<size_t>(3 * 90 * c.sizes.head_dim_v));
+    std::vector<BFloat16> output(static_cast<size_t>(3 * 90 * c.sizes.head_dim_v));
     Attention(q.view(), k.view(), v.view(), c.options(),
               {.stored_output = Contiguous(output.data(), 1, 3, 90, c.sizes.head_dim_v)},
               pool.get());
-  }
-  for (size_t n = 0; n < outputs[0].size(); ++n) {
-    EXPECT_EQ(outputs[1][n].bits, outputs[0][n].bits);
-    EXPECT_EQ(outputs[2][n].bits, outputs[0][n].bits);
-  }
+    return output;
+  };
+  std::vector<BFloat16> by_emulation, by_amx;
+  OnEveryTileUnit(GetParam(), [&] {
+    const std::vector<BFloat16> one = run(1);
+    for (const int threads : {2, 3}) {
+      const std::vector<BFloat16> more = run(threads);
+      for (size_t n = 0; n < one.size(); ++n) EXPECT_EQ(more[n].bits, one[n].bits);
+    }
+    if (CurrentTileUnit() == TileUnit::kEmulated) by_emulation = one;
+    if (CurrentTileUnit() == TileUnit::kAmx) by_amx = one;
+  });
+  for (size_t n = 0; n < by_amx.size(); ++n) EXPECT_EQ(by_amx[n].bits, by_emulation[n].bits);
 }
 
 TEST_P(Storage, CostsTheSameFlopsInEveryType) {

@@ -1,0 +1,178 @@
+// Products of tiles of bfloat16 pairs, beside the definition of tdpbf16ps: from vectors on every
+// target that has them, and by AMX where the machine has it.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "simd/tile_products_test.cc"
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "simd_targets.h"
+#include "src/simd/tile_products-inl.h"
+#include "tile_units.h"
+
+#ifndef HEED_TESTS_CPP_SIMD_TILE_PRODUCTS_TEST_SHAPE_
+#define HEED_TESTS_CPP_SIMD_TILE_PRODUCTS_TEST_SHAPE_
+namespace heed::testing {
+struct TileShape {
+  size_t rows, steps, num_panels;
+};
+}  // namespace heed::testing
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::testing {
+namespace HWY_NAMESPACE {
+
+// Floats of a panel's rows; 0 for a target without products of bfloat16, which no test asks.
+size_t PanelWidth() {
+#if HWY_NATIVE_DOT_BF16
+  return heed::HWY_NAMESPACE::PanelCols();
+#else
+  return 0;
+#endif
+}
+
+// a [rows][steps * 16], panels [panel][steps * 16][PanelWidth()], c [rows][panels * PanelWidth()].
+void Multiply([[maybe_unused]] TileUnit unit, [[maybe_unused]] const TileShape& shape,
+              [[maybe_unused]] const float* a, [[maybe_unused]] const float* panels,
+              [[maybe_unused]] const uint8_t* visible, [[maybe_unused]] float* c) {
+#if HWY_NATIVE_DOT_BF16
+  namespace simd = heed::HWY_NAMESPACE;
+  const size_t pairs = shape.steps * simd::kStepPairs;
+  const simd::TileProduct product = {.rows = shape.rows,
+                                     .steps = shape.steps,
+                                     .a = a,
+                                     .a_stride = pairs,
+                                     .panels = panels,
+                                     .panel_stride = pairs * simd::PanelCols(),
+                                     .num_panels = shape.num_panels,
+                                     .c = c,
+                                     .c_stride = shape.num_panels * simd::PanelCols()};
+  if (visible != nullptr) return simd::MultiplyByVectors(product, visible, 2 * pairs);
+  simd::MultiplyTiles(unit, product);
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed::testing
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::testing {
+namespace {
+
+HWY_EXPORT(PanelWidth);
+HWY_EXPORT(Multiply);
+
+constexpr size_t kPairs = 16;  // of a step
+
+float Flush(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+float First(float pair) { return Flush(std::bit_cast<float>(std::bit_cast<uint32_t>(pair) << 16)); }
+float Second(float pair) {
+  return Flush(std::bit_cast<float>(std::bit_cast<uint32_t>(pair) & 0xFFFF0000u));
+}
+
+// One number of C by the definition.
+float Dot(const TileShape& shape, const float* a, const float* column, size_t width) {
+  float sum = 0;
+  for (size_t s = 0; s < shape.steps; ++s) {
+    float first = 0, second = 0;
+    for (size_t k = s * kPairs; k < (s + 1) * kPairs; ++k) {
+      first = Flush(std::fma(First(a[k]), First(column[k * width]), first));
+      second = Flush(std::fma(Second(a[k]), Second(column[k * width]), second));
+    }
+    sum = Flush(sum + Flush(first + second));
+  }
+  return sum;
+}
+
+// Pairs of normal numbers, of numbers next to the smallest normal one, and of zeros.
+std::vector<float> Draw(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> pairs(count);
+  for (float& pair : pairs) {
+    uint32_t bits = 0;
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t kind = random() % 8;
+      const uint32_t exponent = kind == 0 ? 0 : kind == 1 ? 1 + random() % 60 : 120 + random() % 12;
+      bits = bits << 16 | (random() & 0x807Fu) | exponent << 7;
+    }
+    pair = std::bit_cast<float>(bits);
+  }
+  return pairs;
+}
+
+class TileProducts : public OnEveryTarget {};
+INSTANTIATE_TEST_SUITE_P(BFloat16Targets, TileProducts, ::testing::ValuesIn([] {
+                           std::vector<int64_t> targets = RunnableTargets();
+                           std::erase_if(targets, [](int64_t t) { return !MultipliesBFloat16(t); });
+                           return targets;
+                         }()),
+                         TargetLabel);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileProducts);
+
+TEST_P(TileProducts, HaveTheBitsOfTheDefinition) {
+  const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+  for (const TileShape& shape : {TileShape{1, 1, 1}, TileShape{16, 1, 1}, TileShape{7, 2, 2},
+                                 TileShape{16, 3, 3}, TileShape{16, 8, 4}}) {
+    const size_t pairs = shape.steps * kPairs, cols = shape.num_panels * width;
+    const std::vector<float> a = Draw(shape.rows * pairs, 1);
+    const std::vector<float> panels = Draw(pairs * cols, 2);
+    OnEveryTileUnit(GetParam(), [&] {
+      std::vector<float> c(shape.rows * cols + 1, 5.0f);
+      HWY_DYNAMIC_DISPATCH(Multiply)
+      (CurrentTileUnit(), shape, a.data(), panels.data(), nullptr, c.data());
+      EXPECT_EQ(c.back(), 5.0f);
+      for (size_t r = 0; r < shape.rows; ++r) {
+        for (size_t col = 0; col < cols; ++col) {
+          const float* const column = panels.data() + col / width * pairs * width + col % width;
+          ASSERT_EQ(std::bit_cast<uint32_t>(c[r * cols + col]),
+                    std::bit_cast<uint32_t>(Dot(shape, a.data() + r * pairs, column, width)))
+              << "row " << r << ", column " << col;
+        }
+      }
+    });
+  }
+}
+
+// What is not visible adds nothing, whatever it is, and changes no bit beside it.
+TEST_P(TileProducts, LeaveOutWhatIsNotVisible) {
+  const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+  const TileShape shape = {3, 2, 1};
+  const size_t pairs = shape.steps * kPairs;
+  std::vector<float> a = Draw(shape.rows * pairs, 3);
+  std::vector<float> panels = Draw(pairs * width, 4);
+  std::vector<uint8_t> visible(shape.rows * 2 * pairs, 1);
+  constexpr size_t kHidden = 9;  // key 18 is seen, key 19 is not
+  for (size_t r = 0; r < shape.rows; ++r) {
+    visible[r * 2 * pairs + 2 * kHidden + 1] = 0;
+    const uint32_t kept = std::bit_cast<uint32_t>(a[r * pairs + kHidden]) & 0xFFFFu;
+    a[r * pairs + kHidden] = std::bit_cast<float>(kept);  // its weight is 0
+  }
+  std::vector<float> clean(shape.rows * width), poisoned(shape.rows * width);
+  HWY_DYNAMIC_DISPATCH(Multiply)
+  (TileUnit::kEmulated, shape, a.data(), panels.data(), nullptr, clean.data());
+  for (size_t col = 0; col < width; ++col) {
+    float& pair = panels[kHidden * width + col];
+    pair = std::bit_cast<float>((std::bit_cast<uint32_t>(pair) & 0xFFFFu) | 0x7FC00000u);
+  }
+  HWY_DYNAMIC_DISPATCH(Multiply)
+  (TileUnit::kEmulated, shape, a.data(), panels.data(), visible.data(), poisoned.data());
+  EXPECT_EQ(poisoned, clean);
+  visible[2 * kHidden + 1] = 1;
+  HWY_DYNAMIC_DISPATCH(Multiply)
+  (TileUnit::kEmulated, shape, a.data(), panels.data(), visible.data(), poisoned.data());
+  EXPECT_TRUE(std::isnan(poisoned[0]));
+  EXPECT_FALSE(std::isnan(poisoned[width]));
+}
+
+}  // namespace
+}  // namespace heed::testing
+#endif  // HWY_ONCE
