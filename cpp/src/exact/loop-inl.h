@@ -242,10 +242,7 @@ class BlockLoop : private ScoreBlock {
   // output rows = rescale * output rows + weights x values. Rows that see nothing of the tile stay.
   void Aggregate(const PackedTile& packed, const ScoreTile& tile, size_t r, const float* rescale) {
 #if HWY_NATIVE_DOT_BF16
-    if (plan_.tile_unit != TileUnit::kNone) {
-      MultiplyTiles(plan_.tile_unit, ValueProduct(packed, tile));
-      return AddTileSums(tile, r, rescale);
-    }
+    if (plan_.tile_unit != TileUnit::kNone) return AggregateByTiles(packed, tile, r, rescale);
     if (plan_.value_pairs) {
       RoundWeights(tile);
       return AddProducts<2>(MultiplyPairs(), RowPairs(0), packed, tile,
@@ -345,7 +342,7 @@ class BlockLoop : private ScoreBlock {
   }
 
   // Weights x values of the tile, to its sums. Weights of keys that a row does not see are 0.
-  TileProduct ValueProduct(const PackedTile& packed, const ScoreTile& tile) {
+  HWY_NOINLINE TileProduct ValueProduct(const PackedTile& packed, const ScoreTile& tile) {
     RoundWeights(tile);
     return {.rows = tile.num_rows,
             .steps = (tile.last - tile.first) / 2 / kStepPairs,
@@ -356,6 +353,12 @@ class BlockLoop : private ScoreBlock {
             .num_panels = plan_.v_cols / PanelCols(),
             .c = scratch_.tile_sums.get(),
             .c_stride = plan_.v_cols};
+  }
+
+  HWY_NOINLINE void AggregateByTiles(const PackedTile& packed, const ScoreTile& tile, size_t r,
+                                     const float* rescale) {
+    MultiplyTiles(plan_.tile_unit, ValueProduct(packed, tile));
+    AddTileSums(tile, r, rescale);
   }
 
   // output rows = rescale * output rows + the tile's sums.

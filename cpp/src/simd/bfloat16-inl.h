@@ -63,17 +63,20 @@ inline bool PackPairPanels(const float* const* rows, size_t count, size_t filled
   const DF d;
   const size_t lanes = hn::Lanes(d);
   VF poison = hn::Zero(d);
-  for (size_t r = 0; r < std::max(count, filled); r += 2) {
+  for (size_t r = 0; r < count; r += 2) {
     for (size_t c = 0; c < RoundUp(width, PanelCols()); c += lanes) {
       const size_t left = c < width ? width - c : 0;
-      const auto load = [&](size_t row) HWY_ATTR {
-        return row < count ? hn::LoadN(d, rows[row] + std::min(c, width), left) : hn::Zero(d);
-      };
-      const VF first = load(r);
-      const VF second = load(r + 1);
+      const VF first = hn::LoadN(d, rows[r] + std::min(c, width), left);
+      const VF second =
+          r + 1 < count ? hn::LoadN(d, rows[r + 1] + std::min(c, width), left) : hn::Zero(d);
       float* panel = to + c / PanelCols() * panel_rows * PanelCols() + c % PanelCols();
       hn::StoreU(Zip(first, second), d, panel + r / 2 * PanelCols());
       poison = hn::Add(poison, hn::Add(hn::Mul(first, hn::Zero(d)), hn::Mul(second, hn::Zero(d))));
+    }
+  }
+  for (size_t pair = (count + 1) / 2; pair < (filled + 1) / 2; ++pair) {
+    for (size_t c = 0; c < width; c += PanelCols()) {
+      std::fill_n(to + (c / PanelCols() * panel_rows + pair) * PanelCols(), PanelCols(), 0.0f);
     }
   }
   return hn::ReduceSum(d, poison) == 0.0f;
