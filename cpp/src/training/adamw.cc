@@ -5,8 +5,8 @@
 #include <numbers>
 #include <string_view>
 
+#include "src/parallel/pieces.h"
 #include "src/training/checks.h"
-#include "src/training/parallel.h"
 
 namespace heed::training {
 namespace {
@@ -63,26 +63,29 @@ double Schedule::At(int64_t step) const {
 }
 
 double GradientNorm(const ParameterSet& parameters, ThreadPool* pool) {
-  double squares = 0;
-  std::vector<double> sums;
-  for (const Parameter& parameter : parameters) {
-    const std::vector<float>& gradient = parameter.gradient;
-    const int64_t count = static_cast<int64_t>(gradient.size());
-    MakeRoom("the sums of squares", PiecesOf(count, kTaskElements), sums);
-    ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t piece) {
-      double sum = 0;
-      for (int64_t n = begin; n < end; ++n) {
-        const double g = static_cast<double>(gradient[static_cast<size_t>(n)]);
-        sum += g * g;
-      }
-      sums[static_cast<size_t>(piece)] = sum;
-    });
-    for (const double sum : sums) squares += sum;
-  }
-  return std::sqrt(squares);
+  return WithMemoryErrors("the norm of gradients", [&] {
+    double squares = 0;
+    std::vector<double> sums;
+    for (const Parameter& parameter : parameters) {
+      const std::vector<float>& gradient = parameter.gradient;
+      const int64_t count = static_cast<int64_t>(gradient.size());
+      MakeRoom("the sums of squares", PiecesOf(count, kTaskElements), sums);
+      ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t piece) {
+        double sum = 0;
+        for (int64_t n = begin; n < end; ++n) {
+          const double g = static_cast<double>(gradient[static_cast<size_t>(n)]);
+          sum += g * g;
+        }
+        sums[static_cast<size_t>(piece)] = sum;
+      });
+      for (const double sum : sums) squares += sum;
+    }
+    return std::sqrt(squares);
+  });
 }
 
-AdamW::AdamW(ParameterSet& parameters, const AdamWOptions& options) : options_(Checked(options)) {
+AdamW::AdamW(ParameterSet& parameters, const AdamWOptions& options)
+    : options_(WithMemoryErrors("an optimiser", [&] { return Checked(options); })) {
   try {
     for (Parameter& parameter : parameters) {
       const size_t count = parameter.value.size();
@@ -95,30 +98,34 @@ AdamW::AdamW(ParameterSet& parameters, const AdamWOptions& options) : options_(C
 }
 
 void AdamW::Step(double gradient_norm, ThreadPool* pool) {
-  if (!std::isfinite(gradient_norm)) {
-    Fail(ErrorCode::kRange, "gradient_norm = {}; it must be finite", {gradient_norm});
-  }
-  const AdamWOptions& o = options_;
-  const double rate = learning_rate(), t = static_cast<double>(++steps_);
-  const double clip = gradient_norm > o.max_gradient_norm ? o.max_gradient_norm / gradient_norm : 1;
-  Update update = {.clip = static_cast<float>(clip),
-                   .beta1 = static_cast<float>(o.beta1),
-                   .beta2 = static_cast<float>(o.beta2),
-                   .keep = 1,
-                   .rate = static_cast<float>(rate / (1 - std::pow(o.beta1, t))),
-                   .second_factor = static_cast<float>(1 / (1 - std::pow(o.beta2, t))),
-                   .epsilon = static_cast<float>(o.epsilon)};
-  for (Moments& moments : moments_) {
-    Parameter& parameter = *moments.parameter;
-    update.keep = parameter.decays() ? static_cast<float>(1 - rate * o.weight_decay) : 1;
-    const int64_t count = static_cast<int64_t>(parameter.value.size());
-    ForEachPiece(count, kTaskElements, pool, [&](int64_t begin, int64_t end, int64_t) {
-      for (size_t n = static_cast<size_t>(begin); n < static_cast<size_t>(end); ++n) {
-        update.Apply(parameter.gradient[n], parameter.value[n], moments.first[n],
-                     moments.second[n]);
-      }
-    });
-  }
+  WithMemoryErrors("an optimiser", [&] {
+    if (!std::isfinite(gradient_norm)) {
+      Fail(ErrorCode::kRange, "gradient_norm = {}; it must be finite", {gradient_norm});
+    }
+    ThreadPool& threads = PoolOf(pool);  // all that could fail
+    const AdamWOptions& o = options_;
+    const double rate = learning_rate(), t = static_cast<double>(++steps_);
+    const double clip =
+        gradient_norm > o.max_gradient_norm ? o.max_gradient_norm / gradient_norm : 1;
+    Update update = {.clip = static_cast<float>(clip),
+                     .beta1 = static_cast<float>(o.beta1),
+                     .beta2 = static_cast<float>(o.beta2),
+                     .keep = 1,
+                     .rate = static_cast<float>(rate / (1 - std::pow(o.beta1, t))),
+                     .second_factor = static_cast<float>(1 / (1 - std::pow(o.beta2, t))),
+                     .epsilon = static_cast<float>(o.epsilon)};
+    for (Moments& moments : moments_) {
+      Parameter& parameter = *moments.parameter;
+      update.keep = parameter.decays() ? static_cast<float>(1 - rate * o.weight_decay) : 1;
+      const int64_t count = static_cast<int64_t>(parameter.value.size());
+      ForEachPiece(count, kTaskElements, &threads, [&](int64_t begin, int64_t end, int64_t) {
+        for (size_t n = static_cast<size_t>(begin); n < static_cast<size_t>(end); ++n) {
+          update.Apply(parameter.gradient[n], parameter.value[n], moments.first[n],
+                       moments.second[n]);
+        }
+      });
+    }
+  });
 }
 
 }  // namespace heed::training

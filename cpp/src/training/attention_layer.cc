@@ -4,12 +4,12 @@
 #include <cmath>
 #include <utility>
 
+#include "src/parallel/pieces.h"
 #include "src/param_checks.h"
 #include "src/split_mix.h"
 #include "src/training/attention_options.h"
 #include "src/training/checks.h"
 #include "src/training/mechanism_row.h"
-#include "src/training/parallel.h"
 #include "src/word_lists.h"
 
 namespace heed::training {
@@ -53,7 +53,7 @@ std::vector<float> AlibiSlopes(int64_t num_heads) {
 }  // namespace
 
 AttentionLayer::AttentionLayer(ParameterSet& parameters, const std::string& name,
-                               const AttentionLayerOptions& options)
+                               const AttentionLayerOptions& options) try
     : options_(CheckedAttention(options)),
       head_dim_(options_.embed_dim / options_.num_heads),
       q_(parameters, name + ".q_proj", Projection(options_, options_.num_heads)),
@@ -79,6 +79,8 @@ AttentionLayer::AttentionLayer(ParameterSet& parameters, const std::string& name
   if (options_.position == HeadPosition::kAlibi) slopes_ = AlibiSlopes(options_.num_heads);
   dropout_seed_ = DropoutSeed(options_, name);
   if (HasWord(row.params, "causal")) options_.params.push_back({"causal", options_.causal});
+} catch (...) {
+  RethrowMemoryError("an attention layer");
 }
 
 void AttentionLayer::AddGate(ParameterSet& parameters, const std::string& name,
@@ -110,35 +112,41 @@ void AttentionLayer::AddLearned(ParameterSet& parameters, const std::string& nam
 
 const Matrix& AttentionLayer::Forward(const Matrix& x, const Matrix& context,
                                       const SequenceShape& shape, ThreadPool* pool) {
-  CheckSize("x", x, shape.batch * shape.q_len, options_.embed_dim);
-  CheckSize("context", context, shape.batch * shape.kv_len, options_.embed_dim);
-  shape_ = shape;
-  self_ = &x == &context;
-  request_ = {};  // of rows that are about to change
-  q_.Forward(x, pool);
-  v_.Forward(context, pool);
-  if (k_) k_->Forward(context, pool);
-  if (options_.position == HeadPosition::kRope) {
-    Turn(q_.y(), options_.num_heads, shape.q_len, RopeOptions(), pool);
-    Turn(k_->y(), options_.num_kv_heads, shape.kv_len, RopeOptions(), pool);
-  }
-  for (Gate& gate : gates_) ActivateGate(gate, context, pool);
-  request_ = MakeRequest();
-  heads_.Resize(x.rows(), options_.embed_dim);
-  RunForward(request_, Results(), pool);
-  return o_.Forward(norm_ ? norm_->Forward(heads_, pool) : heads_, pool);
+  return *WithMemoryErrors("an attention layer", [&] {
+    CheckSize("x", x, shape.batch * shape.q_len, options_.embed_dim);
+    CheckSize("context", context, shape.batch * shape.kv_len, options_.embed_dim);
+    shape_ = shape;
+    self_ = &x == &context;
+    request_ = {};  // of rows that are about to change
+    q_.Forward(x, pool);
+    v_.Forward(context, pool);
+    if (k_) k_->Forward(context, pool);
+    if (options_.position == HeadPosition::kRope) {
+      Turn(q_.y(), options_.num_heads, shape.q_len, RopeOptions(), pool);
+      Turn(k_->y(), options_.num_kv_heads, shape.kv_len, RopeOptions(), pool);
+    }
+    for (Gate& gate : gates_) ActivateGate(gate, context, pool);
+    Request request = MakeRequest();
+    heads_.Resize(x.rows(), options_.embed_dim);
+    RunForward(request, Results(request), pool);
+    const Matrix& y = o_.Forward(norm_ ? norm_->Forward(heads_, pool) : heads_, pool);
+    request_ = std::move(request);
+    return &y;
+  });
 }
 
 const Matrix& AttentionLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
-  CheckHasForward(heads_.data());
-  const Matrix& d_normed = o_.Backward(d_y, pool);
-  const Matrix& d_heads = norm_ ? norm_->Backward(d_normed, pool) : d_normed;
-  RunMechanismBackward(d_heads, pool);
-  if (options_.position == HeadPosition::kRope) {
-    Turn(d_q_, options_.num_heads, shape_.q_len, Back(), pool);
-    Turn(d_k_, options_.num_kv_heads, shape_.kv_len, Back(), pool);
-  }
-  AddProjectionGradients(pool);
+  WithMemoryErrors("an attention layer", [&] {
+    CheckHasForward(!request_.inputs.empty());
+    const Matrix& d_normed = o_.Backward(d_y, pool);
+    const Matrix& d_heads = norm_ ? norm_->Backward(d_normed, pool) : d_normed;
+    RunMechanismBackward(d_heads, pool);
+    if (options_.position == HeadPosition::kRope) {
+      Turn(d_q_, options_.num_heads, shape_.q_len, Back(), pool);
+      Turn(d_k_, options_.num_kv_heads, shape_.kv_len, Back(), pool);
+    }
+    AddProjectionGradients(pool);
+  });
   return d_x_;
 }
 
@@ -150,7 +158,7 @@ void AttentionLayer::Turn(Matrix& rows, int64_t heads, int64_t len, RopeOptions 
 }
 
 void AttentionLayer::AddProjectionGradients(ThreadPool* pool) {
-  Copy(q_.Backward(d_q_, pool), d_x_);
+  d_x_ = q_.Backward(d_q_, pool);
   if (!self_) {
     d_context_.Resize(shape_.batch * shape_.kv_len, options_.embed_dim);
     d_context_.Fill(0);

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "heed/training/attention_layer.h"
+#include "src/parallel/pieces.h"
 #include "src/split_mix.h"
 #include "src/training/checks.h"
-#include "src/training/parallel.h"
 
 namespace heed::training {
 namespace {
@@ -26,6 +26,22 @@ AnyTensor Strided(float* data, const Extents& shape) {
   const auto& [batch, heads, len, dim] = shape;
   return {DType::kFloat32, data, 4, shape, {len * heads * dim, dim, heads * dim, 1}};
 }
+
+// Another tensor in the place of one, as long as it lives. A request is not copied for that: in
+// libstdc++ std::variant, which parameters are, destroys what it had no memory to copy.
+class Replaced {
+ public:
+  Replaced(AnyTensor& place, const AnyTensor& other) : place_(place), kept_(place) {
+    place_ = other;
+  }
+  ~Replaced() { place_ = kept_; }
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+
+ private:
+  AnyTensor& place_;
+  const AnyTensor kept_;
+};
 
 }  // namespace
 
@@ -104,8 +120,8 @@ Request AttentionLayer::MakeRequest() {
 }
 
 // Where the mechanism writes: the heads side by side, and what backward needs besides.
-std::vector<NamedTensor> AttentionLayer::Results() {
-  const BackwardPlan plan = PlanBackward(request_);
+std::vector<NamedTensor> AttentionLayer::Results(const Request& request) {
+  const BackwardPlan plan = PlanBackward(request);
   std::vector<NamedTensor> results;
   for (const OutputSpec& spec : plan.results) {
     if (spec.name == "output") {
@@ -149,7 +165,7 @@ std::vector<NamedTensor> AttentionLayer::GradientPlaces() {
 void AttentionLayer::RunMechanismBackward(const Matrix& d_heads, ThreadPool* pool) {
   const Extents shape = {shape_.batch, options_.num_heads, shape_.q_len, head_dim_};
   const NamedTensor arriving = {"output", Strided(const_cast<float*>(d_heads.data()), shape)};
-  RunBackward(request_, Results(), {{arriving}}, GradientPlaces(), pool);
+  RunBackward(request_, Results(request_), {{arriving}}, GradientPlaces(), pool);
   for (Learned& learned : learned_) {
     AddTo(learned.gradient.data(), static_cast<int64_t>(learned.gradient.size()), pool,
           learned.parameter->gradient.data());
@@ -157,30 +173,28 @@ void AttentionLayer::RunMechanismBackward(const Matrix& d_heads, ThreadPool* poo
 }
 
 void AttentionLayer::Weights(TensorView<float> weights, ThreadPool* pool) const {
-  if (request_.inputs.empty()) Fail(ErrorCode::kOption, "Weights() is called before Forward()");
-  const auto [batch, q_len, kv_len, draw] = shape_;
-  Matrix unit(kv_len, kv_len), lse(batch * options_.num_heads, q_len);
-  unit.Fill(0);
-  for (int64_t j = 0; j < kv_len; ++j) unit.Row(j)[j] = 1;
-  Request request = request_;
-  for (NamedTensor& input : request.inputs) {
-    if (input.name != "v") continue;
-    input.tensor = {DType::kFloat32,
-                    unit.data(),
-                    4,
-                    {batch, options_.num_kv_heads, kv_len, kv_len},
-                    {0, 0, kv_len, 1}};
-  }
-  std::vector<NamedTensor> results;
-  for (const OutputSpec& spec : PlanBackward(request).results) {
-    const std::span<const int64_t> shape = {spec.shape.data(), size_t(spec.rank)};
-    AnyTensor to = ContiguousTensor(DType::kFloat32, lse.data(), shape);
-    if (spec.name == "output") {
-      to = {DType::kFloat32, weights.data, 4, weights.shape, weights.strides};
+  WithMemoryErrors("the weights of heads", [&] {
+    if (request_.inputs.empty()) Fail(ErrorCode::kOption, "Weights() is called before Forward()");
+    const auto [batch, q_len, kv_len, draw] = shape_;
+    Matrix unit(kv_len, kv_len), lse(batch * options_.num_heads, q_len);
+    unit.Fill(0);
+    for (int64_t j = 0; j < kv_len; ++j) unit.Row(j)[j] = 1;
+    const int64_t kv_heads = options_.num_kv_heads;
+    const auto is_v = [](const NamedTensor& input) { return input.name == "v"; };
+    const Replaced values(
+        std::find_if(request_.inputs.begin(), request_.inputs.end(), is_v)->tensor,
+        {DType::kFloat32, unit.data(), 4, {batch, kv_heads, kv_len, kv_len}, {0, 0, kv_len, 1}});
+    std::vector<NamedTensor> results;
+    for (const OutputSpec& spec : PlanBackward(request_).results) {
+      const std::span<const int64_t> shape = {spec.shape.data(), size_t(spec.rank)};
+      AnyTensor to = ContiguousTensor(DType::kFloat32, lse.data(), shape);
+      if (spec.name == "output") {
+        to = {DType::kFloat32, weights.data, 4, weights.shape, weights.strides};
+      }
+      results.push_back({spec.name, to});
     }
-    results.push_back({spec.name, to});
-  }
-  RunForward(request, results, pool);
+    RunForward(request_, results, pool);
+  });
 }
 
 }  // namespace heed::training

@@ -23,8 +23,8 @@ void CheckSize(std::string_view name, const Matrix& matrix, int64_t rows, int64_
        {name, matrix.rows(), matrix.dim(), rows, dim});
 }
 
-void CheckHasForward(const void* input) {
-  if (input == nullptr) Fail(ErrorCode::kOption, "Backward() is called before Forward()");
+void CheckHasForward(bool has_forward) {
+  if (!has_forward) Fail(ErrorCode::kOption, "Backward() is called before Forward()");
 }
 
 }  // namespace heed::training

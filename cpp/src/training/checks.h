@@ -1,4 +1,4 @@
-// Checks that layers make at their boundary. All throw Error.
+// Checks that layers make at their boundary, and what their constructors catch. All throw Error.
 #ifndef HEED_SRC_TRAINING_CHECKS_H_
 #define HEED_SRC_TRAINING_CHECKS_H_
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "heed/training/parameter.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 
 namespace heed::training {
@@ -30,8 +31,15 @@ void MakeRoom(std::string_view name, int64_t count, std::vector<T>& to) {
   }
 }
 
-// Backward() comes after Forward().
-void CheckHasForward(const void* input);
+// Backward() comes after a Forward() that returned.
+void CheckHasForward(bool has_forward);
+
+// Throws what a constructor caught, as WithMemoryErrors() would around it: members that allocate
+// are made before its body.
+[[noreturn]] inline void RethrowMemoryError(const char* what) {
+  WithMemoryErrors(what, [] { throw; });
+  __builtin_unreachable();
+}
 
 }  // namespace heed::training
 

@@ -1,8 +1,8 @@
 #include "heed/training/layers.h"
+#include "src/parallel/pieces.h"
 #include "src/rows/activation.h"
 #include "src/rows/backward_activation.h"
 #include "src/training/checks.h"
-#include "src/training/parallel.h"
 
 namespace heed::training {
 namespace {
@@ -21,7 +21,7 @@ void Multiply(const Matrix& a, const Matrix& b, Matrix& to, ThreadPool* pool) {
 }  // namespace
 
 FeedForward::FeedForward(ParameterSet& parameters, const std::string& name,
-                         const FeedForwardOptions& options)
+                         const FeedForwardOptions& options) try
     : options_(options),
       up_(parameters, name + ".up_proj", Into(options)),
       down_(parameters, name + ".down_proj",
@@ -30,34 +30,42 @@ FeedForward::FeedForward(ParameterSet& parameters, const std::string& name,
              .bias = options.bias,
              .deviation = options.down_deviation}) {
   if (options.gated) gate_.emplace(parameters, name + ".gate_proj", Into(options));
+} catch (...) {
+  RethrowMemoryError("a feed-forward network");
 }
 
 const Matrix& FeedForward::Forward(const Matrix& x, ThreadPool* pool) {
-  ups_ = &up_.Forward(x, pool);
-  gates_ = gate_ ? &gate_->Forward(x, pool) : ups_;
-  activated_.Resize(ups_->rows(), ups_->dim());
-  Activate(options_.activation, gates_->data(), gates_->size(), activated_.data(), pool);
-  if (!gate_) return down_.Forward(activated_, pool);
-  Multiply(activated_, *ups_, hidden_, pool);
-  return down_.Forward(hidden_, pool);
+  return *WithMemoryErrors("a feed-forward network", [&] {
+    ups_ = nullptr;
+    const Matrix& ups = up_.Forward(x, pool);
+    gates_ = gate_ ? &gate_->Forward(x, pool) : &ups;
+    activated_.Resize(ups.rows(), ups.dim());
+    Activate(options_.activation, gates_->data(), gates_->size(), activated_.data(), pool);
+    if (gate_) Multiply(activated_, ups, hidden_, pool);
+    const Matrix& y = down_.Forward(gate_ ? hidden_ : activated_, pool);
+    ups_ = &ups;
+    return &y;
+  });
 }
 
 const Matrix& FeedForward::Backward(const Matrix& d_y, ThreadPool* pool) {
-  CheckHasForward(ups_);
-  const Matrix& d_hidden = down_.Backward(d_y, pool);
-  d_gate_.Resize(d_hidden.rows(), d_hidden.dim());
-  if (!gate_) {
-    ActivateBackward(options_.activation, ups_->data(), d_hidden.data(), d_hidden.size(),
+  return *WithMemoryErrors("a feed-forward network", [&]() -> const Matrix* {
+    CheckHasForward(ups_ != nullptr);
+    const Matrix& d_hidden = down_.Backward(d_y, pool);
+    d_gate_.Resize(d_hidden.rows(), d_hidden.dim());
+    if (!gate_) {
+      ActivateBackward(options_.activation, ups_->data(), d_hidden.data(), d_hidden.size(),
+                       d_gate_.data(), pool);
+      return &up_.Backward(d_gate_, pool);
+    }
+    Multiply(d_hidden, activated_, d_up_, pool);
+    Multiply(d_hidden, *ups_, d_gate_, pool);
+    ActivateBackward(options_.activation, gates_->data(), d_gate_.data(), d_gate_.size(),
                      d_gate_.data(), pool);
-    return up_.Backward(d_gate_, pool);
-  }
-  Multiply(d_hidden, activated_, d_up_, pool);
-  Multiply(d_hidden, *ups_, d_gate_, pool);
-  ActivateBackward(options_.activation, gates_->data(), d_gate_.data(), d_gate_.size(),
-                   d_gate_.data(), pool);
-  Copy(up_.Backward(d_up_, pool), d_x_);
-  AddTo(gate_->Backward(d_gate_, pool).data(), d_x_.size(), pool, d_x_.data());
-  return d_x_;
+    d_x_ = up_.Backward(d_up_, pool);
+    AddTo(gate_->Backward(d_gate_, pool).data(), d_x_.size(), pool, d_x_.data());
+    return &d_x_;
+  });
 }
 
 }  // namespace heed::training

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "heed/training/attention_layer.h"
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/word_lists.h"
 
@@ -68,12 +69,14 @@ const Mechanism& TrainableMechanism(const std::string& id) {
 }
 
 std::vector<std::string_view> TrainableMechanisms() {
-  std::vector<std::string_view> ids;
-  for (const Mechanism& row : Mechanisms()) {
-    const bool has_gradient = HasWord(row.capabilities, "gradient");
-    if (has_gradient && SumsValues(row) && FirstLacking(row).empty()) ids.push_back(row.id);
-  }
-  return ids;
+  return WithMemoryErrors("a list of mechanisms", [&] {
+    std::vector<std::string_view> ids;
+    for (const Mechanism& row : Mechanisms()) {
+      const bool has_gradient = HasWord(row.capabilities, "gradient");
+      if (has_gradient && SumsValues(row) && FirstLacking(row).empty()) ids.push_back(row.id);
+    }
+    return ids;
+  });
 }
 
 std::vector<std::string_view> GateInputs(const Mechanism& row) { return Made(row, kGates); }

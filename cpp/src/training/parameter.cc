@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "hwy/highway.h"
-#include "src/message.h"
 #include "src/simd/philox-inl.h"
+#include "src/training/checks.h"
 
 namespace heed::training {
 namespace {
@@ -75,43 +75,58 @@ int64_t CountOf(const std::string& name, const std::vector<int64_t>& shape) {
 
 }  // namespace
 
+Matrix& Matrix::operator=(const Matrix& from) {
+  Resize(from.rows_, from.dim_);
+  std::copy_n(from.data(), from.size(), data());
+  return *this;
+}
+
 void Matrix::Resize(int64_t rows, int64_t dim) {
-  int64_t count = 0;
-  if (rows < 0 || dim < 0) {
-    Fail(ErrorCode::kRange, "a matrix of {} rows of {} values; neither may be negative",
-         {rows, dim});
-  }
-  if (__builtin_mul_overflow(rows, dim, &count) || !CanHold(count)) {
-    Fail(ErrorCode::kMemory, "{} rows of {} values cannot be addressed", {rows, dim});
-  }
-  try {
-    values_.resize(std::max(values_.size(), static_cast<size_t>(count)));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate {} rows of {} values", {rows, dim});
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "{} rows of {} values cannot be addressed", {rows, dim});
-  }
-  rows_ = rows;
-  dim_ = dim;
+  WithMemoryErrors("a matrix", [&] {
+    int64_t count = 0;
+    if (rows < 0 || dim < 0) {
+      Fail(ErrorCode::kRange, "a matrix of {} rows of {} values; neither may be negative",
+           {rows, dim});
+    }
+    if (__builtin_mul_overflow(rows, dim, &count) || !CanHold(count)) {
+      Fail(ErrorCode::kMemory, "{} rows of {} values cannot be addressed", {rows, dim});
+    }
+    try {
+      values_.resize(std::max(values_.size(), static_cast<size_t>(count)));
+    } catch (const std::bad_alloc&) {
+      Fail(ErrorCode::kMemory, "could not allocate {} rows of {} values", {rows, dim});
+    } catch (const std::length_error&) {
+      Fail(ErrorCode::kMemory, "{} rows of {} values cannot be addressed", {rows, dim});
+    }
+    rows_ = rows;
+    dim_ = dim;
+  });
 }
 
 void Matrix::Fill(float value) { std::fill_n(values_.begin(), size(), value); }
 
-Parameter& ParameterSet::Add(const std::string& name, std::vector<int64_t> shape,
+ParameterSet::ParameterSet(uint64_t seed) try : seed_(seed) {
+} catch (...) {
+  RethrowMemoryError("a set of parameters");
+}
+
+Parameter& ParameterSet::Add(const std::string& name, const std::vector<int64_t>& shape,
                              const Initial& initial) {
-  if (Find(name) != nullptr) Fail(ErrorCode::kOption, "there is a parameter \"{}\"", {name});
-  const int64_t count = CountOf(name, shape);
-  try {
-    const size_t size = static_cast<size_t>(count);
-    Parameter parameter = {name, std::move(shape), std::vector<float>(size, initial.mean),
-                           std::vector<float>(size)};
-    if (initial.deviation != 0) Draw(seed_, name, initial, parameter.value);
-    return parameters_.emplace_back(std::move(parameter));
-  } catch (const std::bad_alloc&) {
-    Fail(ErrorCode::kMemory, "could not allocate {} elements of {}", {count, name});
-  } catch (const std::length_error&) {
-    Fail(ErrorCode::kMemory, "{} elements of {} cannot be addressed", {count, name});
-  }
+  return *WithMemoryErrors("a parameter", [&] {
+    if (Find(name) != nullptr) Fail(ErrorCode::kOption, "there is a parameter \"{}\"", {name});
+    const int64_t count = CountOf(name, shape);
+    try {
+      const size_t size = static_cast<size_t>(count);
+      Parameter parameter = {name, shape, std::vector<float>(size, initial.mean),
+                             std::vector<float>(size)};
+      if (initial.deviation != 0) Draw(seed_, name, initial, parameter.value);
+      return &parameters_.emplace_back(std::move(parameter));
+    } catch (const std::bad_alloc&) {
+      Fail(ErrorCode::kMemory, "could not allocate {} elements of {}", {count, name});
+    } catch (const std::length_error&) {
+      Fail(ErrorCode::kMemory, "{} elements of {} cannot be addressed", {count, name});
+    }
+  });
 }
 
 const Parameter* ParameterSet::Find(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/training/safetensors_header.h"
 
@@ -163,8 +164,8 @@ std::string HeaderOf(const ParameterSet& parameters,
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::span<const uint8_t> bytes) {
-  const std::string_view text = HeaderText(bytes);
   try {
+    const std::string_view text = HeaderText(bytes);
     Header header = ParseHeader(text);
     const std::span<const uint8_t> data = bytes.subspan(8 + text.size());
     for (const HeaderEntry& entry : header.entries) {
@@ -184,24 +185,26 @@ const SafetensorsEntry* SafetensorsFile::Find(std::string_view name) const {
 }
 
 void ReadFloats(const SafetensorsEntry& entry, std::span<float> to) {
-  const uint8_t* bytes = entry.bytes.data();
-  const bool f64 = entry.dtype == "F64", f32 = entry.dtype == "F32";
-  const bool f16 = entry.dtype == "F16", bf16 = entry.dtype == "BF16";
-  if (!f64 && !f32 && !f16 && !bf16) {
-    Fail(ErrorCode::kDType, "tensor \"{}\" has type {}; expected F64, F32, F16 or BF16",
-         {entry.name, entry.dtype});
-  }
-  const size_t count = entry.bytes.size() / (f64 ? 8 : f32 ? 4 : 2);
-  if (to.size() != count) {
-    Fail(ErrorCode::kShape, "tensor \"{}\" has {} elements; expected {}",
-         {entry.name, count, to.size()});
-  }
-  for (size_t n = 0; n < count; ++n) {
-    if (f64) to[n] = static_cast<float>(Element<double>(bytes, n));
-    if (f32) to[n] = Element<float>(bytes, n);
-    if (f16) to[n] = ToFloat(Float16{Element<uint16_t>(bytes, n)});
-    if (bf16) to[n] = ToFloat(BFloat16{Element<uint16_t>(bytes, n)});
-  }
+  WithMemoryErrors("what a file holds", [&] {
+    const uint8_t* bytes = entry.bytes.data();
+    const bool f64 = entry.dtype == "F64", f32 = entry.dtype == "F32";
+    const bool f16 = entry.dtype == "F16", bf16 = entry.dtype == "BF16";
+    if (!f64 && !f32 && !f16 && !bf16) {
+      Fail(ErrorCode::kDType, "tensor \"{}\" has type {}; expected F64, F32, F16 or BF16",
+           {entry.name, entry.dtype});
+    }
+    const size_t count = entry.bytes.size() / (f64 ? 8 : f32 ? 4 : 2);
+    if (to.size() != count) {
+      Fail(ErrorCode::kShape, "tensor \"{}\" has {} elements; expected {}",
+           {entry.name, count, to.size()});
+    }
+    for (size_t n = 0; n < count; ++n) {
+      if (f64) to[n] = static_cast<float>(Element<double>(bytes, n));
+      if (f32) to[n] = Element<float>(bytes, n);
+      if (f16) to[n] = ToFloat(Float16{Element<uint16_t>(bytes, n)});
+      if (bf16) to[n] = ToFloat(BFloat16{Element<uint16_t>(bytes, n)});
+    }
+  });
 }
 
 std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
@@ -228,28 +231,30 @@ std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
 }
 
 void LoadParameters(const SafetensorsFile& file, ParameterSet& parameters) {
-  for (const SafetensorsEntry& entry : file.entries()) {
-    const Parameter* parameter = parameters.Find(entry.name);
-    if (parameter == nullptr) {
-      Fail(ErrorCode::kOption, "tensor \"{}\" is no parameter of this model", {entry.name});
+  WithMemoryErrors("what a file holds", [&] {
+    for (const SafetensorsEntry& entry : file.entries()) {
+      const Parameter* parameter = parameters.Find(entry.name);
+      if (parameter == nullptr) {
+        Fail(ErrorCode::kOption, "tensor \"{}\" is no parameter of this model", {entry.name});
+      }
+      if (entry.shape != parameter->shape) {
+        Fail(ErrorCode::kShape, "tensor \"{}\" has another shape than the model's", {entry.name});
+      }
     }
-    if (entry.shape != parameter->shape) {
-      Fail(ErrorCode::kShape, "tensor \"{}\" has another shape than the model's", {entry.name});
+    std::vector<std::vector<float>> values;
+    for (const Parameter& parameter : parameters) {
+      const SafetensorsEntry* entry = file.Find(parameter.name);
+      if (entry == nullptr) {
+        Fail(ErrorCode::kOption, "tensor \"{}\" is missing", {parameter.name});
+      }
+      ReadFloats(*entry, values.emplace_back(parameter.value.size()));
     }
-  }
-  std::vector<std::vector<float>> values;
-  for (const Parameter& parameter : parameters) {
-    const SafetensorsEntry* entry = file.Find(parameter.name);
-    if (entry == nullptr) {
-      Fail(ErrorCode::kOption, "tensor \"{}\" is missing", {parameter.name});
+    size_t n = 0;
+    for (Parameter& parameter : parameters) {
+      std::copy(values[n].begin(), values[n].end(), parameter.value.begin());
+      ++n;
     }
-    ReadFloats(*entry, values.emplace_back(parameter.value.size()));
-  }
-  size_t n = 0;
-  for (Parameter& parameter : parameters) {
-    std::copy(values[n].begin(), values[n].end(), parameter.value.begin());
-    ++n;
-  }
+  });
 }
 
 }  // namespace heed::training

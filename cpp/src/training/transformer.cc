@@ -3,10 +3,10 @@
 #include <cmath>
 #include <utility>
 
+#include "src/parallel/pieces.h"
 #include "src/training/attention_options.h"
 #include "src/training/checks.h"
 #include "src/training/config_metadata.h"
-#include "src/training/parallel.h"
 
 namespace heed::training {
 namespace {
@@ -151,7 +151,7 @@ int64_t LengthOf(const char* name, std::span<const int32_t> ids, int64_t batch,
 
 TokenStack::TokenStack(ParameterSet& parameters, const std::string& name,
                        const TransformerOptions& config, const BlockOptions& block,
-                       int64_t num_layers)
+                       int64_t num_layers) try
     : embedding_(parameters, name + ".embed_tokens", config.vocabulary, config.embed_dim,
                  1 / std::sqrt(static_cast<double>(config.embed_dim))),
       norm_(parameters, name + ".norm", {.dim = config.embed_dim, .norm = config.norm}) {
@@ -162,50 +162,60 @@ TokenStack::TokenStack(ParameterSet& parameters, const std::string& name,
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     blocks_.emplace_back(parameters, name + ".layers." + std::to_string(layer), block);
   }
+} catch (...) {
+  RethrowMemoryError("a stack of blocks");
 }
 
 const Matrix& TokenStack::Forward(std::span<const int32_t> tokens, const TokenBatch& batch,
                                   const Matrix* context, int64_t context_len, ThreadPool* pool) {
-  const int64_t len = static_cast<int64_t>(tokens.size()) / batch.batch;
-  const Matrix* rows = &embedding_.Forward(tokens, pool);
-  if (positions_) {
-    std::vector<int32_t> places;
-    MakeRoom("places", static_cast<int64_t>(tokens.size()), places);
-    for (size_t i = 0; i < places.size(); ++i) {
-      places[i] = static_cast<int32_t>(static_cast<int64_t>(i) % len);
+  return *WithMemoryErrors("a stack of blocks", [&] {
+    has_forward_ = false;
+    const int64_t len = static_cast<int64_t>(tokens.size()) / batch.batch;
+    const Matrix* rows = &embedding_.Forward(tokens, pool);
+    if (positions_) {
+      std::vector<int32_t> places;
+      MakeRoom("places", static_cast<int64_t>(tokens.size()), places);
+      for (size_t i = 0; i < places.size(); ++i) {
+        places[i] = static_cast<int32_t>(static_cast<int64_t>(i) % len);
+      }
+      embedded_ = *rows;
+      AddTo(positions_->Forward(places, pool).data(), embedded_.size(), pool, embedded_.data());
+      rows = &embedded_;
     }
-    Copy(*rows, embedded_);
-    AddTo(positions_->Forward(places, pool).data(), embedded_.size(), pool, embedded_.data());
-    rows = &embedded_;
-  }
-  has_context_ = context != nullptr;
-  for (Block& block : blocks_) {
-    const SequenceShape shape = {batch.batch, len, len, batch.dropout_draw};
-    rows = has_context_ ? &block.Forward(*rows, shape, *context, context_len, pool)
-                        : &block.Forward(*rows, shape, pool);
-  }
-  return norm_.Forward(*rows, pool);
+    has_context_ = context != nullptr;
+    for (Block& block : blocks_) {
+      const SequenceShape shape = {batch.batch, len, len, batch.dropout_draw};
+      rows = has_context_ ? &block.Forward(*rows, shape, *context, context_len, pool)
+                          : &block.Forward(*rows, shape, pool);
+    }
+    const Matrix& y = norm_.Forward(*rows, pool);
+    has_forward_ = true;
+    return &y;
+  });
 }
 
 void TokenStack::Backward(const Matrix& d_y, ThreadPool* pool) {
-  const Matrix* d_rows = &norm_.Backward(d_y, pool);
-  bool first = true;
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-    d_rows = &block->Backward(*d_rows, pool);
-    if (!has_context_) continue;
-    const Matrix& more = block->context_gradient();
-    if (first) {
-      Copy(more, d_context_);
-    } else {
-      AddTo(more.data(), more.size(), pool, d_context_.data());
+  WithMemoryErrors("a stack of blocks", [&] {
+    CheckHasForward(has_forward_);
+    const Matrix* d_rows = &norm_.Backward(d_y, pool);
+    bool first = true;
+    for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+      d_rows = &block->Backward(*d_rows, pool);
+      if (!has_context_) continue;
+      const Matrix& more = block->context_gradient();
+      if (first) {
+        d_context_ = more;
+      } else {
+        AddTo(more.data(), more.size(), pool, d_context_.data());
+      }
+      first = false;
     }
-    first = false;
-  }
-  embedding_.Backward(*d_rows, pool);
-  if (positions_) positions_->Backward(*d_rows, pool);
+    embedding_.Backward(*d_rows, pool);
+    if (positions_) positions_->Backward(*d_rows, pool);
+  });
 }
 
-Transformer::Transformer(const TransformerOptions& config)
+Transformer::Transformer(const TransformerOptions& config) try
     : options_(Checked(config)),
       parameters_(config.seed),
       decoder_(parameters_, "model", options_, DecoderBlock(options_), options_.num_layers),
@@ -216,55 +226,69 @@ Transformer::Transformer(const TransformerOptions& config)
   if (options_.encoder_layers == 0) return;
   encoder_.emplace(parameters_, "encoder", options_, BlockOf(options_, options_.encoder_layers),
                    options_.encoder_layers);
+} catch (...) {
+  RethrowMemoryError("a transformer");
 }
 
 const Matrix& Transformer::Forward(const TokenBatch& batch, ThreadPool* pool) {
-  LengthOf("tokens", batch.tokens, batch.batch, options_);
-  if (batch.source.empty() != !encoder_) {
-    Fail(ErrorCode::kOption, encoder_ ? "source: a model with an encoder needs it"
-                                      : "source: the model has no encoder that would read it");
-  }
-  const Matrix* context = nullptr;
-  int64_t context_len = 0;
-  if (encoder_) {
-    context_len = LengthOf("source", batch.source, batch.batch, options_);
-    context = &encoder_->Forward(batch.source, batch, nullptr, 0, pool);
-  }
-  const Matrix& hidden = decoder_.Forward(batch.tokens, batch, context, context_len, pool);
-  return output_.Forward(hidden, pool);
+  return *WithMemoryErrors("a transformer", [&] {
+    LengthOf("tokens", batch.tokens, batch.batch, options_);
+    if (batch.source.empty() != !encoder_) {
+      Fail(ErrorCode::kOption, encoder_ ? "source: a model with an encoder needs it"
+                                        : "source: the model has no encoder that would read it");
+    }
+    const int64_t context_len =
+        encoder_ ? LengthOf("source", batch.source, batch.batch, options_) : 0;
+    has_forward_ = false;
+    const Matrix* context =
+        encoder_ ? &encoder_->Forward(batch.source, batch, nullptr, 0, pool) : nullptr;
+    const Matrix& hidden = decoder_.Forward(batch.tokens, batch, context, context_len, pool);
+    const Matrix& logits = output_.Forward(hidden, pool);
+    has_forward_ = true;
+    return &logits;
+  });
 }
 
 void Transformer::Backward(const Matrix& d_logits, ThreadPool* pool) {
-  decoder_.Backward(output_.Backward(d_logits, pool), pool);
-  if (encoder_) encoder_->Backward(decoder_.context_gradient(), pool);
+  WithMemoryErrors("a transformer", [&] {
+    CheckHasForward(has_forward_);
+    decoder_.Backward(output_.Backward(d_logits, pool), pool);
+    if (encoder_) encoder_->Backward(decoder_.context_gradient(), pool);
+  });
 }
 
 void Transformer::Weights(Heads heads, int64_t layer, TensorView<float> weights, ThreadPool* pool) {
-  const bool of_encoder = heads == Heads::kEncoder;
-  const int64_t layers = of_encoder ? options_.encoder_layers : options_.num_layers;
-  if (layer < 0 || layer >= layers) {
-    Fail(ErrorCode::kRange, "layer = {}; it must lie in [0, {})", {layer, layers});
-  }
-  const TokenStack& stack = of_encoder ? *encoder_ : decoder_;
-  const Block& block = stack.blocks()[static_cast<size_t>(layer)];
-  if (heads != Heads::kCross) return block.attention().Weights(weights, pool);
-  if (block.cross_attention() == nullptr) {
-    Fail(ErrorCode::kOption, "heads: the model has no cross-attention");
-  }
-  block.cross_attention()->Weights(weights, pool);
+  WithMemoryErrors("the weights of heads", [&] {
+    const bool of_encoder = heads == Heads::kEncoder;
+    const int64_t layers = of_encoder ? options_.encoder_layers : options_.num_layers;
+    if (layer < 0 || layer >= layers) {
+      Fail(ErrorCode::kRange, "layer = {}; it must lie in [0, {})", {layer, layers});
+    }
+    const TokenStack& stack = of_encoder ? *encoder_ : decoder_;
+    const Block& block = stack.blocks()[static_cast<size_t>(layer)];
+    if (heads != Heads::kCross) return block.attention().Weights(weights, pool);
+    if (block.cross_attention() == nullptr) {
+      Fail(ErrorCode::kOption, "heads: the model has no cross-attention");
+    }
+    block.cross_attention()->Weights(weights, pool);
+  });
 }
 
 std::vector<uint8_t> Transformer::Save(DType dtype) const {
-  return SaveSafetensors(parameters_, ToMetadata(options_), dtype);
+  return WithMemoryErrors("a file of weights", [&] {
+    return SaveSafetensors(parameters_, ToMetadata(options_), dtype);
+  });
 }
 
 std::unique_ptr<Transformer> Transformer::Load(std::span<const uint8_t> bytes) {
-  const SafetensorsFile file(bytes);
-  const TransformerOptions config = FromMetadata(file.metadata());
-  CheckFits(config, file);
-  auto model = std::make_unique<Transformer>(config);
-  LoadParameters(file, model->parameters());
-  return model;
+  return WithMemoryErrors("a transformer", [&] {
+    const SafetensorsFile file(bytes);
+    const TransformerOptions config = FromMetadata(file.metadata());
+    CheckFits(config, file);
+    auto model = std::make_unique<Transformer>(config);
+    LoadParameters(file, model->parameters());
+    return model;
+  });
 }
 
 }  // namespace heed::training

@@ -39,7 +39,7 @@ struct AdamWOptions {
 };
 
 // The Euclidean norm of all gradients together, in float64. NaN or infinite if any of them is.
-// Same bits for any number of threads.
+// Same bits for any number of threads. Throws Error(kMemory).
 double GradientNorm(const ParameterSet& parameters, ThreadPool* pool = nullptr);
 
 // One step, with g the clipped gradient, t from 1 and r = schedule.At(t - 1):
@@ -55,7 +55,8 @@ class AdamW {
   AdamW(ParameterSet& parameters, const AdamWOptions& options);
 
   // Updates all values from their gradients, whose norm the caller has computed, and clears
-  // nothing. Throws Error(kRange) for a norm that is not finite: nothing is changed then.
+  // nothing. Throws Error(kRange) for a norm that is not finite, Error(kMemory): nothing is changed
+  // then.
   void Step(double gradient_norm, ThreadPool* pool = nullptr);
 
   int64_t steps() const { return steps_; }

@@ -90,7 +90,8 @@ class AttentionLayer {
   // What each query takes of each key's value in the last Forward(), [batch, num_heads, q_len,
   // kv_len]: the output for values that are the unit vectors, because every mechanism with a
   // gradient is linear in its values. So recurrent mechanisms have such a picture too. Costs a
-  // Forward() whose head_dim_v is kv_len. Throws Error(kOption) before the first Forward().
+  // Forward() whose head_dim_v is kv_len. Throws Error(kOption) where no Forward() came to its end,
+  // and Error(kMemory), which may leave weights half written.
   void Weights(TensorView<float> weights, ThreadPool* pool = nullptr) const;
 
   const AttentionLayerOptions& options() const { return options_; }
@@ -120,7 +121,7 @@ class AttentionLayer {
   int64_t GatePlace(const Gate& gate, int64_t n) const;
   AnyTensor GateTensor(const Gate& gate, Matrix& rows) const;
   Request MakeRequest();
-  std::vector<NamedTensor> Results();
+  std::vector<NamedTensor> Results(const Request& request);
   std::vector<NamedTensor> GradientPlaces();
   void RunMechanismBackward(const Matrix& d_heads, ThreadPool* pool);
   void AddProjectionGradients(ThreadPool* pool);
@@ -138,11 +139,13 @@ class AttentionLayer {
 
   SequenceShape shape_{};
   bool self_ = false;  // the context is x
-  Request request_;
+  // Of the last Forward(); without inputs where it failed. Weights() borrows it.
+  mutable Request request_;
   Matrix heads_, lse_, d_q_, d_k_, d_v_, d_x_, d_context_;
 };
 
-// The ids that AttentionLayerOptions::mechanism takes, in the order of the registry.
+// The ids that AttentionLayerOptions::mechanism takes, in the order of the registry. Throws
+// Error(kMemory).
 std::vector<std::string_view> TrainableMechanisms();
 
 }  // namespace heed::training

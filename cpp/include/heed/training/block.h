@@ -61,6 +61,7 @@ class Block {
   AttentionLayer attention_;
   std::optional<Cross> cross_;
   FeedForward mlp_;
+  bool has_forward_ = false;  // the last one came to its end
   Matrix attended_, crossed_, y_, d_crossed_, d_attended_, d_x_;
 };
 

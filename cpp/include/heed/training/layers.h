@@ -6,9 +6,17 @@
 // gradient of the input, which the layer owns too. Layers refer to parameters of a ParameterSet,
 // which must outlive them.
 //
-// All of them: Error(kShape | kRange | kOption | kMemory) for what does not fit, before anything is
-// written; `pool` or the default pool; the same bits for any number of threads. One layer is used
-// by one thread at a time.
+// All of them: Error(kShape | kRange | kOption) for what does not fit, before anything is written;
+// `pool` or the default pool; the same bits for any number of threads. One layer is used by one
+// thread at a time.
+//
+// Error(kMemory) may come at any time. It changes no value of a parameter, and what has thrown it
+// may be called again. So it is with attention layers, blocks and models too. Of
+//
+//   a constructor   the set may keep parameters that it has added: start with a new set
+//   Forward()       there is nothing to go back from: until another one returns, Backward() throws
+//                   Error(kOption)
+//   Backward()      parts may have been added to gradients: ParameterSet::ZeroGradients()
 #ifndef HEED_TRAINING_LAYERS_H_
 #define HEED_TRAINING_LAYERS_H_
 

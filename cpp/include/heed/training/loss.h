@@ -22,7 +22,7 @@ struct Loss {
 // Edges    no row that counts: value 0 and gradients 0. NaN or +inf in a row that counts makes the
 //          value NaN; in an ignored row it is not looked at.
 // Errors   Error(kShape | kRange | kMemory), and Error(kOption) where d_logits is logits, before
-//          anything is written.
+//          anything is written; kMemory may leave d_logits resized.
 // Accuracy 1e-6 of max(1, value): the softmax is heed::Softmax(), the sum over rows float64.
 // Threads  `pool` or the default pool. Same bits for any number of threads.
 Loss CrossEntropy(const Matrix& logits, std::span<const int32_t> targets, Matrix& d_logits,

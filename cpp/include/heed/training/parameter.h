@@ -18,9 +18,14 @@ class Matrix {
  public:
   Matrix() = default;
   Matrix(int64_t rows, int64_t dim) { Resize(rows, dim); }
+  // Copies. Throws Error(kMemory).
+  Matrix(const Matrix& from) { *this = from; }
+  Matrix& operator=(const Matrix& from);
+  Matrix(Matrix&&) noexcept = default;
+  Matrix& operator=(Matrix&&) noexcept = default;
 
   // Elements are then unspecified. Allocates only where more are needed than ever before. Throws
-  // Error(kRange) for negative extents, Error(kMemory).
+  // Error(kRange) for negative extents, Error(kMemory); the rows stay as they are then.
   void Resize(int64_t rows, int64_t dim);
   void Fill(float value);
 
@@ -62,11 +67,13 @@ class ParameterSet {
   // changes none of them. Words of Philox-4x32-10 (Salmon et al. 2011), key = seed, counter =
   // (element / 4, 0, the two halves of the name's 64-bit FNV-1a hash), made normal by Box and
   // Muller in float64.
-  explicit ParameterSet(uint64_t seed) : seed_(seed) {}
+  // Throws Error(kMemory). Copies and moves throw what those of std::deque do.
+  explicit ParameterSet(uint64_t seed);
 
   // Throws Error(kOption) for a name that is taken, Error(kShape) for an extent below 1,
-  // Error(kMemory).
-  Parameter& Add(const std::string& name, std::vector<int64_t> shape, const Initial& initial);
+  // Error(kMemory); the set stays as it is then.
+  Parameter& Add(const std::string& name, const std::vector<int64_t>& shape,
+                 const Initial& initial);
 
   // nullptr where there is none.
   Parameter* Find(std::string_view name);

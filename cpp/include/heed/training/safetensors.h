@@ -66,8 +66,8 @@ std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
                                      DType dtype = DType::kFloat32);
 
 // Reads all parameters: the file must have exactly these names and shapes. Throws Error(kOption)
-// for a missing or an additional name, Error(kShape), Error(kDType), naming the tensor; nothing is
-// written then.
+// for a missing or an additional name, Error(kShape), Error(kDType), naming the tensor, and
+// Error(kMemory); nothing is written then.
 void LoadParameters(const SafetensorsFile& file, ParameterSet& parameters);
 
 }  // namespace heed::training

@@ -32,8 +32,9 @@ class Trainer {
   // finite ends the training: the result says so, weights and moments stay those of the step
   // before, and further calls throw Error(kUnsupported). A batch whose targets are all ignored is
   // no step: its result has counted = 0, and weights, moments, rate and the number of steps stay as
-  // they are. Errors as Transformer::Forward() and CrossEntropy(); nothing is updated then. Same
-  // bits for any number of threads.
+  // they are. Errors as Transformer::Forward() and CrossEntropy(), and Error(kMemory) at any time;
+  // nothing is updated then, and the same step may be tried again. Same bits for any number of
+  // threads.
   StepResult Step(const TokenBatch& batch, std::span<const int32_t> targets,
                   ThreadPool* pool = nullptr);
 

@@ -91,6 +91,7 @@ class TokenStack {
   std::deque<Block> blocks_;
   NormLayer norm_;
   bool has_context_ = false;
+  bool has_forward_ = false;  // the last one came to its end
   Matrix embedded_, d_context_;
 };
 
@@ -109,7 +110,8 @@ class Transformer {
   // is computed. What AttentionLayer::Forward() throws for lengths.
   const Matrix& Forward(const TokenBatch& batch, ThreadPool* pool = nullptr);
 
-  // After Forward() of the same batch: adds to the gradients of all parameters.
+  // After Forward() of the same batch: adds to the gradients of all parameters. What Error(kMemory)
+  // leaves of either is said in heed/training/layers.h.
   void Backward(const Matrix& d_logits, ThreadPool* pool = nullptr);
 
   // The weights of a layer's heads in the last Forward(), AttentionLayer::Weights(). `kSelf` has
@@ -134,6 +136,7 @@ class Transformer {
   std::optional<TokenStack> encoder_;
   TokenStack decoder_;
   LinearLayer output_;
+  bool has_forward_ = false;  // the last one came to its end
 };
 
 }  // namespace heed::training
