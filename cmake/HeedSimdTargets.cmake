@@ -4,10 +4,12 @@
 # out because register tiles are arrays of vectors, which need a size known to the compiler.
 #
 # AVX3_SPR, which processors of Intel need for products of bfloat16, is for the sources that have
-# some (heed_compile_for_spr): the others would only take longer to compile.
+# some (heed_compile_for_spr): the others would only take longer to compile. Where the compiler's
+# flags ask for such a processor, Highway compiles for nothing less: then it is for all of them.
+include(CheckCXXSourceCompiles)
 add_library(heed_simd_targets INTERFACE)
 
-set(disabled HWY_SSSE3 HWY_AVX3_DL HWY_AVX3_SPR
+set(disabled HWY_SSSE3 HWY_AVX3_DL
              HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_NEON HWY_NEON_BF16 HWY_RVV)
 if(HEED_ALL_TARGETS)
   # Without SSE2 the emulated target becomes the baseline, which every machine can run.
@@ -24,15 +26,23 @@ if(HEED_FEW_TARGETS)
   list(APPEND disabled HWY_AVX3 HWY_AVX3_ZEN4 HWY_SSE4)
 endif()
 
-string(REPLACE ";" "|" heed_disabled "${disabled}")
-target_compile_definitions(heed_simd_targets INTERFACE "HWY_DISABLED_TARGETS=(${heed_disabled})")
+check_cxx_source_compiles("
+#if !defined(__AVX512FP16__) || !defined(__AVX512BF16__)
+#error not Sapphire Rapids
+#endif
+int main() {}" HEED_BASELINE_IS_SPR)
+
+string(REPLACE ";" "|" heed_disabled_for_spr "${disabled}")
+if(NOT HEED_BASELINE_IS_SPR)
+  list(APPEND disabled HWY_AVX3_SPR)
+endif()
+string(REPLACE ";" "|" disabled "${disabled}")
+target_compile_definitions(heed_simd_targets INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
 
 # Compiles these sources of the current folder for AVX3_SPR, too.
 function(heed_compile_for_spr)
-  if(EMSCRIPTEN OR HEED_FEW_TARGETS)
-    return()
+  if(NOT HEED_FEW_TARGETS)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS
+      -UHWY_DISABLED_TARGETS "-DHWY_DISABLED_TARGETS=(${heed_disabled_for_spr})")
   endif()
-  string(REPLACE "|HWY_AVX3_SPR" "" disabled "${heed_disabled}")
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS
-    -UHWY_DISABLED_TARGETS "-DHWY_DISABLED_TARGETS=(${disabled})")
 endfunction()

@@ -7,9 +7,10 @@
 namespace heed::bench {
 namespace {
 
-// Highway's dispatch reads a cached choice: refresh it after every change.
+// Highway's dispatch reads a cached choice: refresh it after every change. Only attention is
+// compiled for AVX3_SPR; what is not runs as it does on such a processor.
 void Restrict(int64_t targets) {
-  hwy::SetSupportedTargetsForTest(targets);
+  hwy::SetSupportedTargetsForTest(targets == HWY_AVX3_SPR ? HWY_AVX3_SPR | HWY_AVX3 : targets);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 

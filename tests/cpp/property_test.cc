@@ -15,6 +15,7 @@
 #include "request_bounds.h"
 #include "request_outcome.h"
 #include "simd_targets.h"
+#include "tile_units.h"
 
 namespace heed::testing {
 namespace {
@@ -36,11 +37,7 @@ void ExpectShapesMatch(const Request& request, const std::vector<reference::Resu
 
 class EveryRow : public ::testing::TestWithParam<std::string_view> {
  protected:
-  // Back to what the machine has.
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  void TearDown() override { UseTarget(0); }
 
   // Returns whether the draw was accepted.
   bool Check(const DrawnRequest& draw, bool wild) {
@@ -58,9 +55,8 @@ class EveryRow : public ::testing::TestWithParam<std::string_view> {
     const auto bounds = BoundsOf(draw, expected);
     for (const int64_t target : RunnableTargets()) {
       SCOPED_TRACE(hwy::TargetName(target));
-      hwy::SetSupportedTargetsForTest(target);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      CheckResults(request, expected, bounds);
+      UseTarget(target);
+      OnEveryTileUnit(target, [&] { CheckResults(request, expected, bounds); });
     }
     return true;
   }

@@ -8,7 +8,7 @@ namespace heed::testing {
 
 std::vector<int64_t> RunnableTargets() {
   std::vector<int64_t> targets;
-  // HWY_TARGETS: the library and its tests are compiled with the same list.
+  // HWY_TARGETS: those that the library is compiled for, attention's AVX3_SPR included.
   const int64_t runnable = hwy::SupportedTargets() & HWY_TARGETS;
   for (int64_t rest = runnable; rest != 0; rest &= rest - 1) targets.push_back(rest & -rest);
   return targets;
@@ -27,16 +27,20 @@ std::string WithoutTarget(const ::testing::TestInfo& test) {
   return name;
 }
 
+void UseTarget(int64_t target) {
+  // What is not compiled for AVX3_SPR runs as it does on such a processor.
+  hwy::SetSupportedTargetsForTest(target == HWY_AVX3_SPR ? HWY_AVX3_SPR | HWY_AVX3 : target);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
 void OnEveryTarget::SetUp() {
   KeepAnswersOf(WithoutTarget(*::testing::UnitTest::GetInstance()->current_test_info()));
-  hwy::SetSupportedTargetsForTest(GetParam());
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  UseTarget(GetParam());
 }
 
 void OnEveryTarget::TearDown() {
   StopKeepingAnswers();
-  hwy::SetSupportedTargetsForTest(0);  // 0: back to what the machine has
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  UseTarget(0);
 }
 
 }  // namespace heed::testing

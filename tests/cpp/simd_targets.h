@@ -19,6 +19,9 @@ std::string TargetLabel(const ::testing::TestParamInfo<int64_t>& info);
 // Suite and name of a test, without the target where it ends with one.
 std::string WithoutTarget(const ::testing::TestInfo& test);
 
+// Lets the library use that target only; 0: back to what the machine has.
+void UseTarget(int64_t target);
+
 // Base of suites that run on every target: while a test runs, the library uses that target only,
 // and what the oracle says is kept for the other targets.
 class OnEveryTarget : public ::testing::TestWithParam<int64_t> {

@@ -376,9 +376,10 @@ void Attention(TensorView<const float> q, TensorView<const float> k, TensorView<
 // Where q, k, v and the output are all bfloat16 and the processor multiplies bfloat16
 // (AVX512-BF16, AMX), softmax of dot products does so for more than 16 rows: sums stay float32, and
 // weights are rounded to bfloat16 before they meet the values, which adds kBFloat16Products. A
-// float32 output keeps everything in float32. AMX treats numbers below 2^-126 as 0. On Linux the
-// first such call asks the system for AMX's registers, for the whole program, unless the
-// environment variable HEED_AMX is "off".
+// float32 output keeps everything in float32. Both treat numbers below 2^-126 as 0. On Linux the
+// first such call, or EstimateCost() of one, asks the system for AMX's registers, for the whole
+// program (arch_prctl; signal stacks must hold them from then on), unless the environment variable
+// HEED_AMX is "off". If they are refused, or a thread has a smaller signal stack, vectors multiply.
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs,
                ThreadPool* pool = nullptr);

@@ -161,7 +161,6 @@ class BlockLoop : private ScoreBlock {
     const DF d;
     const size_t numbers = num_rows_ * plan_.v_cols;
     float* HWY_RESTRICT sums = scratch_.tile_sums.get();
-    float* HWY_RESTRICT output = scratch_.output.get();
     float* const raw_scores = scratch_.raw_scores.get();
     for (size_t i = 0; i < num_rows_; ++i) {
       const float* row = tile.row_scores(i);
@@ -187,13 +186,21 @@ class BlockLoop : private ScoreBlock {
       AggregateVisible(packed, tile, 0, rescale);
       return AddRelativeValues(tile, 0);
     }
-    for (size_t i = 0; i < num_rows_; ++i) {
+    AddTileSums(num_rows_, 0, rescale);
+    AddRelativeValues(tile, 0);
+  }
+
+  // output rows from r on = rescale * output rows + the tile's sums.
+  void AddTileSums(size_t count, size_t r, const float* rescale) {
+    const DF d;
+    const float* HWY_RESTRICT sums = scratch_.tile_sums.get();
+    float* HWY_RESTRICT output = OutputRow(r);
+    for (size_t i = 0; i < count; ++i) {
       const VF scale = hn::Set(d, rescale[i]);
       for (size_t c = i * plan_.v_cols; c < (i + 1) * plan_.v_cols; c += hn::Lanes(d)) {
         hn::Store(Fma(hn::Load(d, output + c), scale, hn::Load(d, sums + c)), d, output + c);
       }
     }
-    AddRelativeValues(tile, 0);
   }
 
   // One tile of scores through normalize and into the output rows, which begin at r.
@@ -341,9 +348,9 @@ class BlockLoop : private ScoreBlock {
     }
   }
 
-  // Weights x values of the tile, to its sums. Weights of keys that a row does not see are 0.
-  HWY_NOINLINE TileProduct ValueProduct(const PackedTile& packed, const ScoreTile& tile) {
-    RoundWeights(tile);
+  // Rounded weights x values of the tile, to its sums. Weights of keys that a row does not see are
+  // 0.
+  TileProduct ValueProduct(const PackedTile& packed, const ScoreTile& tile) {
     return {.rows = tile.num_rows,
             .steps = (tile.last - tile.first) / 2 / kStepPairs,
             .a = RowPairs(0) + tile.first / 2,
@@ -357,31 +364,19 @@ class BlockLoop : private ScoreBlock {
 
   HWY_NOINLINE void AggregateByTiles(const PackedTile& packed, const ScoreTile& tile, size_t r,
                                      const float* rescale) {
+    RoundWeights(tile);
     MultiplyTiles(plan_.tile_unit, ValueProduct(packed, tile));
-    AddTileSums(tile, r, rescale);
-  }
-
-  // output rows = rescale * output rows + the tile's sums.
-  void AddTileSums(const ScoreTile& tile, size_t r, const float* rescale) {
-    const DF d;
-    for (size_t i = 0; i < tile.num_rows; ++i) {
-      const VF scale = hn::Set(d, rescale[i]);
-      const float* HWY_RESTRICT sums = scratch_.tile_sums.get() + i * plan_.v_cols;
-      float* HWY_RESTRICT output = OutputRow(r + i);
-      for (size_t c = 0; c < plan_.v_cols; c += hn::Lanes(d)) {
-        hn::Store(Fma(hn::Load(d, output + c), scale, hn::Load(d, sums + c)), d, output + c);
-      }
-    }
+    AddTileSums(tile.num_rows, r, rescale);
   }
 
   // AggregateVisible for pairs.
   void AggregateVisiblePairs(const PackedTile& packed, const ScoreTile& tile, size_t r,
                              const float* rescale) {
+    RoundWeights(tile);
     if (plan_.tile_unit != TileUnit::kNone) {
       MultiplyByVectors(ValueProduct(packed, tile), scratch_.visible.get() + tile.first, kTileKeys);
-      return AddTileSums(tile, r, rescale);
+      return AddTileSums(tile.num_rows, r, rescale);
     }
-    RoundWeights(tile);
     const DF d;
     const hn::RebindToUnsigned<DF> du;
     const size_t cols = PanelCols();

@@ -303,7 +303,7 @@ struct Scratch {
   AlignedFloats zeros;                      // a row; only for caches
   std::unique_ptr<StoredRows> stored_rows;  // where keys or values of a tile lie
   AlignedFloats tile_sums;  // [score rows][v_cols]; only for unpacked values, and products of tiles
-  AlignedFloats raw_scores;  // the scores of a tile before they became weights; for the former
+  AlignedFloats raw_scores;  // those of a tile before they became weights; only for unpacked values
   AlignedFloats row_max;
   AlignedFloats row_sum;
   std::vector<Row> rows;

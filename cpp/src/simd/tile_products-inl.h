@@ -24,20 +24,14 @@
 
 #if HWY_NATIVE_DOT_BF16
 
-// The function attributes of AMX, which Highway does not know, around its own.
-#if HWY_TARGET == HWY_AVX3_SPR && HWY_ARCH_X86_64
-#define HEED_HAS_AMX_CODE 1
-HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",amx-tile,amx-bf16")
-#else
-#define HEED_HAS_AMX_CODE 0
 HWY_BEFORE_NAMESPACE();
-#endif
 namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr size_t kUnitRows = 16;   // of A and C at most
 inline constexpr size_t kStepPairs = 16;  // of A's columns and B's rows
+static_assert(PanelCols() == 2 * kStepPairs);
 
 // C[rows][panels * PanelCols()] = A[rows][steps * 16 pairs] x B, whose missing pairs are zeros.
 // Strides are in floats.
@@ -53,7 +47,18 @@ struct TileProduct {
   size_t c_stride;
 };
 
-#if HEED_HAS_AMX_CODE
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+
+#undef HEED_HAS_AMX_CODE
+#if HWY_TARGET == HWY_AVX3_SPR && HWY_ARCH_X86_64
+#define HEED_HAS_AMX_CODE 1
+// Highway's attributes, and those of AMX, which it does not know.
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",amx-tile,amx-bf16")
+namespace heed {
+namespace HWY_NAMESPACE {
+
 // Registers: C in tiles 0 to 3, A in 4, B in 5 to 7. The assembler's order is B, A, C.
 inline constexpr int kTileA = 4;
 
@@ -128,7 +133,18 @@ HWY_NOINLINE inline void MultiplyByAmx(const TileProduct& p) {
   // Registers that are in use would be saved with every switch of threads.
   __asm__ volatile("tilerelease");
 }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace heed
+HWY_AFTER_NAMESPACE();
+#else
+#define HEED_HAS_AMX_CODE 0
 #endif  // HEED_HAS_AMX_CODE
+
+HWY_BEFORE_NAMESPACE();
+namespace heed {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 // 0 for what is smaller than the smallest normal number, as the unit has it on both sides.
 HWY_INLINE VF FlushSubnormals(VF x) {
@@ -138,9 +154,11 @@ HWY_INLINE VF FlushSubnormals(VF x) {
 }
 
 // The numbers of tdpbf16ps (Intel SDM): first and second numbers of pairs are summed apart over a
-// step, in order, each by a fused multiply-add; then both sums are added, and that to C. With
-// `visible`, [rows][2 * pairs] bytes `visible_stride` apart, an A that is not visible adds nothing,
-// whatever B is.
+// step, in order, each by a fused multiply-add; then both sums are added, and that to C. A sum that
+// only rounding lifts to 2^-126 is kept, which the unit may have as 0.
+//
+// With `visible`, [rows][2 * pairs] bytes `visible_stride` apart, an A that is not visible adds
+// nothing, whatever B is.
 inline void MultiplyByVectors(const TileProduct& p, const uint8_t* visible = nullptr,
                               size_t visible_stride = 0) {
   const DF d;
@@ -180,10 +198,7 @@ inline void MultiplyByVectors(const TileProduct& p, const uint8_t* visible = nul
 }
 
 // The unit that this code can use.
-inline TileUnit UsableTileUnit() {
-  const TileUnit unit = CurrentTileUnit();
-  return unit == TileUnit::kAmx && !HEED_HAS_AMX_CODE ? TileUnit::kNone : unit;
-}
+inline TileUnit UsableTileUnit() { return CurrentTileUnit(HEED_HAS_AMX_CODE); }
 
 inline void MultiplyTiles([[maybe_unused]] TileUnit unit, const TileProduct& p) {
 #if HEED_HAS_AMX_CODE

@@ -42,22 +42,26 @@ bool HasAmx() { return false; }
 bool MayUseAmx() { return false; }
 #endif
 
-TileUnit FindTileUnit() {
+enum class Wanted { kAny, kNone, kEmulated };
+
+Wanted ReadWanted() {
   const char* const wanted = std::getenv("HEED_AMX");
   const std::string_view word = wanted == nullptr ? "" : wanted;
-  if (word == "off") return TileUnit::kNone;
-  if (word == "emulated") return TileUnit::kEmulated;
-  return HasAmx() && MayUseAmx() ? TileUnit::kAmx : TileUnit::kNone;
+  return word == "off" ? Wanted::kNone : word == "emulated" ? Wanted::kEmulated : Wanted::kAny;
 }
 
 std::atomic<int> for_test{-1};
 
 }  // namespace
 
-TileUnit CurrentTileUnit() {
-  static const TileUnit found = FindTileUnit();
+TileUnit CurrentTileUnit(bool has_code) {
   const int test = for_test.load(std::memory_order_relaxed);
-  return test < 0 ? found : static_cast<TileUnit>(test);
+  if (test >= 0) return static_cast<TileUnit>(test);
+  static const Wanted wanted = ReadWanted();
+  if (wanted == Wanted::kEmulated) return TileUnit::kEmulated;
+  if (wanted == Wanted::kNone || !has_code) return TileUnit::kNone;
+  static const bool usable = HasAmx() && MayUseAmx();
+  return usable ? TileUnit::kAmx : TileUnit::kNone;
 }
 
 void SetTileUnitForTest(std::optional<TileUnit> unit) {

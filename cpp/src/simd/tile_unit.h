@@ -13,9 +13,10 @@ enum class TileUnit {
   kEmulated,  // the same numbers from vectors, slowly: where tests have no AMX
 };
 
-// Found once: asks the system for the tile registers, which it grants to the whole program. The
-// environment variable HEED_AMX=off answers kNone, HEED_AMX=emulated kEmulated.
-TileUnit CurrentTileUnit();
+// Found once, by the first caller that `has_code` for AMX: asks the system for the tile registers,
+// which it grants to the whole program. The environment variable HEED_AMX=off makes it kNone,
+// HEED_AMX=emulated kEmulated; other words mean nothing.
+TileUnit CurrentTileUnit(bool has_code = true);
 
 // What CurrentTileUnit() says from now on; nothing: what was found. Not while attention runs.
 void SetTileUnitForTest(std::optional<TileUnit> unit);

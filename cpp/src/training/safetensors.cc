@@ -146,8 +146,8 @@ std::string HeaderOf(const ParameterSet& parameters,
   text += "}";
   int64_t end = 0;
   for (const Parameter& parameter : parameters) {
-    text +=
-        "," + Quoted(parameter.name) + ":{\"dtype\":" + Quoted(TypeName(dtype)) + ",\"shape\":[";
+    text.append(",").append(Quoted(parameter.name));
+    text.append(":{\"dtype\":").append(Quoted(TypeName(dtype))).append(",\"shape\":[");
     for (const int64_t extent : parameter.shape) {
       if (text.back() != '[') text += ",";
       text += std::to_string(extent);

@@ -93,21 +93,29 @@ float Dot(const TileShape& shape, const float* a, const float* column, size_t wi
   return sum;
 }
 
-// Pairs of normal numbers, of numbers next to the smallest normal one, and of zeros.
-std::vector<float> Draw(size_t count, uint32_t seed) {
+// Exponents of what is drawn, beside zeros and subnormals: [first, first + count).
+struct Exponents {
+  uint32_t first, count;
+};
+
+std::vector<float> Draw(size_t count, uint32_t seed, Exponents exponents) {
   std::mt19937 random(seed);
   std::vector<float> pairs(count);
   for (float& pair : pairs) {
     uint32_t bits = 0;
     for (int half = 0; half < 2; ++half) {
-      const uint32_t kind = random() % 8;
-      const uint32_t exponent = kind == 0 ? 0 : kind == 1 ? 1 + random() % 60 : 120 + random() % 12;
-      bits = bits << 16 | (random() & 0x807Fu) | exponent << 7;
+      const auto word = static_cast<uint32_t>(random());
+      const uint32_t exponent =
+          word >> 29 == 0 ? 0 : exponents.first + (word >> 16) % exponents.count;
+      bits = bits << 16 | (word & 0x807Fu) | exponent << 7;
     }
     pair = std::bit_cast<float>(bits);
   }
   return pairs;
 }
+
+// Of A and of B: numbers near 1; products and sums around 2^-126; the same of inputs.
+constexpr Exponents kDrawn[][2] = {{{120, 12}, {120, 12}}, {{60, 8}, {60, 8}}, {{0, 3}, {124, 8}}};
 
 class TileProducts : public OnEveryTarget {};
 INSTANTIATE_TEST_SUITE_P(BFloat16Targets, TileProducts, ::testing::ValuesIn([] {
@@ -123,22 +131,24 @@ TEST_P(TileProducts, HaveTheBitsOfTheDefinition) {
   for (const TileShape& shape : {TileShape{1, 1, 1}, TileShape{16, 1, 1}, TileShape{7, 2, 2},
                                  TileShape{16, 3, 3}, TileShape{16, 8, 4}}) {
     const size_t pairs = shape.steps * kPairs, cols = shape.num_panels * width;
-    const std::vector<float> a = Draw(shape.rows * pairs, 1);
-    const std::vector<float> panels = Draw(pairs * cols, 2);
-    OnEveryTileUnit(GetParam(), [&] {
-      std::vector<float> c(shape.rows * cols + 1, 5.0f);
-      HWY_DYNAMIC_DISPATCH(Multiply)
-      (CurrentTileUnit(), shape, a.data(), panels.data(), nullptr, c.data());
-      EXPECT_EQ(c.back(), 5.0f);
-      for (size_t r = 0; r < shape.rows; ++r) {
-        for (size_t col = 0; col < cols; ++col) {
-          const float* const column = panels.data() + col / width * pairs * width + col % width;
-          ASSERT_EQ(std::bit_cast<uint32_t>(c[r * cols + col]),
-                    std::bit_cast<uint32_t>(Dot(shape, a.data() + r * pairs, column, width)))
-              << "row " << r << ", column " << col;
+    for (const auto& [of_a, of_b] : kDrawn) {
+      const std::vector<float> a = Draw(shape.rows * pairs, 1, of_a);
+      const std::vector<float> panels = Draw(pairs * cols, 2, of_b);
+      OnEveryTileUnit(GetParam(), [&] {
+        std::vector<float> c(shape.rows * cols + 1, 5.0f);
+        HWY_DYNAMIC_DISPATCH(Multiply)
+        (CurrentTileUnit(), shape, a.data(), panels.data(), nullptr, c.data());
+        EXPECT_EQ(c.back(), 5.0f);
+        for (size_t r = 0; r < shape.rows; ++r) {
+          for (size_t col = 0; col < cols; ++col) {
+            const float* const column = panels.data() + col / width * pairs * width + col % width;
+            ASSERT_EQ(std::bit_cast<uint32_t>(c[r * cols + col]),
+                      std::bit_cast<uint32_t>(Dot(shape, a.data() + r * pairs, column, width)))
+                << "row " << r << ", column " << col;
+          }
         }
-      }
-    });
+      });
+    }
   }
 }
 
@@ -147,8 +157,8 @@ TEST_P(TileProducts, LeaveOutWhatIsNotVisible) {
   const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
   const TileShape shape = {3, 2, 1};
   const size_t pairs = shape.steps * kPairs;
-  std::vector<float> a = Draw(shape.rows * pairs, 3);
-  std::vector<float> panels = Draw(pairs * width, 4);
+  std::vector<float> a = Draw(shape.rows * pairs, 3, {120, 12});
+  std::vector<float> panels = Draw(pairs * width, 4, {120, 12});
   std::vector<uint8_t> visible(shape.rows * 2 * pairs, 1);
   constexpr size_t kHidden = 9;  // key 18 is seen, key 19 is not
   for (size_t r = 0; r < shape.rows; ++r) {

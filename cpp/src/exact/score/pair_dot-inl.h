@@ -18,16 +18,16 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+static_assert(kScoreRows <= kUnitRows);
+
 class PairDotScore final : public ScorePlug {
  public:
   PairDotScore(float scale, size_t head_dim, TileUnit unit)
       : scale_(scale),
         head_dim_(head_dim),
         unit_(unit),
-        row_(RoundUp((head_dim + 1) / 2, hn::Lanes(DF()))) {}
-  size_t Depth() const override {
-    return unit_ == TileUnit::kNone ? (head_dim_ + 1) / 2 : RoundUp(row_, kStepPairs);
-  }
+        row_(RoundUp((head_dim + 1) / 2, kStepPairs)) {}
+  size_t Depth() const override { return unit_ == TileUnit::kNone ? (head_dim_ + 1) / 2 : row_; }
   size_t QueryScratch() const override { return kTileRows * row_; }
   size_t KeyScratch() const override { return PanelCols() * row_; }
 
@@ -82,7 +82,7 @@ class PairDotScore final : public ScorePlug {
   float scale_;
   size_t head_dim_;
   TileUnit unit_;  // if any, rows of queries are packed as they are, and rows are whole steps
-  size_t row_;     // floats of a row of pairs, whole vectors
+  size_t row_;     // floats of a row of pairs: whole vectors, and whole steps
 };
 
 }  // namespace HWY_NAMESPACE
