@@ -11,6 +11,7 @@ import { paint, sceneOn } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { moved, type Scene, type Shape } from "./scene.js";
 import { toSvg } from "./svg.js";
+import { drawnShapes } from "./svg_shapes.js";
 import { linesWithin } from "./text_width.js";
 
 export interface FigureWords {
@@ -93,16 +94,23 @@ function textOf(element: HTMLElement, from: DOMRect, palette: Palette): Shape[] 
   }));
 }
 
-/** What the canvases inside `picture` show, framed. */
+/** What a canvas shows, in CSS pixels from the corner of `from`. */
+function paintedShapes(canvas: HTMLCanvasElement, from: DOMRect): Shape[] {
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  const [x, y] = [left - from.left, top - from.top];
+  const scene = sceneOn(canvas);
+  return scene ? moved(scene.shapes, x, y) : [{ kind: "image", canvas, x, y, width, height }];
+}
+
+/** What the canvases and drawings inside `picture` show, framed. */
 export function pictureScene(picture: HTMLElement, words: FigureWords, palette: Palette): Scene {
   const from = picture.getBoundingClientRect();
   const shapes: Shape[] = [];
-  for (const canvas of picture.querySelectorAll("canvas")) {
-    const { left, top, width, height } = canvas.getBoundingClientRect();
-    const [x, y] = [left - from.left, top - from.top];
-    const scene = sceneOn(canvas);
-    if (scene) shapes.push(...moved(scene.shapes, x, y));
-    else shapes.push({ kind: "image", canvas, x, y, width, height });
+  for (const drawing of picture.querySelectorAll<HTMLCanvasElement | SVGSVGElement>(
+    "canvas, svg",
+  )) {
+    const isCanvas = drawing instanceof HTMLCanvasElement;
+    shapes.push(...(isCanvas ? paintedShapes(drawing, from) : drawnShapes(drawing, from)));
   }
   for (const line of picture.querySelectorAll<HTMLElement>("p:not(.spoken)")) {
     shapes.push(...textOf(line, from, palette));
