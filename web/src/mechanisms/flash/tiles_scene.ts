@@ -103,9 +103,11 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
   const [endX, endY] = stairs.at(-1) as [number, number];
   const label = t`running max m`;
   const room = textWidth(label, SIZE, true);
-  // Behind the end of the line, or before it where the picture ends; never over the numbers of the axis.
-  const labelX = endX + 6 + room <= width ? endX + 6 : Math.max(LEFT + 4, endX - 4 - room);
-  text(label, labelX, endY - 10, { fill: palette.roleText.output, bold: true });
+  // Above the end of the line, where nothing has been drawn: a staircase only rises. Where that is too narrow it
+  // reaches into the hatching; never over the numbers of the axis.
+  const labelX = Math.max(LEFT + 4, endX - 4 - room);
+  const halo = { colour: palette.background, line: 5 };
+  text(label, labelX, endY - 10, { fill: palette.roleText.output, bold: true, halo });
   for (let tile = 0; tile <= step; tile++) {
     const sum = walk.sum[tile] as number;
     const before = tile > 0 ? (walk.sum[tile - 1] as number) * (walk.rescale[tile] as number) : 0;
