@@ -198,13 +198,27 @@ for (const theme of ["light", "dark"] as const) {
   });
 }
 
-test("a clock of RoPE is saved with the words below it", async ({ page }) => {
-  await page.goto("mechanisms/rope.html");
-  const figure = page.locator("figure:has(.picture svg)").first();
-  await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
-  const event = page.waitForEvent("download");
-  await figure.getByRole("button", { name: "SVG", exact: true }).click();
-  expect(await readFile(await (await event).path(), "utf8")).toMatch(/>pair 1 \d+ tokens</);
+test("words and bars of a picture that are HTML are saved with it", async ({ page }) => {
+  const kept = [
+    ["rope", ["pair 1", "pair 4"]],
+    ["delta_rule", ["+", "=", "Ben: red", "Ben", "state before"]],
+    ["grouped_query", ["1 · set 1", "8 · set 4"]],
+    ["hopfield", ["cross", "stripes"]],
+    ["hard", ["0.50", "−1.50"]],
+  ] as const;
+  for (const [id, words] of kept) {
+    await page.goto(`mechanisms/${id}.html`);
+    const figure = page.locator("figure:has(.picture)").first();
+    await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
+    const event = page.waitForEvent("download");
+    await figure.getByRole("button", { name: "SVG", exact: true }).click();
+    const text = await readFile(await (await event).path(), "utf8");
+    for (const word of words) expect(text, id).toContain(`>${word}</text>`);
+    // Two rectangles and a dot are a slider.
+    if (id === "hard") expect(text.match(/<circle[^>]*stroke-width="2"/g)).toHaveLength(7);
+    // The share of a memory: its bar on its track.
+    if (id === "hopfield") expect(text).toMatch(/height="4" fill="rgb\(23, 25, 30\)"/);
+  }
 });
 
 test("PNG: a node of a graph has its colour", async ({ page }) => {
