@@ -245,5 +245,13 @@ it.each([288, 358, 900])("the running maximum's name is whole on %d pixels", (wi
     const [left, right] = spanOf(label);
     if (hatched && right - left + 60 < hatched.x) expect(right).toBeLessThan(hatched.x);
     expect(label.halo?.colour).toBe(PALETTE.background);
+    const sum = textsOf(scene).find(({ text }) => text === "running sum ℓ");
+    const crossing = scene.shapes.filter(
+      (shape) =>
+        shape.kind === "path" &&
+        Math.min(...shape.points.map(([, y]) => y)) < (sum?.y ?? 0) &&
+        Math.max(...shape.points.map(([, y]) => y)) > (sum?.y ?? 0),
+    );
+    expect(crossing).toEqual([]);
   }
 });

@@ -76,22 +76,30 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
     shapes.push({ kind: "hatch", y: TOP, height: SCORES_HEIGHT, ...hidden });
     shapes.push({ kind: "hatch", y: sumBottom - SUM_HEIGHT, height: SUM_HEIGHT, ...hidden });
   }
+  // Not across the words between the two plots.
+  const spans = [
+    [TOP, TOP + SCORES_HEIGHT],
+    [sumBottom - SUM_HEIGHT, sumBottom],
+  ] as const;
   for (let tile = 0; tile <= TILES; tile++) {
-    line(
-      [
-        [x(tile * TILE), TOP],
-        [x(tile * TILE), sumBottom],
-      ],
-      palette.faint,
-      1,
-    );
+    const at = x(tile * TILE);
+    for (const [from, to] of spans) {
+      line(
+        [
+          [at, from],
+          [at, to],
+        ],
+        palette.faint,
+        1,
+      );
+    }
     if (tile === TILES) break;
-    const at = {
+    const style = {
       anchor: "middle",
       fill: tile === step ? palette.ink : palette.soft,
       bold: tile === step,
     };
-    text(String(tile + 1), x((tile + 0.5) * TILE), sumBottom + 14, at);
+    text(String(tile + 1), x((tile + 0.5) * TILE), sumBottom + 14, style);
   }
   text(t`tile`, 0, sumBottom + 14);
 
