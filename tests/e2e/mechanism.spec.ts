@@ -29,7 +29,7 @@ test("every mechanism has a page whose words and formula need no script", async 
       .replaceAll("&amp;", "&");
     for (const text of [
       `<h1 lang="en">${title}</h1>`,
-      summary.replaceAll("'", "’"),
+      String(summary).replaceAll("'", "’"),
       source,
       String(year),
     ]) {
