@@ -139,3 +139,107 @@ for (const path of ["benchmarks", "mechanisms/performer", "mechanisms/flash", "m
     }
   });
 }
+
+/** How a drawing of the page differs from what the saved picture has of it. */
+const drawn = (page: Page, source: string) =>
+  page.evaluate((markup) => {
+    const picture = document.querySelector("figure .picture");
+    const saved = new DOMParser().parseFromString(markup, "image/svg+xml");
+    const shown = [...(picture?.querySelectorAll("svg *") ?? [])];
+    const count = (all: Iterable<Element>, name: string) =>
+      [...all].filter(({ localName }) => localName === name).length;
+    const visible = shown.filter((element) => {
+      const { fill, stroke } = getComputedStyle(element);
+      return [fill, stroke].some((paint) => !["none", "rgba(0, 0, 0, 0)"].includes(paint));
+    });
+    const paintsOf =
+      (names: string[], of: (element: Element) => (string | null)[]) => (all: Iterable<Element>) =>
+        new Set([...all].filter(({ localName }) => names.includes(localName)).flatMap(of));
+    const fills = paintsOf(["circle", "text"], (element) => [getComputedStyle(element).fill])(
+      visible,
+    );
+    const savedFills = paintsOf(["circle", "text"], (element) => [element.getAttribute("fill")])(
+      saved.querySelectorAll("*"),
+    );
+    const paths = [...saved.querySelectorAll("polyline")].filter(
+      (path) => path.getAttribute("points")?.split(" ").length === 2,
+    );
+    return {
+      circles: count(visible, "circle"),
+      savedCircles: count(saved.querySelectorAll("*"), "circle"),
+      lines: count(visible, "line"),
+      savedLines: paths.length,
+      unlike: [...fills].filter((fill) => fill !== "none" && !savedFills.has(fill)),
+      words: visible.flatMap((element) =>
+        element.localName === "text" ? [element.textContent] : [],
+      ),
+      savedWords: [...saved.querySelectorAll("text")].map((text) => text.textContent),
+    };
+  }, source);
+
+for (const theme of ["light", "dark"] as const) {
+  test(`figures that are drawings are saved with them, ${theme}`, async ({ page }) => {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const id of ["graph", "rope", "reformer"]) {
+      await page.goto(`de/mechanisms/${id}.html`);
+      const figure = page.locator("figure:has(.picture svg)").first();
+      await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
+      const event = page.waitForEvent("download");
+      await figure.getByRole("button", { name: "SVG", exact: true }).click();
+      const text = await readFile(await (await event).path(), "utf8");
+      const found = await drawn(page, text);
+      expect(found.circles, id).toBeGreaterThan(7);
+      expect(found.savedCircles, id).toBe(found.circles);
+      expect(found.savedLines, id).toBeGreaterThanOrEqual(found.lines);
+      expect(found.unlike, id).toEqual([]);
+      expect(found.savedWords, id).toEqual(expect.arrayContaining(found.words));
+      expect((await misplaced(page, text)).wrong, id).toEqual([]);
+    }
+  });
+}
+
+test("words and bars of a picture that are HTML are saved with it", async ({ page }) => {
+  const kept = [
+    ["rope", ["pair 1", "pair 4"]],
+    ["delta_rule", ["+", "=", "Ben: red", "Ben", "state before"]],
+    ["grouped_query", ["1 · set 1", "8 · set 4"]],
+    ["hopfield", ["cross", "stripes"]],
+    ["hard", ["0.50", "−1.50"]],
+  ] as const;
+  for (const [id, words] of kept) {
+    await page.goto(`mechanisms/${id}.html`);
+    const figure = page.locator("figure:has(.picture)").first();
+    await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
+    const event = page.waitForEvent("download");
+    await figure.getByRole("button", { name: "SVG", exact: true }).click();
+    const text = await readFile(await (await event).path(), "utf8");
+    for (const word of words) expect(text, id).toContain(`>${word}</text>`);
+    // Two rectangles and a dot are a slider.
+    if (id === "hard") expect(text.match(/<circle[^>]*stroke-width="2"/g)).toHaveLength(7);
+    // The share of a memory: its bar on its track.
+    if (id === "hopfield") expect(text).toMatch(/height="4" fill="rgb\(23, 25, 30\)"/);
+  }
+});
+
+test("PNG: a node of a graph has its colour", async ({ page }) => {
+  await page.goto("mechanisms/graph.html");
+  const figure = page.locator("figure:has(.picture svg)").first();
+  await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
+  const event = page.waitForEvent("download");
+  await figure.getByRole("button", { name: "PNG", exact: true }).click();
+  const bytes = await readFile(await (await event).path());
+  const query = await page.evaluate(async (base64) => {
+    const raw = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([raw], { type: "image/png" }));
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context?.drawImage(bitmap, 0, 0);
+    const data = context?.getImageData(0, 0, bitmap.width, bitmap.height).data ?? [];
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      if (data[at] === 0xe6 && data[at + 1] === 0x9f && data[at + 2] === 0) count++;
+    }
+    return count;
+  }, bytes.toString("base64"));
+  // A circle of some 15 pixels, at twice the size.
+  expect(query).toBeGreaterThan(1500);
+});

@@ -27,7 +27,12 @@ test("every mechanism has a page whose words and formula need no script", async 
     const html = (await response.text())
       .replaceAll(/<a [^>]*>|<\/a>/g, "")
       .replaceAll("&amp;", "&");
-    for (const text of [`<h1 lang="en">${title}</h1>`, summary, source, String(year)]) {
+    for (const text of [
+      `<h1 lang="en">${title}</h1>`,
+      String(summary).replaceAll("'", "’"),
+      source,
+      String(year),
+    ]) {
       expect(html, `${id}: ${text}`).toContain(text);
     }
     expect(html).toContain("<math");

@@ -36,6 +36,13 @@ describe("labels of a matrix", () => {
     expect(layout.angle).toBe(90);
     expect(rowsOf(labelsWith(NO_MARKS)).length).toBeLessThan(COUNT);
     expect(columnsOf(labelsWith(NO_MARKS)).length).toBeLessThan(COUNT);
+    // Those that are left stand apart, as lines of text do.
+    for (const width of [NARROW, 420, 640]) {
+      const dense = layoutMatrix(matrix, width, 420);
+      const rows = rowsOf(textsIn(matrixShapes(matrix, dense, PALETTE, NO_MARKS)));
+      const pitch = pitchOf(rows.map(({ y }) => y));
+      expect(pitch).toBeGreaterThan(1.3 * dense.labelSize);
+    }
   });
 
   it("give way to marked ones, whichever cell is pinned", () => {

@@ -240,5 +240,18 @@ it.each([288, 358, 900])("the running maximum's name is whole on %d pixels", (wi
     const ticks = textsOf(scene).filter(({ anchor }) => anchor === "end");
     expect(ticks).toHaveLength(2);
     for (const tick of ticks) expect(spanOf(label)[0]).toBeGreaterThan(spanOf(tick)[1]);
+    // Where there is room it stands on what has been read, not on the hatching; else it has a halo.
+    const [hatched] = scene.shapes.filter(({ kind }) => kind === "hatch") as { x: number }[];
+    const [left, right] = spanOf(label);
+    if (hatched && right - left + 60 < hatched.x) expect(right).toBeLessThan(hatched.x);
+    expect(label.halo?.colour).toBe(PALETTE.background);
+    const sum = textsOf(scene).find(({ text }) => text === "running sum ℓ");
+    const crossing = scene.shapes.filter(
+      (shape) =>
+        shape.kind === "path" &&
+        Math.min(...shape.points.map(([, y]) => y)) < (sum?.y ?? 0) &&
+        Math.max(...shape.points.map(([, y]) => y)) > (sum?.y ?? 0),
+    );
+    expect(crossing).toEqual([]);
   }
 });

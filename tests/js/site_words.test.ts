@@ -3,12 +3,21 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { namedPeers } from "../../web/src/benchmarks/peer_words.js";
+import { registrySentence } from "../../web/src/lib/messages.js";
 import { noiseSentence } from "../../web/src/race/results.js";
 import type { RaceRow } from "../../web/src/race/run.js";
 import { root } from "./support.js";
 
 const timed = (p10: number, p90: number) =>
   ({ status: "timed", ms: { median: 100, p10, p90, min: p10 } }) as RaceRow;
+
+describe("registrySentence", () => {
+  it("has the apostrophes of print, which the list of mechanisms has not", () => {
+    expect(registrySentence("absent means the mechanism's own.")).toBe(
+      "absent means the mechanism’s own.",
+    );
+  });
+});
 
 describe("noiseSentence", () => {
   const quiet = timed(90, 115);

@@ -88,7 +88,7 @@ function localised(html, file, { language, folder }, links = "") {
   const other = folder === "" ? GERMAN : ENGLISH;
   const messages = language === "en" ? {} : readMessages(language);
   const said = html.replace(/\{\{([^{}]+)\}\}/g, (_, message) =>
-    escaped(messages[message] ?? message),
+    escaped(messages[message] ?? message).replaceAll("'", "’"),
   );
   const page = fill(said, {
     lang: language,

@@ -3,6 +3,7 @@
 
 import { arcShapes, layoutArcs } from "./arcs.js";
 import { csvBlob } from "./file.js";
+import { boxShapes, slidersIn, wordShapes } from "./html_shapes.js";
 import { KEY_HEIGHT, keyShapes } from "./key_scene.js";
 import type { Matrix } from "./matrix.js";
 import { layoutMatrix } from "./matrix_layout.js";
@@ -11,6 +12,7 @@ import { paint, sceneOn } from "./paint.js";
 import type { Palette } from "./palette.js";
 import { moved, type Scene, type Shape } from "./scene.js";
 import { toSvg } from "./svg.js";
+import { drawnShapes } from "./svg_shapes.js";
 import { linesWithin } from "./text_width.js";
 
 export interface FigureWords {
@@ -76,37 +78,23 @@ export function figureScene(
   return framed(words, palette, WIDTH, { shapes, height: layout.height + 12 + KEY_HEIGHT });
 }
 
-/** Text that stands on one line or two between the pictures of a figure. */
-function textOf(element: HTMLElement, from: DOMRect, palette: Palette): Shape[] {
-  const box = element.getBoundingClientRect();
-  const size = Number.parseFloat(getComputedStyle(element).fontSize);
-  if (box.height === 0 || box.height > 3 * size) return [];
-  const [x, top] = [box.left - from.left, box.top - from.top];
-  const lines = linesWithin(element.innerText, box.width + 1, size);
-  const pitch = box.height / lines.length;
-  const text = { x, size, fill: palette.soft, anchor: "start" } as const;
-  return lines.map((line, at) => ({
-    kind: "text",
-    y: top + (at + 0.5) * pitch,
-    text: line,
-    ...text,
-  }));
+/** What a canvas shows, in CSS pixels from the corner of `from`. */
+function paintedShapes(canvas: HTMLCanvasElement, from: DOMRect): Shape[] {
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  const [x, y] = [left - from.left, top - from.top];
+  const scene = sceneOn(canvas);
+  return scene ? moved(scene.shapes, x, y) : [{ kind: "image", canvas, x, y, width, height }];
 }
 
-/** What the canvases inside `picture` show, framed. */
+/** What `picture` shows, framed: its boxes, on these its canvases and drawings, its sliders and its words. */
 export function pictureScene(picture: HTMLElement, words: FigureWords, palette: Palette): Scene {
   const from = picture.getBoundingClientRect();
-  const shapes: Shape[] = [];
+  const shapes = boxShapes(picture, from);
   for (const canvas of picture.querySelectorAll("canvas")) {
-    const { left, top, width, height } = canvas.getBoundingClientRect();
-    const [x, y] = [left - from.left, top - from.top];
-    const scene = sceneOn(canvas);
-    if (scene) shapes.push(...moved(scene.shapes, x, y));
-    else shapes.push({ kind: "image", canvas, x, y, width, height });
+    shapes.push(...paintedShapes(canvas, from));
   }
-  for (const line of picture.querySelectorAll<HTMLElement>("p:not(.spoken)")) {
-    shapes.push(...textOf(line, from, palette));
-  }
+  for (const svg of picture.querySelectorAll("svg")) shapes.push(...drawnShapes(svg, from));
+  shapes.push(...slidersIn(picture, from, palette), ...wordShapes(picture, from));
   return framed(words, palette, from.width, { shapes, height: from.height });
 }
 

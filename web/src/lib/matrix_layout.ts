@@ -68,9 +68,9 @@ function labelsFit(angle: LabelAngle, wide: number, size: number, cell: number):
   return angle === 90 || cell * Math.SQRT1_2 >= size * 0.9;
 }
 
-/** Shows every label where there is room, else every second, third, ... */
+/** Shows every label where there is room, else every second, third, ... with a gap that tells them apart. */
 const labelStep = (size: number, pitch: number): number =>
-  Math.max(1, Math.ceil((size * 1.05) / pitch));
+  size * 1.05 <= pitch ? 1 : Math.ceil((size * 1.35) / pitch);
 
 /**
  * Which of a row of labels, `pitch` pixels apart, are shown: as many as have room, and those that are marked,

@@ -72,8 +72,8 @@ export function t(strings: TemplateStringsArray, ...values: readonly unknown[]):
   );
 }
 
-/** A sentence of the registry: of a mechanism or a parameter. */
-export const registrySentence = (summary: string): string => said(summary);
+/** A sentence of the registry, of a mechanism or a parameter, with the apostrophes of print. */
+export const registrySentence = (summary: string): string => said(summary).replaceAll("'", "’");
 
 /** Tags and values of a message, between which its pieces stand. */
 const MARK = /<\/?\w+>|\{\}/;

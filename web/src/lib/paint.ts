@@ -46,13 +46,15 @@ function paintText(context: CanvasRenderingContext2D, shape: TextShape) {
   context.fillStyle = shape.fill;
   context.textAlign = shape.anchor === "middle" ? "center" : shape.anchor;
   context.textBaseline = "middle";
-  if (!shape.rotate) {
-    context.fillText(shape.text, shape.x, shape.y);
-    return;
-  }
   context.save();
   context.translate(shape.x, shape.y);
-  context.rotate((shape.rotate * Math.PI) / 180);
+  if (shape.rotate) context.rotate((shape.rotate * Math.PI) / 180);
+  if (shape.halo) {
+    context.strokeStyle = shape.halo.colour;
+    context.lineWidth = shape.halo.line;
+    context.lineJoin = "round";
+    context.strokeText(shape.text, 0, 0);
+  }
   context.fillText(shape.text, 0, 0);
   context.restore();
 }
@@ -63,9 +65,24 @@ function paintPath(context: CanvasRenderingContext2D, shape: Extract<Shape, { ki
   context.strokeStyle = shape.stroke;
   context.lineWidth = shape.line;
   context.lineJoin = "round";
+  context.lineCap = shape.round ? "round" : "butt";
   context.setLineDash(shape.dash ? [4, 4] : []);
   context.stroke();
   context.setLineDash([]);
+}
+
+function paintDot(context: CanvasRenderingContext2D, shape: Extract<Shape, { kind: "dot" }>) {
+  context.beginPath();
+  context.arc(shape.x, shape.y, shape.radius, 0, 2 * Math.PI);
+  if (shape.fill !== "none") {
+    context.fillStyle = shape.fill;
+    context.fill();
+  }
+  if (shape.stroke !== "none") {
+    context.strokeStyle = shape.stroke;
+    context.lineWidth = shape.line ?? 1;
+    context.stroke();
+  }
 }
 
 function paintShape(
@@ -88,13 +105,7 @@ function paintShape(
       context.strokeRect(shape.x, shape.y, shape.width, shape.height);
       break;
     case "dot":
-      context.beginPath();
-      context.arc(shape.x, shape.y, shape.radius, 0, 2 * Math.PI);
-      context.fillStyle = shape.fill;
-      context.fill();
-      context.strokeStyle = shape.stroke;
-      context.lineWidth = 1;
-      context.stroke();
+      paintDot(context, shape);
       break;
     case "path":
       paintPath(context, shape);

@@ -21,9 +21,23 @@ export type Shape =
       stroke: string;
       line: number;
       dash?: boolean;
+      /** Ends that are half circles. */
+      round?: boolean;
     }
-  | { kind: "dot"; x: number; y: number; radius: number; fill: string; stroke: string }
+  | Dot
   | TextShape;
+
+interface Dot {
+  kind: "dot";
+  x: number;
+  y: number;
+  radius: number;
+  /** "none": only its edge. */
+  fill: string;
+  stroke: string;
+  /** Absent: 1. */
+  line?: number;
+}
 
 export interface TextShape {
   kind: "text";
@@ -36,6 +50,8 @@ export interface TextShape {
   /** Degrees, clockwise, about (x, y). */
   rotate?: number;
   bold?: boolean;
+  /** Painted around the letters, below them: words on lines or on hatching. */
+  halo?: { colour: string; line: number };
 }
 
 export interface Scene {

@@ -31,19 +31,25 @@ function shapeMarkup(shape: Shape): string {
       return `<rect ${box(shape)} fill="none" stroke="${shape.stroke}" stroke-width="${shape.line}"/>`;
     case "image":
       return `<image ${box(shape)} href="${shape.canvas.toDataURL()}"/>`;
-    case "dot":
-      return `<circle cx="${number(shape.x)}" cy="${number(shape.y)}" r="${number(shape.radius)}" fill="${shape.fill}" stroke="${shape.stroke}"/>`;
+    case "dot": {
+      const line = shape.line === undefined ? "" : ` stroke-width="${number(shape.line)}"`;
+      return `<circle cx="${number(shape.x)}" cy="${number(shape.y)}" r="${number(shape.radius)}" fill="${shape.fill}" stroke="${shape.stroke}"${line}/>`;
+    }
     case "path": {
       const points = shape.points.map(([x, y]) => `${number(x)},${number(y)}`).join(" ");
       const dash = shape.dash ? ' stroke-dasharray="4 4"' : "";
-      return `<polyline points="${points}" fill="none" stroke="${shape.stroke}" stroke-width="${shape.line}" stroke-linejoin="round"${dash}/>`;
+      const ends = shape.round ? ' stroke-linecap="round"' : "";
+      return `<polyline points="${points}" fill="none" stroke="${shape.stroke}" stroke-width="${number(shape.line)}" stroke-linejoin="round"${ends}${dash}/>`;
     }
     case "text": {
       const turn = shape.rotate
         ? ` transform="rotate(${shape.rotate} ${number(shape.x)} ${number(shape.y)})"`
         : "";
       const weight = shape.bold ? ' font-weight="600"' : "";
-      return `<text x="${number(shape.x)}" y="${number(shape.y)}" font-size="${number(shape.size)}" fill="${shape.fill}" text-anchor="${shape.anchor}" dominant-baseline="central"${weight}${turn}>${escaped(shape.text)}</text>`;
+      const halo = shape.halo
+        ? ` stroke="${shape.halo.colour}" stroke-width="${number(shape.halo.line)}" stroke-linejoin="round" paint-order="stroke"`
+        : "";
+      return `<text x="${number(shape.x)}" y="${number(shape.y)}" font-size="${number(shape.size)}" fill="${shape.fill}" text-anchor="${shape.anchor}" dominant-baseline="central"${weight}${halo}${turn}>${escaped(shape.text)}</text>`;
     }
   }
 }

@@ -76,22 +76,30 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
     shapes.push({ kind: "hatch", y: TOP, height: SCORES_HEIGHT, ...hidden });
     shapes.push({ kind: "hatch", y: sumBottom - SUM_HEIGHT, height: SUM_HEIGHT, ...hidden });
   }
+  // Not across the words between the two plots.
+  const spans = [
+    [TOP, TOP + SCORES_HEIGHT],
+    [sumBottom - SUM_HEIGHT, sumBottom],
+  ] as const;
   for (let tile = 0; tile <= TILES; tile++) {
-    line(
-      [
-        [x(tile * TILE), TOP],
-        [x(tile * TILE), sumBottom],
-      ],
-      palette.faint,
-      1,
-    );
+    const at = x(tile * TILE);
+    for (const [from, to] of spans) {
+      line(
+        [
+          [at, from],
+          [at, to],
+        ],
+        palette.faint,
+        1,
+      );
+    }
     if (tile === TILES) break;
-    const at = {
+    const style = {
       anchor: "middle",
       fill: tile === step ? palette.ink : palette.soft,
       bold: tile === step,
     };
-    text(String(tile + 1), x((tile + 0.5) * TILE), sumBottom + 14, at);
+    text(String(tile + 1), x((tile + 0.5) * TILE), sumBottom + 14, style);
   }
   text(t`tile`, 0, sumBottom + 14);
 
@@ -103,9 +111,11 @@ export function tilesScene(walk: Walk, step: number, palette: Palette, width: nu
   const [endX, endY] = stairs.at(-1) as [number, number];
   const label = t`running max m`;
   const room = textWidth(label, SIZE, true);
-  // Behind the end of the line, or before it where the picture ends; never over the numbers of the axis.
-  const labelX = endX + 6 + room <= width ? endX + 6 : Math.max(LEFT + 4, endX - 4 - room);
-  text(label, labelX, endY - 10, { fill: palette.roleText.output, bold: true });
+  // Above the end of the line, where nothing has been drawn: a staircase only rises. Where that is too narrow it
+  // reaches into the hatching; never over the numbers of the axis.
+  const labelX = Math.max(LEFT + 4, endX - 4 - room);
+  const halo = { colour: palette.background, line: 5 };
+  text(label, labelX, endY - 10, { fill: palette.roleText.output, bold: true, halo });
   for (let tile = 0; tile <= step; tile++) {
     const sum = walk.sum[tile] as number;
     const before = tile > 0 ? (walk.sum[tile - 1] as number) * (walk.rescale[tile] as number) : 0;
