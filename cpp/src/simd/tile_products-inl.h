@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <bit>
-#include <limits>
 #include <utility>
 
 #include "hwy/highway.h"
@@ -146,29 +144,27 @@ namespace heed {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 0 for what is smaller than the smallest normal number, as the unit has it on both sides.
-HWY_INLINE VF FlushSubnormals(VF x) {
-  const DF d;
-  const VF zero = hn::And(x, hn::Set(d, -0.0f));
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::min())), zero, x);
-}
+// Numbers below 2^-126 are 0 while it lives, operands and results, as the unit has them: FTZ and
+// DAZ of MXCSR. What computes with it is a function that is not inlined, so that nothing moves out.
+class WithoutSubnormals {
+ public:
+  WithoutSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  ~WithoutSubnormals() { _mm_setcsr(before_); }
+  WithoutSubnormals(const WithoutSubnormals&) = delete;
+  WithoutSubnormals& operator=(const WithoutSubnormals&) = delete;
 
-// The numbers of tdpbf16ps (Intel SDM): first and second numbers of pairs are summed apart over a
-// step, in order, each by a fused multiply-add; then both sums are added, and that to C. A sum that
-// only rounding lifts to 2^-126 is kept, which the unit may have as 0.
-//
-// With `visible`, [rows][2 * pairs] bytes `visible_stride` apart, an A that is not visible adds
-// nothing, whatever B is.
-inline void MultiplyByVectors(const TileProduct& p, const uint8_t* visible = nullptr,
-                              size_t visible_stride = 0) {
+ private:
+  unsigned before_;
+};
+
+HWY_NOINLINE inline void SumByVectors(const TileProduct& p, const uint8_t* visible,
+                                      size_t visible_stride) {
   const DF d;
   const hn::RebindToUnsigned<DF> du;
   const size_t lanes = hn::Lanes(d);
+  const auto high = hn::Set(du, 0xFFFF0000u);
   const auto sees = [&](size_t row, size_t number) {
     return visible == nullptr || visible[row * visible_stride + number] != 0;
-  };
-  const auto number = [&](uint32_t bits) HWY_ATTR {
-    return FlushSubnormals(hn::Set(d, std::bit_cast<float>(bits)));
   };
   for (size_t col = 0; col < p.num_panels * PanelCols(); col += lanes) {
     const float* const b = p.panels + col / PanelCols() * p.panel_stride + col % PanelCols();
@@ -178,23 +174,33 @@ inline void MultiplyByVectors(const TileProduct& p, const uint8_t* visible = nul
         VF first = hn::Zero(d);
         VF second = hn::Zero(d);
         for (size_t k = s * kStepPairs; k < (s + 1) * kStepPairs; ++k) {
-          const auto pair = std::bit_cast<uint32_t>(p.a[r * p.a_stride + k]);
+          const auto pair = hn::BitCast(du, hn::Set(d, p.a[r * p.a_stride + k]));
           const auto values = hn::BitCast(du, hn::LoadU(d, b + k * PanelCols()));
           if (sees(r, 2 * k)) {
-            const VF value = FlushSubnormals(hn::BitCast(d, hn::ShiftLeft<16>(values)));
-            first = FlushSubnormals(hn::MulAdd(number(pair << 16), value, first));
+            first = hn::MulAdd(hn::BitCast(d, hn::ShiftLeft<16>(pair)),
+                               hn::BitCast(d, hn::ShiftLeft<16>(values)), first);
           }
           if (sees(r, 2 * k + 1)) {
-            const auto high = hn::And(values, hn::Set(du, 0xFFFF0000u));
-            const VF value = FlushSubnormals(hn::BitCast(d, high));
-            second = FlushSubnormals(hn::MulAdd(number(pair & 0xFFFF0000u), value, second));
+            second = hn::MulAdd(hn::BitCast(d, hn::And(pair, high)),
+                                hn::BitCast(d, hn::And(values, high)), second);
           }
         }
-        sum = FlushSubnormals(hn::Add(sum, FlushSubnormals(hn::Add(first, second))));
+        sum = hn::Add(sum, hn::Add(first, second));
       }
       hn::StoreU(sum, d, p.c + r * p.c_stride + col);
     }
   }
+}
+
+// The numbers of tdpbf16ps (Intel SDM): first and second numbers of pairs are summed apart over a
+// step, in order, each by a fused multiply-add; then both sums are added, and that to C.
+//
+// With `visible`, [rows][2 * pairs] bytes `visible_stride` apart, an A that is not visible adds
+// nothing, whatever B is.
+inline void MultiplyByVectors(const TileProduct& p, const uint8_t* visible = nullptr,
+                              size_t visible_stride = 0) {
+  const WithoutSubnormals mode;
+  SumByVectors(p, visible, visible_stride);
 }
 
 // The unit that this code can use.

@@ -73,11 +73,19 @@ HWY_EXPORT(Multiply);
 
 constexpr size_t kPairs = 16;  // of a step
 
-float Flush(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
-float First(float pair) { return Flush(std::bit_cast<float>(std::bit_cast<uint32_t>(pair) << 16)); }
-float Second(float pair) {
-  return Flush(std::bit_cast<float>(std::bit_cast<uint32_t>(pair) & 0xFFFF0000u));
+// The unit has numbers below 2^-126 as 0. What is below is decided after rounding, as if there were
+// smaller ones: so it is computed 2^64 times as large.
+constexpr float kLarger = 0x1p64f;
+float OrZero(float larger) {
+  return std::abs(larger) < 0x1p-126f * kLarger ? std::copysign(0.0f, larger) : larger / kLarger;
 }
+float Normal(uint32_t bits) { return OrZero(std::bit_cast<float>(bits) * kLarger); }
+float First(float pair) { return Normal(std::bit_cast<uint32_t>(pair) << 16); }
+float Second(float pair) { return Normal(std::bit_cast<uint32_t>(pair) & 0xFFFF0000u); }
+float MultiplyAdd(float a, float b, float c) {
+  return OrZero(std::fma(a * kLarger, b, c * kLarger));
+}
+float Add(float a, float b) { return OrZero(a * kLarger + b * kLarger); }
 
 // One number of C by the definition.
 float Dot(const TileShape& shape, const float* a, const float* column, size_t width) {
@@ -85,10 +93,10 @@ float Dot(const TileShape& shape, const float* a, const float* column, size_t wi
   for (size_t s = 0; s < shape.steps; ++s) {
     float first = 0, second = 0;
     for (size_t k = s * kPairs; k < (s + 1) * kPairs; ++k) {
-      first = Flush(std::fma(First(a[k]), First(column[k * width]), first));
-      second = Flush(std::fma(Second(a[k]), Second(column[k * width]), second));
+      first = MultiplyAdd(First(a[k]), First(column[k * width]), first);
+      second = MultiplyAdd(Second(a[k]), Second(column[k * width]), second);
     }
-    sum = Flush(sum + Flush(first + second));
+    sum = Add(sum, Add(first, second));
   }
   return sum;
 }
