@@ -134,30 +134,58 @@ INSTANTIATE_TEST_SUITE_P(BFloat16Targets, TileProducts, ::testing::ValuesIn([] {
                          TargetLabel);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TileProducts);
 
-TEST_P(TileProducts, HaveTheBitsOfTheDefinition) {
-  const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+// Calls `check(shape, a, panels)` for products of many shapes and sizes of numbers.
+template <class Check>
+void ForEachProduct(size_t width, const Check& check) {
   for (const TileShape& shape : {TileShape{1, 1, 1}, TileShape{16, 1, 1}, TileShape{7, 2, 2},
                                  TileShape{16, 3, 3}, TileShape{16, 8, 4}}) {
-    const size_t pairs = shape.steps * kPairs, cols = shape.num_panels * width;
+    const size_t pairs = shape.steps * kPairs;
     for (const auto& [of_a, of_b] : kDrawn) {
-      const std::vector<float> a = Draw(shape.rows * pairs, 1, of_a);
-      const std::vector<float> panels = Draw(pairs * cols, 2, of_b);
-      OnEveryTileUnit(GetParam(), [&] {
-        std::vector<float> c(shape.rows * cols + 1, 5.0f);
-        HWY_DYNAMIC_DISPATCH(Multiply)
-        (CurrentTileUnit(), shape, a.data(), panels.data(), nullptr, c.data());
-        EXPECT_EQ(c.back(), 5.0f);
-        for (size_t r = 0; r < shape.rows; ++r) {
-          for (size_t col = 0; col < cols; ++col) {
-            const float* const column = panels.data() + col / width * pairs * width + col % width;
-            ASSERT_EQ(std::bit_cast<uint32_t>(c[r * cols + col]),
-                      std::bit_cast<uint32_t>(Dot(shape, a.data() + r * pairs, column, width)))
-                << "row " << r << ", column " << col;
-          }
-        }
-      });
+      check(shape, Draw(shape.rows * pairs, 1, of_a),
+            Draw(pairs * shape.num_panels * width, 2, of_b));
     }
   }
+}
+
+// The bits of the product by the unit in use.
+std::vector<uint32_t> ProductBits(const TileShape& shape, const std::vector<float>& a,
+                                  const std::vector<float>& panels, size_t width) {
+  std::vector<float> c(shape.rows * shape.num_panels * width + 1, 5.0f);
+  HWY_DYNAMIC_DISPATCH(Multiply)
+  (CurrentTileUnit(), shape, a.data(), panels.data(), nullptr, c.data());
+  EXPECT_EQ(c.back(), 5.0f);
+  std::vector<uint32_t> bits;
+  for (const float x : c) bits.push_back(std::bit_cast<uint32_t>(x));
+  return bits;
+}
+
+TEST_P(TileProducts, HaveTheBitsOfTheDefinition) {
+  const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+  ForEachProduct(width, [&](const TileShape& shape, const std::vector<float>& a,
+                            const std::vector<float>& panels) {
+    const size_t pairs = shape.steps * kPairs, cols = shape.num_panels * width;
+    OnEveryTileUnit(GetParam(), [&] {
+      const std::vector<uint32_t> bits = ProductBits(shape, a, panels, width);
+      for (size_t r = 0; r < shape.rows; ++r) {
+        for (size_t col = 0; col < cols; ++col) {
+          const float* const column = panels.data() + col / width * pairs * width + col % width;
+          ASSERT_EQ(bits[r * cols + col],
+                    std::bit_cast<uint32_t>(Dot(shape, a.data() + r * pairs, column, width)))
+              << "row " << r << ", column " << col;
+        }
+      }
+    });
+  });
+}
+
+TEST_P(TileProducts, HaveTheSameBitsByEveryUnit) {
+  const size_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+  ForEachProduct(width, [&](const TileShape& shape, const std::vector<float>& a,
+                            const std::vector<float>& panels) {
+    SetTileUnitForTest(TileUnit::kEmulated);
+    const std::vector<uint32_t> emulated = ProductBits(shape, a, panels, width);
+    OnEveryTileUnit(GetParam(), [&] { EXPECT_EQ(ProductBits(shape, a, panels, width), emulated); });
+  });
 }
 
 // What is not visible adds nothing, whatever it is, and changes no bit beside it.
