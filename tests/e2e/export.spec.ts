@@ -1,15 +1,38 @@
 // Exported files are valid and say what the page said.
 import { readFile } from "node:fs/promises";
-import type { Page } from "@playwright/test";
+import type { Locator, Page } from "@playwright/test";
 import { test } from "./one_page.js";
 import { DemoPage, expect, readExport } from "./page.js";
 
-async function download(page: Page, button: string): Promise<{ name: string; bytes: Buffer }> {
+/** What a button saves, the page's or that of one figure. */
+async function download(
+  page: Page,
+  button: string,
+  within: Page | Locator = page,
+): Promise<{ name: string; bytes: Buffer }> {
   const event = page.waitForEvent("download");
-  await page.getByRole("button", { name: button, exact: true }).click();
+  await within.getByRole("button", { name: button, exact: true }).click();
   const file = await event;
   return { name: file.suggestedFilename(), bytes: await readFile(await file.path()) };
 }
+
+/** How many pixels of a PNG have each colour, 0xRRGGBB. */
+const coloursOf = async (page: Page, png: Buffer): Promise<Map<number, number>> =>
+  new Map(
+    await page.evaluate(async (base64) => {
+      const raw = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+      const bitmap = await createImageBitmap(new Blob([raw], { type: "image/png" }));
+      const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+      context?.drawImage(bitmap, 0, 0);
+      const data = context?.getImageData(0, 0, bitmap.width, bitmap.height).data ?? [];
+      const seen = new Map<number, number>();
+      for (let at = 0; at < data.length; at += 4) {
+        const colour = ((data[at] ?? 0) << 16) | ((data[at + 1] ?? 0) << 8) | (data[at + 2] ?? 0);
+        seen.set(colour, (seen.get(colour) ?? 0) + 1);
+      }
+      return [...seen];
+    }, png.toString("base64")),
+  );
 
 const STATE = "text=salt+%26+pepper&pin=1,3";
 
@@ -20,19 +43,7 @@ test("PNG: a picture of the stated size, not blank", async ({ page }) => {
   expect(name).toBe("heed-weights-head1.png");
   expect(bytes.subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
   expect(bytes.readUInt32BE(16)).toBe(1440);
-  const colours = await page.evaluate(async (base64) => {
-    const raw = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-    const bitmap = await createImageBitmap(new Blob([raw], { type: "image/png" }));
-    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
-    context?.drawImage(bitmap, 0, 0);
-    const data = context?.getImageData(0, 0, bitmap.width, bitmap.height).data ?? [];
-    const seen = new Set<number>();
-    for (let at = 0; at < data.length; at += 4) {
-      seen.add(((data[at] ?? 0) << 16) | ((data[at + 1] ?? 0) << 8) | (data[at + 2] ?? 0));
-    }
-    return seen.size;
-  }, bytes.toString("base64"));
-  expect(colours).toBeGreaterThan(20);
+  expect((await coloursOf(page, bytes)).size).toBeGreaterThan(20);
 });
 
 test("SVG: well formed, with labels, pinned cell and caption", async ({ page }) => {
@@ -130,9 +141,7 @@ for (const path of ["benchmarks", "mechanisms/performer", "mechanisms/flash", "m
     await expect(figures.locator("canvas").first()).toBeVisible();
     for (const figure of await figures.all()) {
       await figure.scrollIntoViewIfNeeded();
-      const event = page.waitForEvent("download");
-      await figure.getByRole("button", { name: "SVG", exact: true }).click();
-      const text = await readFile(await (await event).path(), "utf8");
+      const text = (await download(page, "SVG", figure)).bytes.toString();
       const { count, wrong } = await misplaced(page, text);
       expect(count).toBeGreaterThan(5);
       expect(wrong).toEqual([]);
@@ -184,9 +193,7 @@ for (const theme of ["light", "dark"] as const) {
       await page.goto(`de/mechanisms/${id}.html`);
       const figure = page.locator("figure:has(.picture svg)").first();
       await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
-      const event = page.waitForEvent("download");
-      await figure.getByRole("button", { name: "SVG", exact: true }).click();
-      const text = await readFile(await (await event).path(), "utf8");
+      const text = (await download(page, "SVG", figure)).bytes.toString();
       const found = await drawn(page, text);
       expect(found.circles, id).toBeGreaterThan(7);
       expect(found.savedCircles, id).toBe(found.circles);
@@ -210,9 +217,7 @@ test("words and bars of a picture that are HTML are saved with it", async ({ pag
     await page.goto(`mechanisms/${id}.html`);
     const figure = page.locator("figure:has(.picture)").first();
     await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
-    const event = page.waitForEvent("download");
-    await figure.getByRole("button", { name: "SVG", exact: true }).click();
-    const text = await readFile(await (await event).path(), "utf8");
+    const text = (await download(page, "SVG", figure)).bytes.toString();
     for (const word of words) expect(text, id).toContain(`>${word}</text>`);
     // Two rectangles and a dot are a slider.
     if (id === "hard") expect(text.match(/<circle[^>]*stroke-width="2"/g)).toHaveLength(7);
@@ -225,21 +230,8 @@ test("PNG: a node of a graph has its colour", async ({ page }) => {
   await page.goto("mechanisms/graph.html");
   const figure = page.locator("figure:has(.picture svg)").first();
   await expect(page.getByTestId("agreement").first()).toContainText(/10⁻|^0$/);
-  const event = page.waitForEvent("download");
-  await figure.getByRole("button", { name: "PNG", exact: true }).click();
-  const bytes = await readFile(await (await event).path());
-  const query = await page.evaluate(async (base64) => {
-    const raw = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-    const bitmap = await createImageBitmap(new Blob([raw], { type: "image/png" }));
-    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
-    context?.drawImage(bitmap, 0, 0);
-    const data = context?.getImageData(0, 0, bitmap.width, bitmap.height).data ?? [];
-    let count = 0;
-    for (let at = 0; at < data.length; at += 4) {
-      if (data[at] === 0xe6 && data[at + 1] === 0x9f && data[at + 2] === 0) count++;
-    }
-    return count;
-  }, bytes.toString("base64"));
+  const { bytes } = await download(page, "PNG", figure);
+  const query = (await coloursOf(page, bytes)).get(0xe69f00);
   // A circle of some 15 pixels, at twice the size.
   expect(query).toBeGreaterThan(1500);
 });

@@ -2,8 +2,7 @@
 // its colours; boxes that are filled or have edges, which are bars and the mark of what is chosen; sliders.
 import type { Palette } from "./palette.js";
 import type { Shape } from "./scene.js";
-
-const CLEAR = /^(transparent|rgba\(0, 0, 0, 0\))$/;
+import { colourOf } from "./svg_shapes.js";
 
 /** What is only heard, and what has words of its own. */
 const ASIDE = ".spoken, svg, select, option, textarea";
@@ -71,8 +70,8 @@ const SIDES = ["Top", "Right", "Bottom", "Left"] as const;
 function edgesOf(style: CSSStyleDeclaration, box: DOMRect): Shape[] {
   return SIDES.flatMap((side): Shape[] => {
     const line = Number.parseFloat(style[`border${side}Width`]);
-    const fill = style[`border${side}Color`];
-    if (line === 0 || style[`border${side}Style`] === "none" || CLEAR.test(fill)) return [];
+    const fill = colourOf(style[`border${side}Color`]);
+    if (line === 0 || style[`border${side}Style`] === "none" || fill === null) return [];
     const flat = side === "Top" || side === "Bottom";
     return [
       {
@@ -96,10 +95,9 @@ export function boxShapes(picture: HTMLElement, from: DOMRect): Shape[] {
     const { left, top, width, height } = element.getBoundingClientRect();
     const box = new DOMRect(left - from.left, top - from.top, width, height);
     if (width === 0 || height === 0) return [];
-    const fill = style.backgroundColor;
-    const filled: Shape[] = CLEAR.test(fill)
-      ? []
-      : [{ kind: "rect", x: box.x, y: box.y, width, height, fill }];
+    const fill = colourOf(style.backgroundColor);
+    const filled: Shape[] =
+      fill === null ? [] : [{ kind: "rect", x: box.x, y: box.y, width, height, fill }];
     return [...filled, ...edgesOf(style, box)];
   });
 }

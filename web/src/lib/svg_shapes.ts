@@ -3,7 +3,7 @@
 import type { Shape } from "./scene.js";
 
 /** A colour of a computed style, or null where nothing is painted. */
-function colourOf(paint: string): string | null {
+export function colourOf(paint: string): string | null {
   return /^(none|transparent|rgba\(0, 0, 0, 0\))$/.test(paint) ? null : paint;
 }
 
