@@ -125,6 +125,10 @@ enum class Normalize {
 struct Dropout {
   double p = 0;  // in [0, 1); 0 = off
   uint64_t seed = 0;
+  // For a call that computes a part of another one, and drops the same weights: which batch entry,
+  // query head, query and key of the whole are the first of the part. >= 0, the last a multiple of
+  // 4.
+  Extents origin{};
 };
 
 // Writes 1 where a weight is kept and 0 where it is dropped, to a view of [batch, num_heads, q_len,

@@ -12,6 +12,7 @@
 #include "heed/compose.h"
 #include "heed/cost.h"
 #include "heed/cuda.h"
+#include "heed/distributed.h"
 #include "heed/dtype.h"
 #include "heed/error.h"
 #include "heed/examples.h"

@@ -94,6 +94,11 @@ void CheckPages(const PagedKeys& keys) {
 }  // namespace
 
 void CheckArrays(const AttentionOptions& o, const DeviceArrays& arrays) {
+  if (o.dropout.p > 0 && o.dropout.origin != Extents{}) {
+    Fail(ErrorCode::kUnsupported,
+         "dropout origin = {} on a GPU, where dropout counts from the first pair of the call",
+         {o.dropout.origin});
+  }
   if (!o.patterns.empty() && arrays.key_lengths != nullptr &&
       o.query_offset.kind() == QueryOffset::Kind::kEnd) {
     Fail(ErrorCode::kUnsupported,

@@ -92,10 +92,17 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs) {
     Fail(ErrorCode::kRange, "dropout p = {}; it must lie in [0, 1)", {dropout.p});
   }
   constexpr int64_t kWords = int64_t{1} << 32;
-  if (dropout.p > 0 &&
-      (pairs[0] > kWords || pairs[1] > kWords || pairs[2] > kWords || pairs[3] > 4 * kWords)) {
-    Fail(ErrorCode::kUnsupported,
-         "dropout counts batch entries, heads and queries with 32 bits each");
+  for (size_t n = 0; n < 4; ++n) {
+    const int64_t most = n == 3 ? 4 * kWords : kWords, first = dropout.origin[n];
+    if (first < 0 || first > most || (n == 3 && first % 4 != 0)) {
+      Fail(ErrorCode::kRange,
+           "dropout origin = {}; places are not negative, and that of the key is a multiple of 4",
+           {dropout.origin});
+    }
+    if (dropout.p > 0 && pairs[n] > most - first) {
+      Fail(ErrorCode::kUnsupported,
+           "dropout counts batch entries, heads and queries with 32 bits each");
+    }
   }
 }
 

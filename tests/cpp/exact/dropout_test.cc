@@ -44,6 +44,18 @@ TEST_P(AttentionDropout, MaskIsTheDefinition) {
   });
 }
 
+TEST_P(AttentionDropout, PartsDropWhatTheWholeDrops) {
+  Buffer<uint8_t> whole({3, 4, 9, 300}, Layout::kDense, 9);
+  DropoutMask({0.3, 5}, whole.view());
+  Buffer<uint8_t> part({1, 2, 4, 90}, Layout::kPadded, 9);
+  DropoutMask({0.3, 5, {2, 1, 5, 204}}, part.view());
+  part.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t j, uint8_t& cell) {
+    EXPECT_EQ(cell, whole.view()(2 + b, 1 + h, 5 + i, 204 + j));
+  });
+  EXPECT_THROW(DropoutMask({0.3, 5, {0, 0, 0, 2}}, part.view()), Error);
+  EXPECT_THROW(DropoutMask({0.3, 5, {0, -1, 0, 0}}, part.view()), Error);
+}
+
 TEST_P(AttentionDropout, DropsAboutOneInOneOverP) {
   Buffer<uint8_t> kept({1, 8, 100, 1000}, Layout::kDense, 9);
   DropoutMask({0.1, 7}, kept.view());

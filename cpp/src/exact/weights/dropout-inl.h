@@ -24,6 +24,7 @@ class DropoutWeights final : public WeightPlug {
  public:
   explicit DropoutWeights(const Dropout& dropout)
       : key_{static_cast<uint32_t>(dropout.seed), static_cast<uint32_t>(dropout.seed >> 32)},
+        origin_(dropout.origin),
         threshold_(static_cast<uint32_t>(dropout.p * 4294967296.0)),
         keep_factor_(static_cast<float>(1.0 / (1.0 - dropout.p))) {}
 
@@ -44,8 +45,10 @@ class DropoutWeights final : public WeightPlug {
   void Words(int64_t batch, int64_t head, int64_t query, int64_t key,
              uint32_t* HWY_RESTRICT words) const {
     VU counter[4] = {
-        hn::Set(du_, static_cast<uint32_t>(batch)), hn::Set(du_, static_cast<uint32_t>(head)),
-        hn::Set(du_, static_cast<uint32_t>(query)), hn::Iota(du_, static_cast<uint32_t>(key / 4))};
+        hn::Set(du_, static_cast<uint32_t>(origin_[0] + batch)),
+        hn::Set(du_, static_cast<uint32_t>(origin_[1] + head)),
+        hn::Set(du_, static_cast<uint32_t>(origin_[2] + query)),
+        hn::Iota(du_, static_cast<uint32_t>((origin_[3] + key) / 4))};
     Philox(du_, counter, key_);
     hn::StoreInterleaved4(counter[0], counter[1], counter[2], counter[3], du_, words);
   }
@@ -73,6 +76,7 @@ class DropoutWeights final : public WeightPlug {
 
   static constexpr DU du_{};
   uint32_t key_[2];
+  Extents origin_;
   uint32_t threshold_;
   float keep_factor_;
 };

@@ -1,0 +1,64 @@
+#include "src/distributed/key_gradients.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace heed::distributed {
+
+KeyGradients::KeyGradients(const Whole& whole, bool wants_k, bool wants_v)
+    : whole_(whole), wants_k_(wants_k), wants_v_(wants_v), tokens_(whole.KeyCounts()) {
+  size_t most = 0;
+  for (int rank = 0; rank < whole.size; ++rank) most = std::max(most, Count(rank));
+  held_.reserve(most);
+  held_.resize(Count(whole.rank), 0.0f);
+  if (whole.size > 1) coming_.reserve(most);
+}
+
+size_t KeyGradients::CountOf(const StoredTensor& tensor, bool wanted, int rank) const {
+  if (!wanted) return 0;
+  const int64_t tokens = tokens_[static_cast<size_t>(rank)];
+  return static_cast<size_t>(tensor.shape[0] * tensor.shape[1] * tokens * tensor.shape[3]);
+}
+
+size_t KeyGradients::Count(int rank) const {
+  return CountOf(whole_.k, wants_k_, rank) + CountOf(whole_.v, wants_v_, rank);
+}
+
+TensorView<float> KeyGradients::View(const StoredTensor& like, bool wanted, int owner,
+                                     size_t offset) {
+  if (!wanted) return {};
+  return Contiguous(held_.data() + offset, like.shape[0], like.shape[1],
+                    tokens_[static_cast<size_t>(owner)], like.shape[3]);
+}
+
+TensorView<float> KeyGradients::d_k(int owner) { return View(whole_.k, wants_k_, owner, 0); }
+TensorView<float> KeyGradients::d_v(int owner) {
+  return View(whole_.v, wants_v_, owner, CountOf(whole_.k, wants_k_, owner));
+}
+
+void KeyGradients::BeginPass(int owner, Communicator& communicator) {
+  if (whole_.size == 1 || !(wants_k_ || wants_v_)) return;
+  coming_.resize(Count((owner - 1 + whole_.size) % whole_.size));  // reserved
+  communicator.BeginReceive((whole_.rank - 1 + whole_.size) % whole_.size,
+                            std::as_writable_bytes(std::span(coming_)));
+  communicator.BeginSend((whole_.rank + 1) % whole_.size, std::as_bytes(std::span(held_)));
+}
+
+void KeyGradients::Advance() {
+  if (whole_.size > 1) std::swap(held_, coming_);
+}
+
+void AddTo(const TensorView<float>& sums, const TensorView<const float>& terms) {
+  for (int64_t b = 0; b < terms.shape[0]; ++b) {
+    for (int64_t h = 0; h < terms.shape[1]; ++h) {
+      for (int64_t i = 0; i < terms.shape[2]; ++i) {
+        float* to = &sums(b, h, i, 0);
+        const float* from = &terms(b, h, i, 0);
+        for (int64_t d = 0; d < terms.shape[3]; ++d) to[d] += from[d];
+      }
+    }
+  }
+}
+
+}  // namespace heed::distributed

@@ -1,0 +1,82 @@
+#include "src/distributed/key_ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace heed::distributed {
+namespace {
+
+// Calls copy(b, h, i, n), n counting rows of a contiguous tensor.
+template <typename Copy>
+void ForEachRow(const Extents& shape, const Copy& copy) {
+  int64_t n = 0;
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    for (int64_t h = 0; h < shape[1]; ++h) {
+      for (int64_t i = 0; i < shape[2]; ++i) copy(b, h, i, n++);
+    }
+  }
+}
+
+size_t BytesOfRows(const StoredTensor& tensor, int64_t tokens) {
+  return static_cast<size_t>(tensor.shape[0] * tensor.shape[1] * tokens * RowBytes(tensor));
+}
+
+}  // namespace
+
+int64_t RowBytes(const StoredTensor& tensor) {
+  return tensor.shape[3] * ElementSize(tensor.dtype);
+}
+
+void Pack(const StoredTensor& from, std::byte* to) {
+  const int64_t bytes = RowBytes(from);
+  if (bytes == 0) return;
+  ForEachRow(from.shape, [&](int64_t b, int64_t h, int64_t i, int64_t n) {
+    std::memcpy(to + n * bytes, from.Row(b, h, i), static_cast<size_t>(bytes));
+  });
+}
+
+void Unpack(const std::byte* from, const StoredOutput& to) {
+  const int64_t bytes = to.shape[3] * ElementSize(to.dtype);
+  if (bytes == 0) return;
+  ForEachRow(to.shape, [&](int64_t b, int64_t h, int64_t i, int64_t n) {
+    std::memcpy(to.Row(b, h, i), from + n * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+KeyRing::KeyRing(const Whole& whole) : whole_(whole), tokens_(whole.KeyCounts()), held_(Bytes(whole.rank)) {
+  size_t most = 0;
+  for (int rank = 0; rank < whole.size; ++rank) most = std::max(most, Bytes(rank));
+  held_.reserve(most);
+  if (whole.size > 1) coming_.reserve(most);
+  Pack(whole.k, held_.data());
+  Pack(whole.v, held_.data() + BytesOfRows(whole.k, Tokens(whole.rank)));
+}
+
+size_t KeyRing::Bytes(int rank) const {
+  return BytesOfRows(whole_.k, Tokens(rank)) + BytesOfRows(whole_.v, Tokens(rank));
+}
+
+StoredTensor KeyRing::View(const StoredTensor& like, size_t offset) const {
+  const Extents shape = {like.shape[0], like.shape[1], Tokens(owner()), like.shape[3]};
+  return {held_.data() + offset, like.dtype, shape,
+          {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1}};
+}
+
+StoredTensor KeyRing::k() const { return View(whole_.k, 0); }
+StoredTensor KeyRing::v() const { return View(whole_.v, BytesOfRows(whole_.k, Tokens(owner()))); }
+
+void KeyRing::BeginPass(Communicator& communicator) {
+  if (IsLast()) return;
+  const int next = (whole_.rank + 1) % whole_.size;
+  const int before = (whole_.rank - 1 + whole_.size) % whole_.size;
+  coming_.resize(Bytes((owner() - 1 + whole_.size) % whole_.size));  // reserved
+  communicator.BeginReceive(before, coming_);
+  communicator.BeginSend(next, held_);
+}
+
+void KeyRing::Advance() {
+  std::swap(held_, coming_);
+  ++step_;
+}
+
+}  // namespace heed::distributed
