@@ -40,4 +40,12 @@ FailingAllocation::FailingAllocation(int64_t n) { failing = allocations + n; }
 FailingAllocation::~FailingAllocation() { failing = 0; }
 bool FailingAllocation::failed() const { return allocations >= failing; }
 
+UncountedAllocations::UncountedAllocations() : allocations_(allocations), failing_(failing) {
+  failing = 0;
+}
+UncountedAllocations::~UncountedAllocations() {
+  allocations = allocations_;
+  failing = failing_;
+}
+
 }  // namespace heed::testing

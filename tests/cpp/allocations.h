@@ -26,6 +26,17 @@ class FailingAllocation {
   bool failed() const;
 };
 
+// While it lives, calls of operator new are not counted, and none fails: what a test itself does in
+// the midst of a call.
+class UncountedAllocations {
+ public:
+  UncountedAllocations();
+  ~UncountedAllocations();
+
+ private:
+  int64_t allocations_, failing_;
+};
+
 }  // namespace heed::testing
 
 #endif  // HEED_TESTS_ALLOCATIONS_H_
