@@ -57,6 +57,13 @@ const systemTools = [
     optional: true,
   },
   {
+    name: "MPI",
+    packages: ["libopenmpi-dev", "openmpi-bin"],
+    found: () => which("mpicxx") && which("mpiexec"),
+    advice: "for the tests of heed/mpi.h, which are left out without it",
+    optional: true,
+  },
+  {
     name: "Chromium",
     packages: ["chromium"],
     found: () => process.env.HEED_CHROMIUM ?? which("chromium") ?? which("google-chrome"),

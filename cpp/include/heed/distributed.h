@@ -1,6 +1,6 @@
 // Several machines: attention over a sequence whose tokens are dealt to processes ("ranks"), each
-// with its part of q, k and v. Nothing here knows a network: a Communicator does, and heed/mpi.h has
-// one for MPI.
+// with its part of q, k and v. Nothing here knows a network: a Communicator does, and heed/mpi.h
+// has one for MPI.
 //
 // Every function of this page but the plain ones (TokensOf, HeadsOf) is collective: all ranks call
 // it, with the same shapes and options. What they disagree in is an error on all of them.
@@ -55,8 +55,8 @@ class Communicator {
 //   kZigzag       01233210   every rank sees as much
 enum class TokenOrder {
   kContiguous,  // each rank one run of tokens, in the order of ranks
-  kZigzag,      // twice as many runs as ranks, there and back: rank r has runs r and 2 * size - 1 - r.
-                // Brandon 2023 (striped attention, arXiv:2311.09431) gives the reason
+  kZigzag,  // twice as many runs as ranks, there and back: rank r has runs r and 2 * size - 1 - r.
+            // Brandon 2023 (striped attention, arXiv:2311.09431) gives the reason
 };
 
 // Tokens [begin, begin + len).
@@ -83,9 +83,9 @@ struct Sharding {
 };
 
 // Attention of this rank's queries over the keys of all ranks: heed::Attention() of the whole, of
-// which each rank gives and gets the rows that TokensOf() says. Keys and values go around in a ring,
-// a rank's at a time, while every rank computes with those that it has; results are merged by their
-// sums, exactly.
+// which each rank gives and gets the rows that TokensOf() says. Keys and values go around in a
+// ring, a rank's at a time, while every rank computes with those that it has; results are merged by
+// their sums, exactly.
 //
 // Shapes   q [batch, num_heads, this rank's queries, head_dim], k and v [batch, num_kv_heads, this
 //          rank's keys, head_dim and head_dim_v]; as Attention() otherwise. Options are about the
@@ -93,8 +93,8 @@ struct Sharding {
 //          has this rank's queries, what counts keys (the other extent of bias and keep,
 //          key_documents) has all keys, lengths and positions are those of the whole.
 // Takes    every score, relative tables and biases by distance; softmax, softmax1, sinks; causal,
-//          window, all lengths, documents, bias, keep, ALiBi, softcap, dropout (the same bits as the
-//          whole call); score_mod and keep_mod; the patterns DilatedWindow and Strided. Of the
+//          window, all lengths, documents, bias, keep, ALiBi, softcap, dropout (the same bits as
+//          the whole call); score_mod and keep_mod; the patterns DilatedWindow and Strided. Of the
 //          results output, stored_output and lse. The rest (other normalisers and patterns,
 //          log_gates, prob_mod) is an Error(kUnsupported) that names it: SequenceToHeads() takes
 //          every mechanism.
@@ -104,8 +104,8 @@ struct Sharding {
 // Accuracy kAttentionMaxError, and one rounding of each rank's lse.
 // Cost     FLOPs as Attention(), dealt as the order says; parts that masks hide are skipped, but go
 //          around. Each rank sends its keys and values size - 1 times over, while it computes, and
-//          twice half a KiB to each other rank. Allocates two times the keys and values of a rank, a
-//          float64 for each output and two a row, and a float for each output of one part.
+//          twice half a KiB to each other rank. Allocates two times the keys and values of a rank,
+//          a float64 for each output and two a row, and a float for each output of one part.
 // Threads  as Attention(). The same bits for any number of threads; another number of ranks, or
 //          another order, rounds differently.
 // Source   Liu, Zaharia & Abbeel 2023 (ring attention, arXiv:2310.01889).
@@ -150,11 +150,12 @@ inline void AttentionBackward(TensorView<const float> q, TensorView<const float>
 }
 
 // heed::Merge() over ranks: each has attended with the same queries to keys of its own, in any
-// split, and all get attention over all keys. For decoding: every rank keeps a part of the KV cache,
-// calls Decode() with its own and merges. Same bits on every rank, those of heed::Merge() of the
-// states in the order of ranks.
+// split, and all get attention over all keys. For decoding: every rank keeps a part of the KV
+// cache, calls Decode() with its own and merges. Same bits on every rank, those of heed::Merge() of
+// the states in the order of ranks.
 //
-// Shapes   mine.output [batch, num_heads, q_len, head_dim_v], mine.lse [batch, num_heads, q_len, 1],
+// Shapes   mine.output [batch, num_heads, q_len, head_dim_v], mine.lse [batch, num_heads, q_len,
+// 1],
 //          the same on every rank; output and lse as theirs, and they may be the same views. lse
 //          may be absent.
 // Sinks    belong to one rank's keys: each would add its own.
@@ -170,9 +171,9 @@ void Merge(const PartialAttention& mine, TensorView<float> output, TensorView<fl
 // Errors   Error(kRange), also where neither is a multiple of the other.
 TokenSpan HeadsOf(int64_t num_heads, int rank, int size);
 
-// From some tokens of all heads to all tokens of some heads, and back. In between, every function of
-// heed computes as on one machine, to the same bits: heads do not know each other. (Grouped heads
-// stay together: give q and k, each with its own number of heads.)
+// From some tokens of all heads to all tokens of some heads, and back. In between, every function
+// of heed computes as on one machine, to the same bits: heads do not know each other. (Grouped
+// heads stay together: give q and k, each with its own number of heads.)
 //
 // Shapes   by_token [batch, num_heads, this rank's tokens, dim], as TokensOf(len, ...) says,
 //          by_head [batch, HeadsOf(num_heads, ...).len, len, dim]; one type on both sides, any
@@ -186,19 +187,20 @@ void SequenceToHeads(const StoredTensor& by_token, const StoredOutput& by_head, 
 void HeadsToSequence(const StoredTensor& by_head, const StoredOutput& by_token, int64_t len,
                      TokenOrder order, Communicator& communicator);
 
-// Recurrent attention over a sequence in contiguous parts (TokenOrder::kContiguous): each rank takes
-// up the states that the one before it left, some heads after the other, so that all ranks are at
-// work at once on different heads.
+// Recurrent attention over a sequence in contiguous parts (TokenOrder::kContiguous): each rank
+// takes up the states that the one before it left, some heads after the other, so that all ranks
+// are at work at once on different heads.
 //
 // Shapes   q, k, v and the tensors of options that count tokens have this rank's tokens (log_decay,
 //          beta, erase_key, erase_rate, level_weights); key_lengths and position_offset are those
-//          of the whole, initial_state is read on rank 0, final_state is the state after this rank's
-//          tokens. q_len = kv_len = sharding.q_len.
+//          of the whole, initial_state is read on rank 0, final_state is the state after this
+//          rank's tokens. q_len = kv_len = sharding.q_len.
 // Takes    causal options, but no feature_mod, which is an Error(kUnsupported).
 // Errors   as RecurrentAttention(), on every rank, before anything is written; kMemory may leave
 //          outputs half written.
 // Accuracy kRecurrentMaxError; where parts begin at multiples of chunk_len the bits of one machine.
-// Cost     that of the rank's tokens; with n groups of heads, of which a rank works at one after the
+// Cost     that of the rank's tokens; with n groups of heads, of which a rank works at one after
+// the
 //          other, (n + size - 1) / n times as long, n up to batch * num_kv_heads. A rank sends its
 //          states once. Allocates them once.
 // Threads  as RecurrentAttention().

@@ -31,8 +31,7 @@ Record RecordOf(const std::exception_ptr& failure, const Terms& terms) {
   } catch (const Error& error) {
     record.code = static_cast<int32_t>(error.code());
     const std::string_view text = error.what();
-    std::copy_n(text.begin(), std::min(text.size(), record.message.size()),
-                record.message.begin());
+    std::copy_n(text.begin(), std::min(text.size(), record.message.size()), record.message.begin());
   }
   return record;
 }

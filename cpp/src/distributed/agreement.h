@@ -35,7 +35,8 @@ class Terms {
 };
 
 // Throws on every rank if one failed, on that rank what it failed with; or else where ranks have
-// different values for a term. Allocates nothing but errors: a rank without memory can still say so.
+// different values for a term. Allocates nothing but errors: a rank without memory can still say
+// so.
 void Agree(Communicator& communicator, const std::exception_ptr& failure, const Terms& terms);
 
 // The first error of a rank, which goes on taking part until all have been told.

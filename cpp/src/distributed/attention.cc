@@ -6,6 +6,7 @@
 
 #include "heed/distributed.h"
 #include "src/distributed/agreement.h"
+#include "src/distributed/kept_array.h"
 #include "src/distributed/key_ring.h"
 #include "src/distributed/partial_sums.h"
 #include "src/distributed/progressing_pool.h"
@@ -20,11 +21,13 @@ namespace {
 constexpr const char* kWhat = "attention over ranks";
 
 void CheckOutputs(Whole& whole, const AttentionOutputs& outputs) {
-  if (outputs.weights.has_value() || outputs.scores.has_value() || outputs.running_max.has_value() ||
-      outputs.running_sum.has_value() || outputs.rescale.has_value()) {
-    Fail(ErrorCode::kUnsupported,
-         "weights, scores, running_max, running_sum and rescale over ranks: no rank has whole rows. "
-         "With lse, exp(score - lse) is a weight");
+  if (outputs.weights.has_value() || outputs.scores.has_value() ||
+      outputs.running_max.has_value() || outputs.running_sum.has_value() ||
+      outputs.rescale.has_value()) {
+    Fail(
+        ErrorCode::kUnsupported,
+        "weights, scores, running_max, running_sum and rescale over ranks: no rank has whole rows. "
+        "With lse, exp(score - lse) is a weight");
   }
   CompleteOutputs(whole.attention, outputs);
   SpansOf(outputs).ApartFrom("k", whole.k).ApartFrom("v", whole.v);
@@ -34,25 +37,25 @@ void CheckOutputs(Whole& whole, const AttentionOutputs& outputs) {
 struct Work {
   explicit Work(const Whole& w)
       : ring(w),
-        sums({w.attention.batch, w.attention.num_heads, w.attention.q_len, w.attention.head_dim_v}) {
+        sums(
+            {w.attention.batch, w.attention.num_heads, w.attention.q_len, w.attention.head_dim_v}) {
     int64_t longest = 0;
     for (const Rows& rows : w.queries) longest = std::max(longest, rows.tokens.len);
     const int64_t rows = w.attention.batch * w.attention.num_heads * longest;
-    part_output.resize(static_cast<size_t>(rows * w.attention.head_dim_v));
-    part_lse.resize(static_cast<size_t>(rows));
+    part_output = KeptArray<float>(static_cast<size_t>(rows * w.attention.head_dim_v));
+    part_lse = KeptArray<float>(static_cast<size_t>(rows));
   }
 
   KeyRing ring;
   PartialSums sums;
-  std::vector<float> part_output, part_lse;
+  KeptArray<float> part_output, part_lse;
 };
 
 void AddPart(const Whole& whole, const Rows& queries, const Rows& keys, Work& work,
              ThreadPool& pool) {
   const AttentionProblem& p = whole.attention;
   const int64_t len = queries.tokens.len;
-  const auto output =
-      Contiguous(work.part_output.data(), p.batch, p.num_heads, len, p.head_dim_v);
+  const auto output = Contiguous(work.part_output.data(), p.batch, p.num_heads, len, p.head_dim_v);
   const auto lse = Contiguous(work.part_lse.data(), p.batch, p.num_heads, len, 1);
   const PartOptions options(whole, queries, keys.tokens);
   heed::Attention(RowsOf(p.q, queries.begin, len),
@@ -95,9 +98,10 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
     failure.Catch(kWhat, [&] {
       whole = ValidateWhole(q, k, v, options, outputs.lse.has_value(), sharding, communicator);
       CheckOutputs(whole, outputs);
-      work.emplace(whole);
+      if (whole.size > 1) work.emplace(whole);
     });
     Agree(communicator, failure.error(), TermsOf(whole));
+    if (whole.size == 1) return heed::Attention(q, k, v, OneRankOptions(whole), outputs, pool);
     for (;;) {
       work->ring.BeginPass(communicator);
       failure.Catch(kWhat, [&] { AddHeldKeys(whole, *work, threads); });

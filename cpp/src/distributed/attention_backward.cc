@@ -5,8 +5,9 @@
 
 #include "heed/distributed.h"
 #include "src/distributed/agreement.h"
-#include "src/distributed/key_ring.h"
+#include "src/distributed/kept_array.h"
 #include "src/distributed/key_gradients.h"
+#include "src/distributed/key_ring.h"
 #include "src/distributed/parameter_sums.h"
 #include "src/distributed/progressing_pool.h"
 #include "src/distributed/row_sums.h"
@@ -59,19 +60,19 @@ struct Work {
     for (int rank = 0; rank < p.whole.size; ++rank) {
       for (const Rows& rows : p.whole.KeysOf(rank)) keys = std::max(keys, rows.tokens.len);
     }
-    const auto size = [&](bool is_wanted, int64_t heads, int64_t rows, int64_t width) {
-      return is_wanted ? static_cast<size_t>(a.batch * heads * rows * width) : 0;
+    const auto array = [&](bool is_wanted, int64_t heads, int64_t rows, int64_t width) {
+      return KeptArray<float>(is_wanted ? static_cast<size_t>(a.batch * heads * rows * width) : 0);
     };
-    d_q.resize(size(wanted.d_q.has_value(), a.num_heads, queries, a.head_dim));
-    d_k.resize(size(wanted.d_k.has_value(), a.num_kv_heads, keys, a.head_dim_k));
-    d_v.resize(size(wanted.d_v.has_value(), a.num_kv_heads, keys, a.head_dim_v));
+    d_q = array(wanted.d_q.has_value(), a.num_heads, queries, a.head_dim);
+    d_k = array(wanted.d_k.has_value(), a.num_kv_heads, keys, a.head_dim_k);
+    d_v = array(wanted.d_v.has_value(), a.num_kv_heads, keys, a.head_dim_v);
   }
 
   KeyRing ring;
   RowSums d_q_sums;
   KeyGradients key_gradients;
   ParameterSums parameters;
-  std::vector<float> d_q, d_k, d_v;  // of a part
+  KeptArray<float> d_q, d_k, d_v;  // of a part
 };
 
 // Gradients of some queries against some keys. The lse is that of whole rows, so weights are too.
@@ -91,12 +92,11 @@ void AddPart(const Problem& p, const Rows& queries, const Rows& keys, Work& work
   if (wanted.d_v.has_value()) part.d_v = d_v;
   work.parameters.Place(part);
   const PartOptions options(p.whole, queries, keys.tokens);
-  heed::AttentionBackward(RowsOf(a.q, queries.begin, len),
-                          RowsOf(work.ring.k(), keys.begin, kv_len),
-                          RowsOf(work.ring.v(), keys.begin, kv_len),
-                          RowsOf(p.gradient.out, queries.begin, len),
-                          RowsOf(p.gradient.lse, queries.begin, len),
-                          RowsOf(p.gradient.d_out, queries.begin, len), options.get(), part, &pool);
+  heed::AttentionBackward(
+      RowsOf(a.q, queries.begin, len), RowsOf(work.ring.k(), keys.begin, kv_len),
+      RowsOf(work.ring.v(), keys.begin, kv_len), RowsOf(p.gradient.out, queries.begin, len),
+      RowsOf(p.gradient.lse, queries.begin, len), RowsOf(p.gradient.d_out, queries.begin, len),
+      options.get(), part, &pool);
   work.parameters.Add();
   const int owner = work.ring.owner();
   if (wanted.d_q.has_value()) work.d_q_sums.Add(queries.begin, d_q);
@@ -161,10 +161,15 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
     Failure failure;
     failure.Catch(kWhat, [&] {
       p = Validate(q, k, v, out, lse, d_out, options, gradients, sharding, communicator);
+      if (p.whole.size == 1) return;
       work.emplace(p, gradients);
       work->parameters.AddSinks(p.gradient);
     });
     Agree(communicator, failure.error(), BackwardTerms(p));
+    if (p.whole.size == 1) {
+      return heed::AttentionBackward(q, k, v, out, lse, d_out, OneRankOptions(p.whole), gradients,
+                                     pool);
+    }
     for (bool last = false; !last;) {
       const int owner = work->ring.owner();
       last = work->ring.IsLast();

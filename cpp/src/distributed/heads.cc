@@ -174,9 +174,10 @@ void HeadsToSequence(const StoredTensor& by_head, const StoredOutput& by_token, 
              CheckOutput("by_token", by_token, by_token.shape,
                          "[batch, num_heads, this rank's tokens, dim]");
              if (by_token.shape[1] % sides.size == 0) return;
-             Fail(ErrorCode::kUnsupported,
-                  "{} heads of {} ranks, which share them: there is no way back from several copies",
-                  {by_token.shape[1], sides.size});
+             Fail(
+                 ErrorCode::kUnsupported,
+                 "{} heads of {} ranks, which share them: there is no way back from several copies",
+                 {by_token.shape[1], sides.size});
            });
 }
 

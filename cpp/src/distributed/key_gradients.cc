@@ -7,12 +7,19 @@
 namespace heed::distributed {
 
 KeyGradients::KeyGradients(const Whole& whole, bool wants_k, bool wants_v)
-    : whole_(whole), wants_k_(wants_k), wants_v_(wants_v), tokens_(whole.KeyCounts()) {
+    : whole_(whole),
+      wants_k_(wants_k),
+      wants_v_(wants_v),
+      tokens_(whole.KeyCounts()),
+      held_(MostCount()),
+      coming_(whole.size > 1 ? MostCount() : 0) {
+  std::fill_n(held_.data(), Count(whole.rank), 0.0f);
+}
+
+size_t KeyGradients::MostCount() const {
   size_t most = 0;
-  for (int rank = 0; rank < whole.size; ++rank) most = std::max(most, Count(rank));
-  held_.reserve(most);
-  held_.resize(Count(whole.rank), 0.0f);
-  if (whole.size > 1) coming_.reserve(most);
+  for (int rank = 0; rank < whole_.size; ++rank) most = std::max(most, Count(rank));
+  return most;
 }
 
 size_t KeyGradients::CountOf(const StoredTensor& tensor, bool wanted, int rank) const {
@@ -39,10 +46,10 @@ TensorView<float> KeyGradients::d_v(int owner) {
 
 void KeyGradients::BeginPass(int owner, Communicator& communicator) {
   if (whole_.size == 1 || !(wants_k_ || wants_v_)) return;
-  coming_.resize(Count((owner - 1 + whole_.size) % whole_.size));  // reserved
+  const int next_owner = (owner - 1 + whole_.size) % whole_.size;
   communicator.BeginReceive((whole_.rank - 1 + whole_.size) % whole_.size,
-                            std::as_writable_bytes(std::span(coming_)));
-  communicator.BeginSend((whole_.rank + 1) % whole_.size, std::as_bytes(std::span(held_)));
+                            std::as_writable_bytes(coming_.first(Count(next_owner))));
+  communicator.BeginSend((whole_.rank + 1) % whole_.size, std::as_bytes(held_.first(Count(owner))));
 }
 
 void KeyGradients::Advance() {

@@ -29,13 +29,14 @@ class KeyGradients {
 
  private:
   size_t Count(int rank) const;
+  size_t MostCount() const;
   size_t CountOf(const StoredTensor& tensor, bool wanted, int rank) const;
   TensorView<float> View(const StoredTensor& like, bool wanted, int owner, size_t offset);
 
   const Whole& whole_;
   const bool wants_k_, wants_v_;
   const std::vector<int64_t> tokens_;  // of each rank
-  std::vector<float> held_, coming_;
+  KeptArray<float> held_, coming_;     // as long as the longest
 };
 
 // sums += terms, of one shape, whose last dimension is contiguous.

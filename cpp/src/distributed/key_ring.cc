@@ -23,9 +23,7 @@ size_t BytesOfRows(const StoredTensor& tensor, int64_t tokens) {
 
 }  // namespace
 
-int64_t RowBytes(const StoredTensor& tensor) {
-  return tensor.shape[3] * ElementSize(tensor.dtype);
-}
+int64_t RowBytes(const StoredTensor& tensor) { return tensor.shape[3] * ElementSize(tensor.dtype); }
 
 void Pack(const StoredTensor& from, std::byte* to) {
   const int64_t bytes = RowBytes(from);
@@ -43,13 +41,19 @@ void Unpack(const std::byte* from, const StoredOutput& to) {
   });
 }
 
-KeyRing::KeyRing(const Whole& whole) : whole_(whole), tokens_(whole.KeyCounts()), held_(Bytes(whole.rank)) {
-  size_t most = 0;
-  for (int rank = 0; rank < whole.size; ++rank) most = std::max(most, Bytes(rank));
-  held_.reserve(most);
-  if (whole.size > 1) coming_.reserve(most);
+KeyRing::KeyRing(const Whole& whole)
+    : whole_(whole),
+      tokens_(whole.KeyCounts()),
+      held_(MostBytes()),
+      coming_(whole.size > 1 ? MostBytes() : 0) {
   Pack(whole.k, held_.data());
   Pack(whole.v, held_.data() + BytesOfRows(whole.k, Tokens(whole.rank)));
+}
+
+size_t KeyRing::MostBytes() const {
+  size_t most = 0;
+  for (int rank = 0; rank < whole_.size; ++rank) most = std::max(most, Bytes(rank));
+  return most;
 }
 
 size_t KeyRing::Bytes(int rank) const {
@@ -58,7 +62,9 @@ size_t KeyRing::Bytes(int rank) const {
 
 StoredTensor KeyRing::View(const StoredTensor& like, size_t offset) const {
   const Extents shape = {like.shape[0], like.shape[1], Tokens(owner()), like.shape[3]};
-  return {held_.data() + offset, like.dtype, shape,
+  return {held_.data() + offset,
+          like.dtype,
+          shape,
           {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1}};
 }
 
@@ -69,9 +75,9 @@ void KeyRing::BeginPass(Communicator& communicator) {
   if (IsLast()) return;
   const int next = (whole_.rank + 1) % whole_.size;
   const int before = (whole_.rank - 1 + whole_.size) % whole_.size;
-  coming_.resize(Bytes((owner() - 1 + whole_.size) % whole_.size));  // reserved
-  communicator.BeginReceive(before, coming_);
-  communicator.BeginSend(next, held_);
+  const int next_owner = (owner() - 1 + whole_.size) % whole_.size;
+  communicator.BeginReceive(before, coming_.first(Bytes(next_owner)));
+  communicator.BeginSend(next, held_.first(Bytes(owner())));
 }
 
 void KeyRing::Advance() {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "src/distributed/kept_array.h"
 #include "src/distributed/whole.h"
 
 namespace heed::distributed {
@@ -33,12 +34,13 @@ class KeyRing {
  private:
   int64_t Tokens(int rank) const { return tokens_[static_cast<size_t>(rank)]; }
   size_t Bytes(int rank) const;
+  size_t MostBytes() const;
   StoredTensor View(const StoredTensor& like, size_t offset) const;
 
   const Whole& whole_;
   const std::vector<int64_t> tokens_;  // of each rank
   int step_ = 0;
-  std::vector<std::byte> held_, coming_;
+  KeptArray<std::byte> held_, coming_;  // as long as the longest
 };
 
 // Copies a tensor into contiguous memory, or out of it.

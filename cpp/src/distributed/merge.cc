@@ -1,9 +1,10 @@
 // Attention over all ranks' keys from what each rank has attended to.
+#include "heed/merge.h"
+
 #include <span>
 #include <vector>
 
 #include "heed/distributed.h"
-#include "heed/merge.h"
 #include "src/distributed/agreement.h"
 #include "src/message.h"
 #include "src/output_spans.h"

@@ -63,9 +63,8 @@ PartOptions::PartOptions(const Whole& whole, const Rows& queries, const TokenSpa
 void PartOptions::SetLengths(const Whole& whole, const Rows& queries, const TokenSpan& keys) {
   const AttentionProblem& p = whole.attention;
   const bool of_queries = options_.key_lengths.size() != static_cast<size_t>(p.batch);
-  key_lengths_ = of_queries
-                     ? Part(options_.key_lengths, p.q_len, queries.begin, queries.tokens.len)
-                     : std::vector(options_.key_lengths.begin(), options_.key_lengths.end());
+  key_lengths_ = of_queries ? Part(options_.key_lengths, p.q_len, queries.begin, queries.tokens.len)
+                            : std::vector(options_.key_lengths.begin(), options_.key_lengths.end());
   Clamp(key_lengths_, keys);
   options_.key_lengths = key_lengths_;
   prefix_lengths_.assign(options_.prefix_lengths.begin(), options_.prefix_lengths.end());
@@ -75,8 +74,7 @@ void PartOptions::SetLengths(const Whole& whole, const Rows& queries, const Toke
 
 void PartOptions::SetDocuments(const Whole& whole, const Rows& queries, const TokenSpan& keys) {
   const AttentionProblem& p = whole.attention;
-  query_documents_ =
-      Part(options_.query_documents, p.q_len, queries.begin, queries.tokens.len);
+  query_documents_ = Part(options_.query_documents, p.q_len, queries.begin, queries.tokens.len);
   options_.query_documents = query_documents_;
   key_documents_ = Part(options_.key_documents, p.kv_len, keys.begin, keys.len);
   options_.key_documents = key_documents_;

@@ -17,7 +17,7 @@ PartialSums::PartialSums(const Extents& shape)
     : shape_(shape),
       max_(static_cast<size_t>(shape[0] * shape[1] * shape[2]), kMinusInf),
       sum_(max_.size(), 0.0),
-      values_(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]), 0.0) {}
+      values_(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3])) {}
 
 void PartialSums::Add(int64_t begin, TensorView<const float> part_output,
                       TensorView<const float> part_lse, ThreadPool& pool) {
@@ -36,12 +36,17 @@ void PartialSums::AddRow(size_t row, const float* values, double lse) {
   if (lse == kMinusInf) return;
   double* sums = values_.data() + row * static_cast<size_t>(shape_[3]);
   const double largest = std::isnan(lse) ? lse : std::max(max_[row], lse);
-  const double old_factor = max_[row] == kMinusInf ? 0.0 : std::exp(max_[row] - largest);
   const double factor = std::exp(lse - largest);
-  for (int64_t d = 0; d < shape_[3]; ++d) {
-    sums[d] = sums[d] * old_factor + factor * static_cast<double>(values[d]);
+  if (max_[row] == kMinusInf) {
+    for (int64_t d = 0; d < shape_[3]; ++d) sums[d] = factor * static_cast<double>(values[d]);
+    sum_[row] = factor;
+  } else {
+    const double old_factor = std::exp(max_[row] - largest);
+    for (int64_t d = 0; d < shape_[3]; ++d) {
+      sums[d] = sums[d] * old_factor + factor * static_cast<double>(values[d]);
+    }
+    sum_[row] = sum_[row] * old_factor + factor;
   }
-  sum_[row] = sum_[row] * old_factor + factor;
   max_[row] = largest;
 }
 
@@ -66,7 +71,9 @@ void PartialSums::WriteRow(int64_t b, int64_t h, int64_t i, std::span<const floa
   const double factor = empty ? 0.0 : std::exp(max_[row] - total);
   const double* sums = values_.data() + row * static_cast<size_t>(shape_[3]);
   void* to = output.Row(b, h, i);
-  for (int64_t d = 0; d < shape_[3]; ++d) StoreElement(sums[d] * factor, output.dtype, to, d);
+  for (int64_t d = 0; d < shape_[3]; ++d) {
+    StoreElement(empty ? 0.0 : sums[d] * factor, output.dtype, to, d);
+  }
   if (lse.has_value()) lse(b, h, i, 0) = static_cast<float>(total);
 }
 

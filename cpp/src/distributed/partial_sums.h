@@ -9,6 +9,7 @@
 
 #include "heed/tensor.h"
 #include "heed/thread_pool.h"
+#include "src/distributed/kept_array.h"
 
 namespace heed::distributed {
 
@@ -36,7 +37,8 @@ class PartialSums {
                 const StoredOutput& output, const TensorView<float>& lse);
 
   Extents shape_;
-  std::vector<double> max_, sum_, values_;
+  std::vector<double> max_, sum_;
+  KeptArray<double> values_;  // of rows that have seen a key
 };
 
 }  // namespace heed::distributed

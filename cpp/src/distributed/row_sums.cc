@@ -1,6 +1,13 @@
 #include "src/distributed/row_sums.h"
 
+#include <algorithm>
+
 namespace heed::distributed {
+
+RowSums::RowSums(const Extents& shape)
+    : shape_(shape), values_(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3])) {
+  std::fill_n(values_.data(), values_.size(), 0.0);
+}
 
 void RowSums::Add(int64_t begin, const TensorView<const float>& part) {
   for (int64_t b = 0; b < shape_[0]; ++b) {

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "heed/tensor.h"
+#include "src/distributed/kept_array.h"
 
 namespace heed::distributed {
 
@@ -27,9 +27,8 @@ inline void StoreElement(double value, DType dtype, void* row, int64_t d) {
 
 class RowSums {
  public:
-  explicit RowSums(const Extents& shape)
-      : shape_(shape),
-        values_(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]), 0.0) {}
+  // Zeros.
+  explicit RowSums(const Extents& shape);
 
   // Adds to rows [begin, begin + part.shape[2]) of every head.
   void Add(int64_t begin, const TensorView<const float>& part);
@@ -41,7 +40,7 @@ class RowSums {
   }
 
   Extents shape_;
-  std::vector<double> values_;
+  KeptArray<double> values_;
 };
 
 }  // namespace heed::distributed

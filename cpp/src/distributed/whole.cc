@@ -13,7 +13,8 @@
 namespace heed::distributed {
 namespace {
 
-constexpr const char* kByHeads = "SequenceToHeads() brings whole sequences together, for all of heed";
+constexpr const char* kByHeads =
+    "SequenceToHeads() brings whole sequences together, for all of heed";
 
 [[noreturn]] void Refuse(const char* what, const char* why) {
   Fail(ErrorCode::kUnsupported, "{} over ranks: {}. {}", {what, why, kByHeads});
@@ -129,10 +130,15 @@ Whole ValidateWhole(const StoredTensor& q, const StoredTensor& k, const StoredTe
   CheckCanBeSplit(options);
   AttentionOptions complete = options;
   complete.query_offset = WholeOffset(options, sharding, q.shape[0]);
-  whole.attention =
-      ValidateAttentionInputs(q, AsWhole(k, sharding.kv_len), AsWhole(v, sharding.kv_len), complete,
-                              wants_lse);
+  whole.attention = ValidateAttentionInputs(q, AsWhole(k, sharding.kv_len),
+                                            AsWhole(v, sharding.kv_len), complete, wants_lse);
   return whole;
+}
+
+AttentionOptions OneRankOptions(const Whole& whole) {
+  AttentionOptions options = whole.options;
+  options.query_offset = QueryOffset::PerBatch(whole.attention.position);
+  return options;
 }
 
 Terms TermsOf(const Whole& whole) {
@@ -174,11 +180,10 @@ bool Sees(const Whole& whole, const TokenSpan& queries, const TokenSpan& keys) {
     const int64_t first = p.position[static_cast<size_t>(b)] + queries.begin;
     const int64_t last = first + queries.len - 1;
     const Window window = o.window.value_or(Window{});
-    const bool hidden =
-        (o.causal && keys.begin > last) ||
-        (window.right && keys.begin > last + *window.right) ||
-        (window.left && keys.begin + keys.len - 1 < first - *window.left) ||
-        (lengths_of_entries && o.key_lengths[static_cast<size_t>(b)] <= keys.begin);
+    const bool hidden = (o.causal && keys.begin > last) ||
+                        (window.right && keys.begin > last + *window.right) ||
+                        (window.left && keys.begin + keys.len - 1 < first - *window.left) ||
+                        (lengths_of_entries && o.key_lengths[static_cast<size_t>(b)] <= keys.begin);
     if (!hidden) return true;
   }
   return false;

@@ -43,6 +43,9 @@ Whole ValidateWhole(const StoredTensor& q, const StoredTensor& k, const StoredTe
                     const AttentionOptions& options, bool wants_lse, const Sharding& sharding,
                     const Communicator& communicator);
 
+// Where one rank has everything: the options of the call by itself.
+AttentionOptions OneRankOptions(const Whole& whole);
+
 // What ranks must have given alike; of a problem that is not valid, zeros.
 Terms TermsOf(const Whole& whole);
 

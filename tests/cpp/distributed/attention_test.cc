@@ -1,6 +1,4 @@
 // Attention over ranks is attention of the whole.
-#include "heed/distributed.h"
-
 #include <limits>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "distributed/shards.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "heed/distributed.h"
 #include "heed/thread_pool.h"
 
 namespace heed::testing {
@@ -34,7 +33,8 @@ TEST_P(RingAttention, IsAttentionOfTheWhole) {
     c.DrawTensors();
     const RingResults whole = RunWhole(c);
     for (int size = 1; size <= 4; ++size) {
-      SCOPED_TRACE(std::to_string(size) + " ranks, order " + std::to_string(static_cast<int>(order)));
+      SCOPED_TRACE(std::to_string(size) + " ranks, order " +
+                   std::to_string(static_cast<int>(order)));
       const RingResults ranks = RunOverRanks(c, size);
       EXPECT_LE(LargestError(ranks.output, whole.output), kBound);
       EXPECT_LE(LargestError(ranks.lse, whole.lse), kBound);
@@ -94,7 +94,8 @@ TEST(RingAttentionEdges, EmptyRowIsZeroAndMinusInf) {
 template <typename T, typename Round>
 Buffer<T> Rounded(const Buffer<float>& from, const Round& round) {
   Buffer<T> to(from.shape(), Layout::kDense, T{});
-  to.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t d, T& x) { x = round(from(b, h, i, d)); });
+  to.ForEach(
+      [&](int64_t b, int64_t h, int64_t i, int64_t d, T& x) { x = round(from(b, h, i, d)); });
   return to;
 }
 

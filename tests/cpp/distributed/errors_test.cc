@@ -103,11 +103,17 @@ TEST(ErrorsOfRanks, AllAreToldWhatOneFindsWrong) {
 TEST(ErrorsOfRanks, AllAreToldWhatTheyDisagreeIn) {
   const Wrong other[] = {
       {"option", "causal", [](Call& c) { c.options.causal = true; }},
-      {"option", "window", [](Call& c) { c.options.window = Window{1, 0}; }},
+      {"option", "window",
+       [](Call& c) {
+         c.options.window = Window{1, 0};
+       }},
       {"option", "softcap", [](Call& c) { c.options.softcap = 3; }},
       {"option", "scale", [](Call& c) { c.options.scale = 3; }},
       {"option", "score", [](Call& c) { c.options.score = Score::kCosine; }},
-      {"option", "dropout.seed", [](Call& c) { c.options.dropout = {0, 4}; }},
+      {"option", "dropout.seed",
+       [](Call& c) {
+         c.options.dropout = {0, 4};
+       }},
       {"option", "query_offset", [](Call& c) { c.options.query_offset = QueryOffset::At(3); }},
       {"option", "sharding.order", [](Call& c) { c.sharding.order = TokenOrder::kContiguous; }},
   };

@@ -104,13 +104,15 @@ TEST(SequenceToHeads, LetsEveryFunctionComputeTheSameBits) {
 
 TEST(SequenceToHeads, RefusesWhatDoesNotFit) {
   const auto errors = RunRanks(2, [](Communicator& communicator) {
-    Buffer<float> by_token({1, 3, 8, 4}, Layout::kDense, 0), by_head({1, 1, 16, 4}, Layout::kDense, 0);
+    Buffer<float> by_token({1, 3, 8, 4}, Layout::kDense, 0),
+        by_head({1, 1, 16, 4}, Layout::kDense, 0);
     SequenceToHeads(StoredTensor(by_token.view()), by_head.view(), 16, TokenOrder::kContiguous,
                     communicator);
   });
   EXPECT_THAT(ErrorOf(errors[0]).text, HasSubstr("3 heads for 2 ranks"));
   const auto back = RunRanks(2, [](Communicator& communicator) {
-    Buffer<float> by_token({1, 1, 8, 4}, Layout::kDense, 0), by_head({1, 1, 16, 4}, Layout::kDense, 0);
+    Buffer<float> by_token({1, 1, 8, 4}, Layout::kDense, 0),
+        by_head({1, 1, 16, 4}, Layout::kDense, 0);
     HeadsToSequence(StoredTensor(by_head.view()), by_token.view(), 16, TokenOrder::kContiguous,
                     communicator);
   });

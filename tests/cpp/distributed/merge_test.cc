@@ -69,7 +69,8 @@ TEST(MergeOverRanks, DecodesFromACacheInParts) {
 TEST(MergeOverRanks, RefusesWhatRanksDisagreeIn) {
   const auto errors = RunRanks(3, [](Communicator& communicator) {
     const int64_t queries = communicator.Rank() == 2 ? 4 : 3;
-    Buffer<float> output({1, 2, queries, 5}, Layout::kDense, 0), lse({1, 2, queries, 1}, Layout::kDense, 0);
+    Buffer<float> output({1, 2, queries, 5}, Layout::kDense, 0),
+        lse({1, 2, queries, 1}, Layout::kDense, 0);
     distributed::Merge({output.view(), lse.view()}, output.view(), lse.view(), communicator);
   });
   for (const auto& error : errors) {

@@ -29,7 +29,7 @@ struct PipelineCase {
 
   int64_t len = 150;
   RecurrentOptions options;
-  Buffer<float> q, k, v;                                        // 2 entries, 6 and 3 heads of 8
+  Buffer<float> q, k, v;                                         // 2 entries, 6 and 3 heads of 8
   Buffer<float> log_decay, beta, erase_key, erase_rate, levels;  // that count tokens
   Buffer<float> bonus, initial, projection;
   std::vector<float> skip, norm_weight;
@@ -154,11 +154,11 @@ PipelineResults RunWhole(const PipelineCase& c) {
   PipelineResults r = {Buffer<float>({2, 6, c.len, 8}, Layout::kDense, kNan), {}};
   RecurrentOutputs to = {.output = r.output.view()};
   // As heed/recurrent.h says, 8 features unless an option has more.
-  const int64_t rows = c.options.mini_batch > 0                               ? 18
-                       : c.options.level_weights.has_value()                  ? 8 * 9
-                       : c.options.feature_map == FeatureMap::kCosine         ? 16
-                       : c.options.feature_map == FeatureMap::kRandom         ? 24
-                                                                              : 8;
+  const int64_t rows = c.options.mini_batch > 0                       ? 18
+                       : c.options.level_weights.has_value()          ? 8 * 9
+                       : c.options.feature_map == FeatureMap::kCosine ? 16
+                       : c.options.feature_map == FeatureMap::kRandom ? 24
+                                                                      : 8;
   const int64_t more = c.options.feature_map == FeatureMap::kRandom ? 2 : c.options.normalize;
   r.state = Buffer<float>({2, 3, rows, 8 + more}, Layout::kDense, kNan);
   to.final_state = r.state.view();
@@ -200,8 +200,8 @@ PipelineResults RunOverRanks(const PipelineCase& c, const PipelineResults& like,
     Buffer<float> state(like.state.shape(), Layout::kPadded, kNan);
     distributed::RecurrentAttention(q.view(), k.view(), v.view(), own.options,
                                     {.output = output.view(), .final_state = state.view()},
-                                    {.q_len = c.len, .kv_len = c.len, .order = order},
-                                    communicator, pool.get());
+                                    {.q_len = c.len, .kv_len = c.len, .order = order}, communicator,
+                                    pool.get());
     PutPart(output, r.output, rank, size, order);
     if (rank + 1 == size) r.state = state;
   });

@@ -12,7 +12,8 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Values of the queries of a rank, of each batch entry or of all; those of batch entries alone stay.
+// Values of the queries of a rank, of each batch entry or of all; those of batch entries alone
+// stay.
 std::vector<int32_t> OfQueries(std::span<const int32_t> values, const RingCase& c, int rank,
                                int size) {
   const int64_t len = c.sharding.q_len;
@@ -181,7 +182,8 @@ double LargestError(const std::vector<float>& got, const std::vector<float>& exp
   double size = 0, error = 0;
   for (size_t n = 0; n < got.size(); ++n) {
     if (got[n] == expected[n]) continue;
-    const double difference = std::abs(static_cast<double>(got[n]) - static_cast<double>(expected[n]));
+    const double difference =
+        std::abs(static_cast<double>(got[n]) - static_cast<double>(expected[n]));
     error = difference <= error ? error : difference;  // NaN stays
   }
   for (const float x : expected) {

@@ -79,10 +79,22 @@ const std::vector<RingVariant>& RingVariants() {
          c.options.query_offset = QueryOffset::At(0);
        }},
       {"documents", SetDocuments},
-      {"bias", [](RingCase& c) { DrawBias(c, {1, 4, c.sharding.q_len, c.sharding.kv_len}); }},
-      {"bias_of_keys", [](RingCase& c) { DrawBias(c, {2, 1, 1, c.sharding.kv_len}); }},
-      {"keep", [](RingCase& c) { DrawKeep(c, {2, 1, c.sharding.q_len, c.sharding.kv_len}); }},
-      {"keep_of_queries", [](RingCase& c) { DrawKeep(c, {1, 4, c.sharding.q_len, 1}); }},
+      {"bias",
+       [](RingCase& c) {
+         DrawBias(c, {1, 4, c.sharding.q_len, c.sharding.kv_len});
+       }},
+      {"bias_of_keys",
+       [](RingCase& c) {
+         DrawBias(c, {2, 1, 1, c.sharding.kv_len});
+       }},
+      {"keep",
+       [](RingCase& c) {
+         DrawKeep(c, {2, 1, c.sharding.q_len, c.sharding.kv_len});
+       }},
+      {"keep_of_queries",
+       [](RingCase& c) {
+         DrawKeep(c, {1, 4, c.sharding.q_len, 1});
+       }},
       {"alibi",
        [](RingCase& c) {
          c.numbers = AlibiSlopes(c.num_heads);
@@ -138,10 +150,7 @@ const std::vector<RingVariant>& RingVariants() {
        [](RingCase& c) {
          c.options.patterns = {DilatedWindow{4, {3}}};
        }},
-      {"strided",
-       [](RingCase& c) {
-         c.options.patterns = {Strided{7}};
-       }},
+      {"strided", [](RingCase& c) { c.options.patterns = {Strided{7}}; }},
       {"score_mod",
        [](RingCase& c) {
          c.options.score_mod = [](const PairTile& tile) {

@@ -39,7 +39,8 @@ TEST(TokensOf, GivesEveryTokenToOneRank) {
 // Pairs of a query and a key that a rank computes when every query sees itself and what is before.
 int64_t CausalPairs(int64_t len, int rank, int size, TokenOrder order) {
   int64_t pairs = 0;
-  testing::ForEachToken(len, rank, size, order, [&](int64_t, int64_t token) { pairs += token + 1; });
+  testing::ForEachToken(len, rank, size, order,
+                        [&](int64_t, int64_t token) { pairs += token + 1; });
   return pairs;
 }
 

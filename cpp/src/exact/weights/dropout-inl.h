@@ -44,11 +44,10 @@ class DropoutWeights final : public WeightPlug {
   // Random words of keys [key, key + 4 vectors), one a key. `key` is a multiple of 4.
   void Words(int64_t batch, int64_t head, int64_t query, int64_t key,
              uint32_t* HWY_RESTRICT words) const {
-    VU counter[4] = {
-        hn::Set(du_, static_cast<uint32_t>(origin_[0] + batch)),
-        hn::Set(du_, static_cast<uint32_t>(origin_[1] + head)),
-        hn::Set(du_, static_cast<uint32_t>(origin_[2] + query)),
-        hn::Iota(du_, static_cast<uint32_t>((origin_[3] + key) / 4))};
+    VU counter[4] = {hn::Set(du_, static_cast<uint32_t>(origin_[0] + batch)),
+                     hn::Set(du_, static_cast<uint32_t>(origin_[1] + head)),
+                     hn::Set(du_, static_cast<uint32_t>(origin_[2] + query)),
+                     hn::Iota(du_, static_cast<uint32_t>((origin_[3] + key) / 4))};
     Philox(du_, counter, key_);
     hn::StoreInterleaved4(counter[0], counter[1], counter[2], counter[3], du_, words);
   }
