@@ -130,9 +130,10 @@ inline void Attention(TensorView<const float> q, TensorView<const float> k,
 // Errors   as Attention(); kUnsupported for a score_mod without its slope.
 // Accuracy kGradientMaxError, and for d_k and d_v a rounding to float32 for each rank.
 // Cost     2.5 times the FLOPs of Attention(). Each rank sends its keys and values size - 1 times
-//          over, while it computes, and their gradients (float32) size times, between. Allocates
-//          two times keys and values of a rank and three times their gradients, a float64 and a
-//          float for each query's gradient, and what AttentionBackward() of one part does.
+//          over and sums of their gradients (float32) size times, all but the last while it
+//          computes. Allocates two times keys and values of a rank and four times their gradients,
+//          a float64 and a float for each number of d_q, and what AttentionBackward() of one part
+//          does.
 // Threads  as Attention().
 void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                        const StoredTensor& out, TensorView<const float> lse,

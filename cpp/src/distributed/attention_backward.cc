@@ -132,8 +132,8 @@ void CopyRows(const TensorView<float>& from, const StoredOutput& to) {
 void WriteGradients(const Problem& p, Work& work) {
   const AttentionGradients& to = p.gradient.gradients;
   if (to.d_q.has_value()) work.d_q_sums.Write(to.d_q);
-  if (to.d_k.has_value()) CopyRows(work.key_gradients.d_k(p.whole.rank), to.d_k);
-  if (to.d_v.has_value()) CopyRows(work.key_gradients.d_v(p.whole.rank), to.d_v);
+  if (to.d_k.has_value()) CopyRows(work.key_gradients.HomeK(), to.d_k);
+  if (to.d_v.has_value()) CopyRows(work.key_gradients.HomeV(), to.d_v);
   work.parameters.Write(to);
 }
 
@@ -174,13 +174,14 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
       const int owner = work->ring.owner();
       last = work->ring.IsLast();
       work->ring.BeginPass(communicator);
+      work->key_gradients.Begin(owner);
       failure.Catch(kWhat, [&] { AddHeldKeys(p, *work, threads); });
       threads.Rethrow();
-      work->key_gradients.BeginPass(owner, communicator);
       communicator.Finish();
-      work->key_gradients.Advance();
+      work->key_gradients.Pass(owner, communicator);
       if (!last) work->ring.Advance();
     }
+    communicator.Finish();
     work->parameters.Gather(communicator);
     Agree(communicator, failure.error(), Terms());
     WriteGradients(p, *work);

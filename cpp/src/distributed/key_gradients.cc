@@ -1,6 +1,7 @@
 #include "src/distributed/key_gradients.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -11,10 +12,9 @@ KeyGradients::KeyGradients(const Whole& whole, bool wants_k, bool wants_v)
       wants_k_(wants_k),
       wants_v_(wants_v),
       tokens_(whole.KeyCounts()),
-      held_(MostCount()),
-      coming_(whole.size > 1 ? MostCount() : 0) {
-  std::fill_n(held_.data(), Count(whole.rank), 0.0f);
-}
+      sums_(MostCount()),
+      arriving_(MostCount()),
+      leaving_(MostCount()) {}
 
 size_t KeyGradients::MostCount() const {
   size_t most = 0;
@@ -32,28 +32,27 @@ size_t KeyGradients::Count(int rank) const {
   return CountOf(whole_.k, wants_k_, rank) + CountOf(whole_.v, wants_v_, rank);
 }
 
-TensorView<float> KeyGradients::View(const StoredTensor& like, bool wanted, int owner,
-                                     size_t offset) {
+TensorView<float> KeyGradients::View(const KeptArray<float>& sums, const StoredTensor& like,
+                                     bool wanted, int owner, size_t offset) const {
   if (!wanted) return {};
-  return Contiguous(held_.data() + offset, like.shape[0], like.shape[1],
+  return Contiguous(sums.data() + offset, like.shape[0], like.shape[1],
                     tokens_[static_cast<size_t>(owner)], like.shape[3]);
 }
 
-TensorView<float> KeyGradients::d_k(int owner) { return View(whole_.k, wants_k_, owner, 0); }
-TensorView<float> KeyGradients::d_v(int owner) {
-  return View(whole_.v, wants_v_, owner, CountOf(whole_.k, wants_k_, owner));
-}
+void KeyGradients::Begin(int owner) { std::fill_n(sums_.data(), Count(owner), 0.0f); }
 
-void KeyGradients::BeginPass(int owner, Communicator& communicator) {
-  if (whole_.size == 1 || !(wants_k_ || wants_v_)) return;
+void KeyGradients::Pass(int owner, Communicator& communicator) {
+  if (!wants_k_ && !wants_v_) return;
+  const size_t count = Count(owner);
+  if (!first_step_) {
+    std::transform(sums_.data(), sums_.data() + count, arriving_.data(), sums_.data(), std::plus());
+  }
+  first_step_ = false;
+  std::swap(sums_, leaving_);
   const int next_owner = (owner - 1 + whole_.size) % whole_.size;
   communicator.BeginReceive((whole_.rank - 1 + whole_.size) % whole_.size,
-                            std::as_writable_bytes(coming_.first(Count(next_owner))));
-  communicator.BeginSend((whole_.rank + 1) % whole_.size, std::as_bytes(held_.first(Count(owner))));
-}
-
-void KeyGradients::Advance() {
-  if (whole_.size > 1) std::swap(held_, coming_);
+                            std::as_writable_bytes(arriving_.first(Count(next_owner))));
+  communicator.BeginSend((whole_.rank + 1) % whole_.size, std::as_bytes(leaving_.first(count)));
 }
 
 void AddTo(const TensorView<float>& sums, const TensorView<const float>& terms) {
