@@ -121,13 +121,13 @@ enum class Normalize {
 // normaliser, so that denominators, lse and returned weights do not change. Which ones depends on
 // the seed and the place of the pair alone: on no target, thread count or tile size. Philox-4x32-10
 // (Salmon et al. 2011), key = seed, counter = (batch, query head, query, key / 4), word key % 4;
-// kept iff word >= floor(p * 2^32).
+// kept iff word >= floor(p * 2^32). Places count from `origin`.
 struct Dropout {
   double p = 0;  // in [0, 1); 0 = off
   uint64_t seed = 0;
   // For a call that computes a part of another one, and drops the same weights: which batch entry,
-  // query head, query and key of the whole are the first of the part. >= 0, the last a multiple of
-  // 4.
+  // query head, query and key of the whole are the first of the part. >= 0, below 2^32 and 2^34,
+  // the last a multiple of 4.
   Extents origin{};
 };
 

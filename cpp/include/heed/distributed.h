@@ -159,7 +159,8 @@ inline void AttentionBackward(TensorView<const float> q, TensorView<const float>
 // 1],
 //          the same on every rank; output and lse as theirs, and they may be the same views. lse
 //          may be absent.
-// Sinks    belong to one rank's keys: each would add its own. What counts positions (ALiBi, windows)
+// Sinks    belong to one rank's keys: each would add its own. What counts positions (ALiBi,
+// windows)
 //          has to count those of the whole, which a cache of some tokens does not know.
 // Errors   Error(kShape | kOption | kMemory) on every rank, before anything is written.
 // Cost     every rank sends its state to every other. Allocates the states of all ranks.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -38,10 +39,14 @@ class MpiError : public std::runtime_error {
 // MPI_Finalize(). MPI is called by the threads that call heed alone: MPI_THREAD_FUNNELED suffices
 // where that is the main thread.
 //
-// Throws MpiError. An MPI whose rank has failed is not usable afterwards: end it with MPI_Abort().
+// Throws MpiError, also where memory for a message is missing. The other ranks wait for what this
+// one does not send: end them with MPI_Abort().
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(MPI_Comm communicator) {
+  // MPI 3 counts with an int: longer messages go in parts of `most_bytes`, in [1, INT_MAX], the
+  // same on all ranks.
+  explicit MpiCommunicator(MPI_Comm communicator, size_t most_bytes = size_t{1} << 30)
+      : most_bytes_(most_bytes) {
     Check("MPI_Comm_dup", MPI_Comm_dup(communicator, &communicator_));
     Check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));
     Check("MPI_Comm_rank", MPI_Comm_rank(communicator_, &rank_));
@@ -85,18 +90,24 @@ class MpiCommunicator final : public Communicator {
 
  private:
   static constexpr int kTag = 0;
-  // MPI 3 counts with an int.
-  static constexpr size_t kMostBytes = size_t{1} << 30;
 
   static void Check(const char* call, int code) {
     if (code != MPI_SUCCESS) throw MpiError(call, code);
   }
 
+  void AddRequest() {
+    try {
+      requests_.push_back(MPI_REQUEST_NULL);
+    } catch (const std::bad_alloc&) {
+      throw MpiError("heed::distributed::MpiCommunicator", MPI_ERR_NO_MEM);
+    }
+  }
+
   template <typename Byte, typename Begin>
   void ForEachMessage(std::span<Byte> bytes, const Begin& begin) {
     do {
-      const size_t count = std::min(bytes.size(), kMostBytes);
-      requests_.push_back(MPI_REQUEST_NULL);
+      const size_t count = std::min(bytes.size(), most_bytes_);
+      AddRequest();
       begin(bytes.first(count), &requests_.back());
       bytes = bytes.subspan(count);
     } while (!bytes.empty());
@@ -105,6 +116,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  size_t most_bytes_;
   std::vector<MPI_Request> requests_;
 };
 

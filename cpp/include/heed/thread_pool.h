@@ -48,7 +48,7 @@ class ThreadPool {
 // for a number below 1, Error(kMemory) if threads cannot be started. A fork()ed child runs alone.
 std::unique_ptr<ThreadPool> MakeThreadPool(int num_threads);
 
-// The pool used when none is given: one worker per hardware thread, started on first use.
+// Used when none is given: a worker per hardware thread the process may use, from first use on.
 ThreadPool& DefaultThreadPool();
 
 }  // namespace heed

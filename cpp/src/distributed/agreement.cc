@@ -32,6 +32,8 @@ Record RecordOf(const std::exception_ptr& failure, const Terms& terms) {
     record.code = static_cast<int32_t>(error.code());
     const std::string_view text = error.what();
     std::copy_n(text.begin(), std::min(text.size(), record.message.size()), record.message.begin());
+  } catch (...) {
+    record.code = static_cast<int32_t>(ErrorCode::kMemory);
   }
   return record;
 }

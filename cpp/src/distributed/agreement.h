@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
+#include <type_traits>
 
 #include "heed/distributed.h"
 #include "src/memory_errors.h"
@@ -34,6 +36,37 @@ class Terms {
   std::array<int64_t, kMost> values_{};
 };
 
+// Is the option given? An array without elements, of a rank without tokens, may lie nowhere.
+template <typename T>
+bool IsGiven(const TensorView<T>& view) {
+  return view.has_value() || view.shape != Extents{};
+}
+
+// One number for many that ranks must have given alike (FNV-1a).
+class Digest {
+ public:
+  template <typename T>
+  void Add(const T& number) {
+    static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T>);
+    for (const std::byte byte : std::as_bytes(std::span(&number, 1))) {
+      value_ = (value_ ^ std::to_integer<uint64_t>(byte)) * 0x100000001b3u;
+    }
+  }
+  template <typename T>
+  void AddAll(std::span<const T> numbers) {
+    Add(numbers.size());
+    for (const T& number : numbers) Add(number);
+  }
+  void AddOptional(const std::optional<double>& number) {
+    Add(number.has_value());
+    Add(number.value_or(0));
+  }
+  int64_t value() const { return static_cast<int64_t>(value_); }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
 // Throws on every rank if one failed, on that rank what it failed with; or else where ranks have
 // different values for a term. Allocates nothing but errors: a rank without memory can still say
 // so.
@@ -48,7 +81,7 @@ class Failure {
     if (error_ != nullptr) return;
     try {
       WithMemoryErrors(what, body);
-    } catch (const Error&) {
+    } catch (...) {  // where even the text of an Error finds no memory, std::bad_alloc
       error_ = std::current_exception();
     }
   }

@@ -1,7 +1,6 @@
 // Ring attention: keys and values go around, and every rank merges what its queries make of them.
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "heed/distributed.h"
@@ -44,11 +43,16 @@ struct Work {
     const int64_t rows = w.attention.batch * w.attention.num_heads * longest;
     part_output = KeptArray<float>(static_cast<size_t>(rows * w.attention.head_dim_v));
     part_lse = KeptArray<float>(static_cast<size_t>(rows));
+    sinks.assign(w.options.sinks.begin(), w.options.sinks.end());
+    // A sink of 0 for every head.
+    const size_t heads = static_cast<size_t>(w.attention.num_heads);
+    if (w.options.normalize == Normalize::kSoftmax1) sinks.assign(heads, 0.0f);
   }
 
   KeyRing ring;
   PartialSums sums;
   KeptArray<float> part_output, part_lse;
+  std::vector<float> sinks;
 };
 
 void AddPart(const Whole& whole, const Rows& queries, const Rows& keys, Work& work,
@@ -74,16 +78,6 @@ void AddHeldKeys(const Whole& whole, Work& work, ThreadPool& pool) {
   }
 }
 
-void WriteOutputs(const Whole& whole, Work& work, const AttentionOutputs& outputs,
-                  ThreadPool& pool) {
-  const AttentionOptions& o = whole.options;
-  // Softmax1 is a sink of 0 for every head.
-  const std::vector<float> zeros(
-      o.normalize == Normalize::kSoftmax1 ? static_cast<size_t>(whole.attention.num_heads) : 0);
-  work.sums.Write(zeros.empty() ? o.sinks : std::span<const float>(zeros), whole.attention.output,
-                  outputs.lse, pool);
-}
-
 }  // namespace
 
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
@@ -91,11 +85,12 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
                const Sharding& sharding, Communicator& communicator, ThreadPool* pool) {
   WithMemoryErrors(kWhat, [&] {
     CheckCommunicator(communicator);
-    ProgressingPool threads(pool, communicator);
+    std::optional<ProgressingPool> threads;
     Whole whole;
     std::optional<Work> work;
     Failure failure;
     failure.Catch(kWhat, [&] {
+      threads.emplace(pool, communicator);
       whole = ValidateWhole(q, k, v, options, outputs.lse.has_value(), sharding, communicator);
       CheckOutputs(whole, outputs);
       if (whole.size > 1) work.emplace(whole);
@@ -104,14 +99,14 @@ void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor&
     if (whole.size == 1) return heed::Attention(q, k, v, OneRankOptions(whole), outputs, pool);
     for (;;) {
       work->ring.BeginPass(communicator);
-      failure.Catch(kWhat, [&] { AddHeldKeys(whole, *work, threads); });
-      threads.Rethrow();
+      failure.Catch(kWhat, [&] { AddHeldKeys(whole, *work, *threads); });
+      threads->Rethrow();
       if (work->ring.IsLast()) break;
       communicator.Finish();
       work->ring.Advance();
     }
     Agree(communicator, failure.error(), Terms());
-    WriteOutputs(whole, *work, outputs, threads);
+    work->sums.Write(work->sinks, whole.attention.output, outputs.lse, *threads);
   });
 }
 

@@ -48,11 +48,20 @@ Problem Validate(const StoredTensor& q, const StoredTensor& k, const StoredTenso
   return p;
 }
 
+// Is the gradient asked for? An array without elements may lie nowhere.
+bool IsWanted(const StoredOutput& gradient, const StoredTensor& of) {
+  return gradient.has_value() || (gradient.size() == 0 && gradient.shape == of.shape);
+}
+
+// Gradients of keys and values go around on every rank, or on none.
+bool WantsK(const Problem& p) { return IsWanted(p.gradient.gradients.d_k, p.whole.k); }
+bool WantsV(const Problem& p) { return IsWanted(p.gradient.gradients.d_v, p.whole.v); }
+
 struct Work {
   Work(const Problem& p, const AttentionGradients& wanted)
       : ring(p.whole),
         d_q_sums(wanted.d_q.has_value() ? p.whole.attention.q.shape : Extents{}),
-        key_gradients(p.whole, wanted.d_k.has_value(), wanted.d_v.has_value()),
+        key_gradients(p.whole, WantsK(p), WantsV(p)),
         parameters(p.whole.options, wanted, p.whole.size) {
     const AttentionProblem& a = p.whole.attention;
     int64_t queries = 0, keys = 0;
@@ -64,8 +73,8 @@ struct Work {
       return KeptArray<float>(is_wanted ? static_cast<size_t>(a.batch * heads * rows * width) : 0);
     };
     d_q = array(wanted.d_q.has_value(), a.num_heads, queries, a.head_dim);
-    d_k = array(wanted.d_k.has_value(), a.num_kv_heads, keys, a.head_dim_k);
-    d_v = array(wanted.d_v.has_value(), a.num_kv_heads, keys, a.head_dim_v);
+    d_k = array(WantsK(p), a.num_kv_heads, keys, a.head_dim_k);
+    d_v = array(WantsV(p), a.num_kv_heads, keys, a.head_dim_v);
   }
 
   KeyRing ring;
@@ -88,8 +97,8 @@ void AddPart(const Problem& p, const Rows& queries, const Rows& keys, Work& work
   const auto d_k = Contiguous(work.d_k.data(), a.batch, a.num_kv_heads, kv_len, a.head_dim_k);
   const auto d_v = Contiguous(work.d_v.data(), a.batch, a.num_kv_heads, kv_len, a.head_dim_v);
   if (wanted.d_q.has_value()) part.d_q = d_q;
-  if (wanted.d_k.has_value()) part.d_k = d_k;
-  if (wanted.d_v.has_value()) part.d_v = d_v;
+  if (WantsK(p)) part.d_k = d_k;
+  if (WantsV(p)) part.d_v = d_v;
   work.parameters.Place(part);
   const PartOptions options(p.whole, queries, keys.tokens);
   heed::AttentionBackward(
@@ -100,10 +109,10 @@ void AddPart(const Problem& p, const Rows& queries, const Rows& keys, Work& work
   work.parameters.Add();
   const int owner = work.ring.owner();
   if (wanted.d_q.has_value()) work.d_q_sums.Add(queries.begin, d_q);
-  if (wanted.d_k.has_value()) {
+  if (WantsK(p)) {
     AddTo(RowsOf(work.key_gradients.d_k(owner), keys.begin, kv_len), d_k);
   }
-  if (wanted.d_v.has_value()) {
+  if (WantsV(p)) {
     AddTo(RowsOf(work.key_gradients.d_v(owner), keys.begin, kv_len), d_v);
   }
 }
@@ -137,12 +146,12 @@ void WriteGradients(const Problem& p, Work& work) {
   work.parameters.Write(to);
 }
 
-Terms BackwardTerms(const Problem& p) {
+// Of a problem that is not valid there is no work.
+Terms BackwardTerms(const Problem& p, const std::optional<Work>& work) {
   Terms terms = TermsOf(p.whole);
-  const AttentionGradients& wanted = p.gradient.gradients;
-  terms.Add("list of gradients", (wanted.d_k.has_value() ? 1 : 0) +
-                                     (wanted.d_v.has_value() ? 2 : 0) +
-                                     4 * ParameterSums::Wanted(wanted));
+  const int64_t of_keys = (WantsK(p) ? 1 : 0) + (WantsV(p) ? 2 : 0);
+  terms.Add("list of gradients", of_keys + 4 * ParameterSums::Wanted(p.gradient.gradients));
+  terms.Add("number of gradients", work ? work->parameters.Count() : 0);
   return terms;
 }
 
@@ -155,17 +164,18 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
                        Communicator& communicator, ThreadPool* pool) {
   WithMemoryErrors(kWhat, [&] {
     CheckCommunicator(communicator);
-    ProgressingPool threads(pool, communicator);
+    std::optional<ProgressingPool> threads;
     Problem p;
     std::optional<Work> work;
     Failure failure;
     failure.Catch(kWhat, [&] {
+      threads.emplace(pool, communicator);
       p = Validate(q, k, v, out, lse, d_out, options, gradients, sharding, communicator);
       if (p.whole.size == 1) return;
       work.emplace(p, gradients);
       work->parameters.AddSinks(p.gradient);
     });
-    Agree(communicator, failure.error(), BackwardTerms(p));
+    Agree(communicator, failure.error(), BackwardTerms(p, work));
     if (p.whole.size == 1) {
       return heed::AttentionBackward(q, k, v, out, lse, d_out, OneRankOptions(p.whole), gradients,
                                      pool);
@@ -175,8 +185,8 @@ void AttentionBackward(const StoredTensor& q, const StoredTensor& k, const Store
       last = work->ring.IsLast();
       work->ring.BeginPass(communicator);
       work->key_gradients.Begin(owner);
-      failure.Catch(kWhat, [&] { AddHeldKeys(p, *work, threads); });
-      threads.Rethrow();
+      failure.Catch(kWhat, [&] { AddHeldKeys(p, *work, *threads); });
+      threads->Rethrow();
       communicator.Finish();
       work->key_gradients.Pass(owner, communicator);
       if (!last) work->ring.Advance();

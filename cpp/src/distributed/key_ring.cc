@@ -6,6 +6,8 @@
 namespace heed::distributed {
 namespace {
 
+constexpr size_t kCacheLine = 64;
+
 // Calls copy(b, h, i, n), n counting rows of a contiguous tensor.
 template <typename Copy>
 void ForEachRow(const Extents& shape, const Copy& copy) {
@@ -47,7 +49,7 @@ KeyRing::KeyRing(const Whole& whole)
       held_(MostBytes()),
       coming_(whole.size > 1 ? MostBytes() : 0) {
   Pack(whole.k, held_.data());
-  Pack(whole.v, held_.data() + BytesOfRows(whole.k, Tokens(whole.rank)));
+  Pack(whole.v, held_.data() + OffsetOfV(whole.rank));
 }
 
 size_t KeyRing::MostBytes() const {
@@ -56,8 +58,13 @@ size_t KeyRing::MostBytes() const {
   return most;
 }
 
+// Values begin at a cache line, whatever type keys have.
+size_t KeyRing::OffsetOfV(int rank) const {
+  return RoundUp(BytesOfRows(whole_.k, Tokens(rank)), kCacheLine);
+}
+
 size_t KeyRing::Bytes(int rank) const {
-  return BytesOfRows(whole_.k, Tokens(rank)) + BytesOfRows(whole_.v, Tokens(rank));
+  return OffsetOfV(rank) + BytesOfRows(whole_.v, Tokens(rank));
 }
 
 StoredTensor KeyRing::View(const StoredTensor& like, size_t offset) const {
@@ -69,7 +76,7 @@ StoredTensor KeyRing::View(const StoredTensor& like, size_t offset) const {
 }
 
 StoredTensor KeyRing::k() const { return View(whole_.k, 0); }
-StoredTensor KeyRing::v() const { return View(whole_.v, BytesOfRows(whole_.k, Tokens(owner()))); }
+StoredTensor KeyRing::v() const { return View(whole_.v, OffsetOfV(owner())); }
 
 void KeyRing::BeginPass(Communicator& communicator) {
   if (IsLast()) return;

@@ -33,6 +33,7 @@ class KeyRing {
 
  private:
   int64_t Tokens(int rank) const { return tokens_[static_cast<size_t>(rank)]; }
+  size_t OffsetOfV(int rank) const;
   size_t Bytes(int rank) const;
   size_t MostBytes() const;
   StoredTensor View(const StoredTensor& like, size_t offset) const;

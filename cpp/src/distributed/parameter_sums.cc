@@ -111,6 +111,7 @@ void ParameterSums::AddSinks(const GradientProblem& p) {
     for (int64_t b = 0; b < rows[0]; ++b) {
       for (int64_t h = 0; h < rows[1]; ++h) {
         const size_t head = static_cast<size_t>(h);
+        if (std::isinf(sinks[head])) continue;  // of weight 0, whatever else the row has
         for (int64_t i = 0; i < rows[2]; ++i) {
           const double lse = static_cast<double>(p.lse(b, h, i, 0));
           if (std::isinf(lse) && lse < 0) continue;

@@ -29,6 +29,9 @@ class ParameterSums {
   void Gather(Communicator& communicator);
   void Write(const AttentionGradients& gradients) const;
 
+  // How many numbers they are.
+  int64_t Count() const { return static_cast<int64_t>(totals_.size()); }
+
   // Which are asked for, a bit each.
   static int64_t Wanted(const AttentionGradients& gradients);
 

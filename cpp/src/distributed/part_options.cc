@@ -52,8 +52,10 @@ PartOptions::PartOptions(const Whole& whole, const Rows& queries, const TokenSpa
   options_.query_offset = QueryOffset::PerBatch(std::move(positions));
   options_.bias = Part(options_.bias, queries, keys);
   options_.keep = Part(options_.keep, queries, keys);
-  options_.dropout.origin[2] += queries.tokens.begin;
-  options_.dropout.origin[3] += keys.begin;
+  if (options_.dropout.p > 0) {
+    options_.dropout.origin[2] += queries.tokens.begin;
+    options_.dropout.origin[3] += keys.begin;
+  }
   options_.score_mod = Shifted(options_.score_mod, queries.tokens.begin, keys.begin);
   options_.keep_mod = Shifted(options_.keep_mod, queries.tokens.begin, keys.begin);
   SetLengths(whole, queries, keys);

@@ -1,6 +1,7 @@
 // Recurrent attention as a pipeline: a rank takes up the states of some heads where the one before
 // it has left them, while that one works at other heads.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Part {
   size_t StateSize() const { return static_cast<size_t>(state_shape[2] * state_shape[3]); }
 };
 
-void SetLengths(Part& part, const Sharding& sharding, const TokenSpan& tokens, int64_t batch) {
+void SetLengths(Part& part, const Sharding& sharding, const TokenSpan& tokens) {
   const std::span<const int32_t> whole = part.options.key_lengths;
   for (const int32_t length : whole) {
     if (length < 0 || length > sharding.kv_len) {
@@ -39,11 +40,20 @@ void SetLengths(Part& part, const Sharding& sharding, const TokenSpan& tokens, i
         static_cast<int32_t>(std::clamp<int64_t>(length - tokens.begin, 0, tokens.len)));
   }
   part.options.key_lengths = part.key_lengths;
-  part.position_offset.assign(part.options.position_offset.begin(),
-                              part.options.position_offset.end());
-  if (part.position_offset.empty()) part.position_offset.assign(batch > 0 ? 1 : 0, 0);
+}
+
+// Where this rank's tokens stand. Offsets that are not given stay so where tokens begin at 0: the
+// call of the whole wants them with some states.
+void SetPositions(Part& part, const TokenSpan& tokens, int64_t batch) {
+  const std::span<const int64_t> whole = part.options.position_offset;
+  if (whole.size() > 1 && whole.size() != static_cast<size_t>(batch)) {
+    Fail(ErrorCode::kShape, "position_offset has {} values; expected 1 or batch = {}",
+         {whole.size(), batch});
+  }
+  part.position_offset.assign(whole.begin(), whole.end());
+  if (part.position_offset.empty()) part.position_offset.assign(1, 0);
   for (int64_t& offset : part.position_offset) offset += tokens.begin;
-  part.options.position_offset = part.position_offset;
+  if (!whole.empty() || tokens.begin > 0) part.options.position_offset = part.position_offset;
 }
 
 void Validate(const TensorView<const float>& q, const TensorView<const float>& k,
@@ -75,8 +85,10 @@ void Validate(const TensorView<const float>& q, const TensorView<const float>& k
   }
   part.options = options;
   if (rank != 0) part.options.initial_state = {};
-  SetLengths(part, sharding, tokens, q.shape[0]);
+  SetLengths(part, sharding, tokens);
+  SetPositions(part, tokens, q.shape[0]);
   part.problem = ValidateRecurrent(q, k, v, part.options);
+  part.options.position_offset = part.position_offset;  // states come from somewhere from here on
   CompleteRecurrent(part.problem, outputs);
   part.state_shape = StateShape(part.problem);
   const RecurrentProblem& p = part.problem;
@@ -177,6 +189,22 @@ void CopyStates(const Part& part, const From& from, const To& to) {
   }
 }
 
+// Rules and numbers that every rank was given.
+Digest DigestOf(const RecurrentProblem& p) {
+  const RecurrentOptions& o = p.options;
+  Digest digest;
+  for (const auto& view :
+       {o.log_decay, o.beta, o.bonus, o.erase_key, o.level_weights, o.projection}) {
+    digest.Add(IsGiven(view));
+  }
+  digest.Add(o.period);
+  digest.Add(p.scale);
+  digest.AddAll(o.skip);
+  digest.AddAll(o.norm_weight);
+  digest.AddAll(o.norm_bias);
+  return digest;
+}
+
 Terms TermsOf(const Part& part, const Sharding& sharding) {
   const RecurrentProblem& p = part.problem;
   Terms terms;
@@ -193,6 +221,7 @@ Terms TermsOf(const Part& part, const Sharding& sharding) {
   terms.Add("delta", p.options.delta ? 1 : 0);
   terms.Add("mini_batch", p.options.mini_batch);
   terms.Add("chunk_len", p.options.chunk_len);
+  terms.Add("value of an option", DigestOf(p).value());
   return terms;
 }
 
@@ -211,11 +240,12 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         Communicator& communicator, ThreadPool* pool) {
   WithMemoryErrors(kWhat, [&] {
     CheckCommunicator(communicator);
-    ProgressingPool threads(pool, communicator);
+    std::optional<ProgressingPool> threads;
     Part part;
     std::vector<int64_t> all_threads;
     Failure failure;
     failure.Catch(kWhat, [&] {
+      threads.emplace(pool, communicator);
       all_threads.resize(static_cast<size_t>(communicator.Size()));
       Validate(q, k, v, options, outputs, sharding, communicator, part);
       const auto states = Contiguous(part.states.data(), part.state_shape[0], part.state_shape[1],
@@ -226,13 +256,13 @@ void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
     });
     Agree(communicator, failure.error(), TermsOf(part, sharding));
     const int rank = communicator.Rank(), size = communicator.Size();
-    const int64_t heads = MostThreads(communicator, threads, all_threads);
+    const int64_t heads = MostThreads(communicator, *threads, all_threads);
     ForEachGroup(part.problem, heads, [&](const Group& group) {
       const std::span<float> states = StatesOf(part, group);
       if (rank > 0) communicator.BeginReceive(rank - 1, std::as_writable_bytes(states));
       communicator.Finish();
-      failure.Catch(kWhat, [&] { RunGroup(part, group, threads); });
-      threads.Rethrow();
+      failure.Catch(kWhat, [&] { RunGroup(part, group, *threads); });
+      threads->Rethrow();
       if (rank + 1 < size) communicator.BeginSend(rank + 1, std::as_bytes(states));
     });
     communicator.Finish();

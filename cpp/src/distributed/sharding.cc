@@ -21,10 +21,11 @@ void CheckRank(int rank, int size) {
 
 // Run `part` of `parts` of the tokens: whole fours, as evenly as they go.
 TokenSpan Run(int64_t len, int64_t part, int64_t parts) {
-  const int64_t fours = (len + kTokensTogether - 1) / kTokensTogether;
+  const int64_t fours = len / kTokensTogether + (len % kTokensTogether != 0 ? 1 : 0);
   const int64_t each = fours / parts, more = fours % parts;
   const auto begin = [&](int64_t n) {
-    return std::min(len, kTokensTogether * (n * each + std::min(n, more)));
+    const int64_t first = n * each + std::min(n, more);
+    return first == fours ? len : kTokensTogether * first;
   };
   return {begin(part), begin(part + 1) - begin(part)};
 }

@@ -66,7 +66,7 @@ QueryOffset WholeOffset(const AttentionOptions& o, const Sharding& sharding, int
 // The tensor as if it had all tokens, for checks that read no element.
 StoredTensor AsWhole(StoredTensor tensor, int64_t len) {
   static constexpr float kAnywhere = 0;
-  if (tensor.data == nullptr && tensor.size() == 0) tensor.data = &kAnywhere;
+  if (tensor.size() == 0) tensor.data = &kAnywhere;
   tensor.shape[2] = len;
   tensor.strides[2] = 0;
   return tensor;
@@ -141,6 +141,34 @@ AttentionOptions OneRankOptions(const Whole& whole) {
   return options;
 }
 
+// What TermsOf() does not name.
+Digest DigestOf(const Whole& whole) {
+  const AttentionOptions& o = whole.options;
+  Digest digest;
+  digest.AddAll(std::span<const int64_t>(whole.attention.position));
+  if (o.key_lengths.size() == static_cast<size_t>(whole.attention.batch)) {
+    digest.AddAll(o.key_lengths);
+  }
+  digest.AddAll(o.prefix_lengths);
+  digest.AddAll(o.key_documents);
+  for (const auto& values : {o.width, o.temperature, o.score_bias, o.alibi_slopes, o.sinks}) {
+    digest.AddAll(values);
+  }
+  digest.AddOptional(o.min_temperature);
+  digest.Add(o.relative_rows);
+  digest.Add(o.relative_max_distance);
+  digest.Add(o.bucket_direction);
+  digest.Add(o.bucket_max_distance);
+  digest.AddAll(std::span<const int64_t>(o.dropout.origin));
+  for (const KeepPattern& pattern : o.patterns) digest.Add(pattern.index());
+  for (const auto& view : {o.bias, o.relative_keys, o.relative_queries, o.relative_values,
+                           o.content_bias, o.position_bias, o.distance_bias, o.bucket_bias}) {
+    digest.Add(IsGiven(view));
+  }
+  digest.Add(IsGiven(o.keep));
+  return digest;
+}
+
 Terms TermsOf(const Whole& whole) {
   const AttentionProblem& p = whole.attention;
   const AttentionOptions& o = whole.options;
@@ -167,8 +195,7 @@ Terms TermsOf(const Whole& whole) {
   terms.Add("query_offset", p.position.empty() ? 0 : p.position[0]);
   terms.Add("dropout.p", std::bit_cast<int64_t>(o.dropout.p));
   terms.Add("dropout.seed", static_cast<int64_t>(o.dropout.seed));
-  terms.Add("number of sinks", static_cast<int64_t>(o.sinks.size()));
-  terms.Add("number of alibi_slopes", static_cast<int64_t>(o.alibi_slopes.size()));
+  terms.Add("value of an option", DigestOf(whole).value());
   return terms;
 }
 

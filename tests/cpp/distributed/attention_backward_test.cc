@@ -1,4 +1,5 @@
 // Gradients over ranks are those of the whole.
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -38,10 +39,14 @@ TEST_P(RingBackward, IsTheGradientOfTheWhole) {
       EXPECT_LE(LargestError(ranks.d_q, whole.d_q), kBound);
       EXPECT_LE(LargestError(ranks.d_k, whole.d_k), kBound);
       EXPECT_LE(LargestError(ranks.d_v, whole.d_v), kBound);
-      EXPECT_LE(LargestError(ranks.d_table, whole.d_table), kBound);
-      EXPECT_LE(LargestError(ranks.d_other_table, whole.d_other_table), kBound);
-      EXPECT_LE(LargestError(ranks.d_slopes, whole.d_slopes), kBound);
-      EXPECT_LE(LargestError(ranks.d_sinks, whole.d_sinks), kBound);
+      ASSERT_EQ(ranks.d_tables.size(), whole.d_tables.size());
+      for (size_t n = 0; n < ranks.d_tables.size(); ++n) {
+        EXPECT_LE(LargestError(ranks.d_tables[n], whole.d_tables[n]), kBound) << "table " << n;
+      }
+      ASSERT_EQ(ranks.d_lists.size(), whole.d_lists.size());
+      for (size_t n = 0; n < ranks.d_lists.size(); ++n) {
+        EXPECT_LE(LargestError(ranks.d_lists[n], whole.d_lists[n]), kBound) << "list " << n;
+      }
     }
   }
 }
@@ -58,9 +63,41 @@ TEST_P(RingBackward, SameBitsForAnyNumberOfThreads) {
   EXPECT_EQ(one.d_q.Elements(), three.d_q.Elements());
   EXPECT_EQ(one.d_k.Elements(), three.d_k.Elements());
   EXPECT_EQ(one.d_v.Elements(), three.d_v.Elements());
-  EXPECT_EQ(one.d_table.Elements(), three.d_table.Elements());
-  EXPECT_EQ(one.d_slopes, three.d_slopes);
-  EXPECT_EQ(one.d_sinks, three.d_sinks);
+  for (size_t n = 0; n < one.d_tables.size(); ++n) {
+    EXPECT_EQ(one.d_tables[n].Elements(), three.d_tables[n].Elements());
+  }
+  EXPECT_EQ(one.d_lists, three.d_lists);
+}
+
+// What is masked cannot matter, backwards too; a sink of -inf has no gradient, whatever arrives.
+TEST(RingBackwardEdges, NanReachesOnlyWhatSeesIt) {
+  RingCase c;
+  c.options.causal = true;
+  c.numbers = {-std::numeric_limits<float>::infinity(), 0, 0, 0};
+  c.options.sinks = c.numbers;
+  c.DrawTensors();
+  c.k(0, 0, 50, 1) = std::numeric_limits<float>::quiet_NaN();
+  const RingResults forward = RunWhole(c);
+  auto d_out = NormalBuffer(forward.output.shape(), 5);
+  const auto d_lse = NormalBuffer(forward.lse.shape(), 6);
+  d_out(1, 0, 20, 2) = std::numeric_limits<float>::quiet_NaN();
+  const RingGradients whole = RunWholeBackward(c, forward, d_out, d_lse);
+  const RingGradients ranks = RunBackwardOverRanks(c, forward, d_out, d_lse, 3);
+  const auto expect_same_nan = [](const Buffer<float>& a, const Buffer<float>& b) {
+    const auto left = a.Elements(), right = b.Elements();
+    int64_t finite = 0;
+    for (size_t n = 0; n < left.size(); ++n) {
+      EXPECT_EQ(std::isnan(left[n]), std::isnan(right[n])) << n;
+      finite += std::isfinite(left[n]) ? 1 : 0;
+    }
+    EXPECT_GT(finite, 0);
+    EXPECT_LT(finite, static_cast<int64_t>(left.size()));
+  };
+  expect_same_nan(ranks.d_q, whole.d_q);
+  expect_same_nan(ranks.d_k, whole.d_k);
+  expect_same_nan(ranks.d_v, whole.d_v);
+  EXPECT_EQ(ranks.d_lists[0][0], 0.0f);
+  EXPECT_EQ(whole.d_lists[0][0], 0.0f);
 }
 
 // Sums over ranks are the same bits on each of them.

@@ -1,6 +1,8 @@
 // Attention over ranks is attention of the whole.
 #include <limits>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "distributed/local_ranks.h"
@@ -89,6 +91,99 @@ TEST(RingAttentionEdges, EmptyRowIsZeroAndMinusInf) {
   r.lse.ForEach([](int64_t b, int64_t, int64_t, int64_t, float& x) {
     EXPECT_EQ(x == -std::numeric_limits<float>::infinity(), b == 0);
   });
+}
+
+// A rank without tokens has nothing to point at: not for tensors, and not for gradients.
+TEST(RingAttentionEdges, RanksWithoutTokensNeedNoMemory) {
+  const distributed::Sharding sharding = {.q_len = 8, .kv_len = 8};
+  const auto whole = NormalBuffer({1, 2, 8, 4}, 1);
+  RunRanksWell(4, [&](distributed::Communicator& communicator) {
+    const auto own = PartOf(whole, communicator.Rank(), 4, sharding.order, Layout::kDense);
+    const int64_t tokens = own.shape()[2];
+    Buffer<float> output(own.shape(), Layout::kDense, -7),
+        lse({1, 2, tokens, 1}, Layout::kDense, -7);
+    auto d_q = output, d_k = output, d_v = output;
+    const auto view = [&](Buffer<float>& buffer) {
+      TensorView<float> all = buffer.view();
+      if (tokens == 0) all.data = nullptr;
+      return all;
+    };
+    auto x = own;
+    distributed::Attention(view(x), view(x), view(x), {},
+                           {.output = view(output), .lse = view(lse)}, sharding, communicator);
+    distributed::AttentionBackward(view(x), view(x), view(x), view(output), view(lse), view(x), {},
+                                   {.d_q = view(d_q), .d_k = view(d_k), .d_v = view(d_v)}, sharding,
+                                   communicator);
+    d_v.ForEach([](int64_t, int64_t, int64_t, int64_t, float& value) { EXPECT_NE(value, -7.0f); });
+  });
+}
+
+// Rows of keys that are no multiple of the size of values.
+TEST(RingAttentionEdges, TakesOddRowsOfOneTypeBesideAnother) {
+  Buffer<BFloat16> k({1, 1, 9, 3}, Layout::kDense, BFloat16{0x3f80});
+  const auto q = NormalBuffer({1, 1, 9, 3}, 1), v = NormalBuffer({1, 1, 9, 5}, 2);
+  Buffer<float> whole({1, 1, 9, 5}, Layout::kDense, kNan);
+  Attention(StoredTensor(q.view()), k.view(), StoredTensor(v.view()), {}, {.output = whole.view()});
+  RunRanksWell(2, [&](distributed::Communicator& communicator) {
+    const int rank = communicator.Rank();
+    const auto own_q = PartOf(q, rank, 2, TokenOrder::kZigzag);
+    const auto own_k = PartOf(k, rank, 2, TokenOrder::kZigzag);
+    const auto own_v = PartOf(v, rank, 2, TokenOrder::kZigzag);
+    auto output = PartOf(whole, rank, 2, TokenOrder::kZigzag);
+    const Buffer<float> expected = output;
+    distributed::Attention(StoredTensor(own_q.view()), own_k.view(), StoredTensor(own_v.view()), {},
+                           {.output = output.view()}, {.q_len = 9, .kv_len = 9}, communicator);
+    EXPECT_LE(LargestError(output, expected), kBound);
+  });
+}
+
+// Alone in its network, which notes who calls Progress().
+class Noting final : public distributed::Communicator {
+ public:
+  Noting(distributed::Communicator& network, bool fails) : network_(network), fails_(fails) {}
+  int Rank() const override { return network_.Rank(); }
+  int Size() const override { return network_.Size(); }
+  void BeginSend(int to, std::span<const std::byte> bytes) override {
+    network_.BeginSend(to, bytes);
+  }
+  void BeginReceive(int from, std::span<std::byte> bytes) override {
+    network_.BeginReceive(from, bytes);
+  }
+  void Finish() override { network_.Finish(); }
+  void Progress() override {
+    EXPECT_EQ(std::this_thread::get_id(), caller_);
+    ++calls;
+    if (fails_) throw std::runtime_error("the cable is out");
+  }
+  int calls = 0;
+
+ private:
+  distributed::Communicator& network_;
+  const bool fails_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+};
+
+TEST(RingAttentionEdges, NetworksMayMoveOnBetweenTasks) {
+  RunRanksWell(2, [&](distributed::Communicator& network) {
+    const auto x = NormalBuffer({1, 4, 200, 8}, 1);
+    Buffer<float> output(x.shape(), Layout::kDense, 0);
+    const auto pool = MakeThreadPool(2);
+    Noting noting(network, false);
+    distributed::Attention(x.view(), x.view(), x.view(), {}, {.output = output.view()},
+                           {.q_len = 400, .kv_len = 400}, noting, pool.get());
+    EXPECT_GT(noting.calls, 0);
+  });
+}
+
+TEST(RingAttentionEdges, WhatTheNetworkThrowsPasses) {
+  const auto errors = RunRanks(2, [&](distributed::Communicator& network) {
+    const auto x = NormalBuffer({1, 4, 200, 8}, 1);
+    Buffer<float> output(x.shape(), Layout::kDense, -7);
+    Noting noting(network, true);
+    distributed::Attention(x.view(), x.view(), x.view(), {}, {.output = output.view()},
+                           {.q_len = 400, .kv_len = 400}, noting);
+  });
+  for (const auto& error : errors) EXPECT_EQ(ErrorOf(error).text, "the cable is out");
 }
 
 template <typename T, typename Round>

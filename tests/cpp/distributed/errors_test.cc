@@ -115,6 +115,7 @@ TEST(ErrorsOfRanks, AllAreToldWhatTheyDisagreeIn) {
          c.options.dropout = {0, 4};
        }},
       {"option", "query_offset", [](Call& c) { c.options.query_offset = QueryOffset::At(3); }},
+      {"option", "value of an option", [](Call& c) { c.options.relative_max_distance = 7; }},
       {"option", "sharding.order", [](Call& c) { c.sharding.order = TokenOrder::kContiguous; }},
   };
   for (const Wrong& wrong : other) {
@@ -149,6 +150,51 @@ TEST(ErrorsOfRanks, GradientsSayWhatTheyCannotGive) {
     call.RunBackward(communicator);
   });
   EXPECT_THAT(ErrorOf(lists[1]).text, HasSubstr("list of gradients"));
+}
+
+TEST(ErrorsOfRanks, GradientsOfOtherSizesAreRefused) {
+  const auto errors = RunRanks(2, [](Communicator& communicator) {
+    Call call(2);
+    const std::vector<float> temperature(communicator.Rank() == 0 ? 1 : 2, 1.0f);
+    std::vector<float> d_temperature = temperature;
+    call.options.score = Score::kCosine;
+    call.options.temperature = temperature;
+    call.gradients.d_temperature = d_temperature;
+    call.RunBackward(communicator);
+  });
+  for (const auto& error : errors) EXPECT_EQ(ErrorOf(error).code, "option");
+}
+
+TEST(ErrorsOfRanks, RecurrencesAreCompared) {
+  struct Other {
+    const char* word;
+    void (*change)(RecurrentOptions& options);
+  };
+  static const std::vector<float> skip = {2};
+  const Other others[] = {
+      {"delta", [](RecurrentOptions& o) { o.delta = true; }},
+      {"chunk_len", [](RecurrentOptions& o) { o.chunk_len = 8; }},
+      {"value of an option", [](RecurrentOptions& o) { o.scale = 8; }},
+      {"value of an option", [](RecurrentOptions& o) { o.skip = skip; }},
+      {"columns of the state",
+       [](RecurrentOptions& o) {
+         o.normalize = true;
+         o.scale = 1;
+       }},
+  };
+  for (const Other& other : others) {
+    SCOPED_TRACE(other.word);
+    const auto errors = RunRanks(2, [&](Communicator& communicator) {
+      Buffer<float> x({1, 1, 8, 4}, Layout::kDense, 0.5f), output(x.shape(), Layout::kDense, 0);
+      RecurrentOptions options;
+      options.scale = 1;
+      if (communicator.Rank() == 1) other.change(options);
+      distributed::RecurrentAttention(
+          x.view(), x.view(), x.view(), options, {.output = output.view()},
+          {.q_len = 16, .kv_len = 16, .order = TokenOrder::kContiguous}, communicator);
+    });
+    for (const auto& error : errors) EXPECT_THAT(ErrorOf(error).text, HasSubstr(other.word));
+  }
 }
 
 TEST(ErrorsOfRanks, LibraryIsUsableAfterwards) {

@@ -1,5 +1,6 @@
 // From tokens to heads and back; in between, whatever heed has.
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "distributed/local_ranks.h"
@@ -99,6 +100,31 @@ TEST(SequenceToHeads, LetsEveryFunctionComputeTheSameBits) {
                        {.output = output.view()});
     HeadsToSequence(StoredTensor(output.view()), back.view(), len, order, communicator);
     EXPECT_EQ(back.Elements(), PartOf(states, rank, 4, order).Elements());
+  });
+}
+
+// What counts heads counts those of the rank: dropout has an origin, random blocks another seed.
+TEST(SequenceToHeads, LeavesTheFirstHeadToItsCaller) {
+  const int64_t len = 70;
+  const auto x = NormalBuffer({1, 4, len, 8}, 1);
+  AttentionOptions options;
+  options.dropout = {0.4, 11};
+  options.patterns = {BigBird{.block_size = 5, .window_blocks = 1, .seed = 100}};
+  Buffer<float> whole(x.shape(), Layout::kDense, 0);
+  Attention(x.view(), x.view(), x.view(), options, {.output = whole.view()});
+  RunRanksWell(2, [&](Communicator& communicator) {
+    const int rank = communicator.Rank();
+    const auto own = ByHead(PartOf(x, rank, 2, TokenOrder::kZigzag), len, TokenOrder::kZigzag, 0.0f,
+                            communicator);
+    const int64_t first = HeadsOf(4, rank, 2).begin;
+    AttentionOptions of_rank = options;
+    of_rank.dropout.origin[1] = first;
+    std::get<BigBird>(of_rank.patterns[0]).seed += static_cast<uint64_t>(first);
+    Buffer<float> output(own.shape(), Layout::kDense, 0);
+    Attention(own.view(), own.view(), own.view(), of_rank, {.output = output.view()});
+    output.ForEach([&](int64_t b, int64_t h, int64_t i, int64_t d, float& value) {
+      EXPECT_EQ(value, whole(b, first + h, i, d));
+    });
   });
 }
 

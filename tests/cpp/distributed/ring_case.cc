@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "distributed/local_ranks.h"
 #include "heed/thread_pool.h"
@@ -26,26 +28,49 @@ std::vector<int32_t> OfQueries(std::span<const int32_t> values, const RingCase& 
   return part;
 }
 
-// The gradients that the case's options have.
+struct TensorPair {
+  TensorView<const float> AttentionOptions::*option;
+  TensorView<float> AttentionGradients::*gradient;
+};
+constexpr TensorPair kTensors[] = {
+    {&AttentionOptions::distance_bias, &AttentionGradients::d_distance_bias},
+    {&AttentionOptions::bucket_bias, &AttentionGradients::d_bucket_bias},
+    {&AttentionOptions::score_matrix, &AttentionGradients::d_score_matrix},
+    {&AttentionOptions::query_weight, &AttentionGradients::d_query_weight},
+    {&AttentionOptions::key_weight, &AttentionGradients::d_key_weight},
+    {&AttentionOptions::score_vector, &AttentionGradients::d_score_vector},
+    {&AttentionOptions::relative_keys, &AttentionGradients::d_relative_keys},
+    {&AttentionOptions::relative_queries, &AttentionGradients::d_relative_queries},
+    {&AttentionOptions::relative_values, &AttentionGradients::d_relative_values},
+    {&AttentionOptions::content_bias, &AttentionGradients::d_content_bias},
+    {&AttentionOptions::position_bias, &AttentionGradients::d_position_bias}};
+
+struct ListPair {
+  std::span<const float> AttentionOptions::*option;
+  std::span<float> AttentionGradients::*gradient;
+};
+constexpr ListPair kLists[] = {
+    {&AttentionOptions::alibi_slopes, &AttentionGradients::d_alibi_slopes},
+    {&AttentionOptions::sinks, &AttentionGradients::d_sinks},
+    {&AttentionOptions::width, &AttentionGradients::d_width},
+    {&AttentionOptions::temperature, &AttentionGradients::d_temperature},
+    {&AttentionOptions::score_bias, &AttentionGradients::d_score_bias}};
+
+// Places for the gradients of all that the case's options have.
 AttentionGradients PlacesOf(const RingCase& c, RingGradients& g) {
-  const AttentionOptions& o = c.options;
   AttentionGradients to;
-  const auto table = [](const TensorView<const float>& option, Buffer<float>& buffer,
-                        TensorView<float>& gradient) {
-    if (!option.has_value()) return;
-    buffer = Buffer<float>(option.shape, Layout::kPadded, kNan);
-    gradient = buffer.view();
-  };
-  table(o.distance_bias, g.d_table, to.d_distance_bias);
-  table(o.bucket_bias, g.d_table, to.d_bucket_bias);
-  table(o.relative_keys, g.d_table, to.d_relative_keys);
-  table(o.relative_values, g.d_other_table, to.d_relative_values);
-  table(o.score_matrix, g.d_table, to.d_score_matrix);
-  g.d_slopes.assign(o.alibi_slopes.size(), kNan);
-  g.d_sinks.assign(o.sinks.size(), kNan);
-  to.d_alibi_slopes = g.d_slopes;
-  to.d_sinks = g.d_sinks;
-  if (o.score_mod) {
+  g.d_tables.reserve(std::size(kTensors));
+  g.d_lists.reserve(std::size(kLists));
+  for (const TensorPair& pair : kTensors) {
+    const TensorView<const float>& option = c.options.*pair.option;
+    if (!option.has_value()) continue;
+    to.*pair.gradient = g.d_tables.emplace_back(option.shape, Layout::kPadded, kNan).view();
+  }
+  for (const ListPair& pair : kLists) {
+    const size_t count = (c.options.*pair.option).size();
+    if (count > 0) to.*pair.gradient = g.d_lists.emplace_back(count, kNan);
+  }
+  if (c.options.score_mod) {
     to.score_mod_slope = [](const PairTile& tile) {
       for (size_t r = 0; r < tile.num_rows; ++r) {
         std::fill_n(tile.values + r * tile.row_stride, tile.num_keys, 0.5f);
@@ -59,8 +84,14 @@ AttentionGradients PlacesOf(const RingCase& c, RingGradients& g) {
 
 void RingCase::DrawTensors() {
   q = NormalBuffer({batch, num_heads, sharding.q_len, head_dim}, 1);
-  k = NormalBuffer({batch, num_kv_heads, sharding.kv_len, head_dim}, 2);
+  const int64_t width = head_dim_k > 0 ? head_dim_k : head_dim;
+  k = NormalBuffer({batch, num_kv_heads, sharding.kv_len, width}, 2);
   v = NormalBuffer({batch, num_kv_heads, sharding.kv_len, head_dim_v}, 3);
+}
+
+TensorView<const float> RingCase::Table(const Extents& shape) {
+  tables.reserve(8);
+  return tables.emplace_back(NormalBuffer(shape, 73 + tables.size(), 0.5f)).view();
 }
 
 RankOptions::RankOptions(const RingCase& c, int rank, int size) : options(c.options) {
@@ -118,8 +149,6 @@ RingGradients RunWholeBackward(const RingCase& c, const RingResults& forward,
                      Buffer<float>(c.k.shape(), Layout::kDense, kNan),
                      Buffer<float>(c.v.shape(), Layout::kDense, kNan),
                      {},
-                     {},
-                     {},
                      {}};
   AttentionGradients to = PlacesOf(c, g);
   to.d_lse = d_lse.view();
@@ -137,8 +166,6 @@ RingGradients RunBackwardOverRanks(const RingCase& c, const RingResults& forward
   RingGradients whole = {Buffer<float>(c.q.shape(), Layout::kDense, kNan),
                          Buffer<float>(c.k.shape(), Layout::kDense, kNan),
                          Buffer<float>(c.v.shape(), Layout::kDense, kNan),
-                         {},
-                         {},
                          {},
                          {}};
   std::vector<RingGradients> all(static_cast<size_t>(size));
@@ -169,11 +196,8 @@ RingGradients RunBackwardOverRanks(const RingCase& c, const RingResults& forward
     PutPart(d_v, whole.d_v, rank, size, order);
   });
   // Every rank has the same sums: those of the last one are compared with the whole's.
-  RingGradients& last = all.back();
-  whole.d_table = std::move(last.d_table);
-  whole.d_other_table = std::move(last.d_other_table);
-  whole.d_slopes = std::move(last.d_slopes);
-  whole.d_sinks = std::move(last.d_sinks);
+  whole.d_tables = std::move(all.back().d_tables);
+  whole.d_lists = std::move(all.back().d_lists);
   return whole;
 }
 

@@ -3,7 +3,7 @@
 #define HEED_TESTS_DISTRIBUTED_RING_CASE_H_
 
 #include <cstdint>
-#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,12 +24,17 @@ struct RingCase {
   AttentionOptions options;
 
   // Tensors that options point at: those of the whole.
-  Buffer<float> q, k, v, bias, table, other_table;
+  Buffer<float> q, k, v, bias;
+  std::vector<Buffer<float>> tables;  // with room for all, so that they stay where they are
   Buffer<uint8_t> keep;
-  std::vector<float> numbers;
+  std::vector<float> numbers, more_numbers;
   std::vector<int32_t> lengths, query_documents, key_documents;
 
+  int64_t head_dim_k = 0;  // 0: head_dim
+
   void DrawTensors();
+  // A table of ~ N(0, 1/4), for an option.
+  TensorView<const float> Table(const Extents& shape);
 };
 
 // The options of a rank: what counts queries has its queries. Owns their memory.
@@ -52,8 +57,9 @@ RingResults RunWhole(const RingCase& c);
 RingResults RunOverRanks(const RingCase& c, int size, int num_threads = 1);
 
 struct RingGradients {
-  Buffer<float> d_q, d_k, d_v, d_table, d_other_table;
-  std::vector<float> d_slopes, d_sinks;
+  Buffer<float> d_q, d_k, d_v;
+  std::vector<Buffer<float>> d_tables;      // of each option that is a tensor
+  std::vector<std::vector<float>> d_lists;  // of each that is a list
 };
 
 // `forward` is that of the whole.
@@ -68,7 +74,7 @@ struct RingVariant {
   const char* name;
   void (*apply)(RingCase& c);
 };
-const std::vector<RingVariant>& RingVariants();
+std::span<const RingVariant> RingVariants();
 
 // The largest difference relative to the largest element of `expected`. -inf equals -inf.
 double LargestError(const Buffer<float>& got, const Buffer<float>& expected);

@@ -12,6 +12,9 @@
 #include "gtest/gtest.h"
 #include "heed/error.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
 #ifndef _WIN32
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +76,20 @@ TEST(ThreadPoolDeathTest, TheSharedOneServesDestructorsOfStaticObjects) {
   };
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
 }
+
+#ifdef __linux__
+TEST(ThreadPoolDeathTest, TheSharedOneHasThreadsForTheProcessorsThatTheProcessMayUse) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto program = [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) std::exit(3);
+    std::exit(DefaultThreadPool().NumThreads() == 1 ? 0 : 2);
+  };
+  EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 // Fork leaves a child the memory of the pool, and none of its threads.
 TEST(ThreadPool, ForkedChildrenRunOnTheirOwnThread) {
