@@ -2,8 +2,9 @@
 // with its part of q, k and v. Nothing here knows a network: a Communicator does, and heed/mpi.h
 // has one for MPI.
 //
-// Every function of this page but the plain ones (TokensOf, HeadsOf) is collective: all ranks call
-// it, with the same shapes and options. What they disagree in is an error on all of them.
+// Every function of this page but TokensOf() and HeadsOf() is collective: all ranks call it, with
+// the same options. What one finds wrong is an Error on all of them, and so is what they disagree
+// in: sizes, types, and every option but what tensors hold and functions do.
 #ifndef HEED_DISTRIBUTED_H_
 #define HEED_DISTRIBUTED_H_
 
@@ -36,7 +37,8 @@ class Communicator {
 
   // Begins to send to, or to receive from, another rank. The memory is left alone until Finish().
   // What one rank sends to another arrives in the order in which it was begun, each message in the
-  // memory of the receive that was begun as the same one, which is as long.
+  // memory of the receive that was begun as the same one, which is as long: 0 bytes too, of ranks
+  // without tokens, and then at no address.
   virtual void BeginSend(int to, std::span<const std::byte> bytes) = 0;
   virtual void BeginReceive(int from, std::span<std::byte> bytes) = 0;
 
@@ -55,8 +57,9 @@ class Communicator {
 //   kZigzag       01233210   every rank sees as much
 enum class TokenOrder {
   kContiguous,  // each rank one run of tokens, in the order of ranks
-  kZigzag,  // twice as many runs as ranks, there and back: rank r has runs r and 2 * size - 1 - r.
-            // Brandon 2023 (striped attention, arXiv:2311.09431) gives the reason
+  // Twice as many runs as ranks, there and back: rank r has runs r and 2 * size - 1 - r. Why some
+  // such order is needed: Brandon et al. 2023 (striped attention), arXiv:2311.09431.
+  kZigzag,
 };
 
 // Tokens [begin, begin + len).
@@ -67,8 +70,8 @@ struct TokenSpan {
 };
 
 // Which of `len` tokens a rank has, in the order in which its tensors hold them: one span, or two
-// with kZigzag. Spans begin at multiples of 4 and differ by 4 tokens at most, but for the last run,
-// which ends where the tokens do. Some are empty where there are more runs than fours of tokens.
+// with kZigzag. Runs begin at multiples of 4 and differ by 4 tokens at most; the last one ends with
+// the tokens. Some are empty where there are more runs than fours of tokens.
 //
 //   14 tokens, 2 ranks, kZigzag:   rank 0: 0 1 2 3 12 13     rank 1: 4 5 6 7 8 9 10 11
 //
@@ -91,7 +94,8 @@ struct Sharding {
 //          rank's keys, head_dim and head_dim_v]; as Attention() otherwise. Options are about the
 //          whole: what counts queries (key_lengths of [batch, q_len], query_documents, bias, keep)
 //          has this rank's queries, what counts keys (the other extent of bias and keep,
-//          key_documents) has all keys, lengths and positions are those of the whole.
+//          key_documents) has all keys; lengths and positions are those of the whole, and so are
+//          the places that score_mod and keep_mod see.
 // Takes    every score, relative tables and biases by distance; softmax, softmax1, sinks; causal,
 //          window, all lengths, documents, bias, keep, ALiBi, softcap, dropout (the same bits as
 //          the whole call); score_mod and keep_mod; the patterns DilatedWindow and Strided. Of the
@@ -100,15 +104,18 @@ struct Sharding {
 //          every mechanism.
 // Empty rows, masked NaN  as Attention().
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory) on every rank, before outputs
-//          are written: what one rank finds wrong, and what ranks disagree in, the others are told.
-// Accuracy kAttentionMaxError, and one rounding of each rank's lse.
-// Cost     FLOPs as Attention(), dealt as the order says; parts that masks hide are skipped, but go
-//          around. Each rank sends its keys and values size - 1 times over, while it computes, and
-//          twice half a KiB to each other rank. Allocates two times the keys and values of a rank,
-//          a float64 for each output and two a row, and a float for each output of one part.
+//          are written.
+// Accuracy kAttentionMaxError, and a rounding of each part's lse.
+// Cost     FLOPs as Attention(), dealt as the order says, always in float32: the processor's
+//          products of bfloat16 are not used. Parts that causal, window or the lengths of batch
+//          entries hide are skipped, but go around. Each rank sends its keys and values, in their
+//          type, size - 1 times over while it computes, and twice half a KiB to each other rank.
+//          Allocates two times the keys and values of a rank, a float64 for each number of its
+//          output and two a row, and a float for each number of a part's; where one rank is alone
+//          what Attention() does.
 // Threads  as Attention(). The same bits for any number of threads; another number of ranks, or
 //          another order, rounds differently.
-// Source   Liu, Zaharia & Abbeel 2023 (ring attention, arXiv:2310.01889).
+// Source   Liu, Zaharia & Abbeel 2023 (ring attention), arXiv:2310.01889.
 void Attention(const StoredTensor& q, const StoredTensor& k, const StoredTensor& v,
                const AttentionOptions& options, const AttentionOutputs& outputs,
                const Sharding& sharding, Communicator& communicator, ThreadPool* pool = nullptr);
@@ -124,9 +131,10 @@ inline void Attention(TensorView<const float> q, TensorView<const float> k,
 // more, and the sums of their gradients go with them.
 //
 // Shapes   q, k, v, options as in the call of Attention() that gave `out` and `lse`; d_out as out.
-// Takes    what Attention() takes. Of the gradients d_q, d_k and d_v of this rank's tokens; d_lse;
-//          d_sinks and d_alibi_slopes, which are sums over all ranks, the same bits on each. The
-//          others are an Error(kUnsupported).
+// Takes    what Attention() takes, d_lse and score_mod_slope. Gives d_q, d_k and d_v of this rank's
+//          tokens, and the gradients of everything that all ranks share (slopes, sinks, tables,
+//          weights of scores), which are sums over ranks, the same bits on each. d_bias is an
+//          Error(kUnsupported). All ranks ask for the same ones.
 // Errors   as Attention(); kUnsupported for a score_mod without its slope.
 // Accuracy kGradientMaxError, and for d_k and d_v a rounding to float32 for each rank.
 // Cost     2.5 times the FLOPs of Attention(). Each rank sends its keys and values size - 1 times
@@ -156,13 +164,12 @@ inline void AttentionBackward(TensorView<const float> q, TensorView<const float>
 // the states in the order of ranks.
 //
 // Shapes   mine.output [batch, num_heads, q_len, head_dim_v], mine.lse [batch, num_heads, q_len,
-// 1],
-//          the same on every rank; output and lse as theirs, and they may be the same views. lse
-//          may be absent.
+//          1], the same on every rank; output and lse as theirs, and they may be the same views.
+//          lse may be absent.
 // Sinks    belong to one rank's keys: each would add its own. What counts positions (ALiBi,
-// windows)
-//          has to count those of the whole, which a cache of some tokens does not know.
-// Errors   Error(kShape | kOption | kMemory) on every rank, before anything is written.
+//          windows) has to count those of the whole, which a cache of some tokens does not know.
+// Errors   Error(kShape | kOption | kMemory) on every rank, before anything is written; kMemory of
+//          heed::Merge() itself is this rank's alone.
 // Cost     every rank sends its state to every other. Allocates the states of all ranks.
 void Merge(const PartialAttention& mine, TensorView<float> output, TensorView<float> lse,
            Communicator& communicator, ThreadPool* pool = nullptr);
@@ -175,16 +182,22 @@ void Merge(const PartialAttention& mine, TensorView<float> output, TensorView<fl
 TokenSpan HeadsOf(int64_t num_heads, int rank, int size);
 
 // From some tokens of all heads to all tokens of some heads, and back. In between, every function
-// of heed computes as on one machine, to the same bits: heads do not know each other. (Grouped
-// heads stay together: give q and k, each with its own number of heads.)
+// that computes heads by themselves does it as on one machine, to the same bits. Grouped heads stay
+// together: give q and k, each with its own number of heads.
+//
+// The caller says which heads these are. What options have for each head (slopes, sinks, tables,
+// bias) is cut to HeadsOf(); dropout.origin[1] is its begin, and BigBird's seed is raised by it;
+// user functions count heads from 0. Talking heads mix all of them, and are not for this.
 //
 // Shapes   by_token [batch, num_heads, this rank's tokens, dim], as TokensOf(len, ...) says,
 //          by_head [batch, HeadsOf(num_heads, ...).len, len, dim]; one type on both sides, any
 //          strides with a contiguous last dimension.
 // Errors   Error(kShape | kDType | kRange | kOption | kMemory) on every rank, before anything is
-//          written. Back only where ranks have heads of their own.
-// Cost     each rank sends its tensor once, but for what it keeps. Allocates both sides once.
-// Source   Jacobs et al. 2023 (DeepSpeed-Ulysses, arXiv:2309.14509).
+//          written; kMemory may leave results half written. Back only where ranks have heads of
+//          their own, else kUnsupported.
+// Cost     each rank sends its tensor once, but for what it keeps; size / num_heads times where
+//          ranks share heads. Allocates both sides once.
+// Source   Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509.
 void SequenceToHeads(const StoredTensor& by_token, const StoredOutput& by_head, int64_t len,
                      TokenOrder order, Communicator& communicator);
 void HeadsToSequence(const StoredTensor& by_head, const StoredOutput& by_token, int64_t len,
@@ -201,11 +214,12 @@ void HeadsToSequence(const StoredTensor& by_head, const StoredOutput& by_token, 
 // Takes    causal options, but no feature_mod, which is an Error(kUnsupported).
 // Errors   as RecurrentAttention(), on every rank, before anything is written; kMemory may leave
 //          outputs half written.
-// Accuracy kRecurrentMaxError; where parts begin at multiples of chunk_len the bits of one machine.
+// Accuracy kRecurrentMaxError; where parts begin at multiples of chunk_len, and have more than one
+//          token, the bits of one machine.
 // Cost     that of the rank's tokens; with n groups of heads, of which a rank works at one after
-// the
-//          other, (n + size - 1) / n times as long, n up to batch * num_kv_heads. A rank sends its
-//          states once. Allocates them once.
+//          the other, (n + size - 1) / n times as long. A group is as many KV heads of a batch
+//          entry as the rank with most threads has. A rank sends its states once. Allocates them
+//          once.
 // Threads  as RecurrentAttention().
 void RecurrentAttention(TensorView<const float> q, TensorView<const float> k,
                         TensorView<const float> v, const RecurrentOptions& options,

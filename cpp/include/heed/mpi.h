@@ -1,5 +1,5 @@
-// The ranks of an MPI communicator, for heed/distributed.h. Needs an MPI 3 library and its mpi.h,
-// and nothing of heed was built with one: whichever MPI the program has.
+// The ranks of an MPI communicator, for heed/distributed.h. Needs an MPI 3 library and its mpi.h:
+// whichever the program has, as nothing of heed was built with one.
 #ifndef HEED_MPI_H_
 #define HEED_MPI_H_
 
@@ -43,7 +43,7 @@ class MpiError : public std::runtime_error {
 // one does not send: end them with MPI_Abort().
 class MpiCommunicator final : public Communicator {
  public:
-  // MPI 3 counts with an int: longer messages go in parts of `most_bytes`, in [1, INT_MAX], the
+  // MPI 3 counts with an int: longer messages go in parts of `most_bytes`, in [1, INT_MAX] and the
   // same on all ranks.
   explicit MpiCommunicator(MPI_Comm communicator, size_t most_bytes = size_t{1} << 30)
       : most_bytes_(most_bytes) {
