@@ -77,6 +77,9 @@ TEST(DeviceBoundary, NamesTheOptionThatItLacks) {
   });
   ExpectRefused(kUnsupported, "running_max",
                 [](Call& c) { c.outputs.running_max = c.output.view(); });
+  ExpectRefused(kUnsupported, "dropout origin = [0, 0, 0, 4] on a GPU", [](Call& c) {
+    c.options.dropout = {0.5, 1, {0, 0, 0, 4}};
+  });
   ExpectRefused(kUnsupported, "keep patterns with query_offset", [](Call& c) {
     static const int32_t kLengths[] = {9};
     c.options.patterns.push_back(Strided{});
