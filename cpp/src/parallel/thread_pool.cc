@@ -202,16 +202,6 @@ using ThreadsPool = ForkedPool;
 using ThreadsPool = WorkerPool;
 #endif  // HEED_HAS_FORK
 
-// Hardware threads that this process may run on: taskset, cpusets and mpirun's --bind-to leave
-// some.
-int UsableThreads() {
-#ifdef HEED_HAS_AFFINITY
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-#endif
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
 // The pool of all who bring none. Its threads end with the static objects of the program, and it
 // stays: whoever calls from a destructor after that does the work himself.
 class SharedPool final : public ThreadPool {
@@ -221,7 +211,18 @@ class SharedPool final : public ThreadPool {
   void Close() { pool_ = std::make_unique<InlinePool>(); }
 
  private:
-  std::unique_ptr<ThreadPool> pool_ = MakeThreadPool(UsableThreads());
+  // Those that this process may run on: taskset, cpusets and mpirun's --bind-to leave some.
+  static int HardwareThreads() {
+#ifdef HEED_HAS_AFFINITY
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+      return std::max(1, CPU_COUNT(&allowed));
+    }
+#endif
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+
+  std::unique_ptr<ThreadPool> pool_ = MakeThreadPool(HardwareThreads());
 };
 #endif  // HEED_HAS_THREADS
 
