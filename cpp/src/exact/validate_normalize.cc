@@ -93,7 +93,8 @@ void CheckDropout(const Dropout& dropout, const Extents& pairs) {
   }
   constexpr int64_t kWords = int64_t{1} << 32;
   for (size_t n = 0; n < 4; ++n) {
-    const int64_t most = n == 3 ? 4 * kWords : kWords, first = dropout.origin[n];
+    const int64_t most = n == 3 ? 4 * kWords : kWords;
+    const int64_t first = kFromJavaScript ? 0 : dropout.origin[n];
     if (first < 0 || first > most || (n == 3 && first % 4 != 0)) {
       Fail(ErrorCode::kRange,
            "dropout origin = {}; places are not negative, and that of the key is a multiple of 4",
