@@ -71,11 +71,9 @@ void AddPart(const Whole& whole, const Rows& queries, const Rows& keys, Work& wo
 
 // What this rank's queries make of the keys that are held.
 void AddHeldKeys(const Whole& whole, Work& work, ThreadPool& pool) {
-  for (const Rows& keys : whole.KeysOf(work.ring.owner())) {
-    for (const Rows& queries : whole.queries) {
-      if (Sees(whole, queries.tokens, keys.tokens)) AddPart(whole, queries, keys, work, pool);
-    }
-  }
+  ForEachPart(whole, work.ring.owner(), [&](const Rows& queries, const Rows& keys) {
+    AddPart(whole, queries, keys, work, pool);
+  });
 }
 
 }  // namespace

@@ -118,11 +118,9 @@ void AddPart(const Problem& p, const Rows& queries, const Rows& keys, Work& work
 }
 
 void AddHeldKeys(const Problem& p, Work& work, ThreadPool& pool) {
-  for (const Rows& keys : p.whole.KeysOf(work.ring.owner())) {
-    for (const Rows& queries : p.whole.queries) {
-      if (Sees(p.whole, queries.tokens, keys.tokens)) AddPart(p, queries, keys, work, pool);
-    }
-  }
+  ForEachPart(p.whole, work.ring.owner(), [&](const Rows& queries, const Rows& keys) {
+    AddPart(p, queries, keys, work, pool);
+  });
 }
 
 void CopyRows(const TensorView<float>& from, const StoredOutput& to) {

@@ -16,7 +16,7 @@ namespace heed::distributed {
 // seen everything.
 class KeyRing {
  public:
-  // Copies this rank's keys and values. Throws std::bad_alloc.
+  // Copies this rank's keys and values. Throws Error(kMemory), std::bad_alloc.
   explicit KeyRing(const Whole& whole);
 
   int owner() const { return (whole_.rank - step_ + whole_.size) % whole_.size; }

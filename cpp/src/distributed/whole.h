@@ -52,6 +52,17 @@ Terms TermsOf(const Whole& whole);
 // Does any of these queries see any of these keys, by causal, window and lengths alone?
 bool Sees(const Whole& whole, const TokenSpan& queries, const TokenSpan& keys);
 
+// Calls visit(queries, keys) for the spans of this rank's queries, and of the keys of `owner`, that
+// may see each other.
+template <typename Visit>
+void ForEachPart(const Whole& whole, int owner, const Visit& visit) {
+  for (const Rows& keys : whole.KeysOf(owner)) {
+    for (const Rows& queries : whole.queries) {
+      if (Sees(whole, queries.tokens, keys.tokens)) visit(queries, keys);
+    }
+  }
+}
+
 // The options of a call of some queries and some keys. Softmax without sinks: these join when all
 // keys have been seen. Owns what the options point at.
 class PartOptions {
