@@ -85,6 +85,14 @@ test("a search without a match says so", async ({ page }) => {
   await expect(page.getByText("Nothing is called like that.")).toBeVisible();
 });
 
+test("names are found with and without their marks", async ({ page }) => {
+  await page.goto("./gallery.html");
+  for (const name of ["veličković", "velickovic", "Nyström", "nystrom"]) {
+    await page.getByLabel("Search").fill(name);
+    await expect(page.getByTestId(/^card-/)).toHaveCount(1);
+  }
+});
+
 test("the filter is in the address: a link opens it, and back returns to it", async ({ page }) => {
   await page.goto("./gallery.html#family=low_rank&search=convolution");
   await expect(page.getByTestId(/^card-/)).toHaveCount(1);
