@@ -49,6 +49,12 @@ export class LayerOptions {
     return found;
   }
 
+  /** A copy of an object, if there is one. */
+  record(name: string): Readonly<Record<string, unknown>> | undefined {
+    const value = this.#given[name];
+    return value === undefined ? undefined : { ...asRecord(name, value) };
+  }
+
   /** A finite number above `least`. */
   number(name: string, otherwise: number, least: number): number {
     const value = this.#given[name] === undefined ? otherwise : this.#given[name];

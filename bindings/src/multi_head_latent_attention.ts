@@ -12,6 +12,7 @@ import {
   type Weight,
   type WeightShapes,
 } from "./layer.js";
+import { addScaling, type RopeScaling, SCALING_NAMES } from "./position.js";
 import type { Registry } from "./registry.js";
 import type { MatrixArgument } from "./source.js";
 import { type LoadStateOptions, readState, type StateDict } from "./state_dict.js";
@@ -23,8 +24,8 @@ export interface MultiHeadLatentAttentionOptions {
   /** Of the rows that go in and out (hidden_size). */
   readonly embedDim: number;
   readonly numHeads: number;
-  /** Of the compressed queries (q_lora_rank). */
-  readonly qRank: number;
+  /** Of the compressed queries (q_lora_rank); left out, queries come from x itself (V2-Lite). */
+  readonly qRank?: number | undefined;
   /** Of the latent row that a cache holds per token (kv_lora_rank). */
   readonly kvRank: number;
   /** Of each head without position (qk_nope_head_dim). */
@@ -37,6 +38,11 @@ export interface MultiHeadLatentAttentionOptions {
   readonly rope: "half" | "interleaved" | "none";
   /** Of the rotation, > 1 (rope_theta). Default 10000. */
   readonly ropeBase?: number | undefined;
+  /**
+   * How frequencies change to reach beyond the trained length; default not at all. The scale is
+   * `forward`'s: DeepSeek's YaRN asks for `attentionFactor: 1` and a larger one.
+   */
+  readonly ropeScaling?: RopeScaling | undefined;
   /** RMS norms behind the two compressions. Default true. */
   readonly norms?: boolean | undefined;
   /** Added to the mean square inside the norms; > 0. Default 1e-6. */
@@ -48,12 +54,14 @@ export interface MultiHeadLatentAttentionOptions {
   readonly form?: "naive" | "absorbed" | undefined;
 }
 
-/** The options of a layer with their defaults. */
+type MaybeAbsent = "qRank" | "ropeScaling";
+
+/** The options of a layer with their defaults; `qRank` and `ropeScaling` where they were given. */
 export type MultiHeadLatentAttentionSizes = {
-  readonly [K in keyof MultiHeadLatentAttentionOptions]-?: NonNullable<
+  readonly [K in Exclude<keyof MultiHeadLatentAttentionOptions, MaybeAbsent>]-?: NonNullable<
     MultiHeadLatentAttentionOptions[K]
   >;
-};
+} & Pick<MultiHeadLatentAttentionOptions, MaybeAbsent>;
 
 /** Options of `forward`. */
 export interface LatentForwardOptions
@@ -68,8 +76,9 @@ export interface MultiHeadLatentAttentionMembers {
    * Loads weights by the names and shapes of DeepSeek-V2's published attention: q_a_proj.weight
    * [q_rank, embed_dim], q_a_layernorm.weight, q_b_proj.weight [heads * (nope_dim + rope_dim), q_rank],
    * kv_a_proj_with_mqa.weight [kv_rank + rope_dim, embed_dim], kv_a_layernorm.weight, kv_b_proj.weight
-   * [heads * (nope_dim + head_dim_v), kv_rank], o_proj.weight [embed_dim, heads * head_dim_v]. Every name
-   * must be there; on error the weights are as before.
+   * [heads * (nope_dim + head_dim_v), kv_rank], o_proj.weight [embed_dim, heads * head_dim_v]. Without
+   * qRank q_proj.weight [heads * (nope_dim + rope_dim), embed_dim] is there instead of the three of q.
+   * Every name must be there; on error the weights are as before.
    */
   loadStateDict(state: StateDict, options?: LoadStateOptions): void;
   /**
@@ -77,6 +86,7 @@ export interface MultiHeadLatentAttentionMembers {
    * [num_heads, nope_dim, q_rank], wQr [num_heads, rope_dim, q_rank], wDkv [kv_rank, embed_dim], wKr
    * [rope_dim, embed_dim], wUk [num_heads, nope_dim, kv_rank], wUv [num_heads, head_dim_v, kv_rank],
    * wO [embed_dim, num_heads, head_dim_v], and with norms normQWeight [q_rank], normKvWeight [kv_rank].
+   * Without qRank wDq and normQWeight are left out, and q_rank is embed_dim.
    */
   loadWeights(weights: StateDict, options?: LoadStateOptions): void;
   /**
@@ -101,7 +111,7 @@ export interface MultiHeadLatentAttentionConstructor {
 
 const OPTION_NAMES = [
   ..."embedDim numHeads qRank kvRank nopeDim ropeDim headDimV".split(" "),
-  ..."rope ropeBase norms epsilon form".split(" "),
+  ..."rope ropeBase ropeScaling norms epsilon form".split(" "),
 ];
 const ROPES = ["half", "interleaved", "none"] as const;
 
@@ -109,7 +119,7 @@ const MECHANISM: LayerMechanism = {
   id: "multi_head_latent",
   streams: ["x"],
   weights: "wDq wUq wQr wDkv wKr wUk wUv wO normQWeight normKvWeight".split(" "),
-  settled: ["form", "rope", "ropeBase", "epsilon"],
+  settled: ["form", "rope", "ropeBase", ...SCALING_NAMES, "epsilon"],
   loaders: "loadStateDict() or loadWeights()",
 };
 
@@ -128,48 +138,62 @@ function readSizes(given: unknown): Sizes {
   if (rope !== "none" && ropeDim % 2 !== 0) {
     fail("range", "ropeDim", ropeDim, "an even number: dimensions turn in pairs");
   }
+  if (rope === "none" && options.has("ropeScaling")) {
+    throw new HeedError(
+      "option",
+      'ropeScaling: given with rope "none", which has no rotation to scale',
+    );
+  }
   const nopeDim = options.count("nopeDim");
   return {
     embedDim: options.count("embedDim"),
     numHeads: options.count("numHeads"),
-    qRank: options.count("qRank"),
+    qRank: options.has("qRank") ? options.count("qRank") : undefined,
     kvRank: options.count("kvRank"),
     nopeDim,
     ropeDim,
     headDimV: options.count("headDimV", nopeDim),
     rope,
     ropeBase: options.number("ropeBase", 10000, 1),
+    ropeScaling: options.record("ropeScaling") as RopeScaling | undefined,
     norms: options.flag("norms", true),
     epsilon: options.number("epsilon", 1e-6, 0),
     form: options.word("form", ["naive", "absorbed"], "naive"),
   };
 }
 
+/** How wide the rows are that queries are made of. */
+const queryWidth = (s: Sizes): number => s.qRank ?? s.embedDim;
+
 function weightShapes(s: Sizes): WeightShapes {
+  const width = queryWidth(s);
   const shapes = new Map<string, readonly number[]>([
-    ["wDq", [s.qRank, s.embedDim]],
-    ["wUq", [s.numHeads, s.nopeDim, s.qRank]],
-    ["wQr", [s.numHeads, s.ropeDim, s.qRank]],
+    ["wUq", [s.numHeads, s.nopeDim, width]],
+    ["wQr", [s.numHeads, s.ropeDim, width]],
     ["wDkv", [s.kvRank, s.embedDim]],
     ["wKr", [s.ropeDim, s.embedDim]],
     ["wUk", [s.numHeads, s.nopeDim, s.kvRank]],
     ["wUv", [s.numHeads, s.headDimV, s.kvRank]],
     ["wO", [s.embedDim, s.numHeads, s.headDimV]],
   ]);
-  return s.norms ? shapes.set("normQWeight", [s.qRank]).set("normKvWeight", [s.kvRank]) : shapes;
+  if (s.qRank !== undefined) shapes.set("wDq", [s.qRank, s.embedDim]);
+  if (s.norms && s.qRank !== undefined) shapes.set("normQWeight", [s.qRank]);
+  return s.norms ? shapes.set("normKvWeight", [s.kvRank]) : shapes;
 }
 
 function deepseekShapes(s: Sizes): WeightShapes {
   const shapes = new Map<string, readonly number[]>([
-    ["q_a_proj.weight", [s.qRank, s.embedDim]],
-    ["q_b_proj.weight", [s.numHeads * (s.nopeDim + s.ropeDim), s.qRank]],
+    [`${queriesName(s)}.weight`, [s.numHeads * (s.nopeDim + s.ropeDim), queryWidth(s)]],
     ["kv_a_proj_with_mqa.weight", [s.kvRank + s.ropeDim, s.embedDim]],
     ["kv_b_proj.weight", [s.numHeads * (s.nopeDim + s.headDimV), s.kvRank]],
     ["o_proj.weight", [s.embedDim, s.numHeads * s.headDimV]],
   ]);
-  if (!s.norms) return shapes;
-  return shapes.set("q_a_layernorm.weight", [s.qRank]).set("kv_a_layernorm.weight", [s.kvRank]);
+  if (s.qRank !== undefined) shapes.set("q_a_proj.weight", [s.qRank, s.embedDim]);
+  if (s.norms && s.qRank !== undefined) shapes.set("q_a_layernorm.weight", [s.qRank]);
+  return s.norms ? shapes.set("kv_a_layernorm.weight", [s.kvRank]) : shapes;
 }
+
+const queriesName = (s: Sizes): string => (s.qRank === undefined ? "q_proj" : "q_b_proj");
 
 /** Divides `groups` runs of rows into the first `first` rows of each and the rest. */
 function divide(
@@ -192,7 +216,7 @@ function divide(
 
 function fromDeepseek(s: Sizes, state: ReadonlyMap<string, Float32Array>): Weight[] {
   const get = (name: string): Float32Array => state.get(`${name}.weight`) as Float32Array;
-  const [wUq, wQr] = divide(get("q_b_proj"), s.numHeads, s.nopeDim, s.qRank);
+  const [wUq, wQr] = divide(get(queriesName(s)), s.numHeads, s.nopeDim, queryWidth(s));
   const [wDkv, wKr] = divide(get("kv_a_proj_with_mqa"), 1, s.kvRank, s.embedDim);
   const [wUk, wUv] = divide(get("kv_b_proj"), s.numHeads, s.nopeDim, s.kvRank);
   const data: Record<string, Float32Array> = { wUq, wQr, wDkv, wKr, wUk, wUv };
@@ -224,9 +248,11 @@ class MultiHeadLatentAttentionLayer
 
   forward(x: unknown, options?: unknown): never {
     this.checkLoaded();
-    const { embedDim, form, rope, ropeBase, epsilon } = this.options;
+    const { embedDim, form, rope, ropeBase, ropeScaling, epsilon } = this.options;
     checkLastExtent("x", x, "embedDim", embedDim);
-    return this.run({ x }, { form, rope, ropeBase, epsilon }, options) as never;
+    const settled: Record<string, unknown> = { form, rope, ropeBase, epsilon };
+    addScaling("ropeScaling", ropeScaling, settled);
+    return this.run({ x }, settled, options) as never;
   }
 }
 

@@ -35,14 +35,16 @@ export type RopeScaling =
       readonly betaFast?: number | undefined;
       /** Default 1. */
       readonly betaSlow?: number | undefined;
-      /** Default 0.1 ln(factor) + 1. */
+      /** Default 0.1 ln(factor) + 1, and 1 for a factor up to 1. */
       readonly attentionFactor?: number | undefined;
+      /** Where the blend begins and ends: at "whole" pairs (default), or "exact" (gpt-oss). */
+      readonly bounds?: "whole" | "exact" | undefined;
     }
   | {
       readonly type: "llama3";
       readonly factor: number;
       readonly originalLen: number;
-      /** Default 1. */
+      /** Default 1; at most highFreqFactor. */
       readonly lowFreqFactor?: number | undefined;
       /** Default 4. */
       readonly highFreqFactor?: number | undefined;
@@ -188,6 +190,7 @@ const SCALING_PARAMS: Readonly<Record<string, string>> = {
   seqLen: "seqLen",
   betaFast: "betaFast",
   betaSlow: "betaSlow",
+  bounds: "yarnBounds",
   attentionFactor: "attentionFactor",
   lowFreqFactor: "lowFreqFactor",
   highFreqFactor: "highFreqFactor",
@@ -229,6 +232,18 @@ function spread(
   for (const field of Object.keys(fields)) params[paramOf[field] as string] = fields[field];
 }
 
+/** Adds the parameters that `options[name]`, a RopeScaling, stands for. */
+export function addScaling(name: string, value: unknown, params: Record<string, unknown>): void {
+  if (value !== undefined && asRecord(name, value).type === undefined) {
+    const words = '"none", "linear", "ntk", "dynamic_ntk", "yarn" or "llama3"';
+    fail("option", `${name}.type`, undefined, words);
+  }
+  spread(name, value, SCALING_PARAMS, params);
+}
+
+/** The parameters of RopeScaling. */
+export const SCALING_NAMES: readonly string[] = Object.values(SCALING_PARAMS);
+
 /** Splits the options of a position function into what `run` calls inputs and params. */
 function splitPositionOptions(
   id: string,
@@ -242,11 +257,7 @@ function splitPositionOptions(
     (TENSOR_NAMES.has(name) ? inputs : params)[name] = rest[name];
   }
   if (offset !== undefined) params.positionOffset = offset;
-  if (scaling !== undefined && asRecord("scaling", scaling).type === undefined) {
-    const words = '"none", "linear", "ntk", "dynamic_ntk", "yarn" or "llama3"';
-    fail("option", "scaling.type", undefined, words);
-  }
-  spread("scaling", scaling, SCALING_PARAMS, params);
+  addScaling("scaling", scaling, params);
   spread("image", image, IMAGE_PARAMS, params);
   return { inputs, params };
 }

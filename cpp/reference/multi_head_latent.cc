@@ -2,11 +2,12 @@
 // rotated key that the heads share.
 //
 // Source: DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1, equations 37 to 47. RoPE:
-// Su et al. 2021, arXiv:2104.09864.
+// Su et al. 2021, arXiv:2104.09864; scaled as positions.cc has it.
 #include <cmath>
 #include <string>
 
 #include "multi_head.h"
+#include "positions.h"
 
 namespace heed::reference::multi_head_latent {
 namespace {
@@ -27,24 +28,25 @@ Array NormRows(const Request& request, Array x, const char* name) {
   return x;
 }
 
-// Turns the pairs of every row by position * base^(-2 t / dim).
+// Turns the pairs of every row by its place times their frequency.
 Array Rotate(const Request& request, Array x) {
   const std::string rope =
       ReadWord(request, "rope", {"none", "half", "interleaved"}).value_or("none");
   if (rope == "none") return x;
   const int64_t dim = x.shape[3], len = x.shape[2];
   if (dim == 0 || dim % 2 != 0) throw Error(ErrorCode::kShape, "rope_dim must be even");
-  const double base = ReadNumber(request, "rope_base").value_or(10000);
-  if (!(base > 1)) throw Error(ErrorCode::kRange, "base must be greater than 1");
+  const Rotation rotation = ReadRotation(request, dim, len, ReadBase(request, "rope_base"));
   const int64_t rows = x.shape[0] * x.shape[1] * len;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t t = 0; t < dim / 2; ++t) {
-      const double angle = static_cast<double>(row % len) *
-                           std::pow(base, -2.0 * static_cast<double>(t) / static_cast<double>(dim));
-      double& first = x.values[row * dim + (rope == "half" ? t : 2 * t)];
-      double& second = x.values[row * dim + (rope == "half" ? t + dim / 2 : 2 * t + 1)];
-      const double turned = first * std::cos(angle) - second * std::sin(angle);
-      second = second * std::cos(angle) + first * std::sin(angle);
+      const double angle = static_cast<double>(row % len) * rotation.frequency[t];
+      const double cos = rotation.magnitude * std::cos(angle);
+      const double sin = rotation.magnitude * std::sin(angle);
+      const PairOfDims pair = DimsOfPair(rope, t, dim);
+      double& first = x.values[row * dim + pair.first];
+      double& second = x.values[row * dim + pair.second];
+      const double turned = first * cos - second * sin;
+      second = second * cos + first * sin;
       first = turned;
     }
   }
@@ -81,7 +83,12 @@ void Expect(bool holds, const char* message) {
 std::vector<Result> Run(const Request& request) {
   ReadWord(request, "form", {"naive", "absorbed"});  // both compute the same
   const Array x = ReadRows(request, "x");
-  const Array a = NormRows(request, Multiply(request, x, "w_dq", 2), "norm_q_weight");
+  const bool compressed = FindInput(request, "w_dq") != nullptr;
+  if (!compressed && FindInput(request, "norm_q_weight") != nullptr) {
+    throw Error(ErrorCode::kOption, "norm_q_weight is given without w_dq");
+  }
+  const Array a =
+      compressed ? NormRows(request, Multiply(request, x, "w_dq", 2), "norm_q_weight") : x;
   const Array latent = NormRows(request, Multiply(request, x, "w_dkv", 2), "norm_kv_weight");
   const Array q_nope = Multiply(request, a, "w_uq", 3);
   const Array q_rope = Rotate(request, Multiply(request, a, "w_qr", 3));

@@ -68,8 +68,11 @@ void Yarn(const Request& request, double base, double factor, Rotation& rotation
   const double fast = ReadPositive(request, "beta_fast", 32.0);
   const double slow = ReadPositive(request, "beta_slow", 1.0);
   if (fast < slow) throw Error(ErrorCode::kRange, "beta_fast must not be below beta_slow");
-  const double low = std::max(std::floor(pair_that_turns(fast)), 0.0);
-  double high = std::min(std::ceil(pair_that_turns(slow)), d - 1.0);
+  const bool whole =
+      ReadWord(request, "yarn_bounds", {"whole", "exact"}).value_or("whole") == "whole";
+  double low = pair_that_turns(fast), high = pair_that_turns(slow);
+  if (whole) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, d - 1.0);
   if (low == high) high += 0.001;
   for (size_t t = 0; t < rotation.frequency.size(); ++t) {
     const double stretched = std::clamp((static_cast<double>(t) - low) / (high - low), 0.0, 1.0);
@@ -85,12 +88,12 @@ void Llama3(const Request& request, double factor, Rotation& rotation) {
   const double length = TrainedLength(request);
   const double low = ReadPositive(request, "low_freq_factor", 1.0);
   const double high = ReadPositive(request, "high_freq_factor", 4.0);
-  if (low >= high) throw Error(ErrorCode::kRange, "low_freq_factor must be below high_freq_factor");
+  if (low > high) throw Error(ErrorCode::kRange, "low_freq_factor is above high_freq_factor");
   for (double& f : rotation.frequency) {
     const double wavelength = 2.0 * std::numbers::pi / f;
     if (wavelength > length / low) {
       f /= factor;
-    } else if (wavelength >= length / high) {
+    } else if (low < high && wavelength >= length / high) {
       const double smooth = (length / wavelength - low) / (high - low);
       f = (1.0 - smooth) * f / factor + smooth * f;
     }
@@ -145,9 +148,9 @@ std::string ReadChoice(const Request& request, const std::string& name,
   return *word;
 }
 
-double ReadBase(const Request& request) {
-  const double base = ReadNumber(request, "base").value_or(10000.0);
-  if (!(base > 1.0)) throw Error(ErrorCode::kRange, "base must be above 1");
+double ReadBase(const Request& request, const char* name) {
+  const double base = ReadNumber(request, name).value_or(10000.0);
+  if (!(base > 1.0)) throw Error(ErrorCode::kRange, std::string(name) + " must be above 1");
   return base;
 }
 
@@ -161,8 +164,7 @@ int64_t ReadRotaryDim(const Request& request, const PositionedInput& in, int64_t
   return rotary_dim;
 }
 
-Rotation ReadRotation(const Request& request, int64_t rotary_dim, int64_t call_len) {
-  const double base = ReadBase(request);
+Rotation ReadRotation(const Request& request, int64_t rotary_dim, int64_t call_len, double base) {
   const std::string scaling =
       ReadWord(request, "scaling", {"none", "linear", "ntk", "dynamic_ntk", "yarn", "llama3"})
           .value_or("none");

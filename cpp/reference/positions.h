@@ -28,7 +28,7 @@ PositionedInput ReadPositioned(const Request& request);
 std::string ReadChoice(const Request& request, const std::string& name,
                        const std::vector<std::string>& allowed);
 
-double ReadBase(const Request& request);
+double ReadBase(const Request& request, const char* name = "base");
 
 // rotary_dim, by default the last extent of x; a multiple of `multiple`.
 int64_t ReadRotaryDim(const Request& request, const PositionedInput& in, int64_t multiple);
@@ -38,7 +38,7 @@ struct Rotation {
   std::vector<double> frequency;
   double magnitude = 1;
 };
-Rotation ReadRotation(const Request& request, int64_t rotary_dim, int64_t call_len);
+Rotation ReadRotation(const Request& request, int64_t rotary_dim, int64_t call_len, double base);
 
 // The two dimensions of pair t.
 struct PairOfDims {

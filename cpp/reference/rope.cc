@@ -30,11 +30,12 @@ class Turns {
     if (image_ != (FindParam(request, "image_height") != nullptr)) {
       throw Error(ErrorCode::kOption, "image_height and image_width belong together");
     }
+    const double base = ReadBase(request);
     if (image_) {
       CheckImage(request);
-      rotation_ = ReadRotation(request, rotary_dim / 2, std::max(height_, width_));
+      rotation_ = ReadRotation(request, rotary_dim / 2, std::max(height_, width_), base);
     } else {
-      rotation_ = ReadRotation(request, rotary_dim, in.LargestPosition() + 1);
+      rotation_ = ReadRotation(request, rotary_dim, in.LargestPosition() + 1, base);
     }
   }
 

@@ -258,6 +258,8 @@ class Drawer {
       return true;
     }
     if (name == "key_weight" && extent("head_dim_k") != extent("hidden_dim") && Rule()) return true;
+    if (name == "w_dq") return random_.Chance(0.75);
+    if (name == "norm_q_weight" && !r_.has_input("w_dq") && Rule()) return false;
     if (name == "pool_query" && r_.Word("pooling") != "attention" && Rule()) return false;
     if (name == "pool_query") return true;
     if (name == "inducing") return r_.Word("set_block", "isab") != "sab" || !Rule();
@@ -271,7 +273,10 @@ class Drawer {
       const bool optional = listed.ends_with('?');
       const std::string name = optional ? listed.substr(0, listed.size() - 1) : listed;
       if (name == "captured") continue;
-      if (optional && (draw_ == Draw::kLeast ? !Needed(name) : !Wants(name))) continue;
+      if (optional && (draw_ == Draw::kLeast ? !Needed(name) : !Wants(name))) {
+        if (name == "w_dq") extent("q_rank") = extent("embed_dim");
+        continue;
+      }
       DrawInput(name);
     }
     for (const auto& [name, other] : kPairs) {

@@ -58,12 +58,12 @@ struct RopeScaling {
     kDynamicNtk,
     // f_t / factor for pairs that turn less than beta_slow times in original_len, f_t for those
     // that turn more than beta_fast times, a linear blend over the pair index in between; bounds
-    // are rounded outwards to whole pairs as the authors' code has it. Everything is multiplied
-    // by attention_factor. Peng et al. 2023, arXiv:2309.00071, section 3.4.
+    // are rounded outwards to whole pairs as the authors' code has it, unless `bounds` differs.
+    // Everything is multiplied by attention_factor. Peng et al. 2023, arXiv:2309.00071, section 3.4.
     kYarn,
     // f_t / factor for wavelengths above original_len / low_freq_factor, f_t below original_len /
-    // high_freq_factor, a blend linear in original_len / wavelength in between. Llama 3.1,
-    // arXiv:2407.21783.
+    // high_freq_factor, a blend linear in original_len / wavelength in between; with equal factors
+    // (Llama 4) there is nothing in between. Llama 3.1, arXiv:2407.21783.
     kLlama3,
   };
   Kind kind = Kind::kNone;
@@ -76,9 +76,15 @@ struct RopeScaling {
   std::optional<int64_t> seq_len{};
   double beta_fast = 32;
   double beta_slow = 1;
+  // kYarn: where the blend begins and ends.
+  enum class Bounds {
+    kWhole,  // at whole pairs: the authors' code; `truncate` of Hugging Face
+    kExact,  // between them: gpt-oss
+  };
+  Bounds bounds = Bounds::kWhole;
   // kYarn: factor on the rotated pairs. Absent = 0.1 ln(factor) + 1, and 1 for factor <= 1.
   std::optional<double> attention_factor{};
-  double low_freq_factor = 1;
+  double low_freq_factor = 1;  // kLlama3; at most high_freq_factor
   double high_freq_factor = 4;
 };
 

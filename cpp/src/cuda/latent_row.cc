@@ -75,9 +75,7 @@ class LatentSteps {
 
   void Rotate(const TensorView<float>& rows) {
     if (!o_.rope) return;
-    RopeOptions rope;
-    rope.base = o_.rope_base;
-    RotateRows(steps_, ValidateRope(rows, *o_.rope, rope), rows);
+    RotateRows(steps_, ValidateRope(rows, *o_.rope, RotationOf(o_)), rows);
   }
 
   void AttendNaive(const TensorView<float>& q, const TensorView<float>& latent,

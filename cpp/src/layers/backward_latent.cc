@@ -10,6 +10,7 @@
 #include "src/linear/backward_linear.h"
 #include "src/message.h"
 #include "src/parallel/pieces.h"
+#include "src/position/backward_position.h"
 #include "src/rows/backward_norm.h"
 
 namespace heed {
@@ -35,19 +36,25 @@ void CopyColumns(const TensorView<const float>& from, int64_t first, const Tenso
   CopyInto(columns, to, pool);
 }
 
-// Normalised rows and what they were made of; without factors there is no norm.
+// Normalised rows and what they were made of; without factors there is no norm, without a matrix
+// the rows are x itself.
 class LatentNorm {
  public:
   LatentNorm(const TensorView<const float>& x, const TensorView<const float>& w,
              std::span<const float> factors, double epsilon, ThreadPool& pool)
-      : factors_(factors), epsilon_(epsilon), pool_(pool), raw_(NewRows(x, w.shape[2])) {
+      : x_(x), factors_(factors), epsilon_(epsilon), pool_(pool) {
+    if (!w.has_value()) return;
+    raw_ = NewRows(x, w.shape[2]);
     Linear(x, w, {}, raw_.view, &pool);
     if (factors.empty()) return;
     normed_ = NewRows(x, w.shape[2]);
     RowNorm{Norm::kRms, epsilon, factors, {}}(raw_.view, normed_.view, pool);
   }
 
-  const TensorView<float>& rows() const { return factors_.empty() ? raw_.view : normed_.view; }
+  TensorView<const float> rows() const {
+    if (!raw_.view.has_value()) return x_;
+    return factors_.empty() ? raw_.view : normed_.view;
+  }
 
   // From what arrives at rows() to what arrives at the rows before the norm.
   OwnedHeads Backward(OwnedHeads d_rows, std::span<float> d_factors) const {
@@ -60,11 +67,11 @@ class LatentNorm {
   }
 
  private:
+  const TensorView<const float> x_;
   const std::span<const float> factors_;
   const double epsilon_;
   ThreadPool& pool_;
-  const OwnedHeads raw_;
-  OwnedHeads normed_;
+  OwnedHeads raw_, normed_;
 };
 
 class LatentPass {
@@ -136,10 +143,8 @@ class LatentPass {
 
   void Turn(const OwnedHeads& rows, bool back) const {
     if (!o_.rope) return;
-    RopeOptions rope;
-    rope.base = o_.rope_base;
-    rope.inverse = back;
-    Rope(rows.view, *o_.rope, rope, rows.view, &pool_);
+    const RotationProblem turn = ValidateRope(rows.view, *o_.rope, RotationOf(o_));
+    Rotate(back ? TurnedBack(turn, rows.view) : turn, rows.view, &pool_);
   }
 
   void Join(const OwnedHeads& nope, const OwnedHeads& turned, const OwnedHeads& to) const {
@@ -176,6 +181,7 @@ class LatentPass {
                    {d_rows.view, FlatGradient(to.d_w_uq)}, pool_);
     AddBackward(compressed_.rows(), FlatRows(w_.w_qr), RowsOf(d_turned), d_rows,
                 FlatGradient(to.d_w_qr));
+    if (!w_.w_dq.has_value()) return AddRows(d_rows, d_x, pool_);
     d_rows = compressed_.Backward(std::move(d_rows), to.d_norm_q);
     AddBackward(x_, w_.w_dq, d_rows.view, d_x, to.d_w_dq);
   }

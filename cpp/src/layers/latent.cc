@@ -186,6 +186,13 @@ void LatentAttention(TensorView<const float> q, TensorView<const float> latent,
   });
 }
 
+RopeOptions RotationOf(const MultiHeadLatentOptions& options) {
+  RopeOptions rope;
+  rope.base = options.rope_base;
+  rope.scaling = options.rope_scaling;
+  return rope;
+}
+
 LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
                                     const MultiHeadLatentOptions& o, bool wants_lse) {
   CheckInput("x", x);
@@ -232,8 +239,11 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
     Fail(ErrorCode::kShape, "rope_dim = {}; a rotation needs an even one, at least 2",
          {s.rope_dim});
   }
-  if (o.rope && (!(o.rope_base > 1) || !std::isfinite(o.rope_base))) {
-    Fail(ErrorCode::kRange, "base = {}; it must be > 1 and finite", {o.rope_base});
+  if (o.rope) {
+    RopeFrequencies(s.rope_dim, o.rope_base, o.rope_scaling, s.len);
+    RopeMagnitude(o.rope_scaling);
+  } else if (o.rope_scaling.kind != RopeScaling::Kind::kNone) {
+    Fail(ErrorCode::kOption, "rope_scaling is given without rope; there is no rotation to scale");
   }
   const auto shaped = [&](int64_t heads, int64_t dim) {
     return ContiguousBlhd<const float>(&kStandIn, s.batch, s.len, heads, dim);
@@ -285,8 +295,7 @@ void MultiHeadLatent(TensorView<const float> x, const LatentWeights& w,
       k_rope = OwnedHeads(s.batch, 1, s.len, s.rope_dim);
       Linear(x, w.w_kr, {}, k_rope.view, &threads);
       if (options.rope) {
-        RopeOptions rope;
-        rope.base = options.rope_base;
+        const RopeOptions rope = RotationOf(options);
         Rope(q_rope, *options.rope, rope, q_rope, &threads);
         Rope(k_rope.view, *options.rope, rope, k_rope.view, &threads);
       }

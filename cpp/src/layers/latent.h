@@ -31,6 +31,9 @@ void ForEachView(const LatentWeights& weights, const Visit& visit) {
   visit("norm_kv_weight", norm_kv_weight);
 }
 
+// The rotation of queries and keys.
+RopeOptions RotationOf(const MultiHeadLatentOptions& options);
+
 // Checks everything but the outputs; throws Error.
 LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeights& weights,
                                     const MultiHeadLatentOptions& options, bool wants_lse);

@@ -4,6 +4,7 @@
 #include "src/layers/latent.h"
 #include "src/layers/multi_head_request.h"
 #include "src/layers/request.h"
+#include "src/position/request.h"
 
 namespace heed {
 
@@ -11,7 +12,7 @@ LatentRequest ReadLatent(const RequestReader& reader) {
   LatentRequest r;
   r.x = ReadRows(reader, "x");
   LatentWeights& w = r.weights;
-  w.w_dq = ReadRequiredWeight(reader, "w_dq", 2);
+  w.w_dq = ReadWeight(reader, "w_dq", 2);
   w.w_uq = ReadRequiredWeight(reader, "w_uq", 3);
   w.w_qr = ReadRequiredWeight(reader, "w_qr", 3);
   w.w_dkv = ReadRequiredWeight(reader, "w_dkv", 2);
@@ -39,6 +40,7 @@ LatentRequest ReadLatent(const RequestReader& reader) {
                                               {"interleaved", RopePairing::kInterleaved}})
           .value_or(std::nullopt);
   r.options.rope_base = reader.Number("rope_base").value_or(r.options.rope_base);
+  r.options.rope_scaling = ReadScaling(reader);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.return_lse = heads.return_lse;
   r.return_weights = heads.return_weights;

@@ -21,14 +21,6 @@ TensorView<float> PlaceOfX(const GradientPlaces& places) {
   return TensorLikeX(places.tensors(), "x");
 }
 
-// The same rotation the other way round, of other rows.
-RotationProblem TurnedBack(RotationProblem problem, const TensorView<const float>& rows) {
-  problem.x = rows;
-  for (double& frequency : problem.spectrum.frequency) frequency = -frequency;
-  problem.sign = -problem.sign;
-  return problem;
-}
-
 // Where dimension t of a pair stands, and its partner.
 struct Pair {
   int64_t first, second;
@@ -101,6 +93,13 @@ void AdditionBackward(const AdditionProblem& p, const TensorView<const float>& d
 }
 
 }  // namespace
+
+RotationProblem TurnedBack(RotationProblem problem, const TensorView<const float>& rows) {
+  problem.x = rows;
+  for (double& frequency : problem.spectrum.frequency) frequency = -frequency;
+  problem.sign = -problem.sign;
+  return problem;
+}
 
 void RopeBackward(const RequestReader& reader, std::span<const NamedTensor> d_results,
                   const GradientPlaces& places, ThreadPool& pool) {

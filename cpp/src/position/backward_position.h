@@ -5,9 +5,13 @@
 #include <span>
 
 #include "src/gradient/backward_places.h"
+#include "src/position/problem.h"
 #include "src/request_reader.h"
 
 namespace heed {
+
+// The same rotation the other way round, with the factors of forward, of other rows.
+RotationProblem TurnedBack(RotationProblem problem, const TensorView<const float>& rows);
 
 // Rotations are linear: d_x is d_output turned back by the same angles, with the factors of
 // forward. Given tables: the gradient of a row is the sum over the rows of x that stand there.

@@ -30,6 +30,7 @@ void CheckScaling(const RopeScaling& s) {
          {s.original_len});
   }
   if (s.kind == Kind::kYarn) {
+    CheckEnum("scaling.bounds", s.bounds, RopeScaling::Bounds::kExact);
     CheckPositive("beta_slow", s.beta_slow);
     CheckPositive("beta_fast", s.beta_fast);
     if (s.beta_fast < s.beta_slow) {
@@ -40,8 +41,8 @@ void CheckScaling(const RopeScaling& s) {
   if (s.kind == Kind::kLlama3) {
     CheckPositive("low_freq_factor", s.low_freq_factor);
     CheckPositive("high_freq_factor", s.high_freq_factor);
-    if (!(s.low_freq_factor < s.high_freq_factor)) {
-      Fail(ErrorCode::kRange, "low_freq_factor = {}; it must be below high_freq_factor = {}",
+    if (!(s.low_freq_factor <= s.high_freq_factor)) {
+      Fail(ErrorCode::kRange, "low_freq_factor = {}; it must not be above high_freq_factor = {}",
            {s.low_freq_factor, s.high_freq_factor});
     }
   }
@@ -71,8 +72,14 @@ double PairThatTurns(const RopeScaling& s, double base, int64_t rotary_dim, doub
 void ScaleYarn(std::vector<double>& frequency, const RopeScaling& s, double base) {
   const int64_t rotary_dim = 2 * static_cast<int64_t>(frequency.size());
   const double last = static_cast<double>(rotary_dim - 1);
-  const double low = std::max(0.0, std::floor(PairThatTurns(s, base, rotary_dim, s.beta_fast)));
-  double high = std::min(last, std::ceil(PairThatTurns(s, base, rotary_dim, s.beta_slow)));
+  double low = PairThatTurns(s, base, rotary_dim, s.beta_fast);
+  double high = PairThatTurns(s, base, rotary_dim, s.beta_slow);
+  if (s.bounds == RopeScaling::Bounds::kWhole) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, last);
   if (high == low) high += 0.001;  // as in the authors' code: a step, not 0 / 0
   for (size_t t = 0; t < frequency.size(); ++t) {
     const double ramp = std::clamp((static_cast<double>(t) - low) / (high - low), 0.0, 1.0);
@@ -83,8 +90,8 @@ void ScaleYarn(std::vector<double>& frequency, const RopeScaling& s, double base
 void ScaleLlama3(std::vector<double>& frequency, const RopeScaling& s) {
   for (double& f : frequency) {
     const double turns = static_cast<double>(s.original_len) * f / (2 * std::numbers::pi);
-    const double keep = std::clamp(
-        (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor), 0.0, 1.0);
+    const double band = s.high_freq_factor - s.low_freq_factor, above = turns - s.low_freq_factor;
+    const double keep = band > 0 ? std::clamp(above / band, 0.0, 1.0) : above >= 0 ? 1.0 : 0.0;
     f = (1 - keep) * f / s.factor + keep * f;
   }
 }

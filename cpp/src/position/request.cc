@@ -64,6 +64,8 @@ RopePairing ReadPairing(const RequestReader& reader) {
   return ReadRequiredChoice(reader, "pairing", kWords);
 }
 
+}  // namespace
+
 RopeScaling ReadScaling(const RequestReader& reader) {
   using Kind = RopeScaling::Kind;
   static constexpr Choice<Kind> kWords[] = {
@@ -81,11 +83,16 @@ RopeScaling ReadScaling(const RequestReader& reader) {
   scaling.seq_len = reader.Count("seq_len");
   scaling.beta_fast = reader.Number("beta_fast").value_or(scaling.beta_fast);
   scaling.beta_slow = reader.Number("beta_slow").value_or(scaling.beta_slow);
+  static constexpr Choice<RopeScaling::Bounds> kBounds[] = {{"whole", RopeScaling::Bounds::kWhole},
+                                                            {"exact", RopeScaling::Bounds::kExact}};
+  scaling.bounds = ReadChoice(reader, "yarn_bounds", kBounds).value_or(scaling.bounds);
   scaling.attention_factor = reader.Number("attention_factor");
   scaling.low_freq_factor = reader.Number("low_freq_factor").value_or(scaling.low_freq_factor);
   scaling.high_freq_factor = reader.Number("high_freq_factor").value_or(scaling.high_freq_factor);
   return scaling;
 }
+
+namespace {
 
 std::optional<ImageGrid> ReadImage(const RequestReader& reader) {
   const std::optional<int64_t> height = reader.Count("image_height");

@@ -11,6 +11,9 @@
 
 namespace heed {
 
+// scaling and its numbers.
+RopeScaling ReadScaling(const RequestReader& reader);
+
 RotationProblem ReadRope(const RequestReader& reader);
 RotationProblem ReadXpos(const RequestReader& reader);
 AdditionProblem ReadSinusoidal(const RequestReader& reader);

@@ -198,6 +198,21 @@ TEST_P(BlockGradient, LatentAttentionMatchesDifferencesOfReference) {
   }
 }
 
+// YaRN multiplies what it rotates: the way back has the factor once more, not its inverse.
+TEST_P(BlockGradient, StretchedLatentAttentionMatchesDifferencesOfReference) {
+  LayerCase c = MakeLatent();
+  c.params = {{"rope", std::string("half")}, {"scaling", std::string("yarn")}};
+  c.params["scaling_factor"] = 4.0;
+  c.params["original_len"] = 8.0;
+  c.params["attention_factor"] = 1.5;
+  c.params["rope_base"] = 100.0;
+  ExpectElements(c.Build(), "yarn");
+  const Sizes s;
+  Add(c, {{"w_uq", {s.heads, 3, s.dim}}, {"w_qr", {s.heads, 2, s.dim}}});
+  c.tensors.erase("w_dq");
+  ExpectElements(c.Build(), "yarn, queries from x");
+}
+
 TEST_P(BlockGradient, LatentAttentionMatchesAlongDirections) {
   const LayerCase c = MakeLatent({.batch = 1, .len = 200, .dim = 30});
   ExpectDirectionsMatch(c.Build().request(), kLayerGradientMaxError, "latent");

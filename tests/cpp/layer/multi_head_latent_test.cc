@@ -81,6 +81,26 @@ TEST_P(MultiHeadLatentLayer, BothFormsMatchReference) {
   }
 }
 
+TEST_P(MultiHeadLatentLayer, StretchedContextsAndUncompressedQueriesMatchReference) {
+  for (const char* form : {"naive", "absorbed"}) {
+    for (const char* scaling : {"linear", "dynamic_ntk", "yarn", "llama3"}) {
+      LayerCase c = MakeLatent();
+      c.params = {{"form", std::string(form)}, {"rope", std::string("interleaved")}};
+      c.params["scaling"] = std::string(scaling);
+      c.params["scaling_factor"] = 8.0;
+      c.params["rope_base"] = 100.0;
+      if (std::string_view(scaling) != "linear") c.params["original_len"] = 20.0;
+      if (std::string_view(scaling) == "yarn") c.params["attention_factor"] = 0.7;
+      ExpectLatentMatchesReference(c);
+      Random random(6);
+      c.tensors.erase("w_dq");
+      c.tensors["w_uq"] = DrawFloats(random, {kHeads, 8, kDim}, 0.2);
+      c.tensors["w_qr"] = DrawFloats(random, {kHeads, 6, kDim}, 0.2);
+      ExpectLatentMatchesReference(c);
+    }
+  }
+}
+
 // One head, one number everywhere: latent rows 0 and ln 3, keys alike, queries 1 and 1; scale 1 /
 // sqrt(1 + 1) is overridden. Weights 1/4, 3/4; values are the latent rows times 4.
 TEST_P(MultiHeadLatentLayer, GivesHandComputedNumbers) {
@@ -239,6 +259,20 @@ TEST(MultiHeadLatentBoundary, RefusesWhatDoesNotFit) {
   refused(ErrorCode::kShape, "w_o", [](LayerCase& c) { c.tensors["w_o"].shape = {36, 4, 8}; });
   refused(ErrorCode::kOption, "form", [](LayerCase& c) { c.params["form"] = std::string("both"); });
   refused(ErrorCode::kOption, "w_kr", [](LayerCase& c) { c.tensors.erase("w_kr"); });
+  refused(ErrorCode::kOption, "scaling", [](LayerCase& c) {
+    c.params["scaling"] = std::string("linear");  // without rope
+    c.params["scaling_factor"] = 2.0;
+  });
+  refused(ErrorCode::kOption, "original_len", [](LayerCase& c) {
+    c.params = {{"rope", std::string("half")}, {"scaling", std::string("yarn")}};
+    c.params["scaling_factor"] = 2.0;
+  });
+  refused(ErrorCode::kOption, "norm_q_weight", [](LayerCase& c) {
+    c.tensors.erase("w_dq");
+    c.tensors["w_uq"] = {{kHeads, 8, kDim}, std::vector<float>(kHeads * 8 * kDim)};
+    c.tensors["w_qr"] = {{kHeads, 6, kDim}, std::vector<float>(kHeads * 6 * kDim)};
+    c.tensors["norm_q_weight"] = {{kDim}, std::vector<float>(kDim)};
+  });
   refused(ErrorCode::kRange, "epsilon", [](LayerCase& c) {
     c.tensors["norm_q_weight"] = {{20}, std::vector<float>(20)};
     c.params["epsilon"] = -1.0;

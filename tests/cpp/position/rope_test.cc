@@ -98,6 +98,41 @@ TEST_P(Rotary, ScalingsMatchReference) {
   }
 }
 
+// What checkpoints have beside the defaults: Llama 4 leaves nothing between its two wavelengths,
+// gpt-oss does not round where YaRN's blend begins and ends.
+TEST_P(Rotary, ScalingsOfLlama4AndGptOssMatchReference) {
+  const auto make = [](const std::string& scaling, double factor) {
+    PositionCase call("rope", {1, 2, 90, 64}, Layout::kDense, 3);
+    call.Param("pairing", std::string("half")).Param("position_offset", 1000.0);
+    return call.Param("scaling", scaling).Param("scaling_factor", factor);
+  };
+  PositionCase llama = make("llama3", 16);
+  llama.Param("original_len", 8192.0).Param("base", 5e5);
+  llama.Param("low_freq_factor", 1.0).Param("high_freq_factor", 1.0);
+  llama.ExpectMatch(PairBound{llama, true, 64, 1100});
+  PositionCase gpt = make("yarn", 32);
+  gpt.Param("original_len", 4096.0).Param("base", 150000.0).Param("yarn_bounds", "exact");
+  gpt.ExpectMatch(PairBound{gpt, true, 64, 1100, 1.4});
+}
+
+// Angles of openai/gpt-oss for a head of 8, base 100, factor 4 and 64 trained tokens: the blend runs
+// from pair 0, where it would begin below, to log(64 / 2 pi) / log(100) * 4 = 2.0159.
+TEST(YarnBounds, ExactOnesLieBetweenPairs) {
+  RopeScaling scaling;
+  scaling.kind = RopeScaling::Kind::kYarn;
+  scaling.factor = 4;
+  scaling.original_len = 64;
+  scaling.bounds = RopeScaling::Bounds::kExact;
+  const std::vector<double> f = RopeFrequencies(8, 100, scaling);
+  const double end = 4 * std::log(64 / (2 * std::numbers::pi)) / std::log(100.0);
+  for (int t = 0; t < 4; ++t) {
+    const double ramp = std::min(1.0, t / end), plain = std::pow(100.0, -t / 4.0);
+    EXPECT_NEAR(f[static_cast<size_t>(t)], plain * (1 - ramp) + plain / 4 * ramp, 1e-15) << t;
+  }
+  scaling.bounds = RopeScaling::Bounds::kWhole;  // to pair 3
+  EXPECT_GT(RopeFrequencies(8, 100, scaling)[2], f[2] * 1.1);
+}
+
 TEST_P(Rotary, ImagesMatchReference) {
   for (const std::string pairing : kPairings) {
     for (const auto& [height, width] : {std::pair(1, 1), std::pair(7, 3), std::pair(2, 70)}) {

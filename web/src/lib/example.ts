@@ -174,7 +174,7 @@ const EITHER_OF: Readonly<Record<string, readonly string[]>> = {
   induced_set: ["inducing"],
   longformer: ["globalTokens"],
   attention_free: ["bias"],
-  multi_head_latent: ["normQWeight", "normKvWeight"],
+  multi_head_latent: ["wDq", "normQWeight", "normKvWeight"],
   causal_conv: ["convBias"],
   log_linear: ["logDecay", "beta"],
   ttt_linear: ["beta"],
