@@ -144,6 +144,8 @@ function readSizes(given: unknown): Sizes {
       'ropeScaling: given with rope "none", which has no rotation to scale',
     );
   }
+  const ropeScaling = options.record("ropeScaling") as RopeScaling | undefined;
+  addScaling("ropeScaling", ropeScaling, {});
   const nopeDim = options.count("nopeDim");
   return {
     embedDim: options.count("embedDim"),
@@ -155,7 +157,7 @@ function readSizes(given: unknown): Sizes {
     headDimV: options.count("headDimV", nopeDim),
     rope,
     ropeBase: options.number("ropeBase", 10000, 1),
-    ropeScaling: options.record("ropeScaling") as RopeScaling | undefined,
+    ropeScaling,
     norms: options.flag("norms", true),
     epsilon: options.number("epsilon", 1e-6, 0),
     form: options.word("form", ["naive", "absorbed"], "naive"),

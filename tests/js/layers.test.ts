@@ -248,7 +248,9 @@ describe("heed.MultiHeadLatentAttention", () => {
       const values: number[][][] = [];
       for (let t = 0; t < 5; t++) {
         const rowOfX = row(x, b * 5 + t);
-        const q = apply("q_b_proj", rmsNorm("q_a_layernorm", apply("q_a_proj", rowOfX)));
+        const q = state["q_proj.weight"]
+          ? apply("q_proj", rowOfX)
+          : apply("q_b_proj", rmsNorm("q_a_layernorm", apply("q_a_proj", rowOfX)));
         const compressed = apply("kv_a_proj_with_mqa", rowOfX);
         const kv = apply("kv_b_proj", rmsNorm("kv_a_layernorm", compressed.slice(0, 5)));
         const shared = turn(compressed.slice(5), t);
@@ -296,6 +298,64 @@ describe("heed.MultiHeadLatentAttention", () => {
     layer.dispose();
   });
 
+  it("computes what DeepSeek's module does where queries are not compressed", () => {
+    const { qRank: _, ...sizes } = SIZES;
+    const layer = new heed.MultiHeadLatentAttention({ ...sizes, rope: "interleaved" });
+    const { "kv_b_proj.weight": kvB, "o_proj.weight": o, ...rest } = STATE;
+    const state = draw(
+      {
+        "q_proj.weight": [12, 10],
+        "kv_a_proj_with_mqa.weight": rest["kv_a_proj_with_mqa.weight"],
+        "kv_a_layernorm.weight": [5],
+        "kv_b_proj.weight": kvB,
+        "o_proj.weight": o,
+      },
+      40,
+    );
+    layer.loadStateDict(state);
+    const { output } = layer.forward(x, { causal: true });
+    expectClose("output", output.data, published(state), 2e-5);
+    expectError("option", ["state", "q_proj.weight"], () => layer.loadStateDict(draw(STATE, 1)));
+    layer.dispose();
+  });
+
+  it("stretches its rotation", async () => {
+    const scaling = { type: "yarn", factor: 8, originalLen: 4, attentionFactor: 1 } as const;
+    const layer = new heed.MultiHeadLatentAttention({
+      ...SIZES,
+      ropeDim: 4,
+      rope: "interleaved",
+      ropeBase: 50,
+      ropeScaling: scaling,
+      norms: false,
+    });
+    const shapes = {
+      wDq: [6, 10],
+      wUq: [2, 4, 6],
+      wQr: [2, 4, 6],
+      wDkv: [5, 10],
+      wKr: [4, 10],
+      wUk: [2, 4, 5],
+      wUv: [2, 3, 5],
+      wO: [10, 2, 3],
+    };
+    const weights = draw(shapes, 50);
+    layer.loadWeights(weights);
+    const { output } = layer.forward(x);
+    const params = { rope: "interleaved", ropeBase: 50, scaling: "yarn", scalingFactor: 8 };
+    const named = { ...params, originalLen: 4, attentionFactor: 1 };
+    const truth = await heed.reference("multi_head_latent", { x, ...weights }, named);
+    expectClose("output", output.data, truth.output.data, 2e-5);
+    const plain = await heed.reference(
+      "multi_head_latent",
+      { x, ...weights },
+      { rope: "interleaved" },
+    );
+    expect(Math.abs((plain.output.data[20] ?? 0) - (output.data[20] ?? 0))).toBeGreaterThan(1e-4);
+    expect(layer.options.ropeScaling).toEqual(scaling);
+    layer.dispose();
+  });
+
   it("takes the mechanism's own names", async () => {
     const shapes = {
       wDq: [6, 10],
@@ -324,6 +384,13 @@ describe("heed.MultiHeadLatentAttention", () => {
     expectError("range", ["ropeBase", "1"], make({ rope: "half", ropeBase: 1 }));
     expectError("option", ["form", '"absorbed"'], make({ rope: "half", form: "fast" }));
     expectError("option", ["kvRank"], make({ rope: "half", kvRank: undefined }));
+    expectError("option", ["ropeScaling"], make({ rope: "none", ropeScaling: { type: "none" } }));
+    expectError("option", ["ropeScaling"], make({ rope: "half", ropeScaling: 4 }));
+    expectError(
+      "option",
+      ["ropeScaling.type", '"yarn"'],
+      make({ rope: "half", ropeScaling: { factor: 4 } }),
+    );
     const layer = make({ rope: "none", ropeDim: 3 })();
     expectError("option", ["state: missing", "q_b_proj.weight"], () => layer.loadStateDict({}));
     expectError("option", ["no weights yet"], () => layer.forward(x));
