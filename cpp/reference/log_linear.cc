@@ -90,8 +90,8 @@ void CheckTree(const Tree& tree, const std::vector<int64_t>& offsets) {
     throw Error(ErrorCode::kOption, "initial_state needs position_offset");
   }
   for (const int64_t offset : offsets) {
-    if (qkv.batch > 0 && (offset < 0 || offset + qkv.kv_len >= int64_t{1} << (levels - 1))) {
-      throw Error(ErrorCode::kRange, "tokens must be fewer than 2^(levels - 1)");
+    if (qkv.batch > 0 && (offset < 0 || offset > (int64_t{1} << (levels - 1)) - qkv.kv_len)) {
+      throw Error(ErrorCode::kRange, "tokens must be at most 2^(levels - 1)");
     }
   }
   if (!tree.log_decay) return;

@@ -141,10 +141,10 @@ struct RecurrentOptions {
   //
   //   i = 6   levels of j   3 3 3 3 2 2 0
   //
-  // [batch, num_heads, len, levels], last dimension contiguous; position_offset + len < 2^(levels -
-  // 1). The state has levels - 1 times as many rows: states of 1, 2, 4, ... tokens. Queries beyond
-  // key_lengths get 0. Absent = off. Needs causal, and neither normalize, delta, erase_key nor
-  // bonus.
+  // [batch, num_heads, len, levels], last dimension contiguous; position_offset + len <= 2^(levels
+  // - 1). The state has levels - 1 times as many rows: states of 1, 2, 4, ... tokens, and zeros
+  // after the last one that the levels hold. Queries beyond key_lengths get 0. Absent = off. Needs
+  // causal, and neither normalize, delta, erase_key nor bonus.
   TensorView<const float> level_weights;
 
   // A state that learns: a linear model f(x) = x + norm(W^T x + b), of which every token is a step

@@ -89,19 +89,21 @@ class LevelKernel : public RecurrentColumns<Block, kLanes> {
     this->StoreAnswer(head, t, answer, true, own);
   }
 
-  // The states of the lowest bits and the token's own become that of the next bit: a binary sum.
+  // The states of the lowest bits and the token's own become that of the next bit, a binary sum;
+  // after 2^num_states tokens nothing can read it.
   HEED_DEVICE void Write(int t) {
     const float beta = this->Beta(t);
     this->EachRow([&](int thread, int n, int) {
       row_(thread, n) = key_(thread, n) * (beta * this->Value(thread, t));
     });
     int level = 0;
-    HEED_NO_UNROLL for (; IsSet(this->Position(t), level); ++level) {
+    HEED_NO_UNROLL for (; level < p_.num_states && IsSet(this->Position(t), level); ++level) {
       EachNumber(level, [&](float& x, int thread, int n, int) {
         row_(thread, n) += x;
         x = 0;
       });
     }
+    if (level == p_.num_states) return;
     EachNumber(level, [&](float& x, int thread, int n, int) { x = row_(thread, n); });
   }
 

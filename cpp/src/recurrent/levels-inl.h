@@ -151,18 +151,19 @@ class LevelLoop : private RecurrentLoop {
     }
   }
 
-  // Adds the new state, of `count` tokens, as binary addition does.
+  // Adds the new state, of `count` tokens, as binary addition does. After 2^num_states tokens the
+  // sum has no place: nothing can read it.
   void Carry(int64_t before, size_t count) {
     size_t l = static_cast<size_t>(std::countr_zero(count));
     const DF d;
-    for (; IsSet(before, l); ++l) {
+    for (; l < NumLevels() && IsSet(before, l); ++l) {
       for (size_t n = 0; n < StateFloats(); n += hn::Lanes(d)) {
         float* sum = s_.state.get() + n;
         hn::Store(hn::Add(hn::Load(d, sum), hn::Load(d, Level(l) + n)), d, sum);
       }
       std::fill_n(Level(l), StateFloats(), 0.0f);
     }
-    std::copy_n(s_.state.get(), StateFloats(), Level(l));
+    if (l < NumLevels()) std::copy_n(s_.state.get(), StateFloats(), Level(l));
   }
 };
 

@@ -212,7 +212,8 @@ struct LevelStep {
 
   float Strength() const { return p.options.beta.has_value() ? p.options.beta(b, h, 0, 0) : 1.0f; }
 
-  // The states of the lowest bits and the key's own become the one of the next bit.
+  // The states of the lowest bits and the key's own become the one of the next bit, if it has one:
+  // after 2^num_states tokens nothing can read their sum.
   void Write(const float* key) const {
     const int64_t free = std::countr_one(static_cast<uint64_t>(before()));
     for (int64_t c = 0; c < p.feature_dim; ++c) {
@@ -223,7 +224,7 @@ struct LevelStep {
           sum += old;
           old = 0;
         }
-        state(b, h, free * p.feature_dim + c, e) = sum;
+        if (free < p.num_states) state(b, h, free * p.feature_dim + c, e) = sum;
       }
     }
   }

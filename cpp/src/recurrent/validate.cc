@@ -149,18 +149,21 @@ void CheckOffsets(const RecurrentProblem& p) {
   }
 }
 
+// Of `len` tokens from `first` on, at most the largest number.
+int64_t LastPosition(int64_t first, int64_t len) {
+  int64_t last = 0;
+  const bool overflows = __builtin_add_overflow(first, std::max<int64_t>(len - 1, 0), &last);
+  return overflows ? std::numeric_limits<int64_t>::max() : last;
+}
+
 // Positions of queries and keys lie in [0, end).
 void CheckPositions(const RecurrentProblem& p, int64_t end, const char* name) {
   const int64_t len = std::max(p.q_len, p.kv_len);
   for (int64_t b = 0; b < p.batch; ++b) {
     const int64_t first = p.Position(b, 0);
     if (first < 0 || first > end - len) {
-      int64_t last = 0;
-      if (__builtin_add_overflow(first, std::max<int64_t>(len - 1, 0), &last)) {
-        last = std::numeric_limits<int64_t>::max();
-      }
       Fail(ErrorCode::kRange, "positions reach from {} to {}; they lie in [0, {}) by {}",
-           {first, last, end, name});
+           {first, LastPosition(first, len), end, name});
     }
   }
 }
@@ -220,6 +223,21 @@ void SetInnerModel(RecurrentProblem& p) {
   p.num_states = 1;  // beside the current one
 }
 
+// 1 + ceil(log2(n)) levels are enough for n tokens.
+void CheckNumLevels(const RecurrentProblem& p) {
+  const int64_t end = int64_t{1} << p.num_states;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t first = p.Position(b, 0);
+    if (first < 0 || first <= end - p.q_len) continue;
+    const int64_t last = LastPosition(first, p.q_len);
+    Fail(ErrorCode::kRange,
+         "positions reach from {} to {}; level_weights has {} levels, for {} tokens: expected {} "
+         "levels",
+         {first, last, p.num_states + 1, end, std::bit_width(static_cast<uint64_t>(last)) + 1});
+  }
+  CheckPositions(p, end, "the number of levels");
+}
+
 void SetLevels(RecurrentProblem& p) {
   const RecurrentOptions& o = p.options;
   if (!o.level_weights.has_value()) return;
@@ -240,8 +258,7 @@ void SetLevels(RecurrentProblem& p) {
     Fail(ErrorCode::kRange, "level_weights has {} levels; expected 1 to {}", {levels, kMaxLevels});
   }
   p.num_states = levels - 1;
-  // After 2^num_states tokens there would be another state.
-  CheckPositions(p, (int64_t{1} << p.num_states) - 1, "the number of levels");
+  CheckNumLevels(p);
 }
 
 void SetFeatures(RecurrentProblem& p) {

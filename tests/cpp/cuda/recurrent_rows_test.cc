@@ -143,6 +143,16 @@ TEST_F(DeviceRows, LogLinearContinuesFromItsLevels) {
   }
 }
 
+TEST_F(DeviceRows, LogLinearTakesAsManyTokensAsItsLevelsHold) {
+  for (const int64_t levels : {1, 4, 7}) {
+    const RecurrentSizes s = {2, 4, 2, int64_t{1} << (levels - 1), 12, 10};
+    RequestBuilder builder = RecurrentRequest("log_linear", s, 77);
+    AddLogDecay(builder, s);
+    AddLevels(builder, s, levels);
+    ExpectMatches(builder, std::to_string(levels) + " levels");
+  }
+}
+
 // Models with weights of their own, as learned ones have, the same twice.
 std::vector<float> Models(const RecurrentSizes& s) {
   const int64_t floats = (s.head_dim + 1) * s.head_dim;

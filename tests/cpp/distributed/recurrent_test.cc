@@ -111,6 +111,12 @@ const std::vector<PipelineVariant>& Variants() {
          c.offsets = {0};
          c.options.position_offset = c.offsets;
        }},
+      {"full_levels",
+       [](PipelineCase& c) {
+         c.len = 512;
+         c.levels = c.Strengths({2, 6, c.len, 10});
+         c.options.level_weights = c.levels.view();
+       }},
       {"cosine",
        [](PipelineCase& c) {
          c.options.feature_map = FeatureMap::kCosine;

@@ -126,6 +126,18 @@ TEST_P(RuleGradient, MatchesAcrossBlocksOfLevels) {
   ExpectDirectionsMatch(builder.request(), kRecurrentGradientMaxError, "log_linear");
 }
 
+// As many tokens as the levels hold.
+TEST_P(RuleGradient, MatchesWhereLevelsAreFull) {
+  for (const int64_t levels : {1, 4, 7, 8}) {
+    const RecurrentSizes s = {1, 2, 1, int64_t{1} << (levels - 1), 3, 2};
+    RequestBuilder builder = RecurrentRequest("log_linear", s, 50);
+    AddLogDecay(builder, s);
+    builder.Floats("level_weights", {1, 2, s.len, levels}, NormalFloats(2 * s.len * levels, 8))
+        .Param("return_state", true);
+    ExpectDirectionsMatch(builder.request(), kRecurrentGradientMaxError, std::to_string(levels));
+  }
+}
+
 TEST_P(RuleGradient, MatchesBeyondLengths) {
   for (const Rule& rule : Rules()) {
     RequestBuilder builder = RequestOf(rule, {2, 2, 1, 6, 3, 4}, 40);

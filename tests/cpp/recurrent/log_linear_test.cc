@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include "heed/error.h"
 #include "recurrent_case.h"
 #include "simd_targets.h"
 
@@ -53,6 +55,43 @@ TEST_P(LogLinear, StrongGatesMatchReference) {
   builder.Floats("log_decay", {1, 1, s.len}, gates).Param("return_state", true);
   AddLevels(builder, s, 9);
   ExpectMatchesOracle(builder.request(), "strong gates");
+}
+
+// Where 2^(levels - 1) tokens end, their sum has no level: the state is zeros.
+TEST_P(LogLinear, TakesAsManyTokensAsItsLevelsHold) {
+  for (const int64_t levels : {1, 2, 4, 7, 8}) {
+    for (const int64_t before : {0, 1, 3, 40}) {
+      const RecurrentSizes s = {1, 2, 1, (int64_t{1} << (levels - 1)) - before, 5, 3};
+      if (s.len < 1) continue;
+      RequestBuilder builder = RecurrentRequest("log_linear", s, 31);
+      AddLogDecay(builder, s);
+      AddLevels(builder, s, levels);
+      builder.Param("position_offset", static_cast<double>(before)).Param("return_state", true);
+      if (before > 0) {
+        const int64_t rows = (levels - 1) * s.head_dim;
+        builder.Floats("initial_state", {1, 1, rows, s.head_dim_v}, Betas(rows * s.head_dim_v, 5));
+      }
+      const std::string what = std::to_string(levels) + " levels, from " + std::to_string(before);
+      ExpectMatchesOracle(builder.request(), what);
+      for (const double x : RunByName(builder.request()).at("state")) EXPECT_EQ(x, 0) << what;
+    }
+  }
+}
+
+TEST_P(LogLinear, NamesTheLevelsThatALengthNeeds) {
+  const RecurrentSizes s = {1, 2, 1, 9, 5, 3};
+  RequestBuilder builder = RecurrentRequest("log_linear", s, 31);
+  AddLevels(builder, s, 4);
+  try {
+    RunByName(builder.request());
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kRange);
+    EXPECT_STREQ(error.what(),
+                 "positions reach from 0 to 8; level_weights has 4 levels, for 8 tokens: expected "
+                 "5 levels");
+  }
+  EXPECT_THROW(RunOracle(builder.request()), Error);
 }
 
 TEST_P(LogLinear, WeighsTokensByTheirLevel) {

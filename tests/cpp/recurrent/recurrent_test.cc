@@ -26,6 +26,40 @@ std::vector<double> Doubles(const std::vector<float>& values) {
 class Recurrent : public OnEveryTarget {};
 HEED_ON_EVERY_TARGET(Recurrent);
 
+// 8 tokens of 4 levels, whose state has no place for all of them; behind it lies other memory.
+TEST_P(Recurrent, StepsReachTheLastTokenThatLevelsHold) {
+  const int64_t len = 8, dim = 12, dim_v = 10, rows = 3 * dim;
+  Call call(Kind::kLevels);
+  call.options.level_weights.shape = {2, 4, len, 4};
+  call.state.assign(static_cast<size_t>(4 * rows * dim_v), 0.0f);
+  std::vector<float> output(static_cast<size_t>(2 * 4 * len * dim_v), kNan), state(call.state);
+  state.resize(call.state.size() + static_cast<size_t>(dim * dim_v), 7.0f);
+  RecurrentOptions options = call.OptionsOf(0, len);
+  const auto to = Call::View(output.data(), 2, 4, len, dim_v);
+  const auto first = [](const auto& view) { return Tokens(view, 0, len); };
+  RecurrentAttention(first(call.Q()), first(call.K()), first(call.V()), options,
+                     {to, Call::View(call.state.data(), 2, 2, rows, dim_v)});
+  for (int64_t t = 0; t < len; ++t) {
+    const auto one = [&](const auto& view) { return Tokens(view, t, t + 1); };
+    RecurrentStep(one(call.Q()), one(call.K()), one(call.V()), call.OptionsOf(t, t + 1),
+                  Call::View(state.data(), 2, 2, rows, dim_v), one(call.Output()));
+  }
+  for (int64_t n = 0; n < 2 * 4 * len * dim_v; ++n) {
+    const size_t at = static_cast<size_t>(n / (len * dim_v) * call.len * dim_v + n % (len * dim_v));
+    EXPECT_NEAR(call.output[at], output[static_cast<size_t>(n)], 2e-5) << n;
+  }
+  for (size_t n = 0; n < state.size(); ++n) {
+    const bool inside = n < call.state.size();
+    EXPECT_EQ(state[n], inside ? 0.0f : 7.0f);
+    if (inside) EXPECT_EQ(call.state[n], 0.0f);
+  }
+  EXPECT_THROW(
+      RecurrentStep(Tokens(call.Q(), 8, 9), Tokens(call.K(), 8, 9), Tokens(call.V(), 8, 9),
+                    call.OptionsOf(len, len + 1), Call::View(state.data(), 2, 2, rows, dim_v),
+                    Tokens(call.Output(), 8, 9)),
+      Error);
+}
+
 TEST_P(Recurrent, StepsAgreeWithTheSequence) {
   for (const Kind kind : kKinds) {
     Call call(kind);
@@ -332,7 +366,7 @@ TEST(RecurrentErrors, OfFeaturesNameTheArgument) {
          [](Call& c) { c.options.position_offset = offsets; });
   expect(Kind::kBonus, ErrorCode::kUnsupported, "bonus", [](Call& c) { c.options.delta = true; });
   expect(Kind::kBonus, ErrorCode::kShape, "bonus", [](Call& c) { c.options.bonus.shape[1] = 2; });
-  expect(Kind::kLevels, ErrorCode::kRange, "positions reach from 0 to 99",
+  expect(Kind::kLevels, ErrorCode::kRange, "has 7 levels, for 64 tokens: expected 8 levels",
          [](Call& c) { c.options.level_weights.shape[3] = 7; });
   expect(Kind::kLevels, ErrorCode::kShape, "level_weights",
          [](Call& c) { c.options.level_weights.shape[1] = 3; });
