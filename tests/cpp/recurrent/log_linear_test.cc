@@ -73,7 +73,8 @@ TEST_P(LogLinear, TakesAsManyTokensAsItsLevelsHold) {
       }
       const std::string what = std::to_string(levels) + " levels, from " + std::to_string(before);
       ExpectMatchesOracle(builder.request(), what);
-      for (const double x : RunByName(builder.request()).at("state")) EXPECT_EQ(x, 0) << what;
+      const Values results = RunByName(builder.request());
+      for (const double x : results.at("state")) EXPECT_EQ(x, 0) << what;
     }
   }
 }
