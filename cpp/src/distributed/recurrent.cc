@@ -194,7 +194,7 @@ Digest DigestOf(const RecurrentProblem& p) {
   const RecurrentOptions& o = p.options;
   Digest digest;
   for (const auto& view :
-       {o.log_decay, o.beta, o.bonus, o.erase_key, o.level_weights, o.projection}) {
+       {o.log_decay, o.beta, o.bonus, o.erase_key, o.erase_rate, o.level_weights, o.projection}) {
     digest.Add(IsGiven(view));
   }
   digest.Add(o.period);
