@@ -51,7 +51,9 @@ TEST_P(Recurrent, StepsReachTheLastTokenThatLevelsHold) {
   for (size_t n = 0; n < state.size(); ++n) {
     const bool inside = n < call.state.size();
     EXPECT_EQ(state[n], inside ? 0.0f : 7.0f);
-    if (inside) EXPECT_EQ(call.state[n], 0.0f);
+    if (inside) {
+      EXPECT_EQ(call.state[n], 0.0f);
+    }
   }
   EXPECT_THROW(
       RecurrentStep(Tokens(call.Q(), 8, 9), Tokens(call.K(), 8, 9), Tokens(call.V(), 8, 9),
