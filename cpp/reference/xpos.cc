@@ -47,7 +47,8 @@ std::vector<Result> Run(const Request& request) {
   const PositionedInput in = ReadPositioned(request);
   const std::string pairing = ReadChoice(request, "pairing", {"half", "interleaved"});
   const int64_t rotary_dim = ReadRotaryDim(request, in, 2);
-  const Rotation rotation = ReadRotation(request, rotary_dim, in.LargestPosition() + 1, ReadBase(request));
+  const Rotation rotation =
+      ReadRotation(request, rotary_dim, in.LargestPosition() + 1, ReadBase(request));
   const std::vector<double> growth = ReadGrowth(request, rotary_dim);
   const double center = ReadNumber(request, "center").value_or(0.0);
   const double sign = ReadFlag(request, "inverse") ? -1.0 : 1.0;

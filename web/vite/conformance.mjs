@@ -30,7 +30,10 @@ function authorsOf(text) {
     from: `${repositories.size} repositories`,
     cases: sum((row) => row.cases),
     pass: sum((row) => row.pass),
-    notYet: rows.map((row) => row.notYet).filter(Boolean).join("; "),
+    notYet: rows
+      .map((row) => row.notYet)
+      .filter(Boolean)
+      .join("; "),
   };
 }
 

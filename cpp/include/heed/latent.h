@@ -74,7 +74,7 @@ struct MultiHeadLatentOptions {
   std::optional<RopePairing> rope;
   double rope_base = 10000;
   RopeScaling rope_scaling{};  // of the rotation; kDynamicNtk scales for len unless told otherwise
-  double epsilon = 1e-6;  // of the norms; > 0 and finite
+  double epsilon = 1e-6;       // of the norms; > 0 and finite
 };
 
 struct MultiHeadLatentOutputs {

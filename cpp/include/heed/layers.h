@@ -201,7 +201,7 @@ enum class Pooling {
   kMean,       // their mean
   kFirst,      // row 0
   kMax,        // the largest of each element
-  kAttention,  // sum_i softmax_i(x_i . pool_query) x_i: without the projection and tanh of its source
+  kAttention,  // sum_i softmax_i(x_i . pool_query) x_i, without HAN's projection and tanh
 };
 
 struct AttentionClassifierWeights {

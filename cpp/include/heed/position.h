@@ -59,7 +59,7 @@ struct RopeScaling {
     // f_t / factor for pairs that turn less than beta_slow times in original_len, f_t for those
     // that turn more than beta_fast times, a linear blend over the pair index in between; bounds
     // are rounded outwards to whole pairs as the authors' code has it, unless `bounds` differs.
-    // Everything is multiplied by attention_factor. Peng et al. 2023, arXiv:2309.00071, section 3.4.
+    // All is multiplied by attention_factor. Peng et al. 2023, arXiv:2309.00071, section 3.4.
     kYarn,
     // f_t / factor for wavelengths above original_len / low_freq_factor, f_t below original_len /
     // high_freq_factor, a blend linear in original_len / wavelength in between; with equal factors

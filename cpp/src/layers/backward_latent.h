@@ -20,8 +20,8 @@ struct LatentGradients {
 
 // Gradients of MultiHeadLatent() from d_output, shaped as its output. Runs forward again, in the
 // naive form whatever options.latent.form is: keys and values of every head are formed. All
-// matrices but w_dq are there. Throws Error; kShape where the heads and rows of w_uq, w_qr, w_uk or w_uv do
-// not lie in one row.
+// matrices but w_dq are there. Throws Error; kShape where the heads and rows of w_uq, w_qr, w_uk or
+// w_uv do not lie in one row.
 void MultiHeadLatentBackward(const TensorView<const float>& x, const LatentWeights& weights,
                              const MultiHeadLatentOptions& options,
                              const TensorView<const float>& d_output, const LatentGradients& to,

@@ -115,8 +115,8 @@ TEST_P(Rotary, ScalingsOfLlama4AndGptOssMatchReference) {
   gpt.ExpectMatch(PairBound{gpt, true, 64, 1100, 1.4});
 }
 
-// Angles of openai/gpt-oss for a head of 8, base 100, factor 4 and 64 trained tokens: the blend runs
-// from pair 0, where it would begin below, to log(64 / 2 pi) / log(100) * 4 = 2.0159.
+// Angles of openai/gpt-oss for a head of 8, base 100, factor 4 and 64 trained tokens: the blend
+// runs from pair 0, where it would begin below, to log(64 / 2 pi) / log(100) * 4 = 2.0159.
 TEST(YarnBounds, ExactOnesLieBetweenPairs) {
   RopeScaling scaling;
   scaling.kind = RopeScaling::Kind::kYarn;
