@@ -101,16 +101,15 @@ TEST_P(Rotary, ScalingsMatchReference) {
 // What checkpoints have beside the defaults: Llama 4 leaves nothing between its two wavelengths,
 // gpt-oss does not round where YaRN's blend begins and ends.
 TEST_P(Rotary, ScalingsOfLlama4AndGptOssMatchReference) {
-  const auto make = [](const std::string& scaling, double factor) {
-    PositionCase call("rope", {1, 2, 90, 64}, Layout::kDense, 3);
-    call.Param("pairing", std::string("half")).Param("position_offset", 1000.0);
-    return call.Param("scaling", scaling).Param("scaling_factor", factor);
-  };
-  PositionCase llama = make("llama3", 16);
+  PositionCase llama("rope", {1, 2, 90, 64}, Layout::kDense, 3);
+  llama.Param("pairing", std::string("half")).Param("position_offset", 1000.0);
+  llama.Param("scaling", "llama3").Param("scaling_factor", 16.0);
   llama.Param("original_len", 8192.0).Param("base", 5e5);
   llama.Param("low_freq_factor", 1.0).Param("high_freq_factor", 1.0);
   llama.ExpectMatch(PairBound{llama, true, 64, 1100});
-  PositionCase gpt = make("yarn", 32);
+  PositionCase gpt("rope", {1, 2, 90, 64}, Layout::kDense, 3);
+  gpt.Param("pairing", std::string("half")).Param("position_offset", 1000.0);
+  gpt.Param("scaling", "yarn").Param("scaling_factor", 32.0);
   gpt.Param("original_len", 4096.0).Param("base", 150000.0).Param("yarn_bounds", "exact");
   gpt.ExpectMatch(PairBound{gpt, true, 64, 1100, 1.4});
 }
