@@ -152,16 +152,23 @@ test("every answer agrees with the float64 reference, and every source is named"
 
 test("the table of passes is that of docs/conformance.md", async ({ page }) => {
   await page.goto("./edge_cases.html");
-  const written = [...readFileSync(DOCS, "utf8").matchAll(/^\| ([^|]+) \| (\d+) \| (\d+) \|/gm)];
+  const tables = [...readFileSync(DOCS, "utf8").matchAll(/^\| ([^|]+) \| (\d+) \| (\d+) \|/gm)];
+  // Suites have a row each; what the mechanisms' authors compute is one row, the last.
+  const [published, authors] = [false, true].map((ofAuthors) =>
+    tables.filter(([, suite]) => suite?.startsWith("`") === ofAuthors),
+  ) as [typeof tables, typeof tables];
+  const sum = (of: typeof tables, column: 2 | 3) =>
+    of.reduce((total, row) => total + Number(row[column]), 0);
+  const written = [
+    ...published.map(([, suite, cases, passed]) => [suite?.trim(), cases, passed]),
+    ["what the authors' own code computes", `${sum(authors, 2)}`, `${sum(authors, 3)}`],
+  ];
   const rows = await page
     .getByTestId("conformance")
     .locator("tbody tr")
     .evaluateAll((all) =>
       all.map((row) => [...row.querySelectorAll("th, td")].map((cell) => cell.textContent ?? "")),
     );
-  expect(rows.map(([suite, , cases, pass]) => [suite, cases, pass])).toEqual(
-    written.map(([, suite, cases, pass]) => [suite?.trim(), cases, pass]),
-  );
-  const total = written.reduce((sum, [, , cases]) => sum + Number(cases), 0);
-  await expect(page.getByText(`of ${total} pass`)).toBeVisible();
+  expect(rows.map(([suite, , cases, pass]) => [suite, cases, pass])).toEqual(written);
+  await expect(page.getByText(`of ${sum(tables, 2)} pass`)).toBeVisible();
 });
