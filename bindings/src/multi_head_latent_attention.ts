@@ -145,7 +145,7 @@ function readSizes(given: unknown): Sizes {
     );
   }
   const ropeScaling = options.record("ropeScaling") as RopeScaling | undefined;
-  addScaling("ropeScaling", ropeScaling, {});
+  addScaling("ropeScaling", ropeScaling, {}); // refuses what it does not know
   const nopeDim = options.count("nopeDim");
   return {
     embedDim: options.count("embedDim"),

@@ -161,7 +161,7 @@ test("the table of passes is that of docs/conformance.md", async ({ page }) => {
     of.reduce((total, row) => total + Number(row[column]), 0);
   const written = [
     ...published.map(([, suite, cases, passed]) => [suite?.trim(), cases, passed]),
-    ["what the authors' own code computes", `${sum(authors, 2)}`, `${sum(authors, 3)}`],
+    ["what the authors’ own code computes", `${sum(authors, 2)}`, `${sum(authors, 3)}`],
   ];
   const rows = await page
     .getByTestId("conformance")

@@ -218,6 +218,17 @@ describe("heed.MultiHeadLatentAttention", () => {
     "kv_b_proj.weight": [14, 5],
     "o_proj.weight": [10, 6],
   };
+  /** Shapes of the mechanism's own weights. */
+  const ownShapes = (ropeDim: number) => ({
+    wDq: [6, 10],
+    wUq: [2, 4, 6],
+    wQr: [2, ropeDim, 6],
+    wDkv: [5, 10],
+    wKr: [ropeDim, 10],
+    wUk: [2, 4, 5],
+    wUv: [2, 3, 5],
+    wO: [10, 2, 3],
+  });
   const x = randomData([2, 5, 10], 70);
 
   /** The published module in loops: one row of x per token, one head at a time, causal. */
@@ -301,17 +312,8 @@ describe("heed.MultiHeadLatentAttention", () => {
   it("computes what DeepSeek's module does where queries are not compressed", () => {
     const { qRank: _, ...sizes } = SIZES;
     const layer = new heed.MultiHeadLatentAttention({ ...sizes, rope: "interleaved" });
-    const { "kv_b_proj.weight": kvB, "o_proj.weight": o, ...rest } = STATE;
-    const state = draw(
-      {
-        "q_proj.weight": [12, 10],
-        "kv_a_proj_with_mqa.weight": rest["kv_a_proj_with_mqa.weight"],
-        "kv_a_layernorm.weight": [5],
-        "kv_b_proj.weight": kvB,
-        "o_proj.weight": o,
-      },
-      40,
-    );
+    const others = Object.entries(STATE).filter(([name]) => !name.startsWith("q_"));
+    const state = draw({ "q_proj.weight": [12, 10], ...Object.fromEntries(others) }, 40);
     layer.loadStateDict(state);
     const { output } = layer.forward(x, { causal: true });
     expectClose("output", output.data, published(state), 2e-5);
@@ -329,17 +331,7 @@ describe("heed.MultiHeadLatentAttention", () => {
       ropeScaling: scaling,
       norms: false,
     });
-    const shapes = {
-      wDq: [6, 10],
-      wUq: [2, 4, 6],
-      wQr: [2, 4, 6],
-      wDkv: [5, 10],
-      wKr: [4, 10],
-      wUk: [2, 4, 5],
-      wUv: [2, 3, 5],
-      wO: [10, 2, 3],
-    };
-    const weights = draw(shapes, 50);
+    const weights = draw(ownShapes(4), 50);
     layer.loadWeights(weights);
     const { output } = layer.forward(x);
     const params = { rope: "interleaved", ropeBase: 50, scaling: "yarn", scalingFactor: 8 };
@@ -357,17 +349,7 @@ describe("heed.MultiHeadLatentAttention", () => {
   });
 
   it("takes the mechanism's own names", async () => {
-    const shapes = {
-      wDq: [6, 10],
-      wUq: [2, 4, 6],
-      wQr: [2, 2, 6],
-      wDkv: [5, 10],
-      wKr: [2, 10],
-      wUk: [2, 4, 5],
-      wUv: [2, 3, 5],
-      wO: [10, 2, 3],
-    };
-    const weights = draw(shapes, 50);
+    const weights = draw(ownShapes(2), 50);
     const layer = new heed.MultiHeadLatentAttention({ ...SIZES, rope: "half", norms: false });
     layer.loadWeights(weights);
     const { output } = layer.forward(x);

@@ -26,7 +26,7 @@ function authorsOf(text) {
   const repositories = new Set(rows.map(({ suite }) => suite.split(", ")[1]));
   const sum = (pick) => rows.reduce((total, row) => total + pick(row), 0);
   return {
-    suite: "what the authors' own code computes",
+    suite: "what the authors’ own code computes",
     from: `${repositories.size} repositories`,
     cases: sum((row) => row.cases),
     pass: sum((row) => row.pass),

@@ -11,6 +11,7 @@
 #include "src/memory_errors.h"
 #include "src/message.h"
 #include "src/parallel/owned_heads.h"
+#include "src/position/problem.h"
 #include "src/view_checks.h"
 
 namespace heed {
@@ -239,10 +240,7 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
     Fail(ErrorCode::kShape, "rope_dim = {}; a rotation needs an even one, at least 2",
          {s.rope_dim});
   }
-  if (o.rope) {
-    RopeFrequencies(s.rope_dim, o.rope_base, o.rope_scaling, s.len);
-    RopeMagnitude(o.rope_scaling);
-  } else if (o.rope_scaling.kind != RopeScaling::Kind::kNone) {
+  if (!o.rope && o.rope_scaling.kind != RopeScaling::Kind::kNone) {
     Fail(ErrorCode::kOption, "rope_scaling is given without rope; there is no rotation to scale");
   }
   const auto shaped = [&](int64_t heads, int64_t dim) {
@@ -250,6 +248,7 @@ LatentShape ValidateMultiHeadLatent(TensorView<const float> x, const LatentWeigh
   };
   const TensorView<const float> k_rope =
       w.w_kr.has_value() ? shaped(1, s.rope_dim) : TensorView<const float>();
+  if (o.rope) ValidateRope(k_rope, *o.rope, RotationOf(o));
   ValidateCore(shaped(s.num_heads, s.nope_dim + s.rope_dim), shaped(1, s.kv_rank), k_rope, w.w_uk,
                w.w_uv, o.latent, wants_lse);
   return s;

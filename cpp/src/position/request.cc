@@ -64,6 +64,30 @@ RopePairing ReadPairing(const RequestReader& reader) {
   return ReadRequiredChoice(reader, "pairing", kWords);
 }
 
+std::optional<ImageGrid> ReadImage(const RequestReader& reader) {
+  const std::optional<int64_t> height = reader.Count("image_height");
+  const std::optional<int64_t> width = reader.Count("image_width");
+  if (height.has_value() != width.has_value()) {
+    Fail(ErrorCode::kOption, "image_height and image_width belong together; one is missing");
+  }
+  if (!height) return {};
+  return ImageGrid{*height, *width};
+}
+
+// [rows, pairs] or [batch, rows, pairs] as [batch, 1, rows, pairs].
+TensorView<const float> ReadTable(const RequestReader& reader, std::string_view name) {
+  const TensorView<const float> view = reader.FloatTensor(name);
+  const AnyTensor* tensor = reader.Input(name);
+  if (tensor == nullptr) return {};
+  if (tensor->rank != 2 && tensor->rank != 3) {
+    Fail(ErrorCode::kShape, "{} has rank {}; expected [rows, pairs] or [batch, rows, pairs]",
+         {name, tensor->rank});
+  }
+  return {view.data,
+          {view.shape[1], 1, view.shape[2], view.shape[3]},
+          {view.strides[1], 0, view.strides[2], view.strides[3]}};
+}
+
 }  // namespace
 
 RopeScaling ReadScaling(const RequestReader& reader) {
@@ -91,34 +115,6 @@ RopeScaling ReadScaling(const RequestReader& reader) {
   scaling.high_freq_factor = reader.Number("high_freq_factor").value_or(scaling.high_freq_factor);
   return scaling;
 }
-
-namespace {
-
-std::optional<ImageGrid> ReadImage(const RequestReader& reader) {
-  const std::optional<int64_t> height = reader.Count("image_height");
-  const std::optional<int64_t> width = reader.Count("image_width");
-  if (height.has_value() != width.has_value()) {
-    Fail(ErrorCode::kOption, "image_height and image_width belong together; one is missing");
-  }
-  if (!height) return {};
-  return ImageGrid{*height, *width};
-}
-
-// [rows, pairs] or [batch, rows, pairs] as [batch, 1, rows, pairs].
-TensorView<const float> ReadTable(const RequestReader& reader, std::string_view name) {
-  const TensorView<const float> view = reader.FloatTensor(name);
-  const AnyTensor* tensor = reader.Input(name);
-  if (tensor == nullptr) return {};
-  if (tensor->rank != 2 && tensor->rank != 3) {
-    Fail(ErrorCode::kShape, "{} has rank {}; expected [rows, pairs] or [batch, rows, pairs]",
-         {name, tensor->rank});
-  }
-  return {view.data,
-          {view.shape[1], 1, view.shape[2], view.shape[3]},
-          {view.strides[1], 0, view.strides[2], view.strides[3]}};
-}
-
-}  // namespace
 
 RotationProblem ReadRope(const RequestReader& reader) {
   const TensorView<const float> x = ReadX(reader);
