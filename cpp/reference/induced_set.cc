@@ -1,6 +1,8 @@
 // Set Transformer blocks: MAB, and SAB, ISAB and PMA made of it.
 //
-// Source: Lee et al. 2019, arXiv:1810.00825, equations 6 to 11; rFF is relu(h W + b).
+// Source: Lee et al. 2019, arXiv:1810.00825, equations 6 to 11; rFF is relu(h W + b). With a
+// projected residual: MAB of modules.py in juho-lee/set_transformer.
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +16,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// The weights of one block: q, k, v, o, ff and the norms.
+// The weights of one block: q, k, v, ff, o and the norms.
 struct Weights {
   Doubles w[5], b[5], factor[2], shift[2];
 };
@@ -33,19 +35,26 @@ std::optional<Array> ReadStack(const Request& request, const char* name, int64_t
   return stack;
 }
 
-std::vector<Weights> ReadWeights(const Request& request, int64_t blocks, int64_t dim) {
+// With or without output matrices.
+std::vector<Weights> ReadWeights(const Request& request, int64_t blocks, int64_t dim,
+                                 bool has_output) {
   const Array w = ReadNeeded(request, "set_weights", 4);
-  if (w.shape != Extents{blocks, 5, dim, dim}) {
+  const std::vector<int64_t> places =
+      has_output ? std::vector<int64_t>{0, 1, 2, 4, 3} : std::vector<int64_t>{0, 1, 2, 3};
+  const int64_t count = static_cast<int64_t>(places.size());
+  if (w.shape != Extents{blocks, count, dim, dim}) {
     throw Error(ErrorCode::kShape,
                 Describe("set_weights", *FindInput(request, "set_weights")) + ": does not fit");
   }
-  const auto b = ReadStack(request, "set_biases", blocks, 5, dim);
+  const auto b = ReadStack(request, "set_biases", blocks, count, dim);
   const auto factors = ReadStack(request, "norm_weights", blocks, 2, dim);
   const auto shifts = ReadStack(request, "norm_biases", blocks, 2, dim);
   std::vector<Weights> weights(blocks);
   for (int64_t n = 0; n < blocks; ++n) {
-    for (int64_t m = 0; m < 5; ++m) weights[n].w[m] = Part(w, n * 5 + m, dim * dim);
-    for (int64_t m = 0; m < 5; ++m) weights[n].b[m] = Part(b, n * 5 + m, dim);
+    for (int64_t m = 0; m < count; ++m) {
+      weights[n].w[m] = Part(w, n * count + places[m], dim * dim);
+      weights[n].b[m] = Part(b, n * count + places[m], dim);
+    }
     for (int64_t m = 0; m < 2; ++m) weights[n].factor[m] = Part(factors, n * 2 + m, dim);
     for (int64_t m = 0; m < 2; ++m) weights[n].shift[m] = Part(shifts, n * 2 + m, dim);
   }
@@ -55,7 +64,7 @@ std::vector<Weights> ReadWeights(const Request& request, int64_t blocks, int64_t
 struct Options {
   int64_t heads;
   double epsilon;
-  bool norm;
+  bool norm, projected;
 };
 
 Array Norm(const Array& x, const Weights& w, int which, const Options& o) {
@@ -77,10 +86,15 @@ Array Block(const Request& base, const Array& x, const Array& y, const Weights& 
     inner.SetInput(names[m], 3, {o.heads, head_dim, dim}, w.w[m]);
     if (!w.b[m].empty()) inner.SetInput(biases[m], 2, {o.heads, head_dim}, w.b[m]);
   }
-  inner.SetInput("w_o", 3, {dim, o.heads, head_dim}, w.w[3]);
-  if (!w.b[3].empty()) inner.SetInput("b_o", 1, {dim}, w.b[3]);
-  const Array h = Norm(SumRows({x.shape, inner.Run()}, x), w, 0, o);
-  Array ff = LinearRows(h, w.w[4], w.b[4], dim);
+  if (!o.projected) {
+    inner.SetInput("w_o", 3, {dim, o.heads, head_dim}, w.w[4]);
+    if (!w.b[4].empty()) inner.SetInput("b_o", 1, {dim}, w.b[4]);
+  } else if (!ReadNumber(base, "scale")) {
+    inner.SetParam("scale", 1 / std::sqrt(static_cast<double>(dim)));
+  }
+  const Array residual = o.projected ? LinearRows(x, w.w[0], w.b[0], dim) : x;
+  const Array h = Norm(SumRows({x.shape, inner.Run()}, residual), w, 0, o);
+  Array ff = LinearRows(h, w.w[3], w.b[3], dim);
   for (double& value : ff.values) value = value < 0.0 ? 0.0 : value;
   return Norm(SumRows(ff, h), w, 1, o);
 }
@@ -96,12 +110,14 @@ std::vector<Result> Run(const Request& request) {
   }
   Options o = {ReadCount(request, "num_heads").value_or(1),
                ReadNumber(request, "epsilon").value_or(1e-5),
-               ReadWord(request, "set_norm", {"layer", "none"}).value_or("layer") == "layer"};
+               ReadWord(request, "set_norm", {"layer", "none"}).value_or("layer") == "layer",
+               ReadWord(request, "set_residual", {"input", "projected"}) == "projected"};
   if (o.heads < 1 || dim % o.heads != 0) {
     throw Error(ErrorCode::kRange, "num_heads must divide embed_dim");
   }
   if (!(o.epsilon > 0.0)) throw Error(ErrorCode::kRange, "epsilon must be greater than 0");
-  const std::vector<Weights> weights = ReadWeights(request, kind == "isab" ? 2 : 1, dim);
+  const std::vector<Weights> weights =
+      ReadWeights(request, kind == "isab" ? 2 : 1, dim, !o.projected);
 
   // The set's block takes lengths and scale, the one that goes back the scale only.
   Request over_set, back;

@@ -1,7 +1,6 @@
 // The Perceiver's cross-attention block: latents read an array, then a feed-forward network.
 //
 // Source: Jaegle et al. 2021, arXiv:2103.03206, section 3.2 and appendix C.
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -39,9 +38,12 @@ std::vector<Result> Run(const Request& request) {
   if (read.shape[2] != latents.shape[3]) {
     throw Error(ErrorCode::kShape, "w_o must give embed_dim values a row");
   }
-  const Array z = SumRows({latents.shape, read.values}, latents);
+  const bool adds = ReadWord(request, "query_residual", {"add", "none"}).value_or("add") == "add";
+  const Array attended = {latents.shape, read.values};
+  const Array z = adds ? SumRows(attended, latents) : attended;
   Array hidden = Multiply(request, Norm(request, z, "norm2"), "w_up", "b_up");
-  for (double& x : hidden.values) x *= 0.5 * (1.0 + std::erf(x / std::sqrt(2.0)));
+  const std::string activation = ReadActivation(request);
+  for (double& x : hidden.values) x = Activate(activation, x);
   const Array mlp = Multiply(request, hidden, "w_down", "b_down");
   if (mlp.shape != z.shape) {
     throw Error(ErrorCode::kShape, "w_down must give embed_dim values a row");

@@ -36,6 +36,17 @@ Array LinearRows(const Array& x, std::span<const double> w, std::span<const doub
   return product;
 }
 
+std::string ReadActivation(const Request& request) {
+  return ReadWord(request, "activation", {"gelu", "gelu_tanh", "silu", "relu"}).value_or("gelu");
+}
+
+double Activate(const std::string& activation, double x) {
+  if (activation == "relu") return x < 0 ? 0 : x;
+  if (activation == "silu") return x / (1 + std::exp(-x));
+  if (activation == "gelu") return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
 Array SumRows(Array a, const Array& b) {
   for (size_t n = 0; n < a.values.size(); ++n) a.values[n] += b.values[n];
   return a;

@@ -3,6 +3,7 @@
 #define HEED_REFERENCE_ROW_BLOCKS_H_
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "inputs.h"
@@ -15,6 +16,10 @@ Array LayerNormRows(Array x, std::span<const double> weight, std::span<const dou
 
 // x W^T + b for W [out, in] and b of out values, or empty.
 Array LinearRows(const Array& x, std::span<const double> w, std::span<const double> b, int64_t out);
+
+// What the parameter `activation` makes of x: gelu (the default), gelu_tanh, silu or relu.
+std::string ReadActivation(const Request& request);
+double Activate(const std::string& activation, double x);
 
 Array SumRows(Array a, const Array& b);
 

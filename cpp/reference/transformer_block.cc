@@ -8,6 +8,7 @@
 #include <string>
 
 #include "multi_head.h"
+#include "row_blocks.h"
 
 namespace heed::reference::transformer_block {
 namespace {
@@ -29,13 +30,6 @@ Array NormRows(const Request& request, Array x, const char* weight_name, const c
     for (size_t d = 0; d < dim; ++d) row[d] = (row[d] - mean) * scale * weight[d] + bias[d];
   }
   return x;
-}
-
-double Activate(const std::string& activation, double x) {
-  if (activation == "relu") return x < 0 ? 0 : x;
-  if (activation == "silu") return x / (1 + std::exp(-x));
-  if (activation == "gelu") return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
 
 // x W^T + b for w [rows, dim].
@@ -61,8 +55,7 @@ Array Multiply(const Request& request, const Array& x, const char* w_name, const
 }
 
 Array FeedForward(const Request& request, const Array& x) {
-  const std::string activation =
-      ReadWord(request, "activation", {"gelu", "gelu_tanh", "silu", "relu"}).value_or("gelu");
+  const std::string activation = ReadActivation(request);
   Array hidden = Multiply(request, x, "w_up", "b_up");
   const bool gated = FindInput(request, "w_gate") != nullptr;
   if (!gated && FindInput(request, "b_gate") != nullptr) {

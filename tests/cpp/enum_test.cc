@@ -17,6 +17,7 @@
 #include "heed/layers.h"
 #include "heed/position.h"
 #include "heed/recurrent.h"
+#include "heed/set_attention.h"
 
 namespace heed::testing {
 namespace {
@@ -145,6 +146,23 @@ TEST_F(Enums, OfLayers) {
     const int32_t tokens[2] = {0, 1};
     AttentionClassifier(Contiguous<const int32_t>(tokens, 1, 1, 1, 2), weights,
                         {.attention = {}, .pooling = kNone<Pooling>}, Out(1, 2));
+  });
+}
+
+TEST_F(Enums, OfSetBlocks) {
+  ExpectNone("residual", [&] {
+    SetBlockWeights weights;
+    weights.attention = Heads();
+    weights.w_ff = In(2, 2);
+    SetAttentionBlock(In(2, 2), In(2, 2), weights,
+                      {.attention = {}, .residual = kNone<SetResidual>}, Out(2, 2));
+  });
+  ExpectNone("activation", [&] {
+    PerceiverWeights weights;
+    weights.attention = Heads();
+    weights.w_up = weights.w_down = In(2, 2);
+    PerceiverBlock(In(2, 2), In(2, 2), weights, {.attention = {}, .activation = kNone<Activation>},
+                   Out(2, 2));
   });
 }
 

@@ -199,6 +199,7 @@ class Drawer {
     const std::string rows = r_.Word("relative_rows", r_.id == "disentangled" ? "span" : "clip");
     extent("num_distances") = rows == "clip" ? 2 * Pick({0, 1, 4, 30}) + 1 : 8 * Pick({1, 2, 4});
     extent("num_blocks") = r_.Word("set_block", "isab") == "isab" ? 2 : 1;
+    extent("num_matrices") = r_.Word("set_residual", "input") == "input" ? 5 : 4;
     extent("score_dim") = extent("head_dim") * (r_.Word("graph_score", "gat") == "gat" ? 2 : 1);
     if (r_.id == "differential" && joins) extent("hidden_dim") = extent("head_dim") / 2;
     extent("concat_dim") = extent("head_dim") + extent("head_dim_k");

@@ -15,21 +15,32 @@ namespace heed {
 inline constexpr double kSetBlockMaxError = 4e-5;
 
 struct SetBlockWeights {
-  MultiHeadWeights attention;  // kdim = vdim is the width of y, out_dim that of x
+  // kdim = vdim is the width of y, out_dim that of x; no w_o with SetResidual::kProjected.
+  MultiHeadWeights attention;
   // Values for each element of x; empty = 1 and 0.
   std::span<const float> norm1_weight{}, norm1_bias{}, norm2_weight{}, norm2_bias{};
   TensorView<const float> w_ff;   // [1, 1, embed_dim, embed_dim]
   std::span<const float> b_ff{};  // embed_dim values; empty = 0
 };
 
+// What a block adds to that which its queries read.
+enum class SetResidual {
+  kInput,      // x, as in the paper
+  kProjected,  // x W_q + b_q, as in the authors' code (juho-lee/set_transformer): w_o and b_o do
+               // not exist, and the default of the scale is 1 / sqrt(embed_dim)
+};
+
 struct SetBlockOptions {
   MultiHeadOptions attention;
-  std::optional<Norm> norm = Norm::kLayer;  // absent = no norms, as the authors' code has it
-  double epsilon = 1e-5;                    // > 0 and finite
+  std::optional<Norm> norm = Norm::kLayer;  // absent = no norms, the default of the authors' code
+  SetResidual residual = SetResidual::kInput;
+  double epsilon = 1e-5;  // > 0 and finite
 };
 
 // Multihead attention block (MAB): x attends to y.
 //   h = norm1(x + MultiHead(x, y, y)),  output = norm2(h + relu(h W_ff + b_ff))
+// and with SetResidual::kProjected, where MultiHead() gives its heads side by side,
+//   h = norm1(x W_q + b_q + MultiHead(x, y, y)).
 // SAB is x = y. PMA, pooling by multihead attention, is a learned x with one row per result.
 //
 // Shapes   x [batch or 1, 1, q_len, embed_dim] (1: the same for every batch entry), y [batch, 1,
@@ -69,18 +80,22 @@ struct PerceiverWeights {
 
 struct PerceiverOptions {
   MultiHeadOptions attention;
+  Activation activation = Activation::kGelu;  // kGeluTanh where jax.nn.gelu trained the weights
+  // Whether the latents are added to what they read: the authors' use_query_residual.
+  bool query_residual = true;
   double epsilon = 1e-5;  // of the layer norms; > 0 and finite
 };
 
 // The cross-attention block of the Perceiver: a small array of latents reads an array of any
 // length. Its latent self-attention is TransformerBlock().
 //   z = latents + MultiHead(norm1(latents), norm(input)),
-//   output = z + gelu(norm2(z) W_up + b_up) W_down + b_down
+//   output = z + act(norm2(z) W_up + b_up) W_down + b_down
+// without query_residual z = MultiHead(...) alone. act is options.activation.
 //
 // Shapes   latents [batch or 1, 1, num_latents, embed_dim], input [batch, 1, len, kdim], output
 //          [batch, 1, num_latents, embed_dim].
 // Empty row  the attention gives b_o; the rest goes on.
-// Errors   as MultiHead().
+// Errors   as MultiHead(). The attention gives rows of embed_dim also without query_residual.
 // Accuracy kSetBlockMaxError.
 // Cost     linear in len. Allocates a tensor like input, three like the output and one of
 //          [num_latents, ff_dim] per batch entry, beside what MultiHead() does.

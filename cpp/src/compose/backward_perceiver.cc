@@ -54,14 +54,14 @@ class PerceiverBackwardPass {
   void Run() {
     const OwnedTensor z(r_.latents.shape);
     attention_.WriteOutput(z.view());
-    AddRows(r_.latents, z.view(), call_.pool);
+    if (r_.options.query_residual) AddRows(r_.latents, z.view(), call_.pool);
     const OwnedTensor d_z = FeedForwardBackward(z);
     const OwnedTensor d_queries(r_.latents.shape), d_keys(r_.input.shape);
     CrossBackward(attention_, d_z.view(), WantedWeights(d_queries.view()), d_keys.view(),
                   call_.pool);
     const OwnedTensor d_latents = queries_.Backward(d_queries.view(), Numbers("norm1_weight"),
                                                     Numbers("norm1_bias"), call_.pool);
-    AddRows(d_z.view(), d_latents.view(), call_.pool);
+    if (r_.options.query_residual) AddRows(d_z.view(), d_latents.view(), call_.pool);
     SumOver(d_latents.view(), AsRows(call_.Wanted("latents")), call_.pool);
     const OwnedTensor d_input = keys_.Backward(d_keys.view(), Numbers("key_norm_weight"),
                                                Numbers("key_norm_bias"), call_.pool);
@@ -82,11 +82,11 @@ class PerceiverBackwardPass {
     const OwnedTensor hidden(up.view().shape), d_hidden(up.view().shape), d_normed(shape);
     Linear(normed.rows.view(), w_.w_up, w_.b_up, up.view(), &call_.pool);
     const int64_t count = up.view().size();
-    Activate(Activation::kGelu, up.view().data, count, hidden.view().data, &call_.pool);
+    Activate(r_.options.activation, up.view().data, count, hidden.view().data, &call_.pool);
     const TensorView<const float> d_output = call_.d_rows();
     LinearBackward(hidden.view(), w_.w_down, d_output,
                    {d_hidden.view(), call_.Wanted("w_down"), Numbers("b_down")}, call_.pool);
-    ActivateBackward(Activation::kGelu, up.view().data, d_hidden.view().data, count,
+    ActivateBackward(r_.options.activation, up.view().data, d_hidden.view().data, count,
                      d_hidden.view().data, &call_.pool);
     LinearBackward(normed.rows.view(), w_.w_up, d_hidden.view(),
                    {d_normed.view(), call_.Wanted("w_up"), Numbers("b_up")}, call_.pool);

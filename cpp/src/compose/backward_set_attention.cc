@@ -64,7 +64,7 @@ class SetBlockPass {
         linear_(x.shape),
         last_(x.shape) {
     attention_.WriteOutput(sum_.view());
-    AddRows(x, sum_.view(), pool);
+    AddRows(IsProjected() ? attention_.ProjectedQuery() : x, sum_.view(), pool);
     Norm(sum_, 1, hidden_);
     Linear(hidden_.view(), w_.w_ff, w_.b_ff, linear_.view(), &pool);
     ForEachRow(x.shape, pool, [&](int64_t b, int64_t h, int64_t i) {
@@ -96,11 +96,14 @@ class SetBlockPass {
     const OwnedTensor d_sum = NormGradient(sum_, 1, d_hidden.view(), to.norm1);
     MultiHeadGradients attention = to.attention;
     attention.d_query = d_x;
+    if (IsProjected()) attention.d_projected_query = d_sum.view();
     CrossBackward(attention_, d_sum.view(), attention, d_y, pool_);
-    AddRows(d_sum.view(), d_x, pool_);
+    if (!IsProjected()) AddRows(d_sum.view(), d_x, pool_);
   }
 
  private:
+  bool IsProjected() const { return o_.residual == SetResidual::kProjected; }
+
   void Norm(const OwnedTensor& from, int which, const OwnedTensor& to) const {
     if (!o_.norm) return SumOver(from.view(), to.view(), pool_);
     const RowNorm norm = {*o_.norm, o_.epsilon, which == 1 ? w_.norm1_weight : w_.norm2_weight,
@@ -134,21 +137,22 @@ class SetBlockPass {
 SetBlockGradients WantedOfBlock(const ComposedBackward& call, const InducedSetRequest& r,
                                 int64_t n) {
   const int64_t heads = r.weights[0].attention.w_q.shape[1], dim = r.x.shape[3];
+  const int64_t matrices = MatricesOf(r.options), last = matrices - 1;
   SetBlockGradients to;
   const TensorView<float> all = call.Wanted("set_weights");
   if (all.has_value()) {
     to.attention.d_w_q = HeadsOfBlock(all, n, 0, heads);
     to.attention.d_w_k = HeadsOfBlock(all, n, 1, heads);
     to.attention.d_w_v = HeadsOfBlock(all, n, 2, heads);
-    to.attention.d_w_o = OutputOfBlock(all, n, heads);
-    to.feed_forward.d_weight = HeadsOfBlock(all, n, 4, 1);
+    if (HasOutputMatrix(r.options)) to.attention.d_w_o = OutputOfBlock(all, n, heads);
+    to.feed_forward.d_weight = HeadsOfBlock(all, n, last, 1);
   }
   const std::span<float> biases = WantedNumbers(call, "set_biases");
-  to.attention.d_b_q = RowOfBlock(biases, 5, n, 0, dim);
-  to.attention.d_b_k = RowOfBlock(biases, 5, n, 1, dim);
-  to.attention.d_b_v = RowOfBlock(biases, 5, n, 2, dim);
-  to.attention.d_b_o = RowOfBlock(biases, 5, n, 3, dim);
-  to.feed_forward.d_bias = RowOfBlock(biases, 5, n, 4, dim);
+  to.attention.d_b_q = RowOfBlock(biases, matrices, n, 0, dim);
+  to.attention.d_b_k = RowOfBlock(biases, matrices, n, 1, dim);
+  to.attention.d_b_v = RowOfBlock(biases, matrices, n, 2, dim);
+  if (HasOutputMatrix(r.options)) to.attention.d_b_o = RowOfBlock(biases, matrices, n, 3, dim);
+  to.feed_forward.d_bias = RowOfBlock(biases, matrices, n, last, dim);
   const std::span<float> factors = WantedNumbers(call, "norm_weights");
   const std::span<float> shifts = WantedNumbers(call, "norm_biases");
   to.norm1.d_scale = RowOfBlock(factors, 2, n, 0, dim);

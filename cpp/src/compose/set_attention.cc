@@ -35,9 +35,22 @@ void CheckAttention(const TensorView<const float>& x, const TensorView<const flo
                     const MultiHeadWeights& weights, const MultiHeadOptions& options) {
   const MultiHeadShape shape = ValidateMultiHead(x, y, y, weights, options, false);
   if (shape.out_dim == x.shape[3]) return;
-  Fail(ErrorCode::kShape,
-       "w_o gives rows of {}; expected embed_dim = {}: they are added to the queries' rows",
-       {shape.out_dim, x.shape[3]});
+  Fail(
+      ErrorCode::kShape,
+      "w_o, or without it the heads, give rows of {}; expected embed_dim = {}: they take the place "
+      "of the queries' rows",
+      {shape.out_dim, x.shape[3]});
+}
+
+// The projected queries take the place of x.
+void CheckProjectedResidual(const MultiHeadWeights& w, int64_t dim) {
+  if (w.w_o.has_value()) {
+    Fail(ErrorCode::kOption, "w_o is given; with a projected residual there is no output matrix");
+  }
+  const int64_t width = w.w_q.shape[1] * w.w_q.shape[2];
+  if (width == dim) return;
+  Fail(ErrorCode::kShape, "w_q gives rows of {}; expected embed_dim = {}: they are the residual",
+       {width, dim});
 }
 
 OutputSpans CheckRowsOutput(const TensorView<float>& output, const TensorView<const float>& x) {
@@ -77,6 +90,19 @@ void Attend(const TensorView<const float>& x, const TensorView<const float>& y,
   MultiHead(x, y, y, weights, options, outputs, &pool);
 }
 
+// The sum of the projected queries and of what they read.
+void AttendAndAddQueries(const TensorView<const float>& x, const TensorView<const float>& y,
+                         const MultiHeadWeights& weights, const MultiHeadOptions& options,
+                         const TensorView<float>& to, ThreadPool& pool) {
+  if (to.size() == 0) return;
+  const MultiHeadShape shape = ValidateMultiHead(x, y, y, weights, options, false);
+  const ProjectedHeads projected(shape, weights, x, y, y, pool);
+  MultiHeadOutputs outputs;
+  outputs.output = to;
+  FinishMultiHead(shape, weights, options, projected, outputs, pool);
+  AddRows(RowsOf(projected.q), to, Same, pool);
+}
+
 // MAB whose arguments have been checked.
 void RunSetBlock(const TensorView<const float>& x, const TensorView<const float>& y,
                  const SetBlockWeights& w, const SetBlockOptions& o,
@@ -85,8 +111,12 @@ void RunSetBlock(const TensorView<const float>& x, const TensorView<const float>
   const RowNorm norm1 = {kind, o.epsilon, w.norm1_weight, w.norm1_bias};
   const RowNorm norm2 = {kind, o.epsilon, w.norm2_weight, w.norm2_bias};
   const OwnedTensor h(x.shape);
-  Attend(x, y, w.attention, o.attention, h.view(), pool);
-  AddRows(x, h.view(), Same, pool);
+  if (o.residual == SetResidual::kProjected) {
+    AttendAndAddQueries(x, y, w.attention, o.attention, h.view(), pool);
+  } else {
+    Attend(x, y, w.attention, o.attention, h.view(), pool);
+    AddRows(x, h.view(), Same, pool);
+  }
   NormInto(h.view(), o.norm ? &norm1 : nullptr, h.view(), pool);
   Linear(h.view(), w.w_ff, w.b_ff, output, &pool);
   AddRows(h.view(), output, Relu, pool);
@@ -106,9 +136,11 @@ TensorView<const float> RowsOfBatch(TensorView<const float> rows, int64_t batch)
 void ValidateSetBlock(const TensorView<const float>& x, const TensorView<const float>& y,
                       const SetBlockWeights& w, const SetBlockOptions& o) {
   if (o.norm) CheckEnum("norm", *o.norm, Norm::kRms);
+  CheckEnum("residual", o.residual, SetResidual::kProjected);
   CheckAttention(x, y, w.attention, o.attention);
   CheckEpsilon(o.epsilon);
   const int64_t dim = x.shape[3];
+  if (o.residual == SetResidual::kProjected) CheckProjectedResidual(w.attention, dim);
   CheckMatrix("w_ff", w.w_ff, dim, dim);
   CheckValueCount("b_ff", w.b_ff.size(), dim, "embed_dim");
   CheckValueCount("norm1_weight", w.norm1_weight.size(), dim, "embed_dim");
@@ -125,8 +157,17 @@ void SetAttentionBlock(TensorView<const float> x, TensorView<const float> y,
     ValidateSetBlock(x, y, weights, options);
     CheckRowsOutput(output, x).ApartFrom("x", x).ApartFrom("y", y).ApartFrom(weights).ApartFrom(
         options.attention);
-    RunSetBlock(x, y, weights, options, output, PoolOrDefault(pool));
+    RunSetBlock(x, y, weights, WithOwnScale(options, x.shape[3]), output, PoolOrDefault(pool));
   });
+}
+
+SetBlockOptions WithOwnScale(const SetBlockOptions& options, int64_t embed_dim) {
+  SetBlockOptions all = options;
+  std::optional<double>& scale = all.attention.attention.scale;
+  if (options.residual == SetResidual::kProjected && !scale && embed_dim > 0) {
+    scale = 1 / std::sqrt(static_cast<double>(embed_dim));
+  }
+  return all;
 }
 
 SetBlockOptions OptionsOfSecond(const SetBlockOptions& options) {
@@ -152,13 +193,15 @@ void InducedSetAttention(TensorView<const float> x, TensorView<const float> indu
         .ApartFrom(second, "second.")
         .ApartFrom(options.attention);
     ThreadPool& threads = PoolOrDefault(pool);
-    RunSetBlock(inducing, x, first, options, h.view(), threads);
-    RunSetBlock(x, h.view(), second, OptionsOfSecond(options), output, threads);
+    const SetBlockOptions scaled = WithOwnScale(options, x.shape[3]);
+    RunSetBlock(inducing, x, first, scaled, h.view(), threads);
+    RunSetBlock(x, h.view(), second, OptionsOfSecond(scaled), output, threads);
   });
 }
 
 void ValidatePerceiver(const TensorView<const float>& latents, const TensorView<const float>& input,
                        const PerceiverWeights& w, const PerceiverOptions& o) {
+  CheckEnum("activation", o.activation, Activation::kRelu);
   CheckAttention(latents, input, w.attention, o.attention);
   CheckEpsilon(o.epsilon);
   const int64_t dim = latents.shape[3], ff_dim = w.w_up.shape[2];
@@ -196,12 +239,12 @@ void PerceiverBlock(TensorView<const float> latents, TensorView<const float> inp
     NormInto(latents, &norm1, normed.view(), threads);
     NormInto(input, &key_norm, keys.view(), threads);
     Attend(normed.view(), keys.view(), w.attention, o.attention, z.view(), threads);
-    AddRows(latents, z.view(), Same, threads);
+    if (o.query_residual) AddRows(latents, z.view(), Same, threads);
 
     NormInto(z.view(), &norm2, normed.view(), threads);
     Linear(normed.view(), w.w_up, w.b_up, hidden.view(), &threads);
     const TensorView<float> rows = hidden.view();
-    Activate(Activation::kGelu, rows.data, rows.size(), rows.data, &threads);
+    Activate(o.activation, rows.data, rows.size(), rows.data, &threads);
     Linear(hidden.view(), w.w_down, w.b_down, output, &threads);
     AddRows(z.view(), output, Same, threads);
   });

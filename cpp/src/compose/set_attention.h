@@ -45,6 +45,9 @@ void ValidateSetBlock(const TensorView<const float>& x, const TensorView<const f
 void ValidatePerceiver(const TensorView<const float>& latents, const TensorView<const float>& input,
                        const PerceiverWeights& weights, const PerceiverOptions& options);
 
+// The options with the scale that they stand for when none is given.
+SetBlockOptions WithOwnScale(const SetBlockOptions& options, int64_t embed_dim);
+
 // The options of the second block of an induced set.
 SetBlockOptions OptionsOfSecond(const SetBlockOptions& options);
 

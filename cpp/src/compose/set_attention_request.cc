@@ -15,7 +15,10 @@ namespace {
 
 constexpr Choice<SetBlock> kBlocks[] = {
     {"isab", SetBlock::kIsab}, {"pma", SetBlock::kPma}, {"sab", SetBlock::kSab}};
+constexpr Choice<SetResidual> kResiduals[] = {{"input", SetResidual::kInput},
+                                              {"projected", SetResidual::kProjected}};
 constexpr Choice<bool> kNorms[] = {{"layer", true}, {"none", false}};
+constexpr Choice<bool> kQueryResiduals[] = {{"add", true}, {"none", false}};
 
 void CheckStack(const RequestReader& reader, const char* name, int64_t blocks, int64_t rows,
                 int64_t dim) {
@@ -31,12 +34,15 @@ void CheckStack(const RequestReader& reader, const char* name, int64_t blocks, i
 
 void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
                     InducedSetRequest& r) {
-  const int64_t dim = r.x.shape[3];
+  const int64_t dim = r.x.shape[3], matrices = MatricesOf(r.options), last = matrices - 1;
+  const bool has_output = HasOutputMatrix(r.options);
   const TensorView<const float> all = ReadRequiredWeight(reader, "set_weights", 4);
   CheckInput("set_weights", all);
-  CheckShape("set_weights", all.shape, {blocks, 5, dim, dim},
-             "[2 (isab) or 1, 5 (q, k, v, o, ff), embed_dim, embed_dim]");
-  CheckStack(reader, "set_biases", blocks, 5, dim);
+  CheckShape("set_weights", all.shape, {blocks, matrices, dim, dim},
+             has_output ? "[2 (isab) or 1, 5 (q, k, v, o, ff), embed_dim, embed_dim]"
+                        : "[2 (isab) or 1, 4 (q, k, v, ff: set_residual projected has no output "
+                          "matrix), embed_dim, embed_dim]");
+  CheckStack(reader, "set_biases", blocks, matrices, dim);
   CheckStack(reader, "norm_weights", blocks, 2, dim);
   CheckStack(reader, "norm_biases", blocks, 2, dim);
   const std::span<const float> biases = reader.Floats("set_biases");
@@ -47,13 +53,13 @@ void ReadSetWeights(const RequestReader& reader, int64_t heads, int64_t blocks,
     w.attention.w_q = HeadsOfBlock(all, n, 0, heads);
     w.attention.w_k = HeadsOfBlock(all, n, 1, heads);
     w.attention.w_v = HeadsOfBlock(all, n, 2, heads);
-    w.attention.w_o = OutputOfBlock(all, n, heads);
-    w.w_ff = HeadsOfBlock(all, n, 4, 1);
-    w.attention.b_q = RowOfBlock(biases, 5, n, 0, dim);
-    w.attention.b_k = RowOfBlock(biases, 5, n, 1, dim);
-    w.attention.b_v = RowOfBlock(biases, 5, n, 2, dim);
-    w.attention.b_o = RowOfBlock(biases, 5, n, 3, dim);
-    w.b_ff = RowOfBlock(biases, 5, n, 4, dim);
+    if (has_output) w.attention.w_o = OutputOfBlock(all, n, heads);
+    w.w_ff = HeadsOfBlock(all, n, last, 1);
+    w.attention.b_q = RowOfBlock(biases, matrices, n, 0, dim);
+    w.attention.b_k = RowOfBlock(biases, matrices, n, 1, dim);
+    w.attention.b_v = RowOfBlock(biases, matrices, n, 2, dim);
+    if (has_output) w.attention.b_o = RowOfBlock(biases, matrices, n, 3, dim);
+    w.b_ff = RowOfBlock(biases, matrices, n, last, dim);
     w.norm1_weight = RowOfBlock(factors, 2, n, 0, dim);
     w.norm2_weight = RowOfBlock(factors, 2, n, 1, dim);
     w.norm1_bias = RowOfBlock(shifts, 2, n, 0, dim);
@@ -70,6 +76,8 @@ void ReadSetOptions(const RequestReader& reader, InducedSetRequest& r) {
   if (lengths != nullptr && (lengths->rank != 1 || lengths->shape[0] != r.x.shape[0])) {
     Fail(ErrorCode::kShape, "key_lengths must have the shape [batch] = [{}]", {r.x.shape[0]});
   }
+  r.options.residual = ReadChoice(reader, "set_residual", kResiduals).value_or(SetResidual::kInput);
+  r.options = WithOwnScale(r.options, r.x.shape[3]);
 }
 
 }  // namespace
@@ -88,8 +96,8 @@ InducedSetRequest ReadInducedSet(const RequestReader& reader) {
   if (heads < 1 || r.x.shape[3] % heads != 0) {
     Fail(ErrorCode::kRange, "num_heads = {}; it must divide embed_dim = {}", {heads, r.x.shape[3]});
   }
-  ReadSetWeights(reader, heads, r.block == SetBlock::kIsab ? 2 : 1, r);
   ReadSetOptions(reader, r);
+  ReadSetWeights(reader, heads, r.block == SetBlock::kIsab ? 2 : 1, r);
   return r;
 }
 
@@ -99,6 +107,8 @@ PerceiverRequest ReadPerceiver(const RequestReader& reader) {
   r.latents = RowsOfBatch(ReadRows(reader, "latents"), r.input.shape[0]);
   const MultiHeadRequest heads = ReadMultiHead(reader, r.latents, r.input, r.input);
   r.options.attention = heads.options;
+  r.options.activation = ReadActivation(reader);
+  r.options.query_residual = ReadChoice(reader, "query_residual", kQueryResiduals).value_or(true);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   r.weights.attention = heads.weights;
   r.weights.norm1_weight = reader.Floats("norm1_weight");

@@ -18,8 +18,16 @@ struct InducedSetRequest {
 };
 InducedSetRequest ReadInducedSet(const RequestReader& reader);
 
-// Matrix `matrix` (0 to 4: q, k, v, o, ff) of block `n` of set_weights, [blocks, 5, dim, dim], as
-// [1, heads, head_dim, dim].
+// A block's matrices are q, k, v, o, ff, or q, k, v, ff where the residual is projected.
+inline bool HasOutputMatrix(const SetBlockOptions& options) {
+  return options.residual != SetResidual::kProjected;
+}
+inline int64_t MatricesOf(const SetBlockOptions& options) {
+  return HasOutputMatrix(options) ? 5 : 4;
+}
+
+// Matrix `matrix` of block `n` of set_weights, [blocks, matrices, dim, dim], as [1, heads,
+// head_dim, dim].
 template <typename T>
 TensorView<T> HeadsOfBlock(const TensorView<T>& all, int64_t n, int64_t matrix, int64_t heads) {
   const int64_t dim = all.shape[3];

@@ -152,7 +152,13 @@ void RunSetBlock(ComposedSteps& steps, const TensorView<const float>& x,
   const Norm kind = o.norm.value_or(Norm::kLayer);
   const TensorView<float> h = steps.Allocate(x.shape);
   AttendHeads(steps, x, y, w.attention, o.attention, h);
-  AddRows(steps, x, h);
+  if (o.residual == SetResidual::kProjected) {
+    const TensorView<float> queries = steps.Allocate(x.shape);
+    Linear(steps, x, FlatRows(w.attention.w_q), w.attention.b_q, queries);
+    AddRows(steps, queries, h);
+  } else {
+    AddRows(steps, x, h);
+  }
   if (o.norm) NormRows(steps, {kind, o.epsilon, w.norm1_weight, w.norm1_bias}, h, h);
   Linear(steps, h, w.w_ff, w.b_ff, output);
   steps.Run(MapOf(MapOp::kRelu, {.x = output}, output));
@@ -187,10 +193,10 @@ void RunPerceiverRow(const RequestReader& reader, std::span<const NamedTensor> o
   NormRows(steps, {Norm::kLayer, epsilon, w.norm1_weight, w.norm1_bias}, r.latents, normed);
   NormRows(steps, {Norm::kLayer, epsilon, w.key_norm_weight, w.key_norm_bias}, r.input, keys);
   AttendHeads(steps, normed, keys, w.attention, r.options.attention, z);
-  AddRows(steps, r.latents, z);
+  if (r.options.query_residual) AddRows(steps, r.latents, z);
   NormRows(steps, {Norm::kLayer, epsilon, w.norm2_weight, w.norm2_bias}, z, normed);
   Linear(steps, normed, w.w_up, w.b_up, hidden);
-  steps.Run(MapOf(MapOp::kGelu, {.x = hidden}, hidden));
+  steps.Run(MapOf(ActivationOf(r.options.activation), {.x = hidden}, hidden));
   Linear(steps, hidden, w.w_down, w.b_down, output);
   AddRows(steps, z, output);
 }

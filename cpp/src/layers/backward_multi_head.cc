@@ -85,7 +85,15 @@ void MultiHeadPass::Backward(const TensorView<const float>& d_output,
                                d_heads_.view,     to.attention.d_lse, left_out_};
     ExtraKeysBackward(s_, w_, o_, rows, d_q_.view, to.d_bias_k, to.d_bias_v, pool_);
   }
+  if (to.d_projected_query.has_value()) AddToQueries(to.d_projected_query);
   ProjectionsBackward(to);
+}
+
+void MultiHeadPass::AddToQueries(const TensorView<const float>& d_rows) const {
+  const int64_t width = s_.num_heads * s_.head_dim;
+  ForEachRows(s_.batch * s_.q_len, width, &pool_, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin * width; n < end * width; ++n) d_q_.data()[n] += d_rows.data[n];
+  });
 }
 
 void MultiHeadPass::HeadsBackward(const TensorView<const float>& d_output,

@@ -16,6 +16,9 @@ namespace heed {
 struct MultiHeadGradients {
   TensorView<float> d_query{}, d_key{}, d_value{};
   TensorView<float> d_w_q{}, d_w_k{}, d_w_v{}, d_w_o{};
+  // Read: what arrives at the projected queries beside the attention, [batch, 1, q_len, num_heads *
+  // head_dim]. Not with head_mask.
+  TensorView<const float> d_projected_query{};
   std::span<float> d_b_q{}, d_b_k{}, d_b_v{}, d_b_o{}, d_bias_k{}, d_bias_v{}, d_head_mask{};
   // Of the options between the projections; d_lse is read, with the extra keys in it.
   AttentionGradients attention{};
@@ -34,6 +37,9 @@ class MultiHeadPass {
   // [batch, 1, q_len, out_dim]: what MultiHead() gives.
   void WriteOutput(const TensorView<float>& output) const;
 
+  // [batch, 1, q_len, num_heads * head_dim].
+  TensorView<const float> ProjectedQuery() const { return RowsOf(projected_.q); }
+
   // From d_output, shaped as the output. Once.
   void Backward(const TensorView<const float>& d_output, const MultiHeadGradients& to);
 
@@ -49,6 +55,7 @@ class MultiHeadPass {
   void AttentionGradientsOf(const AttentionGradients& to);
   OwnedHeads ClearedWeight(const TensorView<const float>& w,
                            bool (MultiHeadPass::*is_left_out)(int64_t) const) const;
+  void AddToQueries(const TensorView<const float>& d_rows) const;
   void ProjectionsBackward(const MultiHeadGradients& to) const;
 
   const MultiHeadShape s_;

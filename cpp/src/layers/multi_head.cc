@@ -194,6 +194,14 @@ void AttendHeads(const MultiHeadShape& shape, const MultiHeadWeights& weights,
   MultiHeadCall(shape, weights, options, outputs, pool).Attend(projected);
 }
 
+void FinishMultiHead(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                     const MultiHeadOptions& options, const ProjectedHeads& projected,
+                     const MultiHeadOutputs& outputs, ThreadPool& pool) {
+  MultiHeadCall call(shape, weights, options, outputs, pool);
+  call.Attend(projected);
+  call.WriteOutput();
+}
+
 double HeadScale(const MultiHeadShape& s, const AttentionOptions& options) {
   return options.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim)));
 }

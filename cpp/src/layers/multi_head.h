@@ -87,6 +87,11 @@ void AttendHeads(const MultiHeadShape& shape, const MultiHeadWeights& weights,
                  const MultiHeadOptions& options, const ProjectedHeads& projected,
                  const MultiHeadOutputs& outputs, ThreadPool& pool);
 
+// MultiHead() once its projections are there; nothing is checked.
+void FinishMultiHead(const MultiHeadShape& shape, const MultiHeadWeights& weights,
+                     const MultiHeadOptions& options, const ProjectedHeads& projected,
+                     const MultiHeadOutputs& outputs, ThreadPool& pool);
+
 // The score of a query [head_dim] and bias_k.
 double ExtraKeyScore(const MultiHeadShape& shape, const MultiHeadWeights& weights,
                      const AttentionOptions& options, const float* q, int64_t kv_head);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/layers.h"
 #include "heed/request.h"
 #include "heed/thread_pool.h"
 #include "src/request_reader.h"
@@ -23,6 +24,9 @@ TensorView<const float> ReadWeight(const RequestReader& reader, std::string_view
 // ReadWeight of one that must be there.
 TensorView<const float> ReadRequiredWeight(const RequestReader& reader, std::string_view name,
                                            int rank);
+
+// The parameter `activation`; kGelu when it is not given.
+Activation ReadActivation(const RequestReader& reader);
 
 // The output of this name, [batch, len, dim], as [batch, 1, len, dim]; absent if there is none.
 TensorView<float> RowsOutput(std::span<const NamedTensor> outputs, std::string_view name);

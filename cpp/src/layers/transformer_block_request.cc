@@ -6,6 +6,15 @@
 
 namespace heed {
 
+Activation ReadActivation(const RequestReader& reader) {
+  return ReadChoice<Activation>(reader, "activation",
+                                {{"gelu", Activation::kGelu},
+                                 {"gelu_tanh", Activation::kGeluTanh},
+                                 {"silu", Activation::kSilu},
+                                 {"relu", Activation::kRelu}})
+      .value_or(Activation::kGelu);
+}
+
 BlockRequest ReadBlock(const RequestReader& reader) {
   BlockRequest r;
   r.x = ReadRows(reader, "x");
@@ -27,12 +36,7 @@ BlockRequest ReadBlock(const RequestReader& reader) {
   r.options.order = ReadChoice<NormOrder>(reader, "norm_order",
                                           {{"pre", NormOrder::kPre}, {"post", NormOrder::kPost}})
                         .value_or(NormOrder::kPre);
-  r.options.activation = ReadChoice<Activation>(reader, "activation",
-                                                {{"gelu", Activation::kGelu},
-                                                 {"gelu_tanh", Activation::kGeluTanh},
-                                                 {"silu", Activation::kSilu},
-                                                 {"relu", Activation::kRelu}})
-                             .value_or(Activation::kGelu);
+  r.options.activation = ReadActivation(reader);
   r.options.epsilon = reader.Number("epsilon").value_or(r.options.epsilon);
   return r;
 }

@@ -26,18 +26,21 @@ struct SetSizes {
 // Weights keep the size of what they are multiplied with.
 float Keeping(int64_t dim) { return 1 / std::sqrt(static_cast<float>(dim)); }
 
-RequestBuilder InducedSet(const SetSizes& s, const std::string& block, bool all) {
+RequestBuilder InducedSet(const SetSizes& s, const std::string& block, bool all,
+                          const std::string& residual = "input") {
   const int64_t blocks = block == "isab" ? 2 : 1, dim = s.dim();
+  const int64_t matrices = residual == "input" ? 5 : 4;
   RequestBuilder builder("induced_set");
   AddNormal(builder, "x", {s.batch, s.len, dim}, 1);
-  AddNormal(builder, "set_weights", {blocks, 5, dim, dim}, 2, Keeping(dim));
-  builder.Param("set_block", block).Param("num_heads", static_cast<double>(s.heads));
+  AddNormal(builder, "set_weights", {blocks, matrices, dim, dim}, 2, Keeping(dim));
+  builder.Param("set_block", block).Param("set_residual", residual);
+  builder.Param("num_heads", static_cast<double>(s.heads));
   if (block != "sab") AddNormal(builder, "inducing", {s.points, dim}, 3);
   if (!all) {
     builder.Param("set_norm", std::string("none"));
     return builder;
   }
-  AddNormal(builder, "set_biases", {blocks, 5, dim}, 4);
+  AddNormal(builder, "set_biases", {blocks, matrices, dim}, 4);
   AddNormal(builder, "norm_weights", {blocks, 2, dim}, 5);
   AddNormal(builder, "norm_biases", {blocks, 2, dim}, 6);
   builder.Param("epsilon", 0.1);
@@ -87,6 +90,27 @@ TEST_P(SetGradient, MatchesDifferencesOfReference) {
   }
 }
 
+TEST_P(SetGradient, ProjectedResidualsMatchDifferencesOfReference) {
+  const SetSizes s = {2, 5, 3, 2, 3};
+  for (const bool all : {false, true}) {
+    for (const char* block : kBlocks) {
+      ExpectElementsMatch(InducedSet(s, block, all, "projected").request(),
+                          kComposedGradientMaxError, std::string(block) + ", projected");
+    }
+  }
+}
+
+TEST_P(SetGradient, ActivationsAndResidualsOfThePerceiverMatchDifferencesOfReference) {
+  for (const char* activation : {"gelu_tanh", "silu"}) {
+    for (const char* residual : {"add", "none"}) {
+      RequestBuilder builder = Perceiver({2, 5, 3, 2, 3}, true);
+      builder.Param("activation", std::string(activation))
+          .Param("query_residual", std::string(residual));
+      ExpectElementsMatch(builder.request(), kComposedGradientMaxError, activation);
+    }
+  }
+}
+
 // Differences cross kinks of relu here and there in longer sets: only the Perceiver has none.
 TEST_P(SetGradient, MatchesAlongDirections) {
   for (const bool all : {false, true}) {
@@ -99,6 +123,7 @@ TEST_P(SetGradient, SameBitsForAnyNumberOfThreads) {
   const SetSizes s = {2, 90, 7, 3, 8};
   for (const char* block : kBlocks) {
     ExpectSameGradientsForAnyThreads(InducedSet(s, block, true).request(), block);
+    ExpectSameGradientsForAnyThreads(InducedSet(s, block, true, "projected").request(), block);
   }
   ExpectSameGradientsForAnyThreads(Perceiver(s, true).request(), "perceiver");
 }

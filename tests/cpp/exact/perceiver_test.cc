@@ -83,6 +83,25 @@ TEST_P(Perceiver, MatchesReference) {
   ExpectPerceiverMatches(scaled.request());
 }
 
+TEST_P(Perceiver, MatchesReferenceWithEveryActivationAndResidual) {
+  for (const char* activation : {"gelu", "gelu_tanh", "silu", "relu"}) {
+    for (const char* residual : {"add", "none"}) {
+      RequestBuilder b = PerceiverCase{}.Build();
+      b.Param("activation", std::string(activation)).Param("query_residual", std::string(residual));
+      ExpectPerceiverMatches(b.request());
+    }
+  }
+}
+
+TEST_P(Perceiver, ExactGeluAndTheResidualAreTheDefaults) {
+  RequestBuilder named = PerceiverCase{}.Build(), tanh = PerceiverCase{}.Build();
+  named.Param("activation", std::string("gelu")).Param("query_residual", std::string("add"));
+  tanh.Param("activation", std::string("gelu_tanh"));
+  const std::vector<double> output = RunByName(PerceiverCase{}.Build().request()).at("output");
+  EXPECT_EQ(RunByName(named.request()).at("output"), output);
+  EXPECT_NE(RunByName(tanh.request()).at("output"), output);
+}
+
 TEST_P(Perceiver, GivesTheNumbersOfItsDefinition) {
   // The norm of the inputs (1, 3) and (3, 1) is (-1, 1) and (1, -1), up to epsilon; without queries
   // their mean is 0. Inputs of one kind alone give themselves. The network is switched off.
@@ -118,6 +137,23 @@ TEST_P(Perceiver, ReducesToItsLatentsWithoutProjections) {
   for (size_t n = 0; n < output.size(); ++n) EXPECT_EQ(output[n], latents[n]);
 }
 
+TEST_P(Perceiver, ReducesToWhatItReadsWithoutResidualAndNetwork) {
+  // The norms have weights of 0: every latent reads the bias of the inputs' norm.
+  RequestBuilder b("perceiver");
+  b.Floats("latents", {1, 1, 2}, {10, 20})
+      .Floats("key", {1, 2, 2}, {1, 3, 5, -1})
+      .Floats("w_q", {1, 2, 2}, {1, 0, 0, 1})
+      .Floats("w_k", {1, 2, 2}, {1, 0, 0, 1})
+      .Floats("w_v", {1, 2, 2}, {1, 0, 0, 1})
+      .Floats("w_o", {2, 1, 2}, {2, 0, 0, 1})
+      .Floats("w_up", {1, 2}, {1, 1})
+      .Floats("w_down", {2, 1}, {0, 0})
+      .Floats("key_norm_weight", {2}, {0, 0})
+      .Floats("key_norm_bias", {2}, {3, -4})
+      .Param("query_residual", std::string("none"));
+  ExpectAllNear(RunByName(b.request()).at("output"), {6, -4}, 1e-5);
+}
+
 TEST_P(Perceiver, WhatIsMaskedCannotMatterAndEmptyRowsGoOn) {
   PerceiverCase c{.lengths = {0, 77}};
   c.input = Draw({2, 120, 17}, 5);
@@ -136,6 +172,11 @@ TEST_P(Perceiver, BadArgumentsAreRefused) {
   RequestBuilder epsilon = PerceiverCase{}.Build();
   epsilon.Param("epsilon", -1.0);
   ExpectBothRefuse(epsilon.request(), ErrorCode::kRange, "epsilon");
+  RequestBuilder activation = PerceiverCase{}.Build(), residual = PerceiverCase{}.Build();
+  activation.Param("activation", std::string("tanh"));
+  ExpectBothRefuse(activation.request(), ErrorCode::kOption, "activation");
+  residual.Param("query_residual", std::string("projected"));
+  ExpectBothRefuse(residual.request(), ErrorCode::kOption, "query_residual");
   RequestBuilder narrow("perceiver");
   narrow.Floats("latents", {1, 1, 2}, {1, 1})
       .Floats("key", {1, 1, 1}, {1})

@@ -50,6 +50,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   num_distances: 9,
   num_biases: 9,
   num_blocks: 2,
+  num_matrices: 5,
   rope_dim: 4,
   // Blocks of keyBlock tokens, and clusters, as in SMALL_PATTERN.
   token_blocks: 8,
@@ -80,6 +81,7 @@ const FOLLOWS: Readonly<Record<string, Readonly<Record<string, Follows>>>> = {
     pma: { extents: { num_blocks: 1 } },
     sab: { extents: { num_blocks: 1 }, without: ["inducing"] },
   },
+  setResidual: { projected: { extents: { num_matrices: 4 } } },
   scaling: {
     linear: STRETCHED,
     ntk: STRETCHED,
