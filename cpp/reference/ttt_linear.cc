@@ -1,7 +1,9 @@
 // TTT-Linear: the state is a linear model under a layer norm, trained on every token.
 //
 // Source: Sun et al. 2024, arXiv:2407.04620: f(x) = x + LN(W x + b), gradients of half the squared
-// error at the model that the mini-batch began with, one token after the other.
+// error at the model that the mini-batch began with, one token after the other. position_rate:
+// token_idx of ttt.py in test-time-training/ttt-lm-pytorch.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -78,7 +80,16 @@ Array ReadNorm(const Request& request, std::string_view name, const Qkv& qkv, do
   return {shape, Row(qkv.num_kv_heads * qkv.head_dim, fallback)};
 }
 
-// One KV head: the model, and the one that the mini-batch began with.
+// W + share (V - W).
+Model Between(const Model& w, const Model& v, double share) {
+  Model between = w;
+  for (size_t c = 0; c < w.size(); ++c) {
+    for (size_t e = 0; e < w[c].size(); ++e) between[c][e] += share * (v[c][e] - w[c][e]);
+  }
+  return between;
+}
+
+// One KV head: the model that the mini-batch began with, and the one that all steps since lead to.
 struct Learner {
   Model begun, now;
 
@@ -89,6 +100,7 @@ struct Learner {
       now[c] = RowOf(*state, b, kv, dim + 1 + c);
     }
   }
+  void BeginMiniBatch(double share) { begun = now = Between(begun, now, share); }
   void Learn(const Row& key, const Row& value, double rate, const Norm& norm) {
     const Row gradient = Gradient(key, value, begun, norm);
     for (size_t e = 0; e < gradient.size(); ++e) {
@@ -111,6 +123,17 @@ std::vector<Result> Run(const Request& request) {
   const std::optional<Array> beta = ReadPerToken(request, "beta", qkv);
   const Array weight = ReadNorm(request, "inner_norm_weight", qkv, 1);
   const Array bias = ReadNorm(request, "inner_norm_bias", qkv, 0);
+  const std::optional<Array> rates = ReadFloats(request, "position_rate", 1);
+  if (rates && rates->shape[3] != mini_batch) {
+    throw Error(ErrorCode::kShape, "position_rate must be [mini_batch]");
+  }
+  for (const double rate : rates ? rates->values : Row()) {
+    if (!std::isfinite(rate)) throw Error(ErrorCode::kRange, "position_rate must be finite");
+  }
+  // How much of its steps the model at a position in the sequence has taken.
+  const auto share = [&](int64_t position) {
+    return rates ? (*rates)(0, 0, 0, (position % mini_batch + mini_batch) % mini_batch) : 1.0;
+  };
   const std::vector<int64_t> offsets = ReadOffsets(request, qkv.batch);
   for (const int64_t offset : offsets) {
     if (offset < 0 && qkv.batch > 0) throw Error(ErrorCode::kRange, "position_offset must be >= 0");
@@ -130,12 +153,14 @@ std::vector<Result> Run(const Request& request) {
       Learner learner(initial, b, kv, qkv.head_dim);
       for (int64_t t = 0; t < qkv.q_len; ++t) {
         if (t < lengths[b]) {
-          if ((offsets[b] + t) % mini_batch == 0) learner.begun = learner.now;
+          if ((offsets[b] + t) % mini_batch == 0) learner.BeginMiniBatch(share(offsets[b] + t - 1));
           learner.Learn(RowOf(qkv.k, b, kv, t), RowOf(qkv.v, b, kv, t),
                         beta ? (*beta)(b, kv, t, 0) : 1, norm);
         }
+        const Model model = Between(learner.begun, learner.now,
+                                    share(offsets[b] + std::min<int64_t>(t, lengths[b] - 1)));
         for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-          const Row row = Forward(RowOf(qkv.q, b, h, t), learner.now, norm);
+          const Row row = Forward(RowOf(qkv.q, b, h, t), model, norm);
           const int64_t at = ((b * qkv.num_heads + h) * qkv.q_len + t) * qkv.head_dim;
           std::copy(row.begin(), row.end(), output.values.begin() + at);
         }

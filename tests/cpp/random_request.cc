@@ -227,6 +227,7 @@ class Drawer {
     // Offsets are drawn up to 9.
     extent("levels") =
         std::bit_width(static_cast<uint64_t>(extent("kv_len") + 10)) + 1 + random_.Integer(0, 1);
+    extent("mini_batch") = static_cast<int64_t>(r_.Number("mini_batch", 16));
     if (r_.id == "ttt_linear" && Rule()) {
       extent("state_cols") = extent("head_dim_v") = extent("head_dim");
     }

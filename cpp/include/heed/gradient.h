@@ -166,6 +166,7 @@ struct RecurrentGradients {
   TensorView<float> d_level_weights{};
   TensorView<float> d_projection{};
   std::span<float> d_norm_weight{}, d_norm_bias{};  // num_kv_heads * head_dim values, or empty
+  std::span<float> d_position_rate{};               // mini_batch values, or empty
   TensorView<float> d_initial_state{};
 };
 

@@ -158,6 +158,13 @@ struct RecurrentOptions {
   int64_t mini_batch = 0;
   std::span<const float> norm_weight, norm_bias;
 
+  // How much of its mini-batch's steps the model at each place of a mini-batch has taken: token_idx
+  // of the authors' code. With B the model that the mini-batch began with and U that after all its
+  // steps so far, queries ask B + position_rate[place] (U - B), and that of the last place is what
+  // the next mini-batch begins with; queries beyond key_lengths take the place of the last token.
+  // The second half of the state is U. mini_batch finite values; empty = ones. Needs mini_batch.
+  std::span<const float> position_rate;
+
   // Tokens at or beyond the length do not exist: nothing of theirs is read. Empty = kv_len, else
   // [batch] values in [0, kv_len].
   std::span<const int32_t> key_lengths;

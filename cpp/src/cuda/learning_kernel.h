@@ -30,10 +30,10 @@ class LearningKernel {
   HEED_DEVICE void Run(int64_t unit) {
     batch_ = static_cast<int>(unit / p_.num_kv_heads);
     head_ = static_cast<int>(unit % p_.num_kv_heads);
-    const int length = p_.key_lengths == nullptr ? p_.kv_len : p_.key_lengths[batch_];
+    length_ = p_.key_lengths == nullptr ? p_.kv_len : p_.key_lengths[batch_];
     LoadModels();
     HEED_NO_UNROLL for (int t = 0; t < p_.q_len; ++t) {
-      if (t < length) Learn(t);
+      if (t < length_) Learn(t);
       HEED_NO_UNROLL for (int g = 0; g < p_.group; ++g) Answer(head_ * p_.group + g, t);
     }
   }
@@ -58,13 +58,16 @@ class LearningKernel {
     });
   }
 
-  // row_ = W^T x + b of the rows of the state from `first` on; then its mean and 1 / deviation.
-  HEED_DEVICE void Apply(int first, const float* x) {
-    columns_.EachKey(all_, [&](int t, int e) {
-      float sum = Begun(first + p_.head_dim, e);
-      for (int c = 0; c < p_.head_dim; ++c) sum += Begun(first + c, e) * x[c];
-      row_.Store(t, e, sum);
-    });
+  // W^T x + b, column e, of the rows of the state from `first` on.
+  HEED_DEVICE float Column(int first, const float* x, int e) const {
+    float sum = Begun(first + p_.head_dim, e);
+    for (int c = 0; c < p_.head_dim; ++c) sum += Begun(first + c, e) * x[c];
+    return sum;
+  }
+  // row_ = what column(e) gives; then its mean and 1 / deviation.
+  template <class GivesColumn>
+  HEED_DEVICE void Apply(GivesColumn column) {
+    columns_.EachKey(all_, [&](int t, int e) { row_.Store(t, e, column(e)); });
     const double count = p_.width;
     mean_ = columns_.SumKeys(all_, [&](int t, int e) { return double{row_.Load(t, e)}; }) / count;
     const double squares = columns_.SumKeys(all_, [&](int t, int e) {
@@ -77,11 +80,10 @@ class LearningKernel {
 
   // A step of gradient descent on |k + norm(W^T k + b) - v|^2 / 2.
   HEED_DEVICE void Learn(int t) {
-    const int64_t position = t + (p_.positions == nullptr ? 0 : p_.positions[batch_]);
-    if (position % p_.mini_batch == 0) BeginMiniBatch();
+    if (Position(t) % p_.mini_batch == 0) BeginMiniBatch(t);
     const float* key = p_.k.Row(batch_, head_, t);
     const float* value = p_.v.Row(batch_, head_, t);
-    Apply(0, key);
+    Apply([&](int e) { return Column(0, key, e); });
     const auto slope = [&](int thread, int e) {
       return Weight(e) * (key[e] + Weight(e) * Normed(thread, e) + Bias(e) - value[e]);
     };
@@ -97,15 +99,31 @@ class LearningKernel {
       Current(p_.head_dim, e) += step;
     });
   }
-  HEED_DEVICE void BeginMiniBatch() {
+  HEED_DEVICE void BeginMiniBatch(int t) {
     columns_.EachKey(all_, [&](int, int e) {
-      for (int c = 0; c < p_.features; ++c) Begun(c, e) = Current(c, e);
+      for (int c = 0; c < p_.features; ++c) {
+        Current(c, e) = Between(Begun(c, e), Current(c, e), t - 1);
+        Begun(c, e) = Current(c, e);
+      }
     });
+  }
+  HEED_DEVICE int64_t Position(int t) const {
+    return t + (p_.positions == nullptr ? 0 : p_.positions[batch_]);
+  }
+  // Of what the model that the mini-batch began with and that after all steps give, what the model
+  // at the place of token t does; t = -1 is the token before the first.
+  HEED_DEVICE float Between(float begun, float now, int t) const {
+    if (p_.position_rate == nullptr) return now;
+    return begun + p_.position_rate[(Position(t) + p_.mini_batch) % p_.mini_batch] * (now - begun);
   }
 
   HEED_DEVICE void Answer(int head, int t) {
     const float* query = p_.q.Row(batch_, head, t);
-    Apply(p_.features, query);
+    Apply([&](int e) {
+      const float now = Column(p_.features, query, e);
+      if (p_.position_rate == nullptr) return now;
+      return Between(Column(0, query, e), now, t < length_ ? t : length_ - 1);
+    });
     columns_.EachKey(all_, [&](int thread, int e) {
       p_.output.Row(batch_, head, t)[e] =
           static_cast<float>(query[e] + Weight(e) * Normed(thread, e) + Bias(e));
@@ -116,7 +134,7 @@ class LearningKernel {
   const RecurrentParams& p_;
   typename Block::template Shared<float> row_;  // what a model gives, before its norm
   const RowKeys all_;                           // columns
-  int batch_, head_;
+  int batch_, head_, length_;
   double mean_, inverse_;
 };
 

@@ -54,6 +54,7 @@ struct RecurrentParams {
   const int64_t* positions;    // [batch], of the first token, or nullptr: 0
   const float* norm_weight;    // [num_kv_heads, head_dim] or nullptr
   const float* norm_bias;
+  const float* position_rate;  // [mini_batch] or nullptr: ones
   // What the initial state holds beyond the columns of values, [batch, num_kv_heads, features,
   // sum_cols], copied before any block may write it; nullptr: zeros.
   float* initial_sums;

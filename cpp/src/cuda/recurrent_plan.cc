@@ -103,6 +103,7 @@ RecurrentPlan::RecurrentPlan(const RecurrentProblem& p)
   lengths_ = arrays_.Add(o.key_lengths);
   norm_weight_ = arrays_.Add(o.norm_weight);
   norm_bias_ = arrays_.Add(o.norm_bias);
+  position_rate_ = arrays_.Add(o.position_rate);
   if (o.position_offset.empty()) return;
   std::vector<int64_t> positions;
   for (int64_t b = 0; b < p.batch; ++b) positions.push_back(p.Position(b, 0));
@@ -143,6 +144,7 @@ RecurrentParams RecurrentPlan::Params(const char* arrays, float* scratch) const 
   if (params.final_state.data != nullptr) params.states = params.final_state;
   params.norm_weight = ArrayAt<float>(arrays, norm_weight_);
   params.norm_bias = ArrayAt<float>(arrays, norm_bias_);
+  params.position_rate = ArrayAt<float>(arrays, position_rate_);
   params.skip = ArrayAt<float>(arrays, skip_);
   params.key_lengths = ArrayAt<int32_t>(arrays, lengths_);
   params.positions = ArrayAt<int64_t>(arrays, positions_);

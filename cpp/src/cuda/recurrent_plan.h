@@ -69,7 +69,8 @@ class RecurrentPlan {
   RecurrentParams params_{};
   HostArrays arrays_;
   // Offsets in arrays_; -1: absent.
-  int64_t skip_ = -1, lengths_ = -1, positions_ = -1, norm_weight_ = -1, norm_bias_ = -1;
+  int64_t skip_ = -1, lengths_ = -1, positions_ = -1, norm_weight_ = -1, norm_bias_ = -1,
+          position_rate_ = -1;
 };
 
 }  // namespace heed::cuda

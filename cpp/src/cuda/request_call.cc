@@ -177,8 +177,8 @@ bool IsHostInput(std::string_view name) {
       " key_lengths prefix_lengths query_documents key_documents global_tokens block_indptr"
       " block_indices block_keep keep_pairs alibi_slopes sinks score_bias width temperature"
       // recurrent and low-rank rows
-      " head_log_decay skip inner_norm_weight inner_norm_bias conv_bias key_conv_bias"
-      " value_conv_bias"
+      " head_log_decay skip inner_norm_weight inner_norm_bias position_rate conv_bias"
+      " key_conv_bias value_conv_bias"
       // what is composed around attention
       " lambda norm_weight mix_scores mix_weights edges score_weight set_biases norm_weights"
       " norm_biases"

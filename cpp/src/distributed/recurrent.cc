@@ -202,6 +202,7 @@ Digest DigestOf(const RecurrentProblem& p) {
   digest.AddAll(o.skip);
   digest.AddAll(o.norm_weight);
   digest.AddAll(o.norm_bias);
+  digest.AddAll(o.position_rate);
   return digest;
 }
 

@@ -7,6 +7,9 @@
 //   ds = i (dg - mean dg - n mean(dg n)),  dn = -i (dg mean(s n) + s mean(dg n)),
 //   di = sum dg g / i,  dr = w ds,  dw = ds (r + w n),  dn += w^2 ds
 //   dz = i (dn - mean dn - n mean(dn n)) - di i^2 n / count
+//
+// With position_rate r, B the model that the mini-batch began with and U that after all its steps,
+// queries ask M = B + r (U - B):  dB += (1 - r) dM,  dU += r dM,  dr = sum dM (U - B).
 #include <algorithm>
 #include <cmath>
 
@@ -28,6 +31,7 @@ struct LearningMemory {
   Row normed, residual, d_slope, d_row, d_key;
   ScratchVector<float> given, slope, d_given;  // by a model, and to it
   ScratchVector<float> input, factors, dots;   // [head_dim + 1]: x, and of rows of a model
+  ScratchVector<float> between;                // a model, with position_rate
 
   explicit LearningMemory(const RecurrentProblem& p)
       : states(StateSize(p), p.kv_len), d_state(StateSize(p)) {
@@ -36,6 +40,7 @@ struct LearningMemory {
     }
     for (auto* row : {&given, &slope, &d_given}) row->resize(static_cast<size_t>(p.head_dim));
     for (auto* row : {&input, &factors, &dots}) row->resize(static_cast<size_t>(p.head_dim + 1));
+    if (!p.options.position_rate.empty()) between.resize(StateSize(p) / 2);
   }
   static size_t StateSize(const RecurrentProblem& p) {
     return static_cast<size_t>(2 * (p.head_dim + 1) * p.head_dim);
@@ -55,40 +60,93 @@ class LearningRule final : public TokenRule {
 
   void Advance(int64_t t, const float* before, float* after) override {
     if (after != before) std::copy_n(before, 2 * model_, after);
-    if (Begins(t)) std::copy_n(after + model_, model_, after);
+    if (Begins(t)) BeginMiniBatch(t, after);
     LoadSlope(t, after);
     const float rate = -static_cast<float>(Beta(t));
     for (size_t c = 0; c <= dim_; ++c) m_.factors[c] = rate * m_.input[c];
     AddOuter(m_.factors.data(), m_.slope.data(), Model(after + model_));
   }
 
-  void Retreat(int64_t t, const float*, const float* after) override {
-    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
-      Read(t, head, after + model_);
-    }
+  void Retreat(int64_t t, const float* before, const float* after) override {
+    ReadAll(t, t, after);
     LoadSlope(t, after);
     Learn(t);
     PassSlope(t);
     PassModel(t, after);
-    if (!Begins(t)) return;
-    float* const begun = m_.d_state.data();
-    for (size_t n = 0; n < model_; ++n) {
-      begun[model_ + n] += begun[n];
-      begun[n] = 0;
-    }
+    if (Begins(t)) EndMiniBatch(t, before);
   }
 
   // Queries beyond the tokens read the last model.
   void ReadLast(const float* state) override {
-    for (int64_t t = Length(); t < p_.q_len; ++t) {
-      for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
-        Read(t, head, state + model_);
-      }
-    }
+    for (int64_t t = Length(); t < p_.q_len; ++t) ReadAll(t, Length() - 1, state);
   }
 
  private:
   bool Begins(int64_t t) const { return p_.Position(b_, t) % p_.options.mini_batch == 0; }
+  bool HasRates() const { return !p_.options.position_rate.empty(); }
+
+  // The first token is t; the models are those after the token before it.
+  void BeginMiniBatch(int64_t t, float* models) const {
+    float* const now = models + model_;
+    if (HasRates()) {
+      const float rate = p_.PositionRate(b_, t - 1);
+      for (size_t n = 0; n < model_; ++n) now[n] = models[n] + rate * (now[n] - models[n]);
+    }
+    std::copy_n(now, model_, models);
+  }
+  // Backwards: what arrives at the model that it began with came from those of `before`.
+  void EndMiniBatch(int64_t t, const float* before) {
+    const float rate = p_.PositionRate(b_, t - 1);
+    double d_rate = 0;
+    for (size_t n = 0; n < model_; ++n) {
+      const float arriving = DBegun()[n] + DNow()[n];
+      DNow()[n] = rate * arriving;
+      DBegun()[n] = HasRates() ? (1 - rate) * arriving : 0;
+      if (!sums_.position_rate.empty()) {
+        d_rate += double{arriving} * (double{before[model_ + n]} - double{before[n]});
+      }
+    }
+    AddToRate(t - 1, d_rate);
+  }
+  void AddToRate(int64_t t, double d_rate) const {
+    if (sums_.position_rate.empty()) return;
+    const int64_t size = p_.options.mini_batch;
+    sums_.position_rate[static_cast<size_t>((p_.Position(b_, t) + size) % size)] += d_rate;
+  }
+
+  // The queries of position t, of the model at the place of token `place`.
+  void ReadAll(int64_t t, int64_t place, const float* models) {
+    const float rate = p_.PositionRate(b_, place);
+    for (size_t n = 0; n < m_.between.size(); ++n) {
+      m_.between[n] = models[n] + rate * (models[model_ + n] - models[n]);
+    }
+    const float* const asked = HasRates() ? m_.between.data() : models + model_;
+    for (int64_t head = FirstHead(); head < FirstHead() + p_.group; ++head) {
+      Read(t, head, asked);
+      if (HasRates()) {
+        PassRate(rate, place, models);
+      } else {
+        AddOuter(m_.input.data(), m_.d_given.data(), Model(DNow()));
+      }
+    }
+  }
+  // From the model between the two, for the last query that was read.
+  void PassRate(float rate, int64_t place, const float* models) {
+    const auto add = [&](float share, float* d_model) {
+      for (size_t c = 0; c <= dim_; ++c) m_.factors[c] = share * m_.input[c];
+      AddOuter(m_.factors.data(), m_.d_given.data(), Model(d_model));
+    };
+    add(rate, DNow());
+    add(1 - rate, DBegun());
+    if (sums_.position_rate.empty()) return;
+    const auto meet = [&](const float* model) {
+      SumRows(Model(model), m_.input.data(), m_.given.data());
+      double sum = 0;
+      for (size_t e = 0; e < dim_; ++e) sum += double{m_.given[e]} * double{m_.d_given[e]};
+      return sum;
+    };
+    AddToRate(place, meet(models + model_) - meet(models));
+  }
   float* DBegun() { return m_.d_state.data(); }
   float* DNow() { return m_.d_state.data() + model_; }
 
@@ -158,10 +216,9 @@ class LearningRule final : public TokenRule {
     }
   }
 
-  // Through q + norm(W^T (q, 1)) of the current model.
-  void Read(int64_t t, int64_t head, const float* now) {
-    const float* const query = RowOf(p_.q, b_, head, t);
-    Ask(now, query);
+  // Through q + norm(W^T (q, 1)), up to what the model gave.
+  void Read(int64_t t, int64_t head, const float* model) {
+    Ask(model, RowOf(p_.q, b_, head, t));
     const double inverse = Normalise(m_.normed);
     for (size_t e = 0; e < dim_; ++e) {
       const double arriving = double{g_.d_out(b_, head, t, static_cast<int64_t>(e))};
@@ -170,9 +227,8 @@ class LearningRule final : public TokenRule {
     }
     PassNorm(m_.normed, inverse, m_.d_row);
     Round(m_.d_row);
-    AddOuter(m_.input.data(), m_.d_given.data(), Model(DNow()));
     if (!to_.d_q.has_value()) return;
-    Meet(now, m_.d_given);
+    Meet(model, m_.d_given);
     for (size_t c = 0; c < dim_; ++c) {
       const int64_t column = static_cast<int64_t>(c);
       to_.d_q(b_, head, t, column) = m_.dots[c] + g_.d_out(b_, head, t, column);

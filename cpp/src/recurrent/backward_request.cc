@@ -33,7 +33,8 @@ constexpr std::string_view kDifferentiable[] = {"q",
                                                 "level_weights",
                                                 "projection",
                                                 "inner_norm_weight",
-                                                "inner_norm_bias"};
+                                                "inner_norm_bias",
+                                                "position_rate"};
 
 RecurrentRequest ReadDifferentiable(const Request& request) {
   for (const std::string_view name : {"q", "k", "v"}) {
@@ -89,6 +90,7 @@ RecurrentGradients ReadGradients(std::span<const NamedTensor> d_results,
   to.d_projection = ViewOf(FindTensor(gradients, "projection"), {-1, -1, 0, 1});
   to.d_norm_weight = VectorOf(FindTensor(gradients, "inner_norm_weight"));
   to.d_norm_bias = VectorOf(FindTensor(gradients, "inner_norm_bias"));
+  to.d_position_rate = VectorOf(FindTensor(gradients, "position_rate"));
   to.d_initial_state = Whole(FindTensor(gradients, "initial_state"));
   return to;
 }

@@ -13,11 +13,13 @@ SharedSums::SharedSums(const RecurrentBackwardProblem& g) : g_(g), p_(g.forward)
   resize(bonus_, p_.group * p_.head_dim, g.gradients.d_bonus.has_value());
   resize(norm_weight_, p_.head_dim, !g.gradients.d_norm_weight.empty());
   resize(norm_bias_, p_.head_dim, !g.gradients.d_norm_bias.empty());
+  resize(position_rate_, p_.options.mini_batch, !g.gradients.d_position_rate.empty());
 }
 
 HeadGradients SharedSums::Of(int64_t unit) {
-  return {Part(log_decay_, unit), Part(beta_, unit),        Part(skip_, unit),
-          Part(bonus_, unit),     Part(norm_weight_, unit), Part(norm_bias_, unit)};
+  return {Part(log_decay_, unit),    Part(beta_, unit),        Part(skip_, unit),
+          Part(bonus_, unit),        Part(norm_weight_, unit), Part(norm_bias_, unit),
+          Part(position_rate_, unit)};
 }
 
 void SharedSums::Write() {
@@ -34,6 +36,11 @@ void SharedSums::Write() {
   }
   WriteNorm(g_.gradients.d_norm_weight, norm_weight_);
   WriteNorm(g_.gradients.d_norm_bias, norm_bias_);
+  for (size_t n = 0; n < g_.gradients.d_position_rate.size(); ++n) {
+    double sum = 0;
+    for (int64_t unit = 0; unit < Units(); ++unit) sum += Part(position_rate_, unit)[n];
+    g_.gradients.d_position_rate[n] = static_cast<float>(sum);
+  }
 }
 
 std::span<double> SharedSums::Part(ScratchVector<double>& sums, int64_t unit) const {

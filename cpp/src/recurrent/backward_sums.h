@@ -16,6 +16,7 @@ struct HeadGradients {
   std::span<double> skip;             // [query head of the group]
   std::span<double> bonus;            // [query head of the group][head_dim]
   std::span<double> norm_weight, norm_bias;  // [head_dim]
+  std::span<double> position_rate;           // [mini_batch]
 };
 
 class SharedSums {
@@ -36,7 +37,7 @@ class SharedSums {
 
   const RecurrentBackwardProblem& g_;
   const RecurrentProblem& p_;
-  ScratchVector<double> log_decay_, beta_, skip_, bonus_, norm_weight_, norm_bias_;
+  ScratchVector<double> log_decay_, beta_, skip_, bonus_, norm_weight_, norm_bias_, position_rate_;
 };
 
 }  // namespace heed

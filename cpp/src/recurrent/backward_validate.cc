@@ -61,6 +61,7 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"d_projection", SpanOf(to.d_projection)},
       {"d_norm_weight", SpanOf(to.d_norm_weight)},
       {"d_norm_bias", SpanOf(to.d_norm_bias)},
+      {"d_position_rate", SpanOf(to.d_position_rate)},
       {"d_initial_state", SpanOf(to.d_initial_state)}};
   const RecurrentProblem& p = g.forward;
   const std::pair<const char*, ViewSpan> inputs[] = {
@@ -81,6 +82,7 @@ void CheckAliases(const RecurrentBackwardProblem& g, const RecurrentOptions& giv
       {"position_offset", SpanOf(given.position_offset)},
       {"norm_weight", SpanOf(given.norm_weight)},
       {"norm_bias", SpanOf(given.norm_bias)},
+      {"position_rate", SpanOf(given.position_rate)},
       {"initial_state", SpanOf(given.initial_state)}};
   for (size_t i = 0; i < std::size(outputs); ++i) {
     for (const auto& [name, input] : inputs) {
@@ -144,6 +146,8 @@ RecurrentBackwardProblem ValidateRecurrentBackward(const TensorView<const float>
   const int64_t norms = p.num_kv_heads * p.head_dim;
   CheckVector("d_norm_weight", gradients.d_norm_weight, "norm_weight", options.norm_weight, norms);
   CheckVector("d_norm_bias", gradients.d_norm_bias, "norm_bias", options.norm_bias, norms);
+  CheckVector("d_position_rate", gradients.d_position_rate, "position_rate", options.position_rate,
+              options.mini_batch);
   CheckAliases(g, options);
   const int64_t channels = p.decays_channels ? p.feature_dim : 1;
   g.d_log_decay =

@@ -87,7 +87,7 @@ class InnerModelLoop : private RecurrentLoop {
     const int64_t length = p_.KeyLength(b_), mini_batch = o_.mini_batch;
     for (int64_t t = 0; t < length;) {
       const int64_t within = p_.Position(b_, t) % mini_batch;
-      if (within == 0) std::copy_n(s_.state.get(), StateFloats(), Begun());
+      if (within == 0) BeginMiniBatch(t);
       const int64_t count =
           std::min({mini_batch - within, length - t, static_cast<int64_t>(plan_.chunk_len)});
       RunPart(t, static_cast<size_t>(count));
@@ -115,6 +115,17 @@ class InnerModelLoop : private RecurrentLoop {
     CopyToFinalState(plan_.dim);
     std::copy_n(Begun(), StateFloats(), s_.state.get());
     CopyToFinalState(0);
+  }
+
+  // Its first token is t: the model of the last place of the one before is where it begins.
+  void BeginMiniBatch(int64_t t) {
+    float* begun = Begun();
+    float* now = s_.state.get();
+    if (!o_.position_rate.empty()) {
+      const float rate = p_.PositionRate(b_, t - 1);
+      for (size_t n = 0; n < StateFloats(); ++n) now[n] = begun[n] + rate * (now[n] - begun[n]);
+    }
+    std::copy_n(now, StateFloats(), begun);
   }
 
   // Tokens of one mini-batch.
@@ -147,17 +158,32 @@ class InnerModelLoop : private RecurrentLoop {
   // What the model gives for queries, after the tokens of the part that they reach.
   void Answer(int64_t first, size_t written, size_t count) {
     for (int64_t head = h_ * p_.group; head < (h_ + 1) * p_.group; ++head) {
-      LoadFeatures(Side::kQuery, head, first, count, 1, s_.queries.get());
+      LoadQueries(first, count, head, [](float rate) { return rate; });
       TimesState(s_.queries.get(), count);
       if (written > 0) {
         meeting_.Meet(s_.queries.get(), count, Reach::kOwn, 0);
         AddMeets(count);
+      }
+      if (!o_.position_rate.empty()) {
+        LoadQueries(first, count, head, [](float rate) { return 1 - rate; });
+        TimesState(s_.queries.get(), count, Begun(), AddToStored());
       }
       for (size_t i = 0; i < count && norm_.width > 0; ++i) {
         const int64_t t = first + static_cast<int64_t>(i);
         norm_.Forward(s_.results.get() + i * plan_.cols, &p_.q(b_, head, t, 0),
                       &p_.outputs.output(b_, head, t, 0));
       }
+    }
+  }
+
+  // Each times the factor that its position_rate gives.
+  template <class Factor>
+  void LoadQueries(int64_t first, size_t count, int64_t head, Factor factor) {
+    LoadFeatures(Side::kQuery, head, first, count, 1, s_.queries.get());
+    for (size_t i = 0; i < count && !o_.position_rate.empty(); ++i) {
+      const int64_t t = std::min(first + static_cast<int64_t>(i), p_.KeyLength(b_) - 1);
+      float* row = s_.queries.get() + i * plan_.rows;
+      ScaleRow(row, plan_.rows, factor(p_.PositionRate(b_, t)), row);
     }
   }
 
@@ -169,22 +195,31 @@ inline void InnerModelStep(const RecurrentProblem& p, const TensorView<float>& s
                            int64_t h) {
   const size_t width = static_cast<size_t>(p.head_dim), lanes = hn::Lanes(DF());
   const InnerNorm norm(p, h);
+  const bool has_rates = !p.options.position_rate.empty();
   HWY_ALIGN float features[kMaxStepDim];
   HWY_ALIGN float row[kMaxStepDim];
   const auto columns = [&](int64_t half, size_t e) {
     return StateColumns{&state(b, h, half * p.feature_dim, static_cast<int64_t>(e)),
                         static_cast<size_t>(state.strides[2]), std::min(lanes, width - e)};
   };
-  const auto read = [&](int64_t half) {
+  // The model that the mini-batch began with, and so much of the steps since.
+  const auto read = [&](float rate) {
     for (size_t e = 0; e < width; e += lanes) {
-      const VF sum = ReadToken(features, width + 1, columns(half, e));
+      VF sum = ReadToken(features, width + 1, columns(rate == 1 ? 1 : 0, e));
+      if (rate != 0 && rate != 1) {
+        const VF now = ReadToken(features, width + 1, columns(1, e));
+        sum = Fma(hn::Set(DF(), rate), hn::Sub(now, sum), sum);
+      }
       hn::StoreN(sum, DF(), row + e, std::min(lanes, width - e));
     }
   };
   if (p.Position(b, 0) % p.options.mini_batch == 0) {
     for (int64_t c = 0; c < p.feature_dim; ++c) {
       for (int64_t e = 0; e < p.head_dim; ++e) {
-        state(b, h, c, e) = state(b, h, p.feature_dim + c, e);
+        float& begun = state(b, h, c, e);
+        float& now = state(b, h, p.feature_dim + c, e);
+        if (has_rates) now = begun + p.PositionRate(b, -1) * (now - begun);
+        begun = now;
       }
     }
   }
@@ -204,7 +239,7 @@ inline void InnerModelStep(const RecurrentProblem& p, const TensorView<float>& s
   }
   for (int64_t head = h * p.group; head < (h + 1) * p.group; ++head) {
     Features(p, Side::kQuery, &p.q(b, head, 0, 0), {b, head, 0}, features);
-    read(1);
+    read(p.PositionRate(b, 0));
     norm.Forward(row, &p.q(b, head, 0, 0), &p.outputs.output(b, head, 0, 0));
   }
 }

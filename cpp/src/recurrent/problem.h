@@ -60,6 +60,12 @@ struct RecurrentProblem {
     const std::span<const int64_t> offsets = options.position_offset;
     return t + (offsets.empty() ? 0 : offsets[offsets.size() == 1 ? 0 : static_cast<size_t>(b)]);
   }
+  // Of the place that token t has in its mini-batch; t = -1 is the token before the first.
+  float PositionRate(int64_t b, int64_t t) const {
+    if (options.position_rate.empty()) return 1;
+    const int64_t place = (Position(b, t) + options.mini_batch) % options.mini_batch;
+    return options.position_rate[static_cast<size_t>(place)];
+  }
   // kCosine.
   double Angle(int64_t b, int64_t t) const {
     return std::numbers::pi / 2 * static_cast<double>(Position(b, t)) /

@@ -294,6 +294,13 @@ RecurrentRequest ReadTttLinear(const RequestReader& reader) {
   if (r.options.mini_batch < 1) {
     Fail(ErrorCode::kRange, "mini_batch = {}; it must be at least 1", {r.options.mini_batch});
   }
+  if (const AnyTensor* rates = reader.Input("position_rate")) {
+    if (rates->rank != 1 || rates->shape[0] != r.options.mini_batch) {
+      Fail(ErrorCode::kShape, "position_rate must have the shape [mini_batch], here [{}]",
+           {r.options.mini_batch});
+    }
+    r.options.position_rate = reader.Floats("position_rate");
+  }
   r.offsets = ReadOffsets(reader);
   return r;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/compose/checks.h"
 #include "src/from_javascript.h"
 #include "src/message.h"
 #include "src/output_spans.h"
@@ -184,6 +185,15 @@ void CheckNorm(const RecurrentProblem& p, const char* name, std::span<const floa
   }
 }
 
+void CheckPositionRate(const RecurrentOptions& o) {
+  const std::span<const float> rates = o.position_rate;
+  if (!rates.empty() && static_cast<int64_t>(rates.size()) != o.mini_batch) {
+    Fail(ErrorCode::kShape, "position_rate has {} values; expected mini_batch = {}",
+         {rates.size(), o.mini_batch});
+  }
+  CheckAllFinite("position_rate", rates);
+}
+
 void CheckFeatureMap(const RecurrentOptions& o) {
   CheckEnum("feature_map", o.feature_map, FeatureMap::kUser);
   const bool user = o.feature_map == FeatureMap::kUser;
@@ -196,6 +206,9 @@ void CheckFeatureMap(const RecurrentOptions& o) {
 void SetInnerModel(RecurrentProblem& p) {
   RecurrentOptions& o = p.options;
   if (o.mini_batch == 0) {
+    if (!o.position_rate.empty()) {
+      Fail(ErrorCode::kUnsupported, "position_rate: only for a state that learns; give mini_batch");
+    }
     if (o.feature_map != FeatureMap::kAppendOne) return;
     Fail(ErrorCode::kUnsupported, "kAppendOne: only for a state that learns; give mini_batch");
   }
@@ -216,6 +229,7 @@ void SetInnerModel(RecurrentProblem& p) {
   }
   CheckNorm(p, "norm_weight", o.norm_weight);
   CheckNorm(p, "norm_bias", o.norm_bias);
+  CheckPositionRate(o);
   CheckOffsets(p);
   CheckPositions(p, std::numeric_limits<int64_t>::max(), "64 bits");
   o.feature_map = FeatureMap::kAppendOne;
@@ -308,6 +322,7 @@ void CheckNoInputs(std::string_view name, const ViewSpan& result, const Recurren
   check_values("skip", o.skip);
   check_values("norm_weight", o.norm_weight);
   check_values("norm_bias", o.norm_bias);
+  check_values("position_rate", o.position_rate);
   check_values("key_lengths", o.key_lengths);
   check_values("position_offset", o.position_offset);
 }

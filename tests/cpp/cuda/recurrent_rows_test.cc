@@ -198,6 +198,14 @@ TEST_F(DeviceRows, TttLinearCountsMiniBatchesFromItsPositionAndSkipsLengths) {
   ExpectMatches(builder, "from within a mini-batch");
 }
 
+TEST_F(DeviceRows, TttLinearTakesRatesOfPositions) {
+  RequestBuilder builder = LearningRequest({2, 4, 2, 30, 12, 12}, 4);
+  builder.Floats("position_rate", {4}, {1, 0.5f, -0.25f, 0.75f})
+      .Integers("key_lengths", {2}, {0, 21})
+      .Param("position_offset", std::vector<double>{3, 13});
+  ExpectMatches(builder, "from within a mini-batch");
+}
+
 // A model of zeros, without a norm of its own.
 TEST_F(DeviceRows, TttLinearStartsFromNothing) {
   RequestBuilder builder = RecurrentRequest("ttt_linear", {1, 1, 1, 9, 5, 5}, 7);

@@ -22,11 +22,12 @@ class DeviceRecurrent : public ::testing::Test {
   }
 };
 
-constexpr std::array<Kind, 16> kOffered = {
+constexpr std::array<Kind, 17> kOffered = {
     Kind::kPlain,         Kind::kPlainDelta,  Kind::kDecay,         Kind::kDecayDelta,
     Kind::kChannels,      Kind::kComplement,  Kind::kBonus,         Kind::kErasing,
     Kind::kErasingShared, Kind::kBonusShared, Kind::kChannelsDelta, Kind::kTaylor,
-    Kind::kCosine,        Kind::kRandom,      Kind::kLevels,        Kind::kLearning};
+    Kind::kCosine,        Kind::kRandom,      Kind::kLevels,        Kind::kLearning,
+    Kind::kLearningInPart};
 
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
                 const std::string& what) {
@@ -155,7 +156,7 @@ TEST_F(DeviceRecurrent, StepsAndStatesInPlaceContinueACall) {
 
 // The same of states that are kept in other forms.
 TEST_F(DeviceRecurrent, StatesOfEveryFormContinueACall) {
-  for (const Kind kind : {Kind::kRandom, Kind::kLevels, Kind::kLearning}) {
+  for (const Kind kind : {Kind::kRandom, Kind::kLevels, Kind::kLearning, Kind::kLearningInPart}) {
     Call c(kind);
     c.Run();
     const std::vector<float> output = c.output, state = c.state;

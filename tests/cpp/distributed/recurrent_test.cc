@@ -32,7 +32,7 @@ struct PipelineCase {
   Buffer<float> q, k, v;                                         // 2 entries, 6 and 3 heads of 8
   Buffer<float> log_decay, beta, erase_key, erase_rate, levels;  // that count tokens
   Buffer<float> bonus, initial, projection;
-  std::vector<float> skip, norm_weight;
+  std::vector<float> skip, norm_weight, rates;
   std::vector<int32_t> lengths;
   std::vector<int64_t> offsets;
 
@@ -140,6 +140,15 @@ const std::vector<PipelineVariant>& Variants() {
          c.options.mini_batch = 16;
          for (int n = 0; n < 24; ++n) c.norm_weight.push_back(1 + 0.01f * static_cast<float>(n));
          c.options.norm_weight = c.norm_weight;
+       }},
+      {"learns_in_part",
+       [](PipelineCase& c) {
+         c.beta = c.Strengths({2, 3, c.len, 1});
+         c.beta.ForEach([](int64_t, int64_t, int64_t, int64_t, float& x) { x *= 0.1f; });
+         c.options.beta = c.beta.view();
+         c.options.mini_batch = 16;
+         for (int n = 0; n < 16; ++n) c.rates.push_back(1 / static_cast<float>(n + 1));
+         c.options.position_rate = c.rates;
        }},
       {"initial_state",
        [](PipelineCase& c) {

@@ -63,6 +63,11 @@ void AddInnerModel(RequestBuilder& builder, const RecurrentSizes& s) {
       .Param("position_offset", 2.0);
 }
 
+void AddModelInPart(RequestBuilder& builder, const RecurrentSizes& s) {
+  AddInnerModel(builder, s);
+  builder.Floats("position_rate", {4}, {1, 0.5f, -0.25f, 1.5f});
+}
+
 AddInputs RandomFeatures(bool causal) {
   return [causal](RequestBuilder& builder, const RecurrentSizes& s) {
     const int64_t features = s.head_dim + 3;
@@ -78,6 +83,7 @@ std::vector<Rule> Rules() {
       {"rwkv7", AddErasing, dim},
       {"log_linear", AddLevels, [](const RecurrentSizes& s) { return (kLevels - 1) * s.head_dim; }},
       {"ttt_linear", AddInnerModel, [](const RecurrentSizes& s) { return 2 * (s.head_dim + 1); }},
+      {"ttt_linear", AddModelInPart, [](const RecurrentSizes& s) { return 2 * (s.head_dim + 1); }},
       {"performer", RandomFeatures(true), features, 2},
       {"performer", RandomFeatures(false), features, 2}};
 }

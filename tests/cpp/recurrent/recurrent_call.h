@@ -34,13 +34,14 @@ enum class Kind {
   kBonusShared,
   kLevels,
   kLearning,
+  kLearningInPart,  // with position_rate
 };
 inline constexpr Kind kKinds[] = {Kind::kPlain,      Kind::kPlainDelta,    Kind::kDecay,
                                   Kind::kDecayDelta, Kind::kChannels,      Kind::kChannelsDelta,
                                   Kind::kRandom,     Kind::kTaylor,        Kind::kUser,
                                   Kind::kCosine,     Kind::kComplement,    Kind::kBonus,
                                   Kind::kErasing,    Kind::kErasingShared, Kind::kBonusShared,
-                                  Kind::kLevels,     Kind::kLearning};
+                                  Kind::kLevels,     Kind::kLearning,      Kind::kLearningInPart};
 
 // Tokens [from, to) of a view.
 template <class T>
@@ -55,14 +56,14 @@ struct Call {
   int64_t batch = 2, heads = 4, kv_heads = 2, len = 100, dim = 12, dim_v = 10;
   int64_t features = dim, cols = dim_v;  // of the state
   std::vector<float> q, k, v, gates, betas, skip, bonus, erase_keys, erase_rates, projection,
-      level_weights;
+      level_weights, rates;
   std::vector<float> state, output;
   std::array<int64_t, 1> offset = {0};
   RecurrentOptions options;
   Kind kind;
 
   explicit Call(Kind kind = Kind::kPlain) : kind(kind) {
-    if (kind == Kind::kLearning) dim_v = dim;
+    if (kind >= Kind::kLearning) dim_v = dim;
     q = LogDecays(batch * heads * len * dim, 1);
     k = LogDecays(batch * kv_heads * len * dim, 2);
     v = Betas(batch * kv_heads * len * dim_v, 3);
@@ -128,8 +129,13 @@ struct Call {
   }
 
   void SetFeatures() {
-    if (kind == Kind::kLearning) {
+    if (kind >= Kind::kLearning) {
       options.mini_batch = 16;
+      if (kind == Kind::kLearningInPart) {
+        for (int n = 1; n <= 16; ++n) rates.push_back(1.5f / static_cast<float>(n));
+        rates[2] = 0;
+        options.position_rate = rates;
+      }
       // From a model of zeros the norm makes the first gradients 1000 times as large.
       for (float& beta : betas) beta *= 0.001f;
       options.beta = Beta();

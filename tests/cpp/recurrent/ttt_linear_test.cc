@@ -1,9 +1,13 @@
 // TTT-Linear: against the oracle over odd sizes, states and lengths, and what it is a gradient of.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <vector>
 
+#include "composed_case.h"
 #include "heed/error.h"
 #include "recurrent_case.h"
 #include "simd_targets.h"
@@ -150,6 +154,100 @@ TEST_P(TttLinear, ReducesToOnlineDescentWithMiniBatchesOfOne) {
   }
   ExpectResultsNear(request(0, 20, Models(s), 1).at("output"), outputs, 2e-5,
                     "mini-batches of one");
+}
+
+// position_rate: 1, 1/2, 1/3, ... as in the authors' code, with a place that takes nothing.
+std::vector<float> PlaceRates(int64_t mini_batch) {
+  std::vector<float> rates;
+  for (int64_t n = 1; n <= mini_batch; ++n) {
+    rates.push_back(n == 3 ? 0 : 2 / static_cast<float>(n + 1));
+  }
+  return rates;
+}
+
+TEST_P(TttLinear, RatesOfPositionsMatchReference) {
+  for (const RecurrentSizes& s :
+       {RecurrentSizes{1, 1, 1, 5, 4, 4}, {2, 4, 2, 63, 16, 16}, {1, 2, 2, 150, 40, 40}}) {
+    for (const int64_t mini_batch : {16, 1, 7, 64, 100}) {
+      RequestBuilder builder = LearningRequest(s, 0.1f, mini_batch);
+      builder.Floats("position_rate", {mini_batch}, PlaceRates(mini_batch));
+      ExpectMatchesOracle(builder.request(), "length " + std::to_string(s.len) +
+                                                 ", mini-batches of " + std::to_string(mini_batch));
+    }
+  }
+  const RecurrentSizes s = {2, 4, 2, 50, 12, 12};
+  for (const double offset : {0.0, 13.0, 16.0}) {
+    RequestBuilder builder = LearningRequest(s, 0.1f, 16);
+    builder.Floats("position_rate", {16}, PlaceRates(16))
+        .Integers("key_lengths", {2}, {0, 37})
+        .Param("position_offset", std::vector<double>{offset, offset + 18});
+    ExpectMatchesOracle(builder.request(), "offset " + std::to_string(offset));
+  }
+}
+
+TEST_P(TttLinear, RatesOfPositionsReduceToOneModelAndToNone) {
+  const RecurrentSizes s = {1, 2, 1, 40, 8, 8};
+  const auto run = [&](const std::vector<float>& rates) {
+    RequestBuilder builder = LearningRequest(s, 0.1f, 16);
+    if (!rates.empty()) builder.Floats("position_rate", {16}, rates);
+    return RunByName(builder.request());
+  };
+  const Values plain = run({}), ones = run(std::vector<float>(16, 1.0f));
+  ExpectResultsNear(ones.at("output"), plain.at("output"), 2e-5, "rates of 1");
+  ExpectResultsNear(ones.at("state"), plain.at("state"), 2e-5, "states with rates of 1");
+  // Rates of 0: every query asks the model that the sequence began with.
+  RequestBuilder still = LearningRequest(s, 0, 16);
+  ExpectResultsNear(run(std::vector<float>(16, 0.0f)).at("output"),
+                    RunByName(still.request()).at("output"), 2e-5, "rates of 0");
+}
+
+// The last place alone decides what the next mini-batch begins with.
+TEST_P(TttLinear, TheLastPlaceGivesTheNextModel) {
+  const RecurrentSizes s = {1, 1, 1, 8, 6, 6};
+  const auto run = [&](const std::vector<float>& rates, float rate) {
+    RequestBuilder builder = LearningRequest(s, rate, 4);
+    builder.Floats("position_rate", {4}, rates);
+    const std::vector<double> all = RunByName(builder.request()).at("output");
+    return std::vector<double>(all.end() - 4 * 6, all.end() - 3 * 6);  // of token 4
+  };
+  const std::vector<double> half = run({0.25f, 1, 1, 0.5f}, 0.1f);
+  ExpectResultsNear(run({0.25f, -3, 0, 0.5f}, 0.1f), half, 1e-6, "other places");
+  const std::vector<double> whole = run({0.25f, 1, 1, 1}, 0.1f);
+  double apart = 0;
+  for (size_t n = 0; n < half.size(); ++n) apart = std::max(apart, std::abs(half[n] - whole[n]));
+  EXPECT_GT(apart, 1e-3);
+}
+
+TEST_P(TttLinear, WhatLiesBehindTheLengthIsNotReadWithRates) {
+  const RecurrentSizes s = {1, 2, 1, 30, 8, 8};
+  const auto run = [&](float fill) {
+    RequestBuilder builder = LearningRequest(s, 0.1f, 16);
+    builder.Floats("position_rate", {16}, PlaceRates(16)).Integers("key_lengths", {1}, {21});
+    for (const NamedTensor& input : builder.request().inputs) {
+      float* data = static_cast<float*>(input.tensor.data);
+      if (input.name == "k" || input.name == "v") std::fill(data + 21 * 8, data + 30 * 8, fill);
+    }
+    return RunByName(builder.request());
+  };
+  EXPECT_EQ(run(1), run(std::numeric_limits<float>::quiet_NaN()));
+}
+
+TEST_P(TttLinear, ThreadsChangeNoBitWithRates) {
+  RequestBuilder builder = LearningRequest({2, 4, 2, 70, 12, 12}, 0.1f, 16);
+  builder.Floats("position_rate", {16}, PlaceRates(16));
+  ExpectSameBitsForAnyThreads(builder.request());
+}
+
+TEST(TttLinearErrors, RatesOfPositionsAreAsManyAsAMiniBatch) {
+  const auto expect = [](ErrorCode code, const std::vector<float>& rates) {
+    RequestBuilder builder = RecurrentRequest("ttt_linear", {1, 1, 1, 5, 4, 4}, 1);
+    builder.Param("mini_batch", 4.0)
+        .Floats("position_rate", {static_cast<int64_t>(rates.size())}, rates);
+    ExpectBothRefuse(builder.request(), code, "position_rate");
+  };
+  expect(ErrorCode::kShape, {1, 1, 1});
+  expect(ErrorCode::kShape, {1, 1, 1, 1, 1});
+  expect(ErrorCode::kRange, {1, 1, std::numeric_limits<float>::infinity(), 1});
 }
 
 TEST(TttLinearErrors, NameTheArgument) {

@@ -59,6 +59,7 @@ const EXTENTS: Readonly<Record<string, number>> = {
   conv_tail: 3,
   num_features: 16,
   levels: 8,
+  mini_batch: 16,
   kernel_len: 5,
   compression: 4,
 };
