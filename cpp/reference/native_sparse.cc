@@ -1,4 +1,5 @@
-// Native sparse attention: compressed keys, blocks of keys chosen by them, and a window.
+// Native sparse attention: compressed keys, blocks of keys chosen by them, and a window; each
+// branch may have keys and values of its own.
 //
 // Source: Yuan et al. 2025, arXiv:2502.11089, equations 5 (gates), 7 (compression), 8 to 12
 // (selection) and section 3.3.3 (window). Equation 9 counts the strides that a compressed key and a
@@ -19,8 +20,9 @@ namespace heed::reference::native_sparse {
 namespace {
 
 const std::vector<std::string_view> kOwnNames = {
-    "branch_gates", "compress_k_weight", "compress_v_weight", "compress_block", "compress_stride",
-    "key_block",    "top_blocks",        "first_blocks",      "local_blocks",   "window_len"};
+    "branch_gates",      "compress_k",        "compress_v",     "window_k",        "window_v",
+    "compress_k_weight", "compress_v_weight", "compress_block", "compress_stride", "key_block",
+    "top_blocks",        "first_blocks",      "local_blocks",   "window_len"};
 
 struct Sizes {
   int64_t block, stride, key_block, top_blocks, first_blocks, local_blocks, window_len;
@@ -53,6 +55,16 @@ std::optional<Array> ReadWeight(const Request& request, const char* name, const 
     throw Error(ErrorCode::kShape, std::string(name) + " must be [num_kv_heads, compress_block]");
   }
   return weight;
+}
+
+// What a branch has of its own, else what the call has.
+Array ReadOwn(const Request& request, const char* name, const Array& otherwise) {
+  if (FindInput(request, name) == nullptr) return otherwise;
+  const Array own = ReadFloats(request, name, 4).value();
+  if (own.shape != otherwise.shape) {
+    throw Error(ErrorCode::kShape, std::string(name) + " must be shaped as k or v");
+  }
+  return own;
 }
 
 // What reaches beyond the length is never seen.
@@ -90,10 +102,12 @@ class Branches {
  public:
   Branches(const Request& request, const Qkv& qkv, const Sizes& s, const Visibility& visible)
       : request_(request), qkv_(qkv), s_(s), visible_(visible) {
-    keys_ =
-        Compressed(qkv.k, ReadWeight(request, "compress_k_weight", qkv, s), s, visible, qkv.q_len);
-    values_ =
-        Compressed(qkv.v, ReadWeight(request, "compress_v_weight", qkv, s), s, visible, qkv.q_len);
+    keys_ = Compressed(ReadOwn(request, "compress_k", qkv.k),
+                       ReadWeight(request, "compress_k_weight", qkv, s), s, visible, qkv.q_len);
+    values_ = Compressed(ReadOwn(request, "compress_v", qkv.v),
+                         ReadWeight(request, "compress_v_weight", qkv, s), s, visible, qkv.q_len);
+    window_keys_ = ReadOwn(request, "window_k", qkv.k);
+    window_values_ = ReadOwn(request, "window_v", qkv.v);
     rounded_keys_ = Rounded(keys_);
     scale_ = static_cast<float>(ReadScale(request, qkv));
   }
@@ -132,6 +146,8 @@ class Branches {
     InnerRequest inner(request_, "scaled_dot_product", kOwnNames);
     inner.SetParam("causal", true);
     inner.SetParam("window_left", static_cast<double>(s_.window_len - 1));
+    inner.SetInput("k", window_keys_);
+    inner.SetInput("v", window_values_);
     return inner.Run();
   }
 
@@ -184,6 +200,7 @@ class Branches {
   const Sizes& s_;
   const Visibility& visible_;
   Array keys_, rounded_keys_, values_;
+  Array window_keys_, window_values_;
   double scale_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
 #include "src/message.h"
 #include "src/parallel/dry_run.h"
@@ -12,6 +13,14 @@ namespace {
 
 bool IsHalf(const AnyTensor& tensor) {
   return tensor.dtype == DType::kFloat16 || tensor.dtype == DType::kBFloat16;
+}
+
+// Queries, keys and values.
+bool MayBeHalf(std::string_view name) {
+  for (const char* stored : {"q", "k", "v", "compress_k", "compress_v", "window_k", "window_v"}) {
+    if (name == stored) return true;
+  }
+  return false;
 }
 
 // Calls visit(element of the tensor, in row-major order).
@@ -76,7 +85,7 @@ FloatRequest::FloatRequest(const Request& request) : given_(request) {
   bool has_q = false;
   bool any = false;
   for (const auto& [name, tensor] : request.inputs) {
-    if (name != "q" && name != "k" && name != "v") continue;
+    if (!MayBeHalf(name)) continue;
     any = any || IsHalf(tensor);
     if (name == "q" || (name == "v" && !has_q)) output_dtype_ = tensor.dtype;
     has_q = has_q || name == "q";
@@ -84,7 +93,7 @@ FloatRequest::FloatRequest(const Request& request) : given_(request) {
   if (!any) return;
   floats_ = request;
   for (auto& [name, tensor] : floats_.inputs) {
-    if (!IsHalf(tensor) || (name != "q" && name != "k" && name != "v")) continue;
+    if (!IsHalf(tensor) || !MayBeHalf(name)) continue;
     copies_.push_back(ToFloats(tensor));
     // Where there are no numbers, the absence of memory is for the mechanism to judge.
     float* memory = tensor.data == nullptr ? nullptr : copies_.back().data();

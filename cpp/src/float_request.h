@@ -1,4 +1,4 @@
-// Requests whose q, k and v are stored in two bytes, for mechanisms that read floats.
+// Requests whose queries, keys and values are stored in two bytes, for mechanisms that read floats.
 #ifndef HEED_SRC_FLOAT_REQUEST_H_
 #define HEED_SRC_FLOAT_REQUEST_H_
 
@@ -9,8 +9,9 @@
 
 namespace heed {
 
-// The request with float copies of q, k and v where they are float16 or bfloat16, O(their size)
-// memory. The request must outlive it. Throws Error(kMemory).
+// The request with float copies of q, k and v, and of the keys and values of branches, where they
+// are float16 or bfloat16, O(their size) memory. The request must outlive it. Throws
+// Error(kMemory).
 class FloatRequest {
  public:
   explicit FloatRequest(const Request& request);

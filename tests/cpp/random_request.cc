@@ -14,6 +14,9 @@
 namespace heed::testing {
 namespace {
 
+// Queries, keys and values: rows that may lie apart, and be stored in two bytes.
+constexpr std::string_view kRows = "q k v compress_k compress_v window_k window_v";
+
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // Inputs that one word of one parameter makes readable.
@@ -67,7 +70,7 @@ class Drawer {
     }
     Complete();
     for (auto& [name, tensor] : r_.inputs) {
-      const bool heads = name == "q" || name == "k" || name == "v";
+      const bool heads = Lists(kRows, name);
       tensor.padded = heads && draw_ != Draw::kLeast && random_.Chance(0.3);
       tensor.Pack();
     }
@@ -554,15 +557,14 @@ class Drawer {
     if (draw_ != Draw::kLeast && random_.Chance(0.3)) StoreHalf();
   }
 
-  // q, k and v in two bytes, where the mechanism reads them.
+  // Queries, keys and values in two bytes, where the mechanism reads them.
   void StoreHalf() {
     const DType dtype = random_.Chance(0.5) ? DType::kFloat16 : DType::kBFloat16;
     const auto store = [&](DType type) {
-      for (const char* name : {"q", "k", "v"}) {
-        if (!r_.has_input(name)) continue;
-        r_.inputs[name].dtype = type;
+      for (auto& [name, tensor] : r_.inputs) {
+        if (Lists(kRows, name)) tensor.dtype = type;
+        tensor.Pack();
       }
-      for (auto& [name, tensor] : r_.inputs) tensor.Pack();
     };
     const DrawnRequest before = r_;
     store(dtype);

@@ -292,7 +292,10 @@ double LargestColumnSum(const DrawnRequest& r, const std::string& name, size_t w
 double Declared(const DrawnRequest& r, const std::string& result,
                 const std::vector<double>& values) {
   const double one = std::max(1.0, Largest(values));
-  const double v = std::max(LargestInput(r, "v"), LargestInput(r, "memory_v"));
+  double v = 0;
+  for (const char* name : {"v", "memory_v", "compress_v", "window_v"}) {
+    v = std::max(v, LargestInput(r, name));
+  }
   const double shown = result == "output" ? v : result == "lse" ? 8 : 1;
   if (FindMechanism(r.id)->family == "recurrent") return kRecurrentMaxError * Largest(values);
   if (FindMechanism(r.id)->family == "low_rank") {

@@ -112,25 +112,31 @@ struct NativeSparseOptions {
   // What keys and values are multiplied by before they are summed to a compressed one,
   // [1, 1, 1 or num_kv_heads, compress_block]; absent = the mean.
   TensorView<const float> compress_k_weight, compress_v_weight;
+  // What the compressed branch and the window read in place of k and v, shaped as these, last
+  // dimension contiguous; each absent one = k or v. Compressed keys choose the blocks of k and v.
+  TensorView<const float> compress_k, compress_v, window_k, window_v;
 
   int64_t KeyLength(int64_t b, int64_t kv_len) const {
     return key_lengths.empty() ? kv_len : key_lengths[static_cast<size_t>(b)];
   }
 };
 
-// Native sparse attention: causal, three views of the same keys, summed with gates.
-//   compressed  attention to sums of compress_block keys and values, as far as they lie wholly at
-//               or before the query
-//   selected    attention to the best blocks of keys; the score of a block is the weight that the
-//               compressed branch gives to its tokens, summed over the heads that share the KV head
-//   window      attention to the last window_len keys
+// Native sparse attention: causal, three views of the same tokens, summed with gates.
+//   compressed  attention to sums of compress_block rows of compress_k and compress_v, as far as
+//               they lie wholly at or before the query
+//   selected    attention to the best blocks of k and v; the score of a block is the weight that
+//               the compressed branch gives to its tokens, summed over the heads that share the KV
+//               head
+//   window      attention to the last window_len rows of window_k and window_v
 //   o[i] = gates[i][0] compressed + gates[i][1] selected + gates[i][2] window
 //
 // Shapes   as Attention(); branch_gates [batch, num_heads, q_len, 3], factors as they are (the
-//          paper has sigmoids). A gate of exactly 0 leaves its branch out, whatever that holds.
+//          paper has sigmoids). A gate of exactly 0 leaves its branch out, whatever that holds; the
+//          compressed keys choose blocks all the same.
 // Empty row  a branch without keys counts 0.
 // Errors   as Attention(), and for the options above.
-// Accuracy kAttentionMaxError times the sum of the absolute gates.
+// Accuracy kAttentionMaxError times the sum of the absolute gates, relative to the largest value of
+//          the three branches.
 // Choices  weights of the compressed branch are computed in double from products rounded to
 //          float32, and rounded to float32 before they are summed.
 // Cost     2 * q_len * kv_len / compress_stride * head_dim FLOPs per head to choose, and three

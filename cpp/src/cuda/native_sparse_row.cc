@@ -30,8 +30,9 @@ class NativeSparseSteps {
   }
 
   void Run(const TensorView<float>& output) {
-    const TensorView<float> keys = Compressed(r_.k, o_.compress_k_weight);
-    const TensorView<float> values = Compressed(r_.v, o_.compress_v_weight);
+    const BranchTokens from = OfCompressed(o_, r_.k, r_.v), recent = OfWindow(o_, r_.k, r_.v);
+    const TensorView<float> keys = Compressed(from.k, o_.compress_k_weight);
+    const TensorView<float> values = Compressed(from.v, o_.compress_v_weight);
     AttentionOptions over_compressed;
     over_compressed.scale = o_.scale;
     over_compressed.key_lengths = visible_;
@@ -43,7 +44,7 @@ class NativeSparseSteps {
     TensorView<float> sum;
     AddBranch(0, keys, values, over_compressed, {}, sum, steps_.Allocate(output.shape));
     AddBranch(1, r_.k, r_.v, Branch(o_), selected, sum, steps_.Allocate(output.shape));
-    AddBranch(2, r_.k, r_.v, OverWindow(o_), {}, sum, output);
+    AddBranch(2, recent.k, recent.v, OverWindow(o_), {}, sum, output);
   }
 
  private:

@@ -77,7 +77,8 @@ const GradientVerbs& VerbsOf(const Request& request) {
 // What is read and written through strides; everything else lies without gaps.
 bool TakesStrides(std::string_view name) {
   for (const char* strided :
-       {"q", "k", "v", "output", "x", "signal", "bias", "beta", "log_decay", "channel_log_decay"}) {
+       {"q", "k", "v", "output", "x", "signal", "bias", "beta", "log_decay", "channel_log_decay",
+        "compress_k", "compress_v", "window_k", "window_v"}) {
     if (name == strided) return true;
   }
   return false;

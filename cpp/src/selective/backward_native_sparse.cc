@@ -1,5 +1,6 @@
 // Gradients of native sparse attention: of its gates, and through them of three calls of attention.
-// Compressed keys learn through what they are sums of; the choice of blocks is held fixed.
+// Compressed keys learn through what they are sums of; the choice of blocks is held fixed. A branch
+// without keys or values of its own adds to the gradients of k or v.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -18,6 +19,12 @@ namespace {
 // Where gradients go; absent ones are not computed. Weights are [1, 1, rows, compress_block].
 struct NativeSparseGradients {
   TensorView<float> d_q, d_k, d_v, d_gates, d_k_weight, d_v_weight;
+  TensorView<float> d_compress_k, d_compress_v, d_window_k, d_window_v;
+};
+
+// Where the gradients of what a branch reads go.
+struct BranchGradients {
+  TensorView<float> d_k, d_v;
 };
 
 // Hides a branch from the queries whose gate is exactly 0, whatever it holds.
@@ -56,9 +63,20 @@ class NativeSparseBackward {
         to_(to),
         pool_(pool),
         branch_d_out_(d_out.shape),
-        tokens_(CompressTokens(r.options, p, r.k, r.v, pool)) {}
+        tokens_(CompressTokens(r.options, p, r.k, r.v, pool)),
+        from_(OfCompressed(o_, r.k, r.v)),
+        recent_(OfWindow(o_, r.k, r.v)),
+        to_from_{o_.compress_k.has_value() ? to.d_compress_k : to.d_k,
+                 o_.compress_v.has_value() ? to.d_compress_v : to.d_v},
+        to_recent_{o_.window_k.has_value() ? to.d_window_k : to.d_k,
+                   o_.window_v.has_value() ? to.d_window_v : to.d_v} {}
 
   void Run() {
+    // The window is the first to write: what it does not write is added to.
+    if (o_.window_k.has_value()) Clear(to_.d_k);
+    if (o_.window_v.has_value()) Clear(to_.d_v);
+    if (o_.compress_k.has_value()) Clear(to_.d_compress_k);
+    if (o_.compress_v.has_value()) Clear(to_.d_compress_v);
     RunWindow();
     RunSelected();
     RunCompressed();
@@ -101,10 +119,9 @@ class NativeSparseBackward {
     return false;
   }
 
-  // The first to write.
   void RunWindow() {
-    RunBranch(2, r_.k, r_.v, OverWindow(o_), nullptr,
-              {.d_q = to_.d_q, .d_k = to_.d_k, .d_v = to_.d_v});
+    RunBranch(2, recent_.k, recent_.v, OverWindow(o_), nullptr,
+              {.d_q = to_.d_q, .d_k = to_recent_.d_k, .d_v = to_recent_.d_v});
   }
 
   void RunSelected() {
@@ -120,22 +137,28 @@ class NativeSparseBackward {
 
   void RunCompressed() {
     const OwnedTensor d_q = Wanted(to_.d_q);
-    const bool wants_keys = to_.d_k.has_value() || to_.d_k_weight.has_value();
-    const bool wants_values = to_.d_v.has_value() || to_.d_v_weight.has_value();
+    const bool wants_keys = to_from_.d_k.has_value() || to_.d_k_weight.has_value();
+    const bool wants_values = to_from_.d_v.has_value() || to_.d_v_weight.has_value();
     const OwnedTensor d_keys = wants_keys ? OwnedTensor(tokens_.keys.view().shape) : OwnedTensor();
     const OwnedTensor d_values =
         wants_values ? OwnedTensor(tokens_.values.view().shape) : OwnedTensor();
     RunBranch(0, tokens_.keys.view(), tokens_.values.view(), OverCompressed(o_, tokens_), nullptr,
               {.d_q = d_q.view(), .d_k = d_keys.view(), .d_v = d_values.view()});
     Add(d_q, to_.d_q);
-    if (to_.d_k.has_value()) Spread(d_keys.view(), o_.compress_k_weight, to_.d_k);
-    if (to_.d_v.has_value()) Spread(d_values.view(), o_.compress_v_weight, to_.d_v);
-    if (to_.d_k_weight.has_value()) AddUp(d_keys.view(), r_.k, to_.d_k_weight);
-    if (to_.d_v_weight.has_value()) AddUp(d_values.view(), r_.v, to_.d_v_weight);
+    if (to_from_.d_k.has_value()) Spread(d_keys.view(), o_.compress_k_weight, to_from_.d_k);
+    if (to_from_.d_v.has_value()) Spread(d_values.view(), o_.compress_v_weight, to_from_.d_v);
+    if (to_.d_k_weight.has_value()) AddUp(d_keys.view(), from_.k, to_.d_k_weight);
+    if (to_.d_v_weight.has_value()) AddUp(d_values.view(), from_.v, to_.d_v_weight);
   }
 
   static OwnedTensor Wanted(const TensorView<float>& gradient) {
     return gradient.has_value() ? OwnedTensor(gradient.shape) : OwnedTensor();
+  }
+  void Clear(const TensorView<float>& to) const {
+    if (!to.has_value()) return;
+    ForEachRow(to.shape, pool_, [&](int64_t b, int64_t h, int64_t i) {
+      std::fill_n(RowOf(to, b, h, i), to.shape[3], 0.0f);
+    });
   }
   void Add(const OwnedTensor& from, const TensorView<float>& to) const {
     if (!to.has_value()) return;
@@ -199,6 +222,8 @@ class NativeSparseBackward {
   ThreadPool& pool_;
   OwnedTensor branch_d_out_;
   CompressedTokens tokens_;
+  BranchTokens from_, recent_;  // what compressed tokens are made of, and the window's
+  BranchGradients to_from_, to_recent_;
 };
 
 NativeSparseRequest ReadValid(const Request& request) {
@@ -210,7 +235,8 @@ NativeSparseRequest ReadValid(const Request& request) {
 BackwardPlan PlanNativeSparseBackward(const Request& request) {
   const NativeSparseRequest r = ReadValid(request);
   return PlanOfRow(request, r.q.shape, r.v.shape[3],
-                   {"q", "k", "v", "branch_gates", "compress_k_weight", "compress_v_weight"});
+                   {"q", "k", "v", "branch_gates", "compress_k", "compress_v", "window_k",
+                    "window_v", "compress_k_weight", "compress_v_weight"});
 }
 
 void RunNativeSparseForward(const Request& request, std::span<const NamedTensor> results,
@@ -234,7 +260,11 @@ void RunNativeSparseBackward(const Request& request, std::span<const NamedTensor
                                     find("v"),
                                     find("branch_gates"),
                                     find("compress_k_weight"),
-                                    find("compress_v_weight")};
+                                    find("compress_v_weight"),
+                                    find("compress_k"),
+                                    find("compress_v"),
+                                    find("window_k"),
+                                    find("window_v")};
   NativeSparseBackward(r, p, LeadingViewOf(FindTensor(d_results, "output")), to,
                        PoolOrDefault(pool))
       .Run();

@@ -161,6 +161,23 @@ void CheckWeight(const char* name, const TensorView<const float>& weight, int64_
   CheckShape(name, weight.shape, {1, 1, rows, block}, "[1, 1, 1 or num_kv_heads, compress_block]");
 }
 
+// What a branch has of its own. An empty one may have no address.
+void CheckOwn(const char* name, const TensorView<const float>& own, const Extents& shape,
+              const char* meaning) {
+  if (!own.has_value() && own.shape == Extents{}) return;
+  CheckInput(name, own);
+  CheckShape(name, own.shape, shape, meaning);
+}
+
+void CheckBranches(const NativeSparseOptions& o, const Extents& k, const Extents& v) {
+  constexpr const char* kKeys = "as k: [batch, num_kv_heads, kv_len, head_dim]";
+  constexpr const char* kValues = "as v: [batch, num_kv_heads, kv_len, head_dim_v]";
+  CheckOwn("compress_k", o.compress_k, k, kKeys);
+  CheckOwn("compress_v", o.compress_v, v, kValues);
+  CheckOwn("window_k", o.window_k, k, kKeys);
+  CheckOwn("window_v", o.window_v, v, kValues);
+}
+
 void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
             const TensorView<const float>& v, const NativeSparseOptions& o,
             const AttentionProblem& p, const TensorView<float>& compressed,
@@ -171,7 +188,8 @@ void Attend(const TensorView<const float>& q, const TensorView<const float>& k,
   const CompressedWeights chooser(o, p, q, tokens.keys.view(), pool);
   AttentionProblem chosen = ValidateComposed(q, k, v, Branch(o), {.output = selected});
   AttendToChosen(chosen, chooser, SelectedLists(o, p), &pool);
-  Attention(q, k, v, OverWindow(o), {.output = window}, &pool);
+  const BranchTokens recent = OfWindow(o, k, v);
+  Attention(q, recent.k, recent.v, OverWindow(o), {.output = window}, &pool);
 }
 
 }  // namespace
@@ -181,6 +199,16 @@ TensorView<const float> PerHead(TensorView<const float> weight) {
   return weight;
 }
 
+BranchTokens OfCompressed(const NativeSparseOptions& o, const TensorView<const float>& k,
+                          const TensorView<const float>& v) {
+  return {o.compress_k.has_value() ? o.compress_k : k, o.compress_v.has_value() ? o.compress_v : v};
+}
+
+BranchTokens OfWindow(const NativeSparseOptions& o, const TensorView<const float>& k,
+                      const TensorView<const float>& v) {
+  return {o.window_k.has_value() ? o.window_k : k, o.window_v.has_value() ? o.window_v : v};
+}
+
 CompressedTokens CompressTokens(const NativeSparseOptions& o, const AttentionProblem& p,
                                 const TensorView<const float>& k, const TensorView<const float>& v,
                                 ThreadPool& pool) {
@@ -188,8 +216,9 @@ CompressedTokens CompressTokens(const NativeSparseOptions& o, const AttentionPro
   CompressedTokens tokens;
   tokens.keys = OwnedTensor({p.batch, p.num_kv_heads, count, p.head_dim});
   tokens.values = OwnedTensor({p.batch, p.num_kv_heads, count, p.head_dim_v});
-  Compress(o, k, PerHead(o.compress_k_weight), tokens.keys.view(), pool);
-  Compress(o, v, PerHead(o.compress_v_weight), tokens.values.view(), pool);
+  const BranchTokens from = OfCompressed(o, k, v);
+  Compress(o, from.k, PerHead(o.compress_k_weight), tokens.keys.view(), pool);
+  Compress(o, from.v, PerHead(o.compress_v_weight), tokens.values.view(), pool);
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t i = 0; i < p.q_len; ++i) {
       tokens.visible.push_back(static_cast<int32_t>(Visible(o, p, b, i)));
@@ -246,6 +275,7 @@ void ValidateNativeSparse(const TensorView<const float>& q, const TensorView<con
   }
   CheckWeight("compress_k_weight", o.compress_k_weight, k.shape[1], o.compress_block);
   CheckWeight("compress_v_weight", o.compress_v_weight, k.shape[1], o.compress_block);
+  CheckBranches(o, k.shape, v.shape);
   CheckInput("branch_gates", branch_gates);
   CheckShape("branch_gates", branch_gates.shape, {q.shape[0], q.shape[1], q.shape[2], 3},
              "[batch, num_heads, q_len, 3]");
@@ -261,7 +291,11 @@ void NativeSparseAttention(TensorView<const float> q, TensorView<const float> k,
     OutputSpans({{"output", output}})
         .ApartFrom("branch_gates", branch_gates)
         .ApartFrom("compress_k_weight", options.compress_k_weight)
-        .ApartFrom("compress_v_weight", options.compress_v_weight);
+        .ApartFrom("compress_v_weight", options.compress_v_weight)
+        .ApartFrom("compress_k", options.compress_k)
+        .ApartFrom("compress_v", options.compress_v)
+        .ApartFrom("window_k", options.window_k)
+        .ApartFrom("window_v", options.window_v);
     ThreadPool& threads = PoolOrDefault(pool);
     const OwnedTensor compressed(output.shape), selected(output.shape);
     Attend(q, k, v, options, p, compressed.view(), selected.view(), output, threads);

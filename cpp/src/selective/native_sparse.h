@@ -1,4 +1,4 @@
-// What native sparse attention does both ways: compression, and the options of its branches.
+// What native sparse attention does both ways: what its branches read, compression, and options.
 #ifndef HEED_SRC_SELECTIVE_NATIVE_SPARSE_H_
 #define HEED_SRC_SELECTIVE_NATIVE_SPARSE_H_
 
@@ -16,6 +16,15 @@ int64_t NumCompressed(const NativeSparseOptions& options, int64_t length);
 
 // The same weights for every head have a stride of 0.
 TensorView<const float> PerHead(TensorView<const float> weight);
+
+// What a branch reads: of its own where it is given, else k or v.
+struct BranchTokens {
+  TensorView<const float> k, v;
+};
+BranchTokens OfCompressed(const NativeSparseOptions& options, const TensorView<const float>& k,
+                          const TensorView<const float>& v);
+BranchTokens OfWindow(const NativeSparseOptions& options, const TensorView<const float>& k,
+                      const TensorView<const float>& v);
 
 // Compressed keys and values, and how many of them each query sees, [batch * q_len]. `p` is the
 // call of attention with the options of Branch().

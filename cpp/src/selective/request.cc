@@ -129,6 +129,10 @@ TensorView<const float> ReadWeight(const RequestReader& reader, const char* name
   return reader.FloatTensor(name);
 }
 
+TensorView<const float> ReadRows(const RequestReader& reader, const char* name) {
+  return reader.Input(name) == nullptr ? TensorView<const float>() : reader.RequiredTensor(name);
+}
+
 }  // namespace
 
 NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
@@ -153,6 +157,10 @@ NativeSparseRequest ReadNativeSparse(const RequestReader& reader) {
   read("window_len", o.window_len);
   o.compress_k_weight = ReadWeight(reader, "compress_k_weight");
   o.compress_v_weight = ReadWeight(reader, "compress_v_weight");
+  o.compress_k = ReadRows(reader, "compress_k");
+  o.compress_v = ReadRows(reader, "compress_v");
+  o.window_k = ReadRows(reader, "window_k");
+  o.window_v = ReadRows(reader, "window_v");
   return r;
 }
 

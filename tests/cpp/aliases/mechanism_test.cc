@@ -149,6 +149,10 @@ const Function kSelective[] = {
        options.window_len = 2;
        options.compress_k_weight = at.In("compress_k_weight", {1, 1, kHeads, 2});
        options.compress_v_weight = at.In("compress_v_weight", {1, 1, kHeads, 2});
+       options.compress_k = at.In("compress_k", kRows);
+       options.compress_v = at.In("compress_v", kRows);
+       options.window_k = at.In("window_k", kRows);
+       options.window_v = at.In("window_v", kRows);
        NativeSparseAttention(Q(at), K(at), V(at), at.In("branch_gates", {kBatch, kHeads, kLen, 3}),
                              options, at.Out("output", kRows));
      }},

@@ -55,6 +55,14 @@ std::vector<float> Numbers(size_t count, uint32_t seed) {
 constexpr int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kLen = 21, kDim = 3;
 constexpr size_t kQueries = kBatch * kHeads * kLen * kDim, kKeys = kBatch * kKvHeads * kLen * kDim;
 
+// What the compressed branch and the window of native_sparse read in place of k and v.
+void AddTokensOfBranches(RequestBuilder& r, uint32_t seed) {
+  r.Floats("compress_k", {kBatch, kKvHeads, kLen, kDim}, SmallNumbers(kKeys, seed + 4));
+  r.Floats("compress_v", {kBatch, kKvHeads, kLen, kDim}, Numbers(kKeys, seed + 5));
+  r.Floats("window_k", {kBatch, kKvHeads, kLen, kDim}, SmallNumbers(kKeys, seed + 6));
+  r.Floats("window_v", {kBatch, kKvHeads, kLen, kDim}, Numbers(kKeys, seed + 7));
+}
+
 // The requests that choose, of which several blocks are chosen among many.
 RequestBuilder Choosing(const std::string& id, uint32_t seed) {
   RequestBuilder r(id);
@@ -77,6 +85,7 @@ RequestBuilder Choosing(const std::string& id, uint32_t seed) {
              SmallNumbers(kBatch * kHeads * kLen * 3, 7));
     r.Param("compress_block", 4.0).Param("compress_stride", 2.0).Param("key_block", 3.0);
     r.Param("top_blocks", 4.0).Param("window_len", 4.0);
+    if (seed % 2 == 1) AddTokensOfBranches(r, seed);
   }
   if (id == "routing") r.Param("num_clusters", 4.0).Param("centroid_seed", 5.0);
   if (id == "reformer") r.Param("hash_chunk", 4.0).Param("hash_buckets", 4.0);
@@ -126,10 +135,11 @@ void PoisonBeyond(Request& request, const std::vector<int32_t>& lengths, const s
   const bool all = id == "reformer" || id == "sinkhorn" || id == "heavy_hitter";
   for (NamedTensor& input : request.inputs) {
     const AnyTensor& t = input.tensor;
-    if (input.name != "k" && input.name != "v" && input.name != "index_k" &&
-        !(all && input.name == "q")) {
-      continue;
-    }
+    constexpr std::string_view kKeysAndValues[] = {
+        "k", "v", "index_k", "compress_k", "compress_v", "window_k", "window_v"};
+    const bool of_keys = std::find(std::begin(kKeysAndValues), std::end(kKeysAndValues),
+                                   input.name) != std::end(kKeysAndValues);
+    if (!of_keys && !(all && input.name == "q")) continue;
     const size_t axis = static_cast<size_t>(t.rank) - 2;
     const int64_t width = t.shape[axis + 1], rows = t.shape[axis];
     const int64_t of_entry = axis == 2 ? t.shape[1] * rows : rows;

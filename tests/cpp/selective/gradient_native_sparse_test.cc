@@ -1,6 +1,8 @@
 // Gradients of native sparse attention against central differences of the float64 oracle, whose
 // steps change no choice.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -49,6 +51,85 @@ TEST_P(NativeSparseGradient, WeightsOfCompressionLearn) {
     builder.Floats("compress_k_weight", {rows, 4}, Normals(rows * 4, 5))
         .Floats("compress_v_weight", {rows, 4}, Normals(rows * 4, 6));
     ExpectElementsMatch(builder.request(), kGradientMaxError, std::to_string(rows) + " rows");
+  }
+}
+
+constexpr const char* kOwn[] = {"compress_k", "compress_v", "window_k", "window_v"};
+
+// Gives branches normal rows of their own, by name.
+void AddOwn(RequestBuilder& builder, const SelectiveSizes& s, const std::vector<std::string>& names,
+            uint64_t seed = 20) {
+  for (const std::string& name : names) {
+    const int64_t width = name.ends_with('k') ? s.head_dim : s.head_dim_v;
+    builder.Floats(name, {s.batch, s.num_kv_heads, s.kv_len, width},
+                   Normals(s.batch * s.num_kv_heads * s.kv_len * width, seed++));
+  }
+}
+
+TEST_P(NativeSparseGradient, TokensOfBranchesLearn) {
+  const SelectiveSizes s = {2, 4, 2, 15, 15, 3, 2};
+  const std::vector<std::string> all(std::begin(kOwn), std::end(kOwn));
+  std::vector<std::vector<std::string>> given = {all, {"compress_v", "window_k"}};
+  for (const std::string& name : all) given.push_back({name});
+  for (const std::vector<std::string>& names : given) {
+    RequestBuilder builder = Sparse(s, 9);
+    AddOwn(builder, s, names);
+    builder.Floats("compress_k_weight", {2, 4}, Normals(8, 5))
+        .Floats("compress_v_weight", {4}, Normals(4, 6));
+    ExpectElementsMatch(builder.request(), kGradientMaxError,
+                        names.front() + " of " + std::to_string(names.size()));
+    ExpectSameGradientsForAnyThreads(builder.request(), names.front());
+    ExpectSameGradientsWithGaps(builder.request(), names.front());
+  }
+}
+
+TEST_P(NativeSparseGradient, TokensOfBranchesLearnAroundTilesAndBeyondLengths) {
+  const SelectiveSizes s = {2, 2, 2, 40, 130, 8, 20};
+  RequestBuilder builder = Sparse(s, 4);
+  AddOwn(builder, s, {std::begin(kOwn), std::end(kOwn)});
+  builder.Param("query_offset", std::vector<double>{90, 20})
+      .Integers("key_lengths", {2}, {130, 51});
+  ExpectDirectionsMatch(builder.request(), kGradientMaxError, "lengths 130 and 51");
+}
+
+// One pair learns what those of the branches learn together.
+TEST_P(NativeSparseGradient, AddsUpToThatOfOnePair) {
+  const SelectiveSizes s = {2, 4, 2, 30, 30, 4, 4};
+  const RequestBuilder one = Sparse(s, 3);
+  Request request = one.request();
+  for (const NamedTensor& input : one.request().inputs) {
+    if (input.name != "k" && input.name != "v") continue;
+    for (const char* branch : {"compress_", "window_"}) {
+      request.inputs.push_back({branch + input.name, input.tensor});
+    }
+  }
+  Backward whole(one.request()), parts(request);
+  const Values expected = whole.gradients.ByName(), actual = parts.gradients.ByName();
+  EXPECT_EQ(actual.at("q"), expected.at("q"));
+  EXPECT_EQ(actual.at("branch_gates"), expected.at("branch_gates"));
+  for (const std::string name : {"k", "v"}) {
+    for (size_t n = 0; n < expected.at(name).size(); ++n) {
+      const double sum =
+          actual.at(name)[n] + actual.at("compress_" + name)[n] + actual.at("window_" + name)[n];
+      EXPECT_NEAR(sum, expected.at(name)[n], 1e-5) << name << "[" << n << "]";
+    }
+  }
+}
+
+TEST_P(NativeSparseGradient, TokensThatNoBranchReachesGetZeros) {
+  const SelectiveSizes s = {1, 2, 1, 12, 12, 2, 2};
+  RequestBuilder builder = Sparse(s, 6);
+  AddOwn(builder, s, {std::begin(kOwn), std::end(kOwn)});
+  builder.Integers("key_lengths", {1}, {9});
+  for (const NamedTensor& input : builder.request().inputs) {
+    if (input.name == "q" || input.name == "branch_gates" || input.tensor.rank != 4) continue;
+    std::fill_n(static_cast<float*>(input.tensor.data) + 18, 6, kNan);
+  }
+  Backward backward(builder.request());
+  for (const auto& [name, gradient] : backward.gradients.ByName()) {
+    for (const double x : gradient) EXPECT_TRUE(std::isfinite(x)) << name;
+    if (name == "q" || name == "branch_gates") continue;
+    for (size_t n = 18; n < 24; ++n) EXPECT_EQ(gradient[n], 0) << name << "[" << n << "]";
   }
 }
 
@@ -137,6 +218,9 @@ TEST(NativeSparseGradientRefuses, WhatForwardRefuses) {
   RequestBuilder builder = Sparse({1, 1, 1, 4, 4, 2, 2});
   builder.Floats("compress_k_weight", {3}, {1, 1, 1});
   EXPECT_THAT(BackwardRefusal(builder.request()), ::testing::HasSubstr("shape: compress_k_weight"));
+  RequestBuilder window = Sparse({1, 1, 1, 4, 4, 2, 2});
+  window.Floats("window_v", {1, 1, 3, 2}, Normals(6, 1));
+  EXPECT_THAT(BackwardRefusal(window.request()), ::testing::HasSubstr("shape: window_v"));
 }
 
 }  // namespace
