@@ -1,7 +1,8 @@
 // BigBird: blocks of tokens; a window of blocks, global blocks, random blocks.
 //
 // Source: Zaheer et al. 2020, arXiv:2007.14062, section 2 (internal transformer construction). The
-// paper leaves the generator open; heed/keep.h states ours.
+// paper leaves the generator open; heed/keep.h states ours, which passes over the first global
+// blocks and the window but not over the last blocks.
 #include <cstdlib>
 #include <set>
 #include <vector>
@@ -25,12 +26,14 @@ uint64_t Draw(uint64_t& state) {
 uint64_t First(uint64_t state) { return Draw(state); }
 
 struct Blocks {
-  int64_t count, window, global, random;
+  int64_t count, window, global, last, random;
   uint64_t seed;
 
   bool Certain(int64_t i, int64_t j) const {
     return i < global || j < global || std::abs(i - j) <= window / 2;
   }
+
+  bool AtTheEnd(int64_t i, int64_t j) const { return i >= count - last || j >= count - last; }
 
   std::set<int64_t> Random(int64_t h, int64_t i) const {
     std::set<int64_t> left;
@@ -53,8 +56,10 @@ PairRule BigBirdRule(const Request& request, const Qkv& qkv) {
   const std::vector<int64_t> sizes = ReadWholes(request, "block_size", 1);
   if (sizes.size() > 1) throw Error(ErrorCode::kShape, "block_size: expected one number");
   const int64_t size = sizes.empty() ? 64 : sizes[0];
-  const Blocks blocks = {(qkv.kv_len + size - 1) / size, ReadWhole(request, "window_blocks", 3, 1),
+  const Blocks blocks = {(qkv.kv_len + size - 1) / size,
+                         ReadWhole(request, "window_blocks", 3, 1),
                          ReadWhole(request, "global_blocks", 2, 0),
+                         ReadWhole(request, "last_blocks", 0, 0),
                          ReadWhole(request, "random_blocks", 3, 0),
                          ReadSeed(request, "pattern_seed")};
   if (blocks.window % 2 == 0) throw Error(ErrorCode::kRange, "window_blocks must be odd");
@@ -64,7 +69,8 @@ PairRule BigBirdRule(const Request& request, const Qkv& qkv) {
   }
   return [=](const Pair& at) {
     const int64_t i = at.p / size, j = at.j / size;
-    return blocks.Certain(i, j) || random[at.h * blocks.count + i].count(j) != 0;
+    return blocks.Certain(i, j) || blocks.AtTheEnd(i, j) ||
+           random[at.h * blocks.count + i].count(j) != 0;
   };
 }
 

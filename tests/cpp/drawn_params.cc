@@ -46,6 +46,7 @@ const std::map<std::string, std::pair<int64_t, int64_t>> kCounts = {
     {"stride", {1, 20}},
     {"window_blocks", {1, 1}},
     {"global_blocks", {0, 2}},
+    {"last_blocks", {0, 2}},
     {"random_blocks", {0, 3}},
     {"original_len", {8, 64}},
     {"seq_len", {1, 100}},

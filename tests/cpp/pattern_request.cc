@@ -44,6 +44,7 @@ struct AddPattern {
     AddNumber(request, "block_size", rule.block_size);
     AddNumber(request, "window_blocks", rule.window_blocks);
     AddNumber(request, "global_blocks", rule.global_blocks);
+    AddNumber(request, "last_blocks", rule.last_blocks);
     AddNumber(request, "random_blocks", rule.random_blocks);
     request.params.push_back({"pattern_seed", std::to_string(rule.seed)});
   }

@@ -51,7 +51,7 @@ KeepPattern RandomTokenPattern(int64_t kv_len, Random& random) {
     }
     default:
       return BigBird{random.Integer(1, 40), 2 * random.Integer(0, 2) + 1, random.Integer(0, 2),
-                     random.Integer(0, 3), random.Next() >> 20};
+                     random.Integer(0, 3),  random.Next() >> 20,          random.Integer(0, 2)};
   }
 }
 

@@ -47,7 +47,7 @@ struct Longformer {
 };
 
 // Blocks of `block_size` tokens: a window of blocks around the query's own, global blocks at the
-// start that see and are seen by all, and random blocks.
+// start (and, if asked for, at the end) that see and are seen by all, and random blocks.
 //
 //   window 1, global 1, random 1, seed 0, head 0, a block each:   x x x x x
 //                                                                 x x x . .
@@ -59,6 +59,20 @@ struct Longformer {
 // N(s) is its first number from the state s (all modulo 2^64), is asked for block numbers, each
 // modulo the number of blocks; global blocks, those of the window and repetitions are passed over,
 // until random_blocks are found or no block is left. Every batch entry has the same ones.
+//
+// The last `last_blocks` blocks see and are seen by all too. Blocks are those of the positions
+// [0, kv_len), ceil(kv_len / block_size) of them, for queries as for keys: query_offset moves a
+// query to the block of its position, key_lengths moves no block, a partial block at the end is the
+// last one, and where there are no more than global_blocks + last_blocks blocks everyone sees all.
+// They change no drawing: a random block may be one of the last, and what a query sees without
+// last_blocks it sees with them. The authors' code has global_blocks 1 and last_blocks 1, and draws
+// other random blocks.
+//
+//   the same, last 1:   x x x x x
+//                       x x x . x
+//                       x . x . x
+//                       x x . x x
+//                       x x x x x
 // Positions lie in [0, kv_len). Source: Zaheer et al. 2020, arXiv:2007.14062, section 2.
 struct BigBird {
   int64_t block_size = 64;    // tokens, >= 1
@@ -66,6 +80,7 @@ struct BigBird {
   int64_t global_blocks = 2;  // >= 0
   int64_t random_blocks = 3;  // >= 0
   uint64_t seed = 0;
+  int64_t last_blocks = 0;  // >= 0
 };
 
 // Sparse Transformer, strided: the last `stride` keys, and every stride-th before them.

@@ -56,6 +56,7 @@ struct ReadPattern {
     if (!size.empty()) rule.block_size = size[0];
     SetCount(reader, "window_blocks", rule.window_blocks);
     SetCount(reader, "global_blocks", rule.global_blocks);
+    SetCount(reader, "last_blocks", rule.last_blocks);
     SetCount(reader, "random_blocks", rule.random_blocks);
     rule.seed = reader.Seed("pattern_seed").value_or(rule.seed);
   }

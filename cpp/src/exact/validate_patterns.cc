@@ -95,6 +95,7 @@ struct CheckPattern {
            {rule.window_blocks});
     }
     CheckRange("global_blocks", rule.global_blocks, 0, kMaxPosition);
+    CheckRange("last_blocks", rule.last_blocks, 0, kMaxPosition);
     CheckRange("random_blocks", rule.random_blocks, 0, kMaxPosition);
     rule.block_size = std::min(rule.block_size, std::max<int64_t>(p.kv_len, 1));
     CheckRange("kv_len / block_size", BlocksOf(p.kv_len, rule.block_size), 0, kMaxIndex);

@@ -25,6 +25,9 @@ TEST_P(DevicePatterns, GlobalAndRandomBlocksSkipTiles) {
   AttentionCase c = MakeCase({.q_len = 400, .kv_len = 400, .head_dim = 16, .head_dim_v = 16});
   c.scalars.patterns = {BigBird{.block_size = 20, .window_blocks = 1, .random_blocks = 1}};
   ExpectDeviceMatches(c, GetParam());
+  c.scalars.patterns = {
+      BigBird{.block_size = 20, .window_blocks = 1, .random_blocks = 1, .last_blocks = 2}};
+  ExpectDeviceMatches(c, GetParam());
   c.scalars.patterns = {Longformer{.reach = 3, .dilation = {1, 30}, .global_tokens = {399, 0}}};
   c.scalars.causal = true;
   c.sizes.num_heads = 2;

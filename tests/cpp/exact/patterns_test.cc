@@ -144,6 +144,8 @@ TEST(PatternErrors, NameTheArgument) {
   ExpectRefused(BigBird{4, 2, 1, 1, 0}, kRange, "window_blocks");
   ExpectRefused(BigBird{4, 3, -1, 1, 0}, kRange, "global_blocks");
   ExpectRefused(BigBird{4, 3, 1, -1, 0}, kRange, "random_blocks");
+  ExpectRefused(BigBird{.last_blocks = -1}, kRange, "last_blocks");
+  ExpectRefused(BigBird{.last_blocks = kHuge}, kRange, "last_blocks");
   ExpectRefused(Strided{0}, kRange, "stride");
   ExpectRefused(Fixed{4, 5}, kRange, "summary");
   ExpectRefused(Axial{{3, 5}, {}}, kShape, "grid");

@@ -21,7 +21,7 @@ void DrawBlocks(const BigBird& rule, int64_t count, uint64_t head, uint64_t i,
   }
 }
 
-// Global blocks and the window around block i, ascending.
+// The first global blocks and the window around block i, ascending.
 std::vector<int32_t> CertainBlocks(const BigBird& rule, int64_t count, int64_t i) {
   std::vector<int32_t> blocks;
   const int64_t side = std::min(rule.window_blocks / 2, count);
@@ -35,6 +35,12 @@ std::vector<int32_t> CertainBlocks(const BigBird& rule, int64_t count, int64_t i
   return blocks;
 }
 
+// Adds the blocks from `last` on to the ascending `blocks`.
+void AddLastBlocks(int64_t last, int64_t count, std::vector<int32_t>& blocks) {
+  blocks.erase(std::lower_bound(blocks.begin(), blocks.end(), last), blocks.end());
+  for (int64_t j = last; j < count; ++j) blocks.push_back(static_cast<int32_t>(j));
+}
+
 }  // namespace
 
 BlockRows BlocksOfBigBird(const BigBird& rule, const AttentionProblem& p) {
@@ -43,16 +49,18 @@ BlockRows BlocksOfBigBird(const BigBird& rule, const AttentionProblem& p) {
   std::vector<int32_t> all(static_cast<size_t>(count));
   std::iota(all.begin(), all.end(), 0);
   std::vector<int32_t> drawn;
+  const int64_t last = count - std::min(rule.last_blocks, count);
   for (int64_t h = 0; h < p.num_heads; ++h) {
     for (int64_t i = 0; i < count; ++i) {
       rows.starts.push_back(static_cast<int64_t>(rows.blocks.size()));
       std::vector<int32_t> blocks = all;
-      if (i >= rule.global_blocks) {
+      if (i >= rule.global_blocks && i < last) {
         blocks = CertainBlocks(rule, count, i);
         drawn.clear();
         DrawBlocks(rule, count, static_cast<uint64_t>(h), static_cast<uint64_t>(i), blocks, drawn);
         blocks.insert(blocks.end(), drawn.begin(), drawn.end());
         HeapSort(blocks.begin(), blocks.end());
+        AddLastBlocks(last, count, blocks);
       }
       rows.blocks.insert(rows.blocks.end(), blocks.begin(), blocks.end());
     }
