@@ -57,8 +57,8 @@ const KEEP_NAMES: ReadonlySet<string> = new Set(
   (
     "causal window queryOffset keep keyLengths prefixLengths queryDocuments keyDocuments bias " +
     "keepMod captured pattern reach dilation globalTokens stride summary grid axis windowSize shift " +
-    "blockSize windowBlocks globalBlocks randomBlocks patternSeed blockKeep blockIndptr " +
-    "blockIndices keepPairs"
+    "blockSize windowBlocks globalBlocks lastBlocks randomBlocks patternSeed blockKeep " +
+    "blockIndptr blockIndices keepPairs"
   ).split(" "),
 );
 

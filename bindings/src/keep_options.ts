@@ -4,10 +4,10 @@ import type { MatrixArgument, TensorArgument } from "./source.js";
  * Which keys a query sees, as a rule instead of a matrix; position is query + queryOffset.
  * "dilated" keys at the distances 0, d, ..., reach * d, d the dilation; "longformer" the same and
  * globalTokens; "bigbird" blocks of blockSize: windowBlocks around the query's, the first
- * globalBlocks, randomBlocks; "strided" the last `stride` keys and every stride-th before;
- * "fixed" the own block of `stride` keys and the last `summary` of each before; "axial" tokens of
- * the grid that differ along one axis only; "swin_window" those of the same window of the grid;
- * "neighborhood" the windowSize nearest along each axis of the grid.
+ * globalBlocks, the last lastBlocks, randomBlocks; "strided" the last `stride` keys and every
+ * stride-th before; "fixed" the own block of `stride` keys and the last `summary` of each before;
+ * "axial" tokens of the grid that differ along one axis only; "swin_window" those of the same
+ * window of the grid; "neighborhood" the windowSize nearest along each axis of the grid.
  */
 export type Pattern =
   | "dilated"
@@ -66,6 +66,8 @@ export interface PatternOptions {
   readonly windowBlocks?: number | undefined;
   /** Of "bigbird". Default 2. */
   readonly globalBlocks?: number | undefined;
+  /** Of "bigbird": how many blocks at the end see and are seen by all too. Default 0. */
+  readonly lastBlocks?: number | undefined;
   /** Of "bigbird". Default 3. */
   readonly randomBlocks?: number | undefined;
   /** Which random blocks: a whole number. Default 0. */

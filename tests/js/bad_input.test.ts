@@ -350,6 +350,7 @@ describe("options", () => {
     [{ shift: 1 }, ["shift", '"swin_window"']],
     [{ blockSize: 2 }, ["blockSize", '"bigbird", blockKeep or blockIndptr']],
     [{ randomBlocks: 1 }, ["randomBlocks", '"bigbird"']],
+    [{ lastBlocks: 1 }, ["lastBlocks", '"bigbird"']],
     [{ patternSeed: 1, pattern: "strided" }, ["patternSeed", '"bigbird"']],
     [{ topK: 1 }, ["topK", 'normalize "top_k"']],
     [{ sigmoidBias: 1 }, ["sigmoidBias", '"sigmoid"']],

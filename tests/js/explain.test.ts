@@ -135,6 +135,19 @@ const CASES: Case[] = [
     picture: drawn("xxxxx xxx.. x.x.x xx.x. x.x.x"),
   },
   {
+    name: "bigbird with the last block",
+    options: {
+      pattern: "bigbird",
+      blockSize: 1,
+      windowBlocks: 1,
+      globalBlocks: 1,
+      lastBlocks: 1,
+      randomBlocks: 1,
+    },
+    sizes: five,
+    picture: drawn("xxxxx xxx.x x.x.x xx.xx xxxxx"),
+  },
+  {
     name: "strided",
     options: { pattern: "strided", stride: 2 },
     sizes: five,
