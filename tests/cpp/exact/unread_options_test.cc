@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "heed/analysis.h"
 #include "heed/attention_free.h"
+#include "heed/cache_policy.h"
 #include "heed/compose.h"
 #include "heed/latent.h"
 #include "heed/layers.h"
