@@ -48,6 +48,17 @@ export function withGivenThreads(source) {
   return replaceOnce(source, start, 'Module["newThread"]()', "the line that starts a worker");
 }
 
+// A worker that cannot start says so by an event, which the glue throws where nobody can catch it.
+// bindings/src/open.ts is asked first.
+export function withCaughtFailures(source) {
+  return replaceOnce(
+    source,
+    /throw e(?=\};(?:if\(ENVIRONMENT_IS_NODE\)\{worker\.on|var handlers=))/,
+    'if(!Module["threadFailed"]?.(e))throw e',
+    "the line that throws what a worker failed of",
+  );
+}
+
 // Node's glue names a file of its own, which is the web's and is not kept twice. Nobody reads it, but
 // bundlers for servers want it to be there.
 export function withSharedFile(source) {
@@ -60,8 +71,9 @@ export function withSharedFile(source) {
 }
 
 function prepare(source, name) {
-  if (name.endsWith(".node.mjs")) return withSharedFile(source);
-  return name.endsWith("-threads.mjs") ? withGivenThreads(source) : source;
+  if (!/-threads(\.node)?\.mjs$/.test(name)) return source;
+  const threaded = withCaughtFailures(withGivenThreads(source));
+  return name.endsWith(".node.mjs") ? withSharedFile(threaded) : threaded;
 }
 
 // Emscripten's glue keeps its long names; a third of its download goes without them.

@@ -14,10 +14,10 @@ export interface Geometry {
   layout: Layout;
 }
 
-/** Views of q, k and v as [batch, heads, len, dim]. */
+/** Views of q, k and v as [batch, heads, len, dim]; some mechanisms have no keys. */
 export interface AttentionViews {
   q: View4;
-  k: View4;
+  k?: View4;
   v: View4;
 }
 
@@ -50,11 +50,12 @@ function checkHeads(heads: number, kvHeads: number): void {
 
 /** Checks that q, k and v fit together; keys have a width of their own where a score joins two. */
 export function measure(
-  sources: { q: Source; k: Source; v: Source },
+  sources: { q: Source; k?: Source | undefined; v: Source },
   layout: Layout,
   keyWidth: "as queries" | "own",
 ): { geometry: Geometry; views: AttentionViews } {
-  const { q, k, v } = sources;
+  const { q, k: keys, v } = sources;
+  const k = keys ?? v;
   const rank = q.shape.length;
   for (const other of [k, v]) {
     if (other.shape.length !== rank) {
@@ -66,7 +67,7 @@ export function measure(
   }
   const views = {
     q: viewAsHeads("q", q.shape, layout),
-    k: viewAsHeads("k", k.shape, layout),
+    k: viewAsHeads(k.name, k.shape, layout),
     v: viewAsHeads("v", v.shape, layout),
   };
   const [batch = 0, heads = 0, qLen = 0, headDim = 0] = views.q.shape;
@@ -74,11 +75,12 @@ export function measure(
   const [vBatch = 0, vHeads = 0, vLen = 0] = views.v.shape;
   checkEqual("batch", q, k, batch, kBatch);
   checkEqual("batch", q, v, batch, vBatch);
-  if (keyWidth === "as queries") checkEqual("dim", q, k, headDim, kDim);
+  if (keys && keyWidth === "as queries") checkEqual("dim", q, k, headDim, kDim);
   checkEqual("number of heads", k, v, kHeads, vHeads);
   checkEqual("length", k, v, kvLen, vLen);
   checkHeads(heads, kHeads);
-  return { geometry: { batch, heads, qLen, kvLen, headDim, rank, layout }, views };
+  const geometry = { batch, heads, qLen, kvLen, headDim, rank, layout };
+  return { geometry, views: keys ? views : { q: views.q, v: views.v } };
 }
 
 /** Shape of `keep` or `bias` as four extents that broadcast to [batch, heads, q_len, kv_len]. */

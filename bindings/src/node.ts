@@ -2,13 +2,21 @@ import { fullFiles } from "./full_files.js";
 import type { Heed } from "./heed.js";
 import { makeLoad } from "./load.js";
 import type { LoadOptions } from "./load_options.js";
-import { node } from "./node_platform.js";
+import { NODE_THREAD, node } from "./node_platform.js";
 
 export * from "./exports.js";
 
 const platform = node("full", fullFiles, {
-  "simd-threads": () => import("./wasm/heed-simd-threads.node.mjs"),
-  "relaxed-threads": () => import("./wasm/heed-relaxed-threads.node.mjs"),
+  "simd-threads": {
+    glue: () => import("./wasm/heed-simd-threads.node.mjs"),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-simd-threads.node.mjs", import.meta.url), NODE_THREAD),
+  },
+  "relaxed-threads": {
+    glue: () => import("./wasm/heed-relaxed-threads.node.mjs"),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-relaxed-threads.node.mjs", import.meta.url), NODE_THREAD),
+  },
 });
 
 /**

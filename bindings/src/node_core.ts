@@ -2,13 +2,24 @@ import { coreFiles } from "./core_files.js";
 import type { Heed } from "./heed.js";
 import { makeLoad } from "./load.js";
 import type { LoadOptions } from "./load_options.js";
-import { node } from "./node_platform.js";
+import { NODE_THREAD, node } from "./node_platform.js";
 
 export * from "./exports.js";
 
 const platform = node("core", coreFiles, {
-  "simd-threads": () => import("./wasm/heed-core-simd-threads.node.mjs"),
-  "relaxed-threads": () => import("./wasm/heed-core-relaxed-threads.node.mjs"),
+  "simd-threads": {
+    glue: () => import("./wasm/heed-core-simd-threads.node.mjs"),
+    newThread: () =>
+      new Worker(new URL("./wasm/heed-core-simd-threads.node.mjs", import.meta.url), NODE_THREAD),
+  },
+  "relaxed-threads": {
+    glue: () => import("./wasm/heed-core-relaxed-threads.node.mjs"),
+    newThread: () =>
+      new Worker(
+        new URL("./wasm/heed-core-relaxed-threads.node.mjs", import.meta.url),
+        NODE_THREAD,
+      ),
+  },
 });
 
 /**

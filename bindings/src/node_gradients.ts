@@ -2,13 +2,27 @@ import { gradientsFiles } from "./gradients_files.js";
 import type { Heed } from "./heed.js";
 import { makeLoad } from "./load.js";
 import type { LoadOptions } from "./load_options.js";
-import { node } from "./node_platform.js";
+import { NODE_THREAD, node } from "./node_platform.js";
 
 export * from "./exports.js";
 
 const platform = node("gradients", gradientsFiles, {
-  "simd-threads": () => import("./wasm/heed-gradients-simd-threads.node.mjs"),
-  "relaxed-threads": () => import("./wasm/heed-gradients-relaxed-threads.node.mjs"),
+  "simd-threads": {
+    glue: () => import("./wasm/heed-gradients-simd-threads.node.mjs"),
+    newThread: () =>
+      new Worker(
+        new URL("./wasm/heed-gradients-simd-threads.node.mjs", import.meta.url),
+        NODE_THREAD,
+      ),
+  },
+  "relaxed-threads": {
+    glue: () => import("./wasm/heed-gradients-relaxed-threads.node.mjs"),
+    newThread: () =>
+      new Worker(
+        new URL("./wasm/heed-gradients-relaxed-threads.node.mjs", import.meta.url),
+        NODE_THREAD,
+      ),
+  },
 });
 
 /**

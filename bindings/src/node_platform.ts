@@ -27,20 +27,32 @@ function threadLimit(): ThreadLimit {
   if (process.execArgv.some((flag) => flag.startsWith("--input-type"))) {
     return { count: 1, reason: "node --input-type cannot start workers" };
   }
+  // Under --permission, and without --allow-worker.
+  const { permission } = process as { permission?: { has(scope: string): boolean } };
+  if (permission?.has("worker") === false) {
+    return { count: 1, reason: "Node's permissions allow no workers" };
+  }
   const count = hardwareThreads();
   return { count, reason: `${count} hardware threads` };
 }
 
 type Threaded = "simd-threads" | "relaxed-threads";
 
-type ThreadedGlue = Record<Threaded, WasmFile["glue"]>;
+type ThreadedGlue = Record<Threaded, Pick<WasmFile, "glue" | "newThread">>;
+
+/** How a thread is started: Node's workers know by `workerData` what they are, those of the web by their name. */
+export const NODE_THREAD = {
+  type: "module",
+  workerData: "em-pthread",
+  name: "em-pthread",
+} as WorkerOptions;
 
 /** Node starts its workers in its own way: `glue` is other JavaScript around the same files. */
 function withGlue<Files extends Record<Threaded, WasmFile>>(
   files: Files,
   glue: ThreadedGlue,
 ): Files {
-  const file = (name: Threaded): WasmFile => ({ ...files[name], glue: glue[name] });
+  const file = (name: Threaded): WasmFile => ({ ...files[name], ...glue[name] });
   return {
     ...files,
     "simd-threads": file("simd-threads"),

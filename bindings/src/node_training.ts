@@ -1,5 +1,5 @@
 import type { LoadOptions } from "./load_options.js";
-import { nodeTraining } from "./node_platform.js";
+import { NODE_THREAD, nodeTraining } from "./node_platform.js";
 import type { Training } from "./training_exports.js";
 import { trainingFiles } from "./training_files.js";
 import { openTraining } from "./training_load.js";
@@ -7,8 +7,22 @@ import { openTraining } from "./training_load.js";
 export * from "./training_exports.js";
 
 const platform = nodeTraining(trainingFiles, {
-  "simd-threads": () => import("./wasm/heed-training-simd-threads.node.mjs"),
-  "relaxed-threads": () => import("./wasm/heed-training-relaxed-threads.node.mjs"),
+  "simd-threads": {
+    glue: () => import("./wasm/heed-training-simd-threads.node.mjs"),
+    newThread: () =>
+      new Worker(
+        new URL("./wasm/heed-training-simd-threads.node.mjs", import.meta.url),
+        NODE_THREAD,
+      ),
+  },
+  "relaxed-threads": {
+    glue: () => import("./wasm/heed-training-relaxed-threads.node.mjs"),
+    newThread: () =>
+      new Worker(
+        new URL("./wasm/heed-training-relaxed-threads.node.mjs", import.meta.url),
+        NODE_THREAD,
+      ),
+  },
 });
 
 /**

@@ -104,6 +104,13 @@ interface Threading {
   wasmMemory?: WebAssembly.Memory;
 }
 
+/** A worker that failed while it started: no file, or the page or Node forbids it. */
+function threadError(cause: unknown): HeedError {
+  const { message } = cause as { message?: unknown };
+  const why = `threads: a worker could not start${message ? `: ${message}` : ""}`;
+  return new HeedError("unsupported", why, { cause });
+}
+
 /** Instantiates a compiled module through Emscripten's glue. */
 async function instantiate<Glue extends MemoryGlue>(
   factory: GlueFactory,
@@ -122,13 +129,23 @@ async function instantiate<Glue extends MemoryGlue>(
         .catch(reject);
       return {};
     };
+    let isStarting = true;
     const settings = {
       ...threading,
+      // Whether the failure of a thread is dealt with.
+      threadFailed(cause: unknown): boolean {
+        reject(threadError(cause));
+        return isStarting;
+      },
       print: silent,
       printErr: silent,
       instantiateWasm,
     };
-    factory(settings).then(resolve, reject);
+    factory(settings)
+      .finally(() => {
+        isStarting = false;
+      })
+      .then(resolve, reject);
   });
   return glue as Glue;
 }
@@ -162,6 +179,7 @@ function checkBelongs(module: WebAssembly.Module, file: string): void {
 
 /** Why an instance did not start, by what its glue threw. */
 function startError(cause: unknown, name: string): HeedError {
+  if (cause instanceof HeedError) return cause;
   if (cause instanceof RangeError) {
     return new HeedError("memory", `heed: no memory for an instance: ${cause.message}`, { cause });
   }

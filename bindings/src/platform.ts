@@ -13,7 +13,7 @@ export interface WasmFile {
   glue(): Promise<{ default: GlueFactory }>;
   /** Where it lies. */
   url(): URL;
-  /** Starts a worker that is to become one of its threads. Node's glue starts its own. */
+  /** Starts a worker that is to become one of its threads. */
   newThread?(): Worker;
   /** Its bytes, where the package holds them in JavaScript. */
   bytes?(): Promise<Uint8Array>;

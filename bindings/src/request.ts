@@ -33,9 +33,9 @@ export interface Request {
   words: ReadonlySet<string>;
   /** How the caller spells one of these, given in camel case. */
   nameOf: (name: string) => string;
-  /** Of q, k and v; absent for mechanisms without them. */
+  /** Of q, k and v, or of q and v; absent for mechanisms without them. */
   geometry: Geometry | undefined;
-  /** Rank and layout of q, or of the x of the position family, which the output takes over. */
+  /** Rank and layout of q, else of k or v, or of the x of the position family, which the output takes over. */
   form: { rank: number; layout: Layout } | undefined;
   /** True when no argument is a Tensor: then results own ordinary memory. */
   plain: boolean;
@@ -133,14 +133,33 @@ function viewOptional(source: Source, geometry: Geometry): View4 {
   return asGiven(source);
 }
 
-/** The x of the position family is seen as [batch, heads, len, dim], in either layout. */
-function viewX(
+/** What is seen as [batch, heads, len, dim], in either layout, and how the first of it was given. */
+interface Viewed {
+  geometry?: Geometry;
+  views: Readonly<Record<string, View4>>;
+  form: Request["form"];
+}
+
+/** Queries, keys and values, and the x of the position family. */
+function viewSources(
   mechanism: Mechanism,
+  params: ReadonlyMap<string, ParamValue>,
   sources: ReadonlyMap<string, Source>,
   layout: Layout,
-): { rank: number; view: View4 } | undefined {
+): Viewed {
+  const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
+  if (q && v) {
+    const { geometry, views } = measure({ q, k, v }, layout, keyWidth(mechanism, params));
+    return { geometry, views: { ...views }, form: geometry };
+  }
   const x = mechanism.family === "position" ? sources.get("x") : undefined;
-  return x && { rank: x.shape.length, view: viewAsHeads("x", x.shape, layout) };
+  const given = [q, k, v, x].filter((source) => source !== undefined);
+  const views = given.map(({ name, shape }) => [name, viewAsHeads(name, shape, layout)] as const);
+  const rank = given[0]?.shape.length;
+  return {
+    views: Object.fromEntries(views),
+    form: rank === undefined ? undefined : { rank, layout },
+  };
 }
 
 /** Inputs whose rules say more than their shapes do. */
@@ -153,14 +172,15 @@ function bindShapes(
   geometry: Geometry | undefined,
   views: Readonly<Record<string, View4>>,
 ): void {
-  const open = [...sources.values()].filter(
-    ({ name }) => !(views[name] ?? (geometry && OWN_RULES.has(name))),
-  );
+  // Without a geometry nothing has compared what is viewed.
+  const open = [...sources.values()]
+    .filter(({ name }) => !(geometry && (views[name] || OWN_RULES.has(name))) && name !== "x")
+    .map((source) => ({ ...source, shape: views[source.name]?.shape ?? source.shape }));
   if (open.length === 0) return;
   const extents: Extents = new Map();
   if (geometry !== undefined) {
     const { batch, heads, qLen, kvLen, headDim } = geometry;
-    const kvHeads = views.k?.shape[1] ?? heads;
+    const kvHeads = (views.k ?? views.v)?.shape[1] ?? heads;
     const headDimV = views.v?.shape[3] ?? headDim;
     const settle = (symbol: string, extent: number, from: string) =>
       extents.set(symbol, { extent, from });
@@ -291,12 +311,10 @@ export function prepare(
   const present = new Set([...sources.keys()].map((name) => name.replace(/\..*/, "")));
   if (names.readers.size > 0) checkRead({ names, params: checked, inputs: present, nameOf });
   const layout = checkLayout(givenParams.layout);
-  const [q, k, v] = [sources.get("q"), sources.get("k"), sources.get("v")];
-  const measured =
-    q && k && v ? measure({ q, k, v }, layout, keyWidth(mechanism, checked)) : undefined;
-  const geometry = measured?.geometry;
-  const x = viewX(mechanism, sources, layout);
-  const views: Readonly<Record<string, View4>> = { ...measured?.views, ...(x && { x: x.view }) };
+  const { geometry, views, form } = viewSources(mechanism, checked, sources, layout);
+  if (form === undefined && givenParams.layout !== undefined) {
+    throw new HeedError("option", `layout: ${mechanism.id} has no input that it is read for`);
+  }
   const placed = [...sources.values()].map((source) => ({
     source,
     view: views[source.name] ?? (geometry ? viewOptional(source, geometry) : asGiven(source)),
@@ -311,7 +329,7 @@ export function prepare(
     words: names.words,
     nameOf,
     geometry,
-    form: geometry ?? (x && { rank: x.rank, layout }),
+    form,
     plain: placed.every(({ source }) => source.tensor === undefined),
     float16Array: sources.get("q")?.float16Array === true,
   };

@@ -3,7 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import vm from "node:vm";
 import { minify, parseAst } from "vite";
-import { withGivenThreads, withoutBlockFunctions, withSharedFile } from "../../scripts/glue.mjs";
+import {
+  withCaughtFailures,
+  withGivenThreads,
+  withoutBlockFunctions,
+  withSharedFile,
+} from "../../scripts/glue.mjs";
 
 const SOURCE = `
 var factory = ((address) => {
@@ -43,6 +48,15 @@ test("TheGlueNamesNoWorkerOfItsOwn", () => {
   assert.equal(withGivenThreads(`worker=${worker};`), 'worker=Module["newThread"]();');
   assert.throws(() => withGivenThreads("worker=1"), /starts a worker: found 0 times/);
   assert.throws(() => withGivenThreads(worker + worker), /found 2 times/);
+});
+
+test("WhatAWorkerFailsOfIsAskedAboutBeforeItIsThrown", () => {
+  const glue = (after) => `worker.onerror=e=>{err(e.message);throw e};${after}`;
+  for (const after of ["var handlers=[]", 'if(ENVIRONMENT_IS_NODE){worker.on("message")}']) {
+    const asked = glue(after).replace("throw e", 'if(!Module["threadFailed"]?.(e))throw e');
+    assert.equal(withCaughtFailures(glue(after)), asked);
+  }
+  assert.throws(() => withCaughtFailures("throw e}"), /failed of: found 0 times/);
 });
 
 test("TheGlueOfNodeNamesTheFileOfTheWeb", () => {
