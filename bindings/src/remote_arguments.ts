@@ -127,7 +127,13 @@ export class PackedArguments {
       );
     }
     if (typeof value === "function" || typeof value === "symbol") {
-      fail("option", name, value, "something that can be sent to a worker");
+      const isExpression = /\.(score|keep|prob|feature)Mod$/.test(name);
+      fail(
+        "option",
+        name,
+        value,
+        isExpression ? "an expression as text" : "something that can be sent to a worker",
+      );
     }
     if (value === null || typeof value !== "object") return value;
     const handle = handleOf(this.#owner, name, value);

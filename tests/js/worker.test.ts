@@ -158,6 +158,11 @@ describe("heed/worker", () => {
     await expectRejection("option", ["sent to a worker"], () =>
       heed.attention(q, k, v, { scale: (() => 1) as never }),
     );
+    for (const name of ["scoreMod", "keepMod", "probMod"]) {
+      await expectRejection("option", [name, "an expression as text"], () =>
+        heed.attention(q, k, v, { [name]: () => 1 } as never),
+      );
+    }
     await expectRejection("option", ["await new heed.KvCache"], async () =>
       (heed.KvCache as unknown as () => void)(),
     );
