@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -45,6 +46,12 @@ std::vector<Table> ReadCaptured(const Request& request) {
     tables.push_back(std::move(table));
   }
   return tables;
+}
+
+// What is left of x beside the largest multiple of y: 0, or with the sign of y.
+double Remainder(double x, double y) {
+  const double rest = std::fmod(x, y);
+  return rest + (rest != 0 && (rest < 0) != (y < 0) ? y : 0.0);
 }
 
 bool True(double x) { return x > 0 || x < 0; }
@@ -168,9 +175,7 @@ class Reader {
       } else if (Next("/")) {
         left = [a = left, b = Prefix()](const Point& p) { return a(p) / b(p); };
       } else if (Next("%")) {
-        left = [a = left, b = Prefix()](const Point& p) {
-          return a(p) - b(p) * std::floor(a(p) / b(p));
-        };
+        left = [a = left, b = Prefix()](const Point& p) { return Remainder(a(p), b(p)); };
       } else {
         return left;
       }
@@ -192,16 +197,29 @@ class Reader {
     return Name();
   }
 
+  // digits [ "." [ digits ] ] or "." digits, then [ ("e" | "E") [ "+" | "-" ] digits ]. What is too
+  // large is infinite, what is too small 0.
   Formula Number() {
-    size_t length = 0;
-    double number = 0;
-    try {
-      number = std::stod(text_.substr(at_), &length);
-    } catch (const std::exception&) {
-      Fail("not a number");
+    const size_t begin = at_;
+    size_t count = Digits();
+    if (at_ < text_.size() && text_[at_] == '.') {
+      ++at_;
+      count += Digits();
     }
-    at_ += length;
+    if (count == 0) Fail("not a number");
+    if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+      ++at_;
+      if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
+      if (Digits() == 0) Fail("no digits after the e");
+    }
+    const double number = std::strtod(text_.substr(begin, at_ - begin).c_str(), nullptr);
     return [number](const Point&) { return number; };
+  }
+
+  size_t Digits() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
+    return at_ - begin;
   }
 
   Formula Name() {

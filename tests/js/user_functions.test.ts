@@ -73,6 +73,35 @@ describe("user expressions", () => {
     expectClose("weights", result.weights?.data ?? [], plain(oracle.weights ?? { data: [] }), 1e-5);
   });
 
+  it("read numbers, levels and remainders as the oracle does", async () => {
+    const inputs = { q: [[1]], k: [[1]], v: [[1]] };
+    const score = (scoreMod: string) =>
+      heed.run("scaled_dot_product", inputs, { scoreMod, returnLse: true }).lse?.data[0];
+    const oracle = async (scoreMod: string) =>
+      (await heed.reference("scaled_dot_product", inputs, { scoreMod, returnLse: true })).lse
+        ?.data[0];
+    const deep = (open: string, close: string, levels: number) =>
+      `${open.repeat(levels)}1${close.repeat(levels)}`;
+    for (const [text, value] of [
+      ["5e-324", 0],
+      [".5e1 + 5.", 10],
+      ["1 % 0.125", 0],
+      ["1e8 % 3", 1],
+      ["-1 % 5", 4],
+      [deep("abs(", ")", 64), 1],
+      [deep("(", ")", 64), 1],
+      [deep("-", "", 64), 1],
+    ] as const) {
+      expect(score(text), text).toBeCloseTo(value, 5);
+      expect(await oracle(text), text).toBeCloseTo(value, 12);
+    }
+    for (const text of ["0x10", "1e", "nan"]) {
+      expectError("option", ["scoreMod"], () => score(text));
+      await expect(oracle(text), text).rejects.toThrow(/score_?mod/i);
+    }
+    expectError("option", ["64 deep"], () => score(deep("abs(", ")", 65)));
+  });
+
   it("take resident tensors and free what they copy", () => {
     const resident = heed.tensor(new Float32Array(slope), [4]);
     const before = heed.memory().tensors;

@@ -112,6 +112,13 @@ class Slopes {
     }
   }
 
+  // How many times y went into x, where `rest` is x % y. The floor of the rounded x / y may be
+  // another number.
+  Value Multiples(Value rest, Value x, Value y) {
+    const Value quotient = Emit(Op::kDivide, {Emit(Op::kSubtract, {x, rest}), y});
+    return Emit(Op::kFloor, {Emit(Op::kAdd, {quotient, Number(0.5f)})});
+  }
+
   Value OfOperator(Op op, Value self, Value x, Value y) {
     const Value dx = slopes_[x], dy = slopes_[y];
     switch (op) {
@@ -124,7 +131,7 @@ class Slopes {
       case Op::kDivide:
         return Sum(Over(dx, y), Negated(Over(Times(dy, self), y)));
       case Op::kModulo:
-        return Sum(dx, Negated(Times(dy, Emit(Op::kFloor, {Emit(Op::kDivide, {x, y})}))));
+        return Sum(dx, Negated(Times(dy, dy == kZero ? kZero : Multiples(self, x, y))));
       case Op::kMin:
         return Choice(Emit(Op::kLess, {y, x}), dy, dx);
       case Op::kMax:

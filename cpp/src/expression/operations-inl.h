@@ -6,6 +6,8 @@
 #define HEED_EXPRESSION_OPERATIONS_INL_H_
 #endif
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "hwy/contrib/math/math-inl.h"
@@ -68,6 +70,17 @@ HWY_INLINE VF Sigmoid(DF d, VF x) {
   return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
 }
 
+// x minus the largest multiple of y, rounded once: 0, or with the sign of y.
+HWY_INLINE float Remainder(float x, float y) {
+  const float rest = std::fmod(x, y);  // exact, with the sign of x
+  return rest + (rest != 0 && (rest < 0) != (y < 0) ? y : 0.0f);
+}
+
+// Below 2^23 a rounded quotient of whole numbers lies between the same two as the exact one.
+HWY_INLINE hn::Mask<DF> IsSmallAndWhole(DF d, VF x) {
+  return hn::And(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p23f)), hn::Eq(x, hn::Floor(x)));
+}
+
 // An operand: a slot, or one value for the whole row.
 struct Operand {
   const float* slot;
@@ -97,6 +110,21 @@ struct Pass {
     const DF d;
     for (size_t at = 0; at < count; at += hn::Lanes(d)) {
       hn::Store(function(d, a.At(d, at), b.At(d, at)), d, to + at);
+    }
+  }
+  // Indices take the fast way, which is exact for them; what lies beyond `count` may be anything.
+  void Modulo() const {
+    const DF d;
+    for (size_t at = 0; at < count; at += hn::Lanes(d)) {
+      const VF x = a.At(d, at), y = b.At(d, at);
+      const auto simple = hn::And(IsSmallAndWhole(d, x), IsSmallAndWhole(d, y));
+      if (hn::AllTrue(d, hn::Or(hn::Not(hn::FirstN(d, count - at)), simple))) {
+        const VF rest = hn::Sub(x, hn::Mul(y, hn::Floor(Divide(d, x, y))));
+        hn::Store(hn::Add(rest, hn::Zero(d)), d, to + at);  // 0, not -0, on every target
+        continue;
+      }
+      const size_t end = std::min(count, at + hn::Lanes(d));
+      for (size_t n = at; n < end; ++n) to[n] = Remainder(a.Scalar(n), b.Scalar(n));
     }
   }
   void Select() const {
@@ -148,7 +176,7 @@ void RunOperation(Op op, const Pass& pass) {
     case Op::kDivide:
       return HEED_TWO(Divide(d, x, y));
     case Op::kModulo:
-      return HEED_TWO(hn::Sub(x, hn::Mul(y, hn::Floor(Divide(d, x, y)))));
+      return pass.Modulo();
     case Op::kMin:
       return HEED_TWO(Smaller(x, y));
     case Op::kMax:

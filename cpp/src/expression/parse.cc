@@ -156,17 +156,22 @@ class Parser {
     return static_cast<Value>(program_.instructions.size() - 1);
   }
 
-  Value Ternary() {
-    if (++depth_ > kMaxDepth) Fail("is nested more than 64 deep");
-    Value value = Binary(0);
-    if (Take("?")) {
-      const Value then = Ternary();
-      Expect(":");
-      const Value otherwise = Ternary();
-      value = Emit(Op::kSelect, {value, then, otherwise});
-    }
+  // One level of nesting: a sign, parentheses, the arguments of a call, indices, a branch of `?:`.
+  Value Nested(Value (Parser::*parse)()) {
+    if (depth_ == kMaxDepth) Fail("is nested more than 64 deep");
+    ++depth_;
+    const Value value = (this->*parse)();
     --depth_;
     return value;
+  }
+
+  Value Ternary() {
+    const Value value = Binary(0);
+    if (!Take("?")) return value;
+    const Value then = Nested(&Parser::Ternary);
+    Expect(":");
+    const Value otherwise = Nested(&Parser::Ternary);
+    return Emit(Op::kSelect, {value, then, otherwise});
   }
 
   Value Binary(int level) {
@@ -187,21 +192,11 @@ class Parser {
   }
 
   Value Unary() {
-    if (++depth_ > kMaxDepth) Fail("is nested more than 64 deep");
-    Value value;
-    if (Take("-")) {
-      value = Emit(Op::kNegate, {Unary()});
-    } else if (Take("!")) {
-      value = Emit(Op::kNot, {Unary()});
-    } else if (Take("(")) {
-      --depth_;  // one level, which Ternary() counts
-      value = Ternary();
-      ++depth_;
-      Expect(")");
-    } else {
-      value = Leaf();
-    }
-    --depth_;
+    if (Take("-")) return Emit(Op::kNegate, {Nested(&Parser::Unary)});
+    if (Take("!")) return Emit(Op::kNot, {Nested(&Parser::Unary)});
+    if (!Take("(")) return Leaf();
+    const Value value = Nested(&Parser::Ternary);
+    Expect(")");
     return value;
   }
 
@@ -226,13 +221,16 @@ class Parser {
   Value Number() {
     double number = 0;
     int64_t shift = 0;
-    size_t count = Digits([&](int digit) { number = number * 10 + digit; });
+    // More digits than float64 holds only move the point.
+    const auto add = [&](int digit) {
+      const bool fits = number < 1e18;
+      if (fits) number = number * 10 + digit;
+      return fits;
+    };
+    size_t count = Digits([&](int digit) { shift += add(digit) ? 0 : 1; });
     if (at_ < text_.size() && text_[at_] == '.') {
       ++at_;
-      count += Digits([&](int digit) {
-        number = number * 10 + digit;
-        --shift;
-      });
+      count += Digits([&](int digit) { shift -= add(digit) ? 1 : 0; });
     }
     if (count == 0) Fail("expected a number");
     if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
@@ -309,13 +307,13 @@ class Parser {
 
   Value Call(const Function& function) {
     Expect("(");
-    const Value first = Ternary();
+    const Value first = Nested(&Parser::Ternary);
     Value result;
     if (function.arity == 1) {
       result = Emit(function.op, {first});
     } else {
       Expect(",");
-      const Value second = Ternary();
+      const Value second = Nested(&Parser::Ternary);
       result = Emit(function.op, {first, second});
     }
     Expect(")");
@@ -329,7 +327,7 @@ class Parser {
     if (Take("[")) {
       do {
         if (count == 4) Fail("a tensor has at most 4 indices");
-        indices[count++] = Ternary();
+        indices[count++] = Nested(&Parser::Ternary);
       } while (Take(","));
       Expect("]");
     }

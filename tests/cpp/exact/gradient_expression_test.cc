@@ -120,6 +120,14 @@ TEST(CompileSlope, IsTheDerivativeByTheScore) {
   EXPECT_THAT(values, ::testing::ElementsAre(-9, -10, 1, 13, 14));
 }
 
+// 0.1 goes 9 times into 1 in float32, where it is a little more, but the quotient rounds to 10.
+TEST(CompileSlope, OfARemainderCountsHowOftenTheDivisorWentIn) {
+  const PairTile::Row row = {0, 0, 0};
+  float values[] = {0.1f, 0.3f, -0.3f, 3};
+  CompileSlope("score_mod", "1 % score", ExpressionValue::kScore)({0, &row, 1, 0, 4, values, 4});
+  EXPECT_THAT(values, ::testing::ElementsAre(-9, -3, 4, 0));
+}
+
 TEST(CompileSlope, RefusesDerivativesThatAreTooLong) {
   std::string sum = "score";
   for (int n = 0; n < 200; ++n) sum += "+tanh(score*" + std::to_string(n) + ")";
