@@ -318,6 +318,9 @@ describe("heed.KvCache", () => {
       ["pageSize", "recentTokens"],
       make({ pageSize: 2, recentTokens: 8 }),
     );
+    const most = 2 ** 31 - 1;
+    expectError("shape", [`capacity = ${most}`], make({ capacity: most }));
+    expectError("shape", [`blockSize = ${most}`], make({ blockSize: most }));
     expectError("range", ["blockSize", "pageSize"], make({ pageSize: 4, blockSize: 6 }));
     expectError("option", ["blocksize", "blockSize"], make({ blocksize: 2 }));
     expectError("option", ["numKvHeads"], () => new heed.KvCache({ headDim: 2 } as never));

@@ -38,12 +38,18 @@ void AskForHugePages([[maybe_unused]] char* data, [[maybe_unused]] int64_t bytes
 #endif
 }
 
-// Sums and products of sizes that say so when they do not fit.
-int64_t Times(int64_t a, int64_t b) {
+// Without a size of blocks there is one for the whole capacity, in whole pages.
+[[noreturn]] void FailTooLarge(const KvCacheOptions& o) {
+  const int64_t more = o.block_size - o.capacity;
+  const bool is_whole = o.capacity > 0 && more >= 0 && more < std::max<int64_t>(1, o.page_size);
+  Fail(ErrorCode::kShape, "{} = {}: a block of so many tokens has more bytes than can be addressed",
+       {is_whole ? "capacity" : "block_size", is_whole ? o.capacity : o.block_size});
+}
+
+// Products of sizes that say so when they do not fit.
+int64_t Times(const KvCacheOptions& o, int64_t a, int64_t b) {
   int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) {
-    Fail(ErrorCode::kShape, "block_size: a block has more bytes than can be addressed");
-  }
+  if (__builtin_mul_overflow(a, b, &product)) FailTooLarge(o);
   return product;
 }
 
@@ -84,13 +90,12 @@ BlockLayout MakeLayout(const KvCacheOptions& o) {
   layout.dtype = o.dtype;
   layout.block_size = o.block_size;
   layout.num_kv_heads = o.num_kv_heads;
-  layout.k_row_bytes = Times(o.head_dim, ElementSize(o.dtype));
-  layout.v_row_bytes = Times(o.head_dim_v, ElementSize(o.dtype));
-  const int64_t rows = Times(o.num_kv_heads, o.block_size);
+  layout.k_row_bytes = Times(o, o.head_dim, ElementSize(o.dtype));
+  layout.v_row_bytes = Times(o, o.head_dim_v, ElementSize(o.dtype));
+  const int64_t rows = Times(o, o.num_kv_heads, o.block_size);
   // Bounds everything below, with room for alignment.
-  Times(
-      Times(rows, std::max<int64_t>(8, Times(2, std::max(layout.k_row_bytes, layout.v_row_bytes)))),
-      4);
+  const int64_t widest = std::max(layout.k_row_bytes, layout.v_row_bytes);
+  Times(o, Times(o, rows, std::max<int64_t>(8, Times(o, 2, widest))), 4);
   layout.v_offset = RoundUpToLine(rows * layout.k_row_bytes);
   layout.bytes = layout.v_offset + RoundUpToLine(rows * layout.v_row_bytes);
   if (o.dtype == DType::kInt8 || o.dtype == DType::kFloat8E4M3) {
@@ -104,10 +109,10 @@ BlockLayout MakeLayout(const KvCacheOptions& o) {
   if (o.page_size > 0) {
     layout.bounds_offset = layout.bytes;
     // At most as many pages as tokens: bounded above.
-    layout.bytes += RoundUpToLine(Times(layout.bounds_bytes(), 1));
+    layout.bytes += RoundUpToLine(layout.bounds_bytes());
   }
   if (static_cast<uint64_t>(layout.bytes) > std::numeric_limits<size_t>::max() / 2) {
-    Fail(ErrorCode::kShape, "block_size: a block has more bytes than can be addressed");
+    FailTooLarge(o);
   }
   return layout;
 }

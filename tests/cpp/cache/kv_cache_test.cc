@@ -295,7 +295,12 @@ TEST(KvCacheErrors, NameTheOption) {
               HasSubstr("dtype: dtype = unknown"));
   const int64_t most = std::numeric_limits<int32_t>::max();
   EXPECT_THAT(make({.num_kv_heads = most, .head_dim = most, .block_size = most}),
-              HasSubstr("shape: block_size"));
+              HasSubstr("shape: block_size = "));
+  for (const int64_t page_size : {0, 48}) {
+    EXPECT_THAT(
+        make({.num_kv_heads = most, .head_dim = most, .capacity = most, .page_size = page_size}),
+        HasSubstr("shape: capacity = 2147483647: a block"));
+  }
 }
 
 TEST(KvCacheErrors, NameTheArgument) {
