@@ -84,6 +84,9 @@ const HEADS = ["self", "cross", "encoder"] as const;
 /** Codes of heed::DType. */
 const SAVED = { float32: 0, float16: 4, bfloat16: 5 } as const;
 
+/** Of calls that are refused before the model goes forward: what it holds is that of the last one. */
+const REFUSALS: ReadonlySet<string> = new Set(["shape", "range", "option", "unsupported"]);
+
 /** Of a call: more would not fit a 32-bit memory with what is made of them. */
 const MOST_IDS = 2 ** 28;
 
@@ -266,11 +269,17 @@ class Model implements TransformerModelMembers {
         this.#heap.view("int32", pointer, ids.length).set(ids);
         numbers.push(pointer, ids.length);
       }
+      const last = this.#last;
       this.#last = undefined;
-      const result = work(numbers, scope);
-      const sourceLen = source.length / batch;
-      this.#last = { batch, len: tokens.length / batch, sourceLen };
-      return result;
+      try {
+        const result = work(numbers, scope);
+        const sourceLen = source.length / batch;
+        this.#last = { batch, len: tokens.length / batch, sourceLen };
+        return result;
+      } catch (error) {
+        if (error instanceof HeedError && REFUSALS.has(error.code)) this.#last = last;
+        throw error;
+      }
     } finally {
       scope.free();
     }

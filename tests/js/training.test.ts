@@ -179,6 +179,10 @@ describe("heed/training", () => {
     };
     long(make({ ...OPTIONS, mechanism: "x".repeat(1e6) }));
     expectError("unsupported", ["reformer"], make({ ...OPTIONS, mechanism: "reformer" }));
+    const rwkv7 = make({ ...OPTIONS, mechanism: "rwkv7" });
+    expectError("unsupported", ["rwkv7", "which an attention layer has not"], rwkv7);
+    const logLinear = make({ ...OPTIONS, mechanism: "log_linear" });
+    expectError("unsupported", ["log_linear"], logLinear);
     expectError("range", ["ropeBase"], make({ ...OPTIONS, ropeBase: Number.NaN }));
     expectError("option", ["params.windowLeft"], make({ ...OPTIONS, params: { windowLeft: {} } }));
     const params = (params: unknown) => make({ ...OPTIONS, params });
@@ -319,6 +323,11 @@ describe("heed/training", () => {
     expectError("option", ["target"], step({ ...good, target: [1] }));
     expectError("option", ["no predict()"], () => model.heads({ layer: 0 }));
     model.predict({ tokens: [0, 1] });
+    const shown = model.heads({ layer: 0 });
+    expectError("range", ["tokens[0] = 10"], () => model.predict({ tokens: [10, 1, 2] }));
+    expectError("option", ["source"], () => model.predict({ tokens: [0], source: [1] }));
+    expectError("range", ["targets[2] = 10"], step({ tokens: [0, 1, 2], targets: [1, 2, 10] }));
+    expect(model.heads({ layer: 0 })).toEqual(shown);
     expectError("range", ["layer = 2"], () => model.heads({ layer: 2 }));
     expectError("option", ["cross-attention"], () => model.heads({ layer: 0, of: "cross" }));
     expect(equal(model.save(), before)).toBe(true);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ void MakeRoom(std::string_view name, int64_t count, std::vector<T>& to) {
     Fail(ErrorCode::kMemory, "{} elements of {} cannot be addressed", {count, name});
   }
 }
+
+// One for each of `rows` rows, each below `classes`. How many are not negative.
+int64_t CheckTargets(std::span<const int32_t> targets, int64_t rows, int64_t classes);
 
 // Backward() comes after a Forward() that returned.
 void CheckHasForward(bool has_forward);

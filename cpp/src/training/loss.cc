@@ -13,23 +13,6 @@
 namespace heed::training {
 namespace {
 
-int64_t CheckTargets(const Matrix& logits, std::span<const int32_t> targets) {
-  if (static_cast<int64_t>(targets.size()) != logits.rows()) {
-    Fail(ErrorCode::kShape, "targets has {} ids; expected one for each of {} rows of logits",
-         {targets.size(), logits.rows()});
-  }
-  int64_t counted = 0;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i] >= logits.dim()) {
-      Fail(ErrorCode::kRange,
-           "targets[{}] = {}; targets lie in [0, {}), or are ignored if negative",
-           {i, targets[i], logits.dim()});
-    }
-    if (targets[i] >= 0) ++counted;
-  }
-  return counted;
-}
-
 // -log of the weight of `target`. The largest weight is never small, so its logarithm is exact
 // where that of a small one would not be: log sum exp(x) = x_m - log p_m.
 double RowLoss(const float* logits, const float* weights, int64_t classes, int32_t target) {
@@ -50,7 +33,7 @@ Loss CrossEntropy(const Matrix& logits, std::span<const int32_t> targets, Matrix
                   ThreadPool* pool) {
   return WithMemoryErrors("a loss", [&] {
     if (&logits == &d_logits) Fail(ErrorCode::kOption, "d_logits is logits, which are read");
-    const int64_t counted = CheckTargets(logits, targets), classes = logits.dim();
+    const int64_t classes = logits.dim(), counted = CheckTargets(targets, logits.rows(), classes);
     std::vector<double> losses;
     MakeRoom("losses", logits.rows(), losses);
     d_logits.Resize(logits.rows(), classes);

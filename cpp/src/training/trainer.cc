@@ -4,6 +4,7 @@
 
 #include "src/memory_errors.h"
 #include "src/message.h"
+#include "src/training/checks.h"
 
 namespace heed::training {
 
@@ -18,6 +19,8 @@ StepResult Trainer::Step(const TokenBatch& batch, std::span<const int32_t> targe
       Fail(ErrorCode::kShape, "targets has {} ids; expected one for each of {} tokens",
            {targets.size(), batch.tokens.size()});
     }
+    // Before the model goes forward: what is refused changes nothing.
+    CheckTargets(targets, static_cast<int64_t>(targets.size()), model_.options().vocabulary);
     StepResult result = {.step = steps(), .learning_rate = adam_.learning_rate()};
     TokenBatch drawn = batch;
     drawn.dropout_draw = static_cast<uint64_t>(steps());

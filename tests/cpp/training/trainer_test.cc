@@ -129,6 +129,26 @@ TEST(Trainer, ReportsWhatAStepDid) {
   EXPECT_DOUBLE_EQ(trainer.Step({2, task.tokens}, task.targets).learning_rate, 1e-3);
 }
 
+TEST(Trainer, RefusesTargetsBeforeTheModelGoesForward) {
+  Transformer model(CopyConfig("scaled_dot_product"));
+  Trainer trainer(model, {});
+  const std::vector<int32_t> first = {1, 2, 3}, targets = {1, 2, kVocabulary};
+  model.Forward({1, first});
+  std::vector<float> before(4 * 3 * 3), after(before.size());
+  const auto weights = [&](std::vector<float>& to) {
+    model.Weights(Transformer::Heads::kSelf, 0, Contiguous(to.data(), 1, 4, 3, 3));
+  };
+  weights(before);
+  try {
+    trainer.Step({1, std::vector<int32_t>{3, 2, 1}}, targets);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("targets[2] = 12"));
+  }
+  weights(after);
+  EXPECT_EQ(after, before);
+}
+
 // Momentum and decay alone would move the weights.
 TEST(Trainer, ChangesNothingWhereNoTargetCounts) {
   Transformer model(CopyConfig("scaled_dot_product")), other(CopyConfig("scaled_dot_product"));
