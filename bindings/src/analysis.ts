@@ -1,5 +1,11 @@
-import type { Asked, AttentionOptions, ResultTensor } from "./attention.js";
-import type { MatrixArgument, TensorArgument } from "./source.js";
+import type {
+  Asked,
+  AttentionOptions,
+  NotDeclined,
+  OnlyKnownOf,
+  ResultTensor,
+} from "./attention.js";
+import type { AsNumbers, MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 
 /** The options of `heed.attention` that say what the weights are. */
@@ -48,9 +54,9 @@ export interface AnalyzeFunction {
    * where nothing is asked for.
    */
   <const Q extends MatrixArgument, const K extends MatrixArgument, const O extends AnalyzeOptions>(
-    q: Q,
-    k: K,
-    options: O & { readonly [key in Exclude<keyof O, keyof AnalyzeOptions>]: never },
+    q: Q & AsNumbers<Q>,
+    k: K & AsNumbers<K>,
+    options: O & OnlyKnownOf<O, AnalyzeOptions>,
   ): AnalyzeResult<Q, K, O>;
 }
 
@@ -83,13 +89,18 @@ export interface HeadSimilarityOptions extends WeightsOptions {
   readonly jensenShannon?: boolean | undefined;
 }
 
+/** A field for each option that is set or, as `cosine` is, on by default. */
+export type HeadSimilarityResult<O> = NotDeclined<O, "cosine", "cosine", Either> &
+  Asked<O, "frobenius", "frobenius", Either> &
+  Asked<O, "jensenShannon", "jensenShannon", Either>;
+
 export interface HeadSimilarityFunction {
   /** How alike the maps of each pair of heads are: [batch, heads, heads] each. */
-  (
+  <const O extends HeadSimilarityOptions = Record<never, never>>(
     q: MatrixArgument,
     k: MatrixArgument,
-    options?: HeadSimilarityOptions,
-  ): { readonly cosine?: Either; readonly frobenius?: Either; readonly jensenShannon?: Either };
+    options?: O & OnlyKnownOf<O, HeadSimilarityOptions>,
+  ): HeadSimilarityResult<O>;
 }
 
 /** A layer of a stack: its queries and keys, and the options of its attention. */
@@ -148,14 +159,18 @@ export interface ErasureOptions extends WeightsOptions {
   readonly without?: boolean | undefined;
 }
 
+/** `change` unless it is false, `without` when it is true. */
+export type ErasureResult<O> = NotDeclined<O, "change", "change", Either> &
+  Asked<O, "without", "without", Either>;
+
 export interface ErasureFunction {
   /** How the output of each query changes when one key is removed, for every key. */
-  (
+  <const O extends ErasureOptions = Record<never, never>>(
     q: MatrixArgument,
     k: MatrixArgument,
     v: MatrixArgument,
-    options?: ErasureOptions,
-  ): { readonly change?: Either; readonly without?: Either };
+    options?: O & OnlyKnownOf<O, ErasureOptions>,
+  ): ErasureResult<O>;
 }
 
 export interface AttributionOptions extends WeightsOptions {
@@ -171,19 +186,23 @@ export interface AttributionOptions extends WeightsOptions {
   readonly pairs?: boolean | undefined;
 }
 
+/** `columnSums` unless it is false, `pairs` when it is true. */
+export type AttributionResult<O> = NotDeclined<O, "columnSums", "columnSums", Either> &
+  Asked<O, "pairs", "pairs", Either>;
+
 export interface AttributionFunction {
   /**
    * Gradient times attention, p_ij (gradOutput_i . v_j): by how much each weight matters to a loss
    * whose gradient gradOutput, shaped as the output, arrives at the output of attention. Chefer, Gur &
    * Wolf 2021, arXiv:2103.15679.
    */
-  (
+  <const O extends AttributionOptions = Record<never, never>>(
     q: MatrixArgument,
     k: MatrixArgument,
     v: MatrixArgument,
     gradOutput: MatrixArgument,
-    options?: AttributionOptions,
-  ): { readonly columnSums?: Either; readonly pairs?: Either };
+    options?: O & OnlyKnownOf<O, AttributionOptions>,
+  ): AttributionResult<O>;
 }
 
 export interface HeadImportanceFunction {

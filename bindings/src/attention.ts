@@ -3,9 +3,10 @@ import type { HalfDType } from "./half.js";
 import type { PatternOptions } from "./keep_options.js";
 import type { NestedAs, NestedNumbers } from "./nested.js";
 import { asRecord, checkNames } from "./option_names.js";
+import type { RopeScaling } from "./position.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
-import type { MatrixArgument, TensorArgument } from "./source.js";
+import type { AsKeep, AsLengths, AsNumbers, MatrixArgument, TensorArgument } from "./source.js";
 import type { KnownFloat16Array, PlainTensor, Tensor } from "./tensor.js";
 
 /** Visible keys before and after the query's own position, itself excluded; ends inclusive. */
@@ -245,6 +246,19 @@ export type Asked<O, Option extends string, Field extends string, R> = O extends
     ? { readonly [key in Field]?: R }
     : unknown;
 
+/** The same of an option that is on when it is absent. */
+export type NotDeclined<O, Option extends string, Field extends string, R> = O extends {
+  readonly [key in Option]: infer X;
+}
+  ? [X] extends [false]
+    ? unknown
+    : [Extract<X, false>] extends [never]
+      ? { readonly [key in Field]: R }
+      : { readonly [key in Field]?: R }
+  : Option extends keyof O
+    ? { readonly [key in Field]?: R }
+    : { readonly [key in Field]: R };
+
 /** What `heed.attention` returns. */
 export type AttentionResult<Q, K, V, O> = {
   /** [batch, heads, q_len, head_dim_v], in the rank, layout and element type of q. */
@@ -253,8 +267,72 @@ export type AttentionResult<Q, K, V, O> = {
   Asked<O, "returnWeights", "weights", PerPair<Q, K, V, O>> &
   Asked<O, "returnScores", "scores", PerPair<Q, K, V, O>>;
 
-/** Makes a misspelt option a type error although the options type is inferred. */
-export type OnlyKnownOf<O, Known> = { readonly [key in Exclude<keyof O, keyof Known>]: never };
+type KeysOf<T> = T extends unknown ? keyof T : never;
+type Typos<X, Known> = X extends object ? Exclude<keyof X, KeysOf<Known>> : never;
+
+/** `unknown` where there is nothing to refuse, else what makes those names an error. */
+type Refusing<Names extends PropertyKey> = [Names] extends [never]
+  ? unknown
+  : { readonly [name in Names]: never };
+
+/** Options that are objects with names of their own. */
+interface InnerOptions {
+  readonly window: Window;
+  readonly dropout: Dropout;
+  readonly scaling: RopeScaling;
+  readonly image: { readonly height: number; readonly width: number };
+}
+
+type KeepOption = "keep" | "blockKeep";
+
+type LengthsOption =
+  | "keyLengths"
+  | "prefixLengths"
+  | "queryDocuments"
+  | "keyDocuments"
+  | "globalTokens"
+  | "blockIndptr"
+  | "blockIndices"
+  | "keepPairs"
+  | "lengths"
+  | "queryLengths"
+  | "cuSeqlensQ"
+  | "cuSeqlensK"
+  | "positions";
+
+/** Names of what surely is not numbers. */
+type NotNumbers<X> = {
+  [name in keyof X]-?: unknown extends AsNumbers<X[name]> ? never : name;
+}[keyof X];
+
+/** What the value of an option has to be beyond its type, which is inferred. */
+type OptionValue<Key, X> = Key extends keyof InnerOptions
+  ? Refusing<Typos<X, InnerOptions[Key]>>
+  : Key extends KeepOption
+    ? AsKeep<X>
+    : Key extends LengthsOption
+      ? AsLengths<X>
+      : Key extends "captured"
+        ? Refusing<NotNumbers<NonNullable<X>>>
+        : AsNumbers<X>;
+
+type RefusedKeys<O, Known> = {
+  [key in keyof O]-?: key extends keyof Known
+    ? unknown extends OptionValue<key, O[key]>
+      ? never
+      : key
+    : key;
+}[keyof O];
+
+/**
+ * Makes a misspelt option, and a typed array that an option always refuses, a type error although the
+ * options type is inferred.
+ */
+export type OnlyKnownOf<O, Known> = {
+  readonly [key in RefusedKeys<O, Known>]: key extends keyof Known & keyof O
+    ? OptionValue<key, O[key]>
+    : never;
+};
 export type OnlyKnown<O> = OnlyKnownOf<O, AttentionOptions>;
 
 /** The mechanism that `heed.attention` is. */

@@ -1,6 +1,7 @@
 import type { AnalysisFunctions } from "./analysis.js";
 import { analysisOf } from "./analysis_functions.js";
 import {
+  type Asked,
   ATTENTION_ID,
   type AttentionOptions,
   type AttentionResult,
@@ -42,7 +43,7 @@ import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare, type Request } from "./request.js";
 import { type RowFunctions, rowFunctions } from "./rows.js";
-import { detain, type MatrixArgument, type TensorArgument } from "./source.js";
+import { type AsNumbers, detain, type MatrixArgument, type TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
@@ -101,6 +102,31 @@ export interface RunResult<R = Tensor<"float32"> | PlainTensor<"float32">, Outpu
   readonly rescale?: R;
 }
 
+/** What options of a call by name ask for. */
+interface FieldsOfOptions {
+  readonly returnLse: "lse";
+  readonly returnWeights: "weights";
+  readonly returnScores: "scores";
+  readonly returnState: "state";
+  readonly returnResidual: "residual";
+  readonly returnProjection: "projection";
+  readonly returnTiles: "runningMax" | "runningSum" | "rescale";
+}
+
+/** The fields that are surely there. */
+type AskedFields<P> = {
+  [option in keyof FieldsOfOptions]: Asked<P, option, "there", 1> extends { readonly there: 1 }
+    ? FieldsOfOptions[option]
+    : never;
+}[keyof FieldsOfOptions];
+
+/** Results of a call by name, where fields that its parameters P ask for are not optional. */
+export type WithAsked<T, P> = [AskedFields<P>] extends [never]
+  ? T
+  : Omit<T, AskedFields<P>> & {
+      readonly [field in Extract<AskedFields<P>, keyof T>]-?: Exclude<T[field], undefined>;
+    };
+
 /** The output of a call by name: stored as q is, or v where there is no q. */
 export type RunOutput<I> = string extends keyof I
   ? StoredOutput<TensorArgument>
@@ -127,9 +153,9 @@ export interface AttentionFunction {
     const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
-    q: Q,
-    k: K,
-    v: V,
+    q: Q & AsNumbers<Q>,
+    k: K & AsNumbers<K>,
+    v: V & AsNumbers<V>,
     options?: O & OnlyKnown<O>,
   ): AttentionResult<Q, K, V, O>;
   /** The same with gradients. */
@@ -138,11 +164,11 @@ export interface AttentionFunction {
 
 export interface RunFunction {
   /** Runs any mechanism of `heed.mechanisms`. Throws HeedError. */
-  <const I extends RunInputs>(
+  <const I extends RunInputs, const P extends RunParams = Record<never, never>>(
     id: string,
     inputs: I,
-    params?: RunParams,
-  ): RunResult<Tensor<"float32"> | PlainTensor<"float32">, RunOutput<I>>;
+    params?: P,
+  ): WithAsked<RunResult<Tensor<"float32"> | PlainTensor<"float32">, RunOutput<I>>, P>;
   /** The same with gradients. */
   readonly vjp: RunVjpFunction;
 }

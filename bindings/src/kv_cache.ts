@@ -1,4 +1,4 @@
-import type { OutputDType } from "./attention.js";
+import type { OnlyKnownOf, OutputDType } from "./attention.js";
 import {
   CACHE_COUNTS,
   type CacheDType,
@@ -17,6 +17,7 @@ import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { shownClass } from "./shown_class.js";
 import {
+  type AsNumbers,
   elements,
   type MatrixArgument,
   place,
@@ -118,8 +119,8 @@ export interface KvCacheMembers {
    * their keys and values were appended. Output in the rank, layout and element type of q.
    */
   attend<const Q extends MatrixArgument, const O extends CacheAttendOptions = Record<never, never>>(
-    q: Q,
-    options?: O,
+    q: Q & AsNumbers<Q>,
+    options?: O & OnlyKnownOf<O, CacheAttendOptions>,
   ): CacheResult<Q, O>;
   /** Forgets the last tokens of a sequence, so that `length` remain. */
   rewind(sequence: number, length: number): void;

@@ -14,7 +14,7 @@ import {
   type Source,
   type TensorData,
 } from "./source.js";
-import { HeapTensor, isHeapTensor, type Tensor } from "./tensor.js";
+import { HeapTensor, isHeapTensor, type KnownFloat16Array, type Tensor } from "./tensor.js";
 
 /** Element types that `heed.tensor` takes by name; "bool" is stored as uint8. */
 export type TensorDType = "float32" | "float16" | "bfloat16" | "int32" | "uint8" | "bool";
@@ -28,6 +28,14 @@ export interface TensorOptions {
 }
 
 type StoredAs<D> = D extends "bool" ? "uint8" : D extends DType ? D : "float32";
+
+/** Nested arrays; a typed array alone has no shape. */
+type NestedRows = readonly (NestedArray | number | boolean)[];
+
+/** `unknown` where the options may name a half, else never. */
+export type MayBeHalf<O extends TensorOptions> = [Extract<O["dtype"], HalfDType>] extends [never]
+  ? never
+  : unknown;
 
 /** Makes a tensor in the memory of the instance; the elements are copied. */
 export interface TensorFunction {
@@ -50,8 +58,19 @@ export interface TensorFunction {
     shape: readonly number[],
     options?: O,
   ): Tensor<StoredAs<O["dtype"]>>;
+  (
+    data: KnownFloat16Array,
+    shape: readonly number[],
+    options?: { readonly dtype?: "float16" | undefined },
+  ): Tensor<"float16">;
+  /** Where `dtype` is known when the program runs. */
+  <const O extends TensorOptions>(
+    data: Float32Array | Uint16Array,
+    shape: readonly number[],
+    options: O & MayBeHalf<O>,
+  ): Tensor;
   /** Nested arrays and `{ data, shape }` bring their shape. */
-  (data: NestedArray | TensorData, shape?: readonly number[], options?: TensorOptions): Tensor;
+  (data: NestedRows | TensorData, shape?: readonly number[], options?: TensorOptions): Tensor;
 }
 
 const OPTION_NAMES: ReadonlySet<string> = new Set(["dtype"]);

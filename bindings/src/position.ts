@@ -1,4 +1,4 @@
-import type { ResultOfKind, TensorKind } from "./attention.js";
+import type { OnlyKnownOf, ResultOfKind, TensorKind } from "./attention.js";
 import { fail } from "./errors.js";
 import { execute, inWordsOfJavaScript } from "./execute.js";
 import type { KernelGlue } from "./glue.js";
@@ -118,9 +118,6 @@ export type PositionResult<X, O> = ResultOfKind<
   | (O extends { sin: infer T } ? TensorKind<T> : "plain")
 >;
 
-/** Makes a misspelt option a type error although the options type is inferred. */
-type Only<O, Known> = { readonly [key in Exclude<keyof O, keyof Known>]: never };
-
 export interface RopeFunction {
   /**
    * Rotary position embedding: turns each pair of dimensions of x by position * base^(-2t / rotaryDim).
@@ -130,7 +127,7 @@ export interface RopeFunction {
    */
   <const X extends MatrixArgument, const O extends RopeOptions>(
     x: X,
-    options: O & Only<O, RopeOptions>,
+    options: O & OnlyKnownOf<O, RopeOptions>,
   ): PositionResult<X, O>;
 }
 
@@ -141,7 +138,7 @@ export interface XposFunction {
    */
   <const X extends MatrixArgument, const O extends XposOptions>(
     x: X,
-    options: O & Only<O, XposOptions>,
+    options: O & OnlyKnownOf<O, XposOptions>,
   ): PositionResult<X, O>;
 }
 
@@ -154,7 +151,7 @@ export interface LearnedPositionFunction {
   >(
     x: X,
     table: T,
-    options?: O & Only<O, LearnedPositionOptions>,
+    options?: O & OnlyKnownOf<O, LearnedPositionOptions>,
   ): ResultOfKind<
     TensorKind<X> | TensorKind<T> | (O extends { positions: infer P } ? TensorKind<P> : "plain")
   >;

@@ -60,6 +60,12 @@ type WithStatistics<O, R> = [Field<O, "returnStatistics">] extends [true]
     ? R
     : R | LayerNormResult<R>;
 
+/** What `layerNorm` returns for arguments of these types. */
+export type LayerNormOf<X, O> = WithStatistics<
+  O,
+  RowsOf<X | Field<O, "weight"> | Field<O, "bias">>
+>;
+
 export interface RowFunctions {
   /** exp(x) / sum exp(x) along an axis of x, rank 1 to 4. Throws HeedError. */
   softmax<const X extends TensorArgument>(x: X, options?: SoftmaxOptions): RowsOf<X>;
@@ -84,10 +90,7 @@ export interface RowFunctions {
   layerNorm<
     const X extends TensorArgument,
     const O extends LayerNormOptions = Record<never, never>,
-  >(
-    x: X,
-    options?: O & OnlyKnownOf<O, LayerNormOptions>,
-  ): WithStatistics<O, RowsOf<X | Field<O, "weight"> | Field<O, "bias">>>;
+  >(x: X, options?: O & OnlyKnownOf<O, LayerNormOptions>): LayerNormOf<X, O>;
   /** x / sqrt(mean of squares + epsilon) * weight, over all axes from `axis` on. Throws HeedError. */
   rmsNorm<const X extends TensorArgument, const O extends RmsNormOptions = Record<never, never>>(
     x: X,

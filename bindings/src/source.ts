@@ -35,6 +35,48 @@ export type MatrixArgument = Tensor | TensorData | readonly (NestedArray | numbe
 /** Everything that is accepted where a tensor is asked for; a typed array is one of one extent. */
 export type TensorArgument = MatrixArgument | Exclude<TensorElements, Uint16Array>;
 
+/** The typed array that holds the elements of an argument. */
+type ElementsOf<X> = X extends ArrayBufferView
+  ? X
+  : X extends { readonly data: infer D }
+    ? D
+    : never;
+
+/** Whether a `Uint16Array` says nowhere that it holds halves. */
+type LacksHalf<X> = X extends { readonly dtype?: infer D }
+  ? "dtype" extends keyof X
+    ? string extends D
+      ? false
+      : [Extract<D, HalfDType>] extends [never]
+        ? true
+        : false
+    : true
+  : true;
+
+/** What X has to be beside itself where its elements are surely not of the role. */
+type Refused<X, Bad> = [ElementsOf<X>] extends [never]
+  ? unknown
+  : [ElementsOf<X>] extends [Bad]
+    ? never
+    : unknown;
+
+type NotNumbers = Int32Array | Uint8Array | Uint8ClampedArray;
+
+/** `Q & AsNumbers<Q>` refuses what always throws: whole numbers, bytes, bits of unknown meaning. */
+export type AsNumbers<X> = X extends unknown
+  ? Refused<X, LacksHalf<X> extends true ? NotNumbers | Uint16Array : NotNumbers>
+  : never;
+
+/** The same of booleans. */
+export type AsKeep<X> = X extends unknown
+  ? Refused<X, Float32Array | Int32Array | Uint16Array | KnownFloat16Array>
+  : never;
+
+/** The same of whole numbers. */
+export type AsLengths<X> = X extends unknown
+  ? Refused<X, Float32Array | Uint8Array | Uint8ClampedArray | Uint16Array | KnownFloat16Array>
+  : never;
+
 /** What an argument is for decides which element types it may have. */
 export type Role = "numbers" | "keep" | "lengths";
 

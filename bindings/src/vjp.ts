@@ -12,12 +12,13 @@ import { HeedError } from "./errors.js";
 import { addOutput, inWordsOfJavaScript, type Output, type Results, toResult } from "./execute.js";
 import type { BackwardPlan, CallArguments, KernelGlue, OutputSpec } from "./glue.js";
 import { type Heap, Scope } from "./heap.js";
-import type { Build, RunInputs, RunOutput, RunParams } from "./heed.js";
+import type { Build, RunInputs, RunOutput, RunParams, WithAsked } from "./heed.js";
 import { asRecord } from "./option_names.js";
 import { camelCase, type Registry, snakeCase } from "./registry.js";
 import { placeRequest, prepare, type Request } from "./request.js";
 import { checkBytes, contiguousStrides, countElements, viewAsHeads } from "./shape.js";
 import {
+  type AsNumbers,
   type MatrixArgument,
   place,
   readSource,
@@ -90,9 +91,9 @@ export interface AttentionVjpFunction {
     const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
-    q: Q,
-    k: K,
-    v: V,
+    q: Q & AsNumbers<Q>,
+    k: K & AsNumbers<K>,
+    v: V & AsNumbers<V>,
     options?: O & OnlyKnown<O>,
   ): AttentionVjp<Q, K, V, O>;
 }
@@ -116,7 +117,11 @@ export type RunVjp<I = RunInputs> = {
 
 export interface RunVjpFunction {
   /** `heed.run` with gradients, for mechanisms with the capability "gradient". */
-  <const I extends RunInputs>(id: string, inputs: I, params?: RunParams): RunVjp<I>;
+  <const I extends RunInputs, const P extends RunParams = Record<never, never>>(
+    id: string,
+    inputs: I,
+    params?: P,
+  ): WithAsked<RunVjp<I>, P>;
 }
 
 /** A result of forward that backward reads. */

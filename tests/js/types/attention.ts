@@ -1,6 +1,14 @@
 // Compiled by types.test.ts, never run: every line must type-check, and every @ts-expect-error must
 // find an error.
-import { type Heed, HeedError, load, type PlainTensor, type Tensor } from "heed";
+import {
+  type Heed,
+  HeedError,
+  load,
+  type PlainTensor,
+  type Tensor,
+  type TensorData,
+  type TensorDType,
+} from "heed";
 
 type Equal<A, B> =
   (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -12,6 +20,9 @@ export async function check(): Promise<void> {
     [1, 0],
     [0, 1],
   ];
+
+  const sizes = { embedDim: 2, numHeads: 1 };
+  const stateful = heed.run("delta_rule", { q: rows, k: rows, v: rows }, { returnState: true });
 
   const plain = heed.attention(rows, rows, rows);
   assertType<Equal<typeof plain.output, PlainTensor<"float32">>>();
@@ -128,6 +139,79 @@ export async function check(): Promise<void> {
   heed.attention(rows, rows, rows, { casual: true });
   // @ts-expect-error there is no mask
   heed.attention(rows, rows, rows, { mask: rows });
+  // @ts-expect-error a misspelt end
+  heed.attention(rows, rows, rows, { window: { left: 1, rigth: 0 } });
+  // @ts-expect-error a misspelt seed
+  heed.attention(rows, rows, rows, { dropout: { p: 0.5, sed: 1 } });
+  // @ts-expect-error the same in other functions
+  heed.analyze(rows, rows, { entropy: true, window: { left: 1, rigth: 0 } });
+  // @ts-expect-error and in pictures
+  heed.explain({ window: { left: 1, rigth: 0 } }, { qLen: 2 });
+  // @ts-expect-error and in layers
+  new heed.MultiHeadAttention(sizes).forward(rows, rows, rows, { window: { lft: 1, left: 1 } });
+  heed.attention(rows, rows, rows, { window: unknown ? { left: 1 } : undefined });
+  heed.attention(rows, rows, rows, unknown ? { causal: true } : {});
+  heed.attention(rows, rows, rows, { window: { left: undefined }, dropout: { p: 0, seed: 1n } });
+  // @ts-expect-error a misspelt option of a cache
+  cache.attend(rows, { returnLes: true });
+
+  const [bits, whole, bytes] = [new Uint16Array(4), new Int32Array(4), new Uint8Array(4)];
+  const numbers = new Float32Array(4);
+  const shape = [2, 2];
+  // @ts-expect-error q is numbers
+  heed.attention({ data: whole, shape }, rows, rows);
+  // @ts-expect-error k is too
+  heed.attention(rows, { data: bytes, shape }, rows);
+  // @ts-expect-error bits of halves say of which kind
+  heed.attention({ data: bits, shape }, rows, rows);
+  // @ts-expect-error and are no float32
+  heed.attention({ data: bits, shape, dtype: "float32" } as const, rows, rows);
+  heed.attention({ data: bits, shape, dtype: "float16" } as const, rows, rows);
+  heed.attention({ data: bits, shape, dtype: "float16" as string }, rows, rows);
+  // @ts-expect-error nor is a tensor of whole numbers
+  heed.attention(heed.tensor(whole, shape), rows, rows);
+  // @ts-expect-error a keep is booleans
+  heed.attention(rows, rows, rows, { keep: { data: numbers, shape } });
+  heed.attention(rows, rows, rows, { keep: { data: bytes, shape } });
+  heed.attention(rows, rows, rows, { keep: { data: new Uint8ClampedArray(4), shape } });
+  // @ts-expect-error lengths are whole numbers
+  heed.attention(rows, rows, rows, { keyLengths: { data: numbers, shape: [4] } });
+  // @ts-expect-error bare ones too
+  heed.attention(rows, rows, rows, { keyLengths: numbers });
+  // @ts-expect-error a bias is numbers
+  heed.attention(rows, rows, rows, { bias: { data: whole, shape } });
+  // @ts-expect-error so is what an expression reads
+  heed.attention(rows, rows, rows, { scoreMod: "score+a[0]", captured: { a: whole } });
+  heed.attention(rows, rows, rows, { keepPairs: { data: whole, shape } });
+  const given: TensorData = { data: numbers, shape };
+  heed.attention(given, rows, rows, { keep: given, keyLengths: given });
+
+  // @ts-expect-error kernels compute in float32
+  heed.tensor(new Float64Array(4), shape);
+  // @ts-expect-error bits of halves say of which kind
+  heed.tensor(bits, shape);
+  // @ts-expect-error and not that they are something else
+  heed.tensor(bits, shape, { dtype: "int32" });
+  const chosen: TensorDType = unknown ? "float32" : "bfloat16";
+  heed.tensor(numbers, shape, { dtype: chosen }) satisfies Tensor;
+  heed.tensor([numbers.subarray(2)]) satisfies Tensor;
+
+  const run = { q: rows, k: rows, v: rows };
+  assertType<Equal<typeof stateful.state, Tensor<"float32"> | PlainTensor<"float32">>>();
+  heed.run("flash", run, { returnTiles: true }).rescale.data satisfies Float32Array;
+  heed.run("nystrom", run, { returnResidual: true }).residual.shape satisfies readonly number[];
+  // @ts-expect-error it may not have been asked for
+  heed.run("nystrom", run, { returnResidual: unknown }).residual.shape;
+  heed.run.vjp("sigmoid", run, { returnLse: true }).lse.data satisfies Float32Array;
+  const attribution = heed.attribution(rows, rows, rows, rows, { positive: true, pairs: true });
+  attribution.pairs.data satisfies Float32Array;
+  attribution.columnSums.data satisfies Float32Array;
+  // @ts-expect-error declined
+  heed.attribution(rows, rows, rows, rows, { pairs: true, columnSums: false }).columnSums;
+  // @ts-expect-error pairs were not asked for
+  heed.attribution(rows, rows, rows, rows).pairs;
+  heed.headSimilarity(rows, rows).cosine.data satisfies Float32Array;
+  heed.erasure(rows, rows, rows, { rows: [0, 1] }).change.data satisfies Float32Array;
   // @ts-expect-error a word that is not a stage
   heed.attention(rows, rows, rows, { returnScores: "all" });
   // @ts-expect-error a string is no tensor
