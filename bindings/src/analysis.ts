@@ -5,7 +5,7 @@ import type {
   OnlyKnownOf,
   ResultTensor,
 } from "./attention.js";
-import type { AsNumbers, MatrixArgument, TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 
 /** The options of `heed.attention` that say what the weights are. */
@@ -54,8 +54,8 @@ export interface AnalyzeFunction {
    * where nothing is asked for.
    */
   <const Q extends MatrixArgument, const K extends MatrixArgument, const O extends AnalyzeOptions>(
-    q: Q & AsNumbers<Q>,
-    k: K & AsNumbers<K>,
+    q: Q,
+    k: K,
     options: O & OnlyKnownOf<O, AnalyzeOptions>,
   ): AnalyzeResult<Q, K, O>;
 }

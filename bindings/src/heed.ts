@@ -43,7 +43,7 @@ import { type ReferenceResult, runReference } from "./reference.js";
 import type { Mechanism, Parameter, Registry } from "./registry.js";
 import { prepare, type Request } from "./request.js";
 import { type RowFunctions, rowFunctions } from "./rows.js";
-import { type AsNumbers, detain, type MatrixArgument, type TensorArgument } from "./source.js";
+import { detain, type MatrixArgument, type TensorArgument } from "./source.js";
 import type { PlainTensor, Tensor } from "./tensor.js";
 import { type TransformerBlockConstructor, transformerBlockOf } from "./transformer_block.js";
 import { type VarlenFunction, varlenOf } from "./varlen.js";
@@ -153,9 +153,9 @@ export interface AttentionFunction {
     const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
-    q: Q & AsNumbers<Q>,
-    k: K & AsNumbers<K>,
-    v: V & AsNumbers<V>,
+    q: Q,
+    k: K,
+    v: V,
     options?: O & OnlyKnown<O>,
   ): AttentionResult<Q, K, V, O>;
   /** The same with gradients. */

@@ -17,7 +17,6 @@ import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type Layout, type View4, viewAsHeads } from "./shape.js";
 import { shownClass } from "./shown_class.js";
 import {
-  type AsNumbers,
   elements,
   type MatrixArgument,
   place,
@@ -119,7 +118,7 @@ export interface KvCacheMembers {
    * their keys and values were appended. Output in the rank, layout and element type of q.
    */
   attend<const Q extends MatrixArgument, const O extends CacheAttendOptions = Record<never, never>>(
-    q: Q & AsNumbers<Q>,
+    q: Q,
     options?: O & OnlyKnownOf<O, CacheAttendOptions>,
   ): CacheResult<Q, O>;
   /** Forgets the last tokens of a sequence, so that `length` remain. */

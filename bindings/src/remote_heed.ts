@@ -25,7 +25,7 @@ import type { MayBeHalf, TensorOptions } from "./new_tensor.js";
 import type { Transfer } from "./remote_arguments.js";
 import type { Signal } from "./remote_client.js";
 import type { LayerNormOf, LayerNormOptions } from "./rows.js";
-import type { AsNumbers, MatrixArgument, TensorArgument } from "./source.js";
+import type { MatrixArgument, TensorArgument } from "./source.js";
 import type { ArrayOf, KnownFloat16Array, PlainTensor, Tensor, TensorMembers } from "./tensor.js";
 import type { TransformerBlockMembers } from "./transformer_block.js";
 import type { VarlenOptions, VarlenResult } from "./varlen.js";
@@ -164,9 +164,9 @@ export interface RemoteAttention {
     const V extends RemoteArgument,
     const O extends Known = Record<never, never>,
   >(
-    q: Q & AsNumbers<Q>,
-    k: K & AsNumbers<K>,
-    v: V & AsNumbers<V>,
+    q: Q,
+    k: K,
+    v: V,
     options?: O & OnlyKnownOf<O, Known>,
   ): Promise<Remote<AttentionResult<There<Q>, There<K>, There<V>, OptionsThere<O>>>>;
   readonly vjp: <
@@ -175,9 +175,9 @@ export interface RemoteAttention {
     const V extends RemoteArgument,
     const O extends Known = Record<never, never>,
   >(
-    q: Q & AsNumbers<Q>,
-    k: K & AsNumbers<K>,
-    v: V & AsNumbers<V>,
+    q: Q,
+    k: K,
+    v: V,
     options?: O & OnlyKnownOf<O, Known>,
   ) => Promise<Remote<AttentionVjp<There<Q>, There<K>, There<V>, OptionsThere<O>>>>;
 }
@@ -239,8 +239,8 @@ export type RemoteAnalyze = <
   const K extends RemoteArgument,
   const O extends RemoteOptions<AnalyzeOptions>,
 >(
-  q: Q & AsNumbers<Q>,
-  k: K & AsNumbers<K>,
+  q: Q,
+  k: K,
   options: O & OnlyKnownOf<O, RemoteOptions<AnalyzeOptions>>,
   call?: CallOptions,
 ) => Promise<Remote<AnalyzeResult<There<Q>, There<K>, OptionsThere<O>>>>;
@@ -281,7 +281,7 @@ export type RemoteVarlen = <
   const Q extends RemoteArgument,
   const O extends RemoteOptions<VarlenOptions>,
 >(
-  q: Q & AsNumbers<Q>,
+  q: Q,
   k: RemoteArgument,
   v: RemoteArgument,
   options: O & OnlyKnownOf<O, RemoteOptions<VarlenOptions>>,
@@ -293,7 +293,7 @@ export type RemoteAttend = <
   const Q extends RemoteArgument,
   const O extends RemoteOptions<CacheAttendOptions> = Record<never, never>,
 >(
-  q: Q & AsNumbers<Q>,
+  q: Q,
   options?: O & OnlyKnownOf<O, RemoteOptions<CacheAttendOptions>>,
   call?: CallOptions,
 ) => Promise<Remote<CacheResult<There<Q>, OptionsThere<O>>>>;

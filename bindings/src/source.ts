@@ -56,13 +56,15 @@ type LacksHalf<X> = X extends { readonly dtype?: infer D }
 /** What X has to be beside itself where its elements are surely not of the role. */
 type Refused<X, Bad> = [ElementsOf<X>] extends [never]
   ? unknown
-  : [ElementsOf<X>] extends [Bad]
-    ? never
-    : unknown;
+  : unknown extends ElementsOf<X>
+    ? unknown
+    : [ElementsOf<X>] extends [Bad]
+      ? never
+      : unknown;
 
 type NotNumbers = Int32Array | Uint8Array | Uint8ClampedArray;
 
-/** `Q & AsNumbers<Q>` refuses what always throws: whole numbers, bytes, bits of unknown meaning. */
+/** Never for what always throws where numbers are asked for: whole numbers, bytes, bits of no kind. */
 export type AsNumbers<X> = X extends unknown
   ? Refused<X, LacksHalf<X> extends true ? NotNumbers | Uint16Array : NotNumbers>
   : never;

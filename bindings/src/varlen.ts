@@ -8,7 +8,6 @@ import { checkParam, expandWindow, publicName } from "./params.js";
 import { type Registry, snakeCase } from "./registry.js";
 import { contiguousStrides, type View4 } from "./shape.js";
 import {
-  type AsNumbers,
   elements,
   type MatrixArgument,
   place,
@@ -58,7 +57,7 @@ export interface VarlenFunction {
    * padding: q [total_q, num_heads, head_dim], k and v [total_kv, num_kv_heads, ...].
    */
   <const Q extends MatrixArgument, const O extends VarlenOptions>(
-    q: Q & AsNumbers<Q>,
+    q: Q,
     k: MatrixArgument,
     v: MatrixArgument,
     options: O & OnlyKnownOf<O, VarlenOptions>,

@@ -18,7 +18,6 @@ import { camelCase, type Registry, snakeCase } from "./registry.js";
 import { placeRequest, prepare, type Request } from "./request.js";
 import { checkBytes, contiguousStrides, countElements, viewAsHeads } from "./shape.js";
 import {
-  type AsNumbers,
   type MatrixArgument,
   place,
   readSource,
@@ -91,9 +90,9 @@ export interface AttentionVjpFunction {
     const V extends MatrixArgument,
     const O extends AttentionOptions = Record<never, never>,
   >(
-    q: Q & AsNumbers<Q>,
-    k: K & AsNumbers<K>,
-    v: V & AsNumbers<V>,
+    q: Q,
+    k: K,
+    v: V,
     options?: O & OnlyKnown<O>,
   ): AttentionVjp<Q, K, V, O>;
 }

@@ -4,6 +4,7 @@ import {
   type Heed,
   HeedError,
   load,
+  type MatrixArgument,
   type PlainTensor,
   type Tensor,
   type TensorData,
@@ -158,18 +159,6 @@ export async function check(): Promise<void> {
   const [bits, whole, bytes] = [new Uint16Array(4), new Int32Array(4), new Uint8Array(4)];
   const numbers = new Float32Array(4);
   const shape = [2, 2];
-  // @ts-expect-error q is numbers
-  heed.attention({ data: whole, shape }, rows, rows);
-  // @ts-expect-error k is too
-  heed.attention(rows, { data: bytes, shape }, rows);
-  // @ts-expect-error bits of halves say of which kind
-  heed.attention({ data: bits, shape }, rows, rows);
-  // @ts-expect-error and are no float32
-  heed.attention({ data: bits, shape, dtype: "float32" } as const, rows, rows);
-  heed.attention({ data: bits, shape, dtype: "float16" } as const, rows, rows);
-  heed.attention({ data: bits, shape, dtype: "float16" as string }, rows, rows);
-  // @ts-expect-error nor is a tensor of whole numbers
-  heed.attention(heed.tensor(whole, shape), rows, rows);
   // @ts-expect-error a keep is booleans
   heed.attention(rows, rows, rows, { keep: { data: numbers, shape } });
   heed.attention(rows, rows, rows, { keep: { data: bytes, shape } });
@@ -178,6 +167,12 @@ export async function check(): Promise<void> {
   heed.attention(rows, rows, rows, { keyLengths: { data: numbers, shape: [4] } });
   // @ts-expect-error bare ones too
   heed.attention(rows, rows, rows, { keyLengths: numbers });
+  // @ts-expect-error bits of halves say of which kind
+  heed.attention(rows, rows, rows, { bias: { data: bits, shape } });
+  heed.attention({ data: bits, shape, dtype: "float16" }, rows, rows);
+  const generic = <T extends MatrixArgument>(x: T) =>
+    heed.attention(x, x, x, { bias: x, keep: x, causal: true }).output;
+  generic(rows).dtype satisfies "float32";
   // @ts-expect-error a bias is numbers
   heed.attention(rows, rows, rows, { bias: { data: whole, shape } });
   // @ts-expect-error so is what an expression reads
@@ -185,6 +180,10 @@ export async function check(): Promise<void> {
   heed.attention(rows, rows, rows, { keepPairs: { data: whole, shape } });
   const given: TensorData = { data: numbers, shape };
   heed.attention(given, rows, rows, { keep: given, keyLengths: given });
+  const parsed = JSON.parse("{}");
+  heed.attention(parsed, rows, { data: parsed.k, shape: [2, 2] }, parsed.options);
+  heed.attention(parsed, rows, rows, { keep: parsed.keep, window: parsed.window });
+  heed.attention(rows, rows, rows, { bias: { data: parsed.bias, shape }, captured: parsed });
 
   // @ts-expect-error kernels compute in float32
   heed.tensor(new Float64Array(4), shape);
