@@ -6,7 +6,7 @@ import { asRecord, checkNames } from "./option_names.js";
 import type { RopeScaling } from "./position.js";
 import type { Registry } from "./registry.js";
 import type { Layout } from "./shape.js";
-import type { AsKeep, AsLengths, AsNumbers, MatrixArgument, TensorArgument } from "./source.js";
+import type { AsKeep, AsLengths, MatrixArgument, TensorArgument } from "./source.js";
 import type { KnownFloat16Array, PlainTensor, Tensor } from "./tensor.js";
 
 /** Visible keys before and after the query's own position, itself excluded; ends inclusive. */
@@ -300,11 +300,6 @@ type LengthsOption =
   | "cuSeqlensK"
   | "positions";
 
-/** Names of what surely is not numbers. */
-type NotNumbers<X> = {
-  [name in keyof X]-?: unknown extends AsNumbers<X[name]> ? never : name;
-}[keyof X];
-
 /** What the value of an option has to be beyond its type, which is inferred. */
 type OptionValue<Key, X> = Key extends keyof InnerOptions
   ? Refusing<Typos<X, InnerOptions[Key]>>
@@ -312,9 +307,7 @@ type OptionValue<Key, X> = Key extends keyof InnerOptions
     ? AsKeep<X>
     : Key extends LengthsOption
       ? AsLengths<X>
-      : Key extends "captured"
-        ? Refusing<NotNumbers<NonNullable<X>>>
-        : AsNumbers<X>;
+      : unknown;
 
 type RefusedKeys<O, Known> = {
   [key in keyof O]-?: key extends keyof Known

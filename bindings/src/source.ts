@@ -42,17 +42,6 @@ type ElementsOf<X> = X extends ArrayBufferView
     ? D
     : never;
 
-/** Whether a `Uint16Array` says nowhere that it holds halves. */
-type LacksHalf<X> = X extends { readonly dtype?: infer D }
-  ? "dtype" extends keyof X
-    ? string extends D
-      ? false
-      : [Extract<D, HalfDType>] extends [never]
-        ? true
-        : false
-    : true
-  : true;
-
 /** What X has to be beside itself where its elements are surely not of the role. */
 type Refused<X, Bad> = [ElementsOf<X>] extends [never]
   ? unknown
@@ -62,14 +51,7 @@ type Refused<X, Bad> = [ElementsOf<X>] extends [never]
       ? never
       : unknown;
 
-type NotNumbers = Int32Array | Uint8Array | Uint8ClampedArray;
-
-/** Never for what always throws where numbers are asked for: whole numbers, bytes, bits of no kind. */
-export type AsNumbers<X> = X extends unknown
-  ? Refused<X, LacksHalf<X> extends true ? NotNumbers | Uint16Array : NotNumbers>
-  : never;
-
-/** The same of booleans. */
+/** Never for a typed array that always throws where booleans are asked for. */
 export type AsKeep<X> = X extends unknown
   ? Refused<X, Float32Array | Int32Array | Uint16Array | KnownFloat16Array>
   : never;

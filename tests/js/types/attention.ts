@@ -167,16 +167,10 @@ export async function check(): Promise<void> {
   heed.attention(rows, rows, rows, { keyLengths: { data: numbers, shape: [4] } });
   // @ts-expect-error bare ones too
   heed.attention(rows, rows, rows, { keyLengths: numbers });
-  // @ts-expect-error bits of halves say of which kind
-  heed.attention(rows, rows, rows, { bias: { data: bits, shape } });
   heed.attention({ data: bits, shape, dtype: "float16" }, rows, rows);
   const generic = <T extends MatrixArgument>(x: T) =>
-    heed.attention(x, x, x, { bias: x, keep: x, causal: true }).output;
+    heed.attention(x, x, x, { bias: x, causal: true }).output;
   generic(rows).dtype satisfies "float32";
-  // @ts-expect-error a bias is numbers
-  heed.attention(rows, rows, rows, { bias: { data: whole, shape } });
-  // @ts-expect-error so is what an expression reads
-  heed.attention(rows, rows, rows, { scoreMod: "score+a[0]", captured: { a: whole } });
   heed.attention(rows, rows, rows, { keepPairs: { data: whole, shape } });
   const given: TensorData = { data: numbers, shape };
   heed.attention(given, rows, rows, { keep: given, keyLengths: given });
