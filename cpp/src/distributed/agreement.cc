@@ -38,6 +38,8 @@ Record RecordOf(const std::exception_ptr& failure, const Terms& terms) {
   return record;
 }
 
+bool AreAlike(int64_t a, int64_t b) { return a == b || a == Terms::kAny || b == Terms::kAny; }
+
 // The first rank that failed, and the first that has another term.
 struct Found {
   int failed = -1, differs = -1;
@@ -51,7 +53,7 @@ struct Found {
     }
     if (differs >= 0 && differs < rank) return;
     for (size_t n = 0; n < terms.count(); ++n) {
-      if (record.terms[n] == mine.terms[n]) continue;
+      if (AreAlike(record.terms[n], mine.terms[n])) continue;
       differs = rank;
       term = n;
       return;

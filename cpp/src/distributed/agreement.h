@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -21,6 +22,8 @@ namespace heed::distributed {
 class Terms {
  public:
   static constexpr size_t kMost = 32;
+  // Of a rank that cannot tell: agrees with every number.
+  static constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
 
   void Add(const char* name, int64_t value) {
     names_[count_] = name;

@@ -141,14 +141,25 @@ AttentionOptions OneRankOptions(const Whole& whole) {
   return options;
 }
 
+// Lengths of batch entries are the same on all ranks, those of queries are each rank's own; a rank
+// with one query of each entry, or none, cannot tell which it was given.
+int64_t LengthsTerm(const Whole& whole) {
+  const std::span<const int32_t> lengths = whole.options.key_lengths;
+  if (whole.attention.q_len == 0 || (whole.attention.q_len == 1 && !lengths.empty())) {
+    return Terms::kAny;
+  }
+  if (lengths.empty()) return 0;
+  if (lengths.size() != static_cast<size_t>(whole.attention.batch)) return 1;
+  Digest digest;
+  digest.AddAll(lengths);
+  return digest.value();
+}
+
 // What TermsOf() does not name.
 Digest DigestOf(const Whole& whole) {
   const AttentionOptions& o = whole.options;
   Digest digest;
   digest.AddAll(std::span<const int64_t>(whole.attention.position));
-  if (o.key_lengths.size() == static_cast<size_t>(whole.attention.batch)) {
-    digest.AddAll(o.key_lengths);
-  }
   digest.AddAll(o.prefix_lengths);
   digest.AddAll(o.key_documents);
   for (const auto& values : {o.width, o.temperature, o.score_bias, o.alibi_slopes, o.sinks}) {
@@ -195,6 +206,7 @@ Terms TermsOf(const Whole& whole) {
   terms.Add("query_offset", p.position.empty() ? 0 : p.position[0]);
   terms.Add("dropout.p", std::bit_cast<int64_t>(o.dropout.p));
   terms.Add("dropout.seed", static_cast<int64_t>(o.dropout.seed));
+  terms.Add("key_lengths", LengthsTerm(whole));
   terms.Add("value of an option", DigestOf(whole).value());
   return terms;
 }

@@ -60,6 +60,11 @@ std::vector<uint8_t> KeepFromCsr(std::span<const int32_t> indptr, std::span<cons
     Fail(ErrorCode::kShape, "indptr has {} values; expected q_len + 1 = {}",
          {indptr.size(), q_len + 1});
   }
+  const int64_t last = indptr.back(), count = static_cast<int64_t>(indices.size());
+  if (indptr.front() != 0 || last != count) {
+    Fail(ErrorCode::kRange, "indptr goes from {} to {}; expected 0 to the number of indices, {}",
+         {indptr.front(), last, count});
+  }
   std::vector<uint8_t> keep = NothingKept(q_len, kv_len);
   for (int64_t i = 0; i < q_len; ++i) {
     const int64_t begin = indptr[static_cast<size_t>(i)];

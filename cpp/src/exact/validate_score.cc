@@ -316,8 +316,12 @@ void CheckHeadVector(const AttentionProblem& p, std::string_view name,
          {name, values.size(), p.num_heads});
   }
   for (const float value : values) {
-    if (minus_inf_allowed && value == -std::numeric_limits<float>::infinity()) continue;
-    CheckFinite(name, value);
+    if (!minus_inf_allowed) {
+      CheckFinite(name, value);
+    } else if (!(value < std::numeric_limits<float>::infinity())) {
+      Fail(ErrorCode::kRange, "{} holds {}; expected finite numbers or -inf",
+           {name, double{value}});
+    }
   }
 }
 

@@ -99,8 +99,9 @@ AdamW::AdamW(ParameterSet& parameters, const AdamWOptions& options)
 
 void AdamW::Step(double gradient_norm, ThreadPool* pool) {
   WithMemoryErrors("an optimiser", [&] {
-    if (!std::isfinite(gradient_norm)) {
-      Fail(ErrorCode::kRange, "gradient_norm = {}; it must be finite", {gradient_norm});
+    if (!std::isfinite(gradient_norm) || gradient_norm < 0) {
+      Fail(ErrorCode::kRange, "gradient_norm = {}; it must be finite and not negative",
+           {gradient_norm});
     }
     ThreadPool& threads = PoolOf(pool);  // all that could fail
     const AdamWOptions& o = options_;

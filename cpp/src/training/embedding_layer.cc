@@ -35,6 +35,7 @@ const Matrix& EmbeddingLayer::Forward(std::span<const int32_t> ids, ThreadPool* 
 
 void EmbeddingLayer::Backward(const Matrix& d_y, ThreadPool* pool) {
   WithMemoryErrors("an embedding", [&] {
+    CheckHasForward(y_.dim() > 0);
     CheckSize("d_y", d_y, static_cast<int64_t>(ids_.size()), y_.dim());
     const int64_t dim = d_y.dim();
     AddToTable(

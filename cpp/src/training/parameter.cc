@@ -115,6 +115,13 @@ Parameter& ParameterSet::Add(const std::string& name, const std::vector<int64_t>
   return *WithMemoryErrors("a parameter", [&] {
     if (Find(name) != nullptr) Fail(ErrorCode::kOption, "there is a parameter \"{}\"", {name});
     const int64_t count = CountOf(name, shape);
+    if (!std::isfinite(initial.mean) || !std::isfinite(initial.deviation) ||
+        initial.deviation < 0) {
+      Fail(ErrorCode::kRange,
+           "{} begins with mean {} and deviation {}; both must be finite, and the second not "
+           "negative",
+           {name, double{initial.mean}, double{initial.deviation}});
+    }
     try {
       const size_t size = static_cast<size_t>(count);
       Parameter parameter = {name, shape, std::vector<float>(size, initial.mean),

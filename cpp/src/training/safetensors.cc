@@ -161,6 +161,20 @@ std::string HeaderOf(const ParameterSet& parameters,
   return text;
 }
 
+// Names and metadata that no reader takes back are refused while there is something to lose.
+void CheckIsReadable(const std::string& header) {
+  if (header.size() > kMaxSafetensorsHeader) {
+    Fail(ErrorCode::kRange, "names, shapes and metadata take {} bytes; a file holds up to {}",
+         {header.size(), kMaxSafetensorsHeader});
+  }
+  try {
+    ParseHeader(header);
+  } catch (const Error& error) {
+    Fail(error.code(), "a name, a shape or metadata cannot be stored, as nothing could read it: {}",
+         {error.what()});
+  }
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::span<const uint8_t> bytes) {
@@ -212,6 +226,7 @@ std::vector<uint8_t> SaveSafetensors(const ParameterSet& parameters,
                                      DType dtype) {
   try {
     const std::string text = HeaderOf(parameters, metadata, dtype);
+    CheckIsReadable(text);
     CheckHolds(parameters, dtype);
     std::vector<uint8_t> bytes;
     bytes.reserve(8 + text.size() +

@@ -53,6 +53,14 @@ const RingVariant kVariants[] = {
        }
        c.options.key_lengths = c.lengths;
      }},
+    {"key_lengths_of_few_queries",  // ranks with one query of each entry, or none
+     [](RingCase& c) {
+       c.sharding.q_len = 3;
+       for (int64_t n = 0; n < c.batch * c.sharding.q_len; ++n) {
+         c.lengths.push_back(static_cast<int32_t>(n * 7 % (c.sharding.kv_len + 1)));
+       }
+       c.options.key_lengths = c.lengths;
+     }},
     {"end",
      [](RingCase& c) {
        c.sharding.q_len = 21;

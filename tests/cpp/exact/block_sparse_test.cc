@@ -217,6 +217,8 @@ TEST(BlockSparseArrays, SparseMatricesMakeDenseKeeps) {
   EXPECT_THROW(KeepFromCoo(std::vector{2}, std::vector{0}, 2, 3), Error);
   EXPECT_THROW(KeepFromCsr(std::vector{0, 2, 1}, std::vector{2, 1}, 2, 3), Error);
   EXPECT_THROW(KeepFromCsr(std::vector{0, 1, 2}, std::vector{2, 3}, 2, 3), Error);
+  EXPECT_THROW(KeepFromCsr(std::vector{1, 1, 2}, std::vector{99, 0}, 2, 3), Error);
+  EXPECT_THROW(KeepFromCsr(std::vector{0, 1, 1}, std::vector{0, 1}, 2, 3), Error);
 }
 
 }  // namespace

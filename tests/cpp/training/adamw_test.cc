@@ -89,6 +89,26 @@ TEST(AdamW, RefusesOptionsOutsideTheirRange) {
   refuses([](AdamWOptions& o) { o.max_gradient_norm = 0; });
 }
 
+TEST(AdamW, RefusesANormThatNoGradientHas) {
+  ParameterSet parameters(1);
+  parameters.Add("weight", {2}, {.deviation = 1});
+  AdamW adam(parameters, PlainOptions());
+  for (const double norm : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(adam.Step(norm), Error) << norm;
+  }
+  adam.Step(0);
+}
+
+TEST(ParameterSet, RefusesValuesToBeginWithThatAreNone) {
+  ParameterSet parameters(1);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double deviation : {nan, -1.0, std::numeric_limits<double>::infinity()}) {
+    EXPECT_THROW(parameters.Add("weight", {2}, {.deviation = deviation}), Error) << deviation;
+  }
+  EXPECT_THROW(parameters.Add("weight", {2}, {.mean = static_cast<float>(nan)}), Error);
+  parameters.Add("weight", {2}, {.deviation = 1});
+}
+
 TEST(Schedule, WarmsUpAndDecays) {
   const Schedule schedule = {
       .learning_rate = 1, .min_learning_rate = 0.2, .warmup_steps = 4, .total_steps = 12};

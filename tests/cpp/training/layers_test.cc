@@ -123,6 +123,17 @@ TEST(LinearLayer, AddsToTheGradientsOfASharedWeight) {
   }
 }
 
+TEST(EmbeddingLayer, RefusesToGoBackBeforeItWentForward) {
+  ParameterSet parameters(1);
+  EmbeddingLayer layer(parameters, "tokens", 4, 3, 1);
+  try {
+    layer.Backward(Matrix(0, 0));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOption) << error.what();
+  }
+}
+
 TEST(LinearLayer, RefusesWhatDoesNotFit) {
   ParameterSet parameters(1);
   LinearLayer layer(parameters, "map", {.in_dim = 2, .out_dim = 3});

@@ -239,6 +239,27 @@ TEST(Safetensors, SurvivesEveryChangedByte) {
   EXPECT_GT(refused, 100);
 }
 
+// What no reader would take back is refused when it is saved.
+TEST(Safetensors, SavesNothingThatCannotBeRead) {
+  const auto refused = [](const std::string& name, const std::vector<int64_t>& shape,
+                          const std::map<std::string, std::string>& metadata = {}) {
+    ParameterSet parameters(1);
+    parameters.Add(name, shape, {});
+    try {
+      SafetensorsFile file(SaveSafetensors(parameters, metadata));
+    } catch (const Error& error) {
+      return std::string(error.what()).find("cannot be stored") != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused("weight", {2, 3}, {{"note", "1"}}));
+  EXPECT_TRUE(refused("__metadata__", {2}));
+  EXPECT_TRUE(refused("\xff", {2}));
+  EXPECT_TRUE(refused(std::string(5000, 'a'), {2}));
+  EXPECT_TRUE(refused("weight", std::vector<int64_t>(9, 1)));
+  EXPECT_TRUE(refused("weight", {2}, {{"note", "\xff"}}));
+}
+
 TEST(Safetensors, LoadsAllParametersOrNone) {
   ParameterSet saved = TwoParameters();
   saved.Add("more", {1}, {});
