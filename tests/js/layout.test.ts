@@ -82,7 +82,7 @@ test("rank 2 and 3 are taken without keys, as with them", () => {
 });
 
 test("queries and values that do not fit are named", () => {
-  const [q, v] = [heads(1), heads(2)];
+  const q = heads(1);
   const refused = (inputs: Record<string, unknown>) => () => heed.run("reformer", inputs);
   expect(refused({ q, v: randomData([1, 2, 6, 4], 2) })).toThrow(/v: batch is 1 .* expected 2/);
   expect(refused({ q, v: randomData([6, 4], 2) })).toThrow(/v: got rank 2/);
