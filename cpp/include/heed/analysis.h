@@ -26,7 +26,7 @@ struct AnalysisOutputs {
   // not a key and not in the sum. In [0, log kv_len] for rows that sum to 1; 0 for an empty row.
   TensorView<float> entropy{};
   // [batch, num_heads, q_len, top_k], largest first, ties to the lower index: the largest weights
-  // and their keys. Where fewer keys have a weight above 0: 0 and -1. top_k is the extent, >= 1.
+  // and their keys; 0 and -1 where fewer have a weight above 0. The extent top_k: 1 to kv_len.
   TensorView<float> top_weights{};
   TensorView<int32_t> top_indices{};
   // [batch, num_heads, q_len, 1]: the first of those.

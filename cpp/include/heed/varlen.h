@@ -26,7 +26,7 @@ namespace heed {
 //          An absent sigmoid_bias is -log(keys of the sequence). User functions are shown the
 //          pairs of one sequence at a time: PairTile::batch is its number, queries, keys and
 //          positions count from its first token. Dropout draws by the place in the packed tensors.
-//          key_lengths, keep and bias are refused.
+//          key_lengths, prefix_lengths, documents, keep, patterns and bias are refused.
 // Empty row  Queries behind the last offset, and sequences without keys: output 0, lse -inf.
 // Errors   Error(kShape | kRange | kOption | kUnsupported | kMemory), before anything is written.
 // Accuracy kAttentionMaxError, against heed/reference.h on each sequence alone.
