@@ -5,9 +5,10 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { Worker, type WorkerOptions } from "node:worker_threads";
 import { type LoadOptions, load, VERSION } from "heed";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { node, nodeTraining } from "../../bindings/src/node_platform.js";
+import { NODE_THREAD, node, nodeTraining } from "../../bindings/src/node_platform.js";
 import { choose } from "../../dist/choose.js";
 import { fullFiles } from "../../dist/full_files.js";
 import { load as loadOnWeb } from "../../dist/index.js";
@@ -196,7 +197,13 @@ describe("threads that cannot be used", () => {
       };
       return { default: make };
     };
-    return { stopped, glue: { "simd-threads": glue, "relaxed-threads": glue } };
+    const newThread = () =>
+      new Worker(
+        new URL(`../../dist/wasm/${name}.node.mjs`, import.meta.url),
+        NODE_THREAD as WorkerOptions,
+      );
+    const file = { glue, newThread: newThread as unknown as () => globalThis.Worker };
+    return { stopped, glue: { "simd-threads": file, "relaxed-threads": file } };
   }
   const wish = { simd: "plain", threads: 2 } as const;
 
