@@ -207,6 +207,21 @@ describe("threads that cannot be used", () => {
   }
   const wish = { simd: "plain", threads: 2 } as const;
 
+  it("are told of where their file is missing, and nothing is thrown elsewhere", async () => {
+    const newThread = () => new Worker(new URL("./none.mjs", import.meta.url)) as unknown;
+    const file = {
+      glue: () => import("../../dist/wasm/heed-simd-threads.node.mjs"),
+      newThread: newThread as () => globalThis.Worker,
+    };
+    const open = makeLoad(
+      node("full", fullFiles, { "simd-threads": file, "relaxed-threads": file }),
+    );
+    const words = ["threads: a worker could not start", "none.mjs"];
+    await expectRejection("unsupported", words, () => open(wish));
+    const one = await open({ ...wish, threads: 1 });
+    expect(one.threads).toBe(1);
+  });
+
   it("are stopped: heed", async () => {
     const { stopped, glue } = refusing("heed-simd-threads");
     const open = makeLoad(node("full", fullFiles, glue));
