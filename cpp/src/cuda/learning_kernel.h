@@ -114,7 +114,9 @@ class LearningKernel {
   // at the place of token t does; t = -1 is the token before the first.
   HEED_DEVICE float Between(float begun, float now, int t) const {
     if (p_.position_rate == nullptr) return now;
-    return begun + p_.position_rate[(Position(t) + p_.mini_batch) % p_.mini_batch] * (now - begun);
+    const int64_t position = Position(t);
+    const int64_t place = position < 0 ? p_.mini_batch - 1 : position % p_.mini_batch;
+    return begun + p_.position_rate[place] * (now - begun);
   }
 
   HEED_DEVICE void Answer(int head, int t) {

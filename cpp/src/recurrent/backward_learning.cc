@@ -109,9 +109,7 @@ class LearningRule final : public TokenRule {
     AddToRate(t - 1, d_rate);
   }
   void AddToRate(int64_t t, double d_rate) const {
-    if (sums_.position_rate.empty()) return;
-    const int64_t size = p_.options.mini_batch;
-    sums_.position_rate[static_cast<size_t>((p_.Position(b_, t) + size) % size)] += d_rate;
+    if (!sums_.position_rate.empty()) sums_.position_rate[p_.Place(b_, t)] += d_rate;
   }
 
   // The queries of position t, of the model at the place of token `place`.

@@ -60,11 +60,13 @@ struct RecurrentProblem {
     const std::span<const int64_t> offsets = options.position_offset;
     return t + (offsets.empty() ? 0 : offsets[offsets.size() == 1 ? 0 : static_cast<size_t>(b)]);
   }
-  // Of the place that token t has in its mini-batch; t = -1 is the token before the first.
+  // The place that token t has in its mini-batch; t = -1 is the token before the first.
+  size_t Place(int64_t b, int64_t t) const {
+    const int64_t position = Position(b, t), size = options.mini_batch;
+    return static_cast<size_t>(position < 0 ? size - 1 : position % size);
+  }
   float PositionRate(int64_t b, int64_t t) const {
-    if (options.position_rate.empty()) return 1;
-    const int64_t place = (Position(b, t) + options.mini_batch) % options.mini_batch;
-    return options.position_rate[static_cast<size_t>(place)];
+    return options.position_rate.empty() ? 1.0f : options.position_rate[Place(b, t)];
   }
   // kCosine.
   double Angle(int64_t b, int64_t t) const {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -151,6 +152,18 @@ TEST_P(Recurrent, PoisonReachesLaterTokensOfItsHeadOnly) {
     call.Run();
     ExpectPoisoned(call, clean, true);
   }
+}
+
+// The last positions that there are have their places in mini-batches too.
+TEST_P(Recurrent, PlacesInMiniBatchesReachTheLastPosition) {
+  Call near(Kind::kLearningInPart), far(Kind::kLearningInPart);
+  const std::array<int64_t, 1> small = {10}, large = {std::numeric_limits<int64_t>::max() - 101};
+  ASSERT_EQ(large[0] % 16, small[0]);
+  near.options.position_offset = small;
+  far.options.position_offset = large;
+  near.Run();
+  far.Run();
+  EXPECT_EQ(far.output, near.output);
 }
 
 TEST_P(Recurrent, TokensBeyondTheLengthAreNeverRead) {

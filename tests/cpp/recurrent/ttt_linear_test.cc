@@ -176,7 +176,7 @@ TEST_P(TttLinear, RatesOfPositionsMatchReference) {
     }
   }
   const RecurrentSizes s = {2, 4, 2, 50, 12, 12};
-  for (const double offset : {0.0, 13.0, 16.0}) {
+  for (const double offset : {0.0, 13.0, 16.0, 0x1p53 - 100}) {
     RequestBuilder builder = LearningRequest(s, 0.1f, 16);
     builder.Floats("position_rate", {16}, PlaceRates(16))
         .Integers("key_lengths", {2}, {0, 37})
